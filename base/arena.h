@@ -1,0 +1,29 @@
+// base/arena.h: memory that is released all at once. One arena per module.
+//
+// Thread rule: one thread at a time. Read next: buffer.h.
+#ifndef QUERN_BASE_ARENA_H_
+#define QUERN_BASE_ARENA_H_
+
+#include "base/base.h"
+
+typedef struct qn__arena_block qn__arena_block_t;
+
+typedef struct qn__arena {
+  qn_allocator_t allocator;
+  qn__arena_block_t* blocks;
+  size_t used_bytes;   // in the newest block
+  size_t total_bytes;  // of all blocks, for accounting
+  bool is_exhausted;   // sticky: an allocation failed
+} qn__arena_t;
+
+void qn__arena_init(qn__arena_t* arena, qn_allocator_t allocator);
+void qn__arena_deinit(qn__arena_t* arena);
+// Zeroed, aligned to 16 bytes. NULL when out of memory (then is_exhausted is set and stays).
+void* qn__arena_alloc(qn__arena_t* arena, size_t size_bytes);
+void* qn__arena_alloc_array(qn__arena_t* arena, size_t count, size_t size_bytes);
+// A terminated copy.
+char* qn__arena_cstr(qn__arena_t* arena, qn_str_t text);
+
+#define QN__ARENA_NEW(arena, type) ((type*)qn__arena_alloc((arena), sizeof(type)))
+
+#endif  // QUERN_BASE_ARENA_H_

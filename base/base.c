@@ -1,0 +1,40 @@
+// base/base.c: the one pure function of base.h that is too long for a header: edit distance.
+//
+// Thread rule: pure. Read next: status.c.
+#include "base/base.h"
+
+// Names are short; longer ones never match anything.
+#define LONGEST_NAME 127
+
+static size_t smaller(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
+// Optimal string alignment: insert, delete, replace and swap of neighbours count one each, because
+// swapped letters are the commonest slip of the hand.
+size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit) {
+  size_t difference = a.size > b.size ? a.size - b.size : b.size - a.size;
+  if (difference > limit || a.size > LONGEST_NAME || b.size > LONGEST_NAME) return limit + 1;
+  size_t rows[3][LONGEST_NAME + 1];
+  size_t *before = rows[0], *above = rows[1], *row = rows[2];
+  for (size_t j = 0; j <= b.size; j++) above[j] = j;
+  for (size_t i = 1; i <= a.size; i++) {
+    row[0] = i;
+    size_t best = i;
+    for (size_t j = 1; j <= b.size; j++) {
+      size_t replace = above[j - 1] + (a.data[i - 1] != b.data[j - 1]);
+      row[j] = smaller(replace, smaller(above[j], row[j - 1]) + 1);
+      if (i > 1 && j > 1 && a.data[i - 1] == b.data[j - 2] && a.data[i - 2] == b.data[j - 1]) {
+        row[j] = smaller(row[j], before[j - 2] + 1);
+      }
+      best = smaller(best, row[j]);
+    }
+    // A swap reaches back two rows, so one row over the limit is not yet the end of hope.
+    if (best > limit + 1) return limit + 1;
+    size_t* oldest = before;
+    before = above;
+    above = row;
+    row = oldest;
+  }
+  return above[b.size] <= limit ? above[b.size] : limit + 1;
+}

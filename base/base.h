@@ -1,0 +1,75 @@
+// base/base.h: what every other source file may use: statuses, views, checked sizes, assertions.
+//
+// Not here: memory (alloc.h, arena.h), growing text and bytes (buffer.h), parsing bytes (reader.h).
+// Thread rule: pure functions only. Read next: alloc.h.
+#ifndef QUERN_BASE_BASE_H_
+#define QUERN_BASE_BASE_H_
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "quern/status.h"
+
+// Returns the status of `expr` to the caller unless it is ok.
+#define QN_TRY(expr)                  \
+  do {                                \
+    qn_status_t qn_try_ = (expr);     \
+    if (!qn_ok(qn_try_)) return qn_try_; \
+  } while (0)
+
+// True when something that cannot happen did: stops a debug build, stays a branch in release.
+#define QN_NEVER(x) (assert(!(x)), (x))
+
+#define QN_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+// A borrowed run of text, not terminated.
+typedef struct qn_str {
+  const char* data;
+  size_t size;
+} qn_str_t;
+
+#define QN_STR(literal) ((qn_str_t){(literal), sizeof(literal) - 1})
+// For printf: "%.*s".
+#define QN_STR_ARG(str) (int)(str).size, (str).data
+
+static inline qn_str_t qn__str(const char* text) {
+  return (qn_str_t){text, text ? strlen(text) : 0};
+}
+static inline bool qn__str_equal(qn_str_t a, qn_str_t b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+// A borrowed run of bytes.
+typedef struct qn_span {
+  const uint8_t* data;
+  size_t size;
+} qn_span_t;
+
+// Checked size arithmetic: false on overflow, and `out` is then untouched.
+static inline bool qn__size_add(size_t a, size_t b, size_t* out) {
+  size_t sum;
+  if (__builtin_add_overflow(a, b, &sum)) return false;
+  *out = sum;
+  return true;
+}
+static inline bool qn__size_mul(size_t a, size_t b, size_t* out) {
+  size_t product;
+  if (__builtin_mul_overflow(a, b, &product)) return false;
+  *out = product;
+  return true;
+}
+
+// A 128-bit digest or key. Printed as 32 lower-case hex digits, byte 0 first.
+typedef struct qn_hash128 {
+  uint8_t bytes[16];
+} qn_hash128_t;
+
+static inline bool qn__hash128_equal(qn_hash128_t a, qn_hash128_t b) {
+  return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+}
+
+// Edit distance bounded by `limit` (returns limit + 1 beyond), for "did you mean".
+size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit);
+
+#endif  // QUERN_BASE_BASE_H_

@@ -1,0 +1,179 @@
+// base/buffer.c: a growing run of bytes or text with a sticky failure flag.
+//
+// Not here: parsing what was written (reader.c). Thread rule: one thread at a time.
+#include "base/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+
+void qn__buffer_init(qn__buffer_t* buffer, qn_allocator_t allocator) {
+  *buffer = (qn__buffer_t){.allocator = allocator};
+}
+
+void qn__buffer_deinit(qn__buffer_t* buffer) {
+  if (buffer->data) qn__free(buffer->allocator, buffer->data, buffer->capacity);
+  qn__buffer_init(buffer, buffer->allocator);
+}
+
+void qn__buffer_clear(qn__buffer_t* buffer) {
+  buffer->size = 0;
+  buffer->has_failed = false;
+  if (buffer->data) buffer->data[0] = 0;
+}
+
+qn_status_t qn__buffer_status(const qn__buffer_t* buffer, const char* what) {
+  return buffer->has_failed ? qn__out_of_memory(what) : QN_OK;
+}
+
+// Makes room for `size` more bytes and the zero behind them.
+static bool reserve(qn__buffer_t* buffer, size_t size) {
+  if (buffer->has_failed) return false;
+  size_t needed;
+  void* items = buffer->data;
+  if (qn__size_add(buffer->size, size, &needed) && qn__size_add(needed, 1, &needed) &&
+      qn__grow(buffer->allocator, &items, &buffer->capacity, needed < 64 && !items ? 64 : needed,
+               1)) {
+    buffer->data = items;
+    return true;
+  }
+  buffer->has_failed = true;
+  return false;
+}
+
+void qn__buffer_bytes(qn__buffer_t* buffer, const void* data, size_t size) {
+  if (!reserve(buffer, size)) return;
+  if (size) memcpy(buffer->data + buffer->size, data, size);
+  buffer->size += size;
+  buffer->data[buffer->size] = 0;
+}
+
+void qn__buffer_str(qn__buffer_t* buffer, qn_str_t text) {
+  qn__buffer_bytes(buffer, text.data, text.size);
+}
+
+void qn__buffer_cstr(qn__buffer_t* buffer, const char* text) {
+  qn__buffer_bytes(buffer, text, strlen(text));
+}
+
+void qn__buffer_char(qn__buffer_t* buffer, char c) {
+  qn__buffer_bytes(buffer, &c, 1);
+}
+
+void qn__buffer_format(qn__buffer_t* buffer, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  // Most pieces are short: formatted in place when they fit, else once more with room.
+  size_t room = buffer->data && !buffer->has_failed ? buffer->capacity - buffer->size : 0;
+  int size = vsnprintf(room ? (char*)buffer->data + buffer->size : NULL, room, format, arguments);
+  va_end(arguments);
+  if (size < 0) {
+    buffer->has_failed = true;
+  } else if ((size_t)size < room) {
+    buffer->size += (size_t)size;
+  } else if (reserve(buffer, (size_t)size)) {
+    (void)vsnprintf((char*)buffer->data + buffer->size, (size_t)size + 1, format, again);
+    buffer->size += (size_t)size;
+  } else if (buffer->data) {
+    buffer->data[buffer->size] = 0;
+  }
+  va_end(again);
+}
+
+void qn__buffer_u8(qn__buffer_t* buffer, uint8_t value) {
+  qn__buffer_bytes(buffer, &value, 1);
+}
+
+static void little_endian(qn__buffer_t* buffer, uint64_t value, size_t size) {
+  uint8_t bytes[8];
+  for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+  qn__buffer_bytes(buffer, bytes, size);
+}
+
+void qn__buffer_u16(qn__buffer_t* buffer, uint16_t value) {
+  little_endian(buffer, value, 2);
+}
+void qn__buffer_u32(qn__buffer_t* buffer, uint32_t value) {
+  little_endian(buffer, value, 4);
+}
+void qn__buffer_u64(qn__buffer_t* buffer, uint64_t value) {
+  little_endian(buffer, value, 8);
+}
+
+void qn__buffer_varint(qn__buffer_t* buffer, uint64_t value) {
+  uint8_t bytes[10];
+  size_t size = 0;
+  while (value >= 0x80) {
+    bytes[size++] = (uint8_t)(value | 0x80);
+    value >>= 7;
+  }
+  bytes[size++] = (uint8_t)value;
+  qn__buffer_bytes(buffer, bytes, size);
+}
+
+void qn__buffer_svarint(qn__buffer_t* buffer, int64_t value) {
+  uint64_t bits = (uint64_t)value << 1;
+  qn__buffer_varint(buffer, value < 0 ? ~bits : bits);
+}
+
+void qn__buffer_run(qn__buffer_t* buffer, qn_span_t run) {
+  qn__buffer_varint(buffer, run.size);
+  qn__buffer_bytes(buffer, run.data, run.size);
+}
+
+// The length of the well-formed UTF-8 sequence at `text`, 0 when there is none. Table 3-7 of the
+// Unicode standard: overlong forms, surrogates and values above U+10FFFF are malformed.
+static size_t utf8_size(const uint8_t* text, size_t left) {
+  uint8_t lead = text[0];
+  size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (size == 0 || lead > 0xF4 || left < size) return 0;
+  for (size_t i = 1; i < size; i++) {
+    if ((text[i] & 0xC0) != 0x80) return 0;
+  }
+  if (lead == 0xE0 && text[1] < 0xA0) return 0;
+  if (lead == 0xED && text[1] > 0x9F) return 0;
+  if (lead == 0xF0 && text[1] < 0x90) return 0;
+  if (lead == 0xF4 && text[1] > 0x8F) return 0;
+  return size;
+}
+
+void qn__buffer_json_string(qn__buffer_t* buffer, qn_str_t text) {
+  const uint8_t* bytes = (const uint8_t*)text.data;
+  qn__buffer_char(buffer, '"');
+  for (size_t i = 0; i < text.size;) {
+    size_t size = utf8_size(bytes + i, text.size - i);
+    if (size == 0) {
+      qn__buffer_cstr(buffer, "\xEF\xBF\xBD");
+      i++;
+      continue;
+    }
+    uint8_t c = bytes[i];
+    if (c == '"' || c == '\\') {
+      qn__buffer_char(buffer, '\\');
+      qn__buffer_char(buffer, (char)c);
+    } else if (c == '\n') {
+      qn__buffer_cstr(buffer, "\\n");
+    } else if (c == '\t') {
+      qn__buffer_cstr(buffer, "\\t");
+    } else if (c == '\r') {
+      qn__buffer_cstr(buffer, "\\r");
+    } else if (c < 0x20 || c == 0x7F) {
+      qn__buffer_format(buffer, "\\u%04x", (unsigned)c);
+    } else {
+      qn__buffer_bytes(buffer, bytes + i, size);
+    }
+    i += size;
+  }
+  qn__buffer_char(buffer, '"');
+}
+
+uint8_t* qn__buffer_take(qn__buffer_t* buffer, size_t* out_size, size_t* out_capacity) {
+  uint8_t* data = buffer->data;
+  *out_size = buffer->size;
+  *out_capacity = buffer->capacity;
+  qn__buffer_init(buffer, buffer->allocator);
+  return data;
+}

@@ -1,0 +1,23 @@
+// base/digest.h: the two digests: XXH3-128 (keys, checksums) and SHA-256 (the second digest of a
+// module in an entry, so that a collision of one is caught by the other).
+//
+// Thread rule: pure functions. Read next: fs.h.
+#ifndef QUERN_BASE_DIGEST_H_
+#define QUERN_BASE_DIGEST_H_
+
+#include "base/base.h"
+
+// XXH3-128, canonical (big-endian) bytes.
+qn_hash128_t qn__xxh128(qn_span_t bytes, uint64_t seed);
+
+typedef struct qn__sha256 {
+  uint8_t bytes[32];
+} qn__sha256_t;
+qn__sha256_t qn__sha256(qn_span_t bytes);
+
+// 32 hex digits and a terminator into `out`.
+void qn__hash128_hex(qn_hash128_t hash, char out[33]);
+// False unless `text` is exactly 32 hex digits.
+bool qn__hash128_parse(qn_str_t text, qn_hash128_t* out_hash);
+
+#endif  // QUERN_BASE_DIGEST_H_

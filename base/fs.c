@@ -1,0 +1,248 @@
+// base/fs.c: the seam over the file calls of POSIX, and the few helpers built on it.
+//
+// The table in force is read with one atomic load per operation. Nothing outside this file calls
+// open, read and the like, so a test table sees every call. Thread rule: in fs.h. Read next: env.c.
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+// Repeats a call while signals interrupt it.
+#define RETRY(type, call)                   \
+  type result;                              \
+  do {                                      \
+    result = (call);                        \
+  } while (result == -1 && errno == EINTR); \
+  return result
+
+static int posix_open(const char* path, int flags, mode_t mode) {
+  RETRY(int, open(path, flags, mode));
+}
+static int posix_openat(int directory, const char* path, int flags, mode_t mode) {
+  RETRY(int, openat(directory, path, flags, mode));
+}
+// On Linux the descriptor is gone even when close says EINTR; repeating could close another's.
+static int posix_close(int fd) {
+  return close(fd);
+}
+static ssize_t posix_read(int fd, void* data, size_t size) {
+  RETRY(ssize_t, read(fd, data, size));
+}
+static ssize_t posix_pread(int fd, void* data, size_t size, off_t offset) {
+  RETRY(ssize_t, pread(fd, data, size, offset));
+}
+static ssize_t posix_write(int fd, const void* data, size_t size) {
+  RETRY(ssize_t, write(fd, data, size));
+}
+static int posix_fstat(int fd, struct stat* out) {
+  RETRY(int, fstat(fd, out));
+}
+static int posix_lstat(const char* path, struct stat* out) {
+  RETRY(int, lstat(path, out));
+}
+static int posix_fdatasync(int fd) {
+  RETRY(int, fdatasync(fd));
+}
+static int posix_futimens(int fd, const struct timespec times[2]) {
+  RETRY(int, futimens(fd, times));
+}
+static int posix_rename(const char* from, const char* to) {
+  RETRY(int, rename(from, to));
+}
+static int posix_unlink(const char* path) {
+  RETRY(int, unlink(path));
+}
+static int posix_mkdir(const char* path, mode_t mode) {
+  RETRY(int, mkdir(path, mode));
+}
+static int posix_rmdir(const char* path) {
+  RETRY(int, rmdir(path));
+}
+static DIR* posix_opendir(const char* path) {
+  return opendir(path);
+}
+static struct dirent* posix_readdir(DIR* dir) {
+  return readdir(dir);
+}
+static int posix_closedir(DIR* dir) {
+  return closedir(dir);
+}
+static int posix_flock(int fd, int operation) {
+  RETRY(int, flock(fd, operation));
+}
+
+static int posix_statvfs_free(const char* path, uint64_t* out_free_bytes,
+                              uint64_t* out_total_bytes) {
+  struct statvfs info;
+  int result;
+  do {
+    result = statvfs(path, &info);
+  } while (result == -1 && errno == EINTR);
+  if (result == 0) {
+    *out_free_bytes = (uint64_t)info.f_bavail * info.f_frsize;
+    *out_total_bytes = (uint64_t)info.f_blocks * info.f_frsize;
+  }
+  return result;
+}
+
+const qn__fs_t qn__fs_posix = {
+    .open = posix_open,
+    .openat = posix_openat,
+    .close = posix_close,
+    .read = posix_read,
+    .pread = posix_pread,
+    .write = posix_write,
+    .fstat = posix_fstat,
+    .lstat = posix_lstat,
+    .fdatasync = posix_fdatasync,
+    .futimens = posix_futimens,
+    .rename = posix_rename,
+    .unlink = posix_unlink,
+    .mkdir = posix_mkdir,
+    .rmdir = posix_rmdir,
+    .opendir = posix_opendir,
+    .readdir = posix_readdir,
+    .closedir = posix_closedir,
+    .flock = posix_flock,
+    .statvfs_free = posix_statvfs_free,
+};
+
+static _Atomic(const qn__fs_t*) table_in_force = &qn__fs_posix;
+
+const qn__fs_t* qn__fs(void) {
+  return atomic_load_explicit(&table_in_force, memory_order_relaxed);
+}
+
+const qn__fs_t* qn__fs_install(const qn__fs_t* table) {
+  return atomic_exchange(&table_in_force, table ? table : &qn__fs_posix);
+}
+
+// Reads to the end. The size that fstat names is a first guess: pseudo files say 0, and a file may
+// grow meanwhile. 0, or an errno; EFBIG beyond the limit.
+static int read_all(const qn__fs_t* fs, int fd, size_t guess, size_t limit_bytes,
+                    qn_allocator_t allocator, uint8_t** inout_data, size_t* inout_capacity,
+                    size_t* out_size) {
+  size_t size = 0;
+  for (;;) {
+    // Room for one byte more than the limit, so that the file at the limit is told from beyond,
+    // and for the zero.
+    size_t needed = size < guess ? guess + 2 : size + 4096;
+    if (*inout_capacity < size + 2) {
+      void* items = *inout_data;
+      if (!qn__grow(allocator, &items, inout_capacity, needed, 1)) return ENOMEM;
+      *inout_data = items;
+    }
+    ssize_t got = fs->read(fd, *inout_data + size, *inout_capacity - size - 1);
+    if (got < 0) return errno;
+    if (got == 0) break;
+    size += (size_t)got;
+    if (size > limit_bytes) return EFBIG;
+  }
+  *out_size = size;
+  return 0;
+}
+
+qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t limit_bytes,
+                             uint8_t** out_data, size_t* out_size) {
+  *out_data = NULL;
+  *out_size = 0;
+  const qn__fs_t* fs = qn__fs();
+  // Without O_NONBLOCK a FIFO would hold the caller until somebody writes.
+  int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+  if (fd < 0) return qn__fs_status(errno, "open", path);
+  qn_status_t status = QN_OK;
+  uint8_t* data = NULL;
+  size_t capacity = 0, size = 0;
+  struct stat info;
+  if (fs->fstat(fd, &info) != 0) {
+    status = qn__fs_status(errno, "stat", path);
+  } else if (!S_ISREG(info.st_mode)) {
+    status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "'%s' is not a regular file", path);
+  } else {
+    bool is_large = info.st_size > 0 && (uint64_t)info.st_size > limit_bytes;
+    size_t guess = info.st_size > 0 ? (size_t)info.st_size : 0;
+    int error =
+        is_large ? EFBIG : read_all(fs, fd, guess, limit_bytes, allocator, &data, &capacity, &size);
+    if (error == ENOMEM) {
+      status = qn__out_of_memory(path);
+    } else if (error == EFBIG) {
+      status = qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                              "'%s' is larger than the limit of %zu bytes", path, limit_bytes);
+    } else if (error) {
+      status = qn__fs_status(error, "read", path);
+    }
+  }
+  (void)fs->close(fd);
+  if (qn_ok(status) && capacity != size + 1) {
+    uint8_t* exact = allocator.reallocate(allocator.self, data, capacity, size + 1);
+    if (exact) {
+      data = exact;
+      capacity = size + 1;
+    } else {
+      status = qn__out_of_memory(path);
+    }
+  }
+  if (!qn_ok(status)) {
+    qn__free(allocator, data, capacity);
+    return status;
+  }
+  data[size] = 0;
+  *out_data = data;
+  *out_size = size;
+  return QN_OK;
+}
+
+// Depth first from the end: parents that exist are never asked, because a parent on a read-only or
+// automounted file system may answer otherwise than EEXIST.
+static int make_with_parents(const qn__fs_t* fs, char* path, size_t size, mode_t mode) {
+  if (fs->mkdir(path, mode) == 0 || errno == EEXIST) return 0;
+  if (errno != ENOENT) return -1;
+  size_t cut = size;
+  while (cut > 0 && path[cut - 1] != '/') cut--;
+  while (cut > 0 && path[cut - 1] == '/') cut--;
+  if (cut == 0) return -1;  // ENOENT of the first component: the working directory is gone
+  char saved = path[cut];
+  path[cut] = '\0';
+  int result = make_with_parents(fs, path, cut, mode);
+  path[cut] = saved;
+  if (result != 0) return -1;
+  return fs->mkdir(path, mode) == 0 || errno == EEXIST ? 0 : -1;
+}
+
+int qn__fs_mkdirs(const char* path, mode_t mode) {
+  const qn__fs_t* fs = qn__fs();
+  char copy[4096];
+  size_t size = strlen(path);
+  if (size == 0 || size >= sizeof copy) {
+    errno = size ? ENAMETOOLONG : ENOENT;
+    return -1;
+  }
+  memcpy(copy, path, size + 1);
+  while (size > 1 && copy[size - 1] == '/') copy[--size] = '\0';
+  if (make_with_parents(fs, copy, size, mode) != 0) return -1;
+  // EEXIST is also said of a file.
+  struct stat info;
+  if (fs->lstat(copy, &info) != 0) return -1;
+  if (S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode)) return 0;
+  errno = ENOTDIR;
+  return -1;
+}
+
+qn_status_t qn__fs_status(int error, const char* what, const char* path) {
+  qn_status_code_t code = QN_STATUS_IO;
+  if (error == ENOENT || error == ENOTDIR) code = QN_STATUS_NOT_FOUND;
+  if (error == EACCES || error == EPERM || error == EROFS) code = QN_STATUS_PERMISSION_DENIED;
+  if (error == ENOMEM) code = QN_STATUS_OUT_OF_MEMORY;
+  char text[128];
+  if (strerror_r(error, text, sizeof text) != 0) text[0] = '\0';
+  if (text[0] >= 'A' && text[0] <= 'Z' && (text[1] < 'A' || text[1] > 'Z')) {
+    text[0] = (char)(text[0] - 'A' + 'a');
+  }
+  return qn_status_make(code, "cannot %s '%s': %s", what, path, text[0] ? text : "unknown error");
+}

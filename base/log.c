@@ -1,0 +1,42 @@
+// base/log.c: the log switch and the sink.
+//
+// A level and a pointer are read on every qn__log; no lock is taken, so that logging is safe in a
+// child of fork and under any other lock. Thread rule: any thread; a program that replaces its sink
+// keeps the old one alive until calls in flight have left it. Read next: map.c.
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+// Longer messages are cut: a log line is not where data goes.
+#define LONGEST_MESSAGE 2048
+
+static _Atomic(int) level_in_force;
+static _Atomic(void*) sink_self;
+static _Atomic(qn__log_sink_t) sink_in_force;
+
+void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self) {
+  // Off while the pair changes, so that a sink seldom meets another's self.
+  atomic_store(&level_in_force, 0);
+  atomic_store(&sink_in_force, NULL);
+  atomic_store(&sink_self, self);
+  atomic_store(&sink_in_force, sink);
+  atomic_store(&level_in_force, sink ? (int)level : 0);
+}
+
+bool qn__log_is_on(qn__log_level_t level) {
+  return (int)level <= atomic_load_explicit(&level_in_force, memory_order_relaxed);
+}
+
+void qn__log(qn__log_level_t level, const char* format, ...) {
+  if (!qn__log_is_on(level)) return;
+  qn__log_sink_t sink = atomic_load(&sink_in_force);
+  if (!sink) return;
+  char message[LONGEST_MESSAGE];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  sink(atomic_load(&sink_self), level, message);
+}

@@ -1,0 +1,38 @@
+// base/thread.h: mutexes, conditions, threads and the clock: pthreads with names and checks.
+//
+// C11 threads are not used: with ThreadSanitizer they crash on Debian 12. Read next: fs.h.
+#ifndef QUERN_BASE_THREAD_H_
+#define QUERN_BASE_THREAD_H_
+
+#include <pthread.h>
+
+#include "base/base.h"
+
+typedef pthread_mutex_t qn__mutex_t;
+typedef pthread_cond_t qn__cond_t;  // waits on CLOCK_MONOTONIC
+
+qn_status_t qn__mutex_init(qn__mutex_t* mutex);
+void qn__mutex_deinit(qn__mutex_t* mutex);
+void qn__mutex_lock(qn__mutex_t* mutex);
+void qn__mutex_unlock(qn__mutex_t* mutex);
+qn_status_t qn__cond_init(qn__cond_t* cond);
+void qn__cond_deinit(qn__cond_t* cond);
+void qn__cond_wait(qn__cond_t* cond, qn__mutex_t* mutex);
+// False when `deadline_ns` (qn__now_ns) passed. INT64_MAX waits for ever.
+bool qn__cond_wait_until(qn__cond_t* cond, qn__mutex_t* mutex, int64_t deadline_ns);
+void qn__cond_signal(qn__cond_t* cond);
+void qn__cond_broadcast(qn__cond_t* cond);
+
+// Starts a joinable thread named `name` (at most 15 characters), all signals blocked,
+// stack_bytes 0 for the default.
+qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t stack_bytes,
+                             void* (*run)(void*), void* arg);
+
+// CLOCK_MONOTONIC in nanoseconds.
+int64_t qn__now_ns(void);
+// CLOCK_REALTIME in nanoseconds.
+int64_t qn__wall_ns(void);
+// CPUs that this process may run on (affinity and cgroup quota respected), at least 1.
+int qn__available_cores(void);
+
+#endif  // QUERN_BASE_THREAD_H_

@@ -1,0 +1,27 @@
+// ir/interpret.h: the reference semantics: runs one function on host memory, checking every index,
+// division and assert. Slow on purpose. It is also the code behind the `interp` target.
+//
+// Thread rule: the body is only read; several threads may interpret one body at once.
+// Read next: interpret.c.
+#ifndef QUERN_IR_INTERPRET_H_
+#define QUERN_IR_INTERPRET_H_
+
+#include "ir/ir.h"
+
+typedef struct qn__interpret_args {
+  // Per parameter: for a buffer the address of its first element, for a scalar its bits
+  // (qn__scalar_to_bits).
+  const uint64_t* params;
+  // Per symbol of the function.
+  const int64_t* symbols;
+  // Threads of a warp for shuffles and warp reductions.
+  uint32_t warp_size;
+} qn__interpret_args_t;
+
+// Buffers must be as large as their shape and strides say: the caller has checked the call.
+// Errors: ASSERTION, OUT_OF_BOUNDS ("function 'f': buffer 'x' dim 1: index 7 outside of extent 4"),
+// DIVISION_BY_ZERO, VALUE_ERROR (negative or overflowing extents), OUT_OF_MEMORY.
+qn_status_t qn__interpret(const qn__function_t* function, const qn__interpret_args_t* args,
+                          qn_allocator_t allocator);
+
+#endif  // QUERN_IR_INTERPRET_H_

@@ -1,0 +1,21 @@
+// ir/text.h: text to body (parser) and body to canonical text (printer).
+//
+// Thread rule: one thread at a time per body. The language: docs/ir.md. Read next: parser.c.
+#ifndef QUERN_IR_TEXT_H_
+#define QUERN_IR_TEXT_H_
+
+#include "base/buffer.h"
+#include "ir/diag.h"
+
+// Parses as much as it can, reporting to `diag`; false when an error was reported. `*out_body` is
+// initialised by the callee in every case and must be deinitialised. Not verified.
+bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
+                    qn__body_t* out_body);
+// Canonical text. Printing what was parsed from it gives the same text and the same module.
+void qn__text_print(const qn__body_t* body, qn__buffer_t* out);
+// One expression, for messages: "n + 2".
+void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out);
+// "softmax(x: f32[n, m], out y: f32[n, m])".
+void qn__text_print_signature(const qn__function_t* function, qn__buffer_t* out);
+
+#endif  // QUERN_IR_TEXT_H_
