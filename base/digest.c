@@ -6,9 +6,25 @@
 
 #include <xxhash.h>
 
+#if defined(__x86_64__)
+// Distributions build the library for the oldest x86-64 and, some of them, with a second set of
+// functions that pick AVX2 or AVX-512 at run time. The weak reference takes them where they are.
+XXH128_hash_t XXH3_128bits_withSeed_dispatch(const void* input, size_t size, XXH64_hash_t seed)
+    __attribute__((weak));
+#endif
+
+static XXH128_hash_t hash_bytes(qn_span_t bytes, uint64_t seed) {
+#if defined(__x86_64__)
+  if (XXH3_128bits_withSeed_dispatch && bytes.size > 240) {
+    return XXH3_128bits_withSeed_dispatch(bytes.data, bytes.size, seed);
+  }
+#endif
+  return XXH3_128bits_withSeed(bytes.data, bytes.size, seed);
+}
+
 qn_hash128_t qn__xxh128(qn_span_t bytes, uint64_t seed) {
   XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_withSeed(bytes.data, bytes.size, seed));
+  XXH128_canonicalFromHash(&canonical, hash_bytes(bytes, seed));
   qn_hash128_t hash;
   memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
   return hash;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
