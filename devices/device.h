@@ -1,0 +1,16 @@
+// devices/device.h: the registry of device tables, as the engine sees it.
+//
+// Thread rule: any thread. The built-in tables (cpu, null) are registered on first use.
+// Read next: devices/cpu/cpu.h.
+#ifndef QUERN_DEVICES_DEVICE_H_
+#define QUERN_DEVICES_DEVICE_H_
+
+#include "base/base.h"
+#include "quern/device.h"
+
+// The table of a device type; NULL when none is registered.
+const qn_device_table_t* qn__device_table(int32_t type);
+// The backend's own stream object behind a public handle; NULL for NULL.
+void* qn__stream_inner(qn_stream_t* stream);
+
+#endif  // QUERN_DEVICES_DEVICE_H_

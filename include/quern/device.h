@@ -1,0 +1,209 @@
+// quern/device.h: devices: attributes, memory, copies, streams, the active device and stream of a thread;
+// and, for authors of backends, the table that a device implements.
+//
+// Device types and ids are DLPack's. Memory is an opaque handle unless the attribute
+// POINTER_IS_ADDRESS holds. All calls are thread-safe; a stream may be used by several threads, and keeps
+// the order in which calls on it return.
+#ifndef QUERN_DEVICE_H_
+#define QUERN_DEVICE_H_
+
+#include "quern/codegen.h"
+#include "quern/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// DLPack's DLDevice.
+typedef struct qn_device {
+  int32_t type;
+  int32_t id;
+} qn_device_t;
+
+#define QN_DEVICE_CPU 1
+#define QN_DEVICE_CUDA 2
+#define QN_DEVICE_VULKAN 7
+#define QN_DEVICE_NULL 12  // DLPack's kDLExtDev: the template of docs/new-backend.md
+
+// "cpu:0", "cuda:1", "cpu". Errors: SYNTAX; NOT_FOUND for an unknown type, with the nearest one.
+QN_API QN_MUST_USE qn_status_t qn_device_parse(const char* text, qn_device_t* out_device);
+// "cpu", "cuda", ...; "unknown". Static storage.
+QN_API const char* qn_device_type_text(int32_t type);
+
+typedef enum qn_attribute {
+#define QN_ATTRIBUTE(name, value, text, type, unit, doc) QN_ATTRIBUTE_##name = value,
+#include "quern/attributes.inc"
+#undef QN_ATTRIBUTE
+} qn_attribute_t;
+
+typedef enum qn_attribute_type {
+  QN_ATTRIBUTE_TYPE_NONE = 0,  // the device cannot answer
+  QN_ATTRIBUTE_TYPE_BOOL = 1,
+  QN_ATTRIBUTE_TYPE_INT = 2,
+  QN_ATTRIBUTE_TYPE_STRING = 3,
+} qn_attribute_type_t;
+typedef struct qn_attribute_value {
+  qn_attribute_type_t type;
+  int64_t int_value;       // BOOL (0 or 1) and INT
+  char string_value[256];  // STRING, terminated
+} qn_attribute_value_t;
+
+// EXIST may be asked of any device. Errors: NOT_FOUND for other attributes of a device that does not
+// exist; INVALID_ARGUMENT for a value that is no attribute.
+QN_API QN_MUST_USE qn_status_t qn_device_attribute(qn_device_t device, qn_attribute_t attribute,
+                                                   qn_attribute_value_t* out_value);
+// Name of an attribute ("warp_size") by position, for listings; false beyond the last.
+QN_API bool qn_attribute_at(size_t index, qn_attribute_t* out_attribute, const char** out_text,
+                            const char** out_unit, const char** out_doc);
+// Number of devices of a type: 0 when there are none or no driver.
+QN_API int32_t qn_device_count(int32_t type);
+
+// ---- memory
+
+// `size_bytes` 0 gives a valid handle. `alignment_bytes` is a power of two, 0 for the device's own (64 at
+// least). Owned: qn_device_free. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT, NOT_FOUND (no such device).
+QN_API QN_MUST_USE qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes,
+                                                  size_t alignment_bytes, void** out_pointer);
+// NULL is fine. Work that uses the memory must have been synchronised.
+QN_API QN_MUST_USE qn_status_t qn_device_free(qn_device_t device, void* pointer);
+
+typedef struct qn_stream qn_stream_t;
+
+// Stream-ordered temporary memory: usable by work enqueued on `stream` from now on; freed memory is handed
+// to another stream only after this one has passed the point of the free. `stream` NULL: the default
+// stream of the thread's active device, which must be `device`.
+QN_API QN_MUST_USE qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream,
+                                                     size_t size_bytes, void** out_pointer);
+QN_API QN_MUST_USE qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream,
+                                                 void* pointer);
+
+typedef struct qn_copy {
+  size_t struct_size;
+  qn_device_t from_device;
+  const void* from;
+  size_t from_offset_bytes;
+  qn_device_t to_device;
+  void* to;
+  size_t to_offset_bytes;
+  size_t size_bytes;
+  // Host memory of this copy is pinned and stays alive and unchanged until the stream has passed it.
+  // Without it the call does not return before host memory may be reused.
+  bool is_host_pinned;
+} qn_copy_t;
+// Copies on `stream` (NULL: the default one). Errors: INVALID_ARGUMENT for overlapping ranges,
+// UNSUPPORTED between devices that cannot, DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
+
+// ---- streams
+
+// An in-order queue of work. Owned: qn_stream_destroy.
+QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream);
+// Lets queued work finish, then releases the stream; errors that stuck are dropped. NULL is fine.
+QN_API void qn_stream_destroy(qn_stream_t* stream);
+QN_API qn_device_t qn_stream_device(const qn_stream_t* stream);
+// Waits for all work enqueued before the call. The first error of that work is returned, once, and then
+// forgotten; work behind a failed one was skipped.
+QN_API QN_MUST_USE qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream);
+// Work enqueued on `to` after this call starts only after the work enqueued on `from` before this call.
+QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from,
+                                              qn_stream_t* to);
+// True when nothing enqueued is left to do.
+QN_API bool qn_stream_is_idle(qn_stream_t* stream);
+
+// ---- active device and stream of the calling thread
+
+// Default: cpu:0 and its default stream (NULL), which runs in the caller.
+// Errors: NOT_FOUND when there is no such device. Sets the active stream of that device to NULL.
+QN_API QN_MUST_USE qn_status_t qn_set_active_device(qn_device_t device);
+QN_API qn_device_t qn_active_device(void);
+// `stream` (borrowed until replaced) must belong to `device`; NULL is the default one.
+QN_API QN_MUST_USE qn_status_t qn_set_active_stream(qn_device_t device, qn_stream_t* stream);
+QN_API qn_stream_t* qn_active_stream(qn_device_t device);
+
+// ---- the CPU device's threads
+
+// The calling thread's core budget for parallel loops: at most this many threads, itself included.
+// 0: all that the process may use (affinity and cgroup). Returns the old budget.
+QN_API int32_t qn_cpu_set_core_budget(int32_t core_count);
+// Threads of the shared pool plus one: what budget 0 means.
+QN_API int32_t qn_cpu_core_count(void);
+
+// Runs `task(task_self, i)` for every i in [0, count) on any threads and returns when all are done.
+typedef void (*qn_parallel_for_fn_t)(void* self, int32_t count,
+                                     void (*task)(void* task_self, int32_t index), void* task_self);
+// Makes the calling thread use the host's own threads instead of the pool; NULL ends it.
+QN_API void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* self);
+
+// -------------------------------------------------------------------------- for backend authors
+
+#define QN_DEVICE_ABI_VERSION 1u
+
+// What stopped a launch; `site` indexes the function's sites. A site of UINT32_MAX: no site, `status`
+// tells.
+typedef struct qn_kernel_failure {
+  uint32_t site;
+  int64_t index;
+  int64_t extent;
+} qn_kernel_failure_t;
+
+// One call of one function. The words are as for qn_cpu_kernel_t. `owner` is whom to ask for the message
+// of a failure; a device that returns before the work is done retains it until then.
+typedef struct qn_launch {
+  const uint64_t* words;
+  uint32_t word_count;
+  void* owner;
+  void (*retain)(void* owner);
+  void (*release)(void* owner);
+  qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
+} qn_launch_t;
+
+typedef struct qn_load_options {
+  size_t struct_size;
+  const char* name;  // for profilers and debuggers: "softmax@0123456789ab"
+  bool has_perf_map;
+  bool has_gdb;
+} qn_load_options_t;
+
+// The table of a device type. NULL members are optional: the answer is then none or UNSUPPORTED.
+// `id` is the device's number. Streams are the device's own objects; NULL is its default stream.
+typedef struct qn_device_table {
+  uint32_t abi_version;  // QN_DEVICE_ABI_VERSION
+  size_t struct_size;    // sizeof(qn_device_table_t)
+  int32_t type;
+  const char* name;
+  int32_t (*count)(void);
+  qn_status_t (*attribute)(int32_t id, qn_attribute_t attribute, qn_attribute_value_t* out_value);
+  qn_status_t (*allocate)(int32_t id, size_t size_bytes, size_t alignment_bytes, void** out_pointer);
+  qn_status_t (*free)(int32_t id, void* pointer);
+  qn_status_t (*workspace_allocate)(int32_t id, void* stream, size_t size_bytes, void** out_pointer);
+  qn_status_t (*workspace_free)(int32_t id, void* stream, void* pointer);
+  // At least one side is this device; the other is this device or the CPU.
+  qn_status_t (*copy)(int32_t id, void* stream, const qn_copy_t* copy);
+  qn_status_t (*stream_create)(int32_t id, void** out_stream);
+  void (*stream_destroy)(int32_t id, void* stream);
+  qn_status_t (*stream_sync)(int32_t id, void* stream);
+  qn_status_t (*stream_wait)(int32_t id, void* from, void* to);
+  bool (*stream_is_idle)(int32_t id, void* stream);
+  // Is `format` (qn_artifact_t) one that this device loads?
+  bool (*accepts)(const char* format);
+  // Errors: INCOMPATIBLE when the machine lacks what artifact->isa asks for; DATA_LOSS. The artifact is
+  // borrowed for the call only.
+  qn_status_t (*load)(int32_t id, const qn_artifact_t* artifact, const qn_load_options_t* options,
+                      void** out_executable);
+  // No launch of it is queued any more (the engine's references see to that).
+  void (*unload)(int32_t id, void* executable);
+  // Enqueues, or for the CPU's default stream runs, function `index` of the executable. Never blocks for
+  // queued work except when a queue is full.
+  qn_status_t (*launch)(int32_t id, void* executable, uint32_t index, void* stream,
+                        const qn_launch_t* launch);
+} qn_device_table_t;
+
+// Adds a device type; the table is borrowed for the life of the process. Errors: INVALID_ARGUMENT (ABI
+// version, missing members), FAILED_PRECONDITION (type taken).
+QN_API QN_MUST_USE qn_status_t qn_device_register(const qn_device_table_t* table);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // QUERN_DEVICE_H_
