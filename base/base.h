@@ -12,9 +12,9 @@
 #include "quern/status.h"
 
 // Returns the status of `expr` to the caller unless it is ok.
-#define QN_TRY(expr)                  \
-  do {                                \
-    qn_status_t qn_try_ = (expr);     \
+#define QN_TRY(expr)                     \
+  do {                                   \
+    qn_status_t qn_try_ = (expr);        \
     if (!qn_ok(qn_try_)) return qn_try_; \
   } while (0)
 
@@ -30,6 +30,8 @@ typedef struct qn_str {
 } qn_str_t;
 
 #define QN_STR(literal) ((qn_str_t){(literal), sizeof(literal) - 1})
+// The same for the members of constant tables.
+#define QN_STR_INIT(literal) {(literal), sizeof(literal) - 1}
 // For printf: "%.*s".
 #define QN_STR_ARG(str) (int)(str).size, (str).data
 

@@ -1,9 +1,12 @@
-// base/log.h: the log switch and the sink. The library writes nothing by itself: what is logged goes
-// to the sink that the program (or the command line) installs. The switch is the one mutable global.
+// base/log.h: the log switch and the sink. The library writes nothing by itself: what is logged
+// goes to the sink that the program (or the command line) installs. The switch is the one mutable
+// global.
 //
 // Thread rule: any thread. Read next: env.h.
 #ifndef QUERN_BASE_LOG_H_
 #define QUERN_BASE_LOG_H_
+
+#include <stdatomic.h>
 
 #include "base/base.h"
 
@@ -20,11 +23,13 @@ typedef void (*qn__log_sink_t)(void* self, qn__log_level_t level, const char* me
 void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self);
 bool qn__log_is_on(qn__log_level_t level);
 void qn__log(qn__log_level_t level, const char* format, ...) QN_PRINTF(2, 3);
-// Logs the first time that a given `*inout_done` is seen false.
-#define QN__LOG_ONCE(level, ...)                                          \
-  do {                                                                    \
-    static _Atomic bool qn_log_once_;                                     \
-    if (!qn_log_once_) qn_log_once_ = true, qn__log((level), __VA_ARGS__); \
+// Logs the first time that this line is reached, in the process.
+#define QN__LOG_ONCE(level, ...)                                                \
+  do {                                                                          \
+    static _Atomic bool qn_log_once_;                                           \
+    if (!atomic_exchange_explicit(&qn_log_once_, true, memory_order_relaxed)) { \
+      qn__log((level), __VA_ARGS__);                                            \
+    }                                                                           \
   } while (0)
 
 #endif  // QUERN_BASE_LOG_H_
