@@ -237,6 +237,8 @@ struct qn_module {
 
 void qn__body_init(qn__body_t* body, qn_allocator_t allocator);
 void qn__body_deinit(qn__body_t* body);
+// Links a function at the end of the list.
+void qn__body_append(qn__body_t* body, qn__function_t* function);
 
 // Makes a module of a verified body (consumed, also on failure): numbers it, writes signatures and
 // canonical bytes, digests it. `source` is copied.
@@ -258,7 +260,7 @@ qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, 
 void qn__block_append(qn__block_t* block, qn__stmt_t* stmt);
 
 // Deep copies. Variables and buffers that the copied piece itself declares are fresh; others are
-// replaced through `map` (see below) or shared.
+// replaced through `subst` or shared.
 typedef struct qn__subst qn__subst_t;
 struct qn__subst {
   // Called for each reference; returns the replacement expression (to be cloned by the caller of the

@@ -1,0 +1,278 @@
+// ir/arith_float.c: floats: rounding, bit patterns, conversions, operators.
+//
+// Not here: integers (arith.c). A value is held exactly in a double. f32 is computed in C's float
+// or, for the functions of libm, in double and then rounded; f64 functions are computed in long
+// double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
+// f32 and the f32 result is rounded once more. Conversions to them go through f32 too, so that
+// every device can do the same. Thread rule: pure functions. Read next: walk.c.
+#include <math.h>
+
+#include "ir/arith.h"
+
+static_assert(sizeof(float) == 4 && sizeof(double) == 8, "IEEE binary32 and binary64");
+
+// ------------------------------------------------------------------------------------ rounding
+
+// Rounds to `significand_bits` of precision with exponents down to `min_exponent` (of the unit in
+// the last place of the smallest normal number's binade) and the largest finite value `largest`.
+// nearbyint rounds to even in the default rounding mode, which the library never changes.
+static double round_narrow(double value, int significand_bits, int min_exponent, double largest) {
+  if (value == 0 || !isfinite(value)) return value;
+  int exponent;
+  (void)frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
+  int unit = exponent - significand_bits;
+  if (unit < min_exponent) unit = min_exponent;
+  double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+  if (fabs(rounded) > largest) return copysign((double)INFINITY, value);
+  return rounded;
+}
+
+double qn__round_float(qn_dtype_t dtype, double value) {
+  switch (dtype) {
+    case QN_DTYPE_F16:
+      return round_narrow(value, 11, -24, 65504.0);
+    case QN_DTYPE_BF16:
+      return round_narrow(value, 8, -133, 0x1.FEp127);
+    case QN_DTYPE_F32:
+      return isnan(value) ? value : (double)(float)value;
+    default:
+      return value;
+  }
+}
+
+// The result of an operation or conversion: rounded to f32 first where f32 is what computes.
+static double round_result(qn_dtype_t dtype, double value) {
+  if (dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16) value = qn__round_float(QN_DTYPE_F32, value);
+  return qn__round_float(dtype, value);
+}
+
+static uint64_t double_bits(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static double bits_double(uint64_t bits) {
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// The layout of a narrow format: stored significand bits and exponent bias.
+typedef struct float_layout {
+  uint32_t bits;
+  uint32_t mantissa_bits;
+  int bias;
+} float_layout_t;
+
+static float_layout_t layout_of(qn_dtype_t dtype) {
+  if (dtype == QN_DTYPE_F16) return (float_layout_t){16, 10, 15};
+  if (dtype == QN_DTYPE_BF16) return (float_layout_t){16, 7, 127};
+  return (float_layout_t){32, 23, 127};
+}
+
+// `value` is representable. NaNs keep their sign and the leading bits of their payload.
+static uint64_t narrow_to_bits(qn_dtype_t dtype, double value) {
+  float_layout_t layout = layout_of(dtype);
+  uint32_t m = layout.mantissa_bits;
+  uint64_t wide = double_bits(value);
+  uint64_t sign = (wide >> 63) << (layout.bits - 1);
+  uint64_t all_ones = (UINT64_C(1) << (layout.bits - 1 - m)) - 1;
+  uint64_t mantissa = (wide & ((UINT64_C(1) << 52) - 1)) >> (52 - m);
+  if (isnan(value)) {
+    if (mantissa == 0) mantissa = UINT64_C(1) << (m - 1);
+    return sign | all_ones << m | mantissa;
+  }
+  if (isinf(value)) return sign | all_ones << m;
+  if (value == 0) return sign;
+  int exponent;
+  (void)frexp(value, &exponent);
+  int biased = exponent - 1 + layout.bias;
+  if (biased > 0) return sign | (uint64_t)biased << m | mantissa;
+  return sign | (uint64_t)ldexp(fabs(value), layout.bias - 1 + (int)m);
+}
+
+static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
+  float_layout_t layout = layout_of(dtype);
+  uint32_t m = layout.mantissa_bits;
+  uint64_t all_ones = (UINT64_C(1) << (layout.bits - 1 - m)) - 1;
+  uint64_t mantissa = bits & ((UINT64_C(1) << m) - 1);
+  uint64_t exponent = bits >> m & all_ones;
+  uint64_t sign = (bits >> (layout.bits - 1) & 1) << 63;
+  if (exponent == all_ones) {
+    return bits_double(sign | UINT64_C(0x7FF) << 52 | mantissa << (52 - m));
+  }
+  if (exponent == 0) {
+    double magnitude = ldexp((double)mantissa, 1 - layout.bias - (int)m);
+    return sign ? -magnitude : magnitude;
+  }
+  uint64_t wide_exponent = exponent + 1023 - (uint64_t)layout.bias;
+  return bits_double(sign | wide_exponent << 52 | mantissa << (52 - m));
+}
+
+uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__scalar_t value) {
+  if (dtype == QN_DTYPE_F64) return double_bits(value.f);
+  if (qn__dtype_is_float(dtype)) return narrow_to_bits(dtype, value.f);
+  return (uint64_t)value.i & qn__width_mask(dtype);
+}
+
+qn__scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits) {
+  if (dtype == QN_DTYPE_F64) return (qn__scalar_t){.f = bits_double(bits)};
+  if (qn__dtype_is_float(dtype)) return (qn__scalar_t){.f = narrow_from_bits(dtype, bits)};
+  return (qn__scalar_t){.i = qn__wrap_int(dtype, qn__as_signed(bits & qn__width_mask(dtype)))};
+}
+
+// ------------------------------------------------------------------------------------ conversion
+
+// Truncates; beyond the range gives the nearest bound; NaN gives 0.
+static int64_t float_to_int(qn_dtype_t to, double value) {
+  if (isnan(value)) return 0;
+  double truncated = trunc(value);
+  // 2^63 and 2^64 are exact in double, the largest integers are not.
+  if (to == QN_DTYPE_U64) {
+    if (truncated >= 0x1p64) return qn__as_signed(UINT64_MAX);
+    return truncated <= 0 ? 0 : qn__as_signed((uint64_t)truncated);
+  }
+  if (truncated >= (to == QN_DTYPE_I64 ? 0x1p63 : (double)qn__int_max(to))) return qn__int_max(to);
+  if (truncated <= (double)qn__int_min(to)) return qn__int_min(to);
+  return (int64_t)truncated;
+}
+
+static double int_to_float(qn_dtype_t from, int64_t value, qn_dtype_t to) {
+  bool is_wide = from == QN_DTYPE_U64;
+  if (to == QN_DTYPE_F64) return is_wide ? (double)(uint64_t)value : (double)value;
+  return qn__round_float(to, (double)(is_wide ? (float)(uint64_t)value : (float)value));
+}
+
+qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to) {
+  bool is_from_float = qn__dtype_is_float(from);
+  if (to == QN_DTYPE_BOOL) {
+    return (qn__scalar_t){.i = is_from_float ? value.f != 0 : value.i != 0};
+  }
+  if (qn__dtype_is_float(to)) {
+    return (qn__scalar_t){.f = is_from_float ? round_result(to, value.f)
+                                             : int_to_float(from, value.i, to)};
+  }
+  return (qn__scalar_t){.i = is_from_float ? float_to_int(to, value.f) : qn__wrap_int(to, value.i)};
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+static double min_max(qn_op_t op, double a, double b) {
+  if (isnan(a) || isnan(b)) return isnan(a) ? a : b;
+  if (a == b) return (op == QN_OP_MIN) == (signbit(a) != 0) ? a : b;
+  return (op == QN_OP_MIN) == (a < b) ? a : b;
+}
+
+// Operators whose result is exact or correctly rounded in f64 already. False: not one of them.
+static bool exact_op(qn_op_t op, double a, double b, double* out) {
+  switch (op) {
+    case QN_OP_MIN:
+    case QN_OP_MAX:
+      *out = min_max(op, a, b);
+      return true;
+    case QN_OP_NEG:
+      *out = -a;
+      return true;
+    case QN_OP_ABS:
+      *out = fabs(a);
+      return true;
+    case QN_OP_FLOOR:
+      *out = floor(a);
+      return true;
+    case QN_OP_CEIL:
+      *out = ceil(a);
+      return true;
+    case QN_OP_ROUND:
+      *out = round(a);
+      return true;
+    case QN_OP_TRUNC:
+      *out = trunc(a);
+      return true;
+    case QN_OP_COPYSIGN:
+      *out = copysign(a, b);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// f32 operands in doubles. A sum, product, quotient or root of f32 values that is rounded to double
+// (53 >= 2 * 24 + 2 bits) and then to f32 is what one rounding gives; a fused product is not, so
+// that one is done in float.
+static double f32_op(qn_op_t op, double a, double b, double c) {
+  switch (op) {
+    case QN_OP_ADD:
+      return a + b;
+    case QN_OP_SUB:
+      return a - b;
+    case QN_OP_MUL:
+      return a * b;
+    case QN_OP_DIV:
+      return a / b;
+    case QN_OP_FMA:
+      return (double)fmaf((float)a, (float)b, (float)c);
+    case QN_OP_SQRT:
+      return sqrt(a);
+    case QN_OP_RSQRT:
+      return 1 / sqrt(a);
+    case QN_OP_EXP:
+      return exp(a);
+    case QN_OP_EXP2:
+      return exp2(a);
+    case QN_OP_LOG:
+      return log(a);
+    case QN_OP_LOG2:
+      return log2(a);
+    case QN_OP_TANH:
+      return tanh(a);
+    case QN_OP_ERF:
+      return erf(a);
+    case QN_OP_SIN:
+      return sin(a);
+    case QN_OP_COS:
+      return cos(a);
+    case QN_OP_POW:
+      return pow(a, b);
+    default:
+      (void)QN_NEVER(true);
+      return 0;
+  }
+}
+
+static double f64_op(qn_op_t op, double a, double b, double c) {
+  long double x = a;
+  switch (op) {
+    case QN_OP_FMA:
+      return fma(a, b, c);
+    case QN_OP_RSQRT:
+      return (double)(1 / sqrtl(x));
+    case QN_OP_EXP:
+      return (double)expl(x);
+    case QN_OP_EXP2:
+      return (double)exp2l(x);
+    case QN_OP_LOG:
+      return (double)logl(x);
+    case QN_OP_LOG2:
+      return (double)log2l(x);
+    case QN_OP_TANH:
+      return (double)tanhl(x);
+    case QN_OP_ERF:
+      return (double)erfl(x);
+    case QN_OP_SIN:
+      return (double)sinl(x);
+    case QN_OP_COS:
+      return (double)cosl(x);
+    case QN_OP_POW:
+      return (double)powl(x, (long double)b);
+    default:
+      return f32_op(op, a, b, c);
+  }
+}
+
+double qn__float_op(qn_op_t op, qn_dtype_t dtype, double a, double b, double c) {
+  double result;
+  if (exact_op(op, a, b, &result)) return result;
+  if (dtype == QN_DTYPE_F64) return f64_op(op, a, b, c);
+  return round_result(dtype, f32_op(op, a, b, c));
+}

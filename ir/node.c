@@ -1,0 +1,163 @@
+// ir/node.c: making nodes in an arena, and numbering what a function declares.
+//
+// Not here: copies of trees (clone.c), walks and comparison (walk.c). Nothing is checked here: that
+// is the verifier's work. Thread rule: one thread per arena. Read next: clone.c.
+#include "ir/ir.h"
+
+qn__expr_t* qn__expr_new(qn__arena_t* arena, qn__expr_kind_t kind, qn_dtype_t dtype,
+                         qn__loc_t loc) {
+  qn__expr_t* expr = QN__ARENA_NEW(arena, qn__expr_t);
+  if (!expr) return NULL;
+  expr->kind = kind;
+  expr->dtype = dtype;
+  expr->loc = loc;
+  return expr;
+}
+
+static const qn__loc_t no_loc = {0, 0};
+
+qn__expr_t* qn__expr_int(qn__arena_t* arena, qn_dtype_t dtype, int64_t value) {
+  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_INT, dtype, no_loc);
+  if (expr) expr->int_value = value;
+  return expr;
+}
+
+qn__expr_t* qn__expr_float(qn__arena_t* arena, qn_dtype_t dtype, double value) {
+  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_FLOAT, dtype, no_loc);
+  if (expr) expr->float_value = value;
+  return expr;
+}
+
+qn__expr_t* qn__expr_var(qn__arena_t* arena, qn__var_t* var) {
+  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_VAR, var->dtype, no_loc);
+  if (expr) expr->var = var;
+  return expr;
+}
+
+qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_t* b,
+                        qn__expr_t* c) {
+  const qn__op_info_t* info = qn__op_info(op);
+  // An operand that could not be allocated: the arena knows.
+  if (QN_NEVER(!info) || !a || (info->arity > 1 && !b) || (info->arity > 2 && !c)) return NULL;
+  qn_dtype_t dtype = a->dtype;
+  switch (info->rule) {
+    case QN__RULE_COMPARE:
+    case QN__RULE_LOGIC:
+    case QN__RULE_TEST:
+      dtype = QN_DTYPE_BOOL;
+      break;
+    case QN__RULE_SELECT:
+      dtype = b->dtype;
+      break;
+    default:
+      break;
+  }
+  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_OP, dtype, no_loc);
+  if (!expr) return NULL;
+  expr->op = op;
+  expr->args[0] = a;
+  expr->args[1] = b;
+  expr->args[2] = c;
+  return expr;
+}
+
+qn__stmt_t* qn__stmt_new(qn__arena_t* arena, qn__stmt_kind_t kind, qn__loc_t loc) {
+  qn__stmt_t* stmt = QN__ARENA_NEW(arena, qn__stmt_t);
+  if (!stmt) return NULL;
+  stmt->kind = kind;
+  stmt->loc = loc;
+  return stmt;
+}
+
+qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype,
+                       const char* name) {
+  qn__var_t* var = QN__ARENA_NEW(arena, qn__var_t);
+  if (!var) return NULL;
+  var->name = qn__arena_cstr(arena, qn__str(name));
+  var->kind = kind;
+  var->dtype = dtype;
+  return var->name ? var : NULL;
+}
+
+qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, const char* name,
+                       uint32_t rank) {
+  qn__buf_t* buffer = QN__ARENA_NEW(arena, qn__buf_t);
+  if (!buffer) return NULL;
+  buffer->name = qn__arena_cstr(arena, qn__str(name));
+  buffer->scope = scope;
+  buffer->dtype = dtype;
+  buffer->rank = rank;
+  buffer->align_bytes = (uint32_t)qn_dtype_size_bytes(dtype);
+  buffer->shape = qn__arena_alloc_array(arena, rank, sizeof *buffer->shape);
+  return buffer->name && buffer->shape ? buffer : NULL;
+}
+
+void qn__block_append(qn__block_t* block, qn__stmt_t* stmt) {
+  stmt->next = NULL;
+  if (block->last) {
+    block->last->next = stmt;
+  } else {
+    block->first = stmt;
+  }
+  block->last = stmt;
+}
+
+void qn__body_append(qn__body_t* body, qn__function_t* function) {
+  function->next = NULL;
+  if (body->last) {
+    body->last->next = function;
+  } else {
+    body->first = function;
+  }
+  body->last = function;
+  body->function_count++;
+}
+
+// ------------------------------------------------------------------------------------ numbering
+
+static bool number_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  qn__function_t* function = walker->self;
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      stmt->let.var->id = function->var_count++;
+      break;
+    case QN__STMT_ATOMIC:
+      if (stmt->atomic.result) stmt->atomic.result->id = function->var_count++;
+      break;
+    case QN__STMT_LOOP:
+      stmt->loop.var->id = function->var_count++;
+      break;
+    case QN__STMT_ALLOC:
+      stmt->alloc.buffer->id = function->buffer_count++;
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+static bool number_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  qn__function_t* function = walker->self;
+  if (expr->kind == QN__EXPR_REDUCE) expr->reduce.reduce_var->id = function->var_count++;
+  return true;
+}
+
+// Symbols, then scalar parameters, then the body. The canonical bytes rely on this order
+// (encode.c).
+void qn__function_number(qn__function_t* function) {
+  function->var_count = 0;
+  function->buffer_count = 0;
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    function->symbols[i]->id = function->var_count++;
+  }
+  for (size_t i = 0; i < function->param_count; i++) {
+    qn__param_t* param = &function->params[i];
+    if (param->buffer) {
+      param->buffer->id = function->buffer_count++;
+    } else {
+      param->scalar->id = function->var_count++;
+    }
+  }
+  qn__walker_t walker = {number_stmt, number_expr, function};
+  (void)qn__walk_block(&walker, &function->body);
+}

@@ -1,0 +1,163 @@
+// ir/walk.c: visits every statement and expression in program order; compares expressions.
+//
+// Thread rule: as the callbacks; comparison is pure. Read next: module.c.
+#include "ir/ir.h"
+
+static bool walk_exprs(qn__walker_t* walker, qn__expr_t** exprs, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (!qn__walk_expr(walker, exprs[i])) return false;
+  }
+  return true;
+}
+
+bool qn__walk_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  if (walker->on_expr && !walker->on_expr(walker, expr)) return false;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+    case QN__EXPR_VAR:
+      return true;
+    case QN__EXPR_LOAD:
+      return walk_exprs(walker, expr->load.indices, expr->load.buffer->rank);
+    case QN__EXPR_OP:
+      return walk_exprs(walker, expr->args, qn__op_info(expr->op)->arity);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return qn__walk_expr(walker, expr->args[0]);
+    case QN__EXPR_COND:
+      return walk_exprs(walker, expr->args, 3);
+    case QN__EXPR_REDUCE:
+      return qn__walk_expr(walker, expr->reduce.begin) && qn__walk_expr(walker, expr->reduce.end) &&
+             qn__walk_block(walker, &expr->reduce.lets) &&
+             qn__walk_expr(walker, expr->reduce.value);
+  }
+  return true;
+}
+
+static bool walk_buffer(qn__walker_t* walker, qn__buf_t* buffer) {
+  return walk_exprs(walker, buffer->shape, buffer->rank) &&
+         (!buffer->strides || walk_exprs(walker, buffer->strides, buffer->rank)) &&
+         (!buffer->elements || walk_exprs(walker, buffer->elements, buffer->element_count)) &&
+         (!buffer->base || walk_exprs(walker, buffer->base_indices, buffer->base->rank));
+}
+
+static bool walk_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      return qn__walk_expr(walker, stmt->let.value);
+    case QN__STMT_STORE:
+      return walk_exprs(walker, stmt->store.indices, stmt->store.buffer->rank) &&
+             qn__walk_expr(walker, stmt->store.value);
+    case QN__STMT_ATOMIC:
+      return walk_exprs(walker, stmt->atomic.indices, stmt->atomic.buffer->rank) &&
+             qn__walk_expr(walker, stmt->atomic.operand) &&
+             (!stmt->atomic.operand2 || qn__walk_expr(walker, stmt->atomic.operand2));
+    case QN__STMT_IF:
+      return qn__walk_expr(walker, stmt->if_.condition) &&
+             qn__walk_block(walker, &stmt->if_.then_block) &&
+             qn__walk_block(walker, &stmt->if_.else_block);
+    case QN__STMT_LOOP:
+      return qn__walk_expr(walker, stmt->loop.begin) && qn__walk_expr(walker, stmt->loop.end) &&
+             qn__walk_block(walker, &stmt->loop.body);
+    case QN__STMT_WHILE:
+      return qn__walk_expr(walker, stmt->while_.condition) &&
+             qn__walk_block(walker, &stmt->while_.body);
+    case QN__STMT_ALLOC:
+      return walk_buffer(walker, stmt->alloc.buffer);
+    case QN__STMT_BARRIER:
+      return true;
+    case QN__STMT_ASSERT:
+      return qn__walk_expr(walker, stmt->assert_.condition);
+  }
+  return true;
+}
+
+bool qn__walk_block(qn__walker_t* walker, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (walker->on_stmt && !walker->on_stmt(walker, stmt)) return false;
+    if (!walk_stmt(walker, stmt)) return false;
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------ comparison
+
+// The reductions around the place that is compared, innermost first: what they declare corresponds
+// by position.
+typedef struct frame {
+  const qn__expr_t* a;
+  const qn__expr_t* b;
+  const struct frame* outer;
+} frame_t;
+
+static bool var_equal(const frame_t* frame, const qn__var_t* a, const qn__var_t* b) {
+  for (; frame; frame = frame->outer) {
+    if (frame->a->reduce.reduce_var == a || frame->b->reduce.reduce_var == b) {
+      return frame->a->reduce.reduce_var == a && frame->b->reduce.reduce_var == b;
+    }
+    const qn__stmt_t* let_a = frame->a->reduce.lets.first;
+    const qn__stmt_t* let_b = frame->b->reduce.lets.first;
+    for (; let_a && let_b; let_a = let_a->next, let_b = let_b->next) {
+      if (let_a->let.var == a || let_b->let.var == b) {
+        return let_a->let.var == a && let_b->let.var == b;
+      }
+    }
+  }
+  return a == b;
+}
+
+static bool equal(const frame_t* frame, const qn__expr_t* a, const qn__expr_t* b);
+
+static bool all_equal(const frame_t* frame, qn__expr_t* const* a, qn__expr_t* const* b,
+                      size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (!equal(frame, a[i], b[i])) return false;
+  }
+  return true;
+}
+
+static bool reduce_equal(const frame_t* outer, const qn__expr_t* a, const qn__expr_t* b) {
+  if (a->reduce.reduce_kind != b->reduce.reduce_kind ||
+      a->reduce.lane_count != b->reduce.lane_count ||
+      !equal(outer, a->reduce.begin, b->reduce.begin) ||
+      !equal(outer, a->reduce.end, b->reduce.end)) {
+    return false;
+  }
+  frame_t frame = {a, b, outer};
+  const qn__stmt_t* let_a = a->reduce.lets.first;
+  const qn__stmt_t* let_b = b->reduce.lets.first;
+  for (; let_a && let_b; let_a = let_a->next, let_b = let_b->next) {
+    if (!equal(&frame, let_a->let.value, let_b->let.value)) return false;
+  }
+  return !let_a && !let_b && equal(&frame, a->reduce.value, b->reduce.value);
+}
+
+static bool equal(const frame_t* frame, const qn__expr_t* a, const qn__expr_t* b) {
+  if (a->kind != b->kind || a->dtype != b->dtype) return false;
+  switch (a->kind) {
+    case QN__EXPR_INT:
+      return a->int_value == b->int_value;
+    case QN__EXPR_FLOAT:
+      // By bits: 0.0 and -0.0 differ, a NaN is itself.
+      return memcmp(&a->float_value, &b->float_value, sizeof a->float_value) == 0;
+    case QN__EXPR_VAR:
+      return var_equal(frame, a->var, b->var);
+    case QN__EXPR_LOAD:
+      return a->load.buffer == b->load.buffer &&
+             all_equal(frame, a->load.indices, b->load.indices, a->load.buffer->rank);
+    case QN__EXPR_OP:
+      return a->op == b->op && all_equal(frame, a->args, b->args, qn__op_info(a->op)->arity);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return equal(frame, a->args[0], b->args[0]);
+    case QN__EXPR_COND:
+      return all_equal(frame, a->args, b->args, 3);
+    case QN__EXPR_REDUCE:
+      return reduce_equal(frame, a, b);
+  }
+  return false;
+}
+
+bool qn__expr_equal(const qn__expr_t* a, const qn__expr_t* b) {
+  return equal(NULL, a, b);
+}
