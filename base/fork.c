@@ -1,0 +1,59 @@
+// base/fork.c: one pthread_atfork registration for all objects of the library.
+//
+// Requirements. (1) A fork at any moment leaves every registered lock free in parent and child.
+// (2) Locks are taken newest object first and let go in the same order; an object that uses another
+// one is made after it, so its lock comes first here as in use. (3) The list itself is stable while
+// a fork is under way, because the registry's lock is held from prepare to parent or child.
+//
+// Thread rule: in the header. Read next: fs.c.
+#include "base/fork.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static qn__fork_node_t* newest;
+static bool is_installed;
+
+static void prepare(void) {
+  (void)pthread_mutex_lock(&registry_mutex);
+  for (qn__fork_node_t* node = newest; node; node = node->next) {
+    if (node->prepare) node->prepare(node->self);
+  }
+}
+
+static void in_parent(void) {
+  for (qn__fork_node_t* node = newest; node; node = node->next) {
+    if (node->parent) node->parent(node->self);
+  }
+  (void)pthread_mutex_unlock(&registry_mutex);
+}
+
+static void in_child(void) {
+  for (qn__fork_node_t* node = newest; node; node = node->next) {
+    if (node->child) node->child(node->self);
+  }
+  (void)pthread_mutex_unlock(&registry_mutex);
+}
+
+bool qn__fork_register(qn__fork_node_t* node) {
+  (void)pthread_mutex_lock(&registry_mutex);
+  if (!is_installed) is_installed = pthread_atfork(prepare, in_parent, in_child) == 0;
+  bool is_done = is_installed;
+  if (is_done) {
+    node->previous = NULL;
+    node->next = newest;
+    if (newest) newest->previous = node;
+    newest = node;
+  }
+  (void)pthread_mutex_unlock(&registry_mutex);
+  return is_done;
+}
+
+void qn__fork_unregister(qn__fork_node_t* node) {
+  (void)pthread_mutex_lock(&registry_mutex);
+  if (node->previous) node->previous->next = node->next;
+  if (newest == node) newest = node->next;
+  if (node->next) node->next->previous = node->previous;
+  node->next = node->previous = NULL;
+  (void)pthread_mutex_unlock(&registry_mutex);
+}

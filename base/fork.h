@@ -1,0 +1,27 @@
+// base/fork.h: objects with locks or threads that must survive fork.
+//
+// An object registers a node; before a fork its `prepare` takes its locks, and after it `parent` or
+// `child` lets them go, the latter after forgetting the threads that the child does not have. This
+// is the second mutable global of the library, because pthread_atfork takes no argument.
+//
+// Thread rule: any thread. Register and unregister with none of the object's locks held: a fork
+// holds the registry's lock while it takes them. Read next: fork.c.
+#ifndef QUERN_BASE_FORK_H_
+#define QUERN_BASE_FORK_H_
+
+#include "base/base.h"
+
+typedef struct qn__fork_node {
+  void* self;
+  void (*prepare)(void* self);  // each may be NULL
+  void (*parent)(void* self);
+  void (*child)(void* self);  // async-signal-unsafe calls are fine, allocation and I/O are not
+  struct qn__fork_node* next;
+  struct qn__fork_node* previous;
+} qn__fork_node_t;
+
+// Borrows `node` until it is unregistered. False when the handlers cannot be installed (no memory).
+bool qn__fork_register(qn__fork_node_t* node);
+void qn__fork_unregister(qn__fork_node_t* node);
+
+#endif  // QUERN_BASE_FORK_H_

@@ -1,0 +1,103 @@
+// cache/disk.h: the disk tier: verified reads, publishing behind the caller, bounded size.
+//
+// Nothing that goes wrong here is an error to a caller of get or put: it is a miss or a lost
+// publish, and a counter. docs/cache-format.md has the layout of the directory and the publish
+// protocol; the top of disk.c and publish.c repeat the requirements that they meet.
+//
+// Not here: the memory tier (jit/), the bytes of an entry (entry.h). Thread rule: any thread,
+// several processes; a child of fork may go on using what it inherited. Read next: disk.c.
+#ifndef QUERN_CACHE_DISK_H_
+#define QUERN_CACHE_DISK_H_
+
+#include "cache/entry.h"
+#include "quern/status.h"
+
+typedef struct qn__disk qn__disk_t;
+
+typedef struct qn__disk_options {
+  qn_allocator_t allocator;  // zero: the default one
+  const char* root;          // absolute, or relative to the working directory at the open
+  bool is_read_only;     // nothing is written, touched or removed; root's owner may also be uid 0
+  bool must_exist;       // NOT_FOUND instead of making the directory
+  bool is_shared;        // opt-in: others may own or write the directory and its files
+  uint64_t max_bytes;    // 0: 2 GiB
+  uint64_t max_entries;  // 0: 65,536
+  uint64_t max_queue_bytes;  // 0: 64 MiB
+  int64_t latch_ns;          // how long writing stays off after a refusal; 0: 60 s
+  int64_t sweep_period_ns;   // 0: one hour
+} qn__disk_options_t;
+
+// Opens a cache directory, making it (0700) where needed. On failure *out_disk is NULL and the
+// status says which rule is broken; an engine logs it and works from memory. Errors:
+// PERMISSION_DENIED (not a directory, a symbolic link, another owner, writable by others),
+// NOT_FOUND, INVALID_ARGUMENT (the path is empty or too long), IO, OUT_OF_MEMORY. Starts no thread.
+qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_disk);
+
+// Lets the writer finish its queue for at most `grace_ns`, then drops the rest. Never waits longer:
+// a writer that hangs in the file system is left to end by itself. NULL is fine.
+void qn__disk_close(qn__disk_t* disk, int64_t grace_ns);
+
+// How a get ended.
+typedef enum qn__disk_result {
+  QN__DISK_HIT = 0,
+  QN__DISK_ABSENT,     // no such entry
+  QN__DISK_BAD,        // refused for `reason`
+  QN__DISK_ERROR,      // the file system said `error`
+  QN__DISK_UNTRUSTED,  // not a regular file of ours
+  QN__DISK_NO_MEMORY,
+} qn__disk_result_t;
+
+typedef struct qn__disk_hit {
+  qn__entry_t entry;    // spans borrowed until the release
+  qn__reason_t reason;  // of QN__DISK_BAD
+  int error;            // errno of QN__DISK_ERROR
+  uint8_t* bytes;       // owned: the whole file, aligned to 16 bytes
+  size_t capacity;
+} qn__disk_hit_t;
+
+// Looks an entry up: open, fstat, read, close, verify. Only QN__DISK_HIT leaves something to
+// release.
+qn__disk_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
+                               qn__disk_hit_t* out_hit);
+// Gives the bytes of a hit back; harmless on a miss and on a hit that was released.
+void qn__disk_hit_release(qn__disk_t* disk, qn__disk_hit_t* hit);
+
+// Hands an entry to the writer thread (started by the first put): one copy, no file call, no wait.
+// False when it was dropped; the counter says why. The key is derived from entry->preimage.
+bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry);
+// Waits until everything put so far is in place or given up. False when `timeout_ns` passed first.
+bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns);
+
+// Calls back for every counter of counters.inc, in its order.
+void qn__disk_counters(const qn__disk_t* disk,
+                       void (*on_counter)(void* self, const char* name, uint64_t value,
+                                          const char* doc),
+                       void* self);
+// One counter by name; 0 for a name that is not in the table.
+uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name);
+// The root as opened. Borrowed until the close.
+const char* qn__disk_root(const qn__disk_t* disk);
+
+// Runs a sweep now whatever its period, in the calling thread. False when an error stopped it.
+bool qn__disk_sweep(qn__disk_t* disk);
+
+// A file of the directory that carries the name of an entry.
+typedef struct qn__disk_file {
+  qn_hash128_t key;
+  uint64_t size_bytes;
+  int64_t modified_ns;  // Unix time: creation, or the last use to the day
+} qn__disk_file_t;
+
+// Calls back for every entry by its name alone, in no order, until the callback returns false.
+// `out_temporaries` (may be NULL): files in the making. 0 or the errno that stopped the scan.
+int qn__disk_scan(qn__disk_t* disk, bool (*on_file)(void* self, const qn__disk_file_t* file),
+                  void* self, uint64_t* out_temporaries);
+// Reads and verifies any entry of the directory by its key, without touching or counting it.
+// `heals`: a damaged one is removed and *out_removed (may be NULL) says so.
+qn__disk_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
+                                   qn__disk_hit_t* out_hit, bool* out_removed);
+// Removes one entry; or all entries and every temporary file. Errors are counted, not raised.
+bool qn__disk_remove(qn__disk_t* disk, qn_hash128_t key);
+uint64_t qn__disk_clear(qn__disk_t* disk);
+
+#endif  // QUERN_CACHE_DISK_H_
