@@ -26,6 +26,13 @@ typedef enum qn__scope {
 #undef QN_SCOPE
 } qn__scope_t;  // values of qn_scope_t and three more
 
+// Limits that the verifier and the decoder enforce, so that readers may recurse and use fixed arrays. A
+// block or an expression counts one level.
+enum {
+  QN__LARGEST_RANK = 32,
+  QN__LARGEST_NESTING = 256,
+};
+
 // A place in the source text: byte range [begin, begin + size). size 0: no place.
 typedef struct qn__loc {
   uint32_t begin;
@@ -65,6 +72,7 @@ struct qn_buffer {
   uint32_t rank;
   uint32_t align_bytes;  // parameters: what is asked for, at least the dtype's size
   uint32_t id;           // dense within the function (parameters first), by qn__function_number
+  uint32_t origin_id;    // the id in the canonical bytes: set when decoded, kept by clones and passes
   qn__expr_t** shape;    // rank expressions of dtype i64
   qn__expr_t** strides;  // rank expressions of dtype i64 in elements, or NULL: row-major
   // QN__SCOPE_CONST: row-major elements, each an INT or FLOAT literal.
@@ -182,7 +190,7 @@ struct qn__stmt {
     } alloc;
     struct {
       qn__expr_t* condition;
-      const char* message;
+      const char* message;  // "": none
     } assert_;
   };
 };

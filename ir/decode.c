@@ -1,0 +1,476 @@
+// ir/decode.c: canonical bytes to a body. The format is described at the top of encode.c.
+//
+// Any bytes are safe: every count is bounded by the bytes that are left, nesting by a limit, every
+// enumeration by its table, every number of a variable or buffer by what was declared before it.
+// What comes out is a tree that the verifier can judge, not yet a valid module. Thread rule: pure.
+// Read next: verify.c.
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/reader.h"
+#include "ir/encode.h"
+#include "ir/encoding.h"
+
+typedef struct decoder {
+  qn__reader_t reader;
+  qn__arena_t* arena;
+  // Of the function being read, by number. NULL: declared, but not usable yet.
+  qn__var_t** vars;
+  size_t var_count;
+  size_t var_capacity;
+  qn__buf_t** buffers;
+  size_t buffer_count;
+  size_t buffer_capacity;
+  uint32_t depth;
+  bool has_failed;
+  char message[96];  // the first complaint; "" when memory ran out
+} decoder_t;
+
+static qn__expr_t* read_expr(decoder_t* d);
+static bool read_block(decoder_t* d, qn__block_t* out_block);
+
+// Returns NULL, so that a reader of pointers can end with it.
+QN_PRINTF(2, 3) static void* fail(decoder_t* d, const char* format, ...) {
+  if (d->has_failed) return NULL;
+  d->has_failed = true;
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(d->message, sizeof d->message, format, arguments);
+  va_end(arguments);
+  return NULL;
+}
+
+static void* fail_memory(decoder_t* d) {
+  d->has_failed = true;
+  return NULL;
+}
+
+static bool is_failed(decoder_t* d) {
+  if (d->reader.has_overrun) (void)fail(d, "they end too early or hold a malformed number");
+  return d->has_failed;
+}
+
+// ------------------------------------------------------------------------------------ small things
+
+static bool read_flag(decoder_t* d) {
+  uint8_t value = qn__read_u8(&d->reader);
+  if (value > 1) (void)fail(d, "a flag is %u", (unsigned)value);
+  return value == 1;
+}
+
+// How many things of at least `size_bytes` each follow.
+static size_t read_count(decoder_t* d, const char* what, size_t size_bytes) {
+  uint64_t count = qn__read_varint(&d->reader);
+  if (count > qn__reader_left(&d->reader) / size_bytes) {
+    (void)fail(d, "%" PRIu64 " %s in %zu bytes", count, what, qn__reader_left(&d->reader));
+    return 0;
+  }
+  return (size_t)count;
+}
+
+static uint32_t read_rank(decoder_t* d) {
+  size_t rank = read_count(d, "dimensions", 1);
+  if (rank <= QN__LARGEST_RANK) return (uint32_t)rank;
+  (void)fail(d, "rank %zu, the limit is %d", rank, QN__LARGEST_RANK);
+  return 0;
+}
+
+static qn_dtype_t read_dtype(decoder_t* d) {
+  uint8_t value = qn__read_u8(&d->reader);
+  if (value > QN_DTYPE_NONE && value < QN_DTYPE_COUNT) return (qn_dtype_t)value;
+  (void)fail(d, "dtype %u", (unsigned)value);
+  return QN_DTYPE_NONE;
+}
+
+static const char* read_text(decoder_t* d) {
+  qn_span_t run = qn__read_run(&d->reader);
+  if (is_failed(d)) return NULL;
+  char* text = qn__arena_cstr(d->arena, (qn_str_t){(const char*)run.data, run.size});
+  return text ? text : fail_memory(d);
+}
+
+// ------------------------------------------------------------------------------------ declarations
+
+// Reserves the next number; the variable is put there when it may be used.
+static size_t reserve_var(decoder_t* d) {
+  void* items = d->vars;
+  if (!qn__grow(d->arena->allocator, &items, &d->var_capacity, d->var_count + 1, sizeof *d->vars)) {
+    (void)fail_memory(d);
+    return SIZE_MAX;
+  }
+  d->vars = items;
+  d->vars[d->var_count] = NULL;
+  return d->var_count++;
+}
+
+// `name` NULL: a local, which is named after its number.
+static qn__var_t* declare_var(decoder_t* d, size_t number, qn__var_kind_t kind, qn_dtype_t dtype,
+                              const char* name) {
+  char local[24];
+  (void)snprintf(local, sizeof local, "v%zu", number);
+  qn__var_t* var = qn__var_new(d->arena, kind, dtype, name ? name : local);
+  if (!var) return fail_memory(d);
+  var->id = (uint32_t)number;
+  return d->vars[number] = var;
+}
+
+static qn__buf_t* declare_buffer(decoder_t* d, qn__buf_t* buffer) {
+  void* items = d->buffers;
+  if (!qn__grow(d->arena->allocator, &items, &d->buffer_capacity, d->buffer_count + 1,
+                sizeof *d->buffers)) {
+    return fail_memory(d);
+  }
+  d->buffers = items;
+  buffer->id = (uint32_t)d->buffer_count;
+  return d->buffers[d->buffer_count++] = buffer;
+}
+
+static qn__var_t* read_var(decoder_t* d) {
+  uint64_t number = qn__read_varint(&d->reader);
+  if (number < d->var_count && d->vars[number]) return d->vars[number];
+  return fail(d, "variable %" PRIu64 " is used before it is declared", number);
+}
+
+static qn__buf_t* read_buffer(decoder_t* d) {
+  uint64_t number = qn__read_varint(&d->reader);
+  if (number < d->buffer_count) return d->buffers[number];
+  return fail(d, "buffer %" PRIu64 " is used before it is declared", number);
+}
+
+// ------------------------------------------------------------------------------------ expressions
+
+static qn__expr_t** read_exprs(decoder_t* d, size_t count) {
+  qn__expr_t** exprs = qn__arena_alloc_array(d->arena, count, sizeof(qn__expr_t*));
+  if (!exprs) return fail_memory(d);
+  for (size_t i = 0; i < count; i++) {
+    if (!(exprs[i] = read_expr(d))) return NULL;
+  }
+  return exprs;
+}
+
+static qn__expr_t* read_literal_bits(decoder_t* d, qn_dtype_t dtype) {
+  uint64_t bits = 0;
+  for (size_t i = 0; i < qn_dtype_size_bytes(dtype); i++) {
+    bits |= (uint64_t)qn__read_u8(&d->reader) << (8 * i);
+  }
+  qn__scalar_t value = qn__scalar_from_bits(dtype, bits);
+  qn__expr_t* expr = qn__dtype_is_float(dtype) ? qn__expr_float(d->arena, dtype, value.f)
+                                               : qn__expr_int(d->arena, dtype, value.i);
+  return expr ? expr : fail_memory(d);
+}
+
+static qn__expr_t* read_op(decoder_t* d) {
+  uint8_t value = qn__read_u8(&d->reader);
+  const qn__op_info_t* info = qn__op_info((qn_op_t)value);
+  if (!info) return fail(d, "operator %u", (unsigned)value);
+  qn__expr_t* args[3] = {NULL, NULL, NULL};
+  for (uint32_t i = 0; i < info->arity; i++) {
+    if (!(args[i] = read_expr(d))) return NULL;
+  }
+  qn__expr_t* expr = qn__expr_op(d->arena, (qn_op_t)value, args[0], args[1], args[2]);
+  return expr ? expr : fail_memory(d);
+}
+
+static qn__expr_t* read_reduce(decoder_t* d, qn__expr_t* expr) {
+  uint8_t kind = qn__read_u8(&d->reader);
+  if (!qn__reduce_text((qn_reduce_kind_t)kind)) return fail(d, "reduction %u", (unsigned)kind);
+  expr->reduce.reduce_kind = (qn_reduce_kind_t)kind;
+  size_t number = reserve_var(d);
+  if (number == SIZE_MAX || !(expr->reduce.begin = read_expr(d)) ||
+      !(expr->reduce.end = read_expr(d))) {
+    return NULL;
+  }
+  expr->reduce.reduce_var = declare_var(d, number, QN__VAR_REDUCE, QN_DTYPE_I64, NULL);
+  if (!expr->reduce.reduce_var || !read_block(d, &expr->reduce.lets)) return NULL;
+  if (!(expr->reduce.value = read_expr(d))) return NULL;
+  expr->dtype = expr->reduce.value->dtype;
+  return expr;
+}
+
+static qn__expr_t* read_expr_of(decoder_t* d, qn__expr_kind_t kind) {
+  if (kind == QN__EXPR_OP) return read_op(d);
+  if (kind == QN__EXPR_FLOAT) {
+    qn_dtype_t dtype = read_dtype(d);
+    if (is_failed(d)) return NULL;
+    if (qn__dtype_is_float(dtype)) return read_literal_bits(d, dtype);
+    return fail(d, "a float literal of dtype %s", qn_dtype_text(dtype));
+  }
+  qn__expr_t* expr = qn__expr_new(d->arena, kind, QN_DTYPE_NONE, (qn__loc_t){0, 0});
+  if (!expr) return fail_memory(d);
+  switch (kind) {
+    case QN__EXPR_INT:
+      expr->dtype = read_dtype(d);
+      expr->int_value = qn__read_svarint(&d->reader);
+      return expr;
+    case QN__EXPR_VAR:
+      expr->var = read_var(d);
+      if (!expr->var) return NULL;
+      expr->dtype = expr->var->dtype;
+      return expr;
+    case QN__EXPR_LOAD:
+      expr->load.buffer = read_buffer(d);
+      if (!expr->load.buffer) return NULL;
+      expr->dtype = expr->load.buffer->dtype;
+      expr->load.indices = read_exprs(d, expr->load.buffer->rank);
+      return expr->load.indices ? expr : NULL;
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      expr->dtype = read_dtype(d);
+      expr->args[0] = read_expr(d);
+      return expr->args[0] ? expr : NULL;
+    case QN__EXPR_COND:
+      for (size_t i = 0; i < 3; i++) {
+        if (!(expr->args[i] = read_expr(d))) return NULL;
+      }
+      expr->dtype = expr->args[1]->dtype;
+      return expr;
+    case QN__EXPR_REDUCE:
+      return read_reduce(d, expr);
+    default:
+      return fail(d, "expression of kind %u", (unsigned)kind);
+  }
+}
+
+static qn__expr_t* read_expr(decoder_t* d) {
+  if (d->depth >= QN__LARGEST_NESTING) {
+    return fail(d, "they nest deeper than %d levels", QN__LARGEST_NESTING);
+  }
+  d->depth++;
+  qn__expr_t* expr = read_expr_of(d, (qn__expr_kind_t)qn__read_u8(&d->reader));
+  d->depth--;
+  return is_failed(d) ? NULL : expr;
+}
+
+// ------------------------------------------------------------------------------------ statements
+
+static bool read_shape(decoder_t* d, qn__buf_t* buffer) {
+  buffer->shape = read_exprs(d, buffer->rank);
+  if (buffer->shape && read_flag(d)) buffer->strides = read_exprs(d, buffer->rank);
+  return !is_failed(d);
+}
+
+static bool read_elements(decoder_t* d, qn__buf_t* buffer) {
+  buffer->element_count = read_count(d, "elements", qn_dtype_size_bytes(buffer->dtype));
+  buffer->elements =
+      qn__arena_alloc_array(d->arena, buffer->element_count, sizeof *buffer->elements);
+  if (!buffer->elements) return fail_memory(d);
+  for (size_t i = 0; i < buffer->element_count; i++) {
+    if (!(buffer->elements[i] = read_literal_bits(d, buffer->dtype))) return false;
+  }
+  return !is_failed(d);
+}
+
+static bool read_alloc(decoder_t* d, qn__stmt_t* stmt) {
+  uint8_t scope = qn__read_u8(&d->reader);
+  if (!qn__scope_text((qn__scope_t)scope) || scope == QN__SCOPE_PARAM) {
+    return fail(d, "scope %u", (unsigned)scope);
+  }
+  qn_dtype_t dtype = read_dtype(d);
+  uint32_t rank = read_rank(d);
+  if (is_failed(d)) return false;
+  char name[24];
+  (void)snprintf(name, sizeof name, "b%zu", d->buffer_count);
+  qn__buf_t* buffer = qn__buf_new(d->arena, (qn__scope_t)scope, dtype, name, rank);
+  if (!buffer) return fail_memory(d);
+  if (!read_shape(d, buffer)) return false;
+  if (scope == QN__SCOPE_CONST && !read_elements(d, buffer)) return false;
+  if (scope == QN__SCOPE_VIEW) {
+    buffer->base = read_buffer(d);
+    if (!buffer->base) return false;
+    buffer->base_indices = read_exprs(d, buffer->base->rank);
+    if (!buffer->base_indices) return false;
+  }
+  stmt->alloc.buffer = declare_buffer(d, buffer);
+  return stmt->alloc.buffer != NULL;
+}
+
+static bool read_let(decoder_t* d, qn__stmt_t* stmt) {
+  size_t number = reserve_var(d);
+  if (number == SIZE_MAX || !(stmt->let.value = read_expr(d))) return false;
+  stmt->let.var = declare_var(d, number, QN__VAR_LET, stmt->let.value->dtype, NULL);
+  return stmt->let.var != NULL;
+}
+
+static bool read_atomic(decoder_t* d, qn__stmt_t* stmt) {
+  uint8_t op = qn__read_u8(&d->reader);
+  if (!qn__atomic_text((qn_atomic_op_t)op)) return fail(d, "atomic operation %u", (unsigned)op);
+  stmt->atomic.op = (qn_atomic_op_t)op;
+  bool has_result = read_flag(d);
+  size_t number = has_result ? reserve_var(d) : 0;
+  if (number == SIZE_MAX || !(stmt->atomic.buffer = read_buffer(d))) return false;
+  stmt->atomic.indices = read_exprs(d, stmt->atomic.buffer->rank);
+  if (!stmt->atomic.indices || !(stmt->atomic.operand = read_expr(d))) return false;
+  if (qn__atomic_operand_count(stmt->atomic.op) > 1 && !(stmt->atomic.operand2 = read_expr(d))) {
+    return false;
+  }
+  if (!has_result) return true;
+  stmt->atomic.result = declare_var(d, number, QN__VAR_ATOMIC, stmt->atomic.buffer->dtype, NULL);
+  return stmt->atomic.result != NULL;
+}
+
+static bool read_loop(decoder_t* d, qn__stmt_t* stmt) {
+  uint8_t kind = qn__read_u8(&d->reader);
+  if (!qn__loop_kind_text((qn_loop_kind_t)kind)) return fail(d, "loop %u", (unsigned)kind);
+  stmt->loop.kind = (qn_loop_kind_t)kind;
+  size_t number = reserve_var(d);
+  if (number == SIZE_MAX || !(stmt->loop.begin = read_expr(d)) ||
+      !(stmt->loop.end = read_expr(d))) {
+    return false;
+  }
+  stmt->loop.var = declare_var(d, number, QN__VAR_LOOP, QN_DTYPE_I64, NULL);
+  return stmt->loop.var && read_block(d, &stmt->loop.body);
+}
+
+static bool read_stmt(decoder_t* d, qn__stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      return read_let(d, stmt);
+    case QN__STMT_STORE:
+      return (stmt->store.buffer = read_buffer(d)) &&
+             (stmt->store.indices = read_exprs(d, stmt->store.buffer->rank)) &&
+             (stmt->store.value = read_expr(d));
+    case QN__STMT_ATOMIC:
+      return read_atomic(d, stmt);
+    case QN__STMT_IF:
+      return (stmt->if_.condition = read_expr(d)) && read_block(d, &stmt->if_.then_block) &&
+             read_block(d, &stmt->if_.else_block);
+    case QN__STMT_LOOP:
+      return read_loop(d, stmt);
+    case QN__STMT_WHILE:
+      return (stmt->while_.condition = read_expr(d)) && read_block(d, &stmt->while_.body);
+    case QN__STMT_ALLOC:
+      return read_alloc(d, stmt);
+    case QN__STMT_BARRIER:
+      return true;
+    case QN__STMT_ASSERT:
+      return (stmt->assert_.condition = read_expr(d)) && (stmt->assert_.message = read_text(d));
+  }
+  return fail(d, "statement of kind %u", (unsigned)stmt->kind);
+}
+
+static bool read_block(decoder_t* d, qn__block_t* out_block) {
+  if (d->depth >= QN__LARGEST_NESTING) {
+    return fail(d, "they nest deeper than %d levels", QN__LARGEST_NESTING);
+  }
+  d->depth++;
+  for (;;) {
+    uint8_t kind = qn__read_u8(&d->reader);
+    if (is_failed(d) || kind == QN__TAG_END) break;
+    qn__stmt_t* stmt = qn__stmt_new(d->arena, (qn__stmt_kind_t)kind, (qn__loc_t){0, 0});
+    if (!stmt) (void)fail_memory(d);
+    if (!stmt || !read_stmt(d, stmt) || is_failed(d)) break;
+    qn__block_append(out_block, stmt);
+  }
+  d->depth--;
+  return !is_failed(d);
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+static bool read_param(decoder_t* d, qn__param_t* param) {
+  uint8_t tag = qn__read_u8(&d->reader);
+  const char* name = read_text(d);
+  qn_dtype_t dtype = read_dtype(d);
+  if (is_failed(d)) return false;
+  if (tag == QN__TAG_SCALAR) {
+    size_t number = reserve_var(d);
+    if (number == SIZE_MAX) return false;
+    param->scalar = declare_var(d, number, QN__VAR_SCALAR, dtype, name);
+    return param->scalar != NULL;
+  }
+  if (tag != QN__TAG_BUFFER) return fail(d, "parameter of kind %u", (unsigned)tag);
+  uint8_t access = qn__read_u8(&d->reader);
+  uint32_t rank = read_rank(d);
+  uint64_t align_bytes = qn__read_varint(&d->reader);
+  if (is_failed(d)) return false;
+  if (!qn__access_text((qn_access_t)access)) return fail(d, "access %u", (unsigned)access);
+  if (align_bytes > UINT32_MAX) return fail(d, "alignment %" PRIu64, align_bytes);
+  qn__buf_t* buffer = qn__buf_new(d->arena, QN__SCOPE_PARAM, dtype, name, rank);
+  if (!buffer) return fail_memory(d);
+  buffer->access = (qn_access_t)access;
+  buffer->align_bytes = (uint32_t)align_bytes;
+  param->buffer = declare_buffer(d, buffer);
+  return param->buffer != NULL;
+}
+
+static bool read_params(decoder_t* d, qn__function_t* function) {
+  function->symbol_count = read_count(d, "symbols", 1);
+  function->symbols =
+      qn__arena_alloc_array(d->arena, function->symbol_count, sizeof *function->symbols);
+  if (!function->symbols) return fail_memory(d);
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    const char* name = read_text(d);
+    size_t number = name ? reserve_var(d) : SIZE_MAX;
+    if (number == SIZE_MAX) return false;
+    function->symbols[i] = declare_var(d, number, QN__VAR_SYMBOL, QN_DTYPE_I64, name);
+    if (!function->symbols[i]) return false;
+  }
+  function->param_count = read_count(d, "parameters", 3);
+  function->params =
+      qn__arena_alloc_array(d->arena, function->param_count, sizeof *function->params);
+  if (!function->params) return fail_memory(d);
+  for (size_t i = 0; i < function->param_count; i++) {
+    if (!read_param(d, &function->params[i])) return false;
+  }
+  for (size_t i = 0; i < function->param_count; i++) {
+    qn__buf_t* buffer = function->params[i].buffer;
+    if (buffer && !read_shape(d, buffer)) return false;
+  }
+  return !is_failed(d);
+}
+
+static bool read_function(decoder_t* d, qn__body_t* body) {
+  uint8_t tag = qn__read_u8(&d->reader);
+  uint32_t size = qn__read_u32(&d->reader);
+  if (is_failed(d)) return false;
+  if (tag != QN__TAG_FUNCTION) return fail(d, "a function begins with %u", (unsigned)tag);
+  if (size > qn__reader_left(&d->reader)) return fail(d, "a function of %" PRIu32 " bytes", size);
+  size_t end = d->reader.offset + size;
+  d->var_count = 0;
+  d->buffer_count = 0;
+  qn__function_t* function = QN__ARENA_NEW(d->arena, qn__function_t);
+  if (!function) return fail_memory(d);
+  function->name = read_text(d);
+  function->is_fast = read_flag(d);
+  if (is_failed(d) || !read_params(d, function) || !read_block(d, &function->body)) return false;
+  if (d->reader.offset != end) return fail(d, "the size of a function is not what it holds");
+  function->var_count = (uint32_t)d->var_count;
+  function->buffer_count = (uint32_t)d->buffer_count;
+  qn__body_append(body, function);
+  return true;
+}
+
+static bool read_module(decoder_t* d, qn__body_t* body) {
+  qn_span_t magic = qn__read_bytes(&d->reader, sizeof QN__ENCODING_MAGIC - 1);
+  uint16_t version = qn__read_u16(&d->reader);
+  uint16_t reserved = qn__read_u16(&d->reader);
+  if (is_failed(d)) return false;
+  if (memcmp(magic.data, QN__ENCODING_MAGIC, magic.size) != 0) return fail(d, "no module");
+  if (version != QN__ENCODING_VERSION || reserved != 0) {
+    return fail(d, "version %u, this library reads %d", (unsigned)version, QN__ENCODING_VERSION);
+  }
+  size_t count = read_count(d, "functions", 5);
+  for (size_t i = 0; i < count; i++) {
+    if (!read_function(d, body)) return false;
+  }
+  if (!is_failed(d) && qn__reader_left(&d->reader) > 0) return fail(d, "they go on after the end");
+  return !is_failed(d);
+}
+
+qn_status_t qn__body_decode(qn_span_t bytes, qn_allocator_t allocator, qn__body_t* out_body) {
+  qn__body_init(out_body, allocator);
+  decoder_t d = {.reader = qn__reader_make(bytes), .arena = &out_body->arena};
+  qn_status_t status = QN_OK;
+  if (!read_module(&d, out_body)) {
+    if (d.message[0] == '\0' || out_body->arena.is_exhausted) {
+      status = qn__out_of_memory("decoding a module");
+    } else {
+      status = qn_status_make(QN_STATUS_DATA_LOSS, "module bytes are damaged before byte %zu: %s",
+                              d.reader.offset, d.message);
+    }
+    qn__body_deinit(out_body);
+  }
+  qn__free(allocator, d.vars, d.var_capacity * sizeof *d.vars);
+  qn__free(allocator, d.buffers, d.buffer_capacity * sizeof *d.buffers);
+  return status;
+}
