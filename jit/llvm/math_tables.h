@@ -1,0 +1,315 @@
+// The polynomial coefficients of the math functions, lowest power first.
+// Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
+// Only the math_*.c files of this folder include it.
+#ifndef QN_JIT_LLVM_MATH_TABLES_H_
+#define QN_JIT_LLVM_MATH_TABLES_H_
+
+// clang-format off
+
+// exp_f32: error below 2^-28
+static const double exp_f32[] = {
+    0x1.fffffc0000000p-2,
+    0x1.5554920000000p-3,
+    0x1.5558b00000000p-5,
+    0x1.12398c0000000p-7,
+    0x1.6a4d180000000p-10,
+};
+
+// exp_f64: error below 2^-57
+static const double exp_f64[] = {
+    0x1.000000000000ap-1,
+    0x1.5555555555507p-3,
+    0x1.55555555506b5p-5,
+    0x1.1111111124b02p-7,
+    0x1.6c16c1847a701p-10,
+    0x1.a01a0139fcec1p-13,
+    0x1.a01999510a810p-16,
+    0x1.71df03c6d9af5p-19,
+    0x1.28ae0d874ccf2p-22,
+    0x1.adb2ec4c75dcfp-26,
+};
+
+// exp2_f32: error below 2^-28
+static const double exp2_f32[] = {
+    0x1.62e4300000000p-1,
+    0x1.ebfbdc0000000p-3,
+    0x1.c6af7a0000000p-5,
+    0x1.3b2dd40000000p-7,
+    0x1.5f09480000000p-10,
+    0x1.4178420000000p-13,
+};
+
+// exp2_f64: error below 2^-57
+static const double exp2_f64[] = {
+    0x1.62e42fefa39efp-1,
+    0x1.ebfbdff82c59dp-3,
+    0x1.c6b08d704a0d9p-5,
+    0x1.3b2ab6fba0fd0p-7,
+    0x1.5d87fe78b2660p-10,
+    0x1.4309130c604bep-13,
+    0x1.ffcbfc00176a5p-17,
+    0x1.62bfcd09a09bdp-20,
+    0x1.b525fd5945a8dp-24,
+    0x1.e612ed4eda70bp-28,
+    0x1.e828457f4c63ep-32,
+};
+
+// exp2_narrow: error below 2^-28
+static const double exp2_narrow[] = {
+    0x1.62e430b19685fp-1,
+    0x1.ebfbdc5b77cfap-3,
+    0x1.c6aee69a32117p-5,
+    0x1.3b2d365b6ed40p-7,
+    0x1.5f3f04e48d586p-10,
+    0x1.420ade1de7a90p-13,
+};
+
+// log_f32: error below 2^-27
+static const double log_f32[] = {
+    0x1.5555540000000p-2,
+    -0x1.0002280000000p-2,
+    0x1.99a01c0000000p-3,
+    -0x1.5472120000000p-3,
+    0x1.22d9540000000p-3,
+    -0x1.0d86cc0000000p-3,
+    0x1.055d400000000p-3,
+    -0x1.38ab480000000p-4,
+};
+
+// log_f64: error below 2^-59
+static const double log_f64[] = {
+    0x1.5555555555593p-1,
+    0x1.999999997fab3p-2,
+    0x1.2492494218707p-2,
+    0x1.c71c51eb068c8p-3,
+    0x1.746644f2c90b4p-3,
+    0x1.39a1214b11564p-3,
+    0x1.2f0b640f0ae7dp-3,
+};
+
+// log2_narrow: error below 2^-44
+static const double log2_narrow[] = {
+    0x1.71547652b8251p+1,
+    0x1.ec709dc53cf56p-1,
+    0x1.2776c2926ed39p-1,
+    0x1.a61a2f85df2e0p-2,
+    0x1.479534ffa4f42p-2,
+    0x1.21b2eabe62e4ep-2,
+};
+
+// pow_log_f64: error below 2^-73
+static const double pow_log_f64[] = {
+    0x1.9999999999996p-2,
+    0x1.2492492492f52p-2,
+    0x1.c71c71c596540p-3,
+    0x1.745d18297f333p-3,
+    0x1.3b1364bbb31adp-3,
+    0x1.112071927e57fp-3,
+    0x1.de3d034910dd2p-4,
+    0x1.eac9a4020fb3cp-4,
+};
+
+// sin_f32: error below 2^-27
+static const double sin_f32[] = {
+    -0x1.5555460000000p-3,
+    0x1.1107760000000p-7,
+    -0x1.9953000000000p-13,
+};
+
+// cos_f32: error below 2^-32
+static const double cos_f32[] = {
+    0x1.55554a0000000p-5,
+    -0x1.6c0c2a0000000p-10,
+    0x1.99e9040000000p-16,
+};
+
+// sin_f64: error below 2^-57
+static const double sin_f64[] = {
+    -0x1.5555555555548p-3,
+    0x1.111111110f754p-7,
+    -0x1.a01a019bf066cp-13,
+    0x1.71de355d2bfd3p-19,
+    -0x1.ae5e52ccf98b6p-26,
+    0x1.5d8daf8ffc16dp-33,
+};
+
+// cos_f64: error below 2^-63
+static const double cos_f64[] = {
+    0x1.555555555554bp-5,
+    -0x1.6c16c16c15010p-10,
+    0x1.a01a019c8e409p-16,
+    -0x1.27e4f7f0ace7cp-22,
+    0x1.1ee9db0ed804ap-29,
+    -0x1.8fa61052a43b6p-37,
+};
+
+// tanh_f32: error below 2^-31
+static const double tanh_f32[] = {
+    -0x1.5555520000000p-2,
+    0x1.110fec0000000p-3,
+    -0x1.b9d7aa0000000p-5,
+    0x1.629c640000000p-6,
+    -0x1.078bae0000000p-7,
+    0x1.09675e0000000p-9,
+};
+
+// tanh_f64: error below 2^-59
+static const double tanh_f64[] = {
+    -0x1.555555555554dp-2,
+    0x1.1111111110651p-3,
+    -0x1.ba1ba1b9820c5p-5,
+    0x1.664f48606e0f0p-6,
+    -0x1.226e30ded5828p-7,
+    0x1.d6d3103d48ef4p-9,
+    -0x1.7d9899bd29189p-10,
+    0x1.34edcb168d7c8p-11,
+    -0x1.efd014be70fdbp-13,
+    0x1.7bc52b0943094p-14,
+    -0x1.e9b2aa45493c1p-16,
+    0x1.78ae5738e579ap-18,
+};
+
+// erf_f32: error below 2^-29
+static const double erf_f32[] = {
+    0x1.06eba80000000p-3,
+    -0x1.81273e0000000p-2,
+    0x1.ce2cee0000000p-4,
+    -0x1.b7f8240000000p-6,
+    0x1.53fdb60000000p-8,
+    -0x1.a3baf00000000p-11,
+    0x1.48c5880000000p-14,
+};
+
+// erf_f64: error below 2^-56
+static const double erf_f64[] = {
+    0x1.06eba8214db69p-3,
+    -0x1.812746b037a2bp-2,
+    0x1.ce2f21a046405p-4,
+    -0x1.b82ce313b0f8fp-6,
+    0x1.565bcd41a5966p-8,
+    -0x1.c02dbe9a15b16p-11,
+    0x1.f9a490b78948ep-14,
+    -0x1.f4f2c0e1fd1adp-17,
+    0x1.bbe4030f10f0cp-20,
+    -0x1.74f39aedf61c7p-23,
+    0x1.9b67e084b224dp-26,
+    -0x1.c6a7cf6eb233ep-28,
+    0x1.0b1cf22ac0644p-29,
+    -0x1.3b57c90410bcep-32,
+};
+
+// erfc_f32: error below 2^-32
+static const double erfc_f32[] = {
+    -0x1.20ebe80000000p+0,
+    -0x1.4554700000000p-1,
+    -0x1.b0d2aa0000000p-4,
+    0x1.7a582e0000000p-6,
+    -0x1.a121ae0000000p-9,
+    0x1.2358240000000p-13,
+    0x1.dc72100000000p-16,
+    -0x1.dcf8820000000p-19,
+};
+
+// erfc_f64: error below 2^-61
+static const double erfc_f64[] = {
+    -0x1.20dd75963f6ccp+0,
+    -0x1.45f2f92aee741p-1,
+    -0x1.a4f74bd1c4571p-4,
+    0x1.398874bedc5afp-6,
+    0x1.8cdf9284743d7p-13,
+    -0x1.b30ab65233c7ep-10,
+    0x1.1a1c0860add66p-11,
+    0x1.110867ddae0fbp-15,
+    -0x1.eae1e176eae19p-14,
+    0x1.1c2d534cdfd3cp-14,
+    -0x1.aabc91d1f9ecdp-16,
+    0x1.df537c2799e5cp-18,
+    -0x1.a2499ae888e20p-20,
+    0x1.1cde98ccac475p-22,
+    -0x1.2a7a3751cebd2p-25,
+    0x1.d1c459145769dp-29,
+    -0x1.fe3582a07b707p-33,
+    0x1.5e18b615c4bafp-37,
+    -0x1.c4c70a71f85ffp-43,
+};
+
+// ln 2 in two words; n * the first is exact for |n| < 2^9
+static const double ln2_f32[] = {
+    0x1.62e4000000000p-1,
+    0x1.7f7d1c0000000p-20,
+};
+
+// ln 2 in two words; n * the first is exact for |n| < 2^12
+static const double ln2_f64[] = {
+    0x1.62e42fefa4000p-1,
+    -0x1.8432a1b0e2634p-43,
+};
+
+// 1 / ln 2 in two words, the first short
+static const double log2e_f32[] = {
+    0x1.7160000000000p+0,
+    -0x1.7135a80000000p-13,
+};
+
+// 1 / ln 2 in two words, the first short
+static const double log2e_f64[] = {
+    0x1.7154768000000p+0,
+    -0x1.6a3e80f444178p-27,
+};
+
+// pi/2 for a target with fused multiply-add
+static const double pio2_f32[] = {
+    0x1.921fb60000000p+0,
+    -0x1.7780000000000p-25,
+    0x1.68c2340000000p-39,
+    0x1.898cc60000000p-64,
+};
+
+// pi/2; n * the first three is exact for n < 2^20
+static const double pio2_f64[] = {
+    0x1.921fb54400000p+0,
+    0x1.0b4611a600000p-34,
+    0x1.3198a2e000000p-69,
+    0x1.b839a252049c1p-104,
+};
+
+// pi/2 as an unevaluated sum
+static const double pio2_whole[] = {
+    0x1.921fb54442d18p+0,
+    0x1.1a62633145c07p-54,
+};
+
+// 2/3 as an unevaluated sum
+static const double two_thirds[] = {
+    0x1.5555555555555p-1,
+    0x1.5555555555555p-55,
+};
+
+// 2/pi: 64 bits a word after the binary point, the highest first, behind one word of zeros
+static const unsigned long long two_over_pi[] = {
+    0x0000000000000000ull,
+    0xa2f9836e4e441529ull,
+    0xfc2757d1f534ddc0ull,
+    0xdb6295993c439041ull,
+    0xfe5163abdebbc561ull,
+    0xb7246e3a424dd2e0ull,
+    0x06492eea09d1921cull,
+    0xfe1deb1cb129a73eull,
+    0xe88235f52ebb4484ull,
+    0xe99c7026b45f7e41ull,
+    0x3991d639835339f4ull,
+    0x9c845f8bbdf9283bull,
+    0x1ff897ffde05980full,
+    0xef2f118b5a0a6d1full,
+    0x6d367ecf27cb09b7ull,
+    0x4f463f669e5fea2dull,
+    0x7527bac7ebe5f17bull,
+    0x3d0739f78a5292eaull,
+    0x6bfb5fb11f8d5d08ull,
+    0x56033046fc7b6babull,
+    0xf0cfbc209af4361dull,
+};
+
+// clang-format on
+
+#endif  // QN_JIT_LLVM_MATH_TABLES_H_
