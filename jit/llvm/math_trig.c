@@ -2,11 +2,9 @@
 //
 // What it is: |x| = n pi/2 + r with |r| <= pi/4 and r in two words, then a polynomial in r for the
 // sine and one for the cosine, chosen and signed by n mod 4. Three ways lead to r:
-//   1. f32 with fused multiply-add, |x| <= 1e5: pi/2 in four words. The first subtraction is exact
+//   1. f32 with fused multiply-add, |x| <= 1e5: pi/2 in three words. The first subtraction is exact
 //   because
-//      both sides are multiples of 2^-24 and the rest is below 1; the second word has 13 bits, so
-//      that the second is exact wherever it cancels; what the third rounds off is kept as the low
-//      word.
+//      both sides are multiples of 2^-24 and the rest is below 1; the second is done in two words.
 //   2. f32 without it: the same in f64, with two words. f64, |x| <= 1e6: three words of 33 bits,
 //   whose
 //      products with n are exact, and one more.
@@ -36,12 +34,12 @@ static reduced_t reduce_f32(const qn__kit_t* k, qn__val_t magnitude) {
   qn__val_t magic = kf(k, qn__kit_magic(k, 0));
   qn__val_t shifted = kmad(k, magnitude, kf(k, TWO_OVER_PI), magic);
   qn__val_t n = ksub(k, shifted, magic);
-  qn__val_t r = kmsub(k, n, kf(k, pio2_f32[0]), magnitude);
-  r = kmsub(k, n, kf(k, pio2_f32[1]), r);
-  qn__val_t hi = kmsub(k, n, kf(k, pio2_f32[2]), r);
-  qn__val_t lo = kmsub(k, n, kf(k, pio2_f32[2]), ksub(k, r, hi));
-  lo = kmsub(k, n, kf(k, pio2_f32[3]), lo);
-  return (reduced_t){{hi, lo}, kbits(k, shifted)};
+  qn__val_t first = kmsub(k, n, kf(k, pio2_f32[0]), magnitude);
+  qn__pair_t step = qn__kit_two_product(k, n, kf(k, pio2_f32[1]));
+  qn__pair_t second = qn__kit_two_sum(k, first, kneg(k, step.hi));
+  qn__val_t lo = kmsub(k, n, kf(k, pio2_f32[2]), ksub(k, second.lo, step.lo));
+  qn__pair_t r = qn__kit_fast_two_sum(k, second.hi, lo);
+  return (reduced_t){r, kbits(k, shifted)};
 }
 
 static reduced_t reduce_f32_wide(const qn__kit_t* k, qn__val_t magnitude) {
