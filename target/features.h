@@ -1,0 +1,78 @@
+// target/features.h: instruction set extensions and processor models of the architectures, as sets.
+//
+// Not here: which of them this machine has (host.h). Thread rule: pure functions over constant
+// tables. Read next: features.c.
+#ifndef QUERN_TARGET_FEATURES_H_
+#define QUERN_TARGET_FEATURES_H_
+
+#include "base/base.h"
+#include "base/buffer.h"
+
+enum { QN__FEATURE_LIMIT = 64 };  // features of one architecture
+
+// A set of features of one architecture: bit i is the i-th of its table.
+typedef struct qn__features {
+  uint64_t bits;
+} qn__features_t;
+
+typedef enum qn__cpuid_register { QN__EAX, QN__EBX, QN__ECX, QN__EDX } qn__cpuid_register_t;
+typedef enum qn__os_state { QN__STATE_NONE, QN__STATE_YMM, QN__STATE_ZMM } qn__os_state_t;
+
+typedef struct qn__feature_info {
+  const char* name;  // LLVM's
+  uint32_t leaf;     // of cpuid; aarch64: word of the auxiliary vector
+  uint32_t subleaf;
+  qn__cpuid_register_t reg;
+  uint32_t bit;
+  qn__os_state_t state;
+  bool is_baseline;     // every machine of the architecture has it
+  const char* implied;  // comma-separated
+  const char* doc;
+} qn__feature_info_t;
+
+typedef struct qn__cpu_model {
+  const char* name;
+  const char* base;   // "" for none
+  const char* extra;  // comma-separated
+  uint32_t preferred_bits;
+} qn__cpu_model_t;
+
+typedef struct qn__arch {
+  const char* name;    // "x86_64"
+  const char* alias;   // "amd64"
+  const char* triple;  // canonical
+  size_t feature_count;
+  const qn__feature_info_t* features;  // sorted by name
+  size_t cpu_count;
+  const qn__cpu_model_t* cpus;
+} qn__arch_t;
+
+// x86_64 and aarch64; NULL beyond the count.
+const qn__arch_t* qn__arch_at(size_t index);
+// The architecture that this library was compiled for; NULL when it is none of them.
+const qn__arch_t* qn__arch_of_host(void);
+// Of an architecture's name or a triple that begins with one; NULL when there is none.
+const qn__arch_t* qn__arch_of_triple(qn_str_t triple);
+
+// The index of a feature, or -1.
+int qn__feature_find(const qn__arch_t* arch, qn_str_t name);
+static inline bool qn__features_has_index(qn__features_t set, int index) {
+  return index >= 0 && (set.bits >> index & 1) != 0;
+}
+bool qn__features_has(const qn__arch_t* arch, qn__features_t set, const char* name);
+// With the feature and all that it implies, or without it and all that imply it.
+qn__features_t qn__features_add(const qn__arch_t* arch, qn__features_t set, int index);
+qn__features_t qn__features_remove(const qn__arch_t* arch, qn__features_t set, int index);
+// Drops features of which something implied is missing, until none is left.
+qn__features_t qn__features_consistent(const qn__arch_t* arch, qn__features_t set);
+qn__features_t qn__features_baseline(const qn__arch_t* arch);
+
+const qn__cpu_model_t* qn__cpu_find(const qn__arch_t* arch, qn_str_t name);
+qn__features_t qn__cpu_features(const qn__arch_t* arch, const qn__cpu_model_t* cpu);
+// Bits of the widest vector registers of a set.
+uint32_t qn__features_vector_bits(const qn__arch_t* arch, qn__features_t set);
+
+// `["avx","avx2"]`
+void qn__features_print_json(const qn__arch_t* arch, qn__features_t set, qn__buffer_t* out);
+
+#endif  // QUERN_TARGET_FEATURES_H_

@@ -1,0 +1,80 @@
+#define _GNU_SOURCE  // getauxval
+// target/host.c: asks the processor once and keeps the answer.
+//
+// The answer is one of the two once-made constants of the library (the other is the registry):
+// cpuid traps in a virtual machine and costs microseconds there, while a target may be made often.
+// Thread rule: any thread. Read next: host_x86.c.
+#include "target/host.h"
+
+#include <pthread.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#if defined(__x86_64__)
+
+static void real_cpuid(const void* self, uint32_t leaf, uint32_t subleaf, uint32_t out[4]) {
+  (void)self;
+  __cpuid_count(leaf, subleaf, out[0], out[1], out[2], out[3]);
+}
+
+static uint64_t real_xcr0(const void* self) {
+  (void)self;
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t)high << 32 | low;
+}
+
+static const qn__cpuid_source_t real_source = {NULL, real_cpuid, real_xcr0};
+
+static void detect(qn__host_cpu_t* out) {
+  qn__x86_detect(&real_source, out);
+}
+
+qn__host_caches_t qn__host_caches(void) {
+  return qn__x86_caches(&real_source);
+}
+
+#elif defined(__aarch64__)
+
+static void detect(qn__host_cpu_t* out) {
+  const qn__arch_t* arch = qn__arch_of_host();
+  qn__features_t set = {0};
+  for (size_t i = 0; i < arch->feature_count; ++i) {
+    const qn__feature_info_t* info = &arch->features[i];
+    if (getauxval(info->leaf) >> info->bit & 1) set.bits |= UINT64_C(1) << i;
+  }
+  set.bits |= qn__features_baseline(arch).bits;
+  *out = (qn__host_cpu_t){arch, qn__features_consistent(arch, set), "generic"};
+}
+
+qn__host_caches_t qn__host_caches(void) {
+  return (qn__host_caches_t){0, 0, 0};
+}
+
+#else
+
+static void detect(qn__host_cpu_t* out) {
+  *out = (qn__host_cpu_t){NULL, {0}, ""};
+}
+
+qn__host_caches_t qn__host_caches(void) {
+  return (qn__host_caches_t){0, 0, 0};
+}
+
+#endif
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static qn__host_cpu_t host;
+
+static void detect_once(void) {
+  detect(&host);
+}
+
+const qn__host_cpu_t* qn__host_cpu(void) {
+  (void)pthread_once(&once, detect_once);
+  return &host;
+}

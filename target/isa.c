@@ -1,0 +1,79 @@
+// target/isa.c: does a machine have what code needs?
+//
+// Runs on every load of an artifact, so it reads the one canonical form directly, without a JSON
+// library and without memory. Text of any other form is a refusal, never a guess. Thread rule: pure
+// functions. Read next: target.c.
+#include "target/target.h"
+
+// Steps over `literal`; false when the text goes on differently.
+static bool take(const char** inout_at, const char* literal) {
+  size_t size = strlen(literal);
+  if (strncmp(*inout_at, literal, size) != 0) return false;
+  *inout_at += size;
+  return true;
+}
+
+// The inside of a string without escapes, up to the closing quote.
+static bool take_string(const char** inout_at, qn_str_t* out) {
+  size_t size = strcspn(*inout_at, "\"\\");
+  *out = (qn_str_t){*inout_at, size};
+  if ((*inout_at)[size] != '"') return false;
+  *inout_at += size + 1;
+  return true;
+}
+
+static qn_status_t unreadable(const char* isa_json) {
+  return qn_status_make(QN_STATUS_INCOMPATIBLE, "needs of code cannot be read: '%.200s'", isa_json);
+}
+
+static qn_status_t check_cpu(const char* isa_json, const char* at, const qn__host_cpu_t* host) {
+  qn_str_t missing = {NULL, 0};
+  bool is_first = true;
+  while (!take(&at, "]")) {
+    qn_str_t name;
+    if (!is_first && !take(&at, ",")) return unreadable(isa_json);
+    if (!take(&at, "\"") || !take_string(&at, &name)) return unreadable(isa_json);
+    is_first = false;
+    if (missing.data || !host->arch) continue;
+    if (!qn__features_has_index(host->features, qn__feature_find(host->arch, name))) missing = name;
+  }
+  qn_str_t triple;
+  if (!take(&at, ",\"kind\":\"cpu\",\"mtriple\":\"") || !take_string(&at, &triple) ||
+      strcmp(at, "}") != 0) {
+    return unreadable(isa_json);
+  }
+  const char* machine = host->arch ? host->arch->name : "an unknown architecture";
+  if (!host->arch || qn__arch_of_triple(triple) != host->arch) {
+    return qn_status_make(QN_STATUS_INCOMPATIBLE, "code is for %.*s, this machine is %s",
+                          QN_STR_ARG(triple), machine);
+  }
+  if (!missing.data) return QN_OK;
+  return qn_status_make(QN_STATUS_INCOMPATIBLE,
+                        "code needs the extension '%.*s', which this machine (%s) lacks",
+                        QN_STR_ARG(missing), host->model);
+}
+
+qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__host_cpu_t* host) {
+  if (!isa_json) return unreadable("");
+  const char* at = isa_json;
+  if (take(&at, "{\"features\":[")) return check_cpu(isa_json, at, host);
+  // These run everywhere.
+  if (strcmp(at, "{\"kind\":\"interp\"}") == 0 || strcmp(at, "{\"kind\":\"null\"}") == 0) {
+    return QN_OK;
+  }
+  return unreadable(isa_json);
+}
+
+qn_status_t qn__isa_json_check(const char* isa_json) {
+  return qn__isa_json_check_against(isa_json, qn__host_cpu());
+}
+
+qn_status_t qn_target_check_host(const qn_target_t* target) {
+  qn__kind_id_t id = target->kind->id;
+  if (id == QN__KIND_CUDA || id == QN__KIND_VULKAN) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "targets of kind '%s' are checked against their device, not this host",
+                          target->kind->info->name);
+  }
+  return qn__isa_json_check(target->isa_json);
+}

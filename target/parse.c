@@ -1,0 +1,487 @@
+// target/parse.c: the written forms of a target: tag, kind, command line and JSON.
+//
+// Grammar of the command line: WORD {OPTION}, where WORD is a kind or a tag and OPTION is
+// -name=value, or -name for a boolean that is true. Words are separated by blanks; '...' and "..."
+// keep blanks together. Lists are comma-separated. JSON: an object with "kind" or "tag" and the
+// options by name. Both forms also take host (a target of its own) and from_device. What is said
+// twice is an error; a tag's values give way to what is said beside it. Thread rule: one thread per
+// target being made. Read next: resolve.c.
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "target/target.h"
+
+enum { TEXT_LIMIT_BYTES = 64 * 1024, SHOWN_LIMIT = 64 };
+
+typedef struct parser {
+  qn_target_t* target;
+  qn__layer_t layer;  // TAG while a tag's JSON is read
+  bool is_host;       // a host has no host
+} parser_t;
+
+static qn_status_t parse_into(parser_t* parser, qn_str_t text);
+static qn_status_t make(qn_str_t text, json_t* object, qn_allocator_t allocator, bool is_host,
+                        qn_target_t** out_target);
+
+// Names from outside are shown in part.
+static qn_str_t shown(qn_str_t text) {
+  return text.size > SHOWN_LIMIT ? (qn_str_t){text.data, SHOWN_LIMIT} : text;
+}
+
+static qn_status_t with_hint(qn_status_code_t code, const char* best, const char* format, ...)
+    QN_PRINTF(3, 4);
+static qn_status_t with_hint(qn_status_code_t code, const char* best, const char* format, ...) {
+  char message[512];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  if (!best) return qn_status_make(code, "%s", message);
+  return qn_status_make(code, "%s; did you mean '%s'?", message, best);
+}
+
+// ------------------------------------------------------------------------------------ pieces
+
+static qn_status_t unknown_kind(qn_str_t name) {
+  qn__nearest_t nearest = qn__nearest_make(name);
+  for (size_t i = 0; i < qn_target_kind_count(); ++i) {
+    qn__nearest_offer(&nearest, qn_target_kind_at(i)->name);
+  }
+  const char *tag, *json;
+  for (size_t i = 0; qn_target_tag_at(i, &tag, &json); ++i) qn__nearest_offer(&nearest, tag);
+  if (nearest.best) {
+    return with_hint(QN_STATUS_NOT_FOUND, nearest.best, "no target kind or tag is named '%.*s'",
+                     QN_STR_ARG(shown(name)));
+  }
+  return qn_status_make(QN_STATUS_NOT_FOUND,
+                        "no target kind or tag is named '%.*s'; kinds are cpu, cuda, interp, null "
+                        "and vulkan, tags look like nvidia/h200",
+                        QN_STR_ARG(shown(name)));
+}
+
+// A kind, or a tag whose JSON is read into the target first.
+static qn_status_t set_name(parser_t* parser, qn_str_t name) {
+  qn_target_t* target = parser->target;
+  const qn__kind_t* kind = qn__kind_find(name);
+  if (kind) {
+    target->kind = kind;
+    target->values =
+        qn__arena_alloc_array(&target->arena, kind->info->option_count, sizeof *target->values);
+    return target->values ? QN_OK : qn__out_of_memory("a target");
+  }
+  const char* json = qn__tag_find(name);
+  if (!json || parser->layer == QN__LAYER_TAG) return unknown_kind(name);
+  parser->layer = QN__LAYER_TAG;
+  qn_status_t status = parse_into(parser, qn__str(json));
+  parser->layer = QN__LAYER_USER;
+  return qn_status_annotate(status, "tag '%.*s'", QN_STR_ARG(name));
+}
+
+static qn_status_t unknown_option(const qn__kind_t* kind, qn_str_t name) {
+  qn__nearest_t nearest = qn__nearest_make(name);
+  for (size_t i = 0; i < kind->info->option_count; ++i) {
+    qn__nearest_offer(&nearest, kind->options[i].name);
+  }
+  qn__nearest_offer(&nearest, "from_device");
+  qn__nearest_offer(&nearest, "host");
+  return with_hint(QN_STATUS_INVALID_ARGUMENT, nearest.best,
+                   "target kind '%s' has no option '%.*s'", kind->info->name,
+                   QN_STR_ARG(shown(name)));
+}
+
+// Takes the place for a value that may be said once per layer.
+static qn_status_t claim(parser_t* parser, qn__value_t* value, qn_str_t name) {
+  if (value->layer == parser->layer) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option '%.*s' is given twice",
+                          QN_STR_ARG(shown(name)));
+  }
+  *value = (qn__value_t){.layer = parser->layer};
+  return QN_OK;
+}
+
+static qn_status_t set_from_device(parser_t* parser, int64_t number) {
+  QN_TRY(claim(parser, &parser->target->from_device, QN_STR("from_device")));
+  if (number < 0 || number > INT32_MAX) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "option 'from_device' takes a device number from 0, not %" PRId64,
+                          number);
+  }
+  parser->target->from_device.number = number;
+  return QN_OK;
+}
+
+// Either of `text` and `object` is the host.
+static qn_status_t set_host(parser_t* parser, qn_str_t text, json_t* object) {
+  qn_target_t* target = parser->target;
+  if (parser->is_host) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a host has no host of its own");
+  }
+  if (target->host) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option 'host' is given twice");
+  }
+  QN_TRY(qn_status_annotate(make(text, object, target->allocator, true, &target->host), "host"));
+  qn__kind_id_t id = target->host->kind->id;
+  if (id == QN__KIND_CPU || id == QN__KIND_INTERP) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "host: must be of kind cpu or interp, not %s",
+                        qn_target_kind(target->host));
+}
+
+// ------------------------------------------------------------------------------------ values
+
+static qn_status_t wrong_value(const qn__kind_t* kind, size_t option, qn_str_t text) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "option '%s' of target kind '%s' takes %s, not '%.*s'",
+                        kind->options[option].name, kind->info->name,
+                        qn__option_type_text(kind->options[option].type), QN_STR_ARG(shown(text)));
+}
+
+static bool parse_int(qn_str_t text, int64_t* out_number) {
+  size_t i = text.size > 0 && text.data[0] == '-';
+  if (i == text.size) return false;
+  int64_t number = 0;
+  for (; i < text.size; ++i) {
+    int digit = text.data[i] - '0';
+    if (digit < 0 || digit > 9 || __builtin_mul_overflow(number, 10, &number) ||
+        __builtin_sub_overflow(number, digit, &number)) {
+      return false;
+    }
+  }
+  // Counted downwards, so that the least number fits.
+  if (text.data[0] != '-' && __builtin_sub_overflow(0, number, &number)) return false;
+  *out_number = number;
+  return true;
+}
+
+qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t number) {
+  const qn__option_t* info = &kind->options[option];
+  if (info->minimum <= number && number <= info->maximum) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "option '%s' of target kind '%s' takes %" PRId64 " to %" PRId64
+                        ", not %" PRId64,
+                        info->name, kind->info->name, info->minimum, info->maximum, number);
+}
+
+static qn_status_t parse_list(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
+                              qn_str_t text, qn__value_t* out) {
+  size_t count = text.size > 0;
+  for (size_t i = 0; i < text.size; ++i) count += text.data[i] == ',';
+  out->items = qn__arena_alloc_array(arena, count, sizeof *out->items);
+  if (count && !out->items) return qn__out_of_memory("a list of a target");
+  const char* item = text.data;
+  const char* end = text.data + text.size;
+  for (size_t i = 0; i < count; ++i) {
+    const char* comma = memchr(item, ',', (size_t)(end - item));
+    size_t size = (size_t)((comma ? comma : end) - item);
+    if (size == 0) return wrong_value(kind, option, text);
+    out->items[i] = qn__arena_cstr(arena, (qn_str_t){item, size});
+    if (!out->items[i]) return qn__out_of_memory("a list of a target");
+    item += size + 1;
+  }
+  out->item_count = count;
+  return QN_OK;
+}
+
+qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
+                            qn_str_t text, qn__value_t* out) {
+  switch (kind->options[option].type) {
+    case QN_OPTION_BOOL:
+      out->number = qn__str_equal(text, QN_STR("true")) || qn__str_equal(text, QN_STR("1"));
+      if (out->number || qn__str_equal(text, QN_STR("false")) || qn__str_equal(text, QN_STR("0"))) {
+        return QN_OK;
+      }
+      return wrong_value(kind, option, text);
+    case QN_OPTION_INT:
+      if (!parse_int(text, &out->number)) return wrong_value(kind, option, text);
+      return qn__value_check_range(kind, option, out->number);
+    case QN_OPTION_STRING:
+      out->text = qn__arena_cstr(arena, text);
+      return out->text ? QN_OK : qn__out_of_memory("a string of a target");
+    case QN_OPTION_STRING_LIST:
+      return parse_list(arena, kind, option, text, out);
+  }
+  return wrong_value(kind, option, text);
+}
+
+// ------------------------------------------------------------------------------------ JSON
+
+static const char* json_type_text(const json_t* value) {
+  switch (json_typeof(value)) {
+    case JSON_OBJECT:
+      return "an object";
+    case JSON_ARRAY:
+      return "an array";
+    case JSON_STRING:
+      return "a string";
+    case JSON_INTEGER:
+      return "an integer";
+    case JSON_REAL:
+      return "a real number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+      return "a boolean";
+    case JSON_NULL:
+      break;
+  }
+  return "null";
+}
+
+static qn_str_t json_str(const json_t* value) {
+  return (qn_str_t){json_string_value(value), json_string_length(value)};
+}
+
+static qn_status_t wrong_type(const char* name, const char* expected, const json_t* value) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option '%s' takes %s, not %s", name, expected,
+                        json_type_text(value));
+}
+
+static qn_status_t value_from_json(parser_t* parser, size_t index, const json_t* json,
+                                   qn__value_t* out) {
+  const qn__kind_t* kind = parser->target->kind;
+  const qn__option_t* option = &kind->options[index];
+  const char* expected = qn__option_type_text(option->type);
+  qn__arena_t* arena = &parser->target->arena;
+  switch (option->type) {
+    case QN_OPTION_BOOL:
+      if (!json_is_boolean(json)) return wrong_type(option->name, expected, json);
+      out->number = json_is_true(json);
+      return QN_OK;
+    case QN_OPTION_INT:
+      if (!json_is_integer(json)) return wrong_type(option->name, expected, json);
+      out->number = (int64_t)json_integer_value(json);
+      return qn__value_check_range(kind, index, out->number);
+    case QN_OPTION_STRING:
+      if (!json_is_string(json)) return wrong_type(option->name, expected, json);
+      return qn__value_parse(arena, kind, index, json_str(json), out);
+    case QN_OPTION_STRING_LIST:
+      break;
+  }
+  if (!json_is_array(json)) return wrong_type(option->name, expected, json);
+  size_t count = json_array_size(json);
+  out->items = qn__arena_alloc_array(arena, count, sizeof *out->items);
+  if (count && !out->items) return qn__out_of_memory("a list of a target");
+  for (size_t i = 0; i < count; ++i) {
+    const json_t* item = json_array_get(json, i);
+    if (!json_is_string(item)) return wrong_type(option->name, expected, item);
+    out->items[i] = qn__arena_cstr(arena, json_str(item));
+    if (!out->items[i]) return qn__out_of_memory("a list of a target");
+  }
+  out->item_count = count;
+  return QN_OK;
+}
+
+static qn_status_t read_member(parser_t* parser, const char* name, json_t* json) {
+  if (strcmp(name, "kind") == 0 || strcmp(name, "tag") == 0) return QN_OK;  // already read
+  if (strcmp(name, "from_device") == 0) {
+    if (!json_is_integer(json)) return wrong_type(name, "an integer", json);
+    return set_from_device(parser, (int64_t)json_integer_value(json));
+  }
+  if (strcmp(name, "host") == 0) {
+    if (json_is_object(json)) return set_host(parser, (qn_str_t){NULL, 0}, json);
+    if (json_is_string(json)) return set_host(parser, json_str(json), NULL);
+    return wrong_type(name, "an object or a string", json);
+  }
+  int option = qn__option_find(parser->target->kind, qn__str(name));
+  if (option < 0) return unknown_option(parser->target->kind, qn__str(name));
+  qn__value_t* value = &parser->target->values[option];
+  QN_TRY(claim(parser, value, qn__str(name)));
+  return value_from_json(parser, (size_t)option, json, value);
+}
+
+static qn_status_t read_object(parser_t* parser, json_t* object) {
+  json_t* kind = json_object_get(object, "kind");
+  json_t* tag = json_object_get(object, "tag");
+  if (!kind == !tag) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a target in JSON has either \"kind\" or \"tag\"%s",
+                          kind ? ", not both" : "");
+  }
+  json_t* name = kind ? kind : tag;
+  if (!json_is_string(name)) return wrong_type(kind ? "kind" : "tag", "a string", name);
+  if (kind && !qn__kind_find(json_str(kind))) return unknown_kind(json_str(kind));
+  if (tag && !qn__tag_find(json_str(tag))) return unknown_kind(json_str(tag));
+  QN_TRY(set_name(parser, json_str(name)));
+  // In the order of the names, so that the first of several mistakes is always the same one.
+  const char* previous = "";
+  for (size_t i = 0; i < json_object_size(object); ++i) {
+    const char* next = NULL;
+    const char* key;
+    json_t* value;
+    json_t* next_value = NULL;
+    json_object_foreach(object, key, value) {
+      if (strcmp(key, previous) > 0 && (!next || strcmp(key, next) < 0)) {
+        next = key;
+        next_value = value;
+      }
+    }
+    if (!next) break;  // the empty key, which is no option
+    QN_TRY(read_member(parser, next, next_value));
+    previous = next;
+  }
+  if (json_object_get(object, "")) return unknown_option(parser->target->kind, QN_STR(""));
+  return QN_OK;
+}
+
+static qn_status_t parse_json(parser_t* parser, qn_str_t text) {
+  json_error_t error;
+  json_t* root = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES, &error);
+  if (!root) {
+    if (json_error_code(&error) == json_error_out_of_memory) {
+      return qn__out_of_memory("the JSON of a target");
+    }
+    return qn_status_make(QN_STATUS_SYNTAX, "target JSON, line %d, column %d: %s", error.line,
+                          error.column, error.text);
+  }
+  qn_status_t status = read_object(parser, root);
+  json_decref(root);
+  return status;
+}
+
+// ------------------------------------------------------------------------------------ command line
+
+typedef struct scanner {
+  const char* at;
+  const char* end;
+  const char* line_begin;
+  int line;
+  char* word;  // of the whole text's size
+  size_t word_size;
+  int word_line, word_column;
+} scanner_t;
+
+static bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static void advance(scanner_t* scanner) {
+  if (*scanner->at++ == '\n') {
+    ++scanner->line;
+    scanner->line_begin = scanner->at;
+  }
+}
+
+static qn_status_t syntax(int line, int column, const char* what, qn_str_t word) {
+  return qn_status_make(QN_STATUS_SYNTAX, "target, line %d, column %d: %s, not '%.*s'", line,
+                        column, what, QN_STR_ARG(shown(word)));
+}
+
+// Reads the next word into scanner->word; `*out_has_word` is false at the end.
+static qn_status_t next_word(scanner_t* scanner, bool* out_has_word) {
+  while (scanner->at < scanner->end && is_blank(*scanner->at)) advance(scanner);
+  *out_has_word = scanner->at < scanner->end;
+  scanner->word_size = 0;
+  scanner->word_line = scanner->line;
+  scanner->word_column = (int)(scanner->at - scanner->line_begin) + 1;
+  char quote = '\0';
+  int quote_line = 0, quote_column = 0;
+  while (scanner->at < scanner->end && (quote || !is_blank(*scanner->at))) {
+    char c = *scanner->at;
+    if (quote ? c == quote : c == '\'' || c == '"') {
+      quote = quote ? '\0' : c;
+      quote_line = scanner->line;
+      quote_column = (int)(scanner->at - scanner->line_begin) + 1;
+    } else {
+      scanner->word[scanner->word_size++] = c;
+    }
+    advance(scanner);
+  }
+  if (!quote) return QN_OK;
+  return qn_status_make(QN_STATUS_SYNTAX, "target, line %d, column %d: the quote is not closed",
+                        quote_line, quote_column);
+}
+
+static qn_status_t read_option(parser_t* parser, const scanner_t* scanner) {
+  const qn__kind_t* kind = parser->target->kind;
+  qn_str_t word = {scanner->word, scanner->word_size};
+  size_t dashes = 0;
+  while (dashes < word.size && dashes < 2 && word.data[dashes] == '-') ++dashes;
+  qn_str_t name = {word.data + dashes, word.size - dashes};
+  const char* equals = name.size ? memchr(name.data, '=', name.size) : NULL;
+  qn_str_t value = {NULL, 0};
+  if (equals) {
+    value = (qn_str_t){equals + 1, (size_t)(name.data + name.size - equals) - 1};
+    name.size = (size_t)(equals - name.data);
+  }
+  if (dashes == 0 || name.size == 0) {
+    return syntax(scanner->word_line, scanner->word_column, "expected an option -name=value", word);
+  }
+  int option = qn__option_find(kind, name);
+  bool is_host = qn__str_equal(name, QN_STR("host"));
+  bool is_from_device = qn__str_equal(name, QN_STR("from_device"));
+  if (option < 0 && !is_host && !is_from_device) return unknown_option(kind, name);
+  if (!equals && (option < 0 || kind->options[option].type != QN_OPTION_BOOL)) {
+    return syntax(scanner->word_line, scanner->word_column, "the option needs a value: -name=value",
+                  word);
+  }
+  if (is_host) return set_host(parser, value, NULL);
+  if (is_from_device) {
+    int64_t number;
+    if (parse_int(value, &number)) return set_from_device(parser, number);
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "option 'from_device' takes an integer, not '%.*s'",
+                          QN_STR_ARG(shown(value)));
+  }
+  qn__value_t* place = &parser->target->values[option];
+  QN_TRY(claim(parser, place, name));
+  if (!equals) value = QN_STR("true");
+  return qn__value_parse(&parser->target->arena, kind, (size_t)option, value, place);
+}
+
+static qn_status_t parse_words(parser_t* parser, qn_str_t text) {
+  scanner_t scanner = {.at = text.data, .end = text.data + text.size, .line_begin = text.data};
+  scanner.line = 1;
+  scanner.word = qn__arena_alloc(&parser->target->arena, text.size);
+  if (!scanner.word) return qn__out_of_memory("the words of a target");
+  bool has_word;
+  QN_TRY(next_word(&scanner, &has_word));
+  qn_str_t name = {scanner.word, scanner.word_size};
+  if (name.size > 0 && name.data[0] == '-') {
+    return syntax(scanner.word_line, scanner.word_column,
+                  "expected a kind or a tag before the options", name);
+  }
+  QN_TRY(set_name(parser, name));
+  for (;;) {
+    QN_TRY(next_word(&scanner, &has_word));
+    if (!has_word) return QN_OK;
+    QN_TRY(read_option(parser, &scanner));
+  }
+}
+
+static qn_status_t parse_into(parser_t* parser, qn_str_t text) {
+  if (text.size > TEXT_LIMIT_BYTES) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a target of %zu bytes is beyond the limit of %d", text.size,
+                          TEXT_LIMIT_BYTES);
+  }
+  size_t i = 0;
+  while (i < text.size && is_blank(text.data[i])) ++i;
+  if (i == text.size) {
+    return qn_status_make(QN_STATUS_SYNTAX,
+                          "target, line 1, column 1: the text is empty; write a kind such as cpu");
+  }
+  return text.data[i] == '{' ? parse_json(parser, text) : parse_words(parser, text);
+}
+
+static qn_status_t make(qn_str_t text, json_t* object, qn_allocator_t allocator, bool is_host,
+                        qn_target_t** out_target) {
+  *out_target = NULL;
+  qn_target_t* target = qn__alloc_zero(allocator, 1, sizeof *target);
+  if (!target) return qn__out_of_memory("a target");
+  atomic_init(&target->reference_count, 1);
+  target->allocator = allocator;
+  qn__arena_init(&target->arena, allocator);
+  parser_t parser = {target, QN__LAYER_USER, is_host};
+  qn_status_t status = object ? read_object(&parser, object) : parse_into(&parser, text);
+  if (qn_ok(status)) status = qn__target_resolve(target);
+  if (qn_ok(status)) status = qn__target_seal(target);
+  if (qn_ok(status)) {
+    *out_target = target;
+  } else {
+    qn_target_release(target);
+  }
+  return status;
+}
+
+qn_status_t qn__target_parse(qn_str_t text, qn_allocator_t allocator, qn_target_t** out_target) {
+  return make(text, NULL, allocator, false, out_target);
+}
