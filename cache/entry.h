@@ -20,6 +20,7 @@
 
 // Why bytes are not the entry that was asked for.
 typedef enum qn__reason {
+  QN__REASON_NONE = 0,  // it is
 #define QN_REASON(name, lower, heals, text) QN__REASON_##name,
 #include "cache/reasons.inc"
 #undef QN_REASON
@@ -62,5 +63,9 @@ typedef struct qn__expectation {
 // REASON_NONE.
 qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected,
                               qn__entry_t* out_entry);
+
+// The time of creation that the header (QN__ENTRY_HEADER_BYTES) names, unverified; 0 for other
+// bytes.
+int64_t qn__entry_peek_created(const uint8_t* header);
 
 #endif  // QUERN_CACHE_ENTRY_H_

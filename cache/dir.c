@@ -1,0 +1,328 @@
+// cache/dir.c: the calls of quern/cache.h, over the disk tier: for tools that look at a directory.
+//
+// A directory that may only be read (shipped by the administrator) opens too; what would change it
+// then fails. Thread rule: any thread. Read next: docs/cache-format.md.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/reader.h"
+#include "cache/disk_inner.h"
+#include "quern/cache.h"
+
+#define SHORTEST_PREFIX 4u
+// Beside the sections of the preimage: metadata and payload.
+#define OWN_SECTIONS 2u
+
+struct qn_cache_dir {
+  qn__disk_t* disk;
+};
+
+static int64_t to_seconds(int64_t time_ns) {
+  return time_ns / 1000000000;
+}
+
+qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir) {
+  *out_dir = NULL;
+  if (!path) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "path of a cache directory is NULL");
+  qn_allocator_t allocator = qn_allocator_default();
+  qn_cache_dir_t* dir = qn__alloc_zero(allocator, 1, sizeof *dir);
+  if (!dir) return qn__out_of_memory("a cache directory");
+  qn__disk_options_t options = {.allocator = allocator, .root = path, .must_exist = true};
+  qn_status_t status = qn__disk_open(&options, &dir->disk);
+  if (qn_status_code(status) == QN_STATUS_PERMISSION_DENIED) {
+    options.is_read_only = true;
+    if (qn_status_consume(qn__disk_open(&options, &dir->disk)) == QN_STATUS_OK) {
+      qn_status_free(status);
+      status = QN_OK;
+    }
+  }
+  if (!qn_ok(status)) {
+    qn__free(allocator, dir, sizeof *dir);
+    return status;
+  }
+  *out_dir = dir;
+  return QN_OK;
+}
+
+void qn_cache_dir_close(qn_cache_dir_t* dir) {
+  if (!dir) return;
+  qn__disk_close(dir->disk, 0);
+  qn__free(qn_allocator_default(), dir, sizeof *dir);
+}
+
+// ---------------------------------------------------------------------------------------- listing
+
+// The time of creation from the file's header, unverified; 0 when it cannot be had.
+static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
+  char path[QN__DISK_PATH_BYTES];
+  uint8_t header[QN__ENTRY_HEADER_BYTES];
+  qn__disk_entry_path(disk, key, path);
+  const qn__fs_t* fs = qn__fs();
+  int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (fd < 0) return 0;
+  ssize_t size = fs->pread(fd, header, sizeof header, 0);
+  (void)fs->close(fd);
+  return size == (ssize_t)sizeof header ? qn__entry_peek_created(header) : 0;
+}
+
+static qn_cache_entry_info_t info_of(const qn__disk_file_t* file, int64_t created) {
+  qn_cache_entry_info_t info = {.size_bytes = file->size_bytes,
+                                .created_s = to_seconds(created),
+                                .used_s = to_seconds(file->modified_ns)};
+  qn__hash128_hex(file->key, info.key);
+  return info;
+}
+
+typedef struct lister {
+  qn__disk_t* disk;
+  bool (*on_entry)(void* self, const qn_cache_entry_info_t* info);
+  void* self;
+} lister_t;
+
+static bool list_one(void* self, const qn__disk_file_t* file) {
+  lister_t* lister = self;
+  qn_cache_entry_info_t info = info_of(file, created_ns(lister->disk, file->key));
+  return lister->on_entry(lister->self, &info);
+}
+
+static qn_status_t scan_status(const qn_cache_dir_t* dir, int error) {
+  return error ? qn__fs_status(error, "list", qn__disk_root(dir->disk)) : QN_OK;
+}
+
+qn_status_t qn_cache_dir_list(qn_cache_dir_t* dir,
+                              bool (*on_entry)(void* self, const qn_cache_entry_info_t* info),
+                              void* self) {
+  lister_t lister = {dir->disk, on_entry, self};
+  return scan_status(dir, qn__disk_scan(dir->disk, list_one, &lister, NULL));
+}
+
+static bool add_usage(void* self, const qn__disk_file_t* file) {
+  qn_cache_usage_t* usage = self;
+  usage->entry_count++;
+  usage->size_bytes += file->size_bytes;
+  return true;
+}
+
+qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_usage_t* out_usage) {
+  memset(out_usage, 0, sizeof *out_usage);
+  return scan_status(dir,
+                     qn__disk_scan(dir->disk, add_usage, out_usage, &out_usage->temporary_count));
+}
+
+// ---------------------------------------------------------------------------------------- one
+// entry
+
+typedef struct finder {
+  const char* prefix;
+  size_t size;
+  unsigned count;
+  qn__disk_file_t file;
+} finder_t;
+
+static bool match_prefix(void* self, const qn__disk_file_t* file) {
+  finder_t* finder = self;
+  char hex[33];
+  qn__hash128_hex(file->key, hex);
+  if (memcmp(hex, finder->prefix, finder->size) != 0) return true;
+  finder->file = *file;
+  return ++finder->count < 2;
+}
+
+static qn_status_t find(qn_cache_dir_t* dir, const char* key, qn__disk_file_t* out_file) {
+  finder_t finder = {.prefix = key, .size = strlen(key)};
+  if (finder.size < SHORTEST_PREFIX || finder.size > 32 ||
+      strspn(key, "0123456789abcdef") != finder.size) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "key '%s' is not 4 to 32 lower-case hexadecimal digits", key);
+  }
+  QN_TRY(scan_status(dir, qn__disk_scan(dir->disk, match_prefix, &finder, NULL)));
+  if (finder.count == 0) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s' in '%s'", key,
+                          qn__disk_root(dir->disk));
+  }
+  if (finder.count > 1) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "key '%s' fits more than one entry; give more digits", key);
+  }
+  *out_file = finder.file;
+  return QN_OK;
+}
+
+static qn_status_t read_failed(const qn__disk_file_t* file, qn__disk_result_t result,
+                               const qn__disk_hit_t* hit) {
+  char hex[33];
+  qn__hash128_hex(file->key, hex);
+  switch (result) {
+    case QN__DISK_HIT:
+      break;
+    case QN__DISK_ABSENT:
+      return qn_status_make(QN_STATUS_NOT_FOUND, "entry %s has just gone", hex);
+    case QN__DISK_BAD:
+      return qn_status_make(QN_STATUS_DATA_LOSS, "entry %s: %s", hex, qn__reason_text(hit->reason));
+    case QN__DISK_ERROR:
+      return qn__fs_status(hit->error, "read entry", hex);
+    case QN__DISK_UNTRUSTED:
+      return qn_status_make(QN_STATUS_PERMISSION_DENIED,
+                            "entry %s is not a regular file of this user", hex);
+    case QN__DISK_NO_MEMORY:
+      return qn__out_of_memory("an entry of the cache");
+  }
+  return QN_OK;
+}
+
+typedef struct shown_entry {
+  qn_cache_entry_t entry;  // first: the handle
+  qn__arena_t arena;
+} shown_entry_t;
+
+static void append_hex(qn__buffer_t* text, qn_span_t bytes) {
+  for (size_t i = 0; i < bytes.size; i++) {
+    qn__buffer_format(text, "%02x", (unsigned)bytes.data[i]);
+  }
+}
+
+// The sections that are not text, in words; NULL when there is no way to say it.
+static char* describe(qn__arena_t* arena, uint32_t tag, qn_span_t bytes) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  qn__reader_t reader = qn__reader_make(bytes);
+  if (tag == QN__SECTION_MODULE && bytes.size == 56) {
+    qn__buffer_format(&text, "%" PRIu64 " bytes, xxh3 ", qn__read_u64(&reader));
+    append_hex(&text, qn__read_bytes(&reader, 16));
+    qn__buffer_cstr(&text, ", sha256 ");
+    append_hex(&text, qn__read_bytes(&reader, 32));
+  } else if (tag == QN__SECTION_SCHEMA && bytes.size == 8) {
+    uint32_t sections = qn__read_u32(&reader);
+    qn__buffer_format(&text, "sections %" PRIu32 ", kernel interface %" PRIu32, sections,
+                      qn__read_u32(&reader));
+  }
+  char* copy =
+      text.size && !text.has_failed ? qn__arena_cstr(arena, qn__buffer_as_str(&text)) : NULL;
+  qn__buffer_deinit(&text);
+  return copy;
+}
+
+static qn_cache_section_t make_section(qn__arena_t* arena, const char* name, qn_span_t bytes) {
+  void* copy = qn__arena_alloc(arena, bytes.size);
+  if (copy && bytes.size) memcpy(copy, bytes.data, bytes.size);
+  return (qn_cache_section_t){.name = name, .data = copy, .size_bytes = bytes.size};
+}
+
+// Copies what is to be shown: the handle outlives the directory.
+static bool fill_sections(shown_entry_t* shown, const qn__entry_t* entry) {
+  qn__arena_t* arena = &shown->arena;
+  size_t count = OWN_SECTIONS, offset = 0;
+  uint32_t tag;
+  qn_span_t bytes;
+  while (qn__preimage_next(entry->preimage, &offset, &tag, &bytes)) count++;
+  qn_cache_section_t* sections = qn__arena_alloc_array(arena, count, sizeof *sections);
+  if (!sections) return false;
+  size_t i = 0;
+  offset = 0;
+  while (i < count - OWN_SECTIONS && qn__preimage_next(entry->preimage, &offset, &tag, &bytes)) {
+    sections[i] = make_section(arena, qn__section_text(tag), bytes);
+    sections[i].text = qn__section_is_text(tag)
+                           ? qn__arena_cstr(arena, (qn_str_t){(const char*)bytes.data, bytes.size})
+                           : describe(arena, tag, bytes);
+    i++;
+  }
+  sections[i++] = make_section(arena, "metadata", entry->metadata);
+  sections[i++] = make_section(arena, "payload", entry->payload);
+  shown->entry.sections = sections;
+  shown->entry.section_count = i;
+  return !arena->is_exhausted;
+}
+
+qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_entry_t** out_entry) {
+  *out_entry = NULL;
+  qn__disk_file_t file;
+  QN_TRY(find(dir, key, &file));
+  qn__disk_hit_t hit;
+  qn__disk_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);
+  if (result != QN__DISK_HIT) return read_failed(&file, result, &hit);
+  qn_allocator_t allocator = qn_allocator_default();
+  shown_entry_t* shown = qn__alloc_zero(allocator, 1, sizeof *shown);
+  bool is_filled = false;
+  if (shown) {
+    qn__arena_init(&shown->arena, allocator);
+    shown->entry.info = info_of(&file, hit.entry.created_ns);
+    shown->entry.compile_ns = hit.entry.compile_ns > 0 ? (uint64_t)hit.entry.compile_ns : 0;
+    is_filled = fill_sections(shown, &hit.entry);
+  }
+  qn__disk_hit_release(dir->disk, &hit);
+  if (!is_filled) {
+    if (shown) qn_cache_entry_free(&shown->entry);
+    return qn__out_of_memory("an entry of the cache");
+  }
+  *out_entry = &shown->entry;
+  return QN_OK;
+}
+
+void qn_cache_entry_free(qn_cache_entry_t* entry) {
+  if (!entry) return;
+  shown_entry_t* shown = (shown_entry_t*)entry;
+  qn__arena_deinit(&shown->arena);
+  qn__free(qn_allocator_default(), shown, sizeof *shown);
+}
+
+// ---------------------------------------------------------------------------------------- care
+
+typedef struct verifier {
+  qn__disk_t* disk;
+  bool is_healing;
+  void (*on_bad)(void* self, const char* key, const char* reason);
+  void* self;
+  qn_cache_verify_report_t* report;
+} verifier_t;
+
+static bool verify_one(void* self, const qn__disk_file_t* file) {
+  verifier_t* verifier = self;
+  qn_cache_verify_report_t* report = verifier->report;
+  qn__disk_hit_t hit;
+  bool is_removed;
+  qn__disk_result_t result =
+      qn__disk_inspect(verifier->disk, file->key, verifier->is_healing, &hit, &is_removed);
+  if (result == QN__DISK_HIT) {
+    qn__disk_hit_release(verifier->disk, &hit);
+    report->good_count++;
+    return true;
+  }
+  if (result == QN__DISK_ABSENT) return true;
+  qn_status_t status = read_failed(file, result, &hit);
+  if (result == QN__DISK_BAD) {
+    report->bad_count++;
+    report->removed_count += is_removed;
+  } else {
+    report->unreadable_count++;
+  }
+  if (verifier->on_bad) {
+    char hex[33];
+    qn__hash128_hex(file->key, hex);
+    verifier->on_bad(
+        verifier->self, hex,
+        result == QN__DISK_BAD ? qn__reason_text(hit.reason) : qn_status_message(status));
+  }
+  qn_status_free(status);
+  return true;
+}
+
+qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
+                                void (*on_bad)(void* self, const char* key, const char* reason),
+                                void* self, qn_cache_verify_report_t* out_report) {
+  memset(out_report, 0, sizeof *out_report);
+  verifier_t verifier = {dir->disk, is_healing, on_bad, self, out_report};
+  return scan_status(dir, qn__disk_scan(dir->disk, verify_one, &verifier, NULL));
+}
+
+qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count) {
+  *out_removed_count = 0;
+  if (dir->disk->is_read_only) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' may only be read",
+                          qn__disk_root(dir->disk));
+  }
+  *out_removed_count = qn__disk_clear(dir->disk);
+  return QN_OK;
+}

@@ -1,0 +1,480 @@
+#define _XOPEN_SOURCE 700  // S_ISVTX
+// cache/disk.c: opening a cache directory, trusting it, and reading entries from it.
+//
+// Requirements on reading:
+// 1. One open, one fstat, one read, one close on a hit, and nothing else: no look before the open,
+// no
+//    lock, no mapping (a file replaced under a mapping on NFS is a SIGBUS), no allocation but the
+//    bytes.
+// 2. No symbolic link, FIFO or device is followed or waited for; a file of another user is not read
+//    (unless the directory is shared by opt-in).
+// 3. An error of the file system is a miss and deletes nothing: the file may be fine for the next
+// one.
+// 4. Damaged contents are a miss, and the file is removed if it is still the one that was read.
+// Should a
+//    good one slip in between the second look and the removal, an entry is lost, never wrong.
+// 5. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
+// file.
+//
+// Not here: writing (publish.c), bounding (sweep.c), listing (scan.c). Thread rule: any thread.
+// Read next: publish.c.
+#include "cache/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cache/disk_inner.h"
+
+#define DAY_NS INT64_C(86400000000000)
+#define LARGEST_POOLED_BYTES ((size_t)1 << 20)
+#define LARGEST_FILE_BYTES                                                                     \
+  (QN__ENTRY_MAX_PREIMAGE_BYTES + QN__ENTRY_MAX_METADATA_BYTES + QN__ENTRY_MAX_PAYLOAD_BYTES + \
+   QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES + 3 * QN__ENTRY_ALIGNMENT)
+
+// ---------------------------------------------------------------------------------------- paths
+
+void qn__disk_path(const qn__disk_t* disk, const char* name, char* out) {
+  memcpy(out, disk->root, disk->root_size);
+  memcpy(out + disk->root_size, name, strlen(name) + 1);
+}
+
+static char* put_hex(char* out, const uint8_t* bytes, size_t size) {
+  static const char digits[] = "0123456789abcdef";
+  for (size_t i = 0; i < size; i++) {
+    *out++ = digits[bytes[i] >> 4];
+    *out++ = digits[bytes[i] & 15];
+  }
+  return out;
+}
+
+// "<root>/v1/<ab>/<30 hex>.k"
+void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out) {
+  char* at = out + disk->root_size;
+  memcpy(out, disk->root, disk->root_size);
+  memcpy(at, "/v1/", 4);
+  at = put_hex(at + 4, key.bytes, 1);
+  *at++ = '/';
+  at = put_hex(at, key.bytes + 1, 15);
+  memcpy(at, ".k", 3);
+}
+
+void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out) {
+  const uint8_t byte = (uint8_t)shard;
+  char* at = out + disk->root_size;
+  memcpy(out, disk->root, disk->root_size);
+  memcpy(at, "/v1/", 4);
+  *put_hex(at + 4, &byte, 1) = '\0';
+}
+
+// "<root>/v1/tmp/<8 hex pid>-<16 hex>.t". Not secret: the directory is ours alone and O_EXCL
+// settles collisions. The hash spreads what differs between threads, processes, hosts and moments.
+void qn__disk_temporary_path(qn__disk_t* disk, char* out) {
+  uint32_t pid = (uint32_t)getpid();
+  struct {
+    int64_t wall_ns, now_ns;
+    const void* address;
+    uint64_t serial;
+  } seed = {qn__wall_ns(), qn__now_ns(), disk, atomic_fetch_add(&disk->serial, 1)};
+  qn_hash128_t random = qn__xxh128((qn_span_t){(const uint8_t*)&seed, sizeof seed}, pid);
+  const uint8_t pid_bytes[4] = {(uint8_t)(pid >> 24), (uint8_t)(pid >> 16), (uint8_t)(pid >> 8),
+                                (uint8_t)pid};
+  char* at = out + disk->root_size;
+  memcpy(out, disk->root, disk->root_size);
+  memcpy(at, "/v1/tmp/", 8);
+  at = put_hex(at + 8, pid_bytes, sizeof pid_bytes);
+  *at++ = '-';
+  at = put_hex(at, random.bytes, 8);
+  memcpy(at, ".t", 3);
+}
+
+// ---------------------------------------------------------------------------------------- trust
+
+static qn_status_t distrust(const char* path, const char* rule, const char* hint) {
+  return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' %s; %s", path, rule,
+                        hint);
+}
+
+// Whoever can write the parent, and is not held back by a sticky bit, can put another directory
+// here.
+static qn_status_t check_parent(const qn__disk_t* disk) {
+  char parent[QN__DISK_PATH_BYTES];
+  qn__disk_path(disk, "/..", parent);
+  struct stat info;
+  if (qn__fs()->lstat(parent, &info) != 0) return qn__fs_status(errno, "stat", parent);
+  if ((info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX)) {
+    return distrust(disk->root, "lies in a directory that everybody may write",
+                    "set its sticky bit or choose another place");
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info) {
+  if (qn__fs()->lstat(disk->root, out_info) != 0) return qn__fs_status(errno, "open", disk->root);
+  if (S_ISLNK(out_info->st_mode)) {
+    return distrust(disk->root, "is a symbolic link", "name the directory that it leads to");
+  }
+  if (!S_ISDIR(out_info->st_mode)) {
+    return distrust(disk->root, "is not a directory", "choose another path");
+  }
+  if (disk->is_shared) return QN_OK;
+  bool is_of_root = disk->is_read_only && out_info->st_uid == 0;
+  if (out_info->st_uid != disk->owner && !is_of_root) {
+    return distrust(disk->root, "belongs to another user",
+                    "choose a directory of this user or opt in to sharing");
+  }
+  if (out_info->st_mode & (S_IWGRP | S_IWOTH)) {
+    return distrust(disk->root, "is writable by others", "chmod go-w it or opt in to sharing");
+  }
+  return check_parent(disk);
+}
+
+// ---------------------------------------------------------------------------------------- open,
+// close
+
+static uint64_t or_default(uint64_t value, uint64_t fallback) {
+  return value ? value : fallback;
+}
+
+static qn_status_t make_root(const qn__disk_t* disk, const qn__disk_options_t* options) {
+  struct stat info;
+  if (options->must_exist || options->is_read_only) return QN_OK;
+  if (qn__fs()->lstat(disk->root, &info) == 0 || errno != ENOENT) return QN_OK;
+  if (qn__fs_mkdirs(disk->root, 0700) != 0) return qn__fs_status(errno, "make", disk->root);
+  return QN_OK;
+}
+
+static qn_status_t init_locks(qn__disk_t* disk) {
+  QN_TRY(qn__mutex_init(&disk->mutex));
+  qn_status_t status = qn__cond_init(&disk->work);
+  if (qn_ok(status)) {
+    status = qn__cond_init(&disk->done);
+    if (qn_ok(status)) return QN_OK;
+    qn__cond_deinit(&disk->work);
+  }
+  qn__mutex_deinit(&disk->mutex);
+  return status;
+}
+
+static void free_memory(qn__disk_t* disk) {
+  qn_allocator_t allocator = disk->allocator;
+  qn__free_cstr(allocator, disk->root);
+  qn__free(allocator, disk, sizeof *disk);
+}
+
+static qn_status_t check_path(qn_str_t root) {
+  if (root.size == 0) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "cache directory is empty");
+  if (root.size > QN__DISK_PATH_BYTES - QN__DISK_SUFFIX_BYTES) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "path of the cache directory has %zu bytes, more than the limit of %u",
+                          root.size, QN__DISK_PATH_BYTES - QN__DISK_SUFFIX_BYTES);
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_disk) {
+  *out_disk = NULL;
+  // What a set-user-id program runs must not come from a place that its caller chose.
+  if (geteuid() != getuid() || getegid() != getgid()) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED,
+                          "a process with borrowed user or group rights uses no cache directory");
+  }
+  qn_str_t root = qn__str(options->root);
+  while (root.size > 1 && root.data[root.size - 1] == '/') root.size--;
+  QN_TRY(check_path(root));
+  qn_allocator_t allocator =
+      options->allocator.reallocate ? options->allocator : qn_allocator_default();
+  qn__disk_t* disk = qn__alloc_zero(allocator, 1, sizeof *disk);
+  if (!disk) return qn__out_of_memory("a cache directory");
+  disk->allocator = allocator;
+  disk->root = qn__copy_cstr(allocator, root);
+  disk->root_size = root.size;
+  disk->owner = geteuid();
+  disk->is_read_only = options->is_read_only;
+  disk->is_shared = options->is_shared;
+  disk->max_bytes = or_default(options->max_bytes, (uint64_t)2 << 30);
+  disk->max_entries = or_default(options->max_entries, 65536);
+  disk->max_queue_bytes = or_default(options->max_queue_bytes, (uint64_t)64 << 20);
+  disk->latch_ns = options->latch_ns > 0 ? options->latch_ns : INT64_C(60000000000);
+  disk->sweep_period_ns =
+      options->sweep_period_ns > 0 ? options->sweep_period_ns : INT64_C(3600000000000);
+  disk->tail = &disk->head;
+  disk->in_flight_fd = -1;
+
+  struct stat info;
+  qn_status_t status = disk->root ? QN_OK : qn__out_of_memory("a cache directory");
+  if (qn_ok(status)) status = make_root(disk, options);
+  if (qn_ok(status)) status = qn__disk_check_trust(disk, &info);
+  if (qn_ok(status)) status = init_locks(disk);
+  if (!qn_ok(status)) {
+    free_memory(disk);
+    return status;
+  }
+  // Others get at the files of a shared directory as its own mode lets them.
+  disk->file_mode = disk->is_shared ? 0600 | (info.st_mode & 0044) : 0600;
+  disk->dir_mode = disk->is_shared ? 0700 | (info.st_mode & 0077) : 0700;
+  disk->fork_node = (qn__fork_node_t){.self = disk,
+                                      .prepare = qn__disk_fork_prepare,
+                                      .parent = qn__disk_fork_parent,
+                                      .child = qn__disk_fork_child};
+  if (!qn__fork_register(&disk->fork_node)) {
+    qn__disk_destroy(disk);
+    return qn__out_of_memory("the fork handlers of a cache directory");
+  }
+  *out_disk = disk;
+  return QN_OK;
+}
+
+static void free_buffer(qn__disk_t* disk, qn__disk_buffer_t* buffer) {
+  if (buffer) qn__free(disk->allocator, buffer, sizeof *buffer + buffer->capacity);
+}
+
+void qn__disk_destroy(qn__disk_t* disk) {
+  qn__fork_unregister(&disk->fork_node);
+  qn__disk_free_nodes(disk, disk->head);
+  qn__disk_free_nodes(disk, disk->orphans);
+  for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) free_buffer(disk, disk->pool[i]);
+  qn__cond_deinit(&disk->done);
+  qn__cond_deinit(&disk->work);
+  qn__mutex_deinit(&disk->mutex);
+  free_memory(disk);
+}
+
+void qn__disk_close(qn__disk_t* disk, int64_t grace_ns) {
+  if (disk && qn__disk_stop_writer(disk, grace_ns)) qn__disk_destroy(disk);
+}
+
+const char* qn__disk_root(const qn__disk_t* disk) {
+  return disk->root;
+}
+
+// ---------------------------------------------------------------------------------------- buffers
+
+static qn__disk_buffer_t* take_buffer(qn__disk_t* disk, size_t size) {
+  for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) {
+    qn__disk_buffer_t* buffer = atomic_exchange(&disk->pool[i], NULL);
+    if (!buffer) continue;
+    if (buffer->capacity >= size) return buffer;
+    free_buffer(disk, buffer);
+  }
+  size_t capacity = 16384;
+  while (capacity < size) capacity *= 2;
+  qn__disk_buffer_t* buffer = qn__alloc(disk->allocator, sizeof *buffer + capacity);
+  if (buffer) buffer->capacity = capacity;
+  return buffer;
+}
+
+static void give_buffer(qn__disk_t* disk, qn__disk_buffer_t* buffer) {
+  if (buffer->capacity <= LARGEST_POOLED_BYTES) {
+    for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) {
+      qn__disk_buffer_t* none = NULL;
+      if (atomic_compare_exchange_strong(&disk->pool[i], &none, buffer)) return;
+    }
+  }
+  free_buffer(disk, buffer);
+}
+
+void qn__disk_hit_release(qn__disk_t* disk, qn__disk_hit_t* hit) {
+  if (!hit->bytes) return;
+  uint8_t* begin = hit->bytes - offsetof(qn__disk_buffer_t, bytes);
+  give_buffer(disk, (qn__disk_buffer_t*)(void*)begin);
+  memset(hit, 0, sizeof *hit);
+}
+
+// ---------------------------------------------------------------------------------------- reading
+
+// 0 when all of `size` was read; ESTALE when the file ended early although fstat said otherwise,
+// which publishing by rename rules out on a sound file system.
+static int read_fully(int fd, uint8_t* out, size_t size) {
+  const qn__fs_t* fs = qn__fs();
+  for (size_t done = 0; done < size;) {
+    ssize_t got = fs->read(fd, out + done, size - done);
+    if (got < 0) return errno;
+    if (got == 0) return ESTALE;
+    done += (size_t)got;
+  }
+  return 0;
+}
+
+static bool is_trusted_file(const qn__disk_t* disk, const struct stat* info) {
+  if (!S_ISREG(info->st_mode)) return false;
+  return disk->is_shared || info->st_uid == disk->owner ||
+         (disk->is_read_only && info->st_uid == 0);
+}
+
+static qn__disk_result_t open_failed(int error, qn__disk_hit_t* hit) {
+  hit->error = error;
+  if (error == ENOENT) return QN__DISK_ABSENT;
+  // What O_NOFOLLOW says of a link, and O_NONBLOCK of a socket.
+  if (error == ELOOP || error == ENXIO) return QN__DISK_UNTRUSTED;
+  return QN__DISK_ERROR;
+}
+
+// Renews the time of use when it is a day old, or lies in the future of this clock.
+static void touch(qn__disk_t* disk, int fd, const struct stat* info) {
+  int64_t age_ns = qn__wall_ns() - qn__disk_mtime_ns(info);
+  if (disk->is_read_only || (age_ns < DAY_NS && age_ns > -DAY_NS)) return;
+  const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+  if (qn__fs()->futimens(fd, times) == 0) {
+    QN__COUNT(disk, disk_touched, 1);
+  } else {
+    QN__COUNT(disk, disk_touch_errors, 1);
+  }
+}
+
+// Reads and verifies the open file. `out_info` is filled unless the result is ERROR.
+static qn__disk_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expectation_t* expected,
+                                        qn__disk_hit_t* hit, struct stat* out_info) {
+  if (qn__fs()->fstat(fd, out_info) != 0) {
+    hit->error = errno;
+    return QN__DISK_ERROR;
+  }
+  if (!is_trusted_file(disk, out_info)) return QN__DISK_UNTRUSTED;
+  if ((uint64_t)out_info->st_size > LARGEST_FILE_BYTES) {
+    hit->reason = QN__REASON_LENGTHS;
+    return QN__DISK_BAD;
+  }
+  size_t size = (size_t)out_info->st_size;
+  qn__disk_buffer_t* buffer = take_buffer(disk, size);
+  if (!buffer) return QN__DISK_NO_MEMORY;
+  hit->error = read_fully(fd, buffer->bytes, size);
+  if (!hit->error) {
+    hit->reason = qn__entry_decode((qn_span_t){buffer->bytes, size}, expected, &hit->entry);
+    if (hit->reason == QN__REASON_NONE) {
+      hit->bytes = buffer->bytes;
+      hit->capacity = buffer->capacity;
+      return QN__DISK_HIT;
+    }
+  }
+  give_buffer(disk, buffer);
+  return hit->error ? QN__DISK_ERROR : QN__DISK_BAD;
+}
+
+// Removes a damaged file if it is still the one that was read.
+static bool heal(qn__disk_t* disk, const char* path, const struct stat* seen) {
+  struct stat now;
+  if (qn__fs()->lstat(path, &now) == 0 && qn__disk_is_same_file(seen, &now) &&
+      qn__fs()->unlink(path) == 0) {
+    QN__COUNT(disk, disk_healed, 1);
+    return true;
+  }
+  QN__COUNT(disk, disk_heal_skipped, 1);
+  return false;
+}
+
+static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
+  switch (reason) {
+#define QN_REASON(NAME, name, heals, text) \
+  case QN__REASON_##NAME:                  \
+    QN__COUNT(disk, disk_bad_##name, 1);   \
+    break;
+#include "cache/reasons.inc"
+#undef QN_REASON
+    case QN__REASON_NONE:
+    case QN__REASON_COUNT:
+      break;
+  }
+}
+
+static void count_result(qn__disk_t* disk, qn__disk_result_t result, const qn__disk_hit_t* hit,
+                         const struct stat* info) {
+  switch (result) {
+    case QN__DISK_HIT:
+      QN__COUNT(disk, disk_hits, 1);
+      QN__COUNT(disk, disk_bytes_read, (uint64_t)info->st_size);
+      break;
+    case QN__DISK_ABSENT:
+      QN__COUNT(disk, disk_misses, 1);
+      break;
+    case QN__DISK_BAD:
+      count_bad(disk, hit->reason);
+      break;
+    case QN__DISK_ERROR:
+      if (hit->error == EACCES || hit->error == EPERM) {
+        QN__COUNT(disk, disk_read_denied, 1);
+      } else {
+        QN__COUNT(disk, disk_read_errors, 1);
+      }
+      break;
+    case QN__DISK_UNTRUSTED:
+      if (S_ISREG(info->st_mode)) {
+        QN__COUNT(disk, disk_untrusted, 1);
+      } else {
+        QN__COUNT(disk, disk_not_regular, 1);
+      }
+      break;
+    case QN__DISK_NO_MEMORY:
+      QN__COUNT(disk, disk_no_memory, 1);
+      break;
+  }
+}
+
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
+
+qn__disk_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
+                               qn__disk_hit_t* out_hit) {
+  memset(out_hit, 0, sizeof *out_hit);
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, expected->key, path);
+  struct stat info = {0};
+  qn__disk_result_t result;
+  int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
+  if (fd < 0) {
+    result = open_failed(errno, out_hit);
+  } else {
+    result = read_open_file(disk, fd, expected, out_hit, &info);
+    if (result == QN__DISK_HIT) touch(disk, fd, &info);
+    (void)qn__fs()->close(fd);
+  }
+  count_result(disk, result, out_hit, &info);
+  if (result == QN__DISK_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
+    (void)heal(disk, path, &info);
+  }
+  return result;
+}
+
+qn__disk_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
+                                   qn__disk_hit_t* out_hit, bool* out_removed) {
+  memset(out_hit, 0, sizeof *out_hit);
+  if (out_removed) *out_removed = false;
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, key, path);
+  int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
+  if (fd < 0) return open_failed(errno, out_hit);
+  struct stat info;
+  qn__disk_result_t result = read_open_file(disk, fd, NULL, out_hit, &info);
+  (void)qn__fs()->close(fd);
+  if (result == QN__DISK_HIT && !qn__hash128_equal(out_hit->entry.key, key)) {
+    qn__disk_hit_release(disk, out_hit);
+    out_hit->reason = QN__REASON_KEY;
+    result = QN__DISK_BAD;
+  }
+  if (result == QN__DISK_BAD && heals && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
+    bool is_removed = heal(disk, path, &info);
+    if (out_removed) *out_removed = is_removed;
+  }
+  return result;
+}
+
+// ---------------------------------------------------------------------------------------- counters
+
+void qn__disk_counters(const qn__disk_t* disk,
+                       void (*on_counter)(void* self, const char* name, uint64_t value,
+                                          const char* doc),
+                       void* self) {
+#define QN_COUNTER(name, doc) \
+  on_counter(self, #name, atomic_load_explicit(&disk->counters.name, memory_order_relaxed), doc);
+#include "cache/counters.inc"
+#undef QN_COUNTER
+}
+
+uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name) {
+#define QN_COUNTER(counter, doc)                                                \
+  if (strcmp(name, #counter) == 0) {                                            \
+    return atomic_load_explicit(&disk->counters.counter, memory_order_relaxed); \
+  }
+#include "cache/counters.inc"
+#undef QN_COUNTER
+  return 0;
+}

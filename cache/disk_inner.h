@@ -1,0 +1,122 @@
+// cache/disk_inner.h: what disk.c, publish.c, sweep.c and scan.c share.
+//
+// Thread rule: what is atomic or constant after the open is free for all; the rest belongs to
+// `mutex`. Read next: disk.c.
+#ifndef QUERN_CACHE_DISK_INNER_H_
+#define QUERN_CACHE_DISK_INNER_H_
+
+#include <stdatomic.h>
+
+#include "base/fork.h"
+#include "base/fs.h"
+#include "base/thread.h"
+#include "cache/disk.h"
+
+#define QN__DISK_PATH_BYTES 4096u
+// What is appended to the root at most: "/v1/tmp/" and a temporary name.
+#define QN__DISK_SUFFIX_BYTES 64u
+#define QN__DISK_POOL_SLOTS 2u
+
+// A read buffer; the bytes follow.
+typedef struct qn__disk_buffer {
+  size_t capacity;
+  _Alignas(16) uint8_t bytes[];
+} qn__disk_buffer_t;
+
+// An entry on its way to the disk.
+typedef struct qn__disk_node {
+  struct qn__disk_node* next;
+  size_t size_bytes;
+  qn_hash128_t key;
+  _Alignas(16) uint8_t bytes[];
+} qn__disk_node_t;
+
+typedef enum qn__writer_state {
+  QN__WRITER_NONE = 0,
+  QN__WRITER_RUNNING,
+  QN__WRITER_ENDED,
+} qn__writer_state_t;
+
+struct qn__disk {
+  // Constant after the open.
+  qn_allocator_t allocator;
+  char* root;
+  size_t root_size;
+  uid_t owner;
+  mode_t file_mode, dir_mode;
+  bool is_read_only, is_shared;
+  uint64_t max_bytes, max_entries, max_queue_bytes;
+  int64_t latch_ns, sweep_period_ns;
+
+  struct {
+#define QN_COUNTER(name, doc) _Atomic uint64_t name;
+#include "cache/counters.inc"
+#undef QN_COUNTER
+  } counters;
+  _Atomic(qn__disk_buffer_t*) pool[QN__DISK_POOL_SLOTS];
+  _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
+  _Atomic bool is_closing;
+  _Atomic uint32_t serial;  // of temporary names
+
+  // The queue and its writer, under `mutex`, which is never held over a file call.
+  qn__mutex_t mutex;
+  qn__cond_t work;  // something was queued, or is_closing
+  qn__cond_t done;  // done_count rose, or the writer ended
+  qn__disk_node_t* head;
+  qn__disk_node_t** tail;
+  qn__disk_node_t* in_flight;
+  qn__disk_node_t* orphans;  // queued in the parent, before this process was forked
+  int in_flight_fd;
+  uint64_t queue_bytes;  // with what is in flight
+  uint64_t put_count, done_count;
+  qn__writer_state_t writer_state;
+  pthread_t writer;
+  bool is_abandoned;  // the close gave up waiting: the writer destroys
+
+  // The writer's own.
+  int64_t next_sweep_check_ns;
+  uint64_t written_since_sweep;
+
+  qn__fork_node_t fork_node;
+};
+
+#define QN__COUNT(disk, name, amount) \
+  ((void)atomic_fetch_add_explicit(&(disk)->counters.name, (amount), memory_order_relaxed))
+
+static inline int64_t qn__disk_mtime_ns(const struct stat* info) {
+  return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+// Whether two looks saw the same file with the same contents.
+static inline bool qn__disk_is_same_file(const struct stat* a, const struct stat* b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+         qn__disk_mtime_ns(a) == qn__disk_mtime_ns(b);
+}
+
+// disk.c. Paths are written into QN__DISK_PATH_BYTES; `name` is a constant of at most 40
+// characters.
+void qn__disk_path(const qn__disk_t* disk, const char* name, char* out);
+void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out);
+void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out);
+void qn__disk_temporary_path(qn__disk_t* disk, char* out);
+// Whether the root may be used: OK or PERMISSION_DENIED, NOT_FOUND, IO.
+qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info);
+// Frees everything; nobody else uses the object any more.
+void qn__disk_destroy(qn__disk_t* disk);
+
+// publish.c.
+void qn__disk_fork_prepare(void* self);
+void qn__disk_fork_parent(void* self);
+void qn__disk_fork_child(void* self);
+// Ends the writer. False when it did not end in time and owns the object from now on.
+bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns);
+void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);
+
+// sweep.c. On the writer thread, between two entries.
+void qn__disk_sweep_if_due(qn__disk_t* disk);
+
+// scan.c. Calls back for every temporary file; 0 or an errno.
+int qn__disk_scan_temporaries(qn__disk_t* disk,
+                              void (*on_file)(void* self, const char* path, int64_t modified_ns),
+                              void* self);
+
+#endif  // QUERN_CACHE_DISK_INNER_H_

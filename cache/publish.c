@@ -1,0 +1,381 @@
+// cache/publish.c: the writer thread and the protocol by which an entry appears in the directory.
+//
+// Requirements. docs/cache-format.md repeats them for other implementations.
+//  1. An entry is one file, and becomes visible under its name by one rename. Whoever opens the
+//  name
+//     gets nothing, or all of an older entry, or all of the new one.
+//  2. The bytes are on the disk before the name is: fdatasync precedes rename. After a loss of
+//  power a
+//     name may be missing; the file behind a name is whole (and if not, its checksum says so).
+//     The directory is not synced: losing a new entry is harmless.
+//  3. A temporary name belongs to one writer: it carries the process and 64 random bits and is made
+//  with
+//     O_EXCL. A writer that dies leaves a file that nobody waits for; the sweep removes it after an
+//     hour.
+//  4. The rename always replaces. An entry that is damaged, or that a reader refused, is healed by
+//     publishing again; two writers of one key put equal bytes there.
+//  5. Nothing is read back: the caller runs the bytes that it has.
+//  6. The caller pays one copy and never waits: no file call, no lock that is held over one. A full
+//  queue
+//     drops the newest.
+//  7. ENOSPC, EDQUOT, EROFS, EACCES and EPERM switch writing off for a while; other errors lose
+//  only the
+//     entry at hand. None is told to the caller.
+//  8. A directory that was wiped meanwhile is made again, as long as it would be trusted.
+//  9. Closing drops what is left after its grace instead of waiting for the file system; exit drops
+//  all.
+// 10. A child of fork has no writer, an empty queue, and holds neither lock nor descriptor of the
+// parent's;
+//     its first put starts a writer of its own.
+//
+// Not here: reading (disk.c), bounding the directory (sweep.c). Thread rule: put, flush from any
+// thread; the rest runs on the writer. Read next: sweep.c.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "cache/disk_inner.h"
+
+// How long a close waits for the file call under way, beyond its grace.
+#define LAST_CALL_NS INT64_C(100000000)
+#define WRITER_STACK_BYTES ((size_t)256 * 1024)
+#define NAME_ATTEMPTS 4
+
+static size_t node_bytes(size_t size) {
+  return sizeof(qn__disk_node_t) + size;
+}
+
+static void free_node(qn__disk_t* disk, qn__disk_node_t* node) {
+  qn__free(disk->allocator, node, node_bytes(node->size_bytes));
+}
+
+void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first) {
+  while (first) {
+    qn__disk_node_t* next = first->next;
+    free_node(disk, first);
+    first = next;
+  }
+}
+
+// ---------------------------------------------------------------------------------------- one
+// entry
+
+static bool is_refusal(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EROFS || error == EACCES || error == EPERM;
+}
+
+static bool is_latched(const qn__disk_t* disk) {
+  int64_t until_ns = atomic_load_explicit(&disk->latched_until_ns, memory_order_relaxed);
+  return until_ns != 0 && qn__now_ns() < until_ns;
+}
+
+static void latch(qn__disk_t* disk, int error) {
+  atomic_store(&disk->latched_until_ns, qn__now_ns() + disk->latch_ns);
+  QN__COUNT(disk, publish_latched, 1);
+  qn_status_t status = qn__fs_status(error, "write to", disk->root);
+  qn__log(QN__LOG_WARN, "cache: %s; writing is off for %" PRId64 " s", qn_status_message(status),
+          disk->latch_ns / 1000000000);
+  qn_status_free(status);
+}
+
+static void count_failure(qn__disk_t* disk, int error) {
+  if (error == ENOSPC || error == EDQUOT) {
+    QN__COUNT(disk, publish_failed_space, 1);
+  } else if (is_refusal(error)) {
+    QN__COUNT(disk, publish_failed_denied, 1);
+  } else {
+    QN__COUNT(disk, publish_failed_io, 1);
+  }
+}
+
+// Makes `name` ("/v1/tmp", "/v1/ab") and the root above it, after a wipe or for the first time.
+static int make_directory(const qn__disk_t* disk, const char* path) {
+  struct stat info;
+  bool is_gone = qn__fs()->lstat(disk->root, &info) != 0 && errno == ENOENT;
+  if (is_gone && qn__fs_mkdirs(disk->root, 0700) != 0) return errno;
+  // Somebody else may have been quicker to make the root.
+  if (is_gone && qn_status_consume(qn__disk_check_trust(disk, &info)) != QN_STATUS_OK)
+    return EACCES;
+  return qn__fs_mkdirs(path, disk->dir_mode) == 0 ? 0 : errno;
+}
+
+// Opens a new temporary file; the descriptor, or -1 and errno.
+static int open_temporary(qn__disk_t* disk, char* path) {
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  bool has_made = false;
+  for (int attempt = 0; attempt < NAME_ATTEMPTS; attempt++) {
+    qn__disk_temporary_path(disk, path);
+    int fd = qn__fs()->open(path, flags, disk->file_mode);
+    if (fd >= 0) return fd;
+    if (errno == ENOENT && !has_made) {
+      char directory[QN__DISK_PATH_BYTES];
+      qn__disk_path(disk, "/v1/tmp", directory);
+      int error = make_directory(disk, directory);
+      if (error) {
+        errno = error;
+        return -1;
+      }
+      has_made = true;
+    } else if (errno != EEXIST) {
+      return -1;
+    }
+  }
+  return -1;
+}
+
+static int write_fully(int fd, const uint8_t* bytes, size_t size) {
+  const qn__fs_t* fs = qn__fs();
+  for (size_t done = 0; done < size;) {
+    ssize_t written = fs->write(fd, bytes + done, size - done);
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    done += (size_t)written;
+  }
+  return fs->fdatasync(fd) == 0 ? 0 : errno;
+}
+
+static int rename_into_place(qn__disk_t* disk, const char* temporary, qn_hash128_t key) {
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, key, path);
+  if (qn__fs()->rename(temporary, path) == 0) return 0;
+  if (errno != ENOENT) return errno;
+  // The shard does not exist yet, or all was wiped. In the latter case the second rename fails as
+  // well.
+  char shard[QN__DISK_PATH_BYTES];
+  qn__disk_shard_path(disk, key.bytes[0], shard);
+  int error = make_directory(disk, shard);
+  if (error) return error;
+  return qn__fs()->rename(temporary, path) == 0 ? 0 : errno;
+}
+
+// The descriptor is recorded while it is open, for a fork meanwhile to close it in the child.
+static void record_descriptor(qn__disk_t* disk, int fd) {
+  qn__mutex_lock(&disk->mutex);
+  disk->in_flight_fd = fd;
+  qn__mutex_unlock(&disk->mutex);
+}
+
+// 0 or an errno. Leaves no temporary file but by a failing unlink.
+static int write_entry(qn__disk_t* disk, const qn__disk_node_t* node) {
+  char temporary[QN__DISK_PATH_BYTES];
+  int fd = open_temporary(disk, temporary);
+  if (fd < 0) return errno;
+  record_descriptor(disk, fd);
+  int error = write_fully(fd, node->bytes, node->size_bytes);
+  record_descriptor(disk, -1);
+  // NFS reports late write errors here.
+  if (qn__fs()->close(fd) != 0 && !error) error = errno;
+  if (!error) error = rename_into_place(disk, temporary, node->key);
+  if (error) (void)qn__fs()->unlink(temporary);
+  return error;
+}
+
+static void publish(qn__disk_t* disk, qn__disk_node_t* node) {
+  if (is_latched(disk)) {
+    QN__COUNT(disk, publish_dropped_latched, 1);
+    return;
+  }
+  qn__entry_seal(node->bytes, node->size_bytes);
+  int error = write_entry(disk, node);
+  if (error) {
+    count_failure(disk, error);
+    if (is_refusal(error)) latch(disk, error);
+    return;
+  }
+  QN__COUNT(disk, publish_done, 1);
+  QN__COUNT(disk, publish_bytes, node->size_bytes);
+  disk->written_since_sweep += node->size_bytes;
+}
+
+// ---------------------------------------------------------------------------------------- the
+// writer
+
+// With the lock held: forgets the queue.
+static void drop_queue(qn__disk_t* disk) {
+  for (qn__disk_node_t* node = disk->head; node; node = node->next) {
+    QN__COUNT(disk, publish_dropped_closing, 1);
+    disk->done_count++;
+    disk->queue_bytes -= node->size_bytes;
+  }
+  qn__disk_free_nodes(disk, disk->head);
+  disk->head = NULL;
+  disk->tail = &disk->head;
+}
+
+static void* write_queue(void* arg) {
+  qn__disk_t* disk = arg;
+  qn__mutex_lock(&disk->mutex);
+  for (;;) {
+    while (!disk->head && !atomic_load(&disk->is_closing)) qn__cond_wait(&disk->work, &disk->mutex);
+    if (atomic_load(&disk->is_closing)) break;
+    qn__disk_node_t* node = disk->head;
+    disk->head = node->next;
+    if (!disk->head) disk->tail = &disk->head;
+    node->next = NULL;
+    disk->in_flight = node;
+    qn__mutex_unlock(&disk->mutex);
+
+    publish(disk, node);
+
+    qn__mutex_lock(&disk->mutex);
+    disk->in_flight = NULL;
+    disk->queue_bytes -= node->size_bytes;
+    free_node(disk, node);
+    disk->done_count++;
+    qn__cond_broadcast(&disk->done);
+    if (!disk->head && !atomic_load(&disk->is_closing)) {
+      qn__mutex_unlock(&disk->mutex);
+      qn__disk_sweep_if_due(disk);
+      qn__mutex_lock(&disk->mutex);
+    }
+  }
+  drop_queue(disk);
+  disk->writer_state = QN__WRITER_ENDED;
+  qn__cond_broadcast(&disk->done);
+  bool is_mine = disk->is_abandoned;
+  qn__mutex_unlock(&disk->mutex);
+  if (is_mine) qn__disk_destroy(disk);
+  return NULL;
+}
+
+// With the lock held. False when there can be no thread.
+static bool has_writer(qn__disk_t* disk) {
+  if (disk->writer_state == QN__WRITER_RUNNING) return true;
+  qn_status_t status =
+      qn__thread_start(&disk->writer, "quern-cache", WRITER_STACK_BYTES, write_queue, disk);
+  if (qn_status_consume(status) != QN_STATUS_OK) return false;
+  disk->writer_state = QN__WRITER_RUNNING;
+  return true;
+}
+
+bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry) {
+  if (disk->is_read_only) {
+    QN__COUNT(disk, publish_dropped_read_only, 1);
+    return false;
+  }
+  if (is_latched(disk)) {
+    QN__COUNT(disk, publish_dropped_latched, 1);
+    return false;
+  }
+  size_t size = qn__entry_size(entry);
+  if (size == 0) {
+    QN__COUNT(disk, publish_dropped_size, 1);
+    return false;
+  }
+  qn__disk_node_t* node = qn__alloc(disk->allocator, node_bytes(size));
+  if (!node) {
+    QN__COUNT(disk, publish_dropped_memory, 1);
+    return false;
+  }
+  node->next = NULL;
+  node->size_bytes = size;
+  node->key = qn__preimage_key(entry->preimage);
+  qn__entry_write(entry, node->bytes);
+
+  qn__mutex_lock(&disk->mutex);
+  qn__disk_node_t* orphans = disk->orphans;
+  disk->orphans = NULL;
+  bool is_full = disk->queue_bytes + size > disk->max_queue_bytes;
+  bool is_queued = !is_full && has_writer(disk);
+  if (is_queued) {
+    *disk->tail = node;
+    disk->tail = &node->next;
+    disk->queue_bytes += size;
+    disk->put_count++;
+    qn__cond_signal(&disk->work);
+  }
+  qn__mutex_unlock(&disk->mutex);
+  qn__disk_free_nodes(disk, orphans);
+  if (is_queued) {
+    QN__COUNT(disk, publish_queued, 1);
+    return true;
+  }
+  free_node(disk, node);
+  if (is_full) {
+    QN__COUNT(disk, publish_dropped_full, 1);
+  } else {
+    QN__COUNT(disk, publish_dropped_memory, 1);
+  }
+  return false;
+}
+
+static int64_t deadline_after(int64_t timeout_ns) {
+  int64_t now_ns = qn__now_ns();
+  if (timeout_ns <= 0) return now_ns;
+  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+}
+
+bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns) {
+  int64_t deadline_ns = deadline_after(timeout_ns);
+  qn__mutex_lock(&disk->mutex);
+  uint64_t goal = disk->put_count;
+  bool is_in_time = true;
+  while (disk->done_count < goal && is_in_time) {
+    is_in_time = qn__cond_wait_until(&disk->done, &disk->mutex, deadline_ns);
+  }
+  bool is_done = disk->done_count >= goal;
+  qn__mutex_unlock(&disk->mutex);
+  return is_done;
+}
+
+bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns) {
+  int64_t deadline_ns = deadline_after(grace_ns);
+  (void)qn__disk_flush(disk, grace_ns);
+  if (deadline_ns < INT64_MAX - LAST_CALL_NS) deadline_ns += LAST_CALL_NS;
+  qn__mutex_lock(&disk->mutex);
+  atomic_store(&disk->is_closing, true);
+  qn__cond_signal(&disk->work);
+  bool is_in_time = true;
+  while (disk->writer_state == QN__WRITER_RUNNING && is_in_time) {
+    is_in_time = qn__cond_wait_until(&disk->done, &disk->mutex, deadline_ns);
+  }
+  if (disk->writer_state == QN__WRITER_RUNNING) {
+    disk->is_abandoned = true;
+    (void)pthread_detach(disk->writer);
+    qn__mutex_unlock(&disk->mutex);
+    return false;
+  }
+  bool has_ended = disk->writer_state == QN__WRITER_ENDED;
+  qn__mutex_unlock(&disk->mutex);
+  if (has_ended) (void)pthread_join(disk->writer, NULL);
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------- fork
+
+void qn__disk_fork_prepare(void* self) {
+  qn__disk_t* disk = self;
+  qn__mutex_lock(&disk->mutex);
+}
+
+void qn__disk_fork_parent(void* self) {
+  qn__disk_t* disk = self;
+  qn__mutex_unlock(&disk->mutex);
+}
+
+// The child has this thread alone. What was queued is the parent's to write; the memory is only set
+// aside, because an allocator of the host's may not be ready yet in a fork handler.
+void qn__disk_fork_child(void* self) {
+  qn__disk_t* disk = self;
+  if (disk->in_flight_fd >= 0) (void)qn__fs()->close(disk->in_flight_fd);
+  disk->in_flight_fd = -1;
+  qn__disk_node_t** end = &disk->orphans;
+  while (*end) end = &(*end)->next;
+  if (disk->in_flight) {
+    *end = disk->in_flight;
+    end = &disk->in_flight->next;
+  }
+  *end = disk->head;
+  disk->in_flight = NULL;
+  disk->head = NULL;
+  disk->tail = &disk->head;
+  disk->queue_bytes = 0;
+  disk->done_count = disk->put_count;
+  disk->writer_state = QN__WRITER_NONE;
+  // Waiters of the parent's are recorded in the conditions and would never leave them.
+  qn_status_free(qn__cond_init(&disk->work));
+  qn_status_free(qn__cond_init(&disk->done));
+  qn__mutex_unlock(&disk->mutex);
+}
