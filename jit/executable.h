@@ -1,0 +1,64 @@
+// jit/executable.h: loaded code, shared by reference; and the function cells made of it.
+//
+// Thread rule: reference counts are atomic; everything else is immutable after it was made, but for the
+// cell's variant. Read next: executable.c, function.c.
+#ifndef QUERN_JIT_EXECUTABLE_H_
+#define QUERN_JIT_EXECUTABLE_H_
+
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "devices/device.h"
+#include "jit/plan.h"
+#include "quern/engine.h"
+
+struct qn_executable {
+  _Atomic uint32_t reference_count;
+  qn_allocator_t allocator;
+  qn__arena_t arena;  // the functions' metadata
+  qn_device_t device;
+  const qn_device_table_t* device_table;
+  void* inner;  // the device's own; NULL for the interpreter
+  bool is_interp;
+  qn_hash128_t module_digest;
+  qn__sha256_t module_second_digest;
+  char key[33];
+  size_t function_count;
+  const qn_artifact_function_t* functions;
+};
+
+// Loads an artifact (borrowed for the call) onto a device. Errors: those of the device's load;
+// UNSUPPORTED when the device takes no such format.
+qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t device,
+                                const qn_module_t* module, qn_hash128_t key,
+                                const qn_load_options_t* options, qn_allocator_t allocator,
+                                qn_executable_t** out_executable);
+
+// One way to run a function. Variants live as long as their cell.
+typedef struct qn__variant qn__variant_t;
+struct qn__variant {
+  qn_function_t* function;      // the cell
+  qn_executable_t* executable;  // retained
+  uint32_t index;               // of the function in the executable
+  qn_cpu_kernel_t entry;        // CPU images: the kernel itself
+  qn__plan_t* plan;             // owned
+  qn__variant_t* next;          // older variants, which calls in flight may still use
+};
+
+// A function cell: an atomic pointer to the current variant, so that a better one is published by one
+// store.
+struct qn_function {
+  _Atomic uint32_t reference_count;
+  qn_allocator_t allocator;
+  qn_module_t* module;  // retained: names in messages, the interpreter's program
+  const qn__function_t* ir;
+  qn_device_t device;
+  bool is_cpu;  // calls on the default stream run in the caller
+  _Atomic(qn__variant_t*) variant;
+};
+
+// Makes `executable`'s version of the function the one that calls use from now on.
+qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* executable);
+
+#endif  // QUERN_JIT_EXECUTABLE_H_

@@ -1,0 +1,259 @@
+// jit/function.c: function cells and the call itself.
+//
+// The way of a call on the CPU's default stream: bind the arguments (call.c), fill the kernel's table on the
+// stack, jump. No lock, no allocation, one acquire load. Measured by bench/bench_call.c.
+// Thread rule: any thread. Read next: call.c.
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+#include "devices/cpu/cpu.h"
+#include "jit/executable.h"
+#include "jit/interp.h"
+
+// ---------------------------------------------------------------------------------- cells
+
+static qn_status_t no_function(const qn_executable_t* executable, const char* name) {
+  const char* nearest = NULL;
+  size_t best = 3;
+  for (size_t i = 0; i < executable->function_count; i++) {
+    size_t distance =
+        qn__edit_distance(qn__str(executable->functions[i].name), qn__str(name), best);
+    if (distance >= best) continue;
+    best = distance;
+    nearest = executable->functions[i].name;
+  }
+  if (nearest) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in the module; did you mean '%s'?",
+                          name, nearest);
+  }
+  return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in the module; it has %zu, the first is '%s'",
+                        name, executable->function_count,
+                        executable->function_count ? executable->functions[0].name : "");
+}
+
+static void destroy_variant(qn_allocator_t allocator, qn__variant_t* variant) {
+  qn__plan_destroy(variant->plan);
+  qn_executable_release(variant->executable);
+  qn__free(allocator, variant, sizeof *variant);
+}
+
+qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* executable) {
+  uint32_t index = 0;
+  while (index < executable->function_count &&
+         strcmp(executable->functions[index].name, function->ir->name) != 0) {
+    index++;
+  }
+  if (index == executable->function_count) return no_function(executable, function->ir->name);
+  qn__plan_t* plan;
+  QN_TRY(qn__plan_create(function->ir, function->device,
+                         executable->functions[index].has_32_bit_indices, function->allocator,
+                         &plan));
+  qn__variant_t* variant = qn__alloc_zero(function->allocator, 1, sizeof *variant);
+  if (!variant) {
+    qn__plan_destroy(plan);
+    return qn__out_of_memory("a function");
+  }
+  qn_executable_retain(executable);
+  variant->function = function;
+  variant->executable = executable;
+  variant->index = index;
+  variant->plan = plan;
+  if (function->is_cpu && !executable->is_interp) {
+    variant->entry = qn__cpu_executable_entry(executable->inner, index);
+  }
+  variant->next = atomic_load_explicit(&function->variant, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&function->variant, &variant->next, variant,
+                                                memory_order_release, memory_order_relaxed)) {
+  }
+  return QN_OK;
+}
+
+qn_status_t qn_executable_function(qn_executable_t* executable, qn_module_t* module,
+                                   const char* name, qn_function_t** out_function) {
+  *out_function = NULL;
+  if (!qn__hash128_equal(module->digest, executable->module_digest) ||
+      memcmp(&module->second_digest, &executable->module_second_digest,
+             sizeof module->second_digest) != 0) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "the executable was made of another module than the one given");
+  }
+  const qn__function_t* ir = NULL;
+  for (size_t i = 0; i < module->body.function_count && !ir; i++) {
+    if (strcmp(module->functions[i]->name, name) == 0) ir = module->functions[i];
+  }
+  if (!ir) return no_function(executable, name);
+  qn_allocator_t allocator = executable->allocator;
+  qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
+  if (!function) return qn__out_of_memory("a function");
+  atomic_init(&function->reference_count, 1);
+  function->allocator = allocator;
+  qn_module_retain(module);
+  function->module = module;
+  function->ir = ir;
+  function->device = executable->device;
+  function->is_cpu = executable->device.type == QN_DEVICE_CPU;
+  qn_status_t status = qn__function_publish(function, executable);
+  if (!qn_ok(status)) {
+    qn_function_release(function);
+    return status;
+  }
+  *out_function = function;
+  return QN_OK;
+}
+
+void qn_function_retain(qn_function_t* function) {
+  atomic_fetch_add_explicit(&function->reference_count, 1, memory_order_relaxed);
+}
+
+void qn_function_release(qn_function_t* function) {
+  if (!function) return;
+  if (atomic_fetch_sub_explicit(&function->reference_count, 1, memory_order_acq_rel) != 1) return;
+  qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
+  while (variant) {
+    qn__variant_t* next = variant->next;
+    destroy_variant(function->allocator, variant);
+    variant = next;
+  }
+  qn_module_release(function->module);
+  qn__free(function->allocator, function, sizeof *function);
+}
+
+const char* qn_function_signature(const qn_function_t* function) { return function->ir->signature; }
+
+// ---------------------------------------------------------------------------------- failures
+
+typedef struct find_buffer {
+  uint32_t id;
+  const char* name;
+} find_buffer_t;
+
+static bool find_alloc(qn__walker_t* walker, qn__stmt_t* stmt) {
+  find_buffer_t* find = walker->self;
+  if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->id == find->id) {
+    find->name = stmt->alloc.buffer->name;
+    return false;
+  }
+  return true;
+}
+
+// The name of a buffer by its id in the canonical bytes.
+static const char* buffer_name(const qn__function_t* function, uint32_t id) {
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__buf_t* buffer = function->params[i].buffer;
+    if (buffer && buffer->id == id) return buffer->name;
+  }
+  find_buffer_t find = {id, "?"};
+  qn__walker_t walker = {.on_stmt = find_alloc, .self = &find};
+  qn__block_t body = function->body;
+  (void)qn__walk_block(&walker, &body);
+  return find.name;
+}
+
+static qn_status_t describe(void* owner, const qn_kernel_failure_t* failure) {
+  const qn__variant_t* variant = owner;
+  const qn__function_t* ir = variant->function->ir;
+  if (failure->site == QN__SITE_STATUS && failure->index != 0) {
+    return (qn_status_t)(intptr_t)failure->index;
+  }
+  const qn_artifact_function_t* function = &variant->executable->functions[variant->index];
+  if (failure->site >= function->site_count) {
+    return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at unknown site %u", ir->name,
+                          failure->site);
+  }
+  const qn_artifact_site_t* site = &function->sites[failure->site];
+  const char* buffer = buffer_name(ir, site->buffer_id);
+  switch (site->kind) {
+    case QN_SITE_ASSERT:
+      return qn_status_make(QN_STATUS_ASSERTION, "function '%s': assert failed: %s", ir->name,
+                            site->message);
+    case QN_SITE_BOUNDS:
+      return qn_status_make(QN_STATUS_OUT_OF_BOUNDS,
+                            "function '%s': buffer '%s' dim %u: index %" PRId64
+                            " outside of extent %" PRId64,
+                            ir->name, buffer, site->dim, failure->index, failure->extent);
+    case QN_SITE_DIVISION:
+      return qn_status_make(QN_STATUS_DIVISION_BY_ZERO, "function '%s': integer division by zero",
+                            ir->name);
+    case QN_SITE_EXTENT:
+      return qn_status_make(QN_STATUS_VALUE_ERROR,
+                            "function '%s': buffer '%s' dim %u: extent %" PRId64
+                            " is negative or too large",
+                            ir->name, buffer, site->dim, failure->extent);
+    case QN_SITE_MEMORY:
+      return qn_status_make(QN_STATUS_OUT_OF_MEMORY,
+                            "function '%s': no memory for buffer '%s' of %" PRId64 " bytes",
+                            ir->name, buffer, failure->extent);
+  }
+  return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at a site of unknown kind",
+                        ir->name);
+}
+
+static void retain_owner(void* owner) { qn_function_retain(((qn__variant_t*)owner)->function); }
+static void release_owner(void* owner) { qn_function_release(((qn__variant_t*)owner)->function); }
+
+// ---------------------------------------------------------------------------------- calls
+
+static qn_status_t launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words) {
+  const qn_executable_t* executable = variant->executable;
+  qn_launch_t launch = {
+      .words = words,
+      .word_count = variant->plan->arg_count + variant->plan->symbol_count,
+      .owner = variant,
+      .retain = retain_owner,
+      .release = release_owner,
+      .describe = describe,
+  };
+  void* inner = qn__stream_inner(stream);
+  if (executable->is_interp) {
+    // The program is only read; the queue's callback takes a plain pointer.
+    void* program;
+    const qn__function_t* ir = variant->function->ir;
+    memcpy(&program, &ir, sizeof program);
+    return qn__cpu_enqueue(inner, qn__interp_run_queued, program, &launch);
+  }
+  return executable->device_table->launch(executable->device.id, executable->inner, variant->index,
+                                          inner, &launch);
+}
+
+static inline qn_status_t call(qn_function_t* function, qn_stream_t* stream,
+                               const qn_value_t* args, size_t count, qn_value_t* result) {
+  if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
+  qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
+  uint64_t words[QN__MAX_WORDS];
+  if (__builtin_expect(!qn__plan_bind(variant->plan, args, count, words), 0)) {
+    qn_status_t status = qn__plan_explain(variant->plan, args, count);
+    if (QN_NEVER(qn_ok(status))) {
+      return qn_status_make(QN_STATUS_INTERNAL, "%s: the call was refused without a reason",
+                            function->ir->signature);
+    }
+    return status;
+  }
+  if (!stream && variant->entry) {
+    qn__cpu_call_t state = qn__cpu_call_template;
+    if (__builtin_expect(variant->entry(&state.env, words) == 0, 1)) return QN_OK;
+    return describe(variant, &state.failure);
+  }
+  if (!stream && variant->executable->is_interp) return qn__interp_run(function->ir, words);
+  return launch(variant, stream, words);
+}
+
+qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
+                             qn_value_t* result) {
+  qn_stream_t* stream =
+      function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
+  return call(function, stream, args, count, result);
+}
+
+qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
+                                const qn_value_t* args, size_t count, qn_value_t* result) {
+  if (stream) {
+    qn_device_t device = qn_stream_device(stream);
+    if (device.type != function->device.type || device.id != function->device.id) {
+      return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                            "%s: the stream belongs to %s:%d, the function to %s:%d",
+                            function->ir->signature, qn_device_type_text(device.type), device.id,
+                            qn_device_type_text(function->device.type), function->device.id);
+    }
+  }
+  return call(function, stream, args, count, result);
+}

@@ -1,0 +1,179 @@
+// jit/generator.c: finding and opening code generators.
+//
+// A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So the
+// identity is predicted from the GNU build ids in the files of the generator and of the library that it
+// links (base/elf.h), and checked against what is really mapped once a miss opens it.
+//
+// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one mutex; it is not
+// held while a generator works. Read next: builtin.c.
+#define _GNU_SOURCE
+#include "jit/generator.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/elf.h"
+#include "base/fs.h"
+#include "base/log.h"
+
+static const qn_codegen_t* builtin_table(const char* name) {
+  if (strcmp(name, qn__interp_codegen.name) == 0) return &qn__interp_codegen;
+  if (strcmp(name, qn__null_codegen.name) == 0) return &qn__null_codegen;
+  return NULL;
+}
+
+// The folder that this library was loaded from, without the last slash; false when unknown.
+static bool library_folder(char out[PATH_MAX]) {
+  Dl_info info;
+  if (!dladdr((const void*)&qn__interp_codegen, &info) || !info.dli_fname) return false;
+  const char* slash = strrchr(info.dli_fname, '/');
+  if (!slash) {
+    (void)snprintf(out, PATH_MAX, ".");
+    return true;
+  }
+  size_t size = (size_t)(slash - info.dli_fname);
+  if (size >= PATH_MAX) return false;
+  memcpy(out, info.dli_fname, size);
+  out[size] = '\0';
+  return true;
+}
+
+// The file of a generator: in the directory that was asked for, else beside the library, in its quern/
+// folder, and in lib/ beside the folder of a statically linked program.
+static bool find_file(const char* directory, const char* name, char out[PATH_MAX]) {
+  char folder[PATH_MAX - 96];
+  static const char* const places[] = {"", "/quern", "/../lib", "/../lib/quern"};
+  char whole[PATH_MAX];
+  size_t place_count = QN_COUNT_OF(places);
+  if (directory[0] != '\0') {
+    place_count = 1;
+    (void)snprintf(whole, sizeof whole, "%s", directory);
+  } else if (!library_folder(whole)) {
+    return false;
+  }
+  if (strlen(whole) >= sizeof folder) return false;
+  memcpy(folder, whole, strlen(whole) + 1);
+  for (size_t i = 0; i < place_count; i++) {
+    (void)snprintf(out, PATH_MAX, "%s%s/libquern-%s.so", folder, places[i], name);
+    struct stat info;
+    if (qn__fs()->lstat(out, &info) == 0) return true;
+  }
+  (void)snprintf(out, PATH_MAX, "%s/libquern-%s.so", folder, name);
+  return false;
+}
+
+// The inverse of what the opened generator says; a generator whose files cannot be read gets an identity
+// that no opened one has.
+static void predict_identity(const char* directory, const char* name, char out[256]) {
+  char path[PATH_MAX];
+  char id[QN__BUILD_ID_HEX_BYTES];
+  char library_id[QN__BUILD_ID_HEX_BYTES];
+  if (!find_file(directory, name, path) || !qn__elf_build_id(path, id)) {
+    (void)snprintf(out, 256, "%s (not found)", name);
+    return;
+  }
+  qn__generator_identity(name, id, qn__compiler_library_id(name, library_id) ? library_id : NULL, out);
+}
+
+qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory) {
+  memset(generators, 0, sizeof *generators);
+  generators->directory = directory;
+  return qn__mutex_init(&generators->mutex);
+}
+
+void qn__generators_deinit(qn__generators_t* generators) {
+  for (uint32_t i = 0; i < generators->count; i++) {
+    qn__generator_t* item = &generators->items[i];
+    if (item->table) item->table->destroy(item->self);
+  }
+  qn__mutex_deinit(&generators->mutex);
+}
+
+qn_status_t qn__generators_find(qn__generators_t* generators, const char* name,
+                                uint32_t* out_index, char out_identity[256]) {
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&generators->mutex);
+  uint32_t index = 0;
+  while (index < generators->count && strcmp(generators->items[index].name, name) != 0) index++;
+  qn__generator_t* item = &generators->items[index];
+  if (index == generators->count) {
+    if (index == QN__MAX_GENERATORS || strlen(name) >= sizeof item->name) {
+      status = qn_status_make(QN_STATUS_UNSUPPORTED,
+                              "code generator '%s': an engine knows at most %u, with short names",
+                              name, QN__MAX_GENERATORS);
+    } else {
+      const qn_codegen_t* builtin = builtin_table(name);
+      (void)snprintf(item->name, sizeof item->name, "%s", name);
+      if (builtin) {
+        (void)snprintf(item->identity, sizeof item->identity, "%s", builtin->identity(NULL));
+      } else {
+        predict_identity(generators->directory, name, item->identity);
+      }
+      generators->count++;
+    }
+  }
+  if (qn_ok(status)) {
+    *out_index = index;
+    memcpy(out_identity, item->identity, sizeof item->identity);
+  }
+  qn__mutex_unlock(&generators->mutex);
+  return status;
+}
+
+static qn_status_t open_library(const char* directory, qn__generator_t* item,
+                                const qn_codegen_t** out_table) {
+  char path[PATH_MAX];
+  if (!find_file(directory, item->name, path)) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "code generator '%s' is not installed: no %s; set QUERN_GENERATOR_DIR, or use "
+                          "--target interp",
+                          item->name, path);
+  }
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "code generator '%s' cannot be loaded: %s",
+                          item->name, dlerror());
+  }
+  qn_codegen_entry_fn_t entry;
+  void* symbol = dlsym(library, QN_CODEGEN_ENTRY_SYMBOL);
+  memcpy(&entry, &symbol, sizeof entry);
+  const qn_codegen_t* table = symbol ? entry(QN_CODEGEN_ABI_VERSION) : NULL;
+  if (!table || table->abi_version != QN_CODEGEN_ABI_VERSION ||
+      table->struct_size < sizeof(qn_codegen_t) || !table->create || !table->destroy ||
+      !table->identity || !table->compile) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "%s does not serve version %u of the generator's table",
+                          path, QN_CODEGEN_ABI_VERSION);
+  }
+  *out_table = table;
+  return QN_OK;
+}
+
+static qn_status_t open_locked(const char* directory, qn__generator_t* item) {
+  const qn_codegen_t* table = builtin_table(item->name);
+  if (!table) QN_TRY(open_library(directory, item, &table));
+  QN_TRY(table->create(&item->self));
+  const char* identity = table->identity(item->self);
+  if (strcmp(identity, item->identity) != 0) {
+    qn__log(QN__LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
+            item->name, identity, item->identity);
+    (void)snprintf(item->identity, sizeof item->identity, "%s", identity);
+  }
+  item->table = table;
+  return QN_OK;
+}
+
+qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
+                                const qn_codegen_t** out_table, void** out_self,
+                                char out_identity[256]) {
+  qn__mutex_lock(&generators->mutex);
+  qn__generator_t* item = &generators->items[index];
+  qn_status_t status = item->table ? QN_OK : open_locked(generators->directory, item);
+  if (qn_ok(status)) {
+    *out_table = item->table;
+    *out_self = item->self;
+    memcpy(out_identity, item->identity, sizeof item->identity);
+  }
+  qn__mutex_unlock(&generators->mutex);
+  return status;
+}

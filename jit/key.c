@@ -1,0 +1,66 @@
+// jit/key.c: what identifies an entry. Every input of code generation is here, and nothing else: no paths,
+// times, process ids or device ordinals.
+//
+// Thread rule: pure. Read next: cache/preimage.h.
+#include <stdio.h>
+
+#include "jit/engine.h"
+
+qn_status_t qn__request_init(qn_module_t* module, qn_target_t* target,
+                             const qn_lookup_options_t* options, qn__request_t* out_request) {
+  if (!module || !target) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a lookup needs a %s, got null",
+                          module ? "target" : "module");
+  }
+  *out_request = (qn__request_t){.module = module, .target = target, .tier = QN_TIER_FULL};
+  if (!options) return QN_OK;
+  if (options->tier != 0) out_request->tier = options->tier;
+  if (out_request->tier != QN_TIER_FULL && out_request->tier != QN_TIER_FAST) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "tier %d is not a qn_tier_t",
+                          (int)options->tier);
+  }
+  out_request->is_checked = options->is_checked;
+  out_request->is_compile_forbidden = options->is_compile_forbidden;
+  return QN_OK;
+}
+
+static qn_span_t text_span(const char* text) {
+  return (qn_span_t){(const uint8_t*)text, strlen(text)};
+}
+
+qn_status_t qn__key_make(const qn__request_t* request, const char* generator_identity,
+                         const char* cache_namespace, qn__buffer_t* out_preimage,
+                         qn_hash128_t* out_key) {
+  const uint32_t schema[] = {1, QN_CPU_ABI_VERSION, QN_CODEGEN_ABI_VERSION};
+  uint8_t schema_bytes[sizeof schema];
+  for (size_t i = 0; i < sizeof schema; i++) {
+    schema_bytes[i] = (uint8_t)(schema[i / 4] >> (8 * (i % 4)));
+  }
+  char options[64];
+  (void)snprintf(options, sizeof options, "tier=%s checked=%d",
+                 request->tier == QN_TIER_FAST ? "fast" : "full", request->is_checked);
+  const qn_module_t* module = request->module;
+  qn__preimage_begin(out_preimage);
+  qn__preimage_add(out_preimage, QN__SECTION_SCHEMA,
+                   (qn_span_t){schema_bytes, sizeof schema_bytes});
+  qn__preimage_add_digests(out_preimage, module->byte_count, module->digest,
+                           &module->second_digest);
+  qn__preimage_add(out_preimage, QN__SECTION_TARGET, text_span(qn_target_json(request->target)));
+  qn__preimage_add(out_preimage, QN__SECTION_GENERATOR, text_span(generator_identity));
+  qn__preimage_add(out_preimage, QN__SECTION_OPTIONS, text_span(options));
+  qn__preimage_add(out_preimage, QN__SECTION_NAMESPACE, text_span(cache_namespace));
+  QN_TRY(qn__buffer_status(out_preimage, "the key of a lookup"));
+  *out_key = qn__preimage_key(qn__buffer_as_span(out_preimage));
+  return QN_OK;
+}
+
+qn_compile_request_t qn__compile_request(const qn__request_t* request) {
+  return (qn_compile_request_t){
+      .struct_size = sizeof(qn_compile_request_t),
+      .module_bytes = request->module->bytes,
+      .module_size = request->module->byte_count,
+      .target_json = qn_target_json(request->target),
+      .tier = request->tier,
+      .is_checked = request->is_checked,
+  };
+}

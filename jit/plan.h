@@ -1,0 +1,98 @@
+// jit/plan.h: what a call must satisfy, worked out once per function from its signature, so that the
+// checks of a call are a short loop over constants.
+//
+// Two readers: qn__plan_bind (call.c, fast, says only yes or no) and qn__plan_explain (explain.c, slow,
+// finds the first violation again and words it). A test holds them to the same verdict.
+// Thread rule: immutable once made. Read next: call.c.
+#ifndef QUERN_JIT_PLAN_H_
+#define QUERN_JIT_PLAN_H_
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "quern/engine.h"
+
+// A function has at most this many parameters and symbols together.
+#define QN__MAX_WORDS 128u
+#define QN__MAX_RANK 32u
+#define QN__MAX_EXPR_DEPTH 32u
+
+// One extent or stride of a buffer parameter.
+typedef enum qn__dim_kind {
+  QN__DIM_BIND,    // binds symbol `index`
+  QN__DIM_SYMBOL,  // must equal symbol `index`, bound earlier
+  QN__DIM_CONST,   // must equal `value`
+  QN__DIM_EXPR,    // must equal expression `index`, checked when all symbols are bound
+} qn__dim_kind_t;
+typedef struct qn__dim {
+  qn__dim_kind_t kind;
+  uint32_t index;
+  int64_t value;
+} qn__dim_t;
+
+// An expression over the words of a call, in postfix order.
+typedef struct qn__plan_op {
+  enum { QN__PUSH_CONST, QN__PUSH_WORD, QN__APPLY, QN__CONVERT, QN__CHOOSE } kind;
+  qn_op_t op;        // APPLY
+  qn_dtype_t dtype;  // of the operands; CONVERT: from
+  qn_dtype_t to;     // CONVERT
+  int64_t value;     // CONST
+  uint32_t word;     // WORD
+} qn__plan_op_t;
+typedef struct qn__plan_expr {
+  const qn__expr_t* source;  // for messages
+  uint32_t op_count;
+  qn__plan_op_t* ops;
+} qn__plan_expr_t;
+
+typedef enum qn__arg_kind {
+  QN__ARG_TENSOR,
+  QN__ARG_INT,    // integer dtypes and bool
+  QN__ARG_FLOAT,
+} qn__arg_kind_t;
+
+typedef struct qn__arg {
+  qn__arg_kind_t kind;
+  qn_dtype_t dtype;
+  uint32_t rank;
+  // The tensor's ndim and dtype as they lie side by side in memory.
+  uint64_t ndim_and_dtype;
+  size_t item_bytes;
+  uintptr_t align_mask;
+  const qn__dim_t* shape;
+  const qn__dim_t* strides;  // NULL: must be row-major
+  bool is_written;
+  const char* name;
+  // INT: the range that fits (u64: 0 and INT64_MAX).
+  int64_t min_value;
+  int64_t max_value;
+} qn__arg_t;
+
+typedef struct qn__plan {
+  qn_allocator_t allocator;
+  qn__arena_t arena;
+  const qn__function_t* function;  // borrowed: the cell holds the module
+  uint64_t device_word;            // the tensors' device as it lies in memory
+  uint32_t arg_count;
+  uint32_t symbol_count;
+  uint32_t tensor_count;
+  uint32_t deferred_count;  // dims of kind EXPR
+  int64_t max_elements;     // INT32_MAX for code with 32-bit indices
+  qn__arg_t* args;
+  qn__plan_expr_t* exprs;
+  uint32_t expr_count;
+} qn__plan_t;
+
+// Errors: UNSUPPORTED beyond QN__MAX_WORDS and QN__MAX_RANK, OUT_OF_MEMORY.
+qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
+                            bool has_32_bit_indices, qn_allocator_t allocator,
+                            qn__plan_t** out_plan);
+void qn__plan_destroy(qn__plan_t* plan);
+
+// Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.
+bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count, uint64_t* words);
+// The status of a call that qn__plan_bind refused; ok if it would be accepted.
+qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, size_t count);
+// The value of an expression; false on an integer division by zero.
+bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value);
+
+#endif  // QUERN_JIT_PLAN_H_

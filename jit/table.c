@@ -1,0 +1,205 @@
+// jit/table.c: see table.h.
+//
+// Why stripes: a lookup must not meet other lookups at one lock, and what it finds must not be released
+// before it has counted its reference. A reader takes the lock of its thread's stripe, so readers on
+// different stripes never touch one cache line of lock; a writer takes all stripes, which is rare. An
+// uncontended lock costs about 10 ns; schemes without one (epochs) save that and cost far more care.
+#include "jit/table.h"
+
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+
+struct qn__flight {
+  qn__ident_t ident;
+  bool is_done;
+  uint32_t waiter_count;
+  qn_status_t status;           // owned
+  qn_executable_t* executable;  // retained for the waiters
+  qn__flight_t* next;
+};
+
+static inline bool ident_equal(const qn__ident_t* a, const qn__ident_t* b) {
+  return memcmp(a, b, sizeof *a) == 0;
+}
+
+// The digests are uniform: eight bytes of each are hash enough.
+static inline size_t ident_hash(const qn__ident_t* ident) {
+  uint64_t module, target;
+  memcpy(&module, ident->module_digest.bytes, sizeof module);
+  memcpy(&target, ident->target_digest.bytes, sizeof target);
+  return (size_t)(module ^ (target * 0x9E3779B97F4A7C15u) ^ (ident->options << 7));
+}
+
+static inline uint32_t own_stripe(void) {
+  static _Atomic uint32_t counter;
+  static _Thread_local uint32_t stripe;  // 0: not chosen yet
+  if (stripe == 0) {
+    stripe = 1 + atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed) % QN__TABLE_STRIPES;
+  }
+  return stripe - 1;
+}
+
+static void lock_all(qn__table_t* table) {
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_lock(&table->stripes[i].mutex);
+}
+static void unlock_all(qn__table_t* table) {
+  for (uint32_t i = QN__TABLE_STRIPES; i-- > 0;) qn__mutex_unlock(&table->stripes[i].mutex);
+}
+
+qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
+  memset(table, 0, sizeof *table);
+  table->allocator = allocator;
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
+    QN_TRY(qn__mutex_init(&table->stripes[i].mutex));
+  }
+  QN_TRY(qn__mutex_init(&table->flight_mutex));
+  return qn__cond_init(&table->flight_done);
+}
+
+void qn__table_deinit(qn__table_t* table) {
+  for (size_t i = 0; i < table->capacity; i++) qn_executable_release(table->slots[i].executable);
+  qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_deinit(&table->stripes[i].mutex);
+  qn__mutex_deinit(&table->flight_mutex);
+  qn__cond_deinit(&table->flight_done);
+}
+
+// The slot of `ident`, or the fresh one where its probe sequence ends; NULL in an empty table.
+static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity,
+                              const qn__ident_t* ident) {
+  if (capacity == 0) return NULL;
+  for (size_t i = ident_hash(ident) & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
+    if (!slots[i].is_used || ident_equal(&slots[i].ident, ident)) return &slots[i];
+  }
+}
+
+qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
+  qn__mutex_t* mutex = &table->stripes[own_stripe()].mutex;
+  qn__mutex_lock(mutex);
+  qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
+  qn_executable_t* executable = slot ? slot->executable : NULL;
+  if (executable) qn_executable_retain(executable);
+  qn__mutex_unlock(mutex);
+  return executable;
+}
+
+// Makes room for one more; drops removed slots on the way. The caller holds all stripes.
+static qn_status_t reserve(qn__table_t* table) {
+  if (table->used_count + 1 <= table->capacity / 2) return QN_OK;
+  size_t live_count = 0;
+  for (size_t i = 0; i < table->capacity; i++) live_count += table->slots[i].executable != NULL;
+  size_t capacity = 64;
+  while (capacity < (live_count + 1) * 4) capacity *= 2;
+  qn__table_slot_t* slots = qn__alloc_zero(table->allocator, capacity, sizeof *slots);
+  if (!slots) return qn__out_of_memory("the table of executables");
+  for (size_t i = 0; i < table->capacity; i++) {
+    if (!table->slots[i].executable) continue;
+    *find(slots, capacity, &table->slots[i].ident) = table->slots[i];
+  }
+  qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
+  table->slots = slots;
+  table->capacity = capacity;
+  table->used_count = live_count;
+  return QN_OK;
+}
+
+qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
+                          qn_executable_t* executable) {
+  qn_executable_t* old = NULL;
+  lock_all(table);
+  qn_status_t status = reserve(table);
+  if (qn_ok(status)) {
+    qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
+    if (!slot->is_used) table->used_count++;
+    slot->is_used = true;
+    slot->ident = *ident;
+    old = slot->executable;
+    qn_executable_retain(executable);
+    slot->executable = executable;
+  }
+  unlock_all(table);
+  qn_executable_release(old);
+  return status;
+}
+
+bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident) {
+  qn_executable_t* old = NULL;
+  lock_all(table);
+  qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
+  if (slot) {
+    old = slot->executable;
+    slot->executable = NULL;
+  }
+  unlock_all(table);
+  qn_executable_release(old);
+  return old != NULL;
+}
+
+// ---------------------------------------------------------------------------------- flights
+
+static void release_flight(qn__table_t* table, qn__flight_t* flight) {
+  qn_status_free(flight->status);
+  qn_executable_release(flight->executable);
+  qn__free(table->allocator, flight, sizeof *flight);
+}
+
+static qn_status_t wait_for(qn__table_t* table, qn__flight_t* flight,
+                            qn_executable_t** out_executable) {
+  flight->waiter_count++;
+  while (!flight->is_done) qn__cond_wait(&table->flight_done, &table->flight_mutex);
+  qn_status_t status = qn_status_clone(flight->status);
+  if (flight->executable) {
+    qn_executable_retain(flight->executable);
+    *out_executable = flight->executable;
+  }
+  bool is_last = --flight->waiter_count == 0;
+  qn__mutex_unlock(&table->flight_mutex);
+  if (is_last) release_flight(table, flight);
+  return status;
+}
+
+qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident,
+                            qn__flight_t** out_flight, qn_executable_t** out_executable) {
+  *out_flight = NULL;
+  *out_executable = NULL;
+  qn__flight_t* fresh = qn__alloc_zero(table->allocator, 1, sizeof *fresh);
+  if (!fresh) return qn__out_of_memory("a lookup");
+  qn__mutex_lock(&table->flight_mutex);
+  for (qn__flight_t* flight = table->flights; flight; flight = flight->next) {
+    if (!ident_equal(&flight->ident, ident)) continue;
+    qn__free(table->allocator, fresh, sizeof *fresh);
+    return wait_for(table, flight, out_executable);
+  }
+  // Whoever made it may have landed since the caller looked.
+  *out_executable = qn__table_get(table, ident);
+  if (!*out_executable) {
+    fresh->ident = *ident;
+    fresh->next = table->flights;
+    table->flights = fresh;
+    *out_flight = fresh;
+  }
+  qn__mutex_unlock(&table->flight_mutex);
+  if (*out_executable) qn__free(table->allocator, fresh, sizeof *fresh);
+  return QN_OK;
+}
+
+void qn__table_land(qn__table_t* table, qn__flight_t* flight, qn_status_t status,
+                    qn_executable_t* executable) {
+  qn__mutex_lock(&table->flight_mutex);
+  for (qn__flight_t** at = &table->flights; *at; at = &(*at)->next) {
+    if (*at != flight) continue;
+    *at = flight->next;
+    break;
+  }
+  bool is_alone = flight->waiter_count == 0;
+  if (!is_alone) {
+    flight->is_done = true;
+    flight->status = qn_status_clone(status);
+    if (executable) qn_executable_retain(executable);
+    flight->executable = executable;
+    qn__cond_broadcast(&table->flight_done);
+  }
+  qn__mutex_unlock(&table->flight_mutex);
+  if (is_alone) release_flight(table, flight);
+}

@@ -1,0 +1,64 @@
+// jit/table.h: the memory tier: executables by (module, target, build options), and the flights of keys
+// that are being made, so that each is made once however many threads ask.
+//
+// Thread rule: any thread. A lookup takes one lock that only threads of its own stripe share; inserting
+// takes all of them. Read next: table.c.
+#ifndef QUERN_JIT_TABLE_H_
+#define QUERN_JIT_TABLE_H_
+
+#include "base/digest.h"
+#include "base/thread.h"
+#include "ir/ir.h"
+#include "quern/engine.h"
+
+
+// What tells executables apart within an engine (its generators and namespace do not change).
+typedef struct qn__ident {
+  qn_hash128_t module_digest;
+  qn_hash128_t target_digest;
+  qn__sha256_t module_second_digest;
+  uint64_t options;  // tier and checks
+} qn__ident_t;
+
+#define QN__TABLE_STRIPES 16u
+
+typedef struct qn__table_slot {
+  qn__ident_t ident;
+  qn_executable_t* executable;  // owned; NULL: empty or removed
+  bool is_used;                 // also after removal, so that probing goes on
+} qn__table_slot_t;
+
+typedef struct qn__flight qn__flight_t;
+
+typedef struct qn__table {
+  qn_allocator_t allocator;
+  struct {
+    _Alignas(64) qn__mutex_t mutex;
+  } stripes[QN__TABLE_STRIPES];
+  qn__table_slot_t* slots;
+  size_t capacity;    // a power of two, or 0
+  size_t used_count;  // slots that are not fresh
+  qn__mutex_t flight_mutex;
+  qn__cond_t flight_done;
+  qn__flight_t* flights;
+} qn__table_t;
+
+qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator);
+void qn__table_deinit(qn__table_t* table);
+// Retained, or NULL.
+qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident);
+// Keeps a reference of its own; replaces what was there. Errors: OUT_OF_MEMORY (then nothing changed).
+qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
+                          qn_executable_t* executable);
+// Drops the table's reference. True if there was one.
+bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident);
+
+// Either the caller is the first who asks for `ident`, and must end the flight (`*out_flight` not NULL);
+// or it waited for who was, and gets that one's executable (retained) or a copy of its error.
+qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident,
+                            qn__flight_t** out_flight, qn_executable_t** out_executable);
+// Hands the outcome to all who wait: `executable` is borrowed, `status` too.
+void qn__table_land(qn__table_t* table, qn__flight_t* flight, qn_status_t status,
+                    qn_executable_t* executable);
+
+#endif  // QUERN_JIT_TABLE_H_
