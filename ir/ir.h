@@ -381,6 +381,8 @@ qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to)
 // Applies an operator that is not LANE or GROUP; `dtype` is the operands' common dtype (of a and b for
 // SELECT). False for an integer division by zero (out is then 0).
 bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__scalar_t* args, qn__scalar_t* out);
+// The value of an expression of literals alone; false when it has other parts or divides by zero.
+bool qn__expr_fold(const qn__expr_t* expr, qn__scalar_t* out);
 // One step of a reduction, and its neutral element.
 qn__scalar_t qn__reduce_step(qn_reduce_kind_t kind, qn_dtype_t dtype, qn__scalar_t a,
                              qn__scalar_t b);
