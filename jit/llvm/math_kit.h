@@ -147,7 +147,8 @@ static inline qn__val_t kflip(const qn__kit_t* k, qn__val_t x, qn__val_t sign) {
   return kfrom_bits(k, kxor(k, kbits(k, x), sign));
 }
 
-// coefficients[0] + x * (coefficients[1] + x * (…)), by Horner's rule.
+// scale * (coefficients[0] + x * (coefficients[1] + x * (…))), by Horner's rule; scale is a power
+// of two.
 qn__val_t qn__kit_poly(const qn__kit_t* kit, qn__val_t x, const double* coefficients, size_t count);
 #define QN__POLY(kit, x, table) qn__kit_poly(kit, x, table, sizeof(table) / sizeof((table)[0]))
 
