@@ -11,10 +11,11 @@
 typedef struct qn__diag {
   const qn_parse_options_t* options;  // may be NULL
   const char* source_name;
-  qn_str_t source;          // may be empty: then messages have no place
-  qn__buffer_t text;        // everything rendered so far
+  qn_str_t source;    // may be empty: then messages have no place
+  qn__buffer_t text;  // everything rendered so far
   uint32_t error_count;
-  uint32_t error_limit;     // 20 unless the options say otherwise
+  uint32_t error_limit;  // 20 unless the options say otherwise
+  bool is_muted;         // the last error was beyond the limit: its notes are dropped too
 } qn__diag_t;
 
 void qn__diag_init(qn__diag_t* diag, qn_allocator_t allocator, const qn_parse_options_t* options,
@@ -26,8 +27,8 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
 static inline bool qn__diag_is_full(const qn__diag_t* diag) {
   return diag->error_count >= diag->error_limit;
 }
-// Ok when no error was reported; else a status of `code` whose message is the rendered text
-// (OUT_OF_MEMORY if rendering ran out of it).
+// Ok when no error was reported; else a status of `code` whose message is the rendered text.
+// OUT_OF_MEMORY if rendering, or the parser that reports here, ran out of it.
 qn_status_t qn__diag_status(const qn__diag_t* diag, qn_status_code_t code);
 // Line and column (code points) of a byte offset, both from 1.
 void qn__diag_position(qn_str_t source, uint32_t offset, uint32_t* out_line, uint32_t* out_column);

@@ -7,8 +7,13 @@
 #include "base/buffer.h"
 #include "ir/diag.h"
 
+// Levels of nested blocks, parentheses and operators that a text may have, so that no reader of the
+// tree runs out of stack.
+enum { QN__NESTING_LIMIT = 256 };
+
 // Parses as much as it can, reporting to `diag`; false when an error was reported. `*out_body` is
-// initialised by the callee in every case and must be deinitialised. Not verified.
+// initialised by the callee in every case and must be deinitialised. Not verified. Out of memory is
+// false too, and qn__diag_status then says so.
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
                     qn__body_t* out_body);
 // Canonical text. Printing what was parsed from it gives the same text and the same module.

@@ -1,0 +1,281 @@
+// ir/diag.c: diagnostics rendered with source line and caret.
+//
+// A message looks like
+//
+//   error[QN0103]: unknown name 'bta'
+//     --> softmax.qn:7:15
+//      |
+//    7 |     y[i, j] = bta * x[i, j];
+//      |               ^^^
+//      = help: did you mean 'beta'?
+//
+// Columns are counted in code points from 1. In the shown line a tab takes four columns, control
+// characters become '?', and a line that is too long is cut to a window around the caret, so that
+// the caret always stands under what it points at. Not here: which mistakes there are (codes.inc,
+// verify*.c). Thread rule: one thread at a time. Read next: parser.c.
+#include "ir/diag.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "ir/codes.h"
+
+enum {
+  TAB_COLUMNS = 4,
+  WINDOW_COLUMNS = 96,  // longest part of a line that is shown
+  BEFORE_COLUMNS = 40,  // kept before the caret when a line is cut
+  DEFAULT_ERROR_LIMIT = 20,
+};
+
+const char* qn__code(qn__code_t code) {
+  static const char* const codes[] = {
+#define QN_CODE(name, code_text, doc) code_text,
+#include "ir/codes.inc"
+#undef QN_CODE
+  };
+  return QN_NEVER((size_t)code >= QN_COUNT_OF(codes)) ? "" : codes[code];
+}
+
+void qn__diag_init(qn__diag_t* diag, qn_allocator_t allocator, const qn_parse_options_t* options,
+                   const char* source_name, qn_str_t source) {
+  *diag = (qn__diag_t){.options = options, .source = source};
+  diag->source_name = source_name && source_name[0] ? source_name : "<text>";
+  diag->error_limit = options && options->error_limit ? options->error_limit : DEFAULT_ERROR_LIMIT;
+  qn__buffer_init(&diag->text, allocator);
+}
+
+void qn__diag_deinit(qn__diag_t* diag) {
+  qn__buffer_deinit(&diag->text);
+}
+
+// ------------------------------------------------------------------------------------ places
+
+static bool is_continuation(char c) {
+  return ((uint8_t)c & 0xC0) == 0x80;
+}
+
+void qn__diag_position(qn_str_t source, uint32_t offset, uint32_t* out_line, uint32_t* out_column) {
+  uint32_t line = 1;
+  uint32_t column = 1;
+  for (size_t i = 0; i < source.size && i < offset; i++) {
+    if (source.data[i] == '\n') {
+      line++;
+      column = 1;
+    } else if (!is_continuation(source.data[i])) {
+      column++;
+    }
+  }
+  *out_line = line;
+  *out_column = column;
+}
+
+typedef struct place {
+  uint32_t line;
+  uint32_t column;
+  uint32_t end_column;
+  qn_str_t text;        // the line, without its end
+  size_t caret_offset;  // in `text`, may be its size
+  size_t caret_end;
+} place_t;
+
+static place_t find_place(qn_str_t source, qn__loc_t loc) {
+  place_t place = {0};
+  size_t begin = loc.begin < source.size ? loc.begin : source.size;
+  qn__diag_position(source, (uint32_t)begin, &place.line, &place.column);
+  size_t line_begin = begin;
+  while (line_begin > 0 && source.data[line_begin - 1] != '\n') line_begin--;
+  size_t line_end = begin;
+  while (line_end < source.size && source.data[line_end] != '\n') line_end++;
+  if (line_end > line_begin && source.data[line_end - 1] == '\r') line_end--;
+  if (begin > line_end) begin = line_end;
+  size_t end = begin + loc.size;
+  if (end > line_end) end = line_end;
+  place.text = (qn_str_t){source.data + line_begin, line_end - line_begin};
+  place.caret_offset = begin - line_begin;
+  place.caret_end = end - line_begin;
+  place.end_column = place.column;
+  for (size_t i = begin; i < end; i++) {
+    if (!is_continuation(source.data[i])) place.end_column++;
+  }
+  if (place.end_column == place.column) place.end_column++;
+  return place;
+}
+
+// ------------------------------------------------------------------------------------ rendering
+
+static uint32_t digit_count(uint32_t value) {
+  uint32_t count = 1;
+  while (value >= 10) {
+    value /= 10;
+    count++;
+  }
+  return count;
+}
+
+static void spaces(qn__buffer_t* out, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) qn__buffer_char(out, ' ');
+}
+
+// Columns that the character at `i` takes when shown.
+static uint32_t shown_width(qn_str_t text, size_t i) {
+  if (is_continuation(text.data[i])) return 0;
+  return text.data[i] == '\t' ? TAB_COLUMNS : 1;
+}
+
+static uint32_t shown_width_of(qn_str_t text, size_t begin, size_t end) {
+  uint32_t width = 0;
+  for (size_t i = begin; i < end; i++) width += shown_width(text, i);
+  return width;
+}
+
+static void show_text(qn__buffer_t* out, qn_str_t text, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; i++) {
+    uint8_t c = (uint8_t)text.data[i];
+    if (c == '\t') {
+      spaces(out, TAB_COLUMNS);
+    } else {
+      qn__buffer_char(out, c < 0x20 || c == 0x7F ? '?' : (char)c);
+    }
+  }
+}
+
+// The part of a long line that is shown: begins at a character, holds the caret.
+static void choose_window(const place_t* place, size_t* out_begin, size_t* out_end) {
+  qn_str_t text = place->text;
+  *out_begin = 0;
+  *out_end = text.size;
+  // Bytes bound columns from above unless there are tabs; a byte count keeps huge lines cheap.
+  if (text.size <= WINDOW_COLUMNS && shown_width_of(text, 0, text.size) <= WINDOW_COLUMNS) return;
+  size_t begin = place->caret_offset;
+  uint32_t before = 0;
+  while (begin > 0 && before + shown_width(text, begin - 1) <= BEFORE_COLUMNS) {
+    begin--;
+    before += shown_width(text, begin);
+  }
+  while (begin < place->caret_offset && is_continuation(text.data[begin])) begin++;
+  size_t end = place->caret_offset;
+  uint32_t after = 0;
+  while (end < text.size && after + shown_width(text, end) <= WINDOW_COLUMNS - before) {
+    after += shown_width(text, end);
+    end++;
+  }
+  while (end < text.size && is_continuation(text.data[end])) end++;
+  *out_begin = begin;
+  *out_end = end;
+}
+
+static void render_place(qn__diag_t* diag, const place_t* place) {
+  qn__buffer_t* out = &diag->text;
+  uint32_t gutter = digit_count(place->line) + 2;
+  spaces(out, gutter - 1);
+  qn__buffer_format(out, "--> %s:%" PRIu32 ":%" PRIu32 "\n", diag->source_name, place->line,
+                    place->column);
+  spaces(out, gutter);
+  qn__buffer_cstr(out, "|\n");
+  size_t begin;
+  size_t end;
+  choose_window(place, &begin, &end);
+  qn__buffer_format(out, " %" PRIu32 " | ", place->line);
+  if (begin > 0) qn__buffer_cstr(out, "...");
+  show_text(out, place->text, begin, end);
+  if (end < place->text.size) qn__buffer_cstr(out, "...");
+  qn__buffer_char(out, '\n');
+  spaces(out, gutter);
+  qn__buffer_cstr(out, "| ");
+  spaces(out, (begin > 0 ? 3 : 0) + shown_width_of(place->text, begin, place->caret_offset));
+  size_t caret_end = place->caret_end < end ? place->caret_end : end;
+  uint32_t carets = shown_width_of(place->text, place->caret_offset, caret_end);
+  if (carets == 0) carets = 1;
+  for (uint32_t i = 0; i < carets; i++) qn__buffer_char(out, '^');
+  qn__buffer_char(out, '\n');
+}
+
+static const char* severity_text(qn_severity_t severity) {
+  switch (severity) {
+    case QN_SEVERITY_ERROR:
+      return "error";
+    case QN_SEVERITY_WARNING:
+      return "warning";
+    case QN_SEVERITY_NOTE:
+      break;
+  }
+  return "note";
+}
+
+void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__loc_t loc,
+                     const char* help, const char* format, ...) {
+  // Errors beyond the limit are dropped, and with them what belongs to them.
+  if (severity == QN_SEVERITY_NOTE ? diag->is_muted : qn__diag_is_full(diag)) {
+    diag->is_muted = true;
+    return;
+  }
+  diag->is_muted = false;
+  qn__buffer_t message;
+  qn__buffer_init(&message, diag->text.allocator);
+  // Messages are a line or two; vsnprintf twice, as the buffer has no va_list form.
+  va_list arguments;
+  va_start(arguments, format);
+  char fixed[512];
+  int size = vsnprintf(fixed, sizeof fixed, format, arguments);
+  va_end(arguments);
+  if (size < 0) fixed[0] = '\0';
+  qn__buffer_cstr(&message, fixed);
+  if (size >= (int)sizeof fixed) {
+    // Cut at a character, never inside one.
+    while (message.size > 0 && is_continuation((char)message.data[message.size - 1]))
+      message.size--;
+    if (message.size > 0 && message.data[message.size - 1] >= 0x80) message.size--;
+    qn__buffer_cstr(&message, "...");
+  }
+  if (message.has_failed) diag->text.has_failed = true;
+  const char* message_text = message.data ? (const char*)message.data : "";
+
+  qn__buffer_t* out = &diag->text;
+  qn__buffer_cstr(out, severity_text(severity));
+  if (code && code[0]) qn__buffer_format(out, "[%s]", code);
+  qn__buffer_cstr(out, ": ");
+  qn__buffer_cstr(out, message_text);
+  qn__buffer_char(out, '\n');
+  place_t place = {0};
+  bool has_place = loc.size != 0 && (diag->source.size != 0 || loc.begin == 0);
+  uint32_t gutter = 2;
+  if (has_place) {
+    place = find_place(diag->source, loc);
+    gutter = digit_count(place.line) + 2;
+    render_place(diag, &place);
+  }
+  if (help && help[0]) {
+    spaces(out, gutter);
+    qn__buffer_format(out, "= help: %s\n", help);
+  }
+  if (severity == QN_SEVERITY_ERROR) diag->error_count++;
+
+  if (diag->options && diag->options->on_diagnostic) {
+    qn_diagnostic_t diagnostic = {
+        .severity = severity,
+        .code = code ? code : "",
+        .message = message_text,
+        .help = help ? help : "",
+        .source_name = diag->source_name,
+        .line = place.line,
+        .column = place.column,
+        .end_column = place.end_column,
+    };
+    diag->options->on_diagnostic(diag->options->on_diagnostic_self, &diagnostic);
+  }
+  qn__buffer_deinit(&message);
+}
+
+qn_status_t qn__diag_status(const qn__diag_t* diag, qn_status_code_t code) {
+  if (diag->text.has_failed) {
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "out of memory for the module's text");
+  }
+  if (diag->error_count == 0) return QN_OK;
+  size_t size = diag->text.size;
+  // The last line end is the caller's business.
+  if (size > 0 && diag->text.data[size - 1] == '\n') size--;
+  const char* more = qn__diag_is_full(diag) && diag->error_limit > 1
+                         ? "\nnote: too many errors; what follows was not read"
+                         : "";
+  return qn_status_make(code, "%.*s%s", (int)size, (const char*)diag->text.data, more);
+}

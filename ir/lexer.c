@@ -1,0 +1,393 @@
+// ir/lexer.c: the text of a module as tokens.
+//
+// Not here: grammar (parser.c). One rule needs a word: `//` is both floor division and the start of
+// a comment. It divides exactly where an operand has just ended on the same line (a name, a number,
+// `)` or `]`); everywhere else a comment starts. So `r // s` divides, and a comment after `;`, `{`,
+// `}`,
+// `,` or on its own line is a comment.
+// Thread rule: one thread at a time per lexer. Read next: parser.c.
+#include "ir/lexer.h"
+
+#include "ir/codes.h"
+
+void qn__lexer_init(qn__lexer_t* lexer, qn_str_t text, qn__diag_t* diag) {
+  *lexer = (qn__lexer_t){.text = text, .last = QN__TOKEN_END, .diag = diag};
+}
+
+const char* qn__token_text(qn__token_kind_t kind) {
+  static const char* const texts[] = {
+#define QN_TOKEN(name, text) text,
+      QN__TOKENS(QN_TOKEN)
+#undef QN_TOKEN
+  };
+  return QN_NEVER((size_t)kind >= QN_COUNT_OF(texts)) ? "" : texts[kind];
+}
+
+static bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+static bool is_name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_name_char(char c) {
+  return is_name_start(c) || is_digit(c);
+}
+static int hex_value(char c) {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool qn__text_is_reserved(qn_str_t text) {
+  static const char* const words[] = {
+      "func",     "in",      "out",    "inout", "let",   "if",    "else", "for",
+      "parallel", "vector",  "unroll", "while", "alloc", "const", "view", "barrier",
+      "assert",   "bitcast", "true",   "false", "inf",   "nan",
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(words); i++) {
+    if (qn__str_equal(text, qn__str(words[i]))) return true;
+  }
+  return qn__dtype_from_str(text) != QN_DTYPE_NONE;
+}
+
+bool qn__text_is_name(qn_str_t text) {
+  if (text.size == 0 || !is_name_start(text.data[0])) return false;
+  for (size_t i = 1; i < text.size; i++) {
+    if (!is_name_char(text.data[i])) return false;
+  }
+  return !qn__text_is_reserved(text);
+}
+
+// ------------------------------------------------------------------------------------ UTF-8
+
+// Bytes of the well-formed sequence at `at`, and its code point; 0 when it is malformed.
+static uint32_t utf8_at(qn_str_t text, size_t at, uint32_t* out_code) {
+  const uint8_t* s = (const uint8_t*)text.data + at;
+  size_t left = text.size - at;
+  uint32_t size = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+  if (size == 0 || s[0] > 0xF4 || left < size) return 0;
+  static const uint8_t masks[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  uint32_t code = s[0] & masks[size];
+  for (uint32_t i = 1; i < size; i++) {
+    if ((s[i] & 0xC0) != 0x80) return 0;
+    code = code << 6 | (s[i] & 0x3Fu);
+  }
+  static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < smallest[size] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return 0;
+  *out_code = code;
+  return size;
+}
+
+bool qn__lexer_check(qn_str_t text, qn__diag_t* diag) {
+  if (text.size >= (size_t)1 << 31) {
+    qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_TOO_LARGE), (qn__loc_t){0, 0},
+                    "split the module", "the text has %zu bytes, the limit is 2147483647",
+                    text.size);
+    return false;
+  }
+  for (size_t i = 0; i < text.size;) {
+    uint32_t code = 0;
+    uint32_t size = (uint8_t)text.data[i] < 0x80 ? 1 : utf8_at(text, i, &code);
+    if (size == 0) {
+      qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_UTF8),
+                      (qn__loc_t){(uint32_t)i, 1}, "save the file as UTF-8",
+                      "byte 0x%02x is not valid UTF-8", (unsigned)(uint8_t)text.data[i]);
+      return false;
+    }
+    i += size;
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------ pieces
+
+static char peek(const qn__lexer_t* lexer, uint32_t ahead) {
+  size_t at = (size_t)lexer->offset + ahead;
+  return at < lexer->text.size ? lexer->text.data[at] : '\0';
+}
+
+static void report(qn__lexer_t* lexer, qn__code_t code, uint32_t begin, uint32_t end,
+                   const char* help, const char* what) {
+  if (!lexer->diag) return;
+  qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(code), (qn__loc_t){begin, end - begin},
+                  help, "%s", what);
+}
+
+// Digits with single "_" between them. Returns false when there is none or a "_" stands badly.
+static bool skip_digits(qn__lexer_t* lexer, int base) {
+  bool is_good = true;
+  char before = '_';
+  for (;;) {
+    char c = peek(lexer, 0);
+    int value = hex_value(c);
+    if (c == '_') {
+      is_good = is_good && before != '_';
+    } else if (value < 0 || value >= base) {
+      break;
+    }
+    before = c;
+    lexer->offset++;
+  }
+  return is_good && before != '_';
+}
+
+static qn__token_kind_t lex_number(qn__lexer_t* lexer) {
+  uint32_t begin = lexer->offset;
+  qn__token_kind_t kind = QN__TOKEN_INT;
+  bool is_good;
+  char prefix = peek(lexer, 0) == '0' ? peek(lexer, 1) : '\0';
+  if (prefix == 'x' || prefix == 'b') {
+    lexer->offset += 2;
+    is_good = skip_digits(lexer, prefix == 'x' ? 16 : 2);
+  } else {
+    is_good = skip_digits(lexer, 10);
+    if (peek(lexer, 0) == '.' && peek(lexer, 1) != '.') {
+      kind = QN__TOKEN_FLOAT;
+      lexer->offset++;
+      is_good = skip_digits(lexer, 10) && is_good;
+    }
+    if (peek(lexer, 0) == 'e' || peek(lexer, 0) == 'E') {
+      kind = QN__TOKEN_FLOAT;
+      lexer->offset++;
+      if (peek(lexer, 0) == '+' || peek(lexer, 0) == '-') lexer->offset++;
+      is_good = skip_digits(lexer, 10) && is_good;
+    }
+  }
+  if (is_name_char(peek(lexer, 0))) {
+    uint32_t suffix = lexer->offset;
+    while (is_name_char(peek(lexer, 0))) lexer->offset++;
+    report(lexer, QN__CODE_BAD_NUMBER, begin, lexer->offset,
+           prefix == 'b' || prefix == 'x' || is_digit(lexer->text.data[suffix])
+               ? "digits of the number's base, with single '_' between them"
+               : "a dtype is written around a number, as in f64(0.5)",
+           "malformed number");
+  } else if (!is_good) {
+    report(lexer, QN__CODE_BAD_NUMBER, begin, lexer->offset,
+           kind == QN__TOKEN_FLOAT
+               ? "digits stand on both sides of '.' and after 'e', as in 1.0 or 5e-3"
+               : "digits of the number's base, with single '_' between them",
+           "malformed number");
+  }
+  return kind;
+}
+
+static void lex_string(qn__lexer_t* lexer) {
+  uint32_t begin = lexer->offset++;
+  for (;;) {
+    char c = peek(lexer, 0);
+    if (lexer->offset >= lexer->text.size || c == '\n') {
+      report(lexer, QN__CODE_BAD_STRING, begin, lexer->offset,
+             "close it with '\"' on the same line", "the string does not end");
+      return;
+    }
+    lexer->offset++;
+    if (c == '"') return;
+    if (c != '\\') continue;
+    char escape = peek(lexer, 0);
+    if (escape == '"' || escape == '\\' || escape == 'n' || escape == 't') {
+      lexer->offset++;
+    } else if (escape == 'x' && hex_value(peek(lexer, 1)) >= 0 && hex_value(peek(lexer, 2)) >= 0 &&
+               !(peek(lexer, 1) == '0' && peek(lexer, 2) == '0')) {
+      lexer->offset += 3;
+    } else {
+      report(lexer, QN__CODE_BAD_STRING, lexer->offset - 1,
+             lexer->offset + (escape != '\0' && escape != '\n'),
+             "known are \\\" \\\\ \\n \\t and \\x with two hex digits (not 00)",
+             "unknown escape in a string");
+    }
+  }
+}
+
+static void lex_name(qn__lexer_t* lexer) {
+  uint32_t begin = lexer->offset;
+  while (is_name_char(peek(lexer, 0))) lexer->offset++;
+  // block.x and its like are one word.
+  qn_str_t word = qn__lexer_slice(lexer->text, (qn__loc_t){begin, lexer->offset - begin});
+  char axis = peek(lexer, 1);
+  if (peek(lexer, 0) == '.' && (axis == 'x' || axis == 'y' || axis == 'z') &&
+      !is_name_char(peek(lexer, 2)) &&
+      (qn__str_equal(word, QN_STR("block")) || qn__str_equal(word, QN_STR("thread")))) {
+    lexer->offset += 2;
+  }
+}
+
+static qn__token_kind_t lex_punctuation(qn__lexer_t* lexer) {
+  // Longest first.
+  static const struct {
+    char text[3];
+    qn__token_kind_t kind;
+  } table[] = {
+      {"..", QN__TOKEN_RANGE},       {"==", QN__TOKEN_EQ},
+      {"!=", QN__TOKEN_NE},          {"<=", QN__TOKEN_LE},
+      {">=", QN__TOKEN_GE},          {"<<", QN__TOKEN_SHL},
+      {">>", QN__TOKEN_SHR},         {"//", QN__TOKEN_FLOORDIV},
+      {"&&", QN__TOKEN_AND_AND},     {"||", QN__TOKEN_OR_OR},
+      {"(", QN__TOKEN_LEFT_PAREN},   {")", QN__TOKEN_RIGHT_PAREN},
+      {"[", QN__TOKEN_LEFT_BRACKET}, {"]", QN__TOKEN_RIGHT_BRACKET},
+      {"{", QN__TOKEN_LEFT_BRACE},   {"}", QN__TOKEN_RIGHT_BRACE},
+      {",", QN__TOKEN_COMMA},        {";", QN__TOKEN_SEMICOLON},
+      {":", QN__TOKEN_COLON},        {"?", QN__TOKEN_QUESTION},
+      {"=", QN__TOKEN_ASSIGN},       {"<", QN__TOKEN_LT},
+      {">", QN__TOKEN_GT},           {"+", QN__TOKEN_PLUS},
+      {"-", QN__TOKEN_MINUS},        {"*", QN__TOKEN_STAR},
+      {"/", QN__TOKEN_SLASH},        {"%", QN__TOKEN_PERCENT},
+      {"&", QN__TOKEN_AND},          {"|", QN__TOKEN_OR},
+      {"^", QN__TOKEN_XOR},          {"~", QN__TOKEN_TILDE},
+      {"!", QN__TOKEN_NOT},
+  };
+  char a = peek(lexer, 0);
+  char b = peek(lexer, 1);
+  for (size_t i = 0; i < QN_COUNT_OF(table); i++) {
+    if (table[i].text[0] == a && (table[i].text[1] == '\0' || table[i].text[1] == b)) {
+      lexer->offset += table[i].text[1] ? 2 : 1;
+      return table[i].kind;
+    }
+  }
+  return QN__TOKEN_COUNT;
+}
+
+// Reports a run of characters that start no token, and skips it.
+static void skip_strange(qn__lexer_t* lexer) {
+  uint32_t code = 0;
+  uint32_t begin = lexer->offset;
+  uint32_t size = utf8_at(lexer->text, begin, &code);
+  lexer->offset += size ? size : 1;
+  if (!lexer->diag) return;
+  const char* help = NULL;
+  if (code == '.') help = "a range is written with two dots, a number with digits on both sides";
+  if (code == '#') help = "comments start with //";
+  if (code == '\'') help = "strings stand in double quotes";
+  if (code == 0xD7) help = "write *";
+  if (code == 0x2212) help = "write -";
+  if (code < 0x20 || code == 0x7F) {
+    qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_CHARACTER),
+                    (qn__loc_t){begin, lexer->offset - begin}, help,
+                    "unexpected control character U+%04X", (unsigned)code);
+  } else {
+    qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_CHARACTER),
+                    (qn__loc_t){begin, lexer->offset - begin}, help, "unexpected character '%.*s'",
+                    (int)(lexer->offset - begin), lexer->text.data + begin);
+  }
+}
+
+// ------------------------------------------------------------------------------------ tokens
+
+static bool divides_here(const qn__lexer_t* lexer, uint32_t newline_count) {
+  if (newline_count != 0) return false;
+  switch (lexer->last) {
+    case QN__TOKEN_NAME:
+      return !lexer->is_last_reserved;
+    case QN__TOKEN_INT:
+    case QN__TOKEN_FLOAT:
+    case QN__TOKEN_RIGHT_PAREN:
+    case QN__TOKEN_RIGHT_BRACKET:
+      return true;
+    default:
+      return false;
+  }
+}
+
+static qn__token_t finish(qn__lexer_t* lexer, qn__token_kind_t kind, uint32_t begin,
+                          uint32_t newline_count) {
+  if (kind != QN__TOKEN_COMMENT) lexer->last = kind;
+  return (qn__token_t){kind, {begin, lexer->offset - begin}, newline_count};
+}
+
+qn__token_t qn__lexer_next(qn__lexer_t* lexer) {
+  uint32_t newline_count = 0;
+  for (;;) {
+    if (lexer->offset >= lexer->text.size) {
+      return finish(lexer, QN__TOKEN_END, (uint32_t)lexer->text.size, newline_count);
+    }
+    char c = peek(lexer, 0);
+    uint32_t begin = lexer->offset;
+    if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
+      newline_count += c == '\n';
+      lexer->offset++;
+    } else if (c == '/' && peek(lexer, 1) == '/' && !divides_here(lexer, newline_count)) {
+      while (lexer->offset < lexer->text.size && peek(lexer, 0) != '\n') lexer->offset++;
+      if (lexer->keeps_comments) return finish(lexer, QN__TOKEN_COMMENT, begin, newline_count);
+    } else if (is_name_start(c)) {
+      lex_name(lexer);
+      qn__token_t token = finish(lexer, QN__TOKEN_NAME, begin, newline_count);
+      qn_str_t word = qn__lexer_slice(lexer->text, token.loc);
+      lexer->is_last_reserved =
+          qn__text_is_reserved(word) && !qn__str_equal(word, QN_STR("true")) &&
+          !qn__str_equal(word, QN_STR("false")) && !qn__str_equal(word, QN_STR("inf")) &&
+          !qn__str_equal(word, QN_STR("nan"));
+      return token;
+    } else if (is_digit(c)) {
+      qn__token_kind_t kind = lex_number(lexer);
+      return finish(lexer, kind, begin, newline_count);
+    } else if (c == '"') {
+      lex_string(lexer);
+      return finish(lexer, QN__TOKEN_STRING, begin, newline_count);
+    } else {
+      qn__token_kind_t kind = lex_punctuation(lexer);
+      if (kind != QN__TOKEN_COUNT) return finish(lexer, kind, begin, newline_count);
+      skip_strange(lexer);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------ values
+
+bool qn__lexer_int(qn_str_t token, uint64_t* out_value) {
+  uint64_t base = 10;
+  size_t i = 0;
+  if (token.size > 2 && token.data[0] == '0' && (token.data[1] == 'x' || token.data[1] == 'b')) {
+    base = token.data[1] == 'x' ? 16 : 2;
+    i = 2;
+  }
+  uint64_t value = 0;
+  for (; i < token.size; i++) {
+    int digit = hex_value(token.data[i]);
+    if (digit < 0) continue;  // "_", or a mistake that was reported
+    if (__builtin_mul_overflow(value, base, &value) ||
+        __builtin_add_overflow(value, (uint64_t)digit, &value)) {
+      return false;
+    }
+  }
+  *out_value = value;
+  return true;
+}
+
+void qn__lexer_unescape(qn_str_t token, qn__buffer_t* out) {
+  qn__buffer_bytes(out, "", 0);
+  for (size_t i = 1; i + 1 < token.size; i++) {
+    char c = token.data[i];
+    if (c == '\\' && i + 2 < token.size) {
+      c = token.data[++i];
+      if (c == 'n') c = '\n';
+      if (c == 't') c = '\t';
+      if (c == 'x' && i + 3 < token.size) {
+        c = (char)(uint8_t)(hex_value(token.data[i + 1]) * 16 + hex_value(token.data[i + 2]));
+        i += 2;
+      }
+    }
+    qn__buffer_char(out, c);
+  }
+}
+
+void qn__lexer_escape(qn_str_t bytes, qn__buffer_t* out) {
+  qn__buffer_char(out, '"');
+  for (size_t i = 0; i < bytes.size;) {
+    uint32_t code = 0;
+    uint32_t size = utf8_at(bytes, i, &code);
+    char c = bytes.data[i];
+    if (size == 0 || (code < 0x20 && c != '\n' && c != '\t') || code == 0x7F) {
+      qn__buffer_format(out, "\\x%02x", (unsigned)(uint8_t)c);
+      i++;
+      continue;
+    }
+    if (c == '"' || c == '\\' || c == '\n' || c == '\t') {
+      qn__buffer_char(out, '\\');
+      qn__buffer_char(out, c == '\n' ? 'n' : c == '\t' ? 't' : c);
+    } else {
+      qn__buffer_bytes(out, bytes.data + i, size);
+    }
+    i += size;
+  }
+  qn__buffer_char(out, '"');
+}

@@ -1,0 +1,310 @@
+// ir/parser.c: the parser's driver: tokens, messages, recovery, lists, and the entry point.
+//
+// Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c). Thread rule: one thread at a
+// time. Read next: parser_scope.c.
+#include "ir/parser.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+
+// ------------------------------------------------------------------------------------ messages
+
+void qn__parser_out_of_memory(qn__parser_t* p) {
+  p->is_stopped = true;
+  p->is_lost = true;
+  // The diagnostics carry it to the status.
+  p->diag->text.has_failed = true;
+  p->token = p->ahead = (qn__token_t){QN__TOKEN_END, {(uint32_t)p->text.size, 0}, 0};
+}
+
+static void report(qn__parser_t* p, qn_severity_t severity, qn__code_t code, qn__loc_t loc,
+                   const char* help, const char* format, va_list arguments) {
+  if (p->is_stopped) return;
+  char message[400];
+  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
+  qn__diag_report(p->diag, severity, severity == QN_SEVERITY_NOTE ? "" : qn__code(code), loc, help,
+                  "%s", message);
+  if (p->diag->text.has_failed) qn__parser_out_of_memory(p);
+}
+
+void qn__parser_error(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+                      const char* format, ...) {
+  if (loc.size == 0) loc.size = 1;
+  p->last_error_begin = loc.begin;
+  va_list arguments;
+  va_start(arguments, format);
+  report(p, QN_SEVERITY_ERROR, code, loc, help, format, arguments);
+  va_end(arguments);
+}
+
+void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) {
+  if (loc.size == 0) loc.size = 1;
+  va_list arguments;
+  va_start(arguments, format);
+  report(p, QN_SEVERITY_NOTE, QN__CODE_EXPECTED, loc, NULL, format, arguments);
+  va_end(arguments);
+}
+
+void qn__parser_syntax(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+                       const char* format, ...) {
+  if (loc.size == 0) loc.size = 1;
+  // A token that was already complained about is not worth a second message.
+  bool is_repeated = p->is_lost || p->last_error_begin == loc.begin;
+  p->is_lost = true;
+  if (is_repeated) return;
+  p->last_error_begin = loc.begin;
+  va_list arguments;
+  va_start(arguments, format);
+  report(p, QN_SEVERITY_ERROR, code, loc, help, format, arguments);
+  va_end(arguments);
+}
+
+const char* qn__parser_help(qn__parser_t* p, const char* format, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(text, sizeof text, format, arguments) < 0) text[0] = '\0';
+  va_end(arguments);
+  qn__buffer_clear(&p->help);
+  qn__buffer_cstr(&p->help, text);
+  if (p->help.has_failed) {
+    qn__parser_out_of_memory(p);
+    return "";
+  }
+  return (const char*)p->help.data;
+}
+
+qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr) {
+  enum { LONGEST = 40 };
+  if (!expr || expr->loc.size == 0 || expr->loc.size > LONGEST) return QN_STR("x");
+  qn_str_t slice = qn__lexer_slice(p->text, expr->loc);
+  if (memchr(slice.data, '\n', slice.size)) return QN_STR("x");
+  return slice;
+}
+
+qn_str_t qn__parser_found(const qn__parser_t* p) {
+  enum { LONGEST = 40 };
+  if (p->token.kind == QN__TOKEN_END) return QN_STR("the end of the text");
+  if (p->token.loc.size > LONGEST) return qn__str(qn__token_text(p->token.kind));
+  return qn__parser_word(p);
+}
+
+// ------------------------------------------------------------------------------------ tokens
+
+void qn__parser_advance(qn__parser_t* p) {
+  if (p->token.kind != QN__TOKEN_END) p->previous_end = p->token.loc.begin + p->token.loc.size;
+  if (qn__diag_is_full(p->diag)) p->is_stopped = true;
+  if (p->is_stopped) {
+    p->token = p->ahead = (qn__token_t){QN__TOKEN_END, {(uint32_t)p->text.size, 0}, 0};
+    return;
+  }
+  p->token = p->ahead;
+  p->ahead = qn__lexer_next(&p->lexer);
+}
+
+bool qn__parser_take(qn__parser_t* p, qn__token_kind_t kind) {
+  if (p->token.kind != kind || p->is_lost) return false;
+  qn__parser_advance(p);
+  return true;
+}
+
+bool qn__parser_take_word(qn__parser_t* p, const char* word) {
+  if (p->is_lost || !qn__parser_at_word(p, word)) return false;
+  qn__parser_advance(p);
+  return true;
+}
+
+static bool is_quoted(const qn__parser_t* p) {
+  return p->token.kind != QN__TOKEN_END;
+}
+
+bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after) {
+  if (qn__parser_take(p, kind)) return true;
+  if (p->is_lost) return false;
+  if (kind == QN__TOKEN_SEMICOLON) {
+    // Points behind what should have ended, not at the next line's first word.
+    qn__parser_syntax(p, QN__CODE_MISSING_SEMICOLON, (qn__loc_t){p->previous_end, 1}, NULL,
+                      "expected ';' after %s", after);
+    // Nothing needs to be skipped when the next statement starts on its own line.
+    if (p->token.newline_count > 0 || qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) p->is_lost = false;
+    return false;
+  }
+  const char* quote = is_quoted(p) ? "'" : "";
+  qn_str_t found = qn__parser_found(p);
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected %s %s, found %s%.*s%s",
+                    qn__token_text(kind), after, quote, QN_STR_ARG(found), quote);
+  return false;
+}
+
+bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after) {
+  if (qn__parser_take_word(p, word)) return true;
+  const char* quote = is_quoted(p) ? "'" : "";
+  qn_str_t found = qn__parser_found(p);
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected '%s' %s, found %s%.*s%s",
+                    word, after, quote, QN_STR_ARG(found), quote);
+  return false;
+}
+
+bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__loc_t open) {
+  if (qn__parser_take(p, kind)) return true;
+  if (p->is_lost) return false;
+  const char* quote = is_quoted(p) ? "'" : "";
+  qn_str_t found = qn__parser_found(p);
+  uint32_t errors = p->diag->error_count;
+  qn__parser_syntax(p, QN__CODE_UNCLOSED, p->token.loc, NULL, "expected %s, found %s%.*s%s",
+                    qn__token_text(kind), quote, QN_STR_ARG(found), quote);
+  if (p->diag->error_count != errors) qn__parser_note(p, open, "opened here");
+  return false;
+}
+
+bool qn__parser_name(qn__parser_t* p, const char* what, qn__loc_t* out_loc) {
+  *out_loc = p->token.loc;
+  if (p->is_lost) return false;
+  const char* quote = is_quoted(p) ? "'" : "";
+  qn_str_t found = qn__parser_found(p);
+  if (!qn__parser_at(p, QN__TOKEN_NAME)) {
+    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL,
+                      "expected the name of %s, found %s%.*s%s", what, quote, QN_STR_ARG(found),
+                      quote);
+    return false;
+  }
+  if (!qn__text_is_name(found)) {
+    qn__parser_syntax(p, QN__CODE_RESERVED_NAME, p->token.loc, "choose another name",
+                      "'%.*s' is a word of the language and cannot name %s", QN_STR_ARG(found),
+                      what);
+    return false;
+  }
+  qn__parser_advance(p);
+  return true;
+}
+
+bool qn__parser_enter(qn__parser_t* p) {
+  if (p->nesting >= QN__NESTING_LIMIT) {
+    qn__parser_syntax(p, QN__CODE_TOO_DEEP, p->token.loc, "use a let for the inner part",
+                      "nesting is deeper than %d levels", QN__NESTING_LIMIT);
+    // Nothing sensible can be read from inside.
+    p->is_stopped = true;
+    qn__parser_advance(p);
+    return false;
+  }
+  p->nesting++;
+  return true;
+}
+
+void qn__parser_leave(qn__parser_t* p) {
+  p->nesting--;
+}
+
+static bool starts_statement(qn_str_t word) {
+  static const char* const words[] = {"let",  "if",     "while",   "alloc", "const",
+                                      "view", "assert", "barrier", "else"};
+  for (size_t i = 0; i < QN_COUNT_OF(words); i++) {
+    if (qn__str_equal(word, qn__str(words[i]))) return true;
+  }
+  return qn__loop_from_word(word) != 0;
+}
+
+// Skips to where a statement can begin: behind ';' or a whole block, before '}', before `func`, or
+// at a statement's word that starts a line.
+void qn__parser_recover(qn__parser_t* p) {
+  uint32_t open = 0;
+  bool is_first = true;
+  while (!qn__parser_at(p, QN__TOKEN_END)) {
+    if (qn__parser_at_word(p, "func")) break;
+    if (open == 0 && !is_first && p->token.newline_count > 0 && qn__parser_at(p, QN__TOKEN_NAME) &&
+        starts_statement(qn__parser_word(p))) {
+      break;
+    }
+    is_first = false;
+    if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) open++;
+    if (qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) {
+      if (open == 0) break;
+      open--;
+      qn__parser_advance(p);
+      if (open == 0 && !qn__parser_at_word(p, "else") && !qn__parser_at(p, QN__TOKEN_SEMICOLON)) {
+        break;
+      }
+      continue;
+    }
+    bool ends = open == 0 && qn__parser_at(p, QN__TOKEN_SEMICOLON);
+    qn__parser_advance(p);
+    if (ends) break;
+  }
+  p->is_lost = p->is_stopped;
+}
+
+// ------------------------------------------------------------------------------------ lists
+
+void qn__parser_push(qn__parser_t* p, void* item) {
+  void* items = p->list;
+  if (!qn__grow(p->allocator, &items, &p->list_capacity, p->list_size + 1, sizeof(void*))) {
+    qn__parser_out_of_memory(p);
+    return;
+  }
+  p->list = items;
+  p->list[p->list_size++] = item;
+}
+
+void** qn__parser_pop_list(qn__parser_t* p, size_t mark, size_t* out_count) {
+  size_t count = p->list_size > mark ? p->list_size - mark : 0;
+  void** items = qn__arena_alloc_array(p->arena, count ? count : 1, sizeof(void*));
+  if (!items) {
+    qn__parser_out_of_memory(p);
+    count = 0;
+  } else if (count) {
+    memcpy(items, p->list + mark, count * sizeof(void*));
+  }
+  p->list_size = mark;
+  *out_count = count;
+  return items;
+}
+
+// ------------------------------------------------------------------------------------ entry
+
+static void parse_module(qn__parser_t* p) {
+  while (!qn__parser_at(p, QN__TOKEN_END)) {
+    p->is_lost = p->is_stopped;
+    if (qn__parser_at_word(p, "func")) {
+      qn__parse_function(p);
+      continue;
+    }
+    qn_str_t found = qn__parser_found(p);
+    qn__suggestion_t suggestion = qn__suggest_start(found);
+    qn__suggest(&suggestion, "func");
+    bool is_closing = qn__parser_at(p, QN__TOKEN_RIGHT_BRACE);
+    qn__parser_syntax(p, QN__CODE_EXPECTED_FUNC, p->token.loc,
+                      is_closing
+                          ? "there is one '}' too many before it, or this one"
+                          : qn__suggest_help(p, &suggestion, "a module is a list of functions"),
+                      "expected 'func', found '%.*s'", QN_STR_ARG(found));
+    while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at_word(p, "func")) {
+      qn__parser_advance(p);
+    }
+  }
+}
+
+bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
+                    qn__body_t* out_body) {
+  qn__body_init(out_body, allocator);
+  if (!qn__lexer_check(text, diag)) return false;
+  qn__parser_t parser = {.text = text, .allocator = allocator, .diag = diag, .body = out_body};
+  qn__parser_t* p = &parser;
+  p->arena = &out_body->arena;
+  p->last_error_begin = UINT32_MAX;
+  qn__map_init(&p->names, allocator);
+  qn__map_init(&p->functions, allocator);
+  qn__buffer_init(&p->help, allocator);
+  qn__lexer_init(&p->lexer, text, diag);
+  p->token = qn__lexer_next(&p->lexer);
+  p->ahead = qn__lexer_next(&p->lexer);
+  parse_module(p);
+  if (out_body->arena.is_exhausted) qn__parser_out_of_memory(p);
+  qn__map_deinit(&p->names);
+  qn__map_deinit(&p->functions);
+  qn__buffer_deinit(&p->help);
+  qn__free(allocator, p->list, p->list_capacity * sizeof(void*));
+  qn__free(allocator, p->symbols, p->symbol_capacity * sizeof(qn__var_t*));
+  return diag->error_count == 0 && !diag->text.has_failed;
+}

@@ -1,0 +1,219 @@
+// ir/parser.h: what the files of the parser share.
+//
+// parser.c drives tokens, recovery and messages; parser_scope.c knows which name means what;
+// parser_type.c gives literals and operators their dtypes; parser_expr.c, parser_stmt.c and
+// parser_func.c read the grammar (docs/ir.md), one function per rule.
+//
+// How mistakes are handled: whoever finds one reports it and returns a poisoned operand or variable
+// (dtype none), which every later check accepts silently, so that one mistake gives one message. A
+// syntax mistake also sets `is_lost`; the statement loop then skips to the next statement.
+// Out of memory: `is_stopped` is set, the lexer then gives only END, and every loop ends by itself.
+// Thread rule: one thread at a time. Read next: parser.c.
+#ifndef QUERN_IR_PARSER_H_
+#define QUERN_IR_PARSER_H_
+
+#include "base/map.h"
+#include "ir/codes.h"
+#include "ir/lexer.h"
+#include "ir/text.h"
+
+// What an expression's dtype is still open to.
+typedef enum qn__flex {
+  QN__FLEX_TYPED,   // expr->dtype is final
+  QN__FLEX_INT,     // only integer literals inside: takes any number dtype
+  QN__FLEX_FLOAT,   // literals and operators of floats: takes any float dtype
+  QN__FLEX_POISON,  // a mistake was reported; `expr` may be NULL
+} qn__flex_t;
+
+typedef struct qn__operand {
+  qn__expr_t* expr;
+  qn__flex_t flex;
+  uint32_t height;  // levels of the tree
+} qn__operand_t;
+
+// One declaration of a name.
+typedef struct qn__binding qn__binding_t;
+typedef struct qn__name qn__name_t;
+struct qn__binding {
+  qn__name_t* name;
+  qn__var_t* var;     // or
+  qn__buf_t* buffer;  // or neither: poisoned
+  qn__loc_t loc;
+  uint32_t depth;         // of the block; 0: parameters and symbols
+  qn__binding_t* hidden;  // the declaration that this one shadows
+  qn__binding_t* next;    // the one before in the same block
+};
+struct qn__name {
+  const char* text;
+  qn__binding_t* top;  // NULL: not in scope
+};
+
+typedef struct qn__block_scope {
+  struct qn__block_scope* outer;
+  qn__binding_t* bindings;
+} qn__block_scope_t;
+
+typedef struct qn__parser {
+  qn_str_t text;
+  qn_allocator_t allocator;
+  qn__diag_t* diag;
+  qn__body_t* body;
+  qn__arena_t* arena;
+  qn__lexer_t lexer;
+  qn__token_t token;      // the one to be read next
+  qn__token_t ahead;      // the one after it
+  uint32_t previous_end;  // where the last consumed token ended
+  bool is_lost;           // a syntax mistake was reported: skip to the next statement
+  bool is_stopped;        // out of memory, or the error limit is reached
+  uint32_t last_error_begin;
+  uint32_t nesting;
+
+  qn__map_t names;      // text to qn__name_t
+  qn__map_t functions;  // text to qn__function_t
+  qn__function_t* function;
+  qn__block_scope_t* scope;
+  uint32_t depth;
+  bool is_signature;  // free names become symbols
+  qn__buffer_t help;  // scratch of qn__parser_help
+
+  // A stack of pointers that lists under construction share.
+  void** list;
+  size_t list_size;
+  size_t list_capacity;
+  qn__var_t** symbols;
+  size_t symbol_count;
+  size_t symbol_capacity;
+} qn__parser_t;
+
+// ---- parser.c: tokens, messages, recovery
+
+void qn__parser_advance(qn__parser_t* p);
+static inline bool qn__parser_at(const qn__parser_t* p, qn__token_kind_t kind) {
+  return p->token.kind == kind;
+}
+static inline qn_str_t qn__parser_word(const qn__parser_t* p) {
+  return qn__lexer_slice(p->text, p->token.loc);
+}
+static inline bool qn__parser_at_word(const qn__parser_t* p, const char* word) {
+  return p->token.kind == QN__TOKEN_NAME && qn__str_equal(qn__parser_word(p), qn__str(word));
+}
+bool qn__parser_take(qn__parser_t* p, qn__token_kind_t kind);  // consumes it if it is there
+bool qn__parser_take_word(qn__parser_t* p, const char* word);
+// Consumes it or reports that `after` wants it.
+bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after);
+bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after);
+// The closing bracket of what was opened at `open`.
+bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__loc_t open);
+// A name that may be declared; reports and gives false otherwise.
+bool qn__parser_name(qn__parser_t* p, const char* what, qn__loc_t* out_loc);
+
+static inline qn__loc_t qn__parser_since(const qn__parser_t* p, uint32_t begin) {
+  return (qn__loc_t){begin, p->previous_end > begin ? p->previous_end - begin : 1};
+}
+void qn__parser_error(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+                      const char* format, ...) QN_PRINTF(5, 6);
+void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
+// A syntax mistake at the current token; sets is_lost.
+void qn__parser_syntax(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+                       const char* format, ...) QN_PRINTF(5, 6);
+// Text for `help`, valid until the next call.
+const char* qn__parser_help(qn__parser_t* p, const char* format, ...) QN_PRINTF(2, 3);
+// The source text of an expression when it is short and on one line, else "x".
+qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr);
+// "'y'", "the end of the text", for "expected …, found …".
+qn_str_t qn__parser_found(const qn__parser_t* p);
+// Notes running out of memory; everything then ends.
+void qn__parser_out_of_memory(qn__parser_t* p);
+// One level deeper; false (reported) beyond the limit. Pair with leave.
+bool qn__parser_enter(qn__parser_t* p);
+void qn__parser_leave(qn__parser_t* p);
+void qn__parser_recover(qn__parser_t* p);
+
+// Lists: remember p->list_size, push, then take what is above the mark as an array in the arena.
+void qn__parser_push(qn__parser_t* p, void* item);
+void** qn__parser_pop_list(qn__parser_t* p, size_t mark, size_t* out_count);
+
+// ---- parser_scope.c: names
+
+void qn__parser_open_block(qn__parser_t* p, qn__block_scope_t* scope);
+void qn__parser_close_block(qn__parser_t* p);
+// Drops all names, for the next function.
+void qn__parser_reset_names(qn__parser_t* p);
+// Declares; reports a second declaration. Either pointer may be NULL (poison).
+void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__buf_t* buffer);
+// The declaration in force, or NULL: reported, with a suggestion. In a signature a free name
+// becomes a symbol.
+qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__loc_t loc);
+// Without a message.
+qn__binding_t* qn__parser_find(qn__parser_t* p, qn__loc_t loc);
+const char* qn__parser_intern(qn__parser_t* p, qn__loc_t loc);
+
+// The best candidate so far for "did you mean".
+typedef struct qn__suggestion {
+  qn_str_t wanted;
+  const char* best;
+  size_t distance;
+} qn__suggestion_t;
+qn__suggestion_t qn__suggest_start(qn_str_t wanted);
+void qn__suggest(qn__suggestion_t* suggestion, const char* candidate);
+void qn__suggest_names(qn__parser_t* p, qn__suggestion_t* suggestion, bool wants_buffers_only);
+void qn__suggest_ops(qn__suggestion_t* suggestion);
+void qn__suggest_dtypes(qn__suggestion_t* suggestion);
+// "did you mean 'x'?" or `otherwise` (may be NULL).
+const char* qn__suggest_help(qn__parser_t* p, const qn__suggestion_t* suggestion,
+                             const char* otherwise);
+
+// ---- parser_type.c: dtypes
+
+qn__operand_t qn__type_poison(void);
+qn__operand_t qn__type_new(qn__parser_t* p, qn__expr_kind_t kind, qn_dtype_t dtype, uint32_t begin);
+// Fixes an open operand to `dtype`; a typed one is left as it is. False (reported) when a literal
+// does not fit; the operand is then poison.
+bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype);
+// Fixes an open operand to i64 or f32.
+void qn__type_default(qn__parser_t* p, qn__operand_t* operand);
+// Applies an operator to its operands by the table's rule; reports what it does not take.
+qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
+                          uint32_t begin, qn__loc_t op_loc);
+qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin);
+qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
+                                  uint32_t begin);
+qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
+                               uint32_t begin);
+// NULL when poisoned (a message was given). `what` begins the message: "the condition".
+qn__expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what);
+qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what);
+qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand);
+qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand, const qn__buf_t* buffer);
+qn__expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
+
+// ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
+
+qn__operand_t qn__parse_expr(qn__parser_t* p);
+// "[" exprs "]" of an access to `buffer` (NULL: poisoned); NULL when something is wrong.
+qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__buf_t* buffer, qn__loc_t name_loc,
+                               uint32_t* out_height);
+// "[" exprs "]" of i64 expressions: shapes and strides. False when lost.
+bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_items,
+                       uint32_t* out_count);
+// A dtype word; NONE (reported) otherwise.
+qn_dtype_t qn__parse_dtype(qn__parser_t* p);
+// The name, range and lets that loops and reductions share: `name "in" begin ".." end`.
+bool qn__parse_range(qn__parser_t* p, const char* what, qn__loc_t* out_name, qn__expr_t** out_begin,
+                     qn__expr_t** out_end);
+void qn__parse_block(qn__parser_t* p, qn__block_t* block, qn__loc_t var_loc, qn__var_t* var);
+// "let" name "=" expr ";" (not of an atomic).
+void qn__parse_let(qn__parser_t* p, qn__block_t* block, bool is_in_reduction);
+// What declares buffers in a body.
+void qn__parse_alloc(qn__parser_t* p, qn__block_t* block);
+void qn__parse_const(qn__parser_t* p, qn__block_t* block);
+void qn__parse_view(qn__parser_t* p, qn__block_t* block);
+void qn__parse_function(qn__parser_t* p);
+
+// NONE or 0 when the word is none.
+qn_op_t qn__op_from_word(qn_str_t word);
+qn_reduce_kind_t qn__reduce_from_word(qn_str_t word);
+qn_atomic_op_t qn__atomic_from_word(qn_str_t word);
+qn_loop_kind_t qn__loop_from_word(qn_str_t word);
+
+#endif  // QUERN_IR_PARSER_H_

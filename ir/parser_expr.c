@@ -1,0 +1,514 @@
+// ir/parser_expr.c: the grammar of expressions: precedence climbing over a table of infix
+// operators.
+//
+// Not here: dtypes (parser_type.c), statements (parser_stmt.c). Thread rule: one thread at a time.
+// Read next: parser_stmt.c.
+#include "ir/parser.h"
+
+// ------------------------------------------------------------------------------------ words
+
+qn_op_t qn__op_from_word(qn_str_t word) {
+  for (int op = 1; op < QN_OP_COUNT; op++) {
+    const qn__op_info_t* info = qn__op_info((qn_op_t)op);
+    if (info && info->syntax == QN__SYNTAX_CALL && qn__str_equal(word, qn__str(info->text))) {
+      return (qn_op_t)op;
+    }
+  }
+  return QN_OP_NONE;
+}
+
+qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
+  for (int kind = QN_REDUCE_SUM; kind <= QN_REDUCE_MAX; kind++) {
+    if (qn__str_equal(word, qn__str(qn__reduce_text((qn_reduce_kind_t)kind)))) {
+      return (qn_reduce_kind_t)kind;
+    }
+  }
+  return (qn_reduce_kind_t)0;
+}
+
+qn_atomic_op_t qn__atomic_from_word(qn_str_t word) {
+  for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; op++) {
+    if (qn__str_equal(word, qn__str(qn__atomic_text((qn_atomic_op_t)op)))) {
+      return (qn_atomic_op_t)op;
+    }
+  }
+  return (qn_atomic_op_t)0;
+}
+
+qn_loop_kind_t qn__loop_from_word(qn_str_t word) {
+  for (int kind = QN_LOOP_SERIAL; kind <= QN_LOOP_THREAD_Z; kind++) {
+    if (qn__str_equal(word, qn__str(qn__loop_kind_text((qn_loop_kind_t)kind)))) {
+      return (qn_loop_kind_t)kind;
+    }
+  }
+  return (qn_loop_kind_t)0;
+}
+
+qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
+  if (p->is_lost) return QN_DTYPE_NONE;
+  qn_str_t found = qn__parser_found(p);
+  if (qn__parser_at(p, QN__TOKEN_NAME)) {
+    qn_dtype_t dtype = qn__dtype_from_str(found);
+    if (dtype != QN_DTYPE_NONE) {
+      qn__parser_advance(p);
+      return dtype;
+    }
+    if (!qn__text_is_reserved(found)) {
+      qn__suggestion_t suggestion = qn__suggest_start(found);
+      qn__suggest_dtypes(&suggestion);
+      static const char* const known[][2] = {
+          {"float", "f32"}, {"float32", "f32"}, {"double", "f64"},    {"float64", "f64"},
+          {"half", "f16"},  {"float16", "f16"}, {"bfloat16", "bf16"}, {"int", "i64"},
+          {"int32", "i32"}, {"int64", "i64"},   {"uint8", "u8"},      {"int8", "i8"}};
+      for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
+        if (qn__str_equal(found, qn__str(known[i][0]))) suggestion.best = known[i][1];
+      }
+      qn__parser_error(
+          p, QN__CODE_UNKNOWN_DTYPE, p->token.loc,
+          qn__suggest_help(p, &suggestion,
+                           "dtypes are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64"),
+          "unknown dtype '%.*s'", QN_STR_ARG(found));
+      qn__parser_advance(p);
+      return QN_DTYPE_NONE;
+    }
+  }
+  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected a dtype, found %s%.*s%s",
+                    quote, QN_STR_ARG(found), quote);
+  return QN_DTYPE_NONE;
+}
+
+// ------------------------------------------------------------------------------------ lists
+
+qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__buf_t* buffer, qn__loc_t name_loc,
+                               uint32_t* out_height) {
+  qn__loc_t open = p->token.loc;
+  size_t mark = p->list_size;
+  bool is_good = buffer != NULL;
+  *out_height = 0;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, "before the indices")) return NULL;
+  size_t count = 0;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
+    qn__operand_t operand = qn__parse_expr(p);
+    qn__expr_t* index = qn__type_as_index(p, operand);
+    if (!index) is_good = false;
+    if (operand.height > *out_height) *out_height = operand.height;
+    qn__parser_push(p, index);
+    count++;
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open)) is_good = false;
+  if (is_good && count != buffer->rank) {
+    qn__loc_t loc = qn__parser_since(p, name_loc.begin);
+    qn__parser_error(p, QN__CODE_INDEX_COUNT, loc, NULL, "'%s' has rank %u, but %zu %s given",
+                     buffer->name, (unsigned)buffer->rank, count,
+                     count == 1 ? "index is" : "indices are");
+    qn__parser_note(p, buffer->loc, "'%s' is declared here", buffer->name);
+    is_good = false;
+  }
+  size_t total;
+  void** items = qn__parser_pop_list(p, mark, &total);
+  return is_good && items ? (qn__expr_t**)items : NULL;
+}
+
+bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_items,
+                       uint32_t* out_count) {
+  qn__loc_t open = p->token.loc;
+  size_t mark = p->list_size;
+  *out_items = NULL;
+  *out_count = 0;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, what)) return false;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
+    qn__parser_push(p, qn__type_as_i64(p, qn__parse_expr(p), what));
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  bool is_good = qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open);
+  size_t count;
+  void** items = qn__parser_pop_list(p, mark, &count);
+  *out_items = (qn__expr_t**)items;
+  *out_count = (uint32_t)count;
+  return is_good;
+}
+
+// ------------------------------------------------------------------------------------ primaries
+
+static qn__operand_t literal(qn__parser_t* p, qn__expr_kind_t kind, uint32_t begin) {
+  qn__parser_advance(p);
+  qn__operand_t operand = qn__type_new(p, kind, QN_DTYPE_NONE, begin);
+  if (operand.expr) operand.flex = kind == QN__EXPR_INT ? QN__FLEX_INT : QN__FLEX_FLOAT;
+  return operand;
+}
+
+static qn__operand_t bool_literal(qn__parser_t* p, bool value) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__operand_t operand = qn__type_new(p, QN__EXPR_INT, QN_DTYPE_BOOL, begin);
+  if (operand.expr) operand.expr->int_value = value;
+  return operand;
+}
+
+static qn__operand_t parse_load(qn__parser_t* p, qn__loc_t name_loc) {
+  qn__binding_t* binding = qn__parser_resolve(p, name_loc);
+  qn__buf_t* buffer = binding ? binding->buffer : NULL;
+  if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
+    qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, NULL,
+                     "'%s' is a value of %s and has no elements", binding->name->text,
+                     qn_dtype_text(binding->var->dtype));
+    qn__parser_note(p, binding->loc, "'%s' is declared here", binding->name->text);
+  }
+  uint32_t height;
+  qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
+  if (!indices || buffer->dtype == QN_DTYPE_NONE) return qn__type_poison();
+  qn__operand_t operand = qn__type_new(p, QN__EXPR_LOAD, buffer->dtype, name_loc.begin);
+  if (!operand.expr) return operand;
+  operand.expr->load.buffer = buffer;
+  operand.expr->load.indices = indices;
+  operand.height = height + 1;
+  return operand;
+}
+
+static qn__operand_t parse_variable(qn__parser_t* p, qn__loc_t name_loc, bool is_cast_operand) {
+  qn__binding_t* binding = qn__parser_resolve(p, name_loc);
+  if (!binding) return qn__type_poison();
+  if (binding->buffer && binding->buffer->dtype != QN_DTYPE_NONE) {
+    const char* name = binding->name->text;
+    const char* help = binding->buffer->rank == 0
+                           ? qn__parser_help(p, "its element is %s[]", name)
+                           : qn__parser_help(p, "name an element, as in %s[%s]", name,
+                                             binding->buffer->rank == 1 ? "i" : "i, ...");
+    qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, help, "'%s' is a buffer, not a value", name);
+    qn__parser_note(p, binding->loc, "'%s' is declared here", name);
+    return qn__type_poison();
+  }
+  qn__var_t* var = binding->var;
+  if (!var || var->dtype == QN_DTYPE_NONE) return qn__type_poison();
+  qn__operand_t operand = qn__type_new(p, QN__EXPR_VAR, var->dtype, name_loc.begin);
+  if (!operand.expr) return operand;
+  operand.expr->var = var;
+  // In shapes of parameters an integer parameter counts as an i64, like the symbols beside it.
+  if (p->is_signature && !is_cast_operand && var->dtype != QN_DTYPE_I64 &&
+      qn__dtype_is_int(var->dtype)) {
+    return qn__type_conversion(p, QN_DTYPE_I64, operand, name_loc.begin);
+  }
+  return operand;
+}
+
+// dtype "(" expr ")".
+static qn__operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t open = p->token.loc;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after a dtype in an expression")) {
+    return qn__type_poison();
+  }
+  qn__operand_t operand;
+  qn__binding_t* direct = NULL;
+  if (p->is_signature && qn__parser_at(p, QN__TOKEN_NAME) &&
+      p->ahead.kind == QN__TOKEN_RIGHT_PAREN && qn__text_is_name(qn__parser_word(p))) {
+    direct = qn__parser_find(p, p->token.loc);
+  }
+  if (direct && direct->var && direct->var->dtype != QN_DTYPE_NONE) {
+    qn__loc_t name_loc = p->token.loc;
+    qn__parser_advance(p);
+    operand = parse_variable(p, name_loc, true);
+    if (direct->var->dtype == dtype && dtype != QN_DTYPE_I64) {
+      // Says that the parameter's own dtype is meant.
+      return qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open) ? operand : qn__type_poison();
+    }
+  } else {
+    operand = qn__parse_expr(p);
+  }
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) return qn__type_poison();
+  return qn__type_conversion(p, dtype, operand, begin);
+}
+
+static qn__operand_t parse_bitcast(qn__parser_t* p) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t open = p->token.loc;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after 'bitcast'")) return qn__type_poison();
+  qn_dtype_t dtype = qn__parse_dtype(p);
+  if (!qn__parser_expect(p, QN__TOKEN_COMMA, "after the dtype of a bitcast")) {
+    return qn__type_poison();
+  }
+  qn__operand_t operand = qn__parse_expr(p);
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) return qn__type_poison();
+  return qn__type_bitcast(p, dtype, operand, begin);
+}
+
+static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
+  qn__loc_t word_loc = p->token.loc;
+  qn__parser_advance(p);
+  qn__loc_t name_loc;
+  qn__expr_t* begin;
+  qn__expr_t* end;
+  if (!qn__parser_enter(p)) return qn__type_poison();
+  bool is_good = qn__parse_range(p, "a reduction", &name_loc, &begin, &end);
+  qn__var_t* var = qn__var_new(p->arena, QN__VAR_REDUCE, QN_DTYPE_I64,
+                               is_good ? qn__parser_intern(p, name_loc) : "");
+  qn__loc_t open = p->token.loc;
+  qn__operand_t value = qn__type_poison();
+  qn__block_t lets = {NULL, NULL};
+  if (!var) {
+    qn__parser_out_of_memory(p);
+  } else if (is_good && qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "around what is reduced")) {
+    var->loc = name_loc;
+    qn__block_scope_t scope;
+    qn__parser_open_block(p, &scope);
+    qn__parser_declare(p, name_loc, var, NULL);
+    while (qn__parser_at_word(p, "let") && !p->is_lost) qn__parse_let(p, &lets, true);
+    value = qn__parse_expr(p);
+    if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON)) {
+      qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, "remove the ';'",
+                        "what is reduced is an expression and has no ';' after it");
+    }
+    if (!qn__parser_close(p, QN__TOKEN_RIGHT_BRACE, open)) value = qn__type_poison();
+    qn__parser_close_block(p);
+  }
+  qn__parser_leave(p);
+  if (!value.expr || !begin || !end) return qn__type_poison();
+  if (value.flex == QN__FLEX_TYPED && value.expr->dtype == QN_DTYPE_BOOL) {
+    qn_str_t source = qn__parser_source_of(p, value.expr);
+    qn__parser_error(p, QN__CODE_OPERAND_TYPE, value.expr->loc,
+                     qn__parser_help(p, "convert it: i32(%.*s)", QN_STR_ARG(source)),
+                     "'%s' reduces integers or floats, not bool", qn__reduce_text(kind));
+    return qn__type_poison();
+  }
+  qn_dtype_t dtype = value.flex == QN__FLEX_TYPED ? value.expr->dtype : QN_DTYPE_NONE;
+  qn__operand_t result = qn__type_new(p, QN__EXPR_REDUCE, dtype, word_loc.begin);
+  if (!result.expr) return result;
+  result.flex = value.flex;
+  result.height = value.height + 1;
+  result.expr->reduce.reduce_kind = kind;
+  result.expr->reduce.reduce_var = var;
+  result.expr->reduce.begin = begin;
+  result.expr->reduce.end = end;
+  result.expr->reduce.lets = lets;
+  result.expr->reduce.value = value.expr;
+  return result;
+}
+
+static qn__operand_t parse_call(qn__parser_t* p, qn_op_t op) {
+  qn__loc_t op_loc = p->token.loc;
+  const qn__op_info_t* info = qn__op_info(op);
+  qn__parser_advance(p);
+  qn__loc_t open = p->token.loc;
+  qn__parser_advance(p);
+  qn__operand_t args[3] = {{0}};
+  size_t count = 0;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_PAREN) && !p->is_lost) {
+    qn__operand_t operand = qn__parse_expr(p);
+    if (count < QN_COUNT_OF(args)) args[count] = operand;
+    count++;
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) return qn__type_poison();
+  if (count != info->arity) {
+    qn__parser_error(p, QN__CODE_OPERAND_COUNT, qn__parser_since(p, op_loc.begin),
+                     qn__parser_help(p, "%s: %s", info->text, info->doc),
+                     "'%s' takes %u %s, but %zu %s given", info->text, (unsigned)info->arity,
+                     info->arity == 1 ? "operand" : "operands", count, count == 1 ? "is" : "are");
+    return qn__type_poison();
+  }
+  return qn__type_op(p, op, args, info->arity, op_loc.begin, qn__parser_since(p, op_loc.begin));
+}
+
+// A word that is called but is no operator.
+static qn__operand_t report_unknown_call(qn__parser_t* p) {
+  qn__loc_t loc = p->token.loc;
+  qn_str_t word = qn__parser_word(p);
+  if (qn__atomic_from_word(word)) {
+    qn__parser_error(p, QN__CODE_MISPLACED_ATOMIC, loc,
+                     qn__parser_help(p, "write: let old = %.*s(...);", QN_STR_ARG(word)),
+                     "an atomic is a statement, not part of an expression");
+  } else {
+    static const char* const known[][2] = {{"fabs", "abs"},
+                                           {"expf", "exp"},
+                                           {"mod", "%"},
+                                           {"if_then_else", "?:"},
+                                           {"floordiv", "//"},
+                                           {"floormod", "%"},
+                                           {"sigmoid", "1.0 / (1.0 + exp(-x))"},
+                                           {"cast", "f32(x)"},
+                                           {"reinterpret", "bitcast"},
+                                           {"where", "select"},
+                                           {"maximum", "max"},
+                                           {"minimum", "min"},
+                                           {"log10", "log2"}};
+    qn__suggestion_t suggestion = qn__suggest_start(word);
+    qn__suggest_ops(&suggestion);
+    for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
+      if (qn__str_equal(word, qn__str(known[i][0]))) suggestion.best = known[i][1];
+    }
+    const char* otherwise = qn__parser_find(p, loc) ? "elements of buffers stand in '[' ']'"
+                                                    : "docs/ir.md lists the operators";
+    qn__parser_error(p, QN__CODE_UNKNOWN_OP, loc, qn__suggest_help(p, &suggestion, otherwise),
+                     "unknown operator '%.*s'", QN_STR_ARG(word));
+  }
+  // What is inside the parentheses may hold mistakes of its own, but nothing that can be trusted.
+  qn__parser_advance(p);
+  uint32_t open = 0;
+  while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
+         !qn__parser_at(p, QN__TOKEN_LEFT_BRACE) && !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) {
+    bool is_open = qn__parser_at(p, QN__TOKEN_LEFT_PAREN);
+    bool is_close = qn__parser_at(p, QN__TOKEN_RIGHT_PAREN);
+    qn__parser_advance(p);
+    open += is_open;
+    if (is_close && --open == 0) break;
+  }
+  return qn__type_poison();
+}
+
+static qn__operand_t parse_word(qn__parser_t* p) {
+  qn_str_t word = qn__parser_word(p);
+  qn__loc_t loc = p->token.loc;
+  if (qn__str_equal(word, QN_STR("true"))) return bool_literal(p, true);
+  if (qn__str_equal(word, QN_STR("false"))) return bool_literal(p, false);
+  if (qn__str_equal(word, QN_STR("inf")) || qn__str_equal(word, QN_STR("nan"))) {
+    return literal(p, QN__EXPR_FLOAT, loc.begin);
+  }
+  if (qn__str_equal(word, QN_STR("bitcast"))) return parse_bitcast(p);
+  qn_dtype_t dtype = qn__dtype_from_str(word);
+  if (dtype != QN_DTYPE_NONE) return parse_conversion(p, dtype);
+  if (qn__text_is_reserved(word)) {
+    qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, NULL, "expected an expression, found '%.*s'",
+                      QN_STR_ARG(word));
+    return qn__type_poison();
+  }
+  if (p->ahead.kind == QN__TOKEN_LEFT_PAREN) {
+    qn_op_t op = qn__op_from_word(word);
+    return op ? parse_call(p, op) : report_unknown_call(p);
+  }
+  if (p->ahead.kind == QN__TOKEN_NAME) {
+    qn_reduce_kind_t kind = qn__reduce_from_word(word);
+    qn_str_t next = qn__lexer_slice(p->text, p->ahead.loc);
+    if (kind && !qn__str_equal(next, QN_STR("in"))) return parse_reduction(p, kind);
+  }
+  qn__parser_advance(p);
+  if (qn__parser_at(p, QN__TOKEN_LEFT_BRACKET)) return parse_load(p, loc);
+  return parse_variable(p, loc, false);
+}
+
+static qn__operand_t parse_primary(qn__parser_t* p) {
+  qn__loc_t loc = p->token.loc;
+  switch (p->token.kind) {
+    case QN__TOKEN_NAME:
+      return parse_word(p);
+    case QN__TOKEN_INT:
+      return literal(p, QN__EXPR_INT, loc.begin);
+    case QN__TOKEN_FLOAT:
+      return literal(p, QN__EXPR_FLOAT, loc.begin);
+    case QN__TOKEN_LEFT_PAREN: {
+      qn__parser_advance(p);
+      qn__operand_t operand = qn__parse_expr(p);
+      if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, loc)) return qn__type_poison();
+      return operand;
+    }
+    default:
+      break;
+  }
+  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+  qn_str_t found = qn__parser_found(p);
+  qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, NULL, "expected an expression, found %s%.*s%s",
+                    quote, QN_STR_ARG(found), quote);
+  return qn__type_poison();
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+static qn__operand_t parse_unary(qn__parser_t* p) {
+  if (p->is_lost) return qn__type_poison();
+  qn__loc_t loc = p->token.loc;
+  qn_op_t op = qn__parser_at(p, QN__TOKEN_MINUS)   ? QN_OP_NEG
+               : qn__parser_at(p, QN__TOKEN_NOT)   ? QN_OP_LOGIC_NOT
+               : qn__parser_at(p, QN__TOKEN_TILDE) ? QN_OP_NOT
+                                                   : QN_OP_NONE;
+  if (op == QN_OP_NONE) return parse_primary(p);
+  qn__parser_advance(p);
+  if (op == QN_OP_NEG && p->token.loc.begin == loc.begin + 1) {
+    // A sign that touches a number belongs to the literal: -128 is an i8, though 128 is none.
+    if (qn__parser_at(p, QN__TOKEN_INT)) return literal(p, QN__EXPR_INT, loc.begin);
+    if (qn__parser_at(p, QN__TOKEN_FLOAT) || qn__parser_at_word(p, "inf")) {
+      return literal(p, QN__EXPR_FLOAT, loc.begin);
+    }
+  }
+  if (!qn__parser_enter(p)) return qn__type_poison();
+  qn__operand_t operand = parse_unary(p);
+  qn__parser_leave(p);
+  return qn__type_op(p, op, &operand, 1, loc.begin, loc);
+}
+
+typedef struct infix {
+  qn__token_kind_t token;
+  qn_op_t op;
+  int level;  // binds tighter the higher
+} infix_t;
+
+enum { COMPARE_LEVEL = 3 };
+
+static const infix_t infixes[] = {
+    {QN__TOKEN_OR_OR, QN_OP_LOGIC_OR, 1},
+    {QN__TOKEN_AND_AND, QN_OP_LOGIC_AND, 2},
+    {QN__TOKEN_EQ, QN_OP_EQ, 3},
+    {QN__TOKEN_NE, QN_OP_NE, 3},
+    {QN__TOKEN_LT, QN_OP_LT, 3},
+    {QN__TOKEN_LE, QN_OP_LE, 3},
+    {QN__TOKEN_GT, QN_OP_GT, 3},
+    {QN__TOKEN_GE, QN_OP_GE, 3},
+    {QN__TOKEN_OR, QN_OP_OR, 4},
+    {QN__TOKEN_XOR, QN_OP_XOR, 5},
+    {QN__TOKEN_AND, QN_OP_AND, 6},
+    {QN__TOKEN_SHL, QN_OP_SHL, 7},
+    {QN__TOKEN_SHR, QN_OP_SHR, 7},
+    {QN__TOKEN_PLUS, QN_OP_ADD, 8},
+    {QN__TOKEN_MINUS, QN_OP_SUB, 8},
+    {QN__TOKEN_STAR, QN_OP_MUL, 9},
+    {QN__TOKEN_SLASH, QN_OP_DIV, 9},
+    {QN__TOKEN_FLOORDIV, QN_OP_FLOORDIV, 9},
+    {QN__TOKEN_PERCENT, QN_OP_FLOORMOD, 9},
+};
+
+static const infix_t* infix_at(const qn__parser_t* p) {
+  for (size_t i = 0; i < QN_COUNT_OF(infixes); i++) {
+    if (infixes[i].token == p->token.kind) return &infixes[i];
+  }
+  return NULL;
+}
+
+static qn__operand_t parse_infix(qn__parser_t* p, int level) {
+  uint32_t begin = p->token.loc.begin;
+  qn__operand_t left = parse_unary(p);
+  bool has_compared = false;
+  for (;;) {
+    const infix_t* infix = p->is_lost ? NULL : infix_at(p);
+    if (!infix || infix->level < level) return left;
+    qn__loc_t op_loc = p->token.loc;
+    if (infix->level == COMPARE_LEVEL && has_compared) {
+      qn__parser_syntax(p, QN__CODE_CHAINED, op_loc, "write a < b && b < c",
+                        "comparisons do not chain");
+      return qn__type_poison();
+    }
+    has_compared = infix->level == COMPARE_LEVEL;
+    qn__parser_advance(p);
+    qn__operand_t args[] = {left, parse_infix(p, infix->level + 1)};
+    left = qn__type_op(p, infix->op, args, 2, begin, op_loc);
+  }
+}
+
+qn__operand_t qn__parse_expr(qn__parser_t* p) {
+  if (p->is_lost) return qn__type_poison();
+  if (!qn__parser_enter(p)) return qn__type_poison();
+  uint32_t begin = p->token.loc.begin;
+  qn__operand_t operand = parse_infix(p, 1);
+  if (qn__parser_take(p, QN__TOKEN_QUESTION)) {
+    qn__operand_t args[3] = {operand, qn__parse_expr(p), {0}};
+    if (qn__parser_expect(p, QN__TOKEN_COLON, "between the two values of '?'")) {
+      args[2] = qn__parse_expr(p);
+    } else {
+      args[2] = qn__type_poison();
+    }
+    operand = qn__type_cond(p, args, begin);
+  }
+  qn__parser_leave(p);
+  return operand;
+}

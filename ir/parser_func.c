@@ -1,0 +1,397 @@
+// ir/parser_func.c: functions and what declares buffers: parameters, alloc, const, view.
+//
+// Shapes of parameters may name scalar parameters that come later, so the names of scalars are read
+// ahead once; every other free name in them is a symbol.
+// Thread rule: one thread at a time. Read next: printer.c.
+#include "base/alloc.h"
+#include "ir/parser.h"
+
+// ------------------------------------------------------------------------------------ buffers
+
+static qn__buf_t* new_buffer(qn__parser_t* p, qn__scope_t scope, qn_dtype_t dtype, qn__loc_t loc,
+                             uint32_t rank, qn__expr_t** shape) {
+  qn__buf_t* buffer = qn__buf_new(p->arena, scope, dtype, qn__parser_intern(p, loc), rank);
+  if (!buffer) {
+    qn__parser_out_of_memory(p);
+    return NULL;
+  }
+  buffer->loc = loc;
+  buffer->shape = shape;
+  buffer->align_bytes = (uint32_t)qn_dtype_size_bytes(dtype);
+  return buffer;
+}
+
+static void append_alloc(qn__parser_t* p, qn__block_t* block, qn__buf_t* buffer, qn__loc_t loc) {
+  qn__stmt_t* stmt = qn__stmt_new(p->arena, QN__STMT_ALLOC, loc);
+  if (!stmt) {
+    qn__parser_out_of_memory(p);
+    return;
+  }
+  stmt->alloc.buffer = buffer;
+  qn__block_append(block, stmt);
+}
+
+// name ":" dtype "[" shape "]". False when lost.
+static bool parse_declared(qn__parser_t* p, const char* what, qn__loc_t* out_name,
+                           qn_dtype_t* out_dtype, qn__expr_t*** out_shape, uint32_t* out_rank) {
+  return qn__parser_name(p, what, out_name) &&
+         qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a buffer") &&
+         ((*out_dtype = qn__parse_dtype(p)) != QN_DTYPE_NONE || !p->is_lost) &&
+         qn__parse_extents(p, "the extent of a shape", out_shape, out_rank);
+}
+
+// ["strides" "[" exprs "]"]. False when lost.
+static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__expr_t*** out_strides) {
+  *out_strides = NULL;
+  uint32_t begin = p->token.loc.begin;
+  if (!qn__parser_take_word(p, "strides")) return !p->is_lost;
+  uint32_t count;
+  if (!qn__parse_extents(p, "a stride", out_strides, &count)) return false;
+  if (count != rank) {
+    qn__parser_error(p, QN__CODE_STRIDE_COUNT, qn__parser_since(p, begin), NULL,
+                     "%u %s given for rank %u", (unsigned)count,
+                     count == 1 ? "stride is" : "strides are", (unsigned)rank);
+    *out_strides = NULL;
+  }
+  return true;
+}
+
+void qn__parse_alloc(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t name_loc;
+  qn_dtype_t dtype = QN_DTYPE_NONE;
+  qn__expr_t** shape;
+  uint32_t rank;
+  if (!parse_declared(p, "an allocation", &name_loc, &dtype, &shape, &rank)) return;
+  qn__scope_t scope = QN__SCOPE_LOCAL;
+  if (qn__parser_expect_word(p, "in", "after the shape of an allocation")) {
+    qn_str_t found = qn__parser_found(p);
+    bool is_known = false;
+    qn__suggestion_t suggestion = qn__suggest_start(found);
+    for (int s = QN__SCOPE_LOCAL; s <= QN__SCOPE_GLOBAL; s++) {
+      const char* text = qn__scope_text((qn__scope_t)s);
+      qn__suggest(&suggestion, text);
+      if (qn__parser_at_word(p, text)) {
+        scope = (qn__scope_t)s;
+        is_known = true;
+      }
+    }
+    if (is_known) {
+      qn__parser_advance(p);
+    } else {
+      const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+      qn__parser_syntax(
+          p, QN__CODE_UNKNOWN_SCOPE, p->token.loc,
+          qn__suggest_help(p, &suggestion, "memory is local, shared (by a block) or global"),
+          "expected local, shared or global, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
+    }
+  }
+  qn__loc_t loc = qn__parser_since(p, begin);
+  if (!p->is_lost) qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an allocation");
+  qn__buf_t* buffer = new_buffer(p, scope, dtype, name_loc, rank, shape);
+  if (!buffer) return;
+  qn__parser_declare(p, name_loc, NULL, buffer);
+  append_alloc(p, block, buffer, loc);
+}
+
+// The product of a constant shape; reports extents that are no literals. False when unknown.
+static bool constant_count(qn__parser_t* p, qn__expr_t** shape, uint32_t rank, size_t* out_count) {
+  size_t count = 1;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (!shape[i]) return false;
+    if (shape[i]->kind != QN__EXPR_INT || shape[i]->int_value < 0 ||
+        !qn__size_mul(count, (size_t)shape[i]->int_value, &count)) {
+      qn__parser_error(p, QN__CODE_NOT_LITERAL, shape[i]->loc, NULL,
+                       "the shape of a table is made of integer literals");
+      return false;
+    }
+  }
+  *out_count = count;
+  return true;
+}
+
+static void* parse_element(qn__parser_t* p, const qn__buf_t* buffer) {
+  qn__operand_t operand = qn__parse_expr(p);
+  if (!operand.expr) return NULL;
+  qn__loc_t loc = operand.expr->loc;
+  qn__expr_t* element = qn__type_as_value(p, operand, buffer);
+  if (element && element->kind != QN__EXPR_INT && element->kind != QN__EXPR_FLOAT) {
+    qn__parser_error(p, QN__CODE_NOT_LITERAL, loc, NULL, "elements of a table are literals");
+    return NULL;
+  }
+  return element;
+}
+
+void qn__parse_const(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t name_loc;
+  qn_dtype_t dtype = QN_DTYPE_NONE;
+  qn__expr_t** shape;
+  uint32_t rank;
+  if (!parse_declared(p, "a table", &name_loc, &dtype, &shape, &rank)) return;
+  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a table")) return;
+  qn__buf_t* buffer = new_buffer(p, QN__SCOPE_CONST, dtype, name_loc, rank, shape);
+  if (!buffer) return;
+  qn__loc_t open = p->token.loc;
+  size_t mark = p->list_size;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, "before the elements of a table")) return;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
+    qn__parser_push(p, parse_element(p, buffer));
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open);
+  qn__loc_t list_loc = qn__parser_since(p, open.begin);
+  qn__loc_t loc = qn__parser_since(p, begin);
+  size_t count;
+  void** elements = qn__parser_pop_list(p, mark, &count);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a table");
+  qn__parser_declare(p, name_loc, NULL, buffer);
+  size_t wanted;
+  if (!p->is_lost && constant_count(p, shape, rank, &wanted) && count != wanted) {
+    qn__parser_error(p, QN__CODE_ELEMENT_COUNT, list_loc, NULL,
+                     "the table '%s' has %zu %s, but its shape needs %zu", buffer->name, count,
+                     count == 1 ? "element" : "elements", wanted);
+  }
+  buffer->elements = (qn__expr_t**)elements;
+  buffer->element_count = count;
+  append_alloc(p, block, buffer, loc);
+}
+
+void qn__parse_view(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t name_loc;
+  qn_dtype_t dtype = QN_DTYPE_NONE;
+  qn__expr_t** shape;
+  uint32_t rank;
+  qn__expr_t** strides;
+  qn__loc_t base_loc;
+  if (!parse_declared(p, "a view", &name_loc, &dtype, &shape, &rank)) return;
+  if (!parse_strides(p, rank, &strides)) return;
+  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a view")) return;
+  if (!qn__parser_name(p, "the buffer under a view", &base_loc)) return;
+  qn__binding_t* binding = qn__parser_resolve(p, base_loc);
+  if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
+    qn__parser_error(p, QN__CODE_NOT_SCALAR, base_loc, NULL,
+                     "'%s' is a value of %s and has no elements", binding->name->text,
+                     qn_dtype_text(binding->var->dtype));
+  }
+  qn__buf_t* base = binding ? binding->buffer : NULL;
+  uint32_t height;
+  qn__expr_t** indices = qn__parse_indices(p, base, base_loc, &height);
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a view");
+  qn__buf_t* buffer = new_buffer(p, QN__SCOPE_VIEW, dtype, name_loc, rank, shape);
+  if (!buffer) return;
+  buffer->strides = strides;
+  buffer->base = base;
+  buffer->base_indices = indices;
+  qn__parser_declare(p, name_loc, NULL, buffer);
+  append_alloc(p, block, buffer, loc);
+}
+
+// ------------------------------------------------------------------------------------ parameters
+
+// Declares the scalar parameters before their shapes are read: looks through the parameter list
+// with a lexer of its own. Mistakes are left for the real reading.
+static void declare_scalars(qn__parser_t* p) {
+  qn__lexer_t lexer = p->lexer;
+  lexer.diag = NULL;
+  uint32_t open = 0;
+  qn__token_t before = {0};  // the token before `token`
+  qn__token_t token = p->ahead;
+  qn__token_t after = qn__lexer_next(&lexer);
+  if (qn__parser_at(p, QN__TOKEN_NAME)) before = p->token;
+  while (token.kind != QN__TOKEN_END && token.kind != QN__TOKEN_LEFT_BRACE && !p->is_stopped) {
+    if (token.kind == QN__TOKEN_LEFT_PAREN || token.kind == QN__TOKEN_LEFT_BRACKET) open++;
+    if (token.kind == QN__TOKEN_RIGHT_PAREN || token.kind == QN__TOKEN_RIGHT_BRACKET) {
+      if (open == 0) return;
+      open--;
+    }
+    qn__token_t next = qn__lexer_next(&lexer);
+    if (open == 0 && token.kind == QN__TOKEN_COLON && before.kind == QN__TOKEN_NAME &&
+        after.kind == QN__TOKEN_NAME && next.kind != QN__TOKEN_LEFT_BRACKET) {
+      qn_dtype_t dtype = qn__dtype_from_str(qn__lexer_slice(p->text, after.loc));
+      if (qn__text_is_name(qn__lexer_slice(p->text, before.loc)) &&
+          !qn__parser_find(p, before.loc)) {
+        qn__var_t* var =
+            qn__var_new(p->arena, QN__VAR_SCALAR, dtype, qn__parser_intern(p, before.loc));
+        if (!var) {
+          qn__parser_out_of_memory(p);
+          return;
+        }
+        var->loc = before.loc;
+        qn__parser_declare(p, before.loc, var, NULL);
+      }
+    }
+    before = token;
+    token = after;
+    after = next;
+  }
+}
+
+static qn_access_t parse_access(qn__parser_t* p) {
+  for (int access = QN_ACCESS_IN; access <= QN_ACCESS_INOUT; access++) {
+    if (qn__parser_take_word(p, qn__access_text((qn_access_t)access))) return (qn_access_t)access;
+  }
+  return QN_ACCESS_NONE;
+}
+
+// ["align" integer].
+static void parse_align(qn__parser_t* p, qn__buf_t* buffer) {
+  enum { LARGEST = 4096 };
+  if (!qn__parser_take_word(p, "align")) return;
+  qn__loc_t loc = p->token.loc;
+  uint64_t value = 0;
+  bool is_int = qn__parser_at(p, QN__TOKEN_INT);
+  bool is_good = is_int && qn__lexer_int(qn__parser_word(p), &value) && value > 0 &&
+                 value <= LARGEST && (value & (value - 1)) == 0;
+  if (!qn__parser_expect(p, QN__TOKEN_INT, "after 'align'")) return;
+  if (!is_good) {
+    qn__parser_error(p, QN__CODE_BAD_ALIGN, loc, "such as 64",
+                     "an alignment is a power of two of bytes, at most %d", LARGEST);
+    return;
+  }
+  if (buffer && value > buffer->align_bytes) buffer->align_bytes = (uint32_t)value;
+}
+
+static qn__param_t* parse_param(qn__parser_t* p) {
+  qn__loc_t access_loc = p->token.loc;
+  qn_access_t access = parse_access(p);
+  qn__loc_t name_loc;
+  if (!qn__parser_name(p, "a parameter", &name_loc)) return NULL;
+  if (!qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a parameter")) return NULL;
+  qn_dtype_t dtype = qn__parse_dtype(p);
+  if (p->is_lost) return NULL;
+  qn__param_t* param = QN__ARENA_NEW(p->arena, qn__param_t);
+  if (!param) {
+    qn__parser_out_of_memory(p);
+    return NULL;
+  }
+  if (!qn__parser_at(p, QN__TOKEN_LEFT_BRACKET)) {
+    if (access != QN_ACCESS_NONE) {
+      qn__parser_error(
+          p, QN__CODE_BAD_ACCESS, access_loc,
+          access == QN_ACCESS_IN ? "leave it out" : "a result is an element of a buffer: f32[]",
+          "'%s' stands before buffers, and '%s' is a scalar", qn__access_text(access),
+          qn__parser_intern(p, name_loc));
+    }
+    const qn__binding_t* binding = qn__parser_find(p, name_loc);
+    if (binding && binding->loc.begin == name_loc.begin) {
+      param->scalar = binding->var;
+    } else {
+      param->scalar = qn__var_new(p->arena, QN__VAR_SCALAR, dtype, qn__parser_intern(p, name_loc));
+      if (!param->scalar) {
+        qn__parser_out_of_memory(p);
+        return NULL;
+      }
+      param->scalar->loc = name_loc;
+      qn__parser_declare(p, name_loc, param->scalar, NULL);
+    }
+    return param;
+  }
+  qn__expr_t** shape;
+  qn__expr_t** strides;
+  uint32_t rank;
+  p->is_signature = true;
+  bool is_good = qn__parse_extents(p, "the extent of a shape", &shape, &rank) &&
+                 parse_strides(p, rank, &strides);
+  p->is_signature = false;
+  if (!is_good) return NULL;
+  param->buffer = new_buffer(p, QN__SCOPE_PARAM, dtype, name_loc, rank, shape);
+  if (!param->buffer) return NULL;
+  param->buffer->access = access == QN_ACCESS_NONE ? QN_ACCESS_IN : access;
+  param->buffer->strides = strides;
+  parse_align(p, param->buffer);
+  qn__parser_declare(p, name_loc, NULL, param->buffer);
+  return param;
+}
+
+static void parse_params(qn__parser_t* p, qn__function_t* function) {
+  qn__loc_t open = p->token.loc;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after the name of a function")) return;
+  declare_scalars(p);
+  size_t mark = p->list_size;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_PAREN) && !p->is_lost) {
+    qn__param_t* param = parse_param(p);
+    if (param) qn__parser_push(p, param);
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open);
+  size_t count;
+  void** params = qn__parser_pop_list(p, mark, &count);
+  function->params = qn__arena_alloc_array(p->arena, count ? count : 1, sizeof(qn__param_t));
+  function->symbols =
+      qn__arena_alloc_array(p->arena, p->symbol_count ? p->symbol_count : 1, sizeof(qn__var_t*));
+  if (!function->params || !function->symbols || !params) {
+    qn__parser_out_of_memory(p);
+    return;
+  }
+  for (size_t i = 0; i < count; i++) function->params[i] = *(const qn__param_t*)params[i];
+  function->param_count = count;
+  for (size_t i = 0; i < p->symbol_count; i++) function->symbols[i] = p->symbols[i];
+  function->symbol_count = p->symbol_count;
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+// Skips the rest of a broken header, so that the body can still be read.
+static void recover_header(qn__parser_t* p) {
+  if (!p->is_lost) return;
+  while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at(p, QN__TOKEN_LEFT_BRACE) &&
+         !qn__parser_at_word(p, "func")) {
+    qn__parser_advance(p);
+  }
+  p->is_lost = p->is_stopped;
+}
+
+void qn__parse_function(qn__parser_t* p) {
+  qn__parser_advance(p);
+  qn__parser_reset_names(p);
+  qn__function_t* function = QN__ARENA_NEW(p->arena, qn__function_t);
+  if (!function) {
+    qn__parser_out_of_memory(p);
+    return;
+  }
+  function->name = "";
+  if (qn__parser_name(p, "a function", &function->loc)) {
+    qn_str_t name = qn__lexer_slice(p->text, function->loc);
+    const qn__function_t* other = qn__map_get(&p->functions, name);
+    function->name = qn__arena_cstr(p->arena, name);
+    if (!function->name) {
+      qn__parser_out_of_memory(p);
+      return;
+    }
+    if (other) {
+      qn__parser_error(p, QN__CODE_DUPLICATE, function->loc, "choose another name",
+                       "'%s': a function already has this name", function->name);
+      qn__parser_note(p, other->loc, "'%s' is declared here", function->name);
+    } else if (!qn__map_put(&p->functions, name, function)) {
+      qn__parser_out_of_memory(p);
+      return;
+    }
+  }
+  p->function = function;
+  if (!p->is_lost) parse_params(p, function);
+  if (p->is_lost) {
+    // The parameters are not all known: what the body would be blamed for could be wrong.
+    recover_header(p);
+    if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) qn__parser_recover(p);
+    return;
+  }
+  if (qn__parser_take_word(p, "fast")) function->is_fast = true;
+  qn__parse_block(p, &function->body, function->loc, NULL);
+  if (p->is_lost) {
+    recover_header(p);
+    if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) qn__parser_recover(p);
+  }
+  if (p->body->last) {
+    p->body->last->next = function;
+  } else {
+    p->body->first = function;
+  }
+  p->body->last = function;
+  p->body->function_count++;
+}

@@ -1,0 +1,441 @@
+// ir/parser_stmt.c: the grammar of statements.
+//
+// A declaration is made also when a part of it is wrong: its name is then known, and poisoned where
+// its dtype is not. Statements with mistakes are left out of the tree, which is never used then.
+// Not here: expressions (parser_expr.c), parameters (parser_func.c). Thread rule: one thread at a
+// time. Read next: parser_func.c.
+#include "ir/parser.h"
+
+static qn__stmt_t* new_stmt(qn__parser_t* p, qn__block_t* block, qn__stmt_kind_t kind,
+                            uint32_t begin) {
+  qn__stmt_t* stmt = qn__stmt_new(p->arena, kind, qn__parser_since(p, begin));
+  if (!stmt) {
+    qn__parser_out_of_memory(p);
+    return NULL;
+  }
+  qn__block_append(block, stmt);
+  return stmt;
+}
+
+static qn__var_t* new_var(qn__parser_t* p, qn__var_kind_t kind, qn_dtype_t dtype, qn__loc_t loc) {
+  qn__var_t* var = qn__var_new(p->arena, kind, dtype, qn__parser_intern(p, loc));
+  if (!var) {
+    qn__parser_out_of_memory(p);
+    return NULL;
+  }
+  var->loc = loc;
+  return var;
+}
+
+// ------------------------------------------------------------------------------------ pieces
+
+bool qn__parse_range(qn__parser_t* p, const char* what, qn__loc_t* out_name, qn__expr_t** out_begin,
+                     qn__expr_t** out_end) {
+  *out_begin = NULL;
+  *out_end = NULL;
+  char owner[64] = "the variable of ";
+  qn_str_t tail = qn__str(what);
+  size_t size = strlen(owner);
+  memcpy(owner + size, tail.data, tail.size < 40 ? tail.size + 1 : 40);
+  owner[sizeof owner - 1] = '\0';
+  if (!qn__parser_name(p, owner, out_name)) return false;
+  if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
+  *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
+  if (!p->is_lost && !qn__parser_at(p, QN__TOKEN_RANGE)) {
+    qn_str_t found = qn__parser_found(p);
+    const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+    qn_str_t source = qn__parser_source_of(p, *out_begin);
+    const char* help = qn__parser_at(p, QN__TOKEN_LEFT_BRACE)
+                           ? qn__parser_help(p, "a range has two ends: 0..%.*s", QN_STR_ARG(source))
+                           : NULL;
+    qn__parser_syntax(p, QN__CODE_NOT_A_RANGE, p->token.loc, help,
+                      "expected '..' after the lower bound, found %s%.*s%s", quote,
+                      QN_STR_ARG(found), quote);
+    return false;
+  }
+  if (!qn__parser_take(p, QN__TOKEN_RANGE)) return false;
+  *out_end = qn__type_as_i64(p, qn__parse_expr(p), "the upper bound");
+  return !p->is_lost;
+}
+
+static void parse_stmt(qn__parser_t* p, qn__block_t* block);
+
+void qn__parse_block(qn__parser_t* p, qn__block_t* block, qn__loc_t var_loc, qn__var_t* var) {
+  qn__loc_t open = p->token.loc;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "before a block")) return;
+  if (!qn__parser_enter(p)) return;
+  qn__block_scope_t scope;
+  qn__parser_open_block(p, &scope);
+  if (var) qn__parser_declare(p, var_loc, var, NULL);
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACE) && !qn__parser_at(p, QN__TOKEN_END) &&
+         !qn__parser_at_word(p, "func")) {
+    uint32_t begin = p->token.loc.begin;
+    parse_stmt(p, block);
+    if (!p->is_lost) continue;
+    qn__parser_recover(p);
+    // Whatever cannot be read must not be met again.
+    if (p->token.loc.begin == begin && !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE) &&
+        !qn__parser_at_word(p, "func")) {
+      qn__parser_advance(p);
+    }
+  }
+  qn__parser_close(p, QN__TOKEN_RIGHT_BRACE, open);
+  qn__parser_close_block(p);
+  qn__parser_leave(p);
+}
+
+// ------------------------------------------------------------------------------------ let, atomics
+
+static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
+                         const qn__loc_t* result_loc) {
+  qn_atomic_op_t op = qn__atomic_from_word(qn__parser_word(p));
+  qn__loc_t op_loc = p->token.loc;
+  qn__parser_advance(p);
+  qn__loc_t open = p->token.loc;
+  qn__buf_t* buffer = NULL;
+  qn__expr_t** indices = NULL;
+  qn__operand_t operands[3] = {{0}};
+  size_t count = 0;
+  bool is_good = qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after an atomic");
+  qn__loc_t name_loc;
+  if (is_good && qn__parser_name(p, "a buffer", &name_loc)) {
+    qn__binding_t* binding = qn__parser_resolve(p, name_loc);
+    buffer = binding ? binding->buffer : NULL;
+    if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
+      qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc,
+                       "an atomic works on an element of a buffer",
+                       "'%s' is a value of %s and has no elements", binding->name->text,
+                       qn_dtype_text(binding->var->dtype));
+    }
+    uint32_t height;
+    indices = qn__parse_indices(p, buffer, name_loc, &height);
+    while (qn__parser_take(p, QN__TOKEN_COMMA)) {
+      qn__operand_t operand = qn__parse_expr(p);
+      if (count < QN_COUNT_OF(operands)) operands[count] = operand;
+      count++;
+    }
+  }
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) indices = NULL;
+  qn__loc_t loc = qn__parser_since(p, op_loc.begin);
+  uint32_t wanted = qn__atomic_operand_count(op);
+  if (!p->is_lost && count != wanted) {
+    qn__parser_error(p, QN__CODE_OPERAND_COUNT, loc, NULL,
+                     "'%s' takes an element and %u %s, but %zu %s given", qn__atomic_text(op),
+                     (unsigned)wanted, wanted == 1 ? "value" : "values", count,
+                     count == 1 ? "is" : "are");
+    indices = NULL;
+  }
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an atomic");
+  qn__expr_t* operand = indices ? qn__type_as_value(p, operands[0], buffer) : NULL;
+  qn__expr_t* operand2 = indices && wanted == 2 ? qn__type_as_value(p, operands[1], buffer) : NULL;
+  qn__var_t* result = NULL;
+  if (result_loc) {
+    result = new_var(p, QN__VAR_ATOMIC, buffer ? buffer->dtype : QN_DTYPE_NONE, *result_loc);
+    if (result) qn__parser_declare(p, *result_loc, result, NULL);
+  }
+  if (!operand || (wanted == 2 && !operand2)) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->atomic.op = op;
+  stmt->atomic.buffer = buffer;
+  stmt->atomic.indices = indices;
+  stmt->atomic.operand = operand;
+  stmt->atomic.operand2 = operand2;
+  stmt->atomic.result = result;
+}
+
+void qn__parse_let(qn__parser_t* p, qn__block_t* block, bool is_in_reduction) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t name_loc;
+  if (!qn__parser_name(p, "a value", &name_loc)) return;
+  if (qn__parser_at(p, QN__TOKEN_COLON)) {
+    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc,
+                      "the value decides the dtype: let x = f64(0.5);",
+                      "a let has no dtype of its own");
+    return;
+  }
+  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
+  if (!is_in_reduction && qn__parser_at(p, QN__TOKEN_NAME) &&
+      p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(qn__parser_word(p))) {
+    parse_atomic(p, block, begin, &name_loc);
+    return;
+  }
+  qn__expr_t* value = qn__type_as_any(p, qn__parse_expr(p));
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "the value of a let");
+  qn__var_t* var = new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, name_loc);
+  if (var) qn__parser_declare(p, name_loc, var, NULL);
+  if (!var || !value) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_LET, begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->let.var = var;
+  stmt->let.value = value;
+}
+
+// ------------------------------------------------------------------------------------ stores
+
+static void report_assignment(qn__parser_t* p, qn__loc_t name_loc) {
+  qn_str_t name = qn__lexer_slice(p->text, name_loc);
+  const qn__binding_t* binding = qn__parser_find(p, name_loc);
+  const char* help;
+  const char* why;
+  if (!binding) {
+    why = "is not declared";
+    help = qn__parser_help(p, "declare it: let %.*s = ...;", QN_STR_ARG(name));
+  } else if (binding->buffer) {
+    why = "is a buffer: only its elements can be assigned";
+    help = qn__parser_help(p, "name an element: %.*s[%s] = ...;", QN_STR_ARG(name),
+                           binding->buffer->rank == 0   ? ""
+                           : binding->buffer->rank == 1 ? "i"
+                                                        : "i, ...");
+  } else {
+    why = "is a value: it never changes";
+    help = "an allocation of rank 0 can be changed: alloc t: f32[] in local; t[] = ...;";
+  }
+  qn__parser_syntax(p, QN__CODE_NOT_ASSIGNABLE, name_loc, help, "'%.*s' %s", QN_STR_ARG(name), why);
+  if (binding) qn__parser_note(p, binding->loc, "'%.*s' is declared here", QN_STR_ARG(name));
+}
+
+static bool is_compound(const qn__parser_t* p) {
+  switch (p->token.kind) {
+    case QN__TOKEN_PLUS:
+    case QN__TOKEN_MINUS:
+    case QN__TOKEN_STAR:
+    case QN__TOKEN_SLASH:
+    case QN__TOKEN_FLOORDIV:
+    case QN__TOKEN_PERCENT:
+    case QN__TOKEN_AND:
+    case QN__TOKEN_OR:
+    case QN__TOKEN_XOR:
+      return p->ahead.kind == QN__TOKEN_ASSIGN;
+    default:
+      return false;
+  }
+}
+
+static void parse_store(qn__parser_t* p, qn__block_t* block) {
+  qn__loc_t name_loc = p->token.loc;
+  qn__parser_advance(p);
+  qn__binding_t* binding = qn__parser_resolve(p, name_loc);
+  qn__buf_t* buffer = binding ? binding->buffer : NULL;
+  if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
+    qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, NULL,
+                     "'%s' is a value of %s and has no elements", binding->name->text,
+                     qn_dtype_text(binding->var->dtype));
+    qn__parser_note(p, binding->loc, "'%s' is declared here", binding->name->text);
+  }
+  uint32_t height;
+  qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
+  qn__loc_t loc = qn__parser_since(p, name_loc.begin);
+  if (!p->is_lost && is_compound(p)) {
+    qn_str_t target = qn__lexer_slice(p->text, loc);
+    if (target.size > 40) target = QN_STR("x[i]");
+    qn_str_t op = qn__parser_word(p);
+    qn__parser_syntax(p, QN__CODE_COMPOUND,
+                      (qn__loc_t){p->token.loc.begin, p->ahead.loc.begin + 1 - p->token.loc.begin},
+                      qn__parser_help(p, "write %.*s = %.*s %.*s ...;", QN_STR_ARG(target),
+                                      QN_STR_ARG(target), QN_STR_ARG(op)),
+                      "there is no compound assignment");
+    return;
+  }
+  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the element that is stored")) return;
+  qn__operand_t value = qn__parse_expr(p);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a store");
+  qn__expr_t* typed = qn__type_as_value(p, value, buffer);
+  if (!typed || !indices) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_STORE, name_loc.begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->store.buffer = buffer;
+  stmt->store.indices = indices;
+  stmt->store.value = typed;
+}
+
+// ------------------------------------------------------------------------------------ control
+
+static qn__expr_t* parse_condition(qn__parser_t* p, const char* what) {
+  qn__expr_t* condition = qn__type_as_bool(p, qn__parse_expr(p), what);
+  if (!p->is_lost && qn__parser_at(p, QN__TOKEN_ASSIGN)) {
+    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, "'==' compares",
+                      "'=' inside a condition");
+  }
+  return condition;
+}
+
+static void parse_if(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  if (!qn__parser_enter(p)) return;
+  qn__parser_advance(p);
+  qn__expr_t* condition = parse_condition(p, "the condition");
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__block_t then_block = {NULL, NULL};
+  qn__block_t else_block = {NULL, NULL};
+  qn__parse_block(p, &then_block, loc, NULL);
+  if (qn__parser_take_word(p, "else")) {
+    if (qn__parser_at_word(p, "if")) {
+      p->depth++;
+      parse_if(p, &else_block);
+      p->depth--;
+    } else {
+      qn__parse_block(p, &else_block, loc, NULL);
+    }
+  }
+  qn__parser_leave(p);
+  if (!condition) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_IF, begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->if_.condition = condition;
+  stmt->if_.then_block = then_block;
+  stmt->if_.else_block = else_block;
+}
+
+static void parse_loop(qn__parser_t* p, qn__block_t* block, qn_loop_kind_t kind) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t name_loc;
+  qn__expr_t* lower;
+  qn__expr_t* upper;
+  if (!qn__parse_range(p, "a loop", &name_loc, &lower, &upper)) return;
+  if (qn__parser_at_word(p, "step") || qn__parser_at_word(p, "by")) {
+    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc,
+                      "count from 0 to ceildiv(end - begin, step) and compute the index",
+                      "loops have no step");
+    return;
+  }
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__var_t* var = new_var(p, QN__VAR_LOOP, QN_DTYPE_I64, name_loc);
+  if (!var) return;
+  qn__block_t body = {NULL, NULL};
+  qn__parse_block(p, &body, name_loc, var);
+  if (!lower || !upper) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_LOOP, begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->loop.kind = kind;
+  stmt->loop.var = var;
+  stmt->loop.begin = lower;
+  stmt->loop.end = upper;
+  stmt->loop.body = body;
+}
+
+static void parse_while(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__expr_t* condition = parse_condition(p, "the condition");
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__block_t body = {NULL, NULL};
+  qn__parse_block(p, &body, loc, NULL);
+  if (!condition) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_WHILE, begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->while_.condition = condition;
+  stmt->while_.body = body;
+}
+
+static void parse_assert(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__expr_t* condition = parse_condition(p, "the condition of an assert");
+  const char* message = "";
+  if (qn__parser_take(p, QN__TOKEN_COMMA)) {
+    if (qn__parser_at(p, QN__TOKEN_STRING)) {
+      qn__buffer_t text;
+      qn__buffer_init(&text, p->allocator);
+      qn__lexer_unescape(qn__parser_word(p), &text);
+      message = text.has_failed ? NULL : qn__arena_cstr(p->arena, qn__buffer_as_str(&text));
+      qn__buffer_deinit(&text);
+      if (!message) qn__parser_out_of_memory(p);
+    }
+    qn__parser_expect(p, QN__TOKEN_STRING, "as the message of an assert");
+  }
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an assert");
+  if (!condition || !message) return;
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_ASSERT, begin);
+  if (!stmt) return;
+  stmt->loc = loc;
+  stmt->assert_.condition = condition;
+  stmt->assert_.message = message;
+}
+
+// ------------------------------------------------------------------------------------ statements
+
+static void report_statement(qn__parser_t* p) {
+  qn_str_t found = qn__parser_found(p);
+  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+  const char* help = NULL;
+  if (qn__parser_at(p, QN__TOKEN_NAME)) {
+    qn__suggestion_t suggestion = qn__suggest_start(found);
+    static const char* const words[] = {"let",   "if",   "else",    "while", "alloc",
+                                        "const", "view", "barrier", "assert"};
+    for (size_t i = 0; i < QN_COUNT_OF(words); i++) qn__suggest(&suggestion, words[i]);
+    for (int kind = QN_LOOP_SERIAL; kind <= QN_LOOP_THREAD_Z; kind++) {
+      qn__suggest(&suggestion, qn__loop_kind_text((qn_loop_kind_t)kind));
+    }
+    for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; op++) {
+      qn__suggest(&suggestion, qn__atomic_text((qn_atomic_op_t)op));
+    }
+    static const char* const known[][2] = {{"return", "results are stored into out parameters"},
+                                           {"var", "let"},
+                                           {"float", "let"},
+                                           {"int", "let"},
+                                           {"__syncthreads", "barrier"}};
+    for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
+      if (qn__str_equal(found, qn__str(known[i][0]))) suggestion.best = known[i][1];
+    }
+    help = suggestion.best && strchr(suggestion.best, ' ') ? suggestion.best
+                                                           : qn__suggest_help(p, &suggestion, NULL);
+  }
+  qn__parser_syntax(p, QN__CODE_EXPECTED_STMT, p->token.loc, help,
+                    "expected a statement, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
+}
+
+static void parse_barrier(qn__parser_t* p, qn__block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "'barrier'");
+  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_BARRIER, begin);
+  if (stmt) stmt->loc = loc;
+}
+
+static void parse_stmt(qn__parser_t* p, qn__block_t* block) {
+  if (!qn__parser_at(p, QN__TOKEN_NAME)) {
+    report_statement(p);
+    return;
+  }
+  qn_str_t word = qn__parser_word(p);
+  qn_loop_kind_t loop = qn__loop_from_word(word);
+  if (loop) {
+    parse_loop(p, block, loop);
+  } else if (qn__parser_at_word(p, "let")) {
+    qn__parse_let(p, block, false);
+  } else if (qn__parser_at_word(p, "if")) {
+    parse_if(p, block);
+  } else if (qn__parser_at_word(p, "while")) {
+    parse_while(p, block);
+  } else if (qn__parser_at_word(p, "alloc")) {
+    qn__parse_alloc(p, block);
+  } else if (qn__parser_at_word(p, "const")) {
+    qn__parse_const(p, block);
+  } else if (qn__parser_at_word(p, "view")) {
+    qn__parse_view(p, block);
+  } else if (qn__parser_at_word(p, "barrier")) {
+    parse_barrier(p, block);
+  } else if (qn__parser_at_word(p, "assert")) {
+    parse_assert(p, block);
+  } else if (p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(word)) {
+    parse_atomic(p, block, p->token.loc.begin, NULL);
+  } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && !qn__text_is_reserved(word)) {
+    parse_store(p, block);
+  } else if (p->ahead.kind == QN__TOKEN_ASSIGN && !qn__text_is_reserved(word)) {
+    report_assignment(p, p->token.loc);
+  } else {
+    report_statement(p);
+  }
+}

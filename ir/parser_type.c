@@ -1,0 +1,484 @@
+// ir/parser_type.c: dtypes of expressions.
+//
+// 1. Literals are open: they have no dtype until something decides. An operator whose operands are
+// all
+//    open is open itself (unless it gives bool), so that the whole of `2 * (1 + 3)` adapts.
+// 2. A typed operand decides for the open ones beside it; a store's buffer, an index (i64), a bound
+//    (i64) or a conversion decides for the whole expression. Where nothing does: i64, or f32 when a
+//    float literal or an operator of floats is in it.
+// 3. An integer literal may become a float when the float holds it exactly; a float literal never
+//    becomes an integer. Values are read from the source text when the dtype is known, so that a
+//    decimal is rounded once.
+// 4. Nothing else converts by itself.
+//
+// The printer has the inverse of these rules (printer_expr.c). Not here: grammar, names.
+// Thread rule: one thread at a time. Read next: parser_expr.c.
+#include <math.h>
+
+#include "ir/decimal.h"
+#include "ir/parser.h"
+
+qn__operand_t qn__type_poison(void) {
+  return (qn__operand_t){NULL, QN__FLEX_POISON, 0};
+}
+
+qn__operand_t qn__type_new(qn__parser_t* p, qn__expr_kind_t kind, qn_dtype_t dtype,
+                           uint32_t begin) {
+  qn__expr_t* expr = qn__expr_new(p->arena, kind, dtype, qn__parser_since(p, begin));
+  if (!expr) {
+    qn__parser_out_of_memory(p);
+    return qn__type_poison();
+  }
+  return (qn__operand_t){expr, QN__FLEX_TYPED, 1};
+}
+
+static bool is_poison(qn__operand_t operand) {
+  return operand.flex == QN__FLEX_POISON || !operand.expr;
+}
+
+static bool is_open(qn__operand_t operand) {
+  return operand.flex == QN__FLEX_INT || operand.flex == QN__FLEX_FLOAT;
+}
+
+// The height of a node over its operands; reports one that is too high.
+static bool grow_height(qn__parser_t* p, qn__operand_t* operand, uint32_t below) {
+  operand->height = below + 1;
+  if (operand->height + p->depth <= QN__NESTING_LIMIT) return true;
+  qn__parser_error(p, QN__CODE_TOO_DEEP, operand->expr->loc, "use a let for a part of it",
+                   "the expression has more than %d levels of operators", QN__NESTING_LIMIT);
+  *operand = qn__type_poison();
+  return false;
+}
+
+// ------------------------------------------------------------------------------------ literals
+
+static bool fits(qn_dtype_t dtype, uint64_t magnitude, bool is_negative) {
+  uint32_t bits = qn__dtype_bits(dtype);
+  if (qn__dtype_class(dtype) == QN__CLASS_UNSIGNED) {
+    if (is_negative && magnitude != 0) return false;
+    return bits >= 64 || magnitude >> bits == 0;
+  }
+  uint64_t limit = UINT64_C(1) << (bits - 1);
+  return is_negative ? magnitude <= limit : magnitude < limit;
+}
+
+static bool settle_int(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
+  qn_str_t text = qn__lexer_slice(p->text, expr->loc);
+  bool is_negative = text.size > 0 && text.data[0] == '-';
+  qn_str_t digits = {text.data + is_negative, text.size - is_negative};
+  uint64_t magnitude = 0;
+  bool is_good = qn__lexer_int(digits, &magnitude);
+  expr->dtype = dtype;
+  if (qn__dtype_is_int(dtype)) {
+    if (is_good && fits(dtype, magnitude, is_negative)) {
+      expr->int_value = (int64_t)(is_negative ? 0 - magnitude : magnitude);
+      return true;
+    }
+    qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc, NULL, "%.*s does not fit in %s",
+                     QN_STR_ARG(text), qn_dtype_text(dtype));
+    return false;
+  }
+  if (qn__dtype_is_float(dtype)) {
+    double value = qn__round_float(dtype, (double)magnitude);
+    // 2^64 is the smallest double beyond the range of the comparison.
+    if (is_good && value < 18446744073709551616.0 && (uint64_t)value == magnitude) {
+      expr->kind = QN__EXPR_FLOAT;
+      expr->float_value = is_negative ? -value : value;
+      return true;
+    }
+    qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc,
+                     "write it as a float literal (with '.') if the nearest value is meant",
+                     "%s cannot hold the integer %.*s exactly", qn_dtype_text(dtype),
+                     QN_STR_ARG(text));
+    return false;
+  }
+  qn__parser_error(p, QN__CODE_OPERAND_TYPE, expr->loc, "write true or false",
+                   "the integer %.*s is used as bool", QN_STR_ARG(text));
+  return false;
+}
+
+static bool settle_float(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
+  qn_str_t text = qn__lexer_slice(p->text, expr->loc);
+  if (!qn__dtype_is_float(dtype)) {
+    bool is_bool = dtype == QN_DTYPE_BOOL;
+    qn__parser_error(p, QN__CODE_FLOAT_LITERAL, expr->loc,
+                     is_bool ? "write true or false" : "write an integer, without '.' and exponent",
+                     "the float %.*s is used as %s", QN_STR_ARG(text), qn_dtype_text(dtype));
+    return false;
+  }
+  expr->dtype = dtype;
+  bool is_negative = text.size > 0 && text.data[0] == '-';
+  qn_str_t digits = {text.data + is_negative, text.size - is_negative};
+  double value;
+  if (qn__str_equal(digits, QN_STR("inf"))) {
+    value = (double)INFINITY;
+  } else if (qn__str_equal(digits, QN_STR("nan"))) {
+    value = (double)NAN;
+  } else {
+    value = qn__decimal_parse(dtype, digits);
+    if (isinf(value)) {
+      qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc, "write inf if infinity is meant",
+                       "%.*s is beyond the largest %s", QN_STR_ARG(text), qn_dtype_text(dtype));
+      return false;
+    }
+  }
+  expr->float_value = is_negative ? -value : value;
+  return true;
+}
+
+// ------------------------------------------------------------------------------------ rules
+
+static bool rule_takes(qn__op_rule_t rule, qn_dtype_t dtype) {
+  switch (rule) {
+    case QN__RULE_NUMERIC:
+    case QN__RULE_GROUP:
+      return qn__dtype_is_int(dtype) || qn__dtype_is_float(dtype);
+    case QN__RULE_INTEGER:
+    case QN__RULE_SHIFT:
+      return qn__dtype_is_int(dtype);
+    case QN__RULE_FLOAT:
+    case QN__RULE_TEST:
+      return qn__dtype_is_float(dtype);
+    case QN__RULE_BITWISE:
+      return qn__dtype_is_int(dtype) || dtype == QN_DTYPE_BOOL;
+    case QN__RULE_LOGIC:
+      return dtype == QN_DTYPE_BOOL;
+    case QN__RULE_COMPARE:
+    case QN__RULE_SELECT:
+    case QN__RULE_LANE:
+      break;
+  }
+  return true;
+}
+
+static const char* rule_text(qn__op_rule_t rule) {
+  switch (rule) {
+    case QN__RULE_NUMERIC:
+    case QN__RULE_GROUP:
+      return "integers or floats";
+    case QN__RULE_INTEGER:
+    case QN__RULE_SHIFT:
+      return "integers";
+    case QN__RULE_FLOAT:
+    case QN__RULE_TEST:
+      return "floats";
+    case QN__RULE_BITWISE:
+      return "integers or bool";
+    case QN__RULE_LOGIC:
+      return "bool";
+    case QN__RULE_COMPARE:
+    case QN__RULE_SELECT:
+    case QN__RULE_LANE:
+      break;
+  }
+  return "any dtype";
+}
+
+static bool gives_bool(qn__op_rule_t rule) {
+  return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
+}
+
+// Is operand `i` one of those that share the dtype T of the rule?
+static bool is_common(qn__op_rule_t rule, uint32_t i) {
+  if (rule == QN__RULE_SELECT) return i > 0;
+  if (rule == QN__RULE_LANE) return i == 0;
+  return true;
+}
+
+static bool settle_expr(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
+  if (expr->dtype != QN_DTYPE_NONE) return true;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return settle_int(p, expr, dtype);
+    case QN__EXPR_FLOAT:
+      return settle_float(p, expr, dtype);
+    case QN__EXPR_COND:
+      expr->dtype = dtype;
+      return settle_expr(p, expr->args[1], dtype) && settle_expr(p, expr->args[2], dtype);
+    case QN__EXPR_REDUCE:
+      expr->dtype = dtype;
+      return settle_expr(p, expr->reduce.value, dtype);
+    case QN__EXPR_OP: {
+      const qn__op_info_t* info = qn__op_info(expr->op);
+      if (!rule_takes(info->rule, dtype)) {
+        qn__parser_error(p, QN__CODE_OPERAND_TYPE, expr->loc,
+                         expr->op == QN_OP_DIV ? "'//' divides integers" : NULL,
+                         "'%s' takes %s, but %s is needed here", info->text, rule_text(info->rule),
+                         qn_dtype_text(dtype));
+        return false;
+      }
+      expr->dtype = dtype;
+      for (uint32_t i = 0; i < info->arity; i++) {
+        if (is_common(info->rule, i) && !settle_expr(p, expr->args[i], dtype)) return false;
+      }
+      return true;
+    }
+    case QN__EXPR_VAR:
+    case QN__EXPR_LOAD:
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      break;
+  }
+  return !QN_NEVER(true);
+}
+
+bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype) {
+  if (is_poison(*operand)) return false;
+  if (!is_open(*operand)) return true;
+  if (dtype != QN_DTYPE_NONE && settle_expr(p, operand->expr, dtype)) {
+    operand->flex = QN__FLEX_TYPED;
+    return true;
+  }
+  *operand = qn__type_poison();
+  return false;
+}
+
+void qn__type_default(qn__parser_t* p, qn__operand_t* operand) {
+  if (!is_open(*operand)) return;
+  (void)qn__type_settle(p, operand, operand->flex == QN__FLEX_INT ? QN_DTYPE_I64 : QN_DTYPE_F32);
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+static void report_difference(qn__parser_t* p, const char* what, qn__operand_t a, qn__operand_t b,
+                              qn__loc_t loc) {
+  // Towards the float, else towards the wider one.
+  qn_dtype_t to = a.expr->dtype;
+  const qn__expr_t* from = b.expr;
+  bool b_is_better = qn__dtype_is_float(b.expr->dtype) != qn__dtype_is_float(a.expr->dtype)
+                         ? qn__dtype_is_float(b.expr->dtype)
+                         : qn__dtype_bits(b.expr->dtype) > qn__dtype_bits(a.expr->dtype);
+  if (to == QN_DTYPE_BOOL || b_is_better) {
+    to = b.expr->dtype;
+    from = a.expr;
+  }
+  qn_str_t source = qn__parser_source_of(p, from);
+  const char* help =
+      to == QN_DTYPE_BOOL || from->dtype == QN_DTYPE_BOOL
+          ? NULL
+          : qn__parser_help(p, "convert one: %s(%.*s)", qn_dtype_text(to), QN_STR_ARG(source));
+  qn__parser_error(p, QN__CODE_OPERANDS_DIFFER, loc, help, "operands of %s are %s and %s", what,
+                   qn_dtype_text(a.expr->dtype), qn_dtype_text(b.expr->dtype));
+}
+
+// Makes the operands in [0, count) agree on one dtype. `*out_flex` tells whether they are all still
+// open. False when reported.
+static bool unify(qn__parser_t* p, const char* what, qn__operand_t** operands, uint32_t count,
+                  qn__loc_t loc, qn__flex_t* out_flex) {
+  const qn__operand_t* typed = NULL;
+  *out_flex = QN__FLEX_INT;
+  for (uint32_t i = 0; i < count; i++) {
+    if (operands[i]->flex == QN__FLEX_FLOAT) *out_flex = QN__FLEX_FLOAT;
+    if (is_open(*operands[i])) continue;
+    if (!typed) {
+      typed = operands[i];
+    } else if (typed->expr->dtype != operands[i]->expr->dtype) {
+      report_difference(p, what, *typed, *operands[i], loc);
+      return false;
+    }
+  }
+  if (!typed) return true;
+  *out_flex = QN__FLEX_TYPED;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!qn__type_settle(p, operands[i], typed->expr->dtype)) return false;
+  }
+  return true;
+}
+
+static void report_operand(qn__parser_t* p, qn_op_t op, const qn__op_info_t* info,
+                           qn__operand_t operand) {
+  const char* got = operand.flex == QN__FLEX_FLOAT ? "a float" : qn_dtype_text(operand.expr->dtype);
+  qn_str_t source = qn__parser_source_of(p, operand.expr);
+  const char* help = NULL;
+  bool is_int = !is_open(operand) && qn__dtype_is_int(operand.expr->dtype);
+  bool is_bool = !is_open(operand) && operand.expr->dtype == QN_DTYPE_BOOL;
+  if (op == QN_OP_DIV && is_int) {
+    help = "'//' divides integers and rounds down";
+  } else if (op == QN_OP_FLOORDIV && !is_int && !is_bool) {
+    help = "'/' divides floats";
+  } else if (info->rule == QN__RULE_LOGIC && is_int) {
+    help = qn__parser_help(p, "compare: %.*s != 0", QN_STR_ARG(source));
+  } else if ((op == QN_OP_AND || op == QN_OP_OR || op == QN_OP_XOR) && !is_bool) {
+    help = "bitcast to an integer of the same size first";
+  } else if ((info->rule == QN__RULE_FLOAT || info->rule == QN__RULE_TEST) && is_int) {
+    help = qn__parser_help(p, "convert it: f32(%.*s)", QN_STR_ARG(source));
+  } else if (info->rule == QN__RULE_NUMERIC && is_bool) {
+    help = qn__parser_help(p, "convert it: i32(%.*s)", QN_STR_ARG(source));
+  }
+  qn__parser_error(p, QN__CODE_OPERAND_TYPE, operand.expr->loc, help, "'%s' takes %s, not %s",
+                   info->text, rule_text(info->rule), got);
+}
+
+qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
+                          uint32_t begin, qn__loc_t op_loc) {
+  const qn__op_info_t* info = qn__op_info(op);
+  qn__operand_t* common[3];
+  uint32_t common_count = 0;
+  uint32_t height = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (is_poison(args[i])) return qn__type_poison();
+    if (args[i].height > height) height = args[i].height;
+    if (is_common(info->rule, i)) common[common_count++] = &args[i];
+  }
+  for (uint32_t i = 0; i < common_count; i++) {
+    qn__operand_t* arg = common[i];
+    bool is_taken = is_open(*arg)
+                        ? arg->flex == QN__FLEX_INT || rule_takes(info->rule, QN_DTYPE_F32)
+                        : rule_takes(info->rule, arg->expr->dtype);
+    if (is_open(*arg) && info->rule == QN__RULE_LOGIC) is_taken = false;
+    if (!is_taken) {
+      if (arg->flex == QN__FLEX_INT) qn__type_default(p, arg);
+      if (!is_poison(*arg)) report_operand(p, op, info, *arg);
+      return qn__type_poison();
+    }
+  }
+  if (info->rule == QN__RULE_SELECT &&
+      !qn__type_as_bool(p, args[0], "the first operand of select")) {
+    return qn__type_poison();
+  }
+  if (info->rule == QN__RULE_LANE && !qn__type_as_i64(p, args[1], "the lane")) {
+    return qn__type_poison();
+  }
+  char what[32];
+  qn_str_t text = qn__str(info->text);
+  memcpy(what, "'", 1);
+  size_t size = text.size < sizeof what - 3 ? text.size : sizeof what - 3;
+  memcpy(what + 1, text.data, size);
+  memcpy(what + 1 + size, "'", 2);
+  qn__flex_t flex;
+  if (!unify(p, what, common, common_count, op_loc, &flex)) return qn__type_poison();
+  if (flex == QN__FLEX_INT && (info->rule == QN__RULE_FLOAT || info->rule == QN__RULE_TEST)) {
+    flex = QN__FLEX_FLOAT;
+  }
+  if (flex != QN__FLEX_TYPED && gives_bool(info->rule)) {
+    qn_dtype_t dtype = flex == QN__FLEX_INT ? QN_DTYPE_I64 : QN_DTYPE_F32;
+    for (uint32_t i = 0; i < common_count; i++) {
+      if (!qn__type_settle(p, common[i], dtype)) return qn__type_poison();
+    }
+    flex = QN__FLEX_TYPED;
+  }
+  qn_dtype_t dtype = flex != QN__FLEX_TYPED   ? QN_DTYPE_NONE
+                     : gives_bool(info->rule) ? QN_DTYPE_BOOL
+                                              : common[0]->expr->dtype;
+  qn__operand_t result = qn__type_new(p, QN__EXPR_OP, dtype, begin);
+  if (is_poison(result)) return result;
+  result.flex = flex;
+  result.expr->op = op;
+  for (uint32_t i = 0; i < count; i++) result.expr->args[i] = args[i].expr;
+  (void)grow_height(p, &result, height);
+  return result;
+}
+
+qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin) {
+  qn__expr_t* condition = qn__type_as_bool(p, args[0], "the condition before '?'");
+  if (!condition || is_poison(args[1]) || is_poison(args[2])) return qn__type_poison();
+  qn__operand_t* common[] = {&args[1], &args[2]};
+  qn__flex_t flex;
+  qn__loc_t loc = qn__parser_since(p, args[1].expr->loc.begin);
+  if (!unify(p, "'?:'", common, 2, loc, &flex)) return qn__type_poison();
+  qn_dtype_t dtype = flex == QN__FLEX_TYPED ? args[1].expr->dtype : QN_DTYPE_NONE;
+  qn__operand_t result = qn__type_new(p, QN__EXPR_COND, dtype, begin);
+  if (is_poison(result)) return result;
+  result.flex = flex;
+  uint32_t height = 0;
+  for (uint32_t i = 0; i < 3; i++) {
+    result.expr->args[i] = args[i].expr;
+    if (args[i].height > height) height = args[i].height;
+  }
+  (void)grow_height(p, &result, height);
+  return result;
+}
+
+qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
+                                  uint32_t begin) {
+  if (is_poison(operand) || dtype == QN_DTYPE_NONE) return qn__type_poison();
+  if (is_open(operand)) {
+    bool is_literal = operand.expr->kind == QN__EXPR_INT || operand.expr->kind == QN__EXPR_FLOAT;
+    bool same_class =
+        operand.flex == QN__FLEX_INT ? qn__dtype_is_int(dtype) : qn__dtype_is_float(dtype);
+    if (is_literal || same_class) {
+      // The literals themselves get the dtype: exact, and no conversion is left.
+      if (!qn__type_settle(p, &operand, dtype)) return operand;
+      if (is_literal) operand.expr->loc = qn__parser_since(p, begin);
+      return operand;
+    }
+    qn__type_default(p, &operand);
+    if (is_poison(operand)) return operand;
+  }
+  qn__operand_t result = qn__type_new(p, QN__EXPR_CAST, dtype, begin);
+  if (is_poison(result)) return result;
+  result.expr->args[0] = operand.expr;
+  (void)grow_height(p, &result, operand.height);
+  return result;
+}
+
+qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
+                               uint32_t begin) {
+  qn__type_default(p, &operand);
+  if (is_poison(operand) || dtype == QN_DTYPE_NONE) return qn__type_poison();
+  if (qn_dtype_size_bytes(dtype) != qn_dtype_size_bytes(operand.expr->dtype)) {
+    qn__parser_error(p, QN__CODE_BITCAST_SIZE, qn__parser_since(p, begin),
+                     "bitcast keeps the bits: both dtypes must have the same size",
+                     "cannot bitcast %s (%zu bytes) to %s (%zu bytes)",
+                     qn_dtype_text(operand.expr->dtype), qn_dtype_size_bytes(operand.expr->dtype),
+                     qn_dtype_text(dtype), qn_dtype_size_bytes(dtype));
+    return qn__type_poison();
+  }
+  qn__operand_t result = qn__type_new(p, QN__EXPR_BITCAST, dtype, begin);
+  if (is_poison(result)) return result;
+  result.expr->args[0] = operand.expr;
+  (void)grow_height(p, &result, operand.height);
+  return result;
+}
+
+// ------------------------------------------------------------------------------------ contexts
+
+qn__expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what) {
+  qn__type_default(p, &operand);
+  if (is_poison(operand)) return NULL;
+  if (operand.expr->dtype == QN_DTYPE_BOOL) return operand.expr;
+  qn_str_t source = qn__parser_source_of(p, operand.expr);
+  qn__parser_error(p, QN__CODE_NOT_BOOL, operand.expr->loc,
+                   qn__parser_help(p, "compare: %.*s != 0", QN_STR_ARG(source)),
+                   "%s is %s, not bool", what, qn_dtype_text(operand.expr->dtype));
+  return NULL;
+}
+
+qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what) {
+  if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
+  if (operand.expr->dtype == QN_DTYPE_I64) return operand.expr;
+  qn_str_t source = qn__parser_source_of(p, operand.expr);
+  qn__parser_error(p, QN__CODE_NOT_I64, operand.expr->loc,
+                   qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
+                   "%s is %s, not i64", what, qn_dtype_text(operand.expr->dtype));
+  return NULL;
+}
+
+qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
+  if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
+  if (qn__dtype_is_int(operand.expr->dtype)) return operand.expr;
+  qn_str_t source = qn__parser_source_of(p, operand.expr);
+  qn__parser_error(p, QN__CODE_INDEX_TYPE, operand.expr->loc,
+                   qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
+                   "the index is %s, not an integer", qn_dtype_text(operand.expr->dtype));
+  return NULL;
+}
+
+qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand, const qn__buf_t* buffer) {
+  if (!buffer || buffer->dtype == QN_DTYPE_NONE) return NULL;
+  if (!qn__type_settle(p, &operand, buffer->dtype)) return NULL;
+  if (operand.expr->dtype == buffer->dtype) return operand.expr;
+  qn_str_t source = qn__parser_source_of(p, operand.expr);
+  qn__parser_error(
+      p, QN__CODE_VALUE_TYPE, operand.expr->loc,
+      qn__parser_help(p, "convert it: %s(%.*s)", qn_dtype_text(buffer->dtype), QN_STR_ARG(source)),
+      "the value is %s, but '%s' holds %s", qn_dtype_text(operand.expr->dtype), buffer->name,
+      qn_dtype_text(buffer->dtype));
+  qn__parser_note(p, buffer->loc, "'%s' is declared here", buffer->name);
+  return NULL;
+}
+
+qn__expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand) {
+  qn__type_default(p, &operand);
+  return is_poison(operand) ? NULL : operand.expr;
+}
