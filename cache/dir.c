@@ -238,7 +238,7 @@ static bool fill_sections(shown_entry_t* shown, const qn__entry_t* entry) {
 
 qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_entry_t** out_entry) {
   *out_entry = NULL;
-  qn__disk_file_t file;
+  qn__disk_file_t file = {0};
   QN_TRY(find(dir, key, &file));
   qn__disk_hit_t hit;
   qn__disk_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);

@@ -1,0 +1,32 @@
+// tests/unit/cache/support.h: entries to test with, and a directory of their own for each test.
+#ifndef QUERN_TESTS_UNIT_CACHE_SUPPORT_H_
+#define QUERN_TESTS_UNIT_CACHE_SUPPORT_H_
+
+#include "cache/disk.h"
+#include "tests/support/tempdir.h"
+
+// An entry whose contents follow from `number`: preimage, metadata and payload bytes.
+typedef struct sample {
+  qn__buffer_t preimage;
+  qn__buffer_t metadata;
+  qn__buffer_t payload;
+  qn__entry_t entry;
+  qn__expectation_t expected;
+} sample_t;
+
+void sample_make(sample_t* sample, unsigned number, size_t payload_size);
+void sample_free(sample_t* sample);
+// Whether a hit holds exactly the sample.
+bool sample_equals(const sample_t* sample, const qn__entry_t* entry);
+
+// The directory of the test under way, and the file of a sample's entry in it.
+extern char cache_root[QN_TEST_PATH_SIZE];
+int cache_set_up(void** state);
+int cache_tear_down(void** state);
+void entry_path(const sample_t* sample, char out[QN_TEST_PATH_SIZE + 64]);
+// Opens the directory with the default options and a short grace; asserts that it can.
+qn__disk_t* open_cache(const qn__disk_options_t* changes);
+// Puts a sample and waits until it is in place.
+bool put_and_wait(qn__disk_t* disk, const sample_t* sample);
+
+#endif  // QUERN_TESTS_UNIT_CACHE_SUPPORT_H_
