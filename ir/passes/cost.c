@@ -1,0 +1,250 @@
+// ir/passes/cost.c: the cost model of the vectorise pass.
+//
+// An operator costs one per vector register that it fills; a uniform one costs one in all;
+// transcendental functions are polynomials of a dozen steps. Loads and stores cost by how the lanes
+// reach memory. Address arithmetic is free: it folds into addressing. Thread rule: pure. Read next:
+// vectorize.c.
+#include "ir/passes/cost.h"
+
+enum { assumed_trips = 64 };
+
+double qn__cost_trips(qn__expr_t* begin, qn__expr_t* end) {
+  int64_t first, last, extent;
+  if (qn__expr_const_int(begin, &first) && qn__expr_const_int(end, &last) &&
+      !__builtin_sub_overflow(last, first, &extent)) {
+    return extent > 0 ? (double)extent : 0.0;
+  }
+  return assumed_trips;
+}
+
+static double op_weight(qn_op_t op) {
+  switch (op) {
+    case QN_OP_EXP:
+    case QN_OP_EXP2:
+    case QN_OP_LOG:
+    case QN_OP_LOG2:
+      return 14;
+    case QN_OP_TANH:
+    case QN_OP_ERF:
+    case QN_OP_SIN:
+    case QN_OP_COS:
+      return 22;
+    case QN_OP_POW:
+      return 40;
+    case QN_OP_DIV:
+    case QN_OP_SQRT:
+    case QN_OP_RSQRT:
+      return 6;
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_TRUNCMOD:
+    case QN_OP_CEILDIV:
+      return 12;
+    default:
+      return 1;
+  }
+}
+
+static bool is_division(qn_op_t op) {
+  return op >= QN_OP_FLOORDIV && op <= QN_OP_CEILDIV;
+}
+
+static uint32_t compute_bytes(qn_dtype_t dtype) {
+  if (qn__dtype_is_float(dtype) && qn_dtype_size_bytes(dtype) < 4) return 4;  // widened
+  return (uint32_t)qn_dtype_size_bytes(dtype);
+}
+
+// Registers that a value of all lanes takes.
+static double registers(const qn__cost_model_t* model, qn_dtype_t dtype) {
+  double bytes = (double)model->lane_count * compute_bytes(dtype);
+  double count = bytes / model->options->vector_bytes;
+  return count < 1 ? 1 : count;
+}
+
+static double access_cost(const qn__cost_model_t* model, const qn__buf_t* buffer,
+                          qn__expr_t* const* indices, bool is_store) {
+  if (!model->lanes) return 1;
+  double count = registers(model, buffer->dtype);
+  switch (qn__lanes_reach(model->lanes, buffer, indices)) {
+    case QN__REACH_UNIFORM:
+      return 1;
+    case QN__REACH_CONTIGUOUS:
+      if (!model->is_masked || model->options->has_masked_memory) return count;
+      if (model->options->vector_bytes >= 32 && qn_dtype_size_bytes(buffer->dtype) >= 4) {
+        return 2 * count;
+      }
+      return 2.0 * model->lane_count;
+    case QN__REACH_SCATTERED:
+      break;
+  }
+  return model->lane_count * (is_store ? 1.6 : 1.3);
+}
+
+typedef struct sum {
+  const qn__cost_model_t* model;
+  double cost;
+} sum_t;
+
+static bool add_child(void* self, qn__expr_t** slot) {
+  sum_t* sum = self;
+  sum->cost += qn__cost_expr(sum->model, *slot);
+  return true;
+}
+
+static double children(const qn__cost_model_t* model, qn__expr_t* expr) {
+  sum_t sum = {model, 0};
+  (void)qn__expr_each_child(expr, add_child, &sum);
+  return sum.cost;
+}
+
+// Of indices only what cannot fold into an address counts: loads and divisions.
+static bool add_index(void* self, qn__expr_t** slot) {
+  sum_t* sum = self;
+  qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE ||
+      (expr->kind == QN__EXPR_OP && is_division(expr->op))) {
+    sum->cost += qn__cost_expr(sum->model, expr);
+    return true;
+  }
+  return qn__expr_each_child(expr, add_index, self);
+}
+
+static double index_cost(const qn__cost_model_t* model, const qn__buf_t* buffer,
+                         qn__expr_t** indices) {
+  sum_t sum = {model, 0};
+  for (uint32_t d = 0; d < buffer->rank; ++d) (void)add_index(&sum, &indices[d]);
+  return sum.cost;
+}
+
+double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+    case QN__EXPR_VAR:
+      return 0;
+    case QN__EXPR_LOAD:
+      return index_cost(model, expr->load.buffer, expr->load.indices) +
+             access_cost(model, expr->load.buffer, expr->load.indices, false);
+    case QN__EXPR_REDUCE: {
+      double body = qn__cost_expr(model, expr->reduce.value) + 2;
+      for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+        body += qn__cost_expr(model, let->let.value);
+      }
+      return qn__cost_trips(expr->reduce.begin, expr->reduce.end) * body;
+    }
+    default:
+      break;
+  }
+  qn__cost_model_t inner = *model;
+  bool is_lazy =
+      expr->kind == QN__EXPR_COND ||
+      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
+  if (is_lazy) inner.is_masked = true;
+  double weight = expr->kind == QN__EXPR_OP ? op_weight(expr->op) : 1;
+  if (model->lanes && !qn__lane_is_uniform(qn__lanes_of(model->lanes, expr))) {
+    // There is no vector division of integers: it is done lane by lane.
+    bool is_by_lane =
+        expr->kind == QN__EXPR_OP && is_division(expr->op) && expr->args[1]->kind != QN__EXPR_INT;
+    weight *= is_by_lane ? model->lane_count : registers(model, expr->dtype);
+  }
+  return weight + children(&inner, expr);
+}
+
+double qn__cost_store(const qn__cost_model_t* model, const qn__stmt_t* store) {
+  return index_cost(model, store->store.buffer, store->store.indices) +
+         access_cost(model, store->store.buffer, store->store.indices, true);
+}
+
+double qn__cost_block(const qn__cost_model_t* model, qn__block_t* block) {
+  double cost = 0;
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    switch (stmt->kind) {
+      case QN__STMT_LET:
+        cost += qn__cost_expr(model, stmt->let.value);
+        break;
+      case QN__STMT_STORE:
+        cost += qn__cost_expr(model, stmt->store.value) + qn__cost_store(model, stmt);
+        break;
+      case QN__STMT_IF: {
+        qn__cost_model_t inner = *model;
+        if (model->lanes && !qn__lane_is_uniform(qn__lanes_of(model->lanes, stmt->if_.condition))) {
+          inner.is_masked = true;
+        }
+        cost += 1 + qn__cost_expr(model, stmt->if_.condition) +
+                qn__cost_block(&inner, &stmt->if_.then_block) +
+                qn__cost_block(&inner, &stmt->if_.else_block);
+        break;
+      }
+      case QN__STMT_LOOP:
+        cost += qn__cost_trips(stmt->loop.begin, stmt->loop.end) *
+                (qn__cost_block(model, &stmt->loop.body) + 2);
+        break;
+      case QN__STMT_WHILE:
+        cost += assumed_trips * (qn__cost_expr(model, stmt->while_.condition) +
+                                 qn__cost_block(model, &stmt->while_.body) + 2);
+        break;
+      case QN__STMT_ASSERT:
+        cost += qn__cost_expr(model, stmt->assert_.condition) + 1;
+        break;
+      case QN__STMT_ATOMIC:
+        cost += 20;
+        break;
+      case QN__STMT_ALLOC:
+      case QN__STMT_BARRIER:
+        break;
+    }
+  }
+  return cost;
+}
+
+// ---- the widest element
+
+static bool widen(void* self, qn__expr_t** slot) {
+  uint32_t* widest = self;
+  qn__expr_t* expr = *slot;
+  uint32_t bytes = 0;
+  if (expr->kind == QN__EXPR_LOAD) {
+    bytes = compute_bytes(expr->dtype);
+    if (bytes > *widest) *widest = bytes;
+    return true;  // indices are addresses, whatever their dtype
+  }
+  // Index arithmetic in i64 does not count unless a load or a float says so.
+  if (expr->kind != QN__EXPR_VAR && expr->kind != QN__EXPR_INT && expr->dtype != QN_DTYPE_I64 &&
+      expr->dtype != QN_DTYPE_BOOL) {
+    bytes = compute_bytes(expr->dtype);
+  }
+  if (bytes > *widest) *widest = bytes;
+  return qn__expr_each_child(expr, widen, self);
+}
+
+uint32_t qn__widest_in_expr(qn__expr_t* expr) {
+  uint32_t widest = 0;
+  (void)widen(&widest, &expr);
+  return widest;
+}
+
+static void widen_block(uint32_t* widest, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_STORE) {
+      uint32_t bytes = compute_bytes(stmt->store.buffer->dtype);
+      if (bytes > *widest) *widest = bytes;
+      (void)widen(widest, &stmt->store.value);
+    } else if (stmt->kind == QN__STMT_LET) {
+      (void)widen(widest, &stmt->let.value);
+    } else if (stmt->kind == QN__STMT_IF) {
+      (void)widen(widest, &stmt->if_.condition);
+    } else if (stmt->kind == QN__STMT_ASSERT) {
+      (void)widen(widest, &stmt->assert_.condition);
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) widen_block(widest, blocks[i]);
+  }
+}
+
+uint32_t qn__widest_in_block(qn__block_t* block) {
+  uint32_t widest = 0;
+  widen_block(&widest, block);
+  return widest;
+}

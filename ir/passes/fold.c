@@ -1,0 +1,510 @@
+// ir/passes/fold.c: the rules of the simplify pass for expressions.
+//
+// Numbered requirements:
+// 1. The value stays the same, bit for bit, for every input: floats keep NaN, infinities and the
+// sign of
+//    zero. (A function marked `fast` allows x + 0 -> x on top.)
+// 2. Integers wrap. A rule that relies on order or division asks affine.c whether anything may
+// wrap.
+// 3. In checked builds, what may fail (loads, divisions) is evaluated as often as before.
+// 4. Arithmetic on literals is arith.c's: the interpreter and the folder cannot disagree.
+//
+// Each rule returns the replacement, or NULL to leave the expression. Thread rule: one thread per
+// body. Read next: simplify.c.
+#include "ir/passes/fold.h"
+
+#include <math.h>
+
+qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__var_t* var) {
+  if (!var->user) {
+    qn__var_facts_t* facts = QN__ARENA_NEW(fold->arena, qn__var_facts_t);
+    if (!facts) return NULL;
+    facts->range = qn__range_full(var->dtype);
+    var->user = facts;
+  }
+  return var->user;
+}
+
+void qn__fold_learn_let(qn__fold_t* fold, qn__var_t* var, qn__expr_t* value) {
+  qn__var_facts_t* facts = qn__fold_facts(fold, var);
+  if (!facts) return;
+  if (qn__dtype_is_int(var->dtype)) facts->range = qn__range_of(value);
+  if (value->kind == QN__EXPR_INT || value->kind == QN__EXPR_FLOAT || value->kind == QN__EXPR_VAR) {
+    facts->replacement = value;
+  }
+}
+
+void qn__fold_learn_range(qn__fold_t* fold, qn__var_t* var, qn__expr_t* begin, qn__expr_t* end) {
+  qn__var_facts_t* facts = qn__fold_facts(fold, var);
+  if (!facts) return;
+  int64_t max = qn__range_of(end).max;
+  facts->range.min = qn__range_of(begin).min;
+  facts->range.max = max == INT64_MIN ? max : max - 1;
+  if (facts->range.max < facts->range.min) facts->range = qn__range_full(QN_DTYPE_I64);
+  facts->below = end;
+}
+
+bool qn__fold_can_drop(const qn__fold_t* fold, qn__expr_t* expr) {
+  qn__expr_facts_t facts = qn__expr_facts(expr);
+  if (facts.has_cross_lane) return false;
+  return !fold->is_checked || (!facts.has_load && !facts.has_division);
+}
+
+static bool is_literal(const qn__expr_t* expr) {
+  return expr->kind == QN__EXPR_INT || expr->kind == QN__EXPR_FLOAT;
+}
+
+static qn__scalar_t literal_value(const qn__expr_t* expr) {
+  if (expr->kind == QN__EXPR_FLOAT) return (qn__scalar_t){.f = expr->float_value};
+  return (qn__scalar_t){.i = expr->int_value};
+}
+
+static qn__expr_t* literal(qn__fold_t* fold, qn_dtype_t dtype, qn__scalar_t value) {
+  if (qn__dtype_is_float(dtype)) return qn__expr_float(fold->arena, dtype, value.f);
+  return qn__expr_int(fold->arena, dtype, value.i);
+}
+
+static qn__expr_t* integer(qn__fold_t* fold, qn_dtype_t dtype, int64_t value) {
+  return qn__expr_int(fold->arena, dtype, value);
+}
+
+static qn__expr_t* binary(qn__fold_t* fold, qn_op_t op, qn__expr_t* a, qn__expr_t* b) {
+  return a && b ? qn__expr_op(fold->arena, op, a, b, NULL) : NULL;
+}
+
+// `value` in place of an expression that also evaluates `dropped`.
+static qn__expr_t* drop(qn__fold_t* fold, qn__expr_t* dropped, qn__expr_t* value) {
+  return qn__fold_can_drop(fold, dropped) ? value : NULL;
+}
+
+// ---- literals
+
+static qn__expr_t* fold_literals(qn__fold_t* fold, const qn__expr_t* expr) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return NULL;
+  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  for (uint32_t i = 0; i < info->arity; ++i) {
+    if (!is_literal(expr->args[i])) return NULL;
+    args[i] = literal_value(expr->args[i]);
+  }
+  qn_dtype_t operand = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
+  qn__scalar_t result;
+  if (!qn__scalar_op(expr->op, operand, args, &result)) return NULL;
+  return literal(fold, expr->dtype, result);
+}
+
+// ---- integers
+
+static qn__expr_t* fold_sum(qn__fold_t* fold, qn__expr_t* expr) {
+  qn__affine_t affine;
+  if (!qn__affine_of(expr, &affine)) return NULL;
+  if (fold->is_checked && (affine.has_dropped_load || affine.has_dropped_division)) return NULL;
+  if (affine.has_dropped_load && !qn__fold_can_drop(fold, expr)) return NULL;
+  if (qn__affine_size(&affine) >= qn__affine_size_of(expr)) return NULL;
+  return qn__affine_build(fold->arena, &affine);
+}
+
+static bool is_power_of_two(int64_t value, int64_t* out_log) {
+  if (value <= 0 || (value & (value - 1)) != 0) return false;
+  *out_log = __builtin_ctzll((uint64_t)value);
+  return true;
+}
+
+// The part of a sum whose factors `divisor` divides, each divided; the rest stays in `affine`.
+static qn__affine_t take_multiples(qn__affine_t* affine, int64_t divisor) {
+  qn__affine_t quotient = {.dtype = affine->dtype};
+  size_t kept = 0;
+  for (size_t i = 0; i < affine->count; ++i) {
+    if (affine->terms[i].factor % divisor == 0) {
+      quotient.terms[quotient.count] = affine->terms[i];
+      quotient.terms[quotient.count++].factor /= divisor;
+    } else {
+      affine->terms[kept++] = affine->terms[i];
+    }
+  }
+  affine->count = kept;
+  int64_t rest = affine->constant % divisor;
+  if (rest < 0) rest += divisor;
+  quotient.constant = (affine->constant - rest) / divisor;
+  affine->constant = rest;
+  return quotient;
+}
+
+// a // b and a % b (and, for what is not negative, their truncating forms) by a positive literal.
+static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
+  qn__expr_t* a = expr->args[0];
+  qn_dtype_t dtype = expr->dtype;
+  int64_t divisor = expr->args[1]->kind == QN__EXPR_INT ? expr->args[1]->int_value : 0;
+  qn__range_t range = qn__range_of(a);
+  bool is_signed = qn__dtype_class(dtype) == QN__CLASS_SIGNED;
+  bool wants_rest = expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCMOD;
+  bool truncates = expr->op == QN_OP_TRUNCDIV || expr->op == QN_OP_TRUNCMOD;
+  bool is_floor = !truncates || range.min >= 0 || !is_signed;
+  if (divisor == 1) return wants_rest ? drop(fold, a, integer(fold, dtype, 0)) : a;
+  if (dtype == QN_DTYPE_U64 || !is_floor) return NULL;
+  qn__range_t divisors = qn__range_of(expr->args[1]);
+  if (range.min >= 0 && range.max < divisors.min) {  // also by what is no literal
+    if (wants_rest) return drop(fold, expr->args[1], a);
+    return drop(fold, expr, integer(fold, dtype, 0));
+  }
+  if (divisor <= 0) {
+    if (!truncates && range.min >= 0 && divisors.min > 0) {  // one instruction, no correction
+      return binary(fold, wants_rest ? QN_OP_TRUNCMOD : QN_OP_TRUNCDIV, a, expr->args[1]);
+    }
+    return NULL;
+  }
+  // (16 * i + j) // 16 = i and (16 * i + j) % 16 = j for j in 0..16, unless the sum wraps.
+  qn__affine_t affine;
+  if (qn__affine_of(a, &affine) && !qn__range_is_full(dtype, qn__affine_range(&affine)) &&
+      !affine.has_dropped_load && !affine.has_dropped_division) {
+    qn__affine_t rest = affine;
+    qn__affine_t quotient = take_multiples(&rest, divisor);
+    qn__range_t rest_range = qn__affine_range(&rest);
+    bool has_quotient = quotient.count > 0 || quotient.constant != 0;
+    if (has_quotient && rest_range.min >= 0 && rest_range.max < divisor) {
+      const qn__affine_t* result = wants_rest ? &rest : &quotient;
+      const qn__affine_t* dropped = wants_rest ? &quotient : &rest;
+      for (size_t i = 0; i < dropped->count; ++i) {
+        if (!qn__fold_can_drop(fold, dropped->terms[i].atom)) return NULL;
+      }
+      return qn__affine_build(fold->arena, result);
+    }
+    if (has_quotient && quotient.count > 0 && wants_rest) {  // (16 * i + x) % 16 = x % 16
+      for (size_t i = 0; i < quotient.count; ++i) {
+        if (!qn__fold_can_drop(fold, quotient.terms[i].atom)) return NULL;
+      }
+      qn__range_t sum = qn__affine_range(&rest);
+      if (!qn__range_is_full(dtype, sum)) {
+        return binary(fold, QN_OP_FLOORMOD, qn__affine_build(fold->arena, &rest), expr->args[1]);
+      }
+    }
+  }
+  int64_t log;
+  if (is_power_of_two(divisor, &log)) {
+    if (wants_rest) return binary(fold, QN_OP_AND, a, integer(fold, dtype, divisor - 1));
+    return binary(fold, QN_OP_SHR, a, integer(fold, dtype, log));
+  }
+  if (!truncates && range.min >= 0) {
+    return binary(fold, wants_rest ? QN_OP_TRUNCMOD : QN_OP_TRUNCDIV, a, expr->args[1]);
+  }
+  return NULL;
+}
+
+static qn__expr_t* fold_bits(qn__fold_t* fold, const qn__expr_t* expr) {
+  qn__expr_t* a = expr->args[0];
+  qn__expr_t* b = expr->args[1];
+  if (b->kind != QN__EXPR_INT) return NULL;
+  bool is_zero = b->int_value == 0;
+  bool is_ones = b->int_value == qn__wrap_int(expr->dtype, -1);
+  switch (expr->op) {
+    case QN_OP_AND:
+      if (is_zero) return drop(fold, a, b);
+      return is_ones ? a : NULL;
+    case QN_OP_OR:
+      if (is_ones) return drop(fold, a, b);
+      return is_zero ? a : NULL;
+    case QN_OP_XOR:
+    case QN_OP_SHL:
+    case QN_OP_SHR:
+      return is_zero ? a : NULL;
+    default:
+      return NULL;
+  }
+}
+
+static qn__expr_t* fold_integer(qn__fold_t* fold, qn__expr_t* expr) {
+  switch (expr->op) {
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+    case QN_OP_NEG:
+    case QN_OP_MUL:
+      return fold_sum(fold, expr);
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_TRUNCMOD:
+      return fold_division(fold, expr);
+    case QN_OP_CEILDIV:
+      return qn__expr_is_int(expr->args[1], 1) ? expr->args[0] : NULL;
+    case QN_OP_MIN:
+    case QN_OP_MAX: {
+      if (expr->dtype == QN_DTYPE_U64) return NULL;
+      qn__range_t a = qn__range_of(expr->args[0]);
+      qn__range_t b = qn__range_of(expr->args[1]);
+      bool is_min = expr->op == QN_OP_MIN;
+      if (a.max <= b.min) {
+        return is_min ? drop(fold, expr->args[1], expr->args[0])
+                      : drop(fold, expr->args[0], expr->args[1]);
+      }
+      if (b.max <= a.min) {
+        return is_min ? drop(fold, expr->args[0], expr->args[1])
+                      : drop(fold, expr->args[1], expr->args[0]);
+      }
+      return NULL;
+    }
+    case QN_OP_ABS:
+      return expr->dtype != QN_DTYPE_U64 && qn__range_of(expr->args[0]).min >= 0 ? expr->args[0]
+                                                                                 : NULL;
+    case QN_OP_AND:
+    case QN_OP_OR:
+    case QN_OP_XOR:
+    case QN_OP_SHL:
+    case QN_OP_SHR:
+      return fold_bits(fold, expr);
+    default:
+      return NULL;
+  }
+}
+
+// ---- comparisons and logic
+
+static qn_op_t negated(qn_op_t op) {
+  switch (op) {
+    case QN_OP_EQ:
+      return QN_OP_NE;
+    case QN_OP_NE:
+      return QN_OP_EQ;
+    case QN_OP_LT:
+      return QN_OP_GE;
+    case QN_OP_LE:
+      return QN_OP_GT;
+    case QN_OP_GT:
+      return QN_OP_LE;
+    case QN_OP_GE:
+      return QN_OP_LT;
+    default:
+      return QN_OP_NONE;
+  }
+}
+
+static bool is_below_end(const qn__expr_t* var, const qn__expr_t* end) {
+  if (var->kind != QN__EXPR_VAR || !var->var->user) return false;
+  const qn__var_facts_t* facts = var->var->user;
+  return facts->below && qn__expr_equal(facts->below, end);
+}
+
+// -1: false, 1: true, 0: not known.
+static int decide(qn_op_t op, qn__expr_t* left, qn__expr_t* right) {
+  qn__range_t a = qn__range_of(left);
+  qn__range_t b = qn__range_of(right);
+  switch (op) {
+    case QN_OP_LT:
+      if (a.max < b.min || is_below_end(left, right)) return 1;
+      return a.min >= b.max ? -1 : 0;
+    case QN_OP_LE:
+      if (a.max <= b.min || is_below_end(left, right)) return 1;
+      return a.min > b.max ? -1 : 0;
+    case QN_OP_GT:
+      return decide(QN_OP_LT, right, left);
+    case QN_OP_GE:
+      return decide(QN_OP_LE, right, left);
+    case QN_OP_EQ:
+      if (a.min == a.max && b.min == b.max && a.min == b.min) return 1;
+      return a.max < b.min || b.max < a.min || is_below_end(left, right) ? -1 : 0;
+    case QN_OP_NE:
+      return -decide(QN_OP_EQ, left, right);
+    default:
+      return 0;
+  }
+}
+
+static qn__expr_t* fold_comparison(qn__fold_t* fold, qn__expr_t* expr) {
+  qn__expr_t* a = expr->args[0];
+  if (!qn__dtype_is_int(a->dtype) || a->dtype == QN_DTYPE_U64) return NULL;
+  int decision = decide(expr->op, a, expr->args[1]);
+  if (decision == 0) return NULL;
+  return drop(fold, expr, integer(fold, QN_DTYPE_BOOL, decision > 0));
+}
+
+static qn__expr_t* fold_logic(qn__fold_t* fold, const qn__expr_t* expr) {
+  qn__expr_t* a = expr->args[0];
+  qn__expr_t* b = expr->args[1];
+  if (expr->op == QN_OP_LOGIC_NOT) {
+    if (a->kind != QN__EXPR_OP) return NULL;
+    if (a->op == QN_OP_LOGIC_NOT) return a->args[0];
+    qn_op_t op = negated(a->op);
+    bool is_exact = op == QN_OP_EQ || op == QN_OP_NE || !qn__dtype_is_float(a->args[0]->dtype);
+    return op != QN_OP_NONE && is_exact ? binary(fold, op, a->args[0], a->args[1]) : NULL;
+  }
+  bool is_and = expr->op == QN_OP_LOGIC_AND;
+  if (a->kind == QN__EXPR_INT) return (a->int_value != 0) == is_and ? b : a;
+  if (b->kind == QN__EXPR_INT) return (b->int_value != 0) == is_and ? a : drop(fold, a, b);
+  return NULL;
+}
+
+// ---- floats
+
+static bool is_float_literal(const qn__expr_t* expr, double value) {
+  return expr->kind == QN__EXPR_FLOAT && expr->float_value == value &&
+         signbit(expr->float_value) == signbit(value);
+}
+
+static double smallest_normal(qn_dtype_t dtype) {
+  switch (dtype) {
+    case QN_DTYPE_F16:
+      return 0x1p-14;
+    case QN_DTYPE_F64:
+      return 0x1p-1022;
+    default:
+      return 0x1p-126;
+  }
+}
+
+// A division by a power of two is a multiplication, exactly.
+static qn__expr_t* fold_float_division(qn__fold_t* fold, const qn__expr_t* expr) {
+  const qn__expr_t* divisor = expr->args[1];
+  int exponent;
+  if (divisor->kind != QN__EXPR_FLOAT || !isfinite(divisor->float_value) ||
+      fabs(frexp(divisor->float_value, &exponent)) != 0.5) {
+    return NULL;
+  }
+  double inverse = 1.0 / divisor->float_value;
+  if (!isfinite(inverse) || qn__round_float(expr->dtype, inverse) != inverse ||
+      fabs(inverse) < smallest_normal(expr->dtype)) {
+    return NULL;
+  }
+  if (inverse == 1.0) return expr->args[0];
+  return binary(fold, QN_OP_MUL, expr->args[0], qn__expr_float(fold->arena, expr->dtype, inverse));
+}
+
+static qn__expr_t* fold_float(qn__fold_t* fold, const qn__expr_t* expr) {
+  qn__expr_t* a = expr->args[0];
+  qn__expr_t* b = expr->args[1];
+  switch (expr->op) {
+    case QN_OP_ADD:
+      if (is_float_literal(b, -0.0) || (fold->is_fast && is_float_literal(b, 0.0))) return a;
+      return is_float_literal(a, -0.0) || (fold->is_fast && is_float_literal(a, 0.0)) ? b : NULL;
+    case QN_OP_SUB:
+      return is_float_literal(b, 0.0) ? a : NULL;
+    case QN_OP_MUL:
+      if (is_float_literal(b, 1.0)) return a;
+      return is_float_literal(a, 1.0) ? b : NULL;
+    case QN_OP_DIV:
+      return fold_float_division(fold, expr);
+    case QN_OP_NEG:
+      return a->kind == QN__EXPR_OP && a->op == QN_OP_NEG ? a->args[0] : NULL;
+    default:
+      return NULL;
+  }
+}
+
+// ---- the rest
+
+static qn__expr_t* fold_op(qn__fold_t* fold, qn__expr_t* expr) {
+  qn__expr_t* folded = fold_literals(fold, expr);
+  if (folded) return folded;
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  // Commutative operators have the literal on the right.
+  if ((expr->op == QN_OP_AND || expr->op == QN_OP_OR || expr->op == QN_OP_XOR) &&
+      is_literal(expr->args[0]) && !is_literal(expr->args[1])) {
+    qn__expr_t* first = expr->args[0];
+    expr->args[0] = expr->args[1];
+    expr->args[1] = first;
+  }
+  switch (info->rule) {
+    case QN__RULE_COMPARE:
+      return fold_comparison(fold, expr);
+    case QN__RULE_LOGIC:
+      return fold_logic(fold, expr);
+    case QN__RULE_SELECT:
+      if (expr->args[0]->kind == QN__EXPR_INT) {
+        bool takes_first = expr->args[0]->int_value != 0;
+        return drop(fold, expr->args[takes_first ? 2 : 1], expr->args[takes_first ? 1 : 2]);
+      }
+      return qn__expr_equal(expr->args[1], expr->args[2]) ? drop(fold, expr->args[0], expr->args[1])
+                                                          : NULL;
+    case QN__RULE_LANE:
+    case QN__RULE_GROUP:
+    case QN__RULE_TEST:
+      return NULL;
+    default:
+      if (qn__dtype_is_float(expr->dtype)) return fold_float(fold, expr);
+      return qn__dtype_is_int(expr->dtype) ? fold_integer(fold, expr) : NULL;
+  }
+}
+
+static qn__expr_t* fold_cast(qn__fold_t* fold, const qn__expr_t* expr) {
+  qn__expr_t* arg = expr->args[0];
+  if (arg->dtype == expr->dtype) return arg;
+  if (!is_literal(arg)) return NULL;
+  qn__scalar_t value = literal_value(arg);
+  if (expr->kind == QN__EXPR_CAST) {
+    return literal(fold, expr->dtype, qn__scalar_cast(arg->dtype, value, expr->dtype));
+  }
+  return literal(fold, expr->dtype,
+                 qn__scalar_from_bits(expr->dtype, qn__scalar_to_bits(arg->dtype, value)));
+}
+
+static qn__expr_t* fold_cond(qn__fold_t* fold, const qn__expr_t* expr) {
+  if (expr->args[0]->kind == QN__EXPR_INT) return expr->args[expr->args[0]->int_value != 0 ? 1 : 2];
+  if (!qn__expr_equal(expr->args[1], expr->args[2])) return NULL;
+  return drop(fold, expr->args[0], expr->args[1]);
+}
+
+static qn__expr_t* fold_reduce(qn__fold_t* fold, const qn__expr_t* expr) {
+  qn__range_t begin = qn__range_of(expr->reduce.begin);
+  qn__range_t end = qn__range_of(expr->reduce.end);
+  if (end.max > begin.min) return NULL;
+  qn__expr_t* neutral =
+      literal(fold, expr->dtype, qn__reduce_neutral(expr->reduce.reduce_kind, expr->dtype));
+  if (!qn__fold_can_drop(fold, expr->reduce.begin)) return NULL;
+  return drop(fold, expr->reduce.end, neutral);
+}
+
+static qn__expr_t* fold_node(qn__fold_t* fold, qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_VAR: {
+      const qn__var_facts_t* facts = expr->var->user;
+      if (!facts || !facts->replacement) return NULL;
+      return qn__expr_replace(fold->arena, facts->replacement, NULL, NULL);
+    }
+    case QN__EXPR_OP:
+      return fold_op(fold, expr);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return fold_cast(fold, expr);
+    case QN__EXPR_COND:
+      return fold_cond(fold, expr);
+    case QN__EXPR_REDUCE:
+      return fold_reduce(fold, expr);
+    default:
+      return NULL;
+  }
+}
+
+static bool fold_slot(void* self, qn__expr_t** slot) {
+  qn__fold_expr(self, slot);
+  return true;
+}
+
+// Begin and end first, so that the range of the variable is known; then lets, of which copies go.
+static void fold_reduce_children(qn__fold_t* fold, qn__expr_t* expr) {
+  qn__fold_expr(fold, &expr->reduce.begin);
+  qn__fold_expr(fold, &expr->reduce.end);
+  qn__fold_learn_range(fold, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end);
+  qn__block_t kept = {NULL, NULL};
+  for (qn__stmt_t *let = expr->reduce.lets.first, *next; let; let = next) {
+    next = let->next;
+    let->next = NULL;
+    qn__fold_expr(fold, &let->let.value);
+    qn__fold_learn_let(fold, let->let.var, let->let.value);
+    const qn__var_facts_t* facts = let->let.var->user;
+    if (!facts || !facts->replacement) qn__block_append(&kept, let);
+  }
+  expr->reduce.lets = kept;
+  qn__fold_expr(fold, &expr->reduce.value);
+}
+
+void qn__fold_expr(qn__fold_t* fold, qn__expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_REDUCE) {
+    fold_reduce_children(fold, *slot);
+  } else {
+    (void)qn__expr_each_child(*slot, fold_slot, fold);
+  }
+  // A rule may open the way for another; each step makes the expression smaller or cheaper.
+  for (int step = 0; step < 8; ++step) {
+    qn__expr_t* folded = fold_node(fold, *slot);
+    if (!folded) return;
+    *slot = folded;
+  }
+}

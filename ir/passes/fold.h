@@ -1,0 +1,26 @@
+// ir/passes/fold.h: simplifies one expression. Part of the simplify pass.
+//
+// Thread rule: one thread per body. Read next: fold.c.
+#ifndef QUERN_IR_PASSES_FOLD_H_
+#define QUERN_IR_PASSES_FOLD_H_
+
+#include "ir/passes/affine.h"
+
+typedef struct qn__fold {
+  qn__arena_t* arena;
+  bool is_checked;  // what could fail is not dropped
+  bool is_fast;
+} qn__fold_t;
+
+// Simplifies in place, children first. Facts about variables are behind their `user`.
+void qn__fold_expr(qn__fold_t* fold, qn__expr_t** slot);
+// May the evaluation of this expression be left out?
+bool qn__fold_can_drop(const qn__fold_t* fold, qn__expr_t* expr);
+// The facts of a variable, made when missing. NULL without memory.
+qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__var_t* var);
+// What a let of this value teaches about its variable.
+void qn__fold_learn_let(qn__fold_t* fold, qn__var_t* var, qn__expr_t* value);
+// What a loop or reduction teaches about its variable.
+void qn__fold_learn_range(qn__fold_t* fold, qn__var_t* var, qn__expr_t* begin, qn__expr_t* end);
+
+#endif  // QUERN_IR_PASSES_FOLD_H_

@@ -1,0 +1,271 @@
+// ir/passes/lanes.c: uniform, linear or varying: a walk over the body of a candidate loop.
+//
+// Integer arithmetic wraps, so a step is a difference modulo the width; narrowing and widening
+// casts end linearity, because a wrap in the narrow type is no step. Loads are uniform only when
+// their indices are and nothing in the loop stores to the buffer.
+//
+// Independence of a serial loop is proven per stored buffer: all accesses to it must agree, in one
+// dimension, on an index that moves by a non-zero constant per iteration and depends on nothing
+// else that changes inside the loop. Then every iteration keeps to its own slice. Different
+// parameters are different memory: the call checks that. Thread rule: one thread per object.
+// Read next: vectorize.c.
+#include "ir/passes/lanes.h"
+
+static const qn__lane_t uniform = {false, false, 0};
+
+bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__function_t* function) {
+  lanes->var_count = function->var_count;
+  lanes->buffer_count = function->buffer_count;
+  lanes->vars = qn__arena_alloc_array(arena, function->var_count + 1U, sizeof(qn__lane_t));
+  lanes->is_stored = qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof(bool));
+  return lanes->vars && lanes->is_stored;
+}
+
+static qn__lane_t varying(bool has_inner) {
+  return (qn__lane_t){true, has_inner, 0};
+}
+
+typedef struct join {
+  const qn__lanes_t* lanes;
+  bool is_uniform;
+  bool has_inner;
+} join_t;
+
+static bool join_child(void* self, qn__expr_t** slot) {
+  join_t* join = self;
+  qn__lane_t lane = qn__lanes_of(join->lanes, *slot);
+  if (!qn__lane_is_uniform(lane)) join->is_uniform = false;
+  if (lane.has_inner) join->has_inner = true;
+  return true;
+}
+
+static qn__lane_t of_op(const qn__lanes_t* lanes, qn__expr_t* expr) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return varying(true);
+  if (qn__dtype_is_int(expr->dtype) && info->rule == QN__RULE_NUMERIC && info->arity <= 2 &&
+      expr->op != QN_OP_MIN && expr->op != QN_OP_MAX && expr->op != QN_OP_ABS) {
+    qn__lane_t a = qn__lanes_of(lanes, expr->args[0]);
+    qn__lane_t b = expr->args[1] ? qn__lanes_of(lanes, expr->args[1]) : uniform;
+    bool has_inner = a.has_inner || b.has_inner;
+    if (a.is_varying || b.is_varying) return varying(has_inner);
+    int64_t step = 0;
+    bool overflows = false;
+    switch (expr->op) {
+      case QN_OP_ADD:
+        overflows = __builtin_add_overflow(a.step, b.step, &step);
+        break;
+      case QN_OP_SUB:
+        overflows = __builtin_sub_overflow(a.step, b.step, &step);
+        break;
+      case QN_OP_NEG:
+        overflows = __builtin_sub_overflow((int64_t)0, a.step, &step);
+        break;
+      case QN_OP_MUL: {
+        int64_t factor;
+        if (a.step == 0 && b.step == 0) break;
+        if (a.step == 0 && qn__expr_const_int(expr->args[0], &factor)) {
+          overflows = __builtin_mul_overflow(b.step, factor, &step);
+        } else if (b.step == 0 && qn__expr_const_int(expr->args[1], &factor)) {
+          overflows = __builtin_mul_overflow(a.step, factor, &step);
+        } else {
+          overflows = true;
+        }
+        break;
+      }
+      default:
+        overflows = a.step != 0 || b.step != 0;
+        break;
+    }
+    return overflows ? varying(has_inner) : (qn__lane_t){false, has_inner, step};
+  }
+  join_t join = {lanes, true, false};
+  (void)qn__expr_each_child(expr, join_child, &join);
+  return join.is_uniform ? (qn__lane_t){false, join.has_inner, 0} : varying(join.has_inner);
+}
+
+qn__lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      return uniform;
+    case QN__EXPR_VAR:
+      return lanes->vars[expr->var->id];
+    case QN__EXPR_OP:
+      return of_op(lanes, expr);
+    case QN__EXPR_LOAD: {
+      join_t join = {lanes, true, false};
+      (void)qn__expr_each_child(expr, join_child, &join);
+      bool is_stored = lanes->is_stored[qn__buf_root(expr->load.buffer)->id];
+      return join.is_uniform && !is_stored ? (qn__lane_t){false, true, 0} : varying(true);
+    }
+    case QN__EXPR_REDUCE: {
+      // Its variable and lets were classified when the reduction was entered.
+      join_t join = {lanes, true, false};
+      (void)qn__expr_each_child(expr, join_child, &join);
+      return join.is_uniform ? (qn__lane_t){false, true, 0} : varying(true);
+    }
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+    case QN__EXPR_COND: {
+      join_t join = {lanes, true, false};
+      (void)qn__expr_each_child(expr, join_child, &join);
+      return join.is_uniform ? (qn__lane_t){false, join.has_inner, 0} : varying(join.has_inner);
+    }
+  }
+  return varying(true);
+}
+
+void qn__lanes_let(qn__lanes_t* lanes, const qn__stmt_t* let) {
+  lanes->vars[let->let.var->id] = qn__lanes_of(lanes, let->let.value);
+}
+
+// Classifies what reductions inside an expression declare, outermost first.
+static bool enter_reductions(void* self, qn__expr_t** slot) {
+  qn__lanes_t* lanes = self;
+  qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    lanes->vars[expr->reduce.reduce_var->id] = (qn__lane_t){false, true, 0};
+    for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      if (!enter_reductions(lanes, &let->let.value)) return false;
+      qn__lanes_let(lanes, let);
+    }
+  }
+  return qn__expr_each_child(expr, enter_reductions, self);
+}
+
+static void enter_block(qn__lanes_t* lanes, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, enter_reductions, lanes);
+    if (stmt->kind == QN__STMT_LET) qn__lanes_let(lanes, stmt);
+    if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) {
+      lanes->vars[stmt->atomic.result->id] = varying(true);
+    }
+    if (stmt->kind == QN__STMT_LOOP) {
+      bool is_uniform = qn__lane_is_uniform(qn__lanes_of(lanes, stmt->loop.begin));
+      lanes->vars[stmt->loop.var->id] = is_uniform ? (qn__lane_t){false, true, 0} : varying(true);
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) enter_block(lanes, blocks[i]);
+  }
+}
+
+static void find_stores(qn__lanes_t* lanes, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_STORE) {
+      lanes->is_stored[qn__buf_root(stmt->store.buffer)->id] = true;
+    } else if (stmt->kind == QN__STMT_ATOMIC) {
+      lanes->is_stored[qn__buf_root(stmt->atomic.buffer)->id] = true;
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) find_stores(lanes, blocks[i]);
+  }
+}
+
+void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body) {
+  memset(lanes->vars, 0, lanes->var_count * sizeof *lanes->vars);
+  memset(lanes->is_stored, 0, lanes->buffer_count * sizeof *lanes->is_stored);
+  lanes->vars[var->id] = (qn__lane_t){false, false, 1};
+  if (!body) return;
+  find_stores(lanes, body);
+  enter_block(lanes, body);
+}
+
+qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__buf_t* buffer,
+                            qn__expr_t* const* indices) {
+  bool is_contiguous = false;
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    qn__lane_t lane = qn__lanes_of(lanes, indices[d]);
+    if (qn__lane_is_uniform(lane)) continue;
+    if (lane.is_varying || lane.step != 1 || is_contiguous) return QN__REACH_SCATTERED;
+    bool has_unit_stride = buffer->strides ? qn__expr_is_int(buffer->strides[d], 1) : true;
+    for (uint32_t after = d + 1; !buffer->strides && after < buffer->rank; ++after) {
+      if (!qn__expr_is_int(buffer->shape[after], 1)) has_unit_stride = false;
+    }
+    if (!has_unit_stride) return QN__REACH_SCATTERED;
+    is_contiguous = true;
+  }
+  return is_contiguous ? QN__REACH_CONTIGUOUS : QN__REACH_UNIFORM;
+}
+
+// ---- independence
+
+typedef struct conflict {
+  const qn__lanes_t* lanes;
+  qn__buf_t* buffer;           // that is stored to
+  qn__expr_t* const* indices;  // of that store
+  uint32_t dim;
+  bool is_found;  // an access that does not keep to the slice
+} conflict_t;
+
+static void check_access(conflict_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) {
+  if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) return;
+  if (buffer != self->buffer) {
+    self->is_found = true;  // the same memory in another shape
+    return;
+  }
+  qn__lane_t lane = qn__lanes_of(self->lanes, indices[self->dim]);
+  if (lane.is_varying || lane.has_inner || lane.step == 0 ||
+      !qn__expr_equal(indices[self->dim], self->indices[self->dim])) {
+    self->is_found = true;
+  }
+  // With strides of the caller's choice only steps along a single known stride are told apart.
+  for (uint32_t d = 0; buffer->strides && d < buffer->rank; ++d) {
+    int64_t stride;
+    if (d == self->dim) {
+      if (!qn__expr_const_int(buffer->strides[d], &stride) || stride == 0) self->is_found = true;
+      continue;
+    }
+    lane = qn__lanes_of(self->lanes, indices[d]);
+    if (!qn__lane_is_uniform(lane) || lane.has_inner ||
+        !qn__expr_equal(indices[d], self->indices[d])) {
+      self->is_found = true;
+    }
+  }
+}
+
+static bool check_loads(void* context, qn__expr_t** slot) {
+  conflict_t* self = context;
+  if ((*slot)->kind == QN__EXPR_LOAD) {
+    check_access(self, (*slot)->load.buffer, (*slot)->load.indices);
+  }
+  return !self->is_found && qn__expr_each_child(*slot, check_loads, self);
+}
+
+static void check_block(conflict_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, check_loads, self);
+    if (stmt->kind == QN__STMT_STORE) {
+      check_access(self, stmt->store.buffer, stmt->store.indices);
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) check_block(self, blocks[i]);
+  }
+}
+
+static bool store_is_private(const qn__lanes_t* lanes, qn__block_t* body, const qn__stmt_t* store) {
+  for (uint32_t d = 0; d < store->store.buffer->rank; ++d) {
+    conflict_t conflict = {lanes, store->store.buffer, store->store.indices, d, false};
+    check_block(&conflict, body);
+    if (!conflict.is_found) return true;
+  }
+  return false;
+}
+
+static bool stores_are_private(const qn__lanes_t* lanes, qn__block_t* body, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_STORE && !store_is_private(lanes, body, stmt)) return false;
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (!stores_are_private(lanes, body, blocks[i])) return false;
+    }
+  }
+  return true;
+}
+
+bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__block_t* body) {
+  return stores_are_private(lanes, body, body);
+}

@@ -1,0 +1,52 @@
+// ir/passes/lanes.h: how an expression varies over the iterations of one loop: not at all, by a
+// constant step, or otherwise. The ground of every decision of the vectorise pass.
+//
+// Thread rule: one thread per object. Read next: lanes.c, then vectorize.c.
+#ifndef QUERN_IR_PASSES_LANES_H_
+#define QUERN_IR_PASSES_LANES_H_
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewrite.h"
+
+typedef struct qn__lane {
+  bool is_varying;  // not linear
+  // Depends on the variable of a loop or reduction inside the one in question, or on a load: not a
+  // function of the iteration alone.
+  bool has_inner;
+  int64_t step;  // change from one iteration to the next; 0: uniform (when not varying)
+} qn__lane_t;
+
+static inline bool qn__lane_is_uniform(qn__lane_t lane) {
+  return !lane.is_varying && lane.step == 0;
+}
+
+// Facts about one candidate: a loop or a reduction.
+typedef struct qn__lanes {
+  qn__lane_t* vars;  // by variable id
+  bool* is_stored;   // by buffer id of the root: stored to inside the candidate
+  uint32_t var_count;
+  uint32_t buffer_count;
+} qn__lanes_t;
+
+// For a numbered function. False without memory.
+bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__function_t* function);
+// Classifies every let of the body; `var` counts the iterations. The body may be NULL (a
+// reduction).
+void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body);
+// Records what a let of a reduction holds.
+void qn__lanes_let(qn__lanes_t* lanes, const qn__stmt_t* let);
+qn__lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr);
+
+typedef enum qn__reach {
+  QN__REACH_UNIFORM,     // one element for all lanes
+  QN__REACH_CONTIGUOUS,  // lane i: element i
+  QN__REACH_SCATTERED,
+} qn__reach_t;
+qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__buf_t* buffer,
+                            qn__expr_t* const* indices);
+
+// Are the iterations of a serial loop over `var` independent of each other? Call after
+// qn__lanes_enter.
+bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__block_t* body);
+
+#endif  // QUERN_IR_PASSES_LANES_H_

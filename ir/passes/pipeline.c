@@ -1,0 +1,30 @@
+// ir/passes/pipeline.c: runs passes in order, checking the body after each in debug builds.
+//
+// Not here: which pipeline a target wants beyond the CPU's; a code generator may hand in its own
+// list. Thread rule: one thread per body. Read next: any pass.
+#include "ir/passes/passes.h"
+#include "ir/verify.h"
+
+qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
+                           const qn__pass_t* const* passes, size_t pass_count) {
+  for (size_t i = 0; i < pass_count; ++i) {
+    QN_TRY(passes[i]->run(body, options));
+    for (qn__function_t* function = body->first; function; function = function->next) {
+      qn__function_number(function);
+    }
+#ifndef NDEBUG
+    QN_TRY(qn__body_verify_status(body, passes[i]->name));
+#endif
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* options) {
+  // Unrolling comes after the cut at barriers, so that a barrier in an unrolled loop is one
+  // barrier, and before simplifying, which folds what the copies contain.
+  static const qn__pass_t* const passes[] = {
+      &qn__pass_lower_views, &qn__pass_serialize_threads, &qn__pass_unroll, &qn__pass_simplify,
+      &qn__pass_hoist,       &qn__pass_vectorize,
+  };
+  return qn__passes_run(body, options, passes, QN_COUNT_OF(passes));
+}

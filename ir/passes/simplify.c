@@ -1,0 +1,254 @@
+// ir/passes/simplify.c: folds expressions, decides branches, removes what has no effect.
+//
+// One walk in program order: what is known about variables (ranges, copies, constants) comes from
+// what stands before. Then one sweep backwards removes lets, buffers and empty statements that
+// nothing uses. In checked builds nothing that may fail is removed. Thread rule: one thread per
+// body. Read next: fold.c.
+#include "ir/passes/fold.h"
+#include "ir/passes/passes.h"
+
+static bool fold_slot(void* self, qn__expr_t** slot) {
+  qn__fold_expr(self, slot);
+  return true;
+}
+
+static void simplify_block(qn__fold_t* fold, qn__block_t* block, bool is_top);
+
+// Appends what is left of the statement.
+static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out);
+
+static bool has_one_iteration(const qn__stmt_t* loop) {
+  qn__range_t begin = qn__range_of(loop->loop.begin);
+  qn__range_t end = qn__range_of(loop->loop.end);
+  return begin.min == begin.max && end.min == end.max && begin.min < end.min &&
+         begin.min == end.min - 1;
+}
+
+static void simplify_loop(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out) {
+  bool has_no_iteration = qn__range_of(stmt->loop.end).max <= qn__range_of(stmt->loop.begin).min;
+  bool is_plain = !qn__loop_is_block(stmt->loop.kind) && !qn__loop_is_thread(stmt->loop.kind);
+  if (has_no_iteration && qn__fold_can_drop(fold, stmt->loop.begin) &&
+      qn__fold_can_drop(fold, stmt->loop.end)) {
+    return;
+  }
+  if (!is_top && is_plain && has_one_iteration(stmt) && qn__fold_can_drop(fold, stmt->loop.end)) {
+    qn__stmt_t* let = qn__stmt_new(fold->arena, QN__STMT_LET, stmt->loc);
+    if (!let) return;
+    stmt->loop.var->kind = QN__VAR_LET;
+    let->let.var = stmt->loop.var;
+    let->let.value = stmt->loop.begin;
+    qn__block_t body = {NULL, NULL};
+    qn__block_append(&body, let);
+    qn__block_splice(&body, &stmt->loop.body);
+    simplify_block(fold, &body, is_top);
+    qn__block_splice(out, &body);
+    return;
+  }
+  qn__fold_learn_range(fold, stmt->loop.var, stmt->loop.begin, stmt->loop.end);
+  simplify_block(fold, &stmt->loop.body, false);
+  qn__block_append(out, stmt);
+}
+
+static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out) {
+  (void)qn__stmt_each_expr(stmt, fold_slot, fold);
+  switch (stmt->kind) {
+    case QN__STMT_LET: {
+      qn__fold_learn_let(fold, stmt->let.var, stmt->let.value);
+      const qn__var_facts_t* facts = stmt->let.var->user;
+      if (facts && facts->replacement) return;
+      break;
+    }
+    case QN__STMT_IF: {
+      const qn__expr_t* condition = stmt->if_.condition;
+      if (condition->kind == QN__EXPR_INT) {
+        qn__block_t* chosen =
+            condition->int_value != 0 ? &stmt->if_.then_block : &stmt->if_.else_block;
+        simplify_block(fold, chosen, is_top);
+        qn__block_splice(out, chosen);
+        return;
+      }
+      simplify_block(fold, &stmt->if_.then_block, false);
+      simplify_block(fold, &stmt->if_.else_block, false);
+      break;
+    }
+    case QN__STMT_LOOP:
+      simplify_loop(fold, stmt, is_top, out);
+      return;
+    case QN__STMT_WHILE:
+      if (qn__expr_is_int(stmt->while_.condition, 0)) return;
+      simplify_block(fold, &stmt->while_.body, false);
+      break;
+    case QN__STMT_ASSERT:
+      if (stmt->assert_.condition->kind == QN__EXPR_INT &&
+          stmt->assert_.condition->int_value != 0) {
+        return;
+      }
+      break;
+    default:
+      break;
+  }
+  qn__block_append(out, stmt);
+}
+
+static void simplify_block(qn__fold_t* fold, qn__block_t* block, bool is_top) {
+  qn__block_t result = {NULL, NULL};
+  qn__stmt_t* next;
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    simplify_stmt(fold, stmt, is_top, &result);
+  }
+  *block = result;
+}
+
+// ---- the sweep. Uses of buffers are counted behind `user`, as pointers into an array by id.
+
+typedef struct sweep {
+  qn__fold_t* fold;
+  size_t* var_uses;     // by variable id
+  size_t* buffer_uses;  // by buffer id
+  size_t step;          // 1 or -1 (wrapping)
+} sweep_t;
+
+static bool count_slot(void* context, qn__expr_t** slot) {
+  sweep_t* self = context;
+  const qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_VAR) self->var_uses[expr->var->id] += self->step;
+  if (expr->kind == QN__EXPR_LOAD) self->buffer_uses[expr->load.buffer->id] += self->step;
+  return qn__expr_each_child(*slot, count_slot, self);
+}
+
+static void count_stmt(sweep_t* self, qn__stmt_t* stmt) {
+  (void)qn__stmt_each_expr(stmt, count_slot, self);
+  if (stmt->kind == QN__STMT_STORE) self->buffer_uses[stmt->store.buffer->id] += self->step;
+  if (stmt->kind == QN__STMT_ATOMIC) self->buffer_uses[stmt->atomic.buffer->id] += self->step;
+  if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+    self->buffer_uses[stmt->alloc.buffer->base->id] += self->step;
+  }
+}
+
+static void count_block(sweep_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    count_stmt(self, stmt);
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) count_block(self, blocks[i]);
+  }
+}
+
+typedef struct drop_check {
+  const qn__fold_t* fold;
+  bool can_drop;
+} drop_check_t;
+
+static bool check_drop(void* context, qn__expr_t** slot) {
+  drop_check_t* self = context;
+  if (!qn__fold_can_drop(self->fold, *slot)) self->can_drop = false;
+  return self->can_drop;
+}
+
+static bool is_useless(const sweep_t* self, qn__stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      if (self->var_uses[stmt->let.var->id] != 0) return false;
+      break;
+    case QN__STMT_IF:
+      if (stmt->if_.then_block.first || stmt->if_.else_block.first) return false;
+      break;
+    case QN__STMT_LOOP:
+      if (stmt->loop.body.first) return false;
+      break;
+    case QN__STMT_ALLOC:
+      if (self->buffer_uses[stmt->alloc.buffer->id] != 0) return false;
+      if (self->fold->is_checked && stmt->alloc.buffer->scope != QN__SCOPE_CONST) return false;
+      break;
+    default:
+      return false;
+  }
+  drop_check_t check = {self->fold, true};
+  (void)qn__stmt_each_expr(stmt, check_drop, &check);
+  return check.can_drop;
+}
+
+// Lets of reductions that nothing uses.
+static bool sweep_reductions(void* context, qn__expr_t** slot);
+
+static void sweep_list(sweep_t* self, qn__block_t* block, bool is_reduction) {
+  size_t count = 0;
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
+  qn__stmt_t** stmts = qn__arena_alloc_array(self->fold->arena, count + 1, sizeof *stmts);
+  if (!stmts) return;
+  count = 0;
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
+  for (size_t i = count; i-- > 0;) {
+    qn__block_t* blocks[2];
+    size_t block_count = is_reduction ? 0 : qn__stmt_blocks(stmts[i], blocks);
+    for (size_t b = block_count; b-- > 0;) sweep_list(self, blocks[b], false);
+    if (is_useless(self, stmts[i])) {
+      self->step = (size_t)-1;
+      count_stmt(self, stmts[i]);
+      stmts[i] = NULL;
+    } else {
+      (void)qn__stmt_each_expr(stmts[i], sweep_reductions, self);
+    }
+  }
+  qn__block_t result = {NULL, NULL};
+  for (size_t i = 0; i < count; ++i) {
+    if (!stmts[i]) continue;
+    stmts[i]->next = NULL;
+    qn__block_append(&result, stmts[i]);
+  }
+  *block = result;
+}
+
+static bool sweep_reductions(void* context, qn__expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_REDUCE) {
+    (void)sweep_reductions(context, &(*slot)->reduce.value);
+    sweep_list(context, &(*slot)->reduce.lets, true);
+    (void)sweep_reductions(context, &(*slot)->reduce.begin);
+    return sweep_reductions(context, &(*slot)->reduce.end);
+  }
+  return qn__expr_each_child(*slot, sweep_reductions, context);
+}
+
+static qn_status_t sweep(qn__fold_t* fold, qn__function_t* function) {
+  qn__function_number(function);
+  sweep_t self = {.fold = fold, .step = 1};
+  self.var_uses =
+      qn__arena_alloc_array(fold->arena, function->var_count + 1U, sizeof *self.var_uses);
+  self.buffer_uses =
+      qn__arena_alloc_array(fold->arena, function->buffer_count + 1U, sizeof *self.buffer_uses);
+  if (!self.var_uses || !self.buffer_uses) return qn__out_of_memory("simplifying");
+  count_block(&self, &function->body);
+  sweep_list(&self, &function->body, false);
+  return QN_OK;
+}
+
+// Symbols are extents of dimensions: never negative. (One that only appears in strides may be.)
+static void learn_symbols(qn__fold_t* fold, const qn__function_t* function) {
+  for (size_t i = 0; i < function->param_count; ++i) {
+    const qn__buf_t* buffer = function->params[i].buffer;
+    for (uint32_t d = 0; buffer && d < buffer->rank; ++d) {
+      const qn__expr_t* extent = buffer->shape[d];
+      if (extent->kind != QN__EXPR_VAR || extent->var->kind != QN__VAR_SYMBOL) continue;
+      qn__var_facts_t* facts = qn__fold_facts(fold, extent->var);
+      if (facts) facts->range = (qn__range_t){0, INT64_MAX};
+    }
+  }
+}
+
+static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+  for (qn__function_t* function = body->first; function; function = function->next) {
+    qn__fold_t fold = {&body->arena, options->is_checked, function->is_fast};
+    qn__function_clear_user(function);
+    learn_symbols(&fold, function);
+    simplify_block(&fold, &function->body, true);
+    if (body->arena.is_exhausted) return qn__out_of_memory("simplifying");
+    QN_TRY(sweep(&fold, function));
+    qn__function_clear_user(function);
+  }
+  return qn__pass_status(body, "simplifying");
+}
+
+const qn__pass_t qn__pass_simplify = {
+    "simplify", "folds constants and index algebra, removes what has no effect", run};

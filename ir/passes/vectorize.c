@@ -1,0 +1,344 @@
+// ir/passes/vectorize.c: decides which loops and reductions run in lanes, and in how many.
+//
+// 1. Legality. PARALLEL and VECTOR loops are independent by definition, a SERIAL loop must be
+// proven so
+//    (lanes.c), a reduction always is, as its order is unspecified. What is inside must be what
+//    passes.h lists, with bounds of inner loops that do not depend on the lane.
+// 2. Choice. For every nest the cheapest way is taken: from the innermost loop outwards, a loop
+// that is
+//    cheaper in lanes itself takes the marks of what is inside it. So a row-wise sum runs in lanes
+//    along the row, and a column-wise sum runs many columns at a time.
+// 3. Width. A vector of the widest element that the body computes with; two or four vectors for
+// reductions
+//    with a short body, to hide the latency of the accumulator.
+//
+// Only marks are set (see passes.h); at the end inner PARALLEL loops become SERIAL.
+// Thread rule: one thread per body. Read next: jit/llvm, which acts on the marks.
+#include "ir/passes/cost.h"
+
+enum { min_lanes = 2, max_lanes = 64 };
+
+typedef struct vectorize {
+  const qn__pass_options_t* options;
+  qn__lanes_t lanes;
+} vectorize_t;
+
+// ---- legality
+
+typedef struct legality {
+  const qn__lanes_t* lanes;
+  bool is_legal;
+} legality_t;
+
+static bool check_expr(void* context, qn__expr_t** slot) {
+  legality_t* self = context;
+  qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_OP) {
+    qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+    if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) self->is_legal = false;
+  }
+  if (expr->kind == QN__EXPR_REDUCE &&
+      !(qn__lane_is_uniform(qn__lanes_of(self->lanes, expr->reduce.begin)) &&
+        qn__lane_is_uniform(qn__lanes_of(self->lanes, expr->reduce.end)))) {
+    self->is_legal = false;
+  }
+  return self->is_legal && qn__expr_each_child(expr, check_expr, self);
+}
+
+static void check_block(legality_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt && self->is_legal; stmt = stmt->next) {
+    switch (stmt->kind) {
+      case QN__STMT_LET:
+      case QN__STMT_IF:
+      case QN__STMT_ASSERT:
+        break;
+      case QN__STMT_STORE:
+        if (qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
+            QN__REACH_UNIFORM) {
+          self->is_legal = false;
+        }
+        break;
+      case QN__STMT_LOOP:
+        if (stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL) {
+          self->is_legal = false;
+        }
+        if (!qn__lane_is_uniform(qn__lanes_of(self->lanes, stmt->loop.begin)) ||
+            !qn__lane_is_uniform(qn__lanes_of(self->lanes, stmt->loop.end))) {
+          self->is_legal = false;
+        }
+        break;
+      case QN__STMT_ALLOC: {
+        qn__scope_t scope = stmt->alloc.buffer->scope;
+        if (scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) self->is_legal = false;
+        break;
+      }
+      case QN__STMT_ATOMIC:
+      case QN__STMT_WHILE:
+      case QN__STMT_BARRIER:
+        self->is_legal = false;
+        break;
+    }
+    if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, check_expr, self);
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count && self->is_legal; ++i) check_block(self, blocks[i]);
+  }
+}
+
+// A view whose place depends on the lane has no single address to count from.
+static bool views_are_uniform(const qn__lanes_t* lanes, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+      const qn__buf_t* view = stmt->alloc.buffer;
+      for (uint32_t d = 0; d < view->base->rank; ++d) {
+        if (!qn__lane_is_uniform(qn__lanes_of(lanes, view->base_indices[d]))) return false;
+      }
+      for (uint32_t d = 0; d < view->rank; ++d) {
+        if (!qn__lane_is_uniform(qn__lanes_of(lanes, view->shape[d]))) return false;
+        if (view->strides && !qn__lane_is_uniform(qn__lanes_of(lanes, view->strides[d]))) {
+          return false;
+        }
+      }
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (!views_are_uniform(lanes, blocks[i])) return false;
+    }
+  }
+  return true;
+}
+
+static bool loop_is_legal(vectorize_t* self, qn__stmt_t* loop) {
+  qn__lanes_enter(&self->lanes, loop->loop.var, &loop->loop.body);
+  legality_t legality = {&self->lanes, true};
+  check_block(&legality, &loop->loop.body);
+  if (!legality.is_legal || !views_are_uniform(&self->lanes, &loop->loop.body)) return false;
+  if (loop->loop.kind != QN_LOOP_SERIAL) return true;
+  return qn__lanes_is_independent(&self->lanes, &loop->loop.body);
+}
+
+// ---- marks
+
+static bool clear_expr(void* self, qn__expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_REDUCE) (*slot)->reduce.lane_count = 0;
+  return qn__expr_each_child(*slot, clear_expr, self);
+}
+
+static void clear_marks(qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, clear_expr, NULL);
+    if (stmt->kind == QN__STMT_LOOP) stmt->loop.lane_count = 0;
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) clear_marks(blocks[i]);
+  }
+}
+
+// Lanes for elements of `bytes`, no more than a constant trip count has use for.
+static uint32_t choose_lanes(const vectorize_t* self, uint32_t bytes, uint32_t vectors,
+                             qn__expr_t* begin, qn__expr_t* end) {
+  uint32_t lanes = self->options->vector_bytes / (bytes ? bytes : 4) * vectors;
+  if (lanes > max_lanes) lanes = max_lanes;
+  int64_t first, last, extent;
+  if (qn__expr_const_int(begin, &first) && qn__expr_const_int(end, &last) &&
+      !__builtin_sub_overflow(last, first, &extent)) {
+    while (lanes > min_lanes && (int64_t)lanes > extent) lanes /= 2;
+    if (extent < min_lanes) return 0;
+  }
+  return lanes < min_lanes ? 0 : lanes;
+}
+
+// ---- choice: every function returns the cost of what it chose
+
+static double plan_block(vectorize_t* self, qn__block_t* block);
+
+static double plan_reduce(vectorize_t* self, qn__expr_t* reduce);
+
+typedef struct plan_sum {
+  vectorize_t* self;
+  double cost;
+} plan_sum_t;
+
+// Finds the outermost reductions of an expression; what is around them costs the same either way.
+static bool plan_expr_slot(void* context, qn__expr_t** slot) {
+  plan_sum_t* sum = context;
+  if ((*slot)->kind == QN__EXPR_REDUCE) {
+    sum->cost += plan_reduce(sum->self, *slot);
+    return true;
+  }
+  return qn__expr_each_child(*slot, plan_expr_slot, sum);
+}
+
+// The cost of an expression as qn__cost_expr counts it, but with reductions at their planned cost.
+typedef struct scalar_sum {
+  const qn__cost_model_t* model;
+  double cost;
+} scalar_sum_t;
+
+static bool add_reduction(void* context, qn__expr_t** slot) {
+  scalar_sum_t* sum = context;
+  if ((*slot)->kind == QN__EXPR_REDUCE) {
+    sum->cost += qn__cost_expr(sum->model, *slot);
+    return true;
+  }
+  return qn__expr_each_child(*slot, add_reduction, sum);
+}
+
+static double plan_expr(vectorize_t* self, qn__expr_t* expr) {
+  qn__cost_model_t scalar = {self->options, NULL, 1, false};
+  double cost = qn__cost_expr(&scalar, expr);
+  scalar_sum_t reductions = {&scalar, 0};
+  (void)add_reduction(&reductions, &expr);
+  plan_sum_t planned = {self, 0};
+  (void)plan_expr_slot(&planned, &expr);
+  return cost - reductions.cost + planned.cost;
+}
+
+static double plan_reduce(vectorize_t* self, qn__expr_t* reduce) {
+  reduce->reduce.lane_count = 0;
+  double trips = qn__cost_trips(reduce->reduce.begin, reduce->reduce.end);
+  double body = plan_expr(self, reduce->reduce.value) + 2;
+  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    body += plan_expr(self, let->let.value);
+  }
+  double scalar_cost = trips * body;
+
+  qn__lanes_enter(&self->lanes, reduce->reduce.reduce_var, NULL);
+  legality_t legality = {&self->lanes, true};
+  uint32_t bytes = qn__widest_in_expr(reduce->reduce.value);
+  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    uint32_t let_bytes = qn__widest_in_expr(let->let.value);
+    if (let_bytes > bytes) bytes = let_bytes;
+    (void)check_expr(&legality, &let->let.value);
+    qn__lanes_let(&self->lanes, let);
+  }
+  (void)check_expr(&legality, &reduce->reduce.value);
+  if (!legality.is_legal) return scalar_cost;
+  uint32_t own_bytes = (uint32_t)qn_dtype_size_bytes(reduce->dtype);
+  if (own_bytes > bytes) bytes = own_bytes;
+
+  uint32_t lane_count = choose_lanes(self, bytes, 1, reduce->reduce.begin, reduce->reduce.end);
+  if (lane_count == 0) return scalar_cost;
+  qn__cost_model_t vector = {self->options, &self->lanes, lane_count, false};
+  double vector_body = qn__cost_expr(&vector, reduce->reduce.value) + 1;
+  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    vector_body += qn__cost_expr(&vector, let->let.value);
+  }
+  uint32_t vectors = vector_body <= 4 ? 4 : vector_body <= 10 ? 2 : 1;
+  double steps = (trips + lane_count - 1) / lane_count;
+  double vector_cost = steps * (vector_body + 1) + 2.0 * lane_count;
+  if (vector_cost >= 0.95 * scalar_cost) return scalar_cost;
+  (void)clear_expr(NULL, &reduce);
+  reduce->reduce.lane_count =
+      choose_lanes(self, bytes, vectors, reduce->reduce.begin, reduce->reduce.end);
+  return vector_cost;
+}
+
+static double plan_vector_loop(vectorize_t* self, qn__stmt_t* loop) {
+  double trips = qn__cost_trips(loop->loop.begin, loop->loop.end);
+  uint32_t lane_count = 0;
+  if (loop_is_legal(self, loop)) {
+    uint32_t bytes = qn__widest_in_block(&loop->loop.body);
+    lane_count = choose_lanes(self, bytes, 1, loop->loop.begin, loop->loop.end);
+    // Short loops run in one piece, however many registers that takes.
+    if (trips >= min_lanes && trips <= max_lanes) lane_count = (uint32_t)trips;
+  }
+  if (lane_count == 0) {
+    loop->loop.kind = QN_LOOP_SERIAL;
+    return trips * (plan_block(self, &loop->loop.body) + 2);
+  }
+  clear_marks(&loop->loop.body);
+  loop->loop.lane_count = lane_count;
+  qn__cost_model_t vector = {self->options, &self->lanes, lane_count, false};
+  double steps = (trips + lane_count - 1) / lane_count;
+  return steps * (qn__cost_block(&vector, &loop->loop.body) + 1);
+}
+
+static double plan_loop(vectorize_t* self, qn__stmt_t* loop) {
+  loop->loop.lane_count = 0;
+  if (loop->loop.kind == QN_LOOP_VECTOR) return plan_vector_loop(self, loop);
+  double trips = qn__cost_trips(loop->loop.begin, loop->loop.end);
+  double scalar_cost = trips * (plan_block(self, &loop->loop.body) + 2);
+  if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_PARALLEL) {
+    return scalar_cost;
+  }
+  if (!loop_is_legal(self, loop)) return scalar_cost;
+  uint32_t bytes = qn__widest_in_block(&loop->loop.body);
+  uint32_t lane_count = choose_lanes(self, bytes, 1, loop->loop.begin, loop->loop.end);
+  if (lane_count == 0) return scalar_cost;
+  qn__cost_model_t vector = {self->options, &self->lanes, lane_count, false};
+  double steps = (trips + lane_count - 1) / lane_count;
+  double vector_cost = steps * (qn__cost_block(&vector, &loop->loop.body) + 1);
+  if (vector_cost >= 0.95 * scalar_cost) return scalar_cost;
+  clear_marks(&loop->loop.body);
+  loop->loop.lane_count = lane_count;
+  return vector_cost;
+}
+
+static double plan_block(vectorize_t* self, qn__block_t* block) {
+  qn__cost_model_t scalar = {self->options, NULL, 1, false};
+  double cost = 0;
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    switch (stmt->kind) {
+      case QN__STMT_LET:
+        cost += plan_expr(self, stmt->let.value);
+        break;
+      case QN__STMT_STORE:
+        cost += plan_expr(self, stmt->store.value) + qn__cost_store(&scalar, stmt);
+        break;
+      case QN__STMT_IF:
+        cost += 1 + plan_expr(self, stmt->if_.condition) + plan_block(self, &stmt->if_.then_block) +
+                plan_block(self, &stmt->if_.else_block);
+        break;
+      case QN__STMT_LOOP:
+        cost += plan_loop(self, stmt);
+        break;
+      case QN__STMT_WHILE:
+        cost += plan_expr(self, stmt->while_.condition) + plan_block(self, &stmt->while_.body);
+        break;
+      case QN__STMT_ASSERT:
+        cost += plan_expr(self, stmt->assert_.condition);
+        break;
+      case QN__STMT_ATOMIC: {
+        plan_sum_t planned = {self, 20};
+        (void)qn__stmt_each_expr(stmt, plan_expr_slot, &planned);
+        cost += planned.cost;
+        break;
+      }
+      case QN__STMT_ALLOC:
+      case QN__STMT_BARRIER:
+        break;
+    }
+  }
+  return cost;
+}
+
+// Only launches stay parallel.
+static void serialize_inner(qn__block_t* block, bool is_inside) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    bool is_loop = stmt->kind == QN__STMT_LOOP;
+    if (is_inside && is_loop && stmt->loop.kind == QN_LOOP_PARALLEL) {
+      stmt->loop.kind = QN_LOOP_SERIAL;
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) serialize_inner(blocks[i], true);
+  }
+}
+
+static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+  for (qn__function_t* function = body->first; function; function = function->next) {
+    qn__function_number(function);
+    vectorize_t self = {.options = options};
+    if (!qn__lanes_init(&self.lanes, &body->arena, function)) {
+      return qn__out_of_memory("vectorising");
+    }
+    (void)plan_block(&self, &function->body);
+    serialize_inner(&function->body, false);
+  }
+  return qn__pass_status(body, "vectorising");
+}
+
+const qn__pass_t qn__pass_vectorize = {"vectorize", "marks loops and reductions that run in lanes",
+                                       run};
