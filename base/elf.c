@@ -1,0 +1,118 @@
+// base/elf.c: reads the few bytes of an ELF file that hold its build id.
+//
+// Everything in the file is checked before it is used: counts are bounded, offsets go through
+// pread, which gives less at the end. Only program headers are read (they survive stripping), and
+// only the host's own class and byte order. Not here: what is mapped (jit/llvm/identity.c). Read
+// next: elf.h.
+#include "base/elf.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/fs.h"
+#include "quern/codegen.h"
+#include "quern/config.h"
+
+enum { SEGMENT_LIMIT = 64, NOTES_LIMIT_BYTES = 4096, ID_LIMIT_BYTES = 32 };
+
+static uint32_t load_u32(const uint8_t* at) {
+  uint32_t value;
+  memcpy(&value, at, sizeof value);
+  return value;
+}
+
+static size_t round_up_4(size_t size) {
+  return (size + 3) & ~(size_t)3;
+}
+
+bool qn__elf_build_id_of_notes(qn_span_t notes, char out[QN__BUILD_ID_HEX_BYTES]) {
+  out[0] = '\0';
+  size_t at = 0;
+  while (at <= notes.size && notes.size - at >= sizeof(Elf64_Nhdr)) {
+    size_t name_size = load_u32(notes.data + at);
+    size_t id_size = load_u32(notes.data + at + 4);
+    uint32_t type = load_u32(notes.data + at + 8);
+    at += sizeof(Elf64_Nhdr);
+    if (name_size > notes.size - at || round_up_4(name_size) > notes.size - at) return false;
+    const uint8_t* name = notes.data + at;
+    at += round_up_4(name_size);
+    if (id_size > notes.size - at) return false;
+    if (type == NT_GNU_BUILD_ID && name_size == 4 && memcmp(name, "GNU", 4) == 0) {
+      if (id_size == 0 || id_size > ID_LIMIT_BYTES) return false;
+      for (size_t i = 0; i < id_size; ++i) {
+        (void)snprintf(out + 2 * i, 3, "%02x", notes.data[at + i]);
+      }
+      return true;
+    }
+    at += round_up_4(id_size);
+  }
+  return false;
+}
+
+static bool read_at(int fd, uint64_t offset, void* out, size_t size) {
+  if (offset > INT64_MAX - size) return false;
+  uint8_t* at = out;
+  while (size > 0) {
+    ssize_t got = qn__fs()->pread(fd, at, size, (off_t)offset);
+    if (got <= 0) return false;
+    at += got;
+    size -= (size_t)got;
+    offset += (uint64_t)got;
+  }
+  return true;
+}
+
+static bool read_build_id(int fd, char out[QN__BUILD_ID_HEX_BYTES]) {
+  Elf64_Ehdr header;
+  if (!read_at(fd, 0, &header, sizeof header)) return false;
+  const uint16_t one = 1;
+  uint8_t is_little;
+  memcpy(&is_little, &one, 1);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != (is_little ? ELFDATA2LSB : ELFDATA2MSB) ||
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > SEGMENT_LIMIT) {
+    return false;
+  }
+  for (uint64_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    uint64_t offset;
+    if (__builtin_add_overflow(header.e_phoff, i * sizeof segment, &offset) ||
+        !read_at(fd, offset, &segment, sizeof segment)) {
+      return false;
+    }
+    uint8_t notes[NOTES_LIMIT_BYTES];
+    if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof notes) continue;
+    if (!read_at(fd, segment.p_offset, notes, (size_t)segment.p_filesz)) return false;
+    if (qn__elf_build_id_of_notes((qn_span_t){notes, (size_t)segment.p_filesz}, out)) return true;
+  }
+  return false;
+}
+
+bool qn__elf_build_id(const char* path, char out[QN__BUILD_ID_HEX_BYTES]) {
+  out[0] = '\0';
+  int fd = qn__fs()->open(path, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return false;
+  bool is_found = read_build_id(fd, out);
+  (void)qn__fs()->close(fd);
+  if (!is_found) out[0] = '\0';
+  return is_found;
+}
+
+bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES]) {
+  out[0] = '\0';
+#ifdef QN_LLVM_LIBRARY_PATH
+  if (strcmp(name, "llvm") == 0) return qn__elf_build_id(QN_LLVM_LIBRARY_PATH, out);
+#else
+  (void)name;
+#endif
+  return false;
+}
+
+void qn__generator_identity(const char* name, const char* build_id, const char* library_id,
+                            char out[QN__GENERATOR_IDENTITY_BYTES]) {
+  (void)snprintf(out, QN__GENERATOR_IDENTITY_BYTES,
+                 "%s %s, table %u, image %u, build id %s, library %s", name, QN_VERSION_STRING,
+                 QN_CODEGEN_ABI_VERSION, QN_CPU_ABI_VERSION, build_id,
+                 library_id ? library_id : "none");
+}
