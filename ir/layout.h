@@ -1,0 +1,16 @@
+// ir/layout.h: how wide a line of canonical text may be, and how a longer one is broken.
+//
+// Shared by the printer and the formatter, so that they agree. Thread rule: pure but for `out`.
+// Read next: layout.c.
+#ifndef QUERN_IR_LAYOUT_H_
+#define QUERN_IR_LAYOUT_H_
+
+#include "base/buffer.h"
+
+enum { QN__LAYOUT_COLUMNS = 100, QN__LAYOUT_INDENT = 2 };
+
+// Breaks the line that `out` ends with, from byte `line_begin` on, where it is too wide. Only
+// spaces become line ends. The line has no comment.
+void qn__layout_wrap(qn__buffer_t* out, size_t line_begin);
+
+#endif  // QUERN_IR_LAYOUT_H_

@@ -1,0 +1,330 @@
+// ir/printer.c: a body as canonical text: two spaces of indent, one statement a line, the fewest
+// parentheses, names that mean one thing.
+//
+// Names: parameters, symbols and functions keep theirs. Locals keep theirs unless it is already
+// visible where they are declared (rewritten and decoded modules have such); then a suffix _1, _2 …
+// is added. A printed text therefore never shadows.
+// Marks of the vectorise pass are written as comments: they do not change what the text means.
+// Not here: expressions (printer_expr.c), texts with the user's comments (format.c).
+// Thread rule: one thread at a time; the body is only read. Read next: printer_expr.c.
+#include "ir/printer.h"
+
+#include "ir/layout.h"
+#include "ir/lexer.h"
+
+// ------------------------------------------------------------------------------------ names
+
+const char* qn__print_name(qn__printer_t* p, const void* entity, const char* name) {
+  const qn__printed_name_t* printed = p->arena ? qn__ptrmap_get(&p->names, entity) : NULL;
+  return printed ? printed->text : name ? name : "?";
+}
+
+typedef struct suffix {
+  uint32_t last;
+} suffix_t;
+
+// A text that is not visible yet, from `base`. NULL when out of memory.
+static const char* free_name(qn__printer_t* p, const char* base) {
+  if (!qn__map_get(&p->visible, qn__str(base))) return base;
+  suffix_t* suffix = qn__map_get(&p->suffixes, qn__str(base));
+  if (!suffix) {
+    suffix = QN__ARENA_NEW(p->arena, suffix_t);
+    if (!suffix || !qn__map_put(&p->suffixes, qn__str(base), suffix)) return NULL;
+  }
+  qn__buffer_t text;
+  qn__buffer_init(&text, p->arena->allocator);
+  const char* name = NULL;
+  do {
+    qn__buffer_clear(&text);
+    qn__buffer_format(&text, "%s_%" PRIu32, base, ++suffix->last);
+  } while (!text.has_failed && qn__map_get(&p->visible, qn__buffer_as_str(&text)));
+  if (!text.has_failed) name = qn__arena_cstr(p->arena, qn__buffer_as_str(&text));
+  qn__buffer_deinit(&text);
+  return name;
+}
+
+void qn__print_declare(qn__printer_t* p, const void* entity, const char* name,
+                       const char* fallback) {
+  if (!p->arena) return;
+  const char* base = name && qn__text_is_name(qn__str(name)) ? name : fallback;
+  const char* text = free_name(p, base);
+  qn__printed_name_t* entry = text ? QN__ARENA_NEW(p->arena, qn__printed_name_t) : NULL;
+  if (!entry) {
+    p->out->has_failed = true;
+    return;
+  }
+  *entry = (qn__printed_name_t){p->block, text};
+  if (!qn__map_put(&p->visible, qn__str(text), entry) ||
+      !qn__ptrmap_put(&p->names, entity, entry)) {
+    p->out->has_failed = true;
+    return;
+  }
+  p->block = entry;
+}
+
+void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer) {
+  for (qn__printed_name_t* name = p->block; name; name = name->next) {
+    (void)qn__map_remove(&p->visible, qn__str(name->text));
+  }
+  p->block = outer;
+}
+
+// ------------------------------------------------------------------------------------ lines
+
+void qn__print_newline(qn__printer_t* p) {
+  if (!p->has_comment && p->arena) qn__layout_wrap(p->out, p->line_begin);
+  p->has_comment = false;
+  qn__buffer_char(p->out, '\n');
+  p->line_begin = p->out->size;
+  for (uint32_t i = 0; i < p->indent * QN__LAYOUT_INDENT; i++) qn__buffer_char(p->out, ' ');
+}
+
+void qn__print_lanes(qn__printer_t* p, uint32_t lane_count) {
+  if (p->arena) qn__layout_wrap(p->out, p->line_begin);
+  qn__buffer_format(p->out, "  // %" PRIu32 " lanes", lane_count);
+  p->has_comment = true;
+}
+
+// ------------------------------------------------------------------------------------ statements
+
+static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt);
+
+// "{", the statements on lines of their own, "}". The names of the block are already open.
+static void print_lines(qn__printer_t* p, const qn__block_t* block) {
+  p->indent++;
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    qn__print_newline(p);
+    print_stmt(p, stmt);
+  }
+  p->indent--;
+  qn__print_newline(p);
+  qn__buffer_char(p->out, '}');
+}
+
+static void print_block(qn__printer_t* p, const qn__block_t* block) {
+  qn__printed_name_t* outer = p->block;
+  p->block = NULL;
+  qn__buffer_cstr(p->out, " {");
+  print_lines(p, block);
+  qn__print_close_names(p, outer);
+}
+
+void qn__print_let(qn__printer_t* p, const qn__stmt_t* stmt) {
+  const qn__var_t* var = stmt->let.var;
+  // The value does not see the name: it is declared behind it, but must be chosen before.
+  qn__print_declare(p, var, var->name, "v");
+  qn__buffer_format(p->out, "let %s = ", qn__print_name(p, var, var->name));
+  qn__print_expr(p, stmt->let.value, qn__print_default(stmt->let.value), 0);
+  qn__buffer_char(p->out, ';');
+}
+
+static void print_shape(qn__printer_t* p, const qn__buf_t* buffer) {
+  qn__buffer_cstr(p->out, qn_dtype_text(buffer->dtype));
+  qn__print_indices(p, buffer->shape, buffer->rank);
+  if (buffer->strides) {
+    qn__buffer_cstr(p->out, " strides ");
+    qn__print_indices(p, buffer->strides, buffer->rank);
+  }
+}
+
+static void print_alloc(qn__printer_t* p, const qn__buf_t* buffer) {
+  qn__buffer_t* out = p->out;
+  qn__print_declare(p, buffer, buffer->name, "b");
+  const char* name = qn__print_name(p, buffer, buffer->name);
+  bool is_table = buffer->scope == QN__SCOPE_CONST;
+  bool is_view = buffer->scope == QN__SCOPE_VIEW;
+  qn__buffer_format(out, "%s %s: ", is_table ? "const" : is_view ? "view" : "alloc", name);
+  print_shape(p, buffer);
+  if (is_table) {
+    qn__buffer_cstr(out, " = [");
+    for (size_t i = 0; i < buffer->element_count; i++) {
+      if (i > 0) qn__buffer_cstr(out, ", ");
+      qn__print_expr(p, buffer->elements[i], buffer->dtype, 0);
+    }
+    qn__buffer_cstr(out, "];");
+  } else if (is_view) {
+    qn__buffer_format(out, " = %s", qn__print_name(p, buffer->base, buffer->base->name));
+    qn__print_indices(p, buffer->base_indices, buffer->base->rank);
+    qn__buffer_char(out, ';');
+  } else {
+    qn__buffer_format(out, " in %s;", qn__scope_text(buffer->scope));
+  }
+}
+
+static void print_atomic(qn__printer_t* p, const qn__stmt_t* stmt) {
+  qn__buffer_t* out = p->out;
+  const qn__buf_t* buffer = stmt->atomic.buffer;
+  const qn__var_t* result = stmt->atomic.result;
+  if (result) {
+    qn__print_declare(p, result, result->name, "v");
+    qn__buffer_format(out, "let %s = ", qn__print_name(p, result, result->name));
+  }
+  qn__buffer_format(out, "%s(%s", qn__atomic_text(stmt->atomic.op),
+                    qn__print_name(p, buffer, buffer->name));
+  qn__print_indices(p, stmt->atomic.indices, buffer->rank);
+  qn__buffer_cstr(out, ", ");
+  qn__print_expr(p, stmt->atomic.operand, buffer->dtype, 0);
+  if (stmt->atomic.operand2) {
+    qn__buffer_cstr(out, ", ");
+    qn__print_expr(p, stmt->atomic.operand2, buffer->dtype, 0);
+  }
+  qn__buffer_cstr(out, ");");
+}
+
+static void print_if(qn__printer_t* p, const qn__stmt_t* stmt) {
+  for (;;) {
+    qn__buffer_cstr(p->out, "if ");
+    qn__print_expr(p, stmt->if_.condition, QN_DTYPE_NONE, 0);
+    print_block(p, &stmt->if_.then_block);
+    const qn__stmt_t* other = stmt->if_.else_block.first;
+    if (!other) return;
+    qn__buffer_cstr(p->out, " else");
+    if (other->kind != QN__STMT_IF || other->next) break;
+    qn__buffer_char(p->out, ' ');
+    stmt = other;
+  }
+  print_block(p, &stmt->if_.else_block);
+}
+
+static void print_loop(qn__printer_t* p, const qn__stmt_t* stmt) {
+  qn__buffer_t* out = p->out;
+  const qn__var_t* var = stmt->loop.var;
+  qn__printed_name_t* outer = p->block;
+  p->block = NULL;
+  qn__print_declare(p, var, var->name, "i");
+  qn__buffer_format(out, "%s %s in ", qn__loop_kind_text(stmt->loop.kind),
+                    qn__print_name(p, var, var->name));
+  qn__print_expr(p, stmt->loop.begin, QN_DTYPE_I64, 0);
+  qn__buffer_cstr(out, "..");
+  qn__print_expr(p, stmt->loop.end, QN_DTYPE_I64, 0);
+  qn__buffer_cstr(out, " {");
+  if (stmt->loop.lane_count) qn__print_lanes(p, stmt->loop.lane_count);
+  print_lines(p, &stmt->loop.body);
+  qn__print_close_names(p, outer);
+}
+
+static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt) {
+  qn__buffer_t* out = p->out;
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      qn__print_let(p, stmt);
+      break;
+    case QN__STMT_STORE: {
+      const qn__buf_t* buffer = stmt->store.buffer;
+      qn__buffer_cstr(out, qn__print_name(p, buffer, buffer->name));
+      qn__print_indices(p, stmt->store.indices, buffer->rank);
+      qn__buffer_cstr(out, " = ");
+      qn__print_expr(p, stmt->store.value, buffer->dtype, 0);
+      qn__buffer_char(out, ';');
+      break;
+    }
+    case QN__STMT_ATOMIC:
+      print_atomic(p, stmt);
+      break;
+    case QN__STMT_IF:
+      print_if(p, stmt);
+      break;
+    case QN__STMT_LOOP:
+      print_loop(p, stmt);
+      break;
+    case QN__STMT_WHILE:
+      qn__buffer_cstr(out, "while ");
+      qn__print_expr(p, stmt->while_.condition, QN_DTYPE_NONE, 0);
+      print_block(p, &stmt->while_.body);
+      break;
+    case QN__STMT_ALLOC:
+      print_alloc(p, stmt->alloc.buffer);
+      break;
+    case QN__STMT_BARRIER:
+      qn__buffer_cstr(out, "barrier;");
+      break;
+    case QN__STMT_ASSERT:
+      qn__buffer_cstr(out, "assert ");
+      qn__print_expr(p, stmt->assert_.condition, QN_DTYPE_NONE, 0);
+      if (stmt->assert_.message && stmt->assert_.message[0]) {
+        qn__buffer_cstr(out, ", ");
+        qn__lexer_escape(qn__str(stmt->assert_.message), out);
+      }
+      qn__buffer_char(out, ';');
+      break;
+  }
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+static void print_params(qn__printer_t* p, const qn__function_t* function) {
+  qn__buffer_t* out = p->out;
+  qn__buffer_format(out, "%s(", function->name);
+  p->is_signature = true;
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__param_t* param = &function->params[i];
+    if (i > 0) qn__buffer_cstr(out, ", ");
+    if (param->scalar) {
+      qn__buffer_format(out, "%s: %s", param->scalar->name, qn_dtype_text(param->scalar->dtype));
+      continue;
+    }
+    const qn__buf_t* buffer = param->buffer;
+    if (buffer->access != QN_ACCESS_IN) {
+      qn__buffer_format(out, "%s ", qn__access_text(buffer->access));
+    }
+    qn__buffer_format(out, "%s: ", buffer->name);
+    print_shape(p, buffer);
+    if (buffer->align_bytes > qn_dtype_size_bytes(buffer->dtype)) {
+      qn__buffer_format(out, " align %" PRIu32, buffer->align_bytes);
+    }
+  }
+  p->is_signature = false;
+  qn__buffer_char(out, ')');
+}
+
+static void print_function(qn__printer_t* p, const qn__function_t* function) {
+  qn__printed_name_t* outer = p->block;
+  p->block = NULL;
+  // Parameters and symbols first: they keep their names.
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    qn__print_declare(p, function->symbols[i], function->symbols[i]->name, "s");
+  }
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__param_t* param = &function->params[i];
+    const char* name = param->scalar ? param->scalar->name : param->buffer->name;
+    const void* entity = param->scalar ? (const void*)param->scalar : (const void*)param->buffer;
+    qn__print_declare(p, entity, name, "p");
+  }
+  p->line_begin = p->out->size;
+  qn__buffer_cstr(p->out, "func ");
+  print_params(p, function);
+  if (function->is_fast) qn__buffer_cstr(p->out, " fast");
+  print_block(p, &function->body);
+  qn__buffer_char(p->out, '\n');
+  qn__print_close_names(p, outer);
+}
+
+void qn__text_print(const qn__body_t* body, qn__buffer_t* out) {
+  qn__arena_t arena;
+  qn__arena_init(&arena, out->allocator);
+  qn__printer_t printer = {.out = out, .arena = &arena};
+  qn__map_init(&printer.visible, out->allocator);
+  qn__map_init(&printer.suffixes, out->allocator);
+  qn__ptrmap_init(&printer.names, out->allocator);
+  qn__buffer_bytes(out, "", 0);
+  for (const qn__function_t* f = body->first; f && !out->has_failed; f = f->next) {
+    if (f != body->first) qn__buffer_char(out, '\n');
+    print_function(&printer, f);
+    // Suffixes count from the start again in the next function.
+    qn__map_deinit(&printer.suffixes);
+  }
+  qn__map_deinit(&printer.visible);
+  qn__map_deinit(&printer.suffixes);
+  qn__ptrmap_deinit(&printer.names);
+  qn__arena_deinit(&arena);
+}
+
+void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out) {
+  qn__printer_t printer = {.out = out};
+  qn__print_expr(&printer, expr, expr->dtype, 0);
+}
+
+void qn__text_print_signature(const qn__function_t* function, qn__buffer_t* out) {
+  qn__printer_t printer = {.out = out};
+  print_params(&printer, function);
+}

@@ -1,0 +1,47 @@
+// ir/printer.h: what the files of the printer share.
+//
+// printer.c writes statements and functions, printer_expr.c expressions, layout.c breaks long
+// lines. Thread rule: one thread at a time per printer; the module is only read. Read next:
+// printer.c.
+#ifndef QUERN_IR_PRINTER_H_
+#define QUERN_IR_PRINTER_H_
+
+#include "base/map.h"
+#include "ir/ptrmap.h"
+#include "ir/text.h"
+
+typedef struct qn__printed_name {
+  struct qn__printed_name* next;  // the one before in the same block
+  const char* text;
+} qn__printed_name_t;
+
+typedef struct qn__printer {
+  qn__buffer_t* out;
+  uint32_t indent;    // in levels
+  size_t line_begin;  // in `out`
+  bool has_comment;   // the line ends with one and is not broken
+  bool is_signature;  // inside the shapes of parameters
+  // NULL arena: names are written as they are (messages).
+  qn__arena_t* arena;
+  qn__map_t visible;   // text to itself: names that are in scope
+  qn__map_t suffixes;  // text to the suffix that was given last
+  qn__ptrmap_t names;  // variable or buffer to its text
+  qn__printed_name_t* block;
+} qn__printer_t;
+
+void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, int level);
+// The dtype that the parser gives an expression where nothing decides; NONE when it has its own.
+qn_dtype_t qn__print_default(const qn__expr_t* expr);
+const char* qn__print_name(qn__printer_t* p, const void* entity, const char* name);
+void qn__print_declare(qn__printer_t* p, const void* entity, const char* name,
+                       const char* fallback);
+// Blocks of names: keep p->block, print, give it back.
+void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer);
+void qn__print_indices(qn__printer_t* p, qn__expr_t* const* items, uint32_t count);
+void qn__print_newline(qn__printer_t* p);
+// "  // 8 lanes" at the end of the line.
+void qn__print_lanes(qn__printer_t* p, uint32_t lane_count);
+// "let x = value;" and its like inside reductions.
+void qn__print_let(qn__printer_t* p, const qn__stmt_t* stmt);
+
+#endif  // QUERN_IR_PRINTER_H_

@@ -1,0 +1,313 @@
+// ir/printer_expr.c: expressions as text.
+//
+// The inverse of parser_type.c: an expression that holds only literals would be open to its
+// surroundings when read. `want` is the dtype that the surroundings would give it. When that is the
+// dtype it has, its literals are written bare; else the first of them says its dtype (`i32(2)`),
+// which makes the parser give that dtype to the others beside it. Not here: statements (printer.c).
+// Thread rule: one thread at a time. Read next: printer.c.
+#include "ir/decimal.h"
+#include "ir/lexer.h"
+#include "ir/printer.h"
+
+// Levels of binding, as in parser_expr.c: 0 conditional and reductions, 1 to 9 infix, 10 prefix.
+enum { LEVEL_ANY = 0, LEVEL_OR = 1, LEVEL_COMPARE = 3, LEVEL_PREFIX = 10 };
+
+static int level_of(qn_op_t op) {
+  switch (op) {
+    case QN_OP_LOGIC_OR:
+      return LEVEL_OR;
+    case QN_OP_LOGIC_AND:
+      return 2;
+    case QN_OP_OR:
+      return 4;
+    case QN_OP_XOR:
+      return 5;
+    case QN_OP_AND:
+      return 6;
+    case QN_OP_SHL:
+    case QN_OP_SHR:
+      return 7;
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+      return 8;
+    case QN_OP_MUL:
+    case QN_OP_DIV:
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+      return 9;
+    default:
+      return LEVEL_COMPARE;
+  }
+}
+
+static bool is_common(qn__op_rule_t rule, uint32_t i) {
+  if (rule == QN__RULE_SELECT) return i > 0;
+  if (rule == QN__RULE_LANE) return i == 0;
+  return true;
+}
+
+static bool gives_bool(qn__op_rule_t rule) {
+  return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
+}
+
+// Would the parser leave this open: are there only literals that could have another dtype?
+static bool is_open(const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return expr->dtype != QN_DTYPE_BOOL;
+    case QN__EXPR_FLOAT:
+      return true;
+    case QN__EXPR_COND:
+      return is_open(expr->args[1]) && is_open(expr->args[2]);
+    case QN__EXPR_REDUCE:
+      return is_open(expr->reduce.value);
+    case QN__EXPR_OP: {
+      const qn__op_info_t* info = qn__op_info(expr->op);
+      if (gives_bool(info->rule)) return false;
+      for (uint32_t i = 0; i < info->arity; i++) {
+        if (is_common(info->rule, i) && !is_open(expr->args[i])) return false;
+      }
+      return true;
+    }
+    case QN__EXPR_VAR:
+    case QN__EXPR_LOAD:
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      break;
+  }
+  return false;
+}
+
+static qn_dtype_t default_of(qn_dtype_t dtype) {
+  return qn__dtype_is_float(dtype) ? QN_DTYPE_F32 : QN_DTYPE_I64;
+}
+
+qn_dtype_t qn__print_default(const qn__expr_t* expr) {
+  return is_open(expr) ? default_of(expr->dtype) : QN_DTYPE_NONE;
+}
+
+// ------------------------------------------------------------------------------------ leaves
+
+static void print_literal(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+  qn__buffer_t* out = p->out;
+  if (expr->dtype == QN_DTYPE_BOOL) {
+    qn__buffer_cstr(out, expr->int_value ? "true" : "false");
+    return;
+  }
+  bool is_bare = want == expr->dtype;
+  if (!is_bare) qn__buffer_format(out, "%s(", qn_dtype_text(expr->dtype));
+  if (expr->kind == QN__EXPR_FLOAT) {
+    qn__decimal_print(expr->dtype, expr->float_value, out);
+  } else if (expr->dtype == QN_DTYPE_U64) {
+    qn__buffer_format(out, "%" PRIu64, (uint64_t)expr->int_value);
+  } else {
+    qn__buffer_format(out, "%" PRId64, expr->int_value);
+  }
+  if (!is_bare) qn__buffer_char(out, ')');
+}
+
+void qn__print_indices(qn__printer_t* p, qn__expr_t* const* items, uint32_t count) {
+  qn__buffer_char(p->out, '[');
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) qn__buffer_cstr(p->out, ", ");
+    qn__print_expr(p, items[i], QN_DTYPE_I64, LEVEL_ANY);
+  }
+  qn__buffer_char(p->out, ']');
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+// The dtype that the operands sharing T would be given, were they bare: that of a typed one beside
+// them, else what the surroundings give to the whole.
+static qn_dtype_t common_want(const qn__expr_t* const* operands, uint32_t count, qn_dtype_t want) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (!is_open(operands[i])) return operands[i]->dtype;
+  }
+  return want;
+}
+
+static void print_operand(qn__printer_t* p, const qn__expr_t* operand, qn_dtype_t* inout_want,
+                          int level) {
+  qn__print_expr(p, operand, *inout_want, level);
+  // An operand that had to say its dtype decides for those after it.
+  *inout_want = operand->dtype;
+}
+
+static void print_op(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+  qn__buffer_t* out = p->out;
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  const qn__expr_t* common[3];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < info->arity; i++) {
+    if (is_common(info->rule, i)) common[count++] = expr->args[i];
+  }
+  if (gives_bool(info->rule)) want = default_of(common[0]->dtype);
+  want = common_want(common, count, want);
+  if (info->syntax == QN__SYNTAX_PREFIX) {
+    const qn__expr_t* operand = expr->args[0];
+    // "-1" is one literal, "-(1)" an operator and a literal.
+    bool is_literal = operand->kind == QN__EXPR_INT || operand->kind == QN__EXPR_FLOAT;
+    qn__buffer_cstr(out, info->text);
+    if (is_literal) qn__buffer_char(out, '(');
+    print_operand(p, operand, &want, LEVEL_PREFIX);
+    if (is_literal) qn__buffer_char(out, ')');
+    return;
+  }
+  if (info->syntax == QN__SYNTAX_INFIX) {
+    int level = level_of(expr->op);
+    print_operand(p, expr->args[0], &want, level == LEVEL_COMPARE ? level + 1 : level);
+    qn__buffer_format(out, " %s ", info->text);
+    print_operand(p, expr->args[1], &want, level + 1);
+    return;
+  }
+  qn__buffer_format(out, "%s(", info->text);
+  for (uint32_t i = 0; i < info->arity; i++) {
+    if (i > 0) qn__buffer_cstr(out, ", ");
+    if (is_common(info->rule, i)) {
+      print_operand(p, expr->args[i], &want, LEVEL_ANY);
+    } else {
+      qn__print_expr(p, expr->args[i], QN_DTYPE_I64, LEVEL_ANY);
+    }
+  }
+  qn__buffer_char(out, ')');
+}
+
+static void print_cond(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+  const qn__expr_t* common[] = {expr->args[1], expr->args[2]};
+  want = common_want(common, 2, want);
+  qn__print_expr(p, expr->args[0], QN_DTYPE_NONE, LEVEL_OR);
+  qn__buffer_cstr(p->out, " ? ");
+  print_operand(p, expr->args[1], &want, LEVEL_ANY);
+  qn__buffer_cstr(p->out, " : ");
+  print_operand(p, expr->args[2], &want, LEVEL_ANY);
+}
+
+static void print_reduction(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+  qn__buffer_t* out = p->out;
+  const qn__var_t* var = expr->reduce.reduce_var;
+  qn__printed_name_t* outer = p->block;
+  p->block = NULL;
+  // The bounds do not see the variable, so that its name may be one that they use.
+  qn__buffer_format(out, "%s ", qn__reduce_text(expr->reduce.reduce_kind));
+  qn__print_declare(p, var, var->name, "i");
+  qn__buffer_format(out, "%s in ", qn__print_name(p, var, var->name));
+  qn__print_expr(p, expr->reduce.begin, QN_DTYPE_I64, LEVEL_ANY);
+  qn__buffer_cstr(out, "..");
+  qn__print_expr(p, expr->reduce.end, QN_DTYPE_I64, LEVEL_ANY);
+  bool has_lines = (expr->reduce.lets.first || expr->reduce.lane_count) && p->arena;
+  if (has_lines) {
+    qn__buffer_cstr(out, " {");
+    p->indent++;
+    if (expr->reduce.lane_count) {
+      qn__print_lanes(p, expr->reduce.lane_count);
+    }
+    qn__print_newline(p);
+    for (const qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+      qn__print_let(p, stmt);
+      qn__print_newline(p);
+    }
+    qn__print_expr(p, expr->reduce.value, want, LEVEL_ANY);
+    p->indent--;
+    qn__print_newline(p);
+    qn__buffer_char(out, '}');
+  } else {
+    qn__buffer_cstr(out, " { ");
+    for (const qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+      qn__print_let(p, stmt);
+      qn__buffer_char(out, ' ');
+    }
+    qn__print_expr(p, expr->reduce.value, want, LEVEL_ANY);
+    qn__buffer_cstr(out, " }");
+  }
+  qn__print_close_names(p, outer);
+}
+
+// ------------------------------------------------------------------------------------ expressions
+
+// How tightly the outermost construct binds.
+static int own_level(const qn__expr_t* expr) {
+  if (expr->kind == QN__EXPR_COND || expr->kind == QN__EXPR_REDUCE) return LEVEL_ANY;
+  if (expr->kind == QN__EXPR_OP && qn__op_info(expr->op)->syntax == QN__SYNTAX_INFIX) {
+    return level_of(expr->op);
+  }
+  return LEVEL_PREFIX;
+}
+
+static bool is_scalar_param(const qn__expr_t* expr) {
+  return expr->kind == QN__EXPR_VAR && expr->var->kind == QN__VAR_SCALAR &&
+         expr->dtype != QN_DTYPE_I64 && qn__dtype_is_int(expr->dtype);
+}
+
+// The parser converts integer parameters in shapes of parameters to i64 by itself: such a
+// conversion is written as the bare name, and a parameter that is not converted as one to its own
+// dtype.
+static void print_signature_cast(qn__printer_t* p, const qn__expr_t* expr) {
+  const qn__expr_t* operand = expr->args[0];
+  if (operand->kind == QN__EXPR_CAST) {
+    const qn__var_t* var = operand->args[0]->var;
+    qn__buffer_format(p->out, "%s(i64(%s))", qn_dtype_text(expr->dtype),
+                      qn__print_name(p, var, var->name));
+    return;
+  }
+  const char* name = qn__print_name(p, operand->var, operand->var->name);
+  if (expr->dtype == QN_DTYPE_I64) {
+    qn__buffer_cstr(p->out, name);
+  } else {
+    qn__buffer_format(p->out, "%s(%s)", qn_dtype_text(expr->dtype), name);
+  }
+}
+
+void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, int level) {
+  qn__buffer_t* out = p->out;
+  bool has_parens = own_level(expr) < level;
+  if (has_parens) qn__buffer_char(out, '(');
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      print_literal(p, expr, want);
+      break;
+    case QN__EXPR_VAR: {
+      // In the shape of a parameter a bare name of an integer parameter would be converted to i64.
+      bool says_dtype = p->is_signature && is_scalar_param(expr);
+      if (says_dtype) qn__buffer_format(out, "%s(", qn_dtype_text(expr->dtype));
+      qn__buffer_cstr(out, qn__print_name(p, expr->var, expr->var->name));
+      if (says_dtype) qn__buffer_char(out, ')');
+      break;
+    }
+    case QN__EXPR_LOAD: {
+      const qn__buf_t* buffer = expr->load.buffer;
+      qn__buffer_cstr(out, qn__print_name(p, buffer, buffer->name));
+      qn__print_indices(p, expr->load.indices, buffer->rank);
+      break;
+    }
+    case QN__EXPR_OP:
+      print_op(p, expr, want);
+      break;
+    case QN__EXPR_CAST: {
+      const qn__expr_t* operand = expr->args[0];
+      bool is_converted = operand->kind == QN__EXPR_CAST && operand->dtype == QN_DTYPE_I64 &&
+                          is_scalar_param(operand->args[0]);
+      if (p->is_signature && (is_converted || is_scalar_param(operand))) {
+        print_signature_cast(p, expr);
+        break;
+      }
+      // Literals inside must say their dtype: the parser would give them the conversion's.
+      qn__buffer_format(out, "%s(", qn_dtype_text(expr->dtype));
+      qn__print_expr(p, operand, QN_DTYPE_NONE, LEVEL_ANY);
+      qn__buffer_char(out, ')');
+      break;
+    }
+    case QN__EXPR_BITCAST:
+      qn__buffer_format(out, "bitcast(%s, ", qn_dtype_text(expr->dtype));
+      qn__print_expr(p, expr->args[0], qn__print_default(expr->args[0]), LEVEL_ANY);
+      qn__buffer_char(out, ')');
+      break;
+    case QN__EXPR_COND:
+      print_cond(p, expr, want);
+      break;
+    case QN__EXPR_REDUCE:
+      print_reduction(p, expr, want);
+      break;
+  }
+  if (has_parens) qn__buffer_char(out, ')');
+}
