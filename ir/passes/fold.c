@@ -4,7 +4,7 @@
 // 1. The value stays the same, bit for bit, for every input: floats keep NaN, infinities and the
 // sign of
 //    zero. (A function marked `fast` allows x + 0 -> x on top.)
-// 2. Integers wrap. A rule that relies on order or division asks affine.c whether anything may
+// 2. Integers wrap. A rule that relies on order or division asks terms.c whether anything may
 // wrap.
 // 3. In checked builds, what may fail (loads, divisions) is evaluated as often as before.
 // 4. Arithmetic on literals is arith.c's: the interpreter and the folder cannot disagree.
@@ -96,12 +96,12 @@ static qn__expr_t* fold_literals(qn__fold_t* fold, const qn__expr_t* expr) {
 // ---- integers
 
 static qn__expr_t* fold_sum(qn__fold_t* fold, qn__expr_t* expr) {
-  qn__affine_t affine;
-  if (!qn__affine_of(expr, &affine)) return NULL;
+  qn__terms_t affine;
+  if (!qn__terms_of(expr, &affine)) return NULL;
   if (fold->is_checked && (affine.has_dropped_load || affine.has_dropped_division)) return NULL;
   if (affine.has_dropped_load && !qn__fold_can_drop(fold, expr)) return NULL;
-  if (qn__affine_size(&affine) >= qn__affine_size_of(expr)) return NULL;
-  return qn__affine_build(fold->arena, &affine);
+  if (qn__terms_size(&affine) >= qn__terms_size_of(expr)) return NULL;
+  return qn__terms_build(fold->arena, &affine);
 }
 
 static bool is_power_of_two(int64_t value, int64_t* out_log) {
@@ -111,8 +111,8 @@ static bool is_power_of_two(int64_t value, int64_t* out_log) {
 }
 
 // The part of a sum whose factors `divisor` divides, each divided; the rest stays in `affine`.
-static qn__affine_t take_multiples(qn__affine_t* affine, int64_t divisor) {
-  qn__affine_t quotient = {.dtype = affine->dtype};
+static qn__terms_t take_multiples(qn__terms_t* affine, int64_t divisor) {
+  qn__terms_t quotient = {.dtype = affine->dtype};
   size_t kept = 0;
   for (size_t i = 0; i < affine->count; ++i) {
     if (affine->terms[i].factor % divisor == 0) {
@@ -154,28 +154,28 @@ static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
     return NULL;
   }
   // (16 * i + j) // 16 = i and (16 * i + j) % 16 = j for j in 0..16, unless the sum wraps.
-  qn__affine_t affine;
-  if (qn__affine_of(a, &affine) && !qn__range_is_full(dtype, qn__affine_range(&affine)) &&
+  qn__terms_t affine;
+  if (qn__terms_of(a, &affine) && !qn__range_is_full(dtype, qn__terms_range(&affine)) &&
       !affine.has_dropped_load && !affine.has_dropped_division) {
-    qn__affine_t rest = affine;
-    qn__affine_t quotient = take_multiples(&rest, divisor);
-    qn__range_t rest_range = qn__affine_range(&rest);
+    qn__terms_t rest = affine;
+    qn__terms_t quotient = take_multiples(&rest, divisor);
+    qn__range_t rest_range = qn__terms_range(&rest);
     bool has_quotient = quotient.count > 0 || quotient.constant != 0;
     if (has_quotient && rest_range.min >= 0 && rest_range.max < divisor) {
-      const qn__affine_t* result = wants_rest ? &rest : &quotient;
-      const qn__affine_t* dropped = wants_rest ? &quotient : &rest;
+      const qn__terms_t* result = wants_rest ? &rest : &quotient;
+      const qn__terms_t* dropped = wants_rest ? &quotient : &rest;
       for (size_t i = 0; i < dropped->count; ++i) {
         if (!qn__fold_can_drop(fold, dropped->terms[i].atom)) return NULL;
       }
-      return qn__affine_build(fold->arena, result);
+      return qn__terms_build(fold->arena, result);
     }
     if (has_quotient && quotient.count > 0 && wants_rest) {  // (16 * i + x) % 16 = x % 16
       for (size_t i = 0; i < quotient.count; ++i) {
         if (!qn__fold_can_drop(fold, quotient.terms[i].atom)) return NULL;
       }
-      qn__range_t sum = qn__affine_range(&rest);
+      qn__range_t sum = qn__terms_range(&rest);
       if (!qn__range_is_full(dtype, sum)) {
-        return binary(fold, QN_OP_FLOORMOD, qn__affine_build(fold->arena, &rest), expr->args[1]);
+        return binary(fold, QN_OP_FLOORMOD, qn__terms_build(fold->arena, &rest), expr->args[1]);
       }
     }
   }

@@ -4,7 +4,7 @@
 #ifndef QUERN_IR_PASSES_FOLD_H_
 #define QUERN_IR_PASSES_FOLD_H_
 
-#include "ir/passes/affine.h"
+#include "ir/passes/terms.h"
 
 typedef struct qn__fold {
   qn__arena_t* arena;

@@ -1,10 +1,10 @@
-// ir/passes/affine.c: interval arithmetic and collection of terms.
+// ir/passes/terms.c: interval arithmetic and collection of terms.
 //
 // Integers wrap. Collecting terms is right modulo the width; reasoning about order and division is
 // right only where nothing wraps. Intervals decide that: a bound that leaves the dtype makes the
 // range full, and a full range decides nothing. Thread rule: one thread per body. Read next:
 // fold.c.
-#include "ir/passes/affine.h"
+#include "ir/passes/terms.h"
 
 __extension__ typedef __int128 wide_t;  // sums and products of two i64
 
@@ -149,7 +149,7 @@ qn__range_t qn__range_of(const qn__expr_t* expr) {
 
 // ---- terms
 
-static void note_dropped(qn__affine_t* affine, qn__expr_t* atom) {
+static void note_dropped(qn__terms_t* affine, qn__expr_t* atom) {
   qn__expr_facts_t facts = qn__expr_facts(atom);
   if (facts.has_load || facts.has_cross_lane) affine->has_dropped_load = true;
   if (facts.has_division) affine->has_dropped_division = true;
@@ -162,7 +162,7 @@ static int64_t wrap_add(qn_dtype_t dtype, int64_t a, int64_t b) {
   return qn__wrap_int(dtype, (int64_t)((uint64_t)a + (uint64_t)b));
 }
 
-static bool collect(qn__affine_t* affine, qn__expr_t* expr, int64_t factor) {
+static bool collect(qn__terms_t* affine, qn__expr_t* expr, int64_t factor) {
   qn_dtype_t dtype = affine->dtype;
   if (factor == 0) {
     note_dropped(affine, expr);
@@ -198,15 +198,15 @@ static bool collect(qn__affine_t* affine, qn__expr_t* expr, int64_t factor) {
     affine->terms[i].factor = wrap_add(dtype, affine->terms[i].factor, factor);
     return true;
   }
-  if (affine->count == qn__affine_max) return false;
+  if (affine->count == qn__terms_max) return false;
   affine->terms[affine->count].atom = expr;
   affine->terms[affine->count].factor = factor;
   ++affine->count;
   return true;
 }
 
-bool qn__affine_of(qn__expr_t* expr, qn__affine_t* out_affine) {
-  *out_affine = (qn__affine_t){.dtype = expr->dtype};
+bool qn__terms_of(qn__expr_t* expr, qn__terms_t* out_affine) {
+  *out_affine = (qn__terms_t){.dtype = expr->dtype};
   if (!collect(out_affine, expr, 1)) return false;
   size_t kept = 0;
   for (size_t i = 0; i < out_affine->count; ++i) {
@@ -225,7 +225,7 @@ static bool is_minus(qn_dtype_t dtype, int64_t factor) {
          qn__dtype_class(dtype) == QN__CLASS_SIGNED;
 }
 
-size_t qn__affine_size(const qn__affine_t* affine) {
+size_t qn__terms_size(const qn__terms_t* affine) {
   size_t size = 0;
   for (size_t i = 0; i < affine->count; ++i) {
     int64_t factor = affine->terms[i].factor;
@@ -235,21 +235,21 @@ size_t qn__affine_size(const qn__affine_t* affine) {
   return size - 1;
 }
 
-size_t qn__affine_size_of(const qn__expr_t* expr) {
+size_t qn__terms_size_of(const qn__expr_t* expr) {
   if (expr->kind == QN__EXPR_OP) {
     if (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB) {
-      return 1 + qn__affine_size_of(expr->args[0]) + qn__affine_size_of(expr->args[1]);
+      return 1 + qn__terms_size_of(expr->args[0]) + qn__terms_size_of(expr->args[1]);
     }
-    if (expr->op == QN_OP_NEG) return 1 + qn__affine_size_of(expr->args[0]);
+    if (expr->op == QN_OP_NEG) return 1 + qn__terms_size_of(expr->args[0]);
     if (expr->op == QN_OP_MUL &&
         (expr->args[0]->kind == QN__EXPR_INT || expr->args[1]->kind == QN__EXPR_INT)) {
-      return 1 + qn__affine_size_of(expr->args[0]) + qn__affine_size_of(expr->args[1]);
+      return 1 + qn__terms_size_of(expr->args[0]) + qn__terms_size_of(expr->args[1]);
     }
   }
   return 1;
 }
 
-qn__expr_t* qn__affine_build(qn__arena_t* arena, const qn__affine_t* affine) {
+qn__expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
   qn__expr_t* sum = NULL;
   // Terms to add first, so that the sum does not begin with a negation.
   for (int pass = 0; pass < 2; ++pass) {
@@ -281,7 +281,7 @@ qn__expr_t* qn__affine_build(qn__arena_t* arena, const qn__affine_t* affine) {
   return qn__expr_op(arena, is_subtracted ? QN_OP_SUB : QN_OP_ADD, sum, literal, NULL);
 }
 
-qn__range_t qn__affine_range(const qn__affine_t* affine) {
+qn__range_t qn__terms_range(const qn__terms_t* affine) {
   qn__range_t full = qn__range_full(affine->dtype);
   if (affine->dtype == QN_DTYPE_U64) return full;
   wide_t min = affine->constant, max = affine->constant;
