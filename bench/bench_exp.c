@@ -6,7 +6,8 @@
 // (_ZGVdN8v_expf with 8 lanes, _ZGVeN16v_expf with 16), which is called from a loop compiled with
 // the same options. The contestants take turns within a round, so that they see the same machine.
 // What it is not: a measure of accuracy (llvm_test_math --measure). links: llvm
-// Run: bench_exp [--json] [--rounds N] [--op NAME]   (--op with another operation: ours alone)
+// Run: bench_exp [--json] [--rounds N] [--op NAME]   (--op with another operation of one or
+// two arguments: its namesake of libmvec, if there is one)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <immintrin.h>
@@ -15,28 +16,33 @@
 
 #include "tests/math_sweep.c"
 
-typedef __m256 (*exp8_t)(__m256);
-typedef __m512 (*exp16_t)(__m512);
+// A function of one argument leaves the second register alone.
+typedef __m256 (*libmvec_8_t)(__m256, __m256);
+typedef __m512 (*libmvec_16_t)(__m512, __m512);
 
-static exp8_t exp8;
-static exp16_t exp16;
+static libmvec_8_t libmvec_8;
+static libmvec_16_t libmvec_16;
 
 __attribute__((target("avx2,fma"))) static void loop_libmvec_8(const void* a, const void* b,
                                                                const void* c, void* out,
                                                                uint64_t count) {
-  const float* in = a;
+  const float *x = a, *y = b;
   float* to = out;
-  (void)b, (void)c;
-  for (uint64_t i = 0; i < count; i += 8) _mm256_storeu_ps(to + i, exp8(_mm256_loadu_ps(in + i)));
+  (void)c;
+  for (uint64_t i = 0; i < count; i += 8) {
+    _mm256_storeu_ps(to + i, libmvec_8(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
+  }
 }
 
 __attribute__((target("avx512f"))) static void loop_libmvec_16(const void* a, const void* b,
                                                                const void* c, void* out,
                                                                uint64_t count) {
-  const float* in = a;
+  const float *x = a, *y = b;
   float* to = out;
-  (void)b, (void)c;
-  for (uint64_t i = 0; i < count; i += 16) _mm512_storeu_ps(to + i, exp16(_mm512_loadu_ps(in + i)));
+  (void)c;
+  for (uint64_t i = 0; i < count; i += 16) {
+    _mm512_storeu_ps(to + i, libmvec_16(_mm512_loadu_ps(x + i), _mm512_loadu_ps(y + i)));
+  }
 }
 
 static void loop_copy(const void* a, const void* b, const void* c, void* out, uint64_t count) {
@@ -69,7 +75,7 @@ static size_t contestant_count;
 
 static void add_ours(qn_op_t op, const char* name, const char* cpu, unsigned lanes) {
   if (!math_cpu_is_here(cpu)) return;
-  math_kernel_spec_t spec = {cpu, op, false, lanes, true, false};
+  math_kernel_spec_t spec = {cpu, op, false, lanes, 2, false};
   const char* error = NULL;
   math_kernel_t* kernel = math_kernel_create(&spec, &error);
   if (kernel == NULL) {
@@ -79,21 +85,25 @@ static void add_ours(qn_op_t op, const char* name, const char* cpu, unsigned lan
   contestants[contestant_count++] = (contestant_t){name, lanes, math_kernel_loop(kernel), kernel};
 }
 
-static void add_libmvec(void) {
+static void add_libmvec(const char* op) {
   void* library = dlopen("libmvec.so.1", RTLD_NOW);
   if (library == NULL) {
     fprintf(stderr, "bench_exp: no libmvec: %s\n", dlerror());
     return;
   }
   // A function comes out of dlsym as an object pointer; POSIX says the copy is right.
-  void* symbol = dlsym(library, "_ZGVdN8v_expf");
-  memcpy(&exp8, &symbol, sizeof(exp8));
-  symbol = dlsym(library, "_ZGVeN16v_expf");
-  memcpy(&exp16, &symbol, sizeof(exp16));
-  if (exp8 != NULL && math_cpu_is_here("x86-64-v3")) {
+  const char* arguments = strcmp(op, "pow") == 0 ? "vv" : "v";
+  char name[64];
+  snprintf(name, sizeof(name), "_ZGVdN8%s_%sf", arguments, op);
+  void* symbol = dlsym(library, name);
+  memcpy(&libmvec_8, &symbol, sizeof(libmvec_8));
+  snprintf(name, sizeof(name), "_ZGVeN16%s_%sf", arguments, op);
+  symbol = dlsym(library, name);
+  memcpy(&libmvec_16, &symbol, sizeof(libmvec_16));
+  if (libmvec_8 != NULL && math_cpu_is_here("x86-64-v3")) {
     contestants[contestant_count++] = (contestant_t){"libmvec avx2", 8, loop_libmvec_8, NULL};
   }
-  if (exp16 != NULL && math_cpu_is_here("x86-64-v4")) {
+  if (libmvec_16 != NULL && math_cpu_is_here("x86-64-v4")) {
     contestants[contestant_count++] = (contestant_t){"libmvec avx512", 16, loop_libmvec_16, NULL};
   }
 }
@@ -145,7 +155,7 @@ int main(int argc, char** argv) {
   contestants[contestant_count++] = (contestant_t){"memcpy", 1, loop_copy, NULL};
   add_ours(op, "quern x86-64", "x86-64", 4);
   add_ours(op, "quern avx2", "x86-64-v3", 8);
-  if (op == QN_OP_EXP) add_libmvec();
+  add_libmvec(op_name);
   add_ours(op, "quern avx512", "x86-64-v4", 16);
 
   static const struct {

@@ -60,7 +60,7 @@ bool math_cpu_is_here(const char* cpu) {
   return true;
 }
 
-static LLVMTargetMachineRef create_machine(const char* cpu) {
+static LLVMTargetMachineRef create_machine(const char* cpu, int level) {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
@@ -70,11 +70,12 @@ static LLVMTargetMachineRef create_machine(const char* cpu) {
   char* message = NULL;
   LLVMTargetMachineRef machine = NULL;
   if (!LLVMGetTargetFromTriple(triple, &target, &message)) {
+    LLVMCodeGenOptLevel optimization = level == 0 ? LLVMCodeGenLevelNone : LLVMCodeGenLevelDefault;
     bool native = strcmp(cpu, "native") == 0;
     char* host = native ? LLVMGetHostCPUName() : LLVMCreateMessage(cpu);
     char* features = native ? LLVMGetHostCPUFeatures() : LLVMCreateMessage("");
-    machine = LLVMCreateTargetMachine(target, triple, host, features, LLVMCodeGenLevelDefault,
-                                      LLVMRelocPIC, LLVMCodeModelSmall);
+    machine = LLVMCreateTargetMachine(target, triple, host, features, optimization, LLVMRelocPIC,
+                                      LLVMCodeModelSmall);
     LLVMDisposeMessage(host);
     LLVMDisposeMessage(features);
   } else {
@@ -149,6 +150,17 @@ static bool is_closed(LLVMMemoryBufferRef object, size_t* out_size_bytes, const 
     memcpy(&section, bytes + header.e_shoff + s * sizeof(section), sizeof(section));
     if ((section.sh_flags & SHF_ALLOC) != 0 && section.sh_type == SHT_PROGBITS)
       total += section.sh_size;
+    if (section.sh_type == SHT_RELA) {
+      for (size_t at = 0; at < section.sh_size; at += sizeof(Elf64_Rela)) {
+        Elf64_Rela place;
+        memcpy(&place, bytes + section.sh_offset + at, sizeof(place));
+        uint32_t type = (uint32_t)ELF64_R_TYPE(place.r_info);
+        if (type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64) continue;
+        snprintf(error_text, sizeof(error_text), "the object has a relocation of type %u", type);
+        *out_error = error_text;
+        return false;
+      }
+    }
     if (section.sh_type != SHT_SYMTAB) continue;
     Elf64_Shdr strings;
     memcpy(&strings, bytes + header.e_shoff + section.sh_link * sizeof(strings), sizeof(strings));
@@ -168,7 +180,7 @@ static bool is_closed(LLVMMemoryBufferRef object, size_t* out_size_bytes, const 
 
 math_kernel_t* math_kernel_create(const math_kernel_spec_t* spec, const char** out_error) {
   *out_error = "";
-  LLVMTargetMachineRef machine = create_machine(spec->cpu);
+  LLVMTargetMachineRef machine = create_machine(spec->cpu, spec->level);
   LLVMContextRef context = LLVMContextCreate();
   LLVMModuleRef module = LLVMModuleCreateWithNameInContext("math", context);
   char* message = NULL;
@@ -190,7 +202,7 @@ math_kernel_t* math_kernel_create(const math_kernel_spec_t* spec, const char** o
     LLVMDisposeTargetData(layout);
     LLVMDisposeMessage(triple);
     LLVMErrorRef error = NULL;
-    if (spec->optimize) {
+    if (spec->level == 2) {
       LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
       error = LLVMRunPasses(module, "default<O2>", machine, options);
       LLVMDisposePassBuilderOptions(options);

@@ -23,7 +23,7 @@ typedef struct {
   qn_op_t op;
   bool is_f64;
   unsigned lanes;  // 1 for scalars
-  bool optimize;   // run default<O2> over it
+  int level;  // 0: no passes, code generation without optimisation; 1: no passes; 2: default<O2>
   bool fast;
 } math_kernel_spec_t;
 

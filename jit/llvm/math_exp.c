@@ -139,8 +139,8 @@ qn__val_t qn__math_tanh(const qn__kit_t* k, const qn__val_t* args) {
   return kcopysign(k, kselect(k, is_far, far, near_zero), x);
 }
 
-// |x| < 1: x + x P(x^2). Beyond: 1 - e^(|x| Q(|x|)), Q fitted to log(erfc x) / x; the power is
-// below 0.16, and from 6 on (4 for f32) the result is 1.
+// |x| < 1: x + x P(x^2). Beyond: 1 - 2^(|x| Q(|x|)), Q fitted to log2(erfc x) / x; the power is
+// below 0.16, so that a shorter polynomial does for it, and from 6 on (4 for f32) the result is 1.
 qn__val_t qn__math_erf(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t x = args[0];
   qn__val_t magnitude = kabs(k, x);
@@ -150,8 +150,13 @@ qn__val_t qn__math_erf(const qn__kit_t* k, const qn__val_t* args) {
 
   qn__val_t bounded = kleast(k, kf(k, k->is_f64 ? 6.0 : 4.0), magnitude);
   qn__val_t q = k->is_f64 ? QN__POLY(k, bounded, erfc_f64) : QN__POLY(k, bounded, erfc_f32);
-  // For |x| < 1, where the fit means nothing, the argument is still within the clamps of exp.
-  qn__val_t far = ksub(k, kf(k, 1.0), exp_clamped(k, kmul(k, bounded, q), true));
+  // For |x| < 1, where the fit means nothing, this is still between -60 and 0.
+  qn__val_t exponent = kmul(k, bounded, q);
+  power_t power = round_to_power(k, exponent, 1.0, true);
+  qn__val_t r = ksub(k, exponent, power.n);
+  q = k->is_f64 ? QN__POLY(k, r, exp2_f64) : QN__POLY(k, r, erfc_exp2_f32);
+  q = scale_by(k, kmad(k, q, r, kf(k, 1.0)), &power);
+  qn__val_t far = ksub(k, kf(k, 1.0), q);
 
   qn__val_t is_far = kcmp(k, LLVMRealOGE, magnitude, kf(k, 1.0));
   return kcopysign(k, kselect(k, is_far, far, near_zero), x);

@@ -198,39 +198,46 @@ static const double erf_f64[] = {
     -0x1.3b57c90410bcep-32,
 };
 
-// erfc_f32: error below 2^-32
+// erfc_f32: error below 2^-31
 static const double erfc_f32[] = {
-    -0x1.20ebe80000000p+0,
-    -0x1.4554700000000p-1,
-    -0x1.b0d2aa0000000p-4,
-    0x1.7a582e0000000p-6,
-    -0x1.a121ae0000000p-9,
-    0x1.2358240000000p-13,
-    0x1.dc72100000000p-16,
-    -0x1.dcf8820000000p-19,
+    -0x1.a0dc980000000p+0,
+    -0x1.d5048e0000000p-1,
+    -0x1.3ad1220000000p-3,
+    0x1.1bf4cc0000000p-5,
+    -0x1.63fa500000000p-8,
+    0x1.0a911e0000000p-11,
+    -0x1.564ed00000000p-16,
 };
 
-// erfc_f64: error below 2^-61
+// erfc_f64: error below 2^-57
 static const double erfc_f64[] = {
-    -0x1.20dd75963f6ccp+0,
-    -0x1.45f2f92aee741p-1,
-    -0x1.a4f74bd1c4571p-4,
-    0x1.398874bedc5afp-6,
-    0x1.8cdf9284743d7p-13,
-    -0x1.b30ab65233c7ep-10,
-    0x1.1a1c0860add66p-11,
-    0x1.110867ddae0fbp-15,
-    -0x1.eae1e176eae19p-14,
-    0x1.1c2d534cdfd3cp-14,
-    -0x1.aabc91d1f9ecdp-16,
-    0x1.df537c2799e5cp-18,
-    -0x1.a2499ae888e20p-20,
-    0x1.1cde98ccac475p-22,
-    -0x1.2a7a3751cebd2p-25,
-    0x1.d1c459145769dp-29,
-    -0x1.fe3582a07b707p-33,
-    0x1.5e18b615c4bafp-37,
-    -0x1.c4c70a71f85ffp-43,
+    -0x1.a0be826c599a2p+0,
+    -0x1.d63eefb0b7747p-1,
+    -0x1.2fa68329a49bbp-3,
+    0x1.c40d7bb1b5faap-6,
+    0x1.417ff4c596a5cp-12,
+    -0x1.40307c41142a1p-9,
+    0x1.b3289883bdd7dp-11,
+    0x1.6877cab272289p-21,
+    -0x1.1ff503625fd1fp-13,
+    0x1.522fe1791772fp-14,
+    -0x1.eb36f4bc26a79p-16,
+    0x1.03dfb2b9c25a2p-17,
+    -0x1.a004ca03eebdcp-20,
+    0x1.f6f844fccb035p-23,
+    -0x1.bf39c84ed46f9p-26,
+    0x1.148f6ff5d0c0dp-29,
+    -0x1.a95393ffc11bfp-34,
+    0x1.32453ea0d572ap-39,
+};
+
+// erfc_exp2_f32: error below 2^-23
+static const double erfc_exp2_f32[] = {
+    0x1.62e42a0000000p-1,
+    0x1.ebf9bc0000000p-3,
+    0x1.c6b6a60000000p-5,
+    0x1.3cea640000000p-7,
+    0x1.5bf5d60000000p-10,
 };
 
 // ln 2 in two words; n * the first is exact for |n| < 2^9

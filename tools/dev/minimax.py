@@ -267,20 +267,28 @@ def erf_f64():
     return fit("erf_f64", 53, lambda z: erf_tail(z) - 1, lambda z: 1 / erf_tail(z), span(14), 0, 1)
 
 
-def log_erfc(x):
-    return mp.log(mp.erfc(x))
+def log2_erfc(x):
+    return mp.log(mp.erfc(x)) / LN2
 
 
-# erfc x = exp(x (c0 + c1 x + …)) for 1 <= x <= the end where erf x rounds to 1
+# erfc x = 2^(x (c0 + c1 x + …)) for 1 <= x <= the end where erf x rounds to 1; the error is that of erf.
 @table
 def erfc_f32():
-    return fit("erfc_f32", 24, lambda x: log_erfc(x) / x, lambda x: x * mp.erfc(x), span(8), 1, mpf("4.0"))
+    return fit("erfc_f32", 24, lambda x: log2_erfc(x) / x, lambda x: x * mp.erfc(x) * LN2, span(7), 1,
+               mpf("4.0"))
 
 
 @table
 def erfc_f64():
-    return fit("erfc_f64", 53, lambda x: log_erfc(x) / x, lambda x: x * mp.erfc(x), span(19), 1,
+    return fit("erfc_f64", 53, lambda x: log2_erfc(x) / x, lambda x: x * mp.erfc(x) * LN2, span(18), 1,
                mpf("6.0"))
+
+
+# 2^r again, for where it is subtracted from 1 and at most 0.16: |r| <= 1/2
+@table
+def erfc_exp2_f32():
+    return fit("erfc_exp2_f32", 24, lambda r: LN2 * exp_tail(r * LN2),
+               lambda r: abs(r) / mp.exp(r * LN2), span(5), -0.5, 0.5)
 
 
 def main():

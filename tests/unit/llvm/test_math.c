@@ -4,8 +4,8 @@
 // every exponent, values at the edges of its range and random ones; f32 against double, f64 against
 // long double. An object that refers to anything outside itself fails, see tests/math_sweep.c. With
 // arguments:
-//   llvm_test_math --measure [--op NAME] [--type f32|f64] [--cpu CPU] [--lanes N] [--all | --count
-//   N]
+//   llvm_test_math --measure [--op NAME] [--type f32|f64] [--cpu CPU] [--lanes N] [--level 0|1|2]
+//   [--all | --count N]
 // prints the largest error found; --all takes each of the 2^32 arguments of an f32 function of one
 // argument. What it is not: a benchmark (bench/bench_exp.c). Threads: none. Next: docs/math.md,
 // whose bounds these are.
@@ -352,14 +352,15 @@ typedef struct {
   long double got, exact;
 } result_t;
 
+static long double reference(const case_t* c, bool is_f64, const double* arguments) {
+  if (is_f64) return c->reference_f64(arguments[0], arguments[1], arguments[2]);
+  return (long double)c->reference_f32(arguments[0], arguments[1], arguments[2]);
+}
+
 static void judge(const case_t* c, bool is_f64, const double* arguments, long double got,
-                  result_t* result) {
-  long double exact = 0;
-  if (is_f64) {
-    exact = c->reference_f64(arguments[0], arguments[1], arguments[2]);
-  } else {
-    exact = c->reference_f32(arguments[0], arguments[1], arguments[2]);
-    // These are asked for as rounded values.
+                  long double exact, result_t* result) {
+  if (!is_f64) {
+    // This one is asked for as the rounded value.
     if (c->op == QN_OP_SQRT) exact = (float)exact;
     // The nearest number, sign of zero included: no more than half a unit off, and the common case.
     float nearest = (float)exact, narrow = (float)got;
@@ -382,29 +383,35 @@ static result_t sweep(const case_t* c, math_loop_t loop, const inputs_t* in) {
   }
   for (size_t i = 0; i < in->count; i++) {
     double arguments[3] = {in->value[0][i], in->value[1][i], in->value[2][i]};
-    judge(c, in->is_f64, arguments, in->is_f64 ? (long double)wide[i] : (long double)narrow[i],
-          &result);
+    long double got = in->is_f64 ? (long double)wide[i] : (long double)narrow[i];
+    judge(c, in->is_f64, arguments, got, reference(c, in->is_f64, arguments), &result);
   }
   free(wide);
   free(narrow);
   return result;
 }
 
-static result_t sweep_all_f32(const case_t* c, math_loop_t loop) {
+// Every argument there is, through several kernels at once: the references take the time.
+static void sweep_all_f32(const case_t* c, math_kernel_t* const* kernels, size_t count,
+                          result_t* results) {
   enum { CHUNK = 1 << 16 };
   static float in[CHUNK], out[CHUNK];
-  result_t result = {.worst = -1};
+  static double exact[CHUNK];
+  for (size_t k = 0; k < count; k++) results[k] = (result_t){.worst = -1};
   for (uint64_t start = 0; start < UINT64_C(1) << 32; start += CHUNK) {
     for (uint32_t i = 0; i < CHUNK; i++) {
       uint32_t bits = (uint32_t)start + i;
       memcpy(&in[i], &bits, sizeof(bits));
+      exact[i] = c->reference_f32((double)in[i], 0, 0);
     }
-    loop(in, in, in, out, CHUNK);
-    for (uint32_t i = 0; i < CHUNK; i++) {
-      judge(c, false, (double[]){(double)in[i], 0, 0}, (long double)out[i], &result);
+    for (size_t k = 0; k < count; k++) {
+      math_kernel_loop(kernels[k])(in, in, in, out, CHUNK);
+      for (uint32_t i = 0; i < CHUNK; i++) {
+        judge(c, false, (double[]){(double)in[i], 0, 0}, (long double)out[i], (long double)exact[i],
+              &results[k]);
+      }
     }
   }
-  return result;
 }
 
 static void print_result(const case_t* c, const math_kernel_spec_t* spec, const result_t* r,
@@ -424,12 +431,13 @@ static void print_result(const case_t* c, const math_kernel_spec_t* spec, const 
 typedef struct {
   const char* cpu;
   unsigned lanes;
-  bool optimize;
+  int level;
 } config_t;
 
 static const config_t CONFIGS[] = {
-    {"x86-64", 1, false},   {"x86-64", 4, false},    {"x86-64-v2", 4, true}, {"x86-64-v3", 1, true},
-    {"x86-64-v3", 8, true}, {"x86-64-v3", 4, false}, {"native", 16, true},   {"native", 8, false},
+    {"x86-64", 1, 0},    {"x86-64", 4, 1},    {"x86-64", 8, 2},    {"x86-64-v2", 4, 2},
+    {"x86-64-v3", 1, 2}, {"x86-64-v3", 8, 0}, {"x86-64-v3", 2, 1}, {"x86-64-v4", 16, 0},
+    {"native", 16, 2},   {"native", 8, 1},    {"native", 1, 1},    {"native", 32, 2},
 };
 
 static void check_case(const case_t* c, bool is_f64) {
@@ -437,8 +445,8 @@ static void check_case(const case_t* c, bool is_f64) {
   double bound = is_f64 ? c->bound_f64 : c->bound_f32;
   for (size_t i = 0; i < sizeof(CONFIGS) / sizeof(CONFIGS[0]); i++) {
     if (!math_cpu_is_here(CONFIGS[i].cpu)) continue;
-    math_kernel_spec_t spec = {CONFIGS[i].cpu,      c->op, is_f64, CONFIGS[i].lanes,
-                               CONFIGS[i].optimize, false};
+    math_kernel_spec_t spec = {CONFIGS[i].cpu,   c->op, is_f64, CONFIGS[i].lanes,
+                               CONFIGS[i].level, false};
     const char* error = NULL;
     math_kernel_t* kernel = math_kernel_create(&spec, &error);
     if (kernel == NULL) {
@@ -465,54 +473,79 @@ static void test_f64(void** state) {
 // ------------------------------------------------------------------------------------------
 // command
 
+typedef struct {
+  const char* op;   // NULL: all
+  const char* cpu;  // NULL: those of CPUS
+  unsigned lanes;
+  int level;
+  bool all, f32, f64;
+  size_t scale;
+} options_t;
+
+// One operation of one type for every processor asked for. Returns the number of failures.
+static int measure_case(const case_t* c, bool is_f64, const options_t* options) {
+  static const char* const CPUS[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+  enum { CPU_COUNT = sizeof(CPUS) / sizeof(CPUS[0]) };
+  math_kernel_spec_t specs[CPU_COUNT];
+  math_kernel_t* kernels[CPU_COUNT];
+  result_t results[CPU_COUNT];
+  size_t count = 0;
+  for (size_t i = 0; i < CPU_COUNT; i++) {
+    const char* cpu = options->cpu == NULL ? CPUS[i] : options->cpu;
+    if ((options->cpu != NULL && i > 0) || !math_cpu_is_here(cpu)) continue;
+    specs[count] = (math_kernel_spec_t){cpu, c->op, is_f64, options->lanes, options->level, false};
+    const char* error = NULL;
+    kernels[count] = math_kernel_create(&specs[count], &error);
+    if (kernels[count] == NULL) {
+      printf("%s for %s: %s\n", c->name, cpu, error);
+      return 1;
+    }
+    count++;
+  }
+  uint64_t arguments = UINT64_C(1) << 32;
+  if (options->all) {
+    sweep_all_f32(c, kernels, count, results);
+  } else {
+    inputs_t in = make_inputs(c, is_f64, options->scale);
+    arguments = in.count;
+    for (size_t k = 0; k < count; k++) results[k] = sweep(c, math_kernel_loop(kernels[k]), &in);
+    free_inputs(&in);
+  }
+  int failures = 0;
+  for (size_t k = 0; k < count; k++) {
+    print_result(c, &specs[k], &results[k], arguments, math_kernel_size_bytes(kernels[k]));
+    if (!(results[k].worst <= (is_f64 ? c->bound_f64 : c->bound_f32))) failures++;
+    math_kernel_free(kernels[k]);
+  }
+  return failures;
+}
+
 static int measure(int argc, char** argv) {
-  const char* only = NULL;
-  math_kernel_spec_t spec = {.cpu = "native", .lanes = 8, .optimize = true};
-  bool all = false, f32 = true, f64 = true;
-  size_t scale = 1;
+  options_t options = {.lanes = 8, .level = 2, .f32 = true, .f64 = true, .scale = 1};
   for (int i = 2; i < argc; i++) {
     const char* value = i + 1 < argc ? argv[i + 1] : "";
     if (strcmp(argv[i], "--all") == 0) {
-      all = true;
+      options.all = true;
       continue;
     }
-    if (strcmp(argv[i], "--op") == 0) only = value;
-    if (strcmp(argv[i], "--cpu") == 0) spec.cpu = value;
-    if (strcmp(argv[i], "--type") == 0) f32 = strcmp(value, "f32") == 0, f64 = !f32;
-    if (strcmp(argv[i], "--lanes") == 0) spec.lanes = (unsigned)strtoul(value, NULL, 10);
-    if (strcmp(argv[i], "--count") == 0) scale = strtoul(value, NULL, 10) / 60000 + 1;
+    if (strcmp(argv[i], "--op") == 0) options.op = value;
+    if (strcmp(argv[i], "--cpu") == 0) options.cpu = value;
+    if (strcmp(argv[i], "--level") == 0) options.level = (int)strtol(value, NULL, 10);
+    if (strcmp(argv[i], "--type") == 0) {
+      options.f32 = strcmp(value, "f32") == 0;
+      options.f64 = !options.f32;
+    }
+    if (strcmp(argv[i], "--lanes") == 0) options.lanes = (unsigned)strtoul(value, NULL, 10);
+    if (strcmp(argv[i], "--count") == 0) options.scale = strtoul(value, NULL, 10) / 200000 + 1;
     i++;
   }
   int failures = 0;
   for (size_t i = 0; i < CASE_COUNT; i++) {
     const case_t* c = &CASES[i];
-    if (only != NULL && strcmp(only, c->name) != 0) continue;
-    for (int type = 0; type < 2; type++) {
-      spec.op = c->op;
-      spec.is_f64 = type == 1;
-      if (spec.is_f64 ? !f64 : !f32) continue;
-      if (all && (spec.is_f64 || c->arity != 1)) continue;
-      const char* error = NULL;
-      math_kernel_t* kernel = math_kernel_create(&spec, &error);
-      if (kernel == NULL) {
-        printf("%-9s %s: %s\n", c->name, spec.is_f64 ? "f64" : "f32", error);
-        failures++;
-        continue;
-      }
-      result_t r;
-      uint64_t count = UINT64_C(1) << 32;
-      if (all) {
-        r = sweep_all_f32(c, math_kernel_loop(kernel));
-      } else {
-        inputs_t in = make_inputs(c, spec.is_f64, scale);
-        count = in.count;
-        r = sweep(c, math_kernel_loop(kernel), &in);
-        free_inputs(&in);
-      }
-      print_result(c, &spec, &r, count, math_kernel_size_bytes(kernel));
-      if (!(r.worst <= (spec.is_f64 ? c->bound_f64 : c->bound_f32))) failures++;
-      math_kernel_free(kernel);
-    }
+    if (options.op != NULL && strcmp(options.op, c->name) != 0) continue;
+    if (options.f32 && (!options.all || c->arity == 1))
+      failures += measure_case(c, false, &options);
+    if (options.f64 && !options.all) failures += measure_case(c, true, &options);
   }
   return failures == 0 ? 0 : 1;
 }
