@@ -1,0 +1,47 @@
+// ir/fold.c: the value of an expression of literals.
+//
+// Not here: the simplifier, which rewrites trees (passes/simplify.c). Thread rule: pure.
+// Read next: verify.c.
+#include "ir/ir.h"
+
+static bool fold_op(const qn__expr_t* expr, qn__scalar_t* out) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
+  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  for (uint32_t i = 0; i < info->arity; i++) {
+    if (!qn__expr_fold(expr->args[i], &args[i])) return false;
+  }
+  // The operands of a select are the second and third.
+  const qn__expr_t* typed = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0];
+  return qn__scalar_op(expr->op, typed->dtype, args, out);
+}
+
+bool qn__expr_fold(const qn__expr_t* expr, qn__scalar_t* out) {
+  qn__scalar_t value;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      out->i = expr->int_value;
+      return true;
+    case QN__EXPR_FLOAT:
+      out->f = expr->float_value;
+      return true;
+    case QN__EXPR_OP:
+      return fold_op(expr, out);
+    case QN__EXPR_CAST:
+      if (!qn__expr_fold(expr->args[0], &value)) return false;
+      *out = qn__scalar_cast(expr->args[0]->dtype, value, expr->dtype);
+      return true;
+    case QN__EXPR_BITCAST:
+      if (!qn__expr_fold(expr->args[0], &value)) return false;
+      *out = qn__scalar_from_bits(expr->dtype, qn__scalar_to_bits(expr->args[0]->dtype, value));
+      return true;
+    case QN__EXPR_COND:
+      return qn__expr_fold(expr->args[0], &value) &&
+             qn__expr_fold(expr->args[value.i ? 1 : 2], out);
+    case QN__EXPR_VAR:
+    case QN__EXPR_LOAD:
+    case QN__EXPR_REDUCE:
+      return false;
+  }
+  return false;
+}

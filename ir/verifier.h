@@ -1,0 +1,121 @@
+// ir/verifier.h: what the files of the verifier share.
+//
+// verify.c drives: functions, parameters, names. verify_expr.c judges expressions, verify_stmt.c
+// statements and scopes, verify_place.c where loops, allocations and barriers may stand. Only when
+// a function has no mistake of these kinds do verify_uniform.c (threads that must arrive together)
+// and verify_race.c (iterations that meet at one element) look at it: they may then trust the tree.
+// Thread rule: one thread at a time; the body is only read. Read next: verify.c.
+#ifndef QUERN_IR_VERIFIER_H_
+#define QUERN_IR_VERIFIER_H_
+
+#include "ir/diag.h"
+#include "ir/ptrmap.h"
+
+typedef enum qn__verify_code {
+#define QN_VERIFY_CODE(name, code, doc) QN__VERIFY_##name,
+#include "ir/verify_codes.inc"
+#undef QN_VERIFY_CODE
+  QN__VERIFY_CODE_COUNT
+} qn__verify_code_t;
+
+// A declaration that the walk has passed.
+typedef struct qn__decl qn__decl_t;
+struct qn__decl {
+  qn__decl_t* next;  // the one before in the same scope
+  bool is_open;      // the place that is looked at is inside its scope
+  // Its value is known before a launch: made of symbols, integer scalars and literals alone.
+  bool is_host;
+};
+
+// One loop around the place that is looked at, or the function's body.
+typedef struct qn__place qn__place_t;
+struct qn__place {
+  qn__place_t* outer;
+  const qn__stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
+  bool has_inner_thread;   // a thread loop is somewhere below
+  bool has_inner_block;
+  // Threads meet (at a barrier or exchange) with this as the innermost thread loop.
+  bool has_meeting;
+  qn__loc_t meeting_loc;
+};
+
+typedef struct qn__verifier {
+  qn__diag_t* diag;
+  const qn__body_t* body;
+  const qn__function_t* function;
+  // Passes leave bodies that hold what no source may: larger buffers, deeper trees.
+  bool is_lowered;
+  bool has_failed;       // out of memory
+  uint32_t error_count;  // of the whole body
+  uint32_t depth;
+  uint64_t local_bytes;  // of the allocations that are open
+  qn__arena_t scratch;
+  qn__ptrmap_t seen;   // nodes that have a parent
+  qn__ptrmap_t decls;  // variable or buffer -> qn__decl_t
+  qn__decl_t* scope;   // declarations of the innermost open scope
+  qn__place_t* place;
+  uint32_t lane_depth;  // thread loops around
+} qn__verifier_t;
+
+// ---- verify.c
+
+void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__loc_t loc, const char* help,
+                      const char* format, ...) QN_PRINTF(5, 6);
+// Belongs to the error before. Silent without a place.
+void qn__verify_note(qn__verifier_t* v, qn__loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
+void qn__verify_out_of_memory(qn__verifier_t* v);
+static inline bool qn__verify_stopped(const qn__verifier_t* v) {
+  return v->has_failed || qn__diag_is_full(v->diag);
+}
+// First visit of a node? Reports one that has two parents.
+bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__loc_t loc);
+// One level deeper; reports and gives false beyond the limit. Pair with leave.
+bool qn__verify_enter(qn__verifier_t* v, qn__loc_t loc);
+void qn__verify_leave(qn__verifier_t* v);
+
+// ---- verify_stmt.c
+
+// Declares in the open scope; reports what was declared before. NULL then, or out of memory.
+qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
+                               qn__loc_t loc);
+// The open declaration of a variable or buffer; reports and gives NULL otherwise.
+qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
+                              const char* name, qn__loc_t loc, qn__loc_t declared);
+qn__decl_t* qn__verify_open_scope(qn__verifier_t* v);
+void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer);
+// Statements in a scope that is open already. `is_reduction`: only lets are allowed.
+void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduction);
+// Opens and closes a scope of its own.
+void qn__verify_block(qn__verifier_t* v, const qn__block_t* block);
+// What buffers of every kind have in common: dtype, rank, shape, strides.
+bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer);
+
+// ---- verify_expr.c
+
+// Each returns false when it reported something. The expression may be NULL (reported).
+bool qn__verify_expr(qn__verifier_t* v, const qn__expr_t* expr);
+bool qn__verify_exprs(qn__verifier_t* v, qn__expr_t* const* exprs, size_t count);
+bool qn__verify_condition(qn__verifier_t* v, const qn__expr_t* expr, const char* what);
+bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what);
+bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices, const qn__buf_t* buffer);
+bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr);
+// Made of literals and variables that are known before a launch?
+bool qn__verify_is_host(const qn__verifier_t* v, const qn__expr_t* expr);
+
+// ---- verify_place.c
+
+// `begin` and `end` are valid expressions.
+void qn__verify_loop_place(qn__verifier_t* v, const qn__stmt_t* stmt);
+void qn__verify_alloc_place(qn__verifier_t* v, const qn__stmt_t* stmt);
+void qn__verify_barrier_place(qn__verifier_t* v, const qn__stmt_t* stmt);
+// Threads must arrive together at `loc`, which is inside a thread loop.
+void qn__verify_meeting(qn__verifier_t* v, qn__loc_t loc);
+// Called when the walk leaves a loop.
+void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place);
+
+// ---- verify_uniform.c, verify_race.c: functions that passed everything above
+
+void qn__verify_uniform(qn__verifier_t* v, const qn__function_t* function);
+void qn__verify_races(qn__verifier_t* v, const qn__function_t* function);
+
+#endif  // QUERN_IR_VERIFIER_H_

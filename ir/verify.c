@@ -1,0 +1,328 @@
+// ir/verify.c: the verifier's driver: messages, functions, parameters, names.
+//
+// Not here: everything inside a body (the files named in verifier.h). Thread rule: one thread at a
+// time; the body is only read. Read next: verify_expr.c.
+#include "ir/verify.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/map.h"
+#include "ir/lexer.h"
+#include "ir/verifier.h"
+
+enum { LARGEST_ALIGN_BYTES = 4096, LOWERED_NESTING = 4 * QN__LARGEST_NESTING };
+
+// ------------------------------------------------------------------------------------ messages
+
+static const char* code_text(qn__verify_code_t code) {
+  static const char* const codes[] = {
+#define QN_VERIFY_CODE(name, text, doc) text,
+#include "ir/verify_codes.inc"
+#undef QN_VERIFY_CODE
+  };
+  return codes[code];
+}
+
+void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__loc_t loc, const char* help,
+                      const char* format, ...) {
+  v->error_count++;
+  if (qn__verify_stopped(v)) return;
+  char message[400];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
+  va_end(arguments);
+  // Without a place the function is what can be named.
+  bool is_named = loc.size == 0 && v->function && v->function->name;
+  qn__diag_report(v->diag, QN_SEVERITY_ERROR, code_text(code), loc, help, "%s%s%s%s",
+                  is_named ? "function '" : "", is_named ? v->function->name : "",
+                  is_named ? "': " : "", message);
+}
+
+void qn__verify_note(qn__verifier_t* v, qn__loc_t loc, const char* format, ...) {
+  if (loc.size == 0 || v->has_failed) return;
+  char message[400];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
+  va_end(arguments);
+  qn__diag_report(v->diag, QN_SEVERITY_NOTE, "", loc, NULL, "%s", message);
+}
+
+void qn__verify_out_of_memory(qn__verifier_t* v) {
+  v->has_failed = true;
+}
+
+bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__loc_t loc) {
+  // Any value that is not NULL will do.
+  if (qn__ptrmap_get(&v->seen, node)) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, loc, NULL, "one node is used in two places");
+    return false;
+  }
+  if (!qn__ptrmap_put(&v->seen, node, v)) qn__verify_out_of_memory(v);
+  return !v->has_failed;
+}
+
+bool qn__verify_enter(qn__verifier_t* v, qn__loc_t loc) {
+  uint32_t limit = v->is_lowered ? LOWERED_NESTING : QN__LARGEST_NESTING;
+  if (v->depth >= limit) {
+    qn__verify_error(v, QN__VERIFY_NESTING, loc, "use a let for the inner part",
+                     "nesting is deeper than %" PRIu32 " levels", limit);
+    return false;
+  }
+  v->depth++;
+  return true;
+}
+
+void qn__verify_leave(qn__verifier_t* v) {
+  v->depth--;
+}
+
+// ------------------------------------------------------------------------------------ names
+
+// Names of functions, parameters and symbols are in the canonical bytes and in texts.
+static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const void* node,
+                       const char* what, qn__loc_t loc) {
+  if (!name || !qn__text_is_name(qn__str(name))) {
+    qn__verify_error(v, QN__VERIFY_NAME, loc, "a letter or '_', then letters, digits and '_'",
+                     "'%s' cannot be the name of %s", name ? name : "", what);
+    return;
+  }
+  if (qn__map_get(names, qn__str(name))) {
+    qn__verify_error(v, QN__VERIFY_TWICE, loc, "choose another name", "two %ss are named '%s'",
+                     what[0] == 'a' ? what + 2 : what, name);
+    return;
+  }
+  union {
+    const void* from;
+    void* to;
+  } value = {node};
+  if (!qn__map_put(names, qn__str(name), value.to)) qn__verify_out_of_memory(v);
+}
+
+// ------------------------------------------------------------------------------------ parameters
+
+// A caller must be able to compute it from shapes and scalars.
+static bool is_param_expr(qn__verifier_t* v, const qn__expr_t* expr) {
+  if (qn__verify_is_host(v, expr)) return true;
+  qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, expr->loc,
+                   "use symbols, integer scalars of the function and literals",
+                   "the shape of a parameter depends on more than symbols and scalars");
+  return false;
+}
+
+static void check_param_extents(qn__verifier_t* v, qn__expr_t* const* extents, uint32_t rank,
+                                const char* what) {
+  for (uint32_t i = 0; i < rank; i++) {
+    qn__scalar_t value;
+    if (!is_param_expr(v, extents[i]) || !qn__expr_fold(extents[i], &value)) continue;
+    if (value.i < 0) {
+      qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, extents[i]->loc, NULL,
+                       "%s %" PRIu32 " is %" PRId64 ", less than 0", what, i, value.i);
+    }
+  }
+}
+
+static void check_buffer_param(qn__verifier_t* v, const qn__buf_t* buffer) {
+  if (buffer->scope != QN__SCOPE_PARAM || !qn__access_text(buffer->access)) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
+                     "parameter '%s' has no access of a parameter", buffer->name);
+    return;
+  }
+  uint32_t errors = v->error_count;
+  if (!qn__verify_buffer(v, buffer)) return;
+  check_param_extents(v, buffer->shape, buffer->rank, "extent");
+  if (buffer->strides) check_param_extents(v, buffer->strides, buffer->rank, "stride");
+  uint32_t align = buffer->align_bytes;
+  size_t size_bytes = qn_dtype_size_bytes(buffer->dtype);
+  if ((align & (align - 1)) != 0 || align < size_bytes || align > LARGEST_ALIGN_BYTES) {
+    qn__verify_error(v, QN__VERIFY_ALIGN, buffer->loc, NULL,
+                     "parameter '%s' asks for an alignment of %" PRIu32
+                     " bytes; it must be a power of two from %zu to %d",
+                     buffer->name, align, size_bytes, LARGEST_ALIGN_BYTES);
+  }
+  if (v->error_count == errors) (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
+}
+
+static void check_param_names(qn__verifier_t* v, const qn__function_t* function) {
+  qn__map_t names;
+  qn__map_init(&names, v->scratch.allocator);
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__param_t* param = &function->params[i];
+    if (param->buffer) {
+      check_name(v, &names, param->buffer->name, param->buffer, "a parameter", param->buffer->loc);
+    } else {
+      check_name(v, &names, param->scalar->name, param->scalar, "a parameter", param->scalar->loc);
+    }
+  }
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    const qn__var_t* symbol = function->symbols[i];
+    check_name(v, &names, symbol->name, symbol, "a symbol", symbol->loc);
+  }
+  qn__map_deinit(&names);
+}
+
+// Symbols and scalars may be mentioned by every shape: they are declared first.
+static void check_params(qn__verifier_t* v, const qn__function_t* function) {
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__param_t* param = &function->params[i];
+    if (!param->buffer == !param->scalar) {
+      qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
+                       "parameter %zu must be a buffer or a scalar", i);
+      return;
+    }
+  }
+  check_param_names(v, function);
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    const qn__var_t* symbol = function->symbols[i];
+    if (symbol->kind != QN__VAR_SYMBOL || symbol->dtype != QN_DTYPE_I64) {
+      qn__verify_error(v, QN__VERIFY_MALFORMED, symbol->loc, NULL, "symbol '%s' is not an i64",
+                       symbol->name);
+    }
+    qn__decl_t* decl = qn__verify_declare(v, symbol, symbol->name, symbol->loc);
+    if (decl) decl->is_host = true;
+  }
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__var_t* scalar = function->params[i].scalar;
+    if (!scalar) continue;
+    if (scalar->kind != QN__VAR_SCALAR || qn_dtype_size_bytes(scalar->dtype) == 0) {
+      qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
+                       scalar->name);
+    }
+    qn__decl_t* decl = qn__verify_declare(v, scalar, scalar->name, scalar->loc);
+    if (decl) decl->is_host = true;
+  }
+  for (size_t i = 0; i < function->param_count; i++) {
+    if (function->params[i].buffer) check_buffer_param(v, function->params[i].buffer);
+  }
+}
+
+// ------------------------------------------------------------------------------------ symbols
+
+typedef struct symbol_order {
+  const qn__function_t* function;
+  qn__ptrmap_t appeared;
+  size_t next;
+  bool is_sorted;
+  bool has_failed;
+} symbol_order_t;
+
+static void order_of(symbol_order_t* order, const qn__expr_t* expr) {
+  if (expr->kind == QN__EXPR_VAR && expr->var->kind == QN__VAR_SYMBOL) {
+    if (qn__ptrmap_get(&order->appeared, expr->var)) return;
+    if (!qn__ptrmap_put(&order->appeared, expr->var, expr->var)) order->has_failed = true;
+    if (order->next >= order->function->symbol_count ||
+        order->function->symbols[order->next] != expr->var) {
+      order->is_sorted = false;
+    }
+    order->next++;
+    return;
+  }
+  size_t count = expr->kind == QN__EXPR_OP                                       ? 3
+                 : expr->kind == QN__EXPR_COND                                   ? 3
+                 : expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_BITCAST ? 1
+                                                                                 : 0;
+  for (size_t i = 0; i < count && expr->args[i]; i++) order_of(order, expr->args[i]);
+}
+
+// Symbols must stand in the order of their first appearance (else equal programs would give
+// different bytes), and each must be the whole of some extent or stride, which is what binds it.
+static void check_symbols(qn__verifier_t* v, const qn__function_t* function) {
+  symbol_order_t order = {.function = function, .is_sorted = true};
+  qn__ptrmap_init(&order.appeared, v->scratch.allocator);
+  qn__ptrmap_t bound;
+  qn__ptrmap_init(&bound, v->scratch.allocator);
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__buf_t* buffer = function->params[i].buffer;
+    if (!buffer) continue;
+    for (uint32_t part = 0; part < 2; part++) {
+      qn__expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
+      for (uint32_t k = 0; extents && k < buffer->rank; k++) {
+        order_of(&order, extents[k]);
+        if (extents[k]->kind != QN__EXPR_VAR) continue;
+        if (!qn__ptrmap_put(&bound, extents[k]->var, extents[k]->var)) order.has_failed = true;
+      }
+    }
+  }
+  if (order.has_failed) qn__verify_out_of_memory(v);
+  if (!order.is_sorted || order.next != function->symbol_count) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
+                     "symbols are not in the order of their first appearance");
+  }
+  for (size_t i = 0; i < function->symbol_count && !v->has_failed; i++) {
+    const qn__var_t* symbol = function->symbols[i];
+    if (qn__ptrmap_get(&bound, symbol)) continue;
+    qn__verify_error(
+        v, QN__VERIFY_UNBOUND, symbol->loc,
+        "let it be the whole extent or stride of some parameter, or pass it as a scalar",
+        "symbol '%s' cannot be bound: it stands alone in no shape", symbol->name);
+  }
+  qn__ptrmap_deinit(&bound);
+  qn__ptrmap_deinit(&order.appeared);
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+static void verify_function(qn__verifier_t* v, const qn__function_t* function) {
+  uint32_t errors = v->error_count;
+  v->function = function;
+  v->depth = 0;
+  v->local_bytes = 0;
+  v->scope = NULL;
+  v->lane_depth = 0;
+  v->has_threads = false;
+  qn__place_t place = {.outer = NULL};
+  v->place = &place;
+  check_params(v, function);
+  if (v->error_count == errors && !v->has_failed) check_symbols(v, function);
+  qn__verify_block(v, &function->body);
+  if (v->error_count == errors && !v->has_failed) {
+    qn__verify_uniform(v, function);
+    // Passes keep what is free of races so; their bodies need not be understood again.
+    if (!v->is_lowered) qn__verify_races(v, function);
+  }
+  qn__verify_close_scope(v, NULL);
+}
+
+static bool verify(const qn__body_t* body, qn__diag_t* diag, bool is_lowered) {
+  qn_allocator_t allocator = body->arena.allocator;
+  qn__verifier_t v = {.diag = diag, .body = body, .is_lowered = is_lowered};
+  qn__arena_init(&v.scratch, allocator);
+  qn__ptrmap_init(&v.seen, allocator);
+  qn__ptrmap_init(&v.decls, allocator);
+  qn__map_t names;
+  qn__map_init(&names, allocator);
+  size_t count = 0;
+  for (const qn__function_t* function = body->first; function && !qn__verify_stopped(&v);
+       function = function->next) {
+    if (!qn__verify_visit(&v, function, function->loc)) break;
+    check_name(&v, &names, function->name, function, "a function", function->loc);
+    verify_function(&v, function);
+    count++;
+  }
+  v.function = NULL;
+  if (v.error_count == 0 && !v.has_failed && count != body->function_count) {
+    qn__verify_error(&v, QN__VERIFY_MALFORMED, (qn__loc_t){0, 0}, NULL,
+                     "%zu functions are counted, %zu are there", body->function_count, count);
+  }
+  qn__map_deinit(&names);
+  qn__ptrmap_deinit(&v.decls);
+  qn__ptrmap_deinit(&v.seen);
+  qn__arena_deinit(&v.scratch);
+  if (v.has_failed) diag->text.has_failed = true;
+  return v.error_count == 0 && !v.has_failed;
+}
+
+bool qn__body_verify(const qn__body_t* body, qn__diag_t* diag) {
+  return verify(body, diag, false);
+}
+
+qn_status_t qn__body_verify_status(const qn__body_t* body, const char* what) {
+  qn__diag_t diag;
+  qn__diag_init(&diag, body->arena.allocator, NULL, "", QN_STR(""));
+  (void)verify(body, &diag, true);
+  qn_status_t status = qn__diag_status(&diag, QN_STATUS_INVALID_MODULE);
+  qn__diag_deinit(&diag);
+  return qn_status_annotate(status, "%s", what);
+}

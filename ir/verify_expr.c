@@ -1,0 +1,293 @@
+// ir/verify_expr.c: expressions: their parts, dtypes by the operator's rule, literals.
+//
+// Not here: statements and scopes (verify_stmt.c), exchanges under divergent control flow
+// (verify_uniform.c). Thread rule: one thread at a time. Read next: verify_stmt.c.
+#include <math.h>
+#include <stdio.h>
+
+#include "ir/arith.h"
+#include "ir/verifier.h"
+
+static bool is_int(qn_dtype_t dtype) {
+  return qn__dtype_is_int(dtype);
+}
+static bool is_float(qn_dtype_t dtype) {
+  return qn__dtype_is_float(dtype);
+}
+static bool is_number(qn_dtype_t dtype) {
+  return is_int(dtype) || is_float(dtype);
+}
+static bool is_bool(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_BOOL;
+}
+static bool is_bits(qn_dtype_t dtype) {
+  return is_int(dtype) || is_bool(dtype);
+}
+static bool is_any(qn_dtype_t dtype) {
+  return qn_dtype_size_bytes(dtype) > 0;
+}
+
+// ------------------------------------------------------------------------------------ literals
+
+bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr) {
+  if (expr->kind == QN__EXPR_INT && is_bits(expr->dtype)) {
+    if (qn__wrap_int(expr->dtype, expr->int_value) == expr->int_value) return true;
+    qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%" PRId64 " is outside of %s",
+                     expr->int_value, qn_dtype_text(expr->dtype));
+    return false;
+  }
+  if (expr->kind == QN__EXPR_FLOAT && is_float(expr->dtype)) {
+    double rounded = qn__round_float(expr->dtype, expr->float_value);
+    if (isnan(expr->float_value) || rounded == expr->float_value) return true;
+    qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%.17g is not a value of %s",
+                     expr->float_value, qn_dtype_text(expr->dtype));
+    return false;
+  }
+  qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "a literal of dtype %s",
+                   qn_dtype_text(expr->dtype));
+  return false;
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+typedef struct rule {
+  bool (*accepts)(qn_dtype_t dtype);  // the common operand dtype
+  const char* text;
+} rule_t;
+
+static const rule_t rules[] = {
+    [QN__RULE_NUMERIC] = {is_number, "an integer or a float"},
+    [QN__RULE_INTEGER] = {is_int, "an integer"},
+    [QN__RULE_FLOAT] = {is_float, "a float"},
+    [QN__RULE_BITWISE] = {is_bits, "an integer or bool"},
+    [QN__RULE_SHIFT] = {is_int, "an integer"},
+    [QN__RULE_COMPARE] = {is_any, "any dtype"},
+    [QN__RULE_LOGIC] = {is_bool, "bool"},
+    [QN__RULE_TEST] = {is_float, "a float"},
+    [QN__RULE_SELECT] = {is_any, "any dtype"},
+    [QN__RULE_LANE] = {is_any, "any dtype"},
+    [QN__RULE_GROUP] = {is_number, "an integer or a float"},
+};
+
+static bool operand_error(qn__verifier_t* v, const qn__expr_t* expr, uint32_t index,
+                          const char* expected) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc, NULL,
+                   "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
+                   qn_dtype_text(expr->args[index]->dtype), expected);
+  return false;
+}
+
+static bool verify_op(qn__verifier_t* v, const qn__expr_t* expr) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  if (!info) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "operator %d does not exist",
+                     (int)expr->op);
+    return false;
+  }
+  if (!qn__verify_exprs(v, expr->args, info->arity)) return false;
+  bool is_select = info->rule == QN__RULE_SELECT;
+  uint32_t first = is_select ? 1 : 0;
+  uint32_t count = info->rule == QN__RULE_LANE ? 1 : info->arity;
+  qn_dtype_t dtype = expr->args[first]->dtype;
+  if (is_select && !is_bool(expr->args[0]->dtype)) return operand_error(v, expr, 0, "bool");
+  if (!rules[info->rule].accepts(dtype)) {
+    return operand_error(v, expr, first, rules[info->rule].text);
+  }
+  for (uint32_t i = first + 1; i < count; i++) {
+    if (expr->args[i]->dtype != dtype) return operand_error(v, expr, i, qn_dtype_text(dtype));
+  }
+  if (info->rule == QN__RULE_LANE && expr->args[1]->dtype != QN_DTYPE_I64) {
+    return operand_error(v, expr, 1, "i64");
+  }
+  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) {
+    if (v->lane_depth == 0) {
+      qn__verify_error(
+          v, QN__VERIFY_EXCHANGE, expr->loc, "put it into a thread.x, thread.y or thread.z loop",
+          "'%s' exchanges values among threads, but there is no thread loop around it", info->text);
+      return false;
+    }
+    qn__verify_meeting(v, expr->loc);
+  }
+  bool is_test =
+      info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_LOGIC || info->rule == QN__RULE_TEST;
+  if (expr->dtype == (is_test ? QN_DTYPE_BOOL : dtype)) return true;
+  qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "the result of '%s' is typed %s",
+                   info->text, qn_dtype_text(expr->dtype));
+  return false;
+}
+
+// ------------------------------------------------------------------------------------ the rest
+
+static bool verify_conversion(qn__verifier_t* v, const qn__expr_t* expr) {
+  if (!qn__verify_expr(v, expr->args[0])) return false;
+  qn_dtype_t from = expr->args[0]->dtype;
+  bool is_possible = is_any(expr->dtype) && is_any(from);
+  if (is_possible && expr->kind == QN__EXPR_BITCAST) {
+    is_possible = qn_dtype_size_bytes(expr->dtype) == qn_dtype_size_bytes(from) &&
+                  !is_bool(expr->dtype) && !is_bool(from);
+  }
+  if (is_possible) return true;
+  qn__verify_error(v, QN__VERIFY_CONVERSION, expr->loc, NULL, "no %s from %s to %s",
+                   expr->kind == QN__EXPR_CAST ? "conversion" : "bitcast", qn_dtype_text(from),
+                   qn_dtype_text(expr->dtype));
+  return false;
+}
+
+static bool verify_cond(qn__verifier_t* v, const qn__expr_t* expr) {
+  if (!qn__verify_condition(v, expr->args[0], "the condition of '?'") ||
+      !qn__verify_exprs(v, expr->args + 1, 2)) {
+    return false;
+  }
+  if (expr->args[1]->dtype == expr->args[2]->dtype && expr->dtype == expr->args[1]->dtype) {
+    return true;
+  }
+  qn__verify_error(v, QN__VERIFY_OPERAND, expr->loc, NULL, "the choices of '?' are %s and %s",
+                   qn_dtype_text(expr->args[1]->dtype), qn_dtype_text(expr->args[2]->dtype));
+  return false;
+}
+
+static bool verify_reduce(qn__verifier_t* v, const qn__expr_t* expr) {
+  const char* text = qn__reduce_text(expr->reduce.reduce_kind);
+  const qn__var_t* var = expr->reduce.reduce_var;
+  if (!text || !var || var->kind != QN__VAR_REDUCE || var->dtype != QN_DTYPE_I64) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "a reduction lacks a part");
+    return false;
+  }
+  if (!qn__verify_i64(v, expr->reduce.begin, "the begin of a reduction") ||
+      !qn__verify_i64(v, expr->reduce.end, "the end of a reduction") ||
+      !qn__verify_enter(v, expr->loc)) {
+    return false;
+  }
+  uint32_t errors = v->error_count;
+  qn__decl_t* outer = qn__verify_open_scope(v);
+  (void)qn__verify_declare(v, var, var->name, var->loc);
+  qn__verify_stmts(v, &expr->reduce.lets, true);
+  qn__verify_leave(v);
+  bool is_valid = qn__verify_expr(v, expr->reduce.value) && v->error_count == errors;
+  qn__verify_close_scope(v, outer);
+  if (!is_valid) return false;
+  qn_dtype_t dtype = expr->reduce.value->dtype;
+  if (is_number(dtype) && dtype == expr->dtype) return true;
+  qn__verify_error(v, QN__VERIFY_OPERAND, expr->reduce.value->loc,
+                   is_bool(dtype) ? "convert it, as in i32(...)" : NULL,
+                   "'%s' reduces %s, expected an integer or a float", text, qn_dtype_text(dtype));
+  return false;
+}
+
+static bool verify_kind(qn__verifier_t* v, const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      return qn__verify_literal(v, expr);
+    case QN__EXPR_VAR:
+      if (!expr->var) break;
+      if (!qn__verify_lookup(v, expr->var, "variable", expr->var->name, expr->loc,
+                             expr->var->loc)) {
+        return false;
+      }
+      if (expr->dtype != expr->var->dtype) break;
+      return true;
+    case QN__EXPR_LOAD: {
+      const qn__buf_t* buffer = expr->load.buffer;
+      if (!buffer) break;
+      if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, expr->loc, buffer->loc)) {
+        return false;
+      }
+      if (expr->dtype != buffer->dtype || (buffer->rank > 0 && !expr->load.indices)) break;
+      return qn__verify_indices(v, expr->load.indices, buffer);
+    }
+    case QN__EXPR_OP:
+      return verify_op(v, expr);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return verify_conversion(v, expr);
+    case QN__EXPR_COND:
+      return verify_cond(v, expr);
+    case QN__EXPR_REDUCE:
+      return verify_reduce(v, expr);
+  }
+  qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL,
+                   "an expression of kind %d lacks a part", (int)expr->kind);
+  return false;
+}
+
+bool qn__verify_expr(qn__verifier_t* v, const qn__expr_t* expr) {
+  if (!expr) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, (qn__loc_t){0, 0}, NULL, "an expression is missing");
+    return false;
+  }
+  if (!qn__verify_visit(v, expr, expr->loc) || !qn__verify_enter(v, expr->loc)) return false;
+  bool is_valid = verify_kind(v, expr);
+  qn__verify_leave(v);
+  return is_valid;
+}
+
+// All of them, so that each gets its message.
+bool qn__verify_exprs(qn__verifier_t* v, qn__expr_t* const* exprs, size_t count) {
+  bool is_valid = true;
+  for (size_t i = 0; i < count; i++) is_valid &= qn__verify_expr(v, exprs[i]);
+  return is_valid;
+}
+
+bool qn__verify_condition(qn__verifier_t* v, const qn__expr_t* expr, const char* what) {
+  if (!qn__verify_expr(v, expr)) return false;
+  if (is_bool(expr->dtype)) return true;
+  qn__verify_error(v, QN__VERIFY_CONDITION, expr->loc, "compare it, as in x != 0",
+                   "%s is %s, expected bool", what, qn_dtype_text(expr->dtype));
+  return false;
+}
+
+bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what) {
+  if (!qn__verify_expr(v, expr)) return false;
+  if (expr->dtype == QN_DTYPE_I64) return true;
+  qn__verify_error(v, QN__VERIFY_INDEX, expr->loc, "convert it, as in i64(x)",
+                   "%s is %s, expected i64", what, qn_dtype_text(expr->dtype));
+  return false;
+}
+
+bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices, const qn__buf_t* buffer) {
+  if (!qn__verify_exprs(v, indices, buffer->rank)) return false;
+  bool is_valid = true;
+  for (uint32_t i = 0; i < buffer->rank; i++) {
+    if (is_int(indices[i]->dtype)) continue;
+    is_valid = false;
+    qn__verify_error(v, QN__VERIFY_INDEX, indices[i]->loc, NULL,
+                     "index %" PRIu32 " of '%s' is %s, expected an integer", i, buffer->name,
+                     qn_dtype_text(indices[i]->dtype));
+  }
+  return is_valid;
+}
+
+bool qn__verify_is_host(const qn__verifier_t* v, const qn__expr_t* expr) {
+  size_t count = 0;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      return true;
+    case QN__EXPR_VAR: {
+      const qn__decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);
+      return decl && decl->is_host;
+    }
+    case QN__EXPR_LOAD:
+    case QN__EXPR_REDUCE:
+      return false;
+    case QN__EXPR_OP: {
+      const qn__op_info_t* info = qn__op_info(expr->op);
+      if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
+      count = info->arity;
+      break;
+    }
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      count = 1;
+      break;
+    case QN__EXPR_COND:
+      count = 3;
+      break;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (!qn__verify_is_host(v, expr->args[i])) return false;
+  }
+  return true;
+}

@@ -1,0 +1,304 @@
+// ir/verify_place.c: where loops, allocations and barriers may stand, and how large they may be.
+//
+// Not here: control flow that divides threads (verify_uniform.c). Thread rule: one thread at a
+// time. Read next: verify_uniform.c.
+#include "ir/verifier.h"
+
+enum {
+  LARGEST_VECTOR = 1024,  // lanes
+  LARGEST_UNROLL = 4096,  // copies
+  LARGEST_LOCAL_BYTES = 64 * 1024,
+  LARGEST_SHARED_BYTES = 256 * 1024,
+  // The arrays over threads that take the place of values which live across a barrier, and what was
+  // shared, are local in a lowered body.
+  LARGEST_LOWERED_BYTES = 256 * 1024 * 1024,
+};
+
+static bool is_loop(const qn__place_t* place) {
+  return place->stmt && place->stmt->kind == QN__STMT_LOOP;
+}
+
+static qn__loc_t loc_of(const qn__place_t* place) {
+  return place->stmt ? place->stmt->loc : (qn__loc_t){0, 0};
+}
+
+// The innermost loop around that `matches`, or NULL.
+static qn__place_t* find_loop(const qn__verifier_t* v, bool (*matches)(qn_loop_kind_t kind)) {
+  qn__place_t* place = v->place;
+  while (place && !(is_loop(place) && matches(place->stmt->loop.kind))) place = place->outer;
+  return place;
+}
+
+static bool is_thread(qn_loop_kind_t kind) {
+  return qn__loop_is_thread(kind);
+}
+static bool is_block(qn_loop_kind_t kind) {
+  return qn__loop_is_block(kind);
+}
+static bool is_vector(qn_loop_kind_t kind) {
+  return kind == QN_LOOP_VECTOR;
+}
+// Its iterations share no order and no meeting.
+static bool is_free(qn_loop_kind_t kind) {
+  return kind == QN_LOOP_VECTOR || kind == QN_LOOP_PARALLEL;
+}
+
+// ------------------------------------------------------------------------------------ loops
+
+static void check_axis(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const char* text = qn__loop_kind_text(stmt->loop.kind);
+  for (qn__place_t* place = v->place; place; place = place->outer) {
+    if (!is_loop(place) || place->stmt->loop.kind != stmt->loop.kind) continue;
+    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "each of x, y and z may be used once",
+                     "'%s' inside another '%s'", text, text);
+    qn__verify_note(v, loc_of(place), "the outer one is here");
+    return;
+  }
+}
+
+// The grid and the block are fixed when a launch begins.
+static void check_grid_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  for (int i = 0; i < 2; i++) {
+    const qn__expr_t* bound = i == 0 ? stmt->loop.begin : stmt->loop.end;
+    if (qn__verify_is_host(v, bound)) continue;
+    qn__verify_error(v, QN__VERIFY_GRID, bound->loc,
+                     "use a bound of symbols, scalars and literals, and an 'if' inside",
+                     "the extent of '%s' is not known before the launch",
+                     qn__loop_kind_text(stmt->loop.kind));
+    return;
+  }
+}
+
+static void check_block_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  for (qn__place_t* place = v->place; place->stmt; place = place->outer) {
+    if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
+    const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
+    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
+                     "block loops are outermost, or inside other block loops",
+                     "'%s' inside of '%s'", qn__loop_kind_text(stmt->loop.kind), text);
+    qn__verify_note(v, loc_of(place), "'%s' is here", text);
+    return;
+  }
+}
+
+static void check_constant_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const char* text = qn__loop_kind_text(stmt->loop.kind);
+  int64_t limit = stmt->loop.kind == QN_LOOP_VECTOR ? LARGEST_VECTOR : LARGEST_UNROLL;
+  qn__scalar_t begin;
+  qn__scalar_t end;
+  bool has_begin = qn__expr_fold(stmt->loop.begin, &begin);
+  if (!has_begin || !qn__expr_fold(stmt->loop.end, &end)) {
+    const qn__expr_t* bound = has_begin ? stmt->loop.end : stmt->loop.begin;
+    qn__verify_error(v, QN__VERIFY_EXTENT, bound->loc,
+                     "use literals; a loop of any length is a 'for' around it",
+                     "the bounds of '%s' must be constants", text);
+    return;
+  }
+  int64_t extent;
+  if (__builtin_sub_overflow(end.i, begin.i, &extent) || extent > limit) {
+    qn__verify_error(v, QN__VERIFY_EXTENT, stmt->loop.end->loc, NULL,
+                     "'%s' has more than %" PRId64 " iterations", text, limit);
+  }
+}
+
+void qn__verify_loop_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  qn_loop_kind_t kind = stmt->loop.kind;
+  bool is_grid = qn__loop_is_block(kind) || qn__loop_is_thread(kind);
+  if (is_grid) {
+    check_axis(v, stmt);
+    check_grid_extent(v, stmt);
+  }
+  if (qn__loop_is_block(kind)) check_block_place(v, stmt);
+  qn__place_t* vector = qn__loop_is_thread(kind) ? find_loop(v, is_vector) : NULL;
+  if (vector) {
+    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "put the vector loop inside",
+                     "'%s' inside of 'vector'", qn__loop_kind_text(kind));
+    qn__verify_note(v, loc_of(vector), "'vector' is here");
+  }
+  if (kind == QN_LOOP_VECTOR || kind == QN_LOOP_UNROLL) check_constant_extent(v, stmt);
+  for (qn__place_t* place = v->place; is_grid && place; place = place->outer) {
+    place->has_inner_thread |= qn__loop_is_thread(kind);
+    place->has_inner_block |= qn__loop_is_block(kind);
+  }
+}
+
+// A block loop around another one is part of the same grid: every block would do what stands beside
+// the inner loop once more.
+static void check_grid_body(qn__verifier_t* v, const qn__stmt_t* loop) {
+  uint32_t loop_count = 0;
+  for (const qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
+    bool is_inner = stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
+    bool is_harmless =
+        stmt->kind == QN__STMT_LET || stmt->kind == QN__STMT_ASSERT ||
+        (stmt->kind == QN__STMT_ALLOC && (stmt->alloc.buffer->scope == QN__SCOPE_CONST ||
+                                          stmt->alloc.buffer->scope == QN__SCOPE_VIEW));
+    if (is_harmless || (is_inner && loop_count++ == 0)) continue;
+    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
+                     "move it into the inner block loop, or make it a launch of its own",
+                     "a block loop that holds another one may hold only lets beside it");
+    return;
+  }
+}
+
+void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place) {
+  qn_loop_kind_t kind = place->stmt->loop.kind;
+  if (qn__loop_is_block(kind) && place->has_inner_block) check_grid_body(v, place->stmt);
+  if (qn__loop_is_thread(kind) && place->has_inner_thread && place->has_meeting) {
+    qn__verify_error(v, QN__VERIFY_BARRIER, place->meeting_loc,
+                     "move it into the inner thread loop, or remove it: threads meet at its end",
+                     "threads cannot meet here: there is another thread loop beside it");
+  }
+}
+
+// ------------------------------------------------------------------------------------ meetings
+
+void qn__verify_meeting(qn__verifier_t* v, qn__loc_t loc) {
+  qn__place_t* thread = find_loop(v, is_thread);
+  qn__place_t* unordered = find_loop(v, is_free);
+  if (!thread) return;
+  for (qn__place_t* place = unordered; place; place = place->outer) {
+    if (place != thread) continue;
+    qn__verify_error(v, QN__VERIFY_BARRIER, loc, "make that loop a 'for'",
+                     "threads cannot meet inside of '%s'",
+                     qn__loop_kind_text(unordered->stmt->loop.kind));
+    qn__verify_note(v, loc_of(unordered), "'%s' is here",
+                    qn__loop_kind_text(unordered->stmt->loop.kind));
+    break;
+  }
+  thread->has_meeting = true;
+  thread->meeting_loc = loc;
+}
+
+void qn__verify_barrier_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  if (v->lane_depth == 0) {
+    qn__verify_error(
+        v, QN__VERIFY_BARRIER, stmt->loc,
+        "a barrier stands inside thread.x, thread.y or thread.z; launches are in order "
+        "without one",
+        "a barrier outside of every thread loop");
+    return;
+  }
+  qn__verify_meeting(v, stmt->loc);
+}
+
+// ------------------------------------------------------------------------------------ allocations
+
+// The number of elements of a constant shape of positive extents. False: reported.
+static bool constant_count(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t* out_count) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < buffer->rank; i++) {
+    qn__scalar_t extent;
+    if (!qn__expr_fold(buffer->shape[i], &extent)) {
+      qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
+                       "use literals, or allocate it in global at the top of the function",
+                       "the shape of '%s' in %s must be constant", buffer->name,
+                       qn__scope_text(buffer->scope));
+      return false;
+    }
+    if (extent.i <= 0 || __builtin_mul_overflow(count, (uint64_t)extent.i, &count)) {
+      qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->shape[i]->loc, NULL,
+                       "extent %" PRIu32 " of '%s' is %" PRId64 "%s", i, buffer->name, extent.i,
+                       extent.i <= 0 ? ", expected at least 1" : ": too many elements");
+      return false;
+    }
+  }
+  *out_count = count;
+  return true;
+}
+
+// The bytes of a constant shape, bounded. False: reported.
+static bool bounded_bytes(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t used, uint64_t limit,
+                          const char* whose, uint64_t* out_bytes) {
+  uint64_t count;
+  uint64_t bytes;
+  if (!constant_count(v, buffer, &count)) return false;
+  if (!__builtin_mul_overflow(count, (uint64_t)qn_dtype_size_bytes(buffer->dtype), &bytes) &&
+      bytes <= limit && used <= limit - bytes) {
+    *out_bytes = bytes;
+    return true;
+  }
+  qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->loc, "use smaller tiles, or global memory",
+                   "'%s' in %s exceeds the limit of %" PRIu64 " bytes %s", buffer->name,
+                   qn__scope_text(buffer->scope), limit, whose);
+  return false;
+}
+
+static void check_shared(qn__verifier_t* v, const qn__buf_t* buffer) {
+  const char* problem = NULL;
+  if (!find_loop(v, is_block)) {
+    problem = "outside of every block loop";
+  } else if (find_loop(v, is_thread)) {
+    problem = "inside of a thread loop";
+  } else if (find_loop(v, is_free)) {
+    problem = "inside of a loop whose iterations are concurrent";
+  }
+  if (problem) {
+    qn__verify_error(v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
+                     "shared memory is allocated inside the block loops and outside of the thread "
+                     "loops",
+                     "'%s' is allocated in shared %s", buffer->name, problem);
+    return;
+  }
+  uint64_t bytes;
+  (void)bounded_bytes(v, buffer, 0, LARGEST_SHARED_BYTES, "per block", &bytes);
+}
+
+static void check_global(qn__verifier_t* v, const qn__buf_t* buffer) {
+  // The body itself is the first level.
+  if (v->depth != 1) {
+    qn__verify_error(v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
+                     "move it to the top of the function; give it one more dimension for the loop",
+                     "'%s' is allocated in global inside of another statement", buffer->name);
+    return;
+  }
+  for (uint32_t i = 0; i < buffer->rank; i++) {
+    if (qn__verify_is_host(v, buffer->shape[i])) continue;
+    qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
+                     "use symbols, scalars and literals",
+                     "the shape of '%s' is not known before the launch", buffer->name);
+  }
+}
+
+static void check_table(qn__verifier_t* v, const qn__buf_t* buffer) {
+  uint64_t count;
+  if (!constant_count(v, buffer, &count)) return;
+  if (count != buffer->element_count || !buffer->elements) {
+    qn__verify_error(v, QN__VERIFY_TABLE, buffer->loc, NULL,
+                     "table '%s' has %zu elements, its shape has %" PRIu64, buffer->name,
+                     buffer->element_count, count);
+    return;
+  }
+  for (size_t i = 0; i < buffer->element_count && !qn__verify_stopped(v); i++) {
+    const qn__expr_t* element = buffer->elements[i];
+    if (!element || !qn__verify_literal(v, element)) return;
+    if (element->dtype == buffer->dtype) continue;
+    qn__verify_error(v, QN__VERIFY_TABLE, element->loc, NULL, "element %zu of '%s' is %s, not %s",
+                     i, buffer->name, qn_dtype_text(element->dtype), qn_dtype_text(buffer->dtype));
+    return;
+  }
+}
+
+void qn__verify_alloc_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const qn__buf_t* buffer = stmt->alloc.buffer;
+  uint64_t bytes = 0;
+  switch (buffer->scope) {
+    case QN__SCOPE_LOCAL:
+      (void)bounded_bytes(v, buffer, v->local_bytes,
+                          v->is_lowered ? LARGEST_LOWERED_BYTES : LARGEST_LOCAL_BYTES, "per thread",
+                          &bytes);
+      v->local_bytes += bytes;
+      return;
+    case QN__SCOPE_SHARED:
+      check_shared(v, buffer);
+      return;
+    case QN__SCOPE_GLOBAL:
+      check_global(v, buffer);
+      return;
+    case QN__SCOPE_CONST:
+      check_table(v, buffer);
+      return;
+    case QN__SCOPE_PARAM:
+    case QN__SCOPE_VIEW:
+      return;
+  }
+}

@@ -1,0 +1,286 @@
+// ir/verify_stmt.c: statements and scopes: every variable and buffer is declared once and used
+// where it is declared; every statement has its parts.
+//
+// Not here: where loops, allocations and barriers may stand (verify_place.c). Thread rule: one
+// thread at a time. Read next: verify_place.c.
+#include "ir/verifier.h"
+
+// ------------------------------------------------------------------------------------ scopes
+
+qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
+                               qn__loc_t loc) {
+  if (qn__ptrmap_get(&v->decls, node)) {
+    qn__verify_error(v, QN__VERIFY_TWICE, loc, NULL, "'%s' is declared twice", name ? name : "");
+    return NULL;
+  }
+  qn__decl_t* decl = QN__ARENA_NEW(&v->scratch, qn__decl_t);
+  if (!decl || !qn__ptrmap_put(&v->decls, node, decl)) {
+    qn__verify_out_of_memory(v);
+    return NULL;
+  }
+  decl->is_open = true;
+  decl->next = v->scope;
+  v->scope = decl;
+  return decl;
+}
+
+qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
+                              const char* name, qn__loc_t loc, qn__loc_t declared) {
+  qn__decl_t* decl = qn__ptrmap_get(&v->decls, node);
+  if (decl && decl->is_open) return decl;
+  qn__verify_error(v, QN__VERIFY_SCOPE, loc, NULL, "%s '%s' is used where it is not declared", what,
+                   name ? name : "");
+  qn__verify_note(v, declared, "'%s' is declared here", name ? name : "");
+  return NULL;
+}
+
+qn__decl_t* qn__verify_open_scope(qn__verifier_t* v) {
+  qn__decl_t* outer = v->scope;
+  v->scope = NULL;
+  return outer;
+}
+
+void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer) {
+  for (qn__decl_t* decl = v->scope; decl; decl = decl->next) decl->is_open = false;
+  v->scope = outer;
+}
+
+// ------------------------------------------------------------------------------------ buffers
+
+bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer) {
+  if (qn_dtype_size_bytes(buffer->dtype) == 0 || (buffer->rank > 0 && !buffer->shape) ||
+      buffer->rank > QN__LARGEST_RANK) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
+                     "buffer '%s' has dtype %s and rank %" PRIu32 "; the limit is %d", buffer->name,
+                     qn_dtype_text(buffer->dtype), buffer->rank, QN__LARGEST_RANK);
+    return false;
+  }
+  bool is_valid = true;
+  for (uint32_t i = 0; i < buffer->rank; i++) {
+    is_valid &= qn__verify_i64(v, buffer->shape[i], "an extent");
+    if (buffer->strides) is_valid &= qn__verify_i64(v, buffer->strides[i], "a stride");
+  }
+  return is_valid;
+}
+
+// The buffer underneath all views.
+static const qn__buf_t* root_of(const qn__buf_t* buffer) {
+  while (buffer->scope == QN__SCOPE_VIEW && buffer->base) buffer = buffer->base;
+  return buffer;
+}
+
+static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__buf_t* buffer,
+                          qn__expr_t* const* indices) {
+  if (!buffer || (buffer->rank > 0 && !indices)) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement lacks its buffer");
+    return false;
+  }
+  if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, stmt->loc, buffer->loc)) return false;
+  const qn__buf_t* root = root_of(buffer);
+  bool is_in = root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN;
+  if (is_in || root->scope == QN__SCOPE_CONST) {
+    qn__verify_error(
+        v, QN__VERIFY_READ_ONLY, stmt->loc,
+        is_in ? "declare the parameter 'out' or 'inout'" : "copy the table into a local buffer",
+        is_in ? "'%s' is an 'in' parameter and cannot be written to"
+              : "'%s' is a constant table and cannot be written to",
+        root->name);
+    qn__verify_note(v, root->loc, "'%s' is declared here", root->name);
+  }
+  return qn__verify_indices(v, indices, buffer);
+}
+
+static void verify_value(qn__verifier_t* v, const qn__expr_t* value, const qn__buf_t* buffer) {
+  if (!qn__verify_expr(v, value) || value->dtype == buffer->dtype) return;
+  qn__verify_error(v, QN__VERIFY_VALUE, value->loc, NULL, "a value of dtype %s for '%s' of %s",
+                   qn_dtype_text(value->dtype), buffer->name, qn_dtype_text(buffer->dtype));
+}
+
+// ------------------------------------------------------------------------------------ statements
+
+static void verify_let(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const qn__var_t* var = stmt->let.var;
+  if (!var || var->kind != QN__VAR_LET) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a let lacks its variable");
+    return;
+  }
+  bool is_valid = qn__verify_expr(v, stmt->let.value);
+  if (is_valid && stmt->let.value->dtype != var->dtype) {
+    qn__verify_error(v, QN__VERIFY_VALUE, stmt->loc, NULL, "'%s' is %s, its value %s", var->name,
+                     qn_dtype_text(var->dtype), qn_dtype_text(stmt->let.value->dtype));
+  }
+  bool is_host = is_valid && qn__verify_is_host(v, stmt->let.value);
+  qn__decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
+  if (decl) decl->is_host = is_host;
+}
+
+static bool has_atomics(qn_dtype_t dtype, bool with_floats) {
+  switch (dtype) {
+    case QN_DTYPE_I32:
+    case QN_DTYPE_U32:
+    case QN_DTYPE_I64:
+    case QN_DTYPE_U64:
+      return true;
+    case QN_DTYPE_F32:
+    case QN_DTYPE_F64:
+      return with_floats;
+    default:
+      return false;
+  }
+}
+
+static void verify_atomic(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const char* text = qn__atomic_text(stmt->atomic.op);
+  bool has_second = text && qn__atomic_operand_count(stmt->atomic.op) > 1;
+  if (!text || has_second != (stmt->atomic.operand2 != NULL)) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an atomic lacks a part");
+    return;
+  }
+  const qn__buf_t* buffer = stmt->atomic.buffer;
+  if (!verify_target(v, stmt, buffer, stmt->atomic.indices)) return;
+  if (!has_atomics(buffer->dtype, stmt->atomic.op == QN_ATOMIC_ADD)) {
+    qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
+                     "'%s' on '%s' of %s; it exists for i32, i64, u32, u64%s", text, buffer->name,
+                     qn_dtype_text(buffer->dtype),
+                     stmt->atomic.op == QN_ATOMIC_ADD ? ", f32 and f64" : "");
+  }
+  verify_value(v, stmt->atomic.operand, buffer);
+  if (has_second) verify_value(v, stmt->atomic.operand2, buffer);
+  const qn__var_t* result = stmt->atomic.result;
+  if (!result) return;
+  if (result->kind != QN__VAR_ATOMIC || result->dtype != buffer->dtype) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
+                     "the result of an atomic is typed %s", qn_dtype_text(result->dtype));
+  }
+  (void)qn__verify_declare(v, result, result->name, result->loc);
+}
+
+static void verify_loop(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const qn__var_t* var = stmt->loop.var;
+  if (!qn__loop_kind_text(stmt->loop.kind) || !var || var->kind != QN__VAR_LOOP ||
+      var->dtype != QN_DTYPE_I64) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a loop lacks a part");
+    return;
+  }
+  bool has_begin = qn__verify_i64(v, stmt->loop.begin, "the begin of a loop");
+  bool has_end = qn__verify_i64(v, stmt->loop.end, "the end of a loop");
+  if (has_begin && has_end) qn__verify_loop_place(v, stmt);
+  qn__place_t place = {.outer = v->place, .stmt = stmt};
+  v->place = &place;
+  v->lane_depth += qn__loop_is_thread(stmt->loop.kind);
+  v->has_threads |= qn__loop_is_thread(stmt->loop.kind);
+  qn__decl_t* outer = qn__verify_open_scope(v);
+  (void)qn__verify_declare(v, var, var->name, var->loc);
+  uint64_t local_bytes = v->local_bytes;
+  if (qn__verify_enter(v, stmt->loc)) {
+    qn__verify_stmts(v, &stmt->loop.body, false);
+    qn__verify_leave(v);
+  }
+  v->local_bytes = local_bytes;
+  qn__verify_close_scope(v, outer);
+  v->lane_depth -= qn__loop_is_thread(stmt->loop.kind);
+  v->place = place.outer;
+  qn__verify_leave_loop(v, &place);
+}
+
+static void verify_while(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  (void)qn__verify_condition(v, stmt->while_.condition, "the condition of 'while'");
+  qn__place_t place = {.outer = v->place, .stmt = stmt};
+  v->place = &place;
+  qn__verify_block(v, &stmt->while_.body);
+  v->place = place.outer;
+}
+
+static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  const qn__buf_t* buffer = stmt->alloc.buffer;
+  if (!buffer || buffer->scope == QN__SCOPE_PARAM || !qn__scope_text(buffer->scope) ||
+      (buffer->strides && buffer->scope != QN__SCOPE_VIEW)) {
+    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an allocation lacks a part");
+    return;
+  }
+  bool is_valid = qn__verify_buffer(v, buffer);
+  if (buffer->scope == QN__SCOPE_VIEW) {
+    const qn__buf_t* base = buffer->base;
+    if (!base || (base->rank > 0 && !buffer->base_indices)) {
+      qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a view lacks its buffer");
+      return;
+    }
+    if (!qn__verify_lookup(v, base, "buffer", base->name, stmt->loc, base->loc)) return;
+    is_valid &= qn__verify_indices(v, buffer->base_indices, base);
+    if (base->dtype != buffer->dtype) {
+      qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, "a view has the dtype of its buffer",
+                       "view '%s' is %s, '%s' is %s", buffer->name, qn_dtype_text(buffer->dtype),
+                       base->name, qn_dtype_text(base->dtype));
+      qn__verify_note(v, base->loc, "'%s' is declared here", base->name);
+    }
+  }
+  if (is_valid) qn__verify_alloc_place(v, stmt);
+  (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
+}
+
+static void verify_stmt(qn__verifier_t* v, const qn__stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      verify_let(v, stmt);
+      return;
+    case QN__STMT_STORE:
+      if (verify_target(v, stmt, stmt->store.buffer, stmt->store.indices)) {
+        verify_value(v, stmt->store.value, stmt->store.buffer);
+      }
+      return;
+    case QN__STMT_ATOMIC:
+      verify_atomic(v, stmt);
+      return;
+    case QN__STMT_IF:
+      (void)qn__verify_condition(v, stmt->if_.condition, "the condition of 'if'");
+      qn__verify_block(v, &stmt->if_.then_block);
+      qn__verify_block(v, &stmt->if_.else_block);
+      return;
+    case QN__STMT_LOOP:
+      verify_loop(v, stmt);
+      return;
+    case QN__STMT_WHILE:
+      verify_while(v, stmt);
+      return;
+    case QN__STMT_ALLOC:
+      verify_alloc(v, stmt);
+      return;
+    case QN__STMT_BARRIER:
+      qn__verify_barrier_place(v, stmt);
+      return;
+    case QN__STMT_ASSERT:
+      (void)qn__verify_condition(v, stmt->assert_.condition, "the condition of 'assert'");
+      if (!stmt->assert_.message) {
+        qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an assert lacks its message");
+      }
+      return;
+  }
+  qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",
+                   (int)stmt->kind);
+}
+
+void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduction) {
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (qn__verify_stopped(v) || !qn__verify_visit(v, stmt, stmt->loc)) return;
+    if (!stmt->next && block->last != stmt) {
+      qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a block has a wrong end");
+    }
+    if (is_reduction && stmt->kind != QN__STMT_LET) {
+      qn__verify_error(v, QN__VERIFY_REDUCTION, stmt->loc, "compute it before, or use a loop",
+                       "a reduction may only hold lets before its value");
+      continue;
+    }
+    verify_stmt(v, stmt);
+  }
+}
+
+void qn__verify_block(qn__verifier_t* v, const qn__block_t* block) {
+  if (!block->first) return;
+  if (!qn__verify_enter(v, block->first->loc)) return;
+  qn__decl_t* outer = qn__verify_open_scope(v);
+  uint64_t local_bytes = v->local_bytes;
+  qn__verify_stmts(v, block, false);
+  v->local_bytes = local_bytes;
+  qn__verify_close_scope(v, outer);
+  qn__verify_leave(v);
+}

@@ -1,0 +1,225 @@
+// ir/verify_uniform.c: threads that must arrive together (at barriers, shuffles, reductions over
+// threads) must not be divided by control flow.
+//
+// A value is divergent when it may differ among the threads of a block: a thread loop's variable,
+// what is loaded at a divergent index, the old value of an atomic, what is exchanged within a warp,
+// and all that is computed from these. A local buffer is divergent once a divergent value, index or
+// branch wrote to it; because a later store may feed an earlier load of the next iteration, the
+// walk is repeated until nothing changes. Then it is done once more to report. Thread rule: one
+// thread at a time. Read next: verify_race.c.
+#include "ir/verifier.h"
+
+typedef struct uniform {
+  qn__verifier_t* v;
+  qn__ptrmap_t divergent;   // variables and buffers
+  const qn__expr_t* cause;  // the innermost divergent condition around; NULL: uniform control flow
+  uint32_t thread_depth;
+  bool has_changed;
+  bool is_reporting;
+  bool has_given_up;  // too many rounds: every local buffer counts as divergent
+} uniform_t;
+
+enum { MOST_ROUNDS = 64 };
+
+static bool visit(uniform_t* u, const qn__expr_t* expr);
+static void visit_block(uniform_t* u, const qn__block_t* block);
+
+static void mark(uniform_t* u, const void* node) {
+  if (qn__ptrmap_get(&u->divergent, node)) return;
+  if (!qn__ptrmap_put(&u->divergent, node, u)) qn__verify_out_of_memory(u->v);
+  u->has_changed = true;
+}
+
+static bool is_marked(const uniform_t* u, const void* node) {
+  return qn__ptrmap_get(&u->divergent, node) != NULL;
+}
+
+static void meet(uniform_t* u, qn__loc_t loc, const char* what) {
+  if (!u->is_reporting || !u->cause) return;
+  qn__verify_error(u->v, QN__VERIFY_DIVERGENT, loc,
+                   "move it out of the branch or loop, so that every thread comes here",
+                   "%s under control flow that differs among threads", what);
+  qn__verify_note(u->v, u->cause->loc, "this differs among the threads of a block");
+}
+
+// Runs what follows under a condition that may be divergent; returns what to restore.
+static const qn__expr_t* divide(uniform_t* u, bool is_divergent, const qn__expr_t* cause) {
+  const qn__expr_t* before = u->cause;
+  if (is_divergent) u->cause = cause;
+  return before;
+}
+
+static bool visit_all(uniform_t* u, qn__expr_t* const* exprs, size_t count) {
+  bool is_divergent = false;
+  for (size_t i = 0; i < count; i++) is_divergent |= visit(u, exprs[i]);
+  return is_divergent;
+}
+
+static const qn__buf_t* root_of(const qn__buf_t* buffer) {
+  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
+  return buffer;
+}
+
+static bool visit_op(uniform_t* u, const qn__expr_t* expr) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
+    bool is_divergent = visit(u, expr->args[0]);
+    const qn__expr_t* before = divide(u, is_divergent, expr->args[0]);
+    is_divergent |= visit(u, expr->args[1]);
+    u->cause = before;
+    return is_divergent;
+  }
+  bool is_divergent = visit_all(u, expr->args, info->arity);
+  if (info->rule != QN__RULE_LANE && info->rule != QN__RULE_GROUP) return is_divergent;
+  char what[64] = "'";
+  (void)strncat(what, info->text, 40);
+  (void)strcat(what, "'");
+  meet(u, expr->loc, what);
+  // A reduction over the block gives every thread the same; over a warp, every warp its own.
+  return expr->op != QN_OP_BLOCK_SUM && expr->op != QN_OP_BLOCK_MIN && expr->op != QN_OP_BLOCK_MAX;
+}
+
+static bool visit_reduce(uniform_t* u, const qn__expr_t* expr) {
+  bool is_divided = visit(u, expr->reduce.begin);
+  is_divided |= visit(u, expr->reduce.end);
+  if (is_divided) mark(u, expr->reduce.reduce_var);
+  const qn__expr_t* before = divide(u, is_divided, expr->reduce.end);
+  visit_block(u, &expr->reduce.lets);
+  bool is_divergent = visit(u, expr->reduce.value) || is_divided;
+  u->cause = before;
+  return is_divergent;
+}
+
+static bool visit_kind(uniform_t* u, const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      return false;
+    case QN__EXPR_VAR:
+      return is_marked(u, expr->var);
+    case QN__EXPR_LOAD: {
+      const qn__buf_t* buffer = expr->load.buffer;
+      bool is_divergent = visit_all(u, expr->load.indices, buffer->rank);
+      const qn__buf_t* root = root_of(buffer);
+      return is_divergent || is_marked(u, buffer) || is_marked(u, root) ||
+             (u->has_given_up && root->scope == QN__SCOPE_LOCAL);
+    }
+    case QN__EXPR_OP:
+      return visit_op(u, expr);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return visit(u, expr->args[0]);
+    case QN__EXPR_COND: {
+      bool is_divergent = visit(u, expr->args[0]);
+      const qn__expr_t* before = divide(u, is_divergent, expr->args[0]);
+      is_divergent |= visit_all(u, expr->args + 1, 2);
+      u->cause = before;
+      return is_divergent;
+    }
+    case QN__EXPR_REDUCE:
+      return visit_reduce(u, expr);
+  }
+  return true;
+}
+
+// Outside of thread loops one thread works for the whole block.
+static bool visit(uniform_t* u, const qn__expr_t* expr) {
+  return visit_kind(u, expr) && u->thread_depth > 0;
+}
+
+static void write_to(uniform_t* u, const qn__buf_t* buffer, bool is_divergent) {
+  const qn__buf_t* root = root_of(buffer);
+  if (root->scope != QN__SCOPE_LOCAL) return;
+  if (is_divergent || u->cause || is_marked(u, buffer)) mark(u, root);
+}
+
+static void visit_alloc(uniform_t* u, const qn__buf_t* buffer) {
+  if (buffer->scope != QN__SCOPE_VIEW) return;
+  bool is_divergent = visit_all(u, buffer->base_indices, buffer->base->rank);
+  is_divergent |= visit_all(u, buffer->shape, buffer->rank);
+  if (buffer->strides) is_divergent |= visit_all(u, buffer->strides, buffer->rank);
+  if (is_divergent || is_marked(u, buffer->base)) mark(u, buffer);
+}
+
+static void visit_loop(uniform_t* u, const qn__stmt_t* stmt) {
+  bool is_thread = qn__loop_is_thread(stmt->loop.kind);
+  bool is_divided = visit(u, stmt->loop.begin);
+  const qn__expr_t* cause = is_divided ? stmt->loop.begin : stmt->loop.end;
+  is_divided |= visit(u, stmt->loop.end);
+  if (is_divided || is_thread) mark(u, stmt->loop.var);
+  const qn__expr_t* before = divide(u, is_divided, cause);
+  u->thread_depth += is_thread;
+  visit_block(u, &stmt->loop.body);
+  u->thread_depth -= is_thread;
+  u->cause = before;
+}
+
+static void visit_stmt(uniform_t* u, const qn__stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      if (visit(u, stmt->let.value)) mark(u, stmt->let.var);
+      return;
+    case QN__STMT_STORE: {
+      bool is_divergent = visit_all(u, stmt->store.indices, stmt->store.buffer->rank);
+      is_divergent |= visit(u, stmt->store.value);
+      write_to(u, stmt->store.buffer, is_divergent);
+      return;
+    }
+    case QN__STMT_ATOMIC:
+      (void)visit_all(u, stmt->atomic.indices, stmt->atomic.buffer->rank);
+      (void)visit(u, stmt->atomic.operand);
+      if (stmt->atomic.operand2) (void)visit(u, stmt->atomic.operand2);
+      write_to(u, stmt->atomic.buffer, u->thread_depth > 0);
+      if (stmt->atomic.result && u->thread_depth > 0) mark(u, stmt->atomic.result);
+      return;
+    case QN__STMT_IF: {
+      bool is_divided = visit(u, stmt->if_.condition);
+      const qn__expr_t* before = divide(u, is_divided, stmt->if_.condition);
+      visit_block(u, &stmt->if_.then_block);
+      visit_block(u, &stmt->if_.else_block);
+      u->cause = before;
+      return;
+    }
+    case QN__STMT_LOOP:
+      visit_loop(u, stmt);
+      return;
+    case QN__STMT_WHILE: {
+      bool is_divided = visit(u, stmt->while_.condition);
+      const qn__expr_t* before = divide(u, is_divided, stmt->while_.condition);
+      visit_block(u, &stmt->while_.body);
+      u->cause = before;
+      return;
+    }
+    case QN__STMT_ALLOC:
+      visit_alloc(u, stmt->alloc.buffer);
+      return;
+    case QN__STMT_BARRIER:
+      meet(u, stmt->loc, "a barrier");
+      return;
+    case QN__STMT_ASSERT:
+      (void)visit(u, stmt->assert_.condition);
+      return;
+  }
+}
+
+static void visit_block(uniform_t* u, const qn__block_t* block) {
+  for (const qn__stmt_t* stmt = block->first; stmt && !qn__verify_stopped(u->v);
+       stmt = stmt->next) {
+    visit_stmt(u, stmt);
+  }
+}
+
+void qn__verify_uniform(qn__verifier_t* v, const qn__function_t* function) {
+  if (!v->has_threads) return;
+  uniform_t u = {.v = v};
+  qn__ptrmap_init(&u.divergent, v->scratch.allocator);
+  for (int round = 0; round < MOST_ROUNDS && !v->has_failed; round++) {
+    u.has_changed = false;
+    visit_block(&u, &function->body);
+    if (!u.has_changed) break;
+  }
+  u.has_given_up = u.has_changed;
+  u.is_reporting = true;
+  visit_block(&u, &function->body);
+  qn__ptrmap_deinit(&u.divergent);
+}
