@@ -198,7 +198,7 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->max_queue_bytes = or_default(options->max_queue_bytes, (uint64_t)64 << 20);
   disk->latch_ns = options->latch_ns > 0 ? options->latch_ns : INT64_C(60000000000);
   disk->sweep_period_ns =
-      options->sweep_period_ns > 0 ? options->sweep_period_ns : INT64_C(3600000000000);
+      options->sweep_period_ns != 0 ? options->sweep_period_ns : INT64_C(3600000000000);
   disk->tail = &disk->head;
   disk->in_flight_fd = -1;
 
@@ -258,8 +258,8 @@ static qn__disk_buffer_t* take_buffer(qn__disk_t* disk, size_t size) {
     if (buffer->capacity >= size) return buffer;
     free_buffer(disk, buffer);
   }
-  size_t capacity = 16384;
-  while (capacity < size) capacity *= 2;
+  // Rounded up, so that one buffer serves entries of similar sizes.
+  size_t capacity = (size + 16384) & ~(size_t)16383;
   qn__disk_buffer_t* buffer = qn__alloc(disk->allocator, sizeof *buffer + capacity);
   if (buffer) buffer->capacity = capacity;
   return buffer;

@@ -24,7 +24,7 @@ typedef struct qn__disk_options {
   uint64_t max_entries;  // 0: 65,536
   uint64_t max_queue_bytes;  // 0: 64 MiB
   int64_t latch_ns;          // how long writing stays off after a refusal; 0: 60 s
-  int64_t sweep_period_ns;   // 0: one hour
+  int64_t sweep_period_ns;   // 0: one hour; negative: only when asked
 } qn__disk_options_t;
 
 // Opens a cache directory, making it (0700) where needed. On failure *out_disk is NULL and the

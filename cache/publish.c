@@ -225,7 +225,7 @@ static void* write_queue(void* arg) {
     free_node(disk, node);
     disk->done_count++;
     qn__cond_broadcast(&disk->done);
-    if (!disk->head && !atomic_load(&disk->is_closing)) {
+    if (!disk->head && !atomic_load(&disk->is_closing) && !is_latched(disk)) {
       qn__mutex_unlock(&disk->mutex);
       qn__disk_sweep_if_due(disk);
       qn__mutex_lock(&disk->mutex);

@@ -147,6 +147,7 @@ bool qn__disk_sweep(qn__disk_t* disk) {
 }
 
 void qn__disk_sweep_if_due(qn__disk_t* disk) {
+  if (disk->sweep_period_ns < 0) return;
   int64_t now_ns = qn__now_ns();
   bool is_busy = disk->written_since_sweep > disk->max_bytes / 8;
   if (now_ns < disk->next_sweep_check_ns && !is_busy) return;

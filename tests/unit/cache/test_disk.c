@@ -1,0 +1,714 @@
+// tests/unit/cache/test_disk.c: one process on a cache directory: trust, get, put, healing, bounds,
+// tools.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first.
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "quern/cache.h"
+#include "tests/support/fault.h"
+#include "tests/unit/cache/support.h"
+
+#define DAY_S (24 * 3600)
+
+static void set_age(const char* path, int64_t age_s) {
+  int64_t then_s = qn__wall_ns() / 1000000000 - age_s;
+  struct timespec times[2] = {{.tv_sec = (time_t)then_s}, {.tv_sec = (time_t)then_s}};
+  assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void found_after_put(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample, other;
+  sample_make(&sample, 1, 5000);
+  sample_make(&other, 2, 10);
+  qn__disk_hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_ABSENT);
+  qn__disk_hit_release(disk, &hit);
+  assert_true(put_and_wait(disk, &sample));
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+    assert_true(sample_equals(&sample, &hit.entry));
+    assert_int_equal((uintptr_t)hit.entry.payload.data % 16, 0);
+    qn__disk_hit_release(disk, &hit);
+    qn__disk_hit_release(disk, &hit);
+  }
+  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__DISK_ABSENT);
+  // Three hits at once: more than the pool holds.
+  qn__disk_hit_t hits[3];
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hits[i]), QN__DISK_HIT);
+  }
+  for (int i = 0; i < 3; i++) {
+    assert_true(sample_equals(&sample, &hits[i].entry));
+    qn__disk_hit_release(disk, &hits[i]);
+  }
+  assert_int_equal(qn__disk_counter(disk, "disk_hits"), 6);
+  assert_int_equal(qn__disk_counter(disk, "disk_misses"), 2);
+  assert_int_equal(qn__disk_counter(disk, "publish_done"), 1);
+  assert_int_equal(qn__disk_counter(disk, "no such counter"), 0);
+  qn__disk_close(disk, 0);
+  // And by another one, later.
+  disk = open_cache(NULL);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  assert_true(sample_equals(&sample, &hit.entry));
+  qn__disk_hit_release(disk, &hit);
+  qn__disk_close(disk, 0);
+  struct stat info;
+  char path[QN_TEST_PATH_SIZE + 64];
+  entry_path(&sample, path);
+  assert_int_equal(lstat(path, &info), 0);
+  assert_int_equal(info.st_mode & 07777, 0600);
+  (void)snprintf(path, sizeof path, "%s/v1/tmp", cache_root);
+  assert_int_equal(lstat(path, &info), 0);
+  assert_int_equal(info.st_mode & 07777, 0700);
+  assert_int_equal(rmdir(path), 0);  // and empty
+  sample_free(&sample);
+  sample_free(&other);
+}
+
+// The counted calls of a hit: no look before the open, nothing read twice.
+static void a_hit_is_four_calls(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample;
+  sample_make(&sample, 1, 65536);
+  assert_true(put_and_wait(disk, &sample));
+  qn__disk_close(disk, INT64_C(60000000000));  // the writer may still be looking for what to sweep
+  disk = open_cache(NULL);
+  qn_fault_fs_install();
+  qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
+  qn__disk_hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__disk_hit_release(disk, &hit);
+  assert_int_equal(qn_fault_fs_calls(), 4);
+  sample_t other;
+  sample_make(&other, 2, 1);
+  qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
+  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__DISK_ABSENT);
+  assert_int_equal(qn_fault_fs_calls(), 1);
+  qn_fault_fs_remove();
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+  sample_free(&other);
+}
+
+static void hits_allocate_once(void** state) {
+  (void)state;
+  qn_fault_heap_t heap;
+  qn_fault_heap_init(&heap);
+  qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap)};
+  qn__disk_t* disk = open_cache(&options);
+  sample_t sample;
+  sample_make(&sample, 1, 65536);
+  assert_true(put_and_wait(disk, &sample));
+  qn__disk_close(disk, INT64_C(60000000000));
+  disk = open_cache(&options);
+  qn__disk_hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__disk_hit_release(disk, &hit);
+  qn_fault_heap_arm(&heap, 0, QN_FAULT_ONCE);
+  for (int i = 0; i < 10; i++) {
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+    qn__disk_hit_release(disk, &hit);
+  }
+  assert_int_equal(heap.call_count, 0);
+  qn__disk_close(disk, 0);
+  assert_int_equal(heap.live_blocks, 0);
+  assert_int_equal(heap.size_errors, 0);
+  sample_free(&sample);
+}
+
+static void expect_refusal(const qn__disk_options_t* options, qn_status_code_t code,
+                           const char* words) {
+  qn__disk_t* disk = (qn__disk_t*)(uintptr_t)1;
+  qn_status_t status = qn__disk_open(options, &disk);
+  assert_null(disk);
+  assert_int_equal(qn_status_code(status), code);
+  if (!strstr(qn_status_message(status), words)) {
+    fail_msg("'%s' does not say '%s'", qn_status_message(status), words);
+  }
+  qn_status_free(status);
+}
+
+static void untrusted_directories_are_refused(void** state) {
+  (void)state;
+  char path[QN_TEST_PATH_SIZE + 64];
+  qn__disk_options_t options = {.root = path};
+  (void)snprintf(path, sizeof path, "%s/deep/er/", cache_root);
+  qn__disk_t* disk = open_cache(&options);
+  assert_non_null(disk);
+  assert_int_equal(path[strlen(path) - 1], '/');
+  assert_int_equal(qn__disk_root(disk)[strlen(qn__disk_root(disk)) - 1], 'r');
+  qn__disk_close(disk, 0);
+  struct stat info;
+  assert_int_equal(lstat(path, &info), 0);
+  assert_int_equal(info.st_mode & 07777, 0700);
+
+  assert_int_equal(chmod(path, 0720), 0);
+  expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "writable by others; chmod go-w");
+  options.is_read_only = true;
+  expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "writable by others");
+  options.is_read_only = false;
+  options.is_shared = true;
+  disk = open_cache(&options);
+  assert_non_null(disk);
+  qn__disk_close(disk, 0);
+  options.is_shared = false;
+  assert_int_equal(chmod(path, 0755), 0);
+  disk = open_cache(&options);
+  assert_non_null(disk);
+  qn__disk_close(disk, 0);
+
+  (void)snprintf(path, sizeof path, "%s/deep", cache_root);
+  assert_int_equal(chmod(path, 0777), 0);
+  (void)snprintf(path, sizeof path, "%s/deep/er", cache_root);
+  expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "everybody may write");
+  (void)snprintf(path, sizeof path, "%s/deep", cache_root);
+  assert_int_equal(chmod(path, 01777), 0);
+  (void)snprintf(path, sizeof path, "%s/deep/er", cache_root);
+  disk = open_cache(&options);
+  assert_non_null(disk);
+  qn__disk_close(disk, 0);
+
+  (void)snprintf(path, sizeof path, "%s/link", cache_root);
+  assert_int_equal(symlink("deep/er", path), 0);
+  expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "symbolic link");
+  (void)snprintf(path, sizeof path, "%s/file", cache_root);
+  assert_true(qn_test_write_file(path, "x", 1));
+  expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "not a directory");
+  (void)snprintf(path, sizeof path, "%s/file/below", cache_root);
+  expect_refusal(&options, QN_STATUS_NOT_FOUND, "not a directory");
+  (void)snprintf(path, sizeof path, "%s/absent", cache_root);
+  options.must_exist = true;
+  expect_refusal(&options, QN_STATUS_NOT_FOUND, "no such file");
+  options.root = "";
+  expect_refusal(&options, QN_STATUS_INVALID_ARGUMENT, "empty");
+  char long_path[5000];
+  memset(long_path, 'x', sizeof long_path);
+  long_path[sizeof long_path - 1] = '\0';
+  options.root = long_path;
+  expect_refusal(&options, QN_STATUS_INVALID_ARGUMENT, "more than the limit");
+  if (geteuid() == 0) {
+    options = (qn__disk_options_t){.root = path};
+    (void)snprintf(path, sizeof path, "%s/foreign", cache_root);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(chown(path, 1234, 1234), 0);
+    expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "another user");
+  }
+}
+
+// Replaces the entry of `sample` by `size` bytes and looks it up.
+static qn__disk_result_t get_replaced(qn__disk_t* disk, const sample_t* sample,
+                                      const uint8_t* bytes, size_t size) {
+  char path[QN_TEST_PATH_SIZE + 64];
+  entry_path(sample, path);
+  assert_true(qn_test_write_file(path, bytes, size));
+  qn__disk_hit_t hit;
+  qn__disk_result_t result = qn__disk_get(disk, &sample->expected, &hit);
+  assert_null(hit.bytes);
+  return result;
+}
+
+static void damaged_files_heal(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample;
+  sample_make(&sample, 1, 200);
+  assert_true(put_and_wait(disk, &sample));
+  char path[QN_TEST_PATH_SIZE + 64];
+  entry_path(&sample, path);
+  uint8_t bytes[2048];
+  long size = qn_test_read_file(path, bytes, sizeof bytes);
+  assert_int_equal(size, qn__entry_size(&sample.entry));
+  uint64_t healed = 0;
+  for (size_t cut = 0; cut < (size_t)size; cut++) {
+    assert_int_equal(get_replaced(disk, &sample, bytes, cut), QN__DISK_BAD);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(qn__disk_counter(disk, "disk_healed"), ++healed);
+  }
+  assert_int_equal(qn__disk_counter(disk, "disk_bad_truncated"), healed);
+  for (size_t i = 0; i < (size_t)size; i++) {
+    bytes[i] ^= 0x40;
+    assert_int_equal(get_replaced(disk, &sample, bytes, (size_t)size), QN__DISK_BAD);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(qn__disk_counter(disk, "disk_healed"), ++healed);
+    bytes[i] ^= 0x40;
+  }
+  uint64_t trailing = qn__disk_counter(disk, "disk_bad_trailing");
+  assert_int_equal(get_replaced(disk, &sample, bytes, (size_t)size + 1), QN__DISK_BAD);
+  assert_int_equal(qn__disk_counter(disk, "disk_bad_trailing"), trailing + 1);
+  // Publishing again puts it right.
+  assert_true(put_and_wait(disk, &sample));
+  qn__disk_hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  assert_true(sample_equals(&sample, &hit.entry));
+  qn__disk_hit_release(disk, &hit);
+  // Also when nobody read the damaged one: a put always replaces.
+  assert_true(qn_test_write_file(path, bytes, 10));
+  assert_true(put_and_wait(disk, &sample));
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__disk_hit_release(disk, &hit);
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+}
+
+static void a_good_entry_of_another_preimage_stays(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample, other;
+  sample_make(&sample, 1, 200);
+  sample_make(&other, 2, 200);
+  assert_true(put_and_wait(disk, &sample));
+  qn__expectation_t expected = {sample.entry.key, other.entry.preimage};
+  qn__disk_hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &expected, &hit), QN__DISK_BAD);
+  assert_int_equal(hit.reason, QN__REASON_COLLISION);
+  assert_int_equal(qn__disk_counter(disk, "disk_bad_collision"), 1);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__disk_hit_release(disk, &hit);
+  // Under another's name it is of no use to anybody.
+  char from[QN_TEST_PATH_SIZE + 64], to[QN_TEST_PATH_SIZE + 64];
+  entry_path(&sample, from);
+  entry_path(&other, to);
+  *strrchr(to, '/') = '\0';
+  (void)mkdir(to, 0700);
+  entry_path(&other, to);
+  assert_int_equal(rename(from, to), 0);
+  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__DISK_BAD);
+  assert_int_equal(hit.reason, QN__REASON_KEY);
+  assert_int_equal(access(to, F_OK), -1);
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+  sample_free(&other);
+}
+
+static void what_is_no_file_of_ours_is_left_alone(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample;
+  sample_make(&sample, 1, 200);
+  assert_true(put_and_wait(disk, &sample));
+  char path[QN_TEST_PATH_SIZE + 64], moved[QN_TEST_PATH_SIZE + 64];
+  entry_path(&sample, path);
+  (void)snprintf(moved, sizeof moved, "%s/elsewhere", cache_root);
+  assert_int_equal(rename(path, moved), 0);
+  qn__disk_hit_t hit;
+  assert_int_equal(symlink(moved, path), 0);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+  assert_int_equal(access(path, F_OK), 0);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(mkdir(path, 0700), 0);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+  assert_int_equal(qn__disk_counter(disk, "disk_not_regular"), 3);
+  assert_int_equal(rmdir(path), 0);
+  assert_int_equal(rename(moved, path), 0);
+  if (geteuid() == 0) {
+    assert_int_equal(chown(path, 1234, 1234), 0);
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+    assert_int_equal(qn__disk_counter(disk, "disk_untrusted"), 1);
+    assert_int_equal(access(path, F_OK), 0);
+  }
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+}
+
+static void use_is_recorded_daily(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample;
+  sample_make(&sample, 1, 200);
+  assert_true(put_and_wait(disk, &sample));
+  char path[QN_TEST_PATH_SIZE + 64];
+  entry_path(&sample, path);
+  static const struct {
+    int64_t age_s;
+    bool touches;
+  } cases[] = {{DAY_S - 100, false}, {DAY_S + 100, true}, {100, false}, {-2 * DAY_S, true}};
+  uint64_t touched = 0;
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    set_age(path, cases[i].age_s);
+    qn__disk_hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+    qn__disk_hit_release(disk, &hit);
+    touched += cases[i].touches;
+    assert_int_equal(qn__disk_counter(disk, "disk_touched"), touched);
+    struct stat info;
+    assert_int_equal(lstat(path, &info), 0);
+    int64_t age_s = qn__wall_ns() / 1000000000 - (int64_t)info.st_mtim.tv_sec;
+    assert_true(cases[i].touches ? age_s < 1000 && age_s > -1000 : age_s >= cases[i].age_s);
+  }
+  qn__disk_close(disk, 0);
+  // One that only reads leaves the time alone.
+  qn__disk_options_t options = {.is_read_only = true};
+  disk = open_cache(&options);
+  set_age(path, 3 * DAY_S);
+  qn__disk_hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__disk_hit_release(disk, &hit);
+  assert_int_equal(qn__disk_counter(disk, "disk_touched"), 0);
+  assert_false(qn__disk_put(disk, &sample.entry));
+  assert_int_equal(qn__disk_counter(disk, "publish_dropped_read_only"), 1);
+  assert_false(qn__disk_sweep(disk));
+  assert_int_equal(qn__disk_clear(disk), 0);
+  uint8_t junk[4] = {0};
+  assert_int_equal(get_replaced(disk, &sample, junk, sizeof junk), QN__DISK_BAD);
+  assert_int_equal(access(path, F_OK), 0);
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+}
+
+static void a_full_queue_drops(void** state) {
+  (void)state;
+  qn__disk_options_t options = {.max_queue_bytes = 1000};
+  qn__disk_t* disk = open_cache(&options);
+  sample_t small, large;
+  sample_make(&small, 1, 100);
+  sample_make(&large, 2, 2000);
+  assert_false(qn__disk_put(disk, &large.entry));
+  assert_int_equal(qn__disk_counter(disk, "publish_dropped_full"), 1);
+  assert_true(put_and_wait(disk, &small));
+  assert_true(qn__disk_flush(disk, 0));
+  qn__disk_close(disk, 0);
+  sample_free(&small);
+  sample_free(&large);
+}
+
+static char logged[256];
+static int log_count;
+static void remember(void* self, qn__log_level_t level, const char* message) {
+  (void)self;
+  (void)level;
+  (void)snprintf(logged, sizeof logged, "%s", message);
+  log_count++;
+}
+
+static void a_refusal_switches_writing_off_for_a_while(void** state) {
+  (void)state;
+  static const struct {
+    int error;
+    const char* counter;
+    bool latches;
+  } cases[] = {{ENOSPC, "publish_failed_space", true}, {EDQUOT, "publish_failed_space", true},
+               {EROFS, "publish_failed_denied", true}, {EACCES, "publish_failed_denied", true},
+               {EPERM, "publish_failed_denied", true}, {EIO, "publish_failed_io", false},
+               {EMFILE, "publish_failed_io", false},   {ESTALE, "publish_failed_io", false}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    qn__disk_options_t options = {.latch_ns = 50000000, .sweep_period_ns = -1};
+    qn__disk_t* disk = open_cache(&options);
+    sample_t sample;
+    sample_make(&sample, (unsigned)i, 100);
+    assert_true(put_and_wait(disk, &sample));
+    log_count = 0;
+    qn__log_install(QN__LOG_WARN, remember, NULL);
+    qn_fault_fs_install();
+    qn_fault_fs_arm(1, QN_FAULT_ALWAYS, QN_FAULT_ERRNO, cases[i].error);
+    assert_true(qn__disk_put(disk, &sample.entry));
+    assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
+    qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
+    qn__log_install(QN__LOG_ERROR, NULL, NULL);
+    assert_int_equal(qn__disk_counter(disk, cases[i].counter), 1);
+    assert_int_equal(qn__disk_counter(disk, "publish_latched"), cases[i].latches);
+    assert_int_equal(log_count, cases[i].latches);
+    if (cases[i].latches) {
+      assert_non_null(strstr(logged, "writing is off for 0 s"));
+      // Off: until the latch has passed, nothing is queued and no call is made.
+      while (!qn__disk_put(disk, &sample.entry)) {
+        assert_int_equal(qn_fault_fs_calls(), 0);
+        assert_true(qn__disk_counter(disk, "publish_dropped_latched") > 0);
+        struct timespec pause = {.tv_nsec = 1000000};
+        (void)nanosleep(&pause, NULL);
+      }
+      assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
+      assert_int_equal(qn__disk_counter(disk, "publish_done"), 2);
+    }
+    qn_fault_fs_remove();
+    qn__disk_close(disk, 0);
+    sample_free(&sample);
+  }
+}
+
+static void the_oldest_are_evicted(void** state) {
+  (void)state;
+  qn__disk_options_t options = {.max_entries = 10};
+  qn__disk_t* disk = open_cache(&options);
+  sample_t samples[20];
+  char path[QN_TEST_PATH_SIZE + 64];
+  for (unsigned i = 0; i < 20; i++) {
+    sample_make(&samples[i], i, 100);
+    assert_true(put_and_wait(disk, &samples[i]));
+    entry_path(&samples[i], path);
+    set_age(path, (i * 7 % 20) * 60);
+  }
+  char unknown[QN_TEST_PATH_SIZE + 64], old[QN_TEST_PATH_SIZE + 64], young[QN_TEST_PATH_SIZE + 64];
+  (void)snprintf(unknown, sizeof unknown, "%s/v1/ab", cache_root);
+  (void)mkdir(unknown, 0700);
+  (void)snprintf(unknown, sizeof unknown, "%s/v1/ab/notes.txt", cache_root);
+  assert_true(qn_test_write_file(unknown, "mine", 4));
+  set_age(unknown, 1000 * DAY_S);
+  (void)snprintf(old, sizeof old, "%s/v1/tmp/00000001-0123456789abcdef.t", cache_root);
+  assert_true(qn_test_write_file(old, "left", 4));
+  set_age(old, 3700);
+  (void)snprintf(young, sizeof young, "%s/v1/tmp/00000001-0123456789abcdee.t", cache_root);
+  assert_true(qn_test_write_file(young, "busy", 4));
+  assert_true(qn__disk_sweep(disk));
+  for (unsigned i = 0; i < 20; i++) {
+    entry_path(&samples[i], path);
+    bool is_kept = i * 7 % 20 < 8;  // four fifths of ten
+    assert_int_equal(access(path, F_OK), is_kept ? 0 : -1);
+  }
+  assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 12);
+  assert_int_equal(qn__disk_counter(disk, "sweep_temporaries"), 1);
+  assert_int_equal(access(unknown, F_OK), 0);
+  assert_int_equal(access(old, F_OK), -1);
+  assert_int_equal(access(young, F_OK), 0);
+  // Within the bound nothing goes.
+  assert_true(qn__disk_sweep(disk));
+  assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 12);
+  qn__disk_close(disk, 0);
+  // By bytes.
+  uint64_t entry_bytes = qn__entry_size(&samples[0].entry);
+  options = (qn__disk_options_t){.max_bytes = entry_bytes * 5 + 1};
+  disk = open_cache(&options);
+  assert_true(qn__disk_sweep(disk));
+  assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 8 - 4);
+  assert_int_equal(qn__disk_counter(disk, "sweep_evicted_bytes"), 4 * entry_bytes);
+  qn__disk_close(disk, 0);
+  for (unsigned i = 0; i < 20; i++) sample_free(&samples[i]);
+}
+
+static void sweeps_are_claimed_once_a_period(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t sample;
+  sample_make(&sample, 1, 100);
+  char stamp[QN_TEST_PATH_SIZE + 64];
+  (void)snprintf(stamp, sizeof stamp, "%s/v1/stamp", cache_root);
+  static const struct {
+    int64_t age_s;  // of the stamp
+    bool sweeps;
+  } cases[] = {{0, true}, {100, false}, {3700, true}, {-7300, true}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    if (i > 0) set_age(stamp, cases[i].age_s);
+    assert_true(put_and_wait(disk, &sample));
+    qn__disk_close(disk, INT64_C(60000000000));
+    struct stat info;
+    assert_int_equal(lstat(stamp, &info), 0);
+    int64_t age_s = qn__wall_ns() / 1000000000 - (int64_t)info.st_mtim.tv_sec;
+    assert_int_equal(age_s < 50 && age_s > -50, cases[i].sweeps);
+    disk = open_cache(NULL);
+  }
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+}
+
+static void a_wiped_directory_is_made_again(void** state) {
+  (void)state;
+  char root[QN_TEST_PATH_SIZE + 8], command[QN_TEST_PATH_SIZE + 8];
+  (void)snprintf(root, sizeof root, "%s/c", cache_root);
+  qn__disk_options_t options = {.root = root};
+  qn__disk_t* disk = open_cache(&options);
+  sample_t samples[2];
+  sample_make(&samples[0], 1, 100);
+  sample_make(&samples[1], 2, 100);
+  static const char* const wiped[] = {"", "/v1", "/v1/tmp"};
+  for (size_t i = 0; i < QN_COUNT_OF(wiped); i++) {
+    assert_true(put_and_wait(disk, &samples[0]));
+    (void)snprintf(command, sizeof command, "%s%s", root, wiped[i]);
+    qn_test_tempdir_remove(command);
+    assert_int_equal(access(command, F_OK), -1);
+    qn__disk_hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__DISK_ABSENT);
+    assert_true(put_and_wait(disk, &samples[1]));
+    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__DISK_HIT);
+    qn__disk_hit_release(disk, &hit);
+    qn_test_tempdir_remove(root);
+  }
+  // Somebody else's in its place is not written to.
+  assert_int_equal(mkdir(root, 0700), 0);
+  qn__disk_close(disk, 0);
+  sample_free(&samples[0]);
+  sample_free(&samples[1]);
+}
+
+// ------------------------------------------------------------------------------- quern/cache.h
+
+typedef struct seen {
+  int count;
+  uint64_t bytes;
+  int64_t created_s;
+} seen_t;
+
+static bool see(void* self, const qn_cache_entry_info_t* info) {
+  seen_t* seen = self;
+  seen->count++;
+  seen->bytes += info->size_bytes;
+  seen->created_s = info->created_s;
+  assert_int_equal(strlen(info->key), 32);
+  return true;
+}
+
+static void hear(void* self, const char* key, const char* reason) {
+  assert_int_equal(strlen(key), 32);
+  assert_string_equal(reason, "the checksum of the entry does not match its bytes");
+  ++*(int*)self;
+}
+
+static void tools_look_at_a_directory(void** state) {
+  (void)state;
+  qn_cache_dir_t* dir;
+  char absent[QN_TEST_PATH_SIZE + 8];
+  (void)snprintf(absent, sizeof absent, "%s/absent", cache_root);
+  assert_int_equal(qn_status_consume(qn_cache_dir_open(absent, &dir)), QN_STATUS_NOT_FOUND);
+  assert_null(dir);
+  assert_int_equal(qn_status_consume(qn_cache_dir_open(NULL, &dir)), QN_STATUS_INVALID_ARGUMENT);
+  assert_true(qn_ok(qn_cache_dir_open(cache_root, &dir)));
+  seen_t seen = {0};
+  assert_true(qn_ok(qn_cache_dir_list(dir, see, &seen)));
+  assert_int_equal(seen.count, 0);
+
+  qn__disk_t* disk = open_cache(NULL);
+  sample_t samples[5];
+  for (unsigned i = 0; i < 5; i++) {
+    sample_make(&samples[i], i, 100);
+    assert_true(put_and_wait(disk, &samples[i]));
+  }
+  qn__disk_close(disk, 0);
+  assert_true(qn_ok(qn_cache_dir_list(dir, see, &seen)));
+  assert_int_equal(seen.count, 5);
+  assert_int_equal(seen.created_s, 1700000000);
+  qn_cache_usage_t usage;
+  assert_true(qn_ok(qn_cache_dir_usage(dir, &usage)));
+  assert_int_equal(usage.entry_count, 5);
+  assert_true(usage.size_bytes == seen.bytes);
+  assert_int_equal(usage.temporary_count, 0);
+
+  char key[33];
+  qn__hash128_hex(samples[3].entry.key, key);
+  qn_cache_entry_t* entry;
+  assert_true(qn_ok(qn_cache_dir_read(dir, key, &entry)));
+  assert_string_equal(entry->info.key, key);
+  assert_int_equal(entry->compile_ns, 1003);
+  assert_int_equal(entry->section_count, 6);
+  assert_string_equal(entry->sections[0].name, "schema");
+  assert_string_equal(entry->sections[0].text, "sections 1, kernel interface 1");
+  assert_string_equal(entry->sections[1].name, "module");
+  assert_memory_equal(entry->sections[1].text, "32 bytes, xxh3 ", 15);
+  assert_string_equal(entry->sections[2].name, "target");
+  assert_string_equal(entry->sections[2].text, "{\"kind\":\"cpu\",\"mcpu\":\"znver3\"}");
+  assert_string_equal(entry->sections[4].name, "metadata");
+  assert_null(entry->sections[4].text);
+  assert_string_equal(entry->sections[5].name, "payload");
+  assert_int_equal(entry->sections[5].size_bytes, 100);
+  assert_memory_equal(entry->sections[5].data, samples[3].payload.data, 100);
+  qn_cache_entry_free(entry);
+  qn_cache_entry_free(NULL);
+  key[6] = '\0';
+  assert_true(qn_ok(qn_cache_dir_read(dir, key, &entry)));
+  qn_cache_entry_free(entry);
+  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "abc", &entry)),
+                   QN_STATUS_INVALID_ARGUMENT);
+  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "xyzw", &entry)),
+                   QN_STATUS_INVALID_ARGUMENT);
+  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "0000000000", &entry)),
+                   QN_STATUS_NOT_FOUND);
+  assert_null(entry);
+
+  char path[QN_TEST_PATH_SIZE + 64];
+  uint8_t bytes[2048];
+  entry_path(&samples[3], path);
+  long size = qn_test_read_file(path, bytes, sizeof bytes);
+  bytes[size - 20] ^= 1;
+  assert_true(qn_test_write_file(path, bytes, (size_t)size));
+  qn_status_t status = qn_cache_dir_read(dir, key, &entry);
+  assert_int_equal(qn_status_code(status), QN_STATUS_DATA_LOSS);
+  assert_non_null(strstr(qn_status_message(status), "checksum"));
+  qn_status_free(status);
+  qn_cache_verify_report_t report;
+  int bad = 0;
+  assert_true(qn_ok(qn_cache_dir_verify(dir, false, hear, &bad, &report)));
+  assert_int_equal(bad, 1);
+  assert_int_equal(report.good_count, 4);
+  assert_int_equal(report.bad_count, 1);
+  assert_int_equal(report.removed_count, 0);
+  assert_int_equal(access(path, F_OK), 0);
+  assert_true(qn_ok(qn_cache_dir_verify(dir, true, NULL, NULL, &report)));
+  assert_int_equal(report.removed_count, 1);
+  assert_int_equal(access(path, F_OK), -1);
+  assert_true(qn_ok(qn_cache_dir_verify(dir, true, hear, &bad, &report)));
+  assert_int_equal(report.good_count, 4);
+  assert_int_equal(report.bad_count, 0);
+
+  (void)snprintf(path, sizeof path, "%s/v1/keep.txt", cache_root);
+  assert_true(qn_test_write_file(path, "mine", 4));
+  uint64_t removed;
+  assert_true(qn_ok(qn_cache_dir_clear(dir, &removed)));
+  assert_int_equal(removed, 4);
+  assert_int_equal(access(path, F_OK), 0);
+  assert_true(qn_ok(qn_cache_dir_usage(dir, &usage)));
+  assert_int_equal(usage.entry_count, 0);
+  qn_cache_dir_close(dir);
+  qn_cache_dir_close(NULL);
+  for (unsigned i = 0; i < 5; i++) sample_free(&samples[i]);
+}
+
+static void an_ambiguous_prefix_is_refused(void** state) {
+  (void)state;
+  char path[QN_TEST_PATH_SIZE + 64];
+  for (int i = 0; i < 2; i++) {
+    (void)snprintf(path, sizeof path, "%s/v1", cache_root);
+    (void)mkdir(path, 0700);
+    (void)snprintf(path, sizeof path, "%s/v1/ab", cache_root);
+    (void)mkdir(path, 0700);
+    (void)snprintf(path, sizeof path, "%s/v1/ab/cdef0%d0000000000000000000000ee.k", cache_root, i);
+    assert_true(qn_test_write_file(path, "x", 1));
+  }
+  qn_cache_dir_t* dir;
+  assert_true(qn_ok(qn_cache_dir_open(cache_root, &dir)));
+  qn_cache_entry_t* entry;
+  qn_status_t status = qn_cache_dir_read(dir, "abcdef", &entry);
+  assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);
+  assert_non_null(strstr(qn_status_message(status), "more than one"));
+  qn_status_free(status);
+  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "abcdef00", &entry)),
+                   QN_STATUS_DATA_LOSS);
+  qn_cache_dir_close(dir);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, cache_set_up, cache_tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(found_after_put),
+      TEST(a_hit_is_four_calls),
+      TEST(hits_allocate_once),
+      TEST(untrusted_directories_are_refused),
+      TEST(damaged_files_heal),
+      TEST(a_good_entry_of_another_preimage_stays),
+      TEST(what_is_no_file_of_ours_is_left_alone),
+      TEST(use_is_recorded_daily),
+      TEST(a_full_queue_drops),
+      TEST(a_refusal_switches_writing_off_for_a_while),
+      TEST(the_oldest_are_evicted),
+      TEST(sweeps_are_claimed_once_a_period),
+      TEST(a_wiped_directory_is_made_again),
+      TEST(tools_look_at_a_directory),
+      TEST(an_ambiguous_prefix_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
