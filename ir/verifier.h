@@ -55,6 +55,7 @@ typedef struct qn__verifier {
   qn__decl_t* scope;   // declarations of the innermost open scope
   qn__place_t* place;
   uint32_t lane_depth;  // thread loops around
+  bool has_threads;     // the function has thread loops
 } qn__verifier_t;
 
 // ---- verify.c
