@@ -26,12 +26,12 @@ void qn__preimage_add(qn__buffer_t* buffer, qn__section_t tag, qn_span_t bytes) 
   qn__buffer_bytes(buffer, bytes.data, bytes.size);
 }
 
-void qn__preimage_add_module(qn__buffer_t* buffer, qn_span_t canonical, qn_hash128_t digest) {
+void qn__preimage_add_module(qn__buffer_t* buffer, size_t size, qn_hash128_t digest,
+                             const qn__sha256_t* second_digest) {
   uint8_t section[8 + 16 + 32];
-  for (size_t i = 0; i < 8; i++) section[i] = (uint8_t)((uint64_t)canonical.size >> (8 * i));
+  for (size_t i = 0; i < 8; i++) section[i] = (uint8_t)((uint64_t)size >> (8 * i));
   memcpy(section + 8, digest.bytes, 16);
-  qn__sha256_t second = qn__sha256(canonical);
-  memcpy(section + 24, second.bytes, 32);
+  memcpy(section + 24, second_digest->bytes, 32);
   qn__preimage_add(buffer, QN__SECTION_MODULE, (qn_span_t){section, sizeof section});
 }
 

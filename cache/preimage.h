@@ -22,9 +22,9 @@ typedef enum qn__section {
 void qn__preimage_begin(qn__buffer_t* buffer);
 // Appends one section. Tags rise strictly from call to call; a section may be empty or left out.
 void qn__preimage_add(qn__buffer_t* buffer, qn__section_t tag, qn_span_t bytes);
-// Appends the module's section. `digest` is the XXH3-128 of `canonical` (qn_module_digest); the
-// SHA-256 is computed here, about 5 ns per byte.
-void qn__preimage_add_module(qn__buffer_t* buffer, qn_span_t canonical, qn_hash128_t digest);
+// Appends the module's section: the size of its canonical bytes and their two digests.
+void qn__preimage_add_module(qn__buffer_t* buffer, size_t size, qn_hash128_t digest,
+                             const qn__sha256_t* second_digest);
 // The key: XXH3-128 of the preimage.
 qn_hash128_t qn__preimage_key(qn_span_t preimage);
 

@@ -168,7 +168,7 @@ static qn_status_t compile(lookup_t* lookup, qn_executable_t** out_executable) {
 }
 
 static qn_status_t resolve(lookup_t* lookup, const char** out_generator) {
-  const qn_target_kind_info_t* kind = qn__target_kind_info(lookup->request.target);
+  const qn_target_kind_info_t* kind = lookup->request.target->kind->info;
   *out_generator = kind->codegen;
   qn_device_t active = qn_active_device();
   lookup->device = (qn_device_t){kind->device_type, active.type == kind->device_type ? active.id : 0};

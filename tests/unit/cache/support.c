@@ -21,7 +21,9 @@ void sample_make(sample_t* sample, unsigned number, size_t payload_size) {
   qn__buffer_u32(&schema, 1);
   qn__preimage_add(&sample->preimage, QN__SECTION_SCHEMA, qn__buffer_as_span(&schema));
   qn__buffer_deinit(&schema);
-  qn__preimage_add_module(&sample->preimage, canonical, qn__xxh128(canonical, 0));
+  qn__sha256_t second_digest = qn__sha256(canonical);
+  qn__preimage_add_module(&sample->preimage, canonical.size, qn__xxh128(canonical, 0),
+                          &second_digest);
   qn_str_t target = QN_STR("{\"kind\":\"cpu\",\"mcpu\":\"znver3\"}");
   qn__preimage_add(&sample->preimage, QN__SECTION_TARGET,
                    (qn_span_t){(const uint8_t*)target.data, target.size});

@@ -1,0 +1,234 @@
+// devices/cpu/device.c: the CPU's table: attributes, memory, copies; streams and executables are in their
+// files.
+//
+// Thread rule: any thread. Read next: pool.c, stream.c, executable.c.
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/thread.h"
+#include "devices/cpu/cpu.h"
+#include "devices/cpu/executable.h"
+#include "devices/cpu/pool.h"
+#include "devices/cpu/stream.h"
+#include "devices/cpu/workspace.h"
+#include "target/target.h"
+
+#define ALIGNMENT 64u
+
+// ---------------------------------------------------------------------------------- attributes
+
+static int32_t count(void) { return 1; }
+
+static void answer_int(qn_attribute_value_t* out, int64_t value) {
+  out->type = QN_ATTRIBUTE_TYPE_INT;
+  out->int_value = value;
+}
+
+static void answer_bool(qn_attribute_value_t* out, bool value) {
+  out->type = QN_ATTRIBUTE_TYPE_BOOL;
+  out->int_value = value;
+}
+
+static void answer_text(qn_attribute_value_t* out, const char* text) {
+  if (!text || text[0] == '\0') return;
+  out->type = QN_ATTRIBUTE_TYPE_STRING;
+  (void)snprintf(out->string_value, sizeof out->string_value, "%s", text);
+}
+
+// The number that a file of one line begins with; false when there is none.
+static bool read_number(const char* path, int64_t* out_value) {
+  uint8_t* data;
+  size_t size;
+  qn_status_t status = qn__fs_read_file(qn_allocator_default(), path, 1 << 16, &data, &size);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    return false;
+  }
+  char* end;
+  *out_value = strtoll((const char*)data, &end, 10);
+  bool is_number = end != (const char*)data;
+  qn_allocator_default().reallocate(NULL, data, size + 1, 0);
+  return is_number;
+}
+
+// A line "Name:  123 kB" of /proc/meminfo, in bytes.
+static bool read_meminfo(const char* name, int64_t* out_bytes) {
+  uint8_t* data;
+  size_t size;
+  qn_status_t status =
+      qn__fs_read_file(qn_allocator_default(), "/proc/meminfo", 1 << 16, &data, &size);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    return false;
+  }
+  const char* line = strstr((const char*)data, name);
+  bool is_found = line != NULL;
+  if (is_found) *out_bytes = strtoll(line + strlen(name), NULL, 10) * 1024;
+  qn_allocator_default().reallocate(NULL, data, size + 1, 0);
+  return is_found;
+}
+
+// Comma-separated; what does not fit is left out at a comma.
+static void answer_features(qn_attribute_value_t* out) {
+  const qn__host_cpu_t* host = qn__host_cpu();
+  size_t size = 0;
+  for (size_t i = 0; host->arch && i < host->arch->feature_count; i++) {
+    const char* name = host->arch->features[i].name;
+    if (!qn__features_has_index(host->features, (int)i)) continue;
+    if (size + strlen(name) + 2 > sizeof out->string_value) break;
+    if (size != 0) out->string_value[size++] = ',';
+    memcpy(out->string_value + size, name, strlen(name) + 1);
+    size += strlen(name);
+  }
+  if (size != 0) out->type = QN_ATTRIBUTE_TYPE_STRING;
+}
+
+static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
+                             qn_attribute_value_t* out_value) {
+  (void)id;
+  int64_t value;
+  switch (attribute) {
+    case QN_ATTRIBUTE_DEVICE_NAME:
+      answer_text(out_value, qn__host_cpu()->model);
+      break;
+    case QN_ATTRIBUTE_INSTRUCTION_SET:
+      answer_features(out_value);
+      break;
+    case QN_ATTRIBUTE_MAX_CLOCK_RATE:
+      if (read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", &value)) {
+        answer_int(out_value, value);
+      }
+      break;
+    case QN_ATTRIBUTE_MULTI_PROCESSOR_COUNT:
+      answer_int(out_value, qn__pool_core_count());
+      break;
+    case QN_ATTRIBUTE_API_VERSION:
+      answer_int(out_value, QN_CPU_ABI_VERSION);
+      break;
+    case QN_ATTRIBUTE_L2_CACHE_SIZE_BYTES:
+      value = qn__host_caches().l2_bytes;
+      if (value > 0) answer_int(out_value, value);
+      break;
+    case QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY:
+      if (read_meminfo("MemTotal:", &value)) answer_int(out_value, value);
+      break;
+    case QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY:
+      if (read_meminfo("MemAvailable:", &value)) answer_int(out_value, value);
+      break;
+    case QN_ATTRIBUTE_ALLOCATION_ALIGNMENT:
+      answer_int(out_value, ALIGNMENT);
+      break;
+    case QN_ATTRIBUTE_POINTER_IS_ADDRESS:
+    case QN_ATTRIBUTE_HOST_ACCESSIBLE:
+      answer_bool(out_value, true);
+      break;
+    default:
+      break;  // none
+  }
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- memory
+
+static qn_status_t allocate(int32_t id, size_t size_bytes, size_t alignment_bytes,
+                            void** out_pointer) {
+  (void)id;
+  size_t alignment = alignment_bytes > ALIGNMENT ? alignment_bytes : ALIGNMENT;
+  void* pointer;
+  if (size_bytes > PTRDIFF_MAX ||
+      posix_memalign(&pointer, alignment, size_bytes ? size_bytes : 1) != 0) {
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "cpu:0: no memory for %zu bytes", size_bytes);
+  }
+  *out_pointer = pointer;
+  return QN_OK;
+}
+
+static qn_status_t free_memory(int32_t id, void* pointer) {
+  (void)id;
+  free(pointer);
+  return QN_OK;
+}
+
+static qn_status_t workspace_allocate(int32_t id, void* stream, size_t size_bytes,
+                                      void** out_pointer) {
+  (void)id;
+  *out_pointer = qn__workspace_take(stream, size_bytes);
+  if (*out_pointer) return QN_OK;
+  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "cpu:0: no workspace of %zu bytes", size_bytes);
+}
+
+static qn_status_t workspace_free(int32_t id, void* stream, void* pointer) {
+  (void)id;
+  qn__workspace_give(stream, pointer);
+  return QN_OK;
+}
+
+static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
+  (void)id;
+  char* to = (char*)copy->to + copy->to_offset_bytes;
+  const char* from = (const char*)copy->from + copy->from_offset_bytes;
+  if (stream && copy->is_host_pinned) {
+    return qn__cpu_stream_copy(stream, to, from, copy->size_bytes);
+  }
+  // All memory of this device is the host's: it may be reused after the call, so the copy is made now,
+  // behind what is queued. Errors of that work stay with the stream.
+  if (stream) QN_TRY(qn__cpu_stream_wait(stream, NULL));
+  memcpy(to, from, copy->size_bytes);
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- streams
+
+static qn_status_t stream_create(int32_t id, void** out_stream) {
+  (void)id;
+  qn__cpu_stream_t* stream;
+  QN_TRY(qn__cpu_stream_create(&stream));
+  *out_stream = stream;
+  return QN_OK;
+}
+
+static void stream_destroy(int32_t id, void* stream) {
+  (void)id;
+  qn__cpu_stream_destroy(stream);
+}
+
+static qn_status_t stream_sync(int32_t id, void* stream) {
+  (void)id;
+  return stream ? qn__cpu_stream_sync(stream) : QN_OK;
+}
+
+static qn_status_t stream_wait(int32_t id, void* from, void* to) {
+  (void)id;
+  // The default stream runs in its callers: nothing of it is ever outstanding.
+  return from ? qn__cpu_stream_wait(from, to) : QN_OK;
+}
+
+static bool stream_is_idle(int32_t id, void* stream) {
+  (void)id;
+  return qn__cpu_stream_completed(stream) == qn__cpu_stream_enqueued(stream);
+}
+
+const qn_device_table_t qn__cpu_device_table = {
+    .abi_version = QN_DEVICE_ABI_VERSION,
+    .struct_size = sizeof(qn_device_table_t),
+    .type = QN_DEVICE_CPU,
+    .name = "cpu",
+    .count = count,
+    .attribute = attribute,
+    .allocate = allocate,
+    .free = free_memory,
+    .workspace_allocate = workspace_allocate,
+    .workspace_free = workspace_free,
+    .copy = copy,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_sync = stream_sync,
+    .stream_wait = stream_wait,
+    .stream_is_idle = stream_is_idle,
+    .accepts = qn__cpu_accepts,
+    .load = qn__cpu_load,
+    .unload = qn__cpu_unload,
+    .launch = qn__cpu_launch,
+};

@@ -1,0 +1,232 @@
+// devices/cpu/pool.c: threads, jobs and parallel loops.
+//
+// Requirements:
+//  1. One pool for the process: callers share its workers instead of each bringing their own.
+//  2. A parallel loop never waits for a worker to come free: the caller takes ranges itself until none is
+//     left, and waits only for workers that are inside. So loops inside stream work cannot deadlock.
+//  3. A caller uses at most its budget of threads, itself included.
+//  4. A child of fork starts with an empty pool and makes its own workers when it needs them.
+//  5. The pool is made on first use and never ended: exit does not wait for idle threads.
+// Thread rule: any thread. Read next: stream.c.
+#include "devices/cpu/pool.h"
+
+#include <stdatomic.h>
+
+#include "base/fork.h"
+#include "base/thread.h"
+
+// Ranges per thread: more evens out unequal iterations, fewer costs less.
+#define RANGES_PER_THREAD 4
+
+typedef struct pool {
+  qn__mutex_t mutex;
+  qn__cond_t work;       // a job was listed
+  qn__cond_t left;       // a worker left a job
+  qn__pool_job_t* jobs;  // oldest first
+  int32_t worker_limit;
+  int32_t worker_count;
+  int32_t idle_count;
+} pool_t;
+
+static pool_t pool;
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static bool is_pool_usable;
+static _Thread_local int32_t core_budget;  // 0: all
+static _Thread_local qn_parallel_for_fn_t host_parallel_for;
+static _Thread_local void* host_parallel_for_self;
+
+static void fork_prepare(void* self) {
+  (void)self;
+  qn__mutex_lock(&pool.mutex);
+}
+static void fork_parent(void* self) {
+  (void)self;
+  qn__mutex_unlock(&pool.mutex);
+}
+static void fork_child(void* self) {
+  (void)self;
+  pool.jobs = NULL;
+  pool.worker_count = 0;
+  pool.idle_count = 0;
+  qn__mutex_unlock(&pool.mutex);
+}
+
+static void make_pool(void) {
+  static qn__fork_node_t node = {
+      .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  qn_status_t status = qn__mutex_init(&pool.mutex);
+  if (qn_ok(status)) status = qn__cond_init(&pool.work);
+  if (qn_ok(status)) status = qn__cond_init(&pool.left);
+  is_pool_usable = qn_ok(status) && qn__fork_register(&node);
+  qn_status_free(status);
+  int32_t cores = qn__available_cores();
+  pool.worker_limit = cores > 1 ? cores - 1 : 1;  // streams need one also on a single core
+}
+
+static bool get_pool(void) {
+  (void)pthread_once(&pool_once, make_pool);
+  return is_pool_usable;
+}
+
+int32_t qn__pool_core_count(void) { return qn__available_cores(); }
+
+int32_t qn__pool_core_budget(void) {
+  int32_t all = get_pool() ? pool.worker_limit + 1 : 1;
+  return core_budget > 0 && core_budget < all ? core_budget : all;
+}
+
+int32_t qn_cpu_set_core_budget(int32_t core_count) {
+  int32_t old = core_budget;
+  core_budget = core_count > 0 ? core_count : 0;
+  return old;
+}
+
+int32_t qn_cpu_core_count(void) { return qn__pool_core_count(); }
+
+void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* self) {
+  host_parallel_for = parallel_for;
+  host_parallel_for_self = self;
+}
+
+// ---------------------------------------------------------------------------------- workers
+
+static void* work(void* arg) {
+  (void)arg;
+  qn__mutex_lock(&pool.mutex);
+  for (;;) {
+    qn__pool_job_t* job = pool.jobs;
+    if (!job) {
+      pool.idle_count++;
+      qn__cond_wait(&pool.work, &pool.mutex);
+      pool.idle_count--;
+      continue;
+    }
+    if (++job->helper_count >= job->helper_limit) pool.jobs = job->next;
+    qn__mutex_unlock(&pool.mutex);
+    job->run(job);
+    qn__mutex_lock(&pool.mutex);
+  }
+  return NULL;
+}
+
+// Lists a job behind the others and sees that somebody may come for it. Holds the lock. False when there
+// is no worker and none can be started.
+static bool list_job(qn__pool_job_t* job) {
+  int32_t wanted = job->helper_limit - pool.idle_count;
+  while (wanted-- > 0 && pool.worker_count < pool.worker_limit) {
+    pthread_t thread;
+    qn_status_t status = qn__thread_start(&thread, "quern-worker", 0, work, NULL);
+    bool is_started = qn_ok(status);
+    qn_status_free(status);
+    if (!is_started) break;
+    (void)pthread_detach(thread);
+    pool.worker_count++;
+  }
+  if (pool.worker_count == 0) return false;
+  qn__pool_job_t** end = &pool.jobs;
+  while (*end) end = &(*end)->next;
+  job->next = NULL;
+  job->helper_count = 0;
+  *end = job;
+  if (job->helper_limit == 1) {
+    qn__cond_signal(&pool.work);
+  } else {
+    qn__cond_broadcast(&pool.work);
+  }
+  return true;
+}
+
+static void unlist_job(qn__pool_job_t* job) {
+  for (qn__pool_job_t** at = &pool.jobs; *at; at = &(*at)->next) {
+    if (*at != job) continue;
+    *at = job->next;
+    return;
+  }
+}
+
+qn_status_t qn__pool_post(qn__pool_job_t* job) {
+  bool is_listed = false;
+  if (get_pool()) {
+    job->helper_limit = 1;
+    qn__mutex_lock(&pool.mutex);
+    is_listed = list_job(job);
+    qn__mutex_unlock(&pool.mutex);
+  }
+  if (is_listed) return QN_OK;
+  return qn_status_make(QN_STATUS_UNAVAILABLE, "no thread can be started for the work of streams");
+}
+
+// ---------------------------------------------------------------------------------- parallel loops
+
+typedef struct loop {
+  qn__pool_job_t job;  // first: run() gets this pointer back
+  const qn_cpu_env_t* env;
+  qn_cpu_body_t body;
+  void* closure;
+  int64_t count;
+  int64_t step;
+  _Atomic int64_t next;  // first iteration that nobody took
+  _Atomic int32_t has_failed;
+  int32_t inside_count;  // workers inside (the pool's lock)
+} loop_t;
+
+static void take_ranges(loop_t* loop) {
+  for (;;) {
+    int64_t begin = atomic_fetch_add_explicit(&loop->next, loop->step, memory_order_relaxed);
+    if (begin >= loop->count) return;
+    if (atomic_load_explicit(&loop->has_failed, memory_order_relaxed)) return;
+    int64_t end = loop->count - begin > loop->step ? begin + loop->step : loop->count;
+    if (loop->body(loop->env, loop->closure, begin, end) != 0) {
+      atomic_store_explicit(&loop->has_failed, 1, memory_order_relaxed);
+    }
+  }
+}
+
+static void help(qn__pool_job_t* job) {
+  loop_t* loop = (loop_t*)(void*)job;
+  take_ranges(loop);
+  qn__mutex_lock(&pool.mutex);
+  loop->inside_count--;
+  qn__cond_broadcast(&pool.left);
+  qn__mutex_unlock(&pool.mutex);
+}
+
+static void run_task(void* self, int32_t index) {
+  (void)index;
+  take_ranges(self);
+}
+
+int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure,
+                          int64_t count, int64_t grain) {
+  if (count <= 0) return 0;
+  if (grain < 1) grain = 1;
+  int64_t thread_count = qn__pool_core_budget();
+  if (thread_count > count / grain) thread_count = count / grain;
+  if (thread_count <= 1) return body(env, closure, 0, count);
+  int64_t step = count / (thread_count * RANGES_PER_THREAD);
+  loop_t loop = {
+      .job = {.run = help, .helper_limit = (int32_t)thread_count - 1},
+      .env = env,
+      .body = body,
+      .closure = closure,
+      .count = count,
+      .step = step > grain ? step : grain,
+  };
+  if (host_parallel_for) {
+    host_parallel_for(host_parallel_for_self, (int32_t)thread_count, run_task, &loop);
+  } else {
+    qn__mutex_lock(&pool.mutex);
+    bool is_listed = list_job(&loop.job);
+    qn__mutex_unlock(&pool.mutex);
+    take_ranges(&loop);
+    if (is_listed) {
+      qn__mutex_lock(&pool.mutex);
+      unlist_job(&loop.job);
+      // Every worker that joined leaves once; helper_count cannot grow any more.
+      loop.inside_count += loop.job.helper_count;
+      while (loop.inside_count > 0) qn__cond_wait(&pool.left, &pool.mutex);
+      qn__mutex_unlock(&pool.mutex);
+    }
+  }
+  return atomic_load_explicit(&loop.has_failed, memory_order_relaxed);
+}

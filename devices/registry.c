@@ -1,0 +1,280 @@
+// devices/registry.c: the tables of devices by type, and the public calls that only choose a table.
+//
+// The once-made default registry is one of the two mutable globals of the library (the other is the log
+// switch). Tables are added, never removed. Thread rule: any thread; readers take no lock.
+// Read next: stream.c (public streams and the active ones), cpu/device.c.
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+#include "devices/cpu/cpu.h"
+#include "devices/device.h"
+#include "devices/null/null.h"
+
+// DLPack's device types go to 17; ours stay below this.
+#define TYPE_LIMIT 64
+
+static _Atomic(const qn_device_table_t*) tables[TYPE_LIMIT] = {
+    [QN_DEVICE_CPU] = &qn__cpu_device_table,
+    [QN_DEVICE_NULL] = &qn__null_device_table,
+};
+
+static const struct {
+  const char* name;
+  int32_t type;
+} type_names[] = {{"cpu", QN_DEVICE_CPU},
+                  {"cuda", QN_DEVICE_CUDA},
+                  {"vulkan", QN_DEVICE_VULKAN},
+                  {"null", QN_DEVICE_NULL}};
+
+const qn_device_table_t* qn__device_table(int32_t type) {
+  if (type < 0 || type >= TYPE_LIMIT) return NULL;
+  return atomic_load_explicit(&tables[type], memory_order_acquire);
+}
+
+qn_status_t qn_device_register(const qn_device_table_t* table) {
+  if (!table || table->abi_version != QN_DEVICE_ABI_VERSION ||
+      table->struct_size < sizeof *table) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a device table of ABI version %u and %zu bytes is expected",
+                          QN_DEVICE_ABI_VERSION, sizeof *table);
+  }
+  if (table->type < 0 || table->type >= TYPE_LIMIT || !table->name || !table->count ||
+      !table->attribute || !table->allocate || !table->free || !table->copy || !table->accepts ||
+      !table->load || !table->unload || !table->launch) {
+    return qn_status_make(
+        QN_STATUS_INVALID_ARGUMENT,
+        "device table '%s': a type in [0, %d), name, count, attribute, allocate, free, copy, accepts, "
+        "load, unload and launch are needed",
+        table->name ? table->name : "", TYPE_LIMIT);
+  }
+  const qn_device_table_t* expected = NULL;
+  if (!atomic_compare_exchange_strong(&tables[table->type], &expected, table)) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "device type %d is taken by '%s'", table->type, expected->name);
+  }
+  return QN_OK;
+}
+
+const char* qn_device_type_text(int32_t type) {
+  for (size_t i = 0; i < QN_COUNT_OF(type_names); i++) {
+    if (type_names[i].type == type) return type_names[i].name;
+  }
+  const qn_device_table_t* table = qn__device_table(type);
+  return table ? table->name : "unknown";
+}
+
+static bool find_type(qn_str_t name, int32_t* out_type) {
+  for (size_t i = 0; i < QN_COUNT_OF(type_names); i++) {
+    if (!qn__str_equal(qn__str(type_names[i].name), name)) continue;
+    *out_type = type_names[i].type;
+    return true;
+  }
+  for (int32_t type = 0; type < TYPE_LIMIT; type++) {
+    const qn_device_table_t* table = qn__device_table(type);
+    if (!table || !qn__str_equal(qn__str(table->name), name)) continue;
+    *out_type = type;
+    return true;
+  }
+  return false;
+}
+
+qn_status_t qn_device_parse(const char* text, qn_device_t* out_device) {
+  *out_device = (qn_device_t){0, 0};
+  const char* colon = strchr(text, ':');
+  qn_str_t name = {text, colon ? (size_t)(colon - text) : strlen(text)};
+  int32_t type;
+  if (!find_type(name, &type)) {
+    const char* nearest = "cpu";
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < QN_COUNT_OF(type_names); i++) {
+      size_t distance = qn__edit_distance(qn__str(type_names[i].name), name, 8);
+      if (distance < best) best = distance, nearest = type_names[i].name;
+    }
+    return qn_status_make(QN_STATUS_NOT_FOUND, "unknown device type '%.*s'; did you mean '%s'?",
+                          QN_STR_ARG(name), nearest);
+  }
+  long id = 0;
+  if (colon) {
+    char* end;
+    id = strtol(colon + 1, &end, 10);
+    if (end == colon + 1 || *end != '\0' || id < 0 || id > INT32_MAX || colon[1] == '+') {
+      return qn_status_make(QN_STATUS_SYNTAX, "device '%s': expected TYPE:NUMBER, such as 'cpu:0'",
+                            text);
+    }
+  }
+  *out_device = (qn_device_t){type, (int32_t)id};
+  return QN_OK;
+}
+
+int32_t qn_device_count(int32_t type) {
+  const qn_device_table_t* table = qn__device_table(type);
+  return table ? table->count() : 0;
+}
+
+qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_table) {
+  const qn_device_table_t* table = qn__device_table(device.type);
+  int32_t count = table ? table->count() : 0;
+  if (device.id < 0 || device.id >= count) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no device %s:%d; there %s %d of that type",
+                          qn_device_type_text(device.type), device.id, count == 1 ? "is" : "are",
+                          count);
+  }
+  *out_table = table;
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- attributes
+
+static const struct {
+  qn_attribute_t attribute;
+  const char* text;
+  const char* unit;
+  const char* doc;
+} attribute_table[] = {
+#define QN_ATTRIBUTE(name, value, text, type, unit, doc) {QN_ATTRIBUTE_##name, text, unit, doc},
+#include "quern/attributes.inc"
+#undef QN_ATTRIBUTE
+};
+
+bool qn_attribute_at(size_t index, qn_attribute_t* out_attribute, const char** out_text,
+                     const char** out_unit, const char** out_doc) {
+  if (index >= QN_COUNT_OF(attribute_table)) return false;
+  *out_attribute = attribute_table[index].attribute;
+  *out_text = attribute_table[index].text;
+  *out_unit = attribute_table[index].unit;
+  *out_doc = attribute_table[index].doc;
+  return true;
+}
+
+qn_status_t qn_device_attribute(qn_device_t device, qn_attribute_t attribute,
+                                qn_attribute_value_t* out_value) {
+  memset(out_value, 0, sizeof *out_value);
+  bool is_known = false;
+  for (size_t i = 0; i < QN_COUNT_OF(attribute_table); i++) {
+    is_known |= attribute_table[i].attribute == attribute;
+  }
+  if (!is_known) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%d is no device attribute", (int)attribute);
+  }
+  const qn_device_table_t* table;
+  qn_status_t status = qn__device_find(device, &table);
+  if (attribute == QN_ATTRIBUTE_EXIST) {
+    out_value->type = QN_ATTRIBUTE_TYPE_BOOL;
+    out_value->int_value = qn_ok(status);
+    qn_status_free(status);
+    return QN_OK;
+  }
+  QN_TRY(status);
+  return table->attribute(device.id, attribute, out_value);
+}
+
+// ---------------------------------------------------------------------------------- memory
+
+qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes, size_t alignment_bytes,
+                               void** out_pointer) {
+  *out_pointer = NULL;
+  if ((alignment_bytes & (alignment_bytes - 1)) != 0) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "alignment %zu is not a power of two", alignment_bytes);
+  }
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  return table->allocate(device.id, size_bytes, alignment_bytes, out_pointer);
+}
+
+qn_status_t qn_device_free(qn_device_t device, void* pointer) {
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  return pointer ? table->free(device.id, pointer) : QN_OK;
+}
+
+static qn_status_t check_stream(qn_device_t device, qn_stream_t* stream) {
+  if (!stream) return QN_OK;
+  qn_device_t own = qn_stream_device(stream);
+  if (own.type == device.type && own.id == device.id) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream belongs to %s:%d, not to %s:%d",
+                        qn_device_type_text(own.type), own.id, qn_device_type_text(device.type),
+                        device.id);
+}
+
+qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream, size_t size_bytes,
+                                  void** out_pointer) {
+  *out_pointer = NULL;
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  QN_TRY(check_stream(device, stream));
+  if (!table->workspace_allocate) return table->allocate(device.id, size_bytes, 0, out_pointer);
+  return table->workspace_allocate(device.id, qn__stream_inner(stream), size_bytes, out_pointer);
+}
+
+qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream, void* pointer) {
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  QN_TRY(check_stream(device, stream));
+  if (!pointer) return QN_OK;
+  if (!table->workspace_allocate || !table->workspace_free) {
+    QN_TRY(qn_stream_sync(device, stream));
+    return table->free(device.id, pointer);
+  }
+  return table->workspace_free(device.id, qn__stream_inner(stream), pointer);
+}
+
+// ---------------------------------------------------------------------------------- copies
+
+static bool is_same_device(qn_device_t a, qn_device_t b) {
+  return a.type == b.type && a.id == b.id;
+}
+
+// Between two devices that cannot reach each other: through host memory, complete on return.
+static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
+  qn_allocator_t allocator = qn_allocator_default();
+  void* host = qn__alloc(allocator, copy->size_bytes);
+  if (!host) return qn__out_of_memory("a copy between devices");
+  qn_device_t cpu = {QN_DEVICE_CPU, 0};
+  qn_copy_t down = *copy, up = *copy;
+  down.to_device = cpu;
+  down.to = host;
+  down.to_offset_bytes = 0;
+  down.is_host_pinned = false;
+  up.from_device = cpu;
+  up.from = host;
+  up.from_offset_bytes = 0;
+  up.is_host_pinned = false;
+  qn_device_t own = stream ? qn_stream_device(stream) : copy->from_device;
+  qn_status_t status = qn_device_copy(&down, is_same_device(own, copy->from_device) ? stream : NULL);
+  if (qn_ok(status)) {
+    status = qn_device_copy(&up, is_same_device(own, copy->to_device) ? stream : NULL);
+  }
+  qn__free(allocator, host, copy->size_bytes);
+  return status;
+}
+
+qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
+  if (copy->struct_size != sizeof *copy) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "qn_copy_t: struct_size is %zu, expected %zu",
+                          copy->struct_size, sizeof *copy);
+  }
+  const qn_device_table_t *from, *to;
+  QN_TRY(qn__device_find(copy->from_device, &from));
+  QN_TRY(qn__device_find(copy->to_device, &to));
+  if (copy->size_bytes == 0) return QN_OK;
+  if (!copy->from || !copy->to) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "copy of %zu bytes: '%s' is null",
+                          copy->size_bytes, copy->from ? "to" : "from");
+  }
+  uintptr_t from_begin = (uintptr_t)copy->from + copy->from_offset_bytes;
+  uintptr_t to_begin = (uintptr_t)copy->to + copy->to_offset_bytes;
+  if (is_same_device(copy->from_device, copy->to_device) &&
+      from_begin < to_begin + copy->size_bytes && to_begin < from_begin + copy->size_bytes) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "copy of %zu bytes: source and destination overlap", copy->size_bytes);
+  }
+  bool is_from_cpu = copy->from_device.type == QN_DEVICE_CPU;
+  bool is_to_cpu = copy->to_device.type == QN_DEVICE_CPU;
+  if (!is_from_cpu && !is_to_cpu && from != to) return copy_staged(copy, stream);
+  qn_device_t owner = is_from_cpu ? copy->to_device : copy->from_device;
+  QN_TRY(check_stream(owner, stream));
+  return qn__device_table(owner.type)->copy(owner.id, qn__stream_inner(stream), copy);
+}

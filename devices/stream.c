@@ -1,0 +1,138 @@
+// devices/stream.c: public streams, and the active device and stream of each thread.
+//
+// A public stream is the device's own object with the device written on it. Thread rule: any thread; the
+// active ones are thread-local. Read next: cpu/stream.c.
+#include "base/alloc.h"
+#include "devices/device.h"
+
+struct qn_stream {
+  qn_device_t device;
+  const qn_device_table_t* table;
+  void* inner;
+};
+
+// Non-CPU devices on which a thread has an active stream at once.
+#define ACTIVE_LIMIT 16
+
+_Thread_local qn_stream_t* qn__active_cpu_stream;
+static _Thread_local struct {
+  bool is_set;
+  qn_device_t device;
+} active_device;
+static _Thread_local qn_stream_t* active_streams[ACTIVE_LIMIT];
+
+void* qn__stream_inner(qn_stream_t* stream) { return stream ? stream->inner : NULL; }
+qn_device_t qn_stream_device(const qn_stream_t* stream) { return stream->device; }
+
+qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream) {
+  *out_stream = NULL;
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  if (!table->stream_create || !table->stream_destroy || !table->stream_sync) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' has no streams but its default one",
+                          table->name);
+  }
+  qn_stream_t* stream = qn__alloc_zero(qn_allocator_default(), 1, sizeof *stream);
+  if (!stream) return qn__out_of_memory("a stream");
+  stream->device = device;
+  stream->table = table;
+  qn_status_t status = table->stream_create(device.id, &stream->inner);
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), stream, sizeof *stream);
+    return status;
+  }
+  *out_stream = stream;
+  return QN_OK;
+}
+
+void qn_stream_destroy(qn_stream_t* stream) {
+  if (!stream) return;
+  if (qn__active_cpu_stream == stream) qn__active_cpu_stream = NULL;
+  for (size_t i = 0; i < ACTIVE_LIMIT; i++) {
+    if (active_streams[i] == stream) active_streams[i] = NULL;
+  }
+  stream->table->stream_destroy(stream->device.id, stream->inner);
+  qn__free(qn_allocator_default(), stream, sizeof *stream);
+}
+
+static qn_status_t find_checked(qn_device_t device, const qn_stream_t* stream,
+                                const qn_device_table_t** out_table) {
+  QN_TRY(qn__device_find(device, out_table));
+  if (stream && (stream->device.type != device.type || stream->device.id != device.id)) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream belongs to %s:%d, not to %s:%d",
+                          qn_device_type_text(stream->device.type), stream->device.id,
+                          qn_device_type_text(device.type), device.id);
+  }
+  return QN_OK;
+}
+
+qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream) {
+  const qn_device_table_t* table;
+  QN_TRY(find_checked(device, stream, &table));
+  return table->stream_sync ? table->stream_sync(device.id, qn__stream_inner(stream)) : QN_OK;
+}
+
+qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from, qn_stream_t* to) {
+  const qn_device_table_t* table;
+  QN_TRY(find_checked(device, from, &table));
+  QN_TRY(find_checked(device, to, &table));
+  if (from == to) return QN_OK;
+  if (!table->stream_wait) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' cannot order one stream after another",
+                          table->name);
+  }
+  return table->stream_wait(device.id, qn__stream_inner(from), qn__stream_inner(to));
+}
+
+bool qn_stream_is_idle(qn_stream_t* stream) {
+  return !stream || !stream->table->stream_is_idle ||
+         stream->table->stream_is_idle(stream->device.id, stream->inner);
+}
+
+// ---------------------------------------------------------------------------------- active ones
+
+qn_device_t qn_active_device(void) {
+  return active_device.is_set ? active_device.device : (qn_device_t){QN_DEVICE_CPU, 0};
+}
+
+static bool is_device(const qn_stream_t* stream, qn_device_t device) {
+  return stream && stream->device.type == device.type && stream->device.id == device.id;
+}
+
+qn_stream_t* qn_active_stream(qn_device_t device) {
+  if (device.type == QN_DEVICE_CPU) return qn__active_cpu_stream;
+  for (size_t i = 0; i < ACTIVE_LIMIT; i++) {
+    if (is_device(active_streams[i], device)) return active_streams[i];
+  }
+  return NULL;
+}
+
+qn_status_t qn_set_active_stream(qn_device_t device, qn_stream_t* stream) {
+  const qn_device_table_t* table;
+  QN_TRY(find_checked(device, stream, &table));
+  if (device.type == QN_DEVICE_CPU) {
+    qn__active_cpu_stream = stream;
+    return QN_OK;
+  }
+  qn_stream_t** free_place = NULL;
+  for (size_t i = 0; i < ACTIVE_LIMIT; i++) {
+    if (is_device(active_streams[i], device)) active_streams[i] = NULL;
+    if (!active_streams[i] && !free_place) free_place = &active_streams[i];
+  }
+  if (!stream) return QN_OK;
+  if (!free_place) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "a thread has active streams on at most %d devices at once", ACTIVE_LIMIT);
+  }
+  *free_place = stream;
+  return QN_OK;
+}
+
+qn_status_t qn_set_active_device(qn_device_t device) {
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  QN_TRY(qn_set_active_stream(device, NULL));
+  active_device.device = device;
+  active_device.is_set = true;
+  return QN_OK;
+}
