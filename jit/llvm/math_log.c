@@ -28,6 +28,7 @@ static qn__val_t log1p_tail(const qn__kit_t* k, qn__val_t f) {
 
 // What comes out of x <= 0, infinity and NaN.
 static qn__val_t with_special_cases(const qn__kit_t* k, qn__val_t x, qn__val_t result) {
+  if (k->math->fast) return result;
   double inf = __builtin_inf(), nan = __builtin_nan("");
   qn__val_t zero = kf(k, 0.0);
   qn__val_t special = kselect(k, kcmp(k, LLVMRealOLT, x, zero), kf(k, nan), x);
@@ -39,7 +40,7 @@ static qn__val_t with_special_cases(const qn__kit_t* k, qn__val_t x, qn__val_t r
 
 qn__val_t qn__math_log(const qn__kit_t* k, const qn__val_t* args) {
   const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
-  qn__split_t parts = qn__kit_split(k, args[0], true);
+  qn__split_t parts = qn__kit_split(k, args[0], !k->math->fast);
   qn__val_t low = kmad(k, parts.k, kf(k, ln2[1]), log1p_tail(k, parts.f));
   qn__val_t result = kmad(k, parts.k, kf(k, ln2[0]), kadd(k, parts.f, low));
   return with_special_cases(k, args[0], result);
@@ -48,7 +49,7 @@ qn__val_t qn__math_log(const qn__kit_t* k, const qn__val_t* args) {
 // log2(1 + f) = (f + tail) / ln 2: the product of the short heads of f and 1 / ln 2 is exact.
 qn__val_t qn__math_log2(const qn__kit_t* k, const qn__val_t* args) {
   const double* log2e = k->is_f64 ? log2e_f64 : log2e_f32;
-  qn__split_t parts = qn__kit_split(k, args[0], true);
+  qn__split_t parts = qn__kit_split(k, args[0], !k->math->fast);
   uint64_t mask = k->is_f64 ? ~UINT64_C(0x7FFFFFF) : (uint32_t)~UINT32_C(0xFFF);
   qn__val_t head = kfrom_bits(k, kand(k, kbits(k, parts.f), ki(k, mask)));
   qn__val_t rest = kadd(k, ksub(k, parts.f, head), log1p_tail(k, parts.f));
