@@ -1,0 +1,165 @@
+// jit/llvm/emit_alloc.c: allocations, constant tables and views.
+//
+// Small arrays of constant size are on the stack, in the entry block, where they can be promoted to
+// registers. Everything else is workspace from the device, released at the end of its block and on
+// the way out of a failure. Threads: as emit.h. Next: emit_memory.c.
+#include <stdio.h>
+
+#include "emit_inner.h"
+
+enum { MOST_STACK_BYTES = 64 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
+
+// Fills extents and strides from what the shape says here. The strides of a row-major buffer are
+// products.
+static void declare_shape(qn__emit_t* e, const qn__buf_t* buffer) {
+  qn__buf_slot_t* slot = buffer->user;
+  slot->owner = e->fn->serial;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    slot->extents[i] = qn__emit_scalar(e, buffer->shape[i]);
+  }
+  for (uint32_t i = buffer->rank; i-- > 0;) {
+    if (buffer->strides) {
+      slot->strides[i] = qn__emit_scalar(e, buffer->strides[i]);
+    } else if (i + 1 == buffer->rank) {
+      slot->strides[i] = qn__emit_i64(e, 1);
+    } else {
+      slot->strides[i] =
+          LLVMBuildMul(e->fn->builder, slot->extents[i + 1], slot->strides[i + 1], "");
+    }
+  }
+}
+
+// Bytes of a buffer whose extents are all constant and whose size is modest; -1 otherwise.
+static int64_t constant_bytes(const qn__buf_t* buffer) {
+  const qn__buf_slot_t* slot = buffer->user;
+  int64_t bytes = qn__dtype_bits(buffer->dtype) / 8;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    int64_t extent;
+    if (!qn__emit_const_int(slot->extents[i], &extent) || extent < 0 ||
+        __builtin_mul_overflow(bytes, extent, &bytes)) {
+      return -1;
+    }
+  }
+  return bytes;
+}
+
+// The product of the extents and the element's size; fails where one is negative or the product too
+// large.
+static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__buf_t* buffer) {
+  const qn__buf_slot_t* slot = buffer->user;
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef bytes = qn__emit_i64(e, qn__dtype_bits(buffer->dtype) / 8);
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    LLVMValueRef extent = slot->extents[i];
+    LLVMValueRef args[] = {bytes, extent};
+    LLVMValueRef pair = qn__emit_intrinsic(e, "llvm.smul.with.overflow", &e->i64, 1, args, 2);
+    LLVMValueRef is_negative = LLVMBuildICmp(b, LLVMIntSLT, extent, qn__emit_i64(e, 0), "");
+    LLVMValueRef is_bad = LLVMBuildOr(b, is_negative, LLVMBuildExtractValue(b, pair, 1, ""), "");
+    uint32_t site = qn__emit_site(e, QN_SITE_EXTENT, buffer->id, i, NULL);
+    qn__emit_require(e, LLVMBuildNot(b, is_bad, ""), site, extent, NULL);
+    bytes = LLVMBuildExtractValue(b, pair, 0, "");
+  }
+  return bytes;
+}
+
+static void allocate_workspace(qn__emit_t* e, const qn__buf_t* buffer) {
+  qn__buf_slot_t* slot = buffer->user;
+  LLVMBuilderRef b = e->fn->builder;
+  qn__workspace_t* workspace = QN__ARENA_NEW(e->arena, qn__workspace_t);
+  if (!workspace) {
+    e->has_failed = true;
+    slot->pointer = LLVMConstNull(e->pointer);
+    return;
+  }
+  LLVMValueRef bytes = checked_bytes(e, buffer);
+  bytes = qn__emit_int_min_max(e, QN_DTYPE_I64, false, bytes, qn__emit_i64(e, 1));
+  slot->pointer = qn__emit_env_call(e, ENV_ALLOCATE, e->allocate_type, &bytes, 1);
+  LLVMValueRef ok = LLVMBuildIsNotNull(b, slot->pointer, "");
+  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_MEMORY, buffer->id, 0, NULL), NULL, NULL);
+  workspace->slot = qn__emit_alloca(e, e->pointer, 8);
+  qn__entry_state_t state = qn__emit_entry_begin(e);
+  LLVMBuildStore(b, LLVMConstNull(e->pointer), workspace->slot);
+  qn__emit_entry_end(e, state);
+  LLVMBuildStore(b, slot->pointer, workspace->slot);
+  workspace->previous = e->fn->workspaces;
+  e->fn->workspaces = workspace;
+}
+
+void qn__emit_release_workspace(qn__emit_t* e, const qn__workspace_t* until, bool is_failing) {
+  LLVMBuilderRef b = e->fn->builder;
+  for (qn__workspace_t* w = e->fn->workspaces; w != until; w = w->previous) {
+    if (w->is_released && !is_failing) continue;
+    LLVMValueRef pointer = LLVMBuildLoad2(b, e->pointer, w->slot, "");
+    LLVMBasicBlockRef after = NULL;
+    if (is_failing) {
+      LLVMBasicBlockRef held = qn__emit_block(e, "held");
+      after = qn__emit_block(e, "released");
+      LLVMBuildCondBr(b, LLVMBuildIsNotNull(b, pointer, ""), held, after);
+      qn__emit_at(e, held);
+    }
+    qn__emit_env_call(e, ENV_RELEASE, e->release_type, &pointer, 1);
+    if (is_failing) {
+      LLVMBuildBr(b, after);
+      qn__emit_at(e, after);
+    } else {
+      LLVMBuildStore(b, LLVMConstNull(e->pointer), w->slot);
+      w->is_released = true;
+    }
+  }
+}
+
+static void declare_table(qn__emit_t* e, const qn__buf_t* buffer) {
+  qn__buf_slot_t* slot = buffer->user;
+  if (slot->pointer) return;  // the copy of a loop body
+  uint32_t bits = qn__dtype_bits(buffer->dtype);
+  LLVMTypeRef element = LLVMIntTypeInContext(e->context, bits);
+  LLVMValueRef* values = qn__arena_alloc_array(e->arena, buffer->element_count + 1, sizeof *values);
+  if (!values) {
+    e->has_failed = true;
+    slot->pointer = LLVMConstNull(e->pointer);
+    return;
+  }
+  for (size_t i = 0; i < buffer->element_count; ++i) {
+    const qn__expr_t* literal = buffer->elements[i];
+    qn__scalar_t value = {.i = literal->int_value};
+    if (literal->kind == QN__EXPR_FLOAT) value.f = literal->float_value;
+    values[i] = LLVMConstInt(element, qn__scalar_to_bits(buffer->dtype, value), false);
+  }
+  char name[256];
+  (void)snprintf(name, sizeof name, "%s.table%u", e->function->name, e->table_count++);
+  LLVMValueRef table = LLVMConstArray2(element, values, buffer->element_count);
+  slot->pointer = LLVMAddGlobal(e->module, LLVMTypeOf(table), name);
+  LLVMSetInitializer(slot->pointer, table);
+  LLVMSetGlobalConstant(slot->pointer, true);
+  LLVMSetLinkage(slot->pointer, LLVMPrivateLinkage);
+  LLVMSetUnnamedAddress(slot->pointer, LLVMGlobalUnnamedAddr);
+  LLVMSetAlignment(slot->pointer, 64);
+}
+
+static void declare_view(qn__emit_t* e, const qn__buf_t* view) {
+  qn__buf_slot_t* slot = view->user;
+  slot->shift = qn__emit_offset(e, view->base, view->base_indices);
+}
+
+void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt) {
+  const qn__buf_t* buffer = stmt->alloc.buffer;
+  qn__buf_slot_t* slot = buffer->user;
+  declare_shape(e, buffer);
+  if (buffer->scope == QN__SCOPE_VIEW) {
+    declare_view(e, buffer);
+    return;
+  }
+  if (buffer->scope == QN__SCOPE_CONST) {
+    declare_table(e, buffer);
+    return;
+  }
+  int64_t bytes = constant_bytes(buffer);
+  if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 || bytes > MOST_STACK_BYTES) {
+    allocate_workspace(e, buffer);
+    return;
+  }
+  LLVMTypeRef element = qn__emit_memory_type(e, buffer->dtype);
+  uint64_t count = (uint64_t)bytes / (qn__dtype_bits(buffer->dtype) / 8);
+  slot->pointer = qn__emit_alloca(e, LLVMArrayType2(element, count ? count : 1), 64);
+  slot->is_private = true;
+}

@@ -1,0 +1,163 @@
+// jit/llvm/emit_cost.c: what one iteration of a launch takes, roughly, computed when the kernel
+// runs.
+//
+// It decides only whether a launch is worth other threads and in how large pieces. Extents that
+// depend on the arguments are taken as they are; what is known only inside the loop is guessed.
+// Threads: as emit.h. Next: emit_parallel.c.
+#include "emit_inner.h"
+
+// Nanoseconds of one scalar operation; vectors run several at once.
+#define NS_MEMORY 0.4
+#define NS_SIMPLE 0.2
+#define NS_DIVISION 2.0
+#define NS_FUNCTION 4.0
+#define NS_ATOMIC 10.0
+#define GUESSED_TRIPS 16.0
+
+typedef struct cost {
+  qn__emit_t* e;
+  uint32_t mark;  // of what the launch declares
+} cost_t;
+
+static LLVMValueRef cost_block(const cost_t* self, const qn__block_t* block, double share);
+
+static LLVMValueRef constant(const cost_t* self, double ns) {
+  return LLVMConstReal(self->e->f64, ns);
+}
+
+static LLVMValueRef plus(const cost_t* self, LLVMValueRef a, LLVMValueRef b) {
+  return LLVMBuildFAdd(self->e->fn->builder, a, b, "");
+}
+
+// Can it be evaluated before the launch?
+static bool is_known(const cost_t* self, const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return true;
+    case QN__EXPR_VAR:
+      return ((const qn__var_slot_t*)expr->var->user)->mark != self->mark;
+    case QN__EXPR_CAST:
+      return is_known(self, expr->args[0]) && qn__dtype_is_int(expr->args[0]->dtype);
+    case QN__EXPR_OP:
+      break;
+    default:
+      return false;
+  }
+  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  if (rule != QN__RULE_NUMERIC && rule != QN__RULE_INTEGER) return false;
+  for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
+    if (!is_known(self, expr->args[i])) return false;
+  }
+  return true;
+}
+
+static LLVMValueRef trips(const cost_t* self, const qn__expr_t* begin, const qn__expr_t* end) {
+  qn__emit_t* e = self->e;
+  if (!is_known(self, begin) || !is_known(self, end)) return constant(self, GUESSED_TRIPS);
+  LLVMBuilderRef b = e->fn->builder;
+  bool was_unchecked = e->fn->is_unchecked;
+  e->fn->is_unchecked = true;
+  LLVMValueRef count = LLVMBuildSub(b, qn__emit_scalar(e, end), qn__emit_scalar(e, begin), "");
+  e->fn->is_unchecked = was_unchecked;
+  count = qn__emit_int_min_max(e, QN_DTYPE_I64, false, count, qn__emit_i64(e, 0));
+  return LLVMBuildSIToFP(b, count, e->f64, "");
+}
+
+// The part of the scalar cost that is left in so many lanes.
+static double lane_share(const cost_t* self, uint32_t lanes) {
+  if (lanes <= 1 || self->e->options->is_scalar_only) return 1;
+  uint32_t width = self->e->options->vector_bytes / 4;
+  if (width == 0) width = 4;
+  return 1.0 / (lanes < width ? lanes : width);
+}
+
+static LLVMValueRef cost_expr(const cost_t* self, const qn__expr_t* expr, double share) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+    case QN__EXPR_VAR:
+      return constant(self, 0);
+    case QN__EXPR_LOAD: {
+      LLVMValueRef sum = constant(self, NS_MEMORY * share);
+      for (uint32_t i = 0; i < expr->load.buffer->rank; ++i) {
+        // Indices stay scalars.
+        sum = plus(self, sum, cost_expr(self, expr->load.indices[i], share));
+      }
+      return sum;
+    }
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return plus(self, constant(self, NS_SIMPLE * share), cost_expr(self, expr->args[0], share));
+    case QN__EXPR_COND: {
+      LLVMValueRef sum = cost_expr(self, expr->args[0], share);
+      sum = plus(self, sum, cost_expr(self, expr->args[1], share));
+      return plus(self, sum, cost_expr(self, expr->args[2], share));
+    }
+    case QN__EXPR_REDUCE: {
+      double inner = share * lane_share(self, expr->reduce.lane_count);
+      LLVMValueRef each =
+          plus(self, constant(self, NS_SIMPLE * inner), cost_expr(self, expr->reduce.value, inner));
+      each = plus(self, each, cost_block(self, &expr->reduce.lets, inner));
+      LLVMValueRef count = trips(self, expr->reduce.begin, expr->reduce.end);
+      return LLVMBuildFMul(self->e->fn->builder, count, each, "");
+    }
+    case QN__EXPR_OP:
+      break;
+  }
+  double ns = NS_SIMPLE;
+  if (expr->op >= QN_OP_DIV && expr->op <= QN_OP_CEILDIV) ns = NS_DIVISION;
+  if (expr->op >= QN_OP_SQRT && expr->op <= QN_OP_POW) ns = NS_FUNCTION;
+  LLVMValueRef sum = constant(self, ns * share);
+  for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
+    sum = plus(self, sum, cost_expr(self, expr->args[i], share));
+  }
+  return sum;
+}
+
+static LLVMValueRef cost_loop(const cost_t* self, const qn__stmt_t* stmt, double share) {
+  double inner = share * lane_share(self, stmt->loop.lane_count);
+  LLVMValueRef each =
+      plus(self, constant(self, NS_SIMPLE * inner), cost_block(self, &stmt->loop.body, inner));
+  LLVMValueRef count = trips(self, stmt->loop.begin, stmt->loop.end);
+  return LLVMBuildFMul(self->e->fn->builder, count, each, "");
+}
+
+static LLVMValueRef cost_stmt(const cost_t* self, const qn__stmt_t* stmt, double share) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      return cost_expr(self, stmt->let.value, share);
+    case QN__STMT_STORE:
+      return plus(self, constant(self, NS_MEMORY * share),
+                  cost_expr(self, stmt->store.value, share));
+    case QN__STMT_ATOMIC:
+      return constant(self, NS_ATOMIC);
+    case QN__STMT_IF:
+      return plus(self, cost_block(self, &stmt->if_.then_block, share),
+                  cost_block(self, &stmt->if_.else_block, share));
+    case QN__STMT_LOOP:
+      return cost_loop(self, stmt, share);
+    case QN__STMT_WHILE:
+      return LLVMBuildFMul(self->e->fn->builder, constant(self, GUESSED_TRIPS),
+                           cost_block(self, &stmt->while_.body, share), "");
+    case QN__STMT_ASSERT:
+      return cost_expr(self, stmt->assert_.condition, share);
+    case QN__STMT_ALLOC:
+    case QN__STMT_BARRIER:
+      break;
+  }
+  return constant(self, 0);
+}
+
+static LLVMValueRef cost_block(const cost_t* self, const qn__block_t* block, double share) {
+  LLVMValueRef sum = constant(self, 0);
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    sum = plus(self, sum, cost_stmt(self, stmt, share));
+  }
+  return sum;
+}
+
+LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__stmt_t* loop) {
+  cost_t self = {e, qn__emit_mark(e, loop)};
+  double share = lane_share(&self, loop->loop.lane_count);
+  return plus(&self, LLVMConstReal(e->f64, NS_SIMPLE), cost_block(&self, &loop->loop.body, share));
+}

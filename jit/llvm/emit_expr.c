@@ -1,0 +1,311 @@
+// jit/llvm/emit_expr.c: expressions: which file emits them, in which shape, and lazy evaluation.
+//
+// Sums, differences and products of what is linear in the lane stay linear: indices remain scalars,
+// and only what is really different in each lane becomes a vector. Not here: the operators
+// themselves (emit_int.c, emit_float.c, emit_cast.c). Threads: as emit.h. Next: emit_int.c.
+#include "emit_inner.h"
+
+// ------------------------------------------------------------------------------------ facts
+
+// May it be evaluated although the program would not? Then a choice needs no branch.
+static bool is_speculable(const qn__emit_t* e, const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+    case QN__EXPR_VAR:
+      return true;
+    case QN__EXPR_LOAD:
+    case QN__EXPR_REDUCE:
+      return false;
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return is_speculable(e, expr->args[0]);
+    case QN__EXPR_COND:
+      return is_speculable(e, expr->args[0]) && is_speculable(e, expr->args[1]) &&
+             is_speculable(e, expr->args[2]);
+    case QN__EXPR_OP:
+      break;
+  }
+  bool is_division = expr->op >= QN_OP_FLOORDIV && expr->op <= QN_OP_CEILDIV;
+  if (is_division && qn__emit_checks(e)) return false;
+  uint32_t arity = qn__op_info(expr->op)->arity;
+  for (uint32_t i = 0; i < arity; ++i) {
+    if (!is_speculable(e, expr->args[i])) return false;
+  }
+  return true;
+}
+
+bool qn__emit_is_nonnegative(const qn__expr_t* expr) {
+  if (qn__dtype_class(expr->dtype) == QN__CLASS_UNSIGNED) return true;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return expr->int_value >= 0;
+    case QN__EXPR_VAR: {
+      if (expr->var->kind == QN__VAR_SYMBOL) return true;
+      const qn__var_slot_t* slot = expr->var->user;
+      return slot && slot->is_nonnegative;
+    }
+    case QN__EXPR_CAST:
+      // From a narrower unsigned type.
+      return qn__dtype_is_int(expr->dtype) &&
+             qn__dtype_class(expr->args[0]->dtype) == QN__CLASS_UNSIGNED &&
+             qn__dtype_bits(expr->args[0]->dtype) < qn__dtype_bits(expr->dtype);
+    case QN__EXPR_OP:
+      break;
+    default:
+      return false;
+  }
+  bool is_a = qn__op_info(expr->op)->arity > 0 && qn__emit_is_nonnegative(expr->args[0]);
+  bool is_b = qn__op_info(expr->op)->arity > 1 && qn__emit_is_nonnegative(expr->args[1]);
+  switch (expr->op) {
+    case QN_OP_FLOORDIV:
+    case QN_OP_CEILDIV:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_MIN:
+      return is_a && is_b;
+    case QN_OP_FLOORMOD:
+    case QN_OP_TRUNCMOD:
+      return is_a && is_b;
+    case QN_OP_MAX:
+    case QN_OP_AND:
+      return is_a || is_b;
+    case QN_OP_POPCOUNT:
+    case QN_OP_CLZ:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// ------------------------------------------------------------------------------------ lazy
+// evaluation
+
+// One of two values, made at the ends of two blocks that have no terminators yet; goes on at
+// `done`. In lanes the result is uniform when both are.
+static qn__value_t merge(qn__emit_t* e, qn__value_t a, LLVMBasicBlockRef at_a, qn__value_t b,
+                         LLVMBasicBlockRef at_b, LLVMBasicBlockRef done) {
+  LLVMBuilderRef builder = e->fn->builder;
+  bool is_uniform = a.shape == QN__SHAPE_UNIFORM && b.shape == QN__SHAPE_UNIFORM;
+  qn__emit_at(e, at_a);
+  LLVMValueRef values[] = {is_uniform ? a.v : qn__emit_widen(e, a), NULL};
+  LLVMBuildBr(builder, done);
+  qn__emit_at(e, at_b);
+  values[1] = is_uniform ? b.v : qn__emit_widen(e, b);
+  LLVMBuildBr(builder, done);
+  qn__emit_at(e, done);
+  LLVMValueRef phi = LLVMBuildPhi(builder, LLVMTypeOf(values[0]), "");
+  LLVMBasicBlockRef blocks[] = {at_a, at_b};
+  LLVMAddIncoming(phi, values, blocks, 2);
+  return is_uniform ? qn__emit_uniform(a.dtype, phi) : qn__emit_varying(a.dtype, phi);
+}
+
+// Evaluates `expr` with the mask narrowed to where `condition` holds.
+static qn__value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* expr) {
+  qn__mask_state_t state = qn__emit_narrow(e, condition);
+  qn__value_t value = qn__emit_expr(e, expr);
+  qn__emit_unmask(e, state);
+  return value;
+}
+
+// condition ? a : b with a uniform condition and branches; NULL stands for the condition itself.
+static qn__value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* a,
+                          const qn__expr_t* b) {
+  LLVMBuilderRef builder = e->fn->builder;
+  LLVMBasicBlockRef yes = qn__emit_block(e, "yes");
+  LLVMBasicBlockRef no = qn__emit_block(e, "no");
+  LLVMBasicBlockRef done = qn__emit_block(e, "done");
+  LLVMBuildCondBr(builder, condition, yes, no);
+  qn__emit_at(e, yes);
+  qn__value_t itself = qn__emit_uniform(QN_DTYPE_BOOL, condition);
+  qn__value_t value_a = a ? qn__emit_expr(e, a) : itself;
+  LLVMBasicBlockRef at_a = LLVMGetInsertBlock(builder);
+  qn__emit_at(e, no);
+  qn__value_t value_b = b ? qn__emit_expr(e, b) : itself;
+  LLVMBasicBlockRef at_b = LLVMGetInsertBlock(builder);
+  return merge(e, value_a, at_a, value_b, at_b, done);
+}
+
+static qn__value_t choose(qn__emit_t* e, qn__value_t condition, qn__value_t a, qn__value_t b) {
+  LLVMBuilderRef builder = e->fn->builder;
+  bool is_uniform = condition.shape == QN__SHAPE_UNIFORM && a.shape == QN__SHAPE_UNIFORM &&
+                    b.shape == QN__SHAPE_UNIFORM;
+  if (is_uniform) {
+    return qn__emit_uniform(a.dtype, LLVMBuildSelect(builder, condition.v, a.v, b.v, ""));
+  }
+  LLVMValueRef wide_a = qn__emit_widen(e, a);
+  LLVMValueRef wide_b = qn__emit_widen(e, b);
+  return qn__emit_varying(a.dtype, LLVMBuildSelect(builder, condition.v, wide_a, wide_b, ""));
+}
+
+static qn__value_t emit_cond(qn__emit_t* e, const qn__expr_t* expr) {
+  qn__value_t condition = qn__emit_expr(e, expr->args[0]);
+  bool is_plain = is_speculable(e, expr->args[1]) && is_speculable(e, expr->args[2]);
+  if (is_plain) {
+    qn__value_t a = qn__emit_expr(e, expr->args[1]);
+    return choose(e, condition, a, qn__emit_expr(e, expr->args[2]));
+  }
+  if (condition.shape == QN__SHAPE_UNIFORM) {
+    return branch(e, condition.v, expr->args[1], expr->args[2]);
+  }
+  qn__value_t a = under(e, condition.v, expr->args[1]);
+  LLVMValueRef otherwise = LLVMBuildNot(e->fn->builder, condition.v, "");
+  return choose(e, condition, a, under(e, otherwise, expr->args[2]));
+}
+
+// a && b, a || b.
+static qn__value_t emit_logic(qn__emit_t* e, const qn__expr_t* expr) {
+  LLVMBuilderRef builder = e->fn->builder;
+  bool is_and = expr->op == QN_OP_LOGIC_AND;
+  qn__value_t a = qn__emit_expr(e, expr->args[0]);
+  bool is_plain = is_speculable(e, expr->args[1]);
+  if (!is_plain && a.shape == QN__SHAPE_UNIFORM) {
+    return branch(e, a.v, is_and ? expr->args[1] : NULL, is_and ? NULL : expr->args[1]);
+  }
+  qn__value_t b;
+  if (is_plain) {
+    b = qn__emit_expr(e, expr->args[1]);
+  } else {
+    b = under(e, is_and ? a.v : LLVMBuildNot(builder, a.v, ""), expr->args[1]);
+  }
+  bool is_uniform = a.shape == QN__SHAPE_UNIFORM && b.shape == QN__SHAPE_UNIFORM;
+  LLVMValueRef x = is_uniform ? a.v : qn__emit_widen(e, a);
+  LLVMValueRef y = is_uniform ? b.v : qn__emit_widen(e, b);
+  LLVMValueRef value = is_and ? LLVMBuildAnd(builder, x, y, "") : LLVMBuildOr(builder, x, y, "");
+  return is_uniform ? qn__emit_uniform(QN_DTYPE_BOOL, value)
+                    : qn__emit_varying(QN_DTYPE_BOOL, value);
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+// An integer operation that keeps its operands' linearity. False: it does not.
+static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__value_t a, qn__value_t b,
+                           qn__value_t* out) {
+  if (!qn__dtype_is_int(a.dtype)) return false;
+  if (a.shape == QN__SHAPE_VARYING || b.shape == QN__SHAPE_VARYING) return false;
+  LLVMBuilderRef builder = e->fn->builder;
+  LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(a.v));
+  LLVMValueRef step_a = a.shape == QN__SHAPE_LINEAR ? a.stride : zero;
+  LLVMValueRef step_b = b.shape == QN__SHAPE_LINEAR ? b.stride : zero;
+  LLVMValueRef v, step;
+  switch (op) {
+    case QN_OP_ADD:
+      v = LLVMBuildAdd(builder, a.v, b.v, "");
+      step = LLVMBuildAdd(builder, step_a, step_b, "");
+      break;
+    case QN_OP_SUB:
+      v = LLVMBuildSub(builder, a.v, b.v, "");
+      step = LLVMBuildSub(builder, step_a, step_b, "");
+      break;
+    case QN_OP_NEG:
+      v = LLVMBuildNeg(builder, a.v, "");
+      step = LLVMBuildNeg(builder, step_a, "");
+      break;
+    case QN_OP_MUL:
+      if (a.shape == QN__SHAPE_LINEAR && b.shape == QN__SHAPE_LINEAR) return false;
+      v = LLVMBuildMul(builder, a.v, b.v, "");
+      step = a.shape == QN__SHAPE_LINEAR ? LLVMBuildMul(builder, step_a, b.v, "")
+                                         : LLVMBuildMul(builder, step_b, a.v, "");
+      break;
+    default:
+      return false;
+  }
+  *out = qn__emit_linear(a.dtype, v, step);
+  return true;
+}
+
+static LLVMValueRef emit_operator(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t operand_dtype,
+                                  const LLVMValueRef* args) {
+  LLVMBuilderRef builder = e->fn->builder;
+  switch (qn__op_info(expr->op)->rule) {
+    case QN__RULE_COMPARE:
+      return qn__emit_compare(e, expr->op, operand_dtype, args[0], args[1]);
+    case QN__RULE_LOGIC:
+      return LLVMBuildNot(builder, args[0], "");
+    case QN__RULE_SELECT:
+      return LLVMBuildSelect(builder, args[0], args[1], args[2], "");
+    default:
+      break;
+  }
+  if (qn__dtype_is_float(operand_dtype)) {
+    return qn__emit_float_op(e, expr->op, operand_dtype, args);
+  }
+  return qn__emit_int_op(e, expr, operand_dtype, args);
+}
+
+static qn__value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
+  if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) return emit_logic(e, expr);
+  uint32_t arity = qn__op_info(expr->op)->arity;
+  qn__value_t values[3] = {{NULL, NULL, QN_DTYPE_NONE, QN__SHAPE_UNIFORM}};
+  bool is_uniform = true;
+  bool can_be_linear = true;
+  for (uint32_t i = 0; i < arity; ++i) {
+    values[i] = qn__emit_expr(e, expr->args[i]);
+    is_uniform = is_uniform && values[i].shape == QN__SHAPE_UNIFORM;
+    can_be_linear = can_be_linear && values[i].shape != QN__SHAPE_VARYING;
+  }
+  qn__value_t result;
+  if (!is_uniform && can_be_linear && arity <= 2 &&
+      emit_linear_op(e, expr->op, values[0], arity == 2 ? values[1] : values[0], &result)) {
+    return result;
+  }
+  LLVMValueRef args[3] = {NULL};
+  for (uint32_t i = 0; i < arity; ++i) {
+    args[i] = is_uniform ? values[i].v : qn__emit_widen(e, values[i]);
+  }
+  LLVMValueRef v = emit_operator(e, expr, expr->args[arity - 1]->dtype, args);
+  return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
+}
+
+static qn__value_t emit_conversion(qn__emit_t* e, const qn__expr_t* expr) {
+  qn__value_t value = qn__emit_expr(e, expr->args[0]);
+  qn_dtype_t from = expr->args[0]->dtype;
+  if (expr->kind == QN__EXPR_CAST && value.shape == QN__SHAPE_LINEAR &&
+      qn__dtype_is_int(expr->dtype) && qn__dtype_bits(expr->dtype) <= qn__dtype_bits(from)) {
+    // Wrapping keeps linearity.
+    LLVMTypeRef type = qn__emit_type(e, expr->dtype);
+    LLVMBuilderRef b = e->fn->builder;
+    if (type == LLVMTypeOf(value.v)) return qn__emit_linear(expr->dtype, value.v, value.stride);
+    return qn__emit_linear(expr->dtype, LLVMBuildTrunc(b, value.v, type, ""),
+                           LLVMBuildTrunc(b, value.stride, type, ""));
+  }
+  bool is_uniform = value.shape == QN__SHAPE_UNIFORM;
+  LLVMValueRef v = is_uniform ? value.v : qn__emit_widen(e, value);
+  v = expr->kind == QN__EXPR_CAST ? qn__emit_cast(e, from, expr->dtype, v)
+                                  : qn__emit_bitcast(e, from, expr->dtype, v);
+  return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
+}
+
+qn__value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      return qn__emit_uniform(expr->dtype, qn__emit_literal(e, expr));
+    case QN__EXPR_VAR:
+      return qn__emit_var(e, expr->var);
+    case QN__EXPR_LOAD:
+      return qn__emit_load(e, expr);
+    case QN__EXPR_OP:
+      return emit_op(e, expr);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return emit_conversion(e, expr);
+    case QN__EXPR_COND:
+      return emit_cond(e, expr);
+    case QN__EXPR_REDUCE:
+      return qn__emit_reduce(e, expr);
+  }
+  return qn__emit_uniform(expr->dtype, qn__emit_undefined(e, expr->dtype));
+}
+
+LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__expr_t* expr) {
+  qn__value_t value = qn__emit_expr(e, expr);
+  if (value.shape == QN__SHAPE_UNIFORM) return value.v;
+  // The lanes that are on agree: any of them will do.
+  LLVMValueRef wide = qn__emit_widen(e, value);
+  LLVMValueRef lane = qn__emit_i64(e, 0);
+  if (e->fn->mask) {
+    lane = qn__emit_first_lane(e, e->fn->mask);
+    lane = qn__emit_int_min_max(e, QN_DTYPE_U64, true, lane, qn__emit_i64(e, e->fn->lanes - 1));
+  }
+  return LLVMBuildExtractElement(e->fn->builder, wide, lane, "");
+}

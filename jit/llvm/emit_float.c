@@ -1,0 +1,203 @@
+// jit/llvm/emit_float.c: float operators, comparisons, and the narrow floats f16 and bf16.
+//
+// A narrow float is held as the f32 that is equal. Every result is computed in f32 and rounded once
+// more to nearest even, by the conversion instructions where there are any, else by integer
+// arithmetic that gives the same bits. Not here: the functions of mathematics (math.h), conversions
+// between dtypes (emit_cast.c). Threads: as emit.h. Next: emit_cast.c.
+#include "emit_inner.h"
+#include "math.h"
+
+// What a `fast` function allows.
+static LLVMValueRef with_flags(qn__emit_t* e, LLVMValueRef value) {
+  if (e->function->is_fast && LLVMIsAInstruction(value) && LLVMCanValueUseFastMathFlags(value)) {
+    LLVMSetFastMathFlags(value, LLVMFastMathAllowReassoc | LLVMFastMathNoNaNs | LLVMFastMathNoInfs |
+                                    LLVMFastMathNoSignedZeros | LLVMFastMathAllowReciprocal |
+                                    LLVMFastMathAllowContract);
+  }
+  return value;
+}
+
+static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, const LLVMValueRef* args) {
+  LLVMBuilderRef b = e->fn->builder;
+  switch (op) {
+    case QN_OP_ADD:
+      return with_flags(e, LLVMBuildFAdd(b, args[0], args[1], ""));
+    case QN_OP_SUB:
+      return with_flags(e, LLVMBuildFSub(b, args[0], args[1], ""));
+    case QN_OP_MUL:
+      return with_flags(e, LLVMBuildFMul(b, args[0], args[1], ""));
+    case QN_OP_DIV:
+      return with_flags(e, LLVMBuildFDiv(b, args[0], args[1], ""));
+    case QN_OP_NEG:
+      return with_flags(e, LLVMBuildFNeg(b, args[0], ""));
+    default:
+      break;
+  }
+  qn__math_t math = {.context = e->context,
+                     .module = e->module,
+                     .builder = b,
+                     .has_fma = e->options->has_fma,
+                     .has_round = e->options->has_round,
+                     .has_avx512 = e->options->has_avx512,
+                     .fast = e->function->is_fast};
+  LLVMValueRef result = qn__math_emit(&math, op, args);
+  return QN_NEVER(!result) ? args[0] : result;
+}
+
+LLVMValueRef qn__emit_float_op(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype,
+                               const LLVMValueRef* args) {
+  LLVMValueRef result = compute(e, op, args);
+  bool is_test = qn__op_info(op)->rule == QN__RULE_TEST;
+  return is_test ? result : qn__emit_round(e, dtype, result);
+}
+
+LLVMValueRef qn__emit_compare(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
+                              LLVMValueRef b) {
+  typedef struct predicates {
+    LLVMRealPredicate real;
+    LLVMIntPredicate with_sign;
+    LLVMIntPredicate without;
+  } predicates_t;
+  static const predicates_t table[] = {
+      [QN_OP_EQ - QN_OP_EQ] = {LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ},
+      [QN_OP_NE - QN_OP_EQ] = {LLVMRealUNE, LLVMIntNE, LLVMIntNE},
+      [QN_OP_LT - QN_OP_EQ] = {LLVMRealOLT, LLVMIntSLT, LLVMIntULT},
+      [QN_OP_LE - QN_OP_EQ] = {LLVMRealOLE, LLVMIntSLE, LLVMIntULE},
+      [QN_OP_GT - QN_OP_EQ] = {LLVMRealOGT, LLVMIntSGT, LLVMIntUGT},
+      [QN_OP_GE - QN_OP_EQ] = {LLVMRealOGE, LLVMIntSGE, LLVMIntUGE},
+  };
+  const predicates_t* p = &table[op - QN_OP_EQ];
+  LLVMBuilderRef builder = e->fn->builder;
+  if (qn__dtype_is_float(dtype)) return LLVMBuildFCmp(builder, p->real, a, b, "");
+  return LLVMBuildICmp(builder, qn__emit_is_signed(dtype) ? p->with_sign : p->without, a, b, "");
+}
+
+// ------------------------------------------------------------------------------------ f16
+
+// One shape of 32-bit integers and floats, to write bit manipulation briefly.
+typedef struct bits_kit {
+  LLVMBuilderRef b;
+  LLVMTypeRef i;
+  LLVMTypeRef f;
+} bits_kit_t;
+
+static bits_kit_t kit_like(qn__emit_t* e, LLVMTypeRef type) {
+  return (bits_kit_t){e->fn->builder, qn__emit_like(type, e->i32), qn__emit_like(type, e->f32)};
+}
+static LLVMValueRef c(const bits_kit_t* k, uint32_t value) {
+  return qn__emit_int(k->i, value);
+}
+static LLVMValueRef as_int(const bits_kit_t* k, LLVMValueRef v) {
+  return LLVMBuildBitCast(k->b, v, k->i, "");
+}
+static LLVMValueRef as_float(const bits_kit_t* k, LLVMValueRef v) {
+  return LLVMBuildBitCast(k->b, v, k->f, "");
+}
+static LLVMValueRef and_(const bits_kit_t* k, LLVMValueRef a, uint32_t mask) {
+  return LLVMBuildAnd(k->b, a, c(k, mask), "");
+}
+static LLVMValueRef shr(const bits_kit_t* k, LLVMValueRef a, uint32_t count) {
+  return LLVMBuildLShr(k->b, a, c(k, count), "");
+}
+static LLVMValueRef shl(const bits_kit_t* k, LLVMValueRef a, uint32_t count) {
+  return LLVMBuildShl(k->b, a, c(k, count), "");
+}
+static LLVMValueRef add(const bits_kit_t* k, LLVMValueRef a, LLVMValueRef b) {
+  return LLVMBuildAdd(k->b, a, b, "");
+}
+static LLVMValueRef or_(const bits_kit_t* k, LLVMValueRef a, LLVMValueRef b) {
+  return LLVMBuildOr(k->b, a, b, "");
+}
+static LLVMValueRef choose(const bits_kit_t* k, LLVMValueRef condition, LLVMValueRef a,
+                           LLVMValueRef b) {
+  return LLVMBuildSelect(k->b, condition, a, b, "");
+}
+static LLVMValueRef is(const bits_kit_t* k, LLVMIntPredicate how, LLVMValueRef a, uint32_t b) {
+  return LLVMBuildICmp(k->b, how, a, c(k, b), "");
+}
+
+// The 16 bits of the nearest f16, in 32.
+static LLVMValueRef f16_from_f32(const bits_kit_t* k, LLVMValueRef value) {
+  LLVMValueRef all = as_int(k, value);
+  LLVMValueRef x = and_(k, all, 0x7FFFFFFFu);
+  LLVMValueRef sign = shr(k, and_(k, all, 0x80000000u), 16);
+  // From 65536 on an infinity; a NaN keeps the head of its payload and is quiet.
+  LLVMValueRef payload = or_(k, and_(k, shr(k, x, 13), 0x3FFu), c(k, 0x7E00u));
+  LLVMValueRef big = choose(k, is(k, LLVMIntUGT, x, 0x7F800000u), payload, c(k, 0x7C00u));
+  // Below 2^-14 adding 0.5 lets the adder round to the spacing of denormal f16.
+  LLVMValueRef half = LLVMConstBitCast(c(k, 0x3F000000u), k->f);
+  LLVMValueRef sum = LLVMBuildFAdd(k->b, as_float(k, x), half, "");
+  LLVMValueRef small = LLVMBuildSub(k->b, as_int(k, sum), c(k, 0x3F000000u), "");
+  // In between: rebias the exponent and round to even by adding.
+  LLVMValueRef odd = and_(k, shr(k, x, 13), 1);
+  LLVMValueRef middle = add(k, add(k, x, c(k, 0xC8000FFFu)), odd);
+  middle = shr(k, middle, 13);
+  LLVMValueRef result = choose(k, is(k, LLVMIntULT, x, 0x38800000u), small, middle);
+  result = choose(k, is(k, LLVMIntUGE, x, 0x47800000u), big, result);
+  return or_(k, result, sign);
+}
+
+static LLVMValueRef f32_from_f16(const bits_kit_t* k, LLVMValueRef bits) {
+  LLVMValueRef x = shl(k, and_(k, bits, 0x7FFFu), 13);
+  LLVMValueRef sign = shl(k, and_(k, bits, 0x8000u), 16);
+  LLVMValueRef exponent = and_(k, x, 0x0F800000u);
+  LLVMValueRef normal = add(k, x, c(k, 0x38000000u));
+  LLVMValueRef special = add(k, x, c(k, 0x70000000u));
+  LLVMValueRef magic = LLVMConstBitCast(c(k, 0x38800000u), k->f);
+  LLVMValueRef denormal = as_float(k, add(k, x, c(k, 0x38800000u)));
+  denormal = as_int(k, LLVMBuildFSub(k->b, denormal, magic, ""));
+  LLVMValueRef result = choose(k, is(k, LLVMIntEQ, exponent, 0), denormal, normal);
+  result = choose(k, is(k, LLVMIntEQ, exponent, 0x0F800000u), special, result);
+  return as_float(k, or_(k, result, sign));
+}
+
+// ------------------------------------------------------------------------------------ bf16
+
+// f32 bits whose lower half is cut off after rounding to even.
+static LLVMValueRef bf16_round(const bits_kit_t* k, LLVMValueRef value) {
+  LLVMValueRef x = as_int(k, value);
+  LLVMValueRef odd = and_(k, shr(k, x, 16), 1);
+  LLVMValueRef rounded = add(k, add(k, x, c(k, 0x7FFFu)), odd);
+  LLVMValueRef quiet = or_(k, x, c(k, 0x00400000u));
+  LLVMValueRef is_nan = LLVMBuildFCmp(k->b, LLVMRealUNO, value, value, "");
+  return and_(k, choose(k, is_nan, quiet, rounded), 0xFFFF0000u);
+}
+
+// ------------------------------------------------------------------------------------ interface
+
+static LLVMValueRef to_half(qn__emit_t* e, LLVMValueRef value) {
+  LLVMTypeRef half = qn__emit_like(LLVMTypeOf(value), LLVMHalfTypeInContext(e->context));
+  return LLVMBuildFPTrunc(e->fn->builder, value, half, "");
+}
+
+LLVMValueRef qn__emit_round(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
+  if (!qn__emit_is_narrow_float(dtype)) return value;
+  LLVMTypeRef type = LLVMTypeOf(value);
+  bits_kit_t k = kit_like(e, type);
+  if (dtype == QN_DTYPE_BF16) return as_float(&k, bf16_round(&k, value));
+  if (e->options->has_f16c) return LLVMBuildFPExt(e->fn->builder, to_half(e, value), type, "");
+  return f32_from_f16(&k, f16_from_f32(&k, value));
+}
+
+LLVMValueRef qn__emit_narrow_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
+  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), e->i16);
+  bits_kit_t k = kit_like(e, type);
+  if (dtype == QN_DTYPE_BF16) {
+    // What is held is representable: the lower half is zero.
+    return LLVMBuildTrunc(k.b, shr(&k, as_int(&k, value), 16), type, "");
+  }
+  if (e->options->has_f16c) return LLVMBuildBitCast(k.b, to_half(e, value), type, "");
+  return LLVMBuildTrunc(k.b, f16_from_f32(&k, value), type, "");
+}
+
+LLVMValueRef qn__emit_widen_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
+  LLVMTypeRef type = LLVMTypeOf(bits);
+  bits_kit_t k = kit_like(e, type);
+  if (dtype == QN_DTYPE_F16 && e->options->has_f16c) {
+    LLVMTypeRef half = qn__emit_like(type, LLVMHalfTypeInContext(e->context));
+    return LLVMBuildFPExt(k.b, LLVMBuildBitCast(k.b, bits, half, ""), k.f, "");
+  }
+  LLVMValueRef wide = LLVMBuildZExt(k.b, bits, k.i, "");
+  if (dtype == QN_DTYPE_F16) return f32_from_f16(&k, wide);
+  return as_float(&k, shl(&k, wide, 16));
+}

@@ -1,0 +1,275 @@
+// jit/llvm/emit_function.c: the LLVM function that is being filled, and what it takes from outside.
+//
+// Every function (a kernel, or the body of its parallel loop) has an entry block to which whatever
+// is the same throughout is added when it is first asked for: parameters, symbols, extents,
+// strides, and what a body captures of its kernel. Not here: statements, the order of launches.
+// Threads: as emit.h. Next: emit_expr.c.
+#include "emit_inner.h"
+
+static void add_text_attribute(qn__emit_t* e, LLVMValueRef function, const char* key,
+                               const char* value) {
+  LLVMAttributeRef attribute = LLVMCreateStringAttribute(e->context, key, (unsigned)strlen(key),
+                                                         value, (unsigned)strlen(value));
+  LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+}
+
+static void add_attribute(qn__emit_t* e, LLVMValueRef function, LLVMAttributeIndex index,
+                          const char* name) {
+  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+  LLVMAddAttributeAtIndex(function, index, LLVMCreateEnumAttribute(e->context, kind, 0));
+}
+
+static void add_attributes(qn__emit_t* e, LLVMValueRef function, bool is_body) {
+  const LLVMAttributeIndex whole = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
+  char* cpu = LLVMGetTargetMachineCPU(e->options->machine);
+  char* features = LLVMGetTargetMachineFeatureString(e->options->machine);
+  add_text_attribute(e, function, "target-cpu", cpu);
+  if (features[0] != '\0') add_text_attribute(e, function, "target-features", features);
+  LLVMDisposeMessage(cpu);
+  LLVMDisposeMessage(features);
+  static const char* const widths[] = {"128", "256", "512"};
+  uint32_t bytes = e->options->vector_bytes;
+  add_text_attribute(e, function, "prefer-vector-width", widths[bytes >= 64 ? 2 : bytes >= 32]);
+  // Nothing may become a call of memset, memcpy or libm.
+  add_text_attribute(e, function, "no-builtins", "");
+  add_attribute(e, function, whole, "nounwind");
+  if (is_body) {
+    add_attribute(e, function, whole, "noinline");  // it is called from one place and pointed to
+    add_attribute(e, function, 2, "noalias");
+    add_attribute(e, function, 2, "readonly");
+  } else {
+    add_attribute(e, function, 2, "noalias");
+    add_attribute(e, function, 2, "readonly");
+  }
+}
+
+qn__fn_t* qn__emit_fn_begin(qn__emit_t* e, const char* name, bool is_body) {
+  qn__fn_t* fn = QN__ARENA_NEW(e->arena, qn__fn_t);
+  if (!fn) {
+    e->has_failed = true;
+    return NULL;
+  }
+  fn->parent = e->fn;
+  fn->depth = is_body ? 1 : 0;
+  fn->serial = ++e->serial;
+  fn->next_capture = &fn->captures;
+  fn->capture_count = 1;  // word 0 holds the words
+  fn->function = LLVMAddFunction(e->module, name, is_body ? e->body_type : e->kernel_type);
+  if (is_body) LLVMSetLinkage(fn->function, LLVMInternalLinkage);
+  add_attributes(e, fn->function, is_body);
+  fn->builder = LLVMCreateBuilderInContext(e->context);
+  fn->entry = LLVMAppendBasicBlockInContext(e->context, fn->function, "entry");
+  fn->env = LLVMGetParam(fn->function, 0);
+  e->fn = fn;
+  LLVMPositionBuilderAtEnd(fn->builder, fn->entry);
+  if (is_body) {
+    fn->closure = LLVMGetParam(fn->function, 1);
+    fn->words = LLVMBuildLoad2(fn->builder, e->pointer, fn->closure, "words");
+    LLVMSetMetadata(fn->words, e->invariant_kind,
+                    LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+  } else {
+    fn->words = LLVMGetParam(fn->function, 1);
+  }
+  qn__emit_at(e, qn__emit_block(e, "start"));
+  return fn;
+}
+
+void qn__emit_fn_end(qn__emit_t* e) {
+  qn__fn_t* fn = e->fn;
+  LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 0, false));
+  if (fn->fail) {
+    qn__emit_at(e, fn->fail);
+    qn__emit_release_workspace(e, NULL, true);
+    LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 1, false));
+  }
+  LLVMBasicBlockRef start = LLVMGetNextBasicBlock(fn->entry);
+  qn__emit_at(e, fn->entry);
+  LLVMBuildBr(fn->builder, start);
+  LLVMDisposeBuilder(fn->builder);
+  e->fn = fn->parent;
+}
+
+LLVMBasicBlockRef qn__emit_block(qn__emit_t* e, const char* name) {
+  return LLVMAppendBasicBlockInContext(e->context, e->fn->function, name);
+}
+
+void qn__emit_at(qn__emit_t* e, LLVMBasicBlockRef block) {
+  LLVMPositionBuilderAtEnd(e->fn->builder, block);
+}
+
+LLVMValueRef qn__emit_alloca(qn__emit_t* e, LLVMTypeRef type, uint32_t align_bytes) {
+  qn__entry_state_t state = qn__emit_entry_begin(e);
+  LLVMValueRef slot = LLVMBuildAlloca(e->fn->builder, type, "");
+  LLVMSetAlignment(slot, align_bytes);
+  qn__emit_entry_end(e, state);
+  return slot;
+}
+
+qn__entry_state_t qn__emit_entry_begin(qn__emit_t* e) {
+  qn__fn_t* fn = e->fn;
+  qn__entry_state_t state = {LLVMGetInsertBlock(fn->builder),
+                             fn->lanes,
+                             {fn->mask, fn->can_mask_be_empty},
+                             fn->is_unchecked};
+  qn__emit_at(e, fn->entry);
+  fn->lanes = 0;
+  fn->mask = NULL;
+  fn->is_unchecked = true;
+  return state;
+}
+
+void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state) {
+  e->fn->lanes = state.lanes;
+  qn__emit_unmask(e, state.mask);
+  e->fn->is_unchecked = state.is_unchecked;
+  qn__emit_at(e, state.block);
+}
+
+// ------------------------------------------------------------------------------------ memory of
+// values
+
+static LLVMValueRef recall(const qn__emit_t* e, const qn__memo_t* memo) {
+  uint32_t depth = e->fn->depth;
+  return memo->serial[depth] == e->fn->serial ? memo->value[depth] : NULL;
+}
+
+static LLVMValueRef remember(const qn__emit_t* e, qn__memo_t* memo, LLVMValueRef value) {
+  memo->value[e->fn->depth] = value;
+  memo->serial[e->fn->depth] = e->fn->serial;
+  return value;
+}
+
+// The 8-byte word at `index` of an array that does not change while the function runs.
+static LLVMValueRef load_word(qn__emit_t* e, LLVMValueRef base, uint32_t index, LLVMTypeRef type) {
+  LLVMValueRef offset = qn__emit_i64(e, (int64_t)index);
+  LLVMValueRef place = LLVMBuildGEP2(e->fn->builder, e->i64, base, &offset, 1, "");
+  LLVMValueRef word = LLVMBuildLoad2(e->fn->builder, type, place, "");
+  LLVMSetAlignment(word, 8);
+  LLVMSetMetadata(word, e->invariant_kind,
+                  LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+  return word;
+}
+
+LLVMValueRef qn__emit_capture(qn__emit_t* e, LLVMValueRef outer) {
+  if (LLVMIsConstant(outer)) return outer;
+  qn__capture_t* capture = QN__ARENA_NEW(e->arena, qn__capture_t);
+  if (!capture) {
+    e->has_failed = true;
+    return LLVMConstNull(LLVMTypeOf(outer));
+  }
+  capture->outer = outer;
+  *e->fn->next_capture = capture;
+  e->fn->next_capture = &capture->next;
+  uint32_t index = e->fn->capture_count++;
+  qn__entry_state_t state = qn__emit_entry_begin(e);
+  LLVMValueRef inner = load_word(e, e->fn->closure, index, LLVMTypeOf(outer));
+  qn__emit_entry_end(e, state);
+  return inner;
+}
+
+// A value made by function `owner`, here.
+static LLVMValueRef import(qn__emit_t* e, LLVMValueRef value, uint32_t owner, qn__memo_t* memo) {
+  if (owner == e->fn->serial || LLVMIsConstant(value)) return value;
+  LLVMValueRef known = recall(e, memo);
+  return known ? known : remember(e, memo, qn__emit_capture(e, value));
+}
+
+// ------------------------------------------------------------------------------------ variables
+
+void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__value_t value) {
+  qn__var_slot_t* slot = var->user;
+  slot->value = value;
+  slot->owner = e->fn->serial;
+}
+
+// A scalar parameter or symbol: its bits are zero-extended in the word.
+static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__var_kind_t kind,
+                               qn_dtype_t dtype) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = qn__emit_memory_type(e, dtype);
+  LLVMValueRef word = load_word(e, e->fn->words, index, type);
+  if (kind == QN__VAR_SYMBOL) {
+    // Extents are never negative: the call has checked that.
+    LLVMValueRef range[] = {qn__emit_i64(e, 0), qn__emit_i64(e, INT64_MIN)};
+    LLVMMetadataRef bounds[] = {LLVMValueAsMetadata(range[0]), LLVMValueAsMetadata(range[1])};
+    LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, bounds, 2);
+    LLVMSetMetadata(word, e->range_kind, LLVMMetadataAsValue(e->context, node));
+  }
+  (void)b;
+  return qn__emit_from_memory(e, dtype, word);
+}
+
+qn__value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var) {
+  qn__var_slot_t* slot = var->user;
+  if (slot->word != UINT32_MAX) {
+    LLVMValueRef known = recall(e, &slot->memo);
+    if (!known) {
+      qn__entry_state_t state = qn__emit_entry_begin(e);
+      known = remember(e, &slot->memo, load_param(e, slot->word, var->kind, var->dtype));
+      qn__emit_entry_end(e, state);
+    }
+    return qn__emit_uniform(var->dtype, known);
+  }
+  if (QN_NEVER(slot->owner == 0)) {
+    return qn__emit_uniform(var->dtype, qn__emit_undefined(e, var->dtype));
+  }
+  if (slot->owner == e->fn->serial) return slot->value;
+  return qn__emit_uniform(var->dtype, import(e, slot->value.v, slot->owner, &slot->memo));
+}
+
+// ------------------------------------------------------------------------------------ buffers
+
+LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__buf_t* buffer) {
+  qn__buf_slot_t* slot = buffer->user;
+  if (slot->word == UINT32_MAX) {
+    return import(e, slot->pointer, slot->owner, &slot->pointer_memo);
+  }
+  LLVMValueRef known = recall(e, &slot->pointer_memo);
+  if (known) return known;
+  qn__entry_state_t state = qn__emit_entry_begin(e);
+  known = remember(e, &slot->pointer_memo, load_word(e, e->fn->words, slot->word, e->pointer));
+  qn__emit_entry_end(e, state);
+  return known;
+}
+
+qn__value_t qn__emit_view_shift(qn__emit_t* e, const qn__buf_t* view) {
+  qn__buf_slot_t* slot = view->user;
+  if (slot->owner == e->fn->serial) return slot->shift;
+  return qn__emit_uniform(QN_DTYPE_I64, import(e, slot->shift.v, slot->owner, &slot->shift_memo));
+}
+
+// A shape expression of a parameter.
+static LLVMValueRef shape_value(qn__emit_t* e, const qn__expr_t* expr, qn__memo_t* memo) {
+  if (expr->kind == QN__EXPR_INT) return qn__emit_literal(e, expr);
+  LLVMValueRef known = recall(e, memo);
+  if (known) return known;
+  qn__entry_state_t state = qn__emit_entry_begin(e);
+  known = remember(e, memo, qn__emit_scalar(e, expr));
+  qn__emit_entry_end(e, state);
+  return known;
+}
+
+LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim) {
+  qn__buf_slot_t* slot = buffer->user;
+  if (slot->word == UINT32_MAX) {
+    return import(e, slot->extents[dim], slot->owner, &slot->extent_memos[dim]);
+  }
+  return shape_value(e, buffer->shape[dim], &slot->extent_memos[dim]);
+}
+
+LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim) {
+  qn__buf_slot_t* slot = buffer->user;
+  if (slot->word == UINT32_MAX) {
+    return import(e, slot->strides[dim], slot->owner, &slot->stride_memos[dim]);
+  }
+  if (buffer->strides) return shape_value(e, buffer->strides[dim], &slot->stride_memos[dim]);
+  if (dim + 1 == buffer->rank) return qn__emit_i64(e, 1);
+  LLVMValueRef known = recall(e, &slot->stride_memos[dim]);
+  if (known) return known;
+  LLVMValueRef extent = qn__emit_extent(e, buffer, dim + 1);
+  LLVMValueRef stride = qn__emit_stride(e, buffer, dim + 1);
+  qn__entry_state_t state = qn__emit_entry_begin(e);
+  known = remember(e, &slot->stride_memos[dim], LLVMBuildMul(e->fn->builder, extent, stride, ""));
+  qn__emit_entry_end(e, state);
+  return known;
+}

@@ -1,0 +1,193 @@
+// jit/llvm/emit_int.c: integer operators on scalars or vectors, without traps and without undefined
+// results.
+//
+// A division by zero gives some number and the smallest integer divided by -1 itself; shift counts
+// are taken modulo the width. In checked builds a zero divisor fails first. Not here: comparisons
+// of floats (emit_float.c). Threads: as emit.h. Next: emit_float.c.
+#include "emit_inner.h"
+
+typedef enum rounding { TRUNCATE, FLOOR, CEIL } rounding_t;
+
+LLVMValueRef qn__emit_int_min_max(qn__emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
+                                  LLVMValueRef b) {
+  const char* name = qn__emit_is_signed(dtype) ? (is_min ? "llvm.smin" : "llvm.smax")
+                                               : (is_min ? "llvm.umin" : "llvm.umax");
+  LLVMTypeRef type = LLVMTypeOf(a);
+  LLVMValueRef args[] = {a, b};
+  return qn__emit_intrinsic(e, name, &type, 1, args, 2);
+}
+
+// ------------------------------------------------------------------------------------ division
+
+// What is known about a divisor when the code is made.
+typedef struct divisor {
+  bool is_constant;
+  int64_t constant;
+  bool is_nonnegative;
+} divisor_t;
+
+static LLVMValueRef nonzero(qn__emit_t* e, LLVMValueRef value) {
+  return LLVMBuildICmp(e->fn->builder, LLVMIntNE, value, LLVMConstNull(LLVMTypeOf(value)), "");
+}
+
+static LLVMValueRef divide_unsigned(qn__emit_t* e, bool is_mod, rounding_t rounding,
+                                    divisor_t known, LLVMValueRef a, LLVMValueRef b) {
+  LLVMBuilderRef builder = e->fn->builder;
+  LLVMTypeRef type = LLVMTypeOf(a);
+  if (!known.is_constant || known.constant == 0) {
+    LLVMValueRef one = qn__emit_int(type, 1);
+    b = LLVMBuildSelect(builder, nonzero(e, b), b, one, "");
+  }
+  if (is_mod) return LLVMBuildURem(builder, a, b, "");
+  LLVMValueRef quotient = LLVMBuildUDiv(builder, a, b, "");
+  if (rounding != CEIL) return quotient;
+  LLVMValueRef rest = LLVMBuildSub(builder, a, LLVMBuildMul(builder, quotient, b, ""), "");
+  return LLVMBuildAdd(builder, quotient, LLVMBuildZExt(builder, nonzero(e, rest), type, ""), "");
+}
+
+// a / b or a % b by a power of two.
+static LLVMValueRef divide_by_power(qn__emit_t* e, bool is_mod, int64_t divisor, LLVMValueRef a) {
+  LLVMTypeRef type = LLVMTypeOf(a);
+  if (is_mod) {
+    return LLVMBuildAnd(e->fn->builder, a, qn__emit_int(type, (uint64_t)divisor - 1), "");
+  }
+  uint64_t shift = (uint64_t)__builtin_ctzll((uint64_t)divisor);
+  return LLVMBuildAShr(e->fn->builder, a, qn__emit_int(type, shift), "");
+}
+
+static LLVMValueRef divide_signed(qn__emit_t* e, bool is_mod, rounding_t rounding, divisor_t known,
+                                  bool is_dividend_nonnegative, LLVMValueRef a, LLVMValueRef b) {
+  LLVMBuilderRef builder = e->fn->builder;
+  LLVMTypeRef type = LLVMTypeOf(a);
+  LLVMValueRef zero = LLVMConstNull(type);
+  LLVMValueRef one = qn__emit_int(type, 1);
+  if (known.is_constant && known.constant > 0 && (known.constant & (known.constant - 1)) == 0 &&
+      rounding == FLOOR) {
+    return divide_by_power(e, is_mod, known.constant, a);
+  }
+  // Dividing by 1 instead of by 0 or -1 never traps.
+  LLVMValueRef is_minus_one = NULL;
+  LLVMValueRef safe = b;
+  if (known.is_nonnegative) {
+    if (!known.is_constant || known.constant == 0) {
+      safe = LLVMBuildSelect(builder, nonzero(e, b), b, one, "");
+    }
+  } else if (!known.is_constant || known.constant == -1 || known.constant == 0) {
+    is_minus_one = LLVMBuildICmp(builder, LLVMIntEQ, b, LLVMConstAllOnes(type), "");
+    LLVMValueRef is_bad = LLVMBuildICmp(builder, LLVMIntULT, LLVMBuildAdd(builder, b, one, ""),
+                                        qn__emit_int(type, 2), "");
+    safe = LLVMBuildSelect(builder, is_bad, one, b, "");
+  }
+  bool is_exactly_unsigned = is_dividend_nonnegative && known.is_nonnegative;
+  LLVMValueRef quotient = is_exactly_unsigned ? LLVMBuildUDiv(builder, a, safe, "")
+                                              : LLVMBuildSDiv(builder, a, safe, "");
+  LLVMValueRef rest = LLVMBuildSub(builder, a, LLVMBuildMul(builder, quotient, safe, ""), "");
+  LLVMValueRef result = is_mod ? rest : quotient;
+  if (rounding != TRUNCATE && !(is_exactly_unsigned && rounding == FLOOR)) {
+    // The quotient is off by one where the rest is not zero and the signs say so.
+    LLVMValueRef signs = is_mod || rounding == FLOOR ? rest : a;
+    LLVMValueRef are_mixed =
+        LLVMBuildICmp(builder, LLVMIntSLT, LLVMBuildXor(builder, signs, safe, ""), zero, "");
+    if (rounding == CEIL) are_mixed = LLVMBuildNot(builder, are_mixed, "");
+    LLVMValueRef off = LLVMBuildAnd(builder, nonzero(e, rest), are_mixed, "");
+    if (is_mod) {
+      result = LLVMBuildAdd(builder, rest, LLVMBuildSelect(builder, off, safe, zero, ""), "");
+    } else {
+      LLVMValueRef step = LLVMBuildZExt(builder, off, type, "");
+      result = rounding == CEIL ? LLVMBuildAdd(builder, quotient, step, "")
+                                : LLVMBuildSub(builder, quotient, step, "");
+    }
+  }
+  if (is_minus_one && !is_mod) {
+    result = LLVMBuildSelect(builder, is_minus_one, LLVMBuildNeg(builder, a, ""), result, "");
+  }
+  return result;
+}
+
+static LLVMValueRef divide(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t dtype, LLVMValueRef a,
+                           LLVMValueRef b) {
+  const qn__expr_t* right = expr->args[1];
+  divisor_t known = {.is_constant = right->kind == QN__EXPR_INT,
+                     .is_nonnegative = qn__emit_is_nonnegative(right)};
+  if (known.is_constant) known.constant = right->int_value;
+  if (qn__emit_checks(e)) {
+    LLVMValueRef ok = nonzero(e, b);
+    qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_DIVISION, UINT32_MAX, 0, NULL), NULL, NULL);
+  }
+  bool is_mod = expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCMOD;
+  rounding_t rounding = FLOOR;
+  if (expr->op == QN_OP_TRUNCDIV || expr->op == QN_OP_TRUNCMOD) rounding = TRUNCATE;
+  if (expr->op == QN_OP_CEILDIV) rounding = CEIL;
+  if (!qn__emit_is_signed(dtype)) return divide_unsigned(e, is_mod, rounding, known, a, b);
+  return divide_signed(e, is_mod, rounding, known, qn__emit_is_nonnegative(expr->args[0]), a, b);
+}
+
+// ------------------------------------------------------------------------------------ the rest
+
+static LLVMValueRef shift(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
+                          LLVMValueRef count) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef limit = qn__emit_int(LLVMTypeOf(a), qn__dtype_bits(dtype) - 1);
+  count = LLVMBuildAnd(b, count, limit, "");
+  if (op == QN_OP_SHL) return LLVMBuildShl(b, a, count, "");
+  return qn__emit_is_signed(dtype) ? LLVMBuildAShr(b, a, count, "")
+                                   : LLVMBuildLShr(b, a, count, "");
+}
+
+static LLVMValueRef absolute(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef a) {
+  if (!qn__emit_is_signed(dtype)) return a;
+  LLVMTypeRef type = LLVMTypeOf(a);
+  LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // the smallest stays what it is
+  return qn__emit_intrinsic(e, "llvm.abs", &type, 1, args, 2);
+}
+
+static LLVMValueRef count_bits(qn__emit_t* e, qn_op_t op, LLVMValueRef a) {
+  LLVMTypeRef type = LLVMTypeOf(a);
+  if (op == QN_OP_POPCOUNT) return qn__emit_intrinsic(e, "llvm.ctpop", &type, 1, &a, 1);
+  LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // defined for 0
+  return qn__emit_intrinsic(e, "llvm.ctlz", &type, 1, args, 2);
+}
+
+LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t dtype,
+                             const LLVMValueRef* args) {
+  LLVMBuilderRef b = e->fn->builder;
+  switch (expr->op) {
+    case QN_OP_ADD:
+      return LLVMBuildAdd(b, args[0], args[1], "");
+    case QN_OP_SUB:
+      return LLVMBuildSub(b, args[0], args[1], "");
+    case QN_OP_MUL:
+      return LLVMBuildMul(b, args[0], args[1], "");
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_TRUNCMOD:
+    case QN_OP_CEILDIV:
+      return divide(e, expr, dtype, args[0], args[1]);
+    case QN_OP_MIN:
+    case QN_OP_MAX:
+      return qn__emit_int_min_max(e, dtype, expr->op == QN_OP_MIN, args[0], args[1]);
+    case QN_OP_NEG:
+      return LLVMBuildNeg(b, args[0], "");
+    case QN_OP_ABS:
+      return absolute(e, dtype, args[0]);
+    case QN_OP_AND:
+      return LLVMBuildAnd(b, args[0], args[1], "");
+    case QN_OP_OR:
+      return LLVMBuildOr(b, args[0], args[1], "");
+    case QN_OP_XOR:
+      return LLVMBuildXor(b, args[0], args[1], "");
+    case QN_OP_NOT:
+      return LLVMBuildNot(b, args[0], "");
+    case QN_OP_SHL:
+    case QN_OP_SHR:
+      return shift(e, expr->op, dtype, args[0], args[1]);
+    case QN_OP_POPCOUNT:
+    case QN_OP_CLZ:
+      return count_bits(e, expr->op, args[0]);
+    default:
+      break;
+  }
+  (void)QN_NEVER(true);
+  return args[0];
+}

@@ -1,0 +1,116 @@
+// jit/llvm/emit_lanes.c: which loops and reductions run in lanes, and whether their tails may be
+// masked.
+//
+// The vectorise pass has proven what is safe. What is asked here is only whether this emitter can
+// do it: anything unexpected in a marked loop makes it a scalar loop, which is always right.
+// Threads: as emit.h. Next: emit_loop.c.
+#include "emit_inner.h"
+
+enum { MOST_LANES = 256 };
+
+// ------------------------------------------------------------------------------------ can it be
+// done?
+
+static bool can_run(const qn__block_t* block) {
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    switch (stmt->kind) {
+      case QN__STMT_LET:
+      case QN__STMT_STORE:
+      case QN__STMT_ASSERT:
+        break;
+      case QN__STMT_IF:
+        if (!can_run(&stmt->if_.then_block) || !can_run(&stmt->if_.else_block)) return false;
+        break;
+      case QN__STMT_LOOP:
+        if (stmt->loop.lane_count > 0 || !can_run(&stmt->loop.body)) return false;
+        break;
+      case QN__STMT_ALLOC:
+        if (stmt->alloc.buffer->scope != QN__SCOPE_CONST &&
+            stmt->alloc.buffer->scope != QN__SCOPE_VIEW) {
+          return false;
+        }
+        break;
+      case QN__STMT_ATOMIC:
+      case QN__STMT_WHILE:
+      case QN__STMT_BARRIER:
+        return false;
+    }
+  }
+  return true;
+}
+
+uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
+  uint32_t lanes = loop->loop.lane_count;
+  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
+  return lanes > 1 && can_run(&loop->loop.body) ? lanes : 0;
+}
+
+uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr) {
+  uint32_t lanes = expr->reduce.lane_count;
+  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
+  // The halves of the final tree must come out even.
+  return lanes > 1 && (lanes & (lanes - 1)) == 0 ? lanes : 0;
+}
+
+// ------------------------------------------------------------------------------------ masked
+// memory
+
+static bool is_maskable(const qn__buf_t* buffer) {
+  return qn__dtype_bits(buffer->dtype) >= 32;
+}
+
+static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  (void)walker;
+  return expr->kind != QN__EXPR_LOAD || is_maskable(expr->load.buffer);
+}
+
+static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  (void)walker;
+  return stmt->kind != QN__STMT_STORE || is_maskable(stmt->store.buffer);
+}
+
+bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__block_t* body) {
+  if (e->options->has_avx512) return true;
+  if (!e->options->has_avx2) return false;
+  qn__walker_t walker = {check_stmt, check_expr, NULL};
+  qn__block_t copy = *body;
+  return qn__walk_block(&walker, &copy);
+}
+
+bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr) {
+  if (e->options->has_avx512) return true;
+  if (!e->options->has_avx2) return false;
+  qn__walker_t walker = {check_stmt, check_expr, NULL};
+  qn__block_t lets = expr->reduce.lets;
+  return qn__walk_block(&walker, &lets) && qn__walk_expr(&walker, expr->reduce.value);
+}
+
+// ------------------------------------------------------------------------------------ what a loop
+// declares
+
+static void mark_var(qn__emit_t* e, const qn__var_t* var) {
+  if (!var) return;
+  qn__var_slot_t* slot = var->user;
+  slot->mark = e->mark_count;
+}
+
+static bool mark_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  if (stmt->kind == QN__STMT_LET) mark_var(walker->self, stmt->let.var);
+  if (stmt->kind == QN__STMT_LOOP) mark_var(walker->self, stmt->loop.var);
+  if (stmt->kind == QN__STMT_ATOMIC) mark_var(walker->self, stmt->atomic.result);
+  return true;
+}
+
+static bool mark_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  if (expr->kind == QN__EXPR_REDUCE) mark_var(walker->self, expr->reduce.reduce_var);
+  return true;
+}
+
+uint32_t qn__emit_mark(qn__emit_t* e, const qn__stmt_t* loop) {
+  e->mark_count++;
+  mark_var(e, loop->loop.var);
+  qn__walker_t walker = {mark_stmt, mark_expr, e};
+  qn__block_t body = loop->loop.body;
+  (void)qn__walk_block(&walker, &body);
+  return e->mark_count;
+}

@@ -1,0 +1,170 @@
+// jit/llvm/emit_loop.c: counted loops, one iteration at a time or in lanes with a tail.
+//
+// A loop in lanes runs full vectors first. What is left over runs under a mask where the target has
+// masked memory, else one by one. Ranges of constant length are written out in pieces. Not here:
+// launches (emit_parallel.c), reductions (emit_reduce.c). Threads: as emit.h. Next: emit_special.c.
+#include "emit_inner.h"
+
+enum { MOST_PIECES = 8, MOST_UNROLLED = 64 };
+
+// ------------------------------------------------------------------------------------ counting
+
+qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+                                   int64_t step, LLVMValueRef carried) {
+  LLVMBuilderRef b = e->fn->builder;
+  qn__counter_t counter = {.start = carried, .end = end, .step = step};
+  counter.body = qn__emit_block(e, "loop");
+  counter.after = qn__emit_block(e, "endloop");
+  counter.before = LLVMGetInsertBlock(b);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), counter.body, counter.after);
+  qn__emit_at(e, counter.body);
+  counter.index = LLVMBuildPhi(b, e->i64, "");
+  LLVMAddIncoming(counter.index, &begin, &counter.before, 1);
+  if (carried) {
+    counter.carried = LLVMBuildPhi(b, LLVMTypeOf(carried), "");
+    LLVMAddIncoming(counter.carried, &carried, &counter.before, 1);
+  }
+  e->fn->loop_depth++;
+  return counter;
+}
+
+LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__counter_t* counter, LLVMValueRef carried) {
+  LLVMBuilderRef b = e->fn->builder;
+  e->fn->loop_depth--;
+  LLVMValueRef next = LLVMBuildNSWAdd(b, counter->index, qn__emit_i64(e, counter->step), "");
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
+  LLVMAddIncoming(counter->index, &next, &from, 1);
+  if (carried) LLVMAddIncoming(counter->carried, &carried, &from, 1);
+  LLVMValueRef goes_on = LLVMBuildICmp(b, LLVMIntSLT, next, counter->end, "");
+  LLVMBuildCondBr(b, goes_on, counter->body, counter->after);
+  qn__emit_at(e, counter->after);
+  if (!carried) return NULL;
+  LLVMValueRef result = LLVMBuildPhi(b, LLVMTypeOf(carried), "");
+  LLVMValueRef values[] = {counter->start, carried};
+  LLVMBasicBlockRef blocks[] = {counter->before, from};
+  LLVMAddIncoming(result, values, blocks, 2);
+  return result;
+}
+
+LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+                               uint32_t lanes) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef count = LLVMBuildSub(b, end, begin, "");
+  LLVMValueRef has_any = LLVMBuildICmp(b, LLVMIntSLT, begin, end, "");
+  count = LLVMBuildSelect(b, has_any, count, qn__emit_i64(e, 0), "");
+  LLVMValueRef full;
+  if ((lanes & (lanes - 1)) == 0) {
+    full = LLVMBuildAnd(b, count, qn__emit_i64(e, -(int64_t)lanes), "");
+  } else {
+    LLVMValueRef rest = LLVMBuildURem(b, count, qn__emit_i64(e, (int64_t)lanes), "");
+    full = LLVMBuildSub(b, count, rest, "");
+  }
+  return LLVMBuildAdd(b, begin, full, "");
+}
+
+// ------------------------------------------------------------------------------------ iterations
+
+static void emit_iteration(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index) {
+  qn__var_slot_t* slot = loop->loop.var->user;
+  slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
+  qn__value_t value = qn__emit_uniform(QN_DTYPE_I64, index);
+  qn__emit_bind(e, loop->loop.var, value);
+  qn__emit_block_of(e, &loop->loop.body);
+}
+
+// `lanes` iterations at once, of which only those under `mask` (NULL: all) run.
+static void emit_lanes(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index, uint32_t lanes,
+                       LLVMValueRef count) {
+  if (lanes <= 1) {
+    emit_iteration(e, loop, index);
+    return;
+  }
+  qn__fn_t* fn = e->fn;
+  qn__var_slot_t* slot = loop->loop.var->user;
+  slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
+  fn->lanes = lanes;
+  fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
+  fn->can_mask_be_empty = false;
+  qn__emit_bind(e, loop->loop.var, qn__emit_linear(QN_DTYPE_I64, index, qn__emit_i64(e, 1)));
+  qn__emit_block_of(e, &loop->loop.body);
+  fn->lanes = 0;
+  fn->mask = NULL;
+}
+
+void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+                           LLVMValueRef end) {
+  int64_t first, last;
+  bool is_constant = qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last);
+  if (is_constant && first >= last) return;
+  if (is_constant &&
+      (last - first == 1 || (loop->loop.kind == QN_LOOP_UNROLL && last - first <= MOST_UNROLLED))) {
+    for (int64_t i = first; i < last; ++i) emit_iteration(e, loop, qn__emit_i64(e, i));
+    return;
+  }
+  qn__counter_t counter = qn__emit_count_begin(e, begin, end, 1, NULL);
+  emit_iteration(e, loop, counter.index);
+  (void)qn__emit_count_end(e, &counter, NULL);
+}
+
+// A constant number of iterations as straight code: full vectors, then powers of two.
+static void emit_pieces(qn__emit_t* e, const qn__stmt_t* loop, int64_t first, int64_t last,
+                        uint32_t lanes) {
+  while (first < last) {
+    while ((int64_t)lanes > last - first) {
+      // The next smaller power of two.
+      uint32_t smaller = 1;
+      while (2 * smaller < lanes) smaller *= 2;
+      lanes = smaller;
+    }
+    emit_lanes(e, loop, qn__emit_i64(e, first), lanes, NULL);
+    first += lanes;
+  }
+}
+
+static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+                              LLVMValueRef end, uint32_t lanes) {
+  LLVMBuilderRef b = e->fn->builder;
+  int64_t first, last;
+  if (qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last)) {
+    if (first >= last) return;
+    if ((last - first) / (int64_t)lanes <= MOST_PIECES) {
+      emit_pieces(e, loop, first, last, lanes);
+      return;
+    }
+  }
+  LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
+  qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, NULL);
+  emit_lanes(e, loop, counter.index, lanes, NULL);
+  (void)qn__emit_count_end(e, &counter, NULL);
+  if (!qn__emit_can_mask_loop(e, &loop->loop.body)) {
+    qn__emit_scalar_range(e, loop, main_end, end);
+    return;
+  }
+  LLVMBasicBlockRef tail = qn__emit_block(e, "tail");
+  LLVMBasicBlockRef done = qn__emit_block(e, "endtail");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, main_end, end, ""), tail, done);
+  qn__emit_at(e, tail);
+  emit_lanes(e, loop, main_end, lanes, LLVMBuildSub(b, end, main_end, ""));
+  LLVMBuildBr(b, done);
+  qn__emit_at(e, done);
+}
+
+void qn__emit_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin, LLVMValueRef end) {
+  uint32_t lanes = qn__emit_loop_lanes(e, loop);
+  if (lanes > 1) {
+    emit_vector_range(e, loop, begin, end, lanes);
+  } else if (!qn__emit_specialised(e, loop, begin, end)) {
+    qn__emit_scalar_range(e, loop, begin, end);
+  }
+}
+
+void qn__emit_loop(qn__emit_t* e, const qn__stmt_t* stmt) {
+  bool is_launch = e->fn->depth == 0 && e->fn->loop_depth == 0 && e->fn->lanes == 0;
+  if (stmt->loop.kind == QN_LOOP_PARALLEL && is_launch) {
+    qn__emit_parallel(e, stmt);
+    return;
+  }
+  LLVMValueRef begin = qn__emit_scalar(e, stmt->loop.begin);
+  LLVMValueRef end = qn__emit_scalar(e, stmt->loop.end);
+  qn__emit_range(e, stmt, begin, end);
+}

@@ -1,0 +1,253 @@
+// jit/llvm/emit_memory.c: loads and stores in every shape: one element, a run of lanes, lanes
+// apart.
+//
+// Contiguous lanes are one vector access, uniform ones one scalar access; other ones are gathered
+// and scattered. Where lanes are off, masked intrinsics are used, which LLVM writes out where the
+// target lacks them; a private array is read and written back whole instead, so that it can live in
+// registers. Threads: as emit.h. Next: emit_atomic.c.
+#include "emit_inner.h"
+
+// Beyond so many lanes a gather is shorter than element by element.
+enum { MOST_SINGLE_ACCESSES = 16 };
+
+static uint32_t element_bytes(const qn__buf_t* buffer) {
+  return qn__dtype_bits(buffer->dtype) / 8;
+}
+
+void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__buf_t* buffer) {
+  const qn__buf_slot_t* slot = buffer->user;
+  const qn__buf_slot_t* root = slot->root->user;
+  if (!root->scope_list || !LLVMIsAInstruction(access)) return;
+  LLVMSetMetadata(access, e->alias_scope_kind, root->scope_list);
+  if (root->others_list) LLVMSetMetadata(access, e->noalias_kind, root->others_list);
+}
+
+static LLVMValueRef align_value(qn__emit_t* e, const qn__buf_t* buffer) {
+  return LLVMConstInt(e->i32, element_bytes(buffer), false);
+}
+
+static LLVMValueRef plain_load(qn__emit_t* e, const qn__buf_t* buffer, LLVMTypeRef type,
+                               LLVMValueRef pointer) {
+  LLVMValueRef load = LLVMBuildLoad2(e->fn->builder, type, pointer, "");
+  LLVMSetAlignment(load, element_bytes(buffer));
+  qn__emit_annotate(e, load, buffer);
+  return load;
+}
+
+static void plain_store(qn__emit_t* e, const qn__buf_t* buffer, LLVMValueRef value,
+                        LLVMValueRef pointer) {
+  LLVMValueRef store = LLVMBuildStore(e->fn->builder, value, pointer);
+  LLVMSetAlignment(store, element_bytes(buffer));
+  qn__emit_annotate(e, store, buffer);
+}
+
+// The pointers of all lanes.
+static LLVMValueRef lane_pointers(qn__emit_t* e, const qn__address_t* address) {
+  if (address->shape == QN__SHAPE_VARYING) return address->pointer;
+  LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
+  LLVMValueRef stride = address->shape == QN__SHAPE_LINEAR ? address->stride : qn__emit_i64(e, 0);
+  LLVMValueRef steps =
+      qn__emit_widen(e, (qn__value_t){qn__emit_i64(e, 0), stride, QN_DTYPE_I64, QN__SHAPE_LINEAR});
+  return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &steps, 1, "");
+}
+
+static LLVMValueRef lane_pointer(qn__emit_t* e, const qn__address_t* address, uint32_t lane) {
+  LLVMBuilderRef b = e->fn->builder;
+  if (address->shape == QN__SHAPE_VARYING) {
+    return LLVMBuildExtractElement(b, address->pointer, qn__emit_i64(e, lane), "");
+  }
+  LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
+  LLVMValueRef offset = LLVMBuildMul(b, address->stride, qn__emit_i64(e, lane), "");
+  return LLVMBuildGEP2(b, type, address->pointer, &offset, 1, "");
+}
+
+// Lane i reads or writes element first + i * step.
+static bool has_step(const qn__address_t* address, int64_t step) {
+  int64_t stride;
+  return address->shape == QN__SHAPE_LINEAR && qn__emit_const_int(address->stride, &stride) &&
+         stride == step;
+}
+
+static LLVMValueRef reversed(qn__emit_t* e, LLVMValueRef vector) {
+  uint32_t lanes = e->fn->lanes;
+  LLVMValueRef* order = qn__arena_alloc_array(e->arena, lanes, sizeof *order);
+  if (!order) {
+    e->has_failed = true;
+    return vector;
+  }
+  for (uint32_t i = 0; i < lanes; ++i) order[i] = LLVMConstInt(e->i32, lanes - 1 - i, false);
+  LLVMValueRef mask = LLVMConstVector(order, lanes);
+  return LLVMBuildShuffleVector(e->fn->builder, vector, LLVMGetPoison(LLVMTypeOf(vector)), mask,
+                                "");
+}
+
+// The lowest address of lanes that go down one by one.
+static LLVMValueRef lowest(qn__emit_t* e, const qn__address_t* address) {
+  LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
+  LLVMValueRef offset = qn__emit_i64(e, 1 - (int64_t)e->fn->lanes);
+  return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &offset, 1, "");
+}
+
+// Runs what follows only when a lane is on. Returns the block before, NULL when there is no
+// question.
+typedef struct guard {
+  LLVMBasicBlockRef before;
+  LLVMBasicBlockRef after;
+} guard_t;
+
+static guard_t guard_begin(qn__emit_t* e, const qn__address_t* address) {
+  guard_t guard = {NULL, NULL};
+  if (!e->fn->mask || !e->fn->can_mask_be_empty || address->is_harmless) return guard;
+  LLVMBasicBlockRef some = qn__emit_block(e, "some");
+  guard.after = qn__emit_block(e, "after");
+  LLVMValueRef any = qn__emit_any(e, e->fn->mask);
+  guard.before = LLVMGetInsertBlock(e->fn->builder);
+  LLVMBuildCondBr(e->fn->builder, any, some, guard.after);
+  qn__emit_at(e, some);
+  return guard;
+}
+
+static LLVMValueRef guard_end(qn__emit_t* e, guard_t guard, LLVMValueRef value) {
+  if (!guard.after) return value;
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
+  LLVMBuildBr(b, guard.after);
+  qn__emit_at(e, guard.after);
+  if (!value) return NULL;
+  LLVMValueRef phi = LLVMBuildPhi(b, LLVMTypeOf(value), "");
+  LLVMValueRef values[] = {LLVMConstNull(LLVMTypeOf(value)), value};
+  LLVMBasicBlockRef blocks[] = {guard.before, from};
+  LLVMAddIncoming(phi, values, blocks, 2);
+  return phi;
+}
+
+// ------------------------------------------------------------------------------------ loads
+
+static LLVMValueRef masked_load(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
+  LLVMTypeRef types[] = {type, e->pointer};
+  LLVMValueRef args[] = {address->pointer, align_value(e, address->buffer), e->fn->mask,
+                         LLVMConstNull(type)};
+  LLVMValueRef load = qn__emit_intrinsic(e, "llvm.masked.load", types, 2, args, 4);
+  qn__emit_annotate(e, load, address->buffer);
+  return load;
+}
+
+static LLVMValueRef gather(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
+  LLVMValueRef pointers = lane_pointers(e, address);
+  LLVMTypeRef types[] = {type, LLVMTypeOf(pointers)};
+  LLVMValueRef args[] = {pointers, align_value(e, address->buffer), qn__emit_mask(e),
+                         LLVMConstNull(type)};
+  LLVMValueRef load = qn__emit_intrinsic(e, "llvm.masked.gather", types, 2, args, 4);
+  qn__emit_annotate(e, load, address->buffer);
+  return load;
+}
+
+static LLVMValueRef load_one_by_one(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
+  LLVMValueRef result = LLVMGetPoison(type);
+  for (uint32_t i = 0; i < e->fn->lanes; ++i) {
+    LLVMValueRef pointer = lane_pointer(e, address, i);
+    LLVMValueRef element = plain_load(e, address->buffer, LLVMGetElementType(type), pointer);
+    result = LLVMBuildInsertElement(e->fn->builder, result, element, qn__emit_i64(e, i), "");
+  }
+  return result;
+}
+
+static LLVMValueRef load_lanes(qn__emit_t* e, const qn__address_t* address) {
+  LLVMTypeRef type = qn__emit_wide(e, qn__emit_memory_type(e, address->buffer->dtype));
+  bool is_masked = e->fn->mask && !address->is_harmless;
+  if (has_step(address, 1)) {
+    return is_masked ? masked_load(e, address, type)
+                     : plain_load(e, address->buffer, type, address->pointer);
+  }
+  if (!is_masked && has_step(address, -1)) {
+    return reversed(e, plain_load(e, address->buffer, type, lowest(e, address)));
+  }
+  if (!is_masked && e->fn->lanes <= MOST_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR) {
+    return load_one_by_one(e, address, type);
+  }
+  return gather(e, address, type);
+}
+
+qn__value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr) {
+  const qn__buf_t* buffer = expr->load.buffer;
+  qn__address_t address = qn__emit_address(e, buffer, expr->load.indices);
+  if (address.shape != QN__SHAPE_UNIFORM) {
+    return qn__emit_varying(buffer->dtype,
+                            qn__emit_from_memory(e, buffer->dtype, load_lanes(e, &address)));
+  }
+  guard_t guard = guard_begin(e, &address);
+  LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
+  LLVMValueRef bits = guard_end(e, guard, plain_load(e, buffer, type, address.pointer));
+  return qn__emit_uniform(buffer->dtype, qn__emit_from_memory(e, buffer->dtype, bits));
+}
+
+// ------------------------------------------------------------------------------------ stores
+
+static void masked_store(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
+  LLVMTypeRef types[] = {LLVMTypeOf(value), e->pointer};
+  LLVMValueRef args[] = {value, address->pointer, align_value(e, address->buffer), e->fn->mask};
+  LLVMValueRef store = qn__emit_intrinsic(e, "llvm.masked.store", types, 2, args, 4);
+  qn__emit_annotate(e, store, address->buffer);
+}
+
+static void scatter(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
+  LLVMValueRef pointers = lane_pointers(e, address);
+  LLVMTypeRef types[] = {LLVMTypeOf(value), LLVMTypeOf(pointers)};
+  LLVMValueRef args[] = {value, pointers, align_value(e, address->buffer), qn__emit_mask(e)};
+  LLVMValueRef store = qn__emit_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
+  qn__emit_annotate(e, store, address->buffer);
+}
+
+static void store_lanes(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
+  LLVMBuilderRef b = e->fn->builder;
+  const qn__buf_t* buffer = address->buffer;
+  if (has_step(address, 1)) {
+    if (e->fn->mask && !address->is_harmless) {
+      masked_store(e, address, value);
+      return;
+    }
+    if (e->fn->mask) {
+      LLVMValueRef old = plain_load(e, buffer, LLVMTypeOf(value), address->pointer);
+      value = LLVMBuildSelect(b, e->fn->mask, value, old, "");
+    }
+    plain_store(e, buffer, value, address->pointer);
+    return;
+  }
+  if (!e->fn->mask && has_step(address, -1)) {
+    plain_store(e, buffer, reversed(e, value), lowest(e, address));
+    return;
+  }
+  if (e->fn->mask || e->fn->lanes > MOST_SINGLE_ACCESSES || address->shape != QN__SHAPE_LINEAR) {
+    scatter(e, address, value);
+    return;
+  }
+  for (uint32_t i = 0; i < e->fn->lanes; ++i) {
+    LLVMValueRef element = LLVMBuildExtractElement(b, value, qn__emit_i64(e, i), "");
+    plain_store(e, buffer, element, lane_pointer(e, address, i));
+  }
+}
+
+// All lanes store to one element: the last one that is on decides.
+static LLVMValueRef last_value(qn__emit_t* e, qn__value_t value) {
+  if (value.shape == QN__SHAPE_UNIFORM) return value.v;
+  LLVMValueRef lane =
+      e->fn->mask ? qn__emit_last_lane(e, e->fn->mask) : qn__emit_i64(e, (int64_t)e->fn->lanes - 1);
+  return LLVMBuildExtractElement(e->fn->builder, qn__emit_widen(e, value), lane, "");
+}
+
+void qn__emit_store(qn__emit_t* e, const qn__stmt_t* stmt) {
+  const qn__buf_t* buffer = stmt->store.buffer;
+  qn__value_t value = qn__emit_expr(e, stmt->store.value);
+  qn__address_t address = qn__emit_address(e, buffer, stmt->store.indices);
+  if (address.shape != QN__SHAPE_UNIFORM) {
+    LLVMValueRef wide = qn__emit_to_memory(e, buffer->dtype, qn__emit_widen(e, value));
+    store_lanes(e, &address, wide);
+    return;
+  }
+  qn__address_t asked = address;
+  asked.is_harmless = false;  // nothing may be written when no lane is on
+  guard_t guard = guard_begin(e, &asked);
+  LLVMValueRef bits = qn__emit_to_memory(e, buffer->dtype, last_value(e, value));
+  plain_store(e, buffer, bits, address.pointer);
+  (void)guard_end(e, guard, NULL);
+}

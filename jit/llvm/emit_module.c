@@ -1,0 +1,273 @@
+// jit/llvm/emit_module.c: a module of kernels, function by function.
+//
+// Before a function is emitted, everything that it declares gets a slot, and what a CPU cannot do
+// is refused: nothing after that can fail but for want of memory. Threads: as emit.h. Next:
+// emit_function.c, emit_stmt.c.
+#include <stdio.h>
+
+#include <llvm-c/Target.h>
+
+#include "emit_inner.h"
+
+// ------------------------------------------------------------------------------------ declarations
+
+typedef struct declare {
+  qn__emit_t* e;
+  const char* refused;  // the construct that a CPU has no counterpart for
+  uint32_t scope_count;
+  bool has_failed;
+} declare_t;
+
+static void declare_var(declare_t* self, qn__var_t* var, uint32_t word) {
+  if (!var) return;
+  qn__var_slot_t* slot = QN__ARENA_NEW(self->e->arena, qn__var_slot_t);
+  if (!slot) {
+    self->has_failed = true;
+    return;
+  }
+  slot->word = word;
+  var->user = slot;
+}
+
+static void declare_buffer(declare_t* self, qn__buf_t* buffer, uint32_t word) {
+  qn__arena_t* arena = self->e->arena;
+  size_t rank = buffer->rank + 1U;
+  qn__buf_slot_t* slot = QN__ARENA_NEW(arena, qn__buf_slot_t);
+  if (slot) {
+    slot->word = word;
+    slot->extents = qn__arena_alloc_array(arena, rank, sizeof *slot->extents);
+    slot->strides = qn__arena_alloc_array(arena, rank, sizeof *slot->strides);
+    slot->extent_memos = qn__arena_alloc_array(arena, rank, sizeof *slot->extent_memos);
+    slot->stride_memos = qn__arena_alloc_array(arena, rank, sizeof *slot->stride_memos);
+  }
+  if (!slot || !slot->extents || !slot->strides || !slot->extent_memos || !slot->stride_memos) {
+    self->has_failed = true;
+    return;
+  }
+  buffer->user = slot;
+  slot->root = buffer;
+  if (buffer->scope == QN__SCOPE_VIEW) {
+    const qn__buf_slot_t* base = buffer->base->user;
+    slot->root = base->root;
+  }
+  if (buffer->scope != QN__SCOPE_VIEW && buffer->scope != QN__SCOPE_CONST) self->scope_count++;
+}
+
+static bool declare_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  declare_t* self = walker->self;
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      declare_var(self, stmt->let.var, UINT32_MAX);
+      break;
+    case QN__STMT_LOOP:
+      declare_var(self, stmt->loop.var, UINT32_MAX);
+      break;
+    case QN__STMT_ATOMIC:
+      declare_var(self, stmt->atomic.result, UINT32_MAX);
+      break;
+    case QN__STMT_ALLOC:
+      declare_buffer(self, stmt->alloc.buffer, UINT32_MAX);
+      break;
+    case QN__STMT_BARRIER:
+      self->refused = "barrier";
+      break;
+    default:
+      break;
+  }
+  return !self->has_failed && !self->refused;
+}
+
+static bool declare_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  declare_t* self = walker->self;
+  if (expr->kind == QN__EXPR_REDUCE) declare_var(self, expr->reduce.reduce_var, UINT32_MAX);
+  if (expr->kind == QN__EXPR_OP) {
+    const qn__op_info_t* info = qn__op_info(expr->op);
+    if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) self->refused = info->text;
+  }
+  return !self->has_failed && !self->refused;
+}
+
+// Gives each buffer that is not a view of another its own alias scope: the call guarantees that
+// what is written overlaps nothing else.
+typedef struct scopes {
+  qn__emit_t* e;
+  LLVMMetadataRef* all;
+  uint32_t count;
+  uint32_t next;
+  bool is_second;  // the lists of the others are made
+  LLVMMetadataRef* others;
+} scopes_t;
+
+static void scope_buffer(scopes_t* self, const qn__buf_t* buffer) {
+  qn__emit_t* e = self->e;
+  if (buffer->scope == QN__SCOPE_VIEW || buffer->scope == QN__SCOPE_CONST) return;
+  qn__buf_slot_t* slot = buffer->user;
+  uint32_t own = self->next++;
+  if (!self->is_second) {
+    LLVMMetadataRef domain_name =
+        LLVMMDStringInContext2(e->context, e->function->name, strlen(e->function->name));
+    LLVMMetadataRef domain = LLVMMDNodeInContext2(e->context, &domain_name, 1);
+    char name[256];
+    int size = snprintf(name, sizeof name, "%s.%u", e->function->name, own);
+    size_t length = size < 0 ? 0 : (size_t)size < sizeof name ? (size_t)size : sizeof name - 1;
+    LLVMMetadataRef parts[] = {LLVMMDStringInContext2(e->context, name, length), domain};
+    self->all[own] = LLVMMDNodeInContext2(e->context, parts, 2);
+    LLVMMetadataRef list = LLVMMDNodeInContext2(e->context, &self->all[own], 1);
+    slot->scope_list = LLVMMetadataAsValue(e->context, list);
+    return;
+  }
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < self->count; ++i) {
+    if (i != own) self->others[count++] = self->all[i];
+  }
+  LLVMMetadataRef list = LLVMMDNodeInContext2(e->context, self->others, count);
+  if (count > 0) slot->others_list = LLVMMetadataAsValue(e->context, list);
+}
+
+static bool scope_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  if (stmt->kind == QN__STMT_ALLOC) scope_buffer(walker->self, stmt->alloc.buffer);
+  return true;
+}
+
+static qn_status_t make_scopes(qn__emit_t* e, qn__function_t* function, uint32_t count) {
+  // Beyond this the lists cost more than they gain.
+  enum { MOST_SCOPES = 64 };
+  if (count == 0 || count > MOST_SCOPES) return QN_OK;
+  scopes_t scopes = {.e = e, .count = count};
+  scopes.all = qn__arena_alloc_array(e->arena, count, sizeof(LLVMMetadataRef));
+  scopes.others = qn__arena_alloc_array(e->arena, count, sizeof(LLVMMetadataRef));
+  if (!scopes.all || !scopes.others) return qn__out_of_memory("alias scopes");
+  for (int pass = 0; pass < 2; ++pass) {
+    scopes.is_second = pass == 1;
+    scopes.next = 0;
+    for (size_t i = 0; i < function->param_count; ++i) {
+      if (function->params[i].buffer) scope_buffer(&scopes, function->params[i].buffer);
+    }
+    qn__walker_t walker = {scope_stmt, NULL, &scopes};
+    (void)qn__walk_block(&walker, &function->body);
+  }
+  return QN_OK;
+}
+
+static qn_status_t declare_all(qn__emit_t* e, qn__function_t* function) {
+  declare_t self = {.e = e};
+  uint32_t word = 0;
+  for (size_t i = 0; i < function->param_count; ++i, ++word) {
+    if (function->params[i].buffer) {
+      declare_buffer(&self, function->params[i].buffer, word);
+    } else {
+      declare_var(&self, function->params[i].scalar, word);
+    }
+  }
+  for (size_t i = 0; i < function->symbol_count; ++i, ++word) {
+    declare_var(&self, function->symbols[i], word);
+  }
+  qn__walker_t walker = {declare_stmt, declare_expr, &self};
+  if (!self.has_failed) (void)qn__walk_block(&walker, &function->body);
+  if (self.refused) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "function '%s': '%s' needs a GPU target; a cpu target cannot exchange "
+                          "values among threads",
+                          function->name, self.refused);
+  }
+  if (self.has_failed) return qn__out_of_memory("the slots of a function");
+  return make_scopes(e, function, self.scope_count);
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+// Consecutive outermost loops are consecutive launches.
+static uint32_t count_launches(const qn__block_t* block) {
+  uint32_t count = 0;
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE) count++;
+    if (stmt->kind == QN__STMT_IF) {
+      count += count_launches(&stmt->if_.then_block) + count_launches(&stmt->if_.else_block);
+    }
+  }
+  return count;
+}
+
+static qn_status_t emit_function(qn__emit_t* e, qn__function_t* function,
+                                 qn__emit_function_t* out) {
+  e->function = function;
+  e->fn = NULL;
+  e->body_count = 0;
+  e->table_count = 0;
+  e->sites = NULL;
+  e->site_count = 0;
+  e->site_capacity = 0;
+  QN_TRY(declare_all(e, function));
+  out->name = qn__arena_cstr(e->arena, qn__str(function->name));
+  out->symbol = out->name;
+  out->launch_count = count_launches(&function->body);
+  qn__fn_t* fn = out->name ? qn__emit_fn_begin(e, function->name, false) : NULL;
+  if (!fn) return qn__out_of_memory("a kernel");
+  qn__emit_block_of(e, &function->body);
+  qn__emit_fn_end(e);
+  out->site_count = e->site_count;
+  out->sites = e->sites;
+  return e->has_failed || e->arena->is_exhausted ? qn__out_of_memory("a kernel") : QN_OK;
+}
+
+// ------------------------------------------------------------------------------------ the module
+
+static unsigned metadata_kind(qn__emit_t* e, const char* name) {
+  return LLVMGetMDKindIDInContext(e->context, name, (unsigned)strlen(name));
+}
+
+static void init(qn__emit_t* e) {
+  LLVMContextRef c = e->context;
+  e->i1 = LLVMInt1TypeInContext(c);
+  e->i8 = LLVMInt8TypeInContext(c);
+  e->i16 = LLVMInt16TypeInContext(c);
+  e->i32 = LLVMInt32TypeInContext(c);
+  e->i64 = LLVMInt64TypeInContext(c);
+  e->f32 = LLVMFloatTypeInContext(c);
+  e->f64 = LLVMDoubleTypeInContext(c);
+  e->pointer = LLVMPointerTypeInContext(c, 0);
+  LLVMTypeRef p = e->pointer;
+  LLVMTypeRef nothing = LLVMVoidTypeInContext(c);
+  e->kernel_type = LLVMFunctionType(e->i32, (LLVMTypeRef[]){p, p}, 2, false);
+  e->body_type = LLVMFunctionType(e->i32, (LLVMTypeRef[]){p, p, e->i64, e->i64}, 4, false);
+  e->parallel_type = LLVMFunctionType(e->i32, (LLVMTypeRef[]){p, p, p, e->i64, e->i64}, 5, false);
+  e->allocate_type = LLVMFunctionType(p, (LLVMTypeRef[]){p, e->i64}, 2, false);
+  e->release_type = LLVMFunctionType(nothing, (LLVMTypeRef[]){p, p}, 2, false);
+  e->fail_type = LLVMFunctionType(nothing, (LLVMTypeRef[]){p, e->i32, e->i64, e->i64}, 4, false);
+  e->alias_scope_kind = metadata_kind(e, "alias.scope");
+  e->noalias_kind = metadata_kind(e, "noalias");
+  e->invariant_kind = metadata_kind(e, "invariant.load");
+  e->range_kind = metadata_kind(e, "range");
+  char* triple = LLVMGetTargetMachineTriple(e->options->machine);
+  LLVMSetTarget(e->module, triple);
+  LLVMDisposeMessage(triple);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(e->options->machine);
+  LLVMSetModuleDataLayout(e->module, layout);
+  LLVMDisposeTargetData(layout);
+}
+
+qn_status_t qn__emit_module(const qn__body_t* body, const qn__emit_options_t* options,
+                            qn__arena_t* arena, qn__emit_result_t* out) {
+  *out = (qn__emit_result_t){.module = NULL};
+  qn__emit_t* e = QN__ARENA_NEW(arena, qn__emit_t);
+  qn__emit_function_t* functions =
+      qn__arena_alloc_array(arena, body->function_count + 1, sizeof *functions);
+  if (!e || !functions) return qn__out_of_memory("a module of kernels");
+  e->options = options;
+  e->arena = arena;
+  e->context = options->context;
+  const char* name = options->module_name ? options->module_name : "quern";
+  e->module = LLVMModuleCreateWithNameInContext(name, e->context);
+  init(e);
+  qn_status_t status = QN_OK;
+  size_t count = 0;
+  for (qn__function_t* f = body->first; f && qn_ok(status); f = f->next) {
+    status = emit_function(e, f, &functions[count++]);
+  }
+  if (!qn_ok(status)) {
+    LLVMDisposeModule(e->module);
+    return status;
+  }
+  *out = (qn__emit_result_t){e->module, count, functions};
+  return QN_OK;
+}

@@ -1,0 +1,105 @@
+// jit/llvm/emit_parallel.c: launches: the body of an outermost parallel loop becomes a function
+// that the device runs over ranges of the iterations.
+//
+// What the body uses of the kernel travels in a closure on the kernel's stack, one word each. A
+// launch that is too small to be worth another thread calls the body directly. Threads: as emit.h.
+// Next: emit_cost.c.
+#include <stdio.h>
+
+#include "emit_inner.h"
+
+// Below this a launch stays in the calling thread, and no piece of one is made shorter than half of
+// it.
+#define NS_WORTH_SPLITTING 20000.0
+
+enum { ENV_PARALLEL = 0 };
+
+// Makes the body. Its captures are what the kernel must put into the closure.
+static qn__fn_t* make_body(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin) {
+  char name[256];
+  (void)snprintf(name, sizeof name, "%s.launch%u", e->function->name, e->body_count++);
+  qn__fn_t* body = qn__emit_fn_begin(e, name, true);
+  if (!body) return NULL;
+  LLVMBuilderRef b = body->builder;
+  body->loop_depth = 1;
+  LLVMValueRef from = LLVMGetParam(body->function, 2);
+  LLVMValueRef to = LLVMGetParam(body->function, 3);
+  LLVMValueRef shift = qn__emit_capture(e, begin);
+  from = LLVMBuildAdd(b, from, shift, "");
+  to = LLVMBuildAdd(b, to, shift, "");
+  qn__emit_range(e, loop, from, to);
+  qn__emit_fn_end(e);
+  return body;
+}
+
+static LLVMValueRef make_closure(qn__emit_t* e, const qn__fn_t* body) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = LLVMArrayType2(e->i64, body->capture_count);
+  LLVMValueRef closure = qn__emit_alloca(e, type, 16);
+  LLVMBuildStore(b, e->fn->words, closure);
+  int64_t index = 1;
+  for (const qn__capture_t* capture = body->captures; capture; capture = capture->next) {
+    LLVMValueRef offset = qn__emit_i64(e, index++);
+    LLVMValueRef place = LLVMBuildGEP2(b, e->i64, closure, &offset, 1, "");
+    LLVMSetAlignment(LLVMBuildStore(b, capture->outer, place), 8);
+  }
+  return closure;
+}
+
+// The least number of iterations worth a thread.
+static LLVMValueRef make_grain(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef cost) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef half = LLVMConstReal(e->f64, NS_WORTH_SPLITTING / 2);
+  LLVMValueRef ratio = LLVMBuildFDiv(b, half, cost, "");
+  LLVMTypeRef types[] = {e->i64, e->f64};
+  LLVMValueRef grain = qn__emit_intrinsic(e, "llvm.fptosi.sat", types, 2, &ratio, 1);
+  uint32_t lanes = qn__emit_loop_lanes(e, loop);
+  int64_t multiple = lanes > 1 ? (int64_t)lanes : 1;
+  // Rounded up to full vectors.
+  grain = LLVMBuildAdd(b, grain, qn__emit_i64(e, multiple), "");
+  LLVMValueRef rest = LLVMBuildURem(b, grain, qn__emit_i64(e, multiple), "");
+  return LLVMBuildSub(b, grain, rest, "");
+}
+
+void qn__emit_parallel(qn__emit_t* e, const qn__stmt_t* loop) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
+  LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);
+  LLVMBasicBlockRef launch = qn__emit_block(e, "launch");
+  LLVMBasicBlockRef here = qn__emit_block(e, "here");
+  LLVMBasicBlockRef split = qn__emit_block(e, "split");
+  LLVMBasicBlockRef joined = qn__emit_block(e, "joined");
+  LLVMBasicBlockRef done = qn__emit_block(e, "launched");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), launch, done);
+
+  qn__emit_at(e, launch);
+  LLVMValueRef cost = qn__emit_cost(e, loop);
+  qn__fn_t* body = make_body(e, loop, begin);
+  if (!body) return;
+  LLVMValueRef closure = make_closure(e, body);
+  LLVMValueRef count = LLVMBuildSub(b, end, begin, "");
+  LLVMValueRef total = LLVMBuildFMul(b, LLVMBuildSIToFP(b, count, e->f64, ""), cost, "");
+  LLVMValueRef limit = LLVMConstReal(e->f64, NS_WORTH_SPLITTING);
+  LLVMValueRef is_small = LLVMBuildFCmp(b, LLVMRealULT, total, limit, "");
+  LLVMValueRef is_one = LLVMBuildICmp(b, LLVMIntEQ, count, qn__emit_i64(e, 1), "");
+  LLVMBuildCondBr(b, LLVMBuildOr(b, is_small, is_one, ""), here, split);
+
+  qn__emit_at(e, here);
+  LLVMValueRef args[] = {e->fn->env, closure, qn__emit_i64(e, 0), count};
+  LLVMValueRef results[2];
+  results[0] = LLVMBuildCall2(b, e->body_type, body->function, args, 4, "");
+  LLVMBuildBr(b, joined);
+
+  qn__emit_at(e, split);
+  LLVMValueRef call[] = {body->function, closure, count, make_grain(e, loop, cost)};
+  results[1] = qn__emit_env_call(e, ENV_PARALLEL, e->parallel_type, call, 4);
+  LLVMBuildBr(b, joined);
+
+  qn__emit_at(e, joined);
+  LLVMValueRef result = LLVMBuildPhi(b, e->i32, "");
+  LLVMBasicBlockRef blocks[] = {here, split};
+  LLVMAddIncoming(result, results, blocks, 2);
+  LLVMValueRef failed = LLVMBuildICmp(b, LLVMIntNE, result, LLVMConstInt(e->i32, 0, false), "");
+  LLVMBuildCondBr(b, failed, qn__emit_fail_block(e), done);
+  qn__emit_at(e, done);
+}

@@ -1,0 +1,145 @@
+// jit/llvm/emit_reduce.c: reductions: a loop that carries partial results, one per lane.
+//
+// The order is unspecified, so each lane adds up its own elements and a tree of shuffles joins the
+// lanes. The tail is masked to the neutral element or run one by one. Narrow floats are accumulated
+// in f32 and rounded once, at the end. Threads: as emit.h. Next: emit_parallel.c.
+#include "emit_inner.h"
+
+static qn_dtype_t accumulator_dtype(qn_dtype_t dtype) {
+  return qn__emit_is_narrow_float(dtype) ? QN_DTYPE_F32 : dtype;
+}
+
+static LLVMValueRef neutral(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype) {
+  qn__scalar_t value = qn__reduce_neutral(kind, dtype);
+  LLVMTypeRef type = qn__emit_type(e, dtype);
+  return qn__dtype_is_float(dtype) ? LLVMConstReal(type, value.f)
+                                   : LLVMConstInt(type, (uint64_t)value.i, true);
+}
+
+static LLVMValueRef step(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype, LLVMValueRef a,
+                         LLVMValueRef value) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef args[] = {a, value};
+  bool is_float = qn__dtype_is_float(dtype);
+  switch (kind) {
+    case QN_REDUCE_SUM:
+      return is_float ? qn__emit_float_op(e, QN_OP_ADD, dtype, args)
+                      : LLVMBuildAdd(b, a, value, "");
+    case QN_REDUCE_PROD:
+      return is_float ? qn__emit_float_op(e, QN_OP_MUL, dtype, args)
+                      : LLVMBuildMul(b, a, value, "");
+    case QN_REDUCE_MIN:
+    case QN_REDUCE_MAX:
+      break;
+  }
+  bool is_min = kind == QN_REDUCE_MIN;
+  if (!is_float) return qn__emit_int_min_max(e, dtype, is_min, a, value);
+  return qn__emit_float_op(e, is_min ? QN_OP_MIN : QN_OP_MAX, dtype, args);
+}
+
+// The reduced value of the iterations at hand, after the lets.
+static LLVMValueRef value_of(qn__emit_t* e, const qn__expr_t* expr, qn__value_t index) {
+  qn__var_slot_t* slot = expr->reduce.reduce_var->user;
+  slot->is_nonnegative = qn__emit_is_nonnegative(expr->reduce.begin);
+  qn__emit_bind(e, expr->reduce.reduce_var, index);
+  qn__emit_block_of(e, &expr->reduce.lets);
+  return qn__emit_widen(e, qn__emit_expr(e, expr->reduce.value));
+}
+
+// One iteration after another: in scalar code, and where the code around runs in lanes.
+static LLVMValueRef run_serial(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
+                               LLVMValueRef end, LLVMValueRef start) {
+  qn_dtype_t dtype = accumulator_dtype(expr->dtype);
+  qn__counter_t counter = qn__emit_count_begin(e, begin, end, 1, start);
+  LLVMValueRef value = value_of(e, expr, qn__emit_uniform(QN_DTYPE_I64, counter.index));
+  value = step(e, expr->reduce.reduce_kind, dtype, counter.carried, value);
+  return qn__emit_count_end(e, &counter, value);
+}
+
+// Joins the lanes of a vector by halves.
+static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
+                               LLVMValueRef vector, uint32_t lanes) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef* order = qn__arena_alloc_array(e->arena, lanes, sizeof *order);
+  if (!order) {
+    e->has_failed = true;
+    return qn__emit_undefined(e, dtype);
+  }
+  for (uint32_t i = 0; i < lanes; ++i) order[i] = LLVMConstInt(e->i32, i, false);
+  for (; lanes > 1; lanes /= 2) {
+    LLVMValueRef poison = LLVMGetPoison(LLVMTypeOf(vector));
+    LLVMValueRef low_mask = LLVMConstVector(order, lanes / 2);
+    LLVMValueRef high_mask = LLVMConstVector(order + lanes / 2, lanes / 2);
+    LLVMValueRef low = LLVMBuildShuffleVector(b, vector, poison, low_mask, "");
+    LLVMValueRef high = LLVMBuildShuffleVector(b, vector, poison, high_mask, "");
+    vector = step(e, kind, dtype, low, high);
+  }
+  return LLVMBuildExtractElement(b, vector, qn__emit_i64(e, 0), "");
+}
+
+// The last, incomplete vector.
+static LLVMValueRef run_tail(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
+                             LLVMValueRef end, LLVMValueRef start) {
+  LLVMBuilderRef b = e->fn->builder;
+  qn_dtype_t dtype = accumulator_dtype(expr->dtype);
+  qn_reduce_kind_t kind = expr->reduce.reduce_kind;
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
+  LLVMBasicBlockRef tail = qn__emit_block(e, "tail");
+  LLVMBasicBlockRef done = qn__emit_block(e, "endtail");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), tail, done);
+  qn__emit_at(e, tail);
+  e->fn->mask = qn__emit_prefix_mask(e, LLVMBuildSub(b, end, begin, ""));
+  e->fn->can_mask_be_empty = false;
+  LLVMValueRef value = value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, begin, qn__emit_i64(e, 1)));
+  LLVMValueRef idle = qn__emit_splat(e, neutral(e, kind, dtype), e->fn->lanes);
+  value = LLVMBuildSelect(b, e->fn->mask, value, idle, "");
+  value = step(e, kind, dtype, start, value);
+  e->fn->mask = NULL;
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
+  LLVMBuildBr(b, done);
+  qn__emit_at(e, done);
+  LLVMValueRef phi = LLVMBuildPhi(b, LLVMTypeOf(value), "");
+  LLVMValueRef values[] = {start, value};
+  LLVMBasicBlockRef blocks[] = {before, from};
+  LLVMAddIncoming(phi, values, blocks, 2);
+  return phi;
+}
+
+static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
+                              LLVMValueRef end, uint32_t lanes) {
+  qn__fn_t* fn = e->fn;
+  qn_dtype_t dtype = accumulator_dtype(expr->dtype);
+  qn_reduce_kind_t kind = expr->reduce.reduce_kind;
+  LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
+  LLVMValueRef start = qn__emit_splat(e, neutral(e, kind, dtype), lanes);
+  qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, start);
+  fn->lanes = lanes;
+  fn->mask = NULL;
+  LLVMValueRef value =
+      value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, counter.index, qn__emit_i64(e, 1)));
+  value = step(e, kind, dtype, counter.carried, value);
+  LLVMValueRef partial = qn__emit_count_end(e, &counter, value);
+  bool is_masked = qn__emit_can_mask_reduce(e, expr);
+  if (is_masked) partial = run_tail(e, expr, main_end, end, partial);
+  fn->lanes = 0;
+  LLVMValueRef total = join_lanes(e, kind, dtype, partial, lanes);
+  return is_masked ? total : run_serial(e, expr, main_end, end, total);
+}
+
+qn__value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr) {
+  qn_dtype_t dtype = accumulator_dtype(expr->dtype);
+  LLVMValueRef begin = qn__emit_scalar(e, expr->reduce.begin);
+  LLVMValueRef end = qn__emit_scalar(e, expr->reduce.end);
+  uint32_t lanes = qn__emit_reduce_lanes(e, expr);
+  LLVMValueRef total;
+  if (lanes > 0) {
+    total = run_lanes(e, expr, begin, end, lanes);
+  } else {
+    LLVMValueRef start = neutral(e, expr->reduce.reduce_kind, dtype);
+    if (e->fn->lanes > 0) start = qn__emit_splat(e, start, e->fn->lanes);
+    total = run_serial(e, expr, begin, end, start);
+  }
+  total = qn__emit_round(e, expr->dtype, total);
+  return e->fn->lanes > 0 ? qn__emit_varying(expr->dtype, total)
+                          : qn__emit_uniform(expr->dtype, total);
+}

@@ -1,0 +1,165 @@
+// jit/llvm/emit_value.c: types, constants and intrinsics, and values moved between their three
+// shapes.
+//
+// Not here: operators (emit_int.c, emit_float.c), what a name stands for (emit_function.c).
+// Threads: as emit.h. Next: emit_mask.c.
+#include "emit_inner.h"
+
+LLVMTypeRef qn__emit_type(const qn__emit_t* e, qn_dtype_t dtype) {
+  switch (dtype) {
+    case QN_DTYPE_BOOL:
+      return e->i1;
+    case QN_DTYPE_I8:
+    case QN_DTYPE_U8:
+      return e->i8;
+    case QN_DTYPE_I16:
+    case QN_DTYPE_U16:
+      return e->i16;
+    case QN_DTYPE_I32:
+    case QN_DTYPE_U32:
+      return e->i32;
+    case QN_DTYPE_F16:
+    case QN_DTYPE_BF16:
+    case QN_DTYPE_F32:
+      return e->f32;
+    case QN_DTYPE_F64:
+      return e->f64;
+    default:
+      return e->i64;
+  }
+}
+
+LLVMTypeRef qn__emit_memory_type(const qn__emit_t* e, qn_dtype_t dtype) {
+  if (dtype == QN_DTYPE_BOOL) return e->i8;
+  if (qn__emit_is_narrow_float(dtype)) return e->i16;
+  return qn__emit_type(e, dtype);
+}
+
+LLVMTypeRef qn__emit_wide(const qn__emit_t* e, LLVMTypeRef element) {
+  return e->fn->lanes == 0 ? element : LLVMVectorType(element, e->fn->lanes);
+}
+
+unsigned qn__emit_lane_count(LLVMTypeRef type) {
+  return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 0;
+}
+
+LLVMTypeRef qn__emit_element(LLVMTypeRef type) {
+  return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetElementType(type) : type;
+}
+
+LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element) {
+  unsigned lanes = qn__emit_lane_count(type);
+  return lanes == 0 ? element : LLVMVectorType(element, lanes);
+}
+
+// ------------------------------------------------------------------------------------ constants
+
+// The widest vector that is emitted; lane counts beyond it are not taken (emit_lanes.c).
+enum { MOST_LANES = 256 };
+
+static LLVMValueRef splat_constant(LLVMTypeRef type, LLVMValueRef scalar) {
+  unsigned lanes = qn__emit_lane_count(type);
+  if (lanes == 0) return scalar;
+  LLVMValueRef elements[MOST_LANES];
+  for (unsigned i = 0; i < lanes && i < MOST_LANES; ++i) elements[i] = scalar;
+  return LLVMConstVector(elements, lanes);
+}
+
+LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value) {
+  return splat_constant(type, LLVMConstInt(qn__emit_element(type), value, false));
+}
+
+LLVMValueRef qn__emit_real(LLVMTypeRef type, double value) {
+  return splat_constant(type, LLVMConstReal(qn__emit_element(type), value));
+}
+
+LLVMValueRef qn__emit_all_ones(LLVMTypeRef type) {
+  return LLVMConstAllOnes(type);
+}
+
+LLVMValueRef qn__emit_i64(const qn__emit_t* e, int64_t value) {
+  return LLVMConstInt(e->i64, (uint64_t)value, true);
+}
+
+bool qn__emit_const_int(LLVMValueRef value, int64_t* out) {
+  if (!LLVMIsAConstantInt(value)) return false;
+  *out = LLVMConstIntGetSExtValue(value);
+  return true;
+}
+
+LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__expr_t* expr) {
+  LLVMTypeRef type = qn__emit_type(e, expr->dtype);
+  if (expr->kind == QN__EXPR_INT) return LLVMConstInt(type, (uint64_t)expr->int_value, true);
+  if (expr->float_value == expr->float_value) return LLVMConstReal(type, expr->float_value);
+  // A NaN keeps its sign and payload.
+  qn_dtype_t wide = expr->dtype == QN_DTYPE_F64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
+  uint64_t bits = qn__scalar_to_bits(wide, (qn__scalar_t){.f = expr->float_value});
+  LLVMValueRef pattern = LLVMConstInt(wide == QN_DTYPE_F64 ? e->i64 : e->i32, bits, false);
+  return LLVMConstBitCast(pattern, type);
+}
+
+LLVMValueRef qn__emit_undefined(const qn__emit_t* e, qn_dtype_t dtype) {
+  return LLVMConstNull(qn__emit_type(e, dtype));
+}
+
+// ------------------------------------------------------------------------------------ shapes
+
+LLVMValueRef qn__emit_splat(qn__emit_t* e, LLVMValueRef scalar, uint32_t lanes) {
+  LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), lanes);
+  if (LLVMIsConstant(scalar)) return splat_constant(type, scalar);
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef one =
+      LLVMBuildInsertElement(b, LLVMGetPoison(type), scalar, LLVMConstInt(e->i64, 0, false), "");
+  LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->i32, lanes));
+  return LLVMBuildShuffleVector(b, one, LLVMGetPoison(type), zeros, "");
+}
+
+qn__value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v) {
+  return (qn__value_t){v, NULL, dtype, QN__SHAPE_UNIFORM};
+}
+
+qn__value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v) {
+  return (qn__value_t){v, NULL, dtype, QN__SHAPE_VARYING};
+}
+
+qn__value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride) {
+  int64_t constant;
+  if (qn__emit_const_int(stride, &constant) && constant == 0) return qn__emit_uniform(dtype, v);
+  return (qn__value_t){v, stride, dtype, QN__SHAPE_LINEAR};
+}
+
+// 0, s, 2s, ... as a vector.
+static LLVMValueRef steps(qn__emit_t* e, LLVMValueRef stride, uint32_t lanes) {
+  LLVMTypeRef element = LLVMTypeOf(stride);
+  int64_t constant;
+  bool is_constant = qn__emit_const_int(stride, &constant);
+  LLVMValueRef elements[MOST_LANES];
+  for (uint32_t i = 0; i < lanes && i < MOST_LANES; ++i) {
+    uint64_t step = is_constant ? (uint64_t)constant * i : i;
+    elements[i] = LLVMConstInt(element, step, false);
+  }
+  LLVMValueRef result = LLVMConstVector(elements, lanes);
+  if (is_constant) return result;
+  return LLVMBuildMul(e->fn->builder, qn__emit_splat(e, stride, lanes), result, "");
+}
+
+LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__value_t value) {
+  uint32_t lanes = e->fn->lanes;
+  if (lanes == 0 || value.shape == QN__SHAPE_VARYING) return value.v;
+  LLVMValueRef splat = qn__emit_splat(e, value.v, lanes);
+  if (value.shape == QN__SHAPE_UNIFORM) return splat;
+  return LLVMBuildAdd(e->fn->builder, splat, steps(e, value.stride, lanes), "");
+}
+
+LLVMValueRef qn__emit_intrinsic(qn__emit_t* e, const char* name, const LLVMTypeRef* overloads,
+                                unsigned overload_count, const LLVMValueRef* args, unsigned count) {
+  enum { MOST = 4 };
+  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+  LLVMTypeRef types[MOST] = {NULL};
+  LLVMValueRef values[MOST] = {NULL};
+  for (unsigned i = 0; i < overload_count && i < MOST; ++i) types[i] = overloads[i];
+  for (unsigned i = 0; i < count && i < MOST; ++i) values[i] = args[i];
+  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(e->module, id, types, overload_count);
+  LLVMTypeRef type = LLVMGlobalGetValueType(callee);
+  return LLVMBuildCall2(e->fn->builder, type, callee, values, count, "");
+}
