@@ -348,6 +348,10 @@ typedef struct qn__op_info {
 } qn__op_info_t;
 // Never NULL for values of ops.inc; NULL otherwise.
 const qn__op_info_t* qn__op_info(qn_op_t op);
+// The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE when it
+// does not take them: then the operand that is wrong and what was expected of it (op_rules.c).
+qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
+                         const char** out_expected);
 const char* qn__loop_kind_text(qn_loop_kind_t kind);    // "block.x"; NULL if none
 const char* qn__scope_text(qn__scope_t scope);
 const char* qn__access_text(qn_access_t access);

@@ -8,29 +8,20 @@
 #include "ir/arith.h"
 #include "ir/verifier.h"
 
-static bool is_int(qn_dtype_t dtype) {
-  return qn__dtype_is_int(dtype);
-}
-static bool is_float(qn_dtype_t dtype) {
-  return qn__dtype_is_float(dtype);
-}
-static bool is_number(qn_dtype_t dtype) {
-  return is_int(dtype) || is_float(dtype);
+static bool is_any(qn_dtype_t dtype) {
+  return qn_dtype_size_bytes(dtype) > 0;
 }
 static bool is_bool(qn_dtype_t dtype) {
   return dtype == QN_DTYPE_BOOL;
 }
-static bool is_bits(qn_dtype_t dtype) {
-  return is_int(dtype) || is_bool(dtype);
-}
-static bool is_any(qn_dtype_t dtype) {
-  return qn_dtype_size_bytes(dtype) > 0;
+static bool is_float(qn_dtype_t dtype) {
+  return qn__dtype_is_float(dtype);
 }
 
 // ------------------------------------------------------------------------------------ literals
 
 bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr) {
-  if (expr->kind == QN__EXPR_INT && is_bits(expr->dtype)) {
+  if (expr->kind == QN__EXPR_INT && is_any(expr->dtype) && !is_float(expr->dtype)) {
     if (qn__wrap_int(expr->dtype, expr->int_value) == expr->int_value) return true;
     qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%" PRId64 " is outside of %s",
                      expr->int_value, qn_dtype_text(expr->dtype));
@@ -50,34 +41,6 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ operators
 
-typedef struct rule {
-  bool (*accepts)(qn_dtype_t dtype);  // the common operand dtype
-  const char* text;
-} rule_t;
-
-static const rule_t rules[] = {
-    [QN__RULE_NUMERIC] = {is_number, "an integer or a float"},
-    [QN__RULE_INTEGER] = {is_int, "an integer"},
-    [QN__RULE_FLOAT] = {is_float, "a float"},
-    [QN__RULE_BITWISE] = {is_bits, "an integer or bool"},
-    [QN__RULE_SHIFT] = {is_int, "an integer"},
-    [QN__RULE_COMPARE] = {is_any, "any dtype"},
-    [QN__RULE_LOGIC] = {is_bool, "bool"},
-    [QN__RULE_TEST] = {is_float, "a float"},
-    [QN__RULE_SELECT] = {is_any, "any dtype"},
-    [QN__RULE_LANE] = {is_any, "any dtype"},
-    [QN__RULE_GROUP] = {is_number, "an integer or a float"},
-};
-
-static bool operand_error(qn__verifier_t* v, const qn__expr_t* expr, uint32_t index,
-                          const char* expected) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
-  qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc, NULL,
-                   "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
-                   qn_dtype_text(expr->args[index]->dtype), expected);
-  return false;
-}
-
 static bool verify_op(qn__verifier_t* v, const qn__expr_t* expr) {
   const qn__op_info_t* info = qn__op_info(expr->op);
   if (!info) {
@@ -86,19 +49,17 @@ static bool verify_op(qn__verifier_t* v, const qn__expr_t* expr) {
     return false;
   }
   if (!qn__verify_exprs(v, expr->args, info->arity)) return false;
-  bool is_select = info->rule == QN__RULE_SELECT;
-  uint32_t first = is_select ? 1 : 0;
-  uint32_t count = info->rule == QN__RULE_LANE ? 1 : info->arity;
-  qn_dtype_t dtype = expr->args[first]->dtype;
-  if (is_select && !is_bool(expr->args[0]->dtype)) return operand_error(v, expr, 0, "bool");
-  if (!rules[info->rule].accepts(dtype)) {
-    return operand_error(v, expr, first, rules[info->rule].text);
-  }
-  for (uint32_t i = first + 1; i < count; i++) {
-    if (expr->args[i]->dtype != dtype) return operand_error(v, expr, i, qn_dtype_text(dtype));
-  }
-  if (info->rule == QN__RULE_LANE && expr->args[1]->dtype != QN_DTYPE_I64) {
-    return operand_error(v, expr, 1, "i64");
+  const qn_dtype_t dtypes[3] = {expr->args[0]->dtype,
+                                info->arity > 1 ? expr->args[1]->dtype : QN_DTYPE_NONE,
+                                info->arity > 2 ? expr->args[2]->dtype : QN_DTYPE_NONE};
+  uint32_t index;
+  const char* expected;
+  qn_dtype_t result = qn__op_result(expr->op, dtypes, &index, &expected);
+  if (result == QN_DTYPE_NONE) {
+    qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc, NULL,
+                     "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
+                     qn_dtype_text(dtypes[index]), expected);
+    return false;
   }
   if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) {
     if (v->lane_depth == 0) {
@@ -109,9 +70,7 @@ static bool verify_op(qn__verifier_t* v, const qn__expr_t* expr) {
     }
     qn__verify_meeting(v, expr->loc);
   }
-  bool is_test =
-      info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_LOGIC || info->rule == QN__RULE_TEST;
-  if (expr->dtype == (is_test ? QN_DTYPE_BOOL : dtype)) return true;
+  if (expr->dtype == result) return true;
   qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "the result of '%s' is typed %s",
                    info->text, qn_dtype_text(expr->dtype));
   return false;
@@ -168,7 +127,7 @@ static bool verify_reduce(qn__verifier_t* v, const qn__expr_t* expr) {
   qn__verify_close_scope(v, outer);
   if (!is_valid) return false;
   qn_dtype_t dtype = expr->reduce.value->dtype;
-  if (is_number(dtype) && dtype == expr->dtype) return true;
+  if ((qn__dtype_is_int(dtype) || is_float(dtype)) && dtype == expr->dtype) return true;
   qn__verify_error(v, QN__VERIFY_OPERAND, expr->reduce.value->loc,
                    is_bool(dtype) ? "convert it, as in i32(...)" : NULL,
                    "'%s' reduces %s, expected an integer or a float", text, qn_dtype_text(dtype));
@@ -250,7 +209,7 @@ bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices, const qn_
   if (!qn__verify_exprs(v, indices, buffer->rank)) return false;
   bool is_valid = true;
   for (uint32_t i = 0; i < buffer->rank; i++) {
-    if (is_int(indices[i]->dtype)) continue;
+    if (qn__dtype_is_int(indices[i]->dtype)) continue;
     is_valid = false;
     qn__verify_error(v, QN__VERIFY_INDEX, indices[i]->loc, NULL,
                      "index %" PRIu32 " of '%s' is %s, expected an integer", i, buffer->name,

@@ -254,8 +254,8 @@ static void check_pair(race_t* r, const access_t* store, const access_t* other, 
     qn__verify_error(r->v, QN__VERIFY_RACE_STORE, store->loc, "make the loop a 'for'",
                      "two iterations of '%s' store to one element of '%s'", kind, name);
     qn__verify_note(r->v, other->loc,
-                    "the same element is stored to here, %" PRId64 " iterations apart",
-                    apart < 0 ? -apart : apart);
+                    "the same element is stored to here, %" PRId64 " iteration%s apart",
+                    apart < 0 ? -apart : apart, apart == 1 || apart == -1 ? "" : "s");
   } else {
     qn__verify_error(r->v, QN__VERIFY_RACE_READ, other->loc,
                      "read from another buffer, or make the loop a 'for'",

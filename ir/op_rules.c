@@ -1,0 +1,71 @@
+// ir/op_rules.c: which operand dtypes an operator takes, and what comes out.
+//
+// Not here: what it computes (arith.c). Thread rule: pure functions. Read next: verify_expr.c.
+#include "ir/ir.h"
+
+static bool is_int(qn_dtype_t dtype) {
+  return qn__dtype_is_int(dtype);
+}
+static bool is_float(qn_dtype_t dtype) {
+  return qn__dtype_is_float(dtype);
+}
+static bool is_number(qn_dtype_t dtype) {
+  return is_int(dtype) || is_float(dtype);
+}
+static bool is_bool(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_BOOL;
+}
+static bool is_bits(qn_dtype_t dtype) {
+  return is_int(dtype) || is_bool(dtype);
+}
+static bool is_any(qn_dtype_t dtype) {
+  return qn_dtype_size_bytes(dtype) > 0;
+}
+
+typedef struct rule {
+  bool (*accepts)(qn_dtype_t dtype);  // the common operand dtype
+  const char* text;
+} rule_t;
+
+static const rule_t rules[] = {
+    [QN__RULE_NUMERIC] = {is_number, "an integer or a float"},
+    [QN__RULE_INTEGER] = {is_int, "an integer"},
+    [QN__RULE_FLOAT] = {is_float, "a float"},
+    [QN__RULE_BITWISE] = {is_bits, "an integer or bool"},
+    [QN__RULE_SHIFT] = {is_int, "an integer"},
+    [QN__RULE_COMPARE] = {is_any, "any dtype"},
+    [QN__RULE_LOGIC] = {is_bool, "bool"},
+    [QN__RULE_TEST] = {is_float, "a float"},
+    [QN__RULE_SELECT] = {is_any, "any dtype"},
+    [QN__RULE_LANE] = {is_any, "any dtype"},
+    [QN__RULE_GROUP] = {is_number, "an integer or a float"},
+};
+
+static qn_dtype_t refuse(uint32_t index, const char* expected, uint32_t* out_index,
+                         const char** out_expected) {
+  *out_index = index;
+  *out_expected = expected;
+  return QN_DTYPE_NONE;
+}
+
+qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
+                         const char** out_expected) {
+  const qn__op_info_t* info = qn__op_info(op);
+  bool is_select = info->rule == QN__RULE_SELECT;
+  uint32_t first = is_select ? 1 : 0;
+  uint32_t count = info->rule == QN__RULE_LANE ? 1 : info->arity;
+  qn_dtype_t dtype = dtypes[first];
+  if (is_select && !is_bool(dtypes[0])) return refuse(0, "bool", out_index, out_expected);
+  if (!rules[info->rule].accepts(dtype)) {
+    return refuse(first, rules[info->rule].text, out_index, out_expected);
+  }
+  for (uint32_t i = first + 1; i < count; i++) {
+    if (dtypes[i] != dtype) return refuse(i, qn_dtype_text(dtype), out_index, out_expected);
+  }
+  if (info->rule == QN__RULE_LANE && dtypes[1] != QN_DTYPE_I64) {
+    return refuse(1, "i64", out_index, out_expected);
+  }
+  bool is_test =
+      info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_LOGIC || info->rule == QN__RULE_TEST;
+  return is_test ? QN_DTYPE_BOOL : dtype;
+}
