@@ -1,0 +1,33 @@
+# What `cmake --install` puts where, the CMake package and the pkg-config file.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS quern quern_static EXPORT quernTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
+install(FILES ${CMAKE_BINARY_DIR}/include/quern/config.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
+if(TARGET quern-llvm)
+  install(TARGETS quern-llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern)
+endif()
+if(TARGET quern_cli)
+  set_target_properties(quern_cli PROPERTIES INSTALL_RPATH
+    "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS quern_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
+install(EXPORT quernTargets NAMESPACE quern:: DESTINATION ${package_folder})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/quernConfig.cmake.in
+  ${CMAKE_BINARY_DIR}/quernConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/quernConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/quernConfig.cmake ${CMAKE_BINARY_DIR}/quernConfigVersion.cmake
+  DESTINATION ${package_folder})
+
+# From the folder of the file up to the prefix, however many levels libdir has.
+file(RELATIVE_PATH QUERN_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/quern.pc.in ${CMAKE_BINARY_DIR}/quern.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
