@@ -1,0 +1,245 @@
+// ir/interpret_expr.c: evaluates expressions for one thread.
+//
+// Arithmetic is arith.c's. Operators across threads evaluate their operand as the other thread:
+// expressions are pure, and in lock-step the other thread has the same variables. Inside a
+// reduction the other thread is first given the same iteration. A thread that is not active, or
+// does not exist, is not read: shuffles then give the own value, and reductions over threads leave
+// it out. Thread rule: one thread per machine. Read next: interpret_memory.c.
+#include "ir/interpreter.h"
+
+bool qn__machine_declare_var(qn__machine_t* machine, const qn__var_t* var) {
+  qn__interpret_var_t* held = &machine->vars[var->id];
+  uint32_t count = machine->levels[machine->level].count;
+  if (held->capacity < count) {
+    qn__scalar_t* values = qn__alloc_zero(machine->allocator, count, sizeof *values);
+    if (!values) {
+      qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for variable '%s'", var->name);
+      return false;
+    }
+    qn__free(machine->allocator, held->values, held->capacity * sizeof *values);
+    held->values = values;
+    held->capacity = count;
+  }
+  held->level = machine->level;
+  return true;
+}
+
+void qn__machine_set_var(qn__machine_t* machine, const qn__var_t* var, uint32_t thread,
+                         qn__scalar_t value) {
+  machine->vars[var->id].values[thread] = value;
+}
+
+// ---- across threads
+
+typedef struct grid {
+  uint32_t extents[3];  // x, y, z
+  uint32_t strides[3];  // in thread numbers of the current level
+  uint32_t total;
+} grid_t;
+
+static grid_t grid_of(const qn__machine_t* machine) {
+  grid_t grid = {{1, 1, 1}, {0, 0, 0}, 1};
+  for (uint32_t level = 1; level <= machine->level; ++level) {
+    const qn__interpret_level_t* at = &machine->levels[level];
+    uint32_t axis = (uint32_t)at->kind - QN_LOOP_THREAD_X;
+    grid.extents[axis] = at->extent;
+    grid.strides[axis] = at->per_thread;
+    grid.total *= at->extent;
+  }
+  return grid;
+}
+
+// Number of a thread in its block, x fastest.
+static uint32_t linear_of(const grid_t* grid, uint32_t thread) {
+  uint32_t linear = 0, scale = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    if (grid->strides[axis] != 0) {
+      linear += thread / grid->strides[axis] % grid->extents[axis] * scale;
+    }
+    scale *= grid->extents[axis];
+  }
+  return linear;
+}
+
+static uint32_t thread_of(const grid_t* grid, uint32_t linear) {
+  uint32_t thread = 0;
+  for (int axis = 0; axis < 3; ++axis) {
+    thread += linear % grid->extents[axis] * grid->strides[axis];
+    linear /= grid->extents[axis];
+  }
+  return thread;
+}
+
+static bool is_active(const qn__machine_t* machine, uint32_t thread) {
+  const qn__interpret_set_t* active = machine->active;
+  uint32_t low = 0, high = active->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (active->threads[middle] < thread) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < active->count && active->threads[low] == thread;
+}
+
+// Gives `to` the iteration of the reductions around that `from` is in, outermost first.
+static void follow(qn__machine_t* machine, qn__interpret_frame_t* frame, uint32_t from,
+                   uint32_t to) {
+  if (!frame) return;
+  follow(machine, frame->outer, from, to);
+  qn__scalar_t* values = machine->vars[frame->reduce->reduce.reduce_var->id].values;
+  values[to] = values[from];
+  qn__interpret_frame_t* innermost = machine->frame;
+  machine->frame = frame->outer;
+  const qn__stmt_t* let = frame->reduce->reduce.lets.first;
+  for (; let && let != frame->until && !qn__machine_failed(machine); let = let->next) {
+    qn__machine_set_var(machine, let->let.var, to, qn__machine_eval(machine, let->let.value, to));
+  }
+  machine->frame = innermost;
+}
+
+static qn__scalar_t eval_as(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread,
+                            uint32_t other) {
+  if (other != thread) follow(machine, machine->frame, thread, other);
+  return qn__machine_eval(machine, expr, other);
+}
+
+static qn__scalar_t eval_lane(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+  grid_t grid = grid_of(machine);
+  int64_t warp_size = machine->args->warp_size > 0 ? machine->args->warp_size : 1;
+  int64_t linear = linear_of(&grid, thread);
+  int64_t lane = linear % warp_size;
+  int64_t operand = qn__machine_eval(machine, expr->args[1], thread).i;
+  if (qn__machine_failed(machine)) return (qn__scalar_t){0};
+  int64_t target = -1;
+  bool is_near = operand > -warp_size && operand < warp_size;
+  if (expr->op == QN_OP_SHUFFLE) target = operand;
+  if (expr->op == QN_OP_SHUFFLE_UP && is_near) target = lane - operand;
+  if (expr->op == QN_OP_SHUFFLE_DOWN && is_near) target = lane + operand;
+  if (expr->op == QN_OP_SHUFFLE_XOR && operand >= 0 && is_near) target = lane ^ operand;
+  uint32_t other = thread;
+  if (target >= 0 && target < warp_size) {
+    int64_t other_linear = linear - lane + target;
+    if (other_linear < grid.total) other = thread_of(&grid, (uint32_t)other_linear);
+    if (!is_active(machine, other)) other = thread;
+  }
+  return eval_as(machine, expr->args[0], thread, other);
+}
+
+static qn__scalar_t eval_group(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+  grid_t grid = grid_of(machine);
+  uint32_t warp_size = machine->args->warp_size > 0 ? machine->args->warp_size : 1;
+  uint32_t first = 0, count = grid.total;
+  qn_reduce_kind_t kind = QN_REDUCE_SUM;
+  switch (expr->op) {
+    case QN_OP_WARP_MIN:
+    case QN_OP_BLOCK_MIN:
+      kind = QN_REDUCE_MIN;
+      break;
+    case QN_OP_WARP_MAX:
+    case QN_OP_BLOCK_MAX:
+      kind = QN_REDUCE_MAX;
+      break;
+    default:
+      break;
+  }
+  if (expr->op == QN_OP_WARP_SUM || expr->op == QN_OP_WARP_MIN || expr->op == QN_OP_WARP_MAX) {
+    first = linear_of(&grid, thread) / warp_size * warp_size;
+    count = grid.total - first < warp_size ? grid.total - first : warp_size;
+  }
+  qn__scalar_t result = qn__reduce_neutral(kind, expr->dtype);
+  for (uint32_t i = 0; i < count && !qn__machine_failed(machine); ++i) {
+    uint32_t other = thread_of(&grid, first + i);
+    if (!is_active(machine, other)) continue;
+    qn__scalar_t value = eval_as(machine, expr->args[0], thread, other);
+    result = qn__reduce_step(kind, expr->dtype, result, value);
+  }
+  return result;
+}
+
+// ---- within one thread
+
+static qn__scalar_t eval_op(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  if (info->rule == QN__RULE_LANE) return eval_lane(machine, expr, thread);
+  if (info->rule == QN__RULE_GROUP) return eval_group(machine, expr, thread);
+  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  args[0] = qn__machine_eval(machine, expr->args[0], thread);
+  if (qn__machine_failed(machine)) return args[0];
+  if (expr->op == QN_OP_LOGIC_AND && args[0].i == 0) return args[0];
+  if (expr->op == QN_OP_LOGIC_OR && args[0].i != 0) return args[0];
+  for (uint32_t i = 1; i < info->arity; ++i) {
+    args[i] = qn__machine_eval(machine, expr->args[i], thread);
+    if (qn__machine_failed(machine)) return args[i];
+  }
+  qn_dtype_t dtype = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
+  qn__scalar_t result;
+  if (!qn__scalar_op(expr->op, dtype, args, &result)) {
+    qn__machine_fail(machine, QN_STATUS_DIVISION_BY_ZERO, "integer division by zero in '%s'",
+                     info->text);
+    return (qn__scalar_t){0};
+  }
+  return result;
+}
+
+static qn__scalar_t eval_reduce(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+  qn_reduce_kind_t kind = expr->reduce.reduce_kind;
+  qn__scalar_t result = qn__reduce_neutral(kind, expr->dtype);
+  int64_t begin = qn__machine_eval(machine, expr->reduce.begin, thread).i;
+  int64_t end = qn__machine_eval(machine, expr->reduce.end, thread).i;
+  if (!qn__machine_declare_var(machine, expr->reduce.reduce_var)) return result;
+  for (const qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    if (!qn__machine_declare_var(machine, let->let.var)) return result;
+  }
+  qn__interpret_frame_t frame = {expr, NULL, machine->frame};
+  machine->frame = &frame;
+  for (int64_t i = begin; i < end && !qn__machine_failed(machine); ++i) {
+    qn__machine_set_var(machine, expr->reduce.reduce_var, thread, (qn__scalar_t){.i = i});
+    for (const qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      frame.until = let;
+      qn__scalar_t value = qn__machine_eval(machine, let->let.value, thread);
+      qn__machine_set_var(machine, let->let.var, thread, value);
+    }
+    frame.until = NULL;
+    qn__scalar_t value = qn__machine_eval(machine, expr->reduce.value, thread);
+    result = qn__reduce_step(kind, expr->dtype, result, value);
+  }
+  machine->frame = frame.outer;
+  return result;
+}
+
+qn__scalar_t qn__machine_eval(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+  qn__scalar_t value = {0};
+  if (qn__machine_failed(machine)) return value;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return (qn__scalar_t){.i = expr->int_value};
+    case QN__EXPR_FLOAT:
+      return (qn__scalar_t){.f = expr->float_value};
+    case QN__EXPR_VAR: {
+      const qn__interpret_var_t* held = &machine->vars[expr->var->id];
+      return held->values[qn__machine_ancestor(machine, held->level, thread)];
+    }
+    case QN__EXPR_LOAD: {
+      const uint8_t* address =
+          qn__machine_address(machine, expr->load.buffer, expr->load.indices, thread);
+      return address ? qn__machine_read(expr->load.buffer, address) : value;
+    }
+    case QN__EXPR_OP:
+      return eval_op(machine, expr, thread);
+    case QN__EXPR_CAST:
+      value = qn__machine_eval(machine, expr->args[0], thread);
+      return qn__scalar_cast(expr->args[0]->dtype, value, expr->dtype);
+    case QN__EXPR_BITCAST:
+      value = qn__machine_eval(machine, expr->args[0], thread);
+      return qn__scalar_from_bits(expr->dtype, qn__scalar_to_bits(expr->args[0]->dtype, value));
+    case QN__EXPR_COND:
+      value = qn__machine_eval(machine, expr->args[0], thread);
+      return qn__machine_eval(machine, expr->args[value.i != 0 ? 1 : 2], thread);
+    case QN__EXPR_REDUCE:
+      return eval_reduce(machine, expr, thread);
+  }
+  return value;
+}

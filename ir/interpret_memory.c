@@ -1,0 +1,272 @@
+// ir/interpret_memory.c: the interpreter's buffers: declaring, checking indices, reading and
+// writing.
+//
+// Every index is checked against its dimension, then the address against the memory of the root
+// buffer, which catches views and strides that reach beyond. Fresh memory is filled with ones, so
+// that floats read before they are written are NaN. A declaration that is run again replaces the
+// one before. Thread rule: one thread per machine. Read next: interpret.c.
+#include "ir/interpreter.h"
+
+#define MAX_BYTES ((int64_t)1 << 40)  // of one buffer, for all threads
+
+static size_t dims_of(const qn__buf_t* buffer) {
+  return 2 * (size_t)buffer->rank + 1;
+}
+
+static void release(qn__machine_t* machine, qn__interpret_buffer_t* held, size_t dims_per_thread) {
+  qn__free(machine->allocator, held->slots, held->count * sizeof *held->slots);
+  qn__free(machine->allocator, held->dims, held->count * dims_per_thread * sizeof *held->dims);
+  qn__free(machine->allocator, held->memory, held->memory_bytes);
+  *held = (qn__interpret_buffer_t){0};
+}
+
+typedef struct releaser {
+  qn__machine_t* machine;
+} releaser_t;
+
+static void release_buffer(qn__machine_t* machine, const qn__buf_t* buffer) {
+  release(machine, &machine->buffers[buffer->id], dims_of(buffer));
+}
+
+static bool release_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  const releaser_t* releaser = walker->self;
+  if (stmt->kind == QN__STMT_ALLOC) release_buffer(releaser->machine, stmt->alloc.buffer);
+  return true;
+}
+
+void qn__machine_free_buffers(qn__machine_t* machine) {
+  if (!machine->buffers) return;
+  for (size_t i = 0; i < machine->function->param_count; ++i) {
+    const qn__buf_t* buffer = machine->function->params[i].buffer;
+    if (buffer) release_buffer(machine, buffer);
+  }
+  releaser_t releaser = {machine};
+  qn__walker_t walker = {.on_stmt = release_stmt, .self = &releaser};
+  qn__block_t body = machine->function->body;
+  (void)qn__walk_block(&walker, &body);
+}
+
+// Room for `count` threads' sights of the buffer. False: failed.
+static bool prepare(qn__machine_t* machine, const qn__buf_t* buffer, uint32_t level,
+                    uint32_t count) {
+  release_buffer(machine, buffer);
+  qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
+  held->level = level;
+  held->count = count;
+  held->slots = qn__alloc_zero(machine->allocator, count, sizeof *held->slots);
+  held->dims = qn__alloc_zero(machine->allocator, count * dims_of(buffer), sizeof *held->dims);
+  if (held->slots && held->dims) return true;
+  qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'", buffer->name);
+  return false;
+}
+
+static int64_t* dims_at(const qn__machine_t* machine, const qn__buf_t* buffer, uint32_t index) {
+  return machine->buffers[buffer->id].dims + index * dims_of(buffer);
+}
+
+// Extents and strides for one thread, and the number of elements between the lowest and the highest
+// that they reach. False: failed.
+static bool measure(qn__machine_t* machine, const qn__buf_t* buffer, uint32_t index,
+                    uint32_t thread, int64_t* out_low, int64_t* out_high) {
+  int64_t* extents = dims_at(machine, buffer, index);
+  int64_t* strides = extents + buffer->rank;
+  int64_t stride = 1, low = 0, high = 1;
+  bool is_empty = false, overflows = false;
+  for (uint32_t d = buffer->rank; d-- > 0;) {
+    extents[d] = qn__machine_eval(machine, buffer->shape[d], thread).i;
+    if (qn__machine_failed(machine)) return false;
+    if (extents[d] < 0) {
+      qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                       "buffer '%s' dim %" PRIu32 ": extent %" PRId64 " is negative", buffer->name,
+                       d, extents[d]);
+      return false;
+    }
+    if (extents[d] == 0) is_empty = true;
+    strides[d] = stride;
+    if (buffer->strides) {
+      strides[d] = qn__machine_eval(machine, buffer->strides[d], thread).i;
+      if (qn__machine_failed(machine)) return false;
+    }
+    int64_t reach = 0;
+    overflows |= __builtin_mul_overflow(extents[d] > 0 ? extents[d] - 1 : 0, strides[d], &reach);
+    overflows |= __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
+    if (!buffer->strides && extents[d] > 0) {
+      overflows |= __builtin_mul_overflow(stride, extents[d], &stride);
+    }
+  }
+  *out_low = is_empty ? 0 : low;
+  *out_high = is_empty ? 0 : high;
+  if (is_empty) return true;
+  int64_t limit = MAX_BYTES / (int64_t)qn_dtype_size_bytes(buffer->dtype);
+  if (overflows || high > limit || low < -limit) {
+    qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                     "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
+                     (int64_t)MAX_BYTES);
+    return false;
+  }
+  return true;
+}
+
+void qn__machine_bind(qn__machine_t* machine, const qn__buf_t* buffer, uint64_t address) {
+  int64_t low, high;
+  if (!prepare(machine, buffer, 0, 1) || !measure(machine, buffer, 0, 0, &low, &high)) return;
+  int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
+  qn__interpret_slot_t* slot = machine->buffers[buffer->id].slots;
+  slot->data = (uint8_t*)(uintptr_t)address;
+  slot->low = slot->data ? slot->data + low * size : NULL;
+  slot->high = slot->data ? slot->data + high * size : NULL;
+}
+
+static void alloc_view(qn__machine_t* machine, const qn__buf_t* view) {
+  const qn__interpret_set_t* active = machine->active;
+  if (!prepare(machine, view, machine->level, machine->levels[machine->level].count)) return;
+  for (uint32_t i = 0; i < active->count; ++i) {
+    uint32_t thread = active->threads[i];
+    int64_t low, high;
+    if (!measure(machine, view, thread, thread, &low, &high)) return;
+    qn__interpret_slot_t* slot = &machine->buffers[view->id].slots[thread];
+    const qn__interpret_buffer_t* base = &machine->buffers[view->base->id];
+    uint32_t owner = qn__machine_ancestor(machine, base->level, thread);
+    *slot = base->slots[owner];
+    if (high == low) continue;  // empty: it may start anywhere
+    slot->data = qn__machine_address(machine, view->base, view->base_indices, thread);
+    if (!slot->data) return;
+  }
+}
+
+void qn__machine_alloc(qn__machine_t* machine, const qn__buf_t* buffer) {
+  if (buffer->scope == QN__SCOPE_VIEW) {
+    alloc_view(machine, buffer);
+    return;
+  }
+  // Tables, shared and global buffers are declared where all threads agree on them, outside of
+  // thread loops or, for tables, with the same elements everywhere.
+  const qn__interpret_set_t* active = machine->active;
+  uint32_t count = machine->levels[machine->level].count;
+  if (!prepare(machine, buffer, machine->level, count)) return;
+  qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
+  int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
+  int64_t element_count = 0;
+  for (uint32_t i = 0; i < active->count; ++i) {
+    int64_t low, high;
+    if (!measure(machine, buffer, active->threads[i], active->threads[i], &low, &high)) return;
+    if (high > element_count) element_count = high;
+  }
+  int64_t bytes;
+  if (__builtin_mul_overflow(element_count * size, (int64_t)count, &bytes) || bytes > MAX_BYTES) {
+    qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                     "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
+                     (int64_t)MAX_BYTES);
+    return;
+  }
+  held->memory_bytes = (size_t)bytes + 1;
+  held->memory = qn__alloc(machine->allocator, held->memory_bytes);
+  if (!held->memory) {
+    qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'", buffer->name);
+    return;
+  }
+  memset(held->memory, 0xff, held->memory_bytes);
+  for (uint32_t i = 0; i < active->count; ++i) {
+    uint32_t thread = active->threads[i];
+    qn__interpret_slot_t* slot = &held->slots[thread];
+    slot->data = held->memory + (int64_t)thread * element_count * size;
+    slot->low = slot->data;
+    slot->high = slot->data + element_count * size;
+    if (buffer->scope != QN__SCOPE_CONST) continue;
+    for (size_t e = 0; e < buffer->element_count && (int64_t)e < element_count; ++e) {
+      const qn__expr_t* element = buffer->elements[e];
+      qn__scalar_t value = element->kind == QN__EXPR_FLOAT
+                               ? (qn__scalar_t){.f = element->float_value}
+                               : (qn__scalar_t){.i = element->int_value};
+      qn__machine_write(buffer, slot->data + (int64_t)e * size, value);
+    }
+  }
+}
+
+uint8_t* qn__machine_address(qn__machine_t* machine, const qn__buf_t* buffer,
+                             qn__expr_t* const* indices, uint32_t thread) {
+  const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
+  int64_t offset = 0;
+  if (!held->slots) {
+    qn__machine_fail(machine, QN_STATUS_INTERNAL, "buffer '%s' is used before it is declared",
+                     buffer->name);
+    return NULL;
+  }
+  uint32_t owner = qn__machine_ancestor(machine, held->level, thread);
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    int64_t index = qn__machine_eval(machine, indices[d], thread).i;
+    if (qn__machine_failed(machine)) return NULL;
+    // Evaluating an index may not move what the buffer table points at: expressions declare
+    // nothing.
+    const int64_t* dims = held->dims + owner * dims_of(buffer);
+    if (index < 0 || index >= dims[d]) {
+      bool is_huge = index < 0 && indices[d]->dtype == QN_DTYPE_U64;
+      qn__machine_fail(
+          machine, QN_STATUS_OUT_OF_BOUNDS,
+          is_huge ? "buffer '%s' dim %" PRIu32 ": index %" PRIu64 " outside of extent %" PRId64
+                  : "buffer '%s' dim %" PRIu32 ": index %" PRId64 " outside of extent %" PRId64,
+          buffer->name, d, index, dims[d]);
+      return NULL;
+    }
+    offset += index * dims[buffer->rank + d];
+  }
+  const qn__interpret_slot_t* slot = &held->slots[owner];
+  int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
+  // Compared as distances: an address outside of the memory need not exist.
+  int64_t begin = slot->data - slot->low + offset * size;
+  if (!slot->data || begin < 0 || begin + size > slot->high - slot->low) {
+    qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,
+                     "buffer '%s': element at offset %" PRId64 " is outside of its memory",
+                     buffer->name, offset);
+    return NULL;
+  }
+  return slot->data + offset * size;
+}
+
+qn__scalar_t qn__machine_read(const qn__buf_t* buffer, const uint8_t* address) {
+  uint64_t bits = 0;
+  size_t size = qn_dtype_size_bytes(buffer->dtype);
+  uint8_t one;
+  uint16_t two;
+  uint32_t four;
+  switch (size) {
+    case 1:
+      memcpy(&one, address, 1);
+      bits = one;
+      break;
+    case 2:
+      memcpy(&two, address, 2);
+      bits = two;
+      break;
+    case 4:
+      memcpy(&four, address, 4);
+      bits = four;
+      break;
+    default:
+      memcpy(&bits, address, 8);
+      break;
+  }
+  if (buffer->dtype == QN_DTYPE_BOOL) return (qn__scalar_t){.i = bits != 0};
+  return qn__scalar_from_bits(buffer->dtype, bits);
+}
+
+void qn__machine_write(const qn__buf_t* buffer, uint8_t* address, qn__scalar_t value) {
+  uint64_t bits = qn__scalar_to_bits(buffer->dtype, value);
+  uint8_t one = (uint8_t)bits;
+  uint16_t two = (uint16_t)bits;
+  uint32_t four = (uint32_t)bits;
+  switch (qn_dtype_size_bytes(buffer->dtype)) {
+    case 1:
+      memcpy(address, &one, 1);
+      break;
+    case 2:
+      memcpy(address, &two, 2);
+      break;
+    case 4:
+      memcpy(address, &four, 4);
+      break;
+    default:
+      memcpy(address, &bits, 8);
+      break;
+  }
+}

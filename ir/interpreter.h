@@ -1,0 +1,106 @@
+// ir/interpreter.h: the state of one run, shared by the files of the interpreter.
+//
+// Execution is in lock-step. Outside of thread loops there is one thread. A thread loop multiplies
+// the threads: thread t at one *level* has the children t * extent + i at the next. Every statement
+// is run for all *active* threads before the next one begins. A variable has one value per thread
+// of the level that it was declared at; a local buffer likewise. Thread rule: one thread per
+// machine. Read next: interpret.c.
+#ifndef QUERN_IR_INTERPRETER_H_
+#define QUERN_IR_INTERPRETER_H_
+
+#include "ir/interpret.h"
+
+enum {
+  qn__interpret_max_levels = 4,  // none, and the three axes
+};
+
+typedef struct qn__interpret_var {
+  qn__scalar_t* values;  // per thread of `level`
+  uint32_t capacity;
+  uint32_t level;
+} qn__interpret_var_t;
+
+// One thread's sight of a buffer.
+typedef struct qn__interpret_slot {
+  uint8_t* data;        // element 0; NULL: not declared by this thread
+  const uint8_t* low;   // the memory that belongs to the root buffer
+  const uint8_t* high;  // one past
+} qn__interpret_slot_t;
+
+typedef struct qn__interpret_buffer {
+  uint32_t level;
+  uint32_t count;  // threads with a slot
+  qn__interpret_slot_t* slots;
+  int64_t* dims;    // per thread: rank extents, then rank strides in elements
+  uint8_t* memory;  // owned; NULL for parameters and views
+  size_t memory_bytes;
+} qn__interpret_buffer_t;
+
+typedef struct qn__interpret_level {
+  qn_loop_kind_t kind;
+  uint32_t extent;
+  uint32_t count;       // threads at this level
+  uint32_t per_thread;  // threads of the current level per thread of this one
+} qn__interpret_level_t;
+
+// A reduction that is being evaluated.
+typedef struct qn__interpret_frame qn__interpret_frame_t;
+struct qn__interpret_frame {
+  const qn__expr_t* reduce;
+  const qn__stmt_t* until;  // lets before this one have their values; NULL: all
+  qn__interpret_frame_t* outer;
+};
+
+// Ascending thread numbers of the current level.
+typedef struct qn__interpret_set {
+  uint32_t* threads;
+  uint32_t count;
+} qn__interpret_set_t;
+
+typedef struct qn__machine {
+  const qn__function_t* function;
+  const qn__interpret_args_t* args;
+  qn_allocator_t allocator;
+  qn__interpret_var_t* vars;        // by id
+  qn__interpret_buffer_t* buffers;  // by id
+  qn__interpret_level_t levels[qn__interpret_max_levels];
+  uint32_t level;
+  const qn__interpret_set_t* active;
+  qn__interpret_frame_t* frame;
+  qn_status_t status;  // the first error; then everything returns at once
+} qn__machine_t;
+
+static inline bool qn__machine_failed(const qn__machine_t* machine) {
+  return machine->status != NULL;
+}
+// Keeps the first error: "function 'f': ...".
+void qn__machine_fail(qn__machine_t* machine, qn_status_code_t code, const char* format, ...)
+    QN_PRINTF(3, 4);
+
+// The thread of `level` that `thread` of the current level descends from.
+static inline uint32_t qn__machine_ancestor(const qn__machine_t* machine, uint32_t level,
+                                            uint32_t thread) {
+  return thread / machine->levels[level].per_thread;
+}
+
+// ---- interpret_expr.c
+// 0 after a failure.
+qn__scalar_t qn__machine_eval(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread);
+// Makes room for a variable at the current level. False: failed.
+bool qn__machine_declare_var(qn__machine_t* machine, const qn__var_t* var);
+void qn__machine_set_var(qn__machine_t* machine, const qn__var_t* var, uint32_t thread,
+                         qn__scalar_t value);
+
+// ---- interpret_memory.c
+// The address of an element for one thread, all checks done. NULL: failed.
+uint8_t* qn__machine_address(qn__machine_t* machine, const qn__buf_t* buffer,
+                             qn__expr_t* const* indices, uint32_t thread);
+qn__scalar_t qn__machine_read(const qn__buf_t* buffer, const uint8_t* address);
+void qn__machine_write(const qn__buf_t* buffer, uint8_t* address, qn__scalar_t value);
+// Parameters; `address` as in qn__interpret_args_t.
+void qn__machine_bind(qn__machine_t* machine, const qn__buf_t* buffer, uint64_t address);
+// Runs the declaration of a buffer for the active threads.
+void qn__machine_alloc(qn__machine_t* machine, const qn__buf_t* buffer);
+void qn__machine_free_buffers(qn__machine_t* machine);
+
+#endif  // QUERN_IR_INTERPRETER_H_
