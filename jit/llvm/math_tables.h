@@ -267,8 +267,8 @@ static const double log2e_f64[] = {
 // pi/2 for a target with fused multiply-add
 static const double pio2_f32[] = {
     0x1.921fb60000000p+0,
-    -0x1.777a5c0000000p-25,
-    -0x1.ee59da0000000p-50,
+    -0x1.7780000000000p-25,
+    0x1.68c2340000000p-39,
 };
 
 // pi/2; n * the first three is exact for n < 2^20

@@ -2,17 +2,18 @@
 //
 // What it is: |x| = n pi/2 + r with |r| <= pi/4 and r in two words, then a polynomial in r for the
 // sine and one for the cosine, chosen and signed by n mod 4. Three ways lead to r:
-//   1. f32 with fused multiply-add, |x| <= 1e5: pi/2 in three words. The first subtraction is exact
-//   because
-//      both sides are multiples of 2^-24 and the rest is below 1; the second is done in two words.
-//   2. f32 without it: the same in f64, with two words. f64, |x| <= 1e6: three words of 33 bits,
-//   whose
-//      products with n are exact, and one more.
+//   1. f32 with fused multiply-add, |x| <= 6000: pi/2 in three words. The first subtraction is
+//   exact because
+//      both sides are multiples of 2^-24 and the rest is below 1. The second word has 12 bits, so
+//      that its product with n is exact, and what that subtraction rounds off is exact too.
+//   2. f32 otherwise, |x| <= 1e6: the same in f64, with two words. f64, |x| <= 1e6: three words of
+//   33 bits,
+//      whose products with n are exact, and one more.
 //   3. beyond: the product of the mantissa with the 192 bits of 2/pi that matter (Payne and Hanek),
 //   in
-//      integers, one lane at a time behind a branch that is taken if any lane is that large.
-// What it is not: fast for huge arguments; nobody means those.
-// Threads: as the builder.
+//      integers, one lane at a time.
+// All lanes go the way that the largest needs; the branches cost next to nothing when they are not
+// taken. What it is not: fast for huge arguments; nobody means those. Threads: as the builder.
 // Next: math_pow.c.
 #include "jit/llvm/math_kit.h"
 #include "jit/llvm/math_tables.h"
@@ -23,7 +24,7 @@ typedef struct {
 } reduced_t;
 
 static const double TWO_OVER_PI = 0x1.45f306dc9c883p-1;
-enum { F32_LIMIT = 100000, F64_LIMIT = 1000000 };
+enum { SHORT_LIMIT = 6000, LIMIT = 1000000 };
 
 static LLVMBasicBlockRef append(const qn__kit_t* k, const char* name) {
   LLVMValueRef function = LLVMGetBasicBlockParent(LLVMGetInsertBlock(k->builder));
@@ -35,11 +36,10 @@ static reduced_t reduce_f32(const qn__kit_t* k, qn__val_t magnitude) {
   qn__val_t shifted = kmad(k, magnitude, kf(k, TWO_OVER_PI), magic);
   qn__val_t n = ksub(k, shifted, magic);
   qn__val_t first = kmsub(k, n, kf(k, pio2_f32[0]), magnitude);
-  qn__pair_t step = qn__kit_two_product(k, n, kf(k, pio2_f32[1]));
-  qn__pair_t second = qn__kit_two_sum(k, first, kneg(k, step.hi));
-  qn__val_t lo = kmsub(k, n, kf(k, pio2_f32[2]), ksub(k, second.lo, step.lo));
-  qn__pair_t r = qn__kit_fast_two_sum(k, second.hi, lo);
-  return (reduced_t){r, kbits(k, shifted)};
+  qn__val_t hi = kmsub(k, n, kf(k, pio2_f32[1]), first);
+  qn__val_t lo = kmsub(k, n, kf(k, pio2_f32[1]), ksub(k, first, hi));
+  lo = kmsub(k, n, kf(k, pio2_f32[2]), lo);
+  return (reduced_t){{hi, lo}, kbits(k, shifted)};
 }
 
 static reduced_t reduce_f32_wide(const qn__kit_t* k, qn__val_t magnitude) {
@@ -207,7 +207,7 @@ static qn__val_t finish(const qn__kit_t* k, qn__val_t x, reduced_t reduced, bool
 static qn__val_t scalar_f64_body(const qn__kit_t* k, qn__val_t x, bool is_cos) {
   LLVMBuilderRef b = k->builder;
   qn__val_t magnitude = kabs(k, x);
-  qn__val_t is_huge = kcmp(k, LLVMRealOGT, magnitude, kf(k, F64_LIMIT));
+  qn__val_t is_huge = kcmp(k, LLVMRealOGT, magnitude, kf(k, LIMIT));
   LLVMBasicBlockRef huge = append(k, "huge"), usual = append(k, "usual"), join = append(k, "join");
   LLVMBuildCondBr(b, is_huge, huge, usual);
 
@@ -274,31 +274,45 @@ static qn__val_t each_lane(const qn__kit_t* k, qn__val_t x, bool is_cos) {
   return now;
 }
 
-static qn__val_t body(const qn__kit_t* k, qn__val_t x, bool is_cos) {
-  if (k->lanes == 0 && k->is_f64) return scalar_f64_body(k, x, is_cos);
+typedef struct {
+  double limit;  // of |x|
+  reduced_t (*reduce)(const qn__kit_t* kit, qn__val_t magnitude);
+} way_t;
+
+// The first of `count` ways if no lane is beyond its limit, else the others, in the end lane by
+// lane.
+static qn__val_t by_ways(const qn__kit_t* k, qn__val_t x, bool is_cos, const way_t* ways,
+                         unsigned count) {
+  if (count == 0) return each_lane(k, x, is_cos);
   LLVMBuilderRef b = k->builder;
   qn__val_t magnitude = kabs(k, x);
-  qn__val_t limit = kf(k, k->is_f64 ? F64_LIMIT : F32_LIMIT);
-  qn__val_t is_huge = qn__kit_any(k, kcmp(k, LLVMRealOGT, magnitude, limit));
-  LLVMBasicBlockRef huge = append(k, "huge"), usual = append(k, "usual"), join = append(k, "join");
-  LLVMBuildCondBr(b, is_huge, huge, usual);
+  qn__val_t is_beyond = kcmp(k, LLVMRealOGT, magnitude, kf(k, ways->limit));
+  LLVMBasicBlockRef beyond = append(k, "beyond"), within = append(k, "within"),
+                    join = append(k, "join");
+  LLVMBuildCondBr(b, qn__kit_any(k, is_beyond), beyond, within);
 
-  LLVMPositionBuilderAtEnd(b, usual);
-  reduced_t reduced = k->is_f64          ? reduce_f64(k, magnitude)
-                      : k->math->has_fma ? reduce_f32(k, magnitude)
-                                         : reduce_f32_wide(k, magnitude);
-  qn__val_t near = finish(k, x, reduced, is_cos);
+  LLVMPositionBuilderAtEnd(b, within);
+  qn__val_t near = finish(k, x, ways->reduce(k, magnitude), is_cos);
   LLVMBuildBr(b, join);
 
-  LLVMPositionBuilderAtEnd(b, huge);
-  qn__val_t far = each_lane(k, x, is_cos);
+  LLVMPositionBuilderAtEnd(b, beyond);
+  qn__val_t far = by_ways(k, x, is_cos, ways + 1, count - 1);
   LLVMBasicBlockRef far_end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, join);
 
   LLVMPositionBuilderAtEnd(b, join);
   qn__val_t result = LLVMBuildPhi(b, k->f, "");
-  LLVMAddIncoming(result, (LLVMValueRef[]){near, far}, (LLVMBasicBlockRef[]){usual, far_end}, 2);
+  LLVMAddIncoming(result, (LLVMValueRef[]){near, far}, (LLVMBasicBlockRef[]){within, far_end}, 2);
   return result;
+}
+
+static qn__val_t body(const qn__kit_t* k, qn__val_t x, bool is_cos) {
+  static const way_t F64[] = {{LIMIT, reduce_f64}};
+  static const way_t F32[] = {{SHORT_LIMIT, reduce_f32}, {LIMIT, reduce_f32_wide}};
+  if (k->is_f64)
+    return k->lanes == 0 ? scalar_f64_body(k, x, is_cos) : by_ways(k, x, is_cos, F64, 1);
+  // Without fused multiply-add the first way would need more and shorter words.
+  return k->math->has_fma ? by_ways(k, x, is_cos, F32, 2) : by_ways(k, x, is_cos, F32 + 1, 1);
 }
 
 qn__val_t qn__math_sin(const qn__kit_t* k, const qn__val_t* args) {

@@ -315,7 +315,7 @@ def main():
                 ("ln2_f64", LN2, (41, 53), "ln 2 in two words; n * the first is exact for |n| < 2^12"),
                 ("log2e_f32", 1 / LN2, (12, 24), "1 / ln 2 in two words, the first short"),
                 ("log2e_f64", 1 / LN2, (26, 53), "1 / ln 2 in two words, the first short"),
-                ("pio2_f32", mp.pi / 2, (24, 24, 24), "pi/2 for a target with fused multiply-add"),
+                ("pio2_f32", mp.pi / 2, (24, 12, 24), "pi/2 for a target with fused multiply-add"),
                 ("pio2_f64", mp.pi / 2, (33, 33, 33, 53), "pi/2; n * the first three is exact for n < 2^20"),
                 ("pio2_whole", mp.pi / 2, (53, 53), "pi/2 as an unevaluated sum"),
                 ("two_thirds", mpf(2) / 3, (53, 53), "2/3 as an unevaluated sum")):
