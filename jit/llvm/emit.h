@@ -15,6 +15,14 @@
 #include "ir/ir.h"
 #include "quern/codegen.h"
 
+// LLVM passes that the emitted code wants. It is vector code already: what is left is to promote
+// arrays to registers, to share what is computed twice and to move what does not change out of
+// loops.
+#define QN__EMIT_PASSES_FULL                                                                 \
+  "function(sroa,early-cse<memssa>,instcombine,simplifycfg,loop-mssa(licm),gvn,instcombine," \
+  "simplifycfg)"
+#define QN__EMIT_PASSES_FAST "function(sroa,early-cse)"
+
 typedef struct qn__emit_options {
   LLVMContextRef context;        // borrowed until the module is disposed
   LLVMTargetMachineRef machine;  // borrowed during the call: triple, layout, CPU and features

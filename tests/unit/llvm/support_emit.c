@@ -1,0 +1,261 @@
+// tests/unit/llvm/support_emit.c: see support_emit.h.
+//
+// Thread rule: one thread.
+#include "support_emit.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/LLJIT.h>
+#include <llvm-c/Orc.h>
+#include <llvm-c/Support.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "ir/passes/passes.h"
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void die(const char* what, const char* message) {
+  (void)fprintf(stderr, "%s: %s\n", what, message);
+  abort();
+}
+
+static void check(LLVMErrorRef error, const char* what) {
+  if (error) die(what, LLVMGetErrorMessage(error));
+}
+
+qn_module_t* parse_or_die(const char* text) {
+  qn_module_t* module;
+  qn_status_t status = qn_module_parse(text, strlen(text), NULL, &module);
+  if (!qn_ok(status)) die("parse", qn_status_message(status));
+  return module;
+}
+
+typedef struct level {
+  const char* cpu;
+  bool has_fma, has_round, has_f16c, has_avx2, has_avx512;
+  uint32_t vector_bytes;
+} level_t;
+
+static bool host_has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+static bool host_has_avx2(void) {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static level_t level_of(const char* cpu) {
+  level_t base = {cpu, false, false, false, false, false, 16};
+  level_t v3 = {cpu, true, true, true, true, false, 32};
+  level_t v4 = {cpu, true, true, true, true, true, 64};
+  if (strcmp(cpu, "x86-64-v3") == 0) return v3;
+  if (strcmp(cpu, "x86-64-v4") == 0) return v4;
+  if (strcmp(cpu, "native") == 0) return host_has_avx512() ? v4 : host_has_avx2() ? v3 : base;
+  return base;
+}
+
+bool build_can_run(const char* cpu) {
+  if (strcmp(cpu, "x86-64-v3") == 0) return host_has_avx2();
+  if (strcmp(cpu, "x86-64-v4") == 0) return host_has_avx512();
+  return true;
+}
+
+static LLVMTargetMachineRef make_machine(build_t build) {
+  static bool is_ready = false;
+  if (!is_ready) {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    is_ready = true;
+  }
+  char* triple = LLVMGetDefaultTargetTriple();
+  LLVMTargetRef target;
+  char* message = NULL;
+  if (LLVMGetTargetFromTriple(triple, &target, &message)) die("target", message);
+  bool is_native = strcmp(build.cpu, "native") == 0;
+  char* cpu = is_native ? LLVMGetHostCPUName() : LLVMCreateMessage(build.cpu);
+  char* features = is_native ? LLVMGetHostCPUFeatures() : LLVMCreateMessage("");
+  LLVMTargetMachineRef machine = LLVMCreateTargetMachine(
+      target, triple, cpu, features, build.is_fast ? LLVMCodeGenLevelNone : LLVMCodeGenLevelDefault,
+      LLVMRelocPIC, LLVMCodeModelSmall);
+  LLVMDisposeMessage(cpu);
+  LLVMDisposeMessage(features);
+  LLVMDisposeMessage(triple);
+  return machine;
+}
+
+static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, build_t build) {
+  char* message = NULL;
+  if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) {
+    LLVMDumpModule(module);
+    die("the emitted module is not valid", message);
+  }
+  LLVMDisposeMessage(message);
+  const char* passes = build.is_fast     ? QN__EMIT_PASSES_FAST
+                       : build.is_scalar ? "default<O2>"
+                                         : QN__EMIT_PASSES_FULL;
+  if (getenv("EMIT_PASSES") && !build.is_fast && !build.is_scalar) passes = getenv("EMIT_PASSES");
+  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+  check(LLVMRunPasses(module, passes, machine, options), "passes");
+  LLVMDisposePassBuilderOptions(options);
+}
+
+static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
+  LLVMOrcLLJITRef jit;
+  check(LLVMOrcCreateLLJIT(&jit, LLVMOrcCreateLLJITBuilder()), "LLJIT");
+  kernels->jit = jit;
+  LLVMOrcJITDylibRef library = LLVMOrcLLJITGetMainJITDylib(jit);
+  check(LLVMOrcLLJITAddObjectFile(jit, library, object), "object");
+  for (size_t i = 0; i < kernels->result.function_count; ++i) {
+    LLVMOrcExecutorAddress address;
+    check(LLVMOrcLLJITLookup(jit, &address, kernels->result.functions[i].symbol), "lookup");
+    uintptr_t place = (uintptr_t)address;
+    memcpy(&kernels->entries[i], &place, sizeof place);
+  }
+}
+
+kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_text,
+                          qn_status_t* out_error) {
+  *out_error = QN_OK;
+  kernels_t* kernels = calloc(1, sizeof *kernels);
+  qn_allocator_t allocator = qn_allocator_default();
+  qn__arena_init(&kernels->arena, allocator);
+  level_t level = level_of(build.cpu);
+  qn__body_t body;
+  double start = now_ms();
+  qn_status_t status = qn__body_clone(&module->body, allocator, &body);
+  qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
+                                     .has_masked_memory = level.has_avx512,
+                                     .is_checked = build.is_checked};
+  if (qn_ok(status)) status = qn__passes_run_cpu(&body, &pass_options);
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMTargetMachineRef machine = make_machine(build);
+  qn__emit_options_t options = {.context = context,
+                                .machine = machine,
+                                .module_name = "test",
+                                .vector_bytes = level.vector_bytes,
+                                .has_fma = level.has_fma,
+                                .has_round = level.has_round,
+                                .has_f16c = level.has_f16c,
+                                .has_avx2 = level.has_avx2,
+                                .has_avx512 = level.has_avx512,
+                                .is_checked = build.is_checked,
+                                .is_fast_tier = build.is_fast,
+                                .is_scalar_only = build.is_scalar};
+  if (qn_ok(status)) status = qn__emit_module(&body, &options, &kernels->arena, &kernels->result);
+  qn__body_deinit(&body);
+  if (!qn_ok(status)) {
+    *out_error = status;
+    LLVMDisposeTargetMachine(machine);
+    LLVMContextDispose(context);
+    kernels_destroy(kernels);
+    return NULL;
+  }
+  kernels->emit_ms = now_ms() - start;
+  if (getenv("EMIT_DUMP")) LLVMDumpModule(kernels->result.module);
+  start = now_ms();
+  optimise(kernels->result.module, machine, build);
+  kernels->passes_ms = now_ms() - start;
+  if (keeps_text) kernels->llvm_text = LLVMPrintModuleToString(kernels->result.module);
+  LLVMMemoryBufferRef object;
+  char* message = NULL;
+  start = now_ms();
+  if (LLVMTargetMachineEmitToMemoryBuffer(machine, kernels->result.module, LLVMObjectFile, &message,
+                                          &object)) {
+    die("code generation", message);
+  }
+  kernels->codegen_ms = now_ms() - start;
+  if (getenv("EMIT_ASM")) {
+    LLVMTargetMachineEmitToFile(machine, kernels->result.module, getenv("EMIT_ASM"),
+                                LLVMAssemblyFile, &message);
+  }
+  LLVMDisposeModule(kernels->result.module);
+  kernels->result.module = NULL;
+  LLVMDisposeTargetMachine(machine);
+  LLVMContextDispose(context);
+  link_object(kernels, object);
+  return kernels;
+}
+
+void kernels_destroy(kernels_t* kernels) {
+  if (!kernels) return;
+  if (kernels->jit) check(LLVMOrcDisposeLLJIT(kernels->jit), "dispose");
+  if (kernels->llvm_text) LLVMDisposeMessage(kernels->llvm_text);
+  qn__arena_deinit(&kernels->arena);
+  free(kernels);
+}
+
+// ------------------------------------------------------------------------------------ the table
+
+typedef struct table {
+  qn_cpu_env_t env;
+  run_report_t report;
+  uint32_t pieces;
+  uint32_t allocation_limit;
+} table_t;
+
+static table_t* table_of(const qn_cpu_env_t* env) {
+  union {
+    const void* from;
+    void* to;
+  } view = {env};
+  return view.to;
+}
+
+// Uneven ranges, backwards: nothing may depend on their order.
+static int32_t run_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure,
+                            int64_t count, int64_t grain) {
+  table_t* table = table_of(env);
+  table->report.parallel_calls++;
+  if (count <= 0 || grain <= 0) die("parallel", "a launch without iterations or grain");
+  int64_t end = count;
+  for (uint32_t i = 0; i < table->pieces && end > 0; ++i) {
+    int64_t begin = i + 1 == table->pieces ? 0 : end - (end + 2) / 3;
+    if (body(env, closure, begin, end) != 0) return 1;
+    end = begin;
+  }
+  return 0;
+}
+
+static void* run_allocate(const qn_cpu_env_t* env, int64_t size_bytes) {
+  table_t* table = table_of(env);
+  if (size_bytes <= 0) die("allocate", "no bytes");
+  if (table->report.allocations >= table->allocation_limit) return NULL;
+  if (size_bytes > (INT64_C(1) << 32)) return NULL;
+  table->report.allocations++;
+  table->report.held_workspaces++;
+  return aligned_alloc(64, ((size_t)size_bytes + 63) / 64 * 64);
+}
+
+static void run_release(const qn_cpu_env_t* env, void* pointer) {
+  table_of(env)->report.held_workspaces--;
+  free(pointer);
+}
+
+static void run_fail(const qn_cpu_env_t* env, uint32_t site, int64_t index, int64_t extent) {
+  run_report_t* report = &table_of(env)->report;
+  if (report->fail_count++ > 0) return;
+  report->site = site;
+  report->index = index;
+  report->extent = extent;
+}
+
+run_report_t kernels_run(const kernels_t* kernels, size_t function, const uint64_t* words,
+                         uint32_t pieces, uint32_t allocation_limit) {
+  table_t table = {.env = {QN_CPU_ABI_VERSION, sizeof(qn_cpu_env_t), run_parallel, run_allocate,
+                           run_release, run_fail},
+                   .pieces = pieces ? pieces : 1,
+                   .allocation_limit = allocation_limit};
+  table.report.result = kernels->entries[function](&table.env, words);
+  return table.report;
+}
