@@ -175,7 +175,7 @@ static void render_place(qn__diag_t* diag, const place_t* place) {
   size_t begin;
   size_t end;
   choose_window(place, &begin, &end);
-  qn__buffer_format(out, " %" PRIu32 " | ", place->line);
+  qn__buffer_format(out, " %" PRIu32 " |%s", place->line, place->text.size ? " " : "");
   if (begin > 0) qn__buffer_cstr(out, "...");
   show_text(out, place->text, begin, end);
   if (end < place->text.size) qn__buffer_cstr(out, "...");

@@ -11,7 +11,8 @@
 #include "ir/codes.h"
 
 void qn__lexer_init(qn__lexer_t* lexer, qn_str_t text, qn__diag_t* diag) {
-  *lexer = (qn__lexer_t){.text = text, .last = QN__TOKEN_END, .diag = diag};
+  *lexer =
+      (qn__lexer_t){.text = text, .last = QN__TOKEN_END, .diag = diag, .error_begin = UINT32_MAX};
 }
 
 const char* qn__token_text(qn__token_kind_t kind) {
@@ -110,6 +111,7 @@ static char peek(const qn__lexer_t* lexer, uint32_t ahead) {
 static void report(qn__lexer_t* lexer, qn__code_t code, uint32_t begin, uint32_t end,
                    const char* help, const char* what) {
   if (!lexer->diag) return;
+  lexer->error_begin = begin;
   qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(code), (qn__loc_t){begin, end - begin},
                   help, "%s", what);
 }
@@ -254,6 +256,7 @@ static void skip_strange(qn__lexer_t* lexer) {
   uint32_t size = utf8_at(lexer->text, begin, &code);
   lexer->offset += size ? size : 1;
   if (!lexer->diag) return;
+  lexer->error_begin = begin;
   const char* help = NULL;
   if (code == '.') help = "a range is written with two dots, a number with digits on both sides";
   if (code == '#') help = "comments start with //";
@@ -269,6 +272,24 @@ static void skip_strange(qn__lexer_t* lexer) {
                     (qn__loc_t){begin, lexer->offset - begin}, help, "unexpected character '%.*s'",
                     (int)(lexer->offset - begin), lexer->text.data + begin);
   }
+}
+
+// A comment in the style of C: reported and skipped, over lines too when it is closed.
+static void skip_block_comment(qn__lexer_t* lexer) {
+  uint32_t begin = lexer->offset;
+  uint32_t line_end = 0;
+  for (lexer->offset += 2; lexer->offset < lexer->text.size; lexer->offset++) {
+    if (peek(lexer, 0) == '\n' && !line_end) line_end = lexer->offset;
+    if (peek(lexer, 0) == '*' && peek(lexer, 1) == '/') {
+      lexer->offset += 2;
+      report(lexer, QN__CODE_BAD_CHARACTER, begin, begin + 2, "comments start with //",
+             "block comments are not part of the language");
+      return;
+    }
+  }
+  if (line_end) lexer->offset = line_end;
+  report(lexer, QN__CODE_BAD_CHARACTER, begin, begin + 2, "comments start with //",
+         "block comments are not part of the language");
 }
 
 // ------------------------------------------------------------------------------------ tokens
@@ -308,6 +329,8 @@ qn__token_t qn__lexer_next(qn__lexer_t* lexer) {
     } else if (c == '/' && peek(lexer, 1) == '/' && !divides_here(lexer, newline_count)) {
       while (lexer->offset < lexer->text.size && peek(lexer, 0) != '\n') lexer->offset++;
       if (lexer->keeps_comments) return finish(lexer, QN__TOKEN_COMMENT, begin, newline_count);
+    } else if (c == '/' && peek(lexer, 1) == '*') {
+      skip_block_comment(lexer);
     } else if (is_name_start(c)) {
       lex_name(lexer);
       qn__token_t token = finish(lexer, QN__TOKEN_NAME, begin, newline_count);

@@ -70,6 +70,7 @@ typedef struct qn__lexer {
   bool keeps_comments;    // comments are tokens (the formatter), else they are skipped
   bool is_last_reserved;  // the token before was a reserved word, which is no operand
   qn__diag_t* diag;       // NULL: silent
+  uint32_t error_begin;   // of the last mistake; UINT32_MAX: none
 } qn__lexer_t;
 
 // `text` is valid UTF-8 and smaller than 2 GiB (qn__lexer_check).

@@ -52,6 +52,11 @@ void qn__parser_syntax(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const ch
   if (loc.size == 0) loc.size = 1;
   // A token that was already complained about is not worth a second message.
   bool is_repeated = p->is_lost || p->last_error_begin == loc.begin;
+  // Nor is what follows from a character that no token starts with.
+  uint32_t lexed = p->lexer.error_begin;
+  if (lexed != UINT32_MAX && lexed >= p->stmt_begin && lexed <= loc.begin + loc.size) {
+    is_repeated = true;
+  }
   p->is_lost = true;
   if (is_repeated) return;
   p->last_error_begin = loc.begin;

@@ -66,6 +66,7 @@ typedef struct qn__parser {
   bool is_lost;           // a syntax mistake was reported: skip to the next statement
   bool is_stopped;        // out of memory, or the error limit is reached
   uint32_t last_error_begin;
+  uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
 
   qn__map_t names;      // text to qn__name_t

@@ -258,9 +258,11 @@ static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
     qn__parser_declare(p, name_loc, var, NULL);
     while (qn__parser_at_word(p, "let") && !p->is_lost) qn__parse_let(p, &lets, true);
     value = qn__parse_expr(p);
-    if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON)) {
-      qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, "remove the ';'",
-                        "what is reduced is an expression and has no ';' after it");
+    if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
+        p->ahead.kind == QN__TOKEN_RIGHT_BRACE) {
+      qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "remove the ';'",
+                       "what is reduced is an expression and has no ';' after it");
+      qn__parser_advance(p);
     }
     if (!qn__parser_close(p, QN__TOKEN_RIGHT_BRACE, open)) value = qn__type_poison();
     qn__parser_close_block(p);

@@ -348,6 +348,7 @@ static void recover_header(qn__parser_t* p) {
 }
 
 void qn__parse_function(qn__parser_t* p) {
+  p->stmt_begin = p->token.loc.begin;
   qn__parser_advance(p);
   qn__parser_reset_names(p);
   qn__function_t* function = QN__ARENA_NEW(p->arena, qn__function_t);

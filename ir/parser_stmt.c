@@ -257,12 +257,13 @@ static void parse_store(qn__parser_t* p, qn__block_t* block) {
 // ------------------------------------------------------------------------------------ control
 
 static qn__expr_t* parse_condition(qn__parser_t* p, const char* what) {
-  qn__expr_t* condition = qn__type_as_bool(p, qn__parse_expr(p), what);
+  qn__operand_t condition = qn__parse_expr(p);
   if (!p->is_lost && qn__parser_at(p, QN__TOKEN_ASSIGN)) {
     qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, "'==' compares",
                       "'=' inside a condition");
+    return NULL;
   }
-  return condition;
+  return qn__type_as_bool(p, condition, what);
 }
 
 static void parse_if(qn__parser_t* p, qn__block_t* block) {
@@ -405,6 +406,7 @@ static void parse_barrier(qn__parser_t* p, qn__block_t* block) {
 }
 
 static void parse_stmt(qn__parser_t* p, qn__block_t* block) {
+  p->stmt_begin = p->token.loc.begin;
   if (!qn__parser_at(p, QN__TOKEN_NAME)) {
     report_statement(p);
     return;

@@ -448,8 +448,9 @@ qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* 
   if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
   if (operand.expr->dtype == QN_DTYPE_I64) return operand.expr;
   qn_str_t source = qn__parser_source_of(p, operand.expr);
+  bool is_bool = operand.expr->dtype == QN_DTYPE_BOOL;
   qn__parser_error(p, QN__CODE_NOT_I64, operand.expr->loc,
-                   qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
+                   is_bool ? NULL : qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
                    "%s is %s, not i64", what, qn_dtype_text(operand.expr->dtype));
   return NULL;
 }
@@ -458,8 +459,9 @@ qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
   if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
   if (qn__dtype_is_int(operand.expr->dtype)) return operand.expr;
   qn_str_t source = qn__parser_source_of(p, operand.expr);
+  bool is_bool = operand.expr->dtype == QN_DTYPE_BOOL;
   qn__parser_error(p, QN__CODE_INDEX_TYPE, operand.expr->loc,
-                   qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
+                   is_bool ? NULL : qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
                    "the index is %s, not an integer", qn_dtype_text(operand.expr->dtype));
   return NULL;
 }

@@ -23,4 +23,8 @@ void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out);
 // "softmax(x: f32[n, m], out y: f32[n, m])".
 void qn__text_print_signature(const qn__function_t* function, qn__buffer_t* out);
 
+// Canonical layout for a text that parses, its comments kept. Errors: OUT_OF_MEMORY (of `allocator`
+// or of `out`), INTERNAL.
+qn_status_t qn__text_format(qn_str_t text, qn_allocator_t allocator, qn__buffer_t* out);
+
 #endif  // QUERN_IR_TEXT_H_

@@ -94,6 +94,14 @@ QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char**
                                                size_t* out_size);
 QN_API void qn_text_free(char* text);
 
+// The same text in canonical layout, terminated: comments, names, parentheses and the spelling of
+// literals stay. The text must parse but need not be valid. Formatting twice changes nothing more. Owned
+// by the caller: qn_text_free. `options` as for qn_module_parse; may be NULL. Errors: SYNTAX with the
+// rendered diagnostics, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
+                                              const qn_parse_options_t* options, char** out_text,
+                                              size_t* out_size);
+
 // The canonical bytes: versioned, little-endian; equal for modules that differ only in layout,
 // comments and names of locals. Borrowed until the module is released.
 QN_API const void* qn_module_bytes(const qn_module_t* module, size_t* out_size);

@@ -1,0 +1,83 @@
+// tests/fuzz/fuzz_text.c: any bytes as the text of a module.
+//
+// What parses must print, and the print must parse to the same canonical bytes and print the same
+// text again. Formatting must be a fixed point and must not change the module either. What does not
+// parse must say why, with a place. Read next: tests/fuzz/corpus/text.
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quern/ir.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+static void require(bool is_true) {
+  if (!is_true) abort();
+}
+
+static qn_module_t* parse(const char* text, size_t size) {
+  qn_module_t* module = NULL;
+  qn_status_t status = qn_module_parse(text, size, NULL, &module);
+  if (!qn_ok(status)) {
+    require(!module && qn_status_message(status)[0] != '\0');
+    qn_status_free(status);
+  }
+  return module;
+}
+
+static void require_same(const qn_module_t* a, const qn_module_t* b) {
+  size_t a_size;
+  size_t b_size;
+  const void* a_bytes = qn_module_bytes(a, &a_size);
+  const void* b_bytes = qn_module_bytes(b, &b_size);
+  require(a_size == b_size && memcmp(a_bytes, b_bytes, a_size) == 0);
+}
+
+static char* print(const qn_module_t* module, size_t* out_size) {
+  char* text = NULL;
+  require(qn_status_consume(qn_module_print(module, &text, out_size)) == QN_STATUS_OK);
+  return text;
+}
+
+// Prints, parses, prints.
+static void check_print(const qn_module_t* module) {
+  size_t size;
+  char* text = print(module, &size);
+  qn_module_t* again = parse(text, size);
+  require(again != NULL);
+  require_same(module, again);
+  size_t again_size;
+  char* again_text = print(again, &again_size);
+  require(size == again_size && memcmp(text, again_text, size) == 0);
+  qn_text_free(again_text);
+  qn_text_free(text);
+  qn_module_release(again);
+}
+
+static void check_format(const qn_module_t* module, const char* text, size_t size) {
+  char* formatted = NULL;
+  size_t formatted_size;
+  qn_status_t status = qn_text_format(text, size, NULL, &formatted, &formatted_size);
+  require(qn_ok(status));
+  qn_module_t* again = parse(formatted, formatted_size);
+  require(again != NULL);
+  require_same(module, again);
+  char* twice = NULL;
+  size_t twice_size;
+  status = qn_text_format(formatted, formatted_size, NULL, &twice, &twice_size);
+  require(qn_ok(status));
+  require(twice_size == formatted_size && memcmp(twice, formatted, twice_size) == 0);
+  qn_text_free(twice);
+  qn_text_free(formatted);
+  qn_module_release(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const char* text = (const char*)data;
+  qn_module_t* module = parse(text, size);
+  if (!module) return 0;
+  check_print(module);
+  check_format(module, text, size);
+  qn_module_release(module);
+  return 0;
+}
