@@ -1,0 +1,298 @@
+// ir/build_stmt.c: statements, blocks and buffers of the builder.
+//
+// Thread rule: one thread at a time. Read next: build_expr.c.
+#include "ir/builder.h"
+
+static qn__stmt_t* new_stmt(qn_builder_t* builder, qn__stmt_kind_t kind) {
+  qn__stmt_t* stmt = qn__stmt_new(&builder->body.arena, kind, (qn__loc_t){0, 0});
+  return stmt ? stmt : qn__build_out_of_memory(builder);
+}
+
+static void append(qn_builder_t* builder, qn__stmt_t* stmt) {
+  qn__block_append(builder->frame->block, stmt);
+}
+
+// Opens the block of `stmt`, which is appended.
+static bool open_block(qn_builder_t* builder, qn__frame_kind_t kind, qn__stmt_t* stmt,
+                       qn__block_t* block) {
+  qn__frame_t* frame = QN__ARENA_NEW(&builder->body.arena, qn__frame_t);
+  if (!frame) {
+    (void)qn__build_out_of_memory(builder);
+    return false;
+  }
+  append(builder, stmt);
+  *frame = (qn__frame_t){.outer = builder->frame, .kind = kind, .block = block, .stmt = stmt};
+  builder->frame = frame;
+  return true;
+}
+
+// ------------------------------------------------------------------------------------ buffers
+
+bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__buf_t* buffer) {
+  if (!buffer) return qn__build_fail(builder, call, "the buffer is NULL");
+  if (qn__ptrmap_get(&builder->handles, buffer)) return true;
+  return qn__build_fail(builder, call, "the buffer is not one of this builder");
+}
+
+qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call, const qn__buf_t* buffer,
+                               size_t rank, qn__expr_t* const* indices, qn__built_t* inout_built) {
+  if (rank != buffer->rank) {
+    return qn__build_fail(builder, call, "buffer '%s' has rank %" PRIu32 ", %zu %s given",
+                          buffer->name, buffer->rank, rank,
+                          rank == 1 ? "index was" : "indices were");
+  }
+  return qn__build_take_all(builder, call, "index", indices, rank, QN_DTYPE_NONE, inout_built);
+}
+
+qn__buf_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__scope_t scope,
+                                const char* name, qn_dtype_t dtype, size_t rank,
+                                qn__expr_t* const* shape, qn__expr_t* const* strides) {
+  if (qn_dtype_size_bytes(dtype) == 0) {
+    return qn__build_fail(builder, call, "buffer '%s' has no dtype", name);
+  }
+  if (rank > QN__LARGEST_RANK) {
+    return qn__build_fail(builder, call, "buffer '%s' has rank %zu, the limit is %d", name, rank,
+                          QN__LARGEST_RANK);
+  }
+  qn__buf_t* buffer = qn__buf_new(&builder->body.arena, scope, dtype, name, (uint32_t)rank);
+  if (!buffer) return qn__build_out_of_memory(builder);
+  buffer->shape =
+      qn__build_take_all(builder, call, "extent", shape, rank, QN_DTYPE_I64, &(qn__built_t){0});
+  if (!buffer->shape) return NULL;
+  if (!strides) return buffer;
+  buffer->strides =
+      qn__build_take_all(builder, call, "stride", strides, rank, QN_DTYPE_I64, &(qn__built_t){0});
+  return buffer->strides ? buffer : NULL;
+}
+
+bool qn__build_give_buffer(qn_builder_t* builder, qn__buf_t* buffer) {
+  if (qn__ptrmap_put(&builder->handles, buffer, buffer)) return true;
+  (void)qn__build_out_of_memory(builder);
+  return false;
+}
+
+static qn__buf_t* declare(qn_builder_t* builder, qn__buf_t* buffer) {
+  qn__stmt_t* stmt = new_stmt(builder, QN__STMT_ALLOC);
+  if (!stmt || !qn__build_give_buffer(builder, buffer)) return NULL;
+  stmt->alloc.buffer = buffer;
+  append(builder, stmt);
+  return buffer;
+}
+
+qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t scope,
+                            qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape) {
+  const char* call = "qn_build_alloc";
+  if (!qn__build_takes_stmts(builder, call)) return NULL;
+  if (scope != QN_SCOPE_LOCAL && scope != QN_SCOPE_SHARED && scope != QN_SCOPE_GLOBAL) {
+    return qn__build_fail(builder, call, "scope %d is neither local, shared nor global",
+                          (int)scope);
+  }
+  const char* text = qn__build_name(builder, call, name, "b");
+  if (!text) return NULL;
+  qn__buf_t* buffer =
+      qn__build_new_buffer(builder, call, (qn__scope_t)scope, text, dtype, rank, shape, NULL);
+  return buffer ? declare(builder, buffer) : NULL;
+}
+
+qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t dtype, size_t rank,
+                            const int64_t* shape, size_t element_count,
+                            qn_expr_t* const* elements) {
+  const char* call = "qn_build_const";
+  if (!qn__build_takes_stmts(builder, call)) return NULL;
+  const char* text = qn__build_name(builder, call, name, "b");
+  if (!text) return NULL;
+  if (rank > QN__LARGEST_RANK || (rank > 0 && !shape)) {
+    return qn__build_fail(builder, call,
+                          "table '%s' has rank %zu, the limit is %d, and needs a shape", text, rank,
+                          QN__LARGEST_RANK);
+  }
+  qn__expr_t* extents[QN__LARGEST_RANK];
+  for (size_t i = 0; i < rank; i++) {
+    extents[i] = qn_build_int(builder, QN_DTYPE_I64, shape[i]);
+    if (!extents[i]) return NULL;
+  }
+  qn__buf_t* buffer =
+      qn__build_new_buffer(builder, call, QN__SCOPE_CONST, text, dtype, rank, extents, NULL);
+  if (!buffer) return NULL;
+  buffer->element_count = element_count;
+  buffer->elements = qn__build_take_all(builder, call, "element", elements, element_count, dtype,
+                                        &(qn__built_t){0});
+  if (!buffer->elements) return NULL;
+  for (size_t i = 0; i < element_count; i++) {
+    qn__expr_kind_t kind = buffer->elements[i]->kind;
+    if (kind == QN__EXPR_INT || kind == QN__EXPR_FLOAT) continue;
+    return qn__build_fail(builder, call, "element %zu of '%s' is not a literal", i, text);
+  }
+  return declare(builder, buffer);
+}
+
+qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_buffer_t* base,
+                           size_t base_rank, qn_expr_t* const* indices, size_t rank,
+                           qn_expr_t* const* shape, qn_expr_t* const* strides) {
+  const char* call = "qn_build_view";
+  if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, base)) {
+    return NULL;
+  }
+  const char* text = qn__build_name(builder, call, name, "b");
+  if (!text) return NULL;
+  qn__buf_t* buffer =
+      qn__build_new_buffer(builder, call, QN__SCOPE_VIEW, text, base->dtype, rank, shape, strides);
+  if (!buffer) return NULL;
+  buffer->base = base;
+  buffer->base_indices =
+      qn__build_indices(builder, call, base, base_rank, indices, &(qn__built_t){0});
+  return buffer->base_indices ? declare(builder, buffer) : NULL;
+}
+
+// ------------------------------------------------------------------------------------ blocks
+
+qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char* name,
+                         qn_expr_t* begin, qn_expr_t* end) {
+  const char* call = "qn_build_loop";
+  if (!qn__build_takes_stmts(builder, call)) return NULL;
+  if (!qn__loop_kind_text(kind)) {
+    return qn__build_fail(builder, call, "loop kind %d does not exist", (int)kind);
+  }
+  const char* text = qn__build_name(builder, call, name, "i");
+  qn__expr_t* first = qn__build_take_as(builder, call, "the begin", begin, QN_DTYPE_I64, NULL);
+  qn__expr_t* last = qn__build_take_as(builder, call, "the end", end, QN_DTYPE_I64, NULL);
+  if (!text || !first || !last) return NULL;
+  qn__stmt_t* stmt = new_stmt(builder, QN__STMT_LOOP);
+  if (!stmt) return NULL;
+  stmt->loop.kind = kind;
+  stmt->loop.begin = first;
+  stmt->loop.end = last;
+  stmt->loop.var = qn__var_new(&builder->body.arena, QN__VAR_LOOP, QN_DTYPE_I64, text);
+  qn__expr_t* handle = qn__build_give_var(builder, stmt->loop.var);
+  if (!handle || !open_block(builder, QN__FRAME_LOOP, stmt, &stmt->loop.body)) return NULL;
+  return handle;
+}
+
+void qn_build_while(qn_builder_t* builder, qn_expr_t* condition) {
+  const char* call = "qn_build_while";
+  if (!qn__build_takes_stmts(builder, call)) return;
+  qn__expr_t* tree =
+      qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
+  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_WHILE) : NULL;
+  if (!stmt) return;
+  stmt->while_.condition = tree;
+  (void)open_block(builder, QN__FRAME_WHILE, stmt, &stmt->while_.body);
+}
+
+void qn_build_if(qn_builder_t* builder, qn_expr_t* condition) {
+  const char* call = "qn_build_if";
+  if (!qn__build_takes_stmts(builder, call)) return;
+  qn__expr_t* tree =
+      qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
+  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_IF) : NULL;
+  if (!stmt) return;
+  stmt->if_.condition = tree;
+  (void)open_block(builder, QN__FRAME_IF, stmt, &stmt->if_.then_block);
+}
+
+void qn_build_else(qn_builder_t* builder) {
+  const char* call = "qn_build_else";
+  if (!qn__build_takes_stmts(builder, call)) return;
+  qn__frame_t* frame = builder->frame;
+  if (frame->kind != QN__FRAME_IF) {
+    (void)qn__build_fail(builder, call, "the innermost open block is not an if");
+    return;
+  }
+  frame->kind = QN__FRAME_ELSE;
+  frame->block = &frame->stmt->if_.else_block;
+}
+
+// ------------------------------------------------------------------------------------ statements
+
+qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* value) {
+  const char* call = "qn_build_let";
+  if (!qn__build_is_ready(builder, call)) return NULL;
+  const char* text = qn__build_name(builder, call, name, "v");
+  qn__expr_t* tree = qn__build_take(builder, call, "the value", value, NULL);
+  qn__stmt_t* stmt = text && tree ? new_stmt(builder, QN__STMT_LET) : NULL;
+  if (!stmt) return NULL;
+  stmt->let.value = tree;
+  stmt->let.var = qn__var_new(&builder->body.arena, QN__VAR_LET, tree->dtype, text);
+  qn__expr_t* handle = qn__build_give_var(builder, stmt->let.var);
+  if (handle) append(builder, stmt);
+  return handle;
+}
+
+// A value for an element of `buffer`.
+static qn__expr_t* take_value(qn_builder_t* builder, const char* call, const char* what,
+                              const qn__buf_t* buffer, qn__expr_t* value) {
+  qn__expr_t* tree = qn__build_take(builder, call, what, value, NULL);
+  if (!tree || tree->dtype == buffer->dtype) return tree;
+  return qn__build_fail(builder, call, "%s is %s, buffer '%s' holds %s", what,
+                        qn_dtype_text(tree->dtype), buffer->name, qn_dtype_text(buffer->dtype));
+}
+
+void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
+                    qn_expr_t* const* indices, qn_expr_t* value) {
+  const char* call = "qn_build_store";
+  if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, buffer)) return;
+  qn__expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
+  qn__expr_t* tree = trees ? take_value(builder, call, "the value", buffer, value) : NULL;
+  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_STORE) : NULL;
+  if (!stmt) return;
+  stmt->store.buffer = buffer;
+  stmt->store.indices = trees;
+  stmt->store.value = tree;
+  append(builder, stmt);
+}
+
+qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t* buffer,
+                           size_t rank, qn_expr_t* const* indices, qn_expr_t* operand,
+                           qn_expr_t* operand2) {
+  const char* call = "qn_build_atomic";
+  if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, buffer)) {
+    return NULL;
+  }
+  const char* text = qn__atomic_text(op);
+  if (!text) return qn__build_fail(builder, call, "atomic operation %d does not exist", (int)op);
+  bool has_second = qn__atomic_operand_count(op) > 1;
+  if (!has_second && operand2) {
+    return qn__build_fail(builder, call, "'%s' takes one operand, two were given", text);
+  }
+  qn__expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
+  qn__expr_t* first = trees ? take_value(builder, call, "the operand", buffer, operand) : NULL;
+  qn__expr_t* second = NULL;
+  if (first && has_second) {
+    second = take_value(builder, call, "the second operand", buffer, operand2);
+  }
+  qn__stmt_t* stmt = first && (second || !has_second) ? new_stmt(builder, QN__STMT_ATOMIC) : NULL;
+  if (!stmt) return NULL;
+  stmt->atomic.op = op;
+  stmt->atomic.buffer = buffer;
+  stmt->atomic.indices = trees;
+  stmt->atomic.operand = first;
+  stmt->atomic.operand2 = second;
+  qn__var_t* result = qn__var_new(&builder->body.arena, QN__VAR_ATOMIC, buffer->dtype, "old");
+  qn__expr_t* handle = qn__build_give_var(builder, result);
+  if (!handle) return NULL;
+  result->user = stmt;  // until somebody uses the old value
+  append(builder, stmt);
+  return handle;
+}
+
+void qn_build_barrier(qn_builder_t* builder) {
+  if (!qn__build_takes_stmts(builder, "qn_build_barrier")) return;
+  qn__stmt_t* stmt = new_stmt(builder, QN__STMT_BARRIER);
+  if (stmt) append(builder, stmt);
+}
+
+void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message) {
+  const char* call = "qn_build_assert";
+  if (!qn__build_takes_stmts(builder, call)) return;
+  qn__expr_t* tree =
+      qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
+  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_ASSERT) : NULL;
+  if (!stmt) return;
+  stmt->assert_.condition = tree;
+  stmt->assert_.message = qn__arena_cstr(&builder->body.arena, qn__str(message ? message : ""));
+  if (!stmt->assert_.message) {
+    (void)qn__build_out_of_memory(builder);
+    return;
+  }
+  append(builder, stmt);
+}
