@@ -308,6 +308,8 @@ qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueR
                                    int64_t step, LLVMValueRef carried);
 LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__counter_t* counter, LLVMValueRef carried);
 // The end of the iterations that fill all lanes.
+// How many of the lanes from `index` on are below `end`: the lane count, or less.
+LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, uint32_t lanes);
 LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end, uint32_t lanes);
 void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);

@@ -39,15 +39,23 @@ static bool can_run(const qn__block_t* block) {
   return true;
 }
 
+// Lanes beyond one register make faster code and longer compiles.
+static uint32_t in_tier(const qn__emit_t* e, uint32_t lanes) {
+  uint32_t width = e->options->vector_bytes / 4;
+  return e->options->is_fast_tier && lanes > width ? width : lanes;
+}
+
 uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
   uint32_t lanes = loop->loop.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
+  if (loop->loop.kind != QN_LOOP_VECTOR) lanes = in_tier(e, lanes);
   return lanes > 1 && can_run(&loop->loop.body) ? lanes : 0;
 }
 
 uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr) {
   uint32_t lanes = expr->reduce.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
+  lanes = in_tier(e, lanes);
   // The halves of the final tree must come out even.
   return lanes > 1 && (lanes & (lanes - 1)) == 0 ? lanes : 0;
 }

@@ -62,6 +62,12 @@ LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef e
   return LLVMBuildAdd(b, begin, full, "");
 }
 
+LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, uint32_t lanes) {
+  LLVMValueRef left = LLVMBuildSub(e->fn->builder, end, index, "");
+  LLVMValueRef most = qn__emit_i64(e, (int64_t)lanes);
+  return qn__emit_int_min_max(e, QN_DTYPE_U64, true, left, most);
+}
+
 // ------------------------------------------------------------------------------------ iterations
 
 static void emit_iteration(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index) {
@@ -132,11 +138,18 @@ static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRe
       return;
     }
   }
+  bool is_masked = qn__emit_can_mask_loop(e, &loop->loop.body);
+  if (is_masked && e->options->is_fast_tier) {
+    qn__counter_t counter = qn__emit_count_begin(e, begin, end, (int64_t)lanes, NULL);
+    emit_lanes(e, loop, counter.index, lanes, qn__emit_left(e, counter.index, end, lanes));
+    (void)qn__emit_count_end(e, &counter, NULL);
+    return;
+  }
   LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
   qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, NULL);
   emit_lanes(e, loop, counter.index, lanes, NULL);
   (void)qn__emit_count_end(e, &counter, NULL);
-  if (!qn__emit_can_mask_loop(e, &loop->loop.body)) {
+  if (!is_masked) {
     qn__emit_scalar_range(e, loop, main_end, end);
     return;
   }

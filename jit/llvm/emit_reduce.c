@@ -77,24 +77,34 @@ static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t 
   return LLVMBuildExtractElement(b, vector, qn__emit_i64(e, 0), "");
 }
 
+// One step in lanes, of which the first `count` (NULL: all) are on.
+static LLVMValueRef step_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef index,
+                               LLVMValueRef count, LLVMValueRef partial) {
+  qn__fn_t* fn = e->fn;
+  qn_dtype_t dtype = accumulator_dtype(expr->dtype);
+  qn_reduce_kind_t kind = expr->reduce.reduce_kind;
+  fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
+  fn->can_mask_be_empty = false;
+  LLVMValueRef value =
+      value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, index, qn__emit_i64(e, 1)));
+  if (fn->mask) {
+    LLVMValueRef idle = qn__emit_splat(e, neutral(e, kind, dtype), fn->lanes);
+    value = LLVMBuildSelect(fn->builder, fn->mask, value, idle, "");
+  }
+  fn->mask = NULL;
+  return step(e, kind, dtype, partial, value);
+}
+
 // The last, incomplete vector.
 static LLVMValueRef run_tail(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
                              LLVMValueRef end, LLVMValueRef start) {
   LLVMBuilderRef b = e->fn->builder;
-  qn_dtype_t dtype = accumulator_dtype(expr->dtype);
-  qn_reduce_kind_t kind = expr->reduce.reduce_kind;
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
   LLVMBasicBlockRef tail = qn__emit_block(e, "tail");
   LLVMBasicBlockRef done = qn__emit_block(e, "endtail");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), tail, done);
   qn__emit_at(e, tail);
-  e->fn->mask = qn__emit_prefix_mask(e, LLVMBuildSub(b, end, begin, ""));
-  e->fn->can_mask_be_empty = false;
-  LLVMValueRef value = value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, begin, qn__emit_i64(e, 1)));
-  LLVMValueRef idle = qn__emit_splat(e, neutral(e, kind, dtype), e->fn->lanes);
-  value = LLVMBuildSelect(b, e->fn->mask, value, idle, "");
-  value = step(e, kind, dtype, start, value);
-  e->fn->mask = NULL;
+  LLVMValueRef value = step_lanes(e, expr, begin, LLVMBuildSub(b, end, begin, ""), start);
   LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, done);
   qn__emit_at(e, done);
@@ -110,17 +120,16 @@ static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRe
   qn__fn_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
-  LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
+  bool is_masked = qn__emit_can_mask_reduce(e, expr);
+  bool is_one_loop = is_masked && e->options->is_fast_tier;
+  LLVMValueRef main_end = is_one_loop ? end : qn__emit_main_end(e, begin, end, lanes);
   LLVMValueRef start = qn__emit_splat(e, neutral(e, kind, dtype), lanes);
   qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, start);
   fn->lanes = lanes;
-  fn->mask = NULL;
-  LLVMValueRef value =
-      value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, counter.index, qn__emit_i64(e, 1)));
-  value = step(e, kind, dtype, counter.carried, value);
-  LLVMValueRef partial = qn__emit_count_end(e, &counter, value);
-  bool is_masked = qn__emit_can_mask_reduce(e, expr);
-  if (is_masked) partial = run_tail(e, expr, main_end, end, partial);
+  LLVMValueRef count = is_one_loop ? qn__emit_left(e, counter.index, end, lanes) : NULL;
+  LLVMValueRef partial = step_lanes(e, expr, counter.index, count, counter.carried);
+  partial = qn__emit_count_end(e, &counter, partial);
+  if (is_masked && !is_one_loop) partial = run_tail(e, expr, main_end, end, partial);
   fn->lanes = 0;
   LLVMValueRef total = join_lanes(e, kind, dtype, partial, lanes);
   return is_masked ? total : run_serial(e, expr, main_end, end, total);

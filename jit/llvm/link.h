@@ -1,0 +1,41 @@
+// jit/llvm/link.h: from a relocatable object to an image: ORC links it into memory of ours, twice.
+//
+// The object goes through an RTDyld layer whose memory manager places every section side by side in
+// one region. Linking at two addresses must give equal bytes; that, no symbols from outside, no
+// writable data and no table of addresses together prove that the image needs no relocation. Thread
+// rule: one thread per linker at a time. Read next: link.c.
+#ifndef QN_JIT_LLVM_LINK_H_
+#define QN_JIT_LLVM_LINK_H_
+
+#include <llvm-c/TargetMachine.h>
+
+#include "base/buffer.h"
+
+enum { QN__IMAGE_ALIGN_BYTES = 64 };
+
+typedef struct qn__linker qn__linker_t;
+
+// `machine` is consumed; any will do, for nothing is compiled here. Errors: OUT_OF_MEMORY,
+// INTERNAL.
+qn_status_t qn__linker_create(qn_allocator_t allocator, LLVMTargetMachineRef machine,
+                              qn__linker_t** out_linker);
+// NULL is fine.
+void qn__linker_destroy(qn__linker_t* linker);
+// After a failed link a linker is not used again.
+bool qn__linker_is_broken(const qn__linker_t* linker);
+
+typedef struct qn__link_request {
+  qn_span_t object;   // borrowed during the call
+  size_t load_bytes;  // bound on what its sections take (qn__object_inspect)
+  size_t symbol_count;
+  const char* const* symbols;  // to look up
+  uint64_t* out_offsets;       // one per symbol, within the image
+} qn__link_request_t;
+
+// Appends the image to `out_image`. Errors: UNSUPPORTED (a symbol from outside, writable data, a
+// table of addresses, by name), INTERNAL (not position independent: the first byte that differs,
+// and its section), OUT_OF_MEMORY.
+qn_status_t qn__linker_link(qn__linker_t* linker, const qn__link_request_t* request,
+                            qn__buffer_t* out_image);
+
+#endif  // QN_JIT_LLVM_LINK_H_

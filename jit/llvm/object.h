@@ -1,0 +1,32 @@
+// jit/llvm/object.h: reading the relocatable ELF object that LLVM made: what it needs, defines and
+// weighs.
+//
+// This is the check with the good messages: it names what an image may not have before anything is
+// linked. The linking itself (link.h) refuses the same things again, by what the linker asks for.
+// Thread rule: pure functions. Read next: object.c.
+#ifndef QN_JIT_LLVM_OBJECT_H_
+#define QN_JIT_LLVM_OBJECT_H_
+
+#include "base/arena.h"
+#include "base/base.h"
+
+typedef struct qn__object_symbol {
+  const char* name;  // borrowed from the object
+  uint16_t section;  // index; always of a loaded section
+  uint64_t value;    // within the section
+  uint64_t size_bytes;
+} qn__object_symbol_t;
+
+typedef struct qn__object {
+  // Upper bound of the bytes that the linker asks memory for, with alignment and stubs.
+  size_t load_bytes;
+  size_t function_count;
+  qn__object_symbol_t* functions;  // in the arena; in the object's order
+} qn__object_t;
+
+// Checks that the object can become an image and describes it. Errors: UNSUPPORTED that names the
+// undefined symbol, the writable section or the table of addresses; INTERNAL for what is not such
+// an object; OUT_OF_MEMORY.
+qn_status_t qn__object_inspect(qn_span_t bytes, qn__arena_t* arena, qn__object_t* out);
+
+#endif  // QN_JIT_LLVM_OBJECT_H_
