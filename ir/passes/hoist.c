@@ -176,6 +176,18 @@ static qn__var_t* place(site_t* site, qn__stmt_t* let) {
   return let->let.var;
 }
 
+// A let that stands before the loop already and holds the same arithmetic, such as one that came
+// out of the loop before. The search is short: longer lists only lose some sharing.
+static qn__var_t* find_before(const site_t* site, qn__expr_t* value) {
+  qn__expr_facts_t facts = qn__expr_facts(value);
+  if (facts.has_load || facts.has_reduce || facts.has_cross_lane) return NULL;
+  int steps = 0;
+  for (qn__stmt_t* stmt = site->out->first; stmt && steps < 256; stmt = stmt->next, ++steps) {
+    if (stmt->kind == QN__STMT_LET && qn__expr_equal(stmt->let.value, value)) return stmt->let.var;
+  }
+  return NULL;
+}
+
 static void move_slot(site_t* site, qn__expr_t** slot) {
   hoist_t* hoist = site->hoist;
   qn__expr_t* expr = *slot;
@@ -183,6 +195,7 @@ static void move_slot(site_t* site, qn__expr_t** slot) {
   for (const qn__stmt_t* record = site->moved.first; record && !var; record = record->next) {
     if (qn__expr_equal(record->let.value, expr)) var = record->let.var;
   }
+  if (!var) var = find_before(site, expr);
   if (!var) {
     qn__stmt_t* let = qn__stmt_new(hoist->arena, QN__STMT_LET, expr->loc);
     qn__var_t* fresh = qn__var_new(hoist->arena, QN__VAR_LET, expr->dtype, "h");

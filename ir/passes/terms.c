@@ -36,7 +36,7 @@ static qn__range_t product(qn_dtype_t dtype, qn__range_t a, qn__range_t b) {
 
 static int64_t floor_div(int64_t a, int64_t b) {
   int64_t quotient = a / b;
-  return quotient * b > a ? quotient - 1 : quotient;
+  return a % b < 0 ? quotient - 1 : quotient;
 }
 
 // Division by a positive divisor, rounded down or up.
@@ -47,7 +47,7 @@ static qn__range_t quotient(qn__range_t a, qn__range_t b, bool is_up) {
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       int64_t value = floor_div(bounds[i], divisors[j]);
-      if (is_up && value * divisors[j] != bounds[i]) ++value;
+      if (is_up && bounds[i] % divisors[j] != 0) ++value;
       if (value < range.min) range.min = value;
       if (value > range.max) range.max = value;
     }
