@@ -1,0 +1,341 @@
+// jit/llvm/compile.c: canonical bytes in, artifact or an intermediate form out.
+//
+// The stages, each of which can be written out: decode and verify, passes on the body ("ir"), LLVM
+// code
+// ("llvm-raw"), LLVM's passes ("llvm"), the machine's code ("asm", "obj"), linking ("image").
+// What only our own code touches (the arena, the body, buffers) lives in the job, so that it is
+// freed even when LLVM gives up in between. Thread rule: one thread per job. Read next: image.c.
+#include "jit/llvm/compile.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Core.h>
+#include <stdio.h>
+
+#include "ir/encode.h"
+#include "ir/passes/passes.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "jit/llvm/emit.h"
+#include "jit/llvm/guard.h"
+#include "jit/llvm/image.h"
+#include "jit/llvm/passes_llvm.h"
+#include "target/target.h"
+
+#define QN_LLVM_FORMS(X)                                                                          \
+  X(IR, "ir") X(LLVM_RAW, "llvm-raw") X(LLVM, "llvm") X(ASM, "asm") X(OBJ, "obj") X(IMAGE, "imag" \
+                                                                                           "e")
+
+typedef enum form {
+#define AS_ENUM(name, text) FORM_##name,
+  QN_LLVM_FORMS(AS_ENUM)
+#undef AS_ENUM
+      FORM_COUNT
+} form_t;
+
+static const char* const form_texts[] = {
+#define AS_TEXT(name, text) text,
+    QN_LLVM_FORMS(AS_TEXT)
+#undef AS_TEXT
+};
+
+typedef struct job {
+  qn_allocator_t allocator;
+  const qn_compile_request_t* request;
+  form_t form;  // where to stop
+  qn_sink_t sink;
+  qn_target_t* target;
+  qn__arena_t arena;
+  qn__body_t body;
+  bool has_body;
+  qn__worker_t* worker;
+  LLVMContextRef context;
+  LLVMTargetMachineRef machine;
+  qn__emit_result_t emitted;
+  LLVMMemoryBufferRef file;
+  qn__image_t image;
+  char diagnostic[256];  // LLVM's first error; "" for none
+} job_t;
+
+// ------------------------------------------------------------------------------------ stages
+
+static bool has_feature(const job_t* job, const char* name) {
+  return qn__features_has(job->target->arch, job->target->features, name);
+}
+
+static qn_status_t prepare_body(job_t* job) {
+  const qn_compile_request_t* request = job->request;
+  QN_TRY(qn__target_parse(qn__str(request->target_json), job->allocator, &job->target));
+  if (job->target->kind->id != QN__KIND_CPU) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "the llvm generator makes code for targets of kind cpu, not %s",
+                          qn_target_kind(job->target));
+  }
+  qn_span_t bytes = {request->module_bytes, request->module_size};
+  QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
+  job->has_body = true;
+  QN_TRY(qn__body_verify_status(&job->body, "the module"));
+  qn__pass_options_t options = {
+      .vector_bytes = qn__target_vector_bytes(job->target),
+      .has_masked_memory = qn__target_has_masked_memory(job->target),
+      .is_checked = request->is_checked,
+  };
+  return qn__passes_run_cpu(&job->body, &options);
+}
+
+static void on_diagnostic(LLVMDiagnosticInfoRef info, void* self) {
+  job_t* job = self;
+  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || job->diagnostic[0]) return;
+  char* text = LLVMGetDiagInfoDescription(info);
+  (void)snprintf(job->diagnostic, sizeof job->diagnostic, "%s", text);
+  LLVMDisposeMessage(text);
+}
+
+static qn_status_t check_diagnostic(const job_t* job) {
+  if (!job->diagnostic[0]) return QN_OK;
+  return qn_status_make(QN_STATUS_UNSUPPORTED, "LLVM cannot make code: %s", job->diagnostic);
+}
+
+static qn_status_t make_module(job_t* job) {
+  bool is_x86 = strcmp(job->target->arch->name, "x86_64") == 0;
+  qn__emit_options_t options = {
+      .context = job->context,
+      .machine = job->machine,
+      .module_name = "quern",
+      .vector_bytes = qn__target_vector_bytes(job->target),
+      .has_fma = !is_x86 || has_feature(job, "fma"),
+      .has_round = !is_x86 || has_feature(job, "sse4.1"),
+      .has_f16c = !is_x86 || has_feature(job, "f16c"),
+      .has_avx2 = is_x86 && has_feature(job, "avx2"),
+      .has_avx512 = is_x86 && has_feature(job, "avx512bw") && has_feature(job, "avx512dq") &&
+                    has_feature(job, "avx512vl"),
+      .is_checked = job->request->is_checked,
+      .is_fast_tier = job->request->tier == QN_TIER_FAST,
+  };
+  QN_TRY(qn__emit_module(&job->body, &options, &job->arena, &job->emitted));
+  const char* tune = "";
+  (void)qn_target_get_string(job->target, "tune", &tune);
+  qn__llvm_prepare(job->emitted.module, tune);
+#ifndef NDEBUG
+  char* message = NULL;
+  bool is_bad = LLVMVerifyModule(job->emitted.module, LLVMReturnStatusAction, &message);
+  qn_status_t status =
+      is_bad ? qn_status_make(QN_STATUS_INTERNAL, "the emitted code is not valid: %s", message)
+             : QN_OK;
+  LLVMDisposeMessage(message);
+  return status;
+#else
+  return QN_OK;
+#endif
+}
+
+static qn_status_t link_image(job_t* job) {
+  size_t count = job->emitted.function_count;
+  const char** entries = qn__arena_alloc_array(&job->arena, count + 1, sizeof *entries);
+  if (!entries) return qn__out_of_memory("an image");
+  for (size_t i = 0; i < count; ++i) entries[i] = job->emitted.functions[i].symbol;
+  qn_span_t object = {(const uint8_t*)LLVMGetBufferStart(job->file), LLVMGetBufferSize(job->file)};
+  return qn__image_link(job->worker, object, entries, count, &job->arena, &job->image);
+}
+
+// Everything that LLVM takes part in, up to the form that was asked for.
+static qn_status_t run_llvm(void* self) {
+  job_t* job = self;
+  QN_TRY(qn__worker_machine(job->worker, job->target, job->request->tier, &job->machine));
+  job->context = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(job->context, on_diagnostic, job);
+  QN_TRY(make_module(job));
+  if (job->form == FORM_LLVM_RAW) return QN_OK;
+  QN_TRY(qn__llvm_optimize(job->emitted.module, job->machine, job->request->tier));
+  QN_TRY(check_diagnostic(job));
+  if (job->form == FORM_LLVM) return QN_OK;
+  LLVMCodeGenFileType type = job->form == FORM_ASM ? LLVMAssemblyFile : LLVMObjectFile;
+  QN_TRY(qn__image_emit_file(job->emitted.module, job->machine, type, &job->file));
+  QN_TRY(check_diagnostic(job));
+  return job->form == FORM_IMAGE ? link_image(job) : QN_OK;
+}
+
+// ------------------------------------------------------------------------------------ results
+
+static qn_status_t write_form(const job_t* job) {
+  qn_sink_t sink = job->sink;
+  switch (job->form) {
+    case FORM_IR: {
+      qn__buffer_t text;
+      qn__buffer_init(&text, job->allocator);
+      qn__text_print(&job->body, &text);
+      qn_status_t status = qn__buffer_status(&text, "the text of a module");
+      if (qn_ok(status)) status = sink.write(sink.self, text.data, text.size);
+      qn__buffer_deinit(&text);
+      return status;
+    }
+    case FORM_LLVM_RAW:
+    case FORM_LLVM: {
+      char* text = LLVMPrintModuleToString(job->emitted.module);
+      qn_status_t status = sink.write(sink.self, text, strlen(text));
+      LLVMDisposeMessage(text);
+      return status;
+    }
+    case FORM_ASM:
+    case FORM_OBJ:
+      return sink.write(sink.self, LLVMGetBufferStart(job->file), LLVMGetBufferSize(job->file));
+    case FORM_IMAGE:
+    case FORM_COUNT:
+      break;
+  }
+  return sink.write(sink.self, job->image.bytes.data, job->image.bytes.size);
+}
+
+typedef struct artifact {
+  qn_artifact_t base;
+  qn_allocator_t allocator;
+  qn__arena_t arena;
+  uint8_t *payload, *metadata;
+  size_t payload_capacity, metadata_capacity;
+} artifact_t;
+
+static void release_artifact(qn_artifact_t* base) {
+  artifact_t* artifact = (artifact_t*)base;
+  qn_allocator_t allocator = artifact->allocator;
+  qn__arena_deinit(&artifact->arena);
+  qn__free(allocator, artifact->payload, artifact->payload_capacity);
+  qn__free(allocator, artifact->metadata, artifact->metadata_capacity);
+  qn__free(allocator, artifact, sizeof *artifact);
+}
+
+static bool copy_functions(const job_t* job, artifact_t* artifact) {
+  qn__arena_t* arena = &artifact->arena;
+  size_t count = job->emitted.function_count;
+  qn_artifact_function_t* functions = qn__arena_alloc_array(arena, count + 1, sizeof *functions);
+  if (!functions) return false;
+  for (size_t i = 0; i < count; ++i) {
+    const qn__emit_function_t* from = &job->emitted.functions[i];
+    qn_artifact_site_t* sites = qn__arena_alloc_array(arena, from->site_count + 1, sizeof *sites);
+    if (!sites) return false;
+    for (uint32_t k = 0; k < from->site_count; ++k) {
+      sites[k] = from->sites[k];
+      if (sites[k].message) sites[k].message = qn__arena_cstr(arena, qn__str(sites[k].message));
+    }
+    functions[i] = (qn_artifact_function_t){
+        .name = qn__arena_cstr(arena, qn__str(from->name)),
+        .code_offset = job->image.offsets[i],
+        .code_size_bytes = job->image.sizes[i],
+        .launch_count = from->launch_count,
+        .site_count = from->site_count,
+        .sites = sites,
+    };
+  }
+  artifact->base.functions = functions;
+  artifact->base.function_count = count;
+  artifact->base.isa = qn__arena_cstr(arena, qn__str(qn__target_isa_json(job->target)));
+  return !arena->is_exhausted;
+}
+
+static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
+  artifact_t* artifact = qn__alloc_zero(job->allocator, 1, sizeof *artifact);
+  if (!artifact) return qn__out_of_memory("an artifact");
+  artifact->allocator = job->allocator;
+  artifact->base.struct_size = sizeof artifact->base;
+  artifact->base.format = "cpu-image-1";
+  artifact->base.release = release_artifact;
+  qn__arena_init(&artifact->arena, job->allocator);
+  if (!copy_functions(job, artifact)) {
+    release_artifact(&artifact->base);
+    return qn__out_of_memory("an artifact");
+  }
+  artifact->payload =
+      qn__buffer_take(&job->image.bytes, &artifact->base.payload_size, &artifact->payload_capacity);
+  artifact->metadata = qn__buffer_take(&job->image.symbols, &artifact->base.metadata_size,
+                                       &artifact->metadata_capacity);
+  artifact->base.payload = artifact->payload;
+  artifact->base.metadata = artifact->metadata;
+  *out_artifact = &artifact->base;
+  return QN_OK;
+}
+
+// ------------------------------------------------------------------------------------ jobs
+
+static void begin(qn__llvm_t* llvm, const qn_compile_request_t* request, form_t form, job_t* job) {
+  memset(job, 0, sizeof *job);
+  job->allocator = llvm->allocator;
+  job->request = request;
+  job->form = form;
+  qn__arena_init(&job->arena, llvm->allocator);
+  qn__image_init(&job->image, llvm->allocator);
+}
+
+static qn_status_t run(qn__llvm_t* llvm, job_t* job, bool* out_is_abandoned) {
+  *out_is_abandoned = false;
+  if (job->request->struct_size < sizeof *job->request) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the compile request is of an older version");
+  }
+  QN_TRY(prepare_body(job));
+  if (job->form == FORM_IR) return QN_OK;
+  QN_TRY(qn__worker_take(&llvm->pool, &job->worker));
+  return qn__guard_run(run_llvm, job, out_is_abandoned);
+}
+
+static void end(qn__llvm_t* llvm, job_t* job, bool is_abandoned) {
+  if (!is_abandoned) {
+    if (job->file) LLVMDisposeMemoryBuffer(job->file);
+    if (job->emitted.module) LLVMDisposeModule(job->emitted.module);
+    if (job->context) LLVMContextDispose(job->context);
+  }
+  if (job->worker) qn__worker_give_back(&llvm->pool, job->worker, is_abandoned);
+  if (job->has_body) qn__body_deinit(&job->body);
+  qn_target_release(job->target);
+  qn__image_deinit(&job->image);
+  qn__arena_deinit(&job->arena);
+}
+
+qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* request,
+                             qn_artifact_t** out_artifact) {
+  *out_artifact = NULL;
+  job_t job;
+  bool is_abandoned;
+  begin(llvm, request, FORM_IMAGE, &job);
+  qn_status_t status = run(llvm, &job, &is_abandoned);
+  if (qn_ok(status)) status = make_artifact(&job, out_artifact);
+  end(llvm, &job, is_abandoned);
+  return status;
+}
+
+qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request, const char* form,
+                          qn_sink_t sink) {
+  form_t wanted = 0;
+  while (wanted < FORM_COUNT && strcmp(form, form_texts[wanted]) != 0) ++wanted;
+  if (wanted == FORM_COUNT) {
+    return qn_status_make(QN_STATUS_NOT_FOUND,
+                          "the llvm generator has no form '%.32s'; there are ir, llvm-raw, llvm, "
+                          "asm, obj and image",
+                          form);
+  }
+  job_t job;
+  bool is_abandoned;
+  begin(llvm, request, wanted, &job);
+  job.sink = sink;
+  qn_status_t status = run(llvm, &job, &is_abandoned);
+  if (qn_ok(status)) status = write_form(&job);
+  end(llvm, &job, is_abandoned);
+  return status;
+}
+
+qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm) {
+  *out_llvm = NULL;
+  qn__llvm_t* llvm = qn__alloc_zero(allocator, 1, sizeof *llvm);
+  if (!llvm) return qn__out_of_memory("the llvm generator");
+  llvm->allocator = allocator;
+  (void)qn__llvm_identity(llvm->identity);
+  qn_status_t status = qn__worker_pool_init(&llvm->pool, allocator);
+  if (!qn_ok(status)) {
+    qn__free(allocator, llvm, sizeof *llvm);
+    return status;
+  }
+  *out_llvm = llvm;
+  return QN_OK;
+}
+
+void qn__llvm_destroy(qn__llvm_t* llvm) {
+  if (!llvm) return;
+  qn__worker_pool_deinit(&llvm->pool);
+  qn__free(llvm->allocator, llvm, sizeof *llvm);
+}

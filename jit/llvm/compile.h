@@ -1,0 +1,25 @@
+// jit/llvm/compile.h: a compile request carried out: the generator without its table.
+//
+// Thread rule: any thread, many at once on one state. Read next: compile.c.
+#ifndef QN_JIT_LLVM_COMPILE_H_
+#define QN_JIT_LLVM_COMPILE_H_
+
+#include "jit/llvm/identity.h"
+#include "jit/llvm/worker.h"
+#include "quern/codegen.h"
+
+typedef struct qn__llvm {
+  qn_allocator_t allocator;
+  qn__worker_pool_t pool;
+  char identity[QN__GENERATOR_IDENTITY_BYTES];
+} qn__llvm_t;
+
+qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm);
+void qn__llvm_destroy(qn__llvm_t* llvm);
+// As the members of qn_codegen_t.
+qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* request,
+                             qn_artifact_t** out_artifact);
+qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request, const char* form,
+                          qn_sink_t sink);
+
+#endif  // QN_JIT_LLVM_COMPILE_H_

@@ -1,0 +1,45 @@
+// jit/llvm/guard.c: the handler and the jump.
+//
+// The jump skips LLVM's frames without running their destructors, as clang's own recovery does. It
+// is taken only from the handler, which LLVM calls without holding its lock. Thread rule: in
+// guard.h. Read next: worker.c.
+#include "jit/llvm/guard.h"
+
+#include <llvm-c/ErrorHandling.h>
+#include <setjmp.h>
+#include <stdio.h>
+
+typedef struct guard {
+  jmp_buf back;
+  char reason[512];
+} guard_t;
+
+static _Thread_local guard_t* current;
+
+static void on_fatal_error(const char* reason) {
+  guard_t* guard = current;
+  // Not in our work (another user of the same libLLVM): LLVM goes on to end the process.
+  if (!guard) return;
+  (void)snprintf(guard->reason, sizeof guard->reason, "%s", reason);
+  longjmp(guard->back, 1);
+}
+
+void qn__guard_install(void) {
+  LLVMInstallFatalErrorHandler(on_fatal_error);
+}
+
+qn_status_t qn__guard_run(qn_status_t (*work)(void* self), void* self, bool* out_is_abandoned) {
+  guard_t guard;
+  guard_t* const outer = current;
+  *out_is_abandoned = false;
+  guard.reason[0] = '\0';
+  current = &guard;
+  if (setjmp(guard.back) == 0) {
+    qn_status_t status = work(self);
+    current = outer;
+    return status;
+  }
+  current = outer;
+  *out_is_abandoned = true;
+  return qn_status_make(QN_STATUS_INTERNAL, "LLVM gave up: %s", guard.reason);
+}

@@ -1,0 +1,17 @@
+// jit/llvm/identity.h: what this generator is, from what is mapped into the process.
+//
+// Thread rule: any thread. Read next: base/elf.h.
+#ifndef QN_JIT_LLVM_IDENTITY_H_
+#define QN_JIT_LLVM_IDENTITY_H_
+
+#include "base/elf.h"
+
+// The build id of the mapped object that holds `address`. False when it has none.
+bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]);
+
+// The identity of this generator with the libLLVM that is really mapped. An object without a build
+// id is named "unknown", which no prediction from files equals and nobody can tell from another:
+// false then.
+bool qn__llvm_identity(char out[QN__GENERATOR_IDENTITY_BYTES]);
+
+#endif  // QN_JIT_LLVM_IDENTITY_H_

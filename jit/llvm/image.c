@@ -1,0 +1,92 @@
+// jit/llvm/image.c: object, checks, link, and the table of code symbols for profilers and
+// debuggers.
+//
+// Thread rule: in image.h. Read next: object.c, link.c.
+#include "jit/llvm/image.h"
+
+#include <llvm-c/Core.h>
+#include <stdlib.h>
+
+void qn__image_init(qn__image_t* image, qn_allocator_t allocator) {
+  memset(image, 0, sizeof *image);
+  qn__buffer_init(&image->bytes, allocator);
+  qn__buffer_init(&image->symbols, allocator);
+}
+
+void qn__image_deinit(qn__image_t* image) {
+  qn__buffer_deinit(&image->bytes);
+  qn__buffer_deinit(&image->symbols);
+}
+
+qn_status_t qn__image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
+                                LLVMCodeGenFileType type, LLVMMemoryBufferRef* out_buffer) {
+  char* message = NULL;
+  *out_buffer = NULL;
+  if (!LLVMTargetMachineEmitToMemoryBuffer(machine, module, type, &message, out_buffer))
+    return QN_OK;
+  qn_status_t status = qn_status_make(QN_STATUS_UNSUPPORTED, "LLVM cannot make code: %s",
+                                      message ? message : "no reason given");
+  LLVMDisposeMessage(message);
+  return status;
+}
+
+static int by_value(const void* a, const void* b) {
+  const qn__object_symbol_t* one = a;
+  const qn__object_symbol_t* other = b;
+  if (one->value != other->value) return one->value < other->value ? -1 : 1;
+  return strcmp(one->name, other->name);
+}
+
+static const qn__object_symbol_t* find(const qn__object_t* object, const char* name) {
+  for (size_t i = 0; i < object->function_count; ++i) {
+    if (strcmp(object->functions[i].name, name) == 0) return &object->functions[i];
+  }
+  return NULL;
+}
+
+// All functions of the section of the first entry; its place in the image follows from that entry.
+static void write_symbols(qn__object_t* object, const char* first_entry, uint64_t first_offset,
+                          qn__buffer_t* out) {
+  const qn__object_symbol_t* first = find(object, first_entry);
+  if (QN_NEVER(!first) || QN_NEVER(first_offset < first->value)) return;
+  uint64_t base = first_offset - first->value;
+  uint16_t section = first->section;
+  qsort(object->functions, object->function_count, sizeof *object->functions, by_value);
+  size_t count = 0;
+  for (size_t i = 0; i < object->function_count; ++i) {
+    count += object->functions[i].section == section;
+  }
+  qn__buffer_varint(out, count);
+  for (size_t i = 0; i < object->function_count; ++i) {
+    const qn__object_symbol_t* symbol = &object->functions[i];
+    if (symbol->section != section) continue;
+    qn__buffer_varint(out, base + symbol->value);
+    qn__buffer_varint(out, symbol->size_bytes);
+    qn_str_t name = qn__str(symbol->name);
+    qn__buffer_run(out, (qn_span_t){(const uint8_t*)name.data, name.size});
+  }
+}
+
+qn_status_t qn__image_link(qn__worker_t* worker, qn_span_t bytes, const char* const* entries,
+                           size_t entry_count, qn__arena_t* arena, qn__image_t* image) {
+  qn__object_t object;
+  QN_TRY(qn__object_inspect(bytes, arena, &object));
+  image->offsets = qn__arena_alloc_array(arena, entry_count + 1, sizeof *image->offsets);
+  image->sizes = qn__arena_alloc_array(arena, entry_count + 1, sizeof *image->sizes);
+  if (!image->offsets || !image->sizes) return qn__out_of_memory("an image");
+  for (size_t i = 0; i < entry_count; ++i) {
+    const qn__object_symbol_t* symbol = find(&object, entries[i]);
+    if (!symbol) {
+      return qn_status_make(QN_STATUS_INTERNAL, "the object has no function '%s'", entries[i]);
+    }
+    image->sizes[i] = symbol->size_bytes;
+  }
+  qn__linker_t* linker;
+  QN_TRY(qn__worker_linker(worker, &linker));
+  qn__link_request_t request = {bytes, object.load_bytes, entry_count, entries, image->offsets};
+  QN_TRY(qn__linker_link(linker, &request, &image->bytes));
+  if (entry_count > 0) {
+    write_symbols(&object, entries[0], image->offsets[0], &image->symbols);
+  }
+  return qn__buffer_status(&image->symbols, "the symbols of an image");
+}

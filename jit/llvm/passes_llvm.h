@@ -1,0 +1,19 @@
+// jit/llvm/passes_llvm.h: LLVM's own passes, per tier, and the last touches before them.
+//
+// Thread rule: one thread per module. Read next: passes_llvm.c.
+#ifndef QN_JIT_LLVM_PASSES_LLVM_H_
+#define QN_JIT_LLVM_PASSES_LLVM_H_
+
+#include <llvm-c/TargetMachine.h>
+
+#include "base/base.h"
+#include "quern/codegen.h"
+
+// Marks every function as to be scheduled for the processor `tune`.
+void qn__llvm_prepare(LLVMModuleRef module, const char* tune);
+// The pass pipeline of a tier in LLVM's syntax; "" for none. Static storage.
+const char* qn__llvm_pipeline(qn_tier_t tier);
+// Runs the tier's pipeline. Errors: INTERNAL.
+qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, qn_tier_t tier);
+
+#endif  // QN_JIT_LLVM_PASSES_LLVM_H_

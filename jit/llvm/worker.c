@@ -1,0 +1,180 @@
+// jit/llvm/worker.c: target machines by features and tier, the linker, the pool.
+//
+// A machine is made for the baseline processor of its architecture and the target's list of
+// extensions, so that nothing of the host and nothing that a processor's name implies can leak in.
+// Scheduling for another processor is an attribute of the functions (passes_llvm.c). Thread rule:
+// in worker.h. Read next: compile.c.
+#include "jit/llvm/worker.h"
+
+#include <llvm-c/Core.h>
+#include <llvm-c/Target.h>
+#include <stdio.h>
+
+#include "jit/llvm/guard.h"
+
+enum { MACHINE_LIMIT = 8 };
+
+typedef struct machine {
+  const qn__arch_t* arch;  // NULL: the slot is empty
+  qn__features_t features;
+  qn_tier_t tier;
+  LLVMTargetMachineRef machine;
+} machine_t;
+
+struct qn__worker {
+  qn_allocator_t allocator;
+  qn__worker_t* next;
+  qn__linker_t* linker;
+  machine_t machines[MACHINE_LIMIT];
+  size_t next_machine;  // the slot that is replaced next
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void initialize(void) {
+  qn__guard_install();
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  LLVMInitializeAArch64TargetInfo();
+  LLVMInitializeAArch64Target();
+  LLVMInitializeAArch64TargetMC();
+  LLVMInitializeAArch64AsmPrinter();
+}
+
+qn_status_t qn__worker_pool_init(qn__worker_pool_t* pool, qn_allocator_t allocator) {
+  (void)pthread_once(&once, initialize);
+  *pool = (qn__worker_pool_t){.allocator = allocator};
+  return qn__mutex_init(&pool->mutex);
+}
+
+static void destroy(qn__worker_t* worker) {
+  qn__linker_destroy(worker->linker);
+  for (size_t i = 0; i < MACHINE_LIMIT; ++i) {
+    if (worker->machines[i].arch) LLVMDisposeTargetMachine(worker->machines[i].machine);
+  }
+  qn__free(worker->allocator, worker, sizeof *worker);
+}
+
+void qn__worker_pool_deinit(qn__worker_pool_t* pool) {
+  while (pool->idle) {
+    qn__worker_t* worker = pool->idle;
+    pool->idle = worker->next;
+    destroy(worker);
+  }
+  qn__mutex_deinit(&pool->mutex);
+}
+
+qn_status_t qn__worker_take(qn__worker_pool_t* pool, qn__worker_t** out_worker) {
+  qn__mutex_lock(&pool->mutex);
+  qn__worker_t* worker = pool->idle;
+  if (worker) pool->idle = worker->next;
+  qn__mutex_unlock(&pool->mutex);
+  if (!worker) {
+    worker = qn__alloc_zero(pool->allocator, 1, sizeof *worker);
+    if (worker) worker->allocator = pool->allocator;
+  }
+  *out_worker = worker;
+  return worker ? QN_OK : qn__out_of_memory("a compile worker");
+}
+
+void qn__worker_give_back(qn__worker_pool_t* pool, qn__worker_t* worker, bool is_abandoned) {
+  if (is_abandoned) {
+    // Only our own memory is given back.
+    qn__free(worker->allocator, worker, sizeof *worker);
+    return;
+  }
+  if (worker->linker && qn__linker_is_broken(worker->linker)) {
+    qn__linker_destroy(worker->linker);
+    worker->linker = NULL;
+  }
+  qn__mutex_lock(&pool->mutex);
+  worker->next = pool->idle;
+  pool->idle = worker;
+  qn__mutex_unlock(&pool->mutex);
+}
+
+void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out) {
+  const qn__arch_t* arch = target->arch;
+  for (size_t i = 0; i < arch->feature_count; ++i) {
+    if (!qn__features_has_index(target->features, (int)i)) continue;
+    qn__buffer_format(out, "%s+%s", out->size ? "," : "", arch->features[i].name);
+    // Not a bit of the processor but LLVM's own switch: AVX-512 registers are 512 bits wide.
+    if (strcmp(arch->features[i].name, "avx512f") == 0) qn__buffer_cstr(out, ",+evex512");
+  }
+}
+
+static qn_status_t make_machine(const qn__arch_t* arch, const char* features, qn_tier_t tier,
+                                LLVMTargetMachineRef* out_machine) {
+  LLVMTargetRef llvm_target = NULL;
+  char* message = NULL;
+  if (LLVMGetTargetFromTriple(arch->triple, &llvm_target, &message)) {
+    qn_status_t status = qn_status_make(
+        QN_STATUS_UNAVAILABLE, "this LLVM has no code generator for %s: %s", arch->triple, message);
+    LLVMDisposeMessage(message);
+    return status;
+  }
+  LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
+  LLVMTargetMachineOptionsSetCPU(options, arch->cpus[0].name);  // the baseline
+  LLVMTargetMachineOptionsSetFeatures(options, features);
+  LLVMTargetMachineOptionsSetRelocMode(options, LLVMRelocPIC);
+  LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
+  LLVMTargetMachineOptionsSetCodeGenOptLevel(
+      options, tier == QN_TIER_FAST ? LLVMCodeGenLevelNone : LLVMCodeGenLevelDefault);
+  *out_machine = LLVMCreateTargetMachineWithOptions(llvm_target, arch->triple, options);
+  LLVMDisposeTargetMachineOptions(options);
+  if (!*out_machine) {
+    return qn_status_make(QN_STATUS_INTERNAL, "LLVM makes no target machine for %s", arch->triple);
+  }
+  // What FastISel cannot select falls back to the selection DAG, block by block.
+  if (tier == QN_TIER_FAST) LLVMSetTargetMachineFastISel(*out_machine, true);
+  return QN_OK;
+}
+
+qn_status_t qn__worker_machine(qn__worker_t* worker, const qn_target_t* target, qn_tier_t tier,
+                               LLVMTargetMachineRef* out_machine) {
+  for (size_t i = 0; i < MACHINE_LIMIT; ++i) {
+    const machine_t* slot = &worker->machines[i];
+    if (slot->arch == target->arch && slot->features.bits == target->features.bits &&
+        slot->tier == tier) {
+      *out_machine = slot->machine;
+      return QN_OK;
+    }
+  }
+  qn__buffer_t features;
+  qn__buffer_init(&features, worker->allocator);
+  qn__llvm_features(target, &features);
+  LLVMTargetMachineRef machine = NULL;
+  qn_status_t status = qn__buffer_status(&features, "the extensions of a target");
+  if (qn_ok(status)) {
+    status =
+        make_machine(target->arch, features.size ? (const char*)features.data : "", tier, &machine);
+  }
+  qn__buffer_deinit(&features);
+  if (!qn_ok(status)) return status;
+  machine_t* slot = &worker->machines[worker->next_machine];
+  worker->next_machine = (worker->next_machine + 1) % MACHINE_LIMIT;
+  if (slot->arch) LLVMDisposeTargetMachine(slot->machine);
+  *slot = (machine_t){target->arch, target->features, tier, machine};
+  *out_machine = machine;
+  return QN_OK;
+}
+
+qn_status_t qn__worker_linker(qn__worker_t* worker, qn__linker_t** out_linker) {
+  *out_linker = NULL;
+  if (worker->linker && qn__linker_is_broken(worker->linker)) {
+    qn__linker_destroy(worker->linker);
+    worker->linker = NULL;
+  }
+  if (!worker->linker) {
+    // Linking compiles nothing, so the machine only says that objects are ELF for one of the
+    // architectures.
+    const qn__arch_t* arch = qn__arch_of_host() ? qn__arch_of_host() : qn__arch_at(0);
+    LLVMTargetMachineRef machine = NULL;
+    QN_TRY(make_machine(arch, "", QN_TIER_FAST, &machine));
+    QN_TRY(qn__linker_create(worker->allocator, machine, &worker->linker));
+  }
+  *out_linker = worker->linker;
+  return QN_OK;
+}
