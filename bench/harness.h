@@ -1,7 +1,7 @@
 // bench/harness.h: what every benchmark program shares: timing, medians, a table and JSON.
 //
-// A row compares things in one process and is quoted as a ratio: these machines are shared and noisy.
-// Not here: what is measured (one program per question). Thread rule: one thread.
+// A row compares things in one process and is quoted as a ratio: these machines are shared and
+// noisy. Not here: what is measured (one program per question). Thread rule: one thread.
 #ifndef QUERN_BENCH_HARNESS_H_
 #define QUERN_BENCH_HARNESS_H_
 
@@ -15,8 +15,8 @@ int64_t bench_now_ns(void);
 // The median of `count` numbers, which are sorted in place.
 double bench_median(double* values, size_t count);
 
-// Runs `body(self, iterations)` `samples` times and gives the median nanoseconds per iteration. `iterations`
-// 0: chosen so that a sample takes about 2 ms.
+// Runs `body(self, iterations)` `samples` times and gives the median nanoseconds per iteration.
+// `iterations` 0: chosen so that a sample takes about 2 ms.
 double bench_run_ns(void (*body)(void* self, int64_t iterations), void* self, int64_t iterations,
                     size_t samples);
 // The same for several bodies, their samples interleaved, so that noise meets all of them alike.
@@ -28,7 +28,8 @@ static inline void bench_keep(const void* pointer) {
   __asm__ volatile("" : : "g"(pointer) : "memory");
 }
 
-// ---- reporting: rows of name, value, unit and, when there is one, the ratio to a floor and its limit
+// ---- reporting: rows of name, value, unit and, when there is one, the ratio to a floor and its
+// limit
 
 typedef struct bench_report {
   const char* title;
@@ -39,7 +40,8 @@ typedef struct bench_report {
 
 // Reads --json and --help; exits with 2 on anything else.
 bench_report_t bench_begin(const char* title, const char* doc, int argc, char** argv);
-// `floor` 0: none. `limit` 0: none; otherwise value / floor (or value, without a floor) should be at most it.
+// `floor` 0: none. `limit` 0: none; otherwise value / floor (or value, without a floor) should be
+// at most it.
 void bench_row(bench_report_t* report, const char* name, double value, const char* unit,
                double floor, double limit);
 // Ends the table. The exit status is 0 also when limits are missed: figures are for reading.

@@ -15,8 +15,8 @@ qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_ta
 // The backend's own stream object behind a public handle; NULL for NULL.
 void* qn__stream_inner(qn_stream_t* stream);
 
-// The calling thread's active stream on cpu:0, kept apart from the other devices' because every call reads
-// it. NULL is the default stream.
+// The calling thread's active stream on cpu:0, kept apart from the other devices' because every
+// call reads it. NULL is the default stream.
 #if defined(__GNUC__)
 extern __attribute__((tls_model("initial-exec"))) _Thread_local qn_stream_t* qn__active_cpu_stream;
 #endif

@@ -1,8 +1,8 @@
 // devices/registry.c: the tables of devices by type, and the public calls that only choose a table.
 //
-// The once-made default registry is one of the two mutable globals of the library (the other is the log
-// switch). Tables are added, never removed. Thread rule: any thread; readers take no lock.
-// Read next: stream.c (public streams and the active ones), cpu/device.c.
+// The once-made default registry is one of the two mutable globals of the library (the other is the
+// log switch). Tables are added, never removed. Thread rule: any thread; readers take no lock. Read
+// next: stream.c (public streams and the active ones), cpu/device.c.
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -34,8 +34,7 @@ const qn_device_table_t* qn__device_table(int32_t type) {
 }
 
 qn_status_t qn_device_register(const qn_device_table_t* table) {
-  if (!table || table->abi_version != QN_DEVICE_ABI_VERSION ||
-      table->struct_size < sizeof *table) {
+  if (!table || table->abi_version != QN_DEVICE_ABI_VERSION || table->struct_size < sizeof *table) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "a device table of ABI version %u and %zu bytes is expected",
                           QN_DEVICE_ABI_VERSION, sizeof *table);
@@ -43,16 +42,16 @@ qn_status_t qn_device_register(const qn_device_table_t* table) {
   if (table->type < 0 || table->type >= TYPE_LIMIT || !table->name || !table->count ||
       !table->attribute || !table->allocate || !table->free || !table->copy || !table->accepts ||
       !table->load || !table->unload || !table->launch) {
-    return qn_status_make(
-        QN_STATUS_INVALID_ARGUMENT,
-        "device table '%s': a type in [0, %d), name, count, attribute, allocate, free, copy, accepts, "
-        "load, unload and launch are needed",
-        table->name ? table->name : "", TYPE_LIMIT);
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "device table '%s': a type in [0, %d), name, count, attribute, allocate, "
+                          "free, copy, accepts, "
+                          "load, unload and launch are needed",
+                          table->name ? table->name : "", TYPE_LIMIT);
   }
   const qn_device_table_t* expected = NULL;
   if (!atomic_compare_exchange_strong(&tables[table->type], &expected, table)) {
-    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
-                          "device type %d is taken by '%s'", table->type, expected->name);
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION, "device type %d is taken by '%s'",
+                          table->type, expected->name);
   }
   return QN_OK;
 }
@@ -176,8 +175,8 @@ qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes, size_t ali
                                void** out_pointer) {
   *out_pointer = NULL;
   if ((alignment_bytes & (alignment_bytes - 1)) != 0) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "alignment %zu is not a power of two", alignment_bytes);
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "alignment %zu is not a power of two",
+                          alignment_bytes);
   }
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
@@ -243,7 +242,8 @@ static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
   up.from_offset_bytes = 0;
   up.is_host_pinned = false;
   qn_device_t own = stream ? qn_stream_device(stream) : copy->from_device;
-  qn_status_t status = qn_device_copy(&down, is_same_device(own, copy->from_device) ? stream : NULL);
+  qn_status_t status =
+      qn_device_copy(&down, is_same_device(own, copy->from_device) ? stream : NULL);
   if (qn_ok(status)) {
     status = qn_device_copy(&up, is_same_device(own, copy->to_device) ? stream : NULL);
   }

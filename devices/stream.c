@@ -1,7 +1,7 @@
 // devices/stream.c: public streams, and the active device and stream of each thread.
 //
-// A public stream is the device's own object with the device written on it. Thread rule: any thread; the
-// active ones are thread-local. Read next: cpu/stream.c.
+// A public stream is the device's own object with the device written on it. Thread rule: any
+// thread; the active ones are thread-local. Read next: cpu/stream.c.
 #include "base/alloc.h"
 #include "devices/device.h"
 
@@ -21,8 +21,12 @@ static _Thread_local struct {
 } active_device;
 static _Thread_local qn_stream_t* active_streams[ACTIVE_LIMIT];
 
-void* qn__stream_inner(qn_stream_t* stream) { return stream ? stream->inner : NULL; }
-qn_device_t qn_stream_device(const qn_stream_t* stream) { return stream->device; }
+void* qn__stream_inner(qn_stream_t* stream) {
+  return stream ? stream->inner : NULL;
+}
+qn_device_t qn_stream_device(const qn_stream_t* stream) {
+  return stream->device;
+}
 
 qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream) {
   *out_stream = NULL;
@@ -78,8 +82,8 @@ qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from, qn_stream_t* t
   QN_TRY(find_checked(device, to, &table));
   if (from == to) return QN_OK;
   if (!table->stream_wait) {
-    return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' cannot order one stream after another",
-                          table->name);
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "device '%s' cannot order one stream after another", table->name);
   }
   return table->stream_wait(device.id, qn__stream_inner(from), qn__stream_inner(to));
 }
@@ -122,7 +126,8 @@ qn_status_t qn_set_active_stream(qn_device_t device, qn_stream_t* stream) {
   if (!stream) return QN_OK;
   if (!free_place) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
-                          "a thread has active streams on at most %d devices at once", ACTIVE_LIMIT);
+                          "a thread has active streams on at most %d devices at once",
+                          ACTIVE_LIMIT);
   }
   *free_place = stream;
   return QN_OK;

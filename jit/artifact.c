@@ -1,5 +1,5 @@
-// jit/artifact.c: encoding: a version byte, then strings as runs and numbers as varints, functions and
-// their sites in order. Little can change here without a new version: entries on disk hold it.
+// jit/artifact.c: encoding: a version byte, then strings as runs and numbers as varints, functions
+// and their sites in order. Little can change here without a new version: entries on disk hold it.
 //
 // Thread rule: pure. Read next: cache/entry.h.
 #include "jit/artifact.h"

@@ -10,8 +10,8 @@
 
 // Everything but the payload. Failure is sticky in `out`.
 void qn__artifact_encode(const qn_artifact_t* artifact, qn__buffer_t* out);
-// The artifact of these bytes and this payload; everything points into `arena`, `metadata` and `payload`.
-// Any bytes are safe. Errors: DATA_LOSS, OUT_OF_MEMORY.
+// The artifact of these bytes and this payload; everything points into `arena`, `metadata` and
+// `payload`. Any bytes are safe. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__artifact_decode(qn_span_t metadata, qn_span_t payload, qn__arena_t* arena,
                                 qn_artifact_t* out_artifact);
 // Does the artifact keep what codegen.h promises (offsets inside the payload, names, kinds)?

@@ -1,5 +1,5 @@
-// jit/builtin.c: the two generators that need no compiler: `interp`, whose payload is the module itself,
-// and `null`, whose functions do nothing (the template of docs/new-backend.md).
+// jit/builtin.c: the two generators that need no compiler: `interp`, whose payload is the module
+// itself, and `null`, whose functions do nothing (the template of docs/new-backend.md).
 //
 // Their artifacts name every function of the module. Thread rule: any thread. Read next: interp.h.
 #include "base/alloc.h"
@@ -81,7 +81,9 @@ static qn_status_t create(void** out_self) {
   *out_self = NULL;
   return QN_OK;
 }
-static void destroy(void* self) { (void)self; }
+static void destroy(void* self) {
+  (void)self;
+}
 
 static const char* interp_identity(void* self) {
   (void)self;

@@ -9,8 +9,8 @@
 //  7. data: not null unless empty, aligned as declared including byte_offset;
 //  8. no written tensor overlaps another one;       9. integers fit their dtype; floats too.
 //
-// The loop only answers yes or no; on a no the slow half (explain.c) finds the reason again. Nothing is
-// allocated, locked or read from the environment. Measured by bench/bench_call.c.
+// The loop only answers yes or no; on a no the slow half (explain.c) finds the reason again.
+// Nothing is allocated, locked or read from the environment. Measured by bench/bench_call.c.
 #include <math.h>
 
 #include "base/alloc.h"
@@ -102,8 +102,8 @@ static inline bool bind_tensor(const qn__plan_t* plan, const qn__arg_t* arg,
   }
   uintptr_t begin = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   if (size_bytes != 0 &&
-      (!tensor->data || (begin & arg->align_mask) != 0 ||
-       begin + (uintptr_t)size_bytes < begin || begin < (uintptr_t)tensor->data)) {
+      (!tensor->data || (begin & arg->align_mask) != 0 || begin + (uintptr_t)size_bytes < begin ||
+       begin < (uintptr_t)tensor->data)) {
     return false;
   }
   *out_word = begin;

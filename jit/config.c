@@ -65,10 +65,10 @@ static qn_status_t set(qn__config_t* config, qn__setting_t option, const char* v
 static qn_status_t bad_value(const qn__config_t* config, qn__setting_t option,
                              const char* expected) {
   bool is_environment = strcmp(config->origins[option], "environment") == 0;
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: expected %s, got '%s'",
-                        is_environment ? option_table[option].environment
-                                       : option_table[option].name,
-                        expected, config->values[option]);
+  return qn_status_make(
+      QN_STATUS_INVALID_ARGUMENT, "%s: expected %s, got '%s'",
+      is_environment ? option_table[option].environment : option_table[option].name, expected,
+      config->values[option]);
 }
 
 static qn_status_t parse_bool(const qn__config_t* config, qn__setting_t option, bool* out) {
@@ -162,8 +162,7 @@ static qn_status_t fill(qn__config_t* config, const qn_engine_options_t* options
 
 qn_status_t qn__config_init(qn__config_t* config, const qn_engine_options_t* options) {
   memset(config, 0, sizeof *config);
-  config->allocator =
-      options->allocator.reallocate ? options->allocator : qn_allocator_default();
+  config->allocator = options->allocator.reallocate ? options->allocator : qn_allocator_default();
   qn_status_t status = fill(config, options);
   if (!qn_ok(status)) qn__config_deinit(config);
   return status;

@@ -1,4 +1,5 @@
-// jit/config.h: the options of an engine: program, then environment, then default, each with its origin.
+// jit/config.h: the options of an engine: program, then environment, then default, each with its
+// origin.
 //
 // Thread rule: immutable once made. Read next: engine.h.
 #ifndef QUERN_JIT_CONFIG_H_

@@ -1,7 +1,8 @@
 // jit/dump.c: intermediate forms as files, for people: QUERN_DUMP=ir,llvm,asm writes
 // DIR/FUNCTION-KEY8.FORM for each compile.
 //
-// Thread rule: any thread; names hold the key, so equal compiles write equal files. Read next: lookup.c.
+// Thread rule: any thread; names hold the key, so equal compiles write equal files. Read next:
+// lookup.c.
 #include <fcntl.h>
 #include <stdio.h>
 

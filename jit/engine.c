@@ -108,7 +108,7 @@ void qn_engine_config(qn_engine_t* engine,
                       void (*on_option)(void* self, const char* name, const char* environment,
                                         const char* value, const char* origin, const char* doc),
                       void* self) {
-#define QN_OPTION(name, environment, type, default_text, doc)                          \
+#define QN_OPTION(name, environment, type, default_text, doc)                              \
   on_option(self, #name, environment, qn__config_get(&engine->config, QN__SETTING_##name), \
             engine->config.origins[QN__SETTING_##name], doc);
 #include "quern/options.inc"

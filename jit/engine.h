@@ -1,5 +1,5 @@
-// jit/engine.h: what an engine is made of. The only place that knows IR, targets, devices, cache and
-// generators at once.
+// jit/engine.h: what an engine is made of. The only place that knows IR, targets, devices, cache
+// and generators at once.
 //
 // Thread rule: any thread; counters are relaxed atomics. Read next: lookup.c.
 #ifndef QUERN_JIT_ENGINE_H_

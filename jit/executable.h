@@ -1,7 +1,7 @@
 // jit/executable.h: loaded code, shared by reference; and the function cells made of it.
 //
-// Thread rule: reference counts are atomic; everything else is immutable after it was made, but for the
-// cell's variant. Read next: executable.c, function.c.
+// Thread rule: reference counts are atomic; everything else is immutable after it was made, but for
+// the cell's variant. Read next: executable.c, function.c.
 #ifndef QUERN_JIT_EXECUTABLE_H_
 #define QUERN_JIT_EXECUTABLE_H_
 
@@ -46,8 +46,8 @@ struct qn__variant {
   qn__variant_t* next;          // older variants, which calls in flight may still use
 };
 
-// A function cell: an atomic pointer to the current variant, so that a better one is published by one
-// store.
+// A function cell: an atomic pointer to the current variant, so that a better one is published by
+// one store.
 struct qn_function {
   _Atomic uint32_t reference_count;
   qn_allocator_t allocator;

@@ -1,7 +1,8 @@
 // jit/explain.c: the slow half of a packed call's checks: finds the first violation and words it.
 //
-// Every message names the function with its signature, the argument by number and name, what was expected
-// and what came. Keep the order of the checks that of call.c. Thread rule: pure. Read next: call.c.
+// Every message names the function with its signature, the argument by number and name, what was
+// expected and what came. Keep the order of the checks that of call.c. Thread rule: pure. Read
+// next: call.c.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,8 +24,8 @@ typedef struct explain {
 } explain_t;
 
 static const char* type_text(int32_t type) {
-  static const char* const names[] = {"none",   "int",    "bool",   "float", "pointer",
-                                      "dtype",  "device", "tensor", "string"};
+  static const char* const names[] = {"none",  "int",    "bool",   "float", "pointer",
+                                      "dtype", "device", "tensor", "string"};
   return type >= 0 && (size_t)type < QN_COUNT_OF(names) ? names[type] : "value of unknown type";
 }
 
@@ -75,8 +76,8 @@ static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uin
                    e->bound_by[dim->index], e->plan->args[e->bound_by[dim->index]].name, value);
     case QN__DIM_CONST:
       if (dim->value == value) return QN_OK;
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "%s %u: expected %" PRId64 ", got %" PRId64, what, d, dim->value, value);
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %" PRId64 ", got %" PRId64,
+                   what, d, dim->value, value);
     case QN__DIM_EXPR:
       return QN_OK;
   }
@@ -106,8 +107,8 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
       continue;
     }
     if (stride < 0) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "stride %u: expected at least 0, got %" PRId64, d, stride);
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "stride %u: expected at least 0, got %" PRId64,
+                   d, stride);
     }
     QN_TRY(check_dim(e, index, "stride", d, &arg->strides[d], stride));
     int64_t reach;
@@ -140,8 +141,8 @@ static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t*
   e->ranges[index].end = begin + (uintptr_t)size_bytes;
   if (size_bytes == 0) return QN_OK;
   if (!tensor->data) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR, "data is null, but the tensor has %" PRId64
-                 " bytes", size_bytes);
+    return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                 "data is null, but the tensor has %" PRId64 " bytes", size_bytes);
   }
   if (begin < (uintptr_t)tensor->data || e->ranges[index].end < begin) {
     return wrong(e, index, QN_STATUS_VALUE_ERROR,
@@ -193,8 +194,8 @@ static qn_status_t check_tensor(explain_t* e, uint32_t index) {
   bool has_overflow = false;
   for (uint32_t d = 0; d < arg->rank; d++) {
     if (tensor->shape[d] < 0) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "extent %u: expected at least 0, got %" PRId64, d, tensor->shape[d]);
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "extent %u: expected at least 0, got %" PRId64,
+                   d, tensor->shape[d]);
     }
     QN_TRY(check_dim(e, index, "extent", d, &arg->shape[d], tensor->shape[d]));
     has_overflow |= __builtin_mul_overflow(count, tensor->shape[d], &count);
@@ -214,8 +215,9 @@ static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
     if (!plan->args[j].is_written && !plan->args[index].is_written) continue;
     if (e->ranges[index].begin < e->ranges[j].end && e->ranges[j].begin < e->ranges[index].end) {
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "its memory [0x%" PRIxPTR ", 0x%" PRIxPTR ") overlaps that of argument %u '%s' [0x%"
-                   PRIxPTR ", 0x%" PRIxPTR ") and one of them is written; use one inout parameter",
+                   "its memory [0x%" PRIxPTR ", 0x%" PRIxPTR
+                   ") overlaps that of argument %u '%s' [0x%" PRIxPTR ", 0x%" PRIxPTR
+                   ") and one of them is written; use one inout parameter",
                    e->ranges[index].begin, e->ranges[index].end, j, plan->args[j].name,
                    e->ranges[j].begin, e->ranges[j].end);
     }
@@ -268,9 +270,9 @@ static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* 
     status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what, d,
                    QN_STR_ARG(qn__buffer_as_str(&text)));
   } else {
-    status = wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "%s %u: expected %.*s = %" PRId64 ", got %" PRId64, what, d,
-                   QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
+    status =
+        wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %.*s = %" PRId64 ", got %" PRId64,
+              what, d, QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
   }
   qn__buffer_deinit(&text);
   return status;

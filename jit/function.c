@@ -1,8 +1,8 @@
 // jit/function.c: function cells and the call itself.
 //
-// The way of a call on the CPU's default stream: bind the arguments (call.c), fill the kernel's table on the
-// stack, jump. No lock, no allocation, one acquire load. Measured by bench/bench_call.c.
-// Thread rule: any thread. Read next: call.c.
+// The way of a call on the CPU's default stream: bind the arguments (call.c), fill the kernel's
+// table on the stack, jump. No lock, no allocation, one acquire load. Measured by
+// bench/bench_call.c. Thread rule: any thread. Read next: call.c.
 #include <stdatomic.h>
 
 #include "base/alloc.h"
@@ -26,9 +26,9 @@ static qn_status_t no_function(const qn_executable_t* executable, const char* na
     return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in the module; did you mean '%s'?",
                           name, nearest);
   }
-  return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in the module; it has %zu, the first is '%s'",
-                        name, executable->function_count,
-                        executable->function_count ? executable->functions[0].name : "");
+  return qn_status_make(
+      QN_STATUS_NOT_FOUND, "no function '%s' in the module; it has %zu, the first is '%s'", name,
+      executable->function_count, executable->function_count ? executable->functions[0].name : "");
 }
 
 static void destroy_variant(qn_allocator_t allocator, qn__variant_t* variant) {
@@ -118,7 +118,9 @@ void qn_function_release(qn_function_t* function) {
   qn__free(function->allocator, function, sizeof *function);
 }
 
-const char* qn_function_signature(const qn_function_t* function) { return function->ir->signature; }
+const char* qn_function_signature(const qn_function_t* function) {
+  return function->ir->signature;
+}
 
 // ---------------------------------------------------------------------------------- failures
 
@@ -188,8 +190,12 @@ static qn_status_t describe(void* owner, const qn_kernel_failure_t* failure) {
                         ir->name);
 }
 
-static void retain_owner(void* owner) { qn_function_retain(((qn__variant_t*)owner)->function); }
-static void release_owner(void* owner) { qn_function_release(((qn__variant_t*)owner)->function); }
+static void retain_owner(void* owner) {
+  qn_function_retain(((qn__variant_t*)owner)->function);
+}
+static void release_owner(void* owner) {
+  qn_function_release(((qn__variant_t*)owner)->function);
+}
 
 // ---------------------------------------------------------------------------------- calls
 
@@ -215,8 +221,8 @@ static qn_status_t launch(qn__variant_t* variant, qn_stream_t* stream, const uin
                                           inner, &launch);
 }
 
-static inline qn_status_t call(qn_function_t* function, qn_stream_t* stream,
-                               const qn_value_t* args, size_t count, qn_value_t* result) {
+static inline qn_status_t call(qn_function_t* function, qn_stream_t* stream, const qn_value_t* args,
+                               size_t count, qn_value_t* result) {
   if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
   qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
   uint64_t words[QN__MAX_WORDS];

@@ -1,11 +1,11 @@
 // jit/generator.c: finding and opening code generators.
 //
-// A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So the
-// identity is predicted from the GNU build ids in the files of the generator and of the library that it
-// links (base/elf.h), and checked against what is really mapped once a miss opens it.
+// A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So
+// the identity is predicted from the GNU build ids in the files of the generator and of the library
+// that it links (base/elf.h), and checked against what is really mapped once a miss opens it.
 //
-// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one mutex; it is not
-// held while a generator works. Read next: builtin.c.
+// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one mutex; it
+// is not held while a generator works. Read next: builtin.c.
 #define _GNU_SOURCE
 #include "jit/generator.h"
 
@@ -39,8 +39,8 @@ static bool library_folder(char out[PATH_MAX]) {
   return true;
 }
 
-// The file of a generator: in the directory that was asked for, else beside the library, in its quern/
-// folder, and in lib/ beside the folder of a statically linked program.
+// The file of a generator: in the directory that was asked for, else beside the library, in its
+// quern/ folder, and in lib/ beside the folder of a statically linked program.
 static bool find_file(const char* directory, const char* name, char out[PATH_MAX]) {
   char folder[PATH_MAX - 96];
   static const char* const places[] = {"", "/quern", "/../lib", "/../lib/quern"};
@@ -63,8 +63,8 @@ static bool find_file(const char* directory, const char* name, char out[PATH_MAX
   return false;
 }
 
-// The inverse of what the opened generator says; a generator whose files cannot be read gets an identity
-// that no opened one has.
+// The inverse of what the opened generator says; a generator whose files cannot be read gets an
+// identity that no opened one has.
 static void predict_identity(const char* directory, const char* name, char out[256]) {
   char path[PATH_MAX];
   char id[QN__BUILD_ID_HEX_BYTES];
@@ -73,7 +73,8 @@ static void predict_identity(const char* directory, const char* name, char out[2
     (void)snprintf(out, 256, "%s (not found)", name);
     return;
   }
-  qn__generator_identity(name, id, qn__compiler_library_id(name, library_id) ? library_id : NULL, out);
+  qn__generator_identity(name, id, qn__compiler_library_id(name, library_id) ? library_id : NULL,
+                         out);
 }
 
 qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory) {
@@ -90,8 +91,8 @@ void qn__generators_deinit(qn__generators_t* generators) {
   qn__mutex_deinit(&generators->mutex);
 }
 
-qn_status_t qn__generators_find(qn__generators_t* generators, const char* name,
-                                uint32_t* out_index, char out_identity[256]) {
+qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, uint32_t* out_index,
+                                char out_identity[256]) {
   qn_status_t status = QN_OK;
   qn__mutex_lock(&generators->mutex);
   uint32_t index = 0;
@@ -125,10 +126,11 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
                                 const qn_codegen_t** out_table) {
   char path[PATH_MAX];
   if (!find_file(directory, item->name, path)) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "code generator '%s' is not installed: no %s; set QUERN_GENERATOR_DIR, or use "
-                          "--target interp",
-                          item->name, path);
+    return qn_status_make(
+        QN_STATUS_UNAVAILABLE,
+        "code generator '%s' is not installed: no %s; set QUERN_GENERATOR_DIR, or use "
+        "--target interp",
+        item->name, path);
   }
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
@@ -142,8 +144,9 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
   if (!table || table->abi_version != QN_CODEGEN_ABI_VERSION ||
       table->struct_size < sizeof(qn_codegen_t) || !table->create || !table->destroy ||
       !table->identity || !table->compile) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE, "%s does not serve version %u of the generator's table",
-                          path, QN_CODEGEN_ABI_VERSION);
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "%s does not serve version %u of the generator's table", path,
+                          QN_CODEGEN_ABI_VERSION);
   }
   *out_table = table;
   return QN_OK;

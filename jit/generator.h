@@ -1,5 +1,5 @@
-// jit/generator.h: the code generators of an engine: which there are, what they will say they are, and
-// opening them on the first miss.
+// jit/generator.h: the code generators of an engine: which there are, what they will say they are,
+// and opening them on the first miss.
 //
 // Thread rule: any thread. Read next: builtin.c (the generators that need no compiler).
 #ifndef QUERN_JIT_GENERATOR_H_
@@ -14,8 +14,8 @@
 
 typedef struct qn__generator {
   char name[32];
-  // The identity that keys use. Until the generator is open it is predicted from the build ids in the
-  // files; if the opened one says otherwise, that counts from then on.
+  // The identity that keys use. Until the generator is open it is predicted from the build ids in
+  // the files; if the opened one says otherwise, that counts from then on.
   char identity[256];
   const qn_codegen_t* table;  // NULL until opened
   void* self;
@@ -34,10 +34,10 @@ extern const qn_codegen_t qn__null_codegen;
 
 qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory);
 void qn__generators_deinit(qn__generators_t* generators);
-// The identity for keys, without opening anything. `*out_index` stays valid. Errors: UNSUPPORTED beyond
-// QN__MAX_GENERATORS.
-qn_status_t qn__generators_find(qn__generators_t* generators, const char* name,
-                                uint32_t* out_index, char out_identity[256]);
+// The identity for keys, without opening anything. `*out_index` stays valid. Errors: UNSUPPORTED
+// beyond QN__MAX_GENERATORS.
+qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, uint32_t* out_index,
+                                char out_identity[256]);
 // Opens the generator if it is not open, and gives its table, state and true identity. Errors:
 // UNAVAILABLE with what was tried.
 qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,

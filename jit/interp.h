@@ -1,5 +1,5 @@
-// jit/interp.h: functions of the `interp` target: calls run the interpreter over the module that the
-// function cell holds, in the caller or on a stream of the CPU device.
+// jit/interp.h: functions of the `interp` target: calls run the interpreter over the module that
+// the function cell holds, in the caller or on a stream of the CPU device.
 //
 // Thread rule: any thread. Read next: function.h.
 #ifndef QUERN_JIT_INTERP_H_

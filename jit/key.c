@@ -1,5 +1,5 @@
-// jit/key.c: what identifies an entry. Every input of code generation is here, and nothing else: no paths,
-// times, process ids or device ordinals.
+// jit/key.c: what identifies an entry. Every input of code generation is here, and nothing else: no
+// paths, times, process ids or device ordinals.
 //
 // Thread rule: pure. Read next: cache/preimage.h.
 #include <stdio.h>
@@ -43,8 +43,7 @@ qn_status_t qn__key_make(const qn__request_t* request, const char* generator_ide
   qn__preimage_begin(out_preimage);
   qn__preimage_add(out_preimage, QN__SECTION_SCHEMA,
                    (qn_span_t){schema_bytes, sizeof schema_bytes});
-  qn__preimage_add_module(out_preimage, module->byte_count, module->digest,
-                          &module->second_digest);
+  qn__preimage_add_module(out_preimage, module->byte_count, module->digest, &module->second_digest);
   qn__preimage_add(out_preimage, QN__SECTION_TARGET, text_span(qn_target_json(request->target)));
   qn__preimage_add(out_preimage, QN__SECTION_GENERATOR, text_span(generator_identity));
   qn__preimage_add(out_preimage, QN__SECTION_OPTIONS, text_span(options));

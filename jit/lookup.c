@@ -171,7 +171,8 @@ static qn_status_t resolve(lookup_t* lookup, const char** out_generator) {
   const qn_target_kind_info_t* kind = lookup->request.target->kind->info;
   *out_generator = kind->codegen;
   qn_device_t active = qn_active_device();
-  lookup->device = (qn_device_t){kind->device_type, active.type == kind->device_type ? active.id : 0};
+  lookup->device =
+      (qn_device_t){kind->device_type, active.type == kind->device_type ? active.id : 0};
   return qn__generators_find(&lookup->engine->generators, kind->codegen, &lookup->generator,
                              lookup->identity);
 }
@@ -280,8 +281,8 @@ qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module, qn_target_t
   QN_TRY(resolve(&lookup, &name));
   const qn_codegen_t* codegen;
   void* self;
-  QN_TRY(qn__generators_open(&engine->generators, lookup.generator, &codegen, &self,
-                             lookup.identity));
+  QN_TRY(
+      qn__generators_open(&engine->generators, lookup.generator, &codegen, &self, lookup.identity));
   if (!codegen->emit) {
     return qn_status_make(QN_STATUS_NOT_FOUND, "generator '%s' has no intermediate forms", name);
   }

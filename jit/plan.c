@@ -47,8 +47,8 @@ static qn_status_t compile(const qn__function_t* function, const qn__expr_t* exp
     case QN__EXPR_VAR: {
       uint32_t word = word_of(function, expr->var);
       if (word == UINT32_MAX) break;
-      return push(out, (qn__plan_op_t){
-                           .kind = QN__PUSH_WORD, .word = word, .dtype = expr->var->dtype});
+      return push(out,
+                  (qn__plan_op_t){.kind = QN__PUSH_WORD, .word = word, .dtype = expr->var->dtype});
     }
     case QN__EXPR_CAST:
       QN_TRY(compile(function, expr->args[0], depth, out));
@@ -68,9 +68,10 @@ static qn_status_t compile(const qn__function_t* function, const qn__expr_t* exp
     default:
       break;
   }
-  return qn_status_make(QN_STATUS_UNSUPPORTED,
-                        "function '%s': a shape may use symbols, integer parameters and operators only",
-                        function->name);
+  return qn_status_make(
+      QN_STATUS_UNSUPPORTED,
+      "function '%s': a shape may use symbols, integer parameters and operators only",
+      function->name);
 }
 
 bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value) {

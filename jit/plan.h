@@ -1,8 +1,8 @@
-// jit/plan.h: what a call must satisfy, worked out once per function from its signature, so that the
-// checks of a call are a short loop over constants.
+// jit/plan.h: what a call must satisfy, worked out once per function from its signature, so that
+// the checks of a call are a short loop over constants.
 //
-// Two readers: qn__plan_bind (call.c, fast, says only yes or no) and qn__plan_explain (explain.c, slow,
-// finds the first violation again and words it). A test holds them to the same verdict.
+// Two readers: qn__plan_bind (call.c, fast, says only yes or no) and qn__plan_explain (explain.c,
+// slow, finds the first violation again and words it). A test holds them to the same verdict.
 // Thread rule: immutable once made. Read next: call.c.
 #ifndef QUERN_JIT_PLAN_H_
 #define QUERN_JIT_PLAN_H_
@@ -46,7 +46,7 @@ typedef struct qn__plan_expr {
 
 typedef enum qn__arg_kind {
   QN__ARG_TENSOR,
-  QN__ARG_INT,    // integer dtypes and bool
+  QN__ARG_INT,  // integer dtypes and bool
   QN__ARG_FLOAT,
 } qn__arg_kind_t;
 

@@ -1,9 +1,10 @@
 // jit/table.c: see table.h.
 //
-// Why stripes: a lookup must not meet other lookups at one lock, and what it finds must not be released
-// before it has counted its reference. A reader takes the lock of its thread's stripe, so readers on
-// different stripes never touch one cache line of lock; a writer takes all stripes, which is rare. An
-// uncontended lock costs about 10 ns; schemes without one (epochs) save that and cost far more care.
+// Why stripes: a lookup must not meet other lookups at one lock, and what it finds must not be
+// released before it has counted its reference. A reader takes the lock of its thread's stripe, so
+// readers on different stripes never touch one cache line of lock; a writer takes all stripes,
+// which is rare. An uncontended lock costs about 10 ns; schemes without one (epochs) save that and
+// cost far more care.
 #include "jit/table.h"
 
 #include <stdatomic.h>
@@ -66,8 +67,7 @@ void qn__table_deinit(qn__table_t* table) {
 }
 
 // The slot of `ident`, or the fresh one where its probe sequence ends; NULL in an empty table.
-static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity,
-                              const qn__ident_t* ident) {
+static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn__ident_t* ident) {
   if (capacity == 0) return NULL;
   for (size_t i = ident_hash(ident) & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
     if (!slots[i].is_used || ident_equal(&slots[i].ident, ident)) return &slots[i];
@@ -159,8 +159,8 @@ static qn_status_t wait_for(qn__table_t* table, qn__flight_t* flight,
   return status;
 }
 
-qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident,
-                            qn__flight_t** out_flight, qn_executable_t** out_executable) {
+qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident, qn__flight_t** out_flight,
+                            qn_executable_t** out_executable) {
   *out_flight = NULL;
   *out_executable = NULL;
   qn__flight_t* fresh = qn__alloc_zero(table->allocator, 1, sizeof *fresh);

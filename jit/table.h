@@ -1,8 +1,8 @@
-// jit/table.h: the memory tier: executables by (module, target, build options), and the flights of keys
-// that are being made, so that each is made once however many threads ask.
+// jit/table.h: the memory tier: executables by (module, target, build options), and the flights of
+// keys that are being made, so that each is made once however many threads ask.
 //
-// Thread rule: any thread. A lookup takes one lock that only threads of its own stripe share; inserting
-// takes all of them. Read next: table.c.
+// Thread rule: any thread. A lookup takes one lock that only threads of its own stripe share;
+// inserting takes all of them. Read next: table.c.
 #ifndef QUERN_JIT_TABLE_H_
 #define QUERN_JIT_TABLE_H_
 
@@ -10,7 +10,6 @@
 #include "base/thread.h"
 #include "ir/ir.h"
 #include "quern/engine.h"
-
 
 // What tells executables apart within an engine (its generators and namespace do not change).
 typedef struct qn__ident {
@@ -47,16 +46,18 @@ qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator);
 void qn__table_deinit(qn__table_t* table);
 // Retained, or NULL.
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident);
-// Keeps a reference of its own; replaces what was there. Errors: OUT_OF_MEMORY (then nothing changed).
+// Keeps a reference of its own; replaces what was there. Errors: OUT_OF_MEMORY (then nothing
+// changed).
 qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
                           qn_executable_t* executable);
 // Drops the table's reference. True if there was one.
 bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident);
 
-// Either the caller is the first who asks for `ident`, and must end the flight (`*out_flight` not NULL);
-// or it waited for who was, and gets that one's executable (retained) or a copy of its error.
-qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident,
-                            qn__flight_t** out_flight, qn_executable_t** out_executable);
+// Either the caller is the first who asks for `ident`, and must end the flight (`*out_flight` not
+// NULL); or it waited for who was, and gets that one's executable (retained) or a copy of its
+// error.
+qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident, qn__flight_t** out_flight,
+                            qn_executable_t** out_executable);
 // Hands the outcome to all who wait: `executable` is borrowed, `status` too.
 void qn__table_land(qn__table_t* table, qn__flight_t* flight, qn_status_t status,
                     qn_executable_t* executable);

@@ -1,14 +1,18 @@
-// devices/cpu/code_pool.c: slabs of a memory file, each mapped twice: once to write, once to execute.
+// devices/cpu/code_pool.c: slabs of a memory file, each mapped twice: once to write, once to
+// execute.
 //
 // Requirements:
-//  1. Write and execute never go through one mapping, so loading needs no mprotect (and no interruption of
+//  1. Write and execute never go through one mapping, so loading needs no mprotect (and no
+//  interruption of
 //     other cores), and a stray write cannot change code through the address that runs.
-//  2. The two mappings are shared with a child of fork. So at a fork every slab is frozen in parent and
+//  2. The two mappings are shared with a child of fork. So at a fork every slab is frozen in parent
+//  and
 //     child: nothing is placed in it again, and what runs there stays as it was in both.
-//  3. Where memory files may not be executed (hardened systems), a slab is one private anonymous mapping
+//  3. Where memory files may not be executed (hardened systems), a slab is one private anonymous
+//  mapping
 //     that is writable first and executable afterwards, used for one image.
-// Blocks are multiples of 64 bytes, first fit, neighbours merge when freed. A slab that is empty and not
-// the newest is unmapped. Thread rule: one lock. Read next: executable.c.
+// Blocks are multiples of 64 bytes, first fit, neighbours merge when freed. A slab that is empty
+// and not the newest is unmapped. Thread rule: one lock. Read next: executable.c.
 #define _GNU_SOURCE
 #include "devices/cpu/code_pool.h"
 
@@ -83,8 +87,7 @@ static bool map_twice(qn__code_slab_t* slab) {
   if (fd < 0) return false;
   bool is_mapped = false;
   if (ftruncate(fd, (off_t)slab->size_bytes) == 0) {
-    void* executable =
-        mmap(NULL, slab->size_bytes, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+    void* executable = mmap(NULL, slab->size_bytes, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
     void* writable = mmap(NULL, slab->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (executable != MAP_FAILED) slab->executable = executable;
     if (writable != MAP_FAILED) slab->writable = writable;
@@ -110,8 +113,8 @@ static qn_status_t make_slab(size_t size_bytes, qn__code_slab_t** out_slab) {
   slab->holes = holes;
   slab->size_bytes = page_round(size_bytes);
   if (!map_twice(slab)) {
-    void* memory = mmap(NULL, slab->size_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(NULL, slab->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       destroy_slab(slab);
       return qn__out_of_memory("memory for code");
@@ -147,8 +150,7 @@ static void give_block(qn__code_slab_t* slab, size_t offset, size_t size_bytes) 
   slab->used_bytes -= size_bytes;
   size_t i = 0;
   while (i < slab->hole_count && slab->holes[i].offset < offset) i++;
-  bool joins_before =
-      i > 0 && slab->holes[i - 1].offset + slab->holes[i - 1].size_bytes == offset;
+  bool joins_before = i > 0 && slab->holes[i - 1].offset + slab->holes[i - 1].size_bytes == offset;
   bool joins_after = i < slab->hole_count && offset + size_bytes == slab->holes[i].offset;
   if (joins_before && joins_after) {
     slab->holes[i - 1].size_bytes += size_bytes + slab->holes[i].size_bytes;

@@ -14,8 +14,8 @@ typedef struct qn__code {
   qn__code_slab_t* slab;
 } qn__code_t;
 
-// Copies `image` into executable memory. Errors: OUT_OF_MEMORY; UNSUPPORTED when the system allows no
-// executable memory.
+// Copies `image` into executable memory. Errors: OUT_OF_MEMORY; UNSUPPORTED when the system allows
+// no executable memory.
 qn_status_t qn__code_place(qn_span_t image, qn__code_t* out_code);
 // Nothing may run in it any more.
 void qn__code_remove(qn__code_t* code);

@@ -1,5 +1,5 @@
-// devices/cpu/device.c: the CPU's table: attributes, memory, copies; streams and executables are in their
-// files.
+// devices/cpu/device.c: the CPU's table: attributes, memory, copies; streams and executables are in
+// their files.
 //
 // Thread rule: any thread. Read next: pool.c, stream.c, executable.c.
 #include <stdio.h>
@@ -19,7 +19,9 @@
 
 // ---------------------------------------------------------------------------------- attributes
 
-static int32_t count(void) { return 1; }
+static int32_t count(void) {
+  return 1;
+}
 
 static void answer_int(qn_attribute_value_t* out, int64_t value) {
   out->type = QN_ATTRIBUTE_TYPE_INT;
@@ -172,8 +174,8 @@ static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   if (stream && copy->is_host_pinned) {
     return qn__cpu_stream_copy(stream, to, from, copy->size_bytes);
   }
-  // All memory of this device is the host's: it may be reused after the call, so the copy is made now,
-  // behind what is queued. Errors of that work stay with the stream.
+  // All memory of this device is the host's: it may be reused after the call, so the copy is made
+  // now, behind what is queued. Errors of that work stay with the stream.
   if (stream) QN_TRY(qn__cpu_stream_wait(stream, NULL));
   memcpy(to, from, copy->size_bytes);
   return QN_OK;

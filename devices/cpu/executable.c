@@ -1,7 +1,8 @@
 // devices/cpu/executable.c: loading position-independent images and running their functions.
 //
-// Loading: check that the machine has what the code needs, copy the image, note the entries. Nothing is
-// relocated. Thread rule: any thread; an executable is immutable. Read next: code_pool.c.
+// Loading: check that the machine has what the code needs, copy the image, note the entries.
+// Nothing is relocated. Thread rule: any thread; an executable is immutable. Read next:
+// code_pool.c.
 #include "devices/cpu/executable.h"
 
 #include <stdatomic.h>
@@ -24,7 +25,8 @@ typedef struct executable {
   qn_cpu_kernel_t entries[];
 } executable_t;
 
-// ---------------------------------------------------------------------------------- the kernels' table
+// ---------------------------------------------------------------------------------- the kernels'
+// table
 
 static void* env_allocate(const qn_cpu_env_t* env, int64_t size_bytes) {
   (void)env;
@@ -58,7 +60,9 @@ const qn__cpu_call_t qn__cpu_call_template = {
 
 // ---------------------------------------------------------------------------------- loading
 
-bool qn__cpu_accepts(const char* format) { return strcmp(format, FORMAT) == 0; }
+bool qn__cpu_accepts(const char* format) {
+  return strcmp(format, FORMAT) == 0;
+}
 
 // Names for profilers and debuggers: "qn::FUNCTION@KEY".
 static void announce(executable_t* executable, const qn_artifact_t* artifact,

@@ -1,9 +1,9 @@
-// devices/cpu/gdb.c: the debugger's JIT interface: a list of in-memory object files, and a function that
-// the debugger puts a breakpoint on (GDB manual, "JIT Compilation Interface").
+// devices/cpu/gdb.c: the debugger's JIT interface: a list of in-memory object files, and a function
+// that the debugger puts a breakpoint on (GDB manual, "JIT Compilation Interface").
 //
-// The object file is the least that gives kernels a name: an ELF header, a .text section without bytes that
-// lies where the code is, and a symbol table. Thread rule: one lock, which is also held while the debugger
-// looks. Read next: executable.c.
+// The object file is the least that gives kernels a name: an ELF header, a .text section without
+// bytes that lies where the code is, and a symbol table. Thread rule: one lock, which is also held
+// while the debugger looks. Read next: executable.c.
 #include <elf.h>
 
 #include "base/alloc.h"
@@ -30,7 +30,9 @@ typedef struct jit_descriptor {
 QN_API void __jit_debug_register_code(void);
 extern QN_API jit_descriptor_t __jit_debug_descriptor;
 jit_descriptor_t __jit_debug_descriptor = {1, 0, NULL, NULL};
-__attribute__((noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void __jit_debug_register_code(void) {
+  __asm__ volatile("" ::: "memory");
+}
 
 // ---- object files
 

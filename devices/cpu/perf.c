@@ -1,7 +1,7 @@
 // devices/cpu/perf.c: the perf map: one line per kernel, "START SIZE name", in /tmp/perf-PID.map.
 //
-// perf reads the file only if it belongs to the user who runs perf; it is opened without following links.
-// Thread rule: any thread; each call appends its lines with one write. Read next: gdb.c.
+// perf reads the file only if it belongs to the user who runs perf; it is opened without following
+// links. Thread rule: any thread; each call appends its lines with one write. Read next: gdb.c.
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -23,7 +23,8 @@ void qn__perf_map_add(const qn__symbol_t* symbols, size_t count) {
   int fd = qn__fs()->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   bool is_written = fd >= 0 && !lines.has_failed &&
                     qn__fs()->write(fd, lines.data, lines.size) == (ssize_t)lines.size;
-  if (!is_written) QN__LOG_ONCE(QN__LOG_WARN, "%s cannot be written: perf will not name kernels", path);
+  if (!is_written)
+    QN__LOG_ONCE(QN__LOG_WARN, "%s cannot be written: perf will not name kernels", path);
   if (fd >= 0) (void)qn__fs()->close(fd);
   qn__buffer_deinit(&lines);
 }

@@ -2,8 +2,10 @@
 //
 // Requirements:
 //  1. One pool for the process: callers share its workers instead of each bringing their own.
-//  2. A parallel loop never waits for a worker to come free: the caller takes ranges itself until none is
-//     left, and waits only for workers that are inside. So loops inside stream work cannot deadlock.
+//  2. A parallel loop never waits for a worker to come free: the caller takes ranges itself until
+//  none is
+//     left, and waits only for workers that are inside. So loops inside stream work cannot
+//     deadlock.
 //  3. A caller uses at most its budget of threads, itself included.
 //  4. A child of fork starts with an empty pool and makes its own workers when it needs them.
 //  5. The pool is made on first use and never ended: exit does not wait for idle threads.
@@ -68,7 +70,9 @@ static bool get_pool(void) {
   return is_pool_usable;
 }
 
-int32_t qn__pool_core_count(void) { return qn__available_cores(); }
+int32_t qn__pool_core_count(void) {
+  return qn__available_cores();
+}
 
 int32_t qn__pool_core_budget(void) {
   int32_t all = get_pool() ? pool.worker_limit + 1 : 1;
@@ -81,7 +85,9 @@ int32_t qn_cpu_set_core_budget(int32_t core_count) {
   return old;
 }
 
-int32_t qn_cpu_core_count(void) { return qn__pool_core_count(); }
+int32_t qn_cpu_core_count(void) {
+  return qn__pool_core_count();
+}
 
 void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* self) {
   host_parallel_for = parallel_for;
@@ -109,8 +115,8 @@ static void* work(void* arg) {
   return NULL;
 }
 
-// Lists a job behind the others and sees that somebody may come for it. Holds the lock. False when there
-// is no worker and none can be started.
+// Lists a job behind the others and sees that somebody may come for it. Holds the lock. False when
+// there is no worker and none can be started.
 static bool list_job(qn__pool_job_t* job) {
   int32_t wanted = job->helper_limit - pool.idle_count;
   while (wanted-- > 0 && pool.worker_count < pool.worker_limit) {
@@ -136,12 +142,14 @@ static bool list_job(qn__pool_job_t* job) {
   return true;
 }
 
-static void unlist_job(qn__pool_job_t* job) {
+// False when it is not on the list any more.
+static bool unlist_job(qn__pool_job_t* job) {
   for (qn__pool_job_t** at = &pool.jobs; *at; at = &(*at)->next) {
     if (*at != job) continue;
     *at = job->next;
-    return;
+    return true;
   }
+  return false;
 }
 
 qn_status_t qn__pool_post(qn__pool_job_t* job) {
@@ -154,6 +162,14 @@ qn_status_t qn__pool_post(qn__pool_job_t* job) {
   }
   if (is_listed) return QN_OK;
   return qn_status_make(QN_STATUS_UNAVAILABLE, "no thread can be started for the work of streams");
+}
+
+bool qn__pool_take(qn__pool_job_t* job) {
+  if (!get_pool()) return false;
+  qn__mutex_lock(&pool.mutex);
+  bool is_taken = unlist_job(job);
+  qn__mutex_unlock(&pool.mutex);
+  return is_taken;
 }
 
 // ---------------------------------------------------------------------------------- parallel loops
@@ -196,8 +212,8 @@ static void run_task(void* self, int32_t index) {
   take_ranges(self);
 }
 
-int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure,
-                          int64_t count, int64_t grain) {
+int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
+                          int64_t grain) {
   if (count <= 0) return 0;
   if (grain < 1) grain = 1;
   int64_t thread_count = qn__pool_core_budget();
@@ -221,7 +237,7 @@ int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* clo
     take_ranges(&loop);
     if (is_listed) {
       qn__mutex_lock(&pool.mutex);
-      unlist_job(&loop.job);
+      (void)unlist_job(&loop.job);
       // Every worker that joined leaves once; helper_count cannot grow any more.
       loop.inside_count += loop.job.helper_count;
       while (loop.inside_count > 0) qn__cond_wait(&pool.left, &pool.mutex);

@@ -7,7 +7,8 @@
 #include "base/base.h"
 #include "devices/cpu/cpu.h"
 
-// A job in the pool's list: each worker that joins calls `run` once, and does not touch the job afterwards.
+// A job in the pool's list: each worker that joins calls `run` once, and does not touch the job
+// afterwards.
 typedef struct qn__pool_job qn__pool_job_t;
 struct qn__pool_job {
   void (*run)(qn__pool_job_t* job);
@@ -20,11 +21,13 @@ struct qn__pool_job {
 int32_t qn__pool_core_count(void);
 // The calling thread's budget, at least 1.
 int32_t qn__pool_core_budget(void);
-// Lists a job that nobody waits for, for one worker. Errors: UNAVAILABLE when no worker can be started;
-// then nothing was listed.
+// Lists a job that nobody waits for, for one worker. Errors: UNAVAILABLE when no worker can be
+// started; then nothing was listed.
 qn_status_t qn__pool_post(qn__pool_job_t* job);
+// Takes a posted job off the list for the caller to run. False when a worker has it already.
+bool qn__pool_take(qn__pool_job_t* job);
 // qn_cpu_env_t.parallel.
-int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure,
-                          int64_t count, int64_t grain);
+int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
+                          int64_t grain);
 
 #endif  // QUERN_DEVICES_CPU_POOL_H_

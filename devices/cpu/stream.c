@@ -2,12 +2,15 @@
 //
 // Requirements:
 //  1. Tasks of a stream run one after another in the order of enqueueing.
-//  2. A stream that must wait for another one does not hold a worker meanwhile: it leaves its name with
-//     the other stream, and is posted again when that one has got far enough. So any number of streams
-//     works on one worker.
-//  3. The first failure sticks; tasks behind it are skipped (waits and their successors still progress);
+//  2. A stream that must wait for another one does not hold a worker meanwhile: it leaves its name
+//  with
+//     the other stream, and is posted again when that one has got far enough. So any number of
+//     streams works on one worker.
+//  3. The first failure sticks; tasks behind it are skipped (waits and their successors still
+//  progress);
 //     the next sync hands the error over and clears it.
-//  4. A full ring blocks the enqueuer, nothing else does. Nothing is allocated per task.
+//  4. Who waits for a stream whose work no worker has begun does that work.
+//  5. A full ring blocks the enqueuer, nothing else does. Nothing is allocated per task.
 // Locks: a stream's own mutex only; never two at once. Thread rule: any thread. Read next: pool.c.
 #include "devices/cpu/stream.h"
 
@@ -49,11 +52,11 @@ struct qn__cpu_stream {
   qn__pool_job_t job;  // first: run() gets this pointer back
   _Atomic uint32_t reference_count;
   qn__mutex_t mutex;
-  qn__cond_t changed;     // completed or space
-  uint64_t enqueued;      // tasks ever; the ring holds [completed, enqueued)
+  qn__cond_t changed;  // completed or space
+  uint64_t enqueued;   // tasks ever; the ring holds [completed, enqueued)
   uint64_t completed;
-  bool is_scheduled;      // posted, draining or parked
-  qn_status_t error;      // the one that sticks
+  bool is_scheduled;  // posted, draining or parked
+  qn_status_t error;  // the one that sticks
   // Streams that are parked until this one has completed `parked_target` tasks.
   qn__cpu_stream_t* parked;
   // While this stream is parked at another one.
@@ -95,8 +98,18 @@ void qn__cpu_stream_release(qn__cpu_stream_t* stream) {
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
+// Waits with the lock held. Work that no worker has begun is done by the caller itself: it has
+// nothing better to do, and all workers may be busy for long.
 static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
-  while (stream->completed < target) qn__cond_wait(&stream->changed, &stream->mutex);
+  while (stream->completed < target) {
+    qn__mutex_unlock(&stream->mutex);
+    bool is_taken = qn__pool_take(&stream->job);
+    if (is_taken) drain(&stream->job);
+    qn__mutex_lock(&stream->mutex);
+    if (!is_taken && stream->completed < target) {
+      qn__cond_wait(&stream->changed, &stream->mutex);
+    }
+  }
 }
 
 void qn__cpu_stream_destroy(qn__cpu_stream_t* stream) {
@@ -133,7 +146,8 @@ static task_t* reserve(qn__cpu_stream_t* stream) {
   return &stream->ring[stream->enqueued % RING_SIZE];
 }
 
-// Makes the reserved task part of the queue and releases the lock. On failure the task is not queued.
+// Makes the reserved task part of the queue and releases the lock. On failure the task is not
+// queued.
 static qn_status_t commit(qn__cpu_stream_t* stream) {
   qn_status_t status = QN_OK;
   if (!stream->is_scheduled) {

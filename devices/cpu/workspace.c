@@ -1,9 +1,9 @@
 // devices/cpu/workspace.c: blocks of powers of two that are kept for reuse.
 //
-// A freed block remembers its stream and how much that stream had enqueued: the same stream may have it at
-// once (its work is in order), another one only when the first has completed that much. Blocks beyond the
-// bound go back to the C library as soon as their stream has passed them.
-// Thread rule: any thread, one lock. Read next: stream.c.
+// A freed block remembers its stream and how much that stream had enqueued: the same stream may
+// have it at once (its work is in order), another one only when the first has completed that much.
+// Blocks beyond the bound go back to the C library as soon as their stream has passed them. Thread
+// rule: any thread, one lock. Read next: stream.c.
 #include "devices/cpu/workspace.h"
 
 #include <stdlib.h>
@@ -50,7 +50,9 @@ static void make_cache(void) {
   qn_status_free(status);
 }
 
-static size_t class_bytes(uint32_t size_class) { return (size_t)1 << size_class; }
+static size_t class_bytes(uint32_t size_class) {
+  return (size_t)1 << size_class;
+}
 
 static bool is_passed(const header_t* block) {
   return !block->stream || qn__cpu_stream_completed(block->stream) >= block->passed_at;
@@ -89,7 +91,8 @@ void* qn__workspace_take(qn__cpu_stream_t* stream, size_t size_bytes) {
   return block + 1;
 }
 
-// Unlinks kept blocks that are passed until the bound holds. Holds the lock; returns them as a list.
+// Unlinks kept blocks that are passed until the bound holds. Holds the lock; returns them as a
+// list.
 static header_t* trim(void) {
   header_t* doomed = NULL;
   for (uint32_t c = CLASS_COUNT; c-- > SMALLEST_CLASS && cache.kept_bytes > KEEP_LIMIT_BYTES;) {

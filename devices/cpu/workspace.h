@@ -6,7 +6,8 @@
 
 #include "devices/cpu/stream.h"
 
-// `stream` NULL: work that is over when its caller frees. Aligned to 64 bytes; NULL when out of memory.
+// `stream` NULL: work that is over when its caller frees. Aligned to 64 bytes; NULL when out of
+// memory.
 void* qn__workspace_take(qn__cpu_stream_t* stream, size_t size_bytes);
 void qn__workspace_give(qn__cpu_stream_t* stream, void* pointer);
 

@@ -1,8 +1,9 @@
-// devices/null/device.c: one file where a real backend has device.c, memory.c, stream.c, executable.c.
+// devices/null/device.c: one file where a real backend has device.c, memory.c, stream.c,
+// executable.c.
 //
-// Memory is host memory; copies are done at once; a launch of format "null-1" counts itself and does
-// nothing. Every member of the table is here, so that a new backend starts from a copy of this file.
-// Thread rule: any thread. Read next: docs/new-backend.md.
+// Memory is host memory; copies are done at once; a launch of format "null-1" counts itself and
+// does nothing. Every member of the table is here, so that a new backend starts from a copy of this
+// file. Thread rule: any thread. Read next: docs/new-backend.md.
 #include "devices/null/null.h"
 
 #include <stdatomic.h>
@@ -22,7 +23,9 @@ typedef struct executable {
 
 // ---- device.c: what there is and what it can do
 
-static int32_t count(void) { return 1; }
+static int32_t count(void) {
+  return 1;
+}
 
 static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
                              qn_attribute_value_t* out_value) {
@@ -94,8 +97,8 @@ static qn_status_t workspace_free(int32_t id, void* stream, void* pointer) {
 static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   (void)id;
   (void)stream;
-  memcpy((char*)copy->to + copy->to_offset_bytes,
-         (const char*)copy->from + copy->from_offset_bytes, copy->size_bytes);
+  memcpy((char*)copy->to + copy->to_offset_bytes, (const char*)copy->from + copy->from_offset_bytes,
+         copy->size_bytes);
   return QN_OK;
 }
 
@@ -133,10 +136,12 @@ static bool stream_is_idle(int32_t id, void* stream) {
 
 // ---- executable.c: loading and launching
 
-static bool accepts(const char* format) { return strcmp(format, "null-1") == 0; }
+static bool accepts(const char* format) {
+  return strcmp(format, "null-1") == 0;
+}
 
-static qn_status_t load(int32_t id, const qn_artifact_t* artifact,
-                        const qn_load_options_t* options, void** out_executable) {
+static qn_status_t load(int32_t id, const qn_artifact_t* artifact, const qn_load_options_t* options,
+                        void** out_executable) {
   (void)id;
   (void)options;
   executable_t* executable = qn__alloc_zero(qn_allocator_default(), 1, sizeof *executable);

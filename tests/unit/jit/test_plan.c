@@ -1,0 +1,357 @@
+// Every check of a packed call (promise 5): called wrongly, each gives the error that names the
+// function, the argument, what was expected and what came; and the fast half agrees with the slow
+// half on random calls.
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "jit/plan.h"
+
+static const char program[] =
+    "func f(a: f32, k: i32, u: u8, flag: bool, x: f32[n, m], inout y: f32[n] align 64,\n"
+    "       z: f32[n + 2, 4], s: f32[n, m] strides [p, 1]) {\n"
+    "  for i in 0..n { y[i] = a + x[i, 0] + z[i, 0] + s[i, 0] + f32(k) + f32(u); }\n"
+    "}\n";
+
+enum { A, K, U, FLAG, X, Y, Z, S, COUNT };
+
+typedef struct fixture {
+  qn_module_t* module;
+  qn__plan_t* plan;
+  float* memory;
+  qn_tensor_t x, y, z, s;
+  int64_t shapes[4][2];
+  int64_t strides[4][2];
+  qn_value_t args[COUNT];
+} fixture_t;
+
+static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
+
+static void set_tensor(fixture_t* f, qn_tensor_t* tensor, int index, float* data, int32_t rank,
+                       int64_t d0, int64_t d1) {
+  f->shapes[index][0] = d0;
+  f->shapes[index][1] = d1;
+  *tensor = (qn_tensor_t){data, cpu, rank, qn_dtype_to_dl(QN_DTYPE_F32), f->shapes[index], NULL, 0};
+}
+
+// A call that is right: n = 3, m = 5, p = 7.
+static void reset(fixture_t* f) {
+  float* at = f->memory;
+  set_tensor(f, &f->x, 0, at, 2, 3, 5);
+  set_tensor(f, &f->y, 1, at + 64, 1, 3, 0);
+  set_tensor(f, &f->z, 2, at + 128, 2, 5, 4);
+  set_tensor(f, &f->s, 3, at + 192, 2, 3, 5);
+  f->strides[3][0] = 7;
+  f->strides[3][1] = 1;
+  f->s.strides = f->strides[3];
+  f->args[A] = qn_float(1.5);
+  f->args[K] = qn_int(-7);
+  f->args[U] = qn_int(200);
+  f->args[FLAG] = qn_bool(true);
+  f->args[X] = qn_tensor_value(&f->x);
+  f->args[Y] = qn_tensor_value(&f->y);
+  f->args[Z] = qn_tensor_value(&f->z);
+  f->args[S] = qn_tensor_value(&f->s);
+}
+
+static void must(qn_status_t status) {
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+}
+
+static int setup(void** state) {
+  fixture_t* f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  must(qn_module_parse(program, sizeof program - 1, NULL, &f->module));
+  must(qn__plan_create(f->module->functions[0], cpu, false, qn_allocator_default(), &f->plan));
+  assert_int_equal(posix_memalign((void**)&f->memory, 64, 4096), 0);
+  reset(f);
+  *state = f;
+  return 0;
+}
+
+static int teardown(void** state) {
+  fixture_t* f = *state;
+  qn__plan_destroy(f->plan);
+  qn_module_release(f->module);
+  free(f->memory);
+  free(f);
+  return 0;
+}
+
+static bool bind(fixture_t* f, size_t count) {
+  uint64_t words[QN__MAX_WORDS];
+  return qn__plan_bind(f->plan, f->args, count, words);
+}
+
+// The call is refused by both halves, with this code and these words in the message.
+static void expect(fixture_t* f, qn_status_code_t code, const char* const* parts) {
+  assert_false(bind(f, COUNT));
+  qn_status_t status = qn__plan_explain(f->plan, f->args, COUNT);
+  assert_false(qn_ok(status));
+  const char* message = qn_status_message(status);
+  if (qn_status_code(status) != code) fail_msg("code %d: %s", qn_status_code(status), message);
+  if (!strstr(message, "f(a: f32, k: i32")) fail_msg("no signature in: %s", message);
+  for (; *parts; parts++) {
+    if (!strstr(message, *parts)) fail_msg("no '%s' in: %s", *parts, message);
+  }
+  qn_status_free(status);
+  reset(f);
+}
+#define EXPECT(f, code, ...) expect(f, QN_STATUS_##code, (const char* const[]){__VA_ARGS__, NULL})
+
+static void test_right_call(void** state) {
+  fixture_t* f = *state;
+  uint64_t words[QN__MAX_WORDS];
+  assert_true(qn__plan_bind(f->plan, f->args, COUNT, words));
+  must(qn__plan_explain(f->plan, f->args, COUNT));
+  float a = 1.5f;
+  uint32_t bits;
+  memcpy(&bits, &a, 4);
+  assert_int_equal(words[A], bits);
+  assert_int_equal(words[K], 0xfffffff9u);
+  assert_int_equal(words[U], 200);
+  assert_int_equal(words[FLAG], 1);
+  assert_int_equal(words[X], (uintptr_t)f->x.data);
+  // Symbols in the order of first appearance: n, m, p.
+  assert_int_equal(words[COUNT], 3);
+  assert_int_equal(words[COUNT + 1], 5);
+  assert_int_equal(words[COUNT + 2], 7);
+}
+
+static void test_count(void** state) {
+  fixture_t* f = *state;
+  assert_false(bind(f, COUNT - 1));
+  qn_status_t status = qn__plan_explain(f->plan, f->args, COUNT - 1);
+  assert_int_equal(qn_status_code(status), QN_STATUS_TYPE_ERROR);
+  assert_non_null(strstr(qn_status_message(status), "expected 8 arguments, got 7"));
+  qn_status_free(status);
+  uint64_t words[QN__MAX_WORDS];
+  assert_false(qn__plan_bind(f->plan, NULL, COUNT, words));
+  status = qn__plan_explain(f->plan, NULL, COUNT);
+  assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);
+  qn_status_free(status);
+}
+
+static void test_types(void** state) {
+  fixture_t* f = *state;
+  f->args[A] = qn_tensor_value(&f->x);
+  EXPECT(f, TYPE_ERROR, "argument 0 'a'", "expected a float (f32)", "got a tensor");
+  f->args[K] = qn_float(1);
+  EXPECT(f, TYPE_ERROR, "argument 1 'k'", "expected an integer (i32)", "got a float");
+  f->args[FLAG] = qn_float(1);
+  EXPECT(f, TYPE_ERROR, "argument 3 'flag'", "bool", "float");
+  f->args[X] = qn_int(1);
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected a tensor of f32", "got a int");
+  f->args[X].type = 99;
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "unknown type");
+  f->args[X] = qn_tensor_value(NULL);
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "null pointer");
+}
+
+static void test_integer_range(void** state) {
+  fixture_t* f = *state;
+  f->args[K] = qn_int((int64_t)INT32_MAX + 1);
+  EXPECT(f, VALUE_ERROR, "argument 1 'k'", "[-2147483648, 2147483647]", "got 2147483648");
+  f->args[U] = qn_int(-1);
+  EXPECT(f, VALUE_ERROR, "argument 2 'u'", "[0, 255]", "got -1");
+  f->args[U] = qn_int(256);
+  EXPECT(f, VALUE_ERROR, "argument 2 'u'", "got 256");
+  f->args[FLAG] = qn_int(2);
+  EXPECT(f, VALUE_ERROR, "argument 3 'flag'", "[0, 1]", "got 2");
+  f->args[A] = qn_float(1e300);
+  EXPECT(f, VALUE_ERROR, "argument 0 'a'", "beyond the range of f32");
+  f->args[A] = qn_float((double)INFINITY);
+  assert_true(bind(f, COUNT));
+}
+
+static void test_dtype_rank_device(void** state) {
+  fixture_t* f = *state;
+  f->x.dtype = qn_dtype_to_dl(QN_DTYPE_I64);
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected dtype f32", "got i64");
+  f->x.dtype.lanes = 4;
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "4 lanes");
+  f->x.ndim = 1;
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected rank 2, got 1");
+  f->y.ndim = 2;
+  EXPECT(f, TYPE_ERROR, "argument 5 'y'", "expected rank 1, got 2");
+  f->x.device.type = QN_DEVICE_CUDA;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "expected a tensor on device cpu:0", "got cuda:0");
+  f->x.device.id = 1;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "cpu:0", "got cpu:1");
+}
+
+static void test_shapes(void** state) {
+  fixture_t* f = *state;
+  f->shapes[1][0] = 4;
+  EXPECT(f, VALUE_ERROR, "argument 5 'y'",
+         "extent 0: expected n = 3 (bound by argument 4 'x'), got 4");
+  f->shapes[2][1] = 5;
+  EXPECT(f, VALUE_ERROR, "argument 6 'z'", "extent 1: expected 4, got 5");
+  f->shapes[2][0] = 6;
+  EXPECT(f, VALUE_ERROR, "argument 6 'z'", "extent 0: expected n + 2 = 5, got 6");
+  f->shapes[0][1] = -1;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "extent 1: expected at least 0, got -1");
+  f->x.shape = NULL;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "shape is null");
+  f->shapes[0][0] = f->shapes[0][1] = INT64_MAX / 2;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "product of its extents overflows");
+}
+
+static void test_strides(void** state) {
+  fixture_t* f = *state;
+  f->strides[0][0] = 6;
+  f->strides[0][1] = 1;
+  f->x.strides = f->strides[0];
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "stride 0: expected 5 elements (row-major), got 6");
+  f->x.strides = f->strides[0];
+  f->strides[0][0] = 5;
+  assert_true(bind(f, COUNT));
+  f->strides[3][1] = 2;
+  EXPECT(f, VALUE_ERROR, "argument 7 's'", "stride 1: expected 1, got 2");
+  f->strides[3][0] = -7;
+  EXPECT(f, VALUE_ERROR, "argument 7 's'", "stride 0: expected at least 0, got -7");
+  f->strides[3][0] = INT64_MAX;
+  EXPECT(f, VALUE_ERROR, "argument 7 's'", "overflows");
+  // Without strides a tensor is row-major: p is 5.
+  f->s.strides = NULL;
+  uint64_t words[QN__MAX_WORDS];
+  assert_true(qn__plan_bind(f->plan, f->args, COUNT, words));
+  assert_int_equal(words[COUNT + 2], 5);
+}
+
+static void test_memory(void** state) {
+  fixture_t* f = *state;
+  f->y.data = f->memory + 65;
+  EXPECT(f, VALUE_ERROR, "argument 5 'y'", "aligned to 64 bytes");
+  f->y.byte_offset = 4;
+  EXPECT(f, VALUE_ERROR, "argument 5 'y'", "aligned to 64 bytes", "byte_offset 4");
+  f->x.byte_offset = 2;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "aligned to 4 bytes");
+  f->x.data = NULL;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "data is null", "60 bytes");
+  f->x.byte_offset = UINT64_MAX - 7;
+  EXPECT(f, VALUE_ERROR, "argument 4 'x'", "beyond the address space");
+  // Empty tensors need no data.
+  f->shapes[0][0] = f->shapes[1][0] = f->shapes[3][0] = 0;
+  f->shapes[2][0] = 2;
+  f->x.data = f->y.data = f->s.data = NULL;
+  assert_true(bind(f, COUNT));
+}
+
+static void test_aliasing(void** state) {
+  fixture_t* f = *state;
+  f->y.data = f->x.data;
+  EXPECT(f, VALUE_ERROR, "argument 5 'y'", "overlaps that of argument 4 'x'", "inout");
+  f->z.data = f->memory + 66;
+  EXPECT(f, VALUE_ERROR, "argument 6 'z'", "overlaps that of argument 5 'y'");
+  // Two tensors that are only read may share memory.
+  f->z.data = f->x.data;
+  assert_true(bind(f, COUNT));
+  reset(f);
+  // Touching is not overlapping.
+  f->x.data = (char*)f->y.data - 60;
+  assert_true(bind(f, COUNT));
+}
+
+static void test_32_bit_indices(void** state) {
+  fixture_t* f = *state;
+  qn__plan_t* narrow;
+  must(qn__plan_create(f->module->functions[0], cpu, true, qn_allocator_default(), &narrow));
+  f->shapes[0][1] = f->shapes[3][1] = INT32_MAX;
+  uint64_t words[QN__MAX_WORDS];
+  assert_false(qn__plan_bind(narrow, f->args, COUNT, words));
+  qn_status_t status = qn__plan_explain(narrow, f->args, COUNT);
+  assert_int_equal(qn_status_code(status), QN_STATUS_VALUE_ERROR);
+  assert_non_null(strstr(qn_status_message(status), "32-bit indices"));
+  qn_status_free(status);
+  qn__plan_destroy(narrow);
+}
+
+// The two halves must give the same verdict on any call.
+static void test_halves_agree(void** state) {
+  fixture_t* f = *state;
+  uint64_t seed = 1;
+  size_t refused = 0;
+  for (int round = 0; round < 200000; round++) {
+    reset(f);
+    int changes = 1 + (int)(seed >> 60) % 2;
+    for (int c = 0; c < changes; c++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      qn_tensor_t* tensors[] = {&f->x, &f->y, &f->z, &f->s};
+      int t = (int)(seed >> 33) % 4;
+      int64_t small = (int64_t)((seed >> 40) % 9) - 2;
+      switch ((seed >> 50) % 11) {
+        case 0:
+          f->shapes[t][0] = small;
+          break;
+        case 1:
+          f->shapes[t][1] = small;
+          break;
+        case 2:
+          f->strides[t][0] = small;
+          f->strides[t][1] = 1;
+          tensors[t]->strides = f->strides[t];
+          break;
+        case 3:
+          tensors[t]->byte_offset = (uint64_t)(small < 0 ? 64 : small * 4);
+          break;
+        case 4:
+          tensors[t]->data = f->memory + small * 16 + 32;
+          break;
+        case 5:
+          tensors[t]->ndim = (int32_t)small;
+          break;
+        case 6:
+          tensors[t]->dtype.bits = (uint8_t)(small < 3 ? 32 : 64);
+          break;
+        case 7:
+          f->args[(seed >> 44) % COUNT].type = (int32_t)small;
+          break;
+        case 8:
+          f->args[K] = qn_int(INT64_MAX >> ((seed >> 44) % 48));
+          break;
+        case 9:
+          tensors[t]->data = small < 0 ? NULL : tensors[t]->data;
+          break;
+        case 10:
+          f->strides[3][0] = INT64_MAX >> ((seed >> 44) % 62);
+          break;
+      }
+    }
+    // A value whose tag says tensor must point at one.
+    for (int i = 0; i < FLAG + 1; i++) {
+      if (f->args[i].type == QN_VALUE_TENSOR) f->args[i].tensor = NULL;
+    }
+    bool is_bound = bind(f, COUNT);
+    qn_status_t status = qn__plan_explain(f->plan, f->args, COUNT);
+    if (is_bound != qn_ok(status)) {
+      fail_msg("round %d: bind says %d, explain says '%s'", round, is_bound,
+               qn_status_message(status));
+    }
+    refused += !is_bound;
+    qn_status_free(status);
+  }
+  // The test is about both verdicts.
+  assert_in_range(refused, 50000, 199000);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_right_call, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_count, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_types, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_integer_range, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_dtype_rank_device, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_aliasing, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_32_bit_indices, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_halves_agree, setup, teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
