@@ -4,8 +4,6 @@
 // and 2^n is put together from bits. No tables, no branches: two clamps make the whole range one
 // path. What it is not: pow, which has its own exponential (math_pow.c). Threads: as the builder.
 // Next: math_log.c.
-#include <stdio.h>
-
 #include "jit/llvm/math_kit.h"
 #include "jit/llvm/math_tables.h"
 
@@ -27,15 +25,11 @@ typedef struct {
   qn__val_t bits;  // an integer whose low bits are n, or n + 2 * bias for TWO_STEPS
 } power_t;
 
-// The widths that have the instruction.
-static bool has_scalef(const qn__kit_t* k) {
-  unsigned bits = k->lanes * (k->is_f64 ? 64 : 32);
-  return k->math->has_avx512 && (bits == 512 || bits == 256 || bits == 128);
-}
-
 // n = x * factor rounded to an integer.
 static power_t round_to_power(const qn__kit_t* k, qn__val_t x, double factor, bool is_normal) {
-  power_t power = {.scaling = has_scalef(k) ? INSTRUCTION : is_normal ? ONE_STEP : TWO_STEPS};
+  power_t power = {.scaling = qn__kit_has_avx512(k) ? INSTRUCTION
+                              : is_normal           ? ONE_STEP
+                                                    : TWO_STEPS};
   // Without the bias the halves could be negative, and a logical shift would not do.
   int offset = power.scaling == TWO_STEPS ? 2 * k->bias : 0;
   qn__val_t magic = kf(k, qn__kit_magic(k, offset));
@@ -45,28 +39,11 @@ static power_t round_to_power(const qn__kit_t* k, qn__val_t x, double factor, bo
   return power;
 }
 
-static qn__val_t scalef(const qn__kit_t* k, qn__val_t x, qn__val_t n) {
-  enum { CURRENT_ROUNDING = 4, FULL_BITS = 512, SMALLEST_MASK = 8 };
-  LLVMContextRef context = k->math->context;
-  unsigned bits = k->lanes * (k->is_f64 ? 64 : 32);
-  char name[64];
-  snprintf(name, sizeof(name), "llvm.x86.avx512.mask.scalef.%s.%u", k->is_f64 ? "pd" : "ps", bits);
-  unsigned mask_bits = k->lanes < SMALLEST_MASK ? SMALLEST_MASK : k->lanes;
-  LLVMTypeRef mask = LLVMIntTypeInContext(context, mask_bits);
-  LLVMTypeRef word = LLVMInt32TypeInContext(context);
-  LLVMTypeRef parameters[] = {k->f, k->f, k->f, mask, word};
-  unsigned count = bits == FULL_BITS ? 5 : 4;
-  LLVMTypeRef type = LLVMFunctionType(k->f, parameters, count, false);
-  LLVMValueRef callee = LLVMGetNamedFunction(k->math->module, name);
-  if (callee == NULL) callee = LLVMAddFunction(k->math->module, name, type);
-  qn__val_t args[] = {x, n, LLVMConstNull(k->f), LLVMConstAllOnes(mask),
-                      LLVMConstInt(word, CURRENT_ROUNDING, false)};
-  return LLVMBuildCall2(k->builder, type, callee, args, count, "");
-}
-
 // p * 2^n.
 static qn__val_t scale_by(const qn__kit_t* k, qn__val_t p, const power_t* power) {
-  if (power->scaling == INSTRUCTION) return scalef(k, p, power->n);
+  if (power->scaling == INSTRUCTION) {
+    return qn__kit_avx512(k, "scalef", (qn__val_t[]){p, power->n}, 2);
+  }
   if (power->scaling == ONE_STEP) {
     return kfrom_bits(k, kiadd(k, kbits(k, p), kshl(k, power->bits, k->mantissa_bits)));
   }

@@ -6,6 +6,7 @@
 // operations.
 #include "jit/llvm/math_kit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool qn__kit_init(qn__kit_t* kit, qn__math_t* math, LLVMBuilderRef builder, LLVMTypeRef type) {
@@ -120,30 +121,82 @@ qn__val_t qn__kit_any(const qn__kit_t* kit, qn__val_t mask) {
   return LLVMBuildICmp(kit->builder, LLVMIntNE, bits, LLVMConstNull(word), "");
 }
 
+static unsigned width_bits(const qn__kit_t* k) {
+  return k->lanes * (k->is_f64 ? 64 : 32);
+}
+
+bool qn__kit_has_avx512(const qn__kit_t* k) {
+  return k->math->has_avx512 &&
+         (width_bits(k) == 512 || width_bits(k) == 256 || width_bits(k) == 128);
+}
+
+qn__val_t qn__kit_avx512(const qn__kit_t* k, const char* name, const qn__val_t* args,
+                         unsigned count) {
+  enum { MOST_ARGS = 5, CURRENT_ROUNDING = 4, SMALLEST_MASK = 8 };
+  LLVMContextRef context = k->math->context;
+  unsigned bits = width_bits(k);
+  char full_name[64];
+  snprintf(full_name, sizeof(full_name), "llvm.x86.avx512.mask.%s.%s.%u", name,
+           k->is_f64 ? "pd" : "ps", bits);
+  // Behind the arguments: what masked lanes keep, a mask of all lanes, and for 512 bits the
+  // rounding.
+  qn__val_t all[MOST_ARGS] = {NULL};
+  for (unsigned i = 0; i < count; i++) all[i] = args[i];
+  all[count++] = LLVMConstNull(k->f);
+  unsigned mask_bits = k->lanes < SMALLEST_MASK ? SMALLEST_MASK : k->lanes;
+  all[count++] = LLVMConstAllOnes(LLVMIntTypeInContext(context, mask_bits));
+  if (bits == 512)
+    all[count++] = LLVMConstInt(LLVMInt32TypeInContext(context), CURRENT_ROUNDING, false);
+  LLVMTypeRef parameters[MOST_ARGS];
+  for (unsigned i = 0; i < count; i++) parameters[i] = LLVMTypeOf(all[i]);
+  LLVMTypeRef type = LLVMFunctionType(k->f, parameters, count, false);
+  LLVMValueRef callee = LLVMGetNamedFunction(k->math->module, full_name);
+  if (callee == NULL) callee = LLVMAddFunction(k->math->module, full_name, type);
+  return LLVMBuildCall2(k->builder, type, callee, all, count, "");
+}
+
+static qn__split_t split_avx512(const qn__kit_t* k, qn__val_t x) {
+  // Into 3/4 to 3/2; no sign, and NaN for a negative number. The power of two that this took out is
+  // the difference of the exponents.
+  enum { INTERVAL = 3, SIGN = 3 };
+  LLVMTypeRef word = LLVMInt32TypeInContext(k->math->context);
+  qn__val_t mode = LLVMConstInt(word, SIGN << 2 | INTERVAL, false);
+  qn__val_t m = qn__kit_avx512(k, "getmant", (qn__val_t[]){x, mode}, 2);
+  qn__val_t exponent = qn__kit_avx512(k, "getexp", &x, 1);
+  exponent = ksub(k, exponent, qn__kit_avx512(k, "getexp", &m, 1));
+  return (qn__split_t){exponent, ksub(k, m, kf(k, 1.0))};
+}
+
 qn__split_t qn__kit_split(const qn__kit_t* k, qn__val_t x, bool with_denormals) {
-  // What is subtracted from the exponent when it becomes a float, see below.
-  double whole = k->is_f64 ? 0x1p52 : 0x1p23;
-  qn__val_t subtract = kf(k, whole + k->bias);
+  if (qn__kit_has_avx512(k)) return split_avx512(k, x);
+  int up = 0;  // how far denormals are scaled
+  qn__val_t is_denormal = NULL;
   if (with_denormals) {
-    int up = k->is_f64 ? 54 : 25;
-    qn__val_t scale = kf(k, k->is_f64 ? 0x1p54 : 0x1p25);
+    up = k->is_f64 ? 54 : 25;
     qn__val_t smallest_normal = kf(k, k->is_f64 ? 0x1p-1022 : 0x1p-126);
-    qn__val_t is_denormal = kcmp(k, LLVMRealOLT, x, smallest_normal);
-    x = kselect(k, is_denormal, kmul(k, x, scale), x);
-    subtract = kselect(k, is_denormal, kf(k, whole + k->bias + up), subtract);
+    is_denormal = kcmp(k, LLVMRealOLT, x, smallest_normal);
+    x = kselect(k, is_denormal, kmul(k, x, kf(k, k->is_f64 ? 0x1p54 : 0x1p25)), x);
   }
-  uint64_t sqrt_half = k->is_f64 ? UINT64_C(0x3FE6A09E667F3BCD) : UINT64_C(0x3F3504F3);
+  uint64_t three_quarters = k->is_f64 ? UINT64_C(0x3FE8000000000000) : UINT64_C(0x3F400000);
   uint64_t exponent_mask = k->is_f64 ? UINT64_C(0xFFF0000000000000) : UINT64_C(0xFF800000);
   qn__val_t bits = kbits(k, x);
-  qn__val_t offset = kisub(k, bits, ki(k, sqrt_half));
+  qn__val_t offset = kisub(k, bits, ki(k, three_quarters));
   qn__val_t m = kfrom_bits(k, kisub(k, bits, kand(k, offset, ki(k, exponent_mask))));
-  // k + bias is a small positive integer: put into the mantissa of 2^mantissa_bits it becomes a
-  // float, and no conversion of 64-bit integers is needed, which most machines lack for vectors.
-  uint64_t whole_bits = k->is_f64 ? UINT64_C(0x4330000000000000) : UINT64_C(0x4B000000);
-  uint64_t bias = (uint64_t)k->bias << k->mantissa_bits;
-  qn__val_t biased = kshr(k, kiadd(k, offset, ki(k, bias)), k->mantissa_bits);
-  qn__val_t exponent = kfrom_bits(k, kor(k, biased, ki(k, whole_bits)));
-  return (qn__split_t){ksub(k, exponent, subtract), ksub(k, m, kf(k, 1.0))};
+  qn__val_t f = ksub(k, m, kf(k, 1.0));
+  if (!k->is_f64) {
+    qn__val_t n = LLVMBuildAShr(k->builder, offset, ki(k, k->mantissa_bits), "");
+    if (with_denormals) n = kisub(k, n, kselect(k, is_denormal, ki(k, (uint64_t)up), ki(k, 0)));
+    return (qn__split_t){LLVMBuildSIToFP(k->builder, n, k->f, ""), f};
+  }
+  // Most machines lack the conversion of 64-bit integers for vectors, and the arithmetic shift. But
+  // n + bias is a small positive integer: put into the mantissa of 2^52 it becomes a float.
+  double whole = 0x1p52 + k->bias;
+  qn__val_t biased =
+      kshr(k, kiadd(k, offset, ki(k, (uint64_t)k->bias << k->mantissa_bits)), k->mantissa_bits);
+  qn__val_t exponent = kfrom_bits(k, kor(k, biased, ki(k, UINT64_C(0x4330000000000000))));
+  qn__val_t subtract = kf(k, whole);
+  if (with_denormals) subtract = kselect(k, is_denormal, kf(k, whole + up), subtract);
+  return (qn__split_t){ksub(k, exponent, subtract), f};
 }
 
 qn__pair_t qn__kit_two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {

@@ -163,8 +163,16 @@ qn__val_t qn__kit_round(const qn__kit_t* kit, qn__val_t x, char toward);
 // True if any lane of the i1 value is.
 qn__val_t qn__kit_any(const qn__kit_t* kit, qn__val_t mask);
 
-// x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2) and f exact, for x positive and finite;
-// denormals only if asked for.
+// Whether the kit's shape fills a register of a machine with AVX-512, which has instructions of its
+// own for exponents; and such an instruction: `name` is "scalef", "getexp" or "getmant", args
+// without the mask.
+bool qn__kit_has_avx512(const qn__kit_t* kit);
+qn__val_t qn__kit_avx512(const qn__kit_t* kit, const char* name, const qn__val_t* args,
+                         unsigned count);
+
+// x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2 and f exact, for x positive and finite; denormals only if
+// asked for. With AVX-512 any x: k is -infinity for zero, infinity for infinity, and f is NaN for
+// what has no logarithm.
 typedef struct {
   qn__val_t k;  // as a float
   qn__val_t f;

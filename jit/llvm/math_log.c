@@ -1,6 +1,6 @@
 // log and log2.
 //
-// What it is: x = 2^k m with m between sqrt(1/2) and sqrt(2), f = m - 1, which is exact; log(1 + f)
+// What it is: x = 2^k m with m between 3/4 and 3/2, f = m - 1, which is exact; log(1 + f)
 // is f - f^2/2 + …, so that the leading terms carry no error, and k ln 2 is added in two words.
 // What it is not: the logarithm inside pow, which needs more digits (math_pow.c).
 // Threads: as the builder.
@@ -28,14 +28,13 @@ static qn__val_t log1p_tail(const qn__kit_t* k, qn__val_t f) {
 
 // What comes out of x <= 0, infinity and NaN.
 static qn__val_t with_special_cases(const qn__kit_t* k, qn__val_t x, qn__val_t result) {
-  if (k->math->fast) return result;
-  double inf = __builtin_inf(), nan = __builtin_nan("");
+  if (k->math->fast || qn__kit_has_avx512(k)) return result;
   qn__val_t zero = kf(k, 0.0);
-  qn__val_t special = kselect(k, kcmp(k, LLVMRealOLT, x, zero), kf(k, nan), x);
-  special = kselect(k, kcmp(k, LLVMRealOEQ, x, zero), kf(k, -inf), special);
-  qn__val_t is_plain = LLVMBuildAnd(k->builder, kcmp(k, LLVMRealOGT, x, zero),
-                                    kcmp(k, LLVMRealOLT, x, kf(k, inf)), "");
-  return kselect(k, is_plain, result, special);
+  result = kselect(k, kcmp(k, LLVMRealOLT, x, kf(k, __builtin_inf())), result, x);
+  // For x < 0 the comparison is all ones, which is a NaN; for zero the bits of -infinity are left.
+  qn__val_t ones = LLVMBuildSExt(k->builder, kcmp(k, LLVMRealOLT, x, zero), k->i, "");
+  qn__val_t special = kfrom_bits(k, kor(k, ones, kbits(k, kf(k, -__builtin_inf()))));
+  return kselect(k, kcmp(k, LLVMRealOLE, x, zero), special, result);
 }
 
 qn__val_t qn__math_log(const qn__kit_t* k, const qn__val_t* args) {
@@ -55,6 +54,13 @@ qn__val_t qn__math_log2(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t rest = kadd(k, ksub(k, parts.f, head), log1p_tail(k, parts.f));
   qn__val_t low = kmul(k, rest, kf(k, log2e[0] + log2e[1]));
   low = kmad(k, head, kf(k, log2e[1]), low);
-  qn__val_t result = kadd(k, parts.k, kmad(k, head, kf(k, log2e[0]), low));
+  // For k = -1 the sum is smaller than its parts: what it rounds off must not be lost.
+  qn__pair_t sum = qn__kit_fast_two_sum(k, parts.k, kmul(k, head, kf(k, log2e[0])));
+  qn__val_t result = kadd(k, sum.hi, kadd(k, sum.lo, low));
+  if (qn__kit_has_avx512(k) && !k->math->fast) {
+    // The two-word sum makes NaN of an infinite k.
+    qn__val_t is_infinite = kcmp(k, LLVMRealOEQ, kabs(k, parts.k), kf(k, __builtin_inf()));
+    return kselect(k, is_infinite, kadd(k, parts.k, parts.f), result);
+  }
   return with_special_cases(k, args[0], result);
 }

@@ -66,47 +66,48 @@ static const double exp2_narrow[] = {
 
 // log_f32: error below 2^-27
 static const double log_f32[] = {
-    0x1.5555540000000p-2,
-    -0x1.0002280000000p-2,
-    0x1.99a01c0000000p-3,
-    -0x1.5472120000000p-3,
-    0x1.22d9540000000p-3,
-    -0x1.0d86cc0000000p-3,
-    0x1.055d400000000p-3,
-    -0x1.38ab480000000p-4,
+    0x1.5555a40000000p-2,
+    -0x1.0000440000000p-2,
+    0x1.9969700000000p-3,
+    -0x1.54eebe0000000p-3,
+    0x1.28859a0000000p-3,
+    -0x1.0d95100000000p-3,
+    0x1.acadd20000000p-4,
+    -0x1.7154c20000000p-5,
 };
 
-// log_f64: error below 2^-59
+// log_f64: error below 2^-62
 static const double log_f64[] = {
-    0x1.5555555555593p-1,
-    0x1.999999997fab3p-2,
-    0x1.2492494218707p-2,
-    0x1.c71c51eb068c8p-3,
-    0x1.746644f2c90b4p-3,
-    0x1.39a1214b11564p-3,
-    0x1.2f0b640f0ae7dp-3,
+    0x1.555555555554fp-1,
+    0x1.999999999c185p-2,
+    0x1.24924921e3544p-2,
+    0x1.c71c7490b8f4cp-3,
+    0x1.745c4a9d73c0ep-3,
+    0x1.3b35c907a0343p-3,
+    0x1.0dcb07c30b7dap-3,
+    0x1.1b856662ae3ddp-3,
 };
 
-// log2_narrow: error below 2^-44
+// log2_narrow: error below 2^-41
 static const double log2_narrow[] = {
-    0x1.71547652b8251p+1,
-    0x1.ec709dc53cf56p-1,
-    0x1.2776c2926ed39p-1,
-    0x1.a61a2f85df2e0p-2,
-    0x1.479534ffa4f42p-2,
-    0x1.21b2eabe62e4ep-2,
+    0x1.71547652b7e8ap+1,
+    0x1.ec709dcb67d56p-1,
+    0x1.2776bc427d80ep-1,
+    0x1.a61ea61b8dde0p-2,
+    0x1.46f1a9289df1dp-2,
+    0x1.29dac73575823p-2,
 };
 
-// pow_log_f64: error below 2^-73
+// pow_log_f64: error below 2^-69
 static const double pow_log_f64[] = {
-    0x1.9999999999996p-2,
-    0x1.2492492492f52p-2,
-    0x1.c71c71c596540p-3,
-    0x1.745d18297f333p-3,
-    0x1.3b1364bbb31adp-3,
-    0x1.112071927e57fp-3,
-    0x1.de3d034910dd2p-4,
-    0x1.eac9a4020fb3cp-4,
+    0x1.9999999999967p-2,
+    0x1.2492492498f12p-2,
+    0x1.c71c71bc4f5e8p-3,
+    0x1.745d1bd11dee6p-3,
+    0x1.3b129648504e1p-3,
+    0x1.113a54142259fp-3,
+    0x1.dac96f846bb1ap-4,
+    0x1.0192f4145e313p-3,
 };
 
 // sin_f32: error below 2^-27
@@ -240,16 +241,16 @@ static const double erfc_exp2_f32[] = {
     0x1.5bf5d60000000p-10,
 };
 
-// ln 2 in two words; n * the first is exact for |n| < 2^9
+// ln 2 in two words; n * the first is exact for |n| < 2^9; both positive
 static const double ln2_f32[] = {
     0x1.62e4000000000p-1,
     0x1.7f7d1c0000000p-20,
 };
 
-// ln 2 in two words; n * the first is exact for |n| < 2^12
+// ln 2 in two words; n * the first is exact for |n| < 2^12; both positive
 static const double ln2_f64[] = {
-    0x1.62e42fefa4000p-1,
-    -0x1.8432a1b0e2634p-43,
+    0x1.62e42fefa0000p-1,
+    0x1.cf79abc9e3b3ap-40,
 };
 
 // 1 / ln 2 in two words, the first short

@@ -100,7 +100,6 @@ def constant_split(value, pieces):
 
 
 LN2 = mp.log(2)
-SQRT2 = mp.sqrt(2)
 HALF_LN2 = LN2 / 2 * mpf("1.0005")
 PIO4 = mp.pi / 4 * mpf("1.0005")
 
@@ -194,20 +193,20 @@ def exp2_narrow():
                lambda r: abs(r) / mp.exp(r * LN2), span(6), -0.5, 0.5)
 
 
-# log(1+f) = f - f^2/2 + f^3 (c0 + c1 f + …)
+# log(1+f) = f - f^2/2 + f^3 (c0 + c1 f + …), for 1+f from 3/4 to 3/2
 @table
 def log_f32():
     return fit("log_f32", 24, log_tail, lambda f: abs(f ** 3 / mp.log1p(f)) if f else mpf(0) + f * f,
-               span(8), SQRT2 / 2 - 1, SQRT2 - 1)
+               span(8), mpf("-0.25"), mpf("0.5"))
 
 
 # 2 atanh(s) = 2 s + s^3 (c0 + c1 z + …), z = s^2, s = f / (2 + f)
-ATANH_Z = (SQRT2 - 1) ** 2 / (SQRT2 + 1) ** 2 * mpf("1.0005")
+ATANH_Z = mpf("0.0401")  # at 1+f = 3/2
 
 
 @table
 def log_f64():
-    return fit("log_f64", 53, atanh_tail, lambda z: z / 2, span(7), 0, ATANH_Z)
+    return fit("log_f64", 53, atanh_tail, lambda z: z / 2, span(8), 0, ATANH_Z)
 
 
 # log2 of an f32 value computed in f64 (pow): log2(m) = s (c0 + c1 z + …)
@@ -311,8 +310,8 @@ def main():
     two_over_pi = 2 / mp.pi
     if not sys.argv[1:]:
         for name, value, pieces, what in (
-                ("ln2_f32", LN2, (15, 24), "ln 2 in two words; n * the first is exact for |n| < 2^9"),
-                ("ln2_f64", LN2, (41, 53), "ln 2 in two words; n * the first is exact for |n| < 2^12"),
+                ("ln2_f32", LN2, (15, 24), "ln 2 in two words; n * the first is exact for |n| < 2^9; both positive"),
+                ("ln2_f64", LN2, (38, 53), "ln 2 in two words; n * the first is exact for |n| < 2^12; both positive"),
                 ("log2e_f32", 1 / LN2, (12, 24), "1 / ln 2 in two words, the first short"),
                 ("log2e_f64", 1 / LN2, (26, 53), "1 / ln 2 in two words, the first short"),
                 ("pio2_f32", mp.pi / 2, (24, 12, 24), "pi/2 for a target with fused multiply-add"),
