@@ -267,8 +267,10 @@ static void keep_blank_line(formatter_t* f, size_t i) {
   if (f->out->size == 0) return;
   qn__token_kind_t kind = f->tokens[i].kind;
   bool is_top = f->brace_count == 0;
-  bool was_function = is_top && f->last != SIZE_MAX && i > 0 && f->last == i - 1 &&
-                      f->tokens[f->last].kind == QN__TOKEN_RIGHT_BRACE;
+  // The end of a function, and perhaps a comment behind it on its line.
+  bool is_behind = f->last != SIZE_MAX && i > 0 &&
+                   (f->last == i - 1 || (f->last == i - 2 && f->tokens[i - 1].newline_count == 0));
+  bool was_function = is_top && is_behind && f->tokens[f->last].kind == QN__TOKEN_RIGHT_BRACE;
   bool is_first = f->last != SIZE_MAX && i > 0 && f->last == i - 1 &&
                   f->tokens[f->last].kind == QN__TOKEN_LEFT_BRACE;
   bool is_kept = f->tokens[i].newline_count >= 2 && !is_first && kind != QN__TOKEN_RIGHT_BRACE &&

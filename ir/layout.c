@@ -23,6 +23,11 @@ static bool is_break(const char* text, size_t at) {
   return begin < at && begin > 0 && text[begin - 1] == ' ';
 }
 
+// Behind the brace of a reduction: only where there is nothing better.
+static bool is_last_resort(const char* text, size_t at) {
+  return at >= 3 && text[at] == ' ' && text[at - 1] == '{' && text[at - 2] == ' ';
+}
+
 // The best place to cut text[0, size) so that the first part is at most the limit wide.
 static cut_t find_cut(const char* text, size_t size, size_t base_column) {
   cut_t cut = {0, 0, SIZE_MAX};
@@ -45,6 +50,8 @@ static cut_t find_cut(const char* text, size_t size, size_t base_column) {
       open++;
     } else if ((c == ')' || c == ']') && open > 0) {
       open--;
+    } else if (i > first && i + 1 < size && cut.at == 0 && is_last_resort(text, i)) {
+      cut = (cut_t){i, base_column + CONTINUATION, SIZE_MAX};
     } else if (i > first && i + 1 < size && is_break(text, i)) {
       bool is_in_time = column <= QN__LAYOUT_COLUMNS + 1;
       bool is_early = column <= FIRST_CUT;
