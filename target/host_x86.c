@@ -21,38 +21,39 @@ typedef struct leaf_cache {
 
 static void ask(const leaf_cache_t* cache, uint32_t leaf, uint32_t subleaf, uint32_t out[4]) {
   memset(out, 0, 4 * sizeof out[0]);
+  // Leaf 0 and leaf 0x80000000 are always asked: they say how far the others go.
   uint32_t highest = leaf >= 0x80000000u ? cache->highest_extended : cache->highest;
   // A leaf beyond the highest answers with another leaf's bits on some processors.
   if (leaf <= highest) cache->source->cpuid(cache->source->self, leaf, subleaf, out);
 }
 
+// Each leaf is asked for once: in a virtual machine cpuid traps, which costs microseconds.
+static const uint32_t* read_leaf(leaf_cache_t* cache, uint32_t leaf, uint32_t subleaf) {
+  // EAX of the first subleaf is the highest one.
+  bool is_there = subleaf == 0 || read_leaf(cache, leaf, 0)[QN__EAX] >= subleaf;
+  size_t i = 0;
+  while (cache->slots[i].is_known &&
+         (cache->slots[i].leaf != leaf || cache->slots[i].subleaf != subleaf)) {
+    if (QN_NEVER(++i == QN_COUNT_OF(cache->slots))) return cache->slots[0].registers;
+  }
+  if (!cache->slots[i].is_known) {
+    cache->slots[i].is_known = true;
+    cache->slots[i].leaf = leaf;
+    cache->slots[i].subleaf = subleaf;
+    if (is_there) ask(cache, leaf, subleaf, cache->slots[i].registers);
+  }
+  return cache->slots[i].registers;
+}
+
 static uint32_t read_register(leaf_cache_t* cache, uint32_t leaf, uint32_t subleaf,
                               qn__cpuid_register_t reg) {
-  for (size_t i = 0; i < QN_COUNT_OF(cache->slots); ++i) {
-    if (!cache->slots[i].is_known) {
-      uint32_t limit[4] = {subleaf, 0, 0, 0};
-      if (leaf == 7 && subleaf > 0) ask(cache, 7, 0, limit);  // EAX: the highest subleaf
-      cache->slots[i].is_known = true;
-      cache->slots[i].leaf = leaf;
-      cache->slots[i].subleaf = subleaf;
-      if (subleaf <= limit[0]) ask(cache, leaf, subleaf, cache->slots[i].registers);
-    }
-    if (cache->slots[i].leaf == leaf && cache->slots[i].subleaf == subleaf) {
-      return cache->slots[i].registers[reg];
-    }
-  }
-  uint32_t registers[4];
-  ask(cache, leaf, subleaf, registers);
-  return registers[reg];
+  return read_leaf(cache, leaf, subleaf)[reg];
 }
 
 static leaf_cache_t open_source(const qn__cpuid_source_t* source) {
-  leaf_cache_t cache = {.source = source};
-  uint32_t registers[4];
-  source->cpuid(source->self, 0, 0, registers);
-  cache.highest = registers[0];
-  source->cpuid(source->self, 0x80000000u, 0, registers);
-  cache.highest_extended = registers[0] >= 0x80000000u ? registers[0] : 0;
+  leaf_cache_t cache = {.source = source, .highest_extended = 0x80000000u};
+  cache.highest = read_register(&cache, 0, 0, QN__EAX);
+  cache.highest_extended = read_register(&cache, 0x80000000u, 0, QN__EAX);
   return cache;
 }
 
@@ -132,8 +133,7 @@ static const char* level_of(const qn__arch_t* arch, qn__features_t set) {
 }
 
 static const char* detect_model(leaf_cache_t* cache, const qn__arch_t* arch, qn__features_t set) {
-  uint32_t vendor[4];
-  cache->source->cpuid(cache->source->self, 0, 0, vendor);
+  const uint32_t* vendor = read_leaf(cache, 0, 0);
   uint32_t signature = read_register(cache, 1, 0, QN__EAX);
   uint32_t family = signature >> 8 & 0xf;
   uint32_t model = signature >> 4 & 0xf;

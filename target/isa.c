@@ -26,16 +26,29 @@ static qn_status_t unreadable(const char* isa_json) {
   return qn_status_make(QN_STATUS_INCOMPATIBLE, "needs of code cannot be read: '%.200s'", isa_json);
 }
 
+// Both lists are sorted, so one walk over the table finds all names of the text; a name out of
+// order is not found, which is a refusal like any other.
+static int find_from(const qn__arch_t* arch, qn_str_t name, size_t* inout_next) {
+  for (size_t i = *inout_next; i < arch->feature_count; ++i) {
+    const char* known = arch->features[i].name;
+    if (strncmp(known, name.data, name.size) != 0 || known[name.size] != '\0') continue;
+    *inout_next = i + 1;
+    return (int)i;
+  }
+  return -1;
+}
+
 static qn_status_t check_cpu(const char* isa_json, const char* at, const qn__host_cpu_t* host) {
   qn_str_t missing = {NULL, 0};
   bool is_first = true;
+  size_t next = 0;
   while (!take(&at, "]")) {
     qn_str_t name;
     if (!is_first && !take(&at, ",")) return unreadable(isa_json);
     if (!take(&at, "\"") || !take_string(&at, &name)) return unreadable(isa_json);
     is_first = false;
     if (missing.data || !host->arch) continue;
-    if (!qn__features_has_index(host->features, qn__feature_find(host->arch, name))) missing = name;
+    if (!qn__features_has_index(host->features, find_from(host->arch, name, &next))) missing = name;
   }
   qn_str_t triple;
   if (!take(&at, ",\"kind\":\"cpu\",\"mtriple\":\"") || !take_string(&at, &triple) ||
