@@ -38,7 +38,7 @@ static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, const LLVMValueRef* args)
                      .builder = b,
                      .has_fma = e->options->has_fma,
                      .has_round = e->options->has_round,
-                     .has_avx512 = e->options->has_avx512,
+                     .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,
                      .fast = e->function->is_fast};
   LLVMValueRef result = qn__math_emit(&math, op, args);
   return QN_NEVER(!result) ? args[0] : result;

@@ -104,7 +104,6 @@ static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, build_t
   const char* passes = build.is_fast     ? QN__EMIT_PASSES_FAST
                        : build.is_scalar ? "default<O2>"
                                          : QN__EMIT_PASSES_FULL;
-  if (getenv("EMIT_PASSES") && !build.is_fast && !build.is_scalar) passes = getenv("EMIT_PASSES");
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   check(LLVMRunPasses(module, passes, machine, options), "passes");
   LLVMDisposePassBuilderOptions(options);
@@ -137,7 +136,7 @@ kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_t
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
                                      .has_masked_memory = level.has_avx512,
                                      .is_checked = build.is_checked};
-  if (qn_ok(status)) status = qn__passes_run_cpu(&body, &pass_options);
+  if (qn_ok(status) && !build.is_raw) status = qn__passes_run_cpu(&body, &pass_options);
   LLVMContextRef context = LLVMContextCreate();
   LLVMTargetMachineRef machine = make_machine(build);
   qn__emit_options_t options = {.context = context,
@@ -162,7 +161,6 @@ kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_t
     return NULL;
   }
   kernels->emit_ms = now_ms() - start;
-  if (getenv("EMIT_DUMP")) LLVMDumpModule(kernels->result.module);
   start = now_ms();
   optimise(kernels->result.module, machine, build);
   kernels->passes_ms = now_ms() - start;
@@ -175,10 +173,6 @@ kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_t
     die("code generation", message);
   }
   kernels->codegen_ms = now_ms() - start;
-  if (getenv("EMIT_ASM")) {
-    LLVMTargetMachineEmitToFile(machine, kernels->result.module, getenv("EMIT_ASM"),
-                                LLVMAssemblyFile, &message);
-  }
   LLVMDisposeModule(kernels->result.module);
   kernels->result.module = NULL;
   LLVMDisposeTargetMachine(machine);

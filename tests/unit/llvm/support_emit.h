@@ -14,6 +14,7 @@ typedef struct build {
   bool is_fast;
   bool is_scalar;
   bool is_checked;
+  bool is_raw;  // without the passes of the IR
 } build_t;
 
 // Can this machine run code for `cpu`?

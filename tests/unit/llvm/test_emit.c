@@ -1,0 +1,412 @@
+// tests/unit/llvm/test_emit.c: every construct of the language, compiled for several processors in
+// both tiers, checked and not, in lanes and as scalar code, against the interpreter.
+//
+// Each program runs over several extents, so that there are full vectors, tails and empty ranges.
+// Failures and workspace: test_emit_fail.c. Thread rule: one thread. Read next: test_emit_fail.c.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// After those that it needs.
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support_oracle.h"
+
+enum { MOST_KERNELS = 32 };
+
+static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+
+typedef struct program {
+  const char* name;
+  const char* text;
+  double tolerance;
+  bool has_plain_values;  // no NaN and the like
+  bool has_barriers;      // needs the passes
+} program_t;
+
+// The values of symbols: all symbols of a program take these, shifted by their position.
+static const int64_t extents[] = {0, 1, 7, 16, 33, 100, 131};
+
+static void check_function(const qn__function_t* function, size_t index, kernels_t** kernels,
+                           size_t kernel_count, const program_t* program) {
+  for (size_t i = 0; i < QN_COUNT_OF(extents); ++i) {
+    int64_t symbols[8];
+    for (size_t k = 0; k < function->symbol_count; ++k) {
+      // Not all alike: (n, m, ...) = (7, 18, ...).
+      symbols[k] = extents[(i + 2 * k) % QN_COUNT_OF(extents)] + (int64_t)k;
+    }
+    oracle_case_t test = {.function = function,
+                          .symbols = symbols,
+                          .seed = 1000 + i,
+                          .has_specials = !program->has_plain_values && i % 2 == 1,
+                          .tolerance = program->tolerance};
+    const char* problem = oracle_compare(&test, index, kernels, kernel_count);
+    if (problem) fail_msg("%s: %s", program->name, problem);
+    if (function->symbol_count == 0) break;
+  }
+}
+
+static void run_program(void** state) {
+  const program_t* program = *state;
+  qn_module_t* module = parse_or_die(program->text);
+  kernels_t* kernels[MOST_KERNELS];
+  size_t count = 0;
+  for (size_t i = 0; i < QN_COUNT_OF(cpus); ++i) {
+    if (!build_can_run(cpus[i])) continue;
+    for (int kind = 0; kind < 6; ++kind) {
+      build_t build = {.cpu = cpus[i],
+                       .is_fast = kind == 1 || kind == 4,
+                       .is_scalar = kind == 2,
+                       .is_checked = kind == 3 || kind == 4,
+                       .is_raw = kind == 5 && !program->has_barriers};
+      qn_status_t error;
+      kernels[count] = kernels_create(module, build, false, &error);
+      if (!kernels[count]) fail_msg("%s: %s", program->name, qn_status_message(error));
+      count++;
+    }
+  }
+  size_t index = 0;
+  for (qn__function_t* f = module->body.first; f; f = f->next) {
+    check_function(f, index++, kernels, count, program);
+  }
+  for (size_t i = 0; i < count; ++i) kernels_destroy(kernels[i]);
+  qn_module_release(module);
+}
+
+// One loop over all elements that stores `expression` of a, b and c.
+#define MAP(dtype, result, expression)                                       \
+  "func f(x: " dtype "[n], y: " dtype "[n], z: " dtype "[n], out r: " result \
+  "[n]) {\n"                                                                 \
+  "  parallel i in 0..n { let a = x[i]; let b = y[i]; let c = z[i]; r[i] = " expression "; } }\n"
+
+#define INT_OPS(dtype)                                                                           \
+  "func arith(x: " dtype "[n], y: " dtype "[n], out r: " dtype                                   \
+  "[n, 20]) {\n"                                                                                 \
+  "  for i in 0..n { let a = x[i]; let b = y[i]; let d = b == 0 ? 3 : b;\n"                      \
+  "    r[i, 0] = a + b; r[i, 1] = a - b; r[i, 2] = a * b; r[i, 3] = a // d; r[i, 4] = a % d;\n"  \
+  "    r[i, 5] = truncdiv(a, d); r[i, 6] = truncmod(a, d); r[i, 7] = ceildiv(a, d);\n"           \
+  "    r[i, 8] = min(a, b); r[i, 9] = max(a, b); r[i, 10] = -a; r[i, 11] = abs(a);\n"            \
+  "    r[i, 12] = a & b; r[i, 13] = a | b; r[i, 14] = a ^ b; r[i, 15] = ~a;\n"                   \
+  "    r[i, 16] = a << b; r[i, 17] = a >> b; r[i, 18] = popcount(a); r[i, 19] = clz(a); } }\n"   \
+  "func lanes(x: " dtype "[n], y: " dtype "[n], out p: " dtype "[n], out q: " dtype              \
+  "[n],\n"                                                                                       \
+  "           out r: " dtype "[n], out s: " dtype "[n], out t: " dtype                           \
+  "[n]) {\n"                                                                                     \
+  "  parallel i in 0..n { let a = x[i]; let b = y[i]; let d = b == 0 ? 3 : b;\n"                 \
+  "    p[i] = (a + b) * (a - b) ^ (a << b) & ~(a >> b) | -a;\n"                                  \
+  "    q[i] = min(a, b) + max(abs(a), b) + popcount(a) * clz(b);\n"                              \
+  "    r[i] = a // d + a % d * 3 + ceildiv(a, d);\n"                                             \
+  "    s[i] = truncdiv(a, d) - truncmod(a, d);\n"                                                \
+  "    t[i] = a // 7 + a % 8 * 3 + a // 4 + ceildiv(a, 16) + truncdiv(a, 5) + truncmod(a, 4);\n" \
+  "  } }\n"                                                                                      \
+  "func compare(x: " dtype "[n], y: " dtype                                                      \
+  "[n], out r: bool[n]) {\n"                                                                     \
+  "  parallel i in 0..n { let a = x[i]; let b = y[i];\n"                                         \
+  "    r[i] = (a < b || a == b) != (a <= b) || a > b && a >= b || !(a != b); } }\n"              \
+  "func reduce(x: " dtype "[n, m], out r: " dtype                                                \
+  "[n, 4]) {\n"                                                                                  \
+  "  parallel i in 0..n {\n"                                                                     \
+  "    r[i, 0] = sum j in 0..m { x[i, j] }; r[i, 1] = prod j in 0..m { x[i, j] };\n"             \
+  "    r[i, 2] = min j in 0..m { x[i, j] }; r[i, 3] = max j in 0..m { x[i, j] }; } }\n"
+
+#define FLOAT_OPS(dtype)                                                                        \
+  "func arith(x: " dtype "[n], y: " dtype "[n], z: " dtype "[n], out r: " dtype                 \
+  "[n, 16]) {\n"                                                                                \
+  "  for i in 0..n { let a = x[i]; let b = y[i]; let c = z[i];\n"                               \
+  "    r[i, 0] = a + b; r[i, 1] = a - b; r[i, 2] = a * b; r[i, 3] = a / b; r[i, 4] = -a;\n"     \
+  "    r[i, 5] = min(a, b); r[i, 6] = max(a, b); r[i, 7] = abs(a); r[i, 8] = fma(a, b, c);\n"   \
+  "    r[i, 9] = sqrt(abs(a)); r[i, 10] = floor(a); r[i, 11] = ceil(a); r[i, 12] = round(a);\n" \
+  "    r[i, 13] = trunc(a); r[i, 14] = copysign(a, b); r[i, 15] = select(a < b, a, c); } }\n"   \
+  "func lanes(x: " dtype "[n], y: " dtype "[n], z: " dtype "[n], out p: " dtype                 \
+  "[n],\n"                                                                                      \
+  "           out q: " dtype "[n], out r: " dtype                                               \
+  "[n]) {\n"                                                                                    \
+  "  parallel i in 0..n { let a = x[i]; let b = y[i]; let c = z[i];\n"                          \
+  "    p[i] = (a + b) * (a - c) / (b + 3.0);\n"                                                 \
+  "    q[i] = min(a, max(b, -c)) + fma(a, b, c) + sqrt(abs(a));\n"                              \
+  "    r[i] = a < b ? floor(a) + round(b) : trunc(c) - ceil(a); } }\n"                          \
+  "func tests(x: " dtype "[n], y: " dtype                                                       \
+  "[n], out r: bool[n]) {\n"                                                                    \
+  "  parallel i in 0..n { let a = x[i]; let b = y[i];\n"                                        \
+  "    r[i] = isnan(a) || isinf(b) || isfinite(a) && (a < b) == (b >= a) || a != b; } }\n"      \
+  "func extremes(x: " dtype "[n, m], out r: " dtype                                             \
+  "[n, 2]) {\n"                                                                                 \
+  "  parallel i in 0..n {\n"                                                                    \
+  "    r[i, 0] = min j in 0..m { x[i, j] }; r[i, 1] = max j in 0..m { x[i, j] }; } }\n"
+
+#define CASTS(from)                                                                              \
+  "func narrow(x: " from                                                                         \
+  "[n], out a: i8[n], out b: u8[n], out c: i16[n], out d: u16[n],\n"                             \
+  "            out e: bool[n]) {\n"                                                              \
+  "  parallel i in 0..n { a[i] = i8(x[i]); b[i] = u8(x[i]); c[i] = i16(x[i]); d[i] = u16(x[i]);" \
+  "    e[i] = bool(x[i]); } }\n"                                                                 \
+  "func wide(x: " from                                                                           \
+  "[n], out a: i32[n], out b: u32[n], out c: i64[n], out d: u64[n]) {\n"                         \
+  "  parallel i in 0..n { a[i] = i32(x[i]); b[i] = u32(x[i]); c[i] = i64(x[i]);"                 \
+  "    d[i] = u64(x[i]); } }\n"                                                                  \
+  "func floats(x: " from                                                                         \
+  "[n], out a: f16[n], out b: bf16[n], out c: f32[n], out d: f64[n]) {\n"                        \
+  "  parallel i in 0..n { a[i] = f16(x[i]); b[i] = bf16(x[i]); c[i] = f32(x[i]);"                \
+  "    d[i] = f64(x[i]); } }\n"
+
+static const program_t programs[] = {
+    {"i8", INT_OPS("i8"), .tolerance = 0},
+    {"i16", INT_OPS("i16"), .tolerance = 0},
+    {"i32", INT_OPS("i32"), .tolerance = 0},
+    {"i64", INT_OPS("i64"), .tolerance = 0},
+    {"u8", INT_OPS("u8"), .tolerance = 0},
+    {"u16", INT_OPS("u16"), .tolerance = 0},
+    {"u32", INT_OPS("u32"), .tolerance = 0},
+    {"u64", INT_OPS("u64"), .tolerance = 0},
+    {"f16", FLOAT_OPS("f16"), .tolerance = 0},
+    {"bf16", FLOAT_OPS("bf16"), .tolerance = 0},
+    {"f32", FLOAT_OPS("f32"), .tolerance = 0},
+    {"f64", FLOAT_OPS("f64"), .tolerance = 0},
+    {"bool",
+     MAP("bool", "bool", "(a & b) == c || a != b && ~c || select(a, b, c) ^ (a | c) || a < b")},
+    {"cast bool", CASTS("bool")},
+    {"cast i8", CASTS("i8")},
+    {"cast u8", CASTS("u8")},
+    {"cast i16", CASTS("i16")},
+    {"cast u16", CASTS("u16")},
+    {"cast i32", CASTS("i32")},
+    {"cast u32", CASTS("u32")},
+    {"cast i64", CASTS("i64")},
+    {"cast u64", CASTS("u64")},
+    {"cast f16", CASTS("f16")},
+    {"cast bf16", CASTS("bf16")},
+    {"cast f32", CASTS("f32")},
+    {"cast f64", CASTS("f64")},
+    {"bitcast",
+     "func f(x: f32[n], y: f16[n], z: bf16[n], w: u8[n], out a: u32[n], out b: i16[n],\n"
+     "       out c: u16[n], out d: i8[n], out e: f64[n]) {\n"
+     "  parallel i in 0..n { a[i] = bitcast(u32, x[i]); b[i] = bitcast(i16, y[i]);\n"
+     "    c[i] = bitcast(u16, z[i]); d[i] = bitcast(i8, w[i]);\n"
+     "    e[i] = bitcast(f64, i64(a[i]) << 29); } }\n",
+     .has_plain_values = true},
+    {"sums",
+     "func f(x: f32[n, m], w: f64[n, m], h: f16[n, m], out r: f32[n], out s: f64[n],\n"
+     "       out t: f16[n], out u: f32[n]) {\n"
+     "  parallel i in 0..n { r[i] = sum j in 0..m { let d = x[i, j]; d * d };\n"
+     "    s[i] = sum j in 0..m { w[i, j] * 2.0 }; t[i] = sum j in 0..m { h[i, j] * 0.125 };\n"
+     "    u[i] = prod j in 0..m { 1.0 + x[i, j] * 0.001 }; } }\n",
+     .tolerance = 2e-2, .has_plain_values = true},
+    {"functions",
+     "func f(x: f32[n], y: f32[n], out r: f32[n], out s: f32[n], out t: f32[n]) {\n"
+     "  parallel i in 0..n { let a = x[i]; let b = y[i];\n"
+     "    r[i] = exp(a) + log(abs(b) + 1.0) + tanh(a); s[i] = erf(a) + sin(b) + cos(a * b);\n"
+     "    t[i] = pow(abs(a), b) + exp2(a) + log2(abs(a) + 0.5) + rsqrt(abs(b) + 1.0); } }\n",
+     .tolerance = 1e-5, .has_plain_values = true},
+    {"loops",
+     "func f(x: i64[n], inout y: i64[n], out z: i64[m]) {\n"
+     "  for i in 0..n { for j in i..n { if j % 3 == 0 { y[j] = y[j] + x[i]; } else { y[j] = y[j] ^ "
+     "1; } } }\n"
+     "  for k in 0..m { z[k] = k * 2; }\n"
+     "  for k in 0..m { for q in 5..3 { z[k] = 0; } unroll u in 0..3 { z[k] = z[k] + u; } } }\n"},
+    {"while",
+     "func f(x: i32[n], out r: i32[n]) {\n"
+     "  parallel i in 0..n { alloc s: i32[2] in local; s[0] = x[i] & 1023; s[1] = 0;\n"
+     "    while s[0] > 1 && s[1] < 1000 { s[0] = s[0] % 2 == 0 ? s[0] // 2 : s[0] * 3 + 1;\n"
+     "      s[1] = s[1] + 1; }\n"
+     "    r[i] = s[1]; } }\n"},
+    {"conditions",
+     "func f(x: f32[n], y: f32[n], inout r: f32[n], out s: f32[n]) {\n"
+     "  parallel i in 0..n {\n"
+     "    if x[i] > 0.0 { r[i] = y[i]; if y[i] > 1.0 { r[i] = x[i] + y[i]; } }\n"
+     "    else { r[i] = r[i] * 2.0; }\n"
+     "    s[i] = x[i] > y[i] && (i == 0 || x[i - 1] > y[i]) ? y[n - 1 - i] : x[i]; } }\n"},
+    {"lazy",
+     "func f(x: i32[n], y: i32[n], out r: i32[n]) {\n"
+     "  parallel i in 0..n { r[i] = i + 1 < n ? x[i + 1] + (y[i] != 0 ? x[i] // y[i] : 5)\n"
+     "      : (n > 200 ? x[n + 7] : 9); } }\n"},
+    {"gather",
+     "func f(x: f32[n], h: f16[n], k: i32[n], out r: f32[n], out s: f16[n], out t: f32[n]) {\n"
+     "  parallel i in 0..n { let j = i64(k[i]) % n; r[i] = x[j]; s[i] = h[j];\n"
+     "    t[(i * 1 + 3) % n] = x[i]; } }\n"
+     "func g(x: f32[n, m], out r: f32[m, n], out s: f32[m], out t: i16[n]) {\n"
+     "  parallel j in 0..m { for i in 0..n { r[j, i] = x[i, j]; } s[j] = n > 0 ? x[0, m - 1 - j] : "
+     "0.0; }\n"
+     "  parallel i in 0..n { t[n - 1 - i] = i16(i); } }\n",
+     .has_plain_values = true},
+    {"strides",
+     "func f(x: f32[n, m] strides [2 * m, 2], out y: f32[n, m] strides [m + 3, 1]) {\n"
+     "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j] + 1.0; } } }\n"},
+    {"align",
+     "func f(x: f32[n] align 64, out y: f32[n] align 64) {\n"
+     "  parallel i in 0..n { y[i] = x[i] * 2.0; } }\n"},
+    {"scalars",
+     "func f(a: f32, b: i8, c: u16, d: bool, e: f16, g: bf16, h: f64, k: u64, out y: f64[n],\n"
+     "       out z: i64[n]) {\n"
+     "  parallel i in 0..n { y[i] = f64(a) + f64(e) * f64(g) + h + (d ? 1.0 : 2.0);\n"
+     "    z[i] = i64(b) + i64(c) + i64(k) + i; } }\n"},
+    {"rank 0",
+     "func f(x: f32[], inout y: f32[], out z: i32[3]) { y[] = x[] + y[]; z[1] = 5; z[0] = 1;\n"
+     "  z[2] = 7; }\n"},
+    {"vector",
+     "func f(x: f32[n, 12], y: f64[n, 33], out r: f32[n, 12], out s: f64[n, 33], out t: i8[n, 100])"
+     "{\n"
+     "  parallel i in 0..n {\n"
+     "    vector v in 0..12 { r[i, v] = v < 5 ? x[i, v] * 2.0 : x[i, 0]; }\n"
+     "    vector v in 0..33 { s[i, v] = y[i, 32 - v] + f64(v); }\n"
+     "    vector v in 0..100 { if v % 3 == 1 { t[i, v] = i8(v); } else { t[i, v] = i8(i); } } } "
+     "}\n"},
+    {"outer lanes",
+     "func f(x: f32[n, m], out r: f32[m], out s: f32[m]) {\n"
+     "  parallel j in 0..m { r[j] = max i in 0..n { x[i, j] }; s[j] = 0.0;\n"
+     "    for i in 0..n { if x[i, j] > 0.5 { s[j] = s[j] + 1.0; } } } }\n"},
+    {"local arrays",
+     "func f(x: i32[n, 8], out y: i32[n, 8]) {\n"
+     "  parallel i in 0..n { alloc t: i32[2, 4] in local;\n"
+     "    unroll u in 0..2 { vector v in 0..4 { t[u, v] = x[i, u * 4 + v]; } }\n"
+     "    for u in 0..2 { for v in 0..4 { if v < 3 { t[u, v] = t[u, v] + t[1 - u, 3 - v]; } } }\n"
+     "    unroll u in 0..2 { vector v in 0..4 { if u * 4 + v < 7 { y[i, u * 4 + v] = t[u, v]; }\n"
+     "      else { y[i, u * 4 + v] = -1; } } } } }\n"},
+    {"tables",
+     "func f(x: u8[n], out y: f32[n], out z: i16[n], out b: bool[n], out h: bf16[n]) {\n"
+     "  const t: f32[4] = [1.5, -2.0, inf, 0.25];\n"
+     "  const k: i16[2, 2] = [1, -2, 3, -32768];\n"
+     "  parallel i in 0..n { const w: bool[3] = [true, false, true];\n"
+     "    const q: bf16[2] = [1.5, -3.0];\n"
+     "    y[i] = t[x[i] % 4]; z[i] = k[x[i] % 2, i % 2]; b[i] = w[i % 3]; h[i] = q[i % 2]; } }\n"},
+    {"views",
+     "func f(x: f32[n, 8], inout y: f32[4 * n], out z: f32[n, 4]) {\n"
+     "  parallel i in 0..n { view row: f32[8] = x[i, 0]; view half: f32[4] = row[4];\n"
+     "    view out4: f32[4] = y[4 * i];\n"
+     "    for j in 0..4 { out4[j] = out4[j] + half[j] * row[j]; }\n"
+     "    view pairs: f32[2, 2] strides [1, 2] = y[4 * i];\n"
+     "    for a in 0..2 { for b in 0..2 { z[i, 2 * a + b] = pairs[a, b]; } } } }\n",
+     .has_plain_values = true},
+    {"workspace",
+     "func f(x: f32[n, m], out y: f32[n, m]) {\n"
+     "  alloc mean: f32[m] in global; alloc other: i32[n, 3] in global;\n"
+     "  parallel j in 0..m { mean[j] = max i in 0..n { x[i, j] }; }\n"
+     "  parallel i in 0..n { other[i, 1] = i32(i); }\n"
+     "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j] - mean[j] + f32(other[i, 1]); } } "
+     "}\n"},
+    {"captures",
+     "func f(a: i32, x: i32[n], out y: i32[n], out z: i32[n]) {\n"
+     "  let s = sum i in 0..n { x[i] }; let p = s > 0; let h = f32(s) * 0.5;\n"
+     "  alloc t: i32[4] in local; t[2] = s + a;\n"
+     "  parallel i in 0..n { y[i] = p ? s + x[i] : t[2]; }\n"
+     "  parallel i in 1..n { z[i] = i32(h) + a; }\n"
+     "  for i in 0..(n < 1 ? n : 1) { z[i] = 0; } }\n",
+     .has_plain_values = true},
+    {"atomics",
+     "func f(x: i32[n], inout s: i32[8], inout w: u64[4], inout h: f64[1], inout g: f32[1],\n"
+     "       inout c: i64[2], out old: i32[n]) {\n"
+     "  for i in 0..n { let a = atomic_add(s[0], x[i]); old[i] = a;\n"
+     "    atomic_min(s[1], x[i]); atomic_max(s[2], x[i]); atomic_and(s[3], x[i]);\n"
+     "    atomic_or(s[4], x[i]); atomic_xor(s[5], x[i]); atomic_exchange(s[6], x[i]);\n"
+     "    let q = atomic_cas(s[7], s[7], x[i]); atomic_add(w[i % 4], 3); atomic_max(w[0], 9);\n"
+     "    atomic_add(h[0], 0.5); atomic_add(g[0], 0.25); atomic_cas(c[i % 2], 0, i); } }\n",
+     .has_plain_values = true},
+    {"blocks",
+     "func f(x: f32[n, m], out y: f32[m, n]) {\n"
+     "  block.y by in 0..ceildiv(n, 8) { block.x bx in 0..ceildiv(m, 8) {\n"
+     "    alloc tile: f32[8, 9] in shared;\n"
+     "    thread.y ty in 0..8 { thread.x tx in 0..8 {\n"
+     "      let i = by * 8 + ty; let j = bx * 8 + tx;\n"
+     "      if i < n && j < m { tile[ty, tx] = x[i, j]; } barrier;\n"
+     "      let p = bx * 8 + ty; let q = by * 8 + tx;\n"
+     "      if p < m && q < n { y[p, q] = tile[tx, ty]; } } } } } }\n",
+     .has_barriers = true},
+    {"asserts that hold",
+     "func f(x: i32[n], out y: i32[n]) { assert n < 1000000, \"too long\";\n"
+     "  parallel i in 0..n { assert x[i] == x[i]; y[i] = x[i]; } }\n"},
+    {"fast",
+     "func f(x: f32[n, m], out y: f32[n]) fast {\n"
+     "  parallel i in 0..n { y[i] = (sum j in 0..m { x[i, j] * 3.0 }) / 7.0; } }\n",
+     .tolerance = 1e-3, .has_plain_values = true},
+};
+
+static void run_example(const char* name, double tolerance) {
+  char path[512];
+  (void)snprintf(path, sizeof path, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
+  FILE* file = fopen(path, "rb");
+  assert_non_null(file);
+  static char text[1 << 16];
+  size_t size = fread(text, 1, sizeof text - 1, file);
+  text[size] = '\0';
+  assert_int_equal(fclose(file), 0);
+  bool has_barriers = strstr(text, "barrier") != NULL;
+  program_t program = {name, text, tolerance, true, has_barriers};
+  void* state = &program;
+  run_program(&state);
+}
+
+static void test_saxpy(void** state) {
+  (void)state;
+  run_example("saxpy", 0);
+}
+static void test_softmax(void** state) {
+  (void)state;
+  run_example("softmax", 1e-5);
+}
+static void test_matmul(void** state) {
+  (void)state;
+  run_example("matmul_tile", 1e-3);
+}
+static void test_transpose(void** state) {
+  (void)state;
+  run_example("transpose_shared", 0);
+}
+static void test_two_launches(void** state) {
+  (void)state;
+  run_example("two_launches", 1e-4);
+}
+
+static void test_gpu_only(void** state) {
+  (void)state;
+  qn_module_t* module = parse_or_die(
+      "func f(x: f32[n], out y: f32[n]) { block.x b in 0..ceildiv(n, 32) {\n"
+      "  thread.x t in 0..32 { let s = warp_sum(b * 32 + t < n ? x[b * 32 + t] : 0.0);\n"
+      "    if b * 32 + t < n { y[b * 32 + t] = s; } } } }\n");
+  qn_status_t error;
+  build_t build = {.cpu = "x86-64", .is_raw = true};
+  assert_null(kernels_create(module, build, false, &error));
+  assert_int_equal(qn_status_code(error), QN_STATUS_UNSUPPORTED);
+  assert_non_null(strstr(qn_status_message(error), "function 'f': 'warp_sum' needs a GPU target"));
+  qn_status_free(error);
+  qn_module_release(module);
+}
+
+// Equal modules give equal text, whatever else was compiled before.
+static void test_deterministic(void** state) {
+  (void)state;
+  char* first = NULL;
+  for (int i = 0; i < 3; ++i) {
+    qn_module_t* module = parse_or_die(programs[2].text);
+    void* noise = malloc((size_t)1000 * (size_t)(i + 1));
+    qn_status_t error;
+    kernels_t* kernels = kernels_create(module, (build_t){.cpu = "x86-64-v3"}, true, &error);
+    assert_non_null(kernels);
+    if (!first) {
+      first = strdup(kernels->llvm_text);
+    } else {
+      assert_string_equal(first, kernels->llvm_text);
+    }
+    kernels_destroy(kernels);
+    free(noise);
+    qn_module_release(module);
+  }
+  free(first);
+}
+
+int main(int argc, char** argv) {
+  enum { OTHERS = 7 };
+  struct CMUnitTest tests[QN_COUNT_OF(programs) + OTHERS] = {
+      cmocka_unit_test(test_saxpy),        cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_matmul),       cmocka_unit_test(test_transpose),
+      cmocka_unit_test(test_two_launches), cmocka_unit_test(test_gpu_only),
+      cmocka_unit_test(test_deterministic)};
+  static program_t copies[QN_COUNT_OF(programs)];
+  memcpy(copies, programs, sizeof copies);
+  for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
+    tests[OTHERS + i] = (struct CMUnitTest){
+        .name = programs[i].name, .test_func = run_program, .initial_state = &copies[i]};
+  }
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

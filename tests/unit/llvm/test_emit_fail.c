@@ -1,0 +1,228 @@
+// tests/unit/llvm/test_emit_fail.c: what a kernel reports when a check fails, in scalar code and in
+// lanes, and that it releases its workspace then.
+//
+// Thread rule: one thread. Read next: test_differential.c.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// After those that it needs.
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "support_emit.h"
+
+typedef struct expected {
+  qn_site_kind_t kind;
+  uint32_t buffer_id;
+  uint32_t dim;
+  int64_t index;
+  int64_t extent;
+  const char* message;
+} expected_t;
+
+static void check_report(const kernels_t* kernels, run_report_t report, expected_t expected) {
+  assert_int_not_equal(report.result, 0);
+  assert_int_equal(report.fail_count, 1);
+  assert_int_equal(report.held_workspaces, 0);
+  const qn__emit_function_t* function = &kernels->result.functions[0];
+  assert_true(report.site < function->site_count);
+  const qn_artifact_site_t* site = &function->sites[report.site];
+  assert_int_equal(site->kind, expected.kind);
+  assert_int_equal(site->buffer_id, expected.buffer_id);
+  assert_int_equal(site->dim, expected.dim);
+  assert_int_equal(report.index, expected.index);
+  assert_int_equal(report.extent, expected.extent);
+  if (expected.message) {
+    assert_string_equal(site->message, expected.message);
+  } else {
+    assert_null(site->message);
+  }
+}
+
+// Runs `text` in every kind of build that has the check, with `words`.
+static void expect_failure(const char* text, const uint64_t* words, bool needs_checks,
+                           uint32_t allocation_limit, expected_t expected) {
+  static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+  qn_module_t* module = parse_or_die(text);
+  for (size_t i = 0; i < QN_COUNT_OF(cpus); ++i) {
+    if (!build_can_run(cpus[i])) continue;
+    for (int kind = 0; kind < 6; ++kind) {
+      build_t build = {.cpu = cpus[i],
+                       .is_fast = kind % 3 == 1,
+                       .is_scalar = kind % 3 == 2,
+                       .is_checked = kind < 3};
+      if (needs_checks && !build.is_checked) continue;
+      qn_status_t error;
+      kernels_t* kernels = kernels_create(module, build, false, &error);
+      if (!kernels) fail_msg("%s", qn_status_message(error));
+      check_report(kernels, kernels_run(kernels, 0, words, 1, allocation_limit), expected);
+      kernels_destroy(kernels);
+    }
+  }
+  qn_module_release(module);
+}
+
+static uint64_t word(const void* pointer) {
+  return (uint64_t)(uintptr_t)pointer;
+}
+
+static void test_index(void** state) {
+  (void)state;
+  float y[64] = {0};
+  expect_failure("func f(out y: f32[n], m: i64) { parallel i in 0..m { y[i] = 1.0; } }\n",
+                 (uint64_t[]){word(y), 60, 50}, true, 0,
+                 (expected_t){QN_SITE_BOUNDS, 0, 0, 50, 50, NULL});
+  assert_true(y[49] == 1.0F || y[49] == 0.0F);
+  assert_true(y[50] == 0.0F);
+}
+
+// In a vector the first lane that fails is reported; what lanes that are off would do is not.
+static void test_gathered_index(void** state) {
+  (void)state;
+  enum { COUNT = 40 };
+  int32_t k[COUNT];
+  float x[COUNT] = {0}, y[COUNT] = {0};
+  for (int i = 0; i < COUNT; ++i) k[i] = i;
+  k[3] = -9;  // off
+  k[21] = 77;
+  k[22] = -5;
+  expect_failure(
+      "func f(k: i32[n], x: f32[n], out y: f32[n]) {\n"
+      "  parallel i in 0..n { if i != 3 { y[i] = x[k[i]]; } } }\n",
+      (uint64_t[]){word(k), word(x), word(y), COUNT}, true, 0,
+      (expected_t){QN_SITE_BOUNDS, 1, 0, 77, COUNT, NULL});
+}
+
+static void test_second_dimension(void** state) {
+  (void)state;
+  float x[12] = {0};
+  float y[4] = {0};
+  expect_failure(
+      "func f(x: f32[n, m], out y: f32[n], k: i64) {\n"
+      "  parallel i in 0..n { y[i] = sum j in 0..k { x[i, j] }; } }\n",
+      (uint64_t[]){word(x), word(y), 4, 4, 3}, true, 0,
+      (expected_t){QN_SITE_BOUNDS, 0, 1, 3, 3, NULL});
+}
+
+static void test_negative_index(void** state) {
+  (void)state;
+  int64_t x[8] = {0, 1, 2, 3, -4, 5, 6, 7};
+  expect_failure("func f(inout x: i64[8]) { for i in 0..8 { x[x[i]] = i; } }\n",
+                 (uint64_t[]){word(x)}, true, 0, (expected_t){QN_SITE_BOUNDS, 0, 0, -4, 8, NULL});
+}
+
+static void test_division(void** state) {
+  (void)state;
+  enum { COUNT = 37 };
+  int32_t x[COUNT], y[COUNT] = {0};
+  for (int i = 0; i < COUNT; ++i) x[i] = 30 - i;
+  expect_failure("func f(x: i32[n], out y: i32[n]) { parallel i in 0..n { y[i] = 7 // x[i]; } }\n",
+                 (uint64_t[]){word(x), word(y), COUNT}, true, 0,
+                 (expected_t){QN_SITE_DIVISION, UINT32_MAX, 0, 0, 0, NULL});
+}
+
+static void test_assert(void** state) {
+  (void)state;
+  enum { COUNT = 37 };
+  int32_t x[COUNT], y[COUNT] = {0};
+  for (int i = 0; i < COUNT; ++i) x[i] = i;
+  expect_failure(
+      "func f(x: i32[n], out y: i32[n]) { assert n < 100, \"n is fine\";\n"
+      "  parallel i in 0..n { assert x[i] < 30, \"x is too large\"; y[i] = x[i]; } }\n",
+      (uint64_t[]){word(x), word(y), COUNT}, false, 0,
+      (expected_t){QN_SITE_ASSERT, UINT32_MAX, 0, 0, 0, "x is too large"});
+}
+
+static void test_view(void** state) {
+  (void)state;
+  float x[8] = {0};
+  float y[2] = {0};
+  expect_failure(
+      "func f(x: f32[8], out y: f32[2], s: i64) {\n"
+      "  view v: f32[4] = x[s]; y[0] = v[3]; y[1] = v[1]; }\n",
+      (uint64_t[]){word(x), word(y), 6}, true, 0, (expected_t){QN_SITE_BOUNDS, 0, 0, 9, 8, NULL});
+}
+
+static void test_extent(void** state) {
+  (void)state;
+  float y[2] = {0};
+  const char* text =
+      "func f(out y: f32[2], n: i64, m: i64) {\n"
+      "  alloc a: f32[4] in global; alloc t: f32[n, m] in global; a[0] = 1.0; t[0, 0] = a[0];\n"
+      "  y[0] = t[0, 0]; }\n";
+  expect_failure(text, (uint64_t[]){word(y), 4, (uint64_t)-3}, false, 9,
+                 (expected_t){QN_SITE_EXTENT, 2, 1, -3, 0, NULL});
+  expect_failure(text, (uint64_t[]){word(y), UINT64_C(1) << 40, UINT64_C(1) << 40}, false, 9,
+                 (expected_t){QN_SITE_EXTENT, 2, 1, INT64_C(1) << 40, 0, NULL});
+}
+
+static void test_memory(void** state) {
+  (void)state;
+  float y[64] = {0};
+  const char* text =
+      "func f(inout y: f32[n]) { alloc a: f32[n] in global; alloc b: f32[n] in global;\n"
+      "  parallel i in 0..n { a[i] = y[i]; b[i] = a[i]; }\n"
+      "  parallel i in 0..n { y[i] = b[n - 1 - i] + a[i]; } }\n";
+  for (uint32_t limit = 0; limit < 2; ++limit) {
+    expect_failure(text, (uint64_t[]){word(y), 64}, false, limit,
+                   (expected_t){QN_SITE_MEMORY, 1 + limit, 0, 0, 0, NULL});
+  }
+}
+
+// A failure in the body of a launch releases what the kernel holds.
+static void test_failure_in_launch(void** state) {
+  (void)state;
+  float y[64] = {0};
+  expect_failure(
+      "func f(inout y: f32[n]) { alloc a: f32[n] in global;\n"
+      "  parallel i in 0..n { a[i] = y[i]; }\n"
+      "  parallel i in 0..n { if i == 40 { assert a[i] > 5.0; } y[i] = a[i]; } }\n",
+      (uint64_t[]){word(y), 64}, false, 9, (expected_t){QN_SITE_ASSERT, UINT32_MAX, 0, 0, 0, ""});
+}
+
+// Large work goes through the table, with a grain; small work does not.
+static void test_parallel(void** state) {
+  (void)state;
+  enum { COUNT = 1 << 20 };
+  float* x = calloc(COUNT, sizeof(float));
+  float* y = calloc(COUNT, sizeof(float));
+  assert_non_null(x);
+  assert_non_null(y);
+  qn_module_t* module = parse_or_die(
+      "func f(x: f32[n], out y: f32[n]) { parallel i in 0..n { y[i] = x[i] + 1.0; } }\n");
+  qn_status_t error;
+  kernels_t* kernels = kernels_create(module, (build_t){.cpu = "x86-64"}, false, &error);
+  assert_non_null(kernels);
+  assert_int_equal(kernels->result.functions[0].launch_count, 1);
+  uint64_t words[] = {word(x), word(y), COUNT};
+  run_report_t report = kernels_run(kernels, 0, words, 7, 0);
+  assert_int_equal(report.result, 0);
+  assert_int_equal(report.parallel_calls, 1);
+  for (int i = 0; i < COUNT; ++i) assert_true(y[i] == 1.0F);
+  words[2] = 100;
+  assert_int_equal(kernels_run(kernels, 0, words, 7, 0).parallel_calls, 0);
+  words[2] = 0;
+  assert_int_equal(kernels_run(kernels, 0, words, 7, 0).parallel_calls, 0);
+  kernels_destroy(kernels);
+  qn_module_release(module);
+  free(x);
+  free(y);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_index),
+      cmocka_unit_test(test_gathered_index),
+      cmocka_unit_test(test_second_dimension),
+      cmocka_unit_test(test_negative_index),
+      cmocka_unit_test(test_division),
+      cmocka_unit_test(test_assert),
+      cmocka_unit_test(test_view),
+      cmocka_unit_test(test_extent),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_failure_in_launch),
+      cmocka_unit_test(test_parallel),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
