@@ -34,7 +34,8 @@ static const uint32_t* read_leaf(leaf_cache_t* cache, uint32_t leaf, uint32_t su
   size_t i = 0;
   while (cache->slots[i].is_known &&
          (cache->slots[i].leaf != leaf || cache->slots[i].subleaf != subleaf)) {
-    if (QN_NEVER(++i == QN_COUNT_OF(cache->slots))) return cache->slots[0].registers;
+    ++i;
+    if (QN_NEVER(i == QN_COUNT_OF(cache->slots))) return cache->slots[0].registers;
   }
   if (!cache->slots[i].is_known) {
     cache->slots[i].is_known = true;
