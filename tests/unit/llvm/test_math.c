@@ -450,11 +450,12 @@ typedef struct {
 } config_t;
 
 static const config_t CONFIGS[] = {
-    {"x86-64", 1, 0, false},     {"x86-64", 4, 1, false},    {"x86-64", 8, 2, false},
-    {"x86-64", 4, 2, true},      {"x86-64-v2", 4, 2, false}, {"x86-64-v3", 1, 2, false},
-    {"x86-64-v3", 8, 0, false},  {"x86-64-v3", 2, 1, false}, {"x86-64-v3", 8, 2, true},
-    {"x86-64-v4", 16, 0, false}, {"native", 16, 2, false},   {"native", 8, 1, false},
-    {"native", 1, 1, true},      {"native", 128, 2, false},
+    {"x86-64", 1, 0, false},    {"x86-64", 4, 1, false},    {"x86-64", 8, 2, false},
+    {"x86-64", 4, 2, true},     {"x86-64-v2", 4, 2, false}, {"x86-64-v3", 1, 2, false},
+    {"x86-64-v3", 8, 0, false}, {"x86-64-v3", 2, 1, false}, {"x86-64-v3", 8, 2, true},
+    {"x86-64-v4", 4, 2, false}, {"x86-64-v4", 2, 0, false}, {"x86-64-v4", 16, 0, false},
+    {"native", 16, 2, false},   {"native", 8, 1, false},    {"native", 1, 1, true},
+    {"native", 128, 2, false},
 };
 
 static void check_case(const case_t* c, bool is_f64) {
