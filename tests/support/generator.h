@@ -1,0 +1,84 @@
+// tests/support/generator.h: the state of the generator, shared by its two files.
+//
+// Text of expressions comes from a pool that lives as long as the generator. Read next: generate.c.
+#ifndef QUERN_TESTS_SUPPORT_GENERATOR_H_
+#define QUERN_TESTS_SUPPORT_GENERATOR_H_
+
+#include "base/buffer.h"
+#include "tests/support/generate.h"
+
+enum { gen_max_scalars = 64, gen_max_buffers = 32, gen_pool_bytes = 1 << 20 };
+
+// An expression with what is known about its value. For floats: |value| <= mag, and its error is at
+// most err, both in real numbers. err 0: exact, the same in every implementation.
+typedef struct gen_value {
+  const char* text;
+  qn_dtype_t dtype;
+  double mag;
+  double err;
+} gen_value_t;
+
+// A variable in scope. Loop variables run over 0..extent of one of the named extents.
+typedef struct gen_scalar {
+  char name[16];
+  qn_dtype_t dtype;
+  double mag;
+  double err;
+  const char* extent;  // text of the end of its loop (which begins at 0), or NULL
+} gen_scalar_t;
+
+typedef struct gen_extent {
+  const char* text;  // "n", "8"
+  int64_t value;
+} gen_extent_t;
+
+typedef struct gen_buffer {
+  char name[16];
+  qn_dtype_t dtype;
+  uint32_t rank;
+  gen_extent_t shape[qn_generated_max_rank];
+  double mag;
+  double err;
+  bool is_readable;  // holds values, and nobody writes to it at the moment
+  bool is_writable;  // a parameter or workspace that a launch may write
+  int param;         // number of the parameter, or -1
+} gen_buffer_t;
+
+typedef struct gen {
+  uint64_t state;
+  char* pool;
+  size_t pool_used;
+  qn__buffer_t out;
+  int indent;
+  gen_scalar_t scalars[gen_max_scalars];
+  size_t scalar_count;
+  gen_buffer_t buffers[gen_max_buffers];
+  size_t buffer_count;
+  uint32_t name_count;
+  gen_extent_t extents[8];  // n, m and constants
+  size_t extent_count;
+  qn_generated_t* result;
+} gen_t;
+
+// ---- generate_expr.c
+uint32_t gen_below(gen_t* g, uint32_t limit);  // uniform in 0..limit
+static inline bool gen_chance(gen_t* g, uint32_t percent) {
+  return gen_below(g, 100) < percent;
+}
+const char* gen_text(gen_t* g, const char* format, ...) QN_PRINTF(2, 3);
+qn_dtype_t gen_dtype(gen_t* g);
+double gen_eps(qn_dtype_t dtype);
+gen_value_t gen_literal(gen_t* g, qn_dtype_t dtype);
+gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth);
+// An i64 expression in 0..extent.
+const char* gen_index(gen_t* g, gen_extent_t extent, int depth);
+gen_value_t gen_load(gen_t* g, const gen_buffer_t* buffer, int depth);
+// Brings magnitude and error back to what further arithmetic can bear.
+gen_value_t gen_tame(gen_t* g, gen_value_t value);
+// A value that is the same everywhere up to order: a reduction over 0..extent.
+gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth);
+gen_value_t gen_condition(gen_t* g, int depth);
+gen_scalar_t* gen_add_scalar(gen_t* g, const char* prefix, qn_dtype_t dtype, double mag,
+                             double err);
+
+#endif  // QUERN_TESTS_SUPPORT_GENERATOR_H_
