@@ -113,6 +113,7 @@ int32_t qn_device_count(int32_t type) {
 }
 
 qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_table) {
+  *out_table = NULL;
   const qn_device_table_t* table = qn__device_table(device.type);
   int32_t count = table ? table->count() : 0;
   if (device.id < 0 || device.id >= count) {

@@ -136,12 +136,12 @@ static void print_operand(qn__printer_t* p, const qn__expr_t* operand, qn_dtype_
 static void print_op(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
   qn__buffer_t* out = p->out;
   const qn__op_info_t* info = qn__op_info(expr->op);
-  const qn__expr_t* common[3];
+  const qn__expr_t* common[3] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < info->arity; i++) {
     if (is_common(info->rule, i)) common[count++] = expr->args[i];
   }
-  if (gives_bool(info->rule)) want = default_of(common[0]->dtype);
+  if (gives_bool(info->rule) && count != 0) want = default_of(common[0]->dtype);
   want = common_want(common, count, want);
   if (info->syntax == QN__SYNTAX_PREFIX) {
     const qn__expr_t* operand = expr->args[0];

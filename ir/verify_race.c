@@ -240,7 +240,7 @@ static bool distance(race_t* r, const access_t* a, const access_t* b, uint32_t l
 
 static void check_pair(race_t* r, const access_t* store, const access_t* other, uint32_t level) {
   const loop_t* loop = &r->loops[level];
-  int64_t apart;
+  int64_t apart = 0;
   if (store->buffer != other->buffer ||
       !is_certain(r, level, &store->guards, store->condition_count) ||
       !is_certain(r, level, &other->guards, other->condition_count) ||

@@ -65,15 +65,15 @@ static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uin
   uint64_t* symbols = e->words + e->plan->arg_count;
   switch (dim->kind) {
     case QN__DIM_BIND:
-      symbols[dim->index] = (uint64_t)value;
-      e->bound_by[dim->index] = index;
+      symbols[dim->symbol] = (uint64_t)value;
+      e->bound_by[dim->symbol] = index;
       return QN_OK;
     case QN__DIM_SYMBOL:
-      if (symbols[dim->index] == (uint64_t)value) return QN_OK;
+      if (symbols[dim->symbol] == (uint64_t)value) return QN_OK;
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
                    "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64,
-                   what, d, symbol_name(e, dim->index), (int64_t)symbols[dim->index],
-                   e->bound_by[dim->index], e->plan->args[e->bound_by[dim->index]].name, value);
+                   what, d, symbol_name(e, dim->symbol), (int64_t)symbols[dim->symbol],
+                   e->bound_by[dim->symbol], e->plan->args[e->bound_by[dim->symbol]].name, value);
     case QN__DIM_CONST:
       if (dim->value == value) return QN_OK;
       return wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %" PRId64 ", got %" PRId64,
@@ -126,15 +126,15 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
 static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t* tensor,
                                 int64_t span) {
   const qn__arg_t* arg = &e->plan->args[index];
-  int64_t size_bytes;
-  if (span > e->plan->max_elements) {
+  if (span > arg->max_elements) {
     return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                 "it spans %" PRId64 " elements, but this code's 32-bit indices reach %" PRId64,
-                 span, e->plan->max_elements);
+                 e->plan->has_32_bit_indices
+                     ? "it spans %" PRId64
+                       " elements, but this code's 32-bit indices reach %" PRId64
+                     : "it spans %" PRId64 " elements, whose bytes overflow: the most is %" PRId64,
+                 span, arg->max_elements);
   }
-  if (__builtin_mul_overflow(span, (int64_t)arg->item_bytes, &size_bytes)) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR, "its size in bytes overflows");
-  }
+  int64_t size_bytes = span << arg->item_shift;
   uintptr_t begin = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   e->words[index] = begin;
   e->ranges[index].begin = begin;
@@ -258,7 +258,7 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
 static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
                                       const qn__dim_t* dim, int64_t value) {
   if (dim->kind != QN__DIM_EXPR) return QN_OK;
-  const qn__plan_expr_t* expr = &e->plan->exprs[dim->index];
+  const qn__plan_expr_t* expr = &e->plan->exprs[dim->expr];
   int64_t expected = 0;
   bool is_defined = qn__plan_eval(expr, e->words, &expected);
   if (is_defined && expected == value) return QN_OK;

@@ -112,12 +112,12 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__expr_t* expr, bool* is_b
                             qn__dim_t* out) {
   const qn__function_t* function = plan->function;
   if (expr->kind == QN__EXPR_INT) {
-    *out = (qn__dim_t){QN__DIM_CONST, 0, expr->int_value};
+    *out = (qn__dim_t){.kind = QN__DIM_CONST, .value = expr->int_value};
     return QN_OK;
   }
   if (is_var_of_kind(expr, QN__VAR_SYMBOL)) {
     uint32_t symbol = word_of(function, expr->var) - (uint32_t)function->param_count;
-    *out = (qn__dim_t){is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND, symbol, 0};
+    *out = (qn__dim_t){.kind = is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND, .symbol = symbol};
     is_bound[symbol] = true;
     return QN_OK;
   }
@@ -126,7 +126,7 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__expr_t* expr, bool* is_b
   compiled->ops = qn__arena_alloc_array(&plan->arena, count_nodes(expr), sizeof(qn__plan_op_t));
   if (!compiled->ops) return qn__out_of_memory("a call plan");
   QN_TRY(compile(function, expr, 0, compiled));
-  *out = (qn__dim_t){QN__DIM_EXPR, plan->expr_count++, 0};
+  *out = (qn__dim_t){.kind = QN__DIM_EXPR, .expr = plan->expr_count++};
   plan->deferred_count++;
   return QN_OK;
 }
@@ -174,18 +174,34 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__param_t* param, bool* is
   out->name = buffer->name;
   out->dtype = buffer->dtype;
   out->rank = buffer->rank;
-  out->item_bytes = qn_dtype_size_bytes(buffer->dtype);
-  out->align_mask = (uintptr_t)buffer->align_bytes - 1;
+  while (((size_t)1 << out->item_shift) < qn_dtype_size_bytes(buffer->dtype)) out->item_shift++;
+  out->align_mask = (uint64_t)buffer->align_bytes - 1;
+  out->max_elements = plan->has_32_bit_indices ? INT32_MAX : INT64_MAX >> out->item_shift;
   out->is_written = buffer->access != QN_ACCESS_IN;
   struct {
     int32_t ndim;
     qn_dl_dtype_t dtype;
   } pair = {(int32_t)buffer->rank, qn_dtype_to_dl(buffer->dtype)};
   memcpy(&out->ndim_and_dtype, &pair, sizeof pair);
-  plan->tensor_count++;
   QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
+  out->has_strides = buffer->strides != NULL;
   if (buffer->strides) {
     QN_TRY(make_dims(plan, buffer->strides, buffer->rank, is_bound, &out->strides));
+  }
+  return QN_OK;
+}
+
+static qn_status_t make_pairs(qn__plan_t* plan) {
+  size_t count = plan->arg_count;
+  plan->pairs = qn__arena_alloc_array(&plan->arena, count * count + 1, sizeof *plan->pairs);
+  if (!plan->pairs) return qn__out_of_memory("a call plan");
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    for (uint32_t j = 0; j < i; j++) {
+      const qn__arg_t *a = &plan->args[i], *b = &plan->args[j];
+      if (a->kind != QN__ARG_TENSOR || b->kind != QN__ARG_TENSOR) continue;
+      if (!a->is_written && !b->is_written) continue;
+      plan->pairs[plan->pair_count++] = (qn__pair_t){j, i};
+    }
   }
   return QN_OK;
 }
@@ -204,7 +220,7 @@ static qn_status_t fill_plan(qn__plan_t* plan) {
   for (size_t i = 0; i < function->param_count; i++) {
     QN_TRY(make_arg(plan, &function->params[i], is_bound, &plan->args[i]));
   }
-  return QN_OK;
+  return make_pairs(plan);
 }
 
 qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
@@ -225,7 +241,7 @@ qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
   memcpy(&plan->device_word, &device, sizeof device);
   plan->arg_count = (uint32_t)function->param_count;
   plan->symbol_count = (uint32_t)function->symbol_count;
-  plan->max_elements = has_32_bit_indices ? INT32_MAX : INT64_MAX;
+  plan->has_32_bit_indices = has_32_bit_indices;
   qn_status_t status = fill_plan(plan);
   if (!qn_ok(status)) {
     qn__plan_destroy(plan);

@@ -18,14 +18,15 @@
 
 // One extent or stride of a buffer parameter.
 typedef enum qn__dim_kind {
-  QN__DIM_BIND,    // binds symbol `index`
-  QN__DIM_SYMBOL,  // must equal symbol `index`, bound earlier
+  QN__DIM_BIND,    // binds symbol `symbol`
+  QN__DIM_SYMBOL,  // must equal symbol `symbol`, bound earlier
   QN__DIM_CONST,   // must equal `value`
-  QN__DIM_EXPR,    // must equal expression `index`, checked when all symbols are bound
+  QN__DIM_EXPR,    // must equal expression `expr`, checked when all symbols are bound
 } qn__dim_kind_t;
 typedef struct qn__dim {
   qn__dim_kind_t kind;
-  uint32_t index;
+  uint32_t symbol;
+  uint32_t expr;
   int64_t value;
 } qn__dim_t;
 
@@ -54,18 +55,27 @@ typedef struct qn__arg {
   qn__arg_kind_t kind;
   qn_dtype_t dtype;
   uint32_t rank;
+  uint32_t item_shift;  // log2 of the element's bytes
   // The tensor's ndim and dtype as they lie side by side in memory.
   uint64_t ndim_and_dtype;
-  size_t item_bytes;
-  uintptr_t align_mask;
+  uint64_t align_mask;
+  // More elements than this do not fit in bytes, or in the code's indices.
+  int64_t max_elements;
   const qn__dim_t* shape;
   const qn__dim_t* strides;  // NULL: must be row-major
+  bool has_strides;
   bool is_written;
   const char* name;
   // INT: the range that fits (u64: 0 and INT64_MAX).
   int64_t min_value;
   int64_t max_value;
 } qn__arg_t;
+
+// Two tensors of which one is written: they must not overlap.
+typedef struct qn__pair {
+  uint32_t first;
+  uint32_t second;
+} qn__pair_t;
 
 typedef struct qn__plan {
   qn_allocator_t allocator;
@@ -74,10 +84,11 @@ typedef struct qn__plan {
   uint64_t device_word;            // the tensors' device as it lies in memory
   uint32_t arg_count;
   uint32_t symbol_count;
-  uint32_t tensor_count;
   uint32_t deferred_count;  // dims of kind EXPR
-  int64_t max_elements;     // INT32_MAX for code with 32-bit indices
+  uint32_t pair_count;
+  bool has_32_bit_indices;
   qn__arg_t* args;
+  qn__pair_t* pairs;
   qn__plan_expr_t* exprs;
   uint32_t expr_count;
 } qn__plan_t;
@@ -89,7 +100,8 @@ qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
 void qn__plan_destroy(qn__plan_t* plan);
 
 // Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.
-bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count, uint64_t* words);
+bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
+                   uint64_t* restrict words);
 // The status of a call that qn__plan_bind refused; ok if it would be accepted.
 qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, size_t count);
 // The value of an expression; false on an integer division by zero.

@@ -1,0 +1,119 @@
+// What does a packed call cost over a call through a pointer?
+//
+// The same kernel with three tensors and a scalar, four elements each: called through the pointer of its
+// entry with words made before (the floor), and through qn_function_call with every check. Also counted: the
+// allocations of a million calls. links: llvm
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/harness.h"
+#include "devices/cpu/cpu.h"
+#include "jit/executable.h"
+#include "quern/quern.h"
+
+static const char program[] =
+    "func f(a: f32, x: f32[n], y: f32[n], inout z: f32[n]) {\n"
+    "  for i in 0..n { z[i] = a * x[i] + y[i]; }\n"
+    "}\n";
+
+typedef struct subject {
+  qn_function_t* function;
+  qn_value_t args[4];
+  qn_cpu_kernel_t entry;
+  uint64_t words[5];
+} subject_t;
+
+static _Atomic uint64_t allocation_count;
+
+static void* count_allocation(void* self, void* pointer, size_t old_bytes, size_t new_bytes) {
+  (void)self;
+  (void)old_bytes;
+  allocation_count++;
+  if (new_bytes == 0) {
+    free(pointer);
+    return NULL;
+  }
+  return realloc(pointer, new_bytes);
+}
+
+static void must(qn_status_t status) {
+  if (qn_ok(status)) return;
+  (void)fprintf(stderr, "bench_call: %s\n", qn_status_message(status));
+  exit(1);
+}
+
+static void call_pointer(void* self, int64_t iterations) {
+  subject_t* s = self;
+  for (int64_t i = 0; i < iterations; i++) {
+    qn__cpu_call_t call = qn__cpu_call_template;
+    if (s->entry(&call.env, s->words) != 0) abort();
+  }
+}
+
+static void call_pointer_shared_table(void* self, int64_t iterations) {
+  subject_t* s = self;
+  qn__cpu_call_t call = qn__cpu_call_template;
+  for (int64_t i = 0; i < iterations; i++) {
+    if (s->entry(&call.env, s->words) != 0) abort();
+  }
+}
+
+static void call_packed(void* self, int64_t iterations) {
+  subject_t* s = self;
+  for (int64_t i = 0; i < iterations; i++) {
+    if (!qn_ok(qn_function_call(s->function, s->args, 4, NULL))) abort();
+  }
+}
+
+int main(int argc, char** argv) {
+  bench_report_t report = bench_begin(
+      "packed call against a call through a pointer",
+      "Measures qn_function_call of a kernel with three tensors and a scalar.", argc, argv);
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .cache_mode = QN_CACHE_OFF,
+                                 .allocator = {NULL, count_allocation}};
+  qn_engine_t* engine;
+  qn_module_t* module;
+  qn_target_t* target;
+  subject_t subject;
+  must(qn_engine_create(&options, &engine));
+  must(qn_module_parse(program, strlen(program), NULL, &module));
+  must(qn_target_parse("cpu", &target));
+  must(qn_engine_function(engine, module, target, "f", NULL, NULL, &subject.function));
+
+  static float x[64], y[64], z[64];
+  int64_t shape[] = {4};
+  qn_tensor_t tensors[3];
+  float* data[] = {x, y, z};
+  for (int i = 0; i < 3; i++) {
+    tensors[i] = (qn_tensor_t){data[i], {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape,
+                               NULL, 0};
+    subject.args[i + 1] = qn_tensor_value(&tensors[i]);
+    subject.words[i + 1] = (uintptr_t)data[i];
+  }
+  subject.args[0] = qn_float(2.0);
+  float a = 2.0f;
+  subject.words[0] = 0;
+  memcpy(&subject.words[0], &a, sizeof a);
+  subject.words[4] = 4;
+  subject.entry = atomic_load(&subject.function->variant)->entry;
+
+  void (*bodies[])(void*, int64_t) = {call_pointer_shared_table, call_pointer, call_packed};
+  void* selves[] = {&subject, &subject, &subject};
+  double ns[3];
+  bench_compare_ns(3, bodies, selves, 0, 301, ns);
+  allocation_count = 0;
+  call_packed(&subject, 1000000);
+  bench_row(&report, "call through a pointer", ns[0], "ns", 0, 0);
+  bench_row(&report, "call through a pointer, own table per call", ns[1], "ns", ns[0], 0);
+  bench_row(&report, "packed call, every check", ns[2], "ns", ns[0], 0);
+  bench_row(&report, "packed call over the pointer", ns[2] - ns[0], "ns", 0, 12);
+  bench_row(&report, "allocations in a million packed calls", (double)allocation_count, "", 0, 0);
+  qn_function_release(subject.function);
+  qn_target_release(target);
+  qn_module_release(module);
+  qn_engine_destroy(engine);
+  return bench_end(&report);
+}
