@@ -42,6 +42,14 @@ static bool reserve(qn__buffer_t* buffer, size_t size) {
   return false;
 }
 
+uint8_t* qn__buffer_extend(qn__buffer_t* buffer, size_t size) {
+  if (!reserve(buffer, size)) return NULL;
+  uint8_t* out = buffer->data + buffer->size;
+  buffer->size += size;
+  buffer->data[buffer->size] = 0;
+  return out;
+}
+
 void qn__buffer_bytes(qn__buffer_t* buffer, const void* data, size_t size) {
   if (!reserve(buffer, size)) return;
   if (size) memcpy(buffer->data + buffer->size, data, size);

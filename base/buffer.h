@@ -1,4 +1,5 @@
-// base/buffer.h: a growing run of bytes or text with a sticky failure flag: append freely, ask once.
+// base/buffer.h: a growing run of bytes or text with a sticky failure flag: append freely, ask
+// once.
 //
 // Thread rule: one thread at a time. Read next: reader.h.
 #ifndef QUERN_BASE_BUFFER_H_
@@ -19,6 +20,8 @@ void qn__buffer_deinit(qn__buffer_t* buffer);
 void qn__buffer_clear(qn__buffer_t* buffer);  // keeps the memory
 qn_status_t qn__buffer_status(const qn__buffer_t* buffer, const char* what);
 
+// Appends `size` bytes for the caller to fill at once; NULL (and the flag) without memory.
+uint8_t* qn__buffer_extend(qn__buffer_t* buffer, size_t size);
 void qn__buffer_bytes(qn__buffer_t* buffer, const void* data, size_t size);
 void qn__buffer_str(qn__buffer_t* buffer, qn_str_t text);
 void qn__buffer_cstr(qn__buffer_t* buffer, const char* text);
