@@ -258,6 +258,33 @@ static void run_threads(qn__machine_t* machine, const qn__stmt_t* stmt,
   set_per_thread(machine);
 }
 
+// One thread becomes the lanes of a marked loop, as many at a time as the mark says.
+static void run_lanes(qn__machine_t* machine, const qn__stmt_t* stmt,
+                      const qn__interpret_set_t* active) {
+  uint32_t parent = active->threads[0];
+  uint32_t lane_count = stmt->loop.lane_count;
+  int64_t begin = qn__machine_eval(machine, stmt->loop.begin, parent).i;
+  int64_t end = qn__machine_eval(machine, stmt->loop.end, parent).i;
+  owned_set_t lanes;
+  if (qn__machine_failed(machine) || !set_init(machine, &lanes, lane_count)) return;
+  ++machine->level;
+  machine->levels[machine->level] =
+      (qn__interpret_level_t){.kind = stmt->loop.kind, .extent = lane_count, .count = lane_count};
+  set_per_thread(machine);
+  bool is_ready = qn__machine_declare_var(machine, stmt->loop.var);
+  for (int64_t i = begin; i < end && is_ready && !qn__machine_failed(machine);) {
+    lanes.set.count = 0;
+    for (uint32_t lane = 0; lane < lane_count && i < end; ++lane, ++i) {
+      qn__machine_set_var(machine, stmt->loop.var, lane, (qn__scalar_t){.i = i});
+      lanes.set.threads[lanes.set.count++] = lane;
+    }
+    run_block(machine, &stmt->loop.body, &lanes.set);
+  }
+  --machine->level;
+  set_per_thread(machine);
+  set_deinit(machine, &lanes);
+}
+
 static void run_assert(qn__machine_t* machine, const qn__stmt_t* stmt,
                        const qn__interpret_set_t* active) {
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
@@ -304,6 +331,8 @@ static void run_stmt(qn__machine_t* machine, const qn__stmt_t* stmt,
     case QN__STMT_LOOP:
       if (qn__loop_is_thread(stmt->loop.kind)) {
         run_threads(machine, stmt, active);
+      } else if (machine->args->runs_lanes && stmt->loop.lane_count > 0 && machine->level == 0) {
+        run_lanes(machine, stmt, active);
       } else {
         run_loop(machine, stmt, active);
       }

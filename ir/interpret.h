@@ -16,6 +16,10 @@ typedef struct qn__interpret_args {
   const int64_t* symbols;
   // Threads of a warp for shuffles and warp reductions.
   uint32_t warp_size;
+  // Runs loops that the vectorise pass marked in lock-step over their lanes, as generated code
+  // does. For tests of the marks: the results must be the same. (Marked reductions run in order all
+  // the same.)
+  bool runs_lanes;
 } qn__interpret_args_t;
 
 // Buffers must be as large as their shape and strides say: the caller has checked the call.

@@ -546,7 +546,10 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
   size_t fixed = g->buffer_count;
   uint32_t extra = gen_below(g, options->size + 1);
   for (size_t i = fixed; i-- > 0;) {
-    if (g->buffers[i].is_writable && !g->buffers[i].is_readable) launch(g, &g->buffers[i], options);
+    bool is_output = g->buffers[i].is_writable;
+    if (is_output && (!g->buffers[i].is_readable || i + 1 == fixed)) {
+      launch(g, &g->buffers[i], options);
+    }
   }
   for (uint32_t i = 0; i < extra; ++i) {
     gen_buffer_t* target = &g->buffers[gen_below(g, (uint32_t)fixed)];

@@ -32,6 +32,9 @@ const char* gen_text(gen_t* g, const char* format, ...) {
 qn_dtype_t gen_dtype(gen_t* g) {
   static const qn_dtype_t likely[] = {QN_DTYPE_F32, QN_DTYPE_F32, QN_DTYPE_I32,
                                       QN_DTYPE_I64, QN_DTYPE_F64, QN_DTYPE_U8};
+  if (g->buffer_count > 0 && gen_chance(g, 60)) {  // what can be loaded
+    return g->buffers[gen_below(g, (uint32_t)g->buffer_count)].dtype;
+  }
   if (gen_chance(g, 60)) return likely[gen_below(g, 6)];
   return (qn_dtype_t)(1 + gen_below(g, QN_DTYPE_COUNT - 1));
 }
@@ -160,7 +163,7 @@ static const gen_buffer_t* pick_readable(gen_t* g, qn_dtype_t dtype) {
 
 static gen_value_t leaf(gen_t* g, qn_dtype_t dtype, int depth) {
   uint32_t kind = gen_below(g, 10);
-  if (kind < 5) {
+  if (kind < 7) {
     const gen_buffer_t* buffer = pick_readable(g, dtype);
     if (buffer) return gen_load(g, buffer, depth);
   }

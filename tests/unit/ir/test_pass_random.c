@@ -32,7 +32,7 @@ static void interpret(const qn_generated_t* generated, const qn__function_t* fun
                       const char* what, qn_generated_args_t* args) {
   qn_generated_args_init(generated, args);
   qn__interpret_args_t call = {
-      .params = args->params, .symbols = generated->symbols, .warp_size = 32};
+      .params = args->params, .symbols = generated->symbols, .warp_size = 32, .runs_lanes = true};
   qn_status_t status = qn__interpret(function, &call, qn_allocator_default());
   if (!qn_ok(status)) give_up(generated, what, qn_status_message(status));
 }
