@@ -22,8 +22,9 @@ static qn__val_t log1p_tail(const qn__kit_t* k, qn__val_t f) {
   qn__val_t s = kdiv(k, f, kadd(k, f, kf(k, 2.0)));
   qn__val_t z = kmul(k, s, s);
   qn__val_t p = kmul(k, z, QN__POLY(k, z, log_f64));
-  qn__val_t h = kmul(k, kmul(k, f, kf(k, 0.5)), f);
-  return ksub(k, kmul(k, s, kadd(k, h, p)), h);
+  qn__val_t half = kmul(k, f, kf(k, 0.5));
+  // Where it is fused, the subtraction sees h before it is rounded.
+  return kmsub(k, half, f, kmul(k, s, kadd(k, kmul(k, half, f), p)));
 }
 
 // What comes out of x <= 0, infinity and NaN.
