@@ -488,6 +488,60 @@ static void test_f64(void** state) {
   check_case(*state, true);
 }
 
+// What math.h promises to its caller besides values.
+static void test_contract(void** state) {
+  (void)state;
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMModuleRef module = LLVMModuleCreateWithNameInContext("contract", context);
+  LLVMTypeRef integer = LLVMInt32TypeInContext(context);
+  LLVMTypeRef vector = LLVMVectorType(LLVMFloatTypeInContext(context), 8);
+  LLVMTypeRef mask = LLVMVectorType(LLVMInt1TypeInContext(context), 8);
+  LLVMTypeRef parameters[] = {vector, integer};
+  LLVMValueRef caller =
+      LLVMAddFunction(module, "caller", LLVMFunctionType(vector, parameters, 2, false));
+  LLVMAddTargetDependentFunctionAttr(caller, "target-cpu", "x86-64-v3");
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+  LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, caller, "entry"));
+  qn__math_t math = {
+      .context = context, .module = module, .builder = builder, .has_fma = true, .has_round = true};
+  LLVMValueRef x = LLVMGetParam(caller, 0), number = LLVMGetParam(caller, 1);
+  assert_false(qn__math_has(QN_OP_ADD));
+  assert_null(qn__math_emit(&math, QN_OP_SIN, &number));
+  assert_null(qn__math_emit(&math, QN_OP_ADD, (LLVMValueRef[]){x, x}));
+  for (int twice = 0; twice < 2; twice++) {
+    for (size_t i = 0; i < CASE_COUNT; i++) {
+      assert_true(qn__math_has(CASES[i].op));
+      LLVMValueRef y = qn__math_emit(&math, CASES[i].op, (LLVMValueRef[]){x, x, x});
+      assert_non_null(y);
+      bool is_test =
+          CASES[i].op == QN_OP_ISNAN || CASES[i].op == QN_OP_ISINF || CASES[i].op == QN_OP_ISFINITE;
+      assert_ptr_equal(LLVMTypeOf(y), is_test ? mask : vector);
+    }
+  }
+  // No block was added, and the builder is where it was.
+  assert_int_equal(LLVMCountBasicBlocks(caller), 1);
+  assert_ptr_equal(LLVMGetInsertBlock(builder), LLVMGetEntryBasicBlock(caller));
+  LLVMBuildRet(builder, x);
+  // Each function that was added is there once, cannot be seen from outside, and is for the same
+  // processor.
+  unsigned added = 0;
+  for (LLVMValueRef f = LLVMGetFirstFunction(module); f != NULL; f = LLVMGetNextFunction(f)) {
+    if (f == caller || LLVMIsDeclaration(f)) continue;
+    added++;
+    assert_int_equal(LLVMGetLinkage(f), LLVMInternalLinkage);
+    assert_non_null(LLVMGetStringAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                                                  "target-cpu", 10));
+  }
+  // sin, cos and pow for eight lanes, sin and cos for one, the reduction of huge arguments.
+  assert_int_equal(added, 6);
+  char* message = NULL;
+  if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) fail_msg("%s", message);
+  LLVMDisposeMessage(message);
+  LLVMDisposeBuilder(builder);
+  LLVMDisposeModule(module);
+  LLVMContextDispose(context);
+}
+
 // ------------------------------------------------------------------------------------------
 // command
 
