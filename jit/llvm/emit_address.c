@@ -33,12 +33,16 @@ static void check_index(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim, qn
   qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->id, dim, NULL), wide, extent);
 }
 
-// Do all lanes' elements exist in a private array, whatever the mask is?
+// Do all lanes' elements exist in a private array, whatever the mask is? What is the same in all
+// lanes is right when one of them is on.
 static bool is_inside(qn__emit_t* e, const qn__buf_t* buffer, const qn__value_t* indices) {
   const qn__buf_slot_t* slot = buffer->user;
   if (!slot->is_private || buffer->scope == QN__SCOPE_VIEW) return false;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     int64_t first, extent, stride = 0;
+    if (indices[i].shape == QN__SHAPE_UNIFORM && !(e->fn->mask && e->fn->can_mask_be_empty)) {
+      continue;
+    }
     if (indices[i].shape == QN__SHAPE_VARYING || !qn__emit_const_int(indices[i].v, &first)) {
       return false;
     }

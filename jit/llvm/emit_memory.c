@@ -8,7 +8,13 @@
 #include "emit_inner.h"
 
 // Beyond so many lanes a gather is shorter than element by element.
-enum { MOST_SINGLE_ACCESSES = 16 };
+enum { MOST_SINGLE_ACCESSES = 32 };
+
+// Are lanes that lie apart loaded and stored one by one rather than gathered and scattered?
+static bool is_one_by_one(const qn__emit_t* e, const qn__address_t* address) {
+  bool is_fast = e->options->is_fast_tier && e->options->has_avx512;
+  return !is_fast && e->fn->lanes <= MOST_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR;
+}
 
 static uint32_t element_bytes(const qn__buf_t* buffer) {
   return qn__dtype_bits(buffer->dtype) / 8;
@@ -162,9 +168,7 @@ static LLVMValueRef load_lanes(qn__emit_t* e, const qn__address_t* address) {
   if (!is_masked && has_step(address, -1)) {
     return reversed(e, plain_load(e, address->buffer, type, lowest(e, address)));
   }
-  if (!is_masked && e->fn->lanes <= MOST_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR) {
-    return load_one_by_one(e, address, type);
-  }
+  if (!is_masked && is_one_by_one(e, address)) return load_one_by_one(e, address, type);
   return gather(e, address, type);
 }
 
@@ -217,7 +221,7 @@ static void store_lanes(qn__emit_t* e, const qn__address_t* address, LLVMValueRe
     plain_store(e, buffer, reversed(e, value), lowest(e, address));
     return;
   }
-  if (e->fn->mask || e->fn->lanes > MOST_SINGLE_ACCESSES || address->shape != QN__SHAPE_LINEAR) {
+  if (e->fn->mask || !is_one_by_one(e, address)) {
     scatter(e, address, value);
     return;
   }

@@ -51,8 +51,7 @@ static LLVMValueRef make_grain(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueR
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef half = LLVMConstReal(e->f64, NS_WORTH_SPLITTING / 2);
   LLVMValueRef ratio = LLVMBuildFDiv(b, half, cost, "");
-  LLVMTypeRef types[] = {e->i64, e->f64};
-  LLVMValueRef grain = qn__emit_intrinsic(e, "llvm.fptosi.sat", types, 2, &ratio, 1);
+  LLVMValueRef grain = LLVMBuildFPToSI(b, ratio, e->i64, "");  // from 0 to some ten thousand
   uint32_t lanes = qn__emit_loop_lanes(e, loop);
   int64_t multiple = lanes > 1 ? (int64_t)lanes : 1;
   // Rounded up to full vectors.
