@@ -1,0 +1,258 @@
+// embed: runs all-MiniLM-L6-v2 over the golden sentences on quern kernels and compares the
+// embeddings with the reference.
+//
+// It shows what a program sees of quern: the time to a first result with and without a filled
+// cache, where each kernel came from, its speed, and that the numbers are right. README.md in this
+// folder says how to run it. Single-threaded; the kernels use the CPU pool. Read next: kernels.c
+// (engine, lookup), then model.c (calls).
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden.h"
+#include "kernels.h"
+#include "model.h"
+#include "options.h"
+#include "reference.h"
+#include "report.h"
+#include "weights.h"
+
+// The run: everything that must be released, in the order in which it is made.
+typedef struct run {
+  const options_t* options;
+  golden_t golden;
+  weights_t weights;
+  kernels_t kernels;
+  model_t model;
+  int64_t* order;     // sentences by length, [count]
+  int64_t* ids;       // one batch, padded
+  int64_t* lengths;   // one batch
+  float* batch_out;   // one batch
+  float* embeddings;  // [sentences, WIDTH], by place in the golden files
+  int64_t start_ns;
+  report_t report;
+} run_t;
+
+// Is a compiler library in the address space? False where /proc does not tell.
+static bool has_compiler_mapped(void) {
+  bool is_found = false;
+  FILE* maps = fopen("/proc/self/maps", "r");
+  char line[4352];
+  while (maps != NULL && !is_found && fgets(line, sizeof line, maps) != NULL) {
+    is_found = strstr(line, "libLLVM") != NULL;
+  }
+  if (maps != NULL) {
+    fclose(maps);
+  }
+  return is_found;
+}
+
+// Orders the sentences by length, so that a batch has little padding, and makes the buffers.
+static qn_status_t prepare(run_t* run) {
+  const golden_t* golden = &run->golden;
+  report_t* report = &run->report;
+  const options_t* options = run->options;
+  report->sentence_count = golden->count;
+  if (options->sentence_limit > 0 && options->sentence_limit < golden->count) {
+    report->sentence_count = options->sentence_limit;
+  }
+  report->batch = options->batch < report->sentence_count ? options->batch : report->sentence_count;
+  const size_t count = (size_t)golden->count;
+  const size_t batch = (size_t)report->batch;
+  run->order = malloc(count * sizeof *run->order);
+  run->ids = malloc(batch * (size_t)golden->longest * sizeof *run->ids);
+  run->lengths = malloc(batch * sizeof *run->lengths);
+  run->batch_out = malloc(batch * WIDTH * sizeof *run->batch_out);
+  run->embeddings = malloc(count * WIDTH * sizeof *run->embeddings);
+  if (run->order == NULL || run->ids == NULL || run->lengths == NULL || run->batch_out == NULL ||
+      run->embeddings == NULL) {
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the batches");
+  }
+  for (int64_t i = 0; i < golden->count; ++i) {
+    int64_t at = i;
+    for (; at > 0 && golden->lengths[run->order[at - 1]] > golden->lengths[i]; --at) {
+      run->order[at] = run->order[at - 1];
+    }
+    run->order[at] = i;
+  }
+  for (int64_t i = 0; i < report->sentence_count; ++i) {
+    report->token_count += golden->lengths[run->order[i]];
+  }
+  report->shortest = golden->lengths[run->order[0]];
+  report->longest = golden->lengths[run->order[report->sentence_count - 1]];
+  return model_create(&run->weights, &run->kernels, report->batch * report->longest, &run->model);
+}
+
+// Embeds the sentences order[first .. first + count).
+static qn_status_t embed_batch(run_t* run, int64_t first, int64_t count) {
+  const golden_t* golden = &run->golden;
+  // The last one of the batch is its longest.
+  const int64_t length = golden->lengths[run->order[first + count - 1]];
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t sentence = run->order[first + i];
+    run->lengths[i] = golden->lengths[sentence];
+    memcpy(run->ids + i * length, golden->ids + sentence * golden->longest,
+           (size_t)length * sizeof *run->ids);
+  }
+  TRY(model_embed(&run->model, count, length, run->ids, run->lengths, run->batch_out));
+  for (int64_t i = 0; i < count; ++i) {
+    memcpy(run->embeddings + run->order[first + i] * WIDTH, run->batch_out + i * WIDTH,
+           WIDTH * sizeof *run->embeddings);
+  }
+  return QN_OK;
+}
+
+// All sentences once. `out_first_ns`, if not NULL, gets the time after the first batch.
+static qn_status_t embed_all(run_t* run, int64_t* out_first_ns) {
+  const int64_t total = run->report.sentence_count;
+  const int64_t batch = run->report.batch;
+  for (int64_t first = 0; first < total; first += batch) {
+    TRY(embed_batch(run, first, total - first < batch ? total - first : batch));
+    if (first == 0 && out_first_ns != NULL) {
+      *out_first_ns = now_ns();
+    }
+  }
+  return QN_OK;
+}
+
+static qn_status_t time_passes(run_t* run) {
+  report_t* report = &run->report;
+  kernels_reset_counts(&run->kernels);
+  report->repeat_count = run->options->repeat;
+  for (int64_t i = 0; i < run->options->repeat; ++i) {
+    const int64_t start_ns = now_ns();
+    TRY(embed_all(run, NULL));
+    const int64_t pass_ns = now_ns() - start_ns;
+    report->total_pass_ns += pass_ns;
+    if (i == 0 || pass_ns < report->best_pass_ns) {
+      report->best_pass_ns = pass_ns;
+    }
+  }
+  return QN_OK;
+}
+
+// Fills in the agreement over all sentences that were embedded.
+static qn_status_t compare(run_t* run) {
+  report_t* report = &run->report;
+  report->min_cosine = 1.0;
+  for (int64_t i = 0; i < report->sentence_count; ++i) {
+    const int64_t sentence = run->order[i];
+    const float* ours = run->embeddings + sentence * WIDTH;
+    float* theirs = run->golden.embeddings + sentence * WIDTH;
+    if (run->options->is_seeded) {
+      TRY(reference_embed(&run->weights, run->golden.lengths[sentence],
+                          run->golden.ids + sentence * run->golden.longest, theirs));
+    }
+    double dot = 0.0;
+    double our_square = 0.0;
+    double their_square = 0.0;
+    for (int k = 0; k < WIDTH; ++k) {
+      dot += (double)ours[k] * (double)theirs[k];
+      our_square += (double)ours[k] * (double)ours[k];
+      their_square += (double)theirs[k] * (double)theirs[k];
+      report->max_difference =
+          fmax(report->max_difference, fabs((double)ours[k] - (double)theirs[k]));
+    }
+    const double cosine = dot / sqrt(our_square * their_square);
+    if (!isfinite(cosine)) {
+      return qn_status_make(QN_STATUS_VALUE_ERROR,
+                            "the embedding of sentence %lld is not finite or zero",
+                            (long long)sentence + 1);
+    }
+    report->min_cosine = fmin(report->min_cosine, cosine);
+  }
+  report->is_good = report->min_cosine > COSINE_BOUND && report->max_difference < DIFFERENCE_BOUND;
+  return QN_OK;
+}
+
+static qn_status_t execute(run_t* run) {
+  const options_t* options = run->options;
+  report_t* report = &run->report;
+  TRY(golden_load(options->golden_dir, WIDTH, &run->golden));
+
+  int64_t from_ns = now_ns();
+  qn_status_t status =
+      weights_load(options->is_seeded ? NULL : options->weights_dir, &run->weights);
+  if (qn_status_code(status) == QN_STATUS_NOT_FOUND) {
+    status =
+        qn_status_annotate(status, "no weights; run examples/embed/fetch_weights, or use --seeded");
+  }
+  TRY(status);
+  report->weights_ns = now_ns() - from_ns;
+
+  from_ns = now_ns();
+  TRY(kernels_load(options->kernels_dir, options->target, &run->kernels));
+  report->kernels_ns = now_ns() - from_ns;
+
+  from_ns = now_ns();
+  TRY(prepare(run));
+  int64_t first_ns = 0;
+  TRY(embed_all(run, &first_ns));
+  report->first_batch_ns = first_ns - from_ns;
+  report->first_embedding_ns = first_ns - run->start_ns;
+
+  TRY(time_passes(run));
+  report->has_compiler_mapped = has_compiler_mapped();
+  return compare(run);
+}
+
+static void release(run_t* run) {
+  model_destroy(&run->model);
+  kernels_unload(&run->kernels);
+  weights_free(&run->weights);
+  golden_free(&run->golden);
+  free(run->order);
+  free(run->ids);
+  free(run->lengths);
+  free(run->batch_out);
+  free(run->embeddings);
+}
+
+static int exit_code(qn_status_t status) {
+  switch (qn_status_code(status)) {
+    case QN_STATUS_UNAVAILABLE:
+    case QN_STATUS_INCOMPATIBLE:
+    case QN_STATUS_OUT_OF_MEMORY:
+    case QN_STATUS_DEVICE_ERROR:
+      return EXIT_MACHINE;
+    default:
+      return EXIT_WRONG;
+  }
+}
+
+static int run_all(const options_t* options, int64_t start_ns) {
+  run_t run = {.options = options, .start_ns = start_ns};
+  run.report = (report_t){.target = options->target, .is_seeded = options->is_seeded};
+  qn_status_t status = execute(&run);
+  if (qn_ok(status) && options->is_json) {
+    status = report_print_json(&run.report, &run.kernels, stdout);
+  } else if (qn_ok(status)) {
+    report_print(&run.report, &run.kernels, stdout);
+  }
+  int code = run.report.is_good ? EXIT_DONE : EXIT_WRONG;
+  if (!qn_ok(status)) {
+    fprintf(stderr, "embed: %s: %s\n", qn_status_code_text(qn_status_code(status)),
+            qn_status_message(status));
+    code = exit_code(status);
+    qn_status_free(status);
+  }
+  release(&run);
+  return code;
+}
+
+int main(int argc, char** argv) {
+  // The process began before main: the processor time spent so far is that of exec and the dynamic
+  // linker, which nothing interrupts for long.
+  struct timespec spent = {0, 0};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  const int64_t start_ns = now_ns() - ((int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec);
+
+  options_t options;
+  int code = EXIT_DONE;
+  if (options_parse(argc, argv, &options, &code)) {
+    code = run_all(&options, start_ns);
+  }
+  options_free(&options);
+  return code;
+}

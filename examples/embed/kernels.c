@@ -1,0 +1,150 @@
+// kernels.c: from files of IR text to functions. This is the whole of what a program has to do to
+// use quern: make an engine and a target, parse a module, ask for a function.
+#include "kernels.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_LIMIT_BYTES = 1 << 20 };
+
+static const struct {
+  const char* name;
+  bool is_product;
+} known[KERNEL_COUNT] = {
+#define X(id, name, is_product) {name, is_product},
+    KERNELS(X)
+#undef X
+};
+
+// Reads a text file whole. Owned: free.
+static qn_status_t read_text(const char* path, char** out_text, size_t* out_size) {
+  *out_text = NULL;
+  *out_size = 0;
+  FILE* file = fopen(path, "rb");
+  if (file == NULL) {
+    return qn_status_make(errno == ENOENT ? QN_STATUS_NOT_FOUND : QN_STATUS_IO, "%s: %s", path,
+                          strerror(errno));
+  }
+  qn_status_t status = QN_OK;
+  char* text = malloc(TEXT_LIMIT_BYTES);
+  const size_t size = text != NULL ? fread(text, 1, TEXT_LIMIT_BYTES, file) : 0;
+  if (text == NULL) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "%s: no memory for the text", path);
+  } else if (ferror(file)) {
+    status = qn_status_make(QN_STATUS_IO, "%s: cannot read it", path);
+  } else if (size == TEXT_LIMIT_BYTES) {
+    status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: more than 1 MiB of text", path);
+  }
+  fclose(file);
+  if (!qn_ok(status)) {
+    free(text);
+    return status;
+  }
+  *out_text = text;
+  *out_size = size;
+  return QN_OK;
+}
+
+static qn_status_t load_kernel(kernels_t* kernels, const char* directory, int id) {
+  kernel_t* kernel = &kernels->all[id];
+  char folder[24] = "";
+  if (known[id].is_product) {
+    snprintf(folder, sizeof folder, "rows%d/", (int)kernels->row_tile);
+  }
+  char path[4096];
+  const int length = snprintf(path, sizeof path, "%s/%s%s.qn", directory, folder, kernel->name);
+  if (length >= (int)sizeof path) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the path of the kernels is too long");
+  }
+  const int64_t start_ns = now_ns();
+  char* text = NULL;
+  size_t size = 0;
+  TRY(read_text(path, &text, &size));
+  qn_parse_options_t options = {.struct_size = sizeof options, .source_name = path};
+  qn_module_t* module = NULL;
+  qn_status_t status = qn_module_parse(text, size, &options, &module);
+  free(text);
+  kernel->parse_ns = now_ns() - start_ns;
+  if (qn_ok(status)) {
+    status = qn_engine_function(kernels->engine, module, kernels->target, kernel->name, NULL,
+                                &kernel->info, &kernel->function);
+    status = qn_status_annotate(status, "%s", path);
+  }
+  // The function keeps what it needs of the module.
+  qn_module_release(module);
+  return status;
+}
+
+// The example hands its own pointers to the kernels, so the device must be one that can use them.
+static qn_status_t check_device(const qn_target_t* target) {
+  const char* kind = qn_target_kind(target);
+  for (size_t i = 0; i < qn_target_kind_count(); ++i) {
+    const qn_target_kind_info_t* info = qn_target_kind_at(i);
+    if (strcmp(info->name, kind) == 0 && info->device_type != QN_DEVICE_CPU) {
+      return qn_status_make(QN_STATUS_UNSUPPORTED,
+                            "target %s runs on another device; embed keeps its tensors in host "
+                            "memory, try cpu",
+                            kind);
+    }
+  }
+  return QN_OK;
+}
+
+// A tile wants as many sums in registers as the machine can keep busy: see
+// kernels/rows12/linear.qn.
+static int64_t choose_row_tile(const qn_target_t* target) {
+  int64_t vector_bits = 0;
+  return qn_target_get_int(target, "vector_width", &vector_bits) && vector_bits >= 512 ? 12 : 6;
+}
+
+qn_status_t kernels_load(const char* directory, const char* target, kernels_t* out_kernels) {
+  memset(out_kernels, 0, sizeof *out_kernels);
+  for (int i = 0; i < KERNEL_COUNT; ++i) {
+    out_kernels->all[i].name = known[i].name;
+  }
+  qn_status_t status = qn_target_parse(target, &out_kernels->target);
+  if (qn_ok(status)) {
+    status = check_device(out_kernels->target);
+  }
+  if (qn_ok(status)) {
+    out_kernels->row_tile = choose_row_tile(out_kernels->target);
+    status = qn_engine_create(NULL, &out_kernels->engine);
+  }
+  for (int i = 0; i < KERNEL_COUNT && qn_ok(status); ++i) {
+    status = load_kernel(out_kernels, directory, i);
+  }
+  if (!qn_ok(status)) {
+    kernels_unload(out_kernels);
+  }
+  return status;
+}
+
+void kernels_unload(kernels_t* kernels) {
+  for (int i = 0; i < KERNEL_COUNT; ++i) {
+    qn_function_release(kernels->all[i].function);
+  }
+  qn_engine_destroy(kernels->engine);
+  qn_target_release(kernels->target);
+  memset(kernels, 0, sizeof *kernels);
+}
+
+qn_status_t kernels_call(kernels_t* kernels, kernel_id_t id, const qn_value_t* args, size_t count,
+                         double operation_count) {
+  kernel_t* kernel = &kernels->all[id];
+  const int64_t start_ns = now_ns();
+  qn_status_t status = qn_function_call(kernel->function, args, count, NULL);
+  kernel->call_ns += now_ns() - start_ns;
+  ++kernel->call_count;
+  kernel->operation_count += operation_count;
+  return status;
+}
+
+void kernels_reset_counts(kernels_t* kernels) {
+  for (int i = 0; i < KERNEL_COUNT; ++i) {
+    kernels->all[i].call_count = 0;
+    kernels->all[i].call_ns = 0;
+    kernels->all[i].operation_count = 0.0;
+  }
+}

@@ -1,0 +1,62 @@
+// kernels.h: the functions that the model calls, looked up in an engine, and the time they take.
+//
+// One thread at a time, for the counts of time alone: the functions themselves may be called by
+// any. Read next: kernels/*.qn for what they compute, model.c for how they are called.
+#ifndef EMBED_KERNELS_H_
+#define EMBED_KERNELS_H_
+
+#include "common.h"
+
+// The enumerator, the name of both the function and its file, and whether it is a product: those
+// are written for one height of the register tile, in the folder rows6/ or rows12/.
+// clang-format off
+#define KERNELS(X)                              \
+  X(EMBED_LAYERNORM, "embed_layernorm", false)  \
+  X(LINEAR, "linear", true)                     \
+  X(ATTENTION, "attention", false)              \
+  X(LINEAR_RESIDUAL, "linear_residual", true)   \
+  X(LAYER_NORM, "layer_norm", false)            \
+  X(LINEAR_GELU, "linear_gelu", true)           \
+  X(MEAN_POOL, "mean_pool", false)              \
+  X(L2_NORMALIZE, "l2_normalize", false)
+// clang-format on
+
+typedef enum kernel_id {
+#define X(id, name, is_product) KERNEL_##id,
+  KERNELS(X)
+#undef X
+      KERNEL_COUNT
+} kernel_id_t;
+
+typedef struct kernel {
+  const char* name;
+  qn_function_t* function;
+  qn_lookup_info_t info;  // where the code came from
+  int64_t parse_ns;
+  int64_t call_count;
+  int64_t call_ns;
+  double operation_count;  // floating-point operations that the caller reported
+} kernel_t;
+
+typedef struct kernels {
+  qn_engine_t* engine;
+  qn_target_t* target;
+  int64_t row_tile;  // rows that the products take at a time
+  kernel_t all[KERNEL_COUNT];
+} kernels_t;
+
+// Makes an engine (its cache as the environment says), and looks up every kernel of `directory` for
+// the target. Errors: IO, NOT_FOUND, those of qn_module_parse, qn_target_parse and
+// qn_engine_function; UNSUPPORTED for a target whose memory the host cannot address. Owned:
+// kernels_unload.
+qn_status_t kernels_load(const char* directory, const char* target, kernels_t* out_kernels);
+// Zeroed kernels are fine.
+void kernels_unload(kernels_t* kernels);
+
+// Calls one kernel. `operation_count` is what the call computes, 0 if nobody wants to know.
+qn_status_t kernels_call(kernels_t* kernels, kernel_id_t id, const qn_value_t* args, size_t count,
+                         double operation_count);
+// Sets all counts of time and calls to zero.
+void kernels_reset_counts(kernels_t* kernels);
+
+#endif  // EMBED_KERNELS_H_

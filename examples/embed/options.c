@@ -1,0 +1,136 @@
+// options.c: help, defaults and parsing of the command line. Read next: embed.c.
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help_text[] =
+    "usage: embed [options]\n"
+    "\n"
+    "Computes sentence embeddings with all-MiniLM-L6-v2 on quern kernels and compares them with a\n"
+    "reference. Run it twice: the second process finds its kernels in the cache.\n"
+    "\n"
+    "  --target T       target of the kernels, such as cpu, interp, 'cpu -mcpu=x86-64-v3' [cpu]\n"
+    "  --batch N        sentences per batch, padded to the longest of the batch [4]\n"
+    "  --repeat N       timed passes over all sentences after the first pass [5]\n"
+    "  --sentences N    use only the N shortest sentences [all]\n"
+    "  --weights DIR    directory that fetch_weights filled [build/embed]\n"
+    "  --seeded         made-up weights of the same shapes; the reference is then plain C\n"
+    "  --golden DIR     directory of the golden files [golden/ beside the source]\n"
+    "  --kernels DIR    directory of the kernels [kernels/ beside the source]\n"
+    "  --json           report as JSON\n"
+    "  --help           this text\n"
+    "\n"
+    "QUERN_CACHE_DIR names the cache directory, QUERN_CACHE=off does without.\n"
+    "Exit codes: 0 good, 1 wrong input or embeddings out of bounds, 2 usage, 3 the machine lacks\n"
+    "something.\n";
+
+// A path in this source folder, which the compiler knows. Owned: free; NULL without memory.
+static char* beside_source(const char* relative) {
+  const char* slash = strrchr(__FILE__, '/');
+  const int folder_length = slash != NULL ? (int)(slash - __FILE__) : 1;
+  const size_t size = (size_t)folder_length + strlen(relative) + 2;
+  char* path = malloc(size);
+  if (path != NULL) {
+    snprintf(path, size, "%.*s/%s", folder_length, slash != NULL ? __FILE__ : ".", relative);
+  }
+  return path;
+}
+
+static bool parse_count(const char* option, const char* text, int64_t least, int64_t* out_value) {
+  char* end = NULL;
+  const long value = strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < least || value > 1000000) {
+    fprintf(stderr, "embed: --%s expects an integer from %d to 1000000, got \"%s\"\n", option,
+            (int)least, text);
+    return false;
+  }
+  *out_value = value;
+  return true;
+}
+
+static bool set_path(char** path, const char* text) {
+  free(*path);
+  *path = strdup(text);
+  return *path != NULL;
+}
+
+// One option. False when its value is wrong or the option unknown; getopt has then said so itself.
+static bool apply(int letter, options_t* options) {
+  switch (letter) {
+    case 't':
+      options->target = optarg;
+      return true;
+    case 'b':
+      return parse_count("batch", optarg, 1, &options->batch);
+    case 'r':
+      return parse_count("repeat", optarg, 0, &options->repeat);
+    case 'n':
+      return parse_count("sentences", optarg, 1, &options->sentence_limit);
+    case 'w':
+      return set_path(&options->weights_dir, optarg);
+    case 'g':
+      return set_path(&options->golden_dir, optarg);
+    case 'k':
+      return set_path(&options->kernels_dir, optarg);
+    case 's':
+      options->is_seeded = true;
+      return true;
+    case 'j':
+      options->is_json = true;
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_code) {
+  static const struct option known[] = {{"target", required_argument, NULL, 't'},
+                                        {"batch", required_argument, NULL, 'b'},
+                                        {"repeat", required_argument, NULL, 'r'},
+                                        {"sentences", required_argument, NULL, 'n'},
+                                        {"weights", required_argument, NULL, 'w'},
+                                        {"golden", required_argument, NULL, 'g'},
+                                        {"kernels", required_argument, NULL, 'k'},
+                                        {"seeded", no_argument, NULL, 's'},
+                                        {"json", no_argument, NULL, 'j'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+  *out_options = (options_t){.target = "cpu", .batch = 4, .repeat = 5};
+  out_options->weights_dir = beside_source("../../build/embed");
+  out_options->golden_dir = beside_source("golden");
+  out_options->kernels_dir = beside_source("kernels");
+  if (out_options->weights_dir == NULL || out_options->golden_dir == NULL ||
+      out_options->kernels_dir == NULL) {
+    fprintf(stderr, "embed: no memory for paths\n");
+    *out_exit_code = EXIT_MACHINE;
+    return false;
+  }
+  bool is_fine = true;
+  int letter;
+  while (is_fine && (letter = getopt_long(argc, argv, "h", known, NULL)) != -1) {
+    if (letter == 'h') {
+      fputs(help_text, stdout);
+      *out_exit_code = EXIT_DONE;
+      return false;
+    }
+    is_fine = apply(letter, out_options);
+  }
+  if (is_fine && optind < argc) {
+    fprintf(stderr, "embed: unexpected argument \"%s\"\n", argv[optind]);
+    is_fine = false;
+  }
+  if (!is_fine) {
+    fprintf(stderr, "try: embed --help\n");
+  }
+  *out_exit_code = EXIT_USAGE;
+  return is_fine;
+}
+
+void options_free(options_t* options) {
+  free(options->weights_dir);
+  free(options->golden_dir);
+  free(options->kernels_dir);
+}

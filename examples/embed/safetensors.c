@@ -1,0 +1,231 @@
+// safetensors.c: the reader. Every number of the header is checked before a byte of data is
+// reached, so that a file from anywhere gives tensors that lie inside of it, or an error.
+//
+// Read next: weights.c, which asks for the tensors.
+#include "safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+  PREFIX_BYTES = 8,
+  HEADER_LIMIT_BYTES = 100 * 1000 * 1000,  // the format's own limit
+  RANK_LIMIT = 8,
+};
+
+struct safetensors {
+  char* path;
+  const uint8_t* bytes;  // the whole file, mapped read-only
+  size_t size_bytes;
+  size_t data_offset_bytes;  // of the data behind the header
+  json_t* header;
+};
+
+// One tensor of the header, all of it checked.
+typedef struct tensor_info {
+  const char* dtype;
+  size_t rank;
+  int64_t shape[RANK_LIMIT];
+  size_t begin_bytes;  // in the data
+} tensor_info_t;
+
+static size_t dtype_size_bytes(const char* dtype) {
+  static const struct {
+    const char* text;
+    size_t size_bytes;
+  } dtypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+                {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+                {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
+  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; ++i) {
+    if (strcmp(dtypes[i].text, dtype) == 0) {
+      return dtypes[i].size_bytes;
+    }
+  }
+  return 0;
+}
+
+static qn_status_t malformed(const safetensors_t* file, const char* name, const char* what) {
+  return qn_status_make(QN_STATUS_DATA_LOSS, "%s: tensor \"%s\": %s", file->path, name, what);
+}
+
+// Reads one entry of the header. `json` is the object of the tensor `name`.
+static qn_status_t read_info(const safetensors_t* file, const char* name, const json_t* json,
+                             tensor_info_t* out_info) {
+  const json_t* dtype = json_object_get(json, "dtype");
+  const json_t* shape = json_object_get(json, "shape");
+  const json_t* offsets = json_object_get(json, "data_offsets");
+  if (!json_is_string(dtype) || !json_is_array(shape) || !json_is_array(offsets)) {
+    return malformed(file, name, "expected dtype, shape and data_offsets");
+  }
+  out_info->dtype = json_string_value(dtype);
+  size_t size_bytes = dtype_size_bytes(out_info->dtype);
+  if (size_bytes == 0) {
+    return malformed(file, name, "unknown dtype");
+  }
+  out_info->rank = json_array_size(shape);
+  if (out_info->rank > RANK_LIMIT) {
+    return malformed(file, name, "more than 8 dimensions");
+  }
+  const size_t data_bytes = file->size_bytes - file->data_offset_bytes;
+  for (size_t i = 0; i < out_info->rank; ++i) {
+    const json_t* extent = json_array_get(shape, i);
+    if (!json_is_integer(extent) || json_integer_value(extent) < 0) {
+      return malformed(file, name, "an extent that is no integer from 0");
+    }
+    out_info->shape[i] = json_integer_value(extent);
+    if (__builtin_mul_overflow(size_bytes, (size_t)out_info->shape[i], &size_bytes)) {
+      return malformed(file, name, "a shape that no memory can hold");
+    }
+  }
+  const json_t* begin = json_array_get(offsets, 0);
+  const json_t* end = json_array_get(offsets, 1);
+  if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+      json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin)) {
+    return malformed(file, name, "data_offsets are not a pair [begin, end]");
+  }
+  if ((uint64_t)json_integer_value(end) > data_bytes) {
+    return malformed(file, name, "data beyond the end of the file; is it cut short?");
+  }
+  out_info->begin_bytes = (size_t)json_integer_value(begin);
+  if ((size_t)json_integer_value(end) - out_info->begin_bytes != size_bytes) {
+    return malformed(file, name, "data_offsets disagree with dtype and shape");
+  }
+  return QN_OK;
+}
+
+static qn_status_t map_file(safetensors_t* file) {
+  const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return qn_status_make(errno == ENOENT ? QN_STATUS_NOT_FOUND : QN_STATUS_IO, "%s: %s",
+                          file->path, strerror(errno));
+  }
+  struct stat info;
+  qn_status_t status = QN_OK;
+  if (fstat(descriptor, &info) != 0) {
+    status = qn_status_make(QN_STATUS_IO, "%s: %s", file->path, strerror(errno));
+  } else if (!S_ISREG(info.st_mode)) {
+    status = qn_status_make(QN_STATUS_IO, "%s: not a regular file", file->path);
+  } else if (info.st_size < PREFIX_BYTES) {
+    status = qn_status_make(QN_STATUS_DATA_LOSS, "%s: %lld bytes are too few for safetensors",
+                            file->path, (long long)info.st_size);
+  } else {
+    void* bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (bytes == MAP_FAILED) {
+      status = qn_status_make(QN_STATUS_IO, "%s: cannot map: %s", file->path, strerror(errno));
+    } else {
+      file->bytes = bytes;
+      file->size_bytes = (size_t)info.st_size;
+    }
+  }
+  close(descriptor);
+  return status;
+}
+
+static qn_status_t read_header(safetensors_t* file) {
+  uint64_t header_bytes = 0;
+  for (size_t i = 0; i < PREFIX_BYTES; ++i) {
+    header_bytes |= (uint64_t)file->bytes[i] << (8 * i);
+  }
+  if (header_bytes > HEADER_LIMIT_BYTES || header_bytes > file->size_bytes - PREFIX_BYTES) {
+    return qn_status_make(QN_STATUS_DATA_LOSS,
+                          "%s: a header of %llu bytes in a file of %zu; is it safetensors?",
+                          file->path, (unsigned long long)header_bytes, file->size_bytes);
+  }
+  file->data_offset_bytes = PREFIX_BYTES + (size_t)header_bytes;
+  json_error_t error;
+  file->header = json_loadb((const char*)file->bytes + PREFIX_BYTES, (size_t)header_bytes,
+                            JSON_REJECT_DUPLICATES, &error);
+  if (file->header == NULL) {
+    return qn_status_make(QN_STATUS_DATA_LOSS, "%s: header: %s (byte %d)", file->path, error.text,
+                          error.position);
+  }
+  if (!json_is_object(file->header)) {
+    return qn_status_make(QN_STATUS_DATA_LOSS, "%s: the header is no JSON object", file->path);
+  }
+  for (void* at = json_object_iter(file->header); at != NULL;
+       at = json_object_iter_next(file->header, at)) {
+    const char* name = json_object_iter_key(at);
+    if (strcmp(name, "__metadata__") != 0) {
+      tensor_info_t info;
+      TRY(read_info(file, name, json_object_iter_value(at), &info));
+    }
+  }
+  return QN_OK;
+}
+
+qn_status_t safetensors_open(const char* path, safetensors_t** out_file) {
+  *out_file = NULL;
+  safetensors_t* file = calloc(1, sizeof *file);
+  if (file == NULL || (file->path = strdup(path)) == NULL) {
+    free(file);
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "%s: no memory for the reader", path);
+  }
+  qn_status_t status = map_file(file);
+  if (qn_ok(status)) {
+    status = read_header(file);
+  }
+  if (!qn_ok(status)) {
+    safetensors_close(file);
+    return status;
+  }
+  *out_file = file;
+  return QN_OK;
+}
+
+void safetensors_close(safetensors_t* file) {
+  if (file == NULL) {
+    return;
+  }
+  json_decref(file->header);
+  if (file->bytes != NULL) {
+    // munmap wants a pointer to non-const, but the mapping was never writable.
+    munmap((void*)(uintptr_t)file->bytes, file->size_bytes);
+  }
+  free(file->path);
+  free(file);
+}
+
+// "[384, 1536]" for messages, cut when it does not fit.
+static void format_shape(size_t rank, const int64_t* shape, char* text, size_t size) {
+  int used = snprintf(text, size, "[");
+  for (size_t i = 0; i < rank && used > 0 && (size_t)used < size; ++i) {
+    used += snprintf(text + used, size - (size_t)used, "%s%lld", i > 0 ? ", " : "",
+                     (long long)shape[i]);
+  }
+  if (used > 0 && (size_t)used < size) {
+    snprintf(text + used, size - (size_t)used, "]");
+  }
+}
+
+qn_status_t safetensors_f32(const safetensors_t* file, const char* name, size_t rank,
+                            const int64_t* shape, const float** out_data) {
+  *out_data = NULL;
+  const json_t* json = json_object_get(file->header, name);
+  if (json == NULL) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "%s: no tensor \"%s\"", file->path, name);
+  }
+  tensor_info_t info;
+  TRY(read_info(file, name, json, &info));
+  if (strcmp(info.dtype, "F32") != 0 || info.rank != rank ||
+      memcmp(info.shape, shape, rank * sizeof *shape) != 0) {
+    char expected[96];
+    char found[192];
+    format_shape(rank, shape, expected, sizeof expected);
+    format_shape(info.rank, info.shape, found, sizeof found);
+    return qn_status_make(QN_STATUS_VALUE_ERROR, "%s: tensor \"%s\": expected F32 %s, found %s %s",
+                          file->path, name, expected, info.dtype, found);
+  }
+  const uint8_t* data = file->bytes + file->data_offset_bytes + info.begin_bytes;
+  if ((uintptr_t)data % sizeof(float) != 0) {
+    return malformed(file, name, "the data is not aligned to its elements");
+  }
+  *out_data = (const float*)(const void*)data;
+  return QN_OK;
+}

@@ -1,0 +1,203 @@
+#define _GNU_SOURCE  // madvise
+// weights.c: names and shapes of the model's tensors, and the change of layout.
+//
+// The file has matrices as [outputs, inputs]; the kernels read panels. All panels lie in one block.
+// Read next: model.c, which computes with them.
+#include "weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "safetensors.h"
+
+enum {
+  NAME_BYTES = 96,
+  // Elements that one layer has in panels and joined biases.
+  LAYER_ELEMENTS = 3 * WIDTH * WIDTH + 3 * WIDTH + WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH,
+  HUGE_PAGE_BYTES = 2 << 20,
+  // Of all layers, in whole huge pages.
+  PANEL_BYTES =
+      (LAYERS * LAYER_ELEMENTS * 4 + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
+};
+
+typedef struct storage {
+  safetensors_t* file;  // NULL for seeded weights
+  float* panels;        // LAYERS * LAYER_ELEMENTS
+  size_t used_elements;
+  uint64_t seed;
+  float* made[128];  // seeded tensors
+  size_t made_count;
+} storage_t;
+
+// splitmix64: any seed gives a good stream, and it is the same on every machine.
+static float next_uniform(uint64_t* seed) {
+  uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  z ^= z >> 31;
+  return (float)(z >> 40) / (float)(1u << 23) - 1.0f;
+}
+
+// Numbers of about the size that training gives: scales of a normalisation near 1, the rest near 0.
+static qn_status_t make_seeded(storage_t* storage, const char* name, size_t count,
+                               const float** out_data) {
+  float* data = malloc(count * sizeof *data);
+  if (data == NULL || storage->made_count == sizeof storage->made / sizeof storage->made[0]) {
+    free(data);
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for seeded weights");
+  }
+  storage->made[storage->made_count++] = data;
+  const bool is_scale = strstr(name, "LayerNorm.weight") != NULL;
+  for (size_t i = 0; i < count; ++i) {
+    data[i] = (is_scale ? 1.0f : 0.0f) + 0.08f * next_uniform(&storage->seed);
+  }
+  *out_data = data;
+  return QN_OK;
+}
+
+// The tensor "PREFIXNAME" with `rows` 0 for a vector.
+static qn_status_t take(storage_t* storage, const char* prefix, const char* name, int64_t rows,
+                        int64_t columns, const float** out_data) {
+  char full[NAME_BYTES];
+  snprintf(full, sizeof full, "%s%s", prefix, name);
+  const int64_t shape[2] = {rows, columns};
+  if (storage->file == NULL) {
+    return make_seeded(storage, full, (size_t)((rows > 0 ? rows : 1) * columns), out_data);
+  }
+  return rows > 0 ? safetensors_f32(storage->file, full, 2, shape, out_data)
+                  : safetensors_f32(storage->file, full, 1, shape + 1, out_data);
+}
+
+static qn_status_t take_norm(storage_t* storage, const char* prefix, norm_t* out_norm) {
+  TRY(take(storage, prefix, "LayerNorm.weight", 0, WIDTH, &out_norm->gamma));
+  return take(storage, prefix, "LayerNorm.bias", 0, WIDTH, &out_norm->beta);
+}
+
+static float* reserve(storage_t* storage, int64_t count) {
+  float* block = storage->panels + storage->used_elements;
+  storage->used_elements += (size_t)count;
+  return block;
+}
+
+// [outputs, inputs] to [outputs / PANEL, inputs, PANEL].
+static void pack(const float* weight, int64_t outputs, int64_t inputs, float* panels) {
+  for (int64_t panel = 0; panel < outputs / PANEL; ++panel) {
+    const float* rows = weight + panel * PANEL * inputs;
+    float* to = panels + panel * PANEL * inputs;
+    for (int64_t input = 0; input < inputs; ++input) {
+      for (int64_t column = 0; column < PANEL; ++column) {
+        to[input * PANEL + column] = rows[column * inputs + input];
+      }
+    }
+  }
+}
+
+static qn_status_t take_matrix(storage_t* storage, const char* prefix, const char* name,
+                               int64_t outputs, int64_t inputs, matrix_t* out_matrix) {
+  char full[NAME_BYTES];
+  const float* weight = NULL;
+  snprintf(full, sizeof full, "%s.weight", name);
+  TRY(take(storage, prefix, full, outputs, inputs, &weight));
+  float* panels = reserve(storage, outputs * inputs);
+  pack(weight, outputs, inputs, panels);
+  snprintf(full, sizeof full, "%s.bias", name);
+  *out_matrix = (matrix_t){.inputs = inputs, .outputs = outputs, .panels = panels};
+  return take(storage, prefix, full, 0, outputs, &out_matrix->bias);
+}
+
+// Query, key and value become one matrix: one product instead of three, and one kernel reads them
+// all.
+static qn_status_t take_query_key_value(storage_t* storage, const char* prefix,
+                                        matrix_t* out_matrix) {
+  static const char* const names[3] = {"attention.self.query", "attention.self.key",
+                                       "attention.self.value"};
+  float* panels = reserve(storage, 3 * WIDTH * WIDTH);
+  float* bias = reserve(storage, 3 * WIDTH);
+  for (int64_t i = 0; i < 3; ++i) {
+    char full[NAME_BYTES];
+    const float* source = NULL;
+    snprintf(full, sizeof full, "%s.weight", names[i]);
+    TRY(take(storage, prefix, full, WIDTH, WIDTH, &source));
+    pack(source, WIDTH, WIDTH, panels + i * WIDTH * WIDTH);
+    snprintf(full, sizeof full, "%s.bias", names[i]);
+    TRY(take(storage, prefix, full, 0, WIDTH, &source));
+    memcpy(bias + i * WIDTH, source, WIDTH * sizeof *bias);
+  }
+  *out_matrix = (matrix_t){WIDTH, (int64_t)3 * WIDTH, panels, bias};
+  return QN_OK;
+}
+
+static qn_status_t take_layer(storage_t* storage, int index, layer_t* out_layer) {
+  char prefix[NAME_BYTES];
+  snprintf(prefix, sizeof prefix, "encoder.layer.%d.", index);
+  TRY(take_query_key_value(storage, prefix, &out_layer->query_key_value));
+  TRY(take_matrix(storage, prefix, "attention.output.dense", WIDTH, WIDTH,
+                  &out_layer->attention_output));
+  TRY(take_matrix(storage, prefix, "intermediate.dense", INNER_WIDTH, WIDTH, &out_layer->inner));
+  TRY(take_matrix(storage, prefix, "output.dense", WIDTH, INNER_WIDTH, &out_layer->outer));
+  snprintf(prefix, sizeof prefix, "encoder.layer.%d.attention.output.", index);
+  TRY(take_norm(storage, prefix, &out_layer->attention_norm));
+  snprintf(prefix, sizeof prefix, "encoder.layer.%d.output.", index);
+  return take_norm(storage, prefix, &out_layer->output_norm);
+}
+
+static qn_status_t take_all(storage_t* storage, weights_t* weights) {
+  const char* prefix = "embeddings.";
+  TRY(take(storage, prefix, "word_embeddings.weight", VOCABULARY, WIDTH, &weights->words));
+  TRY(take(storage, prefix, "position_embeddings.weight", POSITIONS, WIDTH, &weights->positions));
+  TRY(take(storage, prefix, "token_type_embeddings.weight", TOKEN_TYPES, WIDTH, &weights->types));
+  TRY(take_norm(storage, prefix, &weights->norm));
+  for (int i = 0; i < LAYERS; ++i) {
+    TRY(take_layer(storage, i, &weights->layers[i]));
+  }
+  return QN_OK;
+}
+
+qn_status_t weights_load(const char* directory, weights_t* out_weights) {
+  memset(out_weights, 0, sizeof *out_weights);
+  storage_t* storage = calloc(1, sizeof *storage);
+  if (storage == NULL) {
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the weights");
+  }
+  out_weights->storage = storage;
+  storage->seed = 20240229;
+  storage->panels = aligned_alloc(HUGE_PAGE_BYTES, PANEL_BYTES);
+  qn_status_t status = QN_OK;
+  if (storage->panels == NULL) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the weights");
+  } else {
+    // Ten thousand page faults less, which are most of what loading costs. Without huge pages it
+    // works as well.
+    (void)madvise(storage->panels, PANEL_BYTES, MADV_HUGEPAGE);
+  }
+  if (qn_ok(status) && directory != NULL) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/model.safetensors", directory) >= (int)sizeof path) {
+      status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the path of the weights is too long");
+    } else {
+      status = safetensors_open(path, &storage->file);
+    }
+  }
+  if (qn_ok(status)) {
+    status = take_all(storage, out_weights);
+  }
+  if (!qn_ok(status)) {
+    weights_free(out_weights);
+  }
+  return status;
+}
+
+void weights_free(weights_t* weights) {
+  storage_t* storage = weights->storage;
+  if (storage != NULL) {
+    for (size_t i = 0; i < storage->made_count; ++i) {
+      free(storage->made[i]);
+    }
+    safetensors_close(storage->file);
+    free(storage->panels);
+    free(storage);
+  }
+  memset(weights, 0, sizeof *weights);
+}
