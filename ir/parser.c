@@ -20,6 +20,8 @@ void qn__parser_out_of_memory(qn__parser_t* p) {
 }
 
 static void report(qn__parser_t* p, qn_severity_t severity, qn__code_t code, qn__loc_t loc,
+                   const char* help, const char* format, va_list arguments) QN_PRINTF(6, 0);
+static void report(qn__parser_t* p, qn_severity_t severity, qn__code_t code, qn__loc_t loc,
                    const char* help, const char* format, va_list arguments) {
   if (p->is_stopped) return;
   char message[400];

@@ -1,8 +1,9 @@
 // ir/parser.h: what the files of the parser share.
 //
 // parser.c drives tokens, recovery and messages; parser_scope.c knows which name means what;
-// parser_type.c gives literals and operators their dtypes; parser_expr.c, parser_stmt.c and
-// parser_func.c read the grammar (docs/ir.md), one function per rule.
+// parser_type.c gives literals and operators their dtypes, parser_literal.c literals their values;
+// parser_word.c, parser_expr.c, parser_stmt.c and parser_func.c read the grammar (docs/ir.md), one
+// function per rule.
 //
 // How mistakes are handled: whoever finds one reports it and returns a poisoned operand or variable
 // (dtype none), which every later check accepts silently, so that one mistake gives one message. A
@@ -171,6 +172,9 @@ qn__operand_t qn__type_new(qn__parser_t* p, qn__expr_kind_t kind, qn_dtype_t dty
 // Fixes an open operand to `dtype`; a typed one is left as it is. False (reported) when a literal
 // does not fit; the operand is then poison.
 bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype);
+// Give an open INT or FLOAT literal its dtype and value. False when reported.
+bool qn__type_settle_int(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype);
+bool qn__type_settle_float(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype);
 // Fixes an open operand to i64 or f32.
 void qn__type_default(qn__parser_t* p, qn__operand_t* operand);
 // Applies an operator to its operands by the table's rule; reports what it does not take.

@@ -12,10 +12,9 @@
 #include "ir/text.h"
 #include "tests/support/fault.h"
 
-static const char* const examples[] = {"embed_layernorm", "matmul_tile",      "saxpy",
-                                       "softmax",         "transpose_shared", "two_launches",
-                                       "histogram",       "fir_filter",       "newton_sqrt",
-                                       "block_norm"};
+static const char* const examples[] = {
+    "embed_layernorm", "matmul_tile", "saxpy",      "softmax",     "transpose_shared",
+    "two_launches",    "histogram",   "fir_filter", "newton_sqrt", "block_norm"};
 
 static char* read_file(const char* path) {
   FILE* file = fopen(path, "rb");

@@ -1,0 +1,130 @@
+// ir/parser_word.c: words that stand for entries of the tables, dtypes, and lists in brackets.
+//
+// Not here: what they are parts of (parser_expr.c, parser_stmt.c). Thread rule: one thread at a
+// time. Read next: parser_expr.c.
+#include "ir/parser.h"
+
+// ------------------------------------------------------------------------------------ words
+
+qn_op_t qn__op_from_word(qn_str_t word) {
+  for (int op = 1; op < QN_OP_COUNT; op++) {
+    const qn__op_info_t* info = qn__op_info((qn_op_t)op);
+    if (info && info->syntax == QN__SYNTAX_CALL && qn__str_equal(word, qn__str(info->text))) {
+      return (qn_op_t)op;
+    }
+  }
+  return QN_OP_NONE;
+}
+
+qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
+  for (int kind = QN_REDUCE_SUM; kind <= QN_REDUCE_MAX; kind++) {
+    if (qn__str_equal(word, qn__str(qn__reduce_text((qn_reduce_kind_t)kind)))) {
+      return (qn_reduce_kind_t)kind;
+    }
+  }
+  return (qn_reduce_kind_t)0;
+}
+
+qn_atomic_op_t qn__atomic_from_word(qn_str_t word) {
+  for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; op++) {
+    if (qn__str_equal(word, qn__str(qn__atomic_text((qn_atomic_op_t)op)))) {
+      return (qn_atomic_op_t)op;
+    }
+  }
+  return (qn_atomic_op_t)0;
+}
+
+qn_loop_kind_t qn__loop_from_word(qn_str_t word) {
+  for (int kind = QN_LOOP_SERIAL; kind <= QN_LOOP_THREAD_Z; kind++) {
+    if (qn__str_equal(word, qn__str(qn__loop_kind_text((qn_loop_kind_t)kind)))) {
+      return (qn_loop_kind_t)kind;
+    }
+  }
+  return (qn_loop_kind_t)0;
+}
+
+qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
+  if (p->is_lost) return QN_DTYPE_NONE;
+  qn_str_t found = qn__parser_found(p);
+  if (qn__parser_at(p, QN__TOKEN_NAME)) {
+    qn_dtype_t dtype = qn__dtype_from_str(found);
+    if (dtype != QN_DTYPE_NONE) {
+      qn__parser_advance(p);
+      return dtype;
+    }
+    if (!qn__text_is_reserved(found)) {
+      qn__suggestion_t suggestion = qn__suggest_start(found);
+      qn__suggest_dtypes(&suggestion);
+      static const char* const known[][2] = {
+          {"float", "f32"}, {"float32", "f32"}, {"double", "f64"},    {"float64", "f64"},
+          {"half", "f16"},  {"float16", "f16"}, {"bfloat16", "bf16"}, {"int", "i64"},
+          {"int32", "i32"}, {"int64", "i64"},   {"uint8", "u8"},      {"int8", "i8"}};
+      for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
+        if (qn__str_equal(found, qn__str(known[i][0]))) suggestion.best = known[i][1];
+      }
+      qn__parser_error(
+          p, QN__CODE_UNKNOWN_DTYPE, p->token.loc,
+          qn__suggest_help(p, &suggestion,
+                           "dtypes are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64"),
+          "unknown dtype '%.*s'", QN_STR_ARG(found));
+      qn__parser_advance(p);
+      return QN_DTYPE_NONE;
+    }
+  }
+  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected a dtype, found %s%.*s%s",
+                    quote, QN_STR_ARG(found), quote);
+  return QN_DTYPE_NONE;
+}
+
+// ------------------------------------------------------------------------------------ lists
+
+qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__buf_t* buffer, qn__loc_t name_loc,
+                               uint32_t* out_height) {
+  qn__loc_t open = p->token.loc;
+  size_t mark = p->list_size;
+  bool is_good = buffer != NULL;
+  *out_height = 0;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, "before the indices")) return NULL;
+  size_t count = 0;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
+    qn__operand_t operand = qn__parse_expr(p);
+    qn__expr_t* index = qn__type_as_index(p, operand);
+    if (!index) is_good = false;
+    if (operand.height > *out_height) *out_height = operand.height;
+    qn__parser_push(p, index);
+    count++;
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open)) is_good = false;
+  if (is_good && count != buffer->rank) {
+    qn__loc_t loc = qn__parser_since(p, name_loc.begin);
+    qn__parser_error(p, QN__CODE_INDEX_COUNT, loc, NULL, "'%s' has rank %u, but %zu %s given",
+                     buffer->name, (unsigned)buffer->rank, count,
+                     count == 1 ? "index is" : "indices are");
+    qn__parser_note(p, buffer->loc, "'%s' is declared here", buffer->name);
+    is_good = false;
+  }
+  size_t total;
+  void** items = qn__parser_pop_list(p, mark, &total);
+  return is_good && items ? (qn__expr_t**)items : NULL;
+}
+
+bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_items,
+                       uint32_t* out_count) {
+  qn__loc_t open = p->token.loc;
+  size_t mark = p->list_size;
+  *out_items = NULL;
+  *out_count = 0;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, what)) return false;
+  while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
+    qn__parser_push(p, qn__type_as_i64(p, qn__parse_expr(p), what));
+    if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
+  }
+  bool is_good = qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open);
+  size_t count;
+  void** items = qn__parser_pop_list(p, mark, &count);
+  *out_items = (qn__expr_t**)items;
+  *out_count = (uint32_t)count;
+  return is_good;
+}
