@@ -88,7 +88,8 @@ void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer);
 void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduction);
 // Opens and closes a scope of its own.
 void qn__verify_block(qn__verifier_t* v, const qn__block_t* block);
-// What buffers of every kind have in common: dtype, rank, shape, strides.
+// What buffers of every kind have in common: dtype, rank, shape, strides. False when nothing may
+// look at the buffer any more; other mistakes are counted only.
 bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer);
 
 // ---- verify_expr.c

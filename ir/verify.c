@@ -132,6 +132,8 @@ static void check_buffer_param(qn__verifier_t* v, const qn__buf_t* buffer) {
   }
   uint32_t errors = v->error_count;
   if (!qn__verify_buffer(v, buffer)) return;
+  (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
+  if (v->error_count != errors) return;
   check_param_extents(v, buffer->shape, buffer->rank, "extent");
   if (buffer->strides) check_param_extents(v, buffer->strides, buffer->rank, "stride");
   uint32_t align = buffer->align_bytes;
@@ -142,7 +144,6 @@ static void check_buffer_param(qn__verifier_t* v, const qn__buf_t* buffer) {
                      " bytes; it must be a power of two from %zu to %d",
                      buffer->name, align, size_bytes, LARGEST_ALIGN_BYTES);
   }
-  if (v->error_count == errors) (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
 }
 
 static void check_param_names(qn__verifier_t* v, const qn__function_t* function) {

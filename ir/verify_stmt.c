@@ -55,12 +55,11 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer) {
                      qn_dtype_text(buffer->dtype), buffer->rank, QN__LARGEST_RANK);
     return false;
   }
-  bool is_valid = true;
   for (uint32_t i = 0; i < buffer->rank; i++) {
-    is_valid &= qn__verify_i64(v, buffer->shape[i], "an extent");
-    if (buffer->strides) is_valid &= qn__verify_i64(v, buffer->strides[i], "a stride");
+    (void)qn__verify_i64(v, buffer->shape[i], "an extent");
+    if (buffer->strides) (void)qn__verify_i64(v, buffer->strides[i], "a stride");
   }
-  return is_valid;
+  return true;
 }
 
 // The buffer underneath all views.
@@ -198,7 +197,8 @@ static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an allocation lacks a part");
     return;
   }
-  bool is_valid = qn__verify_buffer(v, buffer);
+  uint32_t errors = v->error_count;
+  if (!qn__verify_buffer(v, buffer)) return;
   if (buffer->scope == QN__SCOPE_VIEW) {
     const qn__buf_t* base = buffer->base;
     if (!base || (base->rank > 0 && !buffer->base_indices)) {
@@ -206,7 +206,7 @@ static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
       return;
     }
     if (!qn__verify_lookup(v, base, "buffer", base->name, stmt->loc, base->loc)) return;
-    is_valid &= qn__verify_indices(v, buffer->base_indices, base);
+    (void)qn__verify_indices(v, buffer->base_indices, base);
     if (base->dtype != buffer->dtype) {
       qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, "a view has the dtype of its buffer",
                        "view '%s' is %s, '%s' is %s", buffer->name, qn_dtype_text(buffer->dtype),
@@ -214,7 +214,7 @@ static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
       qn__verify_note(v, base->loc, "'%s' is declared here", base->name);
     }
   }
-  if (is_valid) qn__verify_alloc_place(v, stmt);
+  if (v->error_count == errors) qn__verify_alloc_place(v, stmt);
   (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
 }
 
