@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/elf.h"
 #include "base/fs.h"
@@ -23,19 +24,22 @@ static const qn_codegen_t* builtin_table(const char* name) {
   return NULL;
 }
 
-// The folder that this library was loaded from, without the last slash; false when unknown.
+// The folder that this library was loaded from, without the last slash; false when unknown. In a program
+// that was linked statically the loader knows only what the program was called as, perhaps without a path.
 static bool library_folder(char out[PATH_MAX]) {
   Dl_info info;
   if (!dladdr((const void*)&qn__interp_codegen, &info) || !info.dli_fname) return false;
-  const char* slash = strrchr(info.dli_fname, '/');
-  if (!slash) {
-    (void)snprintf(out, PATH_MAX, ".");
-    return true;
+  if (strchr(info.dli_fname, '/')) {
+    if (strlen(info.dli_fname) >= PATH_MAX) return false;
+    memcpy(out, info.dli_fname, strlen(info.dli_fname) + 1);
+  } else {
+    ssize_t size = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (size <= 0) return false;
+    out[size] = '\0';
   }
-  size_t size = (size_t)(slash - info.dli_fname);
-  if (size >= PATH_MAX) return false;
-  memcpy(out, info.dli_fname, size);
-  out[size] = '\0';
+  char* slash = strrchr(out, '/');
+  if (!slash) return false;
+  *slash = '\0';
   return true;
 }
 

@@ -152,7 +152,8 @@ static qn_status_t run_generator(lookup_t* lookup, const qn_codegen_t* codegen, 
 static qn_status_t compile(lookup_t* lookup, qn_executable_t** out_executable) {
   qn_engine_t* engine = lookup->engine;
   if (lookup->request.is_compile_forbidden) return forbidden(lookup);
-  QN_TRY(qn_target_check_host(lookup->request.target));
+  // Code for a processor that this one is not could be compiled, but not loaded.
+  if (lookup->device.type == QN_DEVICE_CPU) QN_TRY(qn_target_check_host(lookup->request.target));
   const qn_codegen_t* codegen;
   void* self;
   char identity[256];

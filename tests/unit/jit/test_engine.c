@@ -1,0 +1,549 @@
+// The engine end to end: where code comes from, single flight, unloading, failing lookups, damaged
+// and unusable directories, errors of running functions, streams, memory that runs out; and that a
+// warm process maps no compiler. ctest-labels: tsan
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/thread.h"
+#include "quern/quern.h"
+#include "tests/support/fault.h"
+#include "tests/support/tempdir.h"
+
+static const char saxpy_text[] =
+    "func saxpy(a: f32, x: f32[n], inout y: f32[n]) {\n"
+    "  parallel i in 0..n { y[i] = a * x[i] + y[i]; }\n"
+    "}\n";
+// The same program: other names, other layout.
+static const char saxpy_again[] =
+    "// y = a x + y\n"
+    "func saxpy(a: f32, x: f32[n], inout y: f32[n]) {\n"
+    "  parallel element in 0..n {\n    y[element] = a * x[element] + y[element];\n  }\n"
+    "}\n";
+static const char faulty_text[] =
+    "func check(x: f32[n], out y: f32[n], k: i64) {\n"
+    "  assert k < 100, \"k is too large\";\n"
+    "  for i in 0..n { y[i] = x[i + k]; }\n"
+    "}\n"
+    "func divide(x: i32[n], out y: i32[n], k: i32) {\n"
+    "  for i in 0..n { y[i] = x[i] // k; }\n"
+    "}\n";
+
+static void must(qn_status_t status) {
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+}
+static void must_fail(qn_status_t status, qn_status_code_t code, const char* part) {
+  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
+    fail_msg("expected '%s', got code %d: %s", part, qn_status_code(status),
+             qn_status_message(status));
+  }
+  qn_status_free(status);
+}
+
+static qn_module_t* parse(const char* text) {
+  qn_module_t* module;
+  must(qn_module_parse(text, strlen(text), NULL, &module));
+  return module;
+}
+static qn_target_t* target_of(const char* text) {
+  qn_target_t* target;
+  must(qn_target_parse(text, &target));
+  return target;
+}
+static qn_engine_t* engine_on(const char* directory, qn_cache_mode_t mode) {
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .cache_dir = directory,
+                                 .cache_mode = mode,
+                                 .ignores_environment = true};
+  qn_engine_t* engine;
+  must(qn_engine_create(&options, &engine));
+  return engine;
+}
+static void find_counter(void* self, const char* name, uint64_t value, const char* doc) {
+  (void)doc;
+  struct {
+    const char* name;
+    uint64_t value;
+  }* wanted = self;
+  if (strcmp(wanted->name, name) == 0) wanted->value = value;
+}
+static uint64_t counter(qn_engine_t* engine, const char* name) {
+  struct {
+    const char* name;
+    uint64_t value;
+  } wanted = {name, UINT64_MAX};
+  qn_engine_counters(engine, find_counter, &wanted);
+  if (wanted.value == UINT64_MAX) fail_msg("no counter %s", name);
+  return wanted.value;
+}
+
+// Runs saxpy on three elements and checks the result.
+static void run_saxpy(qn_function_t* function) {
+  float x[] = {1, 2, 3}, y[] = {10, 20, 30};
+  int64_t shape[] = {3};
+  qn_tensor_t tx = {x, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+  qn_tensor_t ty = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+  qn_value_t args[] = {qn_float(2), qn_tensor_value(&tx), qn_tensor_value(&ty)};
+  qn_value_t result = qn_int(7);
+  must(qn_function_call(function, args, 3, &result));
+  assert_int_equal(result.type, QN_VALUE_NONE);
+  assert_true(y[0] == 12 && y[1] == 24 && y[2] == 36);
+}
+
+static qn_source_t look_up(qn_engine_t* engine, const char* text, const char* target_text,
+                           const qn_lookup_options_t* options) {
+  qn_module_t* module = parse(text);
+  qn_target_t* target = target_of(target_text);
+  qn_lookup_info_t info;
+  qn_function_t* function;
+  must(qn_engine_function(engine, module, target, "saxpy", options, &info, &function));
+  assert_int_equal(strlen(info.key), 32);
+  run_saxpy(function);
+  qn_function_release(function);
+  qn_module_release(module);
+  qn_target_release(target);
+  return info.source;
+}
+
+static const char* const kinds[] = {"interp", QN_HAVE_LLVM ? "cpu" : "interp"};
+
+static void test_sources(void** state) {
+  (void)state;
+  for (size_t k = 0; k < 2; k++) {
+    char directory[QN_TEST_PATH_SIZE];
+    assert_true(qn_test_tempdir_make(directory));
+    qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
+    assert_int_equal(look_up(engine, saxpy_text, kinds[k], NULL), QN_SOURCE_COMPILED);
+    assert_int_equal(look_up(engine, saxpy_text, kinds[k], NULL), QN_SOURCE_MEMORY);
+    assert_int_equal(look_up(engine, saxpy_again, kinds[k], NULL), QN_SOURCE_MEMORY);
+    qn_lookup_options_t fast = {.struct_size = sizeof fast, .tier = QN_TIER_FAST};
+    qn_lookup_options_t checked = {.struct_size = sizeof checked, .is_checked = true};
+    assert_int_equal(look_up(engine, saxpy_text, kinds[k], &fast), QN_SOURCE_COMPILED);
+    assert_int_equal(look_up(engine, saxpy_text, kinds[k], &checked), QN_SOURCE_COMPILED);
+    assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+    qn_engine_destroy(engine);
+    engine = engine_on(directory, QN_CACHE_RW);
+    assert_int_equal(look_up(engine, saxpy_again, kinds[k], NULL), QN_SOURCE_DISK);
+    assert_int_equal(look_up(engine, saxpy_again, kinds[k], &fast), QN_SOURCE_DISK);
+    assert_int_equal(counter(engine, "compiles"), 0);
+    assert_int_equal(counter(engine, "directory_hits"), 2);
+    qn_engine_destroy(engine);
+    qn_test_tempdir_remove(directory);
+  }
+}
+
+static void test_modes(void** state) {
+  (void)state;
+  char directory[QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(directory));
+  qn_engine_t* engine = engine_on(directory, QN_CACHE_RO);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
+  qn_engine_destroy(engine);
+  engine = engine_on(directory, QN_CACHE_OFF);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
+  qn_engine_destroy(engine);
+  engine = engine_on(directory, QN_CACHE_REFRESH);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
+  qn_engine_destroy(engine);
+  engine = engine_on(directory, QN_CACHE_REFRESH);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
+  qn_engine_destroy(engine);
+  engine = engine_on(directory, QN_CACHE_RO);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_DISK);
+  qn_engine_destroy(engine);
+  // A namespace has keys of its own.
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .cache_dir = directory,
+                                 .cache_mode = QN_CACHE_RW,
+                                 .cache_namespace = "other",
+                                 .ignores_environment = true};
+  must(qn_engine_create(&options, &engine));
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
+  qn_engine_destroy(engine);
+  qn_test_tempdir_remove(directory);
+}
+
+static void test_bad_options(void** state) {
+  (void)state;
+  qn_engine_t* engine;
+  qn_engine_options_t options = {.struct_size = 4};
+  must_fail(qn_engine_create(&options, &engine), QN_STATUS_INVALID_ARGUMENT, "struct_size");
+  assert_null(engine);
+  options = (qn_engine_options_t){.struct_size = sizeof options, .cache_mode = (qn_cache_mode_t)9};
+  must_fail(qn_engine_create(&options, &engine), QN_STATUS_INVALID_ARGUMENT, "cache_mode");
+  assert_int_equal(setenv("QUERN_CACHE", "sometimes", 1), 0);
+  must_fail(qn_engine_create(NULL, &engine), QN_STATUS_INVALID_ARGUMENT,
+            "QUERN_CACHE: expected off, ro, rw or refresh, got 'sometimes'");
+  assert_int_equal(setenv("QUERN_CACHE", "off", 1), 0);
+  assert_int_equal(setenv("QUERN_CACHE_MAX_SIZE", "2 apples", 1), 0);
+  must_fail(qn_engine_create(NULL, &engine), QN_STATUS_INVALID_ARGUMENT, "QUERN_CACHE_MAX_SIZE");
+  unsetenv("QUERN_CACHE_MAX_SIZE");
+  must(qn_engine_create(NULL, &engine));
+  qn_module_t* module = parse(saxpy_text);
+  qn_target_t* target = target_of("interp");
+  qn_executable_t* executable;
+  must_fail(qn_engine_executable(engine, NULL, target, NULL, NULL, &executable),
+            QN_STATUS_INVALID_ARGUMENT, "module");
+  qn_lookup_options_t lookup = {.struct_size = sizeof lookup, .tier = (qn_tier_t)77};
+  must_fail(qn_engine_executable(engine, module, target, &lookup, NULL, &executable),
+            QN_STATUS_INVALID_ARGUMENT, "tier 77");
+  lookup = (qn_lookup_options_t){.struct_size = sizeof lookup, .is_compile_forbidden = true};
+  must_fail(qn_engine_executable(engine, module, target, &lookup, NULL, &executable),
+            QN_STATUS_COMPILE_FORBIDDEN, "saxpy@");
+  assert_int_equal(counter(engine, "compiles_forbidden"), 1);
+  qn_module_release(module);
+  qn_target_release(target);
+  qn_engine_destroy(engine);
+  unsetenv("QUERN_CACHE");
+}
+
+static void test_names_and_modules(void** state) {
+  (void)state;
+  qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+  qn_module_t* module = parse(saxpy_text);
+  qn_module_t* other = parse(faulty_text);
+  qn_target_t* target = target_of("interp");
+  qn_executable_t* executable;
+  qn_function_t* function;
+  must(qn_engine_executable(engine, module, target, NULL, NULL, &executable));
+  must_fail(qn_executable_function(executable, module, "saxpi", &function), QN_STATUS_NOT_FOUND,
+            "did you mean 'saxpy'?");
+  must_fail(qn_executable_function(executable, module, "convolution", &function),
+            QN_STATUS_NOT_FOUND, "the first is 'saxpy'");
+  must_fail(qn_executable_function(executable, other, "check", &function),
+            QN_STATUS_INVALID_ARGUMENT, "another module");
+  must(qn_executable_function(executable, module, "saxpy", &function));
+  assert_string_equal(qn_function_signature(function), "saxpy(a: f32, x: f32[n], inout y: f32[n])");
+  // The function keeps what it needs, whatever else goes.
+  assert_true(qn_engine_unload(engine, module, target, NULL));
+  assert_false(qn_engine_unload(engine, module, target, NULL));
+  qn_executable_release(executable);
+  qn_module_release(module);
+  qn_engine_destroy(engine);
+  run_saxpy(function);
+  qn_function_release(function);
+  qn_module_release(other);
+  qn_target_release(target);
+}
+
+static void test_target_without_device(void** state) {
+  (void)state;
+  qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+  qn_module_t* module = parse(saxpy_text);
+  qn_target_t* target;
+  must(qn_target_parse("cuda -arch=sm_90a", &target));
+  qn_executable_t* executable;
+  qn_status_t status = qn_engine_executable(engine, module, target, NULL, NULL, &executable);
+  assert_int_equal(qn_status_code(status), QN_STATUS_UNAVAILABLE);
+  qn_status_free(status);
+  assert_null(executable);
+  qn_target_release(target);
+  must(qn_target_parse("null", &target));
+  qn_function_t* function;
+  must(qn_engine_function(engine, module, target, "saxpy", NULL, NULL, &function));
+  // Its tensors live on the null device, and nothing happens to them.
+  int64_t shape[] = {0};
+  qn_tensor_t tensor = {NULL, {QN_DEVICE_NULL, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+  qn_value_t args[] = {qn_float(2), qn_tensor_value(&tensor), qn_tensor_value(&tensor)};
+  must(qn_function_call(function, args, 3, NULL));
+  tensor.device.type = QN_DEVICE_CPU;
+  must_fail(qn_function_call(function, args, 3, NULL), QN_STATUS_VALUE_ERROR, "null:0");
+  qn_function_release(function);
+  qn_target_release(target);
+  qn_module_release(module);
+  qn_engine_destroy(engine);
+}
+
+// ---- errors of running functions, at once and behind a stream
+
+static void call_faulty(const char* kind, bool on_stream) {
+  qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+  qn_module_t* module = parse(faulty_text);
+  qn_target_t* target = target_of(kind);
+  qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
+  qn_function_t *check, *divide;
+  must(qn_engine_function(engine, module, target, "check", &options, NULL, &check));
+  must(qn_engine_function(engine, module, target, "divide", &options, NULL, &divide));
+  const qn_device_t cpu = {QN_DEVICE_CPU, 0};
+  qn_stream_t* stream = NULL;
+  if (on_stream) must(qn_stream_create(cpu, &stream));
+  must(qn_set_active_stream(cpu, stream));
+
+  float x[4] = {1, 2, 3, 4}, y[4];
+  int32_t a[4] = {7, -7, 8, 9}, b[4];
+  int64_t shape[] = {4};
+  qn_tensor_t tx = {x, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+  qn_tensor_t ty = {y, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+  qn_tensor_t ta = {a, cpu, 1, qn_dtype_to_dl(QN_DTYPE_I32), shape, NULL, 0};
+  qn_tensor_t tb = {b, cpu, 1, qn_dtype_to_dl(QN_DTYPE_I32), shape, NULL, 0};
+  qn_value_t check_args[] = {qn_tensor_value(&tx), qn_tensor_value(&ty), qn_int(0)};
+  qn_value_t divide_args[] = {qn_tensor_value(&ta), qn_tensor_value(&tb), qn_int(2)};
+
+#define OUTCOME(call) (stream ? (must(call), qn_stream_sync(cpu, stream)) : (call))
+  must(OUTCOME(qn_function_call(check, check_args, 3, NULL)));
+  must(OUTCOME(qn_function_call(divide, divide_args, 3, NULL)));
+  assert_int_equal(b[1], -4);
+  check_args[2] = qn_int(100);
+  must_fail(OUTCOME(qn_function_call(check, check_args, 3, NULL)), QN_STATUS_ASSERTION,
+            "'check': assert failed: k is too large");
+  check_args[2] = qn_int(2);
+  must_fail(OUTCOME(qn_function_call(check, check_args, 3, NULL)), QN_STATUS_OUT_OF_BOUNDS,
+            "function 'check': buffer 'x' dim 0: index 4 outside of extent 4");
+  divide_args[2] = qn_int(0);
+  must_fail(OUTCOME(qn_function_call(divide, divide_args, 3, NULL)), QN_STATUS_DIVISION_BY_ZERO,
+            "'divide'");
+  // A call that is refused enqueues nothing.
+  must_fail(qn_function_call(divide, divide_args, 2, NULL), QN_STATUS_TYPE_ERROR,
+            "expected 3 arguments");
+  must(qn_stream_sync(cpu, stream));
+  // Functions with calls in flight may be released.
+  divide_args[2] = qn_int(3);
+  must(qn_function_call(divide, divide_args, 3, NULL));
+  qn_function_release(check);
+  qn_function_release(divide);
+  qn_engine_destroy(engine);
+  qn_module_release(module);
+  must(qn_stream_sync(cpu, stream));
+  assert_int_equal(b[1], -3);
+  must(qn_set_active_stream(cpu, NULL));
+  qn_stream_destroy(stream);
+  qn_target_release(target);
+}
+
+static void test_errors(void** state) {
+  (void)state;
+  for (size_t k = 0; k < 2; k++) {
+    call_faulty(kinds[k], false);
+    call_faulty(kinds[k], true);
+  }
+}
+
+// ---- threads
+
+typedef struct seeker {
+  qn_engine_t* engine;
+  qn_module_t* module;
+  qn_target_t* target;
+  _Atomic int* ready;
+  qn_source_t source;
+  qn_status_t status;
+} seeker_t;
+
+static void* seek(void* arg) {
+  seeker_t* seeker = arg;
+  (*seeker->ready)++;
+  while (*seeker->ready < 8) {
+  }
+  qn_function_t* function;
+  qn_lookup_info_t info;
+  seeker->status = qn_engine_function(seeker->engine, seeker->module, seeker->target, "saxpy", NULL,
+                                      &info, &function);
+  if (!qn_ok(seeker->status)) return NULL;
+  seeker->source = info.source;
+  qn_function_release(function);
+  return NULL;
+}
+
+static void test_single_flight(void** state) {
+  (void)state;
+  for (int round = 0; round < 20; round++) {
+    qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+    _Atomic int ready = 0;
+    seeker_t seekers[8];
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++) {
+      // Modules of their own: one key all the same.
+      seekers[i] = (seeker_t){
+          engine, parse(i % 2 ? saxpy_text : saxpy_again), target_of(kinds[round % 2]), &ready, 0,
+          QN_OK};
+      must(qn__thread_start(&threads[i], "seeker", 0, seek, &seekers[i]));
+    }
+    int compiled = 0;
+    for (int i = 0; i < 8; i++) {
+      assert_int_equal(pthread_join(threads[i], NULL), 0);
+      must(seekers[i].status);
+      compiled += seekers[i].source == QN_SOURCE_COMPILED;
+      qn_module_release(seekers[i].module);
+      qn_target_release(seekers[i].target);
+    }
+    assert_int_equal(compiled, 1);
+    assert_int_equal(counter(engine, "compiles"), 1);
+    qn_engine_destroy(engine);
+  }
+}
+
+// Waiters of a compile that fails get the same error.
+static void test_single_flight_of_a_failure(void** state) {
+  (void)state;
+  qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+  _Atomic int ready = 0;
+  seeker_t seekers[8];
+  pthread_t threads[8];
+  for (int i = 0; i < 8; i++) {
+    seekers[i] =
+        (seeker_t){engine, parse(saxpy_text), target_of("cuda -arch=sm_80"), &ready, 0, QN_OK};
+    must(qn__thread_start(&threads[i], "seeker", 0, seek, &seekers[i]));
+  }
+  for (int i = 0; i < 8; i++) {
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+    must_fail(seekers[i].status, QN_STATUS_UNAVAILABLE, "nvrtc");
+    qn_module_release(seekers[i].module);
+    qn_target_release(seekers[i].target);
+  }
+  qn_engine_destroy(engine);
+}
+
+// ---- directories that are not as they should be
+
+static char* entry_path(const char* directory, const char* key, char out[512]) {
+  (void)snprintf(out, 512, "%s/v1/%.2s/%s.k", directory, key, key + 2);
+  return out;
+}
+
+static void test_damaged_entries(void** state) {
+  (void)state;
+  char directory[QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(directory));
+  qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
+  qn_module_t* module = parse(saxpy_text);
+  qn_target_t* target = target_of("interp");
+  qn_lookup_info_t info;
+  qn_executable_t* executable;
+  must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
+  qn_executable_release(executable);
+  assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+  char path[512];
+  entry_path(directory, info.key, path);
+  for (long at = 0; at < 200; at += 7) {
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    char byte;
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte = (char)(byte ^ 0x40);
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    (void)close(fd);
+    assert_true(qn_engine_unload(engine, module, target, NULL));
+    must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
+    assert_int_equal(info.source, QN_SOURCE_COMPILED);
+    qn_executable_release(executable);
+    assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+    assert_true(qn_engine_unload(engine, module, target, NULL));
+    must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
+    assert_int_equal(info.source, QN_SOURCE_DISK);
+    qn_executable_release(executable);
+  }
+  qn_module_release(module);
+  qn_target_release(target);
+  qn_engine_destroy(engine);
+  qn_test_tempdir_remove(directory);
+}
+
+static void test_unusable_directory(void** state) {
+  (void)state;
+  char directory[QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(directory));
+  assert_int_equal(chmod(directory, 0777), 0);
+  qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
+  assert_int_equal(counter(engine, "directory_unusable"), 1);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
+  assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_MEMORY);
+  qn_engine_destroy(engine);
+  qn_test_tempdir_remove(directory);
+}
+
+// ---- memory that runs out: an error or a result, and nothing is lost
+
+static bool look_up_with(qn_allocator_t allocator, void* user) {
+  (void)user;
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .allocator = allocator,
+                                 .cache_mode = QN_CACHE_OFF,
+                                 .ignores_environment = true};
+  qn_module_t* module = parse(saxpy_text);
+  qn_target_t* target = target_of("interp");
+  qn_engine_t* engine = NULL;
+  qn_function_t* function = NULL;
+  qn_status_t status = qn_engine_create(&options, &engine);
+  if (qn_ok(status)) {
+    status = qn_engine_function(engine, module, target, "saxpy", NULL, NULL, &function);
+  }
+  if (qn_ok(status)) run_saxpy(function);
+  bool is_right = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
+  qn_status_free(status);
+  qn_function_release(function);
+  qn_engine_destroy(engine);
+  qn_module_release(module);
+  qn_target_release(target);
+  return is_right;
+}
+
+static void test_out_of_memory(void** state) {
+  (void)state;
+  assert_true(qn_fault_walk_alloc(look_up_with, NULL) > 10);
+}
+
+// ---- a warm process maps no compiler
+
+static int child(const char* directory) {
+  qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
+  qn_source_t source = look_up(engine, saxpy_text, kinds[1], NULL);
+  qn_engine_destroy(engine);
+  FILE* maps = fopen("/proc/self/maps", "r");
+  if (!maps) return 9;
+  char line[4096];
+  bool has_compiler = false;
+  while (fgets(line, sizeof line, maps))
+    has_compiler |= strstr(line, "LLVM") || strstr(line, "quern-llvm");
+  (void)fclose(maps);
+  return (source == QN_SOURCE_DISK ? 0 : 1) | (has_compiler ? 2 : 0);
+}
+
+static int run_child(const char* directory) {
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    (void)execl("/proc/self/exe", "test_engine", "child", directory, (char*)NULL);
+    _exit(99);
+  }
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+static void test_warm_process(void** state) {
+  (void)state;
+  char directory[QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(directory));
+  assert_int_equal(run_child(directory), QN_HAVE_LLVM ? 3 : 1);
+  assert_int_equal(run_child(directory), 0);
+  qn_test_tempdir_remove(directory);
+}
+
+int main(int argc, char** argv) {
+  if (argc == 3 && strcmp(argv[1], "child") == 0) return child(argv[2]);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sources),
+      cmocka_unit_test(test_modes),
+      cmocka_unit_test(test_bad_options),
+      cmocka_unit_test(test_names_and_modules),
+      cmocka_unit_test(test_target_without_device),
+      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_single_flight),
+      cmocka_unit_test(test_single_flight_of_a_failure),
+      cmocka_unit_test(test_damaged_entries),
+      cmocka_unit_test(test_unusable_directory),
+      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_warm_process),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
