@@ -194,10 +194,10 @@ static char* describe(qn__arena_t* arena, uint32_t tag, qn_span_t bytes) {
     append_hex(&text, qn__read_bytes(&reader, 16));
     qn__buffer_cstr(&text, ", sha256 ");
     append_hex(&text, qn__read_bytes(&reader, 32));
-  } else if (tag == QN__SECTION_SCHEMA && bytes.size == 8) {
-    uint32_t sections = qn__read_u32(&reader);
-    qn__buffer_format(&text, "sections %" PRIu32 ", kernel interface %" PRIu32, sections,
-                      qn__read_u32(&reader));
+  } else if (tag == QN__SECTION_SCHEMA) {
+    qn__buffer_cstr(&text, "versions");
+    while (qn__reader_left(&reader) >= 4)
+      qn__buffer_format(&text, " %" PRIu32, qn__read_u32(&reader));
   }
   char* copy =
       text.size && !text.has_failed ? qn__arena_cstr(arena, qn__buffer_as_str(&text)) : NULL;

@@ -606,7 +606,7 @@ static void tools_look_at_a_directory(void** state) {
   assert_int_equal(entry->compile_ns, 1003);
   assert_int_equal(entry->section_count, 6);
   assert_string_equal(entry->sections[0].name, "schema");
-  assert_string_equal(entry->sections[0].text, "sections 1, kernel interface 1");
+  assert_string_equal(entry->sections[0].text, "versions 1 1");
   assert_string_equal(entry->sections[1].name, "module");
   assert_memory_equal(entry->sections[1].text, "32 bytes, xxh3 ", 15);
   assert_string_equal(entry->sections[2].name, "target");
