@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "ir/passes/passes.h"
+#include "tests/support/fault.h"
 
 static double now_ms(void) {
   struct timespec t;
@@ -123,22 +124,16 @@ static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
   }
 }
 
-kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_text,
-                          qn_status_t* out_error) {
-  *out_error = QN_OK;
-  kernels_t* kernels = calloc(1, sizeof *kernels);
-  qn_allocator_t allocator = qn_allocator_default();
-  qn__arena_init(&kernels->arena, allocator);
+// Passes and emission. The module is in `out`, NULL on failure.
+static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef context,
+                        LLVMTargetMachineRef machine, qn__arena_t* arena, qn__emit_result_t* out) {
   level_t level = level_of(build.cpu);
   qn__body_t body;
-  double start = now_ms();
-  qn_status_t status = qn__body_clone(&module->body, allocator, &body);
+  QN_TRY(qn__body_clone(&module->body, qn_allocator_default(), &body));
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
                                      .has_masked_memory = level.has_avx512,
                                      .is_checked = build.is_checked};
-  if (qn_ok(status) && !build.is_raw) status = qn__passes_run_cpu(&body, &pass_options);
-  LLVMContextRef context = LLVMContextCreate();
-  LLVMTargetMachineRef machine = make_machine(build);
+  qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
   qn__emit_options_t options = {.context = context,
                                 .machine = machine,
                                 .module_name = "test",
@@ -151,10 +146,47 @@ kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_t
                                 .is_checked = build.is_checked,
                                 .is_fast_tier = build.is_fast,
                                 .is_scalar_only = build.is_scalar};
-  if (qn_ok(status)) status = qn__emit_module(&body, &options, &kernels->arena, &kernels->result);
+  if (qn_ok(status)) status = qn__emit_module(&body, &options, arena, out);
   qn__body_deinit(&body);
-  if (!qn_ok(status)) {
-    *out_error = status;
+  return status;
+}
+
+qn_status_t emit_only(const qn_module_t* module, build_t build, size_t room_bytes) {
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMTargetMachineRef machine = make_machine(build);
+  qn__arena_t arena;
+  // The arena has one block, of which only the end is left, and gets no second one.
+  enum { BLOCK_BYTES = 1 << 16 };
+  qn_fault_heap_t heap;
+  qn_fault_heap_init(&heap);
+  qn__arena_init(&arena, qn_fault_heap_allocator(&heap));
+  if (!qn__arena_alloc(&arena, BLOCK_BYTES) || room_bytes > BLOCK_BYTES) die("memory", "arena");
+  arena.used_bytes = BLOCK_BYTES - room_bytes;
+  qn_fault_heap_arm(&heap, 1, QN_FAULT_ALWAYS);
+  qn__emit_result_t result = {.module = NULL};
+  qn_status_t status = emit(module, build, context, machine, &arena, &result);
+  char* message = NULL;
+  if (result.module && LLVMVerifyModule(result.module, LLVMReturnStatusAction, &message)) {
+    die("the emitted module is not valid", message);
+  }
+  LLVMDisposeMessage(message);
+  if (result.module) LLVMDisposeModule(result.module);
+  qn__arena_deinit(&arena);
+  LLVMDisposeTargetMachine(machine);
+  LLVMContextDispose(context);
+  return status;
+}
+
+kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_text,
+                          qn_status_t* out_error) {
+  kernels_t* kernels = calloc(1, sizeof *kernels);
+  if (!kernels) die("memory", "none");
+  qn__arena_init(&kernels->arena, qn_allocator_default());
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMTargetMachineRef machine = make_machine(build);
+  double start = now_ms();
+  *out_error = emit(module, build, context, machine, &kernels->arena, &kernels->result);
+  if (!qn_ok(*out_error)) {
     LLVMDisposeTargetMachine(machine);
     LLVMContextDispose(context);
     kernels_destroy(kernels);

@@ -34,6 +34,8 @@ qn_module_t* parse_or_die(const char* text);
 // Compiles a module. Returns NULL and sets `*out_error` (owned) when it is refused.
 kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_text,
                           qn_status_t* out_error);
+// Only emits, with an arena that has no more than `room_bytes`. The module is verified and dropped.
+qn_status_t emit_only(const qn_module_t* module, build_t build, size_t room_bytes);
 void kernels_destroy(kernels_t* kernels);
 
 // What the last run reported through the table.

@@ -165,20 +165,21 @@ static const program_t programs[] = {
     {"f32", FLOAT_OPS("f32"), .tolerance = 0},
     {"f64", FLOAT_OPS("f64"), .tolerance = 0},
     {"bool",
-     MAP("bool", "bool", "(a & b) == c || a != b && ~c || select(a, b, c) ^ (a | c) || a < b")},
-    {"cast bool", CASTS("bool")},
-    {"cast i8", CASTS("i8")},
-    {"cast u8", CASTS("u8")},
-    {"cast i16", CASTS("i16")},
-    {"cast u16", CASTS("u16")},
-    {"cast i32", CASTS("i32")},
-    {"cast u32", CASTS("u32")},
-    {"cast i64", CASTS("i64")},
-    {"cast u64", CASTS("u64")},
-    {"cast f16", CASTS("f16")},
-    {"cast bf16", CASTS("bf16")},
-    {"cast f32", CASTS("f32")},
-    {"cast f64", CASTS("f64")},
+     MAP("bool", "bool", "(a & b) == c || a != b && ~c || select(a, b, c) ^ (a | c) || a < b"),
+     .tolerance = 0},
+    {"cast bool", CASTS("bool"), .tolerance = 0},
+    {"cast i8", CASTS("i8"), .tolerance = 0},
+    {"cast u8", CASTS("u8"), .tolerance = 0},
+    {"cast i16", CASTS("i16"), .tolerance = 0},
+    {"cast u16", CASTS("u16"), .tolerance = 0},
+    {"cast i32", CASTS("i32"), .tolerance = 0},
+    {"cast u32", CASTS("u32"), .tolerance = 0},
+    {"cast i64", CASTS("i64"), .tolerance = 0},
+    {"cast u64", CASTS("u64"), .tolerance = 0},
+    {"cast f16", CASTS("f16"), .tolerance = 0},
+    {"cast bf16", CASTS("bf16"), .tolerance = 0},
+    {"cast f32", CASTS("f32"), .tolerance = 0},
+    {"cast f64", CASTS("f64"), .tolerance = 0},
     {"bitcast",
      "func f(x: f32[n], y: f16[n], z: bf16[n], w: u8[n], out a: u32[n], out b: i16[n],\n"
      "       out c: u16[n], out d: i8[n], out e: f64[n]) {\n"
@@ -204,23 +205,27 @@ static const program_t programs[] = {
      "  for i in 0..n { for j in i..n { if j % 3 == 0 { y[j] = y[j] + x[i]; } else { y[j] = y[j] ^ "
      "1; } } }\n"
      "  for k in 0..m { z[k] = k * 2; }\n"
-     "  for k in 0..m { for q in 5..3 { z[k] = 0; } unroll u in 0..3 { z[k] = z[k] + u; } } }\n"},
+     "  for k in 0..m { for q in 5..3 { z[k] = 0; } unroll u in 0..3 { z[k] = z[k] + u; } } }\n",
+     .tolerance = 0},
     {"while",
      "func f(x: i32[n], out r: i32[n]) {\n"
      "  parallel i in 0..n { alloc s: i32[2] in local; s[0] = x[i] & 1023; s[1] = 0;\n"
      "    while s[0] > 1 && s[1] < 1000 { s[0] = s[0] % 2 == 0 ? s[0] // 2 : s[0] * 3 + 1;\n"
      "      s[1] = s[1] + 1; }\n"
-     "    r[i] = s[1]; } }\n"},
+     "    r[i] = s[1]; } }\n",
+     .tolerance = 0},
     {"conditions",
      "func f(x: f32[n], y: f32[n], inout r: f32[n], out s: f32[n]) {\n"
      "  parallel i in 0..n {\n"
      "    if x[i] > 0.0 { r[i] = y[i]; if y[i] > 1.0 { r[i] = x[i] + y[i]; } }\n"
      "    else { r[i] = r[i] * 2.0; }\n"
-     "    s[i] = x[i] > y[i] && (i == 0 || x[i - 1] > y[i]) ? y[n - 1 - i] : x[i]; } }\n"},
+     "    s[i] = x[i] > y[i] && (i == 0 || x[i - 1] > y[i]) ? y[n - 1 - i] : x[i]; } }\n",
+     .tolerance = 0},
     {"lazy",
      "func f(x: i32[n], y: i32[n], out r: i32[n]) {\n"
      "  parallel i in 0..n { r[i] = i + 1 < n ? x[i + 1] + (y[i] != 0 ? x[i] // y[i] : 5)\n"
-     "      : (n > 200 ? x[n + 7] : 9); } }\n"},
+     "      : (n > 200 ? x[n + 7] : 9); } }\n",
+     .tolerance = 0},
     {"gather",
      "func f(x: f32[n], h: f16[n], k: i32[n], out r: f32[n], out s: f16[n], out t: f32[n]) {\n"
      "  parallel i in 0..n { let j = i64(k[i]) % n; r[i] = x[j]; s[i] = h[j];\n"
@@ -232,18 +237,22 @@ static const program_t programs[] = {
      .has_plain_values = true},
     {"strides",
      "func f(x: f32[n, m] strides [2 * m, 2], out y: f32[n, m] strides [m + 3, 1]) {\n"
-     "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j] + 1.0; } } }\n"},
+     "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j] + 1.0; } } }\n",
+     .tolerance = 0},
     {"align",
      "func f(x: f32[n] align 64, out y: f32[n] align 64) {\n"
-     "  parallel i in 0..n { y[i] = x[i] * 2.0; } }\n"},
+     "  parallel i in 0..n { y[i] = x[i] * 2.0; } }\n",
+     .tolerance = 0},
     {"scalars",
      "func f(a: f32, b: i8, c: u16, d: bool, e: f16, g: bf16, h: f64, k: u64, out y: f64[n],\n"
      "       out z: i64[n]) {\n"
      "  parallel i in 0..n { y[i] = f64(a) + f64(e) * f64(g) + h + (d ? 1.0 : 2.0);\n"
-     "    z[i] = i64(b) + i64(c) + i64(k) + i; } }\n"},
+     "    z[i] = i64(b) + i64(c) + i64(k) + i; } }\n",
+     .tolerance = 0},
     {"rank 0",
      "func f(x: f32[], inout y: f32[], out z: i32[3]) { y[] = x[] + y[]; z[1] = 5; z[0] = 1;\n"
-     "  z[2] = 7; }\n"},
+     "  z[2] = 7; }\n",
+     .tolerance = 0},
     {"vector",
      "func f(x: f32[n, 12], y: f64[n, 33], out r: f32[n, 12], out s: f64[n, 33], out t: i8[n, 100])"
      "{\n"
@@ -251,25 +260,29 @@ static const program_t programs[] = {
      "    vector v in 0..12 { r[i, v] = v < 5 ? x[i, v] * 2.0 : x[i, 0]; }\n"
      "    vector v in 0..33 { s[i, v] = y[i, 32 - v] + f64(v); }\n"
      "    vector v in 0..100 { if v % 3 == 1 { t[i, v] = i8(v); } else { t[i, v] = i8(i); } } } "
-     "}\n"},
+     "}\n",
+     .tolerance = 0},
     {"outer lanes",
      "func f(x: f32[n, m], out r: f32[m], out s: f32[m]) {\n"
      "  parallel j in 0..m { r[j] = max i in 0..n { x[i, j] }; s[j] = 0.0;\n"
-     "    for i in 0..n { if x[i, j] > 0.5 { s[j] = s[j] + 1.0; } } } }\n"},
+     "    for i in 0..n { if x[i, j] > 0.5 { s[j] = s[j] + 1.0; } } } }\n",
+     .tolerance = 0},
     {"local arrays",
      "func f(x: i32[n, 8], out y: i32[n, 8]) {\n"
      "  parallel i in 0..n { alloc t: i32[2, 4] in local;\n"
      "    unroll u in 0..2 { vector v in 0..4 { t[u, v] = x[i, u * 4 + v]; } }\n"
      "    for u in 0..2 { for v in 0..4 { if v < 3 { t[u, v] = t[u, v] + t[1 - u, 3 - v]; } } }\n"
      "    unroll u in 0..2 { vector v in 0..4 { if u * 4 + v < 7 { y[i, u * 4 + v] = t[u, v]; }\n"
-     "      else { y[i, u * 4 + v] = -1; } } } } }\n"},
+     "      else { y[i, u * 4 + v] = -1; } } } } }\n",
+     .tolerance = 0},
     {"tables",
      "func f(x: u8[n], out y: f32[n], out z: i16[n], out b: bool[n], out h: bf16[n]) {\n"
      "  const t: f32[4] = [1.5, -2.0, inf, 0.25];\n"
      "  const k: i16[2, 2] = [1, -2, 3, -32768];\n"
      "  parallel i in 0..n { const w: bool[3] = [true, false, true];\n"
      "    const q: bf16[2] = [1.5, -3.0];\n"
-     "    y[i] = t[x[i] % 4]; z[i] = k[x[i] % 2, i % 2]; b[i] = w[i % 3]; h[i] = q[i % 2]; } }\n"},
+     "    y[i] = t[x[i] % 4]; z[i] = k[x[i] % 2, i % 2]; b[i] = w[i % 3]; h[i] = q[i % 2]; } }\n",
+     .tolerance = 0},
     {"views",
      "func f(x: f32[n, 8], inout y: f32[4 * n], out z: f32[n, 4]) {\n"
      "  parallel i in 0..n { view row: f32[8] = x[i, 0]; view half: f32[4] = row[4];\n"
@@ -284,7 +297,8 @@ static const program_t programs[] = {
      "  parallel j in 0..m { mean[j] = max i in 0..n { x[i, j] }; }\n"
      "  parallel i in 0..n { other[i, 1] = i32(i); }\n"
      "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j] - mean[j] + f32(other[i, 1]); } } "
-     "}\n"},
+     "}\n",
+     .tolerance = 0},
     {"captures",
      "func f(a: i32, x: i32[n], out y: i32[n], out z: i32[n]) {\n"
      "  let s = sum i in 0..n { x[i] }; let p = s > 0; let h = f32(s) * 0.5;\n"
@@ -314,7 +328,8 @@ static const program_t programs[] = {
      .has_barriers = true},
     {"asserts that hold",
      "func f(x: i32[n], out y: i32[n]) { assert n < 1000000, \"too long\";\n"
-     "  parallel i in 0..n { assert x[i] == x[i]; y[i] = x[i]; } }\n"},
+     "  parallel i in 0..n { assert x[i] == x[i]; y[i] = x[i]; } }\n",
+     .tolerance = 0},
     {"fast",
      "func f(x: f32[n, m], out y: f32[n]) fast {\n"
      "  parallel i in 0..n { y[i] = (sum j in 0..m { x[i, j] * 3.0 }) / 7.0; } }\n",

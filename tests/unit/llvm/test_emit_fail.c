@@ -210,6 +210,28 @@ static void test_parallel(void** state) {
   free(y);
 }
 
+// The emitter runs out of memory at every place where it asks for some.
+static void test_out_of_memory(void** state) {
+  (void)state;
+  qn_module_t* module = parse_or_die(
+      "func f(x: f32[n, m], inout y: f32[n], k: i64) {\n"
+      "  const t: f32[3] = [1.0, 2.0, 3.0]; alloc w: f32[n] in global; let c = x[0, 0];\n"
+      "  parallel i in 0..n { w[i] = (sum j in 0..m { x[i, j] }) + t[i % 3] + c; }\n"
+      "  parallel i in 0..n { for j in 0..k { unroll u in 0..2 { vector v in 0..4 {\n"
+      "    if i + v < n { y[i] = w[n - 1 - i]; } } } } assert y[i] > 0.0, \"positive\"; } }\n"
+      "func g(x: i32[n], out y: i32[n]) { parallel i in 0..n { y[n - 1 - i] = x[i]; } }\n");
+  build_t build = {.cpu = "x86-64-v3", .is_checked = true};
+  size_t room_bytes = 0;
+  qn_status_t status;
+  while (!qn_ok(status = emit_only(module, build, room_bytes))) {
+    assert_int_equal(qn_status_code(status), QN_STATUS_OUT_OF_MEMORY);
+    qn_status_free(status);
+    room_bytes += 48;
+  }
+  assert_true(room_bytes > 4000);
+  qn_module_release(module);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_index),
@@ -223,6 +245,7 @@ int main(void) {
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_failure_in_launch),
       cmocka_unit_test(test_parallel),
+      cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
