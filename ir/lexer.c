@@ -333,12 +333,16 @@ qn__token_t qn__lexer_next(qn__lexer_t* lexer) {
       skip_block_comment(lexer);
     } else if (is_name_start(c)) {
       lex_name(lexer);
+      // A word behind a bracket (`fast`, `strides`, `in`) is no operand either.
+      bool is_behind_bracket =
+          lexer->last == QN__TOKEN_RIGHT_PAREN || lexer->last == QN__TOKEN_RIGHT_BRACKET;
       qn__token_t token = finish(lexer, QN__TOKEN_NAME, begin, newline_count);
       qn_str_t word = qn__lexer_slice(lexer->text, token.loc);
       lexer->is_last_reserved =
-          qn__text_is_reserved(word) && !qn__str_equal(word, QN_STR("true")) &&
-          !qn__str_equal(word, QN_STR("false")) && !qn__str_equal(word, QN_STR("inf")) &&
-          !qn__str_equal(word, QN_STR("nan"));
+          is_behind_bracket ||
+          (qn__text_is_reserved(word) && !qn__str_equal(word, QN_STR("true")) &&
+           !qn__str_equal(word, QN_STR("false")) && !qn__str_equal(word, QN_STR("inf")) &&
+           !qn__str_equal(word, QN_STR("nan")));
       return token;
     } else if (is_digit(c)) {
       qn__token_kind_t kind = lex_number(lexer);

@@ -91,6 +91,16 @@ qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr) {
   return slice;
 }
 
+static const char comment_help[] =
+    "behind an operand // divides: a comment stands behind ';', '{', '}', ',' or on its own line";
+
+const char* qn__parser_comment_help(const qn__parser_t* p, qn__loc_t loc, const char* otherwise) {
+  size_t at = loc.begin;
+  while (at > 0 && (p->text.data[at - 1] == ' ' || p->text.data[at - 1] == '\t')) at--;
+  if (at < 2 || p->text.data[at - 1] != '/' || p->text.data[at - 2] != '/') return otherwise;
+  return comment_help;
+}
+
 qn_str_t qn__parser_found(const qn__parser_t* p) {
   enum { LONGEST = 40 };
   if (p->token.kind == QN__TOKEN_END) return QN_STR("the end of the text");
@@ -140,7 +150,8 @@ bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after
   }
   const char* quote = is_quoted(p) ? "'" : "";
   qn_str_t found = qn__parser_found(p);
-  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected %s %s, found %s%.*s%s",
+  const char* help = qn__parser_at(p, QN__TOKEN_FLOORDIV) ? comment_help : NULL;
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, help, "expected %s %s, found %s%.*s%s",
                     qn__token_text(kind), after, quote, QN_STR_ARG(found), quote);
   return false;
 }
@@ -160,7 +171,8 @@ bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__loc_t open) {
   const char* quote = is_quoted(p) ? "'" : "";
   qn_str_t found = qn__parser_found(p);
   uint32_t errors = p->diag->error_count;
-  qn__parser_syntax(p, QN__CODE_UNCLOSED, p->token.loc, NULL, "expected %s, found %s%.*s%s",
+  const char* help = qn__parser_at(p, QN__TOKEN_FLOORDIV) ? comment_help : NULL;
+  qn__parser_syntax(p, QN__CODE_UNCLOSED, p->token.loc, help, "expected %s, found %s%.*s%s",
                     qn__token_text(kind), quote, QN_STR_ARG(found), quote);
   if (p->diag->error_count != errors) qn__parser_note(p, open, "opened here");
   return false;

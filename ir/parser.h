@@ -122,6 +122,9 @@ void qn__parser_syntax(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const ch
 const char* qn__parser_help(qn__parser_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // The source text of an expression when it is short and on one line, else "x".
 qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr);
+// What to say about a mistake at `loc` when it directly follows a `//` that was read as a division
+// but may have been meant as a comment; else `otherwise`.
+const char* qn__parser_comment_help(const qn__parser_t* p, qn__loc_t loc, const char* otherwise);
 // "'y'", "the end of the text", for "expected …, found …".
 qn_str_t qn__parser_found(const qn__parser_t* p);
 // Notes running out of memory; everything then ends.

@@ -248,8 +248,8 @@ static qn__operand_t parse_word(qn__parser_t* p) {
   qn_dtype_t dtype = qn__dtype_from_str(word);
   if (dtype != QN_DTYPE_NONE) return parse_conversion(p, dtype);
   if (qn__text_is_reserved(word)) {
-    qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, NULL, "expected an expression, found '%.*s'",
-                      QN_STR_ARG(word));
+    qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, qn__parser_comment_help(p, loc, NULL),
+                      "expected an expression, found '%.*s'", QN_STR_ARG(word));
     return qn__type_poison();
   }
   if (p->ahead.kind == QN__TOKEN_LEFT_PAREN) {
@@ -286,8 +286,8 @@ static qn__operand_t parse_primary(qn__parser_t* p) {
   }
   const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
   qn_str_t found = qn__parser_found(p);
-  qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, NULL, "expected an expression, found %s%.*s%s",
-                    quote, QN_STR_ARG(found), quote);
+  qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, qn__parser_comment_help(p, loc, NULL),
+                    "expected an expression, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
   return qn__type_poison();
 }
 

@@ -96,6 +96,13 @@ qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__loc_t loc) {
   if (binding) return binding;
   qn_str_t text = qn__lexer_slice(p->text, loc);
   if (p->is_signature && qn__text_is_name(text)) return add_symbol(p, loc);
+  const char* comment_help = qn__parser_comment_help(p, loc, NULL);
+  if (comment_help) {
+    // What follows would be the rest of the comment.
+    qn__parser_syntax(p, QN__CODE_UNKNOWN_NAME, loc, comment_help, "unknown name '%.*s'",
+                      QN_STR_ARG(text));
+    return NULL;
+  }
   qn__suggestion_t suggestion = qn__suggest_start(text);
   qn__suggest_names(p, &suggestion, false);
   qn__parser_error(p, QN__CODE_UNKNOWN_NAME, loc, qn__suggest_help(p, &suggestion, NULL),

@@ -72,11 +72,23 @@ static void check_format(const qn_module_t* module, const char* text, size_t siz
   qn_module_release(again);
 }
 
+// The module as it comes out of a cache or a file: its locals have made-up names.
+static void check_decoded(const qn_module_t* module) {
+  size_t size;
+  const void* bytes = qn_module_bytes(module, &size);
+  qn_module_t* decoded = NULL;
+  require(qn_ok(qn_module_decode(bytes, size, NULL, &decoded)));
+  require_same(module, decoded);
+  check_print(decoded);
+  qn_module_release(decoded);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const char* text = (const char*)data;
   qn_module_t* module = parse(text, size);
   if (!module) return 0;
   check_print(module);
+  check_decoded(module);
   check_format(module, text, size);
   qn_module_release(module);
   return 0;
