@@ -121,7 +121,7 @@ static qn__buf_t* declare_buffer(decoder_t* d, qn__buf_t* buffer) {
     return fail_memory(d);
   }
   d->buffers = items;
-  buffer->id = (uint32_t)d->buffer_count;
+  buffer->id = buffer->origin_id = (uint32_t)d->buffer_count;
   return d->buffers[d->buffer_count++] = buffer;
 }
 

@@ -72,7 +72,7 @@ struct qn_buffer {
   uint32_t rank;
   uint32_t align_bytes;  // parameters: what is asked for, at least the dtype's size
   uint32_t id;           // dense within the function (parameters first), by qn__function_number
-  uint32_t origin_id;    // the id in the canonical bytes: set when decoded, kept by clones and passes
+  uint32_t origin_id;    // the id in the canonical bytes, kept by passes; UINT32_MAX: not from there
   qn__expr_t** shape;    // rank expressions of dtype i64
   qn__expr_t** strides;  // rank expressions of dtype i64 in elements, or NULL: row-major
   // QN__SCOPE_CONST: row-major elements, each an INT or FLOAT literal.

@@ -87,6 +87,7 @@ qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, 
   buffer->scope = scope;
   buffer->dtype = dtype;
   buffer->rank = rank;
+  buffer->origin_id = UINT32_MAX;
   buffer->align_bytes = (uint32_t)qn_dtype_size_bytes(dtype);
   buffer->shape = qn__arena_alloc_array(arena, rank, sizeof *buffer->shape);
   return buffer->name && buffer->shape ? buffer : NULL;

@@ -30,7 +30,7 @@ static void check_index(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim, qn
   }
   // As unsigned numbers, negative indices are beyond every extent.
   LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
-  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->id, dim, NULL), wide, extent);
+  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL), wide, extent);
 }
 
 // Do all lanes' elements exist in a private array, whatever the mask is? What is the same in all
@@ -84,7 +84,7 @@ static void check_offset(qn__emit_t* e, const qn__buf_t* root, qn__value_t offse
     bound = qn__emit_splat(e, size, e->fn->lanes);
   }
   LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
-  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, root->id, 0, NULL), wide, size);
+  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, root->origin_id, 0, NULL), wide, size);
 }
 
 // a + b * scale, of i64 values; `a` may be absent.

@@ -38,6 +38,25 @@ static const char faulty_text[] =
     "  for i in 0..n { y[i] = x[i] // k; }\n"
     "}\n";
 
+// A program whose allocations the passes copy and renumber; the second differs in the names only.
+#define LOCAL_TEXT(ONE, TWO)              \
+  "func local(out y: f32[n], k: i64) {\n" \
+  "  parallel i in 0..n {\n"              \
+  "    unroll u in 0..2 {\n"              \
+  "      alloc " ONE                      \
+  ": f32[3] in local;\n"                  \
+  "      " ONE                            \
+  "[u] = 1.0;\n"                          \
+  "    }\n"                               \
+  "    alloc " TWO                        \
+  ": f32[5] in local;\n"                  \
+  "    for j in 0..5 { " TWO              \
+  "[j] = 2.0; }\n"                        \
+  "    y[i] = " TWO                       \
+  "[i + k];\n"                            \
+  "  }\n"                                 \
+  "}\n"
+
 static void must(qn_status_t status) {
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
 }
@@ -327,6 +346,38 @@ static void test_errors(void** state) {
   }
 }
 
+// Messages use the names of the module that was looked up, also on code made from another text.
+static void test_names_in_errors(void** state) {
+  (void)state;
+  static const char* const texts[] = {LOCAL_TEXT("first", "second"), LOCAL_TEXT("p", "q")};
+  static const char* const names[] = {"buffer 'second' dim 0: index 5 outside of extent 5",
+                                      "buffer 'q' dim 0: index 5 outside of extent 5"};
+  for (size_t k = 0; k < 2; k++) {
+    qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+    for (size_t t = 0; t < 2; t++) {
+      qn_module_t* module = parse(texts[t]);
+      qn_target_t* target = target_of(kinds[k]);
+      qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
+      qn_lookup_info_t info;
+      qn_function_t* function;
+      must(qn_engine_function(engine, module, target, "local", &options, &info, &function));
+      assert_int_equal(info.source, t == 0 ? QN_SOURCE_COMPILED : QN_SOURCE_MEMORY);
+      float y[1];
+      int64_t shape[] = {1};
+      qn_tensor_t ty = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+      qn_value_t args[] = {qn_tensor_value(&ty), qn_int(4)};
+      must(qn_function_call(function, args, 2, NULL));
+      assert_true(y[0] == 2);
+      args[1] = qn_int(5);
+      must_fail(qn_function_call(function, args, 2, NULL), QN_STATUS_OUT_OF_BOUNDS, names[t]);
+      qn_function_release(function);
+      qn_module_release(module);
+      qn_target_release(target);
+    }
+    qn_engine_destroy(engine);
+  }
+}
+
 // ---- threads
 
 typedef struct seeker {
@@ -538,6 +589,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(test_names_and_modules),
       cmocka_unit_test(test_target_without_device),
       cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_names_in_errors),
       cmocka_unit_test(test_single_flight),
       cmocka_unit_test(test_single_flight_of_a_failure),
       cmocka_unit_test(test_damaged_entries),
