@@ -90,14 +90,17 @@ static void count_failure(qn__disk_t* disk, int error) {
   }
 }
 
-// Makes `name` ("/v1/tmp", "/v1/ab") and the root above it, after a wipe or for the first time.
+// Makes a directory below the root, and the root above it, after a wipe or for the first time. The
+// rules of trust are asked again, because what lies under the root's name now may be another's.
 static int make_directory(const qn__disk_t* disk, const char* path) {
   struct stat info;
-  bool is_gone = qn__fs()->lstat(disk->root, &info) != 0 && errno == ENOENT;
-  if (is_gone && qn__fs_mkdirs(disk->root, 0700) != 0) return errno;
-  // Somebody else may have been quicker to make the root.
-  if (is_gone && qn_status_consume(qn__disk_check_trust(disk, &info)) != QN_STATUS_OK)
-    return EACCES;
+  qn_status_code_t code = qn_status_consume(qn__disk_check_trust(disk, &info));
+  if (code == QN_STATUS_NOT_FOUND) {
+    if (qn__fs_mkdirs(disk->root, 0700) != 0) return errno;
+    code = qn_status_consume(qn__disk_check_trust(disk, &info));
+  }
+  if (code == QN_STATUS_PERMISSION_DENIED) return EACCES;
+  if (code != QN_STATUS_OK) return ENOENT;
   return qn__fs_mkdirs(path, disk->dir_mode) == 0 ? 0 : errno;
 }
 

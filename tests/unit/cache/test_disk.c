@@ -521,7 +521,7 @@ static void a_wiped_directory_is_made_again(void** state) {
   (void)state;
   char root[QN_TEST_PATH_SIZE + 8], command[QN_TEST_PATH_SIZE + 8];
   (void)snprintf(root, sizeof root, "%s/c", cache_root);
-  qn__disk_options_t options = {.root = root};
+  qn__disk_options_t options = {.root = root, .sweep_period_ns = -1};
   qn__disk_t* disk = open_cache(&options);
   sample_t samples[2];
   sample_make(&samples[0], 1, 100);
@@ -539,8 +539,14 @@ static void a_wiped_directory_is_made_again(void** state) {
     qn__disk_hit_release(disk, &hit);
     qn_test_tempdir_remove(root);
   }
-  // Somebody else's in its place is not written to.
+  // What would not have been trusted is not written to when it lies there instead.
   assert_int_equal(mkdir(root, 0700), 0);
+  assert_int_equal(chmod(root, 0777), 0);
+  assert_true(qn__disk_put(disk, &samples[0].entry));
+  assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
+  assert_int_equal(qn__disk_counter(disk, "publish_failed_denied"), 1);
+  assert_int_equal(qn__disk_counter(disk, "publish_latched"), 1);
+  assert_int_equal(rmdir(root), 0);  // it is empty
   qn__disk_close(disk, 0);
   sample_free(&samples[0]);
   sample_free(&samples[1]);
