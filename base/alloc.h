@@ -1,6 +1,7 @@
 // base/alloc.h: memory from a qn_allocator_t, with checked sizes.
 //
-// Not here: arenas (arena.h). Thread rule: as the allocator, that is any thread. Read next: arena.h.
+// Not here: arenas (arena.h). Thread rule: as the allocator, that is any thread. Read next:
+// arena.h.
 #ifndef QUERN_BASE_ALLOC_H_
 #define QUERN_BASE_ALLOC_H_
 

@@ -1,4 +1,5 @@
-// base/env.h: the one place that reads the environment (secure_getenv: nothing for setuid programs).
+// base/env.h: the one place that reads the environment (secure_getenv: nothing for setuid
+// programs).
 //
 // Called when an engine or the command line is configured, never on a hot path.
 #ifndef QUERN_BASE_ENV_H_

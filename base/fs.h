@@ -1,5 +1,6 @@
 // base/fs.h: the one seam through which every file call of the library goes, so that tests can make
-// the n-th one fail. Results follow POSIX: -1 and errno. Calls interrupted by signals are retried inside.
+// the n-th one fail. Results follow POSIX: -1 and errno. Calls interrupted by signals are retried
+// inside.
 //
 // Thread rule: calls are thread-safe; qn__fs_install is for tests before threads start.
 // Read next: fs.c.
@@ -37,12 +38,13 @@ typedef struct qn__fs {
 
 // The table in force.
 const qn__fs_t* qn__fs(void);
-// Tests: replaces the table (borrowed until replaced again); NULL restores POSIX. Returns the old one.
+// Tests: replaces the table (borrowed until replaced again); NULL restores POSIX. Returns the old
+// one.
 const qn__fs_t* qn__fs_install(const qn__fs_t* table);
 extern const qn__fs_t qn__fs_posix;
 
-// Reads a whole file, at most `limit_bytes`. Owned: free with qn__free(allocator, data, size + 1); the
-// bytes are followed by a zero. Errors: NOT_FOUND, PERMISSION_DENIED, IO, OUT_OF_MEMORY, and
+// Reads a whole file, at most `limit_bytes`. Owned: free with qn__free(allocator, data, size + 1);
+// the bytes are followed by a zero. Errors: NOT_FOUND, PERMISSION_DENIED, IO, OUT_OF_MEMORY, and
 // INVALID_ARGUMENT for what is not a regular file or is larger than the limit.
 qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t limit_bytes,
                              uint8_t** out_data, size_t* out_size);
