@@ -23,10 +23,10 @@
 #include "jit/llvm/image.h"
 #include "jit/llvm/passes_llvm.h"
 
-#if defined(__has_feature)
-#define QN_HAS_LSAN __has_feature(address_sanitizer)
-#elif defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)  // gcc
 #define QN_HAS_LSAN 1
+#elif defined(__has_feature)  // clang
+#define QN_HAS_LSAN __has_feature(address_sanitizer)
 #else
 #define QN_HAS_LSAN 0
 #endif
@@ -466,7 +466,8 @@ static void test_guard(void** state) {
   end(&build);
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_guard),
       cmocka_unit_test(test_image_runs_elsewhere),
