@@ -3,9 +3,12 @@
 // What it is: exp over an array that fits the first cache, one that fits the second and one that
 // fits none, through qn__math_emit for the processors that this machine can run, and through
 // libmvec (_ZGVdN8v_expf with 8 lanes, _ZGVeN16v_expf with 16) called from a loop of its own; then
-// the other functions likewise. The floor of a row is libmvec at the same width. It needs LLVM:
-// links: llvm What it is not: a measure of accuracy (llvm_test_math --measure), nor of what the
-// engine makes of a loop. Threads: one. Next: docs/math.md.
+// the other functions likewise. The floor of a row is libmvec at the same width.
+// What it is not: a measure of accuracy (llvm_test_math --measure), nor of what the engine makes
+// of a loop.
+// Threads: one.
+// Next: docs/math.md.
+// links: llvm
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <immintrin.h>

@@ -1,8 +1,10 @@
 // A loop over one math operation, compiled in memory: see math_sweep.h.
 //
 // What it is: plain LLVM: a target machine, an object in memory, a look at its symbols, LLJIT to
-// link it. What it is not: a test. It is included by the programs that use it, as it needs LLVM and
-// they do not. Threads: as math_sweep.h says. Next: tests/unit/llvm/test_math.c.
+// link it. It is included by the programs that use it, because it needs LLVM.
+// What it is not: a test.
+// Threads: as math_sweep.h says.
+// Next: tests/unit/llvm/test_math.c.
 #include "tests/math_sweep.h"
 
 #include <elf.h>
@@ -138,8 +140,8 @@ static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
   return result != NULL;
 }
 
-// Every symbol that the object refers to must be its own. Adds up the sizes of what will be in
-// memory.
+// Every symbol that the object refers to must be its own, and every place that linking fills in a
+// distance. Adds up the sizes of what will be in memory.
 static bool is_closed(LLVMMemoryBufferRef object, size_t* out_size_bytes, const char** out_error) {
   const char* bytes = LLVMGetBufferStart(object);
   Elf64_Ehdr header;

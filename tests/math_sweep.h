@@ -1,11 +1,12 @@
-// What the test and the benchmarks of the math functions share: a loop over one operation, compiled
-// in memory for a chosen processor.
+// What the test and the benchmarks of the math functions share: a loop over one operation,
+// compiled in memory for a chosen processor.
 //
 // What it is: math_kernel_create makes `for (i…) out[i] = op(a[i], b[i], c[i])` in vectors of some
 // lanes with qn__math_emit, refuses an object that refers to anything outside itself, and links it
-// alone. What it is not: the way the engine compiles (jit/llvm/); this needs nothing of it but
-// math.h. Threads: a kernel is made and freed by one thread and may be called by any. Next:
-// tests/unit/llvm/test_math.c.
+// alone.
+// What it is not: the way the engine compiles (jit/llvm/); this needs nothing of it but math.h.
+// Threads: a kernel is made and freed by one thread and may be called by any.
+// Next: tests/unit/llvm/test_math.c.
 #ifndef QN_TESTS_MATH_SWEEP_H_
 #define QN_TESTS_MATH_SWEEP_H_
 
@@ -29,6 +30,7 @@ typedef struct {
 
 typedef struct math_kernel math_kernel_t;
 
+// With MATH_DUMP=FILE in the environment the assembly of the last kernel made is left in that file.
 // NULL with a message (static storage of the calling thread) in out_error if it cannot be made.
 math_kernel_t* math_kernel_create(const math_kernel_spec_t* spec, const char** out_error);
 math_loop_t math_kernel_loop(const math_kernel_t* kernel);

@@ -1,8 +1,11 @@
 // The table of the math operations, and their one entry.
 //
-// What it is: which function emits an operation, and whether it goes into the caller's code or into
-// a function of its own. What it is not: the mathematics (math_exp.c, math_log.c, math_trig.c,
-// math_pow.c, math_fma.c, math_simple.c). Threads: the table is constant. Next: math_kit.h.
+// What it is: which function emits an operation, and whether it goes into the caller's code or
+// into a function of its own.
+// What it is not: the mathematics (math_exp.c, math_log.c, math_trig.c, math_pow.c, math_fma.c,
+// math_simple.c).
+// Threads: the table is constant.
+// Next: math_kit.h.
 #include "jit/llvm/math.h"
 
 #include <stdio.h>
@@ -16,8 +19,7 @@ typedef struct {
   const char* name;
   qn__val_t (*emit)(const qn__kit_t* kit, const qn__val_t* args);
   unsigned arity;
-  // Inline unless it needs branches or is long: a loop around a call keeps nothing in vector
-  // registers.
+  // Inline unless it needs branches or is long: nothing stays in a vector register over a call.
   place_t f32;
   place_t f64;
   bool is_test;  // the result is i1

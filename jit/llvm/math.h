@@ -1,11 +1,12 @@
 // The math functions of the IR as inline LLVM code.
 //
-// What it is: one entry, qn__math_emit, that appends the instructions of a floating-point operation
-// to the block where the caller's builder stands. What is emitted calls nothing outside the module,
-// needs no relocation, and is exact to the bound of docs/math.md. What it is not: integer
-// operations, f16 and bf16 (the caller widens to f32 first), fast-math flags. Threads: no state; a
-// context and its builder belong to one thread at a time, as LLVM says. Next: math_kit.h (the
-// vocabulary the functions are written in), math.c (the table of operations).
+// What it is: one entry, qn__math_emit, that appends the instructions of a floating-point
+// operation to the block where the caller's builder stands. What is emitted calls nothing outside
+// the module, needs no relocation, and is exact to the bound of docs/math.md.
+// What it is not: integer operations, f16 and bf16 (the caller widens to f32 first), fast-math
+// flags.
+// Threads: no state; a context and its builder belong to one thread at a time, as LLVM says.
+// Next: math_kit.h (the vocabulary the functions are written in), math.c (the table).
 #ifndef QN_JIT_LLVM_MATH_H_
 #define QN_JIT_LLVM_MATH_H_
 
@@ -22,8 +23,8 @@ typedef struct {
   bool has_fma;     // llvm.fma is an instruction (x86: FMA; every AArch64)
   bool has_round;   // llvm.floor, ceil and trunc are instructions (x86: SSE4.1; every AArch64)
   bool has_avx512;  // AVX-512 F, VL and DQ, and 512-bit registers may be used
-  // Leaves out what only NaN, infinities, signed zeros and denormal numbers need, where that is
-  // faster.
+  // Leaves out what only NaN, infinities, zeros and denormal arguments need, where that is faster:
+  // log and log2 may then give anything for them.
   bool fast;
 } qn__math_t;
 

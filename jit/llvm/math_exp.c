@@ -1,22 +1,24 @@
 // exp, exp2, and what is made of them: tanh and erf.
 //
-// What it is: x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial (Horner, pure f32 or f64),
-// and 2^n is put together from bits. No tables, no branches: two clamps make the whole range one
-// path. What it is not: pow, which has its own exponential (math_pow.c). Threads: as the builder.
+// What it is: x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial, and 2^n is put together
+// from bits. No tables, no branches: two clamps make the whole range one path.
+// What it is not: pow, which comes here only for the last step (math_pow.c).
+// Threads: as the builder.
 // Next: math_log.c.
 #include "jit/llvm/math_kit.h"
 #include "jit/llvm/math_tables.h"
 
 // How e^r and 2^n are put together.
-//   INSTRUCTION: one instruction of AVX-512 does it, right to the smallest denormal result.
-//   ONE_STEP: n is added to the exponent of the polynomial: for results that are normal numbers. A
-//   NaN
-//     does not survive it.
-//   TWO_STEPS: no single power of two reaches from the largest to the smallest result, so there are
-//   two,
-//     of n / 2 and n - n / 2. The first product is exact, the second rounds once, to a denormal or
-//     to infinity if need be. (Adding the first half to the exponent instead was tried: 1.5 %
-//     faster, but then a NaN has to be put back.)
+//
+// INSTRUCTION: one instruction of AVX-512 does it, right to the smallest denormal result.
+//
+// ONE_STEP: n is added to the exponent of the polynomial. For results that are normal numbers; a
+// NaN does not survive it.
+//
+// TWO_STEPS: no single power of two reaches from the largest to the smallest result, so there are
+// two, of n / 2 and n - n / 2. The first product is exact, the second rounds once, to a denormal
+// or to infinity if need be. (Adding the first half to the exponent instead was tried: 1.5 %
+// faster, but then a NaN has to be put back.)
 typedef enum { INSTRUCTION, ONE_STEP, TWO_STEPS } scaling_t;
 
 typedef struct {
@@ -62,8 +64,7 @@ static qn__val_t exp_reduced(const qn__kit_t* k, qn__val_t r, const power_t* pow
 
 static const double LOG2_E = 0x1.71547652b82fep+0;
 
-// e^x for x within the clamps of qn__math_exp (or NaN, unless is_normal); is_normal promises a
-// normal result.
+// e^x for x within the clamps of qn__math_exp; is_normal promises a normal result, not from a NaN.
 static qn__val_t exp_clamped(const qn__kit_t* k, qn__val_t x, bool is_normal) {
   const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
   power_t power = round_to_power(k, x, LOG2_E, is_normal);
@@ -80,8 +81,7 @@ qn__val_t qn__math_exp_pair(const qn__kit_t* k, qn__pair_t x) {
   return exp_reduced(k, r, &power);
 }
 
-// The clamps: beyond them the result is infinity or zero anyway, and n stays in the range of two
-// powers.
+// Beyond the clamps the result is infinity or zero anyway, and n stays in reach of two powers.
 qn__val_t qn__math_exp(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t x = kleast(k, kf(k, k->is_f64 ? 710.0 : 89.0), args[0]);
   x = kmost(k, kf(k, k->is_f64 ? -746.0 : -104.0), x);
@@ -117,7 +117,7 @@ qn__val_t qn__math_tanh(const qn__kit_t* k, const qn__val_t* args) {
 }
 
 // |x| < 1: x + x P(x^2). Beyond: 1 - 2^(|x| Q(|x|)), Q fitted to log2(erfc x) / x; the power is
-// below 0.16, so that a shorter polynomial does for it, and from 6 on (4 for f32) the result is 1.
+// below 0.16, so that in f32 a shorter polynomial does; from 6 on (4 for f32) the result is 1.
 qn__val_t qn__math_erf(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t x = args[0];
   qn__val_t magnitude = kabs(k, x);

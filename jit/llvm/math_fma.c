@@ -2,9 +2,10 @@
 //
 // What it is: the instruction where there is one. Else, for f32, the exact product and the sum in
 // f64, rounded to odd so that the second rounding, to f32, cannot tell the difference (Boldo and
-// Melquiond); for f64, one lane at a time, integer arithmetic on 128 bits. What it is not: a fast
-// f64 path for machines without the instruction; those are from before 2013. Threads: as the
-// builder. Next: math.c.
+// Melquiond); for f64, one lane at a time, integer arithmetic on 128 bits.
+// What it is not: a fast f64 path for machines without the instruction; those are from before 2013.
+// Threads: as the builder.
+// Next: math.c.
 #include "jit/llvm/math_kit.h"
 
 static qn__val_t fma_f32(const qn__kit_t* k, const qn__val_t* args) {
@@ -112,8 +113,7 @@ static qn__val_t exact_sum(const qn__kit_t* k, const qn__val_t* args) {
   sum = shift_jam(k, wide, sum, extra);
   exponent = kselect(k, is_small, ki(k, 1), exponent);
 
-  // 53 bits stay, 75 decide the rounding. A carry out of the mantissa goes into the exponent, as it
-  // should.
+  // 53 bits stay, 75 decide the rounding. A carry out of the mantissa rightly raises the exponent.
   qn__val_t kept =
       LLVMBuildTrunc(b, LLVMBuildLShr(b, sum, LLVMConstInt(wide, 75, false), ""), k->i, "");
   qn__val_t rest = LLVMBuildShl(b, sum, LLVMConstInt(wide, 53, false), "");
@@ -138,8 +138,7 @@ static qn__val_t fma_f64_body(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t addend_finite = kcmp(k, LLVMRealOLT, kabs(k, args[2]), infinity);
   qn__val_t has_zero =
       kor(k, kcmp(k, LLVMRealOEQ, args[0], zero), kcmp(k, LLVMRealOEQ, args[1], zero));
-  // With a zero, infinity or NaN two roundings are as good as one, unless a finite product
-  // overflows.
+  // With a zero, infinity or NaN two roundings do, unless a finite product overflows.
   qn__val_t product = kmul(k, args[0], args[1]);
   product = kselect(k, kand(k, finite, knot(k, addend_finite)), zero, product);
   qn__val_t simple = kadd(k, product, args[2]);

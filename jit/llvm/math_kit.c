@@ -1,9 +1,11 @@
 // The larger words of the vocabulary of math_kit.h.
 //
-// What it is: kits, splats, rounding to integral values, two-word arithmetic, functions of the
-// module. What it is not: an approximation of anything; those are in math_exp.c, math_log.c,
-// math_trig.c, math_pow.c. Threads: as the builder. Next: math.c, which has the table of
-// operations.
+// What it is: kits, splats, rounding to integral values, exponents, two-word arithmetic, functions
+// of the module.
+// What it is not: an approximation of anything; those are in math_exp.c, math_log.c, math_trig.c
+// and math_pow.c.
+// Threads: as the builder.
+// Next: math.c, which has the table of operations.
 #include "jit/llvm/math_kit.h"
 
 #include <stdio.h>
@@ -58,8 +60,7 @@ qn__val_t qn__kit_splat(LLVMTypeRef type, qn__val_t scalar) {
   qn__val_t elements[AT_ONCE];
   for (unsigned i = 0; i < AT_ONCE; i++) elements[i] = scalar;
   if (lanes <= AT_ONCE) return LLVMConstVector(elements, lanes);
-  // Wider than any target's registers: through a zero vector with one lane set, spread by a
-  // shuffle.
+  // Wider than any target's registers: one lane, spread by a shuffle.
   LLVMValueRef one = LLVMConstVector(elements, 1);
   LLVMValueRef mask =
       LLVMConstNull(LLVMVectorType(LLVMInt32TypeInContext(LLVMGetTypeContext(type)), lanes));
@@ -152,8 +153,7 @@ qn__val_t qn__kit_avx512(const qn__kit_t* k, const char* name, const qn__val_t* 
   char full_name[64];
   snprintf(full_name, sizeof(full_name), "llvm.x86.avx512.mask.%s.%s.%u", name,
            k->is_f64 ? "pd" : "ps", bits);
-  // Behind the arguments: what masked lanes keep, a mask of all lanes, and for 512 bits the
-  // rounding.
+  // Behind the arguments: what masked lanes keep, a mask of all lanes, for 512 bits the rounding.
   qn__val_t all[MOST_ARGS] = {NULL};
   for (unsigned i = 0; i < count; i++) all[i] = args[i];
   all[count++] = LLVMConstNull(k->f);
@@ -225,8 +225,7 @@ qn__pair_t qn__kit_fast_two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
   return (qn__pair_t){sum, ksub(k, b, ksub(k, sum, a))};
 }
 
-// The upper half of the bits of a, by clearing the lower ones: no overflow, unlike Veltkamp's
-// product.
+// The upper half of the bits of a, by clearing the lower ones: no overflow, unlike Veltkamp's way.
 static qn__val_t upper_half(const qn__kit_t* k, qn__val_t a) {
   uint64_t mask = k->is_f64 ? ~UINT64_C(0x7FFFFFF) : (uint32_t)~UINT32_C(0xFFF);
   return kfrom_bits(k, kand(k, kbits(k, a), ki(k, mask)));

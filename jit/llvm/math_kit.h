@@ -137,7 +137,7 @@ static inline qn__val_t kicmp(const qn__kit_t* k, LLVMIntPredicate how, qn__val_
   return LLVMBuildICmp(k->builder, how, a, b, "");
 }
 
-// The bit pattern of the sign, and of a positive infinity.
+// The bit pattern of the sign alone.
 static inline uint64_t qn__kit_sign_bit(const qn__kit_t* k) {
   return k->is_f64 ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
 }
@@ -147,8 +147,7 @@ static inline qn__val_t kflip(const qn__kit_t* k, qn__val_t x, qn__val_t sign) {
   return kfrom_bits(k, kxor(k, kbits(k, x), sign));
 }
 
-// scale * (coefficients[0] + x * (coefficients[1] + x * (…))), by Horner's rule; scale is a power
-// of two.
+// coefficients[0] + x * (coefficients[1] + x * (…)).
 qn__val_t qn__kit_poly(const qn__kit_t* kit, qn__val_t x, const double* coefficients, size_t count);
 #define QN__POLY(kit, x, table) qn__kit_poly(kit, x, table, sizeof(table) / sizeof((table)[0]))
 
@@ -156,8 +155,7 @@ qn__val_t qn__kit_poly(const qn__kit_t* kit, qn__val_t x, const double* coeffici
 // low bits of the sum are then n + bias.
 double qn__kit_magic(const qn__kit_t* kit, int bias);
 
-// x rounded to an integral value. `toward` is 'z' (to zero), 'd' (down) or 'u' (up). Never a
-// library call.
+// x rounded to an integral value, `toward` 'z' (zero), 'd' (down) or 'u' (up).
 qn__val_t qn__kit_round(const qn__kit_t* kit, qn__val_t x, char toward);
 
 // True if any lane of the i1 value is.

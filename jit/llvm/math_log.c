@@ -17,8 +17,8 @@ static qn__val_t log1p_tail(const qn__kit_t* k, qn__val_t f) {
     return kmul(k, square, kmad(k, f, p, kf(k, -0.5)));
   }
   // With s = f / (2 + f): log(1 + f) = 2 atanh(s) = 2 s + s z P(z) and 2 s = f - s f, and s f goes
-  // over into h - s h with h = f^2 / 2. Shorter than a polynomial in f by more than the division
-  // costs.
+  // over into h - s h with h = f^2 / 2. A polynomial in f alone would be longer by more than the
+  // division costs.
   qn__val_t s = kdiv(k, f, kadd(k, f, kf(k, 2.0)));
   qn__val_t z = kmul(k, s, s);
   qn__val_t p = kmul(k, z, QN__POLY(k, z, log_f64));

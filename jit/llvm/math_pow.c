@@ -2,13 +2,15 @@
 //
 // What it is: |a|^b = e^(b log|a|), the sign from whether b is an odd integer, and the special
 // cases of C99 annex F. The exponent may be as large as 745, which turns a relative error of the
-// logarithm into one 745 times as large: f32 therefore works in f64 throughout, and f64 carries the
-// logarithm in two words, to about 2^-64. What it is not: fast for f64; it is the price of the
-// bound. Threads: as the builder. Next: math_fma.c.
+// logarithm into one 745 times as large: f32 therefore works in f64 throughout, and f64 carries
+// the logarithm in two words, to about 2^-64.
+// What it is not: fast for f64; it is the price of the bound.
+// Threads: as the builder.
+// Next: math_fma.c.
 #include "jit/llvm/math_kit.h"
 #include "jit/llvm/math_tables.h"
 
-// 2 atanh(f / (2 + f)) / ln 2 for f64 lanes that came from f32; 2^-44 is enough.
+// 2 atanh(f / (2 + f)) / ln 2 for f64 lanes that came from f32; 2^-40 is enough.
 static qn__val_t log2_narrowly(const qn__kit_t* w, qn__val_t x) {
   qn__split_t parts = qn__kit_split(w, x, false);
   qn__val_t s = kdiv(w, parts.f, kadd(w, parts.f, kf(w, 2.0)));

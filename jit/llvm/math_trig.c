@@ -2,18 +2,18 @@
 //
 // What it is: |x| = n pi/2 + r with |r| <= pi/4 and r in two words, then a polynomial in r for the
 // sine and one for the cosine, chosen and signed by n mod 4. Three ways lead to r:
-//   1. f32 with fused multiply-add, |x| <= 6000: pi/2 in three words. The first subtraction is
-//   exact because
-//      both sides are multiples of 2^-24 and the rest is below 1. The second word has 12 bits, so
-//      that its product with n is exact, and what that subtraction rounds off is exact too.
-//   2. f32 otherwise, |x| <= 1e6: the same in f64, with two words. f64, |x| <= 1e6: three words of
-//   33 bits,
-//      whose products with n are exact, and one more.
-//   3. beyond: the product of the mantissa with the 192 bits of 2/pi that matter (Payne and Hanek),
-//   in
-//      integers, one lane at a time.
-// All lanes go the way that the largest needs; the branches cost next to nothing when they are not
-// taken. What it is not: fast for huge arguments; nobody means those. Threads: as the builder.
+//
+// 1. f32 with fused multiply-add, |x| <= 6000: pi/2 in three words. The first subtraction is exact
+//    because both sides are multiples of 2^-24 and the rest is below 1. The second word has 12
+//    bits, so that its product with n is exact, and what that subtraction rounds off is exact too.
+// 2. f32 otherwise, |x| <= 1e6: the same in f64, with two words. f64, |x| <= 1e6: three words of
+//    33 bits, whose products with n are exact, and one more.
+// 3. Beyond: the product of the mantissa with the 192 bits of 2/pi that matter (Payne and Hanek),
+//    in integers, one lane at a time.
+//
+// All lanes go the way that the largest needs; a branch that is not taken costs next to nothing.
+// What it is not: fast for huge arguments; nobody means those.
+// Threads: as the builder.
 // Next: math_pow.c.
 #include "jit/llvm/math_kit.h"
 #include "jit/llvm/math_tables.h"
@@ -279,8 +279,7 @@ typedef struct {
   reduced_t (*reduce)(const qn__kit_t* kit, qn__val_t magnitude);
 } way_t;
 
-// The first of `count` ways if no lane is beyond its limit, else the others, in the end lane by
-// lane.
+// The first of `count` ways if no lane is beyond its limit, else the others, at last lane by lane.
 static qn__val_t by_ways(const qn__kit_t* k, qn__val_t x, bool is_cos, const way_t* ways,
                          unsigned count) {
   if (count == 0) return each_lane(k, x, is_cos);
@@ -309,8 +308,8 @@ static qn__val_t by_ways(const qn__kit_t* k, qn__val_t x, bool is_cos, const way
 static qn__val_t body(const qn__kit_t* k, qn__val_t x, bool is_cos) {
   static const way_t F64[] = {{LIMIT, reduce_f64}};
   static const way_t F32[] = {{SHORT_LIMIT, reduce_f32}, {LIMIT, reduce_f32_wide}};
-  if (k->is_f64)
-    return k->lanes == 0 ? scalar_f64_body(k, x, is_cos) : by_ways(k, x, is_cos, F64, 1);
+  if (k->is_f64 && k->lanes == 0) return scalar_f64_body(k, x, is_cos);
+  if (k->is_f64) return by_ways(k, x, is_cos, F64, 1);
   // Without fused multiply-add the first way would need more and shorter words.
   return k->math->has_fma ? by_ways(k, x, is_cos, F32, 2) : by_ways(k, x, is_cos, F32 + 1, 1);
 }

@@ -1,14 +1,17 @@
 // The math functions against libm in higher precision, and the command that measures their error.
 //
 // What it is: every operation, compiled for the processors and lanes of CONFIGS, over values of
-// every exponent, values at the edges of its range and random ones; f32 against double, f64 against
-// long double. An object that refers to anything outside itself fails, see tests/math_sweep.c. With
-// arguments:
-//   llvm_test_math --measure [--op NAME] [--type f32|f64] [--cpu CPU] [--lanes N] [--level 0|1|2]
-//   [--all | --count N]
-// prints the largest error found; --all takes each of the 2^32 arguments of an f32 function of one
-// argument. What it is not: a benchmark (bench/bench_exp.c). Threads: none. Next: docs/math.md,
-// whose bounds these are.
+// every exponent, values at the edges of its range and random ones; f32 against double, f64
+// against long double. An object that refers to anything outside itself fails, see
+// tests/math_sweep.c. With arguments it prints the largest errors found:
+//
+//   llvm_test_math --measure [--op NAME] [--type f32|f64] [--cpu CPU] [--lanes N]
+//                  [--level 0|1|2] [--fast] [--all | --count N]
+//
+// --all takes each of the 2^32 arguments of the f32 functions of one argument.
+// What it is not: a benchmark (bench/bench_exp.c).
+// Threads: none.
+// Next: docs/math.md, whose bounds these are.
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -94,7 +97,7 @@ static const case_t CASES[] = {
 };
 enum { CASE_COUNT = sizeof(CASES) / sizeof(CASES[0]) };
 
-// ------------------------------------------------------------------------------------------ errors
+// -------------------------------------------------------------------------------------- errors
 
 // The distance of a result from the exact value in units of the last place of the exact value;
 // infinity for another kind of result (NaN or not, the sign of zero). A result that overflows
@@ -114,7 +117,7 @@ static double ulp_error(bool is_f64, long double got, long double exact) {
   return (double)(fabsl(got - exact) / ldexpl(1, exponent - digits));
 }
 
-// ------------------------------------------------------------------------------------------ inputs
+// -------------------------------------------------------------------------------------- inputs
 
 static uint64_t random_state;
 
@@ -351,8 +354,7 @@ static inputs_t make_inputs(const case_t* c, bool is_f64, size_t scale) {
   return in;
 }
 
-// -------------------------------------------------------------------------------------------
-// sweeps
+// -------------------------------------------------------------------------------------- sweeps
 
 typedef struct {
   double worst;
@@ -440,7 +442,7 @@ static void print_result(const case_t* c, const math_kernel_spec_t* spec, const 
   fflush(stdout);
 }
 
-// ------------------------------------------------------------------------------------------- tests
+// --------------------------------------------------------------------------------------- tests
 
 typedef struct {
   const char* cpu;
@@ -522,8 +524,7 @@ static void test_contract(void** state) {
   assert_int_equal(LLVMCountBasicBlocks(caller), 1);
   assert_ptr_equal(LLVMGetInsertBlock(builder), LLVMGetEntryBasicBlock(caller));
   LLVMBuildRet(builder, x);
-  // Each function that was added is there once, cannot be seen from outside, and is for the same
-  // processor.
+  // What was added is there once, cannot be seen from outside, and is for the same processor.
   unsigned added = 0;
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f != NULL; f = LLVMGetNextFunction(f)) {
     if (f == caller || LLVMIsDeclaration(f)) continue;
@@ -542,8 +543,7 @@ static void test_contract(void** state) {
   LLVMContextDispose(context);
 }
 
-// ------------------------------------------------------------------------------------------
-// command
+// ------------------------------------------------------------------------------------- command
 
 typedef struct {
   const char* op;   // NULL: all
