@@ -9,7 +9,6 @@
 // Threads: one.
 // Next: docs/math.md.
 // links: llvm
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <immintrin.h>
 #include <stdio.h>
