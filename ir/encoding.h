@@ -1,5 +1,5 @@
-// ir/encoding.h: the constants that writer and reader of canonical bytes share. The format is described
-// at the top of encode.c.
+// ir/encoding.h: the constants that writer and reader of canonical bytes share. The format is
+// described at the top of encode.c.
 #ifndef QUERN_IR_ENCODING_H_
 #define QUERN_IR_ENCODING_H_
 

@@ -1,10 +1,10 @@
-// ir/ir.h: the data structures of a module inside the library: a tree of statements and expressions in
-// one arena. Parser and builder make it, the verifier proves it, passes rewrite it, printer, encoder,
-// interpreter and code generators read it.
+// ir/ir.h: the data structures of a module inside the library: a tree of statements and expressions
+// in one arena. Parser and builder make it, the verifier proves it, passes rewrite it, printer,
+// encoder, interpreter and code generators read it.
 //
 // Not here: how it is made (parse.h, build.h), checked (verify.h), written (print.h, encode.h) or
-// run (interpret.h). Thread rule: a module body is written by one thread; once `qn_module_t` is handed
-// out it is only read. Read next: verify.h.
+// run (interpret.h). Thread rule: a module body is written by one thread; once `qn_module_t` is
+// handed out it is only read. Read next: verify.h.
 #ifndef QUERN_IR_IR_H_
 #define QUERN_IR_IR_H_
 
@@ -26,8 +26,8 @@ typedef enum qn__scope {
 #undef QN_SCOPE
 } qn__scope_t;  // values of qn_scope_t and three more
 
-// Limits that the verifier and the decoder enforce, so that readers may recurse and use fixed arrays. A
-// block or an expression counts one level.
+// Limits that the verifier and the decoder enforce, so that readers may recurse and use fixed
+// arrays. A block or an expression counts one level.
 enum {
   QN__LARGEST_RANK = 32,
   QN__LARGEST_NESTING = 256,
@@ -42,8 +42,8 @@ typedef struct qn__loc {
 typedef struct qn__stmt qn__stmt_t;
 typedef struct qn__var qn__var_t;
 typedef struct qn__function qn__function_t;
-typedef qn_expr_t qn__expr_t;      // the public handle is the node
-typedef qn_buffer_t qn__buf_t;     // the public handle is the node
+typedef qn_expr_t qn__expr_t;   // the public handle is the node
+typedef qn_buffer_t qn__buf_t;  // the public handle is the node
 
 typedef enum qn__var_kind {
   QN__VAR_SYMBOL,  // i64, bound from shapes at the call
@@ -68,12 +68,12 @@ struct qn_buffer {
   const char* name;
   qn__scope_t scope;
   qn_dtype_t dtype;
-  qn_access_t access;    // parameters
+  qn_access_t access;  // parameters
   uint32_t rank;
   uint32_t align_bytes;  // parameters: what is asked for, at least the dtype's size
   uint32_t id;           // dense within the function (parameters first), by qn__function_number
-  uint32_t origin_id;    // the id in the canonical bytes, kept by passes; UINT32_MAX: not from there
-  qn__expr_t** shape;    // rank expressions of dtype i64
+  uint32_t origin_id;  // the id in the canonical bytes, kept by passes; UINT32_MAX: not from there
+  qn__expr_t** shape;  // rank expressions of dtype i64
   qn__expr_t** strides;  // rank expressions of dtype i64 in elements, or NULL: row-major
   // QN__SCOPE_CONST: row-major elements, each an INT or FLOAT literal.
   qn__expr_t** elements;
@@ -86,14 +86,14 @@ struct qn_buffer {
 };
 
 typedef enum qn__expr_kind {
-  QN__EXPR_INT = 1,   // literal of an integer dtype or bool
-  QN__EXPR_FLOAT,     // literal of a float dtype
+  QN__EXPR_INT = 1,  // literal of an integer dtype or bool
+  QN__EXPR_FLOAT,    // literal of a float dtype
   QN__EXPR_VAR,
   QN__EXPR_LOAD,
-  QN__EXPR_OP,        // ops.inc
-  QN__EXPR_CAST,      // args[0] to dtype
-  QN__EXPR_BITCAST,   // args[0] to dtype
-  QN__EXPR_COND,      // args[0] ? args[1] : args[2], lazily
+  QN__EXPR_OP,       // ops.inc
+  QN__EXPR_CAST,     // args[0] to dtype
+  QN__EXPR_BITCAST,  // args[0] to dtype
+  QN__EXPR_COND,     // args[0] ? args[1] : args[2], lazily
   QN__EXPR_REDUCE,
 } qn__expr_kind_t;
 
@@ -109,7 +109,7 @@ struct qn_expr {
   qn_dtype_t dtype;
   qn__loc_t loc;
   union {
-    int64_t int_value;   // INT: the value, sign- or zero-extended from dtype; u64 as its bit pattern
+    int64_t int_value;  // INT: the value, sign- or zero-extended from dtype; u64 as its bit pattern
     double float_value;  // FLOAT: exactly representable in dtype
     qn__var_t* var;
     struct {
@@ -139,7 +139,8 @@ typedef enum qn__stmt_kind {
   QN__STMT_IF,
   QN__STMT_LOOP,
   QN__STMT_WHILE,
-  QN__STMT_ALLOC,    // declares `buffer` (local, shared, global, const or view) for the rest of the block
+  QN__STMT_ALLOC,  // declares `buffer` (local, shared, global, const or view) for the rest of the
+                   // block
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
 } qn__stmt_kind_t;
@@ -177,8 +178,8 @@ struct qn__stmt {
       qn__expr_t* begin;  // i64
       qn__expr_t* end;    // i64, exclusive; an empty range runs nothing
       qn__block_t body;
-      // Set by the vectorise pass on a SERIAL or PARALLEL loop that it proved safe: the code generator
-      // runs it in that many lanes, with a masked or scalar tail. 0: scalar.
+      // Set by the vectorise pass on a SERIAL or PARALLEL loop that it proved safe: the code
+      // generator runs it in that many lanes, with a masked or scalar tail. 0: scalar.
       uint32_t lane_count;
     } loop;
     struct {
@@ -260,7 +261,8 @@ qn__expr_t* qn__expr_int(qn__arena_t* arena, qn_dtype_t dtype, int64_t value);
 qn__expr_t* qn__expr_float(qn__arena_t* arena, qn_dtype_t dtype, double value);
 qn__expr_t* qn__expr_var(qn__arena_t* arena, qn__var_t* var);
 // The dtype follows from the table's rule; operands must already satisfy it.
-qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_t* b, qn__expr_t* c);
+qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_t* b,
+                        qn__expr_t* c);
 qn__stmt_t* qn__stmt_new(qn__arena_t* arena, qn__stmt_kind_t kind, qn__loc_t loc);
 qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype, const char* name);
 qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, const char* name,
@@ -271,8 +273,8 @@ void qn__block_append(qn__block_t* block, qn__stmt_t* stmt);
 // replaced through `subst` or shared.
 typedef struct qn__subst qn__subst_t;
 struct qn__subst {
-  // Called for each reference; returns the replacement expression (to be cloned by the caller of the
-  // callback) or NULL to keep the variable. May be NULL.
+  // Called for each reference; returns the replacement expression (to be cloned by the caller of
+  // the callback) or NULL to keep the variable. May be NULL.
   qn__expr_t* (*on_var)(qn__subst_t* subst, qn__var_t* var);
   // Returns the replacement or the buffer itself. May be NULL.
   qn__buf_t* (*on_buffer)(qn__subst_t* subst, qn__buf_t* buffer);
@@ -282,7 +284,8 @@ struct qn__subst {
 qn__expr_t* qn__expr_clone(qn__subst_t* subst, const qn__expr_t* expr);
 bool qn__block_clone(qn__subst_t* subst, const qn__block_t* block, qn__block_t* out_block);
 
-// A deep copy of all functions into a fresh body (initialised by the callee), for passes to rewrite.
+// A deep copy of all functions into a fresh body (initialised by the callee), for passes to
+// rewrite.
 qn_status_t qn__body_clone(const qn__body_t* from, qn_allocator_t allocator, qn__body_t* out_body);
 
 // Assigns dense var and buffer ids in program order and fills the counts.
@@ -301,8 +304,8 @@ struct qn__walker {
 bool qn__walk_block(qn__walker_t* walker, qn__block_t* block);
 bool qn__walk_expr(qn__walker_t* walker, qn__expr_t* expr);
 
-// The same tree? Variables and buffers are compared by identity, except those that the compared pieces
-// declare themselves. Locations do not count.
+// The same tree? Variables and buffers are compared by identity, except those that the compared
+// pieces declare themselves. Locations do not count.
 bool qn__expr_equal(const qn__expr_t* a, const qn__expr_t* b);
 
 // ---- tables (tables.c)
@@ -348,11 +351,12 @@ typedef struct qn__op_info {
 } qn__op_info_t;
 // Never NULL for values of ops.inc; NULL otherwise.
 const qn__op_info_t* qn__op_info(qn_op_t op);
-// The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE when it
-// does not take them: then the operand that is wrong and what was expected of it (op_rules.c).
+// The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE
+// when it does not take them: then the operand that is wrong and what was expected of it
+// (op_rules.c).
 qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
                          const char** out_expected);
-const char* qn__loop_kind_text(qn_loop_kind_t kind);    // "block.x"; NULL if none
+const char* qn__loop_kind_text(qn_loop_kind_t kind);  // "block.x"; NULL if none
 const char* qn__scope_text(qn__scope_t scope);
 const char* qn__access_text(qn_access_t access);
 const char* qn__reduce_text(qn_reduce_kind_t kind);
@@ -365,10 +369,11 @@ static inline bool qn__loop_is_thread(qn_loop_kind_t kind) {
   return kind >= QN_LOOP_THREAD_X && kind <= QN_LOOP_THREAD_Z;
 }
 
-// ---- arithmetic shared by constant folding and the interpreter, so that they cannot disagree (arith.c)
+// ---- arithmetic shared by constant folding and the interpreter, so that they cannot disagree
+// (arith.c)
 
-// A value of one dtype: integers and bools sign- or zero-extended in `i`; floats as the exact value in
-// `f` (rounded to dtype after every operation).
+// A value of one dtype: integers and bools sign- or zero-extended in `i`; floats as the exact value
+// in `f` (rounded to dtype after every operation).
 typedef union qn__scalar {
   int64_t i;
   double f;
@@ -380,10 +385,11 @@ double qn__round_float(qn_dtype_t dtype, double value);
 // Bit pattern of a value in memory, zero-extended, and back.
 uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__scalar_t value);
 qn__scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits);
-// Conversion between dtypes with the language's rules (saturating float to int, wrapping int to int).
+// Conversion between dtypes with the language's rules (saturating float to int, wrapping int to
+// int).
 qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to);
-// Applies an operator that is not LANE or GROUP; `dtype` is the operands' common dtype (of a and b for
-// SELECT). False for an integer division by zero (out is then 0).
+// Applies an operator that is not LANE or GROUP; `dtype` is the operands' common dtype (of a and b
+// for SELECT). False for an integer division by zero (out is then 0).
 bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__scalar_t* args, qn__scalar_t* out);
 // The value of an expression of literals alone; false when it has other parts or divides by zero.
 bool qn__expr_fold(const qn__expr_t* expr, qn__scalar_t* out);

@@ -1,0 +1,140 @@
+// ir/verify_race_check.c: do iterations of a concurrent loop certainly meet at one element?
+//
+// The requirements R1 to R5 stand at the top of verify_race.c. Thread rule: one thread at a time.
+// Read next: encode.c.
+#include "ir/race.h"
+
+// Pairs of accesses are compared; a loop with more of them than this is left alone.
+enum { MOST_PAIRS = 1 << 14 };
+
+// R4: does every iteration of the loop come to an access with these conditions around it?
+static bool is_certain(const qn__race_t* r, uint32_t level, const qn__levels_t* guards,
+                       uint32_t condition_count) {
+  const qn__race_loop_t* loop = &r->loops[level];
+  if (loop->is_single || qn__race_has_level(guards, level)) return false;
+  return loop->is_constant || condition_count == loop->condition_count;
+}
+
+static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
+  qn__verify_note(r->v, loop->stmt->loop.var->loc, "the iterations of this '%s' are concurrent",
+                  qn__loop_kind_text(loop->stmt->loop.kind));
+}
+
+// R3.
+void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__buf_t* buffer,
+                          qn__levels_t levels) {
+  qn__race_place_t place = qn__race_place_of(r, buffer);
+  qn__race_join(&levels, place.levels);
+  for (uint32_t level = r->level; level-- > place.level;) {
+    if (qn__race_has_level(&levels, level) ||
+        !is_certain(r, level, &r->guards, r->condition_count)) {
+      continue;
+    }
+    const qn__race_loop_t* loop = &r->loops[level];
+    qn__verify_error(
+        r->v, QN__VERIFY_RACE_STORE, stmt->loc,
+        "use the loop's variable in an index, an atomic, or a 'for'",
+        "two iterations of '%s' store to one element of '%s': no index depends on '%s'",
+        qn__loop_kind_text(loop->stmt->loop.kind), buffer->name, loop->stmt->loop.var->name);
+    note_loop(r, loop);
+    return;
+  }
+}
+
+// Atoms other than the loop's own variable must have one value in all its iterations.
+static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level) {
+  const qn__var_t* own = r->loops[level].stmt->loop.var;
+  for (uint32_t i = 0; i < affine->count; i++) {
+    const qn__expr_t* atom = affine->terms[i].atom;
+    if (atom->kind == QN__EXPR_VAR && atom->var == own) continue;
+    size_t mark = r->access_count;
+    qn__levels_t levels = qn__race_visit(r, atom);
+    r->access_count = mark;
+    if (qn__race_has_level(&levels, level)) return false;
+  }
+  return true;
+}
+
+// R5: the iterations between a and b when both are the same element: true and the distance, or
+// false.
+static bool distance(qn__race_t* r, const qn__access_t* a, const qn__access_t* b, uint32_t level,
+                     int64_t* out_distance) {
+  const qn__var_t* own = r->loops[level].stmt->loop.var;
+  bool has_distance = false;
+  for (uint32_t i = 0; i < a->buffer->rank; i++) {
+    qn__affine_t index_a = qn__affine_of(a->indices[i], &r->lets);
+    qn__affine_t index_b = qn__affine_of(b->indices[i], &r->lets);
+    qn__affine_t gap = qn__affine_add(&index_a, &index_b, -1);
+    if (!qn__affine_is_constant(&gap) || !is_steady(r, &index_a, level)) return false;
+    int64_t step = qn__affine_coefficient(&index_a, own);
+    if (step == 0) {
+      if (gap.constant != 0) return false;
+      continue;
+    }
+    if (step == -1) {
+      if (__builtin_sub_overflow(0, gap.constant, &gap.constant)) return false;
+      step = 1;
+    }
+    if (gap.constant % step != 0) return false;
+    int64_t here = gap.constant / step;
+    if (has_distance && here != *out_distance) return false;
+    *out_distance = here;
+    has_distance = true;
+  }
+  return has_distance && *out_distance != 0;
+}
+
+static void check_pair(qn__race_t* r, const qn__access_t* store, const qn__access_t* other,
+                       uint32_t level) {
+  const qn__race_loop_t* loop = &r->loops[level];
+  int64_t apart = 0;
+  if (store->buffer != other->buffer ||
+      !is_certain(r, level, &store->guards, store->condition_count) ||
+      !is_certain(r, level, &other->guards, other->condition_count) ||
+      !distance(r, store, other, level, &apart)) {
+    return;
+  }
+  if (loop->is_constant && (apart >= loop->extent || apart <= -loop->extent)) return;
+  const char* name = store->buffer->name;
+  const char* kind = qn__loop_kind_text(loop->stmt->loop.kind);
+  if (other->is_store) {
+    qn__verify_error(r->v, QN__VERIFY_RACE_STORE, store->loc, "make the loop a 'for'",
+                     "two iterations of '%s' store to one element of '%s'", kind, name);
+    qn__verify_note(r->v, other->loc,
+                    "the same element is stored to here, %" PRId64 " iteration%s apart",
+                    apart < 0 ? -apart : apart, apart == 1 || apart == -1 ? "" : "s");
+  } else {
+    qn__verify_error(r->v, QN__VERIFY_RACE_READ, other->loc,
+                     "read from another buffer, or make the loop a 'for'",
+                     "an iteration of '%s' reads the element of '%s' that another one stores", kind,
+                     name);
+    qn__verify_note(r->v, store->loc, "it is stored here");
+  }
+  note_loop(r, loop);
+}
+
+void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
+  const qn__race_loop_t* loop = &r->loops[level];
+  size_t begin = loop->access_count;
+  size_t store_count = 0;
+  for (size_t i = begin; i < r->access_count; i++) store_count += r->accesses[i].is_store;
+  if (loop->is_single || store_count == 0 || r->access_count - begin > MOST_PAIRS / store_count) {
+    return;
+  }
+  bool has_met =
+      qn__loop_is_thread(loop->stmt->loop.kind) && r->barrier_count > loop->barrier_count;
+  if (has_met) return;
+  uint32_t errors = r->v->error_count;
+  for (size_t i = begin; i < r->access_count; i++) {
+    // A copy: looking at an atom appends to the list for a while.
+    qn__access_t store = r->accesses[i];
+    qn__race_place_t place = qn__race_place_of(r, store.buffer);
+    if (!store.is_store || place.level > level || qn__race_has_level(&place.levels, level))
+      continue;
+    for (size_t k = begin; k < r->access_count && r->v->error_count == errors; k++) {
+      qn__access_t other = r->accesses[k];
+      // Of two stores only one order is looked at.
+      if (k != i && (!other.is_store || k > i)) check_pair(r, &store, &other, level);
+    }
+  }
+}
