@@ -74,11 +74,11 @@ static double access_cost(const qn__cost_model_t* model, const qn__buf_t* buffer
       if (model->options->vector_bytes >= 32 && qn_dtype_size_bytes(buffer->dtype) >= 4) {
         return 2 * count;
       }
-      return 2.0 * model->lane_count;
+      return 5.0 * model->lane_count;  // a branch for every lane
     case QN__REACH_SCATTERED:
       break;
   }
-  return model->lane_count * (is_store ? 1.6 : 1.3);
+  return model->lane_count * (is_store ? 2.5 : 2.0);
 }
 
 typedef struct sum {
@@ -178,7 +178,7 @@ double qn__cost_block(const qn__cost_model_t* model, qn__block_t* block) {
       }
       case QN__STMT_LOOP:
         cost += qn__cost_trips(stmt->loop.begin, stmt->loop.end) *
-                (qn__cost_block(model, &stmt->loop.body) + 2);
+                (qn__cost_block(model, &stmt->loop.body) + 1);
         break;
       case QN__STMT_WHILE:
         cost += assumed_trips * (qn__cost_expr(model, stmt->while_.condition) +

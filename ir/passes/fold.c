@@ -451,6 +451,22 @@ static qn__expr_t* fold_reduce(qn__fold_t* fold, const qn__expr_t* expr) {
   return drop(fold, expr->reduce.end, neutral);
 }
 
+// An element of a table at literal indices.
+static qn__expr_t* fold_load(qn__fold_t* fold, const qn__expr_t* expr) {
+  const qn__buf_t* table = expr->load.buffer;
+  if (table->scope != QN__SCOPE_CONST) return NULL;
+  uint64_t element = 0;
+  for (uint32_t d = 0; d < table->rank; ++d) {
+    int64_t extent;
+    const qn__expr_t* index = expr->load.indices[d];
+    if (index->kind != QN__EXPR_INT || !qn__expr_const_int(table->shape[d], &extent)) return NULL;
+    if (index->int_value < 0 || index->int_value >= extent) return NULL;
+    element = element * (uint64_t)extent + (uint64_t)index->int_value;
+  }
+  if (QN_NEVER(element >= table->element_count)) return NULL;
+  return qn__expr_replace(fold->arena, table->elements[element], NULL, NULL);
+}
+
 static qn__expr_t* fold_node(qn__fold_t* fold, qn__expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_VAR: {
@@ -458,6 +474,8 @@ static qn__expr_t* fold_node(qn__fold_t* fold, qn__expr_t* expr) {
       if (!facts || !facts->replacement) return NULL;
       return qn__expr_replace(fold->arena, facts->replacement, NULL, NULL);
     }
+    case QN__EXPR_LOAD:
+      return fold_load(fold, expr);
     case QN__EXPR_OP:
       return fold_op(fold, expr);
     case QN__EXPR_CAST:

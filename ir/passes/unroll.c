@@ -7,7 +7,7 @@
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
-enum { max_extent = 64, max_weight = 40000 };
+enum { max_extent = 64, max_weight = 16000 };
 
 typedef struct unroll {
   qn__arena_t* arena;

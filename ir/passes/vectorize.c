@@ -14,6 +14,8 @@
 //
 // Only marks are set (see passes.h); at the end inner PARALLEL loops become SERIAL.
 // Thread rule: one thread per body. Read next: jit/llvm, which acts on the marks.
+#include <math.h>
+
 #include "ir/passes/cost.h"
 
 enum { min_lanes = 2, max_lanes = 64 };
@@ -226,7 +228,7 @@ static double plan_reduce(vectorize_t* self, qn__expr_t* reduce) {
     vector_body += qn__cost_expr(&vector, let->let.value);
   }
   uint32_t vectors = vector_body <= 4 ? 4 : vector_body <= 10 ? 2 : 1;
-  double steps = (trips + lane_count - 1) / lane_count;
+  double steps = ceil(trips / lane_count);
   double vector_cost = steps * (vector_body + 1) + 2.0 * lane_count;
   if (vector_cost >= 0.95 * scalar_cost) return scalar_cost;
   (void)clear_expr(NULL, &reduce);
@@ -246,12 +248,12 @@ static double plan_vector_loop(vectorize_t* self, qn__stmt_t* loop) {
   }
   if (lane_count == 0) {
     loop->loop.kind = QN_LOOP_SERIAL;
-    return trips * (plan_block(self, &loop->loop.body) + 2);
+    return trips * (plan_block(self, &loop->loop.body) + 1);
   }
   clear_marks(&loop->loop.body);
   loop->loop.lane_count = lane_count;
   qn__cost_model_t vector = {self->options, &self->lanes, lane_count, false};
-  double steps = (trips + lane_count - 1) / lane_count;
+  double steps = ceil(trips / lane_count);
   return steps * (qn__cost_block(&vector, &loop->loop.body) + 1);
 }
 
@@ -259,7 +261,7 @@ static double plan_loop(vectorize_t* self, qn__stmt_t* loop) {
   loop->loop.lane_count = 0;
   if (loop->loop.kind == QN_LOOP_VECTOR) return plan_vector_loop(self, loop);
   double trips = qn__cost_trips(loop->loop.begin, loop->loop.end);
-  double scalar_cost = trips * (plan_block(self, &loop->loop.body) + 2);
+  double scalar_cost = trips * (plan_block(self, &loop->loop.body) + 1);
   if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_PARALLEL) {
     return scalar_cost;
   }
@@ -268,7 +270,7 @@ static double plan_loop(vectorize_t* self, qn__stmt_t* loop) {
   uint32_t lane_count = choose_lanes(self, bytes, 1, loop->loop.begin, loop->loop.end);
   if (lane_count == 0) return scalar_cost;
   qn__cost_model_t vector = {self->options, &self->lanes, lane_count, false};
-  double steps = (trips + lane_count - 1) / lane_count;
+  double steps = ceil(trips / lane_count);
   double vector_cost = steps * (qn__cost_block(&vector, &loop->loop.body) + 1);
   if (vector_cost >= 0.95 * scalar_cost) return scalar_cost;
   clear_marks(&loop->loop.body);

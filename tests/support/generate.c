@@ -291,6 +291,7 @@ static void elementwise_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
   static const char* const outer_words[] = {"parallel", "parallel", "for", "block.x"};
   scope_t scope = enter(g);
   const char* where = "";
+  bool is_grid = target->rank == 2 && gen_chance(g, 20);
   for (uint32_t d = 0; d < target->rank; ++d) {
     gen_scalar_t* var = gen_add_scalar(g, "ix", QN_DTYPE_I64, 0, 0);
     var->extent = target->shape[d].text;
@@ -298,10 +299,11 @@ static void elementwise_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
     bool is_constant = target->shape[d].text[0] >= '0' && target->shape[d].text[0] <= '9';
     if (d > 0 && is_constant) word = loop_words[gen_below(g, 3)];
     if (d > 0 && !is_constant && gen_chance(g, 30)) word = "parallel";
+    if (is_grid) word = d == 0 ? "block.y" : "block.x";
     const char* name = gen_text(g, "%s", var->name);
     where = gen_text(g, "%s%s%s", where, d > 0 ? ", " : "", name);
     open_block(g, gen_text(g, "%s %s in 0..%s", word, name, target->shape[d].text));
-    if (d + 1 < target->rank) add_statements(g, gen_below(g, 4));
+    if (d + 1 < target->rank && !is_grid) add_statements(g, gen_below(g, 4));
   }
   add_statements(g, gen_below(g, 4));
   add_store(g, target, where, is_fresh);
