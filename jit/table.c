@@ -48,9 +48,7 @@ static void unlock_all(qn__table_t* table) {
   for (uint32_t i = QN__TABLE_STRIPES; i-- > 0;) qn__mutex_unlock(&table->stripes[i].mutex);
 }
 
-qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
-  memset(table, 0, sizeof *table);
-  table->allocator = allocator;
+static qn_status_t make_locks(qn__table_t* table) {
   for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
     QN_TRY(qn__mutex_init(&table->stripes[i].mutex));
   }
@@ -58,7 +56,35 @@ qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
   return qn__cond_init(&table->flight_done);
 }
 
+static void fork_prepare(void* self) {
+  qn__table_t* table = self;
+  qn__mutex_lock(&table->flight_mutex);
+  lock_all(table);
+}
+static void fork_parent(void* self) {
+  qn__table_t* table = self;
+  unlock_all(table);
+  qn__mutex_unlock(&table->flight_mutex);
+}
+// Flights of the parent's threads never land here: the child makes those keys itself.
+static void fork_child(void* self) {
+  qn__table_t* table = self;
+  qn_status_free(make_locks(table));
+  table->flights = NULL;
+}
+
+qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
+  memset(table, 0, sizeof *table);
+  table->allocator = allocator;
+  QN_TRY(make_locks(table));
+  table->fork_node = (qn__fork_node_t){
+      .self = table, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  if (!qn__fork_register(&table->fork_node)) return qn__out_of_memory("a fork handler");
+  return QN_OK;
+}
+
 void qn__table_deinit(qn__table_t* table) {
+  if (table->fork_node.self) qn__fork_unregister(&table->fork_node);
   for (size_t i = 0; i < table->capacity; i++) qn_executable_release(table->slots[i].executable);
   qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
   for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_deinit(&table->stripes[i].mutex);

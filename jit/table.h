@@ -7,6 +7,7 @@
 #define QUERN_JIT_TABLE_H_
 
 #include "base/digest.h"
+#include "base/fork.h"
 #include "base/thread.h"
 #include "ir/ir.h"
 #include "quern/engine.h"
@@ -40,8 +41,10 @@ typedef struct qn__table {
   qn__mutex_t flight_mutex;
   qn__cond_t flight_done;
   qn__flight_t* flights;
+  qn__fork_node_t fork_node;
 } qn__table_t;
 
+// The table must not move afterwards.
 qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator);
 void qn__table_deinit(qn__table_t* table);
 // Retained, or NULL.

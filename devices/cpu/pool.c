@@ -45,12 +45,15 @@ static void fork_parent(void* self) {
   (void)self;
   qn__mutex_unlock(&pool.mutex);
 }
+// The workers, and who waited for them, are the parent's.
 static void fork_child(void* self) {
   (void)self;
   pool.jobs = NULL;
   pool.worker_count = 0;
   pool.idle_count = 0;
-  qn__mutex_unlock(&pool.mutex);
+  qn_status_free(qn__mutex_init(&pool.mutex));
+  qn_status_free(qn__cond_init(&pool.work));
+  qn_status_free(qn__cond_init(&pool.left));
 }
 
 static void make_pool(void) {

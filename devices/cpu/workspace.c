@@ -42,9 +42,14 @@ static void unlock_cache(void* self) {
   qn__mutex_unlock(&cache.mutex);
 }
 
+static void fork_child(void* self) {
+  (void)self;
+  qn_status_free(qn__mutex_init(&cache.mutex));
+}
+
 static void make_cache(void) {
   static qn__fork_node_t node = {
-      .prepare = lock_cache, .parent = unlock_cache, .child = unlock_cache};
+      .prepare = lock_cache, .parent = unlock_cache, .child = fork_child};
   qn_status_t status = qn__mutex_init(&cache.mutex);
   is_cache_usable = qn_ok(status) && qn__fork_register(&node);
   qn_status_free(status);
