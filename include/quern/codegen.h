@@ -109,6 +109,10 @@ typedef const qn_codegen_t* (*qn_codegen_entry_fn_t)(uint32_t abi_version);
 //
 // An image is position independent: text and read-only data side by side, no relocations, no imports.
 // Its alignment is 64 bytes. Everything outside is reached through the table that the kernel is passed.
+//
+// The metadata of an image is the table of its code symbols, for profilers and debuggers: a count, then per
+// symbol its offset, its size (LEB128) and its name (length and bytes), by rising offset. It has
+// the entries and what they are made of, such as the bodies of parallel loops. It may be empty.
 
 #define QN_CPU_ABI_VERSION 1u
 
