@@ -9,7 +9,10 @@
 #include "ir/affine.h"
 #include "ir/verifier.h"
 
-enum { QN__RACE_LOOPS = QN__LARGEST_NESTING };
+enum {
+  QN__RACE_LOOPS = QN__LARGEST_NESTING,
+  QN__RACE_PAIRS = 1 << 16,  // of accesses that are compared in a function
+};
 
 // The concurrent loops, by their level, between whose iterations a value may differ.
 typedef struct qn__race_levels {
@@ -53,6 +56,7 @@ typedef struct qn__race {
   qn__access_t* accesses;
   size_t access_count;
   size_t access_capacity;
+  size_t pairs_left;  // that may still be compared: bounds the time for a function
 } qn__race_t;
 
 static inline bool qn__race_has_level(const qn__levels_t* set, uint32_t level) {

@@ -285,7 +285,7 @@ static void visit_block(qn__race_t* r, const qn__block_t* block) {
 }
 
 void qn__verify_races(qn__verifier_t* v, const qn__function_t* function) {
-  qn__race_t r = {.v = v};
+  qn__race_t r = {.v = v, .pairs_left = QN__RACE_PAIRS};
   r.lets = (qn__affine_lets_t){value_of, &r};
   qn__ptrmap_init(&r.known, v->scratch.allocator);
   r.loops = qn__arena_alloc_array(&v->scratch, QN__RACE_LOOPS, sizeof *r.loops);

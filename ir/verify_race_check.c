@@ -4,9 +4,6 @@
 // Read next: encode.c.
 #include "ir/race.h"
 
-// Pairs of accesses are compared; a loop with more of them than this is left alone.
-enum { MOST_PAIRS = 1 << 14 };
-
 // R4: does every iteration of the loop come to an access with these conditions around it?
 static bool is_certain(const qn__race_t* r, uint32_t level, const qn__levels_t* guards,
                        uint32_t condition_count) {
@@ -118,12 +115,12 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   size_t begin = loop->access_count;
   size_t store_count = 0;
   for (size_t i = begin; i < r->access_count; i++) store_count += r->accesses[i].is_store;
-  if (loop->is_single || store_count == 0 || r->access_count - begin > MOST_PAIRS / store_count) {
-    return;
-  }
   bool has_met =
       qn__loop_is_thread(loop->stmt->loop.kind) && r->barrier_count > loop->barrier_count;
-  if (has_met) return;
+  if (loop->is_single || has_met || store_count == 0) return;
+  // Beyond the bound nothing is known, and R1 holds.
+  if (r->access_count - begin > r->pairs_left / store_count) return;
+  r->pairs_left -= (r->access_count - begin) * store_count;
   uint32_t errors = r->v->error_count;
   for (size_t i = begin; i < r->access_count; i++) {
     // A copy: looking at an atom appends to the list for a while.
