@@ -30,7 +30,8 @@ static void check_index(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim, qn
   }
   // As unsigned numbers, negative indices are beyond every extent.
   LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
-  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL), wide, extent);
+  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL), wide,
+                   extent);
 }
 
 // Do all lanes' elements exist in a private array, whatever the mask is? What is the same in all

@@ -56,7 +56,7 @@ static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__buf_t* buffer) {
     LLVMValueRef is_negative = LLVMBuildICmp(b, LLVMIntSLT, extent, qn__emit_i64(e, 0), "");
     LLVMValueRef is_bad = LLVMBuildOr(b, is_negative, LLVMBuildExtractValue(b, pair, 1, ""), "");
     uint32_t site = qn__emit_site(e, QN_SITE_EXTENT, buffer->origin_id, i, NULL);
-    qn__emit_require(e, LLVMBuildNot(b, is_bad, ""), site, extent, NULL);
+    qn__emit_require(e, LLVMBuildNot(b, is_bad, ""), site, NULL, extent);
     bytes = LLVMBuildExtractValue(b, pair, 0, "");
   }
   return bytes;
@@ -75,7 +75,8 @@ static void allocate_workspace(qn__emit_t* e, const qn__buf_t* buffer) {
   bytes = qn__emit_int_min_max(e, QN_DTYPE_I64, false, bytes, qn__emit_i64(e, 1));
   slot->pointer = qn__emit_env_call(e, ENV_ALLOCATE, e->allocate_type, &bytes, 1);
   LLVMValueRef ok = LLVMBuildIsNotNull(b, slot->pointer, "");
-  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_MEMORY, buffer->origin_id, 0, NULL), NULL, NULL);
+  uint32_t site = qn__emit_site(e, QN_SITE_MEMORY, buffer->origin_id, 0, NULL);
+  qn__emit_require(e, ok, site, NULL, bytes);
   workspace->slot = qn__emit_alloca(e, e->pointer, 8);
   qn__entry_state_t state = qn__emit_entry_begin(e);
   LLVMBuildStore(b, LLVMConstNull(e->pointer), workspace->slot);

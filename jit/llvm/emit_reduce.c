@@ -85,8 +85,7 @@ static LLVMValueRef step_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueR
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
   fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
   fn->can_mask_be_empty = false;
-  LLVMValueRef value =
-      value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, index, qn__emit_i64(e, 1)));
+  LLVMValueRef value = value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, index, qn__emit_i64(e, 1)));
   if (fn->mask) {
     LLVMValueRef idle = qn__emit_splat(e, neutral(e, kind, dtype), fn->lanes);
     value = LLVMBuildSelect(fn->builder, fn->mask, value, idle, "");

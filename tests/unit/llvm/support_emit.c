@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "ir/encode.h"
 #include "ir/passes/passes.h"
 #include "tests/support/fault.h"
 
@@ -129,7 +130,8 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                         LLVMTargetMachineRef machine, qn__arena_t* arena, qn__emit_result_t* out) {
   level_t level = level_of(build.cpu);
   qn__body_t body;
-  QN_TRY(qn__body_clone(&module->body, qn_allocator_default(), &body));
+  qn_span_t bytes = {module->bytes, module->byte_count};
+  QN_TRY(qn__body_decode(bytes, qn_allocator_default(), &body));
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
                                      .has_masked_memory = level.has_avx512,
                                      .is_checked = build.is_checked};

@@ -152,9 +152,9 @@ static void test_extent(void** state) {
       "  alloc a: f32[4] in global; alloc t: f32[n, m] in global; a[0] = 1.0; t[0, 0] = a[0];\n"
       "  y[0] = t[0, 0]; }\n";
   expect_failure(text, (uint64_t[]){word(y), 4, (uint64_t)-3}, false, 9,
-                 (expected_t){QN_SITE_EXTENT, 2, 1, -3, 0, NULL});
+                 (expected_t){QN_SITE_EXTENT, 2, 1, 0, -3, NULL});
   expect_failure(text, (uint64_t[]){word(y), UINT64_C(1) << 40, UINT64_C(1) << 40}, false, 9,
-                 (expected_t){QN_SITE_EXTENT, 2, 1, INT64_C(1) << 40, 0, NULL});
+                 (expected_t){QN_SITE_EXTENT, 2, 1, 0, INT64_C(1) << 40, NULL});
 }
 
 static void test_memory(void** state) {
@@ -166,7 +166,7 @@ static void test_memory(void** state) {
       "  parallel i in 0..n { y[i] = b[n - 1 - i] + a[i]; } }\n";
   for (uint32_t limit = 0; limit < 2; ++limit) {
     expect_failure(text, (uint64_t[]){word(y), 64}, false, limit,
-                   (expected_t){QN_SITE_MEMORY, 1 + limit, 0, 0, 0, NULL});
+                   (expected_t){QN_SITE_MEMORY, 1 + limit, 0, 0, 256, NULL});
   }
 }
 
