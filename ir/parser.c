@@ -142,7 +142,9 @@ bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after
   if (p->is_lost) return false;
   if (kind == QN__TOKEN_SEMICOLON) {
     // Points behind what should have ended, not at the next line's first word.
-    qn__parser_syntax(p, QN__CODE_MISSING_SEMICOLON, (qn__loc_t){p->previous_end, 1}, NULL,
+    bool is_word = qn__parser_at(p, QN__TOKEN_NAME) && p->token.newline_count == 0;
+    const char* habit = is_word ? qn__parser_habit(QN__HABIT_INFIX, qn__parser_word(p)) : NULL;
+    qn__parser_syntax(p, QN__CODE_MISSING_SEMICOLON, (qn__loc_t){p->previous_end, 1}, habit,
                       "expected ';' after %s", after);
     // Nothing needs to be skipped when the next statement starts on its own line.
     if (p->token.newline_count > 0 || qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) p->is_lost = false;
@@ -151,6 +153,9 @@ bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after
   const char* quote = is_quoted(p) ? "'" : "";
   qn_str_t found = qn__parser_found(p);
   const char* help = qn__parser_at(p, QN__TOKEN_FLOORDIV) ? comment_help : NULL;
+  if (!help && qn__parser_at(p, QN__TOKEN_NAME)) help = qn__parser_habit(QN__HABIT_INFIX, found);
+  if (!help && kind == QN__TOKEN_LEFT_BRACE) help = "a block stands in '{' and '}'";
+  if (!help && kind == QN__TOKEN_COLON) help = "it is declared as name: dtype";
   qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, help, "expected %s %s, found %s%.*s%s",
                     qn__token_text(kind), after, quote, QN_STR_ARG(found), quote);
   return false;
@@ -160,8 +165,10 @@ bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after
   if (qn__parser_take_word(p, word)) return true;
   const char* quote = is_quoted(p) ? "'" : "";
   qn_str_t found = qn__parser_found(p);
-  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected '%s' %s, found %s%.*s%s",
-                    word, after, quote, QN_STR_ARG(found), quote);
+  bool is_assign = qn__parser_at(p, QN__TOKEN_ASSIGN) && strcmp(word, "in") == 0;
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, is_assign ? "write 'in' for '='" : NULL,
+                    "expected '%s' %s, found %s%.*s%s", word, after, quote, QN_STR_ARG(found),
+                    quote);
   return false;
 }
 
@@ -184,13 +191,18 @@ bool qn__parser_name(qn__parser_t* p, const char* what, qn__loc_t* out_loc) {
   const char* quote = is_quoted(p) ? "'" : "";
   qn_str_t found = qn__parser_found(p);
   if (!qn__parser_at(p, QN__TOKEN_NAME)) {
-    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL,
+    bool is_loop = strncmp(what, "the variable of", 15) == 0;
+    const char* help =
+        is_loop && qn__parser_at(p, QN__TOKEN_LEFT_PAREN) ? "leave the '(' out" : NULL;
+    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, help,
                       "expected the name of %s, found %s%.*s%s", what, quote, QN_STR_ARG(found),
                       quote);
     return false;
   }
   if (!qn__text_is_name(found)) {
-    qn__parser_syntax(p, QN__CODE_RESERVED_NAME, p->token.loc, "choose another name",
+    bool is_dtype = qn__dtype_from_str(found) != QN_DTYPE_NONE && p->ahead.kind == QN__TOKEN_NAME;
+    qn__parser_syntax(p, QN__CODE_RESERVED_NAME, p->token.loc,
+                      is_dtype ? "it is declared as name: dtype" : "choose another name",
                       "'%.*s' is a word of the language and cannot name %s", QN_STR_ARG(found),
                       what);
     return false;

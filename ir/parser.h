@@ -168,6 +168,17 @@ void qn__suggest_dtypes(qn__suggestion_t* suggestion);
 const char* qn__suggest_help(qn__parser_t* p, const qn__suggestion_t* suggestion,
                              const char* otherwise);
 
+// ---- parser_habit.c
+
+typedef enum qn__habit {
+  QN__HABIT_DTYPE,  // where a dtype is expected
+  QN__HABIT_CALL,   // called like an operator
+  QN__HABIT_INFIX,  // behind an operand
+  QN__HABIT_STMT,   // at the start of a statement
+} qn__habit_t;
+// What to write instead of a word of another language, or NULL.
+const char* qn__parser_habit(qn__habit_t kind, qn_str_t word);
+
 // ---- parser_type.c: dtypes
 
 qn__operand_t qn__type_poison(void);

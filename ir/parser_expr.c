@@ -199,27 +199,14 @@ static qn__operand_t report_unknown_call(qn__parser_t* p) {
                      qn__parser_help(p, "write: let old = %.*s(...);", QN_STR_ARG(word)),
                      "an atomic is a statement, not part of an expression");
   } else {
-    static const char* const known[][2] = {{"fabs", "abs"},
-                                           {"expf", "exp"},
-                                           {"mod", "%"},
-                                           {"if_then_else", "?:"},
-                                           {"floordiv", "//"},
-                                           {"floormod", "%"},
-                                           {"sigmoid", "1.0 / (1.0 + exp(-x))"},
-                                           {"cast", "f32(x)"},
-                                           {"reinterpret", "bitcast"},
-                                           {"where", "select"},
-                                           {"maximum", "max"},
-                                           {"minimum", "min"},
-                                           {"log10", "log2"}};
     qn__suggestion_t suggestion = qn__suggest_start(word);
     qn__suggest_ops(&suggestion);
-    for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
-      if (qn__str_equal(word, qn__str(known[i][0]))) suggestion.best = known[i][1];
-    }
     const char* otherwise = qn__parser_find(p, loc) ? "elements of buffers stand in '[' ']'"
                                                     : "docs/ir.md lists the operators";
-    qn__parser_error(p, QN__CODE_UNKNOWN_OP, loc, qn__suggest_help(p, &suggestion, otherwise),
+    const char* habit = qn__parser_habit(QN__HABIT_CALL, word);
+    if (!habit) habit = qn__parser_habit(QN__HABIT_DTYPE, word);
+    qn__parser_error(p, QN__CODE_UNKNOWN_OP, loc,
+                     habit ? habit : qn__suggest_help(p, &suggestion, otherwise),
                      "unknown operator '%.*s'", QN_STR_ARG(word));
   }
   // What is inside the parentheses may hold mistakes of its own, but nothing that can be trusted.
@@ -286,8 +273,11 @@ static qn__operand_t parse_primary(qn__parser_t* p) {
   }
   const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
   qn_str_t found = qn__parser_found(p);
-  qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, qn__parser_comment_help(p, loc, NULL),
-                    "expected an expression, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
+  bool is_power =
+      qn__parser_at(p, QN__TOKEN_STAR) && loc.begin > 0 && p->text.data[loc.begin - 1] == '*';
+  const char* help = is_power ? "write pow(a, b)" : qn__parser_comment_help(p, loc, NULL);
+  qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, help, "expected an expression, found %s%.*s%s",
+                    quote, QN_STR_ARG(found), quote);
   return qn__type_poison();
 }
 

@@ -262,6 +262,18 @@ static qn__param_t* parse_param(qn__parser_t* p) {
   qn_access_t access = parse_access(p);
   qn__loc_t name_loc;
   if (!qn__parser_name(p, "a parameter", &name_loc)) return NULL;
+  if (!p->is_lost && access == QN_ACCESS_NONE && qn__parser_at(p, QN__TOKEN_NAME)) {
+    qn_str_t word = qn__lexer_slice(p->text, name_loc);
+    qn__suggestion_t suggestion = qn__suggest_start(word);
+    for (int a = QN_ACCESS_IN; a <= QN_ACCESS_INOUT; a++) {
+      qn__suggest(&suggestion, qn__access_text((qn_access_t)a));
+    }
+    qn__parser_syntax(p, QN__CODE_EXPECTED, name_loc,
+                      qn__suggest_help(p, &suggestion, "a parameter is declared as name: dtype"),
+                      "expected in, out or inout before the name of a parameter, found '%.*s'",
+                      QN_STR_ARG(word));
+    return NULL;
+  }
   if (!qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a parameter")) return NULL;
   qn_dtype_t dtype = qn__parse_dtype(p);
   if (p->is_lost) return NULL;

@@ -41,6 +41,7 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__loc_t* out_name, qn_
   if (!qn__parser_name(p, owner, out_name)) return false;
   if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
   *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
+  if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE)) p->is_lost = true;  // was reported
   if (!p->is_lost && !qn__parser_at(p, QN__TOKEN_RANGE)) {
     qn_str_t found = qn__parser_found(p);
     const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
@@ -381,16 +382,8 @@ static void report_statement(qn__parser_t* p) {
     for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; op++) {
       qn__suggest(&suggestion, qn__atomic_text((qn_atomic_op_t)op));
     }
-    static const char* const known[][2] = {{"return", "results are stored into out parameters"},
-                                           {"var", "let"},
-                                           {"float", "let"},
-                                           {"int", "let"},
-                                           {"__syncthreads", "barrier"}};
-    for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
-      if (qn__str_equal(found, qn__str(known[i][0]))) suggestion.best = known[i][1];
-    }
-    help = suggestion.best && strchr(suggestion.best, ' ') ? suggestion.best
-                                                           : qn__suggest_help(p, &suggestion, NULL);
+    help = qn__parser_habit(QN__HABIT_STMT, found);
+    if (!help) help = qn__suggest_help(p, &suggestion, NULL);
   }
   qn__parser_syntax(p, QN__CODE_EXPECTED_STMT, p->token.loc, help,
                     "expected a statement, found %s%.*s%s", quote, QN_STR_ARG(found), quote);

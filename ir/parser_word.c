@@ -55,25 +55,20 @@ qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
     if (!qn__text_is_reserved(found)) {
       qn__suggestion_t suggestion = qn__suggest_start(found);
       qn__suggest_dtypes(&suggestion);
-      static const char* const known[][2] = {
-          {"float", "f32"}, {"float32", "f32"}, {"double", "f64"},    {"float64", "f64"},
-          {"half", "f16"},  {"float16", "f16"}, {"bfloat16", "bf16"}, {"int", "i64"},
-          {"int32", "i32"}, {"int64", "i64"},   {"uint8", "u8"},      {"int8", "i8"}};
-      for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
-        if (qn__str_equal(found, qn__str(known[i][0]))) suggestion.best = known[i][1];
-      }
-      qn__parser_error(
-          p, QN__CODE_UNKNOWN_DTYPE, p->token.loc,
-          qn__suggest_help(p, &suggestion,
-                           "dtypes are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64"),
-          "unknown dtype '%.*s'", QN_STR_ARG(found));
+      const char* habit = qn__parser_habit(QN__HABIT_DTYPE, found);
+      const char* help =
+          habit ? habit
+                : qn__suggest_help(p, &suggestion,
+                                   "dtypes are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64");
+      qn__parser_error(p, QN__CODE_UNKNOWN_DTYPE, p->token.loc, help, "unknown dtype '%.*s'",
+                       QN_STR_ARG(found));
       qn__parser_advance(p);
       return QN_DTYPE_NONE;
     }
   }
   const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
-  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, NULL, "expected a dtype, found %s%.*s%s",
-                    quote, QN_STR_ARG(found), quote);
+  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, qn__parser_habit(QN__HABIT_DTYPE, found),
+                    "expected a dtype, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
   return QN_DTYPE_NONE;
 }
 

@@ -1,0 +1,67 @@
+// ir/parser_habit.c: what people bring along from other languages, and how it is written here.
+//
+// Read where a message is made anyway; nothing in here is accepted as a program.
+// Thread rule: constants only. Read next: parser_scope.c.
+#include "ir/parser.h"
+
+const char* qn__parser_habit(qn__habit_t kind, qn_str_t word) {
+  static const struct {
+    qn__habit_t kind;
+    const char* word;
+    const char* help;
+  } habits[] = {
+      {QN__HABIT_DTYPE, "float", "did you mean 'f32'?"},
+      {QN__HABIT_DTYPE, "float32", "did you mean 'f32'?"},
+      {QN__HABIT_DTYPE, "double", "did you mean 'f64'?"},
+      {QN__HABIT_DTYPE, "float64", "did you mean 'f64'?"},
+      {QN__HABIT_DTYPE, "half", "did you mean 'f16'?"},
+      {QN__HABIT_DTYPE, "float16", "did you mean 'f16'?"},
+      {QN__HABIT_DTYPE, "bfloat16", "did you mean 'bf16'?"},
+      {QN__HABIT_DTYPE, "int", "did you mean 'i64'?"},
+      {QN__HABIT_DTYPE, "int8", "did you mean 'i8'?"},
+      {QN__HABIT_DTYPE, "int32", "did you mean 'i32'?"},
+      {QN__HABIT_DTYPE, "int64", "did you mean 'i64'?"},
+      {QN__HABIT_DTYPE, "uint8", "did you mean 'u8'?"},
+      {QN__HABIT_DTYPE, "in", "the access stands before the name: in x: f32[n]"},
+      {QN__HABIT_DTYPE, "out", "the access stands before the name: out x: f32[n]"},
+      {QN__HABIT_DTYPE, "inout", "the access stands before the name: inout x: f32[n]"},
+      {QN__HABIT_CALL, "fabs", "did you mean 'abs'?"},
+      {QN__HABIT_CALL, "expf", "did you mean 'exp'?"},
+      {QN__HABIT_CALL, "mod", "did you mean '%'?"},
+      {QN__HABIT_CALL, "fmod", "write x - trunc(x / y) * y"},
+      {QN__HABIT_CALL, "floordiv", "did you mean '//'?"},
+      {QN__HABIT_CALL, "floormod", "did you mean '%'?"},
+      {QN__HABIT_CALL, "if_then_else", "did you mean '? :'?"},
+      {QN__HABIT_CALL, "where", "did you mean 'select'?"},
+      {QN__HABIT_CALL, "maximum", "did you mean 'max'?"},
+      {QN__HABIT_CALL, "minimum", "did you mean 'min'?"},
+      {QN__HABIT_CALL, "sigmoid", "write 1.0 / (1.0 + exp(-x))"},
+      {QN__HABIT_CALL, "log10", "write log2(x) * 0.30103"},
+      {QN__HABIT_CALL, "cast", "a conversion is written f32(x)"},
+      {QN__HABIT_CALL, "reinterpret", "did you mean 'bitcast'?"},
+      {QN__HABIT_CALL, "range", "a range is written 0..n"},
+      {QN__HABIT_CALL, "len", "the extent is a name in the shape: x: f32[n]"},
+      {QN__HABIT_CALL, "sum", "a reduction is written sum i in 0..n { x[i] }"},
+      {QN__HABIT_CALL, "prod", "a reduction is written prod i in 0..n { x[i] }"},
+      {QN__HABIT_INFIX, "and", "did you mean '&&'?"},
+      {QN__HABIT_INFIX, "or", "did you mean '||'?"},
+      {QN__HABIT_INFIX, "not", "did you mean '!'?"},
+      {QN__HABIT_INFIX, "mod", "did you mean '%'?"},
+      {QN__HABIT_INFIX, "if", "a choice is written c ? a : b"},
+      {QN__HABIT_STMT, "return", "results are stored into out parameters"},
+      {QN__HABIT_STMT, "var", "did you mean 'let'?"},
+      {QN__HABIT_STMT, "float", "did you mean 'let'?"},
+      {QN__HABIT_STMT, "double", "did you mean 'let'?"},
+      {QN__HABIT_STMT, "int", "did you mean 'let'?"},
+      {QN__HABIT_STMT, "__syncthreads", "did you mean 'barrier;'?"},
+      {QN__HABIT_STMT, "elif", "write else if"},
+      {QN__HABIT_STMT, "break", "put the condition into a while, or into an if inside"},
+      {QN__HABIT_STMT, "continue", "put the rest of the body into an if"},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(habits); i++) {
+    if (habits[i].kind == kind && qn__str_equal(word, qn__str(habits[i].word))) {
+      return habits[i].help;
+    }
+  }
+  return NULL;
+}
