@@ -412,6 +412,43 @@ static void test_other_architecture(void** state) {
   end(&build);
 }
 
+// LLVM prints a warning for a processor or an extension that it does not know, and goes on with
+// another.
+static void test_llvm_knows_all_names(void** state) {
+  (void)state;
+  FILE* capture = tmpfile();
+  assert_non_null(capture);
+  int saved = dup(2);
+  assert_true(saved >= 0);
+  assert_true(dup2(fileno(capture), 2) >= 0);
+  const qn__arch_t* arch;
+  for (size_t a = 0; (arch = qn__arch_at(a)) != NULL; ++a) {
+    for (size_t i = 0; i < arch->cpu_count; ++i) {
+      char text[128];
+      (void)snprintf(text, sizeof text, "cpu -mtriple=%s -mcpu=%s", arch->name, arch->cpus[i].name);
+      build_t build;
+      begin(&build, text, QN_TIER_FULL, "define dso_local void @run() nounwind {\n  ret void\n}\n");
+      assert_true(qn_ok(link_one(&build)));
+      end(&build);
+    }
+    for (size_t i = 0; i < arch->feature_count; ++i) {
+      char text[128];
+      (void)snprintf(text, sizeof text, "cpu -mtriple=%s -mcpu=%s -mattr=+%s", arch->name,
+                     arch->cpus[0].name, arch->features[i].name);
+      build_t build;
+      begin(&build, text, QN_TIER_FAST, "define dso_local void @run() nounwind {\n  ret void\n}\n");
+      end(&build);
+    }
+  }
+  (void)dup2(saved, 2);
+  (void)close(saved);
+  char printed[256] = "";
+  rewind(capture);
+  size_t size = fread(printed, 1, sizeof printed - 1, capture);
+  (void)fclose(capture);
+  if (size > 0) fail_msg("LLVM printed: %s", printed);
+}
+
 static qn_status_t succeed(void* self) {
   *(int*)self = 5;
   return QN_OK;
@@ -482,6 +519,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(test_same_bytes_always),
       cmocka_unit_test(test_features_decide),
       cmocka_unit_test(test_other_architecture),
+      cmocka_unit_test(test_llvm_knows_all_names),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
