@@ -56,6 +56,7 @@ struct qn__cpu_stream {
   uint64_t enqueued;   // tasks ever; the ring holds [completed, enqueued)
   uint64_t completed;
   bool is_scheduled;  // posted, draining or parked
+  bool is_posted;     // perhaps no worker has begun yet: who waits may try to
   qn_status_t error;  // the one that sticks
   // Streams that are parked until this one has completed `parked_target` tasks.
   qn__cpu_stream_t* parked;
@@ -98,17 +99,18 @@ void qn__cpu_stream_release(qn__cpu_stream_t* stream) {
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
-// Waits with the lock held. Work that no worker has begun is done by the caller itself: it has
-// nothing better to do, and all workers may be busy for long.
+// Waits with the lock held. Work that no worker has begun is done by the caller itself: it has nothing
+// better to do, and all workers may be busy for long.
 static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
   while (stream->completed < target) {
-    qn__mutex_unlock(&stream->mutex);
-    bool is_taken = qn__pool_take(&stream->job);
-    if (is_taken) drain(&stream->job);
-    qn__mutex_lock(&stream->mutex);
-    if (!is_taken && stream->completed < target) {
+    if (!stream->is_posted) {
       qn__cond_wait(&stream->changed, &stream->mutex);
+      continue;
     }
+    stream->is_posted = false;
+    qn__mutex_unlock(&stream->mutex);
+    if (qn__pool_take(&stream->job)) drain(&stream->job);
+    qn__mutex_lock(&stream->mutex);
   }
 }
 
@@ -152,7 +154,7 @@ static qn_status_t commit(qn__cpu_stream_t* stream) {
   qn_status_t status = QN_OK;
   if (!stream->is_scheduled) {
     status = qn__pool_post(&stream->job);
-    stream->is_scheduled = qn_ok(status);
+    stream->is_scheduled = stream->is_posted = qn_ok(status);
   }
   if (qn_ok(status)) stream->enqueued++;
   qn__mutex_unlock(&stream->mutex);
@@ -266,12 +268,19 @@ static qn__cpu_stream_t* take_ready(qn__cpu_stream_t* stream) {
 
 static void post_all(qn__cpu_stream_t* ready) {
   while (ready) {
-    qn__cpu_stream_t* next = ready->next_parked;
-    // There is a worker, the one that runs this, so posting cannot fail.
-    qn_status_t status = qn__pool_post(&ready->job);
+    // Once posted, a stream may be drained, destroyed and gone.
+    qn__cpu_stream_t* stream = ready;
+    ready = stream->next_parked;
+    qn__cpu_stream_retain(stream);
+    qn_status_t status = qn__pool_post(&stream->job);
+    // There is a worker, or a caller that drains: posting cannot fail.
     (void)QN_NEVER(!qn_ok(status));
     qn_status_free(status);
-    ready = next;
+    qn__mutex_lock(&stream->mutex);
+    stream->is_posted = true;
+    qn__cond_broadcast(&stream->changed);
+    qn__mutex_unlock(&stream->mutex);
+    qn__cpu_stream_release(stream);
   }
 }
 
