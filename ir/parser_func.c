@@ -262,7 +262,9 @@ static qn__param_t* parse_param(qn__parser_t* p) {
   qn_access_t access = parse_access(p);
   qn__loc_t name_loc;
   if (!qn__parser_name(p, "a parameter", &name_loc)) return NULL;
-  if (!p->is_lost && access == QN_ACCESS_NONE && qn__parser_at(p, QN__TOKEN_NAME)) {
+  bool is_name =
+      qn__parser_at(p, QN__TOKEN_NAME) && qn__dtype_from_str(qn__parser_word(p)) == QN_DTYPE_NONE;
+  if (!p->is_lost && access == QN_ACCESS_NONE && is_name) {
     qn_str_t word = qn__lexer_slice(p->text, name_loc);
     qn__suggestion_t suggestion = qn__suggest_start(word);
     for (int a = QN_ACCESS_IN; a <= QN_ACCESS_INOUT; a++) {
