@@ -9,7 +9,9 @@
 // uses crosses:
 //   - a let of plain arithmetic is computed again where it is used;
 //   - any other value is kept in an array over the threads;
-//   - a local buffer gets the threads as leading dimensions;
+//   - a local buffer gets the threads as trailing dimensions, so that neighbouring threads are
+//   neighbours
+//     in memory, and views of it get strides that many times as wide;
 //   - a view is declared again, a constant table and a shared buffer move out of the loops.
 // 1. split: statements are dealt out to units. 2. mark: what crosses. 3. rewrite: units get their
 // loops. Thread rule: one thread per body. Read next: vectorize.c, which gives the loops lanes.
@@ -41,12 +43,13 @@ struct unit {
   unit_t* next;
 };
 
-// Behind `user` of what a unit declares at its top level.
+// Behind `user` of what a unit declares at its top level, and of the arrays that keep it.
 typedef struct entity {
   unit_t* unit;
-  qn__stmt_t* stmt;  // LET, ATOMIC or ALLOC
-  bool is_kept;      // in `array`
-  qn__buf_t* array;
+  qn__stmt_t* stmt;      // LET, ATOMIC or ALLOC
+  bool is_kept;          // in `array`
+  qn__buf_t* array;      // NULL for the array itself
+  int64_t thread_count;  // elements of the array (or of this one) per element of the program
 } entity_t;
 
 typedef struct fission {
@@ -249,14 +252,14 @@ static qn__expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
   return check(self, qn__expr_op(self->arena, QN_OP_SUB, index, offset, NULL));
 }
 
-// `indices` (rank many) behind those of the thread.
+// `indices` (rank many), then those of the thread.
 static qn__expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__expr_t** indices,
                                  uint32_t rank) {
   qn__expr_t** all = check(
       rewrite->self, qn__arena_alloc_array(rewrite->self->arena, depth + rank + 1U, sizeof *all));
   if (!all) return NULL;
-  for (uint32_t i = 0; i < depth; ++i) all[i] = thread_index(rewrite, i);
-  for (uint32_t i = 0; i < rank; ++i) all[depth + i] = indices[i];
+  for (uint32_t i = 0; i < rank; ++i) all[i] = indices[i];
+  for (uint32_t i = 0; i < depth; ++i) all[rank + i] = thread_index(rewrite, i);
   return all;
 }
 
@@ -331,6 +334,20 @@ static void rewrite_var(rewrite_t* rewrite, qn__expr_t** slot) {
 static void rewrite_access(rewrite_t* rewrite, qn__buf_t** inout_buffer,
                            qn__expr_t*** inout_indices);
 
+// Strides of a view of a kept buffer count its threads too.
+static void widen_strides(rewrite_t* rewrite, qn__buf_t* view) {
+  fission_t* self = rewrite->self;
+  const entity_t* root = qn__buf_root(view)->user;
+  if (!root || root->thread_count <= 1) return;
+  view->strides = check(self, qn__buf_strides(self->arena, view));
+  for (uint32_t i = 0; view->strides && i < view->rank; ++i) {
+    qn__expr_t* factor = int_expr(self, root->thread_count);
+    if (!factor) return;
+    view->strides[i] =
+        check(self, qn__expr_op(self->arena, QN_OP_MUL, view->strides[i], factor, NULL));
+  }
+}
+
 // A view of another unit, declared again in this one.
 static qn__buf_t* view_here(rewrite_t* rewrite, const qn__buf_t* view) {
   fission_t* self = rewrite->self;
@@ -357,6 +374,7 @@ static qn__buf_t* view_here(rewrite_t* rewrite, const qn__buf_t* view) {
   alloc->alloc.buffer = here;
   (void)qn__stmt_each_expr(alloc, rewrite_slot, rewrite);
   rewrite_access(rewrite, &here->base, &here->base_indices);
+  widen_strides(rewrite, here);
   if (rewrite->unit->is_control) {
     qn__block_append(&rewrite->unit->before, alloc);
   } else {
@@ -414,6 +432,7 @@ static void rewrite_block(rewrite_t* rewrite, qn__block_t* block, bool is_top) {
       rewrite_access(rewrite, &stmt->atomic.buffer, &stmt->atomic.indices);
     } else if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       rewrite_access(rewrite, &stmt->alloc.buffer->base, &stmt->alloc.buffer->base_indices);
+      widen_strides(rewrite, stmt->alloc.buffer);
     }
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
@@ -478,16 +497,23 @@ static void keep(fission_t* self, entity_t* entity) {
                               own ? own->name : var->name, rank));
   if (!array) return;
   array->shape = check(self, qn__arena_alloc_array(self->arena, rank + 1U, sizeof(void*)));
-  if (!array->shape) return;
+  entity_t* of_array = check(self, QN__ARENA_NEW(self->arena, entity_t));
+  if (!array->shape || !of_array) return;
+  array->origin_id = own ? own->origin_id : UINT32_MAX;
+  entity->thread_count = 1;
+  for (uint32_t i = 0; own && i < own->rank; ++i) array->shape[i] = copy(self, own->shape[i]);
   for (uint32_t i = 0; i < unit->depth; ++i) {
     int64_t end = 0;
     (void)qn__expr_const_int(unit->levels[i]->loop.end, &end);
     int64_t extent = end - begin_of(unit->levels[i]);
-    array->shape[i] = int_expr(self, extent > 0 ? extent : 0);
+    if (extent < 0) extent = 0;
+    array->shape[rank - unit->depth + i] = int_expr(self, extent);
+    if (__builtin_mul_overflow(entity->thread_count, extent, &entity->thread_count)) {
+      entity->thread_count = INT64_MAX;  // the verifier refuses such an array
+    }
   }
-  for (uint32_t i = 0; own && i < own->rank; ++i) {
-    array->shape[unit->depth + i] = copy(self, own->shape[i]);
-  }
+  of_array->thread_count = entity->thread_count;
+  array->user = of_array;
   alloc->alloc.buffer = array;
   entity->array = array;
   qn__block_append(&unit->before, alloc);

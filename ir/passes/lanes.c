@@ -254,18 +254,25 @@ static bool store_is_private(const qn__lanes_t* lanes, qn__block_t* body, const 
   return false;
 }
 
-static bool stores_are_private(const qn__lanes_t* lanes, qn__block_t* body, qn__block_t* block) {
+// Every store is held against every access: bodies with more stores than `*inout_budget` are not
+// looked at.
+static bool stores_are_private(const qn__lanes_t* lanes, qn__block_t* body, qn__block_t* block,
+                               int* inout_budget) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_STORE && !store_is_private(lanes, body, stmt)) return false;
+    if (stmt->kind == QN__STMT_STORE &&
+        (--*inout_budget < 0 || !store_is_private(lanes, body, stmt))) {
+      return false;
+    }
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
-      if (!stores_are_private(lanes, body, blocks[i])) return false;
+      if (!stores_are_private(lanes, body, blocks[i], inout_budget)) return false;
     }
   }
   return true;
 }
 
 bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__block_t* body) {
-  return stores_are_private(lanes, body, body);
+  int budget = 128;
+  return stores_are_private(lanes, body, body, &budget);
 }

@@ -31,31 +31,10 @@ static qn__expr_t* as_i64(lower_t* self, qn__expr_t* expr) {
   return cast;
 }
 
-static qn__expr_t* binary(lower_t* self, qn_op_t op, qn__expr_t* a, qn__expr_t* b) {
+static qn__expr_t* add(lower_t* self, qn__expr_t* a, qn__expr_t* b) {
   if (!a || !b) return NULL;
-  if (op == QN_OP_MUL && qn__expr_is_int(a, 1)) return b;
-  if (op == QN_OP_MUL && qn__expr_is_int(b, 1)) return a;
-  if (op == QN_OP_ADD && qn__expr_is_int(a, 0)) return b;
-  if (op == QN_OP_ADD && qn__expr_is_int(b, 0)) return a;
-  return qn__expr_op(self->arena, op, a, b, NULL);
-}
-
-// The strides of a buffer as expressions of their own. NULL without memory.
-static qn__expr_t** explicit_strides(lower_t* self, const qn__buf_t* buffer) {
-  qn__expr_t** strides = qn__arena_alloc_array(self->arena, buffer->rank + 1U, sizeof *strides);
-  if (!strides) return NULL;
-  if (buffer->strides) {
-    for (uint32_t i = 0; i < buffer->rank; ++i) {
-      if (!(strides[i] = clone(self, buffer->strides[i]))) return NULL;
-    }
-    return strides;
-  }
-  qn__expr_t* stride = qn__expr_int(self->arena, QN_DTYPE_I64, 1);
-  for (uint32_t i = buffer->rank; i-- > 0;) {
-    if (!stride || !(strides[i] = clone(self, stride))) return NULL;
-    if (i > 0) stride = binary(self, QN_OP_MUL, clone(self, buffer->shape[i]), stride);
-  }
-  return strides;
+  if (qn__expr_is_int(a, 0)) return b;
+  return qn__expr_is_int(b, 0) ? a : qn__expr_op(self->arena, QN_OP_ADD, a, b, NULL);
 }
 
 // Does the view stay within the extent of dimension `d` of the base? Otherwise it may run on into
@@ -73,7 +52,7 @@ static bool fits(const qn__buf_t* view, uint32_t i, uint32_t d) {
 // Which dimension of the base has each dimension of the view? NULL when there is no such mapping.
 static mapping_t* find_mapping(lower_t* self, const qn__buf_t* view) {
   const qn__buf_t* base = view->base;
-  qn__expr_t** strides = explicit_strides(self, base);
+  qn__expr_t** strides = qn__buf_strides(self->arena, base);
   mapping_t* mapping = QN__ARENA_NEW(self->arena, mapping_t);
   if (mapping) {
     mapping->base_dims = qn__arena_alloc_array(self->arena, view->rank + 1U, sizeof(uint32_t));
@@ -108,7 +87,7 @@ static void redirect(lower_t* self, qn__buf_t** inout_buffer, qn__expr_t*** inou
     for (uint32_t d = 0; d < view->base->rank; ++d) indices[d] = clone(self, view->base_indices[d]);
     for (uint32_t i = 0; i < view->rank; ++i) {
       uint32_t d = mapping->base_dims[i];
-      indices[d] = binary(self, QN_OP_ADD, indices[d], as_i64(self, (*inout_indices)[i]));
+      indices[d] = add(self, indices[d], as_i64(self, (*inout_indices)[i]));
     }
     for (uint32_t d = 0; d < view->base->rank; ++d) {
       if (!indices[d]) self->has_failed = true;
@@ -156,7 +135,7 @@ static void bind_start(lower_t* self, qn__buf_t* view, qn__block_t* out) {
 static bool lower_view(lower_t* self, qn__buf_t* view, qn__block_t* out) {
   redirect(self, &view->base, &view->base_indices);
   if (self->has_failed) return false;
-  view->strides = explicit_strides(self, view);
+  view->strides = qn__buf_strides(self->arena, view);
   if (!view->strides) {
     self->has_failed = true;
     return false;

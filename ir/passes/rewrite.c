@@ -148,6 +148,26 @@ qn__expr_facts_t qn__expr_facts(qn__expr_t* expr) {
   return facts;
 }
 
+static qn__expr_t* times(qn__arena_t* arena, qn__expr_t* a, qn__expr_t* b) {
+  if (!a || !b) return NULL;
+  if (qn__expr_is_int(a, 1)) return b;
+  return qn__expr_is_int(b, 1) ? a : qn__expr_op(arena, QN_OP_MUL, a, b, NULL);
+}
+
+qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__buf_t* buffer) {
+  qn__expr_t** strides = qn__arena_alloc_array(arena, buffer->rank + 1U, sizeof *strides);
+  if (!strides) return NULL;
+  qn__expr_t* stride = qn__expr_int(arena, QN_DTYPE_I64, 1);
+  for (uint32_t i = buffer->rank; i-- > 0;) {
+    const qn__expr_t* own = buffer->strides ? buffer->strides[i] : stride;
+    if (!own || !(strides[i] = qn__expr_replace(arena, own, NULL, NULL))) return NULL;
+    if (i > 0 && !buffer->strides) {
+      stride = times(arena, qn__expr_replace(arena, buffer->shape[i], NULL, NULL), stride);
+    }
+  }
+  return strides;
+}
+
 typedef struct replacement {
   qn__var_t* var;
   qn__expr_t* value;

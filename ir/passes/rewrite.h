@@ -53,6 +53,9 @@ static inline qn__buf_t* qn__buf_root(qn__buf_t* buffer) {
   return buffer;
 }
 
+// The strides of a buffer as expressions of their own, rank of them. NULL without memory.
+qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__buf_t* buffer);
+
 // Clone with one variable replaced by a clone of `value` (NULL: nothing is replaced).
 qn__expr_t* qn__expr_replace(qn__arena_t* arena, const qn__expr_t* expr, qn__var_t* var,
                              qn__expr_t* value);

@@ -391,6 +391,16 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     absorb(buffer, kept);
     buffer->is_readable = true;
     local = buffer->name;
+    if (gen_chance(g, 40)) {  // seen from its second element, or in steps
+      gen_buffer_t* view = add_buffer(g, "w", dtype);
+      view->rank = 1;
+      view->shape[0] = constant_extent(g, 1);
+      view->mag = buffer->mag;
+      view->err = buffer->err;
+      view->is_readable = true;
+      line(g, "view %s: %s[1]%s = %s[1];", view->name, name,
+           gen_chance(g, 50) ? " strides [2]" : "", buffer->name);
+    }
   }
   line(g, "%s[%s] = %s;", s, id, own_name);
   line(g, "barrier;");

@@ -50,18 +50,33 @@ static void cut_at_a_barrier(void** state) {
          "  } } }",
          "alloc s: f32[8] in local;\n"
          "alloc v: f32[8] in local;\n"
-         "alloc p: f32[8, 2] in local;\n"
+         "alloc p: f32[2, 8] in local;\n"
          "parallel t in 0..8 {\n"
          "let i = b * 8 + t;\n"
          "let v_1 = i < n ? x[i] : 0.0;\n"
          "v[t] = v_1;\n"
-         "p[t, 0] = v_1;\n"
+         "p[0, t] = v_1;\n"
          "s[t] = v_1;\n"
          "}\n"
          "parallel t in 0..8 {\n"
          "let i = b * 8 + t;\n"
          "! barrier;\n"
          "if i < n {");
+}
+
+// Views of a buffer that is laid out over the threads step over the other threads' elements.
+static void views_of_kept_buffers(void** state) {
+  (void)state;
+  static const char text[] =
+      "func f(x: f32[n], out y: f32[n]) { block.x b in 0..1 { thread.x t in 0..8 {"
+      "  alloc p: f32[2, 3] in local; view q: f32[6] = p[0, 0]; view r: f32[2] strides [2] = q[1];"
+      "  for k in 0..6 { q[k] = x[k]; } barrier; y[t] = q[5] + r[1]; } } }";
+  expect(&qn__pass_serialize_threads, text,
+         "alloc p: f32[2, 3, 8] in local;\n"
+         "view q: f32[6] strides [1 * 8] = p[0, 0, t];\n"
+         "view q: f32[6] strides [1 * 8] = p[0, 0, t];\n"
+         "view r: f32[2] strides [2 * 8] = q[1];\n"
+         "y[t] = q[5] + r[1];");
 }
 
 static void barriers_in_uniform_control_flow(void** state) {
@@ -180,10 +195,15 @@ static void survives_without_memory(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_without_barrier), cmocka_unit_test(blocks_become_one_launch),
-      cmocka_unit_test(cut_at_a_barrier),        cmocka_unit_test(barriers_in_uniform_control_flow),
-      cmocka_unit_test(what_a_cpu_cannot),       cmocka_unit_test(unrolls),
-      cmocka_unit_test(dissolves_views),         cmocka_unit_test(survives_without_memory),
+      cmocka_unit_test(threads_without_barrier),
+      cmocka_unit_test(blocks_become_one_launch),
+      cmocka_unit_test(cut_at_a_barrier),
+      cmocka_unit_test(views_of_kept_buffers),
+      cmocka_unit_test(barriers_in_uniform_control_flow),
+      cmocka_unit_test(what_a_cpu_cannot),
+      cmocka_unit_test(unrolls),
+      cmocka_unit_test(dissolves_views),
+      cmocka_unit_test(survives_without_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
