@@ -6,7 +6,7 @@
 // vectorize.c.
 #include "ir/passes/cost.h"
 
-enum { assumed_trips = 64 };
+#define ASSUMED_TRIPS 64.0
 
 double qn__cost_trips(qn__expr_t* begin, qn__expr_t* end) {
   int64_t first, last, extent;
@@ -14,7 +14,7 @@ double qn__cost_trips(qn__expr_t* begin, qn__expr_t* end) {
       !__builtin_sub_overflow(last, first, &extent)) {
     return extent > 0 ? (double)extent : 0.0;
   }
-  return assumed_trips;
+  return ASSUMED_TRIPS;
 }
 
 static double op_weight(qn_op_t op) {
@@ -181,7 +181,7 @@ double qn__cost_block(const qn__cost_model_t* model, qn__block_t* block) {
                 (qn__cost_block(model, &stmt->loop.body) + 1);
         break;
       case QN__STMT_WHILE:
-        cost += assumed_trips * (qn__cost_expr(model, stmt->while_.condition) +
+        cost += ASSUMED_TRIPS * (qn__cost_expr(model, stmt->while_.condition) +
                                  qn__cost_block(model, &stmt->while_.body) + 2);
         break;
       case QN__STMT_ASSERT:

@@ -244,7 +244,8 @@ static double plan_vector_loop(vectorize_t* self, qn__stmt_t* loop) {
     uint32_t bytes = qn__widest_in_block(&loop->loop.body);
     lane_count = choose_lanes(self, bytes, 1, loop->loop.begin, loop->loop.end);
     // Short loops run in one piece, however many registers that takes.
-    if (trips >= min_lanes && trips <= max_lanes) lane_count = (uint32_t)trips;
+    uint32_t whole = trips <= (double)max_lanes ? (uint32_t)trips : 0;
+    if (whole >= min_lanes) lane_count = whole;
   }
   if (lane_count == 0) {
     loop->loop.kind = QN_LOOP_SERIAL;

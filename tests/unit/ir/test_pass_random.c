@@ -21,7 +21,7 @@
 #include "tests/support/generate.h"
 
 static uint64_t first_seed = 1;
-static uint64_t seed_count = 300;
+static uint64_t seed_count = 200;
 
 static void give_up(const qn_generated_t* generated, const char* what, const char* message) {
   print_message("%s\n", generated->text);
