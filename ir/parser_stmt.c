@@ -269,7 +269,6 @@ static qn__expr_t* parse_condition(qn__parser_t* p, const char* what) {
 
 static void parse_if(qn__parser_t* p, qn__block_t* block) {
   uint32_t begin = p->token.loc.begin;
-  if (!qn__parser_enter(p)) return;
   qn__parser_advance(p);
   qn__expr_t* condition = parse_condition(p, "the condition");
   qn__loc_t loc = qn__parser_since(p, begin);
@@ -278,14 +277,16 @@ static void parse_if(qn__parser_t* p, qn__block_t* block) {
   qn__parse_block(p, &then_block, loc, NULL);
   if (qn__parser_take_word(p, "else")) {
     if (qn__parser_at_word(p, "if")) {
+      // In the tree it is a block of its own.
+      if (!qn__parser_enter(p)) return;
       p->depth++;
       parse_if(p, &else_block);
       p->depth--;
+      qn__parser_leave(p);
     } else {
       qn__parse_block(p, &else_block, loc, NULL);
     }
   }
-  qn__parser_leave(p);
   if (!condition) return;
   qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_IF, begin);
   if (!stmt) return;
