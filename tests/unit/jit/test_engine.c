@@ -455,8 +455,8 @@ static void test_single_flight_of_a_failure(void** state) {
 
 // ---- directories that are not as they should be
 
-static char* entry_path(const char* directory, const char* key, char out[512]) {
-  (void)snprintf(out, 512, "%s/v1/%.2s/%s.k", directory, key, key + 2);
+static char* entry_path(const char* directory, const char* key, char out[1024]) {
+  (void)snprintf(out, 1024, "%s/v1/%.2s/%s.k", directory, key, key + 2);
   return out;
 }
 
@@ -472,7 +472,7 @@ static void test_damaged_entries(void** state) {
   must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
   qn_executable_release(executable);
   assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
-  char path[512];
+  char path[1024];
   entry_path(directory, info.key, path);
   for (long at = 0; at < 200; at += 7) {
     int fd = open(path, O_RDWR);
