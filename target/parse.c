@@ -5,14 +5,14 @@
 // keep blanks together. Lists are comma-separated. JSON: an object with "kind" or "tag" and the
 // options by name. Both forms also take host (a target of its own) and from_device. What is said
 // twice is an error; a tag's values give way to what is said beside it. Thread rule: one thread per
-// target being made. Read next: resolve.c.
+// target being made. Read next: value.c, resolve.c.
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "target/target.h"
 
-enum { TEXT_LIMIT_BYTES = 64 * 1024, SHOWN_LIMIT = 64 };
+enum { TEXT_LIMIT_BYTES = 64 * 1024 };
 
 typedef struct parser {
   qn_target_t* target;
@@ -23,11 +23,6 @@ typedef struct parser {
 static qn_status_t parse_into(parser_t* parser, qn_str_t text);
 static qn_status_t make(qn_str_t text, json_t* object, qn_allocator_t allocator, bool is_host,
                         qn_target_t** out_target);
-
-// Names from outside are shown in part.
-static qn_str_t shown(qn_str_t text) {
-  return text.size > SHOWN_LIMIT ? (qn_str_t){text.data, SHOWN_LIMIT} : text;
-}
 
 static qn_status_t with_hint(qn_status_code_t code, const char* best, const char* format, ...)
     QN_PRINTF(3, 4);
@@ -52,12 +47,12 @@ static qn_status_t unknown_kind(qn_str_t name) {
   for (size_t i = 0; qn_target_tag_at(i, &tag, &json); ++i) qn__nearest_offer(&nearest, tag);
   if (nearest.best) {
     return with_hint(QN_STATUS_NOT_FOUND, nearest.best, "no target kind or tag is named '%.*s'",
-                     QN_STR_ARG(shown(name)));
+                     QN_STR_ARG(qn__shown(name)));
   }
   return qn_status_make(QN_STATUS_NOT_FOUND,
                         "no target kind or tag is named '%.*s'; kinds are cpu, cuda, interp, null "
                         "and vulkan, tags look like nvidia/h200",
-                        QN_STR_ARG(shown(name)));
+                        QN_STR_ARG(qn__shown(name)));
 }
 
 // A kind, or a tag whose JSON is read into the target first.
@@ -87,14 +82,14 @@ static qn_status_t unknown_option(const qn__kind_t* kind, qn_str_t name) {
   qn__nearest_offer(&nearest, "host");
   return with_hint(QN_STATUS_INVALID_ARGUMENT, nearest.best,
                    "target kind '%s' has no option '%.*s'", kind->info->name,
-                   QN_STR_ARG(shown(name)));
+                   QN_STR_ARG(qn__shown(name)));
 }
 
 // Takes the place for a value that may be said once per layer.
 static qn_status_t claim(parser_t* parser, qn__value_t* value, qn_str_t name) {
   if (value->layer == parser->layer) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option '%.*s' is given twice",
-                          QN_STR_ARG(shown(name)));
+                          QN_STR_ARG(qn__shown(name)));
   }
   *value = (qn__value_t){.layer = parser->layer};
   return QN_OK;
@@ -125,82 +120,6 @@ static qn_status_t set_host(parser_t* parser, qn_str_t text, json_t* object) {
   if (id == QN__KIND_CPU || id == QN__KIND_INTERP) return QN_OK;
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "host: must be of kind cpu or interp, not %s",
                         qn_target_kind(target->host));
-}
-
-// ------------------------------------------------------------------------------------ values
-
-static qn_status_t wrong_value(const qn__kind_t* kind, size_t option, qn_str_t text) {
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                        "option '%s' of target kind '%s' takes %s, not '%.*s'",
-                        kind->options[option].name, kind->info->name,
-                        qn__option_type_text(kind->options[option].type), QN_STR_ARG(shown(text)));
-}
-
-static bool parse_int(qn_str_t text, int64_t* out_number) {
-  size_t i = text.size > 0 && text.data[0] == '-';
-  if (i == text.size) return false;
-  int64_t number = 0;
-  for (; i < text.size; ++i) {
-    int digit = text.data[i] - '0';
-    if (digit < 0 || digit > 9 || __builtin_mul_overflow(number, 10, &number) ||
-        __builtin_sub_overflow(number, digit, &number)) {
-      return false;
-    }
-  }
-  // Counted downwards, so that the least number fits.
-  if (text.data[0] != '-' && __builtin_sub_overflow(0, number, &number)) return false;
-  *out_number = number;
-  return true;
-}
-
-qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t number) {
-  const qn__option_t* info = &kind->options[option];
-  if (info->minimum <= number && number <= info->maximum) return QN_OK;
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                        "option '%s' of target kind '%s' takes %" PRId64 " to %" PRId64
-                        ", not %" PRId64,
-                        info->name, kind->info->name, info->minimum, info->maximum, number);
-}
-
-static qn_status_t parse_list(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
-                              qn_str_t text, qn__value_t* out) {
-  size_t count = text.size > 0;
-  for (size_t i = 0; i < text.size; ++i) count += text.data[i] == ',';
-  out->items = qn__arena_alloc_array(arena, count, sizeof *out->items);
-  if (count && !out->items) return qn__out_of_memory("a list of a target");
-  const char* item = text.data;
-  const char* end = text.data + text.size;
-  for (size_t i = 0; i < count; ++i) {
-    const char* comma = memchr(item, ',', (size_t)(end - item));
-    size_t size = (size_t)((comma ? comma : end) - item);
-    if (size == 0) return wrong_value(kind, option, text);
-    out->items[i] = qn__arena_cstr(arena, (qn_str_t){item, size});
-    if (!out->items[i]) return qn__out_of_memory("a list of a target");
-    item += size + 1;
-  }
-  out->item_count = count;
-  return QN_OK;
-}
-
-qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
-                            qn_str_t text, qn__value_t* out) {
-  switch (kind->options[option].type) {
-    case QN_OPTION_BOOL:
-      out->number = qn__str_equal(text, QN_STR("true")) || qn__str_equal(text, QN_STR("1"));
-      if (out->number || qn__str_equal(text, QN_STR("false")) || qn__str_equal(text, QN_STR("0"))) {
-        return QN_OK;
-      }
-      return wrong_value(kind, option, text);
-    case QN_OPTION_INT:
-      if (!parse_int(text, &out->number)) return wrong_value(kind, option, text);
-      return qn__value_check_range(kind, option, out->number);
-    case QN_OPTION_STRING:
-      out->text = qn__arena_cstr(arena, text);
-      return out->text ? QN_OK : qn__out_of_memory("a string of a target");
-    case QN_OPTION_STRING_LIST:
-      return parse_list(arena, kind, option, text, out);
-  }
-  return wrong_value(kind, option, text);
 }
 
 // ------------------------------------------------------------------------------------ JSON
@@ -362,7 +281,7 @@ static void advance(scanner_t* scanner) {
 
 static qn_status_t syntax(int line, int column, const char* what, qn_str_t word) {
   return qn_status_make(QN_STATUS_SYNTAX, "target, line %d, column %d: %s, not '%.*s'", line,
-                        column, what, QN_STR_ARG(shown(word)));
+                        column, what, QN_STR_ARG(qn__shown(word)));
 }
 
 // Reads the next word into scanner->word; `*out_has_word` is false at the end.
@@ -416,10 +335,10 @@ static qn_status_t read_option(parser_t* parser, const scanner_t* scanner) {
   if (is_host) return set_host(parser, value, NULL);
   if (is_from_device) {
     int64_t number;
-    if (parse_int(value, &number)) return set_from_device(parser, number);
+    if (qn__int_parse(value, &number)) return set_from_device(parser, number);
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "option 'from_device' takes an integer, not '%.*s'",
-                          QN_STR_ARG(shown(value)));
+                          QN_STR_ARG(qn__shown(value)));
   }
   qn__value_t* place = &parser->target->values[option];
   QN_TRY(claim(parser, place, name));

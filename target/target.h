@@ -101,6 +101,12 @@ qn_status_t qn__target_parse(qn_str_t text, qn_allocator_t allocator, qn_target_
 // A value of `option` from text, as on a command line. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
                             qn_str_t text, qn__value_t* out_value);
+// A decimal number that fits; false for anything else.
+bool qn__int_parse(qn_str_t text, int64_t* out_number);
+// What messages show of a text from outside: its beginning.
+static inline qn_str_t qn__shown(qn_str_t text) {
+  return (qn_str_t){text.data, text.size > 64 ? 64 : text.size};
+}
 // An INT that is outside of the option's range.
 qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t number);
 qn_status_t qn__target_resolve(qn_target_t* target);
