@@ -6,6 +6,10 @@
 
 #include <link.h>
 #include <llvm-c/Core.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/thread.h"
 
 typedef struct search {
   uintptr_t address;

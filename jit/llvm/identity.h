@@ -10,7 +10,7 @@
 bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]);
 
 // The identity of this generator with the libLLVM that is really mapped. An object without a build
-// id is named "unknown", which no prediction from files equals and nobody can tell from another:
+// id gets a name that no other process gives it, so that nothing cached is ever shared through it:
 // false then.
 bool qn__llvm_identity(char out[QN__GENERATOR_IDENTITY_BYTES]);
 
