@@ -583,6 +583,7 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
   if (!g || !(g->pool = malloc(gen_pool_bytes))) abort();
   g->state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
   g->result = out;
+  g->allows_faults = options->allows_faults;
   qn__buffer_init(&g->out, qn_allocator_default());
   make_text(g, options);
   out->text = strdup((const char*)g->out.data);

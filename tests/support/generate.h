@@ -50,6 +50,7 @@ typedef struct qn_generate_options {
   uint32_t size;  // 1: tiny ... 10: several launches
   bool allows_fast;
   bool allows_threads;
+  bool allows_faults;  // some indices may leave their buffer, some divisors may be zero
 } qn_generate_options_t;
 
 // False when the text that was made is refused: then `module` is NULL and `*out_error` is the

@@ -118,6 +118,7 @@ static const char* free_index(gen_t* g, int depth) {
 }
 
 const char* gen_index(gen_t* g, gen_extent_t extent, int depth) {
+  if (g->allows_faults && gen_chance(g, 4)) return free_index(g, depth);
   if (gen_chance(g, 75)) {  // a loop over this very extent
     for (size_t i = g->scalar_count; i-- > 0;) {
       const gen_scalar_t* scalar = &g->scalars[i];
@@ -241,6 +242,10 @@ static gen_value_t integer_expr(gen_t* g, qn_dtype_t dtype, int depth) {
                       name);
       break;
     case 4:
+      if (g->allows_faults && gen_chance(g, 20)) {
+        text = gen_text(g, "((%s) // (%s))", a.text, b.text);
+        break;
+      }
       text = gen_text(g, "((%s) %s %s(%u))", a.text, gen_chance(g, 50) ? "//" : "%", name,
                       1 + gen_below(g, 17));
       break;

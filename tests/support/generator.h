@@ -57,6 +57,7 @@ typedef struct gen {
   uint32_t name_count;
   gen_extent_t extents[8];  // n, m and constants
   size_t extent_count;
+  bool allows_faults;
   qn_generated_t* result;
 } gen_t;
 

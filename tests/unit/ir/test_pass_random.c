@@ -37,8 +37,9 @@ static void interpret(const qn_generated_t* generated, const qn__function_t* fun
   if (!qn_ok(status)) give_up(generated, what, qn_status_message(status));
 }
 
-static qn_generated_t make(uint64_t seed) {
-  qn_generate_options_t options = {.size = 4, .allows_fast = true, .allows_threads = true};
+static qn_generated_t make(uint64_t seed, bool allows_faults) {
+  qn_generate_options_t options = {
+      .size = 4, .allows_fast = true, .allows_threads = true, .allows_faults = allows_faults};
   qn_generated_t generated;
   qn_status_t status;
   if (!qn_generate(seed, &options, &generated, &status)) {
@@ -60,7 +61,7 @@ static void same_bytes(const qn_generated_t* generated, const char* what, qn_sta
 static void round_trips(void** state) {
   (void)state;
   for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
-    qn_generated_t generated = make(seed);
+    qn_generated_t generated = make(seed, false);
     char* text;
     size_t size;
     qn_module_t* again = NULL;
@@ -109,7 +110,7 @@ static void passes_keep_the_meaning(void** state) {
       &qn__pass_hoist,       &qn__pass_vectorize,
   };
   for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
-    qn_generated_t generated = make(seed);
+    qn_generated_t generated = make(seed, false);
     qn_generated_args_t expected;
     interpret(&generated, generated.module->functions[0], "as written", &expected);
     for (int checked = 0; checked < 2; ++checked) {
@@ -126,6 +127,50 @@ static void passes_keep_the_meaning(void** state) {
   }
 }
 
+static qn_status_code_t run_code(const qn_generated_t* generated, const qn__function_t* function,
+                                 qn_generated_args_t* args) {
+  qn_generated_args_init(generated, args);
+  qn__interpret_args_t call = {
+      .params = args->params, .symbols = generated->symbols, .warp_size = 32};
+  return qn_status_consume(qn__interpret(function, &call, qn_allocator_default()));
+}
+
+// A program that leaves a buffer or divides by zero does so after the passes of a checked build
+// too, and one that does not, does not. (Which of two errors comes first may change: threads become
+// loops.)
+static void checks_are_kept(void** state) {
+  (void)state;
+  uint64_t faulty_count = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
+    qn_generated_t generated = make(seed, true);
+    qn_generated_args_t expected, actual;
+    qn_status_code_t before = run_code(&generated, generated.module->functions[0], &expected);
+    qn__body_t body;
+    assert_true(qn_ok(qn__body_clone(&generated.module->body, qn_allocator_default(), &body)));
+    qn__pass_options_t options = {.vector_bytes = 32, .is_checked = true};
+    qn_status_t status = qn__passes_run_cpu(&body, &options);
+    if (!qn_ok(status)) give_up(&generated, "checked passes", qn_status_message(status));
+    qn__function_number(body.first);
+    qn_status_code_t after = run_code(&generated, body.first, &actual);
+    if ((before == QN_STATUS_OK) != (after == QN_STATUS_OK)) {
+      give_up(&generated, "checked passes", qn_status_code_text(after));
+    }
+    if (before != QN_STATUS_OK) ++faulty_count;
+    char message[256];
+    if (before == QN_STATUS_OK &&
+        !qn_generated_compare(&generated, &expected, &actual, !generated.is_fast, message,
+                              sizeof message)) {
+      give_up(&generated, "checked passes", message);
+    }
+    qn__body_deinit(&body);
+    qn_generated_args_deinit(&actual);
+    qn_generated_args_deinit(&expected);
+    qn_generated_release(&generated);
+  }
+  assert_true(faulty_count > seed_count / 10);  // else this test tests nothing
+  assert_true(faulty_count < seed_count);
+}
+
 int main(void) {
   const char* seeds = qn__env_get("QUERN_TEST_SEEDS");
   if (seeds) {
@@ -136,6 +181,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(passes_keep_the_meaning),
+      cmocka_unit_test(checks_are_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
