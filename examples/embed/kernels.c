@@ -3,6 +3,8 @@
 #include "kernels.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +79,47 @@ static qn_status_t load_kernel(kernels_t* kernels, const char* directory, int id
   return status;
 }
 
+// The lookups of all kernels, which several threads share: a compile is one thread's work.
+typedef struct lookup {
+  kernels_t* kernels;
+  const char* directory;
+  atomic_int next;
+  qn_status_t statuses[KERNEL_COUNT];
+} lookup_t;
+
+static void* look_up(void* self) {
+  lookup_t* lookup = self;
+  int id = 0;
+  while ((id = atomic_fetch_add(&lookup->next, 1)) < KERNEL_COUNT) {
+    lookup->statuses[id] = load_kernel(lookup->kernels, lookup->directory, id);
+  }
+  return NULL;
+}
+
+static qn_status_t load_all(kernels_t* kernels, const char* directory) {
+  lookup_t lookup = {.kernels = kernels, .directory = directory};
+  pthread_t threads[KERNEL_COUNT];
+  int thread_count = 0;
+  // The caller is one of them, and does everything if no other can be had.
+  while (thread_count + 1 < KERNEL_COUNT && thread_count + 1 < qn_cpu_core_count() &&
+         pthread_create(&threads[thread_count], NULL, look_up, &lookup) == 0) {
+    ++thread_count;
+  }
+  look_up(&lookup);
+  for (int i = 0; i < thread_count; ++i) {
+    pthread_join(threads[i], NULL);
+  }
+  qn_status_t first = QN_OK;
+  for (int i = 0; i < KERNEL_COUNT; ++i) {
+    if (qn_ok(first)) {
+      first = lookup.statuses[i];
+    } else {
+      qn_status_free(lookup.statuses[i]);
+    }
+  }
+  return first;
+}
+
 // The example hands its own pointers to the kernels, so the device must be one that can use them.
 static qn_status_t check_device(const qn_target_t* target) {
   const char* kind = qn_target_kind(target);
@@ -112,8 +155,8 @@ qn_status_t kernels_load(const char* directory, const char* target, kernels_t* o
     out_kernels->row_tile = choose_row_tile(out_kernels->target);
     status = qn_engine_create(NULL, &out_kernels->engine);
   }
-  for (int i = 0; i < KERNEL_COUNT && qn_ok(status); ++i) {
-    status = load_kernel(out_kernels, directory, i);
+  if (qn_ok(status)) {
+    status = load_all(out_kernels, directory);
   }
   if (!qn_ok(status)) {
     kernels_unload(out_kernels);
