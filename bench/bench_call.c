@@ -1,8 +1,8 @@
 // What does a packed call cost over a call through a pointer?
 //
-// The same kernel with three tensors and a scalar, four elements each: called through the pointer of its
-// entry with words made before (the floor), and through qn_function_call with every check. Also counted: the
-// allocations of a million calls. links: llvm
+// The same kernel with three tensors and a scalar, four elements each: called through the pointer
+// of its entry with words made before (the floor), and through qn_function_call with every check.
+// Also counted: the allocations of a million calls. links: llvm
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,8 +88,8 @@ int main(int argc, char** argv) {
   qn_tensor_t tensors[3];
   float* data[] = {x, y, z};
   for (int i = 0; i < 3; i++) {
-    tensors[i] = (qn_tensor_t){data[i], {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape,
-                               NULL, 0};
+    tensors[i] =
+        (qn_tensor_t){data[i], {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
     subject.args[i + 1] = qn_tensor_value(&tensors[i]);
     subject.words[i + 1] = (uintptr_t)data[i];
   }

@@ -1,8 +1,9 @@
 // What does a lookup cost: in the memory table, and from the directory?
 //
-// Memory: (module handle, target) to a retained executable, and the bare lock and reference count that it
-// cannot do without. Directory: a verified entry of 64 KB to a callable executable, against open, fstat,
-// read, close and XXH3-128 of the same file in the same process, page cache warm. links: llvm
+// Memory: (module handle, target) to a retained executable, and the bare lock and reference count
+// that it cannot do without. Directory: a verified entry of 64 KB to a callable executable, against
+// open, fstat, read, close and XXH3-128 of the same file in the same process, page cache warm.
+// links: llvm
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <ftw.h>
@@ -97,16 +98,16 @@ static char* make_program(int statement_count) {
   if (!text) exit(1);
   int size = snprintf(text, capacity, "func f(x: f32[n], out y: f32[n]) {\n  for i in 0..n {\n");
   for (int i = 0; i < statement_count; i++) {
-    size += snprintf(text + size, capacity - (size_t)size, "    y[(i * %d + %d) %% n] = x[i] * %d.5;\n",
-                     3 + i % 50, i, i);
+    size += snprintf(text + size, capacity - (size_t)size,
+                     "    y[(i * %d + %d) %% n] = x[i] * %d.5;\n", 3 + i % 50, i, i);
   }
   (void)snprintf(text + size, capacity - (size_t)size, "  }\n}\n");
   return text;
 }
 
 int main(int argc, char** argv) {
-  bench_report_t report =
-      bench_begin("lookups", "Measures lookups in the memory table and from the directory.", argc, argv);
+  bench_report_t report = bench_begin(
+      "lookups", "Measures lookups in the memory table and from the directory.", argc, argv);
   char directory[] = "/tmp/quern-bench-XXXXXX";
   if (!mkdtemp(directory)) return 1;
   qn_engine_options_t options = {

@@ -1,8 +1,8 @@
 // ir/encode.h: canonical bytes of a body, and back. The format is described at the top of encode.c.
 //
-// Names of parameters, symbols and functions and assert messages are in the bytes (they are part of the
-// interface); names of locals, loop variables and allocations, comments and layout are not. Equal
-// programs give equal bytes in every process.
+// Names of parameters, symbols and functions and assert messages are in the bytes (they are part of
+// the interface); names of locals, loop variables and allocations, comments and layout are not.
+// Equal programs give equal bytes in every process.
 #ifndef QUERN_IR_ENCODE_H_
 #define QUERN_IR_ENCODE_H_
 

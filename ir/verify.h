@@ -1,7 +1,7 @@
 // ir/verify.h: the rules that every module keeps. A body that passes never crashes a backend.
 //
-// Reports every violation (up to the limit) to `diag`; returns true when there was none. Runs on what
-// the parser, the builder and the decoder made, and in debug builds after each pass.
+// Reports every violation (up to the limit) to `diag`; returns true when there was none. Runs on
+// what the parser, the builder and the decoder made, and in debug builds after each pass.
 #ifndef QUERN_IR_VERIFY_H_
 #define QUERN_IR_VERIFY_H_
 

@@ -24,8 +24,9 @@ static const qn_codegen_t* builtin_table(const char* name) {
   return NULL;
 }
 
-// The folder that this library was loaded from, without the last slash; false when unknown. In a program
-// that was linked statically the loader knows only what the program was called as, perhaps without a path.
+// The folder that this library was loaded from, without the last slash; false when unknown. In a
+// program that was linked statically the loader knows only what the program was called as, perhaps
+// without a path.
 static bool library_folder(char out[PATH_MAX]) {
   Dl_info info;
   if (!dladdr((const void*)&qn__interp_codegen, &info) || !info.dli_fname) return false;

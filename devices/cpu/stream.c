@@ -99,8 +99,8 @@ void qn__cpu_stream_release(qn__cpu_stream_t* stream) {
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
-// Waits with the lock held. Work that no worker has begun is done by the caller itself: it has nothing
-// better to do, and all workers may be busy for long.
+// Waits with the lock held. Work that no worker has begun is done by the caller itself: it has
+// nothing better to do, and all workers may be busy for long.
 static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
   while (stream->completed < target) {
     if (!stream->is_posted) {

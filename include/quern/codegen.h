@@ -3,8 +3,8 @@
 //
 // A code generator is a shared object `libquern-NAME.so` next to the library that exports
 // `qn_codegen_entry`. The engine opens it on the first miss that needs it, never on a hit.
-// Its input is canonical bytes and canonical JSON only: no pointers, no names of locals, no paths, so
-// that equal keys give equal bytes. docs/new-backend.md walks through one.
+// Its input is canonical bytes and canonical JSON only: no pointers, no names of locals, no paths,
+// so that equal keys give equal bytes. docs/new-backend.md walks through one.
 #ifndef QUERN_CODEGEN_H_
 #define QUERN_CODEGEN_H_
 
@@ -40,7 +40,7 @@ typedef enum qn_site_kind {
 // (parameters first, then allocations in program order); the engine knows their names.
 typedef struct qn_artifact_site {
   qn_site_kind_t kind;
-  uint32_t buffer_id;   // UINT32_MAX: none
+  uint32_t buffer_id;  // UINT32_MAX: none
   uint32_t dim;
   const char* message;  // ASSERT; else NULL
 } qn_artifact_site_t;
@@ -73,7 +73,7 @@ typedef struct qn_artifact {
 } qn_artifact_t;
 
 typedef struct qn_compile_request {
-  size_t struct_size;  // sizeof(qn_compile_request_t)
+  size_t struct_size;        // sizeof(qn_compile_request_t)
   const void* module_bytes;  // canonical
   size_t module_size;
   const char* target_json;  // canonical
@@ -89,14 +89,15 @@ typedef struct qn_codegen {
   // A generator's state; thread-safe; made once per engine process-wide. Errors: UNAVAILABLE.
   qn_status_t (*create)(void** out_self);
   void (*destroy)(void* self);
-  // One line that identifies whatever decides the bytes: version and build ids of the generator and of
-  // the compiler library that was really loaded. Terminated, borrowed until destroy.
+  // One line that identifies whatever decides the bytes: version and build ids of the generator and
+  // of the compiler library that was really loaded. Terminated, borrowed until destroy.
   const char* (*identity)(void* self);
-  // Any thread, many at once. Errors: UNSUPPORTED names the construct; INTERNAL for a broken promise.
+  // Any thread, many at once. Errors: UNSUPPORTED names the construct; INTERNAL for a broken
+  // promise.
   qn_status_t (*compile)(void* self, const qn_compile_request_t* request,
                          qn_artifact_t** out_artifact);
-  // Writes an intermediate form: "ir" (after the passes), "llvm", "asm", ... Errors: NOT_FOUND lists
-  // the forms that there are.
+  // Writes an intermediate form: "ir" (after the passes), "llvm", "asm", ... Errors: NOT_FOUND
+  // lists the forms that there are.
   qn_status_t (*emit)(void* self, const qn_compile_request_t* request, const char* form,
                       qn_sink_t sink);
 } qn_codegen_t;
@@ -107,18 +108,21 @@ typedef const qn_codegen_t* (*qn_codegen_entry_fn_t)(uint32_t abi_version);
 
 // --------------------------------------------------------------------------- ABI of CPU images
 //
-// An image is position independent: text and read-only data side by side, no relocations, no imports.
-// Its alignment is 64 bytes. Everything outside is reached through the table that the kernel is passed.
+// An image is position independent: text and read-only data side by side, no relocations, no
+// imports. Its alignment is 64 bytes. Everything outside is reached through the table that the
+// kernel is passed.
 //
-// The metadata of an image is the table of its code symbols, for profilers and debuggers: a count, then per
-// symbol its offset, its size (LEB128) and its name (length and bytes), by rising offset. It has
-// the entries and what they are made of, such as the bodies of parallel loops. It may be empty.
+// The metadata of an image is the table of its code symbols, for profilers and debuggers: a count,
+// then per symbol its offset, its size (LEB128) and its name (length and bytes), by rising offset.
+// It has the entries and what they are made of, such as the bodies of parallel loops. It may be
+// empty.
 
 #define QN_CPU_ABI_VERSION 1u
 
 typedef struct qn_cpu_env qn_cpu_env_t;
 
-// Runs iterations [begin, end) of a parallel loop. Nonzero: failed (already reported through `fail`).
+// Runs iterations [begin, end) of a parallel loop. Nonzero: failed (already reported through
+// `fail`).
 typedef int32_t (*qn_cpu_body_t)(const qn_cpu_env_t* env, void* closure, int64_t begin,
                                  int64_t end);
 
@@ -126,21 +130,21 @@ struct qn_cpu_env {
   uint32_t abi_version;  // QN_CPU_ABI_VERSION
   uint32_t struct_size;
   // Runs `body` over ranges that cover [0, count), on any threads, and returns when all are done:
-  // 0, or nonzero when one failed (the others may then be skipped). `closure` is on the kernel's stack.
-  // `grain` is the least number of iterations worth a thread of its own.
+  // 0, or nonzero when one failed (the others may then be skipped). `closure` is on the kernel's
+  // stack. `grain` is the least number of iterations worth a thread of its own.
   int32_t (*parallel)(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
                       int64_t grain);
   // Workspace aligned to 64 bytes, not zeroed; NULL when there is none. Freed in reverse order.
   void* (*allocate)(const qn_cpu_env_t* env, int64_t size_bytes);
   void (*release)(const qn_cpu_env_t* env, void* pointer);
-  // Records a failure at `site` (index into the function's sites); the first one counts. The kernel then
-  // returns nonzero. index and extent are 0 where the kind has none.
+  // Records a failure at `site` (index into the function's sites); the first one counts. The kernel
+  // then returns nonzero. index and extent are 0 where the kind has none.
   void (*fail)(const qn_cpu_env_t* env, uint32_t site, int64_t index, int64_t extent);
 };
 
 // The entry of a function. `words` holds, in the order of the parameters, one 64-bit word each: the
-// address of a buffer's first element, or a scalar's bits zero-extended; then the symbols (i64) in the
-// order of first appearance. Returns 0, or nonzero after `fail`.
+// address of a buffer's first element, or a scalar's bits zero-extended; then the symbols (i64) in
+// the order of first appearance. Returns 0, or nonzero after `fail`.
 typedef int32_t (*qn_cpu_kernel_t)(const qn_cpu_env_t* env, const uint64_t* words);
 
 #ifdef __cplusplus

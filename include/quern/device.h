@@ -1,9 +1,9 @@
-// quern/device.h: devices: attributes, memory, copies, streams, the active device and stream of a thread;
-// and, for authors of backends, the table that a device implements.
+// quern/device.h: devices: attributes, memory, copies, streams, the active device and stream of a
+// thread; and, for authors of backends, the table that a device implements.
 //
 // Device types and ids are DLPack's. Memory is an opaque handle unless the attribute
-// POINTER_IS_ADDRESS holds. All calls are thread-safe; a stream may be used by several threads, and keeps
-// the order in which calls on it return.
+// POINTER_IS_ADDRESS holds. All calls are thread-safe; a stream may be used by several threads, and
+// keeps the order in which calls on it return.
 #ifndef QUERN_DEVICE_H_
 #define QUERN_DEVICE_H_
 
@@ -48,8 +48,8 @@ typedef struct qn_attribute_value {
   char string_value[256];  // STRING, terminated
 } qn_attribute_value_t;
 
-// EXIST may be asked of any device. Errors: NOT_FOUND for other attributes of a device that does not
-// exist; INVALID_ARGUMENT for a value that is no attribute.
+// EXIST may be asked of any device. Errors: NOT_FOUND for other attributes of a device that does
+// not exist; INVALID_ARGUMENT for a value that is no attribute.
 QN_API QN_MUST_USE qn_status_t qn_device_attribute(qn_device_t device, qn_attribute_t attribute,
                                                    qn_attribute_value_t* out_value);
 // Name of an attribute ("warp_size") by position, for listings; false beyond the last.
@@ -60,8 +60,9 @@ QN_API int32_t qn_device_count(int32_t type);
 
 // ---- memory
 
-// `size_bytes` 0 gives a valid handle. `alignment_bytes` is a power of two, 0 for the device's own (64 at
-// least). Owned: qn_device_free. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT, NOT_FOUND (no such device).
+// `size_bytes` 0 gives a valid handle. `alignment_bytes` is a power of two, 0 for the device's own
+// (64 at least). Owned: qn_device_free. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT, NOT_FOUND (no such
+// device).
 QN_API QN_MUST_USE qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes,
                                                   size_t alignment_bytes, void** out_pointer);
 // NULL is fine. Work that uses the memory must have been synchronised.
@@ -69,9 +70,9 @@ QN_API QN_MUST_USE qn_status_t qn_device_free(qn_device_t device, void* pointer)
 
 typedef struct qn_stream qn_stream_t;
 
-// Stream-ordered temporary memory: usable by work enqueued on `stream` from now on; freed memory is handed
-// to another stream only after this one has passed the point of the free. `stream` NULL: the default
-// stream of the thread's active device, which must be `device`.
+// Stream-ordered temporary memory: usable by work enqueued on `stream` from now on; freed memory is
+// handed to another stream only after this one has passed the point of the free. `stream` NULL: the
+// default stream of the thread's active device, which must be `device`.
 QN_API QN_MUST_USE qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream,
                                                      size_t size_bytes, void** out_pointer);
 QN_API QN_MUST_USE qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream,
@@ -86,8 +87,8 @@ typedef struct qn_copy {
   void* to;
   size_t to_offset_bytes;
   size_t size_bytes;
-  // Host memory of this copy is pinned and stays alive and unchanged until the stream has passed it.
-  // Without it the call does not return before host memory may be reused.
+  // Host memory of this copy is pinned and stays alive and unchanged until the stream has passed
+  // it. Without it the call does not return before host memory may be reused.
   bool is_host_pinned;
 } qn_copy_t;
 // Copies on `stream` (NULL: the default one). Errors: INVALID_ARGUMENT for overlapping ranges,
@@ -101,10 +102,11 @@ QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t*
 // Lets queued work finish, then releases the stream; errors that stuck are dropped. NULL is fine.
 QN_API void qn_stream_destroy(qn_stream_t* stream);
 QN_API qn_device_t qn_stream_device(const qn_stream_t* stream);
-// Waits for all work enqueued before the call. The first error of that work is returned, once, and then
-// forgotten; work behind a failed one was skipped.
+// Waits for all work enqueued before the call. The first error of that work is returned, once, and
+// then forgotten; work behind a failed one was skipped.
 QN_API QN_MUST_USE qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream);
-// Work enqueued on `to` after this call starts only after the work enqueued on `from` before this call.
+// Work enqueued on `to` after this call starts only after the work enqueued on `from` before this
+// call.
 QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from,
                                               qn_stream_t* to);
 // True when nothing enqueued is left to do.
@@ -138,16 +140,16 @@ QN_API void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* sel
 
 #define QN_DEVICE_ABI_VERSION 1u
 
-// What stopped a launch; `site` indexes the function's sites. A site of UINT32_MAX: no site, `status`
-// tells.
+// What stopped a launch; `site` indexes the function's sites. A site of UINT32_MAX: no site,
+// `status` tells.
 typedef struct qn_kernel_failure {
   uint32_t site;
   int64_t index;
   int64_t extent;
 } qn_kernel_failure_t;
 
-// One call of one function. The words are as for qn_cpu_kernel_t. `owner` is whom to ask for the message
-// of a failure; a device that returns before the work is done retains it until then.
+// One call of one function. The words are as for qn_cpu_kernel_t. `owner` is whom to ask for the
+// message of a failure; a device that returns before the work is done retains it until then.
 typedef struct qn_launch {
   const uint64_t* words;
   uint32_t word_count;
@@ -173,9 +175,11 @@ typedef struct qn_device_table {
   const char* name;
   int32_t (*count)(void);
   qn_status_t (*attribute)(int32_t id, qn_attribute_t attribute, qn_attribute_value_t* out_value);
-  qn_status_t (*allocate)(int32_t id, size_t size_bytes, size_t alignment_bytes, void** out_pointer);
+  qn_status_t (*allocate)(int32_t id, size_t size_bytes, size_t alignment_bytes,
+                          void** out_pointer);
   qn_status_t (*free)(int32_t id, void* pointer);
-  qn_status_t (*workspace_allocate)(int32_t id, void* stream, size_t size_bytes, void** out_pointer);
+  qn_status_t (*workspace_allocate)(int32_t id, void* stream, size_t size_bytes,
+                                    void** out_pointer);
   qn_status_t (*workspace_free)(int32_t id, void* stream, void* pointer);
   // At least one side is this device; the other is this device or the CPU.
   qn_status_t (*copy)(int32_t id, void* stream, const qn_copy_t* copy);
@@ -186,20 +190,20 @@ typedef struct qn_device_table {
   bool (*stream_is_idle)(int32_t id, void* stream);
   // Is `format` (qn_artifact_t) one that this device loads?
   bool (*accepts)(const char* format);
-  // Errors: INCOMPATIBLE when the machine lacks what artifact->isa asks for; DATA_LOSS. The artifact is
-  // borrowed for the call only.
+  // Errors: INCOMPATIBLE when the machine lacks what artifact->isa asks for; DATA_LOSS. The
+  // artifact is borrowed for the call only.
   qn_status_t (*load)(int32_t id, const qn_artifact_t* artifact, const qn_load_options_t* options,
                       void** out_executable);
   // No launch of it is queued any more (the engine's references see to that).
   void (*unload)(int32_t id, void* executable);
-  // Enqueues, or for the CPU's default stream runs, function `index` of the executable. Never blocks for
-  // queued work except when a queue is full.
+  // Enqueues, or for the CPU's default stream runs, function `index` of the executable. Never
+  // blocks for queued work except when a queue is full.
   qn_status_t (*launch)(int32_t id, void* executable, uint32_t index, void* stream,
                         const qn_launch_t* launch);
 } qn_device_table_t;
 
-// Adds a device type; the table is borrowed for the life of the process. Errors: INVALID_ARGUMENT (ABI
-// version, missing members), FAILED_PRECONDITION (type taken).
+// Adds a device type; the table is borrowed for the life of the process. Errors: INVALID_ARGUMENT
+// (ABI version, missing members), FAILED_PRECONDITION (type taken).
 QN_API QN_MUST_USE qn_status_t qn_device_register(const qn_device_table_t* table);
 
 #ifdef __cplusplus

@@ -7,9 +7,9 @@
 //   qn_value_t args[] = {qn_float(2.0), qn_tensor_value(&x), qn_tensor_value(&y)};
 //   qn_function_call(saxpy, args, 3, NULL);
 //
-// Engines, functions and executables may be used by any thread. The first lookup of a (module, target)
-// consults the memory table, then the cache directory, and only then compiles; later ones find the memory
-// table. A cache problem is a miss, never an error.
+// Engines, functions and executables may be used by any thread. The first lookup of a (module,
+// target) consults the memory table, then the cache directory, and only then compiles; later ones
+// find the memory table. A cache problem is a miss, never an error.
 #ifndef QUERN_ENGINE_H_
 #define QUERN_ENGINE_H_
 
@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-// ------------------------------------------------------------------------------------ tensors, values
+// ------------------------------------------------------------------------------------ tensors,
+// values
 
 // Layout-compatible with DLPack's DLDataType.
 typedef struct qn_dl_dtype {
@@ -131,22 +132,23 @@ typedef struct qn_engine_options {
   bool ignores_environment;
   // Directory of the code generators. NULL: beside the library, then its quern/ folder.
   const char* generator_dir;
-  // Log messages of the library at `log_level` and graver (1 error, 2 warn, 3 info, 4 debug). The sink is
-  // process-wide. NULL: silent.
+  // Log messages of the library at `log_level` and graver (1 error, 2 warn, 3 info, 4 debug). The
+  // sink is process-wide. NULL: silent.
   void (*on_log)(void* self, int level, const char* message);
   void* on_log_self;
   int log_level;
 } qn_engine_options_t;
 
-// `options` may be NULL. Opens no compiler. An unusable cache directory is no error: the engine then
-// works from memory, says so once in the log and counts it. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+// `options` may be NULL. Opens no compiler. An unusable cache directory is no error: the engine
+// then works from memory, says so once in the log and counts it. Errors: INVALID_ARGUMENT,
+// OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* options,
                                                 qn_engine_t** out_engine);
-// Functions and executables that are still held stay usable. Waits for queued publishes for a bounded
-// time. NULL is fine.
+// Functions and executables that are still held stay usable. Waits for queued publishes for a
+// bounded time. NULL is fine.
 QN_API void qn_engine_destroy(qn_engine_t* engine);
-// Waits until everything that was compiled so far is in the cache directory or was given up. False when
-// `timeout_ns` passed first.
+// Waits until everything that was compiled so far is in the cache directory or was given up. False
+// when `timeout_ns` passed first.
 QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
 
 typedef struct qn_lookup_options {
@@ -160,22 +162,23 @@ typedef struct qn_lookup_options {
 // Where an executable came from and what it took.
 typedef struct qn_lookup_info {
   qn_source_t source;
-  char key[33];          // 32 hex digits
-  int64_t lookup_ns;     // all of the lookup
-  int64_t compile_ns;    // 0 unless compiled
-  int64_t load_ns;       // verify and load; 0 for a memory hit
+  char key[33];        // 32 hex digits
+  int64_t lookup_ns;   // all of the lookup
+  int64_t compile_ns;  // 0 unless compiled
+  int64_t load_ns;     // verify and load; 0 for a memory hit
 } qn_lookup_info_t;
 
-// The executable of (module, target, options): from memory, from the directory or compiled, once per key
-// however many threads ask. `options` and `out_info` may be NULL. Owned: qn_executable_release.
-// Errors: whatever the code generator says (UNSUPPORTED, UNAVAILABLE, ...), INCOMPATIBLE (ISA beyond the
-// machine), COMPILE_FORBIDDEN, OUT_OF_MEMORY.
+// The executable of (module, target, options): from memory, from the directory or compiled, once
+// per key however many threads ask. `options` and `out_info` may be NULL. Owned:
+// qn_executable_release. Errors: whatever the code generator says (UNSUPPORTED, UNAVAILABLE, ...),
+// INCOMPATIBLE (ISA beyond the machine), COMPILE_FORBIDDEN, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module,
                                                     qn_target_t* target,
                                                     const qn_lookup_options_t* options,
                                                     qn_lookup_info_t* out_info,
                                                     qn_executable_t** out_executable);
-// Drops the engine's own reference: the code is unloaded when nobody holds it. True if it was there.
+// Drops the engine's own reference: the code is unloaded when nobody holds it. True if it was
+// there.
 QN_API bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options);
 QN_API void qn_executable_retain(qn_executable_t* executable);
@@ -223,12 +226,13 @@ QN_API void qn_function_release(qn_function_t* function);
 QN_API const char* qn_function_signature(const qn_function_t* function);
 
 // Calls the function on the active stream of its device for this thread. One value per parameter:
-// buffers take TENSOR, integer scalars INT or BOOL, float scalars FLOAT or INT, bool BOOL or INT 0/1.
-// Everything is checked before anything runs: TYPE_ERROR and VALUE_ERROR name the function with its
-// signature, the argument, what was expected and what came. On the CPU's default stream the call returns
-// when the work is done, with the errors of the program (ASSERTION, OUT_OF_BOUNDS, DIVISION_BY_ZERO); on
-// other streams it enqueues, tensors' memory is borrowed until the stream has passed the call, and such
-// errors come from the next qn_stream_sync. `result`, if not NULL, is set to NONE. Allocates nothing.
+// buffers take TENSOR, integer scalars INT or BOOL, float scalars FLOAT or INT, bool BOOL or INT
+// 0/1. Everything is checked before anything runs: TYPE_ERROR and VALUE_ERROR name the function
+// with its signature, the argument, what was expected and what came. On the CPU's default stream
+// the call returns when the work is done, with the errors of the program (ASSERTION, OUT_OF_BOUNDS,
+// DIVISION_BY_ZERO); on other streams it enqueues, tensors' memory is borrowed until the stream has
+// passed the call, and such errors come from the next qn_stream_sync. `result`, if not NULL, is set
+// to NONE. Allocates nothing.
 QN_API QN_MUST_USE qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args,
                                                 size_t count, qn_value_t* result);
 

@@ -1,4 +1,5 @@
-// quern/ir.h: modules: making them from text or with a builder, checking, printing, identifying them.
+// quern/ir.h: modules: making them from text or with a builder, checking, printing, identifying
+// them.
 //
 // A module is immutable once it exists: parse, build and decode verify it, compute its canonical
 // bytes and its digest, and hand out a reference-counted handle that any thread may use.
@@ -61,7 +62,8 @@ typedef struct qn_diagnostic {
 
 typedef struct qn_parse_options {
   size_t struct_size;  // sizeof(qn_parse_options_t)
-  // Name of the text in messages, such as a path. NULL: "<text>". Never part of the module's identity.
+  // Name of the text in messages, such as a path. NULL: "<text>". Never part of the module's
+  // identity.
   const char* source_name;
   // Called for each diagnostic in order. May be NULL: the status message has all of them rendered.
   void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic);
@@ -73,8 +75,8 @@ typedef struct qn_parse_options {
 } qn_parse_options_t;
 
 // Parses and verifies UTF-8 text of `size` bytes. `options` may be NULL.
-// Errors: SYNTAX and INVALID_MODULE, with a message that renders every diagnostic with line, column,
-// source line and caret; OUT_OF_MEMORY. `*out_module` is owned; NULL on failure.
+// Errors: SYNTAX and INVALID_MODULE, with a message that renders every diagnostic with line,
+// column, source line and caret; OUT_OF_MEMORY. `*out_module` is owned; NULL on failure.
 QN_API QN_MUST_USE qn_status_t qn_module_parse(const char* text, size_t size,
                                                const qn_parse_options_t* options,
                                                qn_module_t** out_module);
@@ -95,9 +97,9 @@ QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char**
 QN_API void qn_text_free(char* text);
 
 // The same text in canonical layout, terminated: comments, names, parentheses and the spelling of
-// literals stay. The text must parse but need not be valid. Formatting twice changes nothing more. Owned
-// by the caller: qn_text_free. `options` as for qn_module_parse; may be NULL. Errors: SYNTAX with the
-// rendered diagnostics, OUT_OF_MEMORY.
+// literals stay. The text must parse but need not be valid. Formatting twice changes nothing more.
+// Owned by the caller: qn_text_free. `options` as for qn_module_parse; may be NULL. Errors: SYNTAX
+// with the rendered diagnostics, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
                                               const qn_parse_options_t* options, char** out_text,
                                               size_t* out_size);
@@ -125,22 +127,24 @@ typedef enum qn_access {
 
 // What a caller must pass for one parameter.
 typedef struct qn_param_info {
-  const char* name;      // borrowed from the module
-  bool is_buffer;        // else a scalar
+  const char* name;  // borrowed from the module
+  bool is_buffer;    // else a scalar
   qn_dtype_t dtype;
   qn_access_t access;    // buffers
   uint32_t rank;         // buffers
   uint32_t align_bytes;  // buffers; at least the dtype's size
 } qn_param_info_t;
 // Errors: INVALID_ARGUMENT beyond the counts.
-QN_API QN_MUST_USE qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_index,
-                                                    size_t param_index, qn_param_info_t* out_info);
+QN_API QN_MUST_USE qn_status_t qn_module_param_info(const qn_module_t* module,
+                                                    size_t function_index, size_t param_index,
+                                                    qn_param_info_t* out_info);
 
 // ------------------------------------------------------------------------------------ builder
 //
 // Builds one module. Calls never fail one by one: the first mistake sticks, later calls do nothing
-// and return NULL, and qn_builder_finish reports it. One thread at a time. Expressions, variables and
-// buffers are borrowed from the builder until it is finished or destroyed, and may be used many times.
+// and return NULL, and qn_builder_finish reports it. One thread at a time. Expressions, variables
+// and buffers are borrowed from the builder until it is finished or destroyed, and may be used many
+// times.
 
 typedef struct qn_builder qn_builder_t;
 typedef struct qn_expr qn_expr_t;
@@ -193,8 +197,8 @@ QN_API void qn_builder_destroy(qn_builder_t* builder);
 QN_API void qn_build_function(qn_builder_t* builder, const char* name);
 // Lets floats of this function be reassociated, contracted and assumed finite.
 QN_API void qn_build_fast(qn_builder_t* builder);
-// A symbol for shapes: an i64 bound from the first argument that shows it. Asking twice for one name
-// gives the same symbol.
+// A symbol for shapes: an i64 bound from the first argument that shows it. Asking twice for one
+// name gives the same symbol.
 QN_API qn_expr_t* qn_build_symbol(qn_builder_t* builder, const char* name);
 QN_API qn_expr_t* qn_build_scalar_param(qn_builder_t* builder, const char* name, qn_dtype_t dtype);
 // `strides` in elements, or NULL for row-major; `align_bytes` 0 for the dtype's own.
@@ -203,8 +207,8 @@ QN_API qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* nam
                                           qn_expr_t* const* shape, qn_expr_t* const* strides,
                                           uint32_t align_bytes);
 
-// Statements. Those that open a block return after it is open; qn_build_end closes the innermost one.
-// A loop returns its variable (i64).
+// Statements. Those that open a block return after it is open; qn_build_end closes the innermost
+// one. A loop returns its variable (i64).
 QN_API qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char* name,
                                 qn_expr_t* begin, qn_expr_t* end);
 QN_API void qn_build_while(qn_builder_t* builder, qn_expr_t* condition);
@@ -220,7 +224,8 @@ QN_API qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_b
                                   qn_expr_t* operand2);
 QN_API qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t scope,
                                    qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape);
-// A read-only table; `elements` are literals (qn_build_int, qn_build_float, qn_build_bool), row-major.
+// A read-only table; `elements` are literals (qn_build_int, qn_build_float, qn_build_bool),
+// row-major.
 QN_API qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t dtype,
                                    size_t rank, const int64_t* shape, size_t element_count,
                                    qn_expr_t* const* elements);
@@ -241,16 +246,16 @@ QN_API qn_expr_t* qn_build_load(qn_builder_t* builder, qn_buffer_t* buffer, size
 // Any operator of ops.inc; NULL for operands beyond its arity.
 QN_API qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_t* b,
                               qn_expr_t* c);
-// Value conversion. Float to integer truncates and saturates, NaN gives 0; integer to narrower integer
-// wraps; to bool is `!= 0`.
+// Value conversion. Float to integer truncates and saturates, NaN gives 0; integer to narrower
+// integer wraps; to bool is `!= 0`.
 QN_API qn_expr_t* qn_build_cast(qn_builder_t* builder, qn_dtype_t dtype, qn_expr_t* value);
 // Same bits, dtype of the same size.
 QN_API qn_expr_t* qn_build_bitcast(qn_builder_t* builder, qn_dtype_t dtype, qn_expr_t* value);
 // `condition ? a : b`, of which only one is evaluated.
 QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_expr_t* a,
                                 qn_expr_t* b);
-// A reduction is opened, returns its variable, and is closed with the value that is reduced; lets in
-// between belong to it. The order is unspecified. It may be used in one place.
+// A reduction is opened, returns its variable, and is closed with the value that is reduced; lets
+// in between belong to it. The order is unspecified. It may be used in one place.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,
                                   qn_expr_t* begin, qn_expr_t* end);
 QN_API qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value);

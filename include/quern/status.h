@@ -36,7 +36,9 @@ typedef struct qn_status_object* qn_status_t;
 
 #define QN_OK ((qn_status_t)NULL)
 
-static inline bool qn_ok(qn_status_t status) { return status == NULL; }
+static inline bool qn_ok(qn_status_t status) {
+  return status == NULL;
+}
 
 // Makes a status with a printf message. Never fails: without memory it returns a shared, immutable
 // status of code OUT_OF_MEMORY, which may be freed like any other. `code` must not be OK.
@@ -65,9 +67,9 @@ QN_API void qn_status_free(qn_status_t status);
 // Releases a status and returns its code: for callers that decide by code alone.
 QN_API qn_status_code_t qn_status_consume(qn_status_t status);
 
-// Memory. `reallocate(self, NULL, 0, n)` allocates, `(self, p, old, n)` resizes, `(self, p, old, 0)`
-// frees and returns NULL. Results are aligned to 16 bytes. It returns NULL on failure and must be
-// callable from any thread. Objects keep a copy of the allocator that made them.
+// Memory. `reallocate(self, NULL, 0, n)` allocates, `(self, p, old, n)` resizes, `(self, p, old,
+// 0)` frees and returns NULL. Results are aligned to 16 bytes. It returns NULL on failure and must
+// be callable from any thread. Objects keep a copy of the allocator that made them.
 typedef struct qn_allocator {
   void* self;
   void* (*reallocate)(void* self, void* pointer, size_t old_size_bytes, size_t new_size_bytes);

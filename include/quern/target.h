@@ -1,9 +1,10 @@
-// quern/target.h: what code is generated for: an immutable table of properties with a canonical form.
+// quern/target.h: what code is generated for: an immutable table of properties with a canonical
+// form.
 //
 // Four written forms: a tag ("nvidia/h200"), a bare kind ("cpu"), a command line
-// ("cpu -mcpu=znver3 -vector_width=256") and JSON ({"kind": "cpu", "mcpu": "znver3"}). A target never
-// looks at a device while code is generated: `native` and `from_device=N` are resolved when it is made.
-// Any thread may use one target; handles are reference counted.
+// ("cpu -mcpu=znver3 -vector_width=256") and JSON ({"kind": "cpu", "mcpu": "znver3"}). A target
+// never looks at a device while code is generated: `native` and `from_device=N` are resolved when
+// it is made. Any thread may use one target; handles are reference counted.
 #ifndef QUERN_TARGET_H_
 #define QUERN_TARGET_H_
 
@@ -16,9 +17,10 @@ extern "C" {
 typedef struct qn_target qn_target_t;
 
 // Any of the four forms, terminated. Errors: SYNTAX (malformed JSON or command line, with line and
-// column), NOT_FOUND (unknown kind or tag, with the nearest one), INVALID_ARGUMENT (unknown option with
-// the nearest name, wrong type, value out of range), INCOMPATIBLE (an ISA feature beyond the machine is
-// no error here: only when code is loaded), UNAVAILABLE (from_device without such a device).
+// column), NOT_FOUND (unknown kind or tag, with the nearest one), INVALID_ARGUMENT (unknown option
+// with the nearest name, wrong type, value out of range), INCOMPATIBLE (an ISA feature beyond the
+// machine is no error here: only when code is loaded), UNAVAILABLE (from_device without such a
+// device).
 QN_API QN_MUST_USE qn_status_t qn_target_parse(const char* text, qn_target_t** out_target);
 QN_API void qn_target_retain(qn_target_t* target);
 // NULL is fine.
@@ -39,8 +41,8 @@ QN_API bool qn_target_get_string(const qn_target_t* target, const char* name,
 // The host target, or NULL. Borrowed from the target.
 QN_API const qn_target_t* qn_target_host(const qn_target_t* target);
 
-// Does this machine have every ISA option that the target needs? Errors: INCOMPATIBLE, naming the first
-// that is missing. Tuning options never matter.
+// Does this machine have every ISA option that the target needs? Errors: INCOMPATIBLE, naming the
+// first that is missing. Tuning options never matter.
 QN_API QN_MUST_USE qn_status_t qn_target_check_host(const qn_target_t* target);
 
 typedef enum qn_option_type {
@@ -59,8 +61,8 @@ typedef struct qn_option_info {
 typedef struct qn_target_kind_info {
   const char* name;
   const char* doc;
-  const char* codegen;      // the code generator's name: "llvm", "interp"
-  int32_t device_type;      // DLPack's
+  const char* codegen;  // the code generator's name: "llvm", "interp"
+  int32_t device_type;  // DLPack's
   size_t option_count;
   const qn_option_info_t* options;
 } qn_target_kind_info_t;

@@ -15,9 +15,10 @@
 #define SIGNATURE "func f(x: f32[n], k: i64[n], inout y: f32[n], inout z: i32[n], s: i64) "
 #define BODY(body) SIGNATURE "{ " body " }"
 #define PARALLEL(body) SIGNATURE "{ parallel i in 0..n { " body " } }"
-#define GRID(body)                                                                                \
-  SIGNATURE "{ block.x b in 0..n { alloc q: f32[64] in shared; thread.x t in 0..32 { " body " } " \
-                                                                                            "} }"
+#define GRID(body)                                                                          \
+  SIGNATURE "{ block.x b in 0..n { alloc q: f32[64] in shared; thread.x t in 0..32 { " body \
+            " } "                                                                           \
+            "} }"
 
 static const qn_verify_case_t one_element[] = {
     {PARALLEL("y[0] = x[i];"), "QN0228",
