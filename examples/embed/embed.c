@@ -182,7 +182,12 @@ static qn_status_t execute(run_t* run) {
   report->weights_ns = now_ns() - from_ns;
 
   from_ns = now_ns();
-  TRY(kernels_load(options->kernels_dir, options->target, &run->kernels));
+  const qn_lookup_options_t lookup = {
+      .struct_size = sizeof lookup,
+      .tier = options->is_fast_tier ? QN_TIER_FAST : QN_TIER_FULL,
+      .is_checked = options->is_checked,
+  };
+  TRY(kernels_load(options->kernels_dir, options->target, &lookup, &run->kernels));
   report->kernels_ns = now_ns() - from_ns;
 
   from_ns = now_ns();

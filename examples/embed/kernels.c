@@ -49,7 +49,8 @@ static qn_status_t read_text(const char* path, char** out_text, size_t* out_size
   return QN_OK;
 }
 
-static qn_status_t load_kernel(kernels_t* kernels, const char* directory, int id) {
+static qn_status_t load_kernel(kernels_t* kernels, const char* directory,
+                               const qn_lookup_options_t* options, int id) {
   kernel_t* kernel = &kernels->all[id];
   char folder[24] = "";
   if (known[id].is_product) {
@@ -64,13 +65,13 @@ static qn_status_t load_kernel(kernels_t* kernels, const char* directory, int id
   char* text = NULL;
   size_t size = 0;
   TRY(read_text(path, &text, &size));
-  qn_parse_options_t options = {.struct_size = sizeof options, .source_name = path};
+  qn_parse_options_t parsing = {.struct_size = sizeof parsing, .source_name = path};
   qn_module_t* module = NULL;
-  qn_status_t status = qn_module_parse(text, size, &options, &module);
+  qn_status_t status = qn_module_parse(text, size, &parsing, &module);
   free(text);
   kernel->parse_ns = now_ns() - start_ns;
   if (qn_ok(status)) {
-    status = qn_engine_function(kernels->engine, module, kernels->target, kernel->name, NULL,
+    status = qn_engine_function(kernels->engine, module, kernels->target, kernel->name, options,
                                 &kernel->info, &kernel->function);
     status = qn_status_annotate(status, "%s", path);
   }
@@ -83,6 +84,7 @@ static qn_status_t load_kernel(kernels_t* kernels, const char* directory, int id
 typedef struct lookup {
   kernels_t* kernels;
   const char* directory;
+  const qn_lookup_options_t* options;
   atomic_int next;
   qn_status_t statuses[KERNEL_COUNT];
 } lookup_t;
@@ -91,13 +93,14 @@ static void* look_up(void* self) {
   lookup_t* lookup = self;
   int id = 0;
   while ((id = atomic_fetch_add(&lookup->next, 1)) < KERNEL_COUNT) {
-    lookup->statuses[id] = load_kernel(lookup->kernels, lookup->directory, id);
+    lookup->statuses[id] = load_kernel(lookup->kernels, lookup->directory, lookup->options, id);
   }
   return NULL;
 }
 
-static qn_status_t load_all(kernels_t* kernels, const char* directory) {
-  lookup_t lookup = {.kernels = kernels, .directory = directory};
+static qn_status_t load_all(kernels_t* kernels, const char* directory,
+                            const qn_lookup_options_t* options) {
+  lookup_t lookup = {.kernels = kernels, .directory = directory, .options = options};
   pthread_t threads[KERNEL_COUNT];
   int thread_count = 0;
   // The caller is one of them, and does everything if no other can be had.
@@ -142,7 +145,8 @@ static int64_t choose_row_tile(const qn_target_t* target) {
   return qn_target_get_int(target, "vector_width", &vector_bits) && vector_bits >= 512 ? 12 : 6;
 }
 
-qn_status_t kernels_load(const char* directory, const char* target, kernels_t* out_kernels) {
+qn_status_t kernels_load(const char* directory, const char* target,
+                         const qn_lookup_options_t* options, kernels_t* out_kernels) {
   memset(out_kernels, 0, sizeof *out_kernels);
   for (int i = 0; i < KERNEL_COUNT; ++i) {
     out_kernels->all[i].name = known[i].name;
@@ -156,7 +160,7 @@ qn_status_t kernels_load(const char* directory, const char* target, kernels_t* o
     status = qn_engine_create(NULL, &out_kernels->engine);
   }
   if (qn_ok(status)) {
-    status = load_all(out_kernels, directory);
+    status = load_all(out_kernels, directory, options);
   }
   if (!qn_ok(status)) {
     kernels_unload(out_kernels);

@@ -46,10 +46,11 @@ typedef struct kernels {
 } kernels_t;
 
 // Makes an engine (its cache as the environment says), and looks up every kernel of `directory` for
-// the target. Errors: IO, NOT_FOUND, those of qn_module_parse, qn_target_parse and
-// qn_engine_function; UNSUPPORTED for a target whose memory the host cannot address. Owned:
-// kernels_unload.
-qn_status_t kernels_load(const char* directory, const char* target, kernels_t* out_kernels);
+// the target. `options` may be NULL. Errors: IO, NOT_FOUND, those of qn_module_parse,
+// qn_target_parse and qn_engine_function; UNSUPPORTED for a target whose memory the host cannot
+// address. Owned: kernels_unload.
+qn_status_t kernels_load(const char* directory, const char* target,
+                         const qn_lookup_options_t* options, kernels_t* out_kernels);
 // Zeroed kernels are fine.
 void kernels_unload(kernels_t* kernels);
 

@@ -17,6 +17,8 @@ static const char help_text[] =
     "  --repeat N       timed passes over all sentences after the first pass [5]\n"
     "  --sentences N    use only the N shortest sentences [all]\n"
     "  --weights DIR    directory that fetch_weights filled [build/embed]\n"
+    "  --tier full|fast how much time goes into a compile [full]\n"
+    "  --checked        kernels that check every index and division\n"
     "  --seeded         made-up weights of the same shapes; the reference is then plain C\n"
     "  --golden DIR     directory of the golden files [golden/ beside the source]\n"
     "  --kernels DIR    directory of the kernels [kernels/ beside the source]\n"
@@ -51,6 +53,15 @@ static bool parse_count(const char* option, const char* text, int64_t least, int
   return true;
 }
 
+static bool parse_tier(const char* text, bool* out_is_fast) {
+  *out_is_fast = strcmp(text, "fast") == 0;
+  if (!*out_is_fast && strcmp(text, "full") != 0) {
+    fprintf(stderr, "embed: --tier expects full or fast, got \"%s\"\n", text);
+    return false;
+  }
+  return true;
+}
+
 static bool set_path(char** path, const char* text) {
   free(*path);
   *path = strdup(text);
@@ -75,6 +86,11 @@ static bool apply(int letter, options_t* options) {
       return set_path(&options->golden_dir, optarg);
     case 'k':
       return set_path(&options->kernels_dir, optarg);
+    case 'c':
+      options->is_checked = true;
+      return true;
+    case 'f':
+      return parse_tier(optarg, &options->is_fast_tier);
     case 's':
       options->is_seeded = true;
       return true;
@@ -96,6 +112,8 @@ bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_
                                         {"kernels", required_argument, NULL, 'k'},
                                         {"seeded", no_argument, NULL, 's'},
                                         {"json", no_argument, NULL, 'j'},
+                                        {"checked", no_argument, NULL, 'c'},
+                                        {"tier", required_argument, NULL, 'f'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
   *out_options = (options_t){.target = "cpu", .batch = 4, .repeat = 5};

@@ -17,6 +17,8 @@ typedef struct options {
   int64_t repeat;
   int64_t sentence_limit;  // 0: all
   bool is_seeded;
+  bool is_checked;
+  bool is_fast_tier;
   bool is_json;
 } options_t;
 
