@@ -383,10 +383,11 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     gen_value_t kept = gen_tame(g, gen_expr(g, dtype, 2));
     gen_buffer_t* buffer = add_buffer(g, "l", dtype);
     buffer->rank = 1;
-    buffer->shape[0] = constant_extent(g, 2);
-    line(g, "alloc %s: %s[2] in local;", buffer->name, name);
+    buffer->shape[0] = constant_extent(g, 3);
+    line(g, "alloc %s: %s[3] in local;", buffer->name, name);
     line(g, "%s[0] = %s;", buffer->name, own_name);
     line(g, "%s[1] = %s;", buffer->name, kept.text);
+    line(g, "%s[2] = %s;", buffer->name, own_name);
     absorb(buffer, own);
     absorb(buffer, kept);
     buffer->is_readable = true;
@@ -394,12 +395,13 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     if (gen_chance(g, 40)) {  // seen from its second element, or in steps
       gen_buffer_t* view = add_buffer(g, "w", dtype);
       view->rank = 1;
-      view->shape[0] = constant_extent(g, 1);
+      view->shape[0] = constant_extent(g, 2);
       view->mag = buffer->mag;
       view->err = buffer->err;
       view->is_readable = true;
-      line(g, "view %s: %s[1]%s = %s[1];", view->name, name,
-           gen_chance(g, 50) ? " strides [2]" : "", buffer->name);
+      bool has_step = gen_chance(g, 50);
+      line(g, "view %s: %s[2]%s = %s[%d];", view->name, name, has_step ? " strides [2]" : "",
+           buffer->name, has_step ? 0 : 1);
     }
   }
   line(g, "%s[%s] = %s;", s, id, own_name);

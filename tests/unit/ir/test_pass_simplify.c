@@ -91,6 +91,26 @@ static void divides_by_ranges(void** state) {
       "y[i] = x[i] * 16 + 3 >> 4;");
 }
 
+static void divides_what_is_negative(void** state) {
+  (void)state;
+  expect("func f(out y: i64[n]) { parallel i in 0..8 { y[i] = (i * 16 - 3) // 16; } }",
+         "y[i] = i - 1;");
+  expect("func f(out y: i64[n]) { parallel i in 0..8 { y[i] = (i * 16 - 3) % 16; } }",
+         "y[i] = 13;");
+  expect(
+      "func f(x: i32[n], out y: bool[n]) { parallel i in 0..n {"
+      " y[i] = x[i] % 5 < 5 && x[i] % 5 < 4; } }",
+      "y[i] = x[i] % 5 < 4;");
+  expect(
+      "func f(x: i32[n], out y: bool[n]) { parallel i in 0..n {"
+      " y[i] = x[i] % 5 >= 0 && x[i] % 5 > 0; } }",
+      "y[i] = x[i] % 5 > 0;");
+  expect(
+      "func f(x: i32[n], out y: bool[n]) { parallel i in 0..n {"
+      " y[i] = truncmod(x[i], 5) >= 0; } }",
+      "y[i] = truncmod(x[i], 5) >= 0;");
+}
+
 static void decides_comparisons(void** state) {
   (void)state;
   expect(
@@ -156,10 +176,15 @@ static void takes_loops_apart(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(folds_constants),     cmocka_unit_test(keeps_floats_as_they_are),
-      cmocka_unit_test(collects_terms),      cmocka_unit_test(divides_by_ranges),
-      cmocka_unit_test(decides_comparisons), cmocka_unit_test(removes_what_nothing_uses),
-      cmocka_unit_test(reads_tables),        cmocka_unit_test(takes_loops_apart),
+      cmocka_unit_test(folds_constants),
+      cmocka_unit_test(keeps_floats_as_they_are),
+      cmocka_unit_test(collects_terms),
+      cmocka_unit_test(divides_by_ranges),
+      cmocka_unit_test(divides_what_is_negative),
+      cmocka_unit_test(decides_comparisons),
+      cmocka_unit_test(removes_what_nothing_uses),
+      cmocka_unit_test(reads_tables),
+      cmocka_unit_test(takes_loops_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
