@@ -328,8 +328,12 @@ uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop);
 uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr);
 // Marks the loop's variable and all that its body declares with a new number, which it returns.
 uint32_t qn__emit_mark(qn__emit_t* e, const qn__stmt_t* loop);
-// Can a tail use masked memory cheaply? Else it is a scalar loop.
+// ---- emit_masked.c: does the target have the masked memory that this code wants?
+
+// Can a tail use it? Else it is a scalar loop.
 bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__block_t* body);
 bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr);
+// Can what the loop's conditions guard? Else it is better not run in lanes.
+bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__stmt_t* loop);
 
 #endif  // QN_JIT_LLVM_EMIT_INNER_H_

@@ -1,5 +1,4 @@
-// jit/llvm/emit_lanes.c: which loops and reductions run in lanes, and whether their tails may be
-// masked.
+// jit/llvm/emit_lanes.c: which loops and reductions run in lanes.
 //
 // The vectorise pass has proven what is safe. What is asked here is only whether this emitter can
 // do it: anything unexpected in a marked loop makes it a scalar loop, which is always right.
@@ -48,7 +47,10 @@ static uint32_t in_tier(const qn__emit_t* e, uint32_t lanes) {
 uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
   uint32_t lanes = loop->loop.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
-  if (loop->loop.kind != QN_LOOP_VECTOR) lanes = in_tier(e, lanes);
+  if (loop->loop.kind != QN_LOOP_VECTOR) {
+    lanes = in_tier(e, lanes);
+    if (!qn__emit_can_mask_conditions(e, loop)) return 0;
+  }
   return lanes > 1 && can_run(&loop->loop.body) ? lanes : 0;
 }
 
@@ -60,41 +62,7 @@ uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr) {
   return lanes > 1 && (lanes & (lanes - 1)) == 0 ? lanes : 0;
 }
 
-// ------------------------------------------------------------------------------------ masked
-// memory
-
-static bool is_maskable(const qn__buf_t* buffer) {
-  return qn__dtype_bits(buffer->dtype) >= 32;
-}
-
-static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
-  (void)walker;
-  return expr->kind != QN__EXPR_LOAD || is_maskable(expr->load.buffer);
-}
-
-static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
-  (void)walker;
-  return stmt->kind != QN__STMT_STORE || is_maskable(stmt->store.buffer);
-}
-
-bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__block_t* body) {
-  if (e->options->has_avx512) return true;
-  if (!e->options->has_avx2) return false;
-  qn__walker_t walker = {check_stmt, check_expr, NULL};
-  qn__block_t copy = *body;
-  return qn__walk_block(&walker, &copy);
-}
-
-bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr) {
-  if (e->options->has_avx512) return true;
-  if (!e->options->has_avx2) return false;
-  qn__walker_t walker = {check_stmt, check_expr, NULL};
-  qn__block_t lets = expr->reduce.lets;
-  return qn__walk_block(&walker, &lets) && qn__walk_expr(&walker, expr->reduce.value);
-}
-
-// ------------------------------------------------------------------------------------ what a loop
-// declares
+// ------------------------------------------------------------------------------------ declarations
 
 static void mark_var(qn__emit_t* e, const qn__var_t* var) {
   if (!var) return;

@@ -1,0 +1,151 @@
+// jit/llvm/emit_masked.c: whether the target has the masked memory that a piece of code wants.
+//
+// LLVM writes masked accesses out, lane by lane with a branch each, where the target has none: that
+// is right but slower and far longer than a scalar loop. AVX-512 masks every element, AVX2 those of
+// 32 and 64 bits, SSE2 none. Arrays on the stack need no mask. Threads: as emit.h. Next:
+// emit_loop.c.
+#include "emit_inner.h"
+
+static bool is_maskable(const qn__emit_t* e, const qn__buf_t* buffer) {
+  if (e->options->has_avx512) return true;
+  return e->options->has_avx2 && qn__dtype_bits(buffer->dtype) >= 32;
+}
+
+// ------------------------------------------------------------------------------------ tails
+
+static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  return expr->kind != QN__EXPR_LOAD || is_maskable(walker->self, expr->load.buffer);
+}
+
+static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  return stmt->kind != QN__STMT_STORE || is_maskable(walker->self, stmt->store.buffer);
+}
+
+// The walker's `self` is not const; nothing is changed.
+static bool walk(const qn__emit_t* e, const qn__block_t* block, qn__expr_t* expr) {
+  qn__emit_t copy = *e;
+  qn__walker_t walker = {check_stmt, check_expr, &copy};
+  qn__block_t all = *block;
+  return qn__walk_block(&walker, &all) && (!expr || qn__walk_expr(&walker, expr));
+}
+
+bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__block_t* body) {
+  if (e->options->has_avx512) return true;
+  return e->options->has_avx2 && walk(e, body, NULL);
+}
+
+bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr) {
+  if (e->options->has_avx512) return true;
+  return e->options->has_avx2 && walk(e, &expr->reduce.lets, expr->reduce.value);
+}
+
+// ------------------------------------------------------------------------------------ conditions
+
+typedef struct search {
+  const qn__emit_t* e;
+  const qn__var_t* lane;  // the variable of the loop
+} search_t;
+
+// May it differ between lanes? What is read or named is taken to.
+static bool is_varying(const search_t* search, const qn__expr_t* expr) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+      return false;
+    case QN__EXPR_VAR:
+      return expr->var == search->lane ||
+             (expr->var->kind != QN__VAR_SYMBOL && expr->var->kind != QN__VAR_SCALAR &&
+              expr->var->kind != QN__VAR_LOOP);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return is_varying(search, expr->args[0]);
+    case QN__EXPR_OP:
+      for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
+        if (is_varying(search, expr->args[i])) return true;
+      }
+      return false;
+    default:
+      return true;
+  }
+}
+
+static bool is_on_stack(const qn__buf_t* buffer) {
+  const qn__buf_slot_t* slot = buffer->user;
+  return slot->root->scope == QN__SCOPE_LOCAL || slot->root->scope == QN__SCOPE_SHARED;
+}
+
+static bool is_fine(const search_t* search, const qn__buf_t* buffer) {
+  return is_on_stack(buffer) || is_maskable(search->e, buffer);
+}
+
+static bool block_is_fine(const search_t* search, const qn__block_t* block, bool is_masked);
+
+static bool expr_is_fine(const search_t* search, const qn__expr_t* expr, bool is_masked) {
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+    case QN__EXPR_FLOAT:
+    case QN__EXPR_VAR:
+      return true;
+    case QN__EXPR_LOAD:
+      if (is_masked && !is_fine(search, expr->load.buffer)) return false;
+      for (uint32_t i = 0; i < expr->load.buffer->rank; ++i) {
+        if (!expr_is_fine(search, expr->load.indices[i], is_masked)) return false;
+      }
+      return true;
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return expr_is_fine(search, expr->args[0], is_masked);
+    case QN__EXPR_REDUCE:
+      return block_is_fine(search, &expr->reduce.lets, is_masked) &&
+             expr_is_fine(search, expr->reduce.value, is_masked);
+    case QN__EXPR_COND:
+    case QN__EXPR_OP:
+      break;
+  }
+  bool is_lazy =
+      expr->kind == QN__EXPR_COND || expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR;
+  bool is_narrowed = is_masked || (is_lazy && is_varying(search, expr->args[0]));
+  uint32_t count = expr->kind == QN__EXPR_COND ? 3 : qn__op_info(expr->op)->arity;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!expr_is_fine(search, expr->args[i], i == 0 ? is_masked : is_narrowed)) return false;
+  }
+  return true;
+}
+
+static bool stmt_is_fine(const search_t* search, const qn__stmt_t* stmt, bool is_masked) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      return expr_is_fine(search, stmt->let.value, is_masked);
+    case QN__STMT_STORE:
+      if (is_masked && !is_fine(search, stmt->store.buffer)) return false;
+      for (uint32_t i = 0; i < stmt->store.buffer->rank; ++i) {
+        if (!expr_is_fine(search, stmt->store.indices[i], is_masked)) return false;
+      }
+      return expr_is_fine(search, stmt->store.value, is_masked);
+    case QN__STMT_IF: {
+      bool is_narrowed = is_masked || is_varying(search, stmt->if_.condition);
+      return expr_is_fine(search, stmt->if_.condition, is_masked) &&
+             block_is_fine(search, &stmt->if_.then_block, is_narrowed) &&
+             block_is_fine(search, &stmt->if_.else_block, is_narrowed);
+    }
+    case QN__STMT_LOOP:
+      return block_is_fine(search, &stmt->loop.body, is_masked);
+    case QN__STMT_ASSERT:
+      return expr_is_fine(search, stmt->assert_.condition, is_masked);
+    default:
+      return true;
+  }
+}
+
+static bool block_is_fine(const search_t* search, const qn__block_t* block, bool is_masked) {
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!stmt_is_fine(search, stmt, is_masked)) return false;
+  }
+  return true;
+}
+
+bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__stmt_t* loop) {
+  if (e->options->has_avx512) return true;
+  search_t search = {e, loop->loop.var};
+  return block_is_fine(&search, &loop->loop.body, false);
+}
