@@ -14,6 +14,11 @@ qn_status_t qn__request_init(qn_module_t* module, qn_target_t* target,
   }
   *out_request = (qn__request_t){.module = module, .target = target, .tier = QN_TIER_FULL};
   if (!options) return QN_OK;
+  if (options->struct_size != sizeof *options) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "qn_lookup_options_t: struct_size is %zu, expected %zu",
+                          options->struct_size, sizeof *options);
+  }
   if (options->tier != 0) out_request->tier = options->tier;
   if (out_request->tier != QN_TIER_FULL && out_request->tier != QN_TIER_FAST) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "tier %d is not a qn_tier_t",

@@ -1,10 +1,11 @@
 // devices/cpu/debug.h: telling perf and gdb where kernels are.
 //
-// Thread rule: any thread. Read next: perf.c, gdb.c.
+// Thread rule: any thread. Read next: announce.c, perf.c, gdb.c.
 #ifndef QUERN_DEVICES_CPU_DEBUG_H_
 #define QUERN_DEVICES_CPU_DEBUG_H_
 
 #include "base/base.h"
+#include "quern/device.h"
 
 // One kernel in executable memory.
 typedef struct qn__symbol {
@@ -21,5 +22,10 @@ typedef struct qn__gdb_object qn__gdb_object_t;
 qn__gdb_object_t* qn__gdb_register(const qn__symbol_t* symbols, size_t count);
 // NULL is fine.
 void qn__gdb_unregister(qn__gdb_object_t* object);
+
+// Does both as the options ask, for an image that was placed at `base`: the symbols of its table
+// (codegen.h), or its entries when it has none. Gives what must be unregistered, or NULL.
+qn__gdb_object_t* qn__announce(const qn_artifact_t* artifact, const qn_load_options_t* options,
+                               uintptr_t base);
 
 #endif  // QUERN_DEVICES_CPU_DEBUG_H_

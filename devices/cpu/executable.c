@@ -6,7 +6,6 @@
 #include "devices/cpu/executable.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "base/alloc.h"
 #include "devices/cpu/code_pool.h"
@@ -64,30 +63,6 @@ bool qn__cpu_accepts(const char* format) {
   return strcmp(format, FORMAT) == 0;
 }
 
-// Names for profilers and debuggers: "qn::FUNCTION@KEY".
-static void announce(executable_t* executable, const qn_artifact_t* artifact,
-                     const qn_load_options_t* options) {
-  if (!options || !(options->has_perf_map || options->has_gdb)) return;
-  qn_allocator_t allocator = qn_allocator_default();
-  size_t count = artifact->function_count;
-  qn__symbol_t* symbols = qn__alloc_zero(allocator, count + 1, sizeof *symbols);
-  char(*names)[256] = qn__alloc_zero(allocator, count + 1, sizeof *names);
-  const char* at = options->name ? strrchr(options->name, '@') : NULL;
-  for (size_t i = 0; i < count && symbols && names; i++) {
-    (void)snprintf(names[i], sizeof names[i], "qn::%.200s%.32s", artifact->functions[i].name,
-                   at ? at : "");
-    symbols[i] = (qn__symbol_t){
-        names[i], (uintptr_t)executable->code.address + artifact->functions[i].code_offset,
-        artifact->functions[i].code_size_bytes};
-  }
-  if (symbols && names && count != 0) {
-    if (options->has_perf_map) qn__perf_map_add(symbols, count);
-    if (options->has_gdb) executable->gdb = qn__gdb_register(symbols, count);
-  }
-  qn__free(allocator, names, (count + 1) * sizeof *names);
-  qn__free(allocator, symbols, (count + 1) * sizeof *symbols);
-}
-
 qn_status_t qn__cpu_load(int32_t id, const qn_artifact_t* artifact,
                          const qn_load_options_t* options, void** out_executable) {
   (void)id;
@@ -113,7 +88,7 @@ qn_status_t qn__cpu_load(int32_t id, const qn_artifact_t* artifact,
     const uint8_t* address = executable->code.address + artifact->functions[i].code_offset;
     memcpy(&executable->entries[i], &address, sizeof address);
   }
-  announce(executable, artifact, options);
+  executable->gdb = qn__announce(artifact, options, (uintptr_t)executable->code.address);
   *out_executable = executable;
   return QN_OK;
 }
