@@ -1,0 +1,86 @@
+// tests/support/generate_args.c: the arguments of random modules, and whether two calls wrote the
+// same.
+//
+// Not here: the modules (generate.c). Thread rule: pure functions of the seed.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/support/generator.h"
+
+static qn__scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
+  if (qn__dtype_is_float(dtype)) {  // exact in every float dtype, within 4
+    return (qn__scalar_t){.f = ((double)gen_below(g, 129) - 64) / 16};
+  }
+  uint64_t bits = ((uint64_t)gen_below(g, UINT32_MAX) << 32) | gen_below(g, UINT32_MAX);
+  if (dtype == QN_DTYPE_BOOL) return (qn__scalar_t){.i = (int64_t)(bits & 1)};
+  if (gen_chance(g, 60)) bits %= 50;
+  return (qn__scalar_t){.i = qn__wrap_int(dtype, (int64_t)bits)};
+}
+
+void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t* out_args) {
+  *out_args = (qn_generated_args_t){0};
+  gen_t g = {.state = generated->seed ^ UINT64_C(0x5851f42d4c957f2d)};
+  for (size_t i = 0; i < generated->param_count; ++i) {
+    const qn_generated_param_t* param = &generated->params[i];
+    if (!param->is_buffer) {
+      out_args->params[i] = param->scalar_bits;
+      continue;
+    }
+    size_t size = qn_dtype_size_bytes(param->dtype);
+    size_t bytes = (param->element_count * size + 63) / 64 * 64;
+    uint8_t* data = aligned_alloc(64, bytes ? bytes : 64);
+    if (!data) abort();
+    memset(data, 0, bytes ? bytes : 64);
+    for (size_t e = 0; e < param->element_count; ++e) {
+      uint64_t bits = qn__scalar_to_bits(param->dtype, random_value(&g, param->dtype));
+      memcpy(data + e * size, &bits, size);
+    }
+    out_args->buffers[i] = data;
+    out_args->params[i] = (uint64_t)(uintptr_t)data;
+  }
+}
+
+void qn_generated_args_deinit(qn_generated_args_t* args) {
+  for (size_t i = 0; i < qn_generated_max_params; ++i) free(args->buffers[i]);
+  *args = (qn_generated_args_t){0};
+}
+
+static bool is_close(const qn_generated_param_t* param, uint64_t expected, uint64_t actual,
+                     bool is_exact) {
+  if (expected == actual) return true;
+  if (!qn__dtype_is_float(param->dtype)) return false;
+  double a = qn__scalar_from_bits(param->dtype, expected).f;
+  double b = qn__scalar_from_bits(param->dtype, actual).f;
+  if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
+  if (is_exact) return false;
+  return fabs(a - b) <= param->tolerance || a == b;
+}
+
+bool qn_generated_compare(const qn_generated_t* generated, const qn_generated_args_t* expected,
+                          const qn_generated_args_t* actual, bool is_exact, char* message,
+                          size_t message_size) {
+  for (size_t i = 0; i < generated->param_count; ++i) {
+    const qn_generated_param_t* param = &generated->params[i];
+    size_t size = qn_dtype_size_bytes(param->dtype);
+    for (size_t e = 0; param->is_buffer && e < param->element_count; ++e) {
+      uint64_t a = 0, b = 0;
+      memcpy(&a, (const uint8_t*)expected->buffers[i] + e * size, size);
+      memcpy(&b, (const uint8_t*)actual->buffers[i] + e * size, size);
+      if (is_close(param, a, b, is_exact)) continue;
+      qn__scalar_t x = qn__scalar_from_bits(param->dtype, a);
+      qn__scalar_t y = qn__scalar_from_bits(param->dtype, b);
+      if (qn__dtype_is_float(param->dtype)) {
+        (void)snprintf(message, message_size,
+                       "parameter %zu (%s) element %zu: expected %.17g, got %.17g, tolerance %g", i,
+                       qn_dtype_text(param->dtype), e, x.f, y.f, is_exact ? 0 : param->tolerance);
+      } else {
+        (void)snprintf(message, message_size,
+                       "parameter %zu (%s) element %zu: expected %" PRId64 ", got %" PRId64, i,
+                       qn_dtype_text(param->dtype), e, x.i, y.i);
+      }
+      return false;
+    }
+  }
+  return true;
+}
