@@ -1,0 +1,125 @@
+// tools/cmd_compile.c: `quern compile`: an intermediate or final form of a module's code.
+//
+// Always runs the code generator; the cache is neither read nor written. Thread rule: one thread.
+// Read next: session.c, docs/tour.md.
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/output.h"
+#include "tools/report.h"
+#include "tools/session.h"
+#include "tools/verbs.h"
+
+// Binary forms, which do not belong on a terminal or in JSON.
+static bool is_binary(const char* form) {
+  return strcmp(form, "obj") == 0 || strcmp(form, "image") == 0;
+}
+
+typedef struct gathered {
+  char* data;
+  size_t size;
+  size_t capacity;
+} gathered_t;
+
+static qn_status_t gather(void* self, const void* data, size_t size_bytes) {
+  gathered_t* bytes = self;
+  if (bytes->capacity - bytes->size <= size_bytes) {
+    size_t capacity = 2 * bytes->capacity + size_bytes + 4096;
+    char* grown = realloc(bytes->data, capacity);
+    if (!grown) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the output");
+    bytes->data = grown;
+    bytes->capacity = capacity;
+  }
+  memcpy(bytes->data + bytes->size, data, size_bytes);
+  bytes->size += size_bytes;
+  bytes->data[bytes->size] = '\0';
+  return QN_OK;
+}
+
+static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, gathered_t* out,
+                        qn_target_t** out_target) {
+  qn_module_t* module = NULL;
+  qn_engine_t* engine = NULL;
+  qn_status_t status = session_module(args->operands[0], NULL, NULL, &module);
+  if (qn_ok(status)) status = qn_target_parse(args_value(args, "target", "cpu"), out_target);
+  if (qn_ok(status)) status = session_engine(&engine);
+  if (qn_ok(status)) {
+    status = qn_engine_emit(engine, module, *out_target, options, args_value(args, "emit", "asm"),
+                            (qn_sink_t){out, gather});
+  }
+  qn_engine_destroy(engine);
+  qn_module_release(module);
+  return status;
+}
+
+static int print_result(const args_t* args, const gathered_t* bytes, const qn_target_t* target) {
+  const char* path = args_value(args, "output", "-");
+  const char* form = args_value(args, "emit", "asm");
+  bool is_file = strcmp(path, "-") != 0;
+  if (is_file || !args->is_json) {
+    qn_status_t status = text_write(path, bytes->data ? bytes->data : "", bytes->size);
+    if (!qn_ok(status)) return report_status(args, status);
+  }
+  if (!args->is_json) return EXIT_DONE;
+  json_t* result = json_pack("{s:o, s:o, s:o, s:I}", "file", json_text(args->operands[0]), "target",
+                             json_parsed(qn_target_json(target)), "form", json_text(form),
+                             "size_bytes", (json_int_t)bytes->size);
+  if (is_file) {
+    json_object_set_new(result, "output", json_text(path));
+  } else {
+    json_object_set_new(result, "text", json_text(bytes->data ? bytes->data : ""));
+  }
+  print_json(result, 17);
+  return EXIT_DONE;
+}
+
+static int run_compile(const args_t* args) {
+  qn_lookup_options_t options;
+  if (!session_lookup_options(args, &options)) return EXIT_USAGE;
+  const char* form = args_value(args, "emit", "asm");
+  bool is_stdout = strcmp(args_value(args, "output", "-"), "-") == 0;
+  if (is_binary(form) && is_stdout && (args->is_json || is_terminal(stdout))) {
+    return report_usage(args, "--emit %s is binary; name a file with -o", form);
+  }
+  gathered_t bytes = {0};
+  qn_target_t* target = NULL;
+  qn_status_t status = emit(args, &options, &bytes, &target);
+  int code = qn_ok(status) ? print_result(args, &bytes, target) : report_status(args, status);
+  qn_target_release(target);
+  free(bytes.data);
+  return code;
+}
+
+static const option_spec_t options[] = {
+    {"target", 't', "T", "what to compile for (default cpu); see 'quern help target'", false},
+    {"emit", 0, "FORM", "ir, llvm, llvm-raw, asm (default), obj or image", false},
+    {"output", 'o', "FILE", "write to a file (default standard output)", false},
+    {"tier", 0, "fast|full", "shortest compile or best code (default full)", false},
+    {"checked", 0, NULL, "trap indices out of bounds and division by zero", false},
+    OPTION_JSON,
+};
+
+const verb_t verb_compile = {
+    .name = "compile",
+    .summary = "show what a module becomes: IR after the passes, LLVM IR, assembly, the image",
+    .operands = "FILE.qn",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .help =
+        "The forms are those of the target's code generator:\n"
+        "  ir        the module after quern's own passes, as text\n"
+        "  llvm-raw  LLVM IR as it is handed to LLVM\n"
+        "  llvm      LLVM IR after LLVM's passes\n"
+        "  asm       assembly\n"
+        "  obj       the object file\n"
+        "  image     the position-independent bytes that are cached, loaded and run\n"
+        "The cache is not used. The target may be another machine than this one.\n",
+    .examples =
+        "  quern compile examples/ir/saxpy.qn --emit asm\n"
+        "  quern compile examples/ir/softmax.qn --emit ir\n"
+        "  quern compile examples/ir/softmax.qn --target 'cpu -mcpu=x86-64-v3' --emit image "
+        "-o softmax.image\n",
+    .run = run_compile,
+};

@@ -1,0 +1,64 @@
+// tools/main.c: the command `quern`: the table of verbs, help and version.
+//
+// The command uses the public headers only: whatever it does, a program can do. Thread rule: one
+// thread. Read next: args.h, cmd_run.c, docs/cli.md.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quern/quern.h"
+#include "tools/output.h"
+#include "tools/report.h"
+#include "tools/verbs.h"
+
+static const verb_t* const verbs[] = {
+    &verb_run,     &verb_check, &verb_fmt,    &verb_compile, &verb_devices,
+    &verb_targets, &verb_cache, &verb_config, &verb_version, &verb_help,
+};
+enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
+
+const verb_t* verb_at(size_t index) {
+  return index < VERB_COUNT ? verbs[index] : NULL;
+}
+
+static const verb_t* find_verb(const char* name) {
+  for (size_t i = 0; i < VERB_COUNT; i++) {
+    if (strcmp(verbs[i]->name, name) == 0) return verbs[i];
+  }
+  return NULL;
+}
+
+static int unknown_verb(const char* name) {
+  const char* names[VERB_COUNT];
+  for (size_t i = 0; i < VERB_COUNT; i++) names[i] = verbs[i]->name;
+  const char* near = nearest_name(name, names, sizeof names[0], VERB_COUNT);
+  if (near) return report_usage(NULL, "unknown verb '%s'; did you mean '%s'?", name, near);
+  return report_usage(NULL, "unknown verb '%s'", name);
+}
+
+static int run_verb(const verb_t* verb, int argc, char** argv) {
+  args_t args;
+  int code = args_parse(verb, argc, argv, &args);
+  if (code == EXIT_DONE && args.is_help) {
+    args_print_help(verb, stdout);
+  } else if (code == EXIT_DONE) {
+    code = verb->run(&args);
+  }
+  args_free(&args);
+  return code;
+}
+
+int main(int argc, char** argv) {
+  const char* name = argc > 1 ? argv[1] : "help";
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+  if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
+  const verb_t* verb = find_verb(name);
+  int code = verb ? run_verb(verb, argc > 2 ? argc - 2 : 0, argv + 2) : unknown_verb(name);
+  if (argc < 2) code = EXIT_USAGE;
+  // What could not be printed (a full disk) must not look like success.
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    fprintf(stderr, "quern: cannot write to standard output: %s\n", strerror(errno));
+    if (code == EXIT_DONE) code = EXIT_MACHINE;
+  }
+  return code;
+}

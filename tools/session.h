@@ -1,0 +1,34 @@
+// tools/session.h: what several verbs begin with: an engine that logs, a text, a module, a target.
+//
+// Thread rule: one thread; the log sink is called by any. Read next: session.c.
+#ifndef QUERN_TOOLS_SESSION_H_
+#define QUERN_TOOLS_SESSION_H_
+
+#include "quern/quern.h"
+#include "tools/args.h"
+
+// An engine by the environment; the library's log goes to standard error as QUERN_LOG says.
+// Owned: qn_engine_destroy.
+qn_status_t session_engine(qn_engine_t** out_engine);
+// The value of an engine's option by its name in options.inc. Owned: free. NULL without memory.
+char* session_option(qn_engine_t* engine, const char* name);
+
+typedef struct text {
+  char* data;  // owned: text_free
+  size_t size;
+} text_t;
+// Reads a file; "-" is standard input. Errors: NOT_FOUND, IO, OUT_OF_MEMORY, all naming the file.
+qn_status_t text_read(const char* path, text_t* out_text);
+// Replaces a file at once, by a new one beside it; "-" is standard output. Errors: IO.
+qn_status_t text_write(const char* path, const void* data, size_t size);
+void text_free(text_t* text);
+
+// Reads and parses a file. `on_diagnostic` may be NULL.
+qn_status_t session_module(const char* path,
+                           void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic),
+                           void* self, qn_module_t** out_module);
+
+// --tier and --checked. False after a usage error that has been reported.
+bool session_lookup_options(const args_t* args, qn_lookup_options_t* out_options);
+
+#endif  // QUERN_TOOLS_SESSION_H_
