@@ -2,7 +2,7 @@
 //
 // The same kernel with three tensors and a scalar, four elements each: called through the pointer
 // of its entry with words made before (the floor), and through qn_function_call with every check.
-// Also counted: the allocations of a million calls. links: llvm
+// Also counted: the allocations of a million calls.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

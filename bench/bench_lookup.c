@@ -3,7 +3,6 @@
 // Memory: (module handle, target) to a retained executable, and the bare lock and reference count
 // that it cannot do without. Directory: a verified entry of 64 KB to a callable executable, against
 // open, fstat, read, close and XXH3-128 of the same file in the same process, page cache warm.
-// links: llvm
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <ftw.h>
