@@ -32,8 +32,10 @@ typedef struct qn__flight qn__flight_t;
 
 typedef struct qn__table {
   qn_allocator_t allocator;
+  // Apart by padding, not alignment: allocators promise 16 bytes only.
   struct {
-    _Alignas(64) qn__mutex_t mutex;
+    qn__mutex_t mutex;
+    char padding[128 - sizeof(qn__mutex_t)];
   } stripes[QN__TABLE_STRIPES];
   qn__table_slot_t* slots;
   size_t capacity;    // a power of two, or 0
