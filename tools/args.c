@@ -14,22 +14,26 @@ static const option_spec_t help_option = {"help", 'h', NULL, "print this help", 
 
 enum { LONGEST_NAME = 64 };
 
+// Slips between two words: a letter more, less, other, or two neighbours exchanged.
 static size_t distance(const char* a, const char* b) {
   size_t rows = strlen(a), columns = strlen(b);
   if (rows >= LONGEST_NAME || columns >= LONGEST_NAME) return LONGEST_NAME;
-  size_t before[LONGEST_NAME + 1], current[LONGEST_NAME + 1];
-  for (size_t j = 0; j <= columns; j++) before[j] = j;
+  // Three rows in turn: an exchange looks two rows back.
+  size_t table[3][LONGEST_NAME + 1];
+  for (size_t j = 0; j <= columns; j++) table[0][j] = j;
   for (size_t i = 1; i <= rows; i++) {
-    current[0] = i;
+    size_t *row = table[i % 3], *before = table[(i + 2) % 3], *before2 = table[(i + 1) % 3];
+    row[0] = i;
     for (size_t j = 1; j <= columns; j++) {
       size_t best = before[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
       if (before[j] + 1 < best) best = before[j] + 1;
-      if (current[j - 1] + 1 < best) best = current[j - 1] + 1;
-      current[j] = best;
+      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+      bool is_exchange = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_exchange && before2[j - 2] + 1 < best) best = before2[j - 2] + 1;
+      row[j] = best;
     }
-    memcpy(before, current, sizeof before);
   }
-  return before[columns];
+  return table[rows % 3][columns];
 }
 
 const char* nearest_name(const char* name, const void* names, size_t stride_bytes, size_t count) {

@@ -148,10 +148,15 @@ static const char* float_text(double value, qn_dtype_t dtype, char out[40]) {
     double value;
   } slot;
   one.data = &slot;
-  for (int digits = 1; digits <= 17; digits++) {
-    (void)snprintf(out, 40, "%.*g", digits, value);
+  int digits = 0;
+  do {
+    (void)snprintf(out, 40, "%.*g", ++digits, value);
     element_set_float(&one, 0, strtod(out, NULL));
-    if (element_get(&one, 0) == value) break;
+  } while (element_get(&one, 0) != value && digits < 17);
+  // 10, not 1e+01: as many digits as the integer part has.
+  int integer_digits = value == 0 ? 1 : 1 + (int)floor(log10(fabs(value)));
+  if (strchr(out, 'e') && integer_digits > digits && integer_digits <= 9) {
+    (void)snprintf(out, 40, "%.0f", value);
   }
   return out;
 }

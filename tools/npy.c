@@ -1,7 +1,7 @@
 // tools/npy.c: the header is a Python dictionary literal with three keys; only what NumPy itself
 // writes is accepted, in any order and spacing.
 //
-// Thread rule: pure. Read next: args.c.
+// Thread rule: pure. Read next: values.c.
 #include "tools/npy.h"
 
 #include <errno.h>
@@ -245,6 +245,13 @@ qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_arra
     return status;
   }
   memcpy(array.data, raw + parser.end, left);
+  for (size_t i = 0; i < left && array.dtype == QN_DTYPE_BOOL; i++) {
+    // Any other byte in a bool is a value that no program expects.
+    if (raw[parser.end + i] <= 1) continue;
+    npy_free(&array);
+    return qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset %zu: expected a bool of 0 or 1, got %d",
+                          name, parser.end + i, (int)raw[parser.end + i]);
+  }
   *out_array = array;
   return QN_OK;
 }
@@ -252,8 +259,10 @@ qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_arra
 // ---------------------------------------------------------------------------------- files
 
 static qn_status_t file_error(const char* what, const char* path) {
-  return qn_status_make(errno == ENOENT ? QN_STATUS_NOT_FOUND : QN_STATUS_IO, "cannot %s '%s': %s",
-                        what, path, strerror(errno));
+  qn_status_code_t code = errno == ENOENT   ? QN_STATUS_NOT_FOUND
+                          : errno == EISDIR ? QN_STATUS_INVALID_ARGUMENT
+                                            : QN_STATUS_IO;
+  return qn_status_make(code, "cannot %s '%s': %s", what, path, strerror(errno));
 }
 
 qn_status_t npy_read(const char* path, npy_array_t* out_array) {

@@ -23,7 +23,7 @@ typedef struct npy_array {
 // damaged, with the offset and what was expected), UNSUPPORTED (Fortran order, big-endian, other
 // dtypes), OUT_OF_MEMORY.
 qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_array_t* out_array);
-// Reads a file. Errors: those of npy_parse, NOT_FOUND, IO.
+// Reads a file. Errors: those of npy_parse, NOT_FOUND, INVALID_ARGUMENT (a directory), IO.
 qn_status_t npy_read(const char* path, npy_array_t* out_array);
 // Writes a file of `dtype`. Errors: IO, UNSUPPORTED.
 qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const int64_t* shape,

@@ -70,7 +70,8 @@ static exit_code_t print_status(qn_status_t status) {
   const char* message = qn_status_message(status);
   if (is_rendered(message)) {
     print_diagnostics(message, stderr);
-    fprintf(stderr, "quern: %serror:%s %s\n", style->red, style->plain, qn_status_code_text(code));
+    fprintf(stderr, "quern: %s%s%s, see above\n", style->red, qn_status_code_text(code),
+            style->plain);
   } else {
     fprintf(stderr, "quern: %s%s:%s %s\n", style->red, qn_status_code_text(code), style->plain,
             message);

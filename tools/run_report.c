@@ -125,11 +125,16 @@ static json_t* output_json(const run_arg_t* arg) {
   json_t* output =
       json_pack("{s:o, s:o}", "dtype", json_text(qn_dtype_text(array->dtype)), "shape", shape);
   if (arg->out_path) json_object_set_new(output, "file", json_text(arg->out_path));
-  // Empty axes may come with huge ones: lists then would have endless empty lists.
   int64_t count = array_count(array);
-  bool is_small = count <= SMALL_JSON_ELEMENTS;
-  for (int32_t d = 0; d < array->rank; d++) is_small &= array->shape[d] <= SMALL_JSON_ELEMENTS;
-  if (is_small) {
+  // Of an array without elements, the axes in front of the empty one still make lists.
+  int64_t list_count = 1;
+  for (int32_t d = 0; d < array->rank && list_count <= SMALL_JSON_ELEMENTS; d++) {
+    if (array->shape[d] > SMALL_JSON_ELEMENTS)
+      list_count = INT64_MAX;
+    else if (array->shape[d] > 1)
+      list_count *= array->shape[d];
+  }
+  if (list_count <= SMALL_JSON_ELEMENTS) {
     int64_t at = 0;
     json_object_set_new(output, "values", nested(array, 0, &at));
   }
