@@ -14,7 +14,8 @@
 // on a value that is not exact. Each buffer's `tolerance` is four times that bound: two
 // implementations that round each operation, or fuse and reorder sums, differ by less.
 //
-// Thread rule: pure functions of the seed. Read next: generate.c.
+// A seed means one module as long as one compiler builds the tests: C leaves open in which order
+// arguments are evaluated. Thread rule: pure functions of the seed. Read next: generate.c.
 #ifndef QUERN_TESTS_SUPPORT_GENERATE_H_
 #define QUERN_TESTS_SUPPORT_GENERATE_H_
 

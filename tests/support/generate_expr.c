@@ -180,6 +180,24 @@ static gen_value_t leaf(gen_t* g, qn_dtype_t dtype, int depth) {
   return gen_literal(g, dtype);
 }
 
+// A neighbour that exists only for some iterations, behind the condition that it does. Whoever
+// evaluates it early leaves the buffer.
+static gen_value_t guarded_load(gen_t* g, qn_dtype_t dtype, int depth) {
+  const gen_buffer_t* buffer = pick_readable(g, dtype);
+  if (!buffer || buffer->rank == 0) return leaf(g, dtype, depth);
+  const char* text = gen_text(g, "%s[", buffer->name);
+  for (uint32_t d = 0; d + 1 < buffer->rank; ++d) {
+    text = gen_text(g, "%s%s, ", text, gen_index(g, buffer->shape[d], 1));
+  }
+  const char* extent = buffer->shape[buffer->rank - 1].text;
+  const char* index = gen_text(g, "(%s)", free_index(g, 1));
+  gen_value_t other = gen_literal(g, dtype);
+  text = gen_text(g, "((%s >= 0 && %s < %s) ? %s%s] : %s)", index, index, extent, text, index,
+                  other.text);
+  double mag = buffer->mag > other.mag ? buffer->mag : other.mag;
+  return value_of(text, dtype, mag, buffer->err);
+}
+
 // A float that every implementation computes alike: a load or literal without error.
 static gen_value_t exact_float(gen_t* g, qn_dtype_t dtype) {
   gen_value_t value = leaf(g, dtype, 1);
@@ -430,6 +448,7 @@ static gen_value_t float_expr(gen_t* g, qn_dtype_t dtype, int depth) {
 
 gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth) {
   if (depth <= 0 || gen_chance(g, 15)) return leaf(g, dtype, depth);
+  if (gen_chance(g, 8)) return guarded_load(g, dtype, depth);
   if (dtype == QN_DTYPE_BOOL) return gen_condition(g, depth - 1);
   if (qn__dtype_is_float(dtype)) return gen_tame(g, float_expr(g, dtype, depth));
   return integer_expr(g, dtype, depth);
@@ -441,10 +460,13 @@ gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth) {
   bool is_float = qn__dtype_is_float(dtype);
   gen_extent_t extent = g->extents[gen_below(g, (uint32_t)g->extent_count)];
   size_t scalar_count = g->scalar_count;
-  // A variable part of the range, never empty: min and max of nothing are infinite.
+  // A variable part of the range, not empty for min and max: that of nothing is infinite.
+  uint32_t kind = gen_below(g, 4);
+  bool may_be_empty = kind == 0 || kind == 3;
   const char* end = extent.text;
   if (gen_chance(g, 20)) {
-    end = gen_text(g, "min(%s, max(1, (%s) %% %s))", end, free_index(g, 1), extent.text);
+    end = gen_text(g, may_be_empty ? "min(%s, (%s) %% %s)" : "min(%s, max(1, (%s) %% %s))", end,
+                   free_index(g, 1), extent.text);
   }
   gen_scalar_t* var = gen_add_scalar(g, "k", QN_DTYPE_I64, 0, 0);
   var->extent = extent.text;
@@ -456,8 +478,8 @@ gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth) {
     const gen_scalar_t* let = gen_add_scalar(g, "d", let_dtype, value.mag, value.err);
     lets = gen_text(g, "let %s = %s; ", let->name, value.text);
   }
-  uint32_t kind = gen_below(g, 4);
-  gen_value_t value = gen_tame(g, gen_expr(g, dtype, depth));
+  gen_value_t value = depth > 1 && gen_chance(g, 20) ? gen_reduction(g, dtype, depth - 1)
+                                                     : gen_tame(g, gen_expr(g, dtype, depth));
   double count = (double)extent.value;
   if (is_float && kind == 0 && (value.mag > 8 || value.err * count > 16 * gen_eps(dtype))) {
     value = exact_float(g, dtype);
