@@ -6,13 +6,19 @@
 #include <string.h>
 #include <time.h>
 
-#define SAMPLE_NS 2000000
+#define SAMPLE_NS 500000
 #define MAX_SAMPLES 1001
 #define MAX_BODIES 16
 
 int64_t bench_now_ns(void) {
   struct timespec now;
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t bench_cpu_ns(void) {
+  struct timespec now;
+  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
@@ -28,9 +34,9 @@ double bench_median(double* values, size_t count) {
 
 static int64_t choose_iterations(void (*body)(void* self, int64_t iterations), void* self) {
   for (int64_t iterations = 1;; iterations *= 2) {
-    int64_t start = bench_now_ns();
+    int64_t start = bench_cpu_ns();
     body(self, iterations);
-    if (bench_now_ns() - start > SAMPLE_NS || iterations > (1 << 30)) return iterations;
+    if (bench_cpu_ns() - start > SAMPLE_NS || iterations > (1 << 30)) return iterations;
   }
 }
 
@@ -45,9 +51,9 @@ void bench_compare_ns(size_t count, void (*const* bodies)(void* self, int64_t it
   }
   for (size_t s = 0; s < samples; s++) {
     for (size_t i = 0; i < count; i++) {
-      int64_t start = bench_now_ns();
+      int64_t start = bench_cpu_ns();
       bodies[i](selves[i], chosen[i]);
-      values[i][s] = (double)(bench_now_ns() - start) / (double)chosen[i];
+      values[i][s] = (double)(bench_cpu_ns() - start) / (double)chosen[i];
     }
   }
   for (size_t i = 0; i < count; i++) out_ns[i] = bench_median(values[i], samples);

@@ -11,12 +11,15 @@
 
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t bench_now_ns(void);
+// What this thread has spent on a processor, in nanoseconds: on a busy machine the time that
+// another program took is not in it. Every comparison of bodies is measured by it.
+int64_t bench_cpu_ns(void);
 
 // The median of `count` numbers, which are sorted in place.
 double bench_median(double* values, size_t count);
 
 // Runs `body(self, iterations)` `samples` times and gives the median nanoseconds per iteration.
-// `iterations` 0: chosen so that a sample takes about 2 ms.
+// `iterations` 0: chosen so that a sample takes about half a millisecond.
 double bench_run_ns(void (*body)(void* self, int64_t iterations), void* self, int64_t iterations,
                     size_t samples);
 // The same for several bodies, their samples interleaved, so that noise meets all of them alike.

@@ -140,9 +140,9 @@ static qn_status_t run_all(work_t* work, stages_t* out) {
   static qn_status_t (*const run[STAGE_COUNT])(work_t*) = {decode,   run_passes, emit,
                                                            optimize, make_code,  link_twice};
   for (int i = 0; i < STAGE_COUNT; ++i) {
-    int64_t start = bench_now_ns();
+    int64_t start = bench_cpu_ns();
     QN_TRY(run[i](work));
-    out->ns[i] = (double)(bench_now_ns() - start);
+    out->ns[i] = (double)(bench_cpu_ns() - start);
   }
   out->image = malloc(work->image.bytes.size);
   if (!out->image) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for an image");
