@@ -7,12 +7,12 @@
 #include "emit_inner.h"
 #include "math.h"
 
-// What a `fast` function allows.
+// What a `fast` function allows. Not the assumption that there is no NaN or infinity: it gains
+// little, and makes one that is there after all into something that no longer is a value.
 static LLVMValueRef with_flags(qn__emit_t* e, LLVMValueRef value) {
   if (e->function->is_fast && LLVMIsAInstruction(value) && LLVMCanValueUseFastMathFlags(value)) {
-    LLVMSetFastMathFlags(value, LLVMFastMathAllowReassoc | LLVMFastMathNoNaNs | LLVMFastMathNoInfs |
-                                    LLVMFastMathNoSignedZeros | LLVMFastMathAllowReciprocal |
-                                    LLVMFastMathAllowContract);
+    LLVMSetFastMathFlags(value, LLVMFastMathAllowReassoc | LLVMFastMathNoSignedZeros |
+                                    LLVMFastMathAllowReciprocal | LLVMFastMathAllowContract);
   }
   return value;
 }

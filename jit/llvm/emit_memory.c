@@ -32,12 +32,20 @@ static LLVMValueRef align_value(qn__emit_t* e, const qn__buf_t* buffer) {
   return LLVMConstInt(e->i32, element_bytes(buffer), false);
 }
 
+// What an array on the stack holds before it is stored to is some value, not LLVM's undef, which
+// could be another one at each use.
+static LLVMValueRef settled(qn__emit_t* e, const qn__buf_t* buffer, LLVMValueRef load) {
+  const qn__buf_slot_t* slot = buffer->user;
+  const qn__buf_slot_t* root = slot->root->user;
+  return root->is_private ? LLVMBuildFreeze(e->fn->builder, load, "") : load;
+}
+
 static LLVMValueRef plain_load(qn__emit_t* e, const qn__buf_t* buffer, LLVMTypeRef type,
                                LLVMValueRef pointer) {
   LLVMValueRef load = LLVMBuildLoad2(e->fn->builder, type, pointer, "");
   LLVMSetAlignment(load, element_bytes(buffer));
   qn__emit_annotate(e, load, buffer);
-  return load;
+  return settled(e, buffer, load);
 }
 
 static void plain_store(qn__emit_t* e, const qn__buf_t* buffer, LLVMValueRef value,
@@ -135,7 +143,7 @@ static LLVMValueRef masked_load(qn__emit_t* e, const qn__address_t* address, LLV
                          LLVMConstNull(type)};
   LLVMValueRef load = qn__emit_intrinsic(e, "llvm.masked.load", types, 2, args, 4);
   qn__emit_annotate(e, load, address->buffer);
-  return load;
+  return settled(e, address->buffer, load);
 }
 
 static LLVMValueRef gather(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
@@ -145,7 +153,7 @@ static LLVMValueRef gather(qn__emit_t* e, const qn__address_t* address, LLVMType
                          LLVMConstNull(type)};
   LLVMValueRef load = qn__emit_intrinsic(e, "llvm.masked.gather", types, 2, args, 4);
   qn__emit_annotate(e, load, address->buffer);
-  return load;
+  return settled(e, address->buffer, load);
 }
 
 static LLVMValueRef load_one_by_one(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {

@@ -66,7 +66,7 @@ static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t 
     return qn__emit_undefined(e, dtype);
   }
   for (uint32_t i = 0; i < lanes; ++i) order[i] = LLVMConstInt(e->i32, i, false);
-  for (; lanes > 1; lanes /= 2) {
+  for (; lanes > 2; lanes /= 2) {
     LLVMValueRef poison = LLVMGetPoison(LLVMTypeOf(vector));
     LLVMValueRef low_mask = LLVMConstVector(order, lanes / 2);
     LLVMValueRef high_mask = LLVMConstVector(order + lanes / 2, lanes / 2);
@@ -74,7 +74,8 @@ static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t 
     LLVMValueRef high = LLVMBuildShuffleVector(b, vector, poison, high_mask, "");
     vector = step(e, kind, dtype, low, high);
   }
-  return LLVMBuildExtractElement(b, vector, qn__emit_i64(e, 0), "");
+  LLVMValueRef first = LLVMBuildExtractElement(b, vector, qn__emit_i64(e, 0), "");
+  return step(e, kind, dtype, first, LLVMBuildExtractElement(b, vector, qn__emit_i64(e, 1), ""));
 }
 
 // One step in lanes, of which the first `count` (NULL: all) are on.

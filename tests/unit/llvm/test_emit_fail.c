@@ -210,6 +210,70 @@ static void test_parallel(void** state) {
   free(y);
 }
 
+static void run_unchecked(const char* text, const uint64_t* words) {
+  static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+  qn_module_t* module = parse_or_die(text);
+  for (size_t i = 0; i < QN_COUNT_OF(cpus) * 3; ++i) {
+    build_t build = {.cpu = cpus[i / 3], .is_fast = i % 3 == 1, .is_scalar = i % 3 == 2};
+    if (!build_can_run(build.cpu)) continue;
+    qn_status_t error;
+    kernels_t* kernels = kernels_create(module, build, false, &error);
+    if (!kernels) fail_msg("%s", qn_status_message(error));
+    assert_int_equal(kernels_run(kernels, 0, words, 1, 0).result, 0);
+    kernels_destroy(kernels);
+  }
+  qn_module_release(module);
+}
+
+#define DIVIDE(dtype)                                                                    \
+  "func f(x: " dtype "[n], y: " dtype "[n], out z: " dtype                               \
+  "[n]) {\n"                                                                             \
+  "  parallel i in 0..n { let a = x[i]; let b = y[i];\n"                                 \
+  "    z[i] = (a // b) ^ (a % b) ^ truncdiv(a, b) ^ truncmod(a, b) ^ ceildiv(a, b); }\n" \
+  "  for i in 0..n { let a = x[i]; let b = y[i]; if i % 2 == 0 { z[i] = a // b; }\n"     \
+  "    else { z[i] = truncmod(a, b) + (a >> b) + (a << b); } } }\n"
+
+// Without checks a division by zero gives some number, and the least number by -1 itself.
+static void test_division_never_traps(void** state) {
+  (void)state;
+  static const char* const texts[] = {DIVIDE("i8"), DIVIDE("i16"), DIVIDE("i32"), DIVIDE("i64"),
+                                      DIVIDE("u8"), DIVIDE("u16"), DIVIDE("u32"), DIVIDE("u64")};
+  enum { COUNT = 40 };
+  int64_t x[COUNT], y[COUNT], z[COUNT];
+  for (int i = 0; i < COUNT; ++i) {
+    x[i] = i % 4 == 0 ? INT64_MIN : i % 4 == 1 ? (int64_t)UINT64_C(0x8000800080008080) : -i;
+    y[i] = i % 3 == 0 ? 0 : i % 3 == 1 ? -1 : INT64_MIN;
+  }
+  for (size_t i = 0; i < QN_COUNT_OF(texts); ++i) {
+    run_unchecked(texts[i], (uint64_t[]){word(x), word(y), word(z), COUNT});
+  }
+}
+
+// What an array holds before it is stored to is some value: one, the same at each use.
+static void test_array_before_store(void** state) {
+  (void)state;
+  int64_t y[64] = {0};
+  run_unchecked(
+      "func f(inout y: i64[64]) { for i in 0..64 { alloc t: i64[2] in local;\n"
+      "  if y[i] == 77 { t[0] = i; } let k = t[0]; let q = (k % 64 + 64) % 64;\n"
+      "  if 0 <= q && q < 64 { y[q] = 1; } else { y[q * 1000000] = 2; }\n"
+      "  if k == k { y[i] = 1; } else { y[i + 1000000] = 3; } } }\n",
+      (uint64_t[]){word(y)});
+}
+
+// Names of C's library are names like any other.
+static void test_library_names(void** state) {
+  (void)state;
+  float x[4] = {1, 2, 3, 4};
+  run_unchecked(
+      "func memset(inout x: f32[4]) { for i in 0..4 { x[i] = 0.0; } }\n"
+      "func exp(inout x: f32[4]) { for i in 0..4 { x[i] = exp(x[i]); } }\n"
+      "func memcpy(x: f32[4], out y: f32[4]) { for i in 0..4 { y[i] = x[i]; } }\n"
+      "func main(x: f32[4], out y: f32[4]) { parallel i in 0..4 { y[i] = x[i]; } }\n",
+      (uint64_t[]){word(x)});
+  assert_true(x[0] == 0 && x[3] == 0);
+}
+
 // The emitter runs out of memory at every place where it asks for some.
 static void test_out_of_memory(void** state) {
   (void)state;
@@ -245,6 +309,9 @@ int main(void) {
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_failure_in_launch),
       cmocka_unit_test(test_parallel),
+      cmocka_unit_test(test_division_never_traps),
+      cmocka_unit_test(test_array_before_store),
+      cmocka_unit_test(test_library_names),
       cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
