@@ -74,6 +74,30 @@ static void split_around(qn__fission_t* self, qn__stmt_t* stmt, qn__block_t* hom
   }
 }
 
+typedef struct binder {
+  qn__fission_t* self;
+  qn__unit_t* unit;
+} binder_t;
+
+// What a view loads for its place or shape is loaded once, where it is declared: a let.
+static bool bind_loads(void* context, qn__expr_t** slot) {
+  binder_t* binder = context;
+  qn__arena_t* arena = binder->self->arena;
+  if (!qn__expr_facts(*slot).has_load) return true;
+  qn__stmt_t* let =
+      qn__fission_check(binder->self, qn__stmt_new(arena, QN__STMT_LET, (*slot)->loc));
+  qn__var_t* var =
+      qn__fission_check(binder->self, qn__var_new(arena, QN__VAR_LET, (*slot)->dtype, "place"));
+  qn__expr_t* use = var ? qn__fission_check(binder->self, qn__expr_var(arena, var)) : NULL;
+  if (!let || !use) return false;
+  let->let.var = var;
+  let->let.value = *slot;
+  *slot = use;
+  declare(binder->self, binder->unit, let);
+  qn__block_append(&binder->unit->stmts, let);
+  return true;
+}
+
 static void split(qn__fission_t* self, qn__block_t* block, qn__block_t* home) {
   qn__unit_t* unit = NULL;
   qn__stmt_t* next;
@@ -93,6 +117,11 @@ static void split(qn__fission_t* self, qn__block_t* block, qn__block_t* home) {
         unit = open_unit(self, home, false, anchor);
         if (qn__fission_failed(self)) return;
         qn__block_append(home, anchor);
+      }
+      if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+        binder_t binder = {self, unit};
+        (void)qn__stmt_each_expr(stmt, bind_loads, &binder);
+        if (qn__fission_failed(self)) return;
       }
       declare(self, unit, stmt);
       qn__block_append(&unit->stmts, stmt);

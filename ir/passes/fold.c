@@ -41,7 +41,8 @@ void qn__fold_learn_range(qn__fold_t* fold, qn__var_t* var, qn__expr_t* begin, q
   facts->range.min = qn__range_of(begin).min;
   facts->range.max = max == INT64_MIN ? max : max - 1;
   if (facts->range.max < facts->range.min) facts->range = qn__range_full(QN_DTYPE_I64);
-  facts->below = end;
+  // A load may give another value by the time that somebody compares with it.
+  facts->below = qn__expr_facts(end).has_load ? NULL : end;
 }
 
 bool qn__fold_can_drop(const qn__fold_t* fold, qn__expr_t* expr) {

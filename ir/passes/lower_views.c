@@ -131,6 +131,17 @@ static void bind_start(lower_t* self, qn__buf_t* view, qn__block_t* out) {
   }
 }
 
+// Two loads from one place need not give the same, so that such extents and strides cannot be
+// compared.
+static bool has_loads(const qn__buf_t* view) {
+  for (uint32_t i = 0; i < view->rank; ++i) {
+    if (qn__expr_facts(view->shape[i]).has_load || qn__expr_facts(view->strides[i]).has_load) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Returns true when the view is dissolved and its declaration goes away.
 static bool lower_view(lower_t* self, qn__buf_t* view, qn__block_t* out) {
   redirect(self, &view->base, &view->base_indices);
@@ -140,7 +151,7 @@ static bool lower_view(lower_t* self, qn__buf_t* view, qn__block_t* out) {
     self->has_failed = true;
     return false;
   }
-  if (self->keeps_views) return false;
+  if (self->keeps_views || has_loads(view)) return false;
   mapping_t* mapping = find_mapping(self, view);
   if (!mapping) return false;
   bind_start(self, view, out);

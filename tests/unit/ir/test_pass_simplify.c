@@ -129,6 +129,15 @@ static void decides_comparisons(void** state) {
          "y[i] = !(x[i] < 3.0);");  // NaN
 }
 
+// The end of a loop is taken once; what it was loaded from may change meanwhile.
+static void loads_are_not_remembered(void** state) {
+  (void)state;
+  expect(
+      "func f(out y: i64[n]) { parallel i in 0..n { alloc c: i64[] in local; c[] = 4;"
+      " for k in 0..c[] { c[] = 2; if k < c[] { y[i] = k; } } } }",
+      "for k in 0..c[] {\n c[] = 2;\n if k < c[] {");
+}
+
 static void removes_what_nothing_uses(void** state) {
   (void)state;
   static const char text[] =
@@ -182,6 +191,7 @@ int main(void) {
       cmocka_unit_test(divides_by_ranges),
       cmocka_unit_test(divides_what_is_negative),
       cmocka_unit_test(decides_comparisons),
+      cmocka_unit_test(loads_are_not_remembered),
       cmocka_unit_test(removes_what_nothing_uses),
       cmocka_unit_test(reads_tables),
       cmocka_unit_test(takes_loops_apart),

@@ -79,6 +79,16 @@ static void views_of_kept_buffers(void** state) {
          "y[t] = q[5] + r[1];");
 }
 
+static void places_of_views_are_loaded_once(void** state) {
+  (void)state;
+  expect(&qn__pass_serialize_threads,
+         "func f(x: f32[n], out y: f32[8]) { block.x b in 0..1 { thread.x t in 0..8 {"
+         "  alloc c: i64[] in local; c[] = t; view q: f32[1] = x[c[]]; c[] = 0; barrier;"
+         "  y[t] = q[0]; } } }",
+         "let place_1 = c[];\n place[t] = place_1;\n view q: f32[1] = x[place_1];\n c[] = 0;\n"
+         "let place_2 = place[t];\n view q: f32[1] = x[place_2];\n y[t] = q[0];");
+}
+
 static void barriers_in_uniform_control_flow(void** state) {
   (void)state;
   expect(&qn__pass_serialize_threads,
@@ -199,6 +209,7 @@ int main(void) {
       cmocka_unit_test(blocks_become_one_launch),
       cmocka_unit_test(cut_at_a_barrier),
       cmocka_unit_test(views_of_kept_buffers),
+      cmocka_unit_test(places_of_views_are_loaded_once),
       cmocka_unit_test(barriers_in_uniform_control_flow),
       cmocka_unit_test(what_a_cpu_cannot),
       cmocka_unit_test(unrolls),
