@@ -7,7 +7,8 @@
 
 #include "emit_inner.h"
 
-enum { MOST_STACK_BYTES = 64 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
+// Of one function: deep stacks are not for a library to count on.
+enum { MOST_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
 // Fills extents and strides from what the shape says here. The strides of a row-major buffer are
 // products.
@@ -155,7 +156,9 @@ void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt) {
     return;
   }
   int64_t bytes = constant_bytes(buffer);
-  if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 || bytes > MOST_STACK_BYTES) {
+  slot->is_private = false;
+  if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 ||
+      bytes > MOST_STACK_BYTES - e->fn->stack_bytes) {
     allocate_workspace(e, buffer);
     return;
   }
@@ -163,4 +166,5 @@ void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt) {
   uint64_t count = (uint64_t)bytes / (qn__dtype_bits(buffer->dtype) / 8);
   slot->pointer = qn__emit_alloca(e, LLVMArrayType2(element, count ? count : 1), 64);
   slot->is_private = true;
+  e->fn->stack_bytes += bytes;
 }

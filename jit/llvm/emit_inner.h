@@ -96,6 +96,7 @@ struct qn__fn {
   qn__capture_t** next_capture;
   uint32_t capture_count;
   qn__workspace_t* workspaces;  // newest first
+  int64_t stack_bytes;          // of arrays
   // The vector region.
   uint32_t lanes;          // 0: scalar code
   LLVMValueRef mask;       // NULL: all lanes are on

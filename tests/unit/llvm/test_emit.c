@@ -275,6 +275,15 @@ static const program_t programs[] = {
      "    unroll u in 0..2 { vector v in 0..4 { if u * 4 + v < 7 { y[i, u * 4 + v] = t[u, v]; }\n"
      "      else { y[i, u * 4 + v] = -1; } } } } }\n",
      .tolerance = 0},
+    {"large arrays",
+     "func f(x: f64[n], out y: f64[n]) {\n"
+     "  block.x b in 0..ceildiv(n, 1024) { thread.x t in 0..1024 {\n"
+     "    alloc p: f64[16] in local; alloc q: f64[16] in local; alloc r: f64[16] in local;\n"
+     "    let i = b * 1024 + t;\n"
+     "    for j in 0..16 { if i < n { p[j] = x[i] + f64(j); q[j] = f64(t); r[15 - j] = 0.5; } }\n"
+     "    barrier;\n"
+     "    if i < n { y[i] = p[3] + q[i % 16] * r[2]; } } } }\n",
+     .has_barriers = true},
     {"tables",
      "func f(x: u8[n], out y: f32[n], out z: i16[n], out b: bool[n], out h: bf16[n]) {\n"
      "  const t: f32[4] = [1.5, -2.0, inf, 0.25];\n"
