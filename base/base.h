@@ -19,7 +19,7 @@
   } while (0)
 
 // True when something that cannot happen did: stops a debug build, stays a branch in release.
-#define QN_NEVER(x) ((x) ? (assert(!"never: " #x), true) : false)
+#define QN_NEVER(x) ((x) ? (assert(false && "never: " #x), true) : false)
 
 #define QN_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
