@@ -2,7 +2,7 @@
 //
 // Indices that are uniform or linear in the lane stay scalars. Not here: the access itself
 // (emit_memory.c). Threads: as emit.h. Next: emit_memory.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // An index as i64 values.
 static qn__value_t index_value(qn__emit_t* e, const qn__expr_t* expr) {

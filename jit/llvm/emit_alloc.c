@@ -5,7 +5,7 @@
 // the way out of a failure. Threads: as emit.h. Next: emit_memory.c.
 #include <stdio.h>
 
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // Of one function: deep stacks are not for a library to count on.
 enum { MOST_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };

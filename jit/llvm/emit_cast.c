@@ -3,7 +3,7 @@
 //
 // Float to integer truncates and saturates, a NaN gives 0; integers wrap; conversions to a narrow
 // float go through f32, as the interpreter's do. Threads: as emit.h. Next: emit_check.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 static LLVMValueRef float_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                    LLVMValueRef value) {

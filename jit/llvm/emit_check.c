@@ -3,7 +3,7 @@
 // A failure is reported once through env->fail, with the number of its site; then the function
 // leaves through its one failing block, which releases the workspace. Threads: as emit.h. Next:
 // emit_address.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 static bool is_same_site(const qn_artifact_site_t* site, qn_site_kind_t kind, uint32_t buffer_id,
                          uint32_t dim, const char* message) {

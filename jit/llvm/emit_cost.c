@@ -4,7 +4,7 @@
 // It decides only whether a launch is worth other threads and in how large pieces. Extents that
 // depend on the arguments are taken as they are; what is known only inside the loop is guessed.
 // Threads: as emit.h. Next: emit_parallel.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // Nanoseconds of one scalar operation; vectors run several at once.
 #define NS_MEMORY 0.4

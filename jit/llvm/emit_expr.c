@@ -3,7 +3,7 @@
 // Sums, differences and products of what is linear in the lane stay linear: indices remain scalars,
 // and only what is really different in each lane becomes a vector. Not here: the operators
 // themselves (emit_int.c, emit_float.c, emit_cast.c). Threads: as emit.h. Next: emit_int.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // ------------------------------------------------------------------------------------ facts
 
@@ -77,8 +77,7 @@ bool qn__emit_is_nonnegative(const qn__expr_t* expr) {
   }
 }
 
-// ------------------------------------------------------------------------------------ lazy
-// evaluation
+// ------------------------------------------------------------------------------------ laziness
 
 // One of two values, made at the ends of two blocks that have no terminators yet; goes on at
 // `done`. In lanes the result is uniform when both are.

@@ -4,8 +4,8 @@
 // more to nearest even, by the conversion instructions where there are any, else by integer
 // arithmetic that gives the same bits. Not here: the functions of mathematics (math.h), conversions
 // between dtypes (emit_cast.c). Threads: as emit.h. Next: emit_cast.c.
-#include "emit_inner.h"
-#include "math.h"
+#include "jit/llvm/emit_inner.h"
+#include "jit/llvm/math.h"
 
 // What a `fast` function allows. Not the assumption that there is no NaN or infinity: it gains
 // little, and makes one that is there after all into something that no longer is a value.

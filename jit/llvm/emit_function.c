@@ -4,7 +4,7 @@
 // is the same throughout is added when it is first asked for: parameters, symbols, extents,
 // strides, and what a body captures of its kernel. Not here: statements, the order of launches.
 // Threads: as emit.h. Next: emit_expr.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 static void add_text_attribute(qn__emit_t* e, LLVMValueRef function, const char* key,
                                const char* value) {
@@ -35,12 +35,9 @@ static void add_attributes(qn__emit_t* e, LLVMValueRef function, bool is_body) {
   add_attribute(e, function, whole, "nounwind");
   if (is_body) {
     add_attribute(e, function, whole, "noinline");  // it is called from one place and pointed to
-    add_attribute(e, function, 2, "noalias");
-    add_attribute(e, function, 2, "readonly");
-  } else {
-    add_attribute(e, function, 2, "noalias");
-    add_attribute(e, function, 2, "readonly");
   }
+  add_attribute(e, function, 2, "noalias");  // the closure or the words
+  add_attribute(e, function, 2, "readonly");
 }
 
 qn__fn_t* qn__emit_fn_begin(qn__emit_t* e, const char* name, bool is_body) {
@@ -125,8 +122,7 @@ void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state) {
   qn__emit_at(e, state.block);
 }
 
-// ------------------------------------------------------------------------------------ memory of
-// values
+// ------------------------------------------------------------------------------------ memos
 
 static LLVMValueRef recall(const qn__emit_t* e, const qn__memo_t* memo) {
   uint32_t depth = e->fn->depth;
@@ -185,7 +181,6 @@ void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__value_t value) {
 // A scalar parameter or symbol: its bits are zero-extended in the word.
 static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__var_kind_t kind,
                                qn_dtype_t dtype) {
-  LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = qn__emit_memory_type(e, dtype);
   LLVMValueRef word = load_word(e, e->fn->words, index, type);
   if (kind == QN__VAR_SYMBOL) {
@@ -195,7 +190,6 @@ static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__var_kind_t kin
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, bounds, 2);
     LLVMSetMetadata(word, e->range_kind, LLVMMetadataAsValue(e->context, node));
   }
-  (void)b;
   return qn__emit_from_memory(e, dtype, word);
 }
 

@@ -12,7 +12,7 @@
 #ifndef QN_JIT_LLVM_EMIT_INNER_H_
 #define QN_JIT_LLVM_EMIT_INNER_H_
 
-#include "emit.h"
+#include "jit/llvm/emit.h"
 
 typedef enum qn__shape {
   QN__SHAPE_UNIFORM,  // a scalar, the same in all lanes
@@ -137,8 +137,6 @@ LLVMTypeRef qn__emit_memory_type(const qn__emit_t* e,
 LLVMTypeRef qn__emit_wide(const qn__emit_t* e, LLVMTypeRef element);  // of fn->lanes; 0: itself
 // `value` in the type, which may be a vector.
 LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value);
-LLVMValueRef qn__emit_real(LLVMTypeRef type, double value);
-LLVMValueRef qn__emit_all_ones(LLVMTypeRef type);
 LLVMValueRef qn__emit_i64(const qn__emit_t* e, int64_t value);
 bool qn__emit_const_int(LLVMValueRef value, int64_t* out);
 // A type of the same lanes with another element.

@@ -4,7 +4,7 @@
 // A division by zero gives some number and the smallest integer divided by -1 itself; shift counts
 // are taken modulo the width. In checked builds a zero divisor fails first. Not here: comparisons
 // of floats (emit_float.c). Threads: as emit.h. Next: emit_float.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 typedef enum rounding { TRUNCATE, FLOOR, CEIL } rounding_t;
 

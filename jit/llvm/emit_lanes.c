@@ -3,12 +3,11 @@
 // The vectorise pass has proven what is safe. What is asked here is only whether this emitter can
 // do it: anything unexpected in a marked loop makes it a scalar loop, which is always right.
 // Threads: as emit.h. Next: emit_loop.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 enum { MOST_LANES = 256 };
 
-// ------------------------------------------------------------------------------------ can it be
-// done?
+// ------------------------------------------------------------------------------------ abilities
 
 static bool can_run(const qn__block_t* block) {
   for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {

@@ -3,7 +3,7 @@
 // A loop in lanes runs full vectors first. What is left over runs under a mask where the target has
 // masked memory, else one by one. Ranges of constant length are written out in pieces. Not here:
 // launches (emit_parallel.c), reductions (emit_reduce.c). Threads: as emit.h. Next: emit_special.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 enum { MOST_PIECES = 8, MOST_UNROLLED = 64 };
 

@@ -3,7 +3,7 @@
 // A mask is a vector of i1, or NULL where all lanes are on, which is what the fast paths ask for. A
 // mask may be known to have a lane on: then what is uniform may touch memory without asking.
 // Threads: as emit.h. Next: emit_function.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 static LLVMValueRef mask_bits(qn__emit_t* e, LLVMValueRef mask) {
   LLVMTypeRef word = LLVMIntTypeInContext(e->context, qn__emit_lane_count(LLVMTypeOf(mask)));

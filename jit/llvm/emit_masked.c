@@ -4,7 +4,7 @@
 // is right but slower and far longer than a scalar loop. AVX-512 masks every element, AVX2 those of
 // 32 and 64 bits, SSE2 none. Arrays on the stack need no mask. Threads: as emit.h. Next:
 // emit_loop.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 static bool is_maskable(const qn__emit_t* e, const qn__buf_t* buffer) {
   if (e->options->has_avx512) return true;

@@ -5,7 +5,7 @@
 // and scattered. Where lanes are off, masked intrinsics are used, which LLVM writes out where the
 // target lacks them; a private array is read and written back whole instead, so that it can live in
 // registers. Threads: as emit.h. Next: emit_atomic.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // Beyond so many lanes a gather is shorter than element by element.
 enum { MOST_SINGLE_ACCESSES = 32 };

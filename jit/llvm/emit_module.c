@@ -7,7 +7,7 @@
 
 #include <llvm-c/Target.h>
 
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // ------------------------------------------------------------------------------------ declarations
 

@@ -6,7 +6,7 @@
 // Next: emit_cost.c.
 #include <stdio.h>
 
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // Below this a launch stays in the calling thread, and no piece of one is made shorter than half of
 // it.

@@ -3,7 +3,7 @@
 // The order is unspecified, so each lane adds up its own elements and a tree of shuffles joins the
 // lanes. The tail is masked to the neutral element or run one by one. Narrow floats are accumulated
 // in f32 and rounded once, at the end. Threads: as emit.h. Next: emit_parallel.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 static qn_dtype_t accumulator_dtype(qn_dtype_t dtype) {
   return qn__emit_is_narrow_float(dtype) ? QN_DTYPE_F32 : dtype;

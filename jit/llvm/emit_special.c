@@ -3,7 +3,7 @@
 // In a register tile the innermost loop runs the same tests of the tile's edges in each iteration.
 // Inside the matrix all of them hold: one copy of the loop is made for that, without a test, and
 // one with them. Threads: as emit.h. Next: emit_parallel.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 enum { MOST_CONDITIONS = 64, MOST_COPIED_STATEMENTS = 256, MOST_LANES = 256 };
 

@@ -3,7 +3,7 @@
 // A condition that is the same in all lanes is a branch. One that varies narrows the mask, and the
 // code is jumped over when no lane is left. Not here: loops (emit_loop.c), allocations
 // (emit_alloc.c). Threads: as emit.h. Next: emit_loop.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 // The right operands of a chain of && that are still to be tested.
 typedef struct conjunct {

@@ -3,7 +3,7 @@
 //
 // Not here: operators (emit_int.c, emit_float.c), what a name stands for (emit_function.c).
 // Threads: as emit.h. Next: emit_mask.c.
-#include "emit_inner.h"
+#include "jit/llvm/emit_inner.h"
 
 LLVMTypeRef qn__emit_type(const qn__emit_t* e, qn_dtype_t dtype) {
   switch (dtype) {
@@ -67,14 +67,6 @@ static LLVMValueRef splat_constant(LLVMTypeRef type, LLVMValueRef scalar) {
 
 LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value) {
   return splat_constant(type, LLVMConstInt(qn__emit_element(type), value, false));
-}
-
-LLVMValueRef qn__emit_real(LLVMTypeRef type, double value) {
-  return splat_constant(type, LLVMConstReal(qn__emit_element(type), value));
-}
-
-LLVMValueRef qn__emit_all_ones(LLVMTypeRef type) {
-  return LLVMConstAllOnes(type);
 }
 
 LLVMValueRef qn__emit_i64(const qn__emit_t* e, int64_t value) {
