@@ -1,4 +1,4 @@
-// jit/call.c: the fast half of a packed call's checks.
+// jit/call.c: the packed call: its checks, and the way into the kernel.
 //
 // What must be checked (promise 5), each here and in explain.c:
 //  1. the count of arguments;                       2. each value's type tag;
@@ -9,13 +9,19 @@
 //  7. data: not null unless empty, aligned as declared including byte_offset;
 //  8. no written tensor overlaps another one;       9. integers fit their dtype; floats too.
 //
-// The loop only answers yes or no; on a no the slow half (explain.c) finds the reason again.
-// Nothing is allocated, locked or read from the environment. What counts here is the number of
-// instructions (about fifty a tensor): every branch goes the same way in call after call. Measured
-// by bench/bench_call.c.
+// The loop only answers yes or no; on a no the slow half (explain.c) finds the reason again. The
+// way of a call on the CPU's default stream: bind the arguments, fill the kernel's table on the
+// stack, jump. No lock, no allocation, nothing read from the environment, one acquire load. What
+// counts here is the number of instructions (about forty a tensor): every branch goes the same way
+// in call after call. Measured by bench/bench_call.c. Thread rule: any thread. Read next:
+// explain.c.
 #include <math.h>
+#include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "devices/cpu/cpu.h"
+#include "jit/executable.h"
+#include "jit/interp.h"
 #include "jit/plan.h"
 
 #define UNLIKELY(x) __builtin_expect((x), 0)
@@ -77,46 +83,59 @@ static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_t
   return !tensor->strides || is_row_major(tensor, arg->rank, count);
 }
 
+// The exact rule for addresses, for those that are far from usual: nothing wraps, and only an empty
+// tensor may be null or out of line.
+static __attribute__((noinline)) bool is_fine_address(const qn__arg_t* arg,
+                                                      const qn_tensor_t* tensor, int64_t span) {
+  const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
+  uint64_t begin, end;
+  bool has_wrapped = __builtin_add_overflow(data, tensor->byte_offset, &begin);
+  has_wrapped |= __builtin_add_overflow(begin, (uint64_t)span << arg->item_shift, &end);
+  return span == 0 || !(has_wrapped || data == 0 || (begin & arg->align_mask) != 0);
+}
+
 // Writes the address of the first element, and the one behind the last to `out_end`.
 static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
                                const qn_tensor_t* tensor, uint64_t* restrict symbols,
                                uint64_t* restrict out_word, uint64_t* restrict out_end) {
   uint64_t device, ndim_and_dtype;
   memcpy(&device, &tensor->device, sizeof device);
-  if (UNLIKELY(device != plan_device)) return false;
   memcpy(&ndim_and_dtype, &tensor->ndim, sizeof ndim_and_dtype);
-  if (UNLIKELY(ndim_and_dtype != arg->ndim_and_dtype)) return false;
+  if (UNLIKELY(((device ^ plan_device) | (ndim_and_dtype ^ arg->ndim_and_dtype)) != 0)) {
+    return false;
+  }
   int64_t span = 1;
-  const int64_t* shape = tensor->shape;
-  const int64_t* const shape_end = shape + arg->rank;
-  if (arg->rank != 0) {
-    if (UNLIKELY(!shape)) return false;
+  const uint32_t rank = arg->rank;
+  if (rank != 0) {
+    const int64_t* shape = tensor->shape;
     const qn__dim_t* dim = arg->shape;
-    do {
-      const int64_t extent = *shape;
-      if (UNLIKELY(extent < 0) || UNLIKELY(!bind_dim(dim, extent, symbols)) ||
+    if (UNLIKELY(!shape) || UNLIKELY((span = shape[0]) < 0) ||
+        UNLIKELY(!bind_dim(dim, span, symbols))) {
+      return false;
+    }
+    for (uint32_t d = 1; d < rank; d++) {
+      const int64_t extent = shape[d];
+      if (UNLIKELY(extent < 0) || UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
           UNLIKELY(__builtin_mul_overflow(span, extent, &span))) {
         return false;
       }
-      shape++;
-      dim++;
-    } while (shape != shape_end);
+    }
   }
-  if (UNLIKELY(arg->has_strides || tensor->strides) &&
-      !bind_rare(arg, tensor, span, symbols, &span)) {
-    return false;
+  if (UNLIKELY(arg->has_strides || tensor->strides)) {
+    int64_t strided_span;  // of its own, so that `span` stays in a register
+    if (!bind_rare(arg, tensor, span, symbols, &strided_span)) return false;
+    span = strided_span;
   }
   if (UNLIKELY(span > arg->max_elements)) return false;
-  const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
-  uint64_t begin, end;
-  const bool has_wrapped = __builtin_add_overflow(data, tensor->byte_offset, &begin);
-  if (UNLIKELY(__builtin_add_overflow(begin, (uint64_t)span << arg->item_shift, &end) ||
-               has_wrapped || data == 0 || (begin & arg->align_mask) != 0) &&
-      span != 0) {
+  // Below 2^62 nothing wraps: the bytes of a tensor are fewer than 2^63.
+  const uint64_t data = (uint64_t)(uintptr_t)tensor->data, offset = tensor->byte_offset;
+  const uint64_t begin = data + offset;
+  if (UNLIKELY((((data | offset) >> 62) | (begin & arg->align_mask)) != 0 || data == 0) &&
+      !is_fine_address(arg, tensor, span)) {
     return false;
   }
   *out_word = begin;
-  *out_end = end;
+  *out_end = begin + ((uint64_t)span << arg->item_shift);
   return true;
 }
 
@@ -139,9 +158,9 @@ static inline bool bind_float(const qn__arg_t* arg, const qn_value_t* value, uin
   }
   if (arg->dtype == QN_DTYPE_F32) {
     float f = (float)v;
-    if (isinf(f) && !isinf(v)) return false;
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
+    if (UNLIKELY((bits & 0x7fffffffu) == 0x7f800000u) && !isinf(v)) return false;
     *out_word = bits;
     return true;
   }
@@ -176,8 +195,9 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
   return true;
 }
 
-bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
-                   uint64_t* restrict words) {
+static inline __attribute__((always_inline)) bool bind(const qn__plan_t* plan,
+                                                       const qn_value_t* args, size_t count,
+                                                       uint64_t* restrict words) {
   const uint32_t arg_count = plan->arg_count;
   if (UNLIKELY(count != arg_count || (!args && count != 0))) return false;
   const uint64_t device = plan->device_word;
@@ -205,4 +225,57 @@ bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
     }
   }
   return plan->deferred_count == 0 || check_deferred(plan, args, words);
+}
+
+bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
+                   uint64_t* restrict words) {
+  return bind(plan, args, count, words);
+}
+
+// ---------------------------------------------------------------------------------- the call
+
+// In both callers whole: the two functions more on the way would be a tenth of a call.
+static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* function,
+                                                              qn_stream_t* stream,
+                                                              const qn_value_t* args, size_t count,
+                                                              qn_value_t* result) {
+  if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
+  qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
+  uint64_t words[QN__MAX_WORDS];
+  if (__builtin_expect(!bind(variant->plan, args, count, words), 0)) {
+    qn_status_t status = qn__plan_explain(variant->plan, args, count);
+    if (QN_NEVER(qn_ok(status))) {
+      return qn_status_make(QN_STATUS_INTERNAL, "%s: the call was refused without a reason",
+                            function->ir->signature);
+    }
+    return status;
+  }
+  if (!stream && variant->entry) {
+    qn__cpu_call_t state = qn__cpu_call_template;
+    if (__builtin_expect(variant->entry(&state.env, words) == 0, 1)) return QN_OK;
+    return qn__variant_describe(variant, &state.failure);
+  }
+  if (!stream && variant->executable->is_interp) return qn__interp_run(function->ir, words);
+  return qn__variant_launch(variant, stream, words);
+}
+
+qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
+                             qn_value_t* result) {
+  qn_stream_t* stream =
+      function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
+  return call(function, stream, args, count, result);
+}
+
+qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
+                                const qn_value_t* args, size_t count, qn_value_t* result) {
+  if (stream) {
+    qn_device_t device = qn_stream_device(stream);
+    if (device.type != function->device.type || device.id != function->device.id) {
+      return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                            "%s: the stream belongs to %s:%d, the function to %s:%d",
+                            function->ir->signature, qn_device_type_text(device.type), device.id,
+                            qn_device_type_text(function->device.type), function->device.id);
+    }
+  }
+  return call(function, stream, args, count, result);
 }

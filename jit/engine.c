@@ -97,8 +97,11 @@ void qn_engine_counters(qn_engine_t* engine,
                         void (*on_counter)(void* self, const char* name, uint64_t value,
                                            const char* doc),
                         void* self) {
+  // The table counts its hits itself (table.c); the other counters are of what is behind it.
+  uint64_t hit_count = qn__table_hit_count(&engine->table);
   for (qn__counter_t i = 0; i < QN__COUNTER_COUNT; i++) {
     uint64_t value = atomic_load_explicit(&engine->counters[i], memory_order_relaxed);
+    if (i == QN__COUNTER_lookups || i == QN__COUNTER_memory_hits) value += hit_count;
     on_counter(self, counter_table[i].name, value, counter_table[i].doc);
   }
   if (engine->disk) qn__disk_counters(engine->disk, on_counter, self);

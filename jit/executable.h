@@ -61,4 +61,9 @@ struct qn_function {
 // Makes `executable`'s version of the function the one that calls use from now on.
 qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* executable);
 
+// Queues the kernel on a stream, or runs it on a device's default stream. The words are copied.
+qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words);
+// The status of a kernel's failure; `variant` is a qn__variant_t.
+qn_status_t qn__variant_describe(void* variant, const qn_kernel_failure_t* failure);
+
 #endif  // QUERN_JIT_EXECUTABLE_H_

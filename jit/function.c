@@ -1,8 +1,7 @@
-// jit/function.c: function cells and the call itself.
+// jit/function.c: function cells, the launch behind a stream, and what a kernel's failure means.
 //
-// The way of a call on the CPU's default stream: bind the arguments (call.c), fill the kernel's
-// table on the stack, jump. No lock, no allocation, one acquire load. Measured by
-// bench/bench_call.c. Thread rule: any thread. Read next: call.c.
+// Everything of a function but the call on its fast path, which is call.c. Thread rule: any thread.
+// Read next: call.c.
 #include <stdatomic.h>
 
 #include "base/alloc.h"
@@ -151,7 +150,7 @@ static const char* buffer_name(const qn__function_t* function, uint32_t id) {
   return find.name;
 }
 
-static qn_status_t describe(void* owner, const qn_kernel_failure_t* failure) {
+qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
   const qn__variant_t* variant = owner;
   const qn__function_t* ir = variant->function->ir;
   if (failure->site == QN__SITE_STATUS && failure->index != 0) {
@@ -197,9 +196,9 @@ static void release_owner(void* owner) {
   qn_function_release(((qn__variant_t*)owner)->function);
 }
 
-// ---------------------------------------------------------------------------------- calls
+// ---------------------------------------------------------------------------------- launches
 
-static qn_status_t launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words) {
+qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words) {
   const qn_executable_t* executable = variant->executable;
   qn_launch_t launch = {
       .words = words,
@@ -207,7 +206,7 @@ static qn_status_t launch(qn__variant_t* variant, qn_stream_t* stream, const uin
       .owner = variant,
       .retain = retain_owner,
       .release = release_owner,
-      .describe = describe,
+      .describe = qn__variant_describe,
   };
   void* inner = qn__stream_inner(stream);
   if (executable->is_interp) {
@@ -219,47 +218,4 @@ static qn_status_t launch(qn__variant_t* variant, qn_stream_t* stream, const uin
   }
   return executable->device_table->launch(executable->device.id, executable->inner, variant->index,
                                           inner, &launch);
-}
-
-static inline qn_status_t call(qn_function_t* function, qn_stream_t* stream, const qn_value_t* args,
-                               size_t count, qn_value_t* result) {
-  if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
-  qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
-  uint64_t words[QN__MAX_WORDS];
-  if (__builtin_expect(!qn__plan_bind(variant->plan, args, count, words), 0)) {
-    qn_status_t status = qn__plan_explain(variant->plan, args, count);
-    if (QN_NEVER(qn_ok(status))) {
-      return qn_status_make(QN_STATUS_INTERNAL, "%s: the call was refused without a reason",
-                            function->ir->signature);
-    }
-    return status;
-  }
-  if (!stream && variant->entry) {
-    qn__cpu_call_t state = qn__cpu_call_template;
-    if (__builtin_expect(variant->entry(&state.env, words) == 0, 1)) return QN_OK;
-    return describe(variant, &state.failure);
-  }
-  if (!stream && variant->executable->is_interp) return qn__interp_run(function->ir, words);
-  return launch(variant, stream, words);
-}
-
-qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
-                             qn_value_t* result) {
-  qn_stream_t* stream =
-      function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
-  return call(function, stream, args, count, result);
-}
-
-qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
-                                const qn_value_t* args, size_t count, qn_value_t* result) {
-  if (stream) {
-    qn_device_t device = qn_stream_device(stream);
-    if (device.type != function->device.type || device.id != function->device.id) {
-      return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                            "%s: the stream belongs to %s:%d, the function to %s:%d",
-                            function->ir->signature, qn_device_type_text(device.type), device.id,
-                            qn_device_type_text(function->device.type), function->device.id);
-    }
-  }
-  return call(function, stream, args, count, result);
 }

@@ -237,15 +237,14 @@ qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_ta
   QN_TRY(qn__request_init(module, target, options, &request));
   int64_t start_ns = out_info ? qn__now_ns() : 0;
   if (out_info) *out_info = (qn_lookup_info_t){.source = QN_SOURCE_COMPILED};
-  qn__count(engine, QN__COUNTER_lookups, 1);
   qn__ident_t ident = make_ident(&request);
   qn_executable_t* executable = qn__table_get(&engine->table, &ident);
   if (executable) {
-    qn__count(engine, QN__COUNTER_memory_hits, 1);
     give_memory_info(executable, start_ns, out_info);
     *out_executable = executable;
     return QN_OK;
   }
+  qn__count(engine, QN__COUNTER_lookups, 1);
   return make_or_wait(engine, &request, &ident, start_ns, out_info, out_executable);
 }
 

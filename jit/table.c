@@ -100,14 +100,34 @@ static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn
   }
 }
 
-qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
-  qn__mutex_t* mutex = &table->stripes[own_stripe()].mutex;
-  qn__mutex_lock(mutex);
+static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
+                                   uint64_t counted_as) {
+  uint32_t stripe = own_stripe();
+  qn__mutex_lock(&table->stripes[stripe].mutex);
   qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
   qn_executable_t* executable = slot ? slot->executable : NULL;
-  if (executable) qn_executable_retain(executable);
-  qn__mutex_unlock(mutex);
+  if (executable) {
+    qn_executable_retain(executable);
+    table->stripes[stripe].hit_count += counted_as;
+  }
+  qn__mutex_unlock(&table->stripes[stripe].mutex);
   return executable;
+}
+
+// The lock that a hit takes anyway guards its count: an atomic counter that all threads share would
+// cost a third of a lookup, and more when they meet.
+qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
+  return get(table, ident, 1);
+}
+
+uint64_t qn__table_hit_count(qn__table_t* table) {
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
+    qn__mutex_lock(&table->stripes[i].mutex);
+    count += table->stripes[i].hit_count;
+    qn__mutex_unlock(&table->stripes[i].mutex);
+  }
+  return count;
 }
 
 // Makes room for one more; drops removed slots on the way. The caller holds all stripes.
@@ -198,7 +218,7 @@ qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident, qn__fl
     return wait_for(table, flight, out_executable);
   }
   // Whoever made it may have landed since the caller looked.
-  *out_executable = qn__table_get(table, ident);
+  *out_executable = get(table, ident, 0);
   if (!*out_executable) {
     fresh->ident = *ident;
     fresh->next = table->flights;

@@ -35,7 +35,8 @@ typedef struct qn__table {
   // Apart by padding, not alignment: allocators promise 16 bytes only.
   struct {
     qn__mutex_t mutex;
-    char padding[128 - sizeof(qn__mutex_t)];
+    uint64_t hit_count;  // of its threads' lookups; under its lock
+    char padding[128 - sizeof(qn__mutex_t) - sizeof(uint64_t)];
   } stripes[QN__TABLE_STRIPES];
   qn__table_slot_t* slots;
   size_t capacity;    // a power of two, or 0
@@ -49,8 +50,10 @@ typedef struct qn__table {
 // The table must not move afterwards.
 qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator);
 void qn__table_deinit(qn__table_t* table);
-// Retained, or NULL.
+// Retained, or NULL. What is found is counted.
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident);
+// How often qn__table_get found something.
+uint64_t qn__table_hit_count(qn__table_t* table);
 // Keeps a reference of its own; replaces what was there. Errors: OUT_OF_MEMORY (then nothing
 // changed).
 qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
