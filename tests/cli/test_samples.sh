@@ -1,0 +1,45 @@
+# Every sample of examples/ir runs on the interpreter and, where there is a code generator, on the
+# CPU in both tiers and checked, and all agree within 1e-5.
+. "${0%/*}/lib.sh"
+
+arguments() {
+  case $1 in
+    saxpy) echo "--arg a=2.5 --arg x=rand:f32[37]:1 --arg y=rand:f32[37]:2" ;;
+    softmax) echo "--arg x=rand:f32[5,19]:3 --arg y=zeros:f32[5,19]" ;;
+    matmul_tile) echo "--arg a=rand:f32[7,21]:4 --arg b=rand:f32[21,18]:5 --arg c=zeros:f32[7,18]" ;;
+    embed_layernorm)
+      echo "--arg ids=rand:i64[2,4]:6 --arg words=rand:f32[10,24]:7 --arg positions=rand:f32[4,24]:8" \
+        "--arg gamma=rand:f32[24]:9 --arg beta=rand:f32[24]:10 --arg eps=1e-5 --arg y=zeros:f32[2,4,24]" ;;
+    transpose_shared) echo "--arg x=iota:f32[33,9] --arg y=zeros:f32[9,33]" ;;
+    two_launches) echo "--arg x=rand:f32[6,11]:11 --arg y=zeros:f32[6,11]" ;;
+    fir_filter) echo "--arg x=rand:i16[66]:12 --arg n=64 --arg y=zeros:i16[64]" ;;
+    histogram) echo "--arg x=rand:u8[1000]:13 --arg counts=zeros:i32[256] --arg largest=zeros:i32[]" ;;
+    newton_sqrt) echo "--arg x=rand:f32[17]:14 --arg y=zeros:f32[17]" ;;
+    block_norm) echo "--arg x=rand:f32[3,300]:15 --arg y=zeros:f32[3]" ;;
+    *) fail "no arguments for the sample $1: add them here" ;;
+  esac
+}
+
+for file in examples/ir/*.qn; do
+  name=$(basename "$file" .qn)
+  # shellcheck disable=SC2046
+  set -- $(arguments "$name")
+  expect 0 run "$file" --target interp --json "$@"
+  json 'it["source"] == "compiled" and it["outputs"]'
+  mv out interp.json
+  $has_cpu || continue
+  if [ "$name" = block_norm ]; then
+    # Exchanges among the lanes of a warp are for GPUs, and the message says so.
+    expect 1 run "$file" --target cpu "$@"
+    tells "needs a GPU target"
+    continue
+  fi
+  for options in "" "--tier fast" "--checked" "--repeat 3"; do
+    # shellcheck disable=SC2086
+    expect 0 run "$file" --target cpu --json $options "$@"
+    python3 "$SOURCE/tests/cli/compare.py" interp.json out || fail "$name on cpu $options differs"
+    checks=$((checks + 1))
+  done
+done
+
+done_with samples
