@@ -53,6 +53,22 @@ static void widths(void** state) {
                  "parallel i in 0..n {  // 16 lanes");
 }
 
+static void several_vectors_where_tails_are_masked(void** state) {
+  (void)state;
+  static const qn__pass_options_t avx512 = {.vector_bytes = 32, .has_masked_memory = true};
+  qn_test_expect(&qn__pass_vectorize, &avx512,
+                 "func f(x: f32[n], out y: f32[n]) { parallel i in 0..n { y[i] = x[i]; } }",
+                 "parallel i in 0..n {  // 32 lanes");
+  qn_test_expect(&qn__pass_vectorize, &avx512,
+                 "func f(x: f32[n], out y: f32[n]) { parallel i in 0..n {"
+                 "  y[i] = pow(x[i], 3.5); } }",
+                 "parallel i in 0..n {  // 16 lanes");
+  qn_test_expect(&qn__pass_vectorize, &avx512,
+                 "func f(x: f32[n, 12], out y: f32[n, 12]) { parallel i in 0..n { for j in 0..12 {"
+                 "  y[i, j] = x[i, j]; } } }",
+                 "for j in 0..12 {  // 8 lanes");
+}
+
 static void reductions(void** state) {
   (void)state;
   // Along a row: lanes in the reduction; four vectors hide the latency of a short body.
@@ -63,7 +79,7 @@ static void reductions(void** state) {
   expect(
       "func f(x: f32[n, m], out y: f32[n]) { parallel i in 0..n {"
       "  y[i] = sum j in 0..m { exp(x[i, j]) }; } }",
-      "y[i] = sum j in 0..m {  // 8 lanes");
+      "y[i] = sum j in 0..m {  // 16 lanes");
   // Along a column: many columns at a time.
   expect(
       "func f(x: f32[n, m], out y: f32[m]) { parallel j in 0..m {"
@@ -166,10 +182,10 @@ static void masks_cost(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elementwise),         cmocka_unit_test(widths),
-      cmocka_unit_test(reductions),          cmocka_unit_test(dependences),
-      cmocka_unit_test(what_no_lane_can_do), cmocka_unit_test(vector_loops),
-      cmocka_unit_test(masks_cost),
+      cmocka_unit_test(elementwise),  cmocka_unit_test(widths),
+      cmocka_unit_test(reductions),   cmocka_unit_test(several_vectors_where_tails_are_masked),
+      cmocka_unit_test(dependences),  cmocka_unit_test(what_no_lane_can_do),
+      cmocka_unit_test(vector_loops), cmocka_unit_test(masks_cost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
