@@ -29,7 +29,10 @@ static void add_attributes(qn__emit_t* e, LLVMValueRef function, bool is_body) {
   LLVMDisposeMessage(features);
   static const char* const widths[] = {"128", "256", "512"};
   uint32_t bytes = e->options->vector_bytes;
-  add_text_attribute(e, function, "prefer-vector-width", widths[bytes >= 64 ? 2 : bytes >= 32]);
+  const char* width = widths[bytes >= 64 ? 2 : bytes >= 32];
+  // Without the second, wide vectors in the code would bring wide registers back.
+  add_text_attribute(e, function, "prefer-vector-width", width);
+  add_text_attribute(e, function, "min-legal-vector-width", width);
   // Nothing may become a call of memset, memcpy or libm.
   add_text_attribute(e, function, "no-builtins", "");
   add_attribute(e, function, whole, "nounwind");

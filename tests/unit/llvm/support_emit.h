@@ -14,7 +14,8 @@ typedef struct build {
   bool is_fast;
   bool is_scalar;
   bool is_checked;
-  bool is_raw;  // without the passes of the IR
+  bool is_raw;            // without the passes of the IR
+  uint32_t vector_bytes;  // 0: as wide as the processor has them
 } build_t;
 
 // Can this machine run code for `cpu`?

@@ -35,6 +35,7 @@ static const build_t builds[] = {
     {.cpu = "native", .is_checked = true},
     {.cpu = "x86-64"},
     {.cpu = "x86-64-v3", .is_fast = true},
+    {.cpu = "x86-64-v4", .vector_bytes = 32},
     {.cpu = "x86-64", .is_fast = true, .is_checked = true},
 };
 
