@@ -31,18 +31,17 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
   qn_status_t status = cache->dir ? qn_cache_dir_usage(cache->dir, &usage) : QN_OK;
   if (!qn_ok(status)) return status;
   qn_engine_t* engine = NULL;
-  status = session_engine(&engine);
+  status = session_idle_engine(&engine);
   if (!qn_ok(status)) return status;
   char* limit = session_option(engine, "cache_max_size");
-  char* mode = session_option(engine, "cache_mode");
   qn_engine_destroy(engine);
   if (cache->args->is_json) {
-    print_json(json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o}", "directory", json_text(cache->path),
-                         "exists", (int)(cache->dir != NULL), "entries",
-                         (json_int_t)usage.entry_count, "size_bytes", (json_int_t)usage.size_bytes,
-                         "temporary_files", (json_int_t)usage.temporary_count, "max_size",
-                         json_text(limit), "mode", json_text(mode)),
-               17);
+    print_json(
+        json_pack("{s:o, s:b, s:I, s:I, s:I, s:o}", "directory", json_text(cache->path), "exists",
+                  (int)(cache->dir != NULL), "entries", (json_int_t)usage.entry_count, "size_bytes",
+                  (json_int_t)usage.size_bytes, "temporary_files",
+                  (json_int_t)usage.temporary_count, "max_size", json_text(limit)),
+        17);
   } else {
     char size[32];
     printf("directory  %s%s\n", cache->path, cache->dir ? "" : " (not there yet)");
@@ -50,10 +49,8 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
     printf("size       %s of at most %s\n", format_size(usage.size_bytes, size),
            limit ? limit : "?");
     printf("temporary  %" PRIu64 "\n", usage.temporary_count);
-    printf("mode       %s\n", mode ? mode : "?");
   }
   free(limit);
-  free(mode);
   return QN_OK;
 }
 
@@ -269,7 +266,7 @@ static qn_status_t open_cache(cache_t* cache) {
     cache->path = strdup(named);
   } else {
     qn_engine_t* engine = NULL;
-    qn_status_t status = session_engine(&engine);
+    qn_status_t status = session_idle_engine(&engine);
     if (!qn_ok(status)) return status;
     cache->path = session_option(engine, "cache_dir");
     qn_engine_destroy(engine);

@@ -39,6 +39,11 @@ qn_status_t session_engine(qn_engine_t** out_engine) {
   return qn_engine_create(&options, out_engine);
 }
 
+qn_status_t session_idle_engine(qn_engine_t** out_engine) {
+  qn_engine_options_t options = {.struct_size = sizeof options, .cache_mode = QN_CACHE_OFF};
+  return qn_engine_create(&options, out_engine);
+}
+
 typedef struct wanted_option {
   const char* name;
   char* value;

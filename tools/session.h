@@ -10,6 +10,8 @@
 // An engine by the environment; the library's log goes to standard error as QUERN_LOG says.
 // Owned: qn_engine_destroy.
 qn_status_t session_engine(qn_engine_t** out_engine);
+// An engine that makes no cache directory: for looking at options. Owned: qn_engine_destroy.
+qn_status_t session_idle_engine(qn_engine_t** out_engine);
 // The value of an engine's option by its name in options.inc. Owned: free. NULL without memory.
 char* session_option(qn_engine_t* engine, const char* name);
 

@@ -1,0 +1,18 @@
+# Every command that a help text or docs/cli.md shows as an example runs and gives 0.
+. "${0%/*}/lib.sh"
+$has_cpu || { echo "no code generator: the examples need one"; exit 0; }
+
+PATH=$(dirname "$QUERN"):$PATH
+for verb in run check fmt compile devices targets cache config version help; do
+  "$QUERN" help $verb | sed -n 's/^  quern /quern /p' >>commands
+done
+"$QUERN" help | sed -n '/first steps/,$ s/^  quern /quern /p' >>commands
+sed -n 's/^    quern /quern /p' "$SOURCE/docs/cli.md" >>commands
+[ "$(wc -l <commands)" -gt 30 ] || fail "only $(wc -l <commands) examples were found"
+while IFS= read -r line; do
+  # The function of lib.sh must not stand in for the program.
+  sh -c "$line" >out 2>err </dev/null || fail "example: $line"
+  checks=$((checks + 1))
+done <commands
+
+done_with examples
