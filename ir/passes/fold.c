@@ -2,10 +2,8 @@
 //
 // Numbered requirements:
 // 1. The value stays the same, bit for bit, for every input: floats keep NaN, infinities and the
-// sign of
-//    zero. (A function marked `fast` allows x + 0 -> x on top.)
-// 2. Integers wrap. A rule that relies on order or division asks terms.c whether anything may
-// wrap.
+//    sign of zero. (A function marked `fast` allows x + 0 -> x on top.)
+// 2. Integers wrap. A rule that relies on order or division asks terms.c whether it may wrap.
 // 3. In checked builds, what may fail (loads, divisions) is evaluated as often as before.
 // 4. Arithmetic on literals is arith.c's: the interpreter and the folder cannot disagree.
 //

@@ -3,12 +3,11 @@
 // Innermost first, so that a value climbs as far as it is invariant. What moves: lets, and maximal
 // invariant subexpressions that are worth a variable; equal ones share it. Rules:
 // 1. Evaluating early must be harmless. Arithmetic is (an integer division never traps in an
-// unchecked
-//    build). A load or a reduction is moved only from where the first iteration certainly comes by,
-//    past no assert, and is guarded by `begin < end ? ... : 0` where the loop may be empty.
+//    unchecked build). A load or a reduction is moved only from where the first iteration certainly
+//    comes by, past no assert, and is guarded by `begin < end ? ... : 0` where the loop may be
+//    empty.
 // 2. A load moves only if nothing in the loop stores to the memory behind its buffer.
-// 3. In checked builds neither loads nor divisions move, so that each error comes from where it
-// was.
+// 3. In checked builds neither loads nor divisions move, so that errors stay where they were.
 // 4. Nothing moves out of a launch, nor anything bound to its thread (LANE, GROUP).
 // Thread rule: one thread per body. Read next: vectorize.c.
 #include "ir/passes/passes.h"

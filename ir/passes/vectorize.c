@@ -3,10 +3,9 @@
 // 1. Legality. PARALLEL and VECTOR loops are independent by definition, a SERIAL loop must be
 //    proven so (lanes.c), a reduction always is, as its order is unspecified. What is inside must
 //    be what passes.h lists, with bounds of inner loops that do not depend on the lane.
-// 2. Choice. For every nest the cheapest way is taken: from the innermost loop outwards, a loop
-// that
-//    is cheaper in lanes itself takes the marks of what is inside it. So a row-wise sum runs in
-//    lanes along the row, and a column-wise sum runs many columns at a time.
+// 2. Choice. For every nest the cheapest way is taken: from the innermost loop outwards, a
+//    loop that is cheaper in lanes itself takes the marks of what is inside it. So a row-wise sum
+//    runs in lanes along the row, and a column-wise sum runs many columns at a time.
 // 3. Width. A vector of the widest element that the body computes with. Two or four vectors at a
 //    time for reductions with a short body, to hide the latency of the accumulator, and for loops
 //    where tails can be masked. (Measured with AVX-512: softmax 5 %, embed_layernorm 25 %,
