@@ -396,6 +396,77 @@ static void test_gpu_only(void** state) {
   qn_module_release(module);
 }
 
+static bool is_same_narrow(qn_dtype_t dtype, uint16_t want, uint16_t have) {
+  double x = qn__scalar_from_bits(dtype, want).f;
+  double y = qn__scalar_from_bits(dtype, have).f;
+  return want == have || (x != x && y != y);
+}
+
+// Every f16 and bf16 widened, and f32 around every value and every midpoint rounded.
+static void check_narrow(build_t build, qn_dtype_t dtype, uint32_t cut_bits) {
+  enum { PATTERNS = 1 << 16, AROUND = 7, COUNT = PATTERNS * AROUND };
+  char text[512];
+  (void)snprintf(text, sizeof text,
+                 "func f(x: %s[k], y: f32[n], out a: f32[k], out b: %s[n], out c: %s[k]) {\n"
+                 "  parallel i in 0..k { a[i] = f32(x[i]); c[i] = -x[i]; }\n"
+                 "  parallel i in 0..n { b[i] = %s(y[i]); } }\n",
+                 qn_dtype_text(dtype), qn_dtype_text(dtype), qn_dtype_text(dtype),
+                 qn_dtype_text(dtype));
+  qn_module_t* module = parse_or_die(text);
+  qn_status_t error;
+  kernels_t* kernels = kernels_create(module, build, false, &error);
+  if (!kernels) fail_msg("%s", qn_status_message(error));
+  uint16_t* x = calloc(PATTERNS, sizeof *x);
+  float* a = calloc(PATTERNS, sizeof *a);
+  uint16_t* c = calloc(PATTERNS, sizeof *c);
+  uint32_t* y = calloc(COUNT, sizeof *y);
+  uint16_t* b = calloc(COUNT, sizeof *b);
+  const uint32_t half = UINT32_C(1) << (cut_bits - 1);
+  const uint32_t steps[AROUND] = {0, 1, half - 1, half, half + 1, 2 * half - 1, UINT32_MAX};
+  for (uint32_t i = 0; i < PATTERNS; ++i) {
+    x[i] = (uint16_t)i;
+    qn__scalar_t value = qn__scalar_from_bits(dtype, i);
+    uint32_t bits = (uint32_t)qn__scalar_to_bits(QN_DTYPE_F32, value);
+    for (uint32_t k = 0; k < AROUND; ++k) y[AROUND * i + k] = bits + steps[k];
+  }
+  uint64_t words[] = {(uint64_t)(uintptr_t)x,
+                      (uint64_t)(uintptr_t)y,
+                      (uint64_t)(uintptr_t)a,
+                      (uint64_t)(uintptr_t)b,
+                      (uint64_t)(uintptr_t)c,
+                      PATTERNS,
+                      COUNT};
+  assert_int_equal(kernels_run(kernels, 0, words, 3, 0).result, 0);
+  for (uint32_t i = 0; i < PATTERNS; ++i) {
+    double want = qn__scalar_from_bits(dtype, i).f;
+    double have = (double)a[i];
+    if (want != have && (want == want || have == have)) fail_msg("%#x widens to %a", i, have);
+    if (!is_same_narrow(dtype, x[i] ^ 0x8000, c[i])) fail_msg("-%#x gives %#x", i, c[i]);
+  }
+  for (uint32_t i = 0; i < COUNT; ++i) {
+    double value = qn__round_float(dtype, qn__scalar_from_bits(QN_DTYPE_F32, y[i]).f);
+    uint16_t want = (uint16_t)qn__scalar_to_bits(dtype, (qn__scalar_t){.f = value});
+    if (!is_same_narrow(dtype, want, b[i])) {
+      fail_msg("%s of f32 %#x: want %#x, have %#x", qn_dtype_text(dtype), y[i], want, b[i]);
+    }
+  }
+  free(x), free(a), free(c), free(y), free(b);
+  kernels_destroy(kernels);
+  qn_module_release(module);
+}
+
+static void test_narrow_floats(void** state) {
+  (void)state;
+  for (size_t i = 0; i < QN_COUNT_OF(cpus); ++i) {
+    if (!build_can_run(cpus[i])) continue;
+    for (int is_fast = 0; is_fast < 2; ++is_fast) {
+      build_t build = {.cpu = cpus[i], .is_fast = is_fast != 0};
+      check_narrow(build, QN_DTYPE_F16, 13);
+      check_narrow(build, QN_DTYPE_BF16, 16);
+    }
+  }
+}
+
 // Equal modules give equal text, whatever else was compiled before.
 static void test_deterministic(void** state) {
   (void)state;
@@ -419,12 +490,12 @@ static void test_deterministic(void** state) {
 }
 
 int main(int argc, char** argv) {
-  enum { OTHERS = 7 };
+  enum { OTHERS = 8 };
   struct CMUnitTest tests[QN_COUNT_OF(programs) + OTHERS] = {
-      cmocka_unit_test(test_saxpy),        cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_matmul),       cmocka_unit_test(test_transpose),
-      cmocka_unit_test(test_two_launches), cmocka_unit_test(test_gpu_only),
-      cmocka_unit_test(test_deterministic)};
+      cmocka_unit_test(test_saxpy),         cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_matmul),        cmocka_unit_test(test_transpose),
+      cmocka_unit_test(test_two_launches),  cmocka_unit_test(test_gpu_only),
+      cmocka_unit_test(test_deterministic), cmocka_unit_test(test_narrow_floats)};
   static program_t copies[QN_COUNT_OF(programs)];
   memcpy(copies, programs, sizeof copies);
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
