@@ -66,51 +66,76 @@ double bench_run_ns(void (*body)(void* self, int64_t iterations), void* self, in
   return ns;
 }
 
+static void use(const char* program, const char* doc, FILE* out) {
+  (void)fprintf(out,
+                "usage: %s [--json | --json=FILE]\n%s\n"
+                "--json prints JSON instead of the table, --json=FILE writes it as well.\n",
+                program, doc);
+  exit(out == stdout ? 0 : 2);
+}
+
 bench_report_t bench_begin(const char* title, const char* doc, int argc, char** argv) {
-  bench_report_t report = {.title = title};
+  bench_report_t report = {.table = stdout};
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--json") == 0) {
-      report.is_json = true;
+      report.table = NULL;
+      report.json = stdout;
+    } else if (strncmp(argv[i], "--json=", 7) == 0) {
+      report.json = fopen(argv[i] + 7, "w");
+      if (report.json) continue;
+      (void)fprintf(stderr, "%s: cannot write '%s'\n", argv[0], argv[i] + 7);
+      exit(1);
     } else {
-      bool is_help = strcmp(argv[i], "--help") == 0;
-      (void)fprintf(is_help ? stdout : stderr, "usage: %s [--json]\n%s\n", argv[0], doc);
-      exit(is_help ? 0 : 2);
+      use(argv[0], doc, strcmp(argv[i], "--help") == 0 ? stdout : stderr);
     }
   }
-  if (report.is_json) {
-    (void)printf("{\"title\": \"%s\", \"benchmarks\": [", title);
-  } else {
-    (void)printf("%s\n%-52s %14s %10s %8s\n", title, "", "median", "ratio", "limit");
+  if (report.json) (void)fprintf(report.json, "{\"title\": \"%s\", \"benchmarks\": [", title);
+  if (report.table) {
+    (void)fprintf(report.table, "%s\n%-52s %14s %10s %8s\n", title, "", "median", "ratio", "limit");
   }
   return report;
 }
 
+static void write_json(bench_report_t* report, const char* name, double value, const char* unit,
+                       double floor, double limit, bool has_missed) {
+  FILE* out = report->json;
+  (void)fprintf(out, "%s\n  {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
+                report->row_count ? "," : "", name, value, unit);
+  if (floor > 0) {
+    (void)fprintf(out, ", \"floor\": %.6g, \"ratio\": %.6g", floor, value / floor);
+  }
+  if (limit > 0) {
+    (void)fprintf(out, ", \"limit\": %.6g, \"within_limit\": %s", limit,
+                  has_missed ? "false" : "true");
+  }
+  (void)fprintf(out, "}");
+}
+
+static void write_line(bench_report_t* report, const char* name, double value, const char* unit,
+                       double floor, double limit, bool has_missed) {
+  char ratio_text[32] = "", limit_text[32] = "";
+  if (floor > 0) (void)snprintf(ratio_text, sizeof ratio_text, "%.3g", value / floor);
+  if (limit > 0) {
+    (void)snprintf(limit_text, sizeof limit_text, "%.3g%s", limit, has_missed ? " MISSED" : "");
+  }
+  (void)fprintf(report->table, "%-52s %10.4g %-3s %10s %8s\n", name, value, unit, ratio_text,
+                limit_text);
+}
+
 void bench_row(bench_report_t* report, const char* name, double value, const char* unit,
                double floor, double limit) {
-  double ratio = floor > 0 ? value / floor : 0;
-  double judged = floor > 0 ? ratio : value;
+  double judged = floor > 0 ? value / floor : value;
   bool has_missed = limit > 0 && judged > limit;
-  report->has_missed |= has_missed;
-  if (report->is_json) {
-    (void)printf("%s\n  {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
-                 report->row_count ? "," : "", name, value, unit);
-    if (floor > 0) (void)printf(", \"floor\": %.6g, \"ratio\": %.6g", floor, ratio);
-    if (limit > 0) {
-      (void)printf(", \"limit\": %.6g, \"within_limit\": %s", limit, has_missed ? "false" : "true");
-    }
-    (void)printf("}");
-  } else {
-    char ratio_text[32] = "", limit_text[32] = "";
-    if (floor > 0) (void)snprintf(ratio_text, sizeof ratio_text, "%.3g", ratio);
-    if (limit > 0) {
-      (void)snprintf(limit_text, sizeof limit_text, "%.3g%s", limit, has_missed ? " MISSED" : "");
-    }
-    (void)printf("%-52s %10.4g %-3s %10s %8s\n", name, value, unit, ratio_text, limit_text);
-  }
+  report->missed_count += has_missed;
+  if (report->json) write_json(report, name, value, unit, floor, limit, has_missed);
+  if (report->table) write_line(report, name, value, unit, floor, limit, has_missed);
   report->row_count++;
 }
 
 int bench_end(bench_report_t* report) {
-  if (report->is_json) (void)printf("\n]}\n");
+  if (report->json) {
+    (void)fprintf(report->json, "\n]}\n");
+    if (report->json != stdout) (void)fclose(report->json);
+  }
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t bench_now_ns(void);
@@ -35,13 +36,14 @@ static inline void bench_keep(const void* pointer) {
 // limit
 
 typedef struct bench_report {
-  const char* title;
-  bool is_json;
+  FILE* table;  // NULL: none
+  FILE* json;   // NULL: none
   size_t row_count;
-  bool has_missed;  // a row is beyond its limit
+  size_t missed_count;  // rows beyond their limit
 } bench_report_t;
 
-// Reads --json and --help; exits with 2 on anything else.
+// Reads --json (JSON instead of the table), --json=FILE (JSON as well) and --help; exits with 2 on
+// anything else.
 bench_report_t bench_begin(const char* title, const char* doc, int argc, char** argv);
 // `floor` 0: none. `limit` 0: none; otherwise value / floor (or value, without a floor) should be
 // at most it.
