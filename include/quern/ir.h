@@ -195,7 +195,7 @@ QN_API void qn_builder_destroy(qn_builder_t* builder);
 
 // Opens a function; parameters follow, then the body, then qn_build_end closes it.
 QN_API void qn_build_function(qn_builder_t* builder, const char* name);
-// Lets floats of this function be reassociated, contracted and assumed finite.
+// Lets floats of this function be reassociated and contracted (docs/ir.md, "fast").
 QN_API void qn_build_fast(qn_builder_t* builder);
 // A symbol for shapes: an i64 bound from the first argument that shows it. Asking twice for one
 // name gives the same symbol.
