@@ -74,7 +74,8 @@ json_t* json_parsed(const char* text) {
 }
 
 void print_json(json_t* value, int real_digits) {
-  if (value) (void)json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(real_digits));
+  if (value)
+    (void)json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)real_digits));
   putchar('\n');
   json_decref(value);
 }

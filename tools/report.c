@@ -34,7 +34,7 @@
 #define EXIT_OF_COMPILE_FORBIDDEN EXIT_MACHINE
 #define EXIT_OF_INTERNAL EXIT_MACHINE
 
-exit_code_t exit_code_of(qn_status_code_t code) {
+int exit_code_of(qn_status_code_t code) {
   switch (code) {
 #define QN_STATUS_CODE(name, value, text, doc) \
   case QN_STATUS_##name:                       \
@@ -64,7 +64,7 @@ static bool is_rendered(const char* message) {
   return strstr(message, "\n  --> ") != NULL || strncmp(message, "error[", 6) == 0;
 }
 
-static exit_code_t print_status(qn_status_t status) {
+static int print_status(qn_status_t status) {
   const style_t* style = style_of(stderr);
   qn_status_code_t code = qn_status_code(status);
   const char* message = qn_status_message(status);
@@ -99,7 +99,7 @@ int report_status(const args_t* args, qn_status_t status) {
 int report_status_text(qn_status_t status) {
   if (qn_ok(status)) return EXIT_DONE;
   (void)fflush(stdout);
-  exit_code_t exit_code = print_status(status);
+  int exit_code = print_status(status);
   qn_status_free(status);
   return exit_code;
 }

@@ -17,7 +17,7 @@ typedef enum exit_code {
 } exit_code_t;
 
 // The exit code of a status code: the table that docs/cli.md shows.
-exit_code_t exit_code_of(qn_status_code_t code);
+int exit_code_of(qn_status_code_t code);
 
 // Reports an error (consumed) and returns its exit code; EXIT_DONE for ok.
 int report_status(const args_t* args, qn_status_t status);

@@ -187,15 +187,20 @@ static void fill(const value_spec_t* spec, npy_array_t* array) {
 }
 
 // The system would promise memory that it does not have, and end the process at the first touch.
-static qn_status_t check_memory(const npy_array_t* array) {
+static qn_status_t check_memory(const value_spec_t* spec) {
   qn_attribute_value_t memory;
   qn_status_t status = qn_device_attribute((qn_device_t){QN_DEVICE_CPU, 0},
                                            QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY, &memory);
-  if (qn_status_consume(status) != QN_STATUS_OK || memory.type != QN_ATTRIBUTE_TYPE_INT)
+  if (qn_status_consume(status) != QN_STATUS_OK || memory.type != QN_ATTRIBUTE_TYPE_INT) {
     return QN_OK;
-  if (array->size_bytes <= (uint64_t)memory.int_value) return QN_OK;
-  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "an array of %zu bytes, %" PRId64 " are available",
-                        array->size_bytes, memory.int_value);
+  }
+  double size_bytes = (double)qn_dtype_size_bytes(spec->dtype);
+  for (int32_t d = 0; d < spec->rank; d++) size_bytes *= (double)spec->shape[d];
+  // Not a number: an extent of 0 beside ones beyond all bounds, which npy_make refuses.
+  if (!(size_bytes > (double)memory.int_value)) return QN_OK;
+  return qn_status_make(QN_STATUS_OUT_OF_MEMORY,
+                        "an array of %.3g bytes: the machine has %" PRId64 " available", size_bytes,
+                        memory.int_value);
 }
 
 qn_status_t value_make(const value_spec_t* spec, qn_dtype_t wanted, npy_array_t* out_array) {
@@ -206,12 +211,9 @@ qn_status_t value_make(const value_spec_t* spec, qn_dtype_t wanted, npy_array_t*
     }
     return status;
   }
-  qn_status_t status = npy_make(spec->dtype, spec->rank, spec->shape, out_array);
-  if (qn_ok(status)) status = check_memory(out_array);
-  if (qn_ok(status)) {
-    fill(spec, out_array);
-  } else {
-    npy_free(out_array);
-  }
+  *out_array = (npy_array_t){.dtype = QN_DTYPE_NONE};
+  qn_status_t status = check_memory(spec);
+  if (qn_ok(status)) status = npy_make(spec->dtype, spec->rank, spec->shape, out_array);
+  if (qn_ok(status)) fill(spec, out_array);
   return status;
 }
