@@ -83,16 +83,16 @@ void print_json(json_t* value, int real_digits) {
 // -------------------------------------------------------------------------------------- units
 
 const char* format_ns(int64_t ns, char out[32]) {
+  static const char* const units[] = {"ns", "us", "ms", "s"};
   double value = (double)ns;
-  if (ns < 1000) {
-    (void)snprintf(out, 32, "%" PRId64 " ns", ns);
-  } else if (ns < 1000000) {
-    (void)snprintf(out, 32, "%.3g us", value * 1e-3);
-  } else if (ns < 1000000000) {
-    (void)snprintf(out, 32, "%.3g ms", value * 1e-6);
-  } else {
-    (void)snprintf(out, 32, "%.3f s", value * 1e-9);
+  size_t unit = 0;
+  while (value >= 1000 && unit < 3) {
+    value /= 1000;
+    unit++;
   }
+  // Three digits, but no fractions of a nanosecond.
+  int decimals = unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  (void)snprintf(out, 32, "%.*f %s", decimals, value, units[unit]);
   return out;
 }
 

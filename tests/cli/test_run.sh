@@ -30,6 +30,11 @@ if $has_cpu; then
   expect 0 $call
   json 'it["source"] == "disk" and it["times_ns"]["compile"] == 0 and it["times_ns"]["load"] > 0'
   python3 "$SOURCE/tests/cli/compare.py" cold.json out || fail "cold and warm differ"
+  # A hit opens no compiler: the dynamic linker's own log names none.
+  LD_DEBUG=files expect 0 $call
+  grep -q libLLVM err && fail "a warm process opened libLLVM"
+  QUERN_CACHE=off LD_DEBUG=files expect 0 $call
+  grep -q libLLVM err || fail "a cold process does not name libLLVM: this test sees nothing"
   export QUERN_CACHE=off
   expect 0 $call
   json 'it["source"] == "compiled"'
