@@ -24,9 +24,9 @@ typedef struct explain {
 } explain_t;
 
 static const char* type_text(int32_t type) {
-  static const char* const names[] = {"none",  "int",    "bool",   "float", "pointer",
-                                      "dtype", "device", "tensor", "string"};
-  return type >= 0 && (size_t)type < QN_COUNT_OF(names) ? names[type] : "value of unknown type";
+  static const char* const names[] = {"nothing", "an int",   "a bool",   "a float", "a pointer",
+                                      "a dtype", "a device", "a tensor", "a string"};
+  return type >= 0 && (size_t)type < QN_COUNT_OF(names) ? names[type] : "a value of unknown type";
 }
 
 static void dl_dtype_text(qn_dl_dtype_t dtype, char out[48]) {
@@ -162,7 +162,7 @@ static qn_status_t check_tensor(explain_t* e, uint32_t index) {
   const qn__arg_t* arg = &plan->args[index];
   const qn_value_t* value = &e->args[index];
   if (value->type != QN_VALUE_TENSOR) {
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor of %s, got a %s",
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor of %s, got %s",
                  qn_dtype_text(arg->dtype), type_text(value->type));
   }
   const qn_tensor_t* tensor = value->tensor;
@@ -231,7 +231,7 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
   bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL;
   if (arg->kind == QN__ARG_INT) {
     if (!is_int) {
-      return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got a %s",
+      return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got %s",
                    qn_dtype_text(arg->dtype), type_text(value->type));
     }
     if (value->int_value < arg->min_value || value->int_value > arg->max_value) {
@@ -243,7 +243,7 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
     return QN_OK;
   }
   if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT) {
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a float (%s), got a %s",
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a float (%s), got %s",
                  qn_dtype_text(arg->dtype), type_text(value->type));
   }
   double v = value->type == QN_VALUE_FLOAT ? value->float_value : (double)value->int_value;

@@ -145,7 +145,7 @@ static void test_types(void** state) {
   f->args[FLAG] = qn_float(1);
   EXPECT(f, TYPE_ERROR, "argument 3 'flag'", "bool", "float");
   f->args[X] = qn_int(1);
-  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected a tensor of f32", "got a int");
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected a tensor of f32", "got an int");
   f->args[X].type = 99;
   EXPECT(f, TYPE_ERROR, "argument 4 'x'", "unknown type");
   f->args[X] = qn_tensor_value(NULL);
