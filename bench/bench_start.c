@@ -76,7 +76,7 @@ static void run_softmax(const char* directory, int out_fd) {
   qn_value_t args[] = {qn_tensor_value(&tensors[0]), qn_tensor_value(&tensors[1])};
   must(qn_function_call(function, args, 2, NULL));
   at[PART_COUNT] = bench_now_ns();
-  if (fabsf(y[0] * COLUMN_COUNT - 1) > 1e-5f) _exit(EXIT_FAILED);
+  if (fabsf(y[0] * (float)COLUMN_COUNT - 1) > 1e-5f) _exit(EXIT_FAILED);
   if (out_fd >= 0) {
     int64_t parts[PART_COUNT];
     for (int i = 0; i < PART_COUNT; ++i) parts[i] = at[i + 1] - at[i];

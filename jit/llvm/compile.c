@@ -21,12 +21,9 @@
 #include "jit/llvm/passes_llvm.h"
 #include "target/target.h"
 
-#define QN_LLVM_FORMS(X)                               \
-  X(IR, "ir")                                          \
-  X(LLVM_RAW, "llvm-raw")                              \
-  X(LLVM, "llvm") X(ASM, "asm") X(OBJ, "obj") X(IMAGE, \
-                                                "imag" \
-                                                "e")
+#define QN_LLVM_FORMS(X) \
+  X(IR, "ir")            \
+  X(LLVM_RAW, "llvm-raw") X(LLVM, "llvm") X(ASM, "asm") X(OBJ, "obj") X(IMAGE, "image")
 
 typedef enum form {
 #define AS_ENUM(name, text) FORM_##name,

@@ -9,12 +9,18 @@
 
 #include "base/fs.h"
 
-#define CALLS(X)                                                                           \
-  X(open)                                                                                  \
-  X(openat)                                                                                \
-  X(close)                                                                                 \
-  X(read) X(pread) X(write) X(fstat) X(lstat) X(fdatasync) X(futimens) X(rename) X(unlink) \
-      X(mkdir) X(rmdir) X(opendir) X(readdir) X(closedir) X(flock) X(statvfs_free)
+#define CALLS(X) \
+  X(open)        \
+  X(openat)      \
+  X(close)       \
+  X(read)        \
+  X(pread)       \
+  X(write)       \
+  X(fstat)       \
+  X(lstat)       \
+  X(fdatasync)   \
+  X(futimens)    \
+  X(rename) X(unlink) X(mkdir) X(rmdir) X(opendir) X(readdir) X(closedir) X(flock) X(statvfs_free)
 
 typedef enum call {
 #define X(name) CALL_##name,
