@@ -73,25 +73,25 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
   return true;
 }
 
-// What is rare: declared strides, strides that are given, an address that is not as it should be.
-// Gives the elements that the tensor spans.
+// What is rare: strides, declared or given, and addresses that are not as they should be or so far
+// up that a sum may wrap. Only an empty tensor may be null or out of line. The span is counted in
+// elements from the first to one past the last.
 static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_tensor_t* tensor,
                                                 int64_t count, uint64_t* symbols,
-                                                int64_t* out_span) {
-  *out_span = count;
-  if (arg->strides) return bind_strides(arg, tensor, symbols, out_span);
-  return !tensor->strides || is_row_major(tensor, arg->rank, count);
-}
-
-// The exact rule for addresses, for those that are far from usual: nothing wraps, and only an empty
-// tensor may be null or out of line.
-static __attribute__((noinline)) bool is_fine_address(const qn__arg_t* arg,
-                                                      const qn_tensor_t* tensor, int64_t span) {
+                                                uint64_t* out_word, uint64_t* out_end) {
+  int64_t span = count;
+  if (count < 0) return false;
+  if (arg->strides) {
+    if (!bind_strides(arg, tensor, symbols, &span)) return false;
+  } else if (tensor->strides && !is_row_major(tensor, arg->rank, count)) {
+    return false;
+  }
+  if (span > arg->max_elements) return false;
   const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
-  uint64_t begin, end;
-  bool has_wrapped = __builtin_add_overflow(data, tensor->byte_offset, &begin);
-  has_wrapped |= __builtin_add_overflow(begin, (uint64_t)span << arg->item_shift, &end);
-  return span == 0 || !(has_wrapped || data == 0 || (begin & arg->align_mask) != 0);
+  bool is_bad = __builtin_add_overflow(data, tensor->byte_offset, out_word);
+  is_bad |= __builtin_add_overflow(*out_word, (uint64_t)span << arg->item_shift, out_end);
+  is_bad |= data == 0 || (*out_word & arg->align_mask) != 0;
+  return span == 0 || !is_bad;
 }
 
 // Writes the address of the first element, and the one behind the last to `out_end`.
@@ -104,38 +104,39 @@ static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
   if (UNLIKELY(((device ^ plan_device) | (ndim_and_dtype ^ arg->ndim_and_dtype)) != 0)) {
     return false;
   }
-  int64_t span = 1;
+  int64_t count = 1;
   const uint32_t rank = arg->rank;
   if (rank != 0) {
     const int64_t* shape = tensor->shape;
     const qn__dim_t* dim = arg->shape;
-    if (UNLIKELY(!shape) || UNLIKELY((span = shape[0]) < 0) ||
-        UNLIKELY(!bind_dim(dim, span, symbols))) {
-      return false;
-    }
-    for (uint32_t d = 1; d < rank; d++) {
-      const int64_t extent = shape[d];
-      if (UNLIKELY(extent < 0) || UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
-          UNLIKELY(__builtin_mul_overflow(span, extent, &span))) {
-        return false;
+    if (UNLIKELY(!shape)) return false;
+    count = shape[0];
+    if (UNLIKELY(!bind_dim(dim, count, symbols))) return false;
+    if (rank != 1) {
+      int64_t signs = count;
+      for (uint32_t d = 1; d < rank; d++) {
+        const int64_t extent = shape[d];
+        signs |= extent;
+        if (UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
+            UNLIKELY(__builtin_mul_overflow(count, extent, &count))) {
+          return false;
+        }
       }
+      if (UNLIKELY(signs < 0)) return false;
     }
   }
-  if (UNLIKELY(arg->has_strides || tensor->strides)) {
-    int64_t strided_span;  // of its own, so that `span` stays in a register
-    if (!bind_rare(arg, tensor, span, symbols, &strided_span)) return false;
-    span = strided_span;
-  }
-  if (UNLIKELY(span > arg->max_elements)) return false;
-  // Below 2^62 nothing wraps: the bytes of a tensor are fewer than 2^63.
+  // Together: no strides, not null, aligned, and below 2^62, where nothing wraps (a tensor has
+  // fewer than 2^63 bytes).
   const uint64_t data = (uint64_t)(uintptr_t)tensor->data, offset = tensor->byte_offset;
   const uint64_t begin = data + offset;
-  if (UNLIKELY((((data | offset) >> 62) | (begin & arg->align_mask)) != 0 || data == 0) &&
-      !is_fine_address(arg, tensor, span)) {
-    return false;
+  const uint64_t strides = arg->has_strides | (uint64_t)(uintptr_t)tensor->strides;
+  if (UNLIKELY(((((data - 1) | offset) >> 62) | (begin & arg->align_mask) | strides) != 0)) {
+    return bind_rare(arg, tensor, count, symbols, out_word, out_end);
   }
+  // As unsigned: a negative count (of one dim) is above every limit.
+  if (UNLIKELY((uint64_t)count > (uint64_t)arg->max_elements)) return false;
   *out_word = begin;
-  *out_end = begin + ((uint64_t)span << arg->item_shift);
+  *out_end = begin + ((uint64_t)count << arg->item_shift);
   return true;
 }
 
