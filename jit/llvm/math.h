@@ -2,7 +2,7 @@
 //
 // What it is: one entry, qn__math_emit, that appends the instructions of a floating-point
 // operation to the block where the caller's builder stands. What is emitted calls nothing outside
-// the module, needs no relocation, and is exact to the bound of docs/math.md.
+// the module, needs no relocation, and is exact to the bound of docs/ir.md.
 // What it is not: integer operations, f16 and bf16 (the caller widens to f32 first), fast-math
 // flags.
 // Threads: no state; a context and its builder belong to one thread at a time, as LLVM says.
