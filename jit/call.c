@@ -187,7 +187,9 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
            expected != tensor->shape[d])) {
         return false;
       }
-      if (arg->strides && arg->strides[d].kind == QN__DIM_EXPR &&
+      // Only declared strides have been checked for a product of extents other than 0 that fits.
+      if (!arg->strides) continue;
+      if (arg->strides[d].kind == QN__DIM_EXPR &&
           (!qn__plan_eval(&plan->exprs[arg->strides[d].expr], words, &expected) ||
            expected != (tensor->strides ? tensor->strides[d] : compact))) {
         return false;
@@ -262,8 +264,13 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
   return qn__variant_launch(variant, stream, words);
 }
 
+static qn_status_t no_function(void) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a call needs a function, got null");
+}
+
 qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
                              qn_value_t* result) {
+  if (UNLIKELY(!function)) return no_function();
   qn_stream_t* stream =
       function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
   return call(function, stream, args, count, result);
@@ -271,6 +278,7 @@ qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, si
 
 qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
                                 const qn_value_t* args, size_t count, qn_value_t* result) {
+  if (UNLIKELY(!function)) return no_function();
   if (stream) {
     qn_device_t device = qn_stream_device(stream);
     if (device.type != function->device.type || device.id != function->device.id) {

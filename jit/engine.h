@@ -43,7 +43,7 @@ typedef struct qn__request {
   bool is_compile_forbidden;
 } qn__request_t;
 // Errors: INVALID_ARGUMENT for null objects and values that are none of the enumeration.
-qn_status_t qn__request_init(qn_module_t* module, qn_target_t* target,
+qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options, qn__request_t* out_request);
 
 // The key and its preimage (key.c). The buffer is initialised by the caller.

@@ -213,6 +213,10 @@ static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
   for (uint32_t j = 0; j < index; j++) {
     if (plan->args[j].kind != QN__ARG_TENSOR) continue;
     if (!plan->args[j].is_written && !plan->args[index].is_written) continue;
+    // An empty range overlaps nothing, wherever it begins.
+    if (e->ranges[index].begin == e->ranges[index].end || e->ranges[j].begin == e->ranges[j].end) {
+      continue;
+    }
     if (e->ranges[index].begin < e->ranges[j].end && e->ranges[j].begin < e->ranges[index].end) {
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
                    "its memory [0x%" PRIxPTR ", 0x%" PRIxPTR
@@ -286,10 +290,10 @@ static qn_status_t check_deferred(explain_t* e) {
     int64_t compact = 1;
     for (uint32_t d = arg->rank; d-- > 0;) {
       QN_TRY(check_deferred_dim(e, i, "extent", d, &arg->shape[d], tensor->shape[d]));
-      if (arg->strides) {
-        QN_TRY(check_deferred_dim(e, i, "stride", d, &arg->strides[d],
-                                  tensor->strides ? tensor->strides[d] : compact));
-      }
+      // Only declared strides have been checked for a product of extents other than 0 that fits.
+      if (!arg->strides) continue;
+      QN_TRY(check_deferred_dim(e, i, "stride", d, &arg->strides[d],
+                                tensor->strides ? tensor->strides[d] : compact));
       compact *= tensor->shape[d] > 0 ? tensor->shape[d] : 1;
     }
   }

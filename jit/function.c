@@ -70,6 +70,12 @@ qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* execu
 qn_status_t qn_executable_function(qn_executable_t* executable, qn_module_t* module,
                                    const char* name, qn_function_t** out_function) {
   *out_function = NULL;
+  if (!executable || !module || !name) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a function needs %s, got null",
+                          !executable ? "an executable"
+                          : !module   ? "a module"
+                                      : "a name");
+  }
   if (!qn__hash128_equal(module->digest, executable->module_digest) ||
       memcmp(&module->second_digest, &executable->module_second_digest,
              sizeof module->second_digest) != 0) {

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/elf.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -82,13 +83,28 @@ static void predict_identity(const char* directory, const char* name, char out[2
                          out);
 }
 
+static void fork_prepare(void* self) {
+  qn__mutex_lock(&((qn__generators_t*)self)->mutex);
+}
+static void fork_parent(void* self) {
+  qn__mutex_unlock(&((qn__generators_t*)self)->mutex);
+}
+static void fork_child(void* self) {
+  qn_status_free(qn__mutex_init(&((qn__generators_t*)self)->mutex));
+}
+
 qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory) {
   memset(generators, 0, sizeof *generators);
   generators->directory = directory;
-  return qn__mutex_init(&generators->mutex);
+  QN_TRY(qn__mutex_init(&generators->mutex));
+  generators->fork_node = (qn__fork_node_t){
+      .self = generators, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  if (!qn__fork_register(&generators->fork_node)) return qn__out_of_memory("a fork handler");
+  return QN_OK;
 }
 
 void qn__generators_deinit(qn__generators_t* generators) {
+  if (generators->fork_node.self) qn__fork_unregister(&generators->fork_node);
   for (uint32_t i = 0; i < generators->count; i++) {
     qn__generator_t* item = &generators->items[i];
     if (item->table) item->table->destroy(item->self);

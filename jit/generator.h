@@ -6,6 +6,7 @@
 #define QUERN_JIT_GENERATOR_H_
 
 #include "base/base.h"
+#include "base/fork.h"
 #include "base/thread.h"
 #include "quern/codegen.h"
 
@@ -26,12 +27,14 @@ typedef struct qn__generators {
   const char* directory;  // borrowed from the configuration; "" for the search
   qn__generator_t items[QN__MAX_GENERATORS];
   uint32_t count;
+  qn__fork_node_t fork_node;
 } qn__generators_t;
 
 // Tables that are part of the library (builtin.c).
 extern const qn_codegen_t qn__interp_codegen;
 extern const qn_codegen_t qn__null_codegen;
 
+// The object must not move afterwards.
 qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory);
 void qn__generators_deinit(qn__generators_t* generators);
 // The identity for keys, without opening anything. `*out_index` stays valid. Errors: UNSUPPORTED

@@ -6,11 +6,13 @@
 
 #include "jit/engine.h"
 
-qn_status_t qn__request_init(qn_module_t* module, qn_target_t* target,
+qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options, qn__request_t* out_request) {
-  if (!module || !target) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a lookup needs a %s, got null",
-                          module ? "target" : "module");
+  if (!engine || !module || !target) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a lookup needs %s, got null",
+                          !engine   ? "an engine"
+                          : !module ? "a module"
+                                    : "a target");
   }
   *out_request = (qn__request_t){.module = module, .target = target, .tier = QN_TIER_FULL};
   if (!options) return QN_OK;

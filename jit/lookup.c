@@ -28,13 +28,24 @@ typedef struct lookup {
   qn_lookup_info_t info;
 } lookup_t;
 
+// Where the code is to run: the thread's active device, if it is of the target's type.
+static qn_device_t device_of(const qn_target_t* target) {
+  int32_t type = target->kind->info->device_type;
+  if (type == QN_DEVICE_CPU)
+    return (qn_device_t){type, 0};  // there is one, and hits are in a hurry
+  qn_device_t active = qn_active_device();
+  return (qn_device_t){type, active.type == type ? active.id : 0};
+}
+
 static qn__ident_t make_ident(const qn__request_t* request) {
   qn__ident_t ident;
   memset(&ident, 0, sizeof ident);
   ident.module_digest = request->module->digest;
   ident.module_second_digest = request->module->second_digest;
   memcpy(ident.target_digest.bytes, qn_target_digest(request->target), 16);
-  ident.options = (uint64_t)request->tier | (request->is_checked ? 1u << 8 : 0);
+  // Two devices of one type share entries in the directory, but not what is loaded onto them.
+  ident.options = (uint64_t)request->tier | (request->is_checked ? 1u << 8 : 0) |
+                  (uint64_t)(uint32_t)device_of(request->target).id << 16;
   return ident;
 }
 
@@ -171,9 +182,7 @@ static qn_status_t compile(lookup_t* lookup, qn_executable_t** out_executable) {
 static qn_status_t resolve(lookup_t* lookup, const char** out_generator) {
   const qn_target_kind_info_t* kind = lookup->request.target->kind->info;
   *out_generator = kind->codegen;
-  qn_device_t active = qn_active_device();
-  lookup->device =
-      (qn_device_t){kind->device_type, active.type == kind->device_type ? active.id : 0};
+  lookup->device = device_of(lookup->request.target);
   return qn__generators_find(&lookup->engine->generators, kind->codegen, &lookup->generator,
                              lookup->identity);
 }
@@ -208,7 +217,15 @@ static qn_status_t make_or_wait(qn_engine_t* engine, const qn__request_t* reques
                                 const qn__ident_t* ident, int64_t start_ns,
                                 qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
   qn__flight_t* flight;
-  qn_status_t status = qn__table_board(&engine->table, ident, &flight, out_executable);
+  qn_status_t status;
+  for (;;) {
+    status = qn__table_board(&engine->table, ident, &flight, out_executable);
+    // Whoever was first may not compile, and was told so; this thread may.
+    bool is_others = !flight && qn_status_code(status) == QN_STATUS_COMPILE_FORBIDDEN &&
+                     !request->is_compile_forbidden;
+    if (!is_others) break;
+    qn_status_free(status);
+  }
   if (!flight) {
     if (!qn_ok(status)) return status;
     qn__count(engine, QN__COUNTER_waited, 1);
@@ -234,7 +251,7 @@ qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_ta
                                  qn_executable_t** out_executable) {
   *out_executable = NULL;
   qn__request_t request;
-  QN_TRY(qn__request_init(module, target, options, &request));
+  QN_TRY(qn__request_init(engine, module, target, options, &request));
   int64_t start_ns = out_info ? qn__now_ns() : 0;
   if (out_info) *out_info = (qn_lookup_info_t){.source = QN_SOURCE_COMPILED};
   qn__ident_t ident = make_ident(&request);
@@ -251,7 +268,7 @@ qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_ta
 bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                       const qn_lookup_options_t* options) {
   qn__request_t request;
-  qn_status_t status = qn__request_init(module, target, options, &request);
+  qn_status_t status = qn__request_init(engine, module, target, options, &request);
   if (!qn_ok(status)) {
     qn_status_free(status);
     return false;
@@ -264,6 +281,10 @@ qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module, qn_targ
                                const char* name, const qn_lookup_options_t* options,
                                qn_lookup_info_t* out_info, qn_function_t** out_function) {
   *out_function = NULL;
+  if (!name) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a lookup needs the function's name, got null");
+  }
   qn_executable_t* executable;
   QN_TRY(qn_engine_executable(engine, module, target, options, out_info, &executable));
   qn_status_t status = qn_executable_function(executable, module, name, out_function);
@@ -276,7 +297,11 @@ qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module, qn_target_t
   lookup_t lookup;
   memset(&lookup, 0, sizeof lookup);
   lookup.engine = engine;
-  QN_TRY(qn__request_init(module, target, options, &lookup.request));
+  QN_TRY(qn__request_init(engine, module, target, options, &lookup.request));
+  if (!form || !sink.write) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the %s of what is to be written is null",
+                          form ? "sink" : "form");
+  }
   const char* name;
   QN_TRY(resolve(&lookup, &name));
   const qn_codegen_t* codegen;

@@ -1,0 +1,153 @@
+// Nonsense given to the engine's public functions is an error with words, never a crash; and two
+// corners of a call's checks: products of extents that only an empty tensor has, and empty tensors
+// inside of others.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "quern/quern.h"
+
+static const char text[] =
+    "func f(a: f32[n], out y: f32[n]) { for i in 0..n { y[i] = a[i]; } }\n"
+    "func wide(a: f32[n], out x: f32[n * 2, m, k]) { for i in 0..n { x[i, 0, 0] = a[i]; } }\n"
+    "func last(inout y: f32[n], a: f32[m], k: i32) { for i in 0..n { y[i] = f32(k); } }\n"
+    "func nothing() { }\n";
+
+static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
+
+typedef struct fixture {
+  qn_engine_t* engine;
+  qn_module_t* module;
+  qn_target_t* target;
+  qn_executable_t* executable;
+} fixture_t;
+
+static void must(qn_status_t status) {
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+}
+static void must_fail(qn_status_t status, qn_status_code_t code, const char* part) {
+  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
+    fail_msg("expected '%s', got code %d: %s", part, qn_status_code(status),
+             qn_status_message(status));
+  }
+  qn_status_free(status);
+}
+
+static int set_up(void** state) {
+  fixture_t* f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .cache_dir = "", .ignores_environment = true};
+  must(qn_engine_create(&options, &f->engine));
+  must(qn_module_parse(text, sizeof text - 1, NULL, &f->module));
+  must(qn_target_parse("interp", &f->target));
+  must(qn_engine_executable(f->engine, f->module, f->target, NULL, NULL, &f->executable));
+  *state = f;
+  return 0;
+}
+static int tear_down(void** state) {
+  fixture_t* f = *state;
+  qn_executable_release(f->executable);
+  qn_target_release(f->target);
+  qn_module_release(f->module);
+  qn_engine_destroy(f->engine);
+  free(f);
+  return 0;
+}
+
+static qn_status_t drop(void* self, const void* data, size_t size_bytes) {
+  (void)self;
+  (void)data;
+  (void)size_bytes;
+  return QN_OK;
+}
+
+static void test_null_objects(void** state) {
+  fixture_t* f = *state;
+  const qn_status_code_t invalid = QN_STATUS_INVALID_ARGUMENT;
+  qn_executable_t* executable = f->executable;
+  must_fail(qn_engine_executable(NULL, f->module, f->target, NULL, NULL, &executable), invalid,
+            "engine");
+  assert_null(executable);
+  must_fail(qn_engine_executable(f->engine, NULL, f->target, NULL, NULL, &executable), invalid,
+            "module");
+  must_fail(qn_engine_executable(f->engine, f->module, NULL, NULL, NULL, &executable), invalid,
+            "target");
+  qn_function_t* function;
+  must_fail(qn_engine_function(f->engine, f->module, f->target, NULL, NULL, NULL, &function),
+            invalid, "name");
+  assert_null(function);
+  must_fail(qn_executable_function(NULL, f->module, "f", &function), invalid, "executable");
+  must_fail(qn_executable_function(f->executable, NULL, "f", &function), invalid, "module");
+  must_fail(qn_executable_function(f->executable, f->module, NULL, &function), invalid, "name");
+  must_fail(qn_function_call(NULL, NULL, 0, NULL), invalid, "function");
+  must_fail(qn_function_call_on(NULL, NULL, NULL, 0, NULL), invalid, "function");
+  qn_sink_t sink = {NULL, drop};
+  must_fail(qn_engine_emit(NULL, f->module, f->target, NULL, "ir", sink), invalid, "engine");
+  must_fail(qn_engine_emit(f->engine, f->module, f->target, NULL, NULL, sink), invalid, "form");
+  must_fail(qn_engine_emit(f->engine, f->module, f->target, NULL, "ir", (qn_sink_t){NULL, NULL}),
+            invalid, "sink");
+  assert_false(qn_engine_unload(NULL, f->module, f->target, NULL));
+  assert_false(qn_engine_unload(f->engine, NULL, f->target, NULL));
+}
+
+static qn_function_t* function_of(fixture_t* f, const char* name) {
+  qn_function_t* function;
+  must(qn_executable_function(f->executable, f->module, name, &function));
+  return function;
+}
+
+static void test_no_parameters(void** state) {
+  fixture_t* f = *state;
+  qn_function_t* nothing = function_of(f, "nothing");
+  must(qn_function_call(nothing, NULL, 0, NULL));
+  qn_value_t one = qn_int(1);
+  must_fail(qn_function_call(nothing, &one, 1, NULL), QN_STATUS_TYPE_ERROR, "expected 0 arguments");
+  qn_function_release(nothing);
+}
+
+static qn_tensor_t tensor_of(float* data, int32_t rank, int64_t* shape) {
+  return (qn_tensor_t){data, cpu, rank, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+}
+
+// The product of the extents is 0, that of the last two does not fit in 64 bits.
+static void test_empty_tensor_of_huge_rows(void** state) {
+  fixture_t* f = *state;
+  qn_function_t* wide = function_of(f, "wide");
+  int64_t none[] = {0}, rows[] = {0, INT64_C(1) << 40, INT64_C(1) << 40};
+  qn_tensor_t a = tensor_of(NULL, 1, none), x = tensor_of(NULL, 3, rows);
+  qn_value_t args[] = {qn_tensor_value(&a), qn_tensor_value(&x)};
+  must(qn_function_call(wide, args, 2, NULL));
+  rows[0] = 1;
+  rows[1] = 0;
+  must_fail(qn_function_call(wide, args, 2, NULL), QN_STATUS_VALUE_ERROR, "extent 0: expected");
+  qn_function_release(wide);
+}
+
+// An empty tensor overlaps nothing; what is wrong is the argument behind it.
+static void test_empty_tensor_inside_another(void** state) {
+  fixture_t* f = *state;
+  qn_function_t* last = function_of(f, "last");
+  float y[4] = {0};
+  int64_t four[] = {4}, none[] = {0};
+  qn_tensor_t ty = tensor_of(y, 1, four), ta = tensor_of(y + 2, 1, none);
+  qn_value_t args[] = {qn_tensor_value(&ty), qn_tensor_value(&ta), qn_int(3)};
+  must(qn_function_call(last, args, 3, NULL));
+  assert_true(y[3] == 3);
+  args[2] = qn_float(3);
+  must_fail(qn_function_call(last, args, 3, NULL), QN_STATUS_TYPE_ERROR, "argument 2 'k'");
+  qn_function_release(last);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_null_objects, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_no_parameters, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_empty_tensor_of_huge_rows, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_empty_tensor_inside_another, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
