@@ -81,6 +81,7 @@ static bool find_type(qn_str_t name, int32_t* out_type) {
 
 qn_status_t qn_device_parse(const char* text, qn_device_t* out_device) {
   *out_device = (qn_device_t){0, 0};
+  if (!text) return qn_status_make(QN_STATUS_SYNTAX, "the text of a device is null");
   const char* colon = strchr(text, ':');
   qn_str_t name = {text, colon ? (size_t)(colon - text) : strlen(text)};
   int32_t type;
@@ -98,7 +99,7 @@ qn_status_t qn_device_parse(const char* text, qn_device_t* out_device) {
   if (colon) {
     char* end;
     id = strtol(colon + 1, &end, 10);
-    if (end == colon + 1 || *end != '\0' || id < 0 || id > INT32_MAX || colon[1] == '+') {
+    if (colon[1] < '0' || colon[1] > '9' || *end != '\0' || id > INT32_MAX) {
       return qn_status_make(QN_STATUS_SYNTAX, "device '%s': expected TYPE:NUMBER, such as 'cpu:0'",
                             text);
     }
@@ -252,7 +253,34 @@ static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
   return status;
 }
 
+// Handles that are no addresses are compared as a whole: how far apart they are means nothing.
+static bool has_addresses(qn_device_t device, const qn_device_table_t* table) {
+  if (device.type == QN_DEVICE_CPU) return true;
+  qn_attribute_value_t value = {0};
+  qn_status_t status = table->attribute(device.id, QN_ATTRIBUTE_POINTER_IS_ADDRESS, &value);
+  return qn_status_consume(status) == QN_STATUS_OK && value.type == QN_ATTRIBUTE_TYPE_BOOL &&
+         value.int_value != 0;
+}
+
+// The ranges have been checked not to wrap.
+static bool is_overlapping(const qn_copy_t* copy, const qn_device_table_t* table) {
+  if (!is_same_device(copy->from_device, copy->to_device)) return false;
+  bool is_address = has_addresses(copy->from_device, table);
+  if (!is_address && copy->from != copy->to) return false;
+  uintptr_t from = (is_address ? (uintptr_t)copy->from : 0) + copy->from_offset_bytes;
+  uintptr_t to = (is_address ? (uintptr_t)copy->to : 0) + copy->to_offset_bytes;
+  return from < to + copy->size_bytes && to < from + copy->size_bytes;
+}
+
+static bool is_wrapping(const void* pointer, size_t offset_bytes, size_t size_bytes) {
+  uintptr_t end;
+  return __builtin_add_overflow((uintptr_t)pointer, offset_bytes, &end) ||
+         __builtin_add_overflow(end, size_bytes, &end);
+}
+
 qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
+  if (!copy)
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a copy needs a qn_copy_t, got null");
   if (copy->struct_size != sizeof *copy) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "qn_copy_t: struct_size is %zu, expected %zu",
                           copy->struct_size, sizeof *copy);
@@ -265,10 +293,13 @@ qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "copy of %zu bytes: '%s' is null",
                           copy->size_bytes, copy->from ? "to" : "from");
   }
-  uintptr_t from_begin = (uintptr_t)copy->from + copy->from_offset_bytes;
-  uintptr_t to_begin = (uintptr_t)copy->to + copy->to_offset_bytes;
-  if (is_same_device(copy->from_device, copy->to_device) &&
-      from_begin < to_begin + copy->size_bytes && to_begin < from_begin + copy->size_bytes) {
+  bool is_from_wrapping = is_wrapping(copy->from, copy->from_offset_bytes, copy->size_bytes);
+  if (is_from_wrapping || is_wrapping(copy->to, copy->to_offset_bytes, copy->size_bytes)) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "copy of %zu bytes: '%s' and its offset go beyond the address space",
+                          copy->size_bytes, is_from_wrapping ? "from" : "to");
+  }
+  if (is_overlapping(copy, from)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "copy of %zu bytes: source and destination overlap", copy->size_bytes);
   }

@@ -221,19 +221,23 @@ qn_status_t qn__code_place(qn_span_t image, qn__code_t* out_code) {
   if (size_bytes == 0) size_bytes = BLOCK_BYTES;
   qn__code_slab_t* slab = NULL;
   size_t offset = 0;
+  bool is_doomed = false;
   qn__mutex_lock(&pool.mutex);
   qn_status_t status = find_room(size_bytes, &slab, &offset);
   if (qn_ok(status)) {
     // Under the lock, so that a fork cannot fall between taking a block and filling it.
-    memcpy((slab->writable ? slab->writable : slab->executable) + offset, image.data, image.size);
+    uint8_t* writable = slab->writable ? slab->writable : slab->executable;
+    if (image.size != 0) memcpy(writable + offset, image.data, image.size);
     if (!slab->writable &&
         mprotect(slab->executable, slab->size_bytes, PROT_READ | PROT_EXEC) != 0) {
       status = qn_status_make(QN_STATUS_UNSUPPORTED, "this system allows no executable memory: %s",
                               strerror(errno));
       give_block(slab, offset, size_bytes);
+      is_doomed = retire(slab);
     }
   }
   qn__mutex_unlock(&pool.mutex);
+  if (is_doomed) destroy_slab(slab);
   if (!qn_ok(status)) return status;
   *out_code = (qn__code_t){slab->executable + offset, size_bytes, slab};
   __builtin___clear_cache((char*)slab->executable + offset,

@@ -406,6 +406,62 @@ static void test_register(void** state) {
   qn_status_free(status);
 }
 
+// Two handles next to each other that stand for two blocks.
+static int copies_made;
+static qn_status_t count_copy(int32_t id, void* stream, const qn_copy_t* copy) {
+  (void)id;
+  (void)stream;
+  (void)copy;
+  copies_made++;
+  return QN_OK;
+}
+
+static void test_copies_that_cannot_be(void** state) {
+  (void)state;
+  static qn_device_table_t table;
+  table = *qn__device_table(QN_DEVICE_NULL);  // its pointers are no addresses
+  table.type = 41;
+  table.name = "handles";
+  table.copy = count_copy;
+  must(qn_device_register(&table));
+  char blocks[2];
+  const qn_device_t device = {41, 0};
+  qn_copy_t copy = {.struct_size = sizeof copy,
+                    .from_device = device,
+                    .from = &blocks[0],
+                    .to_device = device,
+                    .to = &blocks[1],
+                    .size_bytes = 4096};
+  must(qn_device_copy(&copy, NULL));
+  copy.to = &blocks[0];
+  copy.to_offset_bytes = 4096;
+  must(qn_device_copy(&copy, NULL));
+  assert_int_equal(copies_made, 2);
+  const qn_status_code_t invalid = QN_STATUS_INVALID_ARGUMENT;
+  copy.to_offset_bytes = 4095;
+  assert_int_equal(qn_status_consume(qn_device_copy(&copy, NULL)), invalid);
+  copy.to_offset_bytes = SIZE_MAX;
+  assert_int_equal(qn_status_consume(qn_device_copy(&copy, NULL)), invalid);
+  copy.to_offset_bytes = 0;
+  copy.from_device = copy.to_device = cpu;
+  copy.to = &blocks[1];
+  assert_int_equal(qn_status_consume(qn_device_copy(&copy, NULL)), invalid);
+  copy.size_bytes = SIZE_MAX;
+  assert_int_equal(qn_status_consume(qn_device_copy(&copy, NULL)), invalid);
+  assert_int_equal(qn_status_consume(qn_device_copy(NULL, NULL)), invalid);
+  assert_int_equal(copies_made, 2);
+}
+
+static void test_texts_that_are_no_device(void** state) {
+  (void)state;
+  static const char* const texts[] = {"cpu:",   "cpu: 1", "cpu:-0", "cpu:+1",
+                                      "cpu:0x", "cpu:0 ", NULL};
+  for (size_t i = 0; i < QN_COUNT_OF(texts); i++) {
+    qn_device_t device;
+    assert_int_equal(qn_status_consume(qn_device_parse(texts[i], &device)), QN_STATUS_SYNTAX);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_iteration_once),
@@ -423,6 +479,8 @@ int main(void) {
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_names),
       cmocka_unit_test(test_register),
+      cmocka_unit_test(test_copies_that_cannot_be),
+      cmocka_unit_test(test_texts_that_are_no_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
