@@ -132,6 +132,7 @@ static bool match_prefix(void* self, const qn__disk_file_t* file) {
 }
 
 static qn_status_t find(qn_cache_dir_t* dir, const char* key, qn__disk_file_t* out_file) {
+  if (!key) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "key of a cache entry is NULL");
   finder_t finder = {.prefix = key, .size = strlen(key)};
   if (finder.size < SHORTEST_PREFIX || finder.size > 32 ||
       strspn(key, "0123456789abcdef") != finder.size) {

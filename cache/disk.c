@@ -173,6 +173,33 @@ static qn_status_t check_path(qn_str_t root) {
   return QN_OK;
 }
 
+// A relative path means the directory that it means now, also after the program has changed its
+// working directory.
+static qn_status_t set_root(qn__disk_t* disk, qn_str_t root) {
+  qn__buffer_t path;
+  qn__buffer_init(&path, disk->allocator);
+  qn_status_t status = QN_OK;
+  if (root.data[0] != '/') {
+    char here[QN__DISK_PATH_BYTES];
+    if (getcwd(here, sizeof here)) {
+      qn__buffer_cstr(&path, here);
+      if (here[1] != '\0') qn__buffer_char(&path, '/');
+    } else {
+      status = qn__fs_status(errno, "name", "the working directory");
+    }
+  }
+  qn__buffer_str(&path, root);
+  if (qn_ok(status)) status = qn__buffer_status(&path, "a cache directory");
+  if (qn_ok(status)) status = check_path(qn__buffer_as_str(&path));
+  if (qn_ok(status)) {
+    disk->root = qn__copy_cstr(disk->allocator, qn__buffer_as_str(&path));
+    disk->root_size = path.size;
+    if (!disk->root) status = qn__out_of_memory("a cache directory");
+  }
+  qn__buffer_deinit(&path);
+  return status;
+}
+
 qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_disk) {
   *out_disk = NULL;
   // What a set-user-id program runs must not come from a place that its caller chose.
@@ -188,8 +215,6 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   qn__disk_t* disk = qn__alloc_zero(allocator, 1, sizeof *disk);
   if (!disk) return qn__out_of_memory("a cache directory");
   disk->allocator = allocator;
-  disk->root = qn__copy_cstr(allocator, root);
-  disk->root_size = root.size;
   disk->owner = geteuid();
   disk->is_read_only = options->is_read_only;
   disk->is_shared = options->is_shared;
@@ -203,7 +228,7 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->in_flight_fd = -1;
 
   struct stat info;
-  qn_status_t status = disk->root ? QN_OK : qn__out_of_memory("a cache directory");
+  qn_status_t status = set_root(disk, root);
   if (qn_ok(status)) status = make_root(disk, options);
   if (qn_ok(status)) status = qn__disk_check_trust(disk, &info);
   if (qn_ok(status)) status = init_locks(disk);

@@ -122,7 +122,8 @@ typedef struct qn_engine_options {
   size_t struct_size;  // sizeof(qn_engine_options_t)
   // Zero-initialised: the default.
   qn_allocator_t allocator;
-  // NULL: QUERN_CACHE_DIR and the XDG rules, unless ignores_environment; "" : memory only.
+  // NULL: QUERN_CACHE_DIR and the XDG rules, unless ignores_environment; "" : memory only. A
+  // relative path is meant from the working directory of the moment when the engine is made.
   const char* cache_dir;
   qn_cache_mode_t cache_mode;
   uint64_t cache_max_bytes;  // 0: 2 GiB

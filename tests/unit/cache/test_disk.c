@@ -687,6 +687,8 @@ static void an_ambiguous_prefix_is_refused(void** state) {
   qn_cache_dir_t* dir;
   assert_true(qn_ok(qn_cache_dir_open(cache_root, &dir)));
   qn_cache_entry_t* entry;
+  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, NULL, &entry)),
+                   QN_STATUS_INVALID_ARGUMENT);
   qn_status_t status = qn_cache_dir_read(dir, "abcdef", &entry);
   assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);
   assert_non_null(strstr(qn_status_message(status), "more than one"));
@@ -694,6 +696,30 @@ static void an_ambiguous_prefix_is_refused(void** state) {
   assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "abcdef00", &entry)),
                    QN_STATUS_DATA_LOSS);
   qn_cache_dir_close(dir);
+}
+
+static void a_relative_path_stays_where_it_was(void** state) {
+  (void)state;
+  char here[4096], elsewhere[QN_TEST_PATH_SIZE + 64];
+  assert_non_null(getcwd(here, sizeof here));
+  (void)snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", cache_root);
+  assert_int_equal(mkdir(elsewhere, 0700), 0);
+  assert_int_equal(chdir(cache_root), 0);
+  qn__disk_t* disk = open_cache(&(qn__disk_options_t){.root = "relative/cache"});
+  assert_int_equal(chdir(elsewhere), 0);
+  sample_t sample;
+  sample_make(&sample, 1, 100);
+  bool is_put = put_and_wait(disk, &sample);
+  qn__disk_hit_t hit;
+  qn__disk_result_t result = qn__disk_get(disk, &sample.expected, &hit);
+  qn__disk_hit_release(disk, &hit);
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+  int is_astray = access("relative", F_OK);
+  assert_int_equal(chdir(here), 0);
+  assert_true(is_put);
+  assert_int_equal(result, QN__DISK_HIT);
+  assert_int_equal(is_astray, -1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, cache_set_up, cache_tear_down)
@@ -715,6 +741,7 @@ int main(void) {
       TEST(a_wiped_directory_is_made_again),
       TEST(tools_look_at_a_directory),
       TEST(an_ambiguous_prefix_is_refused),
+      TEST(a_relative_path_stays_where_it_was),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
