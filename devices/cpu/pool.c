@@ -121,7 +121,10 @@ static void* work(void* arg) {
 // Lists a job behind the others and sees that somebody may come for it. Holds the lock. False when
 // there is no worker and none can be started.
 static bool list_job(qn__pool_job_t* job) {
+  // Idle workers may be on their way to jobs that are listed already.
   int32_t wanted = job->helper_limit - pool.idle_count;
+  qn__pool_job_t** end = &pool.jobs;
+  for (; *end; end = &(*end)->next) wanted += (*end)->helper_limit - (*end)->helper_count;
   while (wanted-- > 0 && pool.worker_count < pool.worker_limit) {
     pthread_t thread;
     qn_status_t status = qn__thread_start(&thread, "quern-worker", 0, work, NULL);
@@ -132,8 +135,6 @@ static bool list_job(qn__pool_job_t* job) {
     pool.worker_count++;
   }
   if (pool.worker_count == 0) return false;
-  qn__pool_job_t** end = &pool.jobs;
-  while (*end) end = &(*end)->next;
   job->next = NULL;
   job->helper_count = 0;
   *end = job;

@@ -68,6 +68,38 @@ static void enqueue(qn_stream_t* stream, qn__cpu_run_fn_t run, recorder_t* recor
 
 // ---- tests
 
+// Waits for the other one; far longer than it takes, so that a defect ends in a count.
+static int32_t meet(void* self, qn__cpu_call_t* call, const uint64_t* words) {
+  (void)call;
+  (void)words;
+  recorder_t* recorder = self;
+  recorder->count++;
+  for (int i = 0; i < 50000 && recorder->count < 2; i++) usleep(100);
+  return recorder->count < 2;
+}
+
+// One worker that has nothing to do is not enough for two streams. The first test, because more
+// workers may be there later.
+static void test_two_streams_at_once(void** state) {
+  (void)state;
+  if (qn_cpu_core_count() < 3) skip();  // the pool has one worker then
+  static recorder_t recorder;
+  qn_stream_t *one, *two;
+  must(qn_stream_create(cpu, &one));
+  must(qn_stream_create(cpu, &two));
+  enqueue(one, record, &recorder, 0);
+  must(qn_stream_sync(cpu, one));
+  usleep(20000);  // the worker goes idle
+  recorder.count = 0;
+  enqueue(one, meet, &recorder, 0);
+  enqueue(two, meet, &recorder, 0);
+  while (!qn_stream_is_idle(one)) usleep(100);  // a sync would lend a hand
+  must(qn_stream_sync(cpu, one));
+  must(qn_stream_sync(cpu, two));
+  qn_stream_destroy(one);
+  qn_stream_destroy(two);
+}
+
 static void test_order(void** state) {
   (void)state;
   static recorder_t recorder;
@@ -304,6 +336,7 @@ static void test_active_stream_and_device(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_two_streams_at_once),
       cmocka_unit_test(test_order),
       cmocka_unit_test(test_waits_hold_no_worker),
       cmocka_unit_test(test_wait_target),
