@@ -113,7 +113,8 @@ qn_status_t qn__artifact_decode(qn_span_t metadata, qn_span_t payload, qn__arena
 }
 
 qn_status_t qn__artifact_check(const qn_artifact_t* artifact) {
-  if (!artifact->format || !artifact->isa || (artifact->function_count && !artifact->functions)) {
+  if (!artifact || !artifact->format || !artifact->isa ||
+      (artifact->function_count && !artifact->functions)) {
     return qn_status_make(QN_STATUS_DATA_LOSS, "an artifact lacks its format, isa or functions");
   }
   for (size_t i = 0; i < artifact->function_count; i++) {
@@ -126,6 +127,10 @@ qn_status_t qn__artifact_check(const qn_artifact_t* artifact) {
       return qn_status_make(QN_STATUS_DATA_LOSS,
                             "an artifact's function '%s' lies outside of its payload",
                             function->name);
+    }
+    if (function->site_count != 0 && !function->sites) {
+      return qn_status_make(QN_STATUS_DATA_LOSS, "an artifact's function '%s' lacks its %u sites",
+                            function->name, function->site_count);
     }
     for (uint32_t s = 0; s < function->site_count; s++) {
       const qn_artifact_site_t* site = &function->sites[s];

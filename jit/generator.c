@@ -178,6 +178,13 @@ static qn_status_t open_locked(const char* directory, qn__generator_t* item) {
   if (!table) QN_TRY(open_library(directory, item, &table));
   QN_TRY(table->create(&item->self));
   const char* identity = table->identity(item->self);
+  if (!identity || strlen(identity) >= sizeof item->identity) {
+    // Cut, it might name another build as well, and the key would not tell their code apart.
+    table->destroy(item->self);
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "code generator '%s' gives no identity of at most %zu characters",
+                          item->name, sizeof item->identity - 1);
+  }
   if (strcmp(identity, item->identity) != 0) {
     qn__log(QN__LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
             item->name, identity, item->identity);

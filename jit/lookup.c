@@ -152,7 +152,7 @@ static qn_status_t run_generator(lookup_t* lookup, const qn_codegen_t* codegen, 
     if (qn_ok(status)) status = load(lookup, artifact, out_executable);
     lookup->info.load_ns = qn__now_ns() - start_ns - lookup->info.compile_ns;
     if (qn_ok(status)) publish(lookup, artifact);
-    if (artifact->release) artifact->release(artifact);
+    if (artifact && artifact->release) artifact->release(artifact);
   }
   qn__count(engine, qn_ok(status) ? QN__COUNTER_compiles : QN__COUNTER_compiles_failed, 1);
   lookup->info.source = QN_SOURCE_COMPILED;

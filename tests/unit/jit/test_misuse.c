@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "jit/artifact.h"
 #include "quern/quern.h"
 
 static const char text[] =
@@ -142,12 +143,30 @@ static void test_empty_tensor_inside_another(void** state) {
   qn_function_release(last);
 }
 
+// What a generator outside of the library may hand over.
+static void test_broken_artifacts(void** state) {
+  (void)state;
+  qn_artifact_function_t function = {.name = "f", .site_count = 2};
+  qn_artifact_t artifact = {.struct_size = sizeof artifact,
+                            .format = "null-1",
+                            .isa = "{}",
+                            .function_count = 1,
+                            .functions = &function};
+  must_fail(qn__artifact_check(NULL), QN_STATUS_DATA_LOSS, "lacks");
+  must_fail(qn__artifact_check(&artifact), QN_STATUS_DATA_LOSS, "lacks its 2 sites");
+  function.site_count = 0;
+  must(qn__artifact_check(&artifact));
+  artifact.isa = NULL;
+  must_fail(qn__artifact_check(&artifact), QN_STATUS_DATA_LOSS, "isa");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_null_objects, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_no_parameters, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_tensor_of_huge_rows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_tensor_inside_another, set_up, tear_down),
+      cmocka_unit_test(test_broken_artifacts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
