@@ -83,6 +83,8 @@ static void predict_identity(const char* directory, const char* name, char out[2
                          out);
 }
 
+// A fork waits until a generator that is being opened is open, so that the child has it whole. So
+// nothing under the lock may register a fork handler of base/fork.h.
 static void fork_prepare(void* self) {
   qn__mutex_lock(&((qn__generators_t*)self)->mutex);
 }
