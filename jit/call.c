@@ -5,7 +5,8 @@
 //  3. a tensor's null pointer, rank, dtype, device (compared as two 64-bit words);
 //  4. extents: not negative, symbols agree, constants and expressions match;
 //  5. the product of extents fits, in bytes (and in 32-bit indices where the code has them);
-//  6. strides: row-major unless declared, and then as declared; extents of 1 do not count;
+//  6. strides: row-major unless declared, and then as declared (not 0 where written); extents of 1
+//     do not count;
 //  7. data: not null unless empty, aligned as declared including byte_offset;
 //  8. no written tensor overlaps another one;       9. integers fit their dtype; floats too.
 //
@@ -53,7 +54,9 @@ static bool bind_strides(const qn__arg_t* arg, const qn_tensor_t* tensor, uint64
   bool is_empty = false;
   for (uint32_t d = 0; d < arg->rank; d++) {
     int64_t stride = tensor->strides ? tensor->strides[d] : compact_strides[d];
-    if (stride < 0 || !bind_dim(&arg->strides[d], stride, symbols)) return false;
+    // Elements that are one and the same may be read, not written.
+    bool is_repeated = stride == 0 && tensor->shape[d] > 1 && arg->is_written;
+    if (stride < 0 || is_repeated || !bind_dim(&arg->strides[d], stride, symbols)) return false;
     int64_t reach;
     is_empty |= tensor->shape[d] == 0;
     if (tensor->shape[d] == 0) continue;

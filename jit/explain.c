@@ -110,6 +110,12 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
       return wrong(e, index, QN_STATUS_VALUE_ERROR, "stride %u: expected at least 0, got %" PRId64,
                    d, stride);
     }
+    if (stride == 0 && tensor->shape[d] > 1 && arg->is_written) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "stride %u: expected at least 1, got 0: the tensor is written, and all %" PRId64
+                   " elements of that dimension are one",
+                   d, tensor->shape[d]);
+    }
     QN_TRY(check_dim(e, index, "stride", d, &arg->strides[d], stride));
     int64_t reach;
     if (tensor->shape[d] == 0) continue;

@@ -159,7 +159,7 @@ static const char* buffer_name(const qn__function_t* function, uint32_t id) {
 qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
   const qn__variant_t* variant = owner;
   const qn__function_t* ir = variant->function->ir;
-  if (failure->site == QN__SITE_STATUS && failure->index != 0) {
+  if (variant->executable->is_interp && failure->site == QN__SITE_STATUS) {
     return (qn_status_t)(intptr_t)failure->index;
   }
   const qn_artifact_function_t* function = &variant->executable->functions[variant->index];

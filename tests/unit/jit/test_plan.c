@@ -223,6 +223,37 @@ static void test_strides(void** state) {
   assert_int_equal(words[COUNT + 2], 5);
 }
 
+// A written tensor whose elements are one and the same: iterations would store to one element.
+static void test_written_stride_of_zero(void** state) {
+  (void)state;
+  static const char text[] =
+      "func g(x: f32[n] strides [p], out y: f32[n] strides [q]) {\n"
+      "  for i in 0..n { y[i] = x[i]; }\n"
+      "}\n";
+  qn_module_t* module;
+  qn__plan_t* plan;
+  must(qn_module_parse(text, sizeof text - 1, NULL, &module));
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  float x[4], y[4];
+  int64_t shape[] = {4}, zero[] = {0}, one[] = {1};
+  qn_tensor_t tx = {x, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, zero, 0};
+  qn_tensor_t ty = {y, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, one, 0};
+  qn_value_t args[] = {qn_tensor_value(&tx), qn_tensor_value(&ty)};
+  uint64_t words[QN__MAX_WORDS];
+  assert_true(qn__plan_bind(plan, args, 2, words));
+  ty.strides = zero;
+  assert_false(qn__plan_bind(plan, args, 2, words));
+  qn_status_t status = qn__plan_explain(plan, args, 2);
+  assert_int_equal(qn_status_code(status), QN_STATUS_VALUE_ERROR);
+  assert_non_null(
+      strstr(qn_status_message(status), "argument 1 'y': stride 0: expected at least 1"));
+  qn_status_free(status);
+  shape[0] = 1;
+  assert_true(qn__plan_bind(plan, args, 2, words));
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 static void test_memory(void** state) {
   fixture_t* f = *state;
   f->y.data = f->memory + 65;
@@ -348,6 +379,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_dtype_rank_device, setup, teardown),
       cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
+      cmocka_unit_test(test_written_stride_of_zero),
       cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_aliasing, setup, teardown),
       cmocka_unit_test_setup_teardown(test_32_bit_indices, setup, teardown),
