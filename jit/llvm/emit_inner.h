@@ -292,7 +292,8 @@ bool qn__emit_specialised(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef be
 bool qn__emit_is_known(const qn__emit_t* e, const qn__stmt_t* stmt);
 // The body of a counted loop from `begin` while below `end` in steps of `step`; the code between
 // the two calls runs for each. `carried` (NULL: none) is a value that starts as given and becomes
-// what qn__emit_count_end is told; the latter returns it as it is after the loop.
+// what qn__emit_count_end is told; the latter returns it as it is after the loop. Set `can_overrun`
+// between the two where the last step may go past `end`, and so past the largest integer.
 typedef struct qn__counter {
   LLVMValueRef index;  // i64
   LLVMValueRef carried;
@@ -302,6 +303,7 @@ typedef struct qn__counter {
   LLVMBasicBlockRef body;
   LLVMBasicBlockRef after;
   int64_t step;
+  bool can_overrun;
 } qn__counter_t;
 qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
                                    int64_t step, LLVMValueRef carried);

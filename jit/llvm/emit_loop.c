@@ -31,11 +31,18 @@ qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueR
 LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__counter_t* counter, LLVMValueRef carried) {
   LLVMBuilderRef b = e->fn->builder;
   e->fn->loop_depth--;
-  LLVMValueRef next = LLVMBuildNSWAdd(b, counter->index, qn__emit_i64(e, counter->step), "");
+  LLVMValueRef step = qn__emit_i64(e, counter->step);
+  LLVMValueRef next = counter->can_overrun ? LLVMBuildAdd(b, counter->index, step, "")
+                                           : LLVMBuildNSWAdd(b, counter->index, step, "");
   LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
   LLVMAddIncoming(counter->index, &next, &from, 1);
   if (carried) LLVMAddIncoming(counter->carried, &carried, &from, 1);
-  LLVMValueRef goes_on = LLVMBuildICmp(b, LLVMIntSLT, next, counter->end, "");
+  // What is left is unsigned: it is right over the whole range of i64, where `next` may wrap.
+  LLVMValueRef goes_on =
+      counter->can_overrun
+          ? LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, counter->end, counter->index, ""), step,
+                          "")
+          : LLVMBuildICmp(b, LLVMIntSLT, next, counter->end, "");
   LLVMBuildCondBr(b, goes_on, counter->body, counter->after);
   qn__emit_at(e, counter->after);
   if (!carried) return NULL;
@@ -141,6 +148,7 @@ static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRe
   bool is_masked = qn__emit_can_mask_loop(e, &loop->loop.body);
   if (is_masked && e->options->is_fast_tier) {
     qn__counter_t counter = qn__emit_count_begin(e, begin, end, (int64_t)lanes, NULL);
+    counter.can_overrun = true;
     emit_lanes(e, loop, counter.index, lanes, qn__emit_left(e, counter.index, end, lanes));
     (void)qn__emit_count_end(e, &counter, NULL);
     return;

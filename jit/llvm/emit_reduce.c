@@ -125,6 +125,7 @@ static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRe
   LLVMValueRef main_end = is_one_loop ? end : qn__emit_main_end(e, begin, end, lanes);
   LLVMValueRef start = qn__emit_splat(e, neutral(e, kind, dtype), lanes);
   qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, start);
+  counter.can_overrun = is_one_loop;
   fn->lanes = lanes;
   LLVMValueRef count = is_one_loop ? qn__emit_left(e, counter.index, end, lanes) : NULL;
   LLVMValueRef partial = step_lanes(e, expr, counter.index, count, counter.carried);

@@ -207,6 +207,15 @@ static const program_t programs[] = {
      "  for k in 0..m { z[k] = k * 2; }\n"
      "  for k in 0..m { for q in 5..3 { z[k] = 0; } unroll u in 0..3 { z[k] = z[k] + u; } } }\n",
      .tolerance = 0},
+    {"ends of i64",
+     "func f(x: i64[n], out y: i64[n], out r: i64[4]) {\n"
+     "  let top = 9223372036854775807; let bottom = -9223372036854775808;\n"
+     "  for i in top - n..top { y[i - (top - n)] = x[i - (top - n)] + i; }\n"
+     "  r[0] = sum i in 9223372036854775790..9223372036854775807 { i % 7 };\n"
+     "  r[1] = sum i in top - n..top { i % 10 };\n"
+     "  r[2] = max i in bottom..bottom + n { i % 10 };\n"
+     "  r[3] = sum i in top..bottom { i }; }\n",
+     .tolerance = 0},
     {"while",
      "func f(x: i32[n], out r: i32[n]) {\n"
      "  parallel i in 0..n { alloc s: i32[2] in local; s[0] = x[i] & 1023; s[1] = 0;\n"
