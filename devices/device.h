@@ -12,6 +12,8 @@
 const qn_device_table_t* qn__device_table(int32_t type);
 // The same, checking that the device itself exists. Errors: NOT_FOUND.
 qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_table);
+// INVALID_ARGUMENT when `stream` (NULL is fine) belongs to another device.
+qn_status_t qn__stream_check(qn_device_t device, const qn_stream_t* stream);
 // The backend's own stream object behind a public handle; NULL for NULL.
 void* qn__stream_inner(qn_stream_t* stream);
 

@@ -191,21 +191,12 @@ qn_status_t qn_device_free(qn_device_t device, void* pointer) {
   return pointer ? table->free(device.id, pointer) : QN_OK;
 }
 
-static qn_status_t check_stream(qn_device_t device, qn_stream_t* stream) {
-  if (!stream) return QN_OK;
-  qn_device_t own = qn_stream_device(stream);
-  if (own.type == device.type && own.id == device.id) return QN_OK;
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream belongs to %s:%d, not to %s:%d",
-                        qn_device_type_text(own.type), own.id, qn_device_type_text(device.type),
-                        device.id);
-}
-
 qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream, size_t size_bytes,
                                   void** out_pointer) {
   *out_pointer = NULL;
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
-  QN_TRY(check_stream(device, stream));
+  QN_TRY(qn__stream_check(device, stream));
   if (!table->workspace_allocate) return table->allocate(device.id, size_bytes, 0, out_pointer);
   return table->workspace_allocate(device.id, qn__stream_inner(stream), size_bytes, out_pointer);
 }
@@ -213,7 +204,7 @@ qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream, size_
 qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream, void* pointer) {
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
-  QN_TRY(check_stream(device, stream));
+  QN_TRY(qn__stream_check(device, stream));
   if (!pointer) return QN_OK;
   if (!table->workspace_allocate || !table->workspace_free) {
     QN_TRY(qn_stream_sync(device, stream));
@@ -307,6 +298,6 @@ qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
   bool is_to_cpu = copy->to_device.type == QN_DEVICE_CPU;
   if (!is_from_cpu && !is_to_cpu && from != to) return copy_staged(copy, stream);
   qn_device_t owner = is_from_cpu ? copy->to_device : copy->from_device;
-  QN_TRY(check_stream(owner, stream));
+  QN_TRY(qn__stream_check(owner, stream));
   return qn__device_table(owner.type)->copy(owner.id, qn__stream_inner(stream), copy);
 }

@@ -59,15 +59,19 @@ void qn_stream_destroy(qn_stream_t* stream) {
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
+qn_status_t qn__stream_check(qn_device_t device, const qn_stream_t* stream) {
+  if (!stream || (stream->device.type == device.type && stream->device.id == device.id)) {
+    return QN_OK;
+  }
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream belongs to %s:%d, not to %s:%d",
+                        qn_device_type_text(stream->device.type), stream->device.id,
+                        qn_device_type_text(device.type), device.id);
+}
+
 static qn_status_t find_checked(qn_device_t device, const qn_stream_t* stream,
                                 const qn_device_table_t** out_table) {
   QN_TRY(qn__device_find(device, out_table));
-  if (stream && (stream->device.type != device.type || stream->device.id != device.id)) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream belongs to %s:%d, not to %s:%d",
-                          qn_device_type_text(stream->device.type), stream->device.id,
-                          qn_device_type_text(device.type), device.id);
-  }
-  return QN_OK;
+  return qn__stream_check(device, stream);
 }
 
 qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream) {

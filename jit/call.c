@@ -282,14 +282,7 @@ qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, si
 qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
                                 const qn_value_t* args, size_t count, qn_value_t* result) {
   if (UNLIKELY(!function)) return no_function();
-  if (stream) {
-    qn_device_t device = qn_stream_device(stream);
-    if (device.type != function->device.type || device.id != function->device.id) {
-      return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                            "%s: the stream belongs to %s:%d, the function to %s:%d",
-                            function->ir->signature, qn_device_type_text(device.type), device.id,
-                            qn_device_type_text(function->device.type), function->device.id);
-    }
-  }
+  qn_status_t status = qn__stream_check(function->device, stream);
+  if (UNLIKELY(!qn_ok(status))) return qn_status_annotate(status, "%s", function->ir->signature);
   return call(function, stream, args, count, result);
 }
