@@ -1,5 +1,7 @@
 # Colour appears on a terminal alone, never with NO_COLOR; binary output never goes to a terminal.
 . "${0%/*}/lib.sh"
+# A machine without pseudo-terminals (no /dev/pts) cannot ask this question.
+python3 -c "import os; os.openpty()" 2>/dev/null || exit 77
 
 # on_terminal ARG...: runs the command with its streams on a terminal; all of it lands in out.
 on_terminal() {
