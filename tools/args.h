@@ -47,8 +47,13 @@ struct args {
   given_option_t* options;  // owned, in the order of the command line
 };
 
-// The flag that every verb with a machine-readable form has.
+// Options that several verbs have.
 #define OPTION_JSON {"json", 0, NULL, "print JSON for programs", false}
+#define OPTION_TARGET \
+  {"target", 't', "T", "what to compile for (default cpu); see 'quern help target'", false}
+#define OPTION_TIER {"tier", 0, "fast|full", "shortest compile or best code (default full)", false}
+#define OPTION_CHECKED \
+  {"checked", 0, NULL, "trap indices out of bounds and division by zero", false}
 
 // Parses what follows the verb; the strings are borrowed from `argv`. A mistake is reported, and
 // the result is EXIT_USAGE; EXIT_DONE otherwise. args_free either way.

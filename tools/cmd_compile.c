@@ -91,11 +91,11 @@ static int run_compile(const args_t* args) {
 }
 
 static const option_spec_t options[] = {
-    {"target", 't', "T", "what to compile for (default cpu); see 'quern help target'", false},
+    OPTION_TARGET,
     {"emit", 0, "FORM", "ir, llvm, llvm-raw, asm (default), obj or image", false},
     {"output", 'o', "FILE", "write to a file (default standard output)", false},
-    {"tier", 0, "fast|full", "shortest compile or best code (default full)", false},
-    {"checked", 0, NULL, "trap indices out of bounds and division by zero", false},
+    OPTION_TIER,
+    OPTION_CHECKED,
     OPTION_JSON,
 };
 

@@ -212,12 +212,12 @@ static int run_run(const args_t* args) {
 
 static const option_spec_t options[] = {
     {"func", 0, "NAME", "the function; not needed when the module has one", false},
-    {"target", 't', "T", "what to compile for (default cpu); see 'quern help target'", false},
+    OPTION_TARGET,
     {"arg", 'a', "NAME=VALUE", "an argument; see 'quern help values'", true},
     {"out", 'o', "NAME=FILE.npy", "write a buffer to a file after the run", true},
     {"repeat", 0, "N", "call N times and tell the median time", false},
-    {"tier", 0, "fast|full", "shortest compile or best code (default full)", false},
-    {"checked", 0, NULL, "trap indices out of bounds and division by zero", false},
+    OPTION_TIER,
+    OPTION_CHECKED,
     OPTION_JSON,
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/fs.h"
 #include "base/thread.h"
 #include "devices/cpu/cpu.h"
@@ -39,37 +40,31 @@ static void answer_text(qn_attribute_value_t* out, const char* text) {
   (void)snprintf(out->string_value, sizeof out->string_value, "%s", text);
 }
 
-// The number that a file of one line begins with; false when there is none.
-static bool read_number(const char* path, int64_t* out_value) {
+// The number behind the first `label` in a file of the kernel's; false when there is none.
+static bool read_number(const char* path, const char* label, int64_t* out_value) {
+  const qn_allocator_t allocator = qn_allocator_default();
   uint8_t* data;
   size_t size;
-  qn_status_t status = qn__fs_read_file(qn_allocator_default(), path, 1 << 16, &data, &size);
+  qn_status_t status = qn__fs_read_file(allocator, path, 1 << 16, &data, &size);
   if (!qn_ok(status)) {
     qn_status_free(status);
     return false;
   }
-  char* end;
-  *out_value = strtoll((const char*)data, &end, 10);
-  bool is_number = end != (const char*)data;
-  qn_allocator_default().reallocate(NULL, data, size + 1, 0);
+  const char* at = strstr((const char*)data, label);
+  char* end = NULL;
+  if (at) {
+    at += strlen(label);
+    *out_value = strtoll(at, &end, 10);
+  }
+  bool is_number = at && end != at;
+  qn__free(allocator, data, size + 1);
   return is_number;
 }
 
-// A line "Name:  123 kB" of /proc/meminfo, in bytes.
-static bool read_meminfo(const char* name, int64_t* out_bytes) {
-  uint8_t* data;
-  size_t size;
-  qn_status_t status =
-      qn__fs_read_file(qn_allocator_default(), "/proc/meminfo", 1 << 16, &data, &size);
-  if (!qn_ok(status)) {
-    qn_status_free(status);
-    return false;
-  }
-  const char* line = strstr((const char*)data, name);
-  bool is_found = line != NULL;
-  if (is_found) *out_bytes = strtoll(line + strlen(name), NULL, 10) * 1024;
-  qn_allocator_default().reallocate(NULL, data, size + 1, 0);
-  return is_found;
+// A line "Name:  123 kB" of /proc/meminfo.
+static void answer_memory(qn_attribute_value_t* out, const char* label) {
+  int64_t kibibytes;
+  if (read_number("/proc/meminfo", label, &kibibytes)) answer_int(out, kibibytes * 1024);
 }
 
 // Comma-separated; what does not fit is left out at a comma.
@@ -99,7 +94,7 @@ static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
       answer_features(out_value);
       break;
     case QN_ATTRIBUTE_MAX_CLOCK_RATE:
-      if (read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", &value)) {
+      if (read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "", &value)) {
         answer_int(out_value, value);
       }
       break;
@@ -114,10 +109,10 @@ static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
       if (value > 0) answer_int(out_value, value);
       break;
     case QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY:
-      if (read_meminfo("MemTotal:", &value)) answer_int(out_value, value);
+      answer_memory(out_value, "MemTotal:");
       break;
     case QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY:
-      if (read_meminfo("MemAvailable:", &value)) answer_int(out_value, value);
+      answer_memory(out_value, "MemAvailable:");
       break;
     case QN_ATTRIBUTE_ALLOCATION_ALIGNMENT:
       answer_int(out_value, ALIGNMENT);

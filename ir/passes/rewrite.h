@@ -21,9 +21,6 @@ size_t qn__stmt_blocks(qn__stmt_t* stmt, qn__block_t* out_blocks[2]);
 
 // All statements of `from` (left empty) at the end of `to`.
 void qn__block_splice(qn__block_t* to, qn__block_t* from);
-static inline bool qn__block_is_empty(const qn__block_t* block) {
-  return block->first == NULL;
-}
 // A block of one statement.
 static inline qn__block_t qn__block_of(qn__stmt_t* stmt) {
   stmt->next = NULL;
