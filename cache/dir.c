@@ -152,24 +152,27 @@ static qn_status_t find(qn_cache_dir_t* dir, const char* key, qn__disk_file_t* o
   return QN_OK;
 }
 
-static qn_status_t read_failed(const qn__disk_file_t* file, qn__disk_result_t result,
-                               const qn__disk_hit_t* hit) {
+static qn_status_t read_failed(const qn__disk_file_t* file, qn__get_result_t result,
+                               const qn__hit_t* hit) {
   char hex[33];
   qn__hash128_hex(file->key, hex);
   switch (result) {
-    case QN__DISK_HIT:
+    case QN__GET_HIT:
       break;
-    case QN__DISK_ABSENT:
+    case QN__GET_ABSENT:
       return qn_status_make(QN_STATUS_NOT_FOUND, "entry %s has just gone", hex);
-    case QN__DISK_BAD:
+    case QN__GET_BAD:
       return qn_status_make(QN_STATUS_DATA_LOSS, "entry %s: %s", hex, qn__reason_text(hit->reason));
-    case QN__DISK_ERROR:
+    case QN__GET_ERROR:
       return qn__fs_status(hit->error, "read entry", hex);
-    case QN__DISK_UNTRUSTED:
+    case QN__GET_UNTRUSTED:
       return qn_status_make(QN_STATUS_PERMISSION_DENIED,
                             "entry %s is not a regular file of this user", hex);
-    case QN__DISK_NO_MEMORY:
+    case QN__GET_NO_MEMORY:
       return qn__out_of_memory("an entry of the cache");
+    case QN__GET_TIMEOUT:
+    case QN__GET_OFF:
+      break;  // of other tiers
   }
   return QN_OK;
 }
@@ -241,9 +244,9 @@ qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_ent
   *out_entry = NULL;
   qn__disk_file_t file = {0};
   QN_TRY(find(dir, key, &file));
-  qn__disk_hit_t hit;
-  qn__disk_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);
-  if (result != QN__DISK_HIT) return read_failed(&file, result, &hit);
+  qn__hit_t hit;
+  qn__get_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);
+  if (result != QN__GET_HIT) return read_failed(&file, result, &hit);
   qn_allocator_t allocator = qn_allocator_default();
   shown_entry_t* shown = qn__alloc_zero(allocator, 1, sizeof *shown);
   bool is_filled = false;
@@ -282,18 +285,18 @@ typedef struct verifier {
 static bool verify_one(void* self, const qn__disk_file_t* file) {
   verifier_t* verifier = self;
   qn_cache_verify_report_t* report = verifier->report;
-  qn__disk_hit_t hit;
+  qn__hit_t hit;
   bool is_removed;
-  qn__disk_result_t result =
+  qn__get_result_t result =
       qn__disk_inspect(verifier->disk, file->key, verifier->is_healing, &hit, &is_removed);
-  if (result == QN__DISK_HIT) {
+  if (result == QN__GET_HIT) {
     qn__disk_hit_release(verifier->disk, &hit);
     report->good_count++;
     return true;
   }
-  if (result == QN__DISK_ABSENT) return true;
+  if (result == QN__GET_ABSENT) return true;
   qn_status_t status = read_failed(file, result, &hit);
-  if (result == QN__DISK_BAD) {
+  if (result == QN__GET_BAD) {
     report->bad_count++;
     report->removed_count += is_removed;
   } else {
@@ -304,7 +307,7 @@ static bool verify_one(void* self, const qn__disk_file_t* file) {
     qn__hash128_hex(file->key, hex);
     verifier->on_bad(
         verifier->self, hex,
-        result == QN__DISK_BAD ? qn__reason_text(hit.reason) : qn_status_message(status));
+        result == QN__GET_BAD ? qn__reason_text(hit.reason) : qn_status_message(status));
   }
   qn_status_free(status);
   return true;

@@ -300,7 +300,7 @@ static void give_buffer(qn__disk_t* disk, qn__disk_buffer_t* buffer) {
   free_buffer(disk, buffer);
 }
 
-void qn__disk_hit_release(qn__disk_t* disk, qn__disk_hit_t* hit) {
+void qn__disk_hit_release(qn__disk_t* disk, qn__hit_t* hit) {
   if (!hit->bytes) return;
   uint8_t* begin = hit->bytes - offsetof(qn__disk_buffer_t, bytes);
   give_buffer(disk, (qn__disk_buffer_t*)(void*)begin);
@@ -328,12 +328,12 @@ static bool is_trusted_file(const qn__disk_t* disk, const struct stat* info) {
          (disk->is_read_only && info->st_uid == 0);
 }
 
-static qn__disk_result_t open_failed(int error, qn__disk_hit_t* hit) {
+static qn__get_result_t open_failed(int error, qn__hit_t* hit) {
   hit->error = error;
-  if (error == ENOENT) return QN__DISK_ABSENT;
+  if (error == ENOENT) return QN__GET_ABSENT;
   // What O_NOFOLLOW says of a link, and O_NONBLOCK of a socket.
-  if (error == ELOOP || error == ENXIO) return QN__DISK_UNTRUSTED;
-  return QN__DISK_ERROR;
+  if (error == ELOOP || error == ENXIO) return QN__GET_UNTRUSTED;
+  return QN__GET_ERROR;
 }
 
 // Renews the time of use when it is a day old, or lies in the future of this clock.
@@ -349,31 +349,31 @@ static void touch(qn__disk_t* disk, int fd, const struct stat* info) {
 }
 
 // Reads and verifies the open file. `out_info` is filled unless the result is ERROR.
-static qn__disk_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expectation_t* expected,
-                                        qn__disk_hit_t* hit, struct stat* out_info) {
+static qn__get_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expectation_t* expected,
+                                       qn__hit_t* hit, struct stat* out_info) {
   if (qn__fs()->fstat(fd, out_info) != 0) {
     hit->error = errno;
-    return QN__DISK_ERROR;
+    return QN__GET_ERROR;
   }
-  if (!is_trusted_file(disk, out_info)) return QN__DISK_UNTRUSTED;
+  if (!is_trusted_file(disk, out_info)) return QN__GET_UNTRUSTED;
   if ((uint64_t)out_info->st_size > LARGEST_FILE_BYTES) {
     hit->reason = QN__REASON_LENGTHS;
-    return QN__DISK_BAD;
+    return QN__GET_BAD;
   }
   size_t size = (size_t)out_info->st_size;
   qn__disk_buffer_t* buffer = take_buffer(disk, size);
-  if (!buffer) return QN__DISK_NO_MEMORY;
+  if (!buffer) return QN__GET_NO_MEMORY;
   hit->error = read_fully(fd, buffer->bytes, size);
   if (!hit->error) {
     hit->reason = qn__entry_decode((qn_span_t){buffer->bytes, size}, expected, &hit->entry);
     if (hit->reason == QN__REASON_NONE) {
       hit->bytes = buffer->bytes;
       hit->capacity = buffer->capacity;
-      return QN__DISK_HIT;
+      return QN__GET_HIT;
     }
   }
   give_buffer(disk, buffer);
-  return hit->error ? QN__DISK_ERROR : QN__DISK_BAD;
+  return hit->error ? QN__GET_ERROR : QN__GET_BAD;
 }
 
 // Removes a damaged file if it is still the one that was read.
@@ -402,65 +402,68 @@ static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
   }
 }
 
-static void count_result(qn__disk_t* disk, qn__disk_result_t result, const qn__disk_hit_t* hit,
+static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hit_t* hit,
                          const struct stat* info) {
   switch (result) {
-    case QN__DISK_HIT:
+    case QN__GET_HIT:
       QN__COUNT(disk, disk_hits, 1);
       QN__COUNT(disk, disk_bytes_read, (uint64_t)info->st_size);
       break;
-    case QN__DISK_ABSENT:
+    case QN__GET_ABSENT:
       QN__COUNT(disk, disk_misses, 1);
       break;
-    case QN__DISK_BAD:
+    case QN__GET_BAD:
       count_bad(disk, hit->reason);
       break;
-    case QN__DISK_ERROR:
+    case QN__GET_ERROR:
       if (hit->error == EACCES || hit->error == EPERM) {
         QN__COUNT(disk, disk_read_denied, 1);
       } else {
         QN__COUNT(disk, disk_read_errors, 1);
       }
       break;
-    case QN__DISK_UNTRUSTED:
+    case QN__GET_UNTRUSTED:
       if (S_ISREG(info->st_mode)) {
         QN__COUNT(disk, disk_untrusted, 1);
       } else {
         QN__COUNT(disk, disk_not_regular, 1);
       }
       break;
-    case QN__DISK_NO_MEMORY:
+    case QN__GET_NO_MEMORY:
       QN__COUNT(disk, disk_no_memory, 1);
       break;
+    case QN__GET_TIMEOUT:
+    case QN__GET_OFF:
+      break;  // of other tiers
   }
 }
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
-qn__disk_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
-                               qn__disk_hit_t* out_hit) {
+qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
+                              qn__hit_t* out_hit) {
   memset(out_hit, 0, sizeof *out_hit);
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, expected->key, path);
   struct stat info = {0};
-  qn__disk_result_t result;
+  qn__get_result_t result;
   int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
   if (fd < 0) {
     result = open_failed(errno, out_hit);
   } else {
     result = read_open_file(disk, fd, expected, out_hit, &info);
-    if (result == QN__DISK_HIT) touch(disk, fd, &info);
+    if (result == QN__GET_HIT) touch(disk, fd, &info);
     (void)qn__fs()->close(fd);
   }
   count_result(disk, result, out_hit, &info);
-  if (result == QN__DISK_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
+  if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
     (void)heal(disk, path, &info);
   }
   return result;
 }
 
-qn__disk_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
-                                   qn__disk_hit_t* out_hit, bool* out_removed) {
+qn__get_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
+                                  qn__hit_t* out_hit, bool* out_removed) {
   memset(out_hit, 0, sizeof *out_hit);
   if (out_removed) *out_removed = false;
   char path[QN__DISK_PATH_BYTES];
@@ -468,14 +471,14 @@ qn__disk_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heal
   int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
   if (fd < 0) return open_failed(errno, out_hit);
   struct stat info;
-  qn__disk_result_t result = read_open_file(disk, fd, NULL, out_hit, &info);
+  qn__get_result_t result = read_open_file(disk, fd, NULL, out_hit, &info);
   (void)qn__fs()->close(fd);
-  if (result == QN__DISK_HIT && !qn__hash128_equal(out_hit->entry.key, key)) {
+  if (result == QN__GET_HIT && !qn__hash128_equal(out_hit->entry.key, key)) {
     qn__disk_hit_release(disk, out_hit);
     out_hit->reason = QN__REASON_KEY;
-    result = QN__DISK_BAD;
+    result = QN__GET_BAD;
   }
-  if (result == QN__DISK_BAD && heals && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
+  if (result == QN__GET_BAD && heals && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
     bool is_removed = heal(disk, path, &info);
     if (out_removed) *out_removed = is_removed;
   }

@@ -9,19 +9,33 @@
 #ifndef QUERN_CACHE_DISK_H_
 #define QUERN_CACHE_DISK_H_
 
-#include "cache/entry.h"
+#include <sys/types.h>
+
+#include "cache/hit.h"
 #include "quern/status.h"
 
 typedef struct qn__disk qn__disk_t;
+// The right to make one key, among the processes of this machine (lease.c). Advisory: whoever does
+// not get it in time goes on without.
+typedef struct qn__lease qn__lease_t;
 
 typedef struct qn__disk_options {
   qn_allocator_t allocator;  // zero: the default one
   const char* root;          // absolute, or relative to the working directory at the open
   bool is_read_only;     // nothing is written, touched or removed; root's owner may also be uid 0
   bool must_exist;       // NOT_FOUND instead of making the directory
-  bool is_shared;        // opt-in: others may own or write the directory and its files
   uint64_t max_bytes;    // 0: 2 GiB
   uint64_t max_entries;  // 0: 65,536
+  // What a sweep leaves free on the file system; 0: 1 GiB or a twentieth of it, whichever is less.
+  uint64_t min_free_bytes;
+  bool is_shared;  // opt-in: others may own or write the directory and its files
+  // Users who may own the root and its entries besides this one, and share what they make; the
+  // directory then may be writable by its group. Borrowed for the open.
+  const uid_t* owners;
+  size_t owner_count;
+  // Where lock files go when the root's file system is not known to be local; NULL: nowhere.
+  const char* runtime_dir;
+  int64_t lock_timeout_ns;   // the longest wait for another process's compile; 0: 30 s
   uint64_t max_queue_bytes;  // 0: 64 MiB
   int64_t latch_ns;          // how long writing stays off after a refusal; 0: 60 s
   int64_t sweep_period_ns;   // 0: one hour; negative: only when asked
@@ -37,34 +51,27 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
 // a writer that hangs in the file system is left to end by itself. NULL is fine.
 void qn__disk_close(qn__disk_t* disk, int64_t grace_ns);
 
-// How a get ended.
-typedef enum qn__disk_result {
-  QN__DISK_HIT = 0,
-  QN__DISK_ABSENT,     // no such entry
-  QN__DISK_BAD,        // refused for `reason`
-  QN__DISK_ERROR,      // the file system said `error`
-  QN__DISK_UNTRUSTED,  // not a regular file of ours
-  QN__DISK_NO_MEMORY,
-} qn__disk_result_t;
-
-typedef struct qn__disk_hit {
-  qn__entry_t entry;    // spans borrowed until the release
-  qn__reason_t reason;  // of QN__DISK_BAD
-  int error;            // errno of QN__DISK_ERROR
-  uint8_t* bytes;       // owned: the whole file, aligned to 16 bytes
-  size_t capacity;
-} qn__disk_hit_t;
-
-// Looks an entry up: open, fstat, read, close, verify. Only QN__DISK_HIT leaves something to
+// Looks an entry up: open, fstat, read, close, verify. Only QN__GET_HIT leaves something to
 // release.
-qn__disk_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
-                               qn__disk_hit_t* out_hit);
+qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
+                              qn__hit_t* out_hit);
 // Gives the bytes of a hit back; harmless on a miss and on a hit that was released.
-void qn__disk_hit_release(qn__disk_t* disk, qn__disk_hit_t* hit);
+void qn__disk_hit_release(qn__disk_t* disk, qn__hit_t* hit);
 
 // Hands an entry to the writer thread (started by the first put): one copy, no file call, no wait.
 // False when it was dropped; the counter says why. The key is derived from entry->preimage.
-bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry);
+// `lease` (consumed, may be NULL) is released when the entry is in place or given up.
+bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease);
+// Before compiling: asks the other processes of this machine. Returns HIT when one of them has put
+// the entry meanwhile (to be released); any other result means that the caller is to make it, and
+// *out_lease is its claim, or NULL when none can be had (nobody waits then, two may compile). Waits
+// at most until `deadline_ns` (qn__now_ns), and never longer than the directory's lock timeout. A
+// holder that died is noticed at once. Allocation and file faults only ever mean "no lease".
+qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expected,
+                                int64_t deadline_ns, qn__hit_t* out_hit, qn__lease_t** out_lease);
+// Gives a claim back without an entry. NULL is fine.
+void qn__lease_release(qn__lease_t* lease);
+
 // Waits until everything put so far is in place or given up. False when `timeout_ns` passed first.
 bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns);
 
@@ -94,8 +101,8 @@ int qn__disk_scan(qn__disk_t* disk, bool (*on_file)(void* self, const qn__disk_f
                   void* self, uint64_t* out_temporaries);
 // Reads and verifies any entry of the directory by its key, without touching or counting it.
 // `heals`: a damaged one is removed and *out_removed (may be NULL) says so.
-qn__disk_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
-                                   qn__disk_hit_t* out_hit, bool* out_removed);
+qn__get_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
+                                  qn__hit_t* out_hit, bool* out_removed);
 // Removes one entry; or all entries and every temporary file. Errors are counted, not raised.
 bool qn__disk_remove(qn__disk_t* disk, qn_hash128_t key);
 uint64_t qn__disk_clear(qn__disk_t* disk);

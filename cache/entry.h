@@ -1,4 +1,5 @@
-// cache/entry.h: the bytes of one cache entry: header, preimage, metadata, payload, checksum.
+// cache/entry.h: the bytes of one cache entry: header, preimage, metadata, module, payload,
+// checksum.
 //
 // docs/cache-format.md has the layout byte by byte. Any bytes may be handed to decode: every length
 // is bounded before it is used, and nothing is believed before the checksum has been compared.
@@ -16,6 +17,7 @@
 #define QN__ENTRY_ALIGNMENT 16u
 #define QN__ENTRY_MAX_PREIMAGE_BYTES ((uint64_t)1 << 20)
 #define QN__ENTRY_MAX_METADATA_BYTES ((uint64_t)16 << 20)
+#define QN__ENTRY_MAX_MODULE_BYTES ((uint64_t)16 << 20)
 #define QN__ENTRY_MAX_PAYLOAD_BYTES ((uint64_t)1 << 30)
 
 // Why bytes are not the entry that was asked for.
@@ -39,6 +41,7 @@ typedef struct qn__entry {
   int64_t compile_ns;  // what making it cost
   qn_span_t preimage;
   qn_span_t metadata;  // opaque here: functions, launch plans, ISA needs
+  qn_span_t module;    // canonical bytes of the module, to compile it again; may be empty
   qn_span_t payload;   // the code
 } qn__entry_t;
 

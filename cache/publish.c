@@ -256,7 +256,8 @@ static bool has_writer(qn__disk_t* disk) {
   return true;
 }
 
-bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry) {
+bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease) {
+  (void)lease;
   if (disk->is_read_only) {
     QN__COUNT(disk, publish_dropped_read_only, 1);
     return false;

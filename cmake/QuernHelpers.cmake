@@ -91,6 +91,21 @@ function(quern_generator name folder)
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/generator.map -Wl,--build-id=sha1)
 endfunction()
 
+# A module of the cache that is opened on demand, with its own copy of base.
+function(quern_plugin name folder library)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(quern-${name} MODULE ${sources})
+  target_include_directories(quern-${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(quern-${name} PRIVATE qn_base ${library})
+  quern_flags(quern-${name})
+  set_target_properties(quern-${name} PROPERTIES LINKER_LANGUAGE C)
+  target_link_options(quern-${name} PRIVATE
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/generator.map -Wl,--build-id=sha1)
+endfunction()
+
 function(quern_command)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/*.c)
   if(sources)

@@ -12,44 +12,79 @@
 #include "base/buffer.h"
 #include "base/env.h"
 
+typedef enum option_type { STRING, CHOICE, SIZE, COUNT, TIME, BOOL } option_type_t;
+
 static const struct {
   const char* name;
   const char* environment;
   const char* default_text;
-  const char* doc;
+  option_type_t type;
 } option_table[QN__SETTING_COUNT] = {
 #define QN_OPTION(name, environment, type, default_text, doc) \
-  {#name, environment, default_text, doc},
+  {#name, environment, default_text, type},
 #include "quern/options.inc"
 #undef QN_OPTION
 };
 
-bool qn__size_parse(const char* text, uint64_t* out_bytes) {
-  static const struct {
-    const char* suffix;
-    uint64_t factor;
-  } suffixes[] = {{"", 1},
-                  {"B", 1},
-                  {"kB", 1000},
-                  {"KiB", 1024},
-                  {"MB", 1000000},
-                  {"MiB", 1048576},
-                  {"GB", 1000000000},
-                  {"GiB", 1073741824},
-                  {"TB", 1000000000000},
-                  {"TiB", 1099511627776}};
+// The words of each option that takes one of a few.
+static const struct {
+  qn__setting_t option;
+  const char* words[5];
+} choice_table[] = {
+    // In the order of qn_cache_mode_t.
+    {QN__SETTING_cache_mode, {"", "off", "ro", "rw", "refresh"}},
+    {QN__SETTING_jit, {"allow", "forbid"}},
+    {QN__SETTING_remote_role, {"read", "write"}},
+};
+
+typedef struct unit {
+  const char* suffix;
+  uint64_t factor;
+} unit_t;
+
+static bool parse_number(const char* text, const unit_t* units, size_t unit_count, uint64_t* out) {
   if (!isdigit((unsigned char)text[0])) return false;
   errno = 0;
   char* end;
   uint64_t number = strtoull(text, &end, 10);
   if (errno != 0) return false;
   while (*end == ' ') end++;
-  for (size_t i = 0; i < QN_COUNT_OF(suffixes); i++) {
-    if (strcmp(end, suffixes[i].suffix) == 0) {
-      return !__builtin_mul_overflow(number, suffixes[i].factor, out_bytes);
+  for (size_t i = 0; i < unit_count; i++) {
+    if (strcmp(end, units[i].suffix) == 0) {
+      return !__builtin_mul_overflow(number, units[i].factor, out);
     }
   }
-  return false;
+  return number == 0 && *end == '\0' && (*out = 0, true);
+}
+
+bool qn__size_parse(const char* text, uint64_t* out_bytes) {
+  static const unit_t units[] = {{"", 1},
+                                 {"B", 1},
+                                 {"kB", 1000},
+                                 {"KiB", 1024},
+                                 {"MB", 1000000},
+                                 {"MiB", 1048576},
+                                 {"GB", 1000000000},
+                                 {"GiB", 1073741824},
+                                 {"TB", 1000000000000},
+                                 {"TiB", 1099511627776}};
+  return parse_number(text, units, QN_COUNT_OF(units), out_bytes);
+}
+
+bool qn__time_parse(const char* text, uint64_t* out_ns) {
+  static const unit_t units[] = {{"ns", 1},
+                                 {"us", 1000},
+                                 {"ms", 1000000},
+                                 {"s", 1000000000},
+                                 {"min", UINT64_C(60000000000)},
+                                 {"h", UINT64_C(3600000000000)},
+                                 {"d", UINT64_C(86400000000000)}};
+  return parse_number(text, units, QN_COUNT_OF(units), out_ns) && *out_ns <= INT64_MAX;
+}
+
+static bool parse_count(const char* text, uint64_t* out) {
+  static const unit_t units[] = {{"", 1}};
+  return parse_number(text, units, QN_COUNT_OF(units), out);
 }
 
 static qn_status_t set(qn__config_t* config, qn__setting_t option, const char* value,
@@ -71,31 +106,65 @@ static qn_status_t bad_value(const qn__config_t* config, qn__setting_t option,
       config->values[option]);
 }
 
-static qn_status_t parse_bool(const qn__config_t* config, qn__setting_t option, bool* out) {
-  const char* value = config->values[option];
-  if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0) {
-    return bad_value(config, option, "0 or 1");
+static qn_status_t parse_choice(qn__config_t* config, qn__setting_t option) {
+  size_t row = 0;
+  while (row < QN_COUNT_OF(choice_table) && choice_table[row].option != option) row++;
+  if (row == QN_COUNT_OF(choice_table)) return QN_OK;  // `log`: the command's, which warns
+  char expected[64] = "";
+  const char* const* words = choice_table[row].words;
+  for (size_t i = 0; i < QN_COUNT_OF(choice_table[row].words) && words[i]; i++) {
+    if (!words[i][0]) continue;
+    if (strcmp(config->values[option], words[i]) == 0) {
+      config->numbers[option] = i;
+      return QN_OK;
+    }
+    bool is_last = i + 1 == QN_COUNT_OF(choice_table[row].words) || !words[i + 1];
+    size_t size = strlen(expected);
+    (void)snprintf(expected + size, sizeof expected - size, "%s%s",
+                   size == 0 ? ""
+                   : is_last ? " or "
+                             : ", ",
+                   words[i]);
   }
-  *out = value[0] == '1';
+  return bad_value(config, option, expected);
+}
+
+static qn_status_t parse_value(qn__config_t* config, qn__setting_t option) {
+  const char* value = config->values[option];
+  uint64_t* number = &config->numbers[option];
+  switch (option_table[option].type) {
+    case STRING:
+      return QN_OK;
+    case CHOICE:
+      return parse_choice(config, option);
+    case SIZE:
+      return qn__size_parse(value, number) ? QN_OK : bad_value(config, option, "a size, as 2GiB");
+    case COUNT:
+      return parse_count(value, number) ? QN_OK : bad_value(config, option, "a number");
+    case TIME:
+      return qn__time_parse(value, number) ? QN_OK : bad_value(config, option, "a time, as 200ms");
+    case BOOL:
+      if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0) {
+        return bad_value(config, option, "0 or 1");
+      }
+      *number = value[0] == '1';
+      return QN_OK;
+  }
   return QN_OK;
 }
 
-static const char* const mode_names[] = {NULL, "off", "ro", "rw", "refresh"};
-
 static qn_status_t parse_values(qn__config_t* config) {
-  const char* mode = config->values[QN__SETTING_cache_mode];
-  for (size_t i = 1; i < QN_COUNT_OF(mode_names); i++) {
-    if (strcmp(mode, mode_names[i]) == 0) config->cache_mode = (qn_cache_mode_t)i;
+  for (qn__setting_t option = 0; option < QN__SETTING_COUNT; option++) {
+    QN_TRY(parse_value(config, option));
   }
-  if (config->cache_mode == QN_CACHE_DEFAULT) {
-    return bad_value(config, QN__SETTING_cache_mode, "off, ro, rw or refresh");
+  config->cache_mode = (qn_cache_mode_t)config->numbers[QN__SETTING_cache_mode];
+  if (config->numbers[QN__SETTING_cache_max_size] == 0) {
+    return bad_value(config, QN__SETTING_cache_max_size, "a size above 0, as 2GiB");
   }
-  if (!qn__size_parse(config->values[QN__SETTING_cache_max_size], &config->cache_max_bytes) ||
-      config->cache_max_bytes == 0) {
-    return bad_value(config, QN__SETTING_cache_max_size, "a size such as 2GiB");
+  if (config->numbers[QN__SETTING_cache_max_entries] == 0) {
+    return bad_value(config, QN__SETTING_cache_max_entries, "a number above 0");
   }
-  QN_TRY(parse_bool(config, QN__SETTING_perf, &config->has_perf_map));
-  return parse_bool(config, QN__SETTING_gdb, &config->has_gdb);
+  return QN_OK;
 }
 
 // The XDG rule, for when neither the program nor QUERN_CACHE_DIR says. Nothing without a home.
@@ -126,6 +195,25 @@ static qn_status_t read_environment(qn__config_t* config) {
   return QN_OK;
 }
 
+static qn_status_t read_setting(qn__config_t* config, const qn_setting_t* setting) {
+  const char* name = setting->name ? setting->name : "";
+  const char* nearest = NULL;
+  size_t best = 4;
+  for (qn__setting_t option = 0; option < QN__SETTING_COUNT; option++) {
+    size_t distance = qn__edit_distance(qn__str(option_table[option].name), qn__str(name), best);
+    if (distance == 0) return set(config, option, setting->value ? setting->value : "", "program");
+    if (distance >= best) continue;
+    best = distance;
+    nearest = option_table[option].name;
+  }
+  if (nearest) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "unknown option '%s'; did you mean '%s'?",
+                          name, nearest);
+  }
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "unknown option '%s'; 'quern config' lists those that there are", name);
+}
+
 static qn_status_t read_program(qn__config_t* config, const qn_engine_options_t* options) {
   if (options->cache_dir) {
     QN_TRY(set(config, QN__SETTING_cache_dir, options->cache_dir, "program"));
@@ -135,7 +223,8 @@ static qn_status_t read_program(qn__config_t* config, const qn_engine_options_t*
       return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "cache_mode: %d is not a qn_cache_mode_t",
                             (int)options->cache_mode);
     }
-    QN_TRY(set(config, QN__SETTING_cache_mode, mode_names[options->cache_mode], "program"));
+    QN_TRY(
+        set(config, QN__SETTING_cache_mode, choice_table[0].words[options->cache_mode], "program"));
   }
   if (options->cache_max_bytes) {
     char text[32];
@@ -144,6 +233,12 @@ static qn_status_t read_program(qn__config_t* config, const qn_engine_options_t*
   }
   if (options->generator_dir) {
     QN_TRY(set(config, QN__SETTING_generator_dir, options->generator_dir, "program"));
+  }
+  if (options->cache_namespace) {
+    QN_TRY(set(config, QN__SETTING_cache_namespace, options->cache_namespace, "program"));
+  }
+  for (size_t i = 0; i < options->setting_count; i++) {
+    QN_TRY(read_setting(config, &options->settings[i]));
   }
   return QN_OK;
 }
@@ -154,9 +249,6 @@ static qn_status_t fill(qn__config_t* config, const qn_engine_options_t* options
   }
   if (!options->ignores_environment) QN_TRY(read_environment(config));
   QN_TRY(read_program(config, options));
-  const char* name = options->cache_namespace ? options->cache_namespace : "";
-  config->cache_namespace = qn__copy_cstr(config->allocator, qn__str(name));
-  if (!config->cache_namespace) return qn__out_of_memory("the options of an engine");
   return parse_values(config);
 }
 
@@ -172,6 +264,5 @@ void qn__config_deinit(qn__config_t* config) {
   for (qn__setting_t option = 0; option < QN__SETTING_COUNT; option++) {
     qn__free_cstr(config->allocator, config->values[option]);
   }
-  qn__free_cstr(config->allocator, config->cache_namespace);
   memset(config, 0, sizeof *config);
 }

@@ -37,7 +37,9 @@ static qn_status_t open_directory(qn_engine_t* engine) {
       .root = root,
       .is_read_only = mode == QN_CACHE_RO,
       .must_exist = mode == QN_CACHE_RO,
-      .max_bytes = engine->config.cache_max_bytes,
+      .max_bytes = qn__config_number(&engine->config, QN__SETTING_cache_max_size),
+      .max_entries = qn__config_number(&engine->config, QN__SETTING_cache_max_entries),
+      .min_free_bytes = qn__config_number(&engine->config, QN__SETTING_cache_min_free),
   };
   qn_status_t status = qn__disk_open(&options, &engine->disk);
   if (qn_ok(status)) return QN_OK;
@@ -126,6 +128,10 @@ const char* qn_source_text(qn_source_t source) {
       return "memory";
     case QN_SOURCE_DISK:
       return "disk";
+    case QN_SOURCE_BUNDLE:
+      return "bundle";
+    case QN_SOURCE_REMOTE:
+      return "remote";
   }
   return "unknown";
 }

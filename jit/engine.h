@@ -40,7 +40,7 @@ typedef struct qn__request {
   qn_target_t* target;
   qn_tier_t tier;
   bool is_checked;
-  bool is_compile_forbidden;
+  bool is_forbidden;  // a miss is an error
 } qn__request_t;
 // Errors: INVALID_ARGUMENT for null objects and values that are none of the enumeration.
 qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,

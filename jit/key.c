@@ -27,7 +27,7 @@ qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_
                           (int)options->tier);
   }
   out_request->is_checked = options->is_checked;
-  out_request->is_compile_forbidden = options->is_compile_forbidden;
+  out_request->is_forbidden = options->miss == QN_MISS_FAIL;
   return QN_OK;
 }
 

@@ -52,7 +52,8 @@ static qn__ident_t make_ident(const qn__request_t* request) {
 // Makes the key for the identity that is known now.
 static qn_status_t make_key(lookup_t* lookup) {
   qn__buffer_clear(&lookup->preimage);
-  QN_TRY(qn__key_make(&lookup->request, lookup->identity, lookup->engine->config.cache_namespace,
+  QN_TRY(qn__key_make(&lookup->request, lookup->identity,
+                      qn__config_get(&lookup->engine->config, QN__SETTING_cache_namespace),
                       &lookup->preimage, &lookup->key));
   qn__hash128_hex(lookup->key, lookup->info.key);
   const qn_module_t* module = lookup->request.module;
@@ -67,8 +68,8 @@ static qn_status_t load(lookup_t* lookup, const qn_artifact_t* artifact,
   qn_load_options_t options = {
       .struct_size = sizeof options,
       .name = lookup->name,
-      .has_perf_map = lookup->engine->config.has_perf_map,
-      .has_gdb = lookup->engine->config.has_gdb,
+      .has_perf_map = qn__config_number(&lookup->engine->config, QN__SETTING_perf) != 0,
+      .has_gdb = qn__config_number(&lookup->engine->config, QN__SETTING_gdb) != 0,
   };
   return qn__executable_load(artifact, lookup->device, lookup->request.module, lookup->key,
                              &options, lookup->engine->allocator, out_executable);
@@ -93,8 +94,8 @@ static qn_executable_t* try_directory(lookup_t* lookup) {
   if (!engine->disk || engine->config.cache_mode == QN_CACHE_REFRESH) return NULL;
   int64_t start_ns = qn__now_ns();
   qn__expectation_t expected = {lookup->key, qn__buffer_as_span(&lookup->preimage)};
-  qn__disk_hit_t hit;
-  if (qn__disk_get(engine->disk, &expected, &hit) != QN__DISK_HIT) return NULL;
+  qn__hit_t hit;
+  if (qn__disk_get(engine->disk, &expected, &hit) != QN__GET_HIT) return NULL;
   qn_executable_t* executable = NULL;
   qn_status_t status = load_entry(lookup, &hit.entry, &executable);
   qn__disk_hit_release(engine->disk, &hit);
@@ -124,7 +125,7 @@ static void publish(lookup_t* lookup, const qn_artifact_t* artifact) {
         .metadata = qn__buffer_as_span(&metadata),
         .payload = {artifact->payload, artifact->payload_size},
     };
-    (void)qn__disk_put(engine->disk, &entry);
+    (void)qn__disk_put(engine->disk, &entry, NULL);
   }
   qn__buffer_deinit(&metadata);
 }
@@ -162,7 +163,7 @@ static qn_status_t run_generator(lookup_t* lookup, const qn_codegen_t* codegen, 
 
 static qn_status_t compile(lookup_t* lookup, qn_executable_t** out_executable) {
   qn_engine_t* engine = lookup->engine;
-  if (lookup->request.is_compile_forbidden) return forbidden(lookup);
+  if (lookup->request.is_forbidden) return forbidden(lookup);
   // Code for a processor that this one is not could be compiled, but not loaded.
   if (lookup->device.type == QN_DEVICE_CPU) QN_TRY(qn_target_check_host(lookup->request.target));
   const qn_codegen_t* codegen;
@@ -221,8 +222,8 @@ static qn_status_t make_or_wait(qn_engine_t* engine, const qn__request_t* reques
   for (;;) {
     status = qn__table_board(&engine->table, ident, &flight, out_executable);
     // Whoever was first may not compile, and was told so; this thread may.
-    bool is_others = !flight && qn_status_code(status) == QN_STATUS_COMPILE_FORBIDDEN &&
-                     !request->is_compile_forbidden;
+    bool is_others =
+        !flight && qn_status_code(status) == QN_STATUS_COMPILE_FORBIDDEN && !request->is_forbidden;
     if (!is_others) break;
     qn_status_free(status);
   }

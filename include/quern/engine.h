@@ -9,7 +9,8 @@
 //
 // Engines, functions and executables may be used by any thread. The first lookup of a (module,
 // target) consults the memory table, then the cache directory, and only then compiles; later ones
-// find the memory table. A cache problem is a miss, never an error.
+// find the memory table. A cache problem is a miss, never an error. A lookup that may not wait says
+// so by its miss policy and its timeout.
 #ifndef QUERN_ENGINE_H_
 #define QUERN_ENGINE_H_
 
@@ -114,9 +115,45 @@ typedef enum qn_source {
   QN_SOURCE_COMPILED = 1,
   QN_SOURCE_MEMORY = 2,
   QN_SOURCE_DISK = 3,
+  QN_SOURCE_BUNDLE = 4,
+  QN_SOURCE_REMOTE = 5,
 } qn_source_t;
-// "compiled", "memory", "disk". Static storage.
+// "compiled", "memory", "disk", "bundle", "remote". Static storage.
 QN_API const char* qn_source_text(qn_source_t source);
+
+// One option of options.inc by its name, with its value as text: {"jit", "forbid"}.
+typedef struct qn_setting {
+  const char* name;
+  const char* value;
+} qn_setting_t;
+
+// Why a lookup had to compile.
+typedef enum qn_miss_reason {
+  QN_MISSED_ABSENT = 1,      // no tier has the key
+  QN_MISSED_DAMAGED = 2,     // an entry was there, and was refused
+  QN_MISSED_UNREADABLE = 3,  // a tier could not be read
+  QN_MISSED_REJECTED = 4,    // a good entry was there that the device did not accept
+  QN_MISSED_NO_CACHE = 5,    // there is neither a directory nor a bundle nor a remote tier
+  QN_MISSED_REFRESH = 6,     // the cache mode asks for a compile
+} qn_miss_reason_t;
+// "absent", "damaged", ... Static storage.
+QN_API const char* qn_miss_reason_text(qn_miss_reason_t reason);
+
+// One compile, told when it has ended. Borrowed for the callback.
+typedef struct qn_compile_event {
+  size_t struct_size;
+  const char* name;  // "softmax@0123456789ab": the first function and the key
+  const char* key;   // 32 hex digits
+  const char* target_json;
+  qn_tier_t tier;
+  bool is_checked;
+  qn_miss_reason_t reason;
+  const char* reason_text;  // a sentence: what the tiers said
+  int64_t queue_ns;         // waited for a compile thread
+  int64_t compile_ns;
+  size_t code_bytes;   // 0 when it failed
+  qn_status_t status;  // borrowed; ok or why it failed
+} qn_compile_event_t;
 
 typedef struct qn_engine_options {
   size_t struct_size;  // sizeof(qn_engine_options_t)
@@ -138,6 +175,14 @@ typedef struct qn_engine_options {
   void (*on_log)(void* self, int level, const char* message);
   void* on_log_self;
   int log_level;
+  // Any options of options.inc; what is set here wins over the environment and over the fields
+  // above. Borrowed for the call. Errors: INVALID_ARGUMENT for unknown names, with the nearest.
+  const qn_setting_t* settings;
+  size_t setting_count;
+  // Hears of every compile, failed ones too, on the thread that compiled. It may look up, but must
+  // not wait for lookups of its own. NULL: nobody.
+  void (*on_compile)(void* self, const qn_compile_event_t* event);
+  void* on_compile_self;
 } qn_engine_options_t;
 
 // `options` may be NULL. Opens no compiler. An unusable cache directory is no error: the engine
@@ -152,12 +197,28 @@ QN_API void qn_engine_destroy(qn_engine_t* engine);
 // when `timeout_ns` passed first.
 QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
 
+// What a lookup does when neither memory nor the cache has the key.
+typedef enum qn_miss_policy {
+  QN_MISS_BLOCK = 0,     // waits for the compile
+  QN_MISS_FALLBACK = 1,  // takes what is ready of the same function; the better one follows
+  QN_MISS_FAIL = 2,      // COMPILE_FORBIDDEN, which names the key
+} qn_miss_policy_t;
+// The fourth way, to come back later, is qn_engine_request.
+
 typedef struct qn_lookup_options {
   size_t struct_size;  // sizeof(qn_lookup_options_t)
   qn_tier_t tier;      // 0: FULL
   bool is_checked;     // trap out-of-bounds and division by zero
-  // A miss is COMPILE_FORBIDDEN instead of a compile.
-  bool is_compile_forbidden;
+  qn_miss_policy_t miss;
+  // 0: none. Else the call returns within this time, whatever file systems, networks, other
+  // processes and compilers do; what it started goes on behind it and ends up in the cache.
+  int64_t timeout_ns;
+  // Of the compile, among those that wait for a compile thread: higher first, equals in their
+  // order.
+  int32_t priority;
+  // FALLBACK: a module that has a function of the same name which takes the same arguments (the
+  // one with free symbols, beside one for a fixed shape). NULL: only variants of the module itself.
+  qn_module_t* generic;
 } qn_lookup_options_t;
 
 // Where an executable came from and what it took.
@@ -167,6 +228,9 @@ typedef struct qn_lookup_info {
   int64_t lookup_ns;   // all of the lookup
   int64_t compile_ns;  // 0 unless compiled
   int64_t load_ns;     // verify and load; 0 for a memory hit
+  // FALLBACK: what was given is not what was asked for; that is still being made.
+  bool is_fallback;
+  qn_tier_t tier;  // of what was given
 } qn_lookup_info_t;
 
 // The executable of (module, target, options): from memory, from the directory or compiled, once
@@ -198,6 +262,37 @@ QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module
                                                   qn_lookup_info_t* out_info,
                                                   qn_function_t** out_function);
 
+// --------------------------------------------------------------------------- lookups that come
+// later
+
+// A lookup under way. Any thread.
+typedef struct qn_pending qn_pending_t;
+
+// Starts a lookup of a function and returns at once: files, network and compile are left to the
+// engine's compile threads (a memory hit is ready immediately). `options->timeout_ns` bounds the
+// whole lookup: a pending one that is still waiting for a compile thread then ends with
+// DEADLINE_EXCEEDED. Owned: qn_pending_release. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module,
+                                                 qn_target_t* target, const char* name,
+                                                 const qn_lookup_options_t* options,
+                                                 qn_pending_t** out_pending);
+// True once qn_pending_wait answers without waiting.
+QN_API bool qn_pending_is_ready(const qn_pending_t* pending);
+// Waits at most `timeout_ns` (0: not at all; negative: for ever). The function is owned by the
+// caller; asking again gives it again. `out_info` may be NULL. Errors: those of the lookup,
+// DEADLINE_EXCEEDED (the lookup goes on), CANCELLED.
+QN_API QN_MUST_USE qn_status_t qn_pending_wait(qn_pending_t* pending, int64_t timeout_ns,
+                                               qn_lookup_info_t* out_info,
+                                               qn_function_t** out_function);
+// Calls back once when it is ready, on the thread that made it so, or at once when it is. For event
+// loops. One callback per pending; it must not release the pending.
+QN_API void qn_pending_notify(qn_pending_t* pending, void (*on_ready)(void* self), void* self);
+// Nobody wants it any more: whoever waits gets CANCELLED. What has not begun, and nobody else waits
+// for, never will; a compile that runs goes on into the cache.
+QN_API void qn_pending_cancel(qn_pending_t* pending);
+// Does not cancel. NULL is fine.
+QN_API void qn_pending_release(qn_pending_t* pending);
+
 // Writes an intermediate form of what the lookup would compile: "ir", "llvm", "asm", "image", ...
 // Always runs the generator. Errors: NOT_FOUND lists the forms.
 QN_API QN_MUST_USE qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module,
@@ -210,6 +305,47 @@ QN_API void qn_engine_counters(qn_engine_t* engine,
                                void (*on_counter)(void* self, const char* name, uint64_t value,
                                                   const char* doc),
                                void* self);
+
+// How long the stages of lookups took, by table (jit/stages.inc).
+#define QN_STAGE_BUCKETS 64
+typedef struct qn_stage_info {
+  const char* name;
+  const char* doc;
+  uint64_t count;
+  int64_t total_ns;
+  int64_t max_ns;
+  int64_t p50_ns, p90_ns, p99_ns;  // upper ends of buckets: at most an eighth too large
+} qn_stage_info_t;
+QN_API void qn_engine_stages(qn_engine_t* engine,
+                             void (*on_stage)(void* self, const qn_stage_info_t* stage),
+                             void* self);
+// All counters and histograms in the text format of Prometheus (version 0.0.4), names "quern_...".
+// Errors: those of the sink, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_metrics(qn_engine_t* engine, qn_sink_t sink);
+// The spans that are kept (option `trace`), as JSON for chrome://tracing and Perfetto. Errors:
+// those of the sink; FAILED_PRECONDITION when the engine keeps none.
+QN_API QN_MUST_USE qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink);
+
+// Why a lookup would hit or miss. Strings are owned by the explanation.
+typedef struct qn_explanation {
+  char key[33];
+  // "memory", "disk", "bundle", or "" when no local tier has the key.
+  const char* found_in;
+  // The nearest entry (the one whose key agrees in the most sections, the module counting most), or
+  // "" when there is none to compare with; and the first section that differs.
+  char nearest_key[33];
+  const char* section;  // "target", "module", ...
+  const char* wanted;   // what the lookup has: "target.cpu: znver3"
+  const char* cached;   // what the entry has
+  const char* text;     // the whole in one sentence for people
+} qn_explanation_t;
+// Looks, compiles nothing, opens no compiler, asks no network. Owned: qn_explanation_free. Errors:
+// INVALID_ARGUMENT, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module,
+                                                 qn_target_t* target,
+                                                 const qn_lookup_options_t* options,
+                                                 qn_explanation_t** out_explanation);
+QN_API void qn_explanation_free(qn_explanation_t* explanation);
 
 // The options in force, with where each came from ("default", "environment", "program").
 QN_API void qn_engine_config(qn_engine_t* engine,

@@ -90,6 +90,6 @@ qn__disk_t* open_cache(const qn__disk_options_t* changes) {
 
 bool put_and_wait(qn__disk_t* disk, const sample_t* sample) {
   uint64_t done = qn__disk_counter(disk, "publish_done");
-  return qn__disk_put(disk, &sample->entry) && qn__disk_flush(disk, INT64_C(60000000000)) &&
+  return qn__disk_put(disk, &sample->entry, NULL) && qn__disk_flush(disk, INT64_C(60000000000)) &&
          qn__disk_counter(disk, "publish_done") == done + 1;
 }

@@ -34,22 +34,22 @@ static void found_after_put(void** state) {
   sample_t sample, other;
   sample_make(&sample, 1, 5000);
   sample_make(&other, 2, 10);
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_ABSENT);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_ABSENT);
   qn__disk_hit_release(disk, &hit);
   assert_true(put_and_wait(disk, &sample));
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
     assert_true(sample_equals(&sample, &hit.entry));
     assert_int_equal((uintptr_t)hit.entry.payload.data % 16, 0);
     qn__disk_hit_release(disk, &hit);
     qn__disk_hit_release(disk, &hit);
   }
-  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__DISK_ABSENT);
+  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__GET_ABSENT);
   // Three hits at once: more than the pool holds.
-  qn__disk_hit_t hits[3];
+  qn__hit_t hits[3];
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(qn__disk_get(disk, &sample.expected, &hits[i]), QN__DISK_HIT);
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hits[i]), QN__GET_HIT);
   }
   for (int i = 0; i < 3; i++) {
     assert_true(sample_equals(&sample, &hits[i].entry));
@@ -62,7 +62,7 @@ static void found_after_put(void** state) {
   qn__disk_close(disk, 0);
   // And by another one, later.
   disk = open_cache(NULL);
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   assert_true(sample_equals(&sample, &hit.entry));
   qn__disk_hit_release(disk, &hit);
   qn__disk_close(disk, 0);
@@ -90,14 +90,14 @@ static void a_hit_is_four_calls(void** state) {
   disk = open_cache(NULL);
   qn_fault_fs_install();
   qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   qn__disk_hit_release(disk, &hit);
   assert_int_equal(qn_fault_fs_calls(), 4);
   sample_t other;
   sample_make(&other, 2, 1);
   qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
-  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__DISK_ABSENT);
+  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__GET_ABSENT);
   assert_int_equal(qn_fault_fs_calls(), 1);
   qn_fault_fs_remove();
   qn__disk_close(disk, 0);
@@ -116,12 +116,12 @@ static void hits_allocate_once(void** state) {
   assert_true(put_and_wait(disk, &sample));
   qn__disk_close(disk, INT64_C(60000000000));
   disk = open_cache(&options);
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   qn__disk_hit_release(disk, &hit);
   qn_fault_heap_arm(&heap, 0, QN_FAULT_ONCE);
   for (int i = 0; i < 10; i++) {
-    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
     qn__disk_hit_release(disk, &hit);
   }
   assert_int_equal(heap.call_count, 0);
@@ -211,13 +211,13 @@ static void untrusted_directories_are_refused(void** state) {
 }
 
 // Replaces the entry of `sample` by `size` bytes and looks it up.
-static qn__disk_result_t get_replaced(qn__disk_t* disk, const sample_t* sample,
-                                      const uint8_t* bytes, size_t size) {
+static qn__get_result_t get_replaced(qn__disk_t* disk, const sample_t* sample, const uint8_t* bytes,
+                                     size_t size) {
   char path[QN_TEST_PATH_SIZE + 64];
   entry_path(sample, path);
   assert_true(qn_test_write_file(path, bytes, size));
-  qn__disk_hit_t hit;
-  qn__disk_result_t result = qn__disk_get(disk, &sample->expected, &hit);
+  qn__hit_t hit;
+  qn__get_result_t result = qn__disk_get(disk, &sample->expected, &hit);
   assert_null(hit.bytes);
   return result;
 }
@@ -235,31 +235,31 @@ static void damaged_files_heal(void** state) {
   assert_int_equal(size, qn__entry_size(&sample.entry));
   uint64_t healed = 0;
   for (size_t cut = 0; cut < (size_t)size; cut++) {
-    assert_int_equal(get_replaced(disk, &sample, bytes, cut), QN__DISK_BAD);
+    assert_int_equal(get_replaced(disk, &sample, bytes, cut), QN__GET_BAD);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(qn__disk_counter(disk, "disk_healed"), ++healed);
   }
   assert_int_equal(qn__disk_counter(disk, "disk_bad_truncated"), healed);
   for (size_t i = 0; i < (size_t)size; i++) {
     bytes[i] ^= 0x40;
-    assert_int_equal(get_replaced(disk, &sample, bytes, (size_t)size), QN__DISK_BAD);
+    assert_int_equal(get_replaced(disk, &sample, bytes, (size_t)size), QN__GET_BAD);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(qn__disk_counter(disk, "disk_healed"), ++healed);
     bytes[i] ^= 0x40;
   }
   uint64_t trailing = qn__disk_counter(disk, "disk_bad_trailing");
-  assert_int_equal(get_replaced(disk, &sample, bytes, (size_t)size + 1), QN__DISK_BAD);
+  assert_int_equal(get_replaced(disk, &sample, bytes, (size_t)size + 1), QN__GET_BAD);
   assert_int_equal(qn__disk_counter(disk, "disk_bad_trailing"), trailing + 1);
   // Publishing again puts it right.
   assert_true(put_and_wait(disk, &sample));
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   assert_true(sample_equals(&sample, &hit.entry));
   qn__disk_hit_release(disk, &hit);
   // Also when nobody read the damaged one: a put always replaces.
   assert_true(qn_test_write_file(path, bytes, 10));
   assert_true(put_and_wait(disk, &sample));
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   qn__disk_hit_release(disk, &hit);
   qn__disk_close(disk, 0);
   sample_free(&sample);
@@ -273,11 +273,11 @@ static void a_good_entry_of_another_preimage_stays(void** state) {
   sample_make(&other, 2, 200);
   assert_true(put_and_wait(disk, &sample));
   qn__expectation_t expected = {sample.entry.key, other.entry.preimage};
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &expected, &hit), QN__DISK_BAD);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &expected, &hit), QN__GET_BAD);
   assert_int_equal(hit.reason, QN__REASON_COLLISION);
   assert_int_equal(qn__disk_counter(disk, "disk_bad_collision"), 1);
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   qn__disk_hit_release(disk, &hit);
   // Under another's name it is of no use to anybody.
   char from[QN_TEST_PATH_SIZE + 64], to[QN_TEST_PATH_SIZE + 64];
@@ -287,7 +287,7 @@ static void a_good_entry_of_another_preimage_stays(void** state) {
   (void)mkdir(to, 0700);
   entry_path(&other, to);
   assert_int_equal(rename(from, to), 0);
-  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__DISK_BAD);
+  assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__GET_BAD);
   assert_int_equal(hit.reason, QN__REASON_KEY);
   assert_int_equal(access(to, F_OK), -1);
   qn__disk_close(disk, 0);
@@ -305,22 +305,22 @@ static void what_is_no_file_of_ours_is_left_alone(void** state) {
   entry_path(&sample, path);
   (void)snprintf(moved, sizeof moved, "%s/elsewhere", cache_root);
   assert_int_equal(rename(path, moved), 0);
-  qn__disk_hit_t hit;
+  qn__hit_t hit;
   assert_int_equal(symlink(moved, path), 0);
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_UNTRUSTED);
   assert_int_equal(access(path, F_OK), 0);
   assert_int_equal(unlink(path), 0);
   assert_int_equal(mkfifo(path, 0600), 0);
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_UNTRUSTED);
   assert_int_equal(unlink(path), 0);
   assert_int_equal(mkdir(path, 0700), 0);
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_UNTRUSTED);
   assert_int_equal(qn__disk_counter(disk, "disk_not_regular"), 3);
   assert_int_equal(rmdir(path), 0);
   assert_int_equal(rename(moved, path), 0);
   if (geteuid() == 0) {
     assert_int_equal(chown(path, 1234, 1234), 0);
-    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_UNTRUSTED);
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_UNTRUSTED);
     assert_int_equal(qn__disk_counter(disk, "disk_untrusted"), 1);
     assert_int_equal(access(path, F_OK), 0);
   }
@@ -343,8 +343,8 @@ static void use_is_recorded_daily(void** state) {
   uint64_t touched = 0;
   for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
     set_age(path, cases[i].age_s);
-    qn__disk_hit_t hit;
-    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+    qn__hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
     qn__disk_hit_release(disk, &hit);
     touched += cases[i].touches;
     assert_int_equal(qn__disk_counter(disk, "disk_touched"), touched);
@@ -358,16 +358,16 @@ static void use_is_recorded_daily(void** state) {
   qn__disk_options_t options = {.is_read_only = true};
   disk = open_cache(&options);
   set_age(path, 3 * DAY_S);
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__DISK_HIT);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   qn__disk_hit_release(disk, &hit);
   assert_int_equal(qn__disk_counter(disk, "disk_touched"), 0);
-  assert_false(qn__disk_put(disk, &sample.entry));
+  assert_false(qn__disk_put(disk, &sample.entry, NULL));
   assert_int_equal(qn__disk_counter(disk, "publish_dropped_read_only"), 1);
   assert_false(qn__disk_sweep(disk));
   assert_int_equal(qn__disk_clear(disk), 0);
   uint8_t junk[4] = {0};
-  assert_int_equal(get_replaced(disk, &sample, junk, sizeof junk), QN__DISK_BAD);
+  assert_int_equal(get_replaced(disk, &sample, junk, sizeof junk), QN__GET_BAD);
   assert_int_equal(access(path, F_OK), 0);
   qn__disk_close(disk, 0);
   sample_free(&sample);
@@ -380,7 +380,7 @@ static void a_full_queue_drops(void** state) {
   sample_t small, large;
   sample_make(&small, 1, 100);
   sample_make(&large, 2, 2000);
-  assert_false(qn__disk_put(disk, &large.entry));
+  assert_false(qn__disk_put(disk, &large.entry, NULL));
   assert_int_equal(qn__disk_counter(disk, "publish_dropped_full"), 1);
   assert_true(put_and_wait(disk, &small));
   assert_true(qn__disk_flush(disk, 0));
@@ -418,7 +418,7 @@ static void a_refusal_switches_writing_off_for_a_while(void** state) {
     qn__log_install(QN__LOG_WARN, remember, NULL);
     qn_fault_fs_install();
     qn_fault_fs_arm(1, QN_FAULT_ALWAYS, QN_FAULT_ERRNO, cases[i].error);
-    assert_true(qn__disk_put(disk, &sample.entry));
+    assert_true(qn__disk_put(disk, &sample.entry, NULL));
     assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
     qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
     qn__log_install(QN__LOG_ERROR, NULL, NULL);
@@ -428,7 +428,7 @@ static void a_refusal_switches_writing_off_for_a_while(void** state) {
     if (cases[i].latches) {
       assert_non_null(strstr(logged, "writing is off for 0 s"));
       // Off: until the latch has passed, nothing is queued and no call is made.
-      while (!qn__disk_put(disk, &sample.entry)) {
+      while (!qn__disk_put(disk, &sample.entry, NULL)) {
         assert_int_equal(qn_fault_fs_calls(), 0);
         assert_true(qn__disk_counter(disk, "publish_dropped_latched") > 0);
         struct timespec pause = {.tv_nsec = 1000000};
@@ -532,17 +532,17 @@ static void a_wiped_directory_is_made_again(void** state) {
     (void)snprintf(command, sizeof command, "%s%s", root, wiped[i]);
     qn_test_tempdir_remove(command);
     assert_int_equal(access(command, F_OK), -1);
-    qn__disk_hit_t hit;
-    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__DISK_ABSENT);
+    qn__hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__GET_ABSENT);
     assert_true(put_and_wait(disk, &samples[1]));
-    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__DISK_HIT);
+    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__GET_HIT);
     qn__disk_hit_release(disk, &hit);
     qn_test_tempdir_remove(root);
   }
   // What would not have been trusted is not written to when it lies there instead.
   assert_int_equal(mkdir(root, 0700), 0);
   assert_int_equal(chmod(root, 0777), 0);
-  assert_true(qn__disk_put(disk, &samples[0].entry));
+  assert_true(qn__disk_put(disk, &samples[0].entry, NULL));
   assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
   assert_int_equal(qn__disk_counter(disk, "publish_failed_denied"), 1);
   assert_int_equal(qn__disk_counter(disk, "publish_latched"), 1);
@@ -710,15 +710,15 @@ static void a_relative_path_stays_where_it_was(void** state) {
   sample_t sample;
   sample_make(&sample, 1, 100);
   bool is_put = put_and_wait(disk, &sample);
-  qn__disk_hit_t hit;
-  qn__disk_result_t result = qn__disk_get(disk, &sample.expected, &hit);
+  qn__hit_t hit;
+  qn__get_result_t result = qn__disk_get(disk, &sample.expected, &hit);
   qn__disk_hit_release(disk, &hit);
   qn__disk_close(disk, 0);
   sample_free(&sample);
   int is_astray = access("relative", F_OK);
   assert_int_equal(chdir(here), 0);
   assert_true(is_put);
-  assert_int_equal(result, QN__DISK_HIT);
+  assert_int_equal(result, QN__GET_HIT);
   assert_int_equal(is_astray, -1);
 }
 

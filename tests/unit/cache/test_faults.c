@@ -48,8 +48,8 @@ static qn__disk_t* try_open(qn_allocator_t allocator) {
 
 // The right bytes or a miss.
 static void get_one(qn__disk_t* disk, const sample_t* sample) {
-  qn__disk_hit_t hit;
-  if (qn__disk_get(disk, &sample->expected, &hit) == QN__DISK_HIT) {
+  qn__hit_t hit;
+  if (qn__disk_get(disk, &sample->expected, &hit) == QN__GET_HIT) {
     assert_true(sample_equals(sample, &hit.entry));
   } else {
     assert_null(hit.bytes);
@@ -62,7 +62,7 @@ static void work(qn_allocator_t allocator) {
   if (!disk) return;
   for (size_t i = 0; i < QN_COUNT_OF(samples); i++) {
     get_one(disk, &samples[i]);
-    (void)qn__disk_put(disk, &samples[i].entry);
+    (void)qn__disk_put(disk, &samples[i].entry, NULL);
     assert_true(qn__disk_flush(disk, PATIENCE_NS));
     get_one(disk, &samples[i]);
   }
@@ -98,8 +98,8 @@ static void must_work(void) {
   assert_non_null(disk);
   for (size_t i = 0; i < QN_COUNT_OF(samples); i++) {
     assert_true(put_and_wait(disk, &samples[i]));
-    qn__disk_hit_t hit;
-    assert_int_equal(qn__disk_get(disk, &samples[i].expected, &hit), QN__DISK_HIT);
+    qn__hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &samples[i].expected, &hit), QN__GET_HIT);
     assert_true(sample_equals(&samples[i], &hit.entry));
     qn__disk_hit_release(disk, &hit);
   }

@@ -69,13 +69,13 @@ static void* work(void* arg) {
   for (int i = 0; i < worker->rounds; i++) {
     worker->random = worker->random * 1664525 + 1013904223;
     const sample_t* sample = &samples[(worker->random >> 16) % SAMPLE_COUNT];
-    qn__disk_hit_t hit;
-    if (qn__disk_get(worker->disk, &sample->expected, &hit) == QN__DISK_HIT) {
+    qn__hit_t hit;
+    if (qn__disk_get(worker->disk, &sample->expected, &hit) == QN__GET_HIT) {
       worker->has_wrong_bytes |= !sample_equals(sample, &hit.entry);
       worker->hits++;
       qn__disk_hit_release(worker->disk, &hit);
     }
-    if ((worker->random >> 8) % 4 == 0) (void)qn__disk_put(worker->disk, &sample->entry);
+    if ((worker->random >> 8) % 4 == 0) (void)qn__disk_put(worker->disk, &sample->entry, NULL);
     if ((worker->random >> 8) % 64 == 1) (void)qn__disk_remove(worker->disk, sample->entry.key);
     if ((worker->random >> 8) % 128 == 2) (void)qn__disk_flush(worker->disk, 1000000);
   }
@@ -238,15 +238,15 @@ static void a_hanging_disk_holds_nobody(void** state) {
                                 .sweep_period_ns = -1};
   qn__disk_t* disk = open_cache(&options);
   shut_gate("fdatasync");
-  assert_true(qn__disk_put(disk, &samples[0].entry));
+  assert_true(qn__disk_put(disk, &samples[0].entry, NULL));
   wait_at_gate();
   // Neither puts, nor gets, nor a flush with a deadline wait for the writer.
-  assert_true(qn__disk_put(disk, &samples[1].entry));
-  assert_false(qn__disk_put(disk, &samples[1].entry));
+  assert_true(qn__disk_put(disk, &samples[1].entry, NULL));
+  assert_false(qn__disk_put(disk, &samples[1].entry, NULL));
   assert_int_equal(qn__disk_counter(disk, "publish_dropped_full"), 1);
   assert_false(qn__disk_flush(disk, 1000000));
-  qn__disk_hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &samples[0].expected, &hit), QN__DISK_ABSENT);
+  qn__hit_t hit;
+  assert_int_equal(qn__disk_get(disk, &samples[0].expected, &hit), QN__GET_ABSENT);
   // Nor does the close; the writer frees everything when the disk comes back.
   qn__disk_close(disk, 1000000);
   assert_true(heap.live_blocks > 0);
@@ -276,13 +276,13 @@ static bool has_temporary_open(void) {
 static int use_in_child(qn__disk_t* disk) {
   if (has_temporary_open()) return 20;
   if (!qn__disk_flush(disk, 0)) return 21;  // the queue is empty here
-  qn__disk_hit_t hit;
-  if (qn__disk_get(disk, &samples[0].expected, &hit) != QN__DISK_HIT) return 22;
+  qn__hit_t hit;
+  if (qn__disk_get(disk, &samples[0].expected, &hit) != QN__GET_HIT) return 22;
   if (!sample_equals(&samples[0], &hit.entry)) return 23;
   qn__disk_hit_release(disk, &hit);
   if (!HAS_TSAN) {
     if (!put_and_wait(disk, &samples[3])) return 24;
-    if (qn__disk_get(disk, &samples[3].expected, &hit) != QN__DISK_HIT) return 25;
+    if (qn__disk_get(disk, &samples[3].expected, &hit) != QN__GET_HIT) return 25;
     qn__disk_hit_release(disk, &hit);
   }
   qn__disk_close(disk, PATIENCE_NS);
@@ -304,7 +304,7 @@ static void a_child_goes_on(void** state) {
     shut_gate(moments[i]);
     if (i == 4) assert_true(put_and_wait(disk, &samples[0]));
     if (i > 0 && i < 4) {
-      for (unsigned j = 1; j < 3; j++) assert_true(qn__disk_put(disk, &samples[j].entry));
+      for (unsigned j = 1; j < 3; j++) assert_true(qn__disk_put(disk, &samples[j].entry, NULL));
     }
     if (i > 0) wait_at_gate();
     pid_t child = fork();
@@ -364,7 +364,7 @@ static void exit_with_a_queue(void** state) {
     if (child == 0) {
       qn__disk_t* disk = open_cache(NULL);
       for (unsigned j = 0; j < SAMPLE_COUNT; j++) {
-        if (!qn__disk_put(disk, &samples[j].entry)) _exit(50);
+        if (!qn__disk_put(disk, &samples[j].entry, NULL)) _exit(50);
       }
       if (i % 2) qn__disk_close(disk, 0);
       exit(0);
@@ -395,10 +395,10 @@ static void killed_at_every_call(void** state) {
     assert_true(result == 0 || result == 1000 + SIGKILL);
     qn__disk_t* disk = open_cache(NULL);
     for (unsigned j = 0; j < 2; j++) {
-      qn__disk_hit_t hit;
-      qn__disk_result_t got = qn__disk_get(disk, &samples[j].expected, &hit);
-      assert_true(got == QN__DISK_ABSENT || got == QN__DISK_HIT);
-      if (got == QN__DISK_HIT) assert_true(sample_equals(&samples[j], &hit.entry));
+      qn__hit_t hit;
+      qn__get_result_t got = qn__disk_get(disk, &samples[j].expected, &hit);
+      assert_true(got == QN__GET_ABSENT || got == QN__GET_HIT);
+      if (got == QN__GET_HIT) assert_true(sample_equals(&samples[j], &hit.entry));
       qn__disk_hit_release(disk, &hit);
       assert_true(put_and_wait(disk, &samples[j]));
     }

@@ -215,7 +215,7 @@ static void test_bad_options(void** state) {
   qn_lookup_options_t lookup = {.struct_size = sizeof lookup, .tier = (qn_tier_t)77};
   must_fail(qn_engine_executable(engine, module, target, &lookup, NULL, &executable),
             QN_STATUS_INVALID_ARGUMENT, "tier 77");
-  lookup = (qn_lookup_options_t){.struct_size = sizeof lookup, .is_compile_forbidden = true};
+  lookup = (qn_lookup_options_t){.struct_size = sizeof lookup, .miss = QN_MISS_FAIL};
   must_fail(qn_engine_executable(engine, module, target, &lookup, NULL, &executable),
             QN_STATUS_COMPILE_FORBIDDEN, "saxpy@");
   assert_int_equal(counter(engine, "compiles_forbidden"), 1);

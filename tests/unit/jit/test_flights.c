@@ -53,7 +53,7 @@ typedef struct lookup {
   qn_engine_t* engine;
   qn_module_t* module;
   const char* target;
-  bool is_compile_forbidden;
+  qn_miss_policy_t miss;
   bool is_other;
   qn_status_t status;
 } lookup_t;
@@ -64,8 +64,7 @@ static void* look_up(void* arg) {
   lookup->status = qn_target_parse(lookup->target, &target);
   if (!qn_ok(lookup->status)) return NULL;
   if (lookup->is_other) gate.is_other_there = true;
-  qn_lookup_options_t options = {.struct_size = sizeof options,
-                                 .is_compile_forbidden = lookup->is_compile_forbidden};
+  qn_lookup_options_t options = {.struct_size = sizeof options, .miss = lookup->miss};
   qn_executable_t* executable;
   lookup->status =
       qn_engine_executable(lookup->engine, lookup->module, target, &options, NULL, &executable);
@@ -115,7 +114,7 @@ static int tear_down(void** state) {
 static void test_forbidden_beside_allowed(void** state) {
   fixture_t* f = *state;
   lookup_t forbidden = {
-      .engine = f->engine, .module = f->module, .target = "interp", .is_compile_forbidden = true};
+      .engine = f->engine, .module = f->module, .target = "interp", .miss = QN_MISS_FAIL};
   lookup_t allowed = {
       .engine = f->engine, .module = f->module, .target = "interp", .is_other = true};
   set_gate("open", ".k");

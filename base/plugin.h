@@ -1,0 +1,21 @@
+// base/plugin.h: modules of quern that are opened on demand (`libquern-NAME.so`): code generators,
+// the remote store, cryptography. The core links none of what they need.
+//
+// Thread rule: any thread. Read next: plugin.c.
+#ifndef QUERN_BASE_PLUGIN_H_
+#define QUERN_BASE_PLUGIN_H_
+
+#include <limits.h>
+
+#include "base/base.h"
+
+// The path of `libquern-NAME.so`: in `directory` if that is not "", else beside this library, in
+// its quern/ folder, or in lib/ beside the folder of a statically linked program. False when there
+// is none; `out` then has the place that was tried last.
+bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]);
+// Opens the module (it is never closed) and finds a symbol of it. Errors: UNAVAILABLE with what was
+// tried and why it failed.
+qn_status_t qn__plugin_open(const char* directory, const char* name, const char* symbol,
+                            void** out_symbol);
+
+#endif  // QUERN_BASE_PLUGIN_H_

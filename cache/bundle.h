@@ -1,0 +1,48 @@
+// cache/bundle.h: the bundle tier: one read-only file of many entries.
+//
+// docs/bundles.md has the format. Whatever is wrong with a bundle while it is used is a miss and a
+// counter; whatever is wrong when it is opened is a status, so that a deployment can tell.
+//
+// Not here: making bundles (bundle_write.h). Thread rule: any thread once open; a child of fork may
+// go on. Read next: bundle.c.
+#ifndef QUERN_CACHE_BUNDLE_H_
+#define QUERN_CACHE_BUNDLE_H_
+
+#include "cache/hit.h"
+
+typedef struct qn__bundle qn__bundle_t;
+
+typedef struct qn__bundle_options {
+  qn_allocator_t allocator;  // zero: the default one
+  const char* path;
+  // Signatures: keys (QN__PUBLIC_KEY_BYTES each) of which one must have signed; 0: no signature is
+  // asked for, and one that is there is not looked at.
+  const uint8_t* public_keys;
+  size_t public_key_count;
+  const char* plugin_directory;  // for the cryptography; "" for the search
+  // Users who may own the file besides this one and root; the file must not be writable by others.
+  const uid_t* owners;
+  size_t owner_count;
+} qn__bundle_options_t;
+
+// Reads header and index, no entry. Errors: NOT_FOUND, PERMISSION_DENIED (rules of trust; not
+// signed, or by another key), DATA_LOSS (not a bundle), UNAVAILABLE (no cryptography), IO,
+// OUT_OF_MEMORY. A file whose tail is missing opens with the entries that are whole.
+qn_status_t qn__bundle_open(const qn__bundle_options_t* options, qn__bundle_t** out_bundle);
+void qn__bundle_close(qn__bundle_t* bundle);  // NULL is fine
+
+// One search in memory, one pread, verify. Only HIT leaves something to release.
+qn__get_result_t qn__bundle_get(qn__bundle_t* bundle, const qn__expectation_t* expected,
+                                qn__hit_t* out_hit);
+void qn__bundle_hit_release(qn__bundle_t* bundle, qn__hit_t* hit);
+
+uint64_t qn__bundle_count(const qn__bundle_t* bundle);
+const char* qn__bundle_path(const qn__bundle_t* bundle);
+bool qn__bundle_is_truncated(const qn__bundle_t* bundle);
+
+// The entries in the order of their keys.
+qn_hash128_t qn__bundle_key(const qn__bundle_t* bundle, uint64_t index);
+// Reads and verifies the index-th entry whatever its key.
+qn__get_result_t qn__bundle_read(qn__bundle_t* bundle, uint64_t index, qn__hit_t* out_hit);
+
+#endif  // QUERN_CACHE_BUNDLE_H_

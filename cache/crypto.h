@@ -1,0 +1,49 @@
+// cache/crypto.h: the table of the module `libquern-sodium.so`: what signatures and authentication
+// of entries are made of. The core never links a cryptographic library.
+//
+// Thread rule: every function of the table is pure and for any thread. Read next: crypto.c (opening
+// it), cache/sodium/sodium.c (the module).
+#ifndef QUERN_CACHE_CRYPTO_H_
+#define QUERN_CACHE_CRYPTO_H_
+
+#include "base/base.h"
+
+#define QN__CRYPTO_ABI_VERSION 1u
+#define QN__CRYPTO_ENTRY_SYMBOL "qn_crypto_entry"
+#define QN__MAC_KEY_BYTES 32u
+#define QN__MAC_BYTES 32u
+#define QN__PUBLIC_KEY_BYTES 32u
+#define QN__SECRET_KEY_BYTES 64u
+#define QN__SIGNATURE_BYTES 64u
+#define QN__SECURE_HASH_BYTES 32u
+
+typedef struct qn__crypto {
+  uint32_t abi_version;
+  size_t struct_size;
+  // Keyed MAC (BLAKE2b-256) over the concatenation of the spans, in constant time to compare.
+  void (*mac)(const uint8_t key[QN__MAC_KEY_BYTES], const qn_span_t* spans, size_t count,
+              uint8_t out[QN__MAC_BYTES]);
+  bool (*equal)(const uint8_t* a, const uint8_t* b, size_t size);  // in constant time
+  // Hash that resists collisions (BLAKE2b-256).
+  void (*hash)(qn_span_t bytes, uint8_t out[QN__SECURE_HASH_BYTES]);
+  // Ed25519.
+  void (*make_keys)(uint8_t out_public[QN__PUBLIC_KEY_BYTES],
+                    uint8_t out_secret[QN__SECRET_KEY_BYTES]);
+  void (*sign)(const uint8_t secret[QN__SECRET_KEY_BYTES], qn_span_t bytes,
+               uint8_t out[QN__SIGNATURE_BYTES]);
+  bool (*verify)(const uint8_t public_key[QN__PUBLIC_KEY_BYTES], qn_span_t bytes,
+                 const uint8_t signature[QN__SIGNATURE_BYTES]);
+  void (*random)(uint8_t* out, size_t size);
+  void (*wipe)(void* data, size_t size);
+} qn__crypto_t;
+
+typedef const qn__crypto_t* (*qn__crypto_entry_fn_t)(uint32_t abi_version);
+
+// Opens the module once per process; `directory` as for qn__plugin_open. Errors: UNAVAILABLE.
+qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_crypto);
+// Reads a key of `size` bytes from a file: as hexadecimal digits (white space around them is fine).
+// The file must be a regular one; `is_secret`: of this user (or root) and closed to others. Errors:
+// NOT_FOUND, PERMISSION_DENIED with the rule, SYNTAX, IO.
+qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size);
+
+#endif  // QUERN_CACHE_CRYPTO_H_

@@ -1,0 +1,59 @@
+// cache/remote.h: the remote tier: entries in a store that a fleet shares.
+//
+// All network calls are made by a thread of this object; callers wait for it with a deadline, so no
+// name lookup, connect or read can hold a caller longer. A value is a MAC and an entry; the MAC is
+// verified before anything else of it is looked at. Failures open a circuit breaker: until it
+// half-opens, gets answer QN__GET_OFF at once.
+//
+// Not here: the protocol (store.h). Thread rule: any thread; a child of fork may go on and gets a
+// thread and a connection of its own. Read next: remote.c.
+#ifndef QUERN_CACHE_REMOTE_H_
+#define QUERN_CACHE_REMOTE_H_
+
+#include "cache/hit.h"
+
+typedef struct qn__remote qn__remote_t;
+
+typedef struct qn__remote_options {
+  qn_allocator_t allocator;
+  const char* url;       // "redis://[user[:password]@]host[:port][/database]", "redis+unix://path"
+  const char* key_file;  // of the MAC; see qn__key_read
+  const char* trust_domain;    // part of the names in the store; "" is fine
+  bool may_write;              // the role: otherwise nothing is put or claimed
+  int64_t timeout_ns;          // of one operation as a caller sees it; 0: 200 ms
+  int64_t connect_timeout_ns;  // 0: 100 ms
+  int64_t retry_ns;          // from opening the breaker to the first try; 0: 1 s, doubling to 60 s
+  int64_t ttl_ms;            // of entries at the server; 0: 30 days
+  uint64_t max_entry_bytes;  // larger ones are neither put nor got; 0: 16 MiB
+  uint64_t max_queue_bytes;  // of puts behind the callers; 0: 64 MiB
+  const char* plugin_directory;  // "" for the search
+} qn__remote_options_t;
+
+// Opens the modules and reads the key; connects to nothing. Errors: INVALID_ARGUMENT (URL, scheme),
+// UNAVAILABLE (a module is missing), those of qn__key_read, OUT_OF_MEMORY.
+qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t** out_remote);
+// Lets queued puts go on for at most `grace_ns`. NULL is fine.
+void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns);
+
+// Waits until `deadline_ns` (qn__now_ns; INT64_MAX is fine) or the tier's own timeout, whichever
+// comes first.
+qn__get_result_t qn__remote_get(qn__remote_t* remote, const qn__expectation_t* expected,
+                                int64_t deadline_ns, qn__hit_t* out_hit);
+void qn__remote_hit_release(qn__remote_t* remote, qn__hit_t* hit);
+// One copy, no wait. False when it was dropped; the counter says why.
+bool qn__remote_put(qn__remote_t* remote, const qn__entry_t* entry);
+// The fleet's single flight, a hint: true when another machine says that it is making `key`. False
+// at once when the tier is off or only reads. The claim ends with the put or after `ttl_ms`.
+bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t ttl_ms,
+                              int64_t deadline_ns);
+// Gives a claim back without an entry (the compile failed).
+void qn__remote_give_up(qn__remote_t* remote, qn_hash128_t key);
+bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns);
+
+// Calls back for every counter of remote_counters.inc.
+void qn__remote_counters(const qn__remote_t* remote,
+                         void (*on_counter)(void* self, const char* name, uint64_t value,
+                                            const char* doc),
+                         void* self);
+
+#endif  // QUERN_CACHE_REMOTE_H_
