@@ -53,6 +53,7 @@ static qn_status_t open_directory(qn_engine_t* engine) {
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
   QN_TRY(qn__config_init(&engine->config, options));
   QN_TRY(qn__table_init(&engine->table, engine->allocator));
+  QN_TRY(qn__flights_init(&engine->flights, &engine->table));
   QN_TRY(qn__generators_init(&engine->generators,
                              qn__config_get(&engine->config, QN__SETTING_generator_dir)));
   return open_directory(engine);
@@ -85,6 +86,7 @@ qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** o
 void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
   qn__disk_close(engine->disk, CLOSE_GRACE_NS);
+  qn__flights_deinit(&engine->flights);
   qn__table_deinit(&engine->table);
   qn__generators_deinit(&engine->generators);
   qn__config_deinit(&engine->config);

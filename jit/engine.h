@@ -10,8 +10,8 @@
 #include "cache/disk.h"
 #include "jit/config.h"
 #include "jit/executable.h"
+#include "jit/flight.h"
 #include "jit/generator.h"
-#include "jit/table.h"
 
 typedef enum qn__counter {
 #define QN_COUNTER(name, doc) QN__COUNTER_##name,
@@ -24,6 +24,7 @@ struct qn_engine {
   qn_allocator_t allocator;
   qn__config_t config;
   qn__table_t table;
+  qn__flights_t flights;
   qn__generators_t generators;
   qn__disk_t* disk;  // NULL: memory only
   _Atomic uint64_t counters[QN__COUNTER_COUNT];

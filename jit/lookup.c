@@ -220,7 +220,7 @@ static qn_status_t make_or_wait(qn_engine_t* engine, const qn__request_t* reques
   qn__flight_t* flight;
   qn_status_t status;
   for (;;) {
-    status = qn__table_board(&engine->table, ident, &flight, out_executable);
+    status = qn__flight_board(&engine->flights, ident, &flight, out_executable);
     // Whoever was first may not compile, and was told so; this thread may.
     bool is_others =
         !flight && qn_status_code(status) == QN_STATUS_COMPILE_FORBIDDEN && !request->is_forbidden;
@@ -242,7 +242,7 @@ static qn_status_t make_or_wait(qn_engine_t* engine, const qn__request_t* reques
   qn__buffer_deinit(&lookup.preimage);
   // Without memory for the table the caller still gets its code.
   if (qn_ok(status)) qn_status_free(qn__table_put(&engine->table, ident, *out_executable));
-  qn__table_land(&engine->table, flight, status, *out_executable);
+  qn__flight_land(&engine->flights, flight, status, *out_executable);
   give_info(&lookup, start_ns, out_info);
   return status;
 }

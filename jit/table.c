@@ -11,19 +11,6 @@
 
 #include "base/alloc.h"
 
-struct qn__flight {
-  qn__ident_t ident;
-  bool is_done;
-  uint32_t waiter_count;
-  qn_status_t status;           // owned
-  qn_executable_t* executable;  // retained for the waiters
-  qn__flight_t* next;
-};
-
-static inline bool ident_equal(const qn__ident_t* a, const qn__ident_t* b) {
-  return memcmp(a, b, sizeof *a) == 0;
-}
-
 // The digests are uniform: eight bytes of each are hash enough.
 static inline size_t ident_hash(const qn__ident_t* ident) {
   uint64_t module, target;
@@ -52,25 +39,17 @@ static qn_status_t make_locks(qn__table_t* table) {
   for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
     QN_TRY(qn__mutex_init(&table->stripes[i].mutex));
   }
-  QN_TRY(qn__mutex_init(&table->flight_mutex));
-  return qn__cond_init(&table->flight_done);
+  return QN_OK;
 }
 
 static void fork_prepare(void* self) {
-  qn__table_t* table = self;
-  qn__mutex_lock(&table->flight_mutex);
-  lock_all(table);
+  lock_all(self);
 }
 static void fork_parent(void* self) {
-  qn__table_t* table = self;
-  unlock_all(table);
-  qn__mutex_unlock(&table->flight_mutex);
+  unlock_all(self);
 }
-// Flights of the parent's threads never land here: the child makes those keys itself.
 static void fork_child(void* self) {
-  qn__table_t* table = self;
-  qn_status_free(make_locks(table));
-  table->flights = NULL;
+  qn_status_free(make_locks(self));
 }
 
 qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
@@ -88,15 +67,13 @@ void qn__table_deinit(qn__table_t* table) {
   for (size_t i = 0; i < table->capacity; i++) qn_executable_release(table->slots[i].executable);
   qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
   for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_deinit(&table->stripes[i].mutex);
-  qn__mutex_deinit(&table->flight_mutex);
-  qn__cond_deinit(&table->flight_done);
 }
 
 // The slot of `ident`, or the fresh one where its probe sequence ends; NULL in an empty table.
 static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn__ident_t* ident) {
   if (capacity == 0) return NULL;
   for (size_t i = ident_hash(ident) & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
-    if (!slots[i].is_used || ident_equal(&slots[i].ident, ident)) return &slots[i];
+    if (!slots[i].is_used || qn__ident_equal(&slots[i].ident, ident)) return &slots[i];
   }
 }
 
@@ -118,6 +95,10 @@ static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
 // cost a third of a lookup, and more when they meet.
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
   return get(table, ident, 1);
+}
+
+qn_executable_t* qn__table_peek(qn__table_t* table, const qn__ident_t* ident) {
+  return get(table, ident, 0);
 }
 
 uint64_t qn__table_hit_count(qn__table_t* table) {
@@ -180,72 +161,4 @@ bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident) {
   unlock_all(table);
   qn_executable_release(old);
   return old != NULL;
-}
-
-// ---------------------------------------------------------------------------------- flights
-
-static void release_flight(qn__table_t* table, qn__flight_t* flight) {
-  qn_status_free(flight->status);
-  qn_executable_release(flight->executable);
-  qn__free(table->allocator, flight, sizeof *flight);
-}
-
-static qn_status_t wait_for(qn__table_t* table, qn__flight_t* flight,
-                            qn_executable_t** out_executable) {
-  flight->waiter_count++;
-  while (!flight->is_done) qn__cond_wait(&table->flight_done, &table->flight_mutex);
-  qn_status_t status = qn_status_clone(flight->status);
-  if (flight->executable) {
-    qn_executable_retain(flight->executable);
-    *out_executable = flight->executable;
-  }
-  bool is_last = --flight->waiter_count == 0;
-  qn__mutex_unlock(&table->flight_mutex);
-  if (is_last) release_flight(table, flight);
-  return status;
-}
-
-qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident, qn__flight_t** out_flight,
-                            qn_executable_t** out_executable) {
-  *out_flight = NULL;
-  *out_executable = NULL;
-  qn__flight_t* fresh = qn__alloc_zero(table->allocator, 1, sizeof *fresh);
-  if (!fresh) return qn__out_of_memory("a lookup");
-  qn__mutex_lock(&table->flight_mutex);
-  for (qn__flight_t* flight = table->flights; flight; flight = flight->next) {
-    if (!ident_equal(&flight->ident, ident)) continue;
-    qn__free(table->allocator, fresh, sizeof *fresh);
-    return wait_for(table, flight, out_executable);
-  }
-  // Whoever made it may have landed since the caller looked.
-  *out_executable = get(table, ident, 0);
-  if (!*out_executable) {
-    fresh->ident = *ident;
-    fresh->next = table->flights;
-    table->flights = fresh;
-    *out_flight = fresh;
-  }
-  qn__mutex_unlock(&table->flight_mutex);
-  if (*out_executable) qn__free(table->allocator, fresh, sizeof *fresh);
-  return QN_OK;
-}
-
-void qn__table_land(qn__table_t* table, qn__flight_t* flight, qn_status_t status,
-                    qn_executable_t* executable) {
-  qn__mutex_lock(&table->flight_mutex);
-  for (qn__flight_t** at = &table->flights; *at; at = &(*at)->next) {
-    if (*at != flight) continue;
-    *at = flight->next;
-    break;
-  }
-  bool is_alone = flight->waiter_count == 0;
-  if (!is_alone) {
-    flight->is_done = true;
-    flight->status = qn_status_clone(status);
-    if (executable) qn_executable_retain(executable);
-    flight->executable = executable;
-    qn__cond_broadcast(&table->flight_done);
-  }
-  qn__mutex_unlock(&table->flight_mutex);
-  if (is_alone) release_flight(table, flight);
 }

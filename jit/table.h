@@ -1,8 +1,7 @@
-// jit/table.h: the memory tier: executables by (module, target, build options), and the flights of
-// keys that are being made, so that each is made once however many threads ask.
+// jit/table.h: the memory tier: executables by (module, target, build options).
 //
-// Thread rule: any thread. A lookup takes one lock that only threads of its own stripe share;
-// inserting takes all of them. Read next: table.c.
+// Not here: keys that are being made (flight.h). Thread rule: any thread. A lookup takes one lock
+// that only threads of its own stripe share; inserting takes all of them. Read next: table.c.
 #ifndef QUERN_JIT_TABLE_H_
 #define QUERN_JIT_TABLE_H_
 
@@ -19,6 +18,9 @@ typedef struct qn__ident {
   qn__sha256_t module_second_digest;
   uint64_t options;  // tier and checks
 } qn__ident_t;
+static inline bool qn__ident_equal(const qn__ident_t* a, const qn__ident_t* b) {
+  return memcmp(a, b, sizeof *a) == 0;
+}
 
 #define QN__TABLE_STRIPES 16u
 
@@ -27,8 +29,6 @@ typedef struct qn__table_slot {
   qn_executable_t* executable;  // owned; NULL: empty or removed
   bool is_used;                 // also after removal, so that probing goes on
 } qn__table_slot_t;
-
-typedef struct qn__flight qn__flight_t;
 
 typedef struct qn__table {
   qn_allocator_t allocator;
@@ -41,9 +41,6 @@ typedef struct qn__table {
   qn__table_slot_t* slots;
   size_t capacity;    // a power of two, or 0
   size_t used_count;  // slots that are not fresh
-  qn__mutex_t flight_mutex;
-  qn__cond_t flight_done;
-  qn__flight_t* flights;
   qn__fork_node_t fork_node;
 } qn__table_t;
 
@@ -52,6 +49,8 @@ qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator);
 void qn__table_deinit(qn__table_t* table);
 // Retained, or NULL. What is found is counted.
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident);
+// The same without counting.
+qn_executable_t* qn__table_peek(qn__table_t* table, const qn__ident_t* ident);
 // How often qn__table_get found something.
 uint64_t qn__table_hit_count(qn__table_t* table);
 // Keeps a reference of its own; replaces what was there. Errors: OUT_OF_MEMORY (then nothing
@@ -60,14 +59,5 @@ qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
                           qn_executable_t* executable);
 // Drops the table's reference. True if there was one.
 bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident);
-
-// Either the caller is the first who asks for `ident`, and must end the flight (`*out_flight` not
-// NULL); or it waited for who was, and gets that one's executable (retained) or a copy of its
-// error.
-qn_status_t qn__table_board(qn__table_t* table, const qn__ident_t* ident, qn__flight_t** out_flight,
-                            qn_executable_t** out_executable);
-// Hands the outcome to all who wait: `executable` is borrowed, `status` too.
-void qn__table_land(qn__table_t* table, qn__flight_t* flight, qn_status_t status,
-                    qn_executable_t* executable);
 
 #endif  // QUERN_JIT_TABLE_H_
