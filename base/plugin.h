@@ -9,9 +9,9 @@
 
 #include "base/base.h"
 
-// The path of `libquern-NAME.so`: in `directory` if that is not "", else beside this library, in
-// its quern/ folder, or in lib/ beside the folder of a statically linked program. False when there
-// is none; `out` then has the place that was tried last.
+// The path of `libquern-NAME.so`: in `directory` alone if that is not "", else beside this library,
+// in its quern/ folder, or in lib/ beside the folder of a statically linked program. False when
+// there is none; `out` then has the place where it was expected first.
 bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]);
 // Opens the module (it is never closed) and finds a symbol of it. Errors: UNAVAILABLE with what was
 // tried and why it failed.

@@ -20,7 +20,7 @@
 typedef struct qn__crypto {
   uint32_t abi_version;
   size_t struct_size;
-  // Keyed MAC (BLAKE2b-256) over the concatenation of the spans, in constant time to compare.
+  // Keyed MAC (BLAKE2b-256) over the concatenation of the spans; compare with `equal`.
   void (*mac)(const uint8_t key[QN__MAC_KEY_BYTES], const qn_span_t* spans, size_t count,
               uint8_t out[QN__MAC_BYTES]);
   bool (*equal)(const uint8_t* a, const uint8_t* b, size_t size);  // in constant time
@@ -39,11 +39,13 @@ typedef struct qn__crypto {
 
 typedef const qn__crypto_t* (*qn__crypto_entry_fn_t)(uint32_t abi_version);
 
-// Opens the module once per process; `directory` as for qn__plugin_open. Errors: UNAVAILABLE.
+// Opens the module (the loader keeps it open; asking again is cheap enough for the opening of
+// things). `directory` as for qn__plugin_open, NULL is "". Errors: UNAVAILABLE.
 qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_crypto);
 // Reads a key of `size` bytes from a file: as hexadecimal digits (white space around them is fine).
-// The file must be a regular one; `is_secret`: of this user (or root) and closed to others. Errors:
-// NOT_FOUND, PERMISSION_DENIED with the rule, SYNTAX, IO.
+// The file must be a regular one (links to one are followed) that others may not write;
+// `is_secret`: of this user (or root) and closed to others. `out` is undefined after an error.
+// Errors: NOT_FOUND, PERMISSION_DENIED with the rule, SYNTAX, IO.
 qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size);
 
 #endif  // QUERN_CACHE_CRYPTO_H_

@@ -8,9 +8,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quern DESTINATION ${CMAKE_INSTAL
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
 install(FILES ${CMAKE_BINARY_DIR}/include/quern/config.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
-if(TARGET quern-llvm)
-  install(TARGETS quern-llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern)
-endif()
+foreach(module llvm sodium redis)
+  if(TARGET quern-${module})
+    install(TARGETS quern-${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern)
+  endif()
+endforeach()
 if(TARGET quern_cli)
   set_target_properties(quern_cli PROPERTIES INSTALL_RPATH
     "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

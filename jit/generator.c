@@ -6,67 +6,19 @@
 //
 // A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one mutex; it
 // is not held while a generator works. Read next: builtin.c.
-#define _GNU_SOURCE
 #include "jit/generator.h"
 
-#include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/elf.h"
-#include "base/fs.h"
 #include "base/log.h"
+#include "base/plugin.h"
 
 static const qn_codegen_t* builtin_table(const char* name) {
   if (strcmp(name, qn__interp_codegen.name) == 0) return &qn__interp_codegen;
   if (strcmp(name, qn__null_codegen.name) == 0) return &qn__null_codegen;
   return NULL;
-}
-
-// The folder that this library was loaded from, without the last slash; false when unknown. In a
-// program that was linked statically the loader knows only what the program was called as, perhaps
-// without a path.
-static bool library_folder(char out[PATH_MAX]) {
-  Dl_info info;
-  if (!dladdr((const void*)&qn__interp_codegen, &info) || !info.dli_fname) return false;
-  if (strchr(info.dli_fname, '/')) {
-    if (strlen(info.dli_fname) >= PATH_MAX) return false;
-    memcpy(out, info.dli_fname, strlen(info.dli_fname) + 1);
-  } else {
-    ssize_t size = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    if (size <= 0) return false;
-    out[size] = '\0';
-  }
-  char* slash = strrchr(out, '/');
-  if (!slash) return false;
-  *slash = '\0';
-  return true;
-}
-
-// The file of a generator: in the directory that was asked for, else beside the library, in its
-// quern/ folder, and in lib/ beside the folder of a statically linked program.
-static bool find_file(const char* directory, const char* name, char out[PATH_MAX]) {
-  char folder[PATH_MAX - 96];
-  static const char* const places[] = {"", "/quern", "/../lib", "/../lib/quern"};
-  char whole[PATH_MAX];
-  size_t place_count = QN_COUNT_OF(places);
-  if (directory[0] != '\0') {
-    place_count = 1;
-    (void)snprintf(whole, sizeof whole, "%s", directory);
-  } else if (!library_folder(whole)) {
-    return false;
-  }
-  if (strlen(whole) >= sizeof folder) return false;
-  memcpy(folder, whole, strlen(whole) + 1);
-  for (size_t i = 0; i < place_count; i++) {
-    (void)snprintf(out, PATH_MAX, "%s%s/libquern-%s.so", folder, places[i], name);
-    struct stat info;
-    if (qn__fs()->lstat(out, &info) == 0) return true;
-  }
-  (void)snprintf(out, PATH_MAX, "%s/libquern-%s.so", folder, name);
-  return false;
 }
 
 // The inverse of what the opened generator says; a generator whose files cannot be read gets an
@@ -75,7 +27,7 @@ static void predict_identity(const char* directory, const char* name, char out[2
   char path[PATH_MAX];
   char id[QN__BUILD_ID_HEX_BYTES];
   char library_id[QN__BUILD_ID_HEX_BYTES];
-  if (!find_file(directory, name, path) || !qn__elf_build_id(path, id)) {
+  if (!qn__plugin_find(directory, name, path) || !qn__elf_build_id(path, id)) {
     (void)snprintf(out, 256, "%s (not found)", name);
     return;
   }
@@ -148,22 +100,18 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
 static qn_status_t open_library(const char* directory, qn__generator_t* item,
                                 const qn_codegen_t** out_table) {
   char path[PATH_MAX];
-  if (!find_file(directory, item->name, path)) {
+  if (!qn__plugin_find(directory, item->name, path)) {
     return qn_status_make(
         QN_STATUS_UNAVAILABLE,
         "code generator '%s' is not installed: no %s; set QUERN_GENERATOR_DIR, or use "
         "--target interp",
         item->name, path);
   }
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (!library) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE, "code generator '%s' cannot be loaded: %s",
-                          item->name, dlerror());
-  }
+  void* symbol;
+  QN_TRY(qn__plugin_open(directory, item->name, QN_CODEGEN_ENTRY_SYMBOL, &symbol));
   qn_codegen_entry_fn_t entry;
-  void* symbol = dlsym(library, QN_CODEGEN_ENTRY_SYMBOL);
   memcpy(&entry, &symbol, sizeof entry);
-  const qn_codegen_t* table = symbol ? entry(QN_CODEGEN_ABI_VERSION) : NULL;
+  const qn_codegen_t* table = entry(QN_CODEGEN_ABI_VERSION);
   if (!table || table->abi_version != QN_CODEGEN_ABI_VERSION ||
       table->struct_size < sizeof(qn_codegen_t) || !table->create || !table->destroy ||
       !table->identity || !table->compile) {

@@ -1,0 +1,142 @@
+// cache/crypto.c: opening the module of cryptography, and reading key files.
+//
+// The module is opened when a signature or a MAC is asked for, never otherwise: a program without
+// remote tier and without signed bundles needs no libsodium. Thread rule: any thread. Read next:
+// sodium/sodium.c.
+#include "cache/crypto.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/plugin.h"
+
+// Keys have at most 128 digits; comments are not for key files.
+#define KEY_FILE_BYTES 512u
+
+static bool is_complete(const qn__crypto_t* table) {
+  return table->abi_version == QN__CRYPTO_ABI_VERSION && table->struct_size >= sizeof *table &&
+         table->mac && table->equal && table->hash && table->make_keys && table->sign &&
+         table->verify && table->random && table->wipe;
+}
+
+qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_crypto) {
+  *out_crypto = NULL;
+  void* symbol;
+  qn_status_t status =
+      qn__plugin_open(directory ? directory : "", "sodium", QN__CRYPTO_ENTRY_SYMBOL, &symbol);
+  if (!qn_ok(status)) {
+    qn_status_t wider = qn_status_make(QN_STATUS_UNAVAILABLE,
+                                       "signatures and authentication need libquern-sodium.so: %s",
+                                       qn_status_message(status));
+    qn_status_free(status);
+    return wider;
+  }
+  qn__crypto_entry_fn_t entry;
+  memcpy(&entry, &symbol, sizeof entry);
+  const qn__crypto_t* table = entry(QN__CRYPTO_ABI_VERSION);
+  if (!table || !is_complete(table)) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "libquern-sodium.so does not serve version %u of the table, or libsodium "
+                          "does not start",
+                          QN__CRYPTO_ABI_VERSION);
+  }
+  *out_crypto = table;
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------------- keys
+
+// A secret must not stay on the stack; the compiler may not leave a volatile store out.
+static void wipe(void* data, size_t size) {
+  volatile uint8_t* bytes = data;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+}
+
+static qn_status_t check_key_file(const char* path, const struct stat* info, bool is_secret) {
+  const char* what = is_secret ? "secret key" : "key";
+  if (!S_ISREG(info->st_mode)) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED, "%s '%s' is not a regular file", what, path);
+  }
+  if (info->st_mode & (S_IWGRP | S_IWOTH)) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED,
+                          "%s '%s' is writable by others; chmod go-w it", what, path);
+  }
+  if (!is_secret) return QN_OK;
+  if (info->st_uid != geteuid() && info->st_uid != 0) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED, "secret key '%s' belongs to another user",
+                          path);
+  }
+  if (info->st_mode & (S_IRGRP | S_IROTH)) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED,
+                          "secret key '%s' is readable by others; chmod 600 it", path);
+  }
+  return QN_OK;
+}
+
+static int digit_of(uint8_t c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+static bool is_space(uint8_t c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool parse_hex(const uint8_t* text, size_t text_size, uint8_t* out, size_t size) {
+  while (text_size && is_space(text[text_size - 1])) text_size--;
+  while (text_size && is_space(text[0])) {
+    text++;
+    text_size--;
+  }
+  if (text_size != 2 * size) return false;
+  bool is_good = true;
+  for (size_t i = 0; i < size; i++) {
+    int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+    if (high < 0 || low < 0) is_good = false;
+    out[i] = (uint8_t)((unsigned)high << 4 | ((unsigned)low & 15));
+  }
+  return is_good;
+}
+
+// Reads up to `capacity` bytes. 0 or an errno; EFBIG when there are more.
+static int read_text(int fd, uint8_t* out, size_t capacity, size_t* out_size) {
+  const qn__fs_t* fs = qn__fs();
+  size_t done = 0;
+  while (done < capacity) {
+    ssize_t got = fs->read(fd, out + done, capacity - done);
+    if (got < 0) return errno;
+    if (got == 0) break;
+    done += (size_t)got;
+  }
+  *out_size = done;
+  return done == capacity ? EFBIG : 0;
+}
+
+qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size) {
+  const qn__fs_t* fs = qn__fs();
+  // Links are followed: secrets are mounted as links, and whoever names the file trusts the name.
+  int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+  if (fd < 0) return qn__fs_status(errno, "open key", path);
+  uint8_t text[KEY_FILE_BYTES];
+  size_t text_size = 0;
+  struct stat info;
+  qn_status_t status = fs->fstat(fd, &info) != 0 ? qn__fs_status(errno, "stat key", path)
+                                                 : check_key_file(path, &info, is_secret);
+  if (qn_ok(status)) {
+    int error = read_text(fd, text, sizeof text, &text_size);
+    if (error && error != EFBIG) {
+      status = qn__fs_status(error, "read key", path);
+    } else if (error == EFBIG || !parse_hex(text, text_size, out, size)) {
+      wipe(out, size);
+      status = qn_status_make(QN_STATUS_SYNTAX, "key '%s' is not %zu hexadecimal digits", path,
+                              2 * size);
+    }
+  }
+  wipe(text, sizeof text);
+  (void)fs->close(fd);
+  return status;
+}
