@@ -29,9 +29,10 @@
 
 #define DAY_NS INT64_C(86400000000000)
 #define LARGEST_POOLED_BYTES ((size_t)1 << 20)
-#define LARGEST_FILE_BYTES                                                                     \
-  (QN__ENTRY_MAX_PREIMAGE_BYTES + QN__ENTRY_MAX_METADATA_BYTES + QN__ENTRY_MAX_PAYLOAD_BYTES + \
-   QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES + 3 * QN__ENTRY_ALIGNMENT)
+#define LARGEST_FILE_BYTES                                                                    \
+  (QN__ENTRY_MAX_PREIMAGE_BYTES + QN__ENTRY_MAX_METADATA_BYTES + QN__ENTRY_MAX_MODULE_BYTES + \
+   QN__ENTRY_MAX_PAYLOAD_BYTES + QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES +          \
+   4 * QN__ENTRY_ALIGNMENT)
 
 // ---------------------------------------------------------------------------------------- paths
 

@@ -2,13 +2,15 @@
 //
 // Requirements on decode:
 // 1. No length is used before it is compared with its limit and with the bytes that are there; the
-//    three limits keep every sum far from overflow.
+//    limits keep every sum far from overflow.
 // 2. Nothing but lengths is used before the checksum over all bytes has matched.
 // 3. Every byte of the file is either compared or covered by the checksum, and the size is exact:
 // cut
 //    or flipped anywhere, an entry is refused.
 // 4. What is handed out belongs to the key, and to the preimage, that the caller expects.
 // 5. Each refusal has its own reason.
+// 6. The module's bytes are not hashed again on a hit: the checksum covers them, and nobody runs
+//    them. Who compiles from them (tools) compares them with the preimage first: module_matches.
 //
 // Thread rule: pure. Read next: disk.c.
 #include "cache/entry.h"
@@ -47,27 +49,36 @@ static uint64_t round_up(uint64_t size) {
 
 // Where the sections lie. The limits have been checked.
 typedef struct layout {
-  uint64_t preimage, metadata, payload, checksum, end;
+  uint64_t preimage, metadata, module, payload, checksum, end;
 } layout_t;
 
-static bool lay_out(uint64_t preimage_size, uint64_t metadata_size, uint64_t payload_size,
-                    layout_t* out) {
-  if (preimage_size > QN__ENTRY_MAX_PREIMAGE_BYTES ||
-      metadata_size > QN__ENTRY_MAX_METADATA_BYTES || payload_size > QN__ENTRY_MAX_PAYLOAD_BYTES) {
+typedef struct sizes {
+  uint64_t preimage, metadata, module, payload;
+} sizes_t;
+
+static bool lay_out(sizes_t sizes, layout_t* out) {
+  if (sizes.preimage > QN__ENTRY_MAX_PREIMAGE_BYTES ||
+      sizes.metadata > QN__ENTRY_MAX_METADATA_BYTES || sizes.module > QN__ENTRY_MAX_MODULE_BYTES ||
+      sizes.payload > QN__ENTRY_MAX_PAYLOAD_BYTES) {
     return false;
   }
   out->preimage = QN__ENTRY_HEADER_BYTES;
-  out->metadata = round_up(out->preimage + preimage_size);
-  out->payload = round_up(out->metadata + metadata_size);
-  out->checksum = round_up(out->payload + payload_size);
+  out->metadata = round_up(out->preimage + sizes.preimage);
+  out->module = round_up(out->metadata + sizes.metadata);
+  out->payload = round_up(out->module + sizes.module);
+  out->checksum = round_up(out->payload + sizes.payload);
   out->end = out->checksum + QN__ENTRY_CHECKSUM_BYTES;
   return true;
 }
 
+static sizes_t sizes_of(const qn__entry_t* entry) {
+  return (sizes_t){entry->preimage.size, entry->metadata.size, entry->module.size,
+                   entry->payload.size};
+}
+
 size_t qn__entry_size(const qn__entry_t* entry) {
   layout_t layout;
-  if (!lay_out(entry->preimage.size, entry->metadata.size, entry->payload.size, &layout)) return 0;
-  return (size_t)layout.end;
+  return lay_out(sizes_of(entry), &layout) ? (size_t)layout.end : 0;
 }
 
 static uint8_t* store(uint8_t* out, uint64_t value, size_t size) {
@@ -83,10 +94,7 @@ static void put_section(uint8_t* out, uint64_t begin, qn_span_t bytes, uint64_t 
 
 void qn__entry_write(const qn__entry_t* entry, uint8_t* out) {
   layout_t layout;
-  if (QN_NEVER(
-          !lay_out(entry->preimage.size, entry->metadata.size, entry->payload.size, &layout))) {
-    return;
-  }
+  if (QN_NEVER(!lay_out(sizes_of(entry), &layout))) return;
   qn_hash128_t key = qn__preimage_key(entry->preimage);
   uint8_t* at = out;
   memcpy(at, magic, sizeof magic);
@@ -98,9 +106,11 @@ void qn__entry_write(const qn__entry_t* entry, uint8_t* out) {
   at = store(at, entry->payload.size, 8);
   at = store(at, (uint64_t)entry->created_ns, 8);
   at = store(at, (uint64_t)entry->compile_ns, 8);
+  at = store(at, entry->module.size, 8);
   memset(at, 0, QN__ENTRY_HEADER_BYTES - (size_t)(at - out));
   put_section(out, layout.preimage, entry->preimage, layout.metadata);
-  put_section(out, layout.metadata, entry->metadata, layout.payload);
+  put_section(out, layout.metadata, entry->metadata, layout.module);
+  put_section(out, layout.module, entry->module, layout.payload);
   put_section(out, layout.payload, entry->payload, layout.checksum);
 }
 
@@ -156,36 +166,40 @@ qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected
   if (!reader.has_overrun && version != QN__ENTRY_VERSION) return QN__REASON_VERSION;
   uint32_t flags = qn__read_u32(&reader);
   qn_span_t key = qn__read_bytes(&reader, sizeof out_entry->key.bytes);
-  uint64_t preimage_size = qn__read_u64(&reader);
-  uint64_t metadata_size = qn__read_u64(&reader);
-  uint64_t payload_size = qn__read_u64(&reader);
+  sizes_t sizes;
+  sizes.preimage = qn__read_u64(&reader);
+  sizes.metadata = qn__read_u64(&reader);
+  sizes.payload = qn__read_u64(&reader);
   uint64_t created_ns = qn__read_u64(&reader);
   uint64_t compile_ns = qn__read_u64(&reader);
-  const size_t reserved = 72;
+  sizes.module = qn__read_u64(&reader);
+  const size_t reserved = 80;
   (void)qn__read_bytes(&reader, QN__ENTRY_HEADER_BYTES - reserved);
   if (reader.has_overrun) return QN__REASON_TRUNCATED;
   if (flags != 0 || !is_zero(bytes.data, reserved, reader.offset)) return QN__REASON_FLAGS;
 
   layout_t layout;
-  if (!lay_out(preimage_size, metadata_size, payload_size, &layout)) return QN__REASON_LENGTHS;
+  if (!lay_out(sizes, &layout)) return QN__REASON_LENGTHS;
   if (layout.end > bytes.size) return QN__REASON_TRUNCATED;
   if (layout.end < bytes.size) return QN__REASON_TRAILING;
   qn_hash128_t sum = checksum(bytes.data, bytes.size);
   if (memcmp(sum.bytes, bytes.data + layout.checksum, sizeof sum.bytes) != 0) {
     return QN__REASON_CHECKSUM;
   }
-  if (!is_zero(bytes.data, layout.preimage + preimage_size, layout.metadata) ||
-      !is_zero(bytes.data, layout.metadata + metadata_size, layout.payload) ||
-      !is_zero(bytes.data, layout.payload + payload_size, layout.checksum)) {
+  if (!is_zero(bytes.data, layout.preimage + sizes.preimage, layout.metadata) ||
+      !is_zero(bytes.data, layout.metadata + sizes.metadata, layout.module) ||
+      !is_zero(bytes.data, layout.module + sizes.module, layout.payload) ||
+      !is_zero(bytes.data, layout.payload + sizes.payload, layout.checksum)) {
     return QN__REASON_PADDING;
   }
 
   qn__entry_t entry = {
       .created_ns = (int64_t)created_ns,
       .compile_ns = (int64_t)compile_ns,
-      .preimage = {bytes.data + layout.preimage, (size_t)preimage_size},
-      .metadata = {bytes.data + layout.metadata, (size_t)metadata_size},
-      .payload = {bytes.data + layout.payload, (size_t)payload_size},
+      .preimage = {bytes.data + layout.preimage, (size_t)sizes.preimage},
+      .metadata = {bytes.data + layout.metadata, (size_t)sizes.metadata},
+      .module = {bytes.data + layout.module, (size_t)sizes.module},
+      .payload = {bytes.data + layout.payload, (size_t)sizes.payload},
   };
   memcpy(entry.key.bytes, key.data, sizeof entry.key.bytes);
   if (!expected) {
@@ -201,6 +215,23 @@ qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected
   }
   *out_entry = entry;
   return QN__REASON_NONE;
+}
+
+bool qn__entry_module_matches(const qn__entry_t* entry) {
+  size_t offset = 0;
+  uint32_t tag;
+  qn_span_t section;
+  while (qn__preimage_next(entry->preimage, &offset, &tag, &section)) {
+    if (tag != QN__SECTION_MODULE) continue;
+    if (section.size != 8 + 16 + 32) return false;
+    qn__reader_t reader = qn__reader_make(section);
+    if (qn__read_u64(&reader) != entry->module.size) return false;
+    qn_hash128_t first = qn__xxh128(entry->module, 0);
+    if (memcmp(first.bytes, section.data + 8, sizeof first.bytes) != 0) return false;
+    qn__sha256_t second = qn__sha256(entry->module);
+    return memcmp(second.bytes, section.data + 24, sizeof second.bytes) == 0;
+  }
+  return false;
 }
 
 int64_t qn__entry_peek_created(const uint8_t* header) {

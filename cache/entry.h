@@ -10,7 +10,7 @@
 
 #include "cache/preimage.h"
 
-#define QN__ENTRY_VERSION 1u
+#define QN__ENTRY_VERSION 2u
 #define QN__ENTRY_HEADER_BYTES 96u
 #define QN__ENTRY_CHECKSUM_BYTES 16u
 // Sections start at multiples of this, with zeros between.
@@ -66,6 +66,10 @@ typedef struct qn__expectation {
 // REASON_NONE.
 qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected,
                               qn__entry_t* out_entry);
+
+// Whether the stored module (empty: no) is the one that the preimage names by size and digests.
+// Decoding does not ask: nobody runs those bytes. Who compiles from them does.
+bool qn__entry_module_matches(const qn__entry_t* entry);
 
 // The time of creation that the header (QN__ENTRY_HEADER_BYTES) names, unverified; 0 for other
 // bytes.

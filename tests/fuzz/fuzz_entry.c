@@ -39,6 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   qn__reason_t reason = qn__entry_decode((qn_span_t){bytes, size}, NULL, &entry);
   check(strlen(qn__reason_text(reason)) > 0);
   if (reason == QN__REASON_NONE) {
+    (void)qn__entry_module_matches(&entry);
     qn__buffer_t again;
     qn__buffer_init(&again, qn_allocator_default());
     check(qn__entry_encode(&entry, &again));

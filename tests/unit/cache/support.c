@@ -10,6 +10,7 @@ void sample_make(sample_t* sample, unsigned number, size_t payload_size) {
   qn_allocator_t allocator = qn_allocator_default();
   qn__buffer_init(&sample->preimage, allocator);
   qn__buffer_init(&sample->metadata, allocator);
+  qn__buffer_init(&sample->module, allocator);
   qn__buffer_init(&sample->payload, allocator);
   uint8_t module[32];
   for (size_t i = 0; i < sizeof module; i++) module[i] = (uint8_t)(number + i);
@@ -29,6 +30,7 @@ void sample_make(sample_t* sample, unsigned number, size_t payload_size) {
                    (qn_span_t){(const uint8_t*)target.data, target.size});
   qn__preimage_add(&sample->preimage, QN__SECTION_NAMESPACE, (qn_span_t){NULL, 0});
   qn__buffer_format(&sample->metadata, "functions of %u", number);
+  if (number % 4 != 0) qn__buffer_bytes(&sample->module, module, sizeof module);
   uint32_t random = number * 2654435761u + 1;
   for (size_t i = 0; i < payload_size; i++) {
     random = random * 1664525 + 1013904223;
@@ -38,6 +40,7 @@ void sample_make(sample_t* sample, unsigned number, size_t payload_size) {
                                 .compile_ns = 1000 + number,
                                 .preimage = qn__buffer_as_span(&sample->preimage),
                                 .metadata = qn__buffer_as_span(&sample->metadata),
+                                .module = qn__buffer_as_span(&sample->module),
                                 .payload = qn__buffer_as_span(&sample->payload)};
   sample->entry.key = qn__preimage_key(sample->entry.preimage);
   sample->expected = (qn__expectation_t){sample->entry.key, sample->entry.preimage};
@@ -46,6 +49,7 @@ void sample_make(sample_t* sample, unsigned number, size_t payload_size) {
 void sample_free(sample_t* sample) {
   qn__buffer_deinit(&sample->preimage);
   qn__buffer_deinit(&sample->metadata);
+  qn__buffer_deinit(&sample->module);
   qn__buffer_deinit(&sample->payload);
 }
 
@@ -57,7 +61,8 @@ bool sample_equals(const sample_t* sample, const qn__entry_t* entry) {
   const qn__entry_t* wanted = &sample->entry;
   return qn__hash128_equal(wanted->key, entry->key) && wanted->created_ns == entry->created_ns &&
          wanted->compile_ns == entry->compile_ns && is_equal(wanted->preimage, entry->preimage) &&
-         is_equal(wanted->metadata, entry->metadata) && is_equal(wanted->payload, entry->payload);
+         is_equal(wanted->metadata, entry->metadata) && is_equal(wanted->module, entry->module) &&
+         is_equal(wanted->payload, entry->payload);
 }
 
 int cache_set_up(void** state) {

@@ -5,10 +5,12 @@
 #include "cache/disk.h"
 #include "tests/support/tempdir.h"
 
-// An entry whose contents follow from `number`: preimage, metadata and payload bytes.
+// An entry whose contents follow from `number`: preimage, metadata, module (none when `number` is a
+// multiple of four) and payload.
 typedef struct sample {
   qn__buffer_t preimage;
   qn__buffer_t metadata;
+  qn__buffer_t module;
   qn__buffer_t payload;
   qn__entry_t entry;
   qn__expectation_t expected;

@@ -450,7 +450,7 @@ static void the_oldest_are_evicted(void** state) {
   sample_t samples[20];
   char path[QN_TEST_PATH_SIZE + 64];
   for (unsigned i = 0; i < 20; i++) {
-    sample_make(&samples[i], i, 100);
+    sample_make(&samples[i], 4 * i + 1, 100);  // all of one size
     assert_true(put_and_wait(disk, &samples[i]));
     entry_path(&samples[i], path);
     set_age(path, (i * 7 % 20) * 60);

@@ -50,12 +50,17 @@ static void the_bytes_are_the_documented_ones(void** state) {
   sample_t sample;
   sample_make(&sample, 7, 20);
   qn__buffer_t bytes = encode(&sample);
-  static const uint8_t begin[16] = {0x89, 'Q', 'N', 'E', 0x0D, 0x0A, 0x1A, 0x0A, 1};
+  static const uint8_t begin[16] = {0x89, 'Q', 'N', 'E', 0x0D, 0x0A, 0x1A, 0x0A, 2};
   assert_memory_equal(bytes.data, begin, sizeof begin);
   assert_memory_equal(bytes.data + 16, sample.entry.key.bytes, 16);
   assert_int_equal(bytes.data[32] | bytes.data[33] << 8, (int)sample.entry.preimage.size);
   assert_int_equal(bytes.data[40], sample.entry.metadata.size);
   assert_int_equal(bytes.data[48], 20);
+  assert_int_equal(bytes.data[72], 32);
+  // Preimage, metadata ("functions of 7") and module, each from a multiple of sixteen.
+  assert_int_equal(sample.entry.preimage.size, 130);
+  assert_memory_equal(bytes.data + 96 + 144 + 16, sample.module.data, 32);
+  assert_memory_equal(bytes.data + 96 + 144 + 16 + 32, sample.payload.data, 20);
   assert_memory_equal(bytes.data + 96, "QNK1\x01\x00\x00\x00\x08\x00\x00\x00", 12);
   assert_int_equal(bytes.size % 16, 0);
   char hex[33];
@@ -63,7 +68,7 @@ static void the_bytes_are_the_documented_ones(void** state) {
   assert_string_equal(hex, "b127cfd400cd76ebbf8dc7040b036a1d");
   memcpy(sample.entry.key.bytes, bytes.data + bytes.size - 16, 16);
   qn__hash128_hex(sample.entry.key, hex);
-  assert_string_equal(hex, "033db61b97a3719fb7ca1cb7aa27ffb2");
+  assert_string_equal(hex, "8a24269cde484dbd92d0446e9e6157a6");
   qn__buffer_deinit(&bytes);
   sample_free(&sample);
 }
@@ -125,14 +130,20 @@ static void each_refusal_has_its_reason(void** state) {
     qn__reason_t reason;
   } cases[] = {
       {0, 'X', 1, QN__REASON_MAGIC},
-      {8, 2, 4, QN__REASON_VERSION},
+      {8, 1, 4, QN__REASON_VERSION},
+      {8, 3, 4, QN__REASON_VERSION},
       {12, 1, 4, QN__REASON_FLAGS},
-      {72, 1, 8, QN__REASON_FLAGS},
+      {80, 1, 8, QN__REASON_FLAGS},
       {88, 1, 8, QN__REASON_FLAGS},
       {16, 0, 8, QN__REASON_KEY},
       {32, UINT64_MAX, 8, QN__REASON_LENGTHS},
       {40, UINT64_MAX - 15, 8, QN__REASON_LENGTHS},
       {48, (uint64_t)1 << 63, 8, QN__REASON_LENGTHS},
+      {72, QN__ENTRY_MAX_MODULE_BYTES + 1, 8, QN__REASON_LENGTHS},
+      {72, UINT64_MAX - 15, 8, QN__REASON_LENGTHS},
+      {72, QN__ENTRY_MAX_MODULE_BYTES, 8, QN__REASON_TRUNCATED},
+      {72, 0, 8, QN__REASON_TRAILING},
+      {72, 31, 8, QN__REASON_PADDING},
       {48, QN__ENTRY_MAX_PAYLOAD_BYTES, 8, QN__REASON_TRUNCATED},
       {48, 0, 8, QN__REASON_TRAILING},
       {48, 97, 8, QN__REASON_PADDING},
@@ -219,10 +230,42 @@ static void sections_beyond_their_limit_are_not_written(void** state) {
   assert_false(qn__entry_encode(&entry, &bytes));
   entry = (qn__entry_t){.metadata = {&byte, (size_t)QN__ENTRY_MAX_METADATA_BYTES + 1}};
   assert_false(qn__entry_encode(&entry, &bytes));
+  entry = (qn__entry_t){.module = {&byte, (size_t)QN__ENTRY_MAX_MODULE_BYTES + 1}};
+  assert_false(qn__entry_encode(&entry, &bytes));
   entry = (qn__entry_t){.preimage = {&byte, (size_t)QN__ENTRY_MAX_PREIMAGE_BYTES + 1}};
   assert_false(qn__entry_encode(&entry, &bytes));
   assert_int_equal(bytes.size, 0);
   qn__buffer_deinit(&bytes);
+}
+
+static void a_stored_module_is_held_against_the_key(void** state) {
+  (void)state;
+  sample_t sample;
+  sample_make(&sample, 6, 50);
+  assert_true(qn__entry_module_matches(&sample.entry));
+  for (size_t i = 0; i < sample.module.size; i++) {
+    sample.module.data[i] ^= 1;
+    assert_false(qn__entry_module_matches(&sample.entry));
+    // A hit does not ask.
+    qn__buffer_t bytes = encode(&sample);
+    assert_int_equal(decode(&bytes, &sample.expected), QN__REASON_NONE);
+    qn__buffer_deinit(&bytes);
+    sample.module.data[i] ^= 1;
+  }
+  sample.entry.module.size--;
+  assert_false(qn__entry_module_matches(&sample.entry));
+  sample.entry.module.size = 0;
+  assert_false(qn__entry_module_matches(&sample.entry));
+  sample.entry.module.size = sample.module.size;
+  for (size_t i = 28; i < 84; i++) {  // the module's section, both digests
+    sample.preimage.data[i] ^= 1;
+    assert_false(qn__entry_module_matches(&sample.entry));
+    sample.preimage.data[i] ^= 1;
+  }
+  assert_true(qn__entry_module_matches(&sample.entry));
+  sample.entry.preimage.size = 20;  // no such section
+  assert_false(qn__entry_module_matches(&sample.entry));
+  sample_free(&sample);
 }
 
 static void names_the_section_that_differs(void** state) {
@@ -298,6 +341,7 @@ int main(void) {
       cmocka_unit_test(collisions_are_told_apart),
       cmocka_unit_test(a_stored_preimage_must_parse),
       cmocka_unit_test(sections_beyond_their_limit_are_not_written),
+      cmocka_unit_test(a_stored_module_is_held_against_the_key),
       cmocka_unit_test(names_the_section_that_differs),
       cmocka_unit_test(encoding_without_memory_is_clean),
       cmocka_unit_test(reasons_have_names),
