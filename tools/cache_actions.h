@@ -1,0 +1,46 @@
+// tools/cache_actions.h: the actions of `quern cache`, one constant each; a file per group of them.
+//
+// A new action is a constant in a file cache_*.c, a line here, a row in the table of cmd_cache.c
+// and a line in its help. Thread rule: one thread. Read next: cmd_cache.c, cache_look.c.
+#ifndef QUERN_TOOLS_CACHE_ACTIONS_H_
+#define QUERN_TOOLS_CACHE_ACTIONS_H_
+
+#include "tools/output.h"
+#include "tools/report.h"
+#include "tools/session.h"
+
+typedef struct cache {
+  const args_t* args;
+  char* path;           // owned; of the directory. NULL when the action wants none
+  qn_cache_dir_t* dir;  // NULL: there is none yet
+} cache_t;
+
+// Whether an action works on the cache directory.
+typedef enum cache_need {
+  CACHE_NEEDS_DIRECTORY = 0,  // opened before; one that nobody named may be missing
+  CACHE_NEEDS_NOTHING = 1,    // path and dir stay NULL
+} cache_need_t;
+
+typedef struct cache_action {
+  const char* name;
+  const char* operands;            // behind the name, as in messages; NULL: none
+  int min_operands, max_operands;  // -1: any number
+  // Names of the options that it takes beside --json, each followed by a space: "heal bundle ".
+  const char* options;
+  cache_need_t need;
+  // `out_code` is EXIT_DONE before; an error's own exit code comes before it.
+  qn_status_t (*run)(const cache_t* cache, int* out_code);
+} cache_action_t;
+
+// The i-th operand behind the action's name; NULL beyond the last.
+const char* cache_operand(const cache_t* cache, int i);
+// {"key", "size_bytes", "created_s", "used_s"}.
+json_t* cache_info_json(const qn_cache_entry_info_t* info);
+
+extern const cache_action_t cache_action_stats;   // cache_stats.c
+extern const cache_action_t cache_action_ls;      // cache_look.c
+extern const cache_action_t cache_action_show;    // cache_look.c
+extern const cache_action_t cache_action_verify;  // cache_care.c
+extern const cache_action_t cache_action_clear;   // cache_care.c
+
+#endif  // QUERN_TOOLS_CACHE_ACTIONS_H_

@@ -1,0 +1,79 @@
+// tools/cache_care.c: `quern cache verify` and `quern cache clear`.
+//
+// Thread rule: one thread. Read next: docs/cache-format.md.
+#include <inttypes.h>
+
+#include "tools/cache_actions.h"
+
+typedef struct bad_list {
+  json_t* list;
+  bool is_json;
+} bad_list_t;
+
+static void take_bad(void* self, const char* key, const char* reason) {
+  bad_list_t* bad = self;
+  json_array_append_new(
+      bad->list, json_pack("{s:o, s:o}", "key", json_text(key), "reason", json_text(reason)));
+  if (!bad->is_json) printf("%s: %s\n", key, reason);
+}
+
+static qn_status_t run_verify(const cache_t* cache, int* out_code) {
+  bool is_healing = args_has(cache->args, "heal");
+  bad_list_t bad = {json_array(), cache->args->is_json};
+  qn_cache_verify_report_t report = {0};
+  qn_status_t status = QN_OK;
+  if (cache->dir) {
+    qn_cache_usage_t usage = {0};
+    char what[128], size[32];
+    (void)qn_status_consume(qn_cache_dir_usage(cache->dir, &usage));
+    (void)snprintf(what, sizeof what, "checking %" PRIu64 " entries, %s", usage.entry_count,
+                   format_size(usage.size_bytes, size));
+    progress_t* progress = progress_start(what);
+    status = qn_cache_dir_verify(cache->dir, is_healing, take_bad, &bad, &report);
+    progress_stop(progress);
+  }
+  // What is healed or only unreadable for now is no damage that is left.
+  uint64_t left_count = report.bad_count - report.removed_count;
+  if (qn_ok(status) && cache->args->is_json) {
+    print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:O}", "directory", json_text(cache->path),
+                         "good", (json_int_t)report.good_count, "bad", (json_int_t)report.bad_count,
+                         "removed", (json_int_t)report.removed_count, "unreadable",
+                         (json_int_t)report.unreadable_count, "bad_entries", bad.list),
+               17);
+  } else if (qn_ok(status)) {
+    printf("%" PRIu64 " good, %" PRIu64 " bad, %" PRIu64 " removed, %" PRIu64 " unreadable\n",
+           report.good_count, report.bad_count, report.removed_count, report.unreadable_count);
+    if (left_count > 0) printf("'quern cache verify --heal' removes the bad ones\n");
+  }
+  json_decref(bad.list);
+  if (report.unreadable_count > 0) *out_code = EXIT_MACHINE;
+  if (left_count > 0) *out_code = EXIT_WRONG;
+  return status;
+}
+
+static qn_status_t run_clear(const cache_t* cache, int* out_code) {
+  (void)out_code;
+  uint64_t removed_count = 0;
+  qn_status_t status = cache->dir ? qn_cache_dir_clear(cache->dir, &removed_count) : QN_OK;
+  if (!qn_ok(status)) return status;
+  if (cache->args->is_json) {
+    print_json(json_pack("{s:o, s:I}", "directory", json_text(cache->path), "removed",
+                         (json_int_t)removed_count),
+               17);
+  } else {
+    printf("%" PRIu64 " entries removed from %s\n", removed_count, cache->path);
+  }
+  return QN_OK;
+}
+
+const cache_action_t cache_action_verify = {
+    .name = "verify",
+    .options = "dir heal ",
+    .run = run_verify,
+};
+
+const cache_action_t cache_action_clear = {
+    .name = "clear",
+    .options = "dir ",
+    .run = run_clear,
+};

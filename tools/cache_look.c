@@ -1,0 +1,151 @@
+// tools/cache_look.c: `quern cache ls` and `quern cache show`: what is there.
+//
+// Thread rule: one thread. Read next: cache_care.c.
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cache_actions.h"
+
+typedef struct listing {
+  qn_cache_entry_info_t* entries;
+  size_t count;
+  size_t capacity;
+  bool is_out_of_memory;
+} listing_t;
+
+static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
+  listing_t* listing = self;
+  if (listing->count == listing->capacity) {
+    size_t capacity = listing->capacity ? 2 * listing->capacity : 64;
+    qn_cache_entry_info_t* grown = realloc(listing->entries, capacity * sizeof *grown);
+    if (!grown) {
+      listing->is_out_of_memory = true;
+      return false;
+    }
+    listing->entries = grown;
+    listing->capacity = capacity;
+  }
+  listing->entries[listing->count++] = *info;
+  return true;
+}
+
+// The latest first; the key decides between equal times.
+static int compare_entries(const void* a, const void* b) {
+  const qn_cache_entry_info_t *x = a, *y = b;
+  if (x->created_s != y->created_s) return x->created_s < y->created_s ? 1 : -1;
+  return strcmp(x->key, y->key);
+}
+
+json_t* cache_info_json(const qn_cache_entry_info_t* info) {
+  return json_pack("{s:o, s:I, s:I, s:I}", "key", json_text(info->key), "size_bytes",
+                   (json_int_t)info->size_bytes, "created_s", (json_int_t)info->created_s, "used_s",
+                   (json_int_t)info->used_s);
+}
+
+static void print_listing(const cache_t* cache, const listing_t* listing) {
+  if (cache->args->is_json) {
+    json_t* list = json_array();
+    for (size_t i = 0; i < listing->count; i++) {
+      json_array_append_new(list, cache_info_json(&listing->entries[i]));
+    }
+    print_json(json_pack("{s:o, s:o}", "directory", json_text(cache->path), "entries", list), 17);
+    return;
+  }
+  table_t table;
+  table_init(&table, 4);
+  table.is_right[1] = true;
+  static const char* const header[] = {"key", "size", "created", "used"};
+  for (size_t i = 0; i < 4; i++) table_add(&table, header[i]);
+  for (size_t i = 0; i < listing->count; i++) {
+    const qn_cache_entry_info_t* info = &listing->entries[i];
+    char text[32];
+    table_add(&table, info->key);
+    table_add(&table, format_size(info->size_bytes, text));
+    table_add(&table, format_time(info->created_s, text));
+    table_add(&table, format_time(info->used_s, text));
+  }
+  table_print(&table, stdout);
+}
+
+static qn_status_t run_ls(const cache_t* cache, int* out_code) {
+  (void)out_code;
+  listing_t listing = {0};
+  qn_status_t status = cache->dir ? qn_cache_dir_list(cache->dir, take_entry, &listing) : QN_OK;
+  if (qn_ok(status) && listing.is_out_of_memory) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the list of entries");
+  }
+  if (qn_ok(status)) {
+    if (listing.count)
+      qsort(listing.entries, listing.count, sizeof *listing.entries, compare_entries);
+    print_listing(cache, &listing);
+  }
+  free(listing.entries);
+  return status;
+}
+
+static json_t* section_json(const qn_cache_section_t* section) {
+  json_t* entry = json_pack("{s:o, s:I}", "name", json_text(section->name), "size_bytes",
+                            (json_int_t)section->size_bytes);
+  if (section->text) json_object_set_new(entry, "text", json_text(section->text));
+  return entry;
+}
+
+static void print_entry(const qn_cache_entry_t* entry) {
+  const style_t* style = style_of(stdout);
+  char text[32];
+  printf("%skey%s        %s\n", style->bold, style->plain, entry->info.key);
+  printf("size       %s\n", format_size(entry->info.size_bytes, text));
+  printf("created    %s\n", format_time(entry->info.created_s, text));
+  printf("used       %s\n", format_time(entry->info.used_s, text));
+  printf("compiled   in %s\n", format_ns((int64_t)entry->compile_ns, text));
+  for (size_t i = 0; i < entry->section_count; i++) {
+    const qn_cache_section_t* section = &entry->sections[i];
+    printf("%s%-10s%s ", style->bold, section->name, style->plain);
+    if (section->text) {
+      printf("%s\n", section->text);
+    } else {
+      printf("%s\n", format_size(section->size_bytes, text));
+    }
+  }
+}
+
+static qn_status_t run_show(const cache_t* cache, int* out_code) {
+  (void)out_code;
+  const char* key = cache_operand(cache, 0);
+  if (!cache->dir) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s': there is no cache at '%s' yet", key,
+                          cache->path);
+  }
+  qn_cache_entry_t* entry = NULL;
+  qn_status_t status = qn_cache_dir_read(cache->dir, key, &entry);
+  if (!qn_ok(status)) return status;
+  if (cache->args->is_json) {
+    json_t* sections = json_array();
+    for (size_t i = 0; i < entry->section_count; i++) {
+      json_array_append_new(sections, section_json(&entry->sections[i]));
+    }
+    json_t* result = cache_info_json(&entry->info);
+    json_object_set_new(result, "compile_ns", json_integer((json_int_t)entry->compile_ns));
+    json_object_set_new(result, "sections", sections);
+    print_json(result, 17);
+  } else {
+    print_entry(entry);
+  }
+  qn_cache_entry_free(entry);
+  return QN_OK;
+}
+
+const cache_action_t cache_action_ls = {
+    .name = "ls",
+    .options = "dir ",
+    .run = run_ls,
+};
+
+const cache_action_t cache_action_show = {
+    .name = "show",
+    .operands = "KEY",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = "dir ",
+    .run = run_show,
+};
