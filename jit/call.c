@@ -242,6 +242,32 @@ bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
 
 // ---------------------------------------------------------------------------------- the call
 
+static __attribute__((noinline, cold)) qn_status_t explain(const qn__plan_t* plan,
+                                                           const qn_value_t* args, size_t count) {
+  qn_status_t status = qn__plan_explain(plan, args, count);
+  if (QN_NEVER(qn_ok(status))) {
+    return qn_status_make(QN_STATUS_INTERNAL, "%s: the call was refused without a reason",
+                          plan->function->signature);
+  }
+  return status;
+}
+
+// What the cell's own function refuses is refused in its words, whatever the variant takes.
+static __attribute__((noinline)) qn_status_t check_guard(const qn__variant_t* variant,
+                                                         const qn_value_t* args, size_t count) {
+  uint64_t words[QN__MAX_WORDS];
+  if (LIKELY(bind(variant->guard, args, count, words))) return QN_OK;
+  return explain(variant->guard, args, count);
+}
+
+static __attribute__((noinline, cold)) qn_status_t refusal(const qn__variant_t* variant,
+                                                           const qn_value_t* args, size_t count) {
+  qn_status_t status = explain(variant->plan, args, count);
+  if (!variant->guard) return status;
+  return qn_status_annotate(status, "%s, which is served by a generic variant",
+                            variant->function->ir->signature);
+}
+
 // In both callers whole: the two functions more on the way would be a tenth of a call.
 static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* function,
                                                               qn_stream_t* stream,
@@ -250,20 +276,17 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
   if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
   qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
   uint64_t words[QN__MAX_WORDS];
-  if (__builtin_expect(!bind(variant->plan, args, count, words), 0)) {
-    qn_status_t status = qn__plan_explain(variant->plan, args, count);
-    if (QN_NEVER(qn_ok(status))) {
-      return qn_status_make(QN_STATUS_INTERNAL, "%s: the call was refused without a reason",
-                            function->ir->signature);
-    }
-    return status;
+  if (UNLIKELY(variant->guard != NULL)) {
+    qn_status_t status = check_guard(variant, args, count);
+    if (!qn_ok(status)) return status;
   }
+  if (UNLIKELY(!bind(variant->plan, args, count, words))) return refusal(variant, args, count);
   if (!stream && variant->entry) {
     qn__cpu_call_t state = qn__cpu_call_template;
     if (__builtin_expect(variant->entry(&state.env, words) == 0, 1)) return QN_OK;
     return qn__variant_describe(variant, &state.failure);
   }
-  if (!stream && variant->executable->is_interp) return qn__interp_run(function->ir, words);
+  if (!stream && variant->executable->is_interp) return qn__interp_run(variant->ir, words);
   return qn__variant_launch(variant, stream, words);
 }
 

@@ -11,59 +11,140 @@
 
 // ---------------------------------------------------------------------------------- cells
 
-static qn_status_t no_function(const qn_executable_t* executable, const char* name) {
+static const qn__function_t* find_function(const qn_module_t* module, const char* name) {
+  for (size_t i = 0; i < module->body.function_count; i++) {
+    if (strcmp(module->functions[i]->name, name) == 0) return module->functions[i];
+  }
+  return NULL;
+}
+
+static qn_status_t no_function(const qn_module_t* module, const char* name) {
   const char* nearest = NULL;
-  size_t best = 3;
-  for (size_t i = 0; i < executable->function_count; i++) {
-    size_t distance =
-        qn__edit_distance(qn__str(executable->functions[i].name), qn__str(name), best);
+  size_t best = 3, count = module->body.function_count;
+  for (size_t i = 0; i < count; i++) {
+    const char* candidate = module->functions[i]->name;
+    size_t distance = qn__edit_distance(qn__str(candidate), qn__str(name), best);
     if (distance >= best) continue;
     best = distance;
-    nearest = executable->functions[i].name;
+    nearest = candidate;
   }
   if (nearest) {
     return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in the module; did you mean '%s'?",
                           name, nearest);
   }
-  return qn_status_make(
-      QN_STATUS_NOT_FOUND, "no function '%s' in the module; it has %zu, the first is '%s'", name,
-      executable->function_count, executable->function_count ? executable->functions[0].name : "");
+  return qn_status_make(QN_STATUS_NOT_FOUND,
+                        "no function '%s' in the module; it has %zu, the first is '%s'", name,
+                        count, count ? module->functions[0]->name : "");
+}
+
+static bool is_of_module(const qn_executable_t* executable, const qn_module_t* module) {
+  return qn__hash128_equal(module->digest, executable->module_digest) &&
+         memcmp(&module->second_digest, &executable->module_second_digest,
+                sizeof module->second_digest) == 0;
+}
+
+static qn_status_t another_module(void) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "the executable was made of another module than the one given");
 }
 
 static void destroy_variant(qn_allocator_t allocator, qn__variant_t* variant) {
   qn__plan_destroy(variant->plan);
+  qn__plan_destroy(variant->guard);
   qn_executable_release(variant->executable);
+  qn_module_release(variant->module);
   qn__free(allocator, variant, sizeof *variant);
 }
 
-qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* executable) {
-  uint32_t index = 0;
-  while (index < executable->function_count &&
-         strcmp(executable->functions[index].name, function->ir->name) != 0) {
-    index++;
+static qn_status_t fill_variant(qn__variant_t* variant) {
+  qn_function_t* function = variant->function;
+  qn_executable_t* executable = variant->executable;
+  variant->ir = find_function(variant->module, function->ir->name);
+  if (!variant->ir) return no_function(variant->module, function->ir->name);
+  while (variant->index < executable->function_count &&
+         strcmp(executable->functions[variant->index].name, variant->ir->name) != 0) {
+    variant->index++;
   }
-  if (index == executable->function_count) return no_function(executable, function->ir->name);
-  qn__plan_t* plan;
-  QN_TRY(qn__plan_create(function->ir, function->device,
-                         executable->functions[index].has_32_bit_indices, function->allocator,
-                         &plan));
+  if (QN_NEVER(variant->index == executable->function_count)) {
+    return qn_status_make(QN_STATUS_INTERNAL, "the code of '%s' has no such function",
+                          variant->ir->name);
+  }
+  if (variant->ir != function->ir) {
+    QN_TRY(qn__signature_check(function->ir, variant->ir));
+    QN_TRY(qn__plan_create(function->ir, function->device, false, function->allocator,
+                           &variant->guard));
+  }
+  QN_TRY(qn__plan_create(variant->ir, function->device,
+                         executable->functions[variant->index].has_32_bit_indices,
+                         function->allocator, &variant->plan));
+  if (function->is_cpu && !executable->is_interp) {
+    variant->entry = qn__cpu_executable_entry(executable->inner, variant->index);
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* executable,
+                                 qn_module_t* variant_module, qn__rank_t rank) {
+  if (!is_of_module(executable, variant_module)) return another_module();
+  if (memcmp(&executable->device, &function->device, sizeof function->device) != 0) {
+    return qn_status_make(
+        QN_STATUS_INVALID_ARGUMENT, "function '%s' is on device %s:%d, its new variant on %s:%d",
+        function->ir->name, qn_device_type_text(function->device.type), function->device.id,
+        qn_device_type_text(executable->device.type), executable->device.id);
+  }
   qn__variant_t* variant = qn__alloc_zero(function->allocator, 1, sizeof *variant);
-  if (!variant) {
-    qn__plan_destroy(plan);
-    return qn__out_of_memory("a function");
-  }
+  if (!variant) return qn__out_of_memory("a function");
+  // One program in two objects: names in messages are those of the cell's own.
+  if (is_of_module(executable, function->module)) variant_module = function->module;
   qn_executable_retain(executable);
+  qn_module_retain(variant_module);
   variant->function = function;
   variant->executable = executable;
-  variant->index = index;
-  variant->plan = plan;
-  if (function->is_cpu && !executable->is_interp) {
-    variant->entry = qn__cpu_executable_entry(executable->inner, index);
+  variant->module = variant_module;
+  variant->rank = rank;
+  qn_status_t status = fill_variant(variant);
+  if (!qn_ok(status)) {
+    destroy_variant(function->allocator, variant);
+    return status;
   }
-  variant->next = atomic_load_explicit(&function->variant, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&function->variant, &variant->next, variant,
-                                                memory_order_release, memory_order_relaxed)) {
+  // Acquire: the rank of what was published meanwhile is read.
+  variant->next = atomic_load_explicit(&function->variant, memory_order_acquire);
+  while (!variant->next || variant->next->rank < rank) {
+    if (atomic_compare_exchange_weak_explicit(&function->variant, &variant->next, variant,
+                                              memory_order_acq_rel, memory_order_acquire)) {
+      return QN_OK;
+    }
   }
+  destroy_variant(function->allocator, variant);
+  return QN_OK;
+}
+
+qn__rank_t qn__function_rank(const qn_function_t* function) {
+  return atomic_load_explicit(&function->variant, memory_order_acquire)->rank;
+}
+
+qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_executable_t* executable,
+                                qn_module_t* variant_module, qn__rank_t rank,
+                                qn_function_t** out_function) {
+  *out_function = NULL;
+  const qn__function_t* ir = find_function(module, name);
+  if (!ir) return no_function(module, name);
+  qn_allocator_t allocator = executable->allocator;
+  qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
+  if (!function) return qn__out_of_memory("a function");
+  atomic_init(&function->reference_count, 1);
+  function->allocator = allocator;
+  qn_module_retain(module);
+  function->module = module;
+  function->ir = ir;
+  function->device = executable->device;
+  function->is_cpu = executable->device.type == QN_DEVICE_CPU;
+  qn_status_t status = qn__function_publish(function, executable, variant_module, rank);
+  if (!qn_ok(status)) {
+    qn_function_release(function);
+    return status;
+  }
+  *out_function = function;
   return QN_OK;
 }
 
@@ -76,34 +157,8 @@ qn_status_t qn_executable_function(qn_executable_t* executable, qn_module_t* mod
                           : !module   ? "a module"
                                       : "a name");
   }
-  if (!qn__hash128_equal(module->digest, executable->module_digest) ||
-      memcmp(&module->second_digest, &executable->module_second_digest,
-             sizeof module->second_digest) != 0) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "the executable was made of another module than the one given");
-  }
-  const qn__function_t* ir = NULL;
-  for (size_t i = 0; i < module->body.function_count && !ir; i++) {
-    if (strcmp(module->functions[i]->name, name) == 0) ir = module->functions[i];
-  }
-  if (!ir) return no_function(executable, name);
-  qn_allocator_t allocator = executable->allocator;
-  qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
-  if (!function) return qn__out_of_memory("a function");
-  atomic_init(&function->reference_count, 1);
-  function->allocator = allocator;
-  qn_module_retain(module);
-  function->module = module;
-  function->ir = ir;
-  function->device = executable->device;
-  function->is_cpu = executable->device.type == QN_DEVICE_CPU;
-  qn_status_t status = qn__function_publish(function, executable);
-  if (!qn_ok(status)) {
-    qn_function_release(function);
-    return status;
-  }
-  *out_function = function;
-  return QN_OK;
+  if (!is_of_module(executable, module)) return another_module();
+  return qn__function_create(module, name, executable, module, QN__RANK_ASKED, out_function);
 }
 
 void qn_function_retain(qn_function_t* function) {
@@ -158,7 +213,7 @@ static const char* buffer_name(const qn__function_t* function, uint32_t id) {
 
 qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
   const qn__variant_t* variant = owner;
-  const qn__function_t* ir = variant->function->ir;
+  const qn__function_t* ir = variant->ir;  // of the same name as the cell's, with its own buffers
   if (variant->executable->is_interp && failure->site == QN__SITE_STATUS) {
     return (qn_status_t)(intptr_t)failure->index;
   }
@@ -218,7 +273,7 @@ qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, cons
   if (executable->is_interp) {
     // The program is only read; the queue's callback takes a plain pointer.
     void* program;
-    const qn__function_t* ir = variant->function->ir;
+    const qn__function_t* ir = variant->ir;
     memcpy(&program, &ir, sizeof program);
     return qn__cpu_enqueue(inner, qn__interp_run_queued, program, &launch);
   }

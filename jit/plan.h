@@ -99,6 +99,12 @@ qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
                             qn__plan_t** out_plan);
 void qn__plan_destroy(qn__plan_t* plan);
 
+// Does `variant` take the arguments of `wanted`: as many parameters, each of the same kind, dtype,
+// rank and access? Names may differ. What can be seen to be stricter (a fixed extent or an
+// alignment that `wanted` does not ask for, one symbol for two different extents) is refused too;
+// the rest is left to each call. Errors: INVALID_ARGUMENT names the first parameter that differs.
+qn_status_t qn__signature_check(const qn__function_t* wanted, const qn__function_t* variant);
+
 // Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.
 bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
                    uint64_t* restrict words);
