@@ -8,19 +8,20 @@
 #define SUB_COUNT (1u << SUB_BITS)
 
 size_t qn__histogram_index(uint64_t value) {
-  if (value < SUB_COUNT) return (size_t)value;
-  unsigned exponent = 63u - (unsigned)__builtin_clzll(value);
+  // A bucket includes its upper end, as the buckets of Prometheus do: hence one less.
+  uint64_t below = value ? value - 1 : 0;
+  if (below < SUB_COUNT) return (size_t)below;
+  unsigned exponent = 63u - (unsigned)__builtin_clzll(below);
   unsigned shift = exponent - SUB_BITS;
-  size_t index = (size_t)(shift + 1) * SUB_COUNT + (size_t)(value >> shift & (SUB_COUNT - 1));
+  size_t index = (size_t)(shift + 1) * SUB_COUNT + (size_t)(below >> shift & (SUB_COUNT - 1));
   return index < QN__HISTOGRAM_BUCKETS ? index : QN__HISTOGRAM_BUCKETS - 1;
 }
 
 uint64_t qn__histogram_upper(size_t index) {
-  if (index < SUB_COUNT) return index;
+  if (index < SUB_COUNT) return index + 1;
   if (index >= QN__HISTOGRAM_BUCKETS - 1) return UINT64_MAX;
   unsigned shift = (unsigned)(index / SUB_COUNT) - 1;
-  uint64_t begin = (uint64_t)(SUB_COUNT + index % SUB_COUNT) << shift;
-  return begin + ((uint64_t)1 << shift) - 1;
+  return (uint64_t)(SUB_COUNT + index % SUB_COUNT + 1) << shift;
 }
 
 void qn__histogram_add(qn__histogram_t* histogram, int64_t value) {

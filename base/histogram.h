@@ -13,8 +13,8 @@
 
 #include "base/base.h"
 
-// Values below 8 have a bucket each; then eight per power of two up to 2^40 ns (18 minutes); the
-// last one takes what is longer.
+// Values up to 8 have a bucket each; then eight per power of two up to 2^40 ns (18 minutes); the
+// last one takes what is longer. A bucket includes its upper end: powers of two are upper ends.
 #define QN__HISTOGRAM_BUCKETS 305u
 
 typedef struct qn__histogram {
