@@ -225,6 +225,8 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->latch_ns = options->latch_ns > 0 ? options->latch_ns : INT64_C(60000000000);
   disk->sweep_period_ns =
       options->sweep_period_ns != 0 ? options->sweep_period_ns : INT64_C(3600000000000);
+  disk->on_work = options->on_work;
+  disk->on_work_self = options->on_work_self;
   disk->tail = &disk->head;
   disk->in_flight_fd = -1;
 

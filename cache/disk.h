@@ -19,6 +19,12 @@ typedef struct qn__disk qn__disk_t;
 // not get it in time goes on without.
 typedef struct qn__lease qn__lease_t;
 
+// What the writer thread spends its time on.
+typedef enum qn__disk_work {
+  QN__DISK_WORK_WRITE = 0,  // write, sync and rename of one entry, also when it failed
+  QN__DISK_WORK_SWEEP = 1,
+} qn__disk_work_t;
+
 typedef struct qn__disk_options {
   qn_allocator_t allocator;  // zero: the default one
   const char* root;          // absolute, or relative to the working directory at the open
@@ -39,6 +45,11 @@ typedef struct qn__disk_options {
   uint64_t max_queue_bytes;  // 0: 64 MiB
   int64_t latch_ns;          // how long writing stays off after a refusal; 0: 60 s
   int64_t sweep_period_ns;   // 0: one hour; negative: only when asked
+  // Hears of each work of the writer when it has ended, on the writer's thread with the lock of the
+  // queue held: it may only record. Not called any more once the close has returned. `key` (NULL
+  // for a sweep) is borrowed for the call. NULL: nobody.
+  void (*on_work)(void* self, qn__disk_work_t work, int64_t start_ns, const qn_hash128_t* key);
+  void* on_work_self;
 } qn__disk_options_t;
 
 // Opens a cache directory, making it (0700) where needed. On failure *out_disk is NULL and the

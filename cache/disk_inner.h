@@ -47,6 +47,8 @@ struct qn__disk {
   bool is_read_only, is_shared;
   uint64_t max_bytes, max_entries, max_queue_bytes;
   int64_t latch_ns, sweep_period_ns;
+  void (*on_work)(void* self, qn__disk_work_t work, int64_t start_ns, const qn_hash128_t* key);
+  void* on_work_self;
 
   struct {
 #define QN_COUNTER(name, doc) _Atomic uint64_t name;
@@ -111,8 +113,8 @@ void qn__disk_fork_child(void* self);
 bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns);
 void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);
 
-// sweep.c. On the writer thread, between two entries.
-void qn__disk_sweep_if_due(qn__disk_t* disk);
+// sweep.c. On the writer thread, between two entries. True when it swept.
+bool qn__disk_sweep_if_due(qn__disk_t* disk);
 
 // scan.c. Calls back for every temporary file; 0 or an errno.
 int qn__disk_scan_temporaries(qn__disk_t* disk,

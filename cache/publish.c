@@ -175,10 +175,11 @@ static int write_entry(qn__disk_t* disk, const qn__disk_node_t* node) {
   return error;
 }
 
-static void publish(qn__disk_t* disk, qn__disk_node_t* node) {
+// False when nothing was tried.
+static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
   if (is_latched(disk)) {
     QN__COUNT(disk, publish_dropped_latched, 1);
-    return;
+    return false;
   }
   qn__entry_seal(node->bytes, node->size_bytes);
   int error = write_entry(disk, node);
@@ -188,11 +189,12 @@ static void publish(qn__disk_t* disk, qn__disk_node_t* node) {
   if (error) {
     count_failure(disk, error);
     if (is_refusal(error)) latch(disk, error);
-    return;
+    return true;
   }
   QN__COUNT(disk, publish_done, 1);
   QN__COUNT(disk, publish_bytes, node->size_bytes);
   disk->written_since_sweep += node->size_bytes;
+  return true;
 }
 
 // ---------------------------------------------------------------------------------------- the
@@ -210,6 +212,12 @@ static void drop_queue(qn__disk_t* disk) {
   disk->tail = &disk->head;
 }
 
+// With the lock held, so that nobody is told after a close that did not wait.
+static void tell(const qn__disk_t* disk, qn__disk_work_t work, int64_t start_ns,
+                 const qn_hash128_t* key) {
+  if (disk->on_work && !disk->is_abandoned) disk->on_work(disk->on_work_self, work, start_ns, key);
+}
+
 static void* write_queue(void* arg) {
   qn__disk_t* disk = arg;
   qn__mutex_lock(&disk->mutex);
@@ -223,9 +231,11 @@ static void* write_queue(void* arg) {
     disk->in_flight = node;
     qn__mutex_unlock(&disk->mutex);
 
-    publish(disk, node);
+    int64_t start_ns = qn__now_ns();
+    bool has_tried = publish(disk, node);
 
     qn__mutex_lock(&disk->mutex);
+    if (has_tried) tell(disk, QN__DISK_WORK_WRITE, start_ns, &node->key);
     disk->in_flight = NULL;
     disk->queue_bytes -= node->size_bytes;
     free_node(disk, node);
@@ -233,8 +243,10 @@ static void* write_queue(void* arg) {
     qn__cond_broadcast(&disk->done);
     if (!disk->head && !atomic_load(&disk->is_closing) && !is_latched(disk)) {
       qn__mutex_unlock(&disk->mutex);
-      qn__disk_sweep_if_due(disk);
+      start_ns = qn__now_ns();
+      bool has_swept = qn__disk_sweep_if_due(disk);
       qn__mutex_lock(&disk->mutex);
+      if (has_swept) tell(disk, QN__DISK_WORK_SWEEP, start_ns, NULL);
     }
   }
   drop_queue(disk);

@@ -146,15 +146,17 @@ bool qn__disk_sweep(qn__disk_t* disk) {
   return is_fine;
 }
 
-void qn__disk_sweep_if_due(qn__disk_t* disk) {
-  if (disk->sweep_period_ns < 0) return;
+bool qn__disk_sweep_if_due(qn__disk_t* disk) {
+  if (disk->sweep_period_ns < 0) return false;
   int64_t now_ns = qn__now_ns();
   bool is_busy = disk->written_since_sweep > disk->max_bytes / 8;
-  if (now_ns < disk->next_sweep_check_ns && !is_busy) return;
+  if (now_ns < disk->next_sweep_check_ns && !is_busy) return false;
   int64_t period_ns = disk->sweep_period_ns;
   if (is_busy && period_ns > SHORTEST_PERIOD_NS) period_ns = SHORTEST_PERIOD_NS;
   disk->next_sweep_check_ns = now_ns + period_ns;
   disk->written_since_sweep = 0;
   QN__COUNT(disk, sweep_checks, 1);
-  if (claim(disk, period_ns)) (void)qn__disk_sweep(disk);
+  if (!claim(disk, period_ns)) return false;
+  (void)qn__disk_sweep(disk);
+  return true;
 }

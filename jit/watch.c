@@ -35,6 +35,7 @@ typedef struct slot {
 struct qn__watch {
   qn_allocator_t allocator;
   qn__histogram_t stages[QN__STAGE_COUNT];
+  pid_t process;
   slot_t* slots;  // NULL: no trace
   _Atomic uint64_t next;
 };
@@ -61,6 +62,7 @@ qn_status_t qn__watch_create(qn_allocator_t allocator, bool has_trace, qn__watch
   qn__watch_t* watch = qn__alloc_zero(allocator, 1, sizeof *watch);
   if (!watch) return qn__out_of_memory("the histograms of an engine");
   watch->allocator = allocator;
+  watch->process = getpid();
   if (has_trace) {
     watch->slots = qn__alloc_zero(allocator, QN__SPAN_COUNT, sizeof *watch->slots);
     if (!watch->slots) {
@@ -146,6 +148,15 @@ static bool read_slot(const slot_t* slot, uint64_t number, qn__span_t* out_span)
 
 bool qn__watch_has_trace(const qn__watch_t* watch) {
   return watch && watch->slots;
+}
+
+uint64_t qn__watch_lost(const qn__watch_t* watch) {
+  uint64_t count = atomic_load_explicit(&watch->next, memory_order_relaxed);
+  return count > QN__SPAN_COUNT ? count - QN__SPAN_COUNT : 0;
+}
+
+bool qn__watch_is_of_this_process(const qn__watch_t* watch) {
+  return watch->process == getpid();
 }
 
 void qn__watch_spans(const qn__watch_t* watch, void (*on_span)(void* self, const qn__span_t* span),

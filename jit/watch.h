@@ -47,6 +47,10 @@ typedef struct qn__span {
 } qn__span_t;
 
 bool qn__watch_has_trace(const qn__watch_t* watch);
+// How many spans have given way to later ones.
+uint64_t qn__watch_lost(const qn__watch_t* watch);
+// False in a child of fork that inherited it.
+bool qn__watch_is_of_this_process(const qn__watch_t* watch);
 // Calls back for the spans that are kept, the oldest first. One that is being overwritten is left
 // out.
 void qn__watch_spans(const qn__watch_t* watch, void (*on_span)(void* self, const qn__span_t* span),
