@@ -24,6 +24,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "jit/keyset.h"
 
 struct qn__record {
   qn_allocator_t allocator;
@@ -34,10 +35,7 @@ struct qn__record {
   qn__mutex_t mutex;
   bool has_mutex;
   qn__fork_node_t fork_node;
-  // Open addressing; a slot of zeros is empty, and the key of zeros is never recorded.
-  qn_hash128_t* slots;
-  size_t capacity;  // a power of two, or 0
-  size_t count;
+  qn__keyset_t keys;  // written by this process or its parents
 };
 
 static void complain(qn__record_t* record, const char* what, const char* reason) {
@@ -99,6 +97,7 @@ qn_status_t qn__record_open(qn_allocator_t allocator, const char* path, qn__reco
   if (!record) return qn__out_of_memory("the record of lookups");
   record->allocator = allocator;
   record->fd = -1;
+  qn__keyset_init(&record->keys, allocator);
   record->path = qn__copy_cstr(allocator, qn__str(path));
   qn_status_t status =
       record->path ? qn__mutex_init(&record->mutex) : qn__out_of_memory("the record of lookups");
@@ -125,59 +124,22 @@ void qn__record_close(qn__record_t* record) {
   if (record->fork_node.self) qn__fork_unregister(&record->fork_node);
   if (record->fd >= 0) (void)qn__fs()->close(record->fd);
   if (record->has_mutex) qn__mutex_deinit(&record->mutex);
-  qn__free(record->allocator, record->slots, record->capacity * sizeof *record->slots);
+  qn__keyset_deinit(&record->keys);
   qn__free_cstr(record->allocator, record->path);
   qn__free(record->allocator, record, sizeof *record);
 }
 
-// ------------------------------------------------------------------------------------ the set
-
-static bool is_empty(const qn_hash128_t* slot) {
-  static const qn_hash128_t zeros = {{0}};
-  return qn__hash128_equal(*slot, zeros);
-}
-
-// The slot of the key, or the empty one where it belongs.
-static qn_hash128_t* find_slot(qn_hash128_t* slots, size_t capacity, qn_hash128_t key) {
-  size_t at;
-  memcpy(&at, key.bytes, sizeof at);
-  at &= capacity - 1;
-  while (!is_empty(&slots[at]) && !qn__hash128_equal(slots[at], key))
-    at = (at + 1) & (capacity - 1);
-  return &slots[at];
-}
-
-static bool grow_set(qn__record_t* record) {
-  size_t capacity = record->capacity ? 2 * record->capacity : 64;
-  qn_hash128_t* slots = qn__alloc_zero(record->allocator, capacity, sizeof *slots);
-  if (!slots) return false;
-  for (size_t i = 0; i < record->capacity; i++) {
-    if (is_empty(&record->slots[i])) continue;
-    *find_slot(slots, capacity, record->slots[i]) = record->slots[i];
-  }
-  qn__free(record->allocator, record->slots, record->capacity * sizeof *slots);
-  record->slots = slots;
-  record->capacity = capacity;
-  return true;
-}
+// ------------------------------------------------------------------------------------ writing
 
 // True for a key that is new and fits.
 static bool add_key_locked(qn__record_t* record, qn_hash128_t key) {
-  if (record->capacity) {
-    const qn_hash128_t* slot = find_slot(record->slots, record->capacity, key);
-    if (!is_empty(slot)) return false;
-  }
-  if (record->count >= QN__RECORD_MAX_KEYS) {
+  if (qn__keyset_has(&record->keys, key)) return false;
+  if (record->keys.count >= QN__RECORD_MAX_KEYS) {
     complain(record, "no more is recorded into", "this process has looked up more than 65536 keys");
     return false;
   }
-  if (2 * (record->count + 1) > record->capacity && !grow_set(record)) return false;
-  *find_slot(record->slots, record->capacity, key) = key;
-  record->count++;
-  return true;
+  return qn__keyset_add(&record->keys, key) == QN__KEYSET_NEW;
 }
-
-// ------------------------------------------------------------------------------------ writing
 
 static void write_line(qn__record_t* record, qn_span_t line) {
   // The newline in front is for half a line that is there already.
@@ -197,7 +159,7 @@ static void write_line(qn__record_t* record, qn_span_t line) {
 
 void qn__record_note(qn__record_t* record, qn_hash128_t key, const qn_compile_request_t* request,
                      const char* name) {
-  if (!record || is_empty(&key)) return;
+  if (!record) return;
   qn__mutex_lock(&record->mutex);
   bool is_new = add_key_locked(record, key);
   qn__mutex_unlock(&record->mutex);
