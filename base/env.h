@@ -7,5 +7,7 @@
 
 // NULL when unset, empty or when the process is setuid. Borrowed from the environment.
 const char* qn__env_get(const char* name);
+// All of it, for a process that is started. Borrowed from the environment.
+char* const* qn__env_block(void);
 
 #endif  // QUERN_BASE_ENV_H_

@@ -19,10 +19,9 @@
 // Something of this library whose address can be asked for.
 static const char anchor = 0;
 
-// The folder that this library was loaded from, without the last slash; false when unknown. In a
-// program that was linked statically the loader knows only what the program was called as, perhaps
-// without a path.
-static bool library_folder(char out[PATH_MAX]) {
+// In a program that was linked statically the loader knows only what the program was called as,
+// perhaps without a path.
+bool qn__library_folder(char out[PATH_MAX]) {
   Dl_info info;
   if (!dladdr(&anchor, &info) || !info.dli_fname) return false;
   if (strchr(info.dli_fname, '/')) {
@@ -49,7 +48,7 @@ bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]
   if (directory[0] != '\0') {
     place_count = 1;
     (void)snprintf(whole, sizeof whole, "%s", directory);
-  } else if (!library_folder(whole)) {
+  } else if (!qn__library_folder(whole)) {
     return false;
   }
   if (strlen(whole) >= sizeof folder) return false;

@@ -9,6 +9,8 @@
 
 #include "base/base.h"
 
+// The folder that this library was loaded from, without the last slash; false when unknown.
+bool qn__library_folder(char out[PATH_MAX]);
 // The path of `libquern-NAME.so`: in `directory` alone if that is not "", else beside this library,
 // in its quern/ folder, or in lib/ beside the folder of a statically linked program. False when
 // there is none; `out` then has the place where it was expected first.
