@@ -93,6 +93,9 @@ void qn__disk_counters(const qn__disk_t* disk,
                        void* self);
 // One counter by name; 0 for a name that is not in the table.
 uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name);
+// What waits for the writer, and whether writing is switched off for a while.
+uint64_t qn__disk_queue_bytes(qn__disk_t* disk);
+bool qn__disk_is_off(const qn__disk_t* disk);
 // The root as opened. Borrowed until the close.
 const char* qn__disk_root(const qn__disk_t* disk);
 

@@ -362,6 +362,17 @@ bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns) {
   return true;
 }
 
+uint64_t qn__disk_queue_bytes(qn__disk_t* disk) {
+  qn__mutex_lock(&disk->mutex);
+  uint64_t bytes = disk->queue_bytes;
+  qn__mutex_unlock(&disk->mutex);
+  return bytes;
+}
+
+bool qn__disk_is_off(const qn__disk_t* disk) {
+  return is_latched(disk);
+}
+
 // ---------------------------------------------------------------------------------------- fork
 
 void qn__disk_fork_prepare(void* self) {

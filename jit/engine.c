@@ -27,6 +27,15 @@ static void install_log(const qn_engine_options_t* options) {
   qn__log_install((qn__log_level_t)level, (qn__log_sink_t)options->on_log, options->on_log_self);
 }
 
+// The work of the directory's writer, beside that of the callers.
+static void watch_writer(void* self, qn__disk_work_t work, int64_t start_ns,
+                         const qn_hash128_t* key) {
+  char hex[33] = "directory";
+  if (key) qn__hash128_hex(*key, hex);
+  (void)qn__watch_end(self, work == QN__DISK_WORK_WRITE ? QN__STAGE_write : QN__STAGE_sweep,
+                      start_ns, hex);
+}
+
 // A directory that cannot be used is logged and counted; the engine works from memory.
 static qn_status_t open_directory(qn_engine_t* engine) {
   const char* root = qn__config_get(&engine->config, QN__SETTING_cache_dir);
@@ -40,6 +49,8 @@ static qn_status_t open_directory(qn_engine_t* engine) {
       .max_bytes = qn__config_number(&engine->config, QN__SETTING_cache_max_size),
       .max_entries = qn__config_number(&engine->config, QN__SETTING_cache_max_entries),
       .min_free_bytes = qn__config_number(&engine->config, QN__SETTING_cache_min_free),
+      .on_work = watch_writer,
+      .on_work_self = engine->watch,
   };
   qn_status_t status = qn__disk_open(&options, &engine->disk);
   if (qn_ok(status)) return QN_OK;
@@ -52,6 +63,8 @@ static qn_status_t open_directory(qn_engine_t* engine) {
 
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
   QN_TRY(qn__config_init(&engine->config, options));
+  bool has_trace = qn__config_get(&engine->config, QN__SETTING_trace)[0] != '\0';
+  QN_TRY(qn__watch_create(engine->allocator, has_trace, &engine->watch));
   QN_TRY(qn__table_init(&engine->table, engine->allocator));
   QN_TRY(qn__flights_init(&engine->flights, &engine->table));
   QN_TRY(qn__generators_init(&engine->generators,
@@ -86,6 +99,8 @@ qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** o
 void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
   qn__disk_close(engine->disk, CLOSE_GRACE_NS);
+  if (engine->watch) qn__engine_write_trace(engine);
+  qn__watch_destroy(engine->watch);
   qn__flights_deinit(&engine->flights);
   qn__table_deinit(&engine->table);
   qn__generators_deinit(&engine->generators);

@@ -12,6 +12,7 @@
 #include "jit/executable.h"
 #include "jit/flight.h"
 #include "jit/generator.h"
+#include "jit/watch.h"
 
 typedef enum qn__counter {
 #define QN_COUNTER(name, doc) QN__COUNTER_##name,
@@ -27,6 +28,7 @@ struct qn_engine {
   qn__flights_t flights;
   qn__generators_t generators;
   qn__disk_t* disk;  // NULL: memory only
+  qn__watch_t* watch;
   _Atomic uint64_t counters[QN__COUNTER_COUNT];
   _Atomic uint64_t dump_number;
 };
@@ -57,5 +59,8 @@ qn_compile_request_t qn__compile_request(const qn__request_t* request);
 // Writes what QUERN_DUMP asks for; failures are only logged (dump.c).
 void qn__engine_dump(qn_engine_t* engine, const qn_codegen_t* codegen, void* self,
                      const qn_compile_request_t* request, const char* name);
+
+// Writes the file of the option `trace`, if there is one; failures are only logged (trace.c).
+void qn__engine_write_trace(qn_engine_t* engine);
 
 #endif  // QUERN_JIT_ENGINE_H_
