@@ -8,6 +8,8 @@
 #ifndef QUERN_CACHE_BUNDLE_H_
 #define QUERN_CACHE_BUNDLE_H_
 
+#include <sys/types.h>
+
 #include "cache/hit.h"
 
 typedef struct qn__bundle qn__bundle_t;
@@ -25,9 +27,12 @@ typedef struct qn__bundle_options {
   size_t owner_count;
 } qn__bundle_options_t;
 
-// Reads header and index, no entry. Errors: NOT_FOUND, PERMISSION_DENIED (rules of trust; not
-// signed, or by another key), DATA_LOSS (not a bundle), UNAVAILABLE (no cryptography), IO,
-// OUT_OF_MEMORY. A file whose tail is missing opens with the entries that are whole.
+// Reads header and index, no entry. Trust: a regular file and no symbolic link (folders on the way
+// may be), of this user, root or `owners`, not writable by others, not in a directory that
+// everybody may write; nothing for processes with borrowed rights. Errors: NOT_FOUND,
+// PERMISSION_DENIED (rules of trust; not signed, or by another key), DATA_LOSS (not a bundle),
+// UNAVAILABLE (no cryptography), IO, OUT_OF_MEMORY. A file whose tail is missing opens with the
+// entries that are whole.
 qn_status_t qn__bundle_open(const qn__bundle_options_t* options, qn__bundle_t** out_bundle);
 void qn__bundle_close(qn__bundle_t* bundle);  // NULL is fine
 
@@ -38,11 +43,28 @@ void qn__bundle_hit_release(qn__bundle_t* bundle, qn__hit_t* hit);
 
 uint64_t qn__bundle_count(const qn__bundle_t* bundle);
 const char* qn__bundle_path(const qn__bundle_t* bundle);
+uint64_t qn__bundle_size(const qn__bundle_t* bundle);  // of the file, at the open
 bool qn__bundle_is_truncated(const qn__bundle_t* bundle);
+// The public key of a signed bundle (unverified unless keys were asked for), or NULL.
+const uint8_t* qn__bundle_signer(const qn__bundle_t* bundle);
+
+// The identities of the code generators that made the entries, rising. The key of an entry names
+// its generator; where none is installed, these are the ones to try ("llvm 0.1.0, ...": the first
+// word is the generator's name). A hint: an identity that is not here is only not tried.
+uint32_t qn__bundle_identity_count(const qn__bundle_t* bundle);
+const char* qn__bundle_identity(const qn__bundle_t* bundle, uint32_t index);
 
 // The entries in the order of their keys.
 qn_hash128_t qn__bundle_key(const qn__bundle_t* bundle, uint64_t index);
-// Reads and verifies the index-th entry whatever its key.
+uint64_t qn__bundle_entry_size(const qn__bundle_t* bundle, uint64_t index);
+// Reads and verifies the index-th entry, without counting it.
 qn__get_result_t qn__bundle_read(qn__bundle_t* bundle, uint64_t index, qn__hit_t* out_hit);
+
+// Calls back for every counter of bundle_counters.inc, in its order, with the sum over `count`
+// bundles (which may be 0).
+void qn__bundle_counters(const qn__bundle_t* const* bundles, size_t count,
+                         void (*on_counter)(void* self, const char* name, uint64_t value,
+                                            const char* doc),
+                         void* self);
 
 #endif  // QUERN_CACHE_BUNDLE_H_

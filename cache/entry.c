@@ -234,6 +234,21 @@ bool qn__entry_module_matches(const qn__entry_t* entry) {
   return false;
 }
 
+uint64_t qn__entry_peek_size(const uint8_t* header) {
+  qn__reader_t reader = qn__reader_make((qn_span_t){header, QN__ENTRY_HEADER_BYTES});
+  if (memcmp(qn__read_bytes(&reader, sizeof magic).data, magic, sizeof magic) != 0) return 0;
+  if (qn__read_u32(&reader) != QN__ENTRY_VERSION) return 0;
+  (void)qn__read_bytes(&reader, 20);
+  sizes_t sizes;
+  sizes.preimage = qn__read_u64(&reader);
+  sizes.metadata = qn__read_u64(&reader);
+  sizes.payload = qn__read_u64(&reader);
+  (void)qn__read_bytes(&reader, 16);
+  sizes.module = qn__read_u64(&reader);
+  layout_t layout;
+  return lay_out(sizes, &layout) ? layout.end : 0;
+}
+
 int64_t qn__entry_peek_created(const uint8_t* header) {
   qn__reader_t reader = qn__reader_make((qn_span_t){header, QN__ENTRY_HEADER_BYTES});
   if (memcmp(qn__read_bytes(&reader, sizeof magic).data, magic, sizeof magic) != 0) return 0;

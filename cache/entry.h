@@ -20,6 +20,12 @@
 #define QN__ENTRY_MAX_MODULE_BYTES ((uint64_t)16 << 20)
 #define QN__ENTRY_MAX_PAYLOAD_BYTES ((uint64_t)1 << 30)
 
+// No entry is larger: the limits, header, checksum, and the gaps between the sections.
+#define QN__ENTRY_MAX_BYTES                                                                   \
+  (QN__ENTRY_MAX_PREIMAGE_BYTES + QN__ENTRY_MAX_METADATA_BYTES + QN__ENTRY_MAX_MODULE_BYTES + \
+   QN__ENTRY_MAX_PAYLOAD_BYTES + QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES +          \
+   4 * QN__ENTRY_ALIGNMENT)
+
 // Why bytes are not the entry that was asked for.
 typedef enum qn__reason {
   QN__REASON_NONE = 0,  // it is
@@ -71,6 +77,9 @@ qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected
 // Decoding does not ask: nobody runs those bytes. Who compiles from them does.
 bool qn__entry_module_matches(const qn__entry_t* entry);
 
+// The size of the whole entry that the header (QN__ENTRY_HEADER_BYTES) names, unverified but within
+// the limits; 0 for other bytes.
+uint64_t qn__entry_peek_size(const uint8_t* header);
 // The time of creation that the header (QN__ENTRY_HEADER_BYTES) names, unverified; 0 for other
 // bytes.
 int64_t qn__entry_peek_created(const uint8_t* header);

@@ -1,0 +1,206 @@
+// cache/bundle.c: reading entries from an open bundle.
+//
+// Requirements:
+// 1. Opening reads the header, the trailer and the index, no entry; a search is in memory alone.
+// 2. A get is one search, one pread and the verification of an entry, with a buffer that is kept.
+//    No mapping: a file that is cut under a mapping kills the reader with SIGBUS.
+// 3. The descriptor is the bundle: a file that replaces it under its name is another one, and a
+//    file that changes in place is caught by the checksum of each entry.
+// 4. A bundle that must be signed gives nothing that the signature does not cover: signature over
+//    the trailer, hash of the index in the trailer, hash of each entry in the index.
+// 5. No lock: what a fork finds is whole.
+//
+// Not here: opening (bundle_open.c), the layout (bundle_format.c), making bundles
+// (bundle_write.c). Thread rule: any thread. Read next: docs/bundles.md.
+#include "cache/bundle.h"
+
+#include <errno.h>
+
+#include "base/fs.h"
+#include "cache/bundle_inner.h"
+
+#define COUNT(bundle, name, amount) \
+  ((void)atomic_fetch_add_explicit(&(bundle)->counters.name, (amount), memory_order_relaxed))
+
+int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset) {
+  const qn__fs_t* fs = qn__fs();
+  uint8_t* bytes = out;
+  for (uint64_t done = 0; done < size;) {
+    ssize_t got = fs->pread(fd, bytes + done, (size_t)(size - done), (off_t)(offset + done));
+    if (got < 0) return errno;
+    if (got == 0) return ENODATA;
+    done += (uint64_t)got;
+  }
+  return 0;
+}
+
+// ---------------------------------------------------------------------------------------- get
+
+// The row of a key, or NULL.
+static const uint8_t* find_row(const qn__bundle_t* bundle, const qn_hash128_t* key) {
+  size_t bucket = 0;
+  if (bundle->fan_bits) bucket = (size_t)(qn__bundle_prefix(key->bytes) >> (64 - bundle->fan_bits));
+  uint64_t low = bundle->fan[bucket], high = bundle->fan[bucket + 1];
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    const uint8_t* at = bundle->rows + middle * bundle->row_bytes;
+    int order = memcmp(at, key->bytes, sizeof key->bytes);
+    if (order == 0) return at;
+    if (order < 0) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return NULL;
+}
+
+static bool is_forged(const qn__bundle_t* bundle, const uint8_t* row, qn_span_t bytes) {
+  if (!bundle->crypto) return false;
+  uint8_t hash[QN__SECURE_HASH_BYTES];
+  bundle->crypto->hash(bytes, hash);
+  return memcmp(hash, row + QN__BUNDLE_ROW_BYTES, sizeof hash) != 0;
+}
+
+// Reads and verifies the entry of a row. `expected` NULL: by the row's own key.
+static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_bytes,
+                                   const qn__expectation_t* expected, qn__hit_t* hit) {
+  qn__bundle_row_t row = qn__bundle_row_load(row_bytes);
+  uint8_t* bytes = qn__scratch_take(&bundle->scratch, (size_t)row.size);
+  if (!bytes) return QN__GET_NO_MEMORY;
+  qn_span_t span = {bytes, (size_t)row.size};
+  qn__get_result_t result = QN__GET_HIT;
+  int error = qn__bundle_pread(bundle->fd, bytes, row.size, row.offset);
+  if (error == ENODATA) {
+    hit->reason = QN__REASON_TRUNCATED;
+    result = QN__GET_BAD;
+  } else if (error) {
+    hit->error = error;
+    result = QN__GET_ERROR;
+  } else if (is_forged(bundle, row_bytes, span)) {
+    result = QN__GET_UNTRUSTED;
+  } else {
+    hit->reason = qn__entry_decode(span, expected, &hit->entry);
+    if (hit->reason == QN__REASON_NONE && !qn__hash128_equal(hit->entry.key, row.key)) {
+      hit->reason = QN__REASON_KEY;
+    }
+    if (hit->reason != QN__REASON_NONE) result = QN__GET_BAD;
+  }
+  if (result == QN__GET_HIT) {
+    hit->bytes = bytes;
+    hit->capacity = span.size;
+  } else {
+    qn__scratch_give(&bundle->scratch, bytes);
+    memset(&hit->entry, 0, sizeof hit->entry);
+  }
+  return result;
+}
+
+static void count_bad(qn__bundle_t* bundle, qn__reason_t reason) {
+  switch (reason) {
+#define QN_REASON(NAME, name, heals, text) \
+  case QN__REASON_##NAME:                  \
+    COUNT(bundle, bundle_bad_##name, 1);   \
+    break;
+#include "cache/reasons.inc"
+#undef QN_REASON
+    case QN__REASON_NONE:
+    case QN__REASON_COUNT:
+      break;
+  }
+}
+
+static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn__hit_t* hit) {
+  switch (result) {
+    case QN__GET_HIT:
+      COUNT(bundle, bundle_hits, 1);
+      COUNT(bundle, bundle_bytes_read, hit->capacity);
+      break;
+    case QN__GET_ABSENT:
+      COUNT(bundle, bundle_misses, 1);
+      break;
+    case QN__GET_BAD:
+      count_bad(bundle, hit->reason);
+      break;
+    case QN__GET_ERROR:
+      COUNT(bundle, bundle_read_errors, 1);
+      break;
+    case QN__GET_UNTRUSTED:
+      COUNT(bundle, bundle_forged, 1);
+      break;
+    case QN__GET_NO_MEMORY:
+      COUNT(bundle, bundle_no_memory, 1);
+      break;
+    case QN__GET_TIMEOUT:
+    case QN__GET_OFF:
+      break;  // of other tiers
+  }
+}
+
+qn__get_result_t qn__bundle_get(qn__bundle_t* bundle, const qn__expectation_t* expected,
+                                qn__hit_t* out_hit) {
+  memset(out_hit, 0, sizeof *out_hit);
+  const uint8_t* row = find_row(bundle, &expected->key);
+  qn__get_result_t result = row ? read_entry(bundle, row, expected, out_hit) : QN__GET_ABSENT;
+  count_result(bundle, result, out_hit);
+  return result;
+}
+
+qn__get_result_t qn__bundle_read(qn__bundle_t* bundle, uint64_t index, qn__hit_t* out_hit) {
+  memset(out_hit, 0, sizeof *out_hit);
+  if (index >= bundle->count) return QN__GET_ABSENT;
+  return read_entry(bundle, bundle->rows + index * bundle->row_bytes, NULL, out_hit);
+}
+
+void qn__bundle_hit_release(qn__bundle_t* bundle, qn__hit_t* hit) {
+  if (!hit->bytes) return;
+  qn__scratch_give(&bundle->scratch, hit->bytes);
+  memset(hit, 0, sizeof *hit);
+}
+
+// ---------------------------------------------------------------------------------------- looks
+
+uint64_t qn__bundle_count(const qn__bundle_t* bundle) {
+  return bundle->count;
+}
+const char* qn__bundle_path(const qn__bundle_t* bundle) {
+  return bundle->path;
+}
+bool qn__bundle_is_truncated(const qn__bundle_t* bundle) {
+  return bundle->is_truncated;
+}
+uint64_t qn__bundle_size(const qn__bundle_t* bundle) {
+  return bundle->file_size;
+}
+const uint8_t* qn__bundle_signer(const qn__bundle_t* bundle) {
+  return bundle->is_signed ? bundle->signer : NULL;
+}
+uint32_t qn__bundle_identity_count(const qn__bundle_t* bundle) {
+  return bundle->identities.count;
+}
+const char* qn__bundle_identity(const qn__bundle_t* bundle, uint32_t index) {
+  return bundle->identities.texts[index];
+}
+
+qn_hash128_t qn__bundle_key(const qn__bundle_t* bundle, uint64_t index) {
+  return qn__bundle_row_load(bundle->rows + index * bundle->row_bytes).key;
+}
+uint64_t qn__bundle_entry_size(const qn__bundle_t* bundle, uint64_t index) {
+  return qn__bundle_row_load(bundle->rows + index * bundle->row_bytes).size;
+}
+
+void qn__bundle_counters(const qn__bundle_t* const* bundles, size_t count,
+                         void (*on_counter)(void* self, const char* name, uint64_t value,
+                                            const char* doc),
+                         void* self) {
+#define QN_COUNTER(name, doc)                                                        \
+  {                                                                                  \
+    uint64_t sum = 0;                                                                \
+    for (size_t i = 0; i < count; i++) {                                             \
+      sum += atomic_load_explicit(&bundles[i]->counters.name, memory_order_relaxed); \
+    }                                                                                \
+    on_counter(self, #name, sum, doc);                                               \
+  }
+#include "cache/bundle_counters.inc"
+#undef QN_COUNTER
+}

@@ -1,0 +1,116 @@
+// cache/bundle_format.h: the bytes of a bundle that are not entries: header, index block, trailer.
+//
+// docs/bundles.md has the layout byte by byte. Any bytes may be handed to the readers here: every
+// size is bounded by the file before it is used.
+//
+// Not here: files (bundle.c, bundle_write.c). Thread rule: pure functions. Read next: bundle.c.
+#ifndef QUERN_CACHE_BUNDLE_FORMAT_H_
+#define QUERN_CACHE_BUNDLE_FORMAT_H_
+
+#include "cache/crypto.h"
+#include "cache/entry.h"
+
+#define QN__BUNDLE_VERSION 1u
+#define QN__BUNDLE_HEADER_BYTES 64u
+#define QN__BUNDLE_TRAILER_BYTES 256u
+// Of an index block before its rows, and behind them.
+#define QN__BUNDLE_INDEX_HEADER_BYTES 64u
+#define QN__BUNDLE_CHECKSUM_BYTES 16u
+#define QN__BUNDLE_ROW_BYTES 32u         // key, offset, size
+#define QN__BUNDLE_HASHED_ROW_BYTES 64u  // and the BLAKE2b-256 of the entry
+#define QN__BUNDLE_MAX_ENTRIES ((uint64_t)1 << 22)
+// What is in the part of the trailer that a signature covers.
+#define QN__BUNDLE_SIGNED_BYTES 128u
+
+// Identities of the code generators that made the entries: each with a terminator.
+#define QN__BUNDLE_MAX_IDENTITIES 64u
+#define QN__BUNDLE_IDENTITY_BYTES 256u
+typedef struct qn__identities {
+  uint32_t count;
+  char texts[QN__BUNDLE_MAX_IDENTITIES][QN__BUNDLE_IDENTITY_BYTES];  // rising
+} qn__identities_t;
+// Adds what is not there yet, in its place. False when there is no room, or for what is no text.
+bool qn__identities_add(qn__identities_t* identities, qn_span_t identity);
+// The generator's section of a preimage; empty when it has none.
+qn_span_t qn__identity_of(qn_span_t preimage);
+
+// One row of an index.
+typedef struct qn__bundle_row {
+  qn_hash128_t key;
+  uint64_t offset;  // of the entry in the file
+  uint64_t size;
+} qn__bundle_row_t;
+
+static inline uint64_t qn__load_le64(const uint8_t* bytes) {
+  uint64_t value = 0;
+  for (unsigned i = 0; i < 8; i++) value |= (uint64_t)bytes[i] << (8 * i);
+  return value;
+}
+static inline void qn__store_le64(uint8_t* bytes, uint64_t value) {
+  for (unsigned i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+}
+static inline qn__bundle_row_t qn__bundle_row_load(const uint8_t* bytes) {
+  qn__bundle_row_t row = {.offset = qn__load_le64(bytes + 16), .size = qn__load_le64(bytes + 24)};
+  memcpy(row.key.bytes, bytes, sizeof row.key.bytes);
+  return row;
+}
+static inline void qn__bundle_row_store(const qn__bundle_row_t* row, uint8_t* out) {
+  memcpy(out, row->key.bytes, sizeof row->key.bytes);
+  qn__store_le64(out + 16, row->offset);
+  qn__store_le64(out + 24, row->size);
+}
+// Whether the row names a place that an entry may have in front of `end`.
+static inline bool qn__bundle_row_is_sound(const qn__bundle_row_t* row, uint64_t end) {
+  return row->offset >= QN__BUNDLE_HEADER_BYTES && row->offset % QN__ENTRY_ALIGNMENT == 0 &&
+         row->size >= QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES &&
+         row->size % QN__ENTRY_ALIGNMENT == 0 && row->size <= QN__ENTRY_MAX_BYTES &&
+         row->offset <= end && row->size <= end - row->offset;
+}
+
+// The header is a constant.
+void qn__bundle_header_write(uint8_t out[QN__BUNDLE_HEADER_BYTES]);
+bool qn__bundle_header_is_good(const uint8_t bytes[QN__BUNDLE_HEADER_BYTES]);
+
+typedef struct qn__bundle_trailer {
+  uint64_t index_offset, index_size;
+  uint64_t count;
+  uint64_t trailer_offset;  // its own
+  bool is_signed;
+  uint8_t index_hash[QN__SECURE_HASH_BYTES];  // BLAKE2b-256 of the index block, if signed
+  uint8_t public_key[QN__PUBLIC_KEY_BYTES];
+  uint8_t signature[QN__SIGNATURE_BYTES];
+} qn__bundle_trailer_t;
+// Everything but the signature, which qn__bundle_trailer_seal puts in.
+void qn__bundle_trailer_write(const qn__bundle_trailer_t* trailer,
+                              uint8_t out[QN__BUNDLE_TRAILER_BYTES]);
+// Puts the signature (NULL: none) and the checksum in.
+void qn__bundle_trailer_seal(uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], const uint8_t* signature);
+// False unless the bytes are a whole trailer for a file in which it stands at `offset`.
+bool qn__bundle_trailer_read(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], uint64_t offset,
+                             qn__bundle_trailer_t* out_trailer);
+// What is signed: a word that keeps signatures of other things apart, and the trailer's beginning.
+#define QN__BUNDLE_MESSAGE_BYTES (32u + QN__BUNDLE_SIGNED_BYTES)
+void qn__bundle_message(const uint8_t trailer[QN__BUNDLE_TRAILER_BYTES],
+                        uint8_t out[QN__BUNDLE_MESSAGE_BYTES]);
+
+// An index block.
+typedef struct qn__bundle_index {
+  uint64_t count;
+  size_t row_bytes;     // 32 or 64
+  const uint8_t* rows;  // borrowed from the block
+} qn__bundle_index_t;
+// The size of a block; false when it is beyond the limits.
+bool qn__bundle_index_size(uint64_t count, bool has_hashes, const qn__identities_t* identities,
+                           uint64_t* out_size);
+// Writes all but the rows, which the caller has put at QN__BUNDLE_INDEX_HEADER_BYTES, and the
+// checksum.
+void qn__bundle_index_seal(uint64_t count, bool has_hashes, const qn__identities_t* identities,
+                           uint8_t* block, size_t size);
+// The size that the header of a block names; 0 when it is none.
+uint64_t qn__bundle_index_peek_size(const uint8_t header[QN__BUNDLE_INDEX_HEADER_BYTES]);
+// False unless the block is whole, its keys rise strictly, and its rows lie in front of `end`.
+// `out_identities` may be NULL.
+bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* out_index,
+                           qn__identities_t* out_identities);
+
+#endif  // QUERN_CACHE_BUNDLE_FORMAT_H_

@@ -1,0 +1,139 @@
+// cache/bundle_scan.c: a bundle whose tail is missing: its entries are found one behind the other.
+//
+// Every entry is read and verified as a whole; the first bytes that are neither a whole entry nor a
+// whole index with its trailer (of an earlier end of the file) end the scan. So nothing counts that
+// does not verify, and nothing behind it does either. Thread rule: one thread, while the bundle is
+// opened. Read next: bundle_format.c.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "cache/bundle_inner.h"
+
+// Rows under construction: as in an index block, without hashes.
+typedef struct scan {
+  qn__bundle_t* bundle;
+  uint8_t* rows;
+  size_t capacity;  // in rows
+  size_t count;
+} scan_t;
+
+static qn_status_t failed(const qn__bundle_t* bundle, int error) {
+  return qn__fs_status(error, "read bundle", bundle->path);
+}
+
+static bool add_row(scan_t* scan, const qn__bundle_row_t* row) {
+  void* items = scan->rows;
+  if (!qn__grow(scan->bundle->allocator, &items, &scan->capacity, scan->count + 1,
+                QN__BUNDLE_ROW_BYTES)) {
+    return false;
+  }
+  scan->rows = items;
+  qn__bundle_row_store(row, scan->rows + scan->count * QN__BUNDLE_ROW_BYTES);
+  scan->count++;
+  return true;
+}
+
+// The entry at `offset`, of `size` bytes. *out_is_good false: it is not whole.
+static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool* out_is_good) {
+  qn__bundle_t* bundle = scan->bundle;
+  *out_is_good = false;
+  if (size > bundle->file_size - offset || scan->count == QN__BUNDLE_MAX_ENTRIES) return QN_OK;
+  uint8_t* bytes = qn__scratch_take(&bundle->scratch, (size_t)size);
+  if (!bytes) return qn__out_of_memory("an entry of a bundle");
+  int error = qn__bundle_pread(bundle->fd, bytes, size, offset);
+  qn_status_t status = error && error != ENODATA ? failed(bundle, error) : QN_OK;
+  qn__entry_t entry;
+  if (!error &&
+      qn__entry_decode((qn_span_t){bytes, (size_t)size}, NULL, &entry) == QN__REASON_NONE) {
+    // The list of identities is a hint: one that finds no room is left out.
+    (void)qn__identities_add(&bundle->identities, qn__identity_of(entry.preimage));
+    qn__bundle_row_t row = {entry.key, offset, size};
+    *out_is_good = add_row(scan, &row);
+    if (!*out_is_good) status = qn__out_of_memory("the index of a bundle");
+  }
+  qn__scratch_give(&bundle->scratch, bytes);
+  return status;
+}
+
+// An index block of `size` bytes at `offset`, and its trailer: where the file once ended.
+static qn_status_t scan_index(scan_t* scan, uint64_t offset, uint64_t size, bool* out_is_good) {
+  qn__bundle_t* bundle = scan->bundle;
+  *out_is_good = false;
+  uint64_t left = bundle->file_size - offset;
+  if (left < QN__BUNDLE_TRAILER_BYTES || size > left - QN__BUNDLE_TRAILER_BYTES) return QN_OK;
+  uint64_t whole = size + QN__BUNDLE_TRAILER_BYTES;
+  uint8_t* bytes = qn__scratch_take(&bundle->scratch, (size_t)whole);
+  if (!bytes) return qn__out_of_memory("the index of a bundle");
+  int error = qn__bundle_pread(bundle->fd, bytes, whole, offset);
+  qn_status_t status = error && error != ENODATA ? failed(bundle, error) : QN_OK;
+  qn__bundle_index_t index;
+  qn__bundle_trailer_t trailer;
+  *out_is_good = !error &&
+                 qn__bundle_index_read((qn_span_t){bytes, (size_t)size}, offset, &index, NULL) &&
+                 qn__bundle_trailer_read(bytes + size, offset + size, &trailer) &&
+                 trailer.index_offset == offset && trailer.count == index.count;
+  qn__scratch_give(&bundle->scratch, bytes);
+  return status;
+}
+
+static qn_status_t scan_all(scan_t* scan) {
+  qn__bundle_t* bundle = scan->bundle;
+  uint64_t offset = QN__BUNDLE_HEADER_BYTES;
+  while (bundle->file_size - offset >= QN__ENTRY_HEADER_BYTES) {
+    _Static_assert(QN__BUNDLE_INDEX_HEADER_BYTES <= QN__ENTRY_HEADER_BYTES, "one read for both");
+    uint8_t header[QN__ENTRY_HEADER_BYTES];
+    int error = qn__bundle_pread(bundle->fd, header, sizeof header, offset);
+    if (error == ENODATA) break;
+    if (error) return failed(bundle, error);
+    bool is_good = false;
+    uint64_t size = qn__entry_peek_size(header);
+    if (size) {
+      QN_TRY(scan_entry(scan, offset, size, &is_good));
+    } else {
+      size = qn__bundle_index_peek_size(header);
+      if (size) QN_TRY(scan_index(scan, offset, size, &is_good));
+      size += QN__BUNDLE_TRAILER_BYTES;
+    }
+    if (!is_good) break;
+    offset += size;
+  }
+  return QN_OK;
+}
+
+// By key, and by place among equal ones.
+static int compare_rows(const void* a, const void* b) {
+  int order = memcmp(a, b, sizeof(qn_hash128_t));
+  if (order) return order;
+  uint64_t x = qn__bundle_row_load(a).offset, y = qn__bundle_row_load(b).offset;
+  return x < y ? -1 : x > y;
+}
+
+// Of equal keys the last one stays.
+static size_t drop_repeated(uint8_t* rows, size_t count) {
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++) {
+    const uint8_t* row = rows + i * QN__BUNDLE_ROW_BYTES;
+    if (i + 1 < count && memcmp(row, row + QN__BUNDLE_ROW_BYTES, sizeof(qn_hash128_t)) == 0) {
+      continue;
+    }
+    memmove(rows + kept * QN__BUNDLE_ROW_BYTES, row, QN__BUNDLE_ROW_BYTES);
+    kept++;
+  }
+  return kept;
+}
+
+qn_status_t qn__bundle_scan(qn__bundle_t* bundle) {
+  scan_t scan = {.bundle = bundle};
+  qn_status_t status = scan_all(&scan);
+  // Owned by the bundle from here, also after an error.
+  bundle->memory = scan.rows;
+  bundle->memory_size = scan.capacity * QN__BUNDLE_ROW_BYTES;
+  bundle->row_bytes = QN__BUNDLE_ROW_BYTES;
+  bundle->rows = scan.rows;
+  if (!qn_ok(status)) return status;
+  if (scan.count > 1) qsort(scan.rows, scan.count, QN__BUNDLE_ROW_BYTES, compare_rows);
+  bundle->count = drop_repeated(scan.rows, scan.count);
+  return QN_OK;
+}
