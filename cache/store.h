@@ -2,35 +2,42 @@
 // network. `libquern-redis.so` is one; another one is another file with this table.
 //
 // A store moves bytes. It does not authenticate, retry, count, or decide when to give up for good:
-// remote.c does. Every call has a deadline (qn__now_ns) and returns by then. Thread rule: one
-// thread per connection object. Read next: remote.h.
+// remote.c does. Every call has a deadline (qn__now_ns) and returns by then, but for the lookup of
+// a name, which nothing bounds; remote.c lets nobody wait for it. Thread rule: one thread per
+// connection object. Read next: remote.h, redis/redis.c.
 #ifndef QUERN_CACHE_STORE_H_
 #define QUERN_CACHE_STORE_H_
 
 #include "base/base.h"
+#include "base/net.h"
 
 #define QN__STORE_ABI_VERSION 1u
 #define QN__STORE_ENTRY_SYMBOL "qn_store_entry"
 
 typedef enum qn__store_result {
   QN__STORE_OK = 0,
-  QN__STORE_ABSENT,   // get: no such key; claim: another holds it
-  QN__STORE_TIMEOUT,  // the deadline passed; the connection is unusable
-  QN__STORE_ERROR,    // refused, broken or nonsense; the connection is unusable
-  QN__STORE_DENIED,   // the server says that it may not be done (credentials, role, memory)
-  QN__STORE_LARGE,    // the value is larger than was allowed; it was not read
+  QN__STORE_ABSENT,     // get: no such key; claim: another holds it
+  QN__STORE_TIMEOUT,    // the deadline passed; the connection was closed
+  QN__STORE_ERROR,      // refused, broken or nonsense; the connection was closed
+  QN__STORE_DENIED,     // the server says that it may not be done (credentials, role, memory)
+  QN__STORE_LARGE,      // the value is larger than was allowed; it was not read
+  QN__STORE_NO_MEMORY,  // here, for the value or the command
 } qn__store_result_t;
 
 typedef struct qn__store {
   uint32_t abi_version;
   size_t struct_size;
   const char* scheme;  // "redis": the part of the URL before "://"
-  // Parses the URL; connects to nothing. Errors: INVALID_ARGUMENT names the part.
-  qn_status_t (*create)(qn_allocator_t allocator, const char* url, void** out_connection);
+  // Parses the URL; connects to nothing. All network calls go through `net` (borrowed). Errors:
+  // INVALID_ARGUMENT names the part, and never quotes a password; OUT_OF_MEMORY.
+  qn_status_t (*create)(qn_allocator_t allocator, const qn__net_t* net, const char* url,
+                        void** out_connection);
   void (*destroy)(void* connection);
-  // Connects if it is not connected, and authenticates. `out_message` (256 bytes) says why not.
-  qn__store_result_t (*connect)(void* connection, int64_t deadline_ns, char* out_message);
-  // *out_value is owned (the allocator of create); only after OK.
+  // Connects and authenticates if it is not connected, or if the peer has closed meanwhile.
+  qn__store_result_t (*connect)(void* connection, int64_t deadline_ns);
+  // What the object believes; the peer may be gone.
+  bool (*is_connected)(const void* connection);
+  // *out_value is owned: *out_size bytes of the allocator of create; only after OK.
   qn__store_result_t (*get)(void* connection, qn_str_t key, size_t limit_bytes, int64_t deadline_ns,
                             uint8_t** out_value, size_t* out_size);
   // Replaces; the server forgets it after `ttl_ms` (0: never).
@@ -39,12 +46,17 @@ typedef struct qn__store {
   // Takes a key for `ttl_ms` if nobody has it (SET NX PX). OK: taken; ABSENT: another has it.
   qn__store_result_t (*claim)(void* connection, qn_str_t key, qn_str_t owner, int64_t ttl_ms,
                               int64_t deadline_ns);
-  // Gives a claimed key back if `owner` still has it.
+  // Gives a claimed key back if `owner` still has it; ABSENT when not.
   qn__store_result_t (*unclaim)(void* connection, qn_str_t key, qn_str_t owner,
                                 int64_t deadline_ns);
   void (*disconnect)(void* connection);
-  // Closes the descriptors in a child of fork, without a word to the server. Async-signal-safe.
+  // In a child of fork: closes the descriptors without a word to the server. The parent's thread
+  // may have been inside any call; afterwards the object is as if it had never been connected.
+  // Allocates and frees nothing.
   void (*forget)(void* connection);
+  // Why the last call ended other than with OK, in words; never a credential. Borrowed until the
+  // next call.
+  const char* (*message)(const void* connection);
 } qn__store_t;
 
 typedef const qn__store_t* (*qn__store_entry_fn_t)(uint32_t abi_version);

@@ -1,0 +1,591 @@
+// cache/remote.c: the remote tier as its callers see it: get, put, claim, give up, flush.
+//
+// A get costs a caller one allocation, one wait, the MAC and the decoding; when the breaker is open
+// it costs one atomic load. MAC and decoding are done by the caller, so that a slow one of them
+// delays nobody else. A put costs one copy. What goes wrong is a miss and a counter.
+//
+// Not here: the threads and the breaker (remote_lane.c), names and the MAC (remote_value.c), the
+// protocol (redis/redis.c). Thread rule: any thread. Read next: remote_lane.c.
+#include "cache/remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/digest.h"
+#include "base/plugin.h"
+#include "cache/remote_inner.h"
+
+#define MS_NS INT64_C(1000000)
+// How long a destroy waits for the call under way, beyond its grace.
+#define LAST_CALL_NS (100 * MS_NS)
+#define DAY_MS INT64_C(86400000)
+#define CLAIM_MS INT64_C(30000)
+#define SCHEME_BYTES 17u
+
+// --------------------------------------------------------------------------------- making, freeing
+
+static int64_t or_default(int64_t value, int64_t fallback) {
+  return value > 0 ? value : fallback;
+}
+
+static int64_t after(int64_t now_ns, int64_t timeout_ns) {
+  if (timeout_ns <= 0) return now_ns;
+  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+}
+
+// "redis+unix://..." is served by libquern-redis.so, as is "rediss", to say what to do about it.
+static bool plugin_of(const char* url, char out[SCHEME_BYTES]) {
+  const char* end = strstr(url, "://");
+  size_t size = 0;
+  while (end && url + size < end && url[size] != '+') {
+    char c = url[size];
+    bool is_fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (!is_fine || size + 1 == SCHEME_BYTES) return false;
+    out[size++] = c;
+  }
+  out[size] = '\0';
+  if (strcmp(out, "rediss") == 0) out[5] = '\0';
+  return size > 0;
+}
+
+static qn_status_t open_store(qn__remote_t* remote, const char* url, const char* directory) {
+  char name[SCHEME_BYTES];
+  if (!plugin_of(url, name)) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "remote tier: '%s' is not a URL; expected redis://HOST or "
+                          "redis+unix://PATH",
+                          remote->url);
+  }
+  void* symbol;
+  qn_status_t status = qn__plugin_open(directory, name, QN__STORE_ENTRY_SYMBOL, &symbol);
+  if (!qn_ok(status)) {
+    qn_status_t wider = qn_status_make(qn_status_code(status), "remote tier: no store for %s: %s",
+                                       remote->url, qn_status_message(status));
+    qn_status_free(status);
+    return wider;
+  }
+  qn__store_entry_fn_t entry;
+  memcpy(&entry, &symbol, sizeof entry);
+  remote->store = entry(QN__STORE_ABI_VERSION);
+  if (!remote->store || remote->store->abi_version != QN__STORE_ABI_VERSION ||
+      remote->store->struct_size < sizeof *remote->store) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "remote tier: libquern-%s.so does not serve version %u of the table",
+                          name, QN__STORE_ABI_VERSION);
+  }
+  return QN_OK;
+}
+
+static qn_status_t open_crypto(qn__remote_t* remote, const qn__remote_options_t* options,
+                               const char* directory) {
+  remote->crypto = options->crypto;
+  if (!remote->crypto) QN_TRY(qn__crypto_open(directory, &remote->crypto));
+  if (options->key) {
+    memcpy(remote->key, options->key, sizeof remote->key);
+    return QN_OK;
+  }
+  if (!options->key_file || !options->key_file[0]) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "remote tier: entries must be authenticated; name the file of the key "
+                          "(QUERN_REMOTE_KEY)");
+  }
+  return qn__key_read(options->key_file, true, remote->key, sizeof remote->key);
+}
+
+static qn_status_t set_url(qn__remote_t* remote, const char* url) {
+  qn__buffer_t masked;
+  qn__buffer_init(&masked, remote->allocator);
+  qn__remote_mask_url(qn__str(url), &masked);
+  if (!masked.has_failed) {
+    remote->url = qn__copy_cstr(remote->allocator, qn__buffer_as_str(&masked));
+  }
+  qn__buffer_deinit(&masked);
+  return remote->url ? QN_OK : qn__out_of_memory("the remote tier");
+}
+
+static qn_status_t open_lane(qn__remote_t* remote, qn__lane_t* lane, const char* url) {
+  return remote->store->create(remote->allocator, qn__net(), url, &lane->connection);
+}
+
+static void name_lane(qn__remote_t* remote, qn__lane_t* lane, bool is_puts) {
+  lane->remote = remote;
+  lane->is_puts = is_puts;
+  lane->thread_name = is_puts ? "quern-put" : "quern-get";
+  lane->what = is_puts ? "puts" : "gets";
+  lane->tail = &lane->head;
+}
+
+static void take_options(qn__remote_t* remote, const qn__remote_options_t* options) {
+  remote->store = options->store;
+  remote->may_write = options->may_write;
+  remote->timeout_ns = or_default(options->timeout_ns, 200 * MS_NS);
+  remote->connect_timeout_ns = or_default(options->connect_timeout_ns, 100 * MS_NS);
+  remote->retry_ns = or_default(options->retry_ns, 1000 * MS_NS);
+  remote->latch_ns = or_default(options->latch_ns, 60000 * MS_NS);
+  int64_t ten_times = remote->timeout_ns > INT64_MAX / 10 ? INT64_MAX : 10 * remote->timeout_ns;
+  remote->put_timeout_ns = or_default(options->put_timeout_ns, ten_times);
+  remote->ttl_ms = options->ttl_ms < 0 ? 0 : or_default(options->ttl_ms, 30 * DAY_MS);
+  const uint64_t most = SIZE_MAX / 4;
+  remote->max_entry_bytes =
+      options->max_entry_bytes ? options->max_entry_bytes : UINT64_C(16) << 20;
+  if (remote->max_entry_bytes > most) remote->max_entry_bytes = most;
+  remote->max_queue_bytes =
+      options->max_queue_bytes ? options->max_queue_bytes : UINT64_C(64) << 20;
+}
+
+static qn_status_t init_locks(qn__remote_t* remote) {
+  QN_TRY(qn__mutex_init(&remote->mutex));
+  qn__cond_t* conds[] = {&remote->done, &remote->asks.work, &remote->puts.work};
+  qn_status_t status = QN_OK;
+  size_t count = 0;
+  while (count < QN_COUNT_OF(conds) && qn_ok(status)) status = qn__cond_init(conds[count++]);
+  if (qn_ok(status)) return QN_OK;
+  for (count--; count > 0; count--) qn__cond_deinit(conds[count - 1]);
+  qn__mutex_deinit(&remote->mutex);
+  return status;
+}
+
+static void free_memory(qn__remote_t* remote) {
+  if (remote->asks.connection) remote->store->destroy(remote->asks.connection);
+  if (remote->puts.connection) remote->store->destroy(remote->puts.connection);
+  if (remote->crypto) remote->crypto->wipe(remote->key, sizeof remote->key);
+  qn__free_cstr(remote->allocator, remote->url);
+  qn_allocator_t allocator = remote->allocator;
+  qn__free(allocator, remote, sizeof *remote);
+}
+
+void qn__remote_free(qn__remote_t* remote) {
+  qn__fork_unregister(&remote->fork_node);
+  qn__remote_free_orphans(remote);
+  qn__cond_deinit(&remote->puts.work);
+  qn__cond_deinit(&remote->asks.work);
+  qn__cond_deinit(&remote->done);
+  qn__mutex_deinit(&remote->mutex);
+  free_memory(remote);
+}
+
+qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t** out_remote) {
+  *out_remote = NULL;
+  // What a set-user-id program runs must not come from a place that its caller chose.
+  if (geteuid() != getuid() || getegid() != getgid()) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED,
+                          "a process with borrowed user or group rights uses no remote tier");
+  }
+  if (!options->url || !options->url[0]) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "URL of the remote tier is empty");
+  }
+  qn_allocator_t allocator =
+      options->allocator.reallocate ? options->allocator : qn_allocator_default();
+  qn__remote_t* remote = qn__alloc_zero(allocator, 1, sizeof *remote);
+  if (!remote) return qn__out_of_memory("the remote tier");
+  remote->allocator = allocator;
+  take_options(remote, options);
+  name_lane(remote, &remote->asks, false);
+  name_lane(remote, &remote->puts, true);
+  const char* directory = options->plugin_directory ? options->plugin_directory : "";
+  qn_status_t status = set_url(remote, options->url);
+  if (qn_ok(status)) status = qn__remote_set_prefix(remote, options->trust_domain);
+  if (qn_ok(status) && !remote->store) status = open_store(remote, options->url, directory);
+  if (qn_ok(status)) status = open_lane(remote, &remote->asks, options->url);
+  if (qn_ok(status) && remote->may_write) status = open_lane(remote, &remote->puts, options->url);
+  if (qn_ok(status)) status = open_crypto(remote, options, directory);
+  if (qn_ok(status)) status = init_locks(remote);
+  if (!qn_ok(status)) {
+    free_memory(remote);
+    return status;
+  }
+  remote->crypto->random(remote->token, sizeof remote->token);
+  remote->fork_node = (qn__fork_node_t){.self = remote,
+                                        .prepare = qn__remote_fork_prepare,
+                                        .parent = qn__remote_fork_parent,
+                                        .child = qn__remote_fork_child};
+  if (!qn__fork_register(&remote->fork_node)) {
+    qn__remote_free(remote);
+    return qn__out_of_memory("the fork handlers of the remote tier");
+  }
+  *out_remote = remote;
+  return QN_OK;
+}
+
+static bool has_ended(const qn__remote_t* remote) {
+  return remote->asks.state != QN__LANE_RUNNING && remote->puts.state != QN__LANE_RUNNING;
+}
+
+void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
+  if (!remote) return;
+  int64_t deadline_ns = after(qn__now_ns(), grace_ns);
+  (void)qn__remote_flush(remote, grace_ns);
+  deadline_ns = after(deadline_ns, LAST_CALL_NS);
+  qn__mutex_lock(&remote->mutex);
+  remote->is_closing = true;
+  qn__cond_broadcast(&remote->asks.work);
+  qn__cond_broadcast(&remote->puts.work);
+  bool is_in_time = true;
+  while (!has_ended(remote) && is_in_time) {
+    is_in_time = qn__cond_wait_until(&remote->done, &remote->mutex, deadline_ns);
+  }
+  bool is_abandoned = remote->is_abandoned = !has_ended(remote);
+  qn__lane_t* const lanes[] = {&remote->asks, &remote->puts};
+  pthread_t ended[QN_COUNT_OF(lanes)];
+  size_t ended_count = 0;
+  for (size_t i = 0; i < QN_COUNT_OF(lanes); i++) {
+    if (lanes[i]->state == QN__LANE_ENDED) ended[ended_count++] = lanes[i]->thread;
+    if (lanes[i]->state == QN__LANE_RUNNING) (void)pthread_detach(lanes[i]->thread);
+  }
+  qn__mutex_unlock(&remote->mutex);
+  // Those have let the lock go for good, or are about to.
+  for (size_t i = 0; i < ended_count; i++) (void)pthread_join(ended[i], NULL);
+  if (!is_abandoned) qn__remote_free(remote);
+}
+
+// ---------------------------------------------------------------------------------------- asking
+
+// True when the breaker is open and its time has not come: the one check that costs no lock.
+static bool is_off(const qn__lane_t* lane) {
+  int64_t until_ns = atomic_load_explicit(&lane->open_until_ns, memory_order_relaxed);
+  return until_ns != 0 && qn__now_ns() < until_ns;
+}
+
+// Queues a job for which the caller waits, and waits. True when the job is the caller's, whatever
+// its state; otherwise it is gone.
+static bool run_and_wait(qn__remote_t* remote, qn__job_t* job, int64_t deadline_ns) {
+  qn__lane_t* lane = &remote->asks;
+  int64_t now_ns = qn__now_ns();
+  job->deadline_ns = after(now_ns, remote->timeout_ns);
+  if (deadline_ns > job->deadline_ns) deadline_ns = job->deadline_ns;
+  qn__mutex_lock(&remote->mutex);
+  if (!qn__lane_admits(lane, now_ns, &job->is_probe)) {
+    job->state = QN__JOB_REFUSED;
+  } else if (!qn__lane_start(lane)) {
+    if (job->is_probe) lane->is_probing = false;
+    job->state = QN__JOB_DONE;
+    job->result = QN__STORE_NO_MEMORY;
+  } else {
+    qn__lane_push(lane, job);
+  }
+  bool is_in_time = true;
+  while (job->state < QN__JOB_DONE && is_in_time) {
+    is_in_time = qn__cond_wait_until(&job->done, &remote->mutex, deadline_ns);
+  }
+  bool is_mine = qn__lane_leave(lane, job, is_in_time ? INT64_MIN : qn__now_ns());
+  qn__mutex_unlock(&remote->mutex);
+  return is_mine;
+}
+
+// Authenticates first, then decodes.
+static qn__get_result_t open_value(qn__remote_t* remote, qn__job_t* job,
+                                   const qn__expectation_t* expected, qn__hit_t* hit) {
+  const qn_span_t value = {job->value, job->value_size};
+  if (!qn__remote_is_authentic(remote, (qn_str_t){job->name, job->name_size}, value)) {
+    QN__REMOTE_COUNT(remote, remote_bad_mac, 1);
+    return QN__GET_UNTRUSTED;
+  }
+  const qn_span_t entry = {value.data + QN__REMOTE_HEADER_BYTES,
+                           value.size - QN__REMOTE_HEADER_BYTES};
+  hit->reason = value.data[0] == QN__REMOTE_VERSION ? qn__entry_decode(entry, expected, &hit->entry)
+                                                    : QN__REASON_VERSION;
+  switch (hit->reason) {
+    case QN__REASON_NONE:
+      break;
+#define QN_REASON(NAME, name, heals, text)          \
+  case QN__REASON_##NAME:                           \
+    QN__REMOTE_COUNT(remote, remote_bad_##name, 1); \
+    return QN__GET_BAD;
+#include "cache/reasons.inc"
+#undef QN_REASON
+    case QN__REASON_COUNT:
+      return QN__GET_BAD;
+  }
+  QN__REMOTE_COUNT(remote, remote_hits, 1);
+  QN__REMOTE_COUNT(remote, remote_bytes_read, value.size);
+  // The hit takes the value over.
+  hit->bytes = job->value + QN__REMOTE_HEADER_BYTES;
+  hit->capacity = entry.size;
+  job->value = NULL;
+  job->value_size = 0;
+  return QN__GET_HIT;
+}
+
+static qn__get_result_t take_answer(qn__remote_t* remote, qn__job_t* job,
+                                    const qn__expectation_t* expected, qn__hit_t* hit) {
+  if (job->state == QN__JOB_REFUSED) {
+    QN__REMOTE_COUNT(remote, remote_off, 1);
+    return QN__GET_OFF;
+  }
+  if (job->state == QN__JOB_QUEUED) {
+    QN__REMOTE_COUNT(remote, remote_timeouts, 1);
+    return QN__GET_TIMEOUT;
+  }
+  switch (job->result) {
+    case QN__STORE_OK:
+      return open_value(remote, job, expected, hit);
+    case QN__STORE_ABSENT:
+      QN__REMOTE_COUNT(remote, remote_misses, 1);
+      return QN__GET_ABSENT;
+    case QN__STORE_TIMEOUT:
+      QN__REMOTE_COUNT(remote, remote_timeouts, 1);
+      return QN__GET_TIMEOUT;
+    case QN__STORE_LARGE:
+      QN__REMOTE_COUNT(remote, remote_large, 1);
+      hit->reason = QN__REASON_LENGTHS;
+      return QN__GET_BAD;
+    case QN__STORE_NO_MEMORY:
+      QN__REMOTE_COUNT(remote, remote_no_memory, 1);
+      return QN__GET_NO_MEMORY;
+    case QN__STORE_DENIED:
+      QN__REMOTE_COUNT(remote, remote_denied, 1);
+      hit->error = EACCES;
+      return QN__GET_ERROR;
+    case QN__STORE_ERROR:
+      break;
+  }
+  QN__REMOTE_COUNT(remote, remote_errors, 1);
+  hit->error = EIO;
+  return QN__GET_ERROR;
+}
+
+qn__get_result_t qn__remote_get(qn__remote_t* remote, const qn__expectation_t* expected,
+                                int64_t deadline_ns, qn__hit_t* out_hit) {
+  memset(out_hit, 0, sizeof *out_hit);
+  if (is_off(&remote->asks)) {
+    QN__REMOTE_COUNT(remote, remote_off, 1);
+    return QN__GET_OFF;
+  }
+  qn__job_t* job = qn__job_make(remote, QN__JOB_GET, 0);
+  if (!job) {
+    QN__REMOTE_COUNT(remote, remote_no_memory, 1);
+    return QN__GET_NO_MEMORY;
+  }
+  job->name_size = qn__remote_name(remote, expected->key, job->name);
+  if (!run_and_wait(remote, job, deadline_ns)) {
+    QN__REMOTE_COUNT(remote, remote_timeouts, 1);
+    return QN__GET_TIMEOUT;
+  }
+  qn__get_result_t result = take_answer(remote, job, expected, out_hit);
+  qn__job_free(remote, job);
+  return result;
+}
+
+void qn__remote_hit_release(qn__remote_t* remote, qn__hit_t* hit) {
+  if (!hit->bytes) return;
+  qn__free(remote->allocator, hit->bytes - QN__REMOTE_HEADER_BYTES,
+           hit->capacity + QN__REMOTE_HEADER_BYTES);
+  memset(hit, 0, sizeof *hit);
+}
+
+// ---------------------------------------------------------------------------------------- claims
+
+// With the lock held.
+static qn__claim_t* find_claim(qn__remote_t* remote, qn_hash128_t key) {
+  for (size_t i = 0; i < QN__REMOTE_CLAIMS; i++) {
+    if (remote->claims[i].is_held && qn__hash128_equal(remote->claims[i].key, key)) {
+      return &remote->claims[i];
+    }
+  }
+  return NULL;
+}
+
+// Enters a claim that was taken. False when the table is full.
+static bool hold_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t serial) {
+  for (size_t i = 0; i < QN__REMOTE_CLAIMS; i++) {
+    if (remote->claims[i].is_held) continue;
+    remote->claims[i] = (qn__claim_t){true, key, serial};
+    return true;
+  }
+  return false;
+}
+
+// Moves the claim of `key`, if this process holds it, into a job that ends it.
+static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__job_t* job) {
+  qn__claim_t* claim = find_claim(remote, key);
+  if (!claim) return;
+  (void)qn__remote_claim_name(remote, key, job->claim);
+  (void)qn__remote_owner(remote, claim->serial, job->owner);
+  claim->is_held = false;
+}
+
+bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t ttl_ms,
+                              int64_t deadline_ns) {
+  if (!remote->may_write) return false;
+  qn__job_t* job = NULL;
+  if (!is_off(&remote->asks) && !is_off(&remote->puts))
+    job = qn__job_make(remote, QN__JOB_CLAIM, 0);
+  if (!job) {
+    QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
+    return false;
+  }
+  qn__mutex_lock(&remote->mutex);
+  bool is_ours = find_claim(remote, key) != NULL;
+  uint64_t serial = ++remote->claim_serial;
+  qn__mutex_unlock(&remote->mutex);
+  if (is_ours) {
+    qn__job_free(remote, job);
+    return false;
+  }
+  job->name_size = qn__remote_claim_name(remote, key, job->name);
+  (void)qn__remote_owner(remote, serial, job->owner);
+  job->ttl_ms = or_default(ttl_ms, CLAIM_MS);
+  if (!run_and_wait(remote, job, deadline_ns)) {
+    QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
+    return false;
+  }
+  bool is_foreign = job->state == QN__JOB_DONE && job->result == QN__STORE_ABSENT;
+  bool is_taken = job->state == QN__JOB_DONE && job->result == QN__STORE_OK;
+  qn__job_free(remote, job);
+  if (is_foreign) {
+    QN__REMOTE_COUNT(remote, remote_claims_foreign, 1);
+    return true;
+  }
+  if (is_taken) {
+    qn__mutex_lock(&remote->mutex);
+    is_taken = hold_claim(remote, key, serial);
+    qn__mutex_unlock(&remote->mutex);
+  }
+  if (is_taken) {
+    QN__REMOTE_COUNT(remote, remote_claims_taken, 1);
+  } else {
+    QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
+  }
+  return false;
+}
+
+// With the lock held: queues a job that nobody waits for. Why not, or NULL.
+static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__job_t* job) {
+  qn__lane_t* lane = &remote->puts;
+  if (remote->queue_bytes + job->size_bytes > remote->max_queue_bytes) {
+    return &remote->counters.remote_put_dropped_full;
+  }
+  if (!qn__lane_admits(lane, qn__now_ns(), &job->is_probe)) {
+    return &remote->counters.remote_put_dropped_off;
+  }
+  if (!qn__lane_start(lane)) {
+    if (job->is_probe) lane->is_probing = false;
+    return &remote->counters.remote_put_dropped_memory;
+  }
+  remote->queue_bytes += job->size_bytes;
+  remote->put_count++;
+  qn__lane_push(lane, job);
+  return NULL;
+}
+
+void qn__remote_give_up(qn__remote_t* remote, qn_hash128_t key) {
+  if (!remote->may_write) return;
+  qn__job_t* job = qn__job_make(remote, QN__JOB_UNCLAIM, 0);
+  if (!job) return;  // the claim ends by itself
+  qn__mutex_lock(&remote->mutex);
+  hand_claim_over(remote, key, job);
+  bool is_queued = job->claim[0] && !push_put(remote, job);
+  qn__mutex_unlock(&remote->mutex);
+  if (!is_queued) qn__job_free(remote, job);
+}
+
+// ---------------------------------------------------------------------------------------- putting
+
+static bool put(qn__remote_t* remote, const qn__entry_t* entry, qn_hash128_t key) {
+  size_t size = qn__entry_size(entry);
+  if (size == 0 || size > remote->max_entry_bytes) {
+    QN__REMOTE_COUNT(remote, remote_put_dropped_size, 1);
+    return false;
+  }
+  if (is_off(&remote->puts)) {
+    QN__REMOTE_COUNT(remote, remote_put_dropped_off, 1);
+    return false;
+  }
+  qn__job_t* job = qn__job_make(remote, QN__JOB_PUT, QN__REMOTE_HEADER_BYTES + size);
+  if (!job) {
+    QN__REMOTE_COUNT(remote, remote_put_dropped_memory, 1);
+    return false;
+  }
+  job->name_size = qn__remote_name(remote, key, job->name);
+  job->ttl_ms = remote->ttl_ms;
+  qn__entry_write(entry, job->bytes + QN__REMOTE_HEADER_BYTES);
+  qn__mutex_lock(&remote->mutex);
+  _Atomic uint64_t* dropped = push_put(remote, job);
+  if (!dropped) hand_claim_over(remote, key, job);
+  qn__mutex_unlock(&remote->mutex);
+  if (!dropped) {
+    QN__REMOTE_COUNT(remote, remote_put_queued, 1);
+    return true;
+  }
+  atomic_fetch_add_explicit(dropped, 1, memory_order_relaxed);
+  qn__job_free(remote, job);
+  return false;
+}
+
+bool qn__remote_put(qn__remote_t* remote, const qn__entry_t* entry) {
+  if (!remote->may_write) {
+    QN__REMOTE_COUNT(remote, remote_put_dropped_role, 1);
+    return false;
+  }
+  qn_hash128_t key = qn__preimage_key(entry->preimage);
+  bool is_queued = put(remote, entry, key);
+  // Others need not wait for what does not come.
+  if (!is_queued) qn__remote_give_up(remote, key);
+  return is_queued;
+}
+
+bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns) {
+  int64_t deadline_ns = after(qn__now_ns(), timeout_ns);
+  qn__mutex_lock(&remote->mutex);
+  uint64_t goal = remote->put_count;
+  bool is_in_time = true;
+  while (remote->done_count < goal && is_in_time) {
+    is_in_time = qn__cond_wait_until(&remote->done, &remote->mutex, deadline_ns);
+  }
+  bool is_done = remote->done_count >= goal;
+  qn__mutex_unlock(&remote->mutex);
+  return is_done;
+}
+
+// ---------------------------------------------------------------------------------------- looking
+
+qn__breaker_state_t qn__remote_breaker(qn__remote_t* remote, bool of_puts, int64_t* out_period_ns) {
+  const qn__lane_t* lane = of_puts ? &remote->puts : &remote->asks;
+  qn__mutex_lock(&remote->mutex);
+  int64_t until_ns = atomic_load(&lane->open_until_ns);
+  if (out_period_ns) *out_period_ns = until_ns ? lane->period_ns : 0;
+  qn__breaker_state_t state = QN__BREAKER_CLOSED;
+  if (until_ns != 0) {
+    state = qn__now_ns() < until_ns ? QN__BREAKER_OPEN : QN__BREAKER_HALF_OPEN;
+  }
+  qn__mutex_unlock(&remote->mutex);
+  return state;
+}
+
+const char* qn__breaker_state_name(qn__breaker_state_t state) {
+  static const char* const names[] = {"closed", "open", "half-open"};
+  return names[state];
+}
+
+const char* qn__remote_url(const qn__remote_t* remote) {
+  return remote->url;
+}
+
+void qn__remote_counters(const qn__remote_t* remote,
+                         void (*on_counter)(void* self, const char* name, uint64_t value,
+                                            const char* doc),
+                         void* self) {
+#define QN_COUNTER(name, doc) \
+  on_counter(self, #name, atomic_load_explicit(&remote->counters.name, memory_order_relaxed), doc);
+#include "cache/remote_counters.inc"
+#undef QN_COUNTER
+}
+
+typedef struct wanted {
+  const char* name;
+  uint64_t value;
+} wanted_t;
+
+static void take_counter(void* self, const char* name, uint64_t value, const char* doc) {
+  (void)doc;
+  wanted_t* wanted = self;
+  if (strcmp(name, wanted->name) == 0) wanted->value = value;
+}
+
+uint64_t qn__remote_counter(const qn__remote_t* remote, const char* name) {
+  wanted_t wanted = {name, 0};
+  qn__remote_counters(remote, take_counter, &wanted);
+  return wanted.value;
+}
