@@ -1,0 +1,59 @@
+// cache/peek.c: reading the beginning of an entry.
+//
+// Thread rule: as peek.h. Read next: entry.c.
+#include "cache/peek.h"
+
+#include <fcntl.h>
+
+#include "base/reader.h"
+#include "cache/bundle_inner.h"
+#include "cache/disk_inner.h"
+
+bool qn__peek_parse(qn__peek_t* peek, size_t size, qn_hash128_t key) {
+  if (size < QN__ENTRY_HEADER_BYTES) return false;
+  // Magic and version; an entry made in 1970 is none of ours.
+  if (qn__entry_peek_created(peek->bytes) == 0) return false;
+  qn__reader_t reader = qn__reader_make((qn_span_t){peek->bytes, size});
+  (void)qn__read_bytes(&reader, 16);
+  qn_span_t stored = qn__read_bytes(&reader, sizeof key.bytes);
+  uint64_t preimage_size = qn__read_u64(&reader);
+  (void)qn__read_u64(&reader);  // of the metadata
+  peek->payload_bytes = qn__read_u64(&reader);
+  peek->created_ns = (int64_t)qn__read_u64(&reader);
+  peek->compile_ns = (int64_t)qn__read_u64(&reader);
+  if (memcmp(stored.data, key.bytes, sizeof key.bytes) != 0) return false;
+  if (preimage_size > size - QN__ENTRY_HEADER_BYTES) return false;
+  peek->preimage = (qn_span_t){peek->bytes + QN__ENTRY_HEADER_BYTES, (size_t)preimage_size};
+  peek->key = key;
+  return qn__preimage_is_valid(peek->preimage) &&
+         qn__hash128_equal(qn__preimage_key(peek->preimage), key);
+}
+
+bool qn__disk_peek(const qn__disk_t* disk, qn_hash128_t key, qn__peek_t* out_peek) {
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, key, path);
+  const qn__fs_t* fs = qn__fs();
+  int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+  if (fd < 0) return false;
+  ssize_t size = fs->pread(fd, out_peek->bytes, sizeof out_peek->bytes, 0);
+  (void)fs->close(fd);
+  return size > 0 && qn__peek_parse(out_peek, (size_t)size, key);
+}
+
+bool qn__bundle_peek(const qn__bundle_t* bundle, uint64_t index, qn__peek_t* out_peek) {
+  if (index >= bundle->count) return false;
+  qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
+  size_t size = row.size < QN__PEEK_BYTES ? (size_t)row.size : QN__PEEK_BYTES;
+  return qn__bundle_pread(bundle->fd, out_peek->bytes, size, row.offset) == 0 &&
+         qn__peek_parse(out_peek, size, row.key);
+}
+
+qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag) {
+  size_t offset = 0;
+  uint32_t at;
+  qn_span_t bytes;
+  while (qn__preimage_next(preimage, &offset, &at, &bytes)) {
+    if (at == tag) return bytes;
+  }
+  return (qn_span_t){NULL, 0};
+}

@@ -1,0 +1,24 @@
+// jit/why.h: in what two keys differ, in words.
+//
+// Thread rule: pure functions. Read next: why.c.
+#ifndef QUERN_JIT_WHY_H_
+#define QUERN_JIT_WHY_H_
+
+#include "base/buffer.h"
+
+// A difference of one section: what it is called, and what each side has.
+typedef struct qn__difference {
+  qn__buffer_t member;  // "target.mcpu", "options", "generator"
+  qn__buffer_t wanted;  // "znver3", "tier=full"
+  qn__buffer_t cached;
+  qn__buffer_t others;  // further members that differ: "target.tune, target.vector_width"
+} qn__difference_t;
+
+void qn__difference_init(qn__difference_t* difference, qn_allocator_t allocator);
+void qn__difference_deinit(qn__difference_t* difference);
+// Fills it for the section `tag` of two preimages, whose bytes differ. For a module the sizes are
+// told: what it is called is not in a key. Any bytes are safe; failure is sticky in the buffers.
+void qn__difference_make(uint32_t tag, qn_span_t wanted, qn_span_t cached,
+                         qn__difference_t* out_difference);
+
+#endif  // QUERN_JIT_WHY_H_
