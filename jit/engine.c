@@ -65,7 +65,9 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
   QN_TRY(qn__config_init(&engine->config, options));
   bool has_trace = qn__config_get(&engine->config, QN__SETTING_trace)[0] != '\0';
   QN_TRY(qn__watch_create(engine->allocator, has_trace, &engine->watch));
-  QN_TRY(qn__table_init(&engine->table, engine->allocator));
+  QN_TRY(qn__table_init(
+      &engine->table, qn__config_number(&engine->config, QN__SETTING_memory_max_size),
+      qn__config_number(&engine->config, QN__SETTING_memory_max_entries), engine->allocator));
   QN_TRY(qn__flights_init(&engine->flights, &engine->table));
   QN_TRY(qn__generators_init(&engine->generators,
                              qn__config_get(&engine->config, QN__SETTING_generator_dir)));
@@ -116,11 +118,16 @@ void qn_engine_counters(qn_engine_t* engine,
                         void (*on_counter)(void* self, const char* name, uint64_t value,
                                            const char* doc),
                         void* self) {
-  // The table counts its hits itself (table.c); the other counters are of what is behind it.
-  uint64_t hit_count = qn__table_hit_count(&engine->table);
+  // The table counts for itself (table.c); the other counters are of what is behind it.
+  const qn__table_stats_t table = qn__table_stats(&engine->table);
+  const uint64_t of_table[QN__COUNTER_COUNT] = {
+      [QN__COUNTER_lookups] = table.hit_count,
+      [QN__COUNTER_memory_hits] = table.hit_count,
+      [QN__COUNTER_memory_evicted] = table.evicted_count,
+  };
   for (qn__counter_t i = 0; i < QN__COUNTER_COUNT; i++) {
     uint64_t value = atomic_load_explicit(&engine->counters[i], memory_order_relaxed);
-    if (i == QN__COUNTER_lookups || i == QN__COUNTER_memory_hits) value += hit_count;
+    value += of_table[i];
     on_counter(self, counter_table[i].name, value, counter_table[i].doc);
   }
   if (engine->disk) qn__disk_counters(engine->disk, on_counter, self);

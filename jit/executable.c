@@ -1,8 +1,6 @@
 // jit/executable.c: loading artifacts and counting references. See executable.h.
 #include "jit/executable.h"
 
-#include <stdatomic.h>
-
 #include "base/alloc.h"
 #include "devices/cpu/cpu.h"
 #include "jit/interp.h"
@@ -56,9 +54,14 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
     return qn_status_make(QN_STATUS_UNAVAILABLE, "there is no device of type '%s' in this process",
                           qn_device_type_text(device.type));
   }
-  qn_executable_t* executable = qn__alloc_zero(allocator, 1, sizeof *executable);
-  if (!executable) return qn__out_of_memory("an executable");
-  executable->reference_count = 1;
+  // The stripes of the count lie behind the object.
+  const size_t stripes_offset = (sizeof(qn_executable_t) + 15) / 16 * 16;
+  const size_t object_bytes = stripes_offset + qn__refcount_bytes();
+  uint8_t* memory = qn__alloc_zero(allocator, 1, object_bytes);
+  if (!memory) return qn__out_of_memory("an executable");
+  qn_executable_t* executable = (qn_executable_t*)(void*)memory;
+  executable->object_bytes = object_bytes;
+  qn__refcount_init(&executable->references, memory + stripes_offset);
   executable->allocator = allocator;
   qn__arena_init(&executable->arena, allocator);
   executable->device = device;
@@ -71,20 +74,22 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
     qn_executable_release(executable);
     return status;
   }
+  // A sum of things that are in memory does not overflow.
+  executable->size_bytes = object_bytes + executable->arena.total_bytes +
+                           (executable->inner ? artifact->payload_size : 0);
   *out_executable = executable;
   return QN_OK;
 }
 
 void qn_executable_retain(qn_executable_t* executable) {
-  atomic_fetch_add_explicit(&executable->reference_count, 1, memory_order_relaxed);
+  qn__refcount_retain(&executable->references, qn__stripe());
 }
 
 void qn_executable_release(qn_executable_t* executable) {
-  if (!executable) return;
-  if (atomic_fetch_sub_explicit(&executable->reference_count, 1, memory_order_acq_rel) != 1) return;
+  if (!executable || !qn__refcount_release(&executable->references, qn__stripe())) return;
   if (executable->inner) {
     executable->device_table->unload(executable->device.id, executable->inner);
   }
   qn__arena_deinit(&executable->arena);
-  qn__free(executable->allocator, executable, sizeof *executable);
+  qn__free(executable->allocator, executable, executable->object_bytes);
 }

@@ -1,7 +1,7 @@
 // jit/executable.h: loaded code, shared by reference; and the function cells made of it.
 //
-// Thread rule: reference counts are atomic; everything else is immutable after it was made, but for
-// the cell's variant. Read next: executable.c, function.c.
+// Thread rule: references are counted by stripes (base/refcount.h); everything else is immutable
+// after it was made, but for the cell's variant. Read next: executable.c, function.c.
 #ifndef QUERN_JIT_EXECUTABLE_H_
 #define QUERN_JIT_EXECUTABLE_H_
 
@@ -9,12 +9,17 @@
 
 #include "base/arena.h"
 #include "base/digest.h"
+#include "base/refcount.h"
 #include "devices/device.h"
 #include "jit/plan.h"
 #include "quern/engine.h"
 
 struct qn_executable {
-  _Atomic uint32_t reference_count;
+  qn__refcount_t references;  // open while the engine's table holds one
+  size_t object_bytes;        // of this object and its stripes
+  // What unloading it gives back, about: the payload, the metadata and this object.
+  size_t size_bytes;
+  qn_executable_t* next_dropped;  // of the table, once it has let go
   qn_allocator_t allocator;
   qn__arena_t arena;  // the functions' metadata
   qn_device_t device;

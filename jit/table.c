@@ -1,15 +1,29 @@
 // jit/table.c: see table.h.
 //
-// Why stripes: a lookup must not meet other lookups at one lock, and what it finds must not be
-// released before it has counted its reference. A reader takes the lock of its thread's stripe, so
-// readers on different stripes never touch one cache line of lock; a writer takes all stripes,
-// which is rare. An uncontended lock costs about 10 ns; schemes without one (epochs) save that and
-// cost far more care.
+// Why stripes: a lookup must not meet other lookups at one lock or one counter, and what it finds
+// must not be released before it has counted its reference. A reader takes the lock of its CPU's
+// stripe, counts its hit there, and counts its reference on a stripe of the executable
+// (base/refcount.h): threads on different CPUs write to no cache line that they share, also when
+// they all look for one key. A writer takes all stripes, which is rare. An uncontended lock costs
+// about 10 ns; schemes without one (epochs) save that and cost far more care.
+//
+// Why a clock, and not a list in the order of use: moving an entry within a list is a write that
+// all readers would share. A hit sets a flag that is nearly always set already; the hand goes round
+// when there is too much, passes over what was used since its last visit, and drops what nobody
+// uses.
+//
+// What counts against the bounds is what nobody else holds. A striped count does not tell when it
+// falls to one, so the hand notes what it saw: each put looks at a few more slots, as long as all
+// entries together are beyond the bounds, and so finds out in time what was given back. What the
+// hand sees may be off by operations under way: then something is dropped that is held, which
+// costs a load later and is otherwise harmless, or kept until the next visit.
 #include "jit/table.h"
 
-#include <stdatomic.h>
-
 #include "base/alloc.h"
+#include "jit/executable.h"
+
+// Slots that a put looks at even when nothing needs to go.
+#define REFRESH_STEPS 16u
 
 // The digests are uniform: eight bytes of each are hash enough.
 static inline size_t ident_hash(const qn__ident_t* ident) {
@@ -17,15 +31,6 @@ static inline size_t ident_hash(const qn__ident_t* ident) {
   memcpy(&module, ident->module_digest.bytes, sizeof module);
   memcpy(&target, ident->target_digest.bytes, sizeof target);
   return (size_t)(module ^ (target * 0x9E3779B97F4A7C15u) ^ (ident->options << 7));
-}
-
-static inline uint32_t own_stripe(void) {
-  static _Atomic uint32_t counter;
-  static _Thread_local uint32_t stripe;  // 0: not chosen yet
-  if (stripe == 0) {
-    stripe = 1 + atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed) % QN__TABLE_STRIPES;
-  }
-  return stripe - 1;
 }
 
 static void lock_all(qn__table_t* table) {
@@ -52,9 +57,12 @@ static void fork_child(void* self) {
   qn_status_free(make_locks(self));
 }
 
-qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
+qn_status_t qn__table_init(qn__table_t* table, uint64_t max_bytes, uint64_t max_entries,
+                           qn_allocator_t allocator) {
   memset(table, 0, sizeof *table);
   table->allocator = allocator;
+  table->max_bytes = max_bytes;
+  table->max_entries = max_entries;
   QN_TRY(make_locks(table));
   table->fork_node = (qn__fork_node_t){
       .self = table, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
@@ -62,12 +70,7 @@ qn_status_t qn__table_init(qn__table_t* table, qn_allocator_t allocator) {
   return QN_OK;
 }
 
-void qn__table_deinit(qn__table_t* table) {
-  if (table->fork_node.self) qn__fork_unregister(&table->fork_node);
-  for (size_t i = 0; i < table->capacity; i++) qn_executable_release(table->slots[i].executable);
-  qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
-  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_deinit(&table->stripes[i].mutex);
-}
+// ---------------------------------------------------------------------------------- reading
 
 // The slot of `ident`, or the fresh one where its probe sequence ends; NULL in an empty table.
 static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn__ident_t* ident) {
@@ -79,13 +82,16 @@ static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn
 
 static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
                                    uint64_t counted_as) {
-  uint32_t stripe = own_stripe();
+  const uint32_t cpu = qn__stripe(), stripe = cpu % QN__TABLE_STRIPES;
   qn__mutex_lock(&table->stripes[stripe].mutex);
   qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
   qn_executable_t* executable = slot ? slot->executable : NULL;
   if (executable) {
-    qn_executable_retain(executable);
+    qn__refcount_retain(&executable->references, cpu);
     table->stripes[stripe].hit_count += counted_as;
+    if (!atomic_load_explicit(&slot->is_recent, memory_order_relaxed)) {
+      atomic_store_explicit(&slot->is_recent, true, memory_order_relaxed);
+    }
   }
   qn__mutex_unlock(&table->stripes[stripe].mutex);
   return executable;
@@ -101,64 +107,161 @@ qn_executable_t* qn__table_peek(qn__table_t* table, const qn__ident_t* ident) {
   return get(table, ident, 0);
 }
 
-uint64_t qn__table_hit_count(qn__table_t* table) {
-  uint64_t count = 0;
+qn__table_stats_t qn__table_stats(qn__table_t* table) {
+  qn__table_stats_t stats = {.hit_count = 0};
   for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
     qn__mutex_lock(&table->stripes[i].mutex);
-    count += table->stripes[i].hit_count;
+    stats.hit_count += table->stripes[i].hit_count;
+    // Any one of the locks keeps writers away.
+    stats.evicted_count = table->evicted_count;
+    stats.bytes = table->bytes;
+    stats.entry_count = table->entry_count;
     qn__mutex_unlock(&table->stripes[i].mutex);
   }
-  return count;
+  return stats;
 }
 
-// Makes room for one more; drops removed slots on the way. The caller holds all stripes.
+// ---------------------------------------------------------------------------------- writing
+//
+// The caller holds all stripes. What is dropped is chained, and released when the locks are free:
+// unloading takes other locks and may be slow.
+
+static void note_held(qn__table_t* table, qn__table_slot_t* slot, bool is_held) {
+  if (slot->is_held == is_held) return;
+  slot->is_held = is_held;
+  if (is_held) {
+    table->held_count++;
+    table->held_bytes += slot->executable->size_bytes;
+  } else {
+    table->held_count--;
+    table->held_bytes -= slot->executable->size_bytes;
+  }
+}
+
+static void drop(qn__table_t* table, qn__table_slot_t* slot, qn_executable_t** dropped) {
+  qn_executable_t* executable = slot->executable;
+  note_held(table, slot, false);
+  slot->executable = NULL;
+  table->entry_count--;
+  table->bytes -= executable->size_bytes;
+  qn__refcount_close(&executable->references);
+  executable->next_dropped = *dropped;
+  *dropped = executable;
+}
+
+static void release_all(qn_executable_t* dropped) {
+  while (dropped) {
+    qn_executable_t* next = dropped->next_dropped;
+    qn_executable_release(dropped);
+    dropped = next;
+  }
+}
+
+static bool is_beyond(const qn__table_t* table, uint64_t bytes, uint64_t entry_count) {
+  return bytes > table->max_bytes || entry_count > table->max_entries;
+}
+
+// The hand comes by.
+static void visit(qn__table_t* table, qn__table_slot_t* slot, bool has_too_much,
+                  qn_executable_t** dropped) {
+  if (!slot->executable) return;
+  note_held(table, slot, qn__refcount_estimate(&slot->executable->references) > 1);
+  if (slot->is_held || !has_too_much) return;
+  if (atomic_exchange_explicit(&slot->is_recent, false, memory_order_relaxed)) return;
+  drop(table, slot, dropped);
+  table->evicted_count++;
+}
+
+static void keep_bounds(qn__table_t* table, qn_executable_t** dropped) {
+  if (!is_beyond(table, table->bytes, table->entry_count)) return;
+  // Twice round is enough: the first takes the marks of use away, the second what had one.
+  for (size_t step = 0; step <= 2 * table->capacity; step++) {
+    bool has_too_much =
+        is_beyond(table, table->bytes - table->held_bytes, table->entry_count - table->held_count);
+    if (!has_too_much && step >= REFRESH_STEPS) break;
+    visit(table, &table->slots[table->hand], has_too_much, dropped);
+    table->hand = (table->hand + 1) & (table->capacity - 1);
+  }
+}
+
+// Makes room for one more; forgets removed slots on the way.
 static qn_status_t reserve(qn__table_t* table) {
   if (table->used_count + 1 <= table->capacity / 2) return QN_OK;
-  size_t live_count = 0;
-  for (size_t i = 0; i < table->capacity; i++) live_count += table->slots[i].executable != NULL;
   size_t capacity = 64;
-  while (capacity < (live_count + 1) * 4) capacity *= 2;
+  while (capacity < (table->entry_count + 1) * 4) capacity *= 2;
   qn__table_slot_t* slots = qn__alloc_zero(table->allocator, capacity, sizeof *slots);
   if (!slots) return qn__out_of_memory("the table of executables");
   for (size_t i = 0; i < table->capacity; i++) {
-    if (!table->slots[i].executable) continue;
-    *find(slots, capacity, &table->slots[i].ident) = table->slots[i];
+    qn__table_slot_t* from = &table->slots[i];
+    if (!from->executable) continue;
+    qn__table_slot_t* to = find(slots, capacity, &from->ident);
+    to->ident = from->ident;
+    to->executable = from->executable;
+    to->is_used = true;
+    to->is_held = from->is_held;
+    atomic_init(&to->is_recent, atomic_load_explicit(&from->is_recent, memory_order_relaxed));
   }
   qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
   table->slots = slots;
   table->capacity = capacity;
-  table->used_count = live_count;
+  table->used_count = table->entry_count;
+  table->hand &= capacity - 1;
   return QN_OK;
+}
+
+static void fill(qn__table_t* table, qn__table_slot_t* slot, const qn__ident_t* ident,
+                 qn_executable_t* executable) {
+  if (!slot->is_used) table->used_count++;
+  slot->is_used = true;
+  slot->ident = *ident;
+  slot->executable = executable;
+  atomic_store_explicit(&slot->is_recent, true, memory_order_relaxed);
+  table->entry_count++;
+  table->bytes += executable->size_bytes;
+  qn_executable_retain(executable);
+  qn__refcount_open(&executable->references);
 }
 
 qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
                           qn_executable_t* executable) {
-  qn_executable_t* old = NULL;
+  qn_executable_t* dropped = NULL;
   lock_all(table);
   qn_status_t status = reserve(table);
   if (qn_ok(status)) {
     qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
-    if (!slot->is_used) table->used_count++;
-    slot->is_used = true;
-    slot->ident = *ident;
-    old = slot->executable;
-    qn_executable_retain(executable);
-    slot->executable = executable;
+    if (slot->executable != executable) {
+      if (slot->executable) drop(table, slot, &dropped);
+      fill(table, slot, ident, executable);
+      keep_bounds(table, &dropped);
+    }
   }
   unlock_all(table);
-  qn_executable_release(old);
+  release_all(dropped);
   return status;
 }
 
 bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident) {
-  qn_executable_t* old = NULL;
+  qn_executable_t* dropped = NULL;
   lock_all(table);
   qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
-  if (slot) {
-    old = slot->executable;
-    slot->executable = NULL;
+  if (slot && slot->executable) drop(table, slot, &dropped);
+  unlock_all(table);
+  bool was_there = dropped != NULL;
+  release_all(dropped);
+  return was_there;
+}
+
+void qn__table_deinit(qn__table_t* table) {
+  // An engine that was made by half has neither locks nor entries.
+  if (!table->fork_node.self) return;
+  qn_executable_t* dropped = NULL;
+  lock_all(table);  // for a fork in another thread
+  for (size_t i = 0; i < table->capacity; i++) {
+    if (table->slots[i].executable) drop(table, &table->slots[i], &dropped);
   }
   unlock_all(table);
-  qn_executable_release(old);
-  return old != NULL;
+  qn__fork_unregister(&table->fork_node);
+  release_all(dropped);
+  qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_deinit(&table->stripes[i].mutex);
 }

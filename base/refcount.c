@@ -1,0 +1,54 @@
+// base/refcount.c: opening and closing. The requirements are in refcount.h.
+#include "base/refcount.h"
+
+#define BIAS ((int64_t)1 << 62)
+
+size_t qn__refcount_bytes(void) {
+  // Memory of allocators is aligned to 16 bytes: what is left over on both sides keeps the stripes
+  // apart from their neighbours.
+  return (size_t)(qn__stripe_count() + 1) * sizeof(qn__refcount_stripe_t);
+}
+
+void qn__refcount_init(qn__refcount_t* count, void* memory) {
+  size_t misaligned = (uintptr_t)memory % QN__STRIPE_BYTES;
+  size_t skipped = misaligned ? QN__STRIPE_BYTES - misaligned : 0;
+  count->stripes = (qn__refcount_stripe_t*)(void*)((uint8_t*)memory + skipped);
+  count->mask = qn__stripe_count() - 1;
+  count->is_open = false;
+  for (uint32_t i = 0; i <= count->mask; i++) {
+    atomic_init(&count->stripes[i].value, QN__REFCOUNT_CLOSED);
+  }
+  atomic_init(&count->central, 1);
+}
+
+void qn__refcount_open(qn__refcount_t* count) {
+  if (count->is_open) return;
+  count->is_open = true;
+  atomic_fetch_add_explicit(&count->central, BIAS, memory_order_relaxed);
+  for (uint32_t i = 0; i <= count->mask; i++) {
+    // Release: who lands here knows that the central counter was raised.
+    atomic_store_explicit(&count->stripes[i].value, 0, memory_order_release);
+  }
+}
+
+void qn__refcount_close(qn__refcount_t* count) {
+  if (!count->is_open) return;
+  count->is_open = false;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i <= count->mask; i++) {
+    sum += atomic_exchange_explicit(&count->stripes[i].value, QN__REFCOUNT_CLOSED,
+                                    memory_order_acq_rel);
+  }
+  // The owner's own reference is among them: the result is not zero.
+  atomic_fetch_add_explicit(&count->central, sum - BIAS, memory_order_acq_rel);
+}
+
+int64_t qn__refcount_estimate(const qn__refcount_t* count) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i <= count->mask; i++) {
+    int64_t value = atomic_load_explicit(&count->stripes[i].value, memory_order_relaxed);
+    if (value > QN__REFCOUNT_CLOSED_LIMIT) sum += value;
+  }
+  sum += atomic_load_explicit(&count->central, memory_order_relaxed);
+  return count->is_open ? sum - BIAS : sum;
+}
