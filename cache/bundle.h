@@ -57,6 +57,8 @@ const char* qn__bundle_identity(const qn__bundle_t* bundle, uint32_t index);
 // The entries in the order of their keys.
 qn_hash128_t qn__bundle_key(const qn__bundle_t* bundle, uint64_t index);
 uint64_t qn__bundle_entry_size(const qn__bundle_t* bundle, uint64_t index);
+// The time of creation in the header of the entry, unverified; 0 when it cannot be read.
+int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index);
 // Reads and verifies the index-th entry, without counting it.
 qn__get_result_t qn__bundle_read(qn__bundle_t* bundle, uint64_t index, qn__hit_t* out_hit);
 

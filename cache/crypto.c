@@ -48,8 +48,8 @@ qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_cryp
 
 // ---------------------------------------------------------------------------------------- keys
 
-// A secret must not stay on the stack; the compiler may not leave a volatile store out.
-static void wipe(void* data, size_t size) {
+// The compiler may not leave a volatile store out.
+void qn__wipe(void* data, size_t size) {
   volatile uint8_t* bytes = data;
   for (size_t i = 0; i < size; i++) bytes[i] = 0;
 }
@@ -131,12 +131,50 @@ qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t 
     if (error && error != EFBIG) {
       status = qn__fs_status(error, "read key", path);
     } else if (error == EFBIG || !parse_hex(text, text_size, out, size)) {
-      wipe(out, size);
+      qn__wipe(out, size);
       status = qn_status_make(QN_STATUS_SYNTAX, "key '%s' is not %zu hexadecimal digits", path,
                               2 * size);
     }
   }
-  wipe(text, sizeof text);
+  qn__wipe(text, sizeof text);
   (void)fs->close(fd);
+  return status;
+}
+
+static qn_status_t write_key(const char* path, int fd, uint8_t* text, size_t size) {
+  const qn__fs_t* fs = qn__fs();
+  for (size_t done = 0; done < size;) {
+    ssize_t put = fs->write(fd, text + done, size - done);
+    if (put <= 0) return qn__fs_status(put < 0 ? errno : ENOSPC, "write key", path);
+    done += (size_t)put;
+  }
+  return fs->fdatasync(fd) == 0 ? QN_OK : qn__fs_status(errno, "sync key", path);
+}
+
+qn_status_t qn__key_write(const char* path, bool is_secret, const uint8_t* key, size_t size) {
+  static const char digits[] = "0123456789abcdef";
+  uint8_t text[KEY_FILE_BYTES];
+  if (QN_NEVER(2 * size + 1 > sizeof text)) {
+    return qn_status_make(QN_STATUS_INTERNAL, "a key of %zu bytes has no file", size);
+  }
+  const qn__fs_t* fs = qn__fs();
+  int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  int fd = fs->open(path, flags, is_secret ? 0600 : 0644);
+  if (fd < 0) {
+    if (errno == EEXIST) {
+      return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "key '%s' exists; remove it or choose another name", path);
+    }
+    return qn__fs_status(errno, "make key", path);
+  }
+  for (size_t i = 0; i < size; i++) {
+    text[2 * i] = (uint8_t)digits[key[i] >> 4];
+    text[2 * i + 1] = (uint8_t)digits[key[i] & 15];
+  }
+  text[2 * size] = '\n';
+  qn_status_t status = write_key(path, fd, text, 2 * size + 1);
+  qn__wipe(text, sizeof text);
+  if (fs->close(fd) != 0 && qn_ok(status)) status = qn__fs_status(errno, "close key", path);
+  if (!qn_ok(status)) (void)fs->unlink(path);
   return status;
 }

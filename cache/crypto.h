@@ -48,4 +48,10 @@ qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_cryp
 // Errors: NOT_FOUND, PERMISSION_DENIED with the rule, SYNTAX, IO.
 qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size);
 
+// Writes the key as hexadecimal digits into a new file of mode 0600 (`is_secret`) or 0644. Errors:
+// FAILED_PRECONDITION (there is one already), PERMISSION_DENIED, NOT_FOUND, IO.
+qn_status_t qn__key_write(const char* path, bool is_secret, const uint8_t* key, size_t size);
+// Clears memory that had a secret, for certain.
+void qn__wipe(void* data, size_t size);
+
 #endif  // QUERN_CACHE_CRYPTO_H_

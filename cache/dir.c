@@ -7,22 +7,9 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "base/arena.h"
-#include "base/reader.h"
+#include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
-#include "quern/cache.h"
-
-#define SHORTEST_PREFIX 4u
-// Beside the sections of the preimage: metadata and payload.
-#define OWN_SECTIONS 2u
-
-struct qn_cache_dir {
-  qn__disk_t* disk;
-};
-
-static int64_t to_seconds(int64_t time_ns) {
-  return time_ns / 1000000000;
-}
+#include "cache/show.h"
 
 qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir) {
   *out_dir = NULL;
@@ -30,13 +17,15 @@ qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir) {
   qn_allocator_t allocator = qn_allocator_default();
   qn_cache_dir_t* dir = qn__alloc_zero(allocator, 1, sizeof *dir);
   if (!dir) return qn__out_of_memory("a cache directory");
-  qn__disk_options_t options = {.allocator = allocator, .root = path, .must_exist = true};
+  qn__disk_options_t options = {
+      .allocator = allocator, .root = path, .must_exist = true, .sweep_period_ns = -1};
   qn_status_t status = qn__disk_open(&options, &dir->disk);
   if (qn_status_code(status) == QN_STATUS_PERMISSION_DENIED) {
     options.is_read_only = true;
     if (qn_status_consume(qn__disk_open(&options, &dir->disk)) == QN_STATUS_OK) {
       qn_status_free(status);
       status = QN_OK;
+      dir->is_read_only = true;
     }
   }
   if (!qn_ok(status)) {
@@ -70,8 +59,8 @@ static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
 
 static qn_cache_entry_info_t info_of(const qn__disk_file_t* file, int64_t created) {
   qn_cache_entry_info_t info = {.size_bytes = file->size_bytes,
-                                .created_s = to_seconds(created),
-                                .used_s = to_seconds(file->modified_ns)};
+                                .created_s = qn__to_seconds(created),
+                                .used_s = qn__to_seconds(file->modified_ns)};
   qn__hash128_hex(file->key, info.key);
   return info;
 }
@@ -132,13 +121,8 @@ static bool match_prefix(void* self, const qn__disk_file_t* file) {
 }
 
 static qn_status_t find(qn_cache_dir_t* dir, const char* key, qn__disk_file_t* out_file) {
-  if (!key) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "key of a cache entry is NULL");
+  QN_TRY(qn__key_prefix_check(key));
   finder_t finder = {.prefix = key, .size = strlen(key)};
-  if (finder.size < SHORTEST_PREFIX || finder.size > 32 ||
-      strspn(key, "0123456789abcdef") != finder.size) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "key '%s' is not 4 to 32 lower-case hexadecimal digits", key);
-  }
   QN_TRY(scan_status(dir, qn__disk_scan(dir->disk, match_prefix, &finder, NULL)));
   if (finder.count == 0) {
     return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s' in '%s'", key,
@@ -152,124 +136,17 @@ static qn_status_t find(qn_cache_dir_t* dir, const char* key, qn__disk_file_t* o
   return QN_OK;
 }
 
-static qn_status_t read_failed(const qn__disk_file_t* file, qn__get_result_t result,
-                               const qn__hit_t* hit) {
-  char hex[33];
-  qn__hash128_hex(file->key, hex);
-  switch (result) {
-    case QN__GET_HIT:
-      break;
-    case QN__GET_ABSENT:
-      return qn_status_make(QN_STATUS_NOT_FOUND, "entry %s has just gone", hex);
-    case QN__GET_BAD:
-      return qn_status_make(QN_STATUS_DATA_LOSS, "entry %s: %s", hex, qn__reason_text(hit->reason));
-    case QN__GET_ERROR:
-      return qn__fs_status(hit->error, "read entry", hex);
-    case QN__GET_UNTRUSTED:
-      return qn_status_make(QN_STATUS_PERMISSION_DENIED,
-                            "entry %s is not a regular file of this user", hex);
-    case QN__GET_NO_MEMORY:
-      return qn__out_of_memory("an entry of the cache");
-    case QN__GET_TIMEOUT:
-    case QN__GET_OFF:
-      break;  // of other tiers
-  }
-  return QN_OK;
-}
-
-typedef struct shown_entry {
-  qn_cache_entry_t entry;  // first: the handle
-  qn__arena_t arena;
-} shown_entry_t;
-
-static void append_hex(qn__buffer_t* text, qn_span_t bytes) {
-  for (size_t i = 0; i < bytes.size; i++) {
-    qn__buffer_format(text, "%02x", (unsigned)bytes.data[i]);
-  }
-}
-
-// The sections that are not text, in words; NULL when there is no way to say it.
-static char* describe(qn__arena_t* arena, uint32_t tag, qn_span_t bytes) {
-  qn__buffer_t text;
-  qn__buffer_init(&text, qn_allocator_default());
-  qn__reader_t reader = qn__reader_make(bytes);
-  if (tag == QN__SECTION_MODULE && bytes.size == 56) {
-    qn__buffer_format(&text, "%" PRIu64 " bytes, xxh3 ", qn__read_u64(&reader));
-    append_hex(&text, qn__read_bytes(&reader, 16));
-    qn__buffer_cstr(&text, ", sha256 ");
-    append_hex(&text, qn__read_bytes(&reader, 32));
-  } else if (tag == QN__SECTION_SCHEMA) {
-    qn__buffer_cstr(&text, "versions");
-    while (qn__reader_left(&reader) >= 4)
-      qn__buffer_format(&text, " %" PRIu32, qn__read_u32(&reader));
-  }
-  char* copy =
-      text.size && !text.has_failed ? qn__arena_cstr(arena, qn__buffer_as_str(&text)) : NULL;
-  qn__buffer_deinit(&text);
-  return copy;
-}
-
-static qn_cache_section_t make_section(qn__arena_t* arena, const char* name, qn_span_t bytes) {
-  void* copy = qn__arena_alloc(arena, bytes.size);
-  if (copy && bytes.size) memcpy(copy, bytes.data, bytes.size);
-  return (qn_cache_section_t){.name = name, .data = copy, .size_bytes = bytes.size};
-}
-
-// Copies what is to be shown: the handle outlives the directory.
-static bool fill_sections(shown_entry_t* shown, const qn__entry_t* entry) {
-  qn__arena_t* arena = &shown->arena;
-  size_t count = OWN_SECTIONS, offset = 0;
-  uint32_t tag;
-  qn_span_t bytes;
-  while (qn__preimage_next(entry->preimage, &offset, &tag, &bytes)) count++;
-  qn_cache_section_t* sections = qn__arena_alloc_array(arena, count, sizeof *sections);
-  if (!sections) return false;
-  size_t i = 0;
-  offset = 0;
-  while (i < count - OWN_SECTIONS && qn__preimage_next(entry->preimage, &offset, &tag, &bytes)) {
-    sections[i] = make_section(arena, qn__section_text(tag), bytes);
-    sections[i].text = qn__section_is_text(tag)
-                           ? qn__arena_cstr(arena, (qn_str_t){(const char*)bytes.data, bytes.size})
-                           : describe(arena, tag, bytes);
-    i++;
-  }
-  sections[i++] = make_section(arena, "metadata", entry->metadata);
-  sections[i++] = make_section(arena, "payload", entry->payload);
-  shown->entry.sections = sections;
-  shown->entry.section_count = i;
-  return !arena->is_exhausted;
-}
-
 qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_entry_t** out_entry) {
   *out_entry = NULL;
   qn__disk_file_t file = {0};
   QN_TRY(find(dir, key, &file));
   qn__hit_t hit;
   qn__get_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);
-  if (result != QN__GET_HIT) return read_failed(&file, result, &hit);
-  qn_allocator_t allocator = qn_allocator_default();
-  shown_entry_t* shown = qn__alloc_zero(allocator, 1, sizeof *shown);
-  bool is_filled = false;
-  if (shown) {
-    qn__arena_init(&shown->arena, allocator);
-    shown->entry.info = info_of(&file, hit.entry.created_ns);
-    shown->entry.compile_ns = hit.entry.compile_ns > 0 ? (uint64_t)hit.entry.compile_ns : 0;
-    is_filled = fill_sections(shown, &hit.entry);
-  }
+  if (result != QN__GET_HIT) return qn__get_status(file.key, result, &hit);
+  qn_cache_entry_info_t info = info_of(&file, hit.entry.created_ns);
+  qn_status_t status = qn__show_entry(&hit.entry, &info, out_entry);
   qn__disk_hit_release(dir->disk, &hit);
-  if (!is_filled) {
-    if (shown) qn_cache_entry_free(&shown->entry);
-    return qn__out_of_memory("an entry of the cache");
-  }
-  *out_entry = &shown->entry;
-  return QN_OK;
-}
-
-void qn_cache_entry_free(qn_cache_entry_t* entry) {
-  if (!entry) return;
-  shown_entry_t* shown = (shown_entry_t*)entry;
-  qn__arena_deinit(&shown->arena);
-  qn__free(qn_allocator_default(), shown, sizeof *shown);
+  return status;
 }
 
 // ---------------------------------------------------------------------------------------- care
@@ -295,7 +172,7 @@ static bool verify_one(void* self, const qn__disk_file_t* file) {
     return true;
   }
   if (result == QN__GET_ABSENT) return true;
-  qn_status_t status = read_failed(file, result, &hit);
+  qn_status_t status = qn__get_status(file->key, result, &hit);
   if (result == QN__GET_BAD) {
     report->bad_count++;
     report->removed_count += is_removed;
@@ -323,7 +200,7 @@ qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
 
 qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count) {
   *out_removed_count = 0;
-  if (dir->disk->is_read_only) {
+  if (dir->is_read_only) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' may only be read",
                           qn__disk_root(dir->disk));
   }

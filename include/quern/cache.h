@@ -1,8 +1,9 @@
-// quern/cache.h: looking at and caring for a cache directory, apart from any engine.
+// quern/cache.h: looking at and caring for a cache directory, and making bundles, apart from any
+// engine.
 //
 // An engine uses its cache by itself (engine.h); these calls are for tools. A cache directory holds
-// code: only its owner may write it (docs/cache-format.md). Any thread; several processes at once
-// are fine.
+// code: only its owner may write it (docs/cache-format.md). A bundle is one read-only file of many
+// entries, to ship with an image (docs/bundles.md). Any thread; several processes at once are fine.
 #ifndef QUERN_CACHE_H_
 #define QUERN_CACHE_H_
 
@@ -74,6 +75,96 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_
 
 // Removes every entry and stale temporary file; unknown files stay. Returns how many entries went.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count);
+
+// ------------------------------------------------------------------------------------ bundles
+
+typedef struct qn_cache_bundle qn_cache_bundle_t;
+
+// Opens a bundle. `public_key_files`: it must be signed by one of these keys; with none, a
+// signature is not looked at. A file whose tail is missing opens with the entries that are whole.
+// Errors: NOT_FOUND; PERMISSION_DENIED with the rule that it breaks (a symbolic link, another
+// owner, writable by others, not signed as asked); DATA_LOSS (not a bundle); UNAVAILABLE
+// (signatures need libquern-sodium.so); SYNTAX (a key file); IO; OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_cache_bundle_open(const char* path,
+                                                    const char* const* public_key_files,
+                                                    size_t public_key_count,
+                                                    qn_cache_bundle_t** out_bundle);
+// NULL is fine.
+QN_API void qn_cache_bundle_close(qn_cache_bundle_t* bundle);
+
+typedef struct qn_cache_bundle_info {
+  uint64_t entry_count;
+  uint64_t size_bytes;  // of the file
+  bool is_truncated;    // its tail is missing; the entries that are whole count
+  bool is_verified;     // it is signed by one of the keys that were asked for
+  char signer[65];      // public key in hexadecimal, "" unless signed
+} qn_cache_bundle_info_t;
+QN_API void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_t* out_info);
+// The identities of the code generators that made the entries, one call each.
+QN_API void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
+                                       void (*on_generator)(void* self, const char* identity),
+                                       void* self);
+// Calls back for each entry, by rising key, until the callback returns false. `used_s` is 0.
+QN_API QN_MUST_USE qn_status_t
+qn_cache_bundle_list(qn_cache_bundle_t* bundle,
+                     bool (*on_entry)(void* self, const qn_cache_entry_info_t* info), void* self);
+// As qn_cache_dir_read.
+QN_API QN_MUST_USE qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key,
+                                                    qn_cache_entry_t** out_entry);
+// As qn_cache_dir_verify; nothing is ever removed from a bundle.
+QN_API QN_MUST_USE qn_status_t qn_cache_bundle_verify(
+    qn_cache_bundle_t* bundle, void (*on_bad)(void* self, const char* key, const char* reason),
+    void* self, qn_cache_verify_report_t* out_report);
+
+typedef struct qn_cache_write_options {
+  size_t struct_size;           // sizeof(qn_cache_write_options_t)
+  const char* secret_key_file;  // signs the bundle; NULL: not signed
+  // Chooses; NULL: every entry. The entry is borrowed for the call.
+  bool (*wants)(void* self, const qn_cache_entry_t* entry);
+  // Hears of damaged entries, which are left out; NULL is fine.
+  void (*on_bad)(void* self, const char* key, const char* reason);
+  void* self;  // of the two
+  // Times of creation and of compiling become 0: the bundle then depends on keys and code alone,
+  // and two machines that compile the same write the same bytes.
+  bool is_timeless;
+  // Adds to the bundle at the path, behind its old end, instead of replacing it. Readers that have
+  // it open go on with what they know. One that dies half-way leaves a file without a whole tail.
+  bool is_appending;
+} qn_cache_write_options_t;
+typedef struct qn_cache_write_report {
+  uint64_t written_count;
+  uint64_t written_bytes;   // of the entries
+  uint64_t unwanted_count;  // not chosen
+  uint64_t bad_count;       // damaged, left out
+} qn_cache_write_report_t;
+// Writes a bundle of the entries of a directory (may be NULL) and of bundles; of equal keys the
+// last source's counts. Every entry is verified; the file appears under its name whole or not at
+// all; the same entries give the same bytes. `options` and `out_report` may be NULL. Errors:
+// NOT_FOUND (nothing to write), INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE, SYNTAX (the key),
+// IO, OUT_OF_MEMORY; appending: FAILED_PRECONDITION and those of opening.
+QN_API QN_MUST_USE qn_status_t qn_cache_bundle_write(const char* path, qn_cache_dir_t* dir,
+                                                     qn_cache_bundle_t* const* bundles,
+                                                     size_t bundle_count,
+                                                     const qn_cache_write_options_t* options,
+                                                     qn_cache_write_report_t* out_report);
+
+typedef struct qn_cache_import_report {
+  uint64_t imported_count;
+  uint64_t present_count;  // the directory had them already, whole
+  uint64_t bad_count;      // damaged in the bundle
+  uint64_t failed_count;   // could not be written
+} qn_cache_import_report_t;
+// Puts the entries of a bundle into a directory. `on_bad` (may be NULL) hears of those that stay
+// out. Errors: PERMISSION_DENIED (the directory may only be read), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
+                                                   void (*on_bad)(void* self, const char* key,
+                                                                  const char* reason),
+                                                   void* self,
+                                                   qn_cache_import_report_t* out_report);
+
+// Makes a pair of keys for signing: the files PREFIX.pub and PREFIX.key (mode 0600, hexadecimal).
+// Errors: FAILED_PRECONDITION (one of them exists), UNAVAILABLE, PERMISSION_DENIED, NOT_FOUND, IO.
+QN_API QN_MUST_USE qn_status_t qn_cache_make_keys(const char* prefix);
 
 #ifdef __cplusplus
 }

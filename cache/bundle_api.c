@@ -1,0 +1,360 @@
+// cache/bundle_api.c: the calls of quern/cache.h for bundles.
+//
+// Thread rule: any thread. Read next: docs/bundles.md.
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "cache/bundle_write.h"
+#include "cache/dir_inner.h"
+#include "cache/show.h"
+
+// How long an import waits for the directory's writer at a time.
+#define IMPORT_WAIT_NS INT64_C(60000000000)
+
+struct qn_cache_bundle {
+  qn__bundle_t* bundle;
+  bool is_verified;
+};
+
+// ---------------------------------------------------------------------------------------- open
+
+static qn_status_t read_keys(const char* const* files, size_t count, uint8_t* out_keys) {
+  for (size_t i = 0; i < count; i++) {
+    if (!files[i]) {
+      return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "path %zu of a public key is NULL", i);
+    }
+    QN_TRY(
+        qn__key_read(files[i], false, out_keys + i * QN__PUBLIC_KEY_BYTES, QN__PUBLIC_KEY_BYTES));
+  }
+  return QN_OK;
+}
+
+static qn_status_t open_with_keys(const char* path, const char* const* files, size_t count,
+                                  qn__bundle_t** out_bundle) {
+  qn_allocator_t allocator = qn_allocator_default();
+  uint8_t* keys = NULL;
+  size_t size = 0;
+  if (count) {
+    if (!qn__size_mul(count, QN__PUBLIC_KEY_BYTES, &size)) return qn__out_of_memory("keys");
+    keys = qn__alloc(allocator, size);
+    if (!keys) return qn__out_of_memory("keys");
+  }
+  qn__bundle_options_t options = {
+      .allocator = allocator, .path = path, .public_keys = keys, .public_key_count = count};
+  qn_status_t status = read_keys(files, count, keys);
+  if (qn_ok(status)) status = qn__bundle_open(&options, out_bundle);
+  qn__free(allocator, keys, size);
+  return status;
+}
+
+qn_status_t qn_cache_bundle_open(const char* path, const char* const* public_key_files,
+                                 size_t public_key_count, qn_cache_bundle_t** out_bundle) {
+  *out_bundle = NULL;
+  if (!path || (public_key_count && !public_key_files)) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s of a bundle is NULL",
+                          path ? "the list of public keys" : "the path");
+  }
+  qn_allocator_t allocator = qn_allocator_default();
+  qn_cache_bundle_t* handle = qn__alloc_zero(allocator, 1, sizeof *handle);
+  if (!handle) return qn__out_of_memory("a bundle");
+  qn_status_t status = open_with_keys(path, public_key_files, public_key_count, &handle->bundle);
+  if (!qn_ok(status)) {
+    qn__free(allocator, handle, sizeof *handle);
+    return status;
+  }
+  handle->is_verified = public_key_count > 0;
+  *out_bundle = handle;
+  return QN_OK;
+}
+
+void qn_cache_bundle_close(qn_cache_bundle_t* bundle) {
+  if (!bundle) return;
+  qn__bundle_close(bundle->bundle);
+  qn__free(qn_allocator_default(), bundle, sizeof *bundle);
+}
+
+// ---------------------------------------------------------------------------------------- looking
+
+void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_t* out_info) {
+  *out_info = (qn_cache_bundle_info_t){
+      .entry_count = qn__bundle_count(bundle->bundle),
+      .size_bytes = qn__bundle_size(bundle->bundle),
+      .is_truncated = qn__bundle_is_truncated(bundle->bundle),
+      .is_verified = bundle->is_verified,
+  };
+  const uint8_t* signer = qn__bundle_signer(bundle->bundle);
+  for (size_t i = 0; signer && i < QN__PUBLIC_KEY_BYTES; i++) {
+    (void)snprintf(out_info->signer + 2 * i, 3, "%02x", (unsigned)signer[i]);
+  }
+}
+
+void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
+                                void (*on_generator)(void* self, const char* identity),
+                                void* self) {
+  uint32_t count = qn__bundle_identity_count(bundle->bundle);
+  for (uint32_t i = 0; i < count; i++) on_generator(self, qn__bundle_identity(bundle->bundle, i));
+}
+
+static qn_cache_entry_info_t info_of(const qn__bundle_t* bundle, uint64_t index) {
+  qn_cache_entry_info_t info = {
+      .size_bytes = qn__bundle_entry_size(bundle, index),
+      .created_s = qn__to_seconds(qn__bundle_created_ns(bundle, index)),
+  };
+  qn__hash128_hex(qn__bundle_key(bundle, index), info.key);
+  return info;
+}
+
+qn_status_t qn_cache_bundle_list(qn_cache_bundle_t* bundle,
+                                 bool (*on_entry)(void* self, const qn_cache_entry_info_t* info),
+                                 void* self) {
+  uint64_t count = qn__bundle_count(bundle->bundle);
+  for (uint64_t i = 0; i < count; i++) {
+    qn_cache_entry_info_t info = info_of(bundle->bundle, i);
+    if (!on_entry(self, &info)) break;
+  }
+  return QN_OK;
+}
+
+// The first entry whose key begins with `key`, and whether the next one does too.
+static qn_status_t find(const qn__bundle_t* bundle, const char* key, uint64_t* out_index) {
+  QN_TRY(qn__key_prefix_check(key));
+  uint64_t count = qn__bundle_count(bundle), found = 0;
+  size_t size = strlen(key);
+  for (uint64_t i = 0; i < count && found < 2; i++) {
+    char hex[33];
+    qn__hash128_hex(qn__bundle_key(bundle, i), hex);
+    if (memcmp(hex, key, size) == 0 && found++ == 0) *out_index = i;
+  }
+  if (found == 1) return QN_OK;
+  if (found == 0) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s' in bundle '%s'", key,
+                          qn__bundle_path(bundle));
+  }
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "key '%s' fits more than one entry; give more digits", key);
+}
+
+qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key,
+                                 qn_cache_entry_t** out_entry) {
+  *out_entry = NULL;
+  uint64_t index = 0;
+  QN_TRY(find(bundle->bundle, key, &index));
+  qn__hit_t hit;
+  qn__get_result_t result = qn__bundle_read(bundle->bundle, index, &hit);
+  if (result != QN__GET_HIT) {
+    return qn__get_status(qn__bundle_key(bundle->bundle, index), result, &hit);
+  }
+  qn_cache_entry_info_t info = info_of(bundle->bundle, index);
+  qn_status_t status = qn__show_entry(&hit.entry, &info, out_entry);
+  qn__bundle_hit_release(bundle->bundle, &hit);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------- care
+
+static void tell(void (*on_bad)(void* self, const char* key, const char* reason), void* self,
+                 qn_hash128_t key, qn__get_result_t result, const qn__hit_t* hit) {
+  if (!on_bad) return;
+  char hex[33];
+  qn__hash128_hex(key, hex);
+  if (result == QN__GET_BAD) {
+    on_bad(self, hex, qn__reason_text(hit->reason));
+  } else if (result == QN__GET_UNTRUSTED) {
+    on_bad(self, hex, "the entry is not the one that was signed");
+  } else {
+    qn_status_t status = qn__get_status(key, result, hit);
+    on_bad(self, hex, qn_status_message(status));
+    qn_status_free(status);
+  }
+}
+
+qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
+                                   void (*on_bad)(void* self, const char* key, const char* reason),
+                                   void* self, qn_cache_verify_report_t* out_report) {
+  memset(out_report, 0, sizeof *out_report);
+  uint64_t count = qn__bundle_count(bundle->bundle);
+  for (uint64_t i = 0; i < count; i++) {
+    qn__hit_t hit;
+    qn__get_result_t result = qn__bundle_read(bundle->bundle, i, &hit);
+    if (result == QN__GET_HIT) {
+      qn__bundle_hit_release(bundle->bundle, &hit);
+      out_report->good_count++;
+      continue;
+    }
+    if (result == QN__GET_BAD || result == QN__GET_UNTRUSTED) {
+      out_report->bad_count++;
+    } else {
+      out_report->unreadable_count++;
+    }
+    tell(on_bad, self, qn__bundle_key(bundle->bundle, i), result, &hit);
+  }
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------------- writing
+
+// Between the inner callbacks and the public ones.
+typedef struct chooser {
+  const qn_cache_write_options_t* options;
+  bool has_failed;  // no memory for an entry to show
+} chooser_t;
+
+static bool wants(void* self, const qn__entry_t* entry) {
+  chooser_t* chooser = self;
+  qn_cache_entry_info_t info = {.size_bytes = qn__entry_size(entry),
+                                .created_s = qn__to_seconds(entry->created_ns)};
+  qn__hash128_hex(entry->key, info.key);
+  qn_cache_entry_t* shown;
+  if (qn_status_consume(qn__show_entry(entry, &info, &shown)) != QN_STATUS_OK) {
+    chooser->has_failed = true;
+    return false;
+  }
+  bool is_wanted = chooser->options->wants(chooser->options->self, shown);
+  qn_cache_entry_free(shown);
+  return is_wanted;
+}
+
+static void pass_bad(void* self, qn_hash128_t key, const char* reason) {
+  const chooser_t* chooser = self;
+  char hex[33];
+  qn__hash128_hex(key, hex);
+  chooser->options->on_bad(chooser->options->self, hex, reason);
+}
+
+static qn_status_t check_options(const char* path, size_t bundle_count,
+                                 qn_cache_bundle_t* const* bundles,
+                                 const qn_cache_write_options_t* options) {
+  if (!path || (bundle_count && !bundles)) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s is NULL",
+                          path ? "the list of bundles" : "the path of a bundle");
+  }
+  if (options && options->struct_size != sizeof *options) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "qn_cache_write_options_t: struct_size is %zu, expected %zu",
+                          options->struct_size, sizeof *options);
+  }
+  return QN_OK;
+}
+
+static qn_status_t write_sources(const char* path, const qn__bundle_source_t* sources, size_t count,
+                                 const qn_cache_write_options_t* options,
+                                 qn_cache_write_report_t* out_report) {
+  static const qn_cache_write_options_t defaults = {.struct_size = sizeof defaults};
+  if (!options) options = &defaults;
+  uint8_t secret[QN__SECRET_KEY_BYTES];
+  if (options->secret_key_file) {
+    QN_TRY(qn__key_read(options->secret_key_file, true, secret, sizeof secret));
+  }
+  chooser_t chooser = {.options = options};
+  qn__bundle_export_options_t inner = {
+      .write = {.path = path,
+                .secret_key = options->secret_key_file ? secret : NULL,
+                .is_appending = options->is_appending},
+      .wants = options->wants ? wants : NULL,
+      .on_bad = options->on_bad ? pass_bad : NULL,
+      .self = &chooser,
+      .is_timeless = options->is_timeless,
+      .has_failed = &chooser.has_failed,
+  };
+  qn__bundle_export_report_t report;
+  qn_status_t status = qn__bundle_export(sources, count, &inner, &report);
+  qn__wipe(secret, sizeof secret);
+  if (out_report) {
+    *out_report = (qn_cache_write_report_t){report.written_count, report.written_bytes,
+                                            report.unwanted_count, report.bad_count};
+  }
+  return status;
+}
+
+qn_status_t qn_cache_bundle_write(const char* path, qn_cache_dir_t* dir,
+                                  qn_cache_bundle_t* const* bundles, size_t bundle_count,
+                                  const qn_cache_write_options_t* options,
+                                  qn_cache_write_report_t* out_report) {
+  if (out_report) memset(out_report, 0, sizeof *out_report);
+  QN_TRY(check_options(path, bundle_count, bundles, options));
+  qn_allocator_t allocator = qn_allocator_default();
+  size_t count = 0;
+  qn__bundle_source_t* sources = qn__alloc_zero(allocator, bundle_count + 1, sizeof *sources);
+  if (!sources) return qn__out_of_memory("the list of bundles");
+  if (dir) sources[count++].disk = dir->disk;
+  for (size_t i = 0; i < bundle_count; i++) sources[count++].bundle = bundles[i]->bundle;
+  qn_status_t status = write_sources(path, sources, count, options, out_report);
+  qn__free(allocator, sources, (bundle_count + 1) * sizeof *sources);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------- import
+
+// Whether the directory has the entry, whole.
+static bool is_present(qn__disk_t* disk, qn_hash128_t key) {
+  qn__hit_t hit;
+  if (qn__disk_inspect(disk, key, false, &hit, NULL) != QN__GET_HIT) return false;
+  qn__disk_hit_release(disk, &hit);
+  return true;
+}
+
+// The queue of the directory's writer is bounded: when it is full, it is waited for.
+static bool put(qn__disk_t* disk, const qn__entry_t* entry) {
+  if (qn__disk_put(disk, entry, NULL)) return true;
+  return qn__disk_flush(disk, IMPORT_WAIT_NS) && qn__disk_put(disk, entry, NULL);
+}
+
+qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
+                                void (*on_bad)(void* self, const char* key, const char* reason),
+                                void* self, qn_cache_import_report_t* out_report) {
+  memset(out_report, 0, sizeof *out_report);
+  qn__disk_t* disk = dir->disk;
+  if (dir->is_read_only) {
+    return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' may only be read",
+                          qn__disk_root(disk));
+  }
+  uint64_t done_before = qn__disk_counter(disk, "publish_done"), put_count = 0;
+  uint64_t count = qn__bundle_count(bundle->bundle);
+  for (uint64_t i = 0; i < count; i++) {
+    qn_hash128_t key = qn__bundle_key(bundle->bundle, i);
+    if (is_present(disk, key)) {
+      out_report->present_count++;
+      continue;
+    }
+    qn__hit_t hit;
+    qn__get_result_t result = qn__bundle_read(bundle->bundle, i, &hit);
+    if (result != QN__GET_HIT) {
+      out_report->bad_count++;
+      tell(on_bad, self, key, result, &hit);
+      continue;
+    }
+    put_count++;
+    (void)put(disk, &hit.entry);
+    qn__bundle_hit_release(bundle->bundle, &hit);
+  }
+  (void)qn__disk_flush(disk, IMPORT_WAIT_NS);
+  out_report->imported_count = qn__disk_counter(disk, "publish_done") - done_before;
+  out_report->failed_count = put_count - out_report->imported_count;
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------------- keys
+
+qn_status_t qn_cache_make_keys(const char* prefix) {
+  if (!prefix || !prefix[0] || strlen(prefix) > PATH_MAX - 8) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the name of a pair of keys is %s",
+                          prefix && prefix[0] ? "too long" : "empty");
+  }
+  const qn__crypto_t* crypto;
+  QN_TRY(qn__crypto_open(NULL, &crypto));
+  char public_path[PATH_MAX], secret_path[PATH_MAX];
+  (void)snprintf(public_path, sizeof public_path, "%s.pub", prefix);
+  (void)snprintf(secret_path, sizeof secret_path, "%s.key", prefix);
+  uint8_t public_key[QN__PUBLIC_KEY_BYTES], secret_key[QN__SECRET_KEY_BYTES];
+  crypto->make_keys(public_key, secret_key);
+  // The public one first: a secret without it is of no use to anybody.
+  qn_status_t status = qn__key_write(public_path, false, public_key, sizeof public_key);
+  if (qn_ok(status)) {
+    status = qn__key_write(secret_path, true, secret_key, sizeof secret_key);
+    if (!qn_ok(status)) (void)qn__fs()->unlink(public_path);
+  }
+  qn__wipe(secret_key, sizeof secret_key);
+  return status;
+}

@@ -1,0 +1,200 @@
+// cache/bundle_export.c: from directories and bundles into one bundle.
+//
+// The keys of all sources are collected and sorted first, then each entry is read, verified,
+// chosen and written in that order: so the same entries give the same bytes, whatever order a
+// directory lists them in, and memory holds keys and one entry. Thread rule: one thread. Read next:
+// bundle_api.c.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "cache/bundle_write.h"
+
+// One entry of one source.
+typedef struct item {
+  qn_hash128_t key;
+  uint32_t source;
+  uint64_t index;  // in a bundle
+} item_t;
+
+typedef struct plan {
+  qn_allocator_t allocator;
+  item_t* items;
+  size_t count, capacity;
+  uint32_t source;
+  bool has_failed;  // no memory
+} plan_t;
+
+static bool add_item(plan_t* plan, qn_hash128_t key, uint64_t index) {
+  void* items = plan->items;
+  if (!qn__grow(plan->allocator, &items, &plan->capacity, plan->count + 1, sizeof(item_t))) {
+    plan->has_failed = true;
+    return false;
+  }
+  plan->items = items;
+  plan->items[plan->count++] = (item_t){key, plan->source, index};
+  return true;
+}
+
+static bool add_file(void* self, const qn__disk_file_t* file) {
+  return add_item(self, file->key, 0);
+}
+
+// By key; of equal keys the last source first.
+static int compare_items(const void* a, const void* b) {
+  const item_t *x = a, *y = b;
+  int order = memcmp(x->key.bytes, y->key.bytes, sizeof x->key.bytes);
+  return order ? order : (x->source < y->source) - (x->source > y->source);
+}
+
+static qn_status_t collect(plan_t* plan, const qn__bundle_source_t* sources, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    plan->source = (uint32_t)i;
+    if (sources[i].disk) {
+      int error = qn__disk_scan(sources[i].disk, add_file, plan, NULL);
+      if (error) return qn__fs_status(error, "list", qn__disk_root(sources[i].disk));
+    } else {
+      uint64_t entry_count = qn__bundle_count(sources[i].bundle);
+      for (uint64_t k = 0; k < entry_count; k++) {
+        if (!add_item(plan, qn__bundle_key(sources[i].bundle, k), k)) break;
+      }
+    }
+    if (plan->has_failed) return qn__out_of_memory("the list of entries");
+  }
+  if (plan->count > 1) qsort(plan->items, plan->count, sizeof *plan->items, compare_items);
+  return QN_OK;
+}
+
+static qn__get_result_t read_item(const qn__bundle_source_t* sources, const item_t* item,
+                                  qn__hit_t* out_hit) {
+  const qn__bundle_source_t* source = &sources[item->source];
+  return source->disk ? qn__disk_inspect(source->disk, item->key, false, out_hit, NULL)
+                      : qn__bundle_read(source->bundle, item->index, out_hit);
+}
+
+static void release_item(const qn__bundle_source_t* sources, const item_t* item, qn__hit_t* hit) {
+  const qn__bundle_source_t* source = &sources[item->source];
+  if (source->disk) {
+    qn__disk_hit_release(source->disk, hit);
+  } else {
+    qn__bundle_hit_release(source->bundle, hit);
+  }
+}
+
+static qn_status_t write_timeless(qn__bundle_writer_t* writer, const qn__entry_t* entry,
+                                  qn_allocator_t allocator) {
+  qn__entry_t timeless = *entry;
+  timeless.created_ns = timeless.compile_ns = 0;
+  qn__buffer_t bytes;
+  qn__buffer_init(&bytes, allocator);
+  qn_status_t status = QN_OK;
+  if (QN_NEVER(!qn__entry_encode(&timeless, &bytes))) {
+    status = qn_status_make(QN_STATUS_INTERNAL, "an entry that was read cannot be written");
+  } else {
+    status = qn__buffer_status(&bytes, "an entry of a bundle");
+  }
+  if (qn_ok(status)) status = qn__bundle_writer_add(writer, qn__buffer_as_span(&bytes));
+  qn__buffer_deinit(&bytes);
+  return status;
+}
+
+static qn_status_t write_entry(qn__bundle_writer_t* writer, const qn__hit_t* hit,
+                               const qn__bundle_export_options_t* options,
+                               qn__bundle_export_report_t* report) {
+  if (options->wants && !options->wants(options->self, &hit->entry)) {
+    report->unwanted_count++;
+    bool has_failed = options->has_failed && *options->has_failed;
+    return has_failed ? qn__out_of_memory("an entry to choose") : QN_OK;
+  }
+  qn_allocator_t allocator =
+      options->write.allocator.reallocate ? options->write.allocator : qn_allocator_default();
+  size_t size = qn__entry_size(&hit->entry);
+  qn_status_t status = options->is_timeless
+                           ? write_timeless(writer, &hit->entry, allocator)
+                           : qn__bundle_writer_add(writer, (qn_span_t){hit->bytes, size});
+  if (!qn_ok(status)) return status;
+  report->written_count++;
+  report->written_bytes += size;
+  return QN_OK;
+}
+
+static void count_bad(const qn__bundle_export_options_t* options, const item_t* item,
+                      const char* reason, qn__bundle_export_report_t* report) {
+  report->bad_count++;
+  if (options->on_bad) options->on_bad(options->self, item->key, reason);
+}
+
+// One item. *out_is_done: its key needs no other source.
+static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__bundle_source_t* sources,
+                              const item_t* item, const qn__bundle_export_options_t* options,
+                              qn__bundle_export_report_t* report, bool* out_is_done) {
+  qn__hit_t hit;
+  qn__get_result_t result = read_item(sources, item, &hit);
+  *out_is_done = result == QN__GET_HIT;
+  switch (result) {
+    case QN__GET_HIT: {
+      qn_status_t status = write_entry(writer, &hit, options, report);
+      release_item(sources, item, &hit);
+      return status;
+    }
+    case QN__GET_BAD:
+      count_bad(options, item, qn__reason_text(hit.reason), report);
+      return QN_OK;
+    case QN__GET_UNTRUSTED:
+      count_bad(options, item, "the entry is of another user, no file, or not what was signed",
+                report);
+      return QN_OK;
+    case QN__GET_ERROR: {
+      char hex[33];
+      qn__hash128_hex(item->key, hex);
+      return qn__fs_status(hit.error, "read entry", hex);
+    }
+    case QN__GET_NO_MEMORY:
+      return qn__out_of_memory("an entry of the cache");
+    case QN__GET_ABSENT:
+    case QN__GET_TIMEOUT:
+    case QN__GET_OFF:
+      break;
+  }
+  return QN_OK;
+}
+
+static qn_status_t write_all(const plan_t* plan, const qn__bundle_source_t* sources,
+                             const qn__bundle_export_options_t* options,
+                             qn__bundle_export_report_t* report) {
+  qn__bundle_writer_t* writer;
+  QN_TRY(qn__bundle_writer_create(&options->write, &writer));
+  qn_status_t status = QN_OK;
+  for (size_t i = 0; i < plan->count && qn_ok(status);) {
+    size_t end = i + 1;
+    while (end < plan->count && qn__hash128_equal(plan->items[i].key, plan->items[end].key)) end++;
+    bool is_done = false;
+    for (; i < end && !is_done && qn_ok(status); i++) {
+      status = write_item(writer, sources, &plan->items[i], options, report, &is_done);
+    }
+    i = end;
+  }
+  if (qn_ok(status) && report->written_count == 0) {
+    status =
+        qn_status_make(QN_STATUS_NOT_FOUND,
+                       "nothing to write to '%s': of %zu entries %" PRIu64
+                       " were not chosen and %" PRIu64 " are damaged",
+                       options->write.path, plan->count, report->unwanted_count, report->bad_count);
+  }
+  if (qn_ok(status)) status = qn__bundle_writer_finish(writer);
+  qn__bundle_writer_destroy(writer);
+  return status;
+}
+
+qn_status_t qn__bundle_export(const qn__bundle_source_t* sources, size_t source_count,
+                              const qn__bundle_export_options_t* options,
+                              qn__bundle_export_report_t* out_report) {
+  memset(out_report, 0, sizeof *out_report);
+  plan_t plan = {.allocator = options->write.allocator.reallocate ? options->write.allocator
+                                                                  : qn_allocator_default()};
+  qn_status_t status = collect(&plan, sources, source_count);
+  if (qn_ok(status)) status = write_all(&plan, sources, options, out_report);
+  qn__free(plan.allocator, plan.items, plan.capacity * sizeof *plan.items);
+  return status;
+}

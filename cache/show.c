@@ -1,0 +1,135 @@
+// cache/show.c: entries as tools see them.
+//
+// Thread rule: pure, but for memory. Read next: dir.c, bundle_api.c.
+#include "cache/show.h"
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/fs.h"
+#include "base/reader.h"
+
+#define SHORTEST_PREFIX 4u
+// Beside the sections of the preimage: metadata, module and payload.
+#define OWN_SECTIONS 3u
+
+qn_status_t qn__key_prefix_check(const char* key) {
+  if (!key) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "key of a cache entry is NULL");
+  size_t size = strlen(key);
+  if (size < SHORTEST_PREFIX || size > 32 || strspn(key, "0123456789abcdef") != size) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "key '%s' is not 4 to 32 lower-case hexadecimal digits", key);
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__get_status(qn_hash128_t key, qn__get_result_t result, const qn__hit_t* hit) {
+  char hex[33];
+  qn__hash128_hex(key, hex);
+  switch (result) {
+    case QN__GET_HIT:
+      break;
+    case QN__GET_ABSENT:
+      return qn_status_make(QN_STATUS_NOT_FOUND, "entry %s has just gone", hex);
+    case QN__GET_BAD:
+      return qn_status_make(QN_STATUS_DATA_LOSS, "entry %s: %s", hex, qn__reason_text(hit->reason));
+    case QN__GET_ERROR:
+      return qn__fs_status(hit->error, "read entry", hex);
+    case QN__GET_UNTRUSTED:
+      return qn_status_make(QN_STATUS_PERMISSION_DENIED,
+                            "entry %s is not a regular file of this user", hex);
+    case QN__GET_NO_MEMORY:
+      return qn__out_of_memory("an entry of the cache");
+    case QN__GET_TIMEOUT:
+    case QN__GET_OFF:
+      break;  // of other tiers
+  }
+  return QN_OK;
+}
+
+typedef struct shown_entry {
+  qn_cache_entry_t entry;  // first: the handle
+  qn__arena_t arena;
+} shown_entry_t;
+
+static void append_hex(qn__buffer_t* text, qn_span_t bytes) {
+  for (size_t i = 0; i < bytes.size; i++) {
+    qn__buffer_format(text, "%02x", (unsigned)bytes.data[i]);
+  }
+}
+
+// The sections that are not text, in words; NULL when there is no way to say it.
+static char* describe(qn__arena_t* arena, uint32_t tag, qn_span_t bytes) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  qn__reader_t reader = qn__reader_make(bytes);
+  if (tag == QN__SECTION_MODULE && bytes.size == 56) {
+    qn__buffer_format(&text, "%" PRIu64 " bytes, xxh3 ", qn__read_u64(&reader));
+    append_hex(&text, qn__read_bytes(&reader, 16));
+    qn__buffer_cstr(&text, ", sha256 ");
+    append_hex(&text, qn__read_bytes(&reader, 32));
+  } else if (tag == QN__SECTION_SCHEMA) {
+    qn__buffer_cstr(&text, "versions");
+    while (qn__reader_left(&reader) >= 4)
+      qn__buffer_format(&text, " %" PRIu32, qn__read_u32(&reader));
+  }
+  char* copy =
+      text.size && !text.has_failed ? qn__arena_cstr(arena, qn__buffer_as_str(&text)) : NULL;
+  qn__buffer_deinit(&text);
+  return copy;
+}
+
+static qn_cache_section_t make_section(qn__arena_t* arena, const char* name, qn_span_t bytes) {
+  void* copy = qn__arena_alloc(arena, bytes.size);
+  if (copy && bytes.size) memcpy(copy, bytes.data, bytes.size);
+  return (qn_cache_section_t){.name = name, .data = copy, .size_bytes = bytes.size};
+}
+
+// Copies what is to be shown: the handle outlives the directory.
+static bool fill_sections(shown_entry_t* shown, const qn__entry_t* entry) {
+  qn__arena_t* arena = &shown->arena;
+  size_t count = OWN_SECTIONS, offset = 0;
+  uint32_t tag;
+  qn_span_t bytes;
+  while (qn__preimage_next(entry->preimage, &offset, &tag, &bytes)) count++;
+  qn_cache_section_t* sections = qn__arena_alloc_array(arena, count, sizeof *sections);
+  if (!sections) return false;
+  size_t i = 0;
+  offset = 0;
+  while (i < count - OWN_SECTIONS && qn__preimage_next(entry->preimage, &offset, &tag, &bytes)) {
+    sections[i] = make_section(arena, qn__section_text(tag), bytes);
+    sections[i].text = qn__section_is_text(tag)
+                           ? qn__arena_cstr(arena, (qn_str_t){(const char*)bytes.data, bytes.size})
+                           : describe(arena, tag, bytes);
+    i++;
+  }
+  sections[i++] = make_section(arena, "metadata", entry->metadata);
+  if (entry->module.size) sections[i++] = make_section(arena, "module bytes", entry->module);
+  sections[i++] = make_section(arena, "payload", entry->payload);
+  shown->entry.sections = sections;
+  shown->entry.section_count = i;
+  return !arena->is_exhausted;
+}
+
+qn_status_t qn__show_entry(const qn__entry_t* entry, const qn_cache_entry_info_t* info,
+                           qn_cache_entry_t** out_entry) {
+  *out_entry = NULL;
+  qn_allocator_t allocator = qn_allocator_default();
+  shown_entry_t* shown = qn__alloc_zero(allocator, 1, sizeof *shown);
+  if (!shown) return qn__out_of_memory("an entry of the cache");
+  qn__arena_init(&shown->arena, allocator);
+  shown->entry.info = *info;
+  shown->entry.compile_ns = entry->compile_ns > 0 ? (uint64_t)entry->compile_ns : 0;
+  if (!fill_sections(shown, entry)) {
+    qn_cache_entry_free(&shown->entry);
+    return qn__out_of_memory("an entry of the cache");
+  }
+  *out_entry = &shown->entry;
+  return QN_OK;
+}
+
+void qn_cache_entry_free(qn_cache_entry_t* entry) {
+  if (!entry) return;
+  shown_entry_t* shown = (shown_entry_t*)entry;
+  qn__arena_deinit(&shown->arena);
+  qn__free(qn_allocator_default(), shown, sizeof *shown);
+}
