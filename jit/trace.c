@@ -132,10 +132,7 @@ static qn_status_t write_file(void* self, const void* data, size_t size_bytes) {
   const char* at = data;
   while (size_bytes != 0) {
     ssize_t written = qn__fs()->write(*fd, at, size_bytes);
-    if (written <= 0) {
-      return qn_status_make(QN_STATUS_IO, "a write failed: %s",
-                            written < 0 ? strerror(errno) : "nothing was taken");
-    }
+    if (written <= 0) return qn__fs_status(written < 0 ? errno : EIO, "write", "it");
     at += written;
     size_bytes -= (size_t)written;
   }
@@ -165,6 +162,8 @@ static qn_status_t write_trace(qn_engine_t* engine, const char* path) {
 void qn__engine_write_trace(qn_engine_t* engine) {
   const char* name = qn__config_get(&engine->config, QN__SETTING_trace);
   if (!qn__watch_has_trace(engine->watch) || name[0] == '\0') return;
+  // An engine that did nothing leaves what another one wrote.
+  if (qn__watch_span_count(engine->watch) == 0) return;
   // A child of fork does not write over its parent's file.
   bool has_process = strstr(name, "%p") != NULL;
   if (!has_process && !qn__watch_is_of_this_process(engine->watch)) return;

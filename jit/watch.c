@@ -150,8 +150,12 @@ bool qn__watch_has_trace(const qn__watch_t* watch) {
   return watch && watch->slots;
 }
 
+uint64_t qn__watch_span_count(const qn__watch_t* watch) {
+  return atomic_load_explicit(&watch->next, memory_order_relaxed);
+}
+
 uint64_t qn__watch_lost(const qn__watch_t* watch) {
-  uint64_t count = atomic_load_explicit(&watch->next, memory_order_relaxed);
+  uint64_t count = qn__watch_span_count(watch);
   return count > QN__SPAN_COUNT ? count - QN__SPAN_COUNT : 0;
 }
 

@@ -47,7 +47,8 @@ typedef struct qn__span {
 } qn__span_t;
 
 bool qn__watch_has_trace(const qn__watch_t* watch);
-// How many spans have given way to later ones.
+// How many spans there were, and how many of them have given way to later ones.
+uint64_t qn__watch_span_count(const qn__watch_t* watch);
 uint64_t qn__watch_lost(const qn__watch_t* watch);
 // False in a child of fork that inherited it.
 bool qn__watch_is_of_this_process(const qn__watch_t* watch);

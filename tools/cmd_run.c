@@ -4,6 +4,7 @@
 // drift; putting them back is not timed. Thread rule: one thread. Read next: run_args.c,
 // run_report.c.
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "tools/verbs.h"
 
 enum { MOST_REPETITIONS = 10000000 };
+#define METRICS_FLUSH_NS INT64_C(2000000000)
 
 typedef struct run {
   const args_t* args;
@@ -135,7 +137,12 @@ static qn_status_t prepare(run_t* run) {
   }
   status = run_args_bind(run->args, run->module, run->function_index, device, run->repeat_count > 1,
                          &run->bound);
-  if (qn_ok(status)) status = session_engine(&run->engine);
+  if (!qn_ok(status)) return status;
+  // The engine writes its trace when it ends; that it can is found out before.
+  const char* trace = args_value(run->args, "trace", NULL);
+  if (trace) status = text_write(trace, "", 0);
+  qn_setting_t setting = {"trace", trace};
+  if (qn_ok(status)) status = session_engine_with(&setting, trace ? 1 : 0, &run->engine);
   return status;
 }
 
@@ -184,6 +191,31 @@ static qn_status_t execute(run_t* run) {
   return QN_OK;
 }
 
+static qn_status_t append(void* self, const void* data, size_t size_bytes) {
+  FILE* file = self;
+  if (fwrite(data, 1, size_bytes, file) == size_bytes) return QN_OK;
+  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+}
+
+static qn_status_t write_metrics(const run_t* run) {
+  const char* path = args_value(run->args, "metrics", NULL);
+  if (!path) return QN_OK;
+  // What was compiled is counted when it is in place.
+  (void)qn_engine_flush(run->engine, METRICS_FLUSH_NS);
+  char* text = NULL;
+  size_t size = 0;
+  FILE* file = open_memstream(&text, &size);
+  if (!file) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+  qn_status_t status = qn_engine_metrics(run->engine, (qn_sink_t){file, append});
+  bool is_whole = fclose(file) == 0;
+  if (qn_ok(status) && !is_whole) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+  }
+  if (qn_ok(status)) status = text_write(path, text, size);
+  free(text);
+  return status;
+}
+
 static void release(run_t* run) {
   run_args_free(&run->bound);
   qn_function_release(run->function);
@@ -199,6 +231,7 @@ static int run_run(const args_t* args) {
   if (code != EXIT_DONE) return code;
   qn_status_t status = prepare(&run);
   if (qn_ok(status)) status = execute(&run);
+  if (qn_ok(status)) status = write_metrics(&run);
   if (!qn_ok(status)) {
     code = report_status(args, status);
   } else if (args->is_json) {
@@ -218,6 +251,8 @@ static const option_spec_t options[] = {
     {"repeat", 0, "N", "call N times and tell the median time", false},
     OPTION_TIER,
     OPTION_CHECKED,
+    {"metrics", 0, "FILE", "write the engine's counters and times as text for Prometheus", false},
+    {"trace", 0, "FILE", "write what the engine did when, as JSON for Perfetto", false},
     OPTION_JSON,
 };
 

@@ -33,10 +33,18 @@ static int log_level(void) {
   return DEFAULT_LEVEL;
 }
 
-qn_status_t session_engine(qn_engine_t** out_engine) {
-  qn_engine_options_t options = {
-      .struct_size = sizeof options, .on_log = log_line, .log_level = log_level()};
+qn_status_t session_engine_with(const qn_setting_t* settings, size_t count,
+                                qn_engine_t** out_engine) {
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .on_log = log_line,
+                                 .log_level = log_level(),
+                                 .settings = settings,
+                                 .setting_count = count};
   return qn_engine_create(&options, out_engine);
+}
+
+qn_status_t session_engine(qn_engine_t** out_engine) {
+  return session_engine_with(NULL, 0, out_engine);
 }
 
 qn_status_t session_idle_engine(qn_engine_t** out_engine) {
@@ -60,6 +68,51 @@ char* session_option(qn_engine_t* engine, const char* name) {
   wanted_option_t wanted = {name, NULL};
   qn_engine_config(engine, take_option, &wanted);
   return wanted.value;
+}
+
+// The cache directory by the environment, and the mode.
+static qn_status_t find_directory(char** out_directory, char** out_mode) {
+  qn_engine_t* engine = NULL;
+  qn_status_t status = session_idle_engine(&engine);
+  if (!qn_ok(status)) return status;
+  *out_directory = session_option(engine, "cache_dir");
+  qn_engine_destroy(engine);
+  // The mode is asked of an engine that has nothing that a mode is about.
+  static const qn_setting_t nothing[] = {
+      {"cache_dir", ""}, {"bundles", ""}, {"remote", ""}, {"record", ""}, {"trace", ""}};
+  status = session_engine_with(nothing, sizeof nothing / sizeof nothing[0], &engine);
+  if (!qn_ok(status)) return status;
+  *out_mode = session_option(engine, "cache_mode");
+  qn_engine_destroy(engine);
+  return QN_OK;
+}
+
+qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engine,
+                                   char** out_directory, bool* out_is_there) {
+  *out_engine = NULL;
+  *out_directory = NULL;
+  *out_is_there = false;
+  char* mode = NULL;
+  qn_status_t status = find_directory(out_directory, &mode);
+  if (qn_ok(status) && directory) {
+    free(*out_directory);
+    *out_directory = strdup(directory);
+  }
+  if (qn_ok(status) && (!*out_directory || !mode)) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
+  }
+  if (qn_ok(status)) {
+    struct stat info;
+    *out_is_there = stat(*out_directory, &info) == 0;
+    // What may be written otherwise is only read here. A mode that asks for something else stays.
+    const qn_setting_t settings[] = {{"cache_dir", *out_is_there ? *out_directory : ""},
+                                     {"cache_mode", strcmp(mode, "rw") == 0 ? "ro" : mode},
+                                     {"record", ""},
+                                     {"trace", ""}};
+    status = session_engine_with(settings, sizeof settings / sizeof settings[0], out_engine);
+  }
+  free(mode);
+  return status;
 }
 
 // -------------------------------------------------------------------------------------- files

@@ -10,6 +10,14 @@
 // An engine by the environment; the library's log goes to standard error as QUERN_LOG says.
 // Owned: qn_engine_destroy.
 qn_status_t session_engine(qn_engine_t** out_engine);
+// The same with options of options.inc that win over the environment. Borrowed for the call.
+qn_status_t session_engine_with(const qn_setting_t* settings, size_t count,
+                                qn_engine_t** out_engine);
+// An engine that looks and changes nothing: the directory is only read, and not made; nothing is
+// recorded or traced. `directory` NULL: that of the environment. `*out_directory` is owned (free),
+// "" when there is none; `*out_is_there`: whether it exists. Owned: qn_engine_destroy.
+qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engine,
+                                   char** out_directory, bool* out_is_there);
 // An engine that makes no cache directory: for looking at options. Owned: qn_engine_destroy.
 qn_status_t session_idle_engine(qn_engine_t** out_engine);
 // The value of an engine's option by its name in options.inc. Owned: free. NULL without memory.
