@@ -176,6 +176,7 @@ void args_print_usage(const verb_t* verb, FILE* file) {
   if (verb->operands[0]) fprintf(file, " %s", verb->operands);
   for (size_t i = 0; i < verb->option_count; i++) {
     const option_spec_t* spec = &verb->options[i];
+    if (!spec->doc) continue;
     fprintf(file, " [--%s%s%s]%s", spec->name, spec->value ? " " : "",
             spec->value ? spec->value : "", spec->is_repeatable ? "..." : "");
   }
@@ -183,6 +184,7 @@ void args_print_usage(const verb_t* verb, FILE* file) {
 }
 
 static void print_option(const option_spec_t* spec, FILE* file) {
+  if (!spec->doc) return;
   char left[64];
   char letter[5] = "";
   if (spec->letter) (void)snprintf(letter, sizeof letter, "-%c, ", spec->letter);

@@ -13,7 +13,7 @@ typedef struct option_spec {
   const char* name;   // "target", without dashes
   char letter;        // 'o' for -o, or 0
   const char* value;  // what the value is called in help; NULL: the option is a flag
-  const char* doc;
+  const char* doc;    // NULL: the command's own, not shown in help
   bool is_repeatable;
 } option_spec_t;
 

@@ -95,6 +95,7 @@ static json_t* verb_json(const verb_t* verb) {
   json_t* options = json_array();
   for (size_t i = 0; i < verb->option_count; i++) {
     const option_spec_t* spec = &verb->options[i];
+    if (!spec->doc) continue;
     json_array_append_new(
         options, json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(spec->name), "value",
                            json_text(spec->value), "doc", json_text(spec->doc), "is_repeatable",

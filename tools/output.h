@@ -59,6 +59,10 @@ int64_t now_ns(void);
 // A line on a terminal's standard error that tells that work goes on; nothing elsewhere.
 typedef struct progress progress_t;
 progress_t* progress_start(const char* what);
+// Replaces what the line says. NULL is fine.
+void progress_tell(progress_t* progress, const char* what);
+// Wipes the line, so that something else can be printed; it comes back by itself. NULL is fine.
+void progress_wipe(progress_t* progress);
 void progress_stop(progress_t* progress);
 
 #endif  // QUERN_TOOLS_OUTPUT_H_

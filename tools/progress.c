@@ -55,6 +55,21 @@ progress_t* progress_start(const char* what) {
   return progress;
 }
 
+void progress_tell(progress_t* progress, const char* what) {
+  if (!progress) return;
+  (void)pthread_mutex_lock(&progress->mutex);
+  (void)snprintf(progress->what, sizeof progress->what, "%s", what);
+  (void)pthread_mutex_unlock(&progress->mutex);
+}
+
+void progress_wipe(progress_t* progress) {
+  if (!progress) return;
+  (void)pthread_mutex_lock(&progress->mutex);
+  fprintf(stderr, "\r\033[K");
+  (void)fflush(stderr);
+  (void)pthread_mutex_unlock(&progress->mutex);
+}
+
 void progress_stop(progress_t* progress) {
   if (!progress) return;
   (void)pthread_mutex_lock(&progress->mutex);

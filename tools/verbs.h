@@ -11,6 +11,7 @@ extern const verb_t verb_compile;
 extern const verb_t verb_devices;
 extern const verb_t verb_targets;
 extern const verb_t verb_cache;
+extern const verb_t verb_warm;
 extern const verb_t verb_config;
 extern const verb_t verb_version;
 extern const verb_t verb_help;

@@ -10,6 +10,7 @@
 #include "quern/ir.h"
 #include "quern/status.h"
 #include "quern/target.h"
+#include "quern/warm.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,0 +1,219 @@
+// quern/warm.h: compiling ahead: a list of (module, target) becomes entries of the cache directory
+// before anybody asks for them.
+//
+//   qn_warm_list_create(&list);
+//   qn_warm_list_read(list, text, size, NULL);          // a recorded list, or one for people
+//   qn_warm(engine, list, NULL, &result);
+//   if (!result.is_warm) ...
+//
+// The work is done by worker processes (`quern warm --worker`), so that a compiler that crashes or
+// hangs on one key harms neither the caller nor the other keys. docs/warm.md describes lists,
+// outcomes and the protocol. Lists and calls belong to one thread at a time; different ones may be
+// used by different threads.
+#ifndef QUERN_WARM_H_
+#define QUERN_WARM_H_
+
+#include "quern/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ------------------------------------------------------------------------------------ the list
+
+typedef struct qn_warm_list qn_warm_list_t;
+
+// Owned: qn_warm_list_destroy. Errors: OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_warm_list_create(qn_warm_list_t** out_list);
+// NULL is fine.
+QN_API void qn_warm_list_destroy(qn_warm_list_t* list);
+// How many different keys it holds: what was added twice counts once.
+QN_API size_t qn_warm_list_count(const qn_warm_list_t* list);
+
+// Adds one key. Module and target are retained. Of `options` (may be NULL) tier and is_checked
+// count. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_warm_list_add(qn_warm_list_t* list, qn_module_t* module,
+                                                qn_target_t* target,
+                                                const qn_lookup_options_t* options);
+
+// A line that was left out. Borrowed for the callback.
+typedef struct qn_warm_problem {
+  const char* source_name;  // as the options name it
+  uint32_t line;            // from 1
+  const char* message;      // what was expected; a module's diagnostics are rendered
+} qn_warm_problem_t;
+
+typedef struct qn_warm_read_options {
+  size_t struct_size;       // sizeof(qn_warm_read_options_t)
+  const char* source_name;  // of the list, in messages. NULL: "<list>"
+  const char* directory;    // from where FILE.qn is meant. NULL: the working directory
+  // Instead of the targets that the list names: every key for each of these. Borrowed for the call.
+  qn_target_t* const* targets;
+  size_t target_count;
+  qn_tier_t tier;  // instead of the tiers that the list names; 0: as it says
+  // Hears of every line that is left out. NULL: nobody.
+  void (*on_problem)(void* self, const qn_warm_problem_t* problem);
+  void* on_problem_self;
+} qn_warm_read_options_t;
+
+// Adds what a text says: lines that QUERN_RECORD wrote, and lines for people,
+// `FILE.qn [--target T] [--tier fast|full] [--checked]`, with comments from `#` on. A bad line is
+// told to `on_problem`, counted in `*out_problem_count` (may be NULL), and the others go on. Any
+// bytes are safe. `options` may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_warm_list_read(qn_warm_list_t* list, const char* text,
+                                                 size_t size, const qn_warm_read_options_t* options,
+                                                 size_t* out_problem_count);
+
+// What a directory gave for a list.
+typedef struct qn_warm_cache_report {
+  uint64_t entry_count;           // all that are there
+  uint64_t taken_count;           // whose program is in the list now
+  uint64_t without_module_count;  // made before entries carried their module
+  uint64_t other_namespace_count;
+  uint64_t bad_count;  // damaged or unreadable
+} qn_warm_cache_report_t;
+
+// Adds what the engine's cache directory holds, whichever compiler made it: to compile it again
+// with the one that is here now. Of `options` (may be NULL) targets and tier count. Errors:
+// FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_warm_list_add_cache(qn_warm_list_t* list, qn_engine_t* engine,
+                                                      const qn_warm_read_options_t* options,
+                                                      qn_warm_cache_report_t* out_report);
+
+// ------------------------------------------------------------------------------------ warming
+
+typedef enum qn_warm_outcome {
+  QN_WARM_COMPILED = 1,   // and the entry is in the directory
+  QN_WARM_CACHED = 2,     // it was there already, in the directory or in a bundle
+  QN_WARM_FAILED = 3,     // the generator said no, or the entry could not be written
+  QN_WARM_CRASHED = 4,    // two workers died of it
+  QN_WARM_TIMED_OUT = 5,  // its worker was killed
+  QN_WARM_SKIPPED = 6,    // not tried: cancelled, or no worker can be had
+} qn_warm_outcome_t;
+#define QN_WARM_OUTCOME_COUNT 7
+// "compiled", "cached", "failed", "crashed", "timed_out", "skipped". Static storage.
+QN_API const char* qn_warm_outcome_text(qn_warm_outcome_t outcome);
+
+// One key of the list, done. Borrowed for the callback.
+typedef struct qn_warm_item {
+  const char* name;  // "softmax@0123456789ab": the first function and the key
+  const char* key;   // 32 hex digits
+  const char* target_json;
+  qn_tier_t tier;
+  bool is_checked;
+  qn_warm_outcome_t outcome;
+  int64_t compile_ns;      // COMPILED
+  uint32_t attempt_count;  // workers that had it
+  int signal;              // CRASHED: the number of the signal; 0: the worker exited
+  qn_status_code_t code;   // FAILED
+  const char* error;       // "" for COMPILED and CACHED
+} qn_warm_item_t;
+
+typedef struct qn_warm_progress {
+  size_t total;
+  size_t done;
+  size_t counts[QN_WARM_OUTCOME_COUNT];  // by outcome
+  double rate_per_s;                     // of keys that workers made; 0 before the first
+  int64_t elapsed_ns;
+  int64_t eta_ns;  // negative: not known yet
+} qn_warm_progress_t;
+
+typedef struct qn_warm_options {
+  size_t struct_size;  // sizeof(qn_warm_options_t)
+  uint32_t jobs;       // worker processes; 0: one per core that this process may use
+  int64_t timeout_ns;  // for one key; 0: 60 s
+  // A program that calls qn_warm_worker when it is started as `COMMAND warm --worker`. NULL: the
+  // command `quern` beside the library, or in PATH. It must be of this version of the library.
+  const char* command;
+  // Asks only: nothing is compiled and no worker started; keys that are not cached come out as
+  // SKIPPED.
+  bool is_dry_run;
+  // Called in the calling thread for every key that is done (`item`) and at least five times a
+  // second (`item` NULL). False cancels: workers are ended and the rest is SKIPPED. NULL: nobody.
+  bool (*on_progress)(void* self, const qn_warm_progress_t* progress, const qn_warm_item_t* item);
+  void* on_progress_self;
+} qn_warm_options_t;
+
+typedef struct qn_warm_result {
+  qn_warm_progress_t progress;
+  bool is_warm;  // every key is COMPILED or CACHED
+  bool is_cancelled;
+  uint32_t worker_count;  // processes that were started, those in place of dead ones too
+} qn_warm_result_t;
+
+// Compiles what the list holds and the engine's cache does not, in worker processes that have the
+// engine's options (its directory, namespace, bundles, remote tier, generators), and returns when
+// all is done or given up. A key for another processor is compiled and stored, but not loaded. A
+// worker that dies is replaced, and its key tried once more; one that takes longer than the timeout
+// is killed. All workers have ended when the call returns, and end by themselves when the caller
+// dies.
+//
+// Safe in a program with threads: processes are spawned, never forked alone; no signal handler is
+// changed, no SIGPIPE raised, and only the processes that it started are waited for. `options` may
+// be NULL. What goes wrong with single keys is an outcome, not an error. Errors: INVALID_ARGUMENT;
+// FAILED_PRECONDITION when the engine has no cache directory that it may write; UNAVAILABLE when no
+// worker can be started, with what it said (keys done until then are in `*out_result`);
+// OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_warm(qn_engine_t* engine, const qn_warm_list_t* list,
+                                       const qn_warm_options_t* options,
+                                       qn_warm_result_t* out_result);
+
+// A worker: serves the coordinator at the other end of the socket `fd` (borrowed) until that ends.
+// Asks the system to kill this process when the thread that started it is gone. Meant for a
+// process that does nothing else. Errors: what keeps it from working at all (the coordinator is
+// told too).
+QN_API QN_MUST_USE qn_status_t qn_warm_worker(int fd);
+
+// ------------------------------------------------------------------------------------ recompiling
+
+// A byte that came out otherwise. Borrowed for the callback.
+typedef struct qn_recompile_difference {
+  const char* key;
+  const char* section;   // "metadata" or "payload"
+  uint64_t offset;       // of the first difference in the section
+  uint64_t cached_size;  // of the section
+  uint64_t made_size;
+  uint8_t cached[8];  // from the offset on
+  uint8_t made[8];
+  size_t cached_count;  // how many of them there are
+  size_t made_count;
+} qn_recompile_difference_t;
+
+typedef struct qn_recompile_options {
+  size_t struct_size;  // sizeof(qn_recompile_options_t)
+  uint64_t count;      // entries of the sample at most; 0: all
+  uint64_t seed;       // chooses the sample: the same entries and seed give the same one
+  void (*on_difference)(void* self, const qn_recompile_difference_t* difference);
+  // Hears of each entry that the generator refuses to make again.
+  void (*on_failure)(void* self, const char* key, const char* message);
+  // Called before each compile; false ends the run early.
+  bool (*on_progress)(void* self, uint64_t done, uint64_t total);
+  void* self;  // of the callbacks, each of which may be NULL
+} qn_recompile_options_t;
+
+typedef struct qn_recompile_report {
+  uint64_t entry_count;           // in the directory
+  uint64_t same_count;            // compiled again to the same bytes
+  uint64_t different_count;       // to other bytes: a defect of the generator or a forged entry
+  uint64_t failed_count;          // not compiled again at all
+  uint64_t other_codegen_count;   // skipped: made by a generator that is not here
+  uint64_t without_module_count;  // skipped: the entry does not carry its module
+  uint64_t bad_count;             // skipped: damaged or unreadable
+} qn_recompile_report_t;
+
+// Compiles a random sample of the directory's entries again and compares metadata and payload byte
+// for byte: code generation is deterministic. Entries are looked at in a random order until
+// `count` of them were compiled; those that cannot be (another generator's, without their module)
+// are skipped and counted. The machine need not suit the entries' targets: nothing is loaded.
+// Compiles in the calling thread. `options` may be NULL. Errors: INVALID_ARGUMENT,
+// FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY, UNAVAILABLE when a
+// generator cannot be opened.
+QN_API QN_MUST_USE qn_status_t qn_engine_recompile(qn_engine_t* engine,
+                                                   const qn_recompile_options_t* options,
+                                                   qn_recompile_report_t* out_report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // QUERN_WARM_H_
