@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "cache/remote.h"
 
 // How long destroying an engine waits for its publishes.
 #define CLOSE_GRACE_NS 5000000000
@@ -137,11 +138,20 @@ void qn_engine_config(qn_engine_t* engine,
                       void (*on_option)(void* self, const char* name, const char* environment,
                                         const char* value, const char* origin, const char* doc),
                       void* self) {
-#define QN_OPTION(name, environment, type, default_text, doc)                              \
-  on_option(self, #name, environment, qn__config_get(&engine->config, QN__SETTING_##name), \
+  // A URL may hold a password, which is for nobody's eyes.
+  qn__buffer_t remote;
+  qn__buffer_init(&remote, engine->config.allocator);
+  qn__remote_mask_url(qn__str(qn__config_get(&engine->config, QN__SETTING_remote)), &remote);
+  const char* masked = remote.has_failed ? "***" : remote.size ? (const char*)remote.data : "";
+#define QN_OPTION(name, environment, type, default_text, doc)          \
+  on_option(self, #name, environment,                                  \
+            QN__SETTING_##name == QN__SETTING_remote                   \
+                ? masked                                               \
+                : qn__config_get(&engine->config, QN__SETTING_##name), \
             engine->config.origins[QN__SETTING_##name], doc);
 #include "quern/options.inc"
 #undef QN_OPTION
+  qn__buffer_deinit(&remote);
 }
 
 const char* qn_source_text(qn_source_t source) {
