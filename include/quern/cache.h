@@ -40,6 +40,33 @@ typedef struct qn_cache_usage {
 } qn_cache_usage_t;
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_usage_t* out_usage);
 
+// What the beginning of an entry says of it. Strings are terminated and borrowed for the call; they
+// are NULL, and the numbers 0, for a file whose beginning is not that of an entry. The rest of the
+// file is not looked at: qn_cache_dir_verify does.
+typedef struct qn_cache_summary {
+  qn_cache_entry_info_t info;
+  uint64_t compile_ns;  // what making it cost
+  uint64_t code_bytes;
+  const char* target;  // canonical JSON
+  const char* generator;
+  const char* options;  // "tier=full checked=0"
+  const char* cache_namespace;
+} qn_cache_summary_t;
+// Calls back for each entry, in no order, until the callback returns false: an open and a read per
+// entry, of at most 16 KiB.
+QN_API QN_MUST_USE qn_status_t
+qn_cache_dir_survey(qn_cache_dir_t* dir,
+                    bool (*on_entry)(void* self, const qn_cache_summary_t* summary), void* self);
+
+// The place of a directory. What the system does not tell is 0.
+typedef struct qn_cache_place {
+  uint64_t free_bytes;  // of the file system, for this user
+  uint64_t total_bytes;
+  uint64_t lock_count;  // keys that processes of this machine are making
+  int64_t swept_s;      // Unix time of the last sweep
+} qn_cache_place_t;
+QN_API void qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place);
+
 // The parts of one entry, after verification. Borrowed until freed.
 typedef struct qn_cache_section {
   const char* name;  // "target", "codegen", ...; "payload" for the code

@@ -1,0 +1,119 @@
+// cache/survey.c: what there is in a directory and where it lies: for statistics.
+//
+// Only beginnings of entries are read (peek.h), so ten thousand of them take a moment. Nothing is
+// verified but the sections of the key, which the name of the file is the hash of. Thread rule: any
+// thread. Read next: peek.h.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "cache/dir_inner.h"
+#include "cache/disk_inner.h"
+#include "cache/peek.h"
+
+#define SECTION_BYTES 4096u
+
+typedef struct surveyor {
+  qn__disk_t* disk;
+  bool (*on_entry)(void* self, const qn_cache_summary_t* summary);
+  void* self;
+  qn__peek_t peek;
+  char target[SECTION_BYTES], generator[SECTION_BYTES];
+  char options[SECTION_BYTES], cache_namespace[SECTION_BYTES];
+} surveyor_t;
+
+// A section as text; what is longer than expected is cut off.
+static const char* text_of(const qn__peek_t* peek, uint32_t tag, char out[SECTION_BYTES]) {
+  qn_span_t section = qn__preimage_section(peek->preimage, tag);
+  size_t size = section.size < SECTION_BYTES ? section.size : SECTION_BYTES - 1;
+  if (size) memcpy(out, section.data, size);
+  out[size] = '\0';
+  return out;
+}
+
+static bool survey_one(void* self, const qn__disk_file_t* file) {
+  surveyor_t* surveyor = self;
+  qn__peek_t* peek = &surveyor->peek;
+  qn_cache_summary_t summary = {
+      .info = {.size_bytes = file->size_bytes, .used_s = file->modified_ns / 1000000000}};
+  qn__hash128_hex(file->key, summary.info.key);
+  if (qn__disk_peek(surveyor->disk, file->key, peek)) {
+    summary.info.created_s = peek->created_ns / 1000000000;
+    summary.compile_ns = peek->compile_ns > 0 ? (uint64_t)peek->compile_ns : 0;
+    summary.code_bytes = peek->payload_bytes;
+    summary.target = text_of(peek, QN__SECTION_TARGET, surveyor->target);
+    summary.generator = text_of(peek, QN__SECTION_GENERATOR, surveyor->generator);
+    summary.options = text_of(peek, QN__SECTION_OPTIONS, surveyor->options);
+    summary.cache_namespace = text_of(peek, QN__SECTION_NAMESPACE, surveyor->cache_namespace);
+  }
+  return surveyor->on_entry(surveyor->self, &summary);
+}
+
+qn_status_t qn_cache_dir_survey(qn_cache_dir_t* dir,
+                                bool (*on_entry)(void* self, const qn_cache_summary_t* summary),
+                                void* self) {
+  qn_allocator_t allocator = qn_allocator_default();
+  surveyor_t* surveyor = qn__alloc(allocator, sizeof *surveyor);
+  if (!surveyor) return qn__out_of_memory("a survey of the cache");
+  surveyor->disk = dir->disk;
+  surveyor->on_entry = on_entry;
+  surveyor->self = self;
+  int error = qn__disk_scan(dir->disk, survey_one, surveyor, NULL);
+  qn__free(allocator, surveyor, sizeof *surveyor);
+  return error ? qn__fs_status(error, "list", qn__disk_root(dir->disk)) : QN_OK;
+}
+
+// ------------------------------------------------------------------------------------- place
+
+// Counts the lines of /proc/locks that are about an inode: "1: OFDLCK ADVISORY WRITE -1
+// 00:2f:1234 7 7". The device is not compared: layered file systems tell another one there.
+static uint64_t count_locks(uint64_t inode) {
+  uint8_t* text;
+  size_t size;
+  qn_allocator_t allocator = qn_allocator_default();
+  const qn__fs_t* fs = qn__fs();
+  int fd = fs->open("/proc/locks", O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return 0;
+  const size_t capacity = (size_t)1 << 20;
+  text = qn__alloc(allocator, capacity);
+  size = 0;
+  while (text && size < capacity - 1) {
+    ssize_t got = fs->read(fd, text + size, capacity - 1 - size);
+    if (got <= 0) break;
+    size += (size_t)got;
+  }
+  (void)fs->close(fd);
+  if (!text) return 0;
+  text[size] = '\0';
+  uint64_t count = 0;
+  char wanted[32];
+  int length = snprintf(wanted, sizeof wanted, ":%llu ", (unsigned long long)inode);
+  char* line = (char*)text;
+  while (*line) {
+    char* end = strchr(line, '\n');
+    if (end) *end = '\0';
+    // "->" stands before those that only wait.
+    const char* at = length > 0 ? strstr(line, wanted) : NULL;
+    if (at && strstr(line, "OFDLCK") && !strstr(line, "->")) count++;
+    if (!end) break;
+    line = end + 1;
+  }
+  qn__free(allocator, text, capacity);
+  return count;
+}
+
+void qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place) {
+  memset(out_place, 0, sizeof *out_place);
+  const qn__fs_t* fs = qn__fs();
+  char path[QN__DISK_PATH_BYTES];
+  struct stat info;
+  if (fs->statvfs_free(qn__disk_root(dir->disk), &out_place->free_bytes, &out_place->total_bytes) !=
+      0) {
+    out_place->free_bytes = out_place->total_bytes = 0;
+  }
+  qn__disk_path(dir->disk, "/v1/stamp", path);
+  if (fs->lstat(path, &info) == 0) out_place->swept_s = (int64_t)info.st_mtim.tv_sec;
+  qn__disk_path(dir->disk, "/v1/lock", path);
+  if (fs->lstat(path, &info) == 0) out_place->lock_count = count_locks((uint64_t)info.st_ino);
+}
