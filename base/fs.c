@@ -8,11 +8,11 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fs_linux.h"
 
 // Repeats a call while signals interrupt it.
 #define RETRY(type, call)                   \
@@ -53,6 +53,9 @@ static int posix_fdatasync(int fd) {
 static int posix_futimens(int fd, const struct timespec times[2]) {
   RETRY(int, futimens(fd, times));
 }
+static int posix_chmod(const char* path, mode_t mode) {
+  RETRY(int, chmod(path, mode));
+}
 static int posix_rename(const char* from, const char* to) {
   RETRY(int, rename(from, to));
 }
@@ -74,10 +77,6 @@ static struct dirent* posix_readdir(DIR* dir) {
 static int posix_closedir(DIR* dir) {
   return closedir(dir);
 }
-static int posix_flock(int fd, int operation) {
-  RETRY(int, flock(fd, operation));
-}
-
 static int posix_statvfs_free(const char* path, uint64_t* out_free_bytes,
                               uint64_t* out_total_bytes) {
   struct statvfs info;
@@ -103,6 +102,7 @@ const qn__fs_t qn__fs_posix = {
     .lstat = posix_lstat,
     .fdatasync = posix_fdatasync,
     .futimens = posix_futimens,
+    .chmod = posix_chmod,
     .rename = posix_rename,
     .unlink = posix_unlink,
     .mkdir = posix_mkdir,
@@ -110,7 +110,9 @@ const qn__fs_t qn__fs_posix = {
     .opendir = posix_opendir,
     .readdir = posix_readdir,
     .closedir = posix_closedir,
-    .flock = posix_flock,
+    .try_lock = qn__fs_linux_try_lock,
+    .unlock = qn__fs_linux_unlock,
+    .filesystem_type = qn__fs_linux_filesystem_type,
     .statvfs_free = posix_statvfs_free,
 };
 

@@ -25,6 +25,7 @@ typedef struct qn__fs {
   int (*lstat)(const char* path, struct stat* out);
   int (*fdatasync)(int fd);
   int (*futimens)(int fd, const struct timespec times[2]);
+  int (*chmod)(const char* path, mode_t mode);
   int (*rename)(const char* from, const char* to);
   int (*unlink)(const char* path);
   int (*mkdir)(const char* path, mode_t mode);
@@ -32,7 +33,12 @@ typedef struct qn__fs {
   DIR* (*opendir)(const char* path);
   struct dirent* (*readdir)(DIR* dir);
   int (*closedir)(DIR* dir);
-  int (*flock)(int fd, int operation);
+  // One byte of an open file, locked exclusively for the open file description, without waiting:
+  // -1 and EAGAIN or EACCES when another description has it. The byte need not exist. Closing the
+  // last descriptor unlocks, as does the end of the process.
+  int (*try_lock)(int fd, int64_t offset);
+  int (*unlock)(int fd, int64_t offset);
+  int (*filesystem_type)(const char* path, uint32_t* out_magic);
   int (*statvfs_free)(const char* path, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 } qn__fs_t;
 
@@ -50,6 +56,9 @@ qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t 
                              uint8_t** out_data, size_t* out_size);
 // mkdir -p with the mode for what is made. 0 or -1 and errno.
 int qn__fs_mkdirs(const char* path, mode_t mode);
+// Whether `path` is on a file system that this machine alone uses, so that its locks mean what they
+// say. False for what is not known, and when it cannot be asked.
+bool qn__fs_is_local(const char* path);
 // A status from errno: "cannot WHAT 'PATH': strerror".
 qn_status_t qn__fs_status(int error, const char* what, const char* path);
 

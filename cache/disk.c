@@ -1,5 +1,4 @@
-#define _XOPEN_SOURCE 700  // S_ISVTX
-// cache/disk.c: opening a cache directory, trusting it, and reading entries from it.
+// cache/disk.c: opening a cache directory and reading entries from it.
 //
 // Requirements on reading:
 // 1. One open, one fstat, one read, one close on a hit, and nothing else: no look before the open,
@@ -16,8 +15,8 @@
 // 5. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
 // file.
 //
-// Not here: writing (publish.c), bounding (sweep.c), listing (scan.c). Thread rule: any thread.
-// Read next: publish.c.
+// Not here: trust (trust.c), writing (publish.c), bounding (sweep.c), listing (scan.c). Thread
+// rule: any thread. Read next: publish.c.
 #include "cache/disk.h"
 
 #include <errno.h>
@@ -90,47 +89,6 @@ void qn__disk_temporary_path(qn__disk_t* disk, char* out) {
   memcpy(at, ".t", 3);
 }
 
-// ---------------------------------------------------------------------------------------- trust
-
-static qn_status_t distrust(const char* path, const char* rule, const char* hint) {
-  return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' %s; %s", path, rule,
-                        hint);
-}
-
-// Whoever can write the parent, and is not held back by a sticky bit, can put another directory
-// here.
-static qn_status_t check_parent(const qn__disk_t* disk) {
-  char parent[QN__DISK_PATH_BYTES];
-  qn__disk_path(disk, "/..", parent);
-  struct stat info;
-  if (qn__fs()->lstat(parent, &info) != 0) return qn__fs_status(errno, "stat", parent);
-  if ((info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX)) {
-    return distrust(disk->root, "lies in a directory that everybody may write",
-                    "set its sticky bit or choose another place");
-  }
-  return QN_OK;
-}
-
-qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info) {
-  if (qn__fs()->lstat(disk->root, out_info) != 0) return qn__fs_status(errno, "open", disk->root);
-  if (S_ISLNK(out_info->st_mode)) {
-    return distrust(disk->root, "is a symbolic link", "name the directory that it leads to");
-  }
-  if (!S_ISDIR(out_info->st_mode)) {
-    return distrust(disk->root, "is not a directory", "choose another path");
-  }
-  if (disk->is_shared) return QN_OK;
-  bool is_of_root = disk->is_read_only && out_info->st_uid == 0;
-  if (out_info->st_uid != disk->owner && !is_of_root) {
-    return distrust(disk->root, "belongs to another user",
-                    "choose a directory of this user or opt in to sharing");
-  }
-  if (out_info->st_mode & (S_IWGRP | S_IWOTH)) {
-    return distrust(disk->root, "is writable by others", "chmod go-w it or opt in to sharing");
-  }
-  return check_parent(disk);
-}
-
 // ---------------------------------------------------------------------------------------- open,
 // close
 
@@ -160,6 +118,8 @@ static qn_status_t init_locks(qn__disk_t* disk) {
 
 static void free_memory(qn__disk_t* disk) {
   qn_allocator_t allocator = disk->allocator;
+  qn__free(allocator, disk->owners, disk->owner_count * sizeof *disk->owners);
+  qn__free_cstr(allocator, disk->runtime_dir);
   qn__free_cstr(allocator, disk->root);
   qn__free(allocator, disk, sizeof *disk);
 }
@@ -201,6 +161,27 @@ static qn_status_t set_root(qn__disk_t* disk, qn_str_t root) {
   return status;
 }
 
+// What the options lend is copied.
+static qn_status_t copy_options(qn__disk_t* disk, const qn__disk_options_t* options) {
+  qn_str_t runtime_dir = qn__str(options->runtime_dir);
+  // One that cannot be used is as good as none.
+  if (runtime_dir.size > 0 && runtime_dir.data[0] == '/' &&
+      runtime_dir.size <= QN__DISK_PATH_BYTES - QN__DISK_SUFFIX_BYTES) {
+    disk->runtime_dir = qn__copy_cstr(disk->allocator, runtime_dir);
+    if (!disk->runtime_dir) return qn__out_of_memory("a cache directory");
+  }
+  if (options->owner_count == 0) return QN_OK;
+  size_t size;
+  if (!qn__size_mul(options->owner_count, sizeof *disk->owners, &size)) {
+    return qn__out_of_memory("the owners of a cache directory");
+  }
+  disk->owners = qn__alloc(disk->allocator, size);
+  if (!disk->owners) return qn__out_of_memory("the owners of a cache directory");
+  memcpy(disk->owners, options->owners, size);
+  disk->owner_count = options->owner_count;
+  return QN_OK;
+}
+
 qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_disk) {
   *out_disk = NULL;
   // What a set-user-id program runs must not come from a place that its caller chose.
@@ -218,11 +199,13 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->allocator = allocator;
   disk->owner = geteuid();
   disk->is_read_only = options->is_read_only;
-  disk->is_shared = options->is_shared;
   disk->max_bytes = or_default(options->max_bytes, (uint64_t)2 << 30);
   disk->max_entries = or_default(options->max_entries, 65536);
+  disk->min_free_bytes = options->min_free_bytes;
   disk->max_queue_bytes = or_default(options->max_queue_bytes, (uint64_t)64 << 20);
   disk->latch_ns = options->latch_ns > 0 ? options->latch_ns : INT64_C(60000000000);
+  disk->lock_timeout_ns =
+      options->lock_timeout_ns > 0 ? options->lock_timeout_ns : INT64_C(30000000000);
   disk->sweep_period_ns =
       options->sweep_period_ns != 0 ? options->sweep_period_ns : INT64_C(3600000000000);
   disk->on_work = options->on_work;
@@ -231,7 +214,8 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->in_flight_fd = -1;
 
   struct stat info;
-  qn_status_t status = set_root(disk, root);
+  qn_status_t status = copy_options(disk, options);
+  if (qn_ok(status)) status = set_root(disk, root);
   if (qn_ok(status)) status = make_root(disk, options);
   if (qn_ok(status)) status = qn__disk_check_trust(disk, &info);
   if (qn_ok(status)) status = init_locks(disk);
@@ -239,9 +223,7 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
     free_memory(disk);
     return status;
   }
-  // Others get at the files of a shared directory as its own mode lets them.
-  disk->file_mode = disk->is_shared ? 0600 | (info.st_mode & 0044) : 0600;
-  disk->dir_mode = disk->is_shared ? 0700 | (info.st_mode & 0077) : 0700;
+  qn__disk_set_modes(disk, &info);
   disk->fork_node = (qn__fork_node_t){.self = disk,
                                       .prepare = qn__disk_fork_prepare,
                                       .parent = qn__disk_fork_parent,
@@ -262,6 +244,7 @@ void qn__disk_destroy(qn__disk_t* disk) {
   qn__fork_unregister(&disk->fork_node);
   qn__disk_free_nodes(disk, disk->head);
   qn__disk_free_nodes(disk, disk->orphans);
+  qn__disk_free_leases(disk);
   for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) free_buffer(disk, disk->pool[i]);
   qn__cond_deinit(&disk->done);
   qn__cond_deinit(&disk->work);
@@ -325,12 +308,6 @@ static int read_fully(int fd, uint8_t* out, size_t size) {
   return 0;
 }
 
-static bool is_trusted_file(const qn__disk_t* disk, const struct stat* info) {
-  if (!S_ISREG(info->st_mode)) return false;
-  return disk->is_shared || info->st_uid == disk->owner ||
-         (disk->is_read_only && info->st_uid == 0);
-}
-
 static qn__get_result_t open_failed(int error, qn__hit_t* hit) {
   hit->error = error;
   if (error == ENOENT) return QN__GET_ABSENT;
@@ -358,7 +335,7 @@ static qn__get_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expec
     hit->error = errno;
     return QN__GET_ERROR;
   }
-  if (!is_trusted_file(disk, out_info)) return QN__GET_UNTRUSTED;
+  if (!qn__disk_is_trusted_file(disk, out_info)) return QN__GET_UNTRUSTED;
   if ((uint64_t)out_info->st_size > LARGEST_FILE_BYTES) {
     hit->reason = QN__REASON_LENGTHS;
     return QN__GET_BAD;
@@ -405,15 +382,14 @@ static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
   }
 }
 
+// Counts what went wrong, and the bytes.
 static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hit_t* hit,
                          const struct stat* info) {
   switch (result) {
     case QN__GET_HIT:
-      QN__COUNT(disk, disk_hits, 1);
       QN__COUNT(disk, disk_bytes_read, (uint64_t)info->st_size);
       break;
     case QN__GET_ABSENT:
-      QN__COUNT(disk, disk_misses, 1);
       break;
     case QN__GET_BAD:
       count_bad(disk, hit->reason);
@@ -443,8 +419,8 @@ static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hi
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
-qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
-                              qn__hit_t* out_hit) {
+qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
+                               qn__hit_t* out_hit) {
   memset(out_hit, 0, sizeof *out_hit);
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, expected->key, path);
@@ -462,6 +438,14 @@ qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expecte
   if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
     (void)heal(disk, path, &info);
   }
+  return result;
+}
+
+qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
+                              qn__hit_t* out_hit) {
+  qn__get_result_t result = qn__disk_look(disk, expected, out_hit);
+  if (result == QN__GET_HIT) QN__COUNT(disk, disk_hits, 1);
+  if (result == QN__GET_ABSENT) QN__COUNT(disk, disk_misses, 1);
   return result;
 }
 

@@ -34,7 +34,6 @@ typedef struct qn__disk_options {
   uint64_t max_entries;  // 0: 65,536
   // What a sweep leaves free on the file system; 0: 1 GiB or a twentieth of it, whichever is less.
   uint64_t min_free_bytes;
-  bool is_shared;  // opt-in: others may own or write the directory and its files
   // Users who may own the root and its entries besides this one, and share what they make; the
   // directory then may be writable by its group. Borrowed for the open.
   const uid_t* owners;

@@ -26,10 +26,26 @@ typedef struct qn__disk_buffer {
 // An entry on its way to the disk.
 typedef struct qn__disk_node {
   struct qn__disk_node* next;
+  qn__lease_t* lease;  // owned, may be NULL
   size_t size_bytes;
   qn_hash128_t key;
   _Alignas(16) uint8_t bytes[];
 } qn__disk_node_t;
+
+struct qn__lease {
+  qn__disk_t* disk;
+  struct qn__lease* next;  // of disk->leases, under its mutex
+  struct qn__lease* previous;
+  int fd;  // -1 in a child of fork that has inherited it
+  int64_t offset;
+};
+
+// A directory that is being listed; lies on the stack of who does.
+typedef struct qn__disk_stream {
+  struct qn__disk_stream* next;
+  struct qn__disk_stream* previous;
+  int fd;  // -1 in a child of fork that has inherited it
+} qn__disk_stream_t;
 
 typedef enum qn__writer_state {
   QN__WRITER_NONE = 0,
@@ -42,11 +58,14 @@ struct qn__disk {
   qn_allocator_t allocator;
   char* root;
   size_t root_size;
+  char* runtime_dir;  // NULL: none
   uid_t owner;
-  mode_t file_mode, dir_mode;
-  bool is_read_only, is_shared;
-  uint64_t max_bytes, max_entries, max_queue_bytes;
-  int64_t latch_ns, sweep_period_ns;
+  uid_t* owners;  // besides `owner`; a shared directory has some
+  size_t owner_count;
+  mode_t file_mode, dir_mode, lock_mode;
+  bool is_read_only;
+  uint64_t max_bytes, max_entries, min_free_bytes, max_queue_bytes;
+  int64_t latch_ns, lock_timeout_ns, sweep_period_ns;
   void (*on_work)(void* self, qn__disk_work_t work, int64_t start_ns, const qn_hash128_t* key);
   void* on_work_self;
 
@@ -74,6 +93,9 @@ struct qn__disk {
   qn__writer_state_t writer_state;
   pthread_t writer;
   bool is_abandoned;  // the close gave up waiting: the writer destroys
+  // What a child of fork closes, under `mutex` as well.
+  qn__lease_t* leases;
+  qn__disk_stream_t* streams;
 
   // The writer's own.
   int64_t next_sweep_check_ns;
@@ -100,15 +122,39 @@ void qn__disk_path(const qn__disk_t* disk, const char* name, char* out);
 void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out);
 void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out);
 void qn__disk_temporary_path(qn__disk_t* disk, char* out);
-// Whether the root may be used: OK or PERMISSION_DENIED, NOT_FOUND, IO.
-qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info);
+// A get that counts neither a hit nor an absent entry.
+qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
+                               qn__hit_t* out_hit);
 // Frees everything; nobody else uses the object any more.
 void qn__disk_destroy(qn__disk_t* disk);
 
-// publish.c.
+// trust.c.
+// Whether the root may be used: OK or PERMISSION_DENIED, NOT_FOUND, IO.
+qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info);
+// Whether a file of the directory may be read.
+bool qn__disk_is_trusted_file(const qn__disk_t* disk, const struct stat* info);
+// Sets the modes of what is made, from those of the root.
+void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root);
+// Makes a directory below the root, and the root above it, after a wipe or for the first time. The
+// rules of trust are asked again. 0 or an errno.
+int qn__disk_make_directory(const qn__disk_t* disk, const char* path);
+
+// disk_fork.c.
 void qn__disk_fork_prepare(void* self);
 void qn__disk_fork_parent(void* self);
 void qn__disk_fork_child(void* self);
+// Around the life of a directory stream. False in a child of fork that has inherited it: its
+// descriptor is closed, and it must not be touched any more.
+void qn__disk_add_stream(qn__disk_t* disk, qn__disk_stream_t* stream, int fd);
+bool qn__disk_drop_stream(qn__disk_t* disk, qn__disk_stream_t* stream);
+
+// lease.c. With no thread left that holds any: frees all; or in a child, closes all.
+void qn__disk_free_leases(qn__disk_t* disk);
+void qn__disk_forget_leases(qn__disk_t* disk);
+
+// publish.c.
+// Whether writing is off for a while.
+bool qn__disk_is_latched(const qn__disk_t* disk);
 // Ends the writer. False when it did not end in time and owns the object from now on.
 bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns);
 void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);

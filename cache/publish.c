@@ -25,8 +25,8 @@
 //  9. Closing drops what is left after its grace instead of waiting for the file system; exit drops
 //  all.
 // 10. A child of fork has no writer, an empty queue, and holds neither lock nor descriptor of the
-// parent's;
-//     its first put starts a writer of its own.
+//     parent's (disk_fork.c); its first put starts a writer of its own.
+// 11. The lease that comes with an entry ends when the entry is in place or given up, on every way.
 //
 // Not here: reading (disk.c), bounding the directory (sweep.c). Thread rule: put, flush from any
 // thread; the rest runs on the writer. Read next: sweep.c.
@@ -47,7 +47,9 @@ static size_t node_bytes(size_t size) {
   return sizeof(qn__disk_node_t) + size;
 }
 
+// Not with the lock held, if it has a lease.
 static void free_node(qn__disk_t* disk, qn__disk_node_t* node) {
+  qn__lease_release(node->lease);
   qn__free(disk->allocator, node, node_bytes(node->size_bytes));
 }
 
@@ -66,7 +68,7 @@ static bool is_refusal(int error) {
   return error == ENOSPC || error == EDQUOT || error == EROFS || error == EACCES || error == EPERM;
 }
 
-static bool is_latched(const qn__disk_t* disk) {
+bool qn__disk_is_latched(const qn__disk_t* disk) {
   int64_t until_ns = atomic_load_explicit(&disk->latched_until_ns, memory_order_relaxed);
   return until_ns != 0 && qn__now_ns() < until_ns;
 }
@@ -90,20 +92,6 @@ static void count_failure(qn__disk_t* disk, int error) {
   }
 }
 
-// Makes a directory below the root, and the root above it, after a wipe or for the first time. The
-// rules of trust are asked again, because what lies under the root's name now may be another's.
-static int make_directory(const qn__disk_t* disk, const char* path) {
-  struct stat info;
-  qn_status_code_t code = qn_status_consume(qn__disk_check_trust(disk, &info));
-  if (code == QN_STATUS_NOT_FOUND) {
-    if (qn__fs_mkdirs(disk->root, 0700) != 0) return errno;
-    code = qn_status_consume(qn__disk_check_trust(disk, &info));
-  }
-  if (code == QN_STATUS_PERMISSION_DENIED) return EACCES;
-  if (code != QN_STATUS_OK) return ENOENT;
-  return qn__fs_mkdirs(path, disk->dir_mode) == 0 ? 0 : errno;
-}
-
 // Opens a new temporary file; the descriptor, or -1 and errno.
 static int open_temporary(qn__disk_t* disk, char* path) {
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -111,11 +99,15 @@ static int open_temporary(qn__disk_t* disk, char* path) {
   for (int attempt = 0; attempt < NAME_ATTEMPTS; attempt++) {
     qn__disk_temporary_path(disk, path);
     int fd = qn__fs()->open(path, flags, disk->file_mode);
-    if (fd >= 0) return fd;
+    if (fd >= 0) {
+      // What the process's mask took away. Without it others miss, and that is all.
+      if (disk->owner_count) (void)qn__fs()->chmod(path, disk->file_mode);
+      return fd;
+    }
     if (errno == ENOENT && !has_made) {
       char directory[QN__DISK_PATH_BYTES];
       qn__disk_path(disk, "/v1/tmp", directory);
-      int error = make_directory(disk, directory);
+      int error = qn__disk_make_directory(disk, directory);
       if (error) {
         errno = error;
         return -1;
@@ -148,7 +140,7 @@ static int rename_into_place(qn__disk_t* disk, const char* temporary, qn_hash128
   // well.
   char shard[QN__DISK_PATH_BYTES];
   qn__disk_shard_path(disk, key.bytes[0], shard);
-  int error = make_directory(disk, shard);
+  int error = qn__disk_make_directory(disk, shard);
   if (error) return error;
   return qn__fs()->rename(temporary, path) == 0 ? 0 : errno;
 }
@@ -177,7 +169,7 @@ static int write_entry(qn__disk_t* disk, const qn__disk_node_t* node) {
 
 // False when nothing was tried.
 static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
-  if (is_latched(disk)) {
+  if (qn__disk_is_latched(disk)) {
     QN__COUNT(disk, publish_dropped_latched, 1);
     return false;
   }
@@ -200,16 +192,21 @@ static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
 // ---------------------------------------------------------------------------------------- the
 // writer
 
-// With the lock held: forgets the queue.
+// With the lock held, which is let go meanwhile: forgets the queue.
 static void drop_queue(qn__disk_t* disk) {
-  for (qn__disk_node_t* node = disk->head; node; node = node->next) {
-    QN__COUNT(disk, publish_dropped_closing, 1);
-    disk->done_count++;
-    disk->queue_bytes -= node->size_bytes;
+  while (disk->head) {
+    qn__disk_node_t* dropped = disk->head;
+    for (qn__disk_node_t* node = dropped; node; node = node->next) {
+      QN__COUNT(disk, publish_dropped_closing, 1);
+      disk->done_count++;
+      disk->queue_bytes -= node->size_bytes;
+    }
+    disk->head = NULL;
+    disk->tail = &disk->head;
+    qn__mutex_unlock(&disk->mutex);
+    qn__disk_free_nodes(disk, dropped);
+    qn__mutex_lock(&disk->mutex);
   }
-  qn__disk_free_nodes(disk, disk->head);
-  disk->head = NULL;
-  disk->tail = &disk->head;
 }
 
 // With the lock held, so that nobody is told after a close that did not wait.
@@ -236,12 +233,18 @@ static void* write_queue(void* arg) {
 
     qn__mutex_lock(&disk->mutex);
     if (has_tried) tell(disk, QN__DISK_WORK_WRITE, start_ns, &node->key);
+    // Whoever waits in another process for the entry goes on from here.
+    qn__lease_t* lease = node->lease;
+    node->lease = NULL;
+    qn__mutex_unlock(&disk->mutex);
+    qn__lease_release(lease);
+    qn__mutex_lock(&disk->mutex);
     disk->in_flight = NULL;
     disk->queue_bytes -= node->size_bytes;
     free_node(disk, node);
     disk->done_count++;
     qn__cond_broadcast(&disk->done);
-    if (!disk->head && !atomic_load(&disk->is_closing) && !is_latched(disk)) {
+    if (!disk->head && !atomic_load(&disk->is_closing) && !qn__disk_is_latched(disk)) {
       qn__mutex_unlock(&disk->mutex);
       start_ns = qn__now_ns();
       bool has_swept = qn__disk_sweep_if_due(disk);
@@ -268,40 +271,50 @@ static bool has_writer(qn__disk_t* disk) {
   return true;
 }
 
-bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease) {
-  (void)lease;
+// The entry as it will lie in the file, but for the checksum; NULL when it cannot be put.
+static qn__disk_node_t* make_node(qn__disk_t* disk, const qn__entry_t* entry) {
   if (disk->is_read_only) {
     QN__COUNT(disk, publish_dropped_read_only, 1);
-    return false;
+    return NULL;
   }
-  if (is_latched(disk)) {
+  if (qn__disk_is_latched(disk)) {
     QN__COUNT(disk, publish_dropped_latched, 1);
-    return false;
+    return NULL;
   }
   size_t size = qn__entry_size(entry);
   if (size == 0) {
     QN__COUNT(disk, publish_dropped_size, 1);
-    return false;
+    return NULL;
   }
   qn__disk_node_t* node = qn__alloc(disk->allocator, node_bytes(size));
   if (!node) {
     QN__COUNT(disk, publish_dropped_memory, 1);
-    return false;
+    return NULL;
   }
   node->next = NULL;
+  node->lease = NULL;
   node->size_bytes = size;
   node->key = qn__preimage_key(entry->preimage);
   qn__entry_write(entry, node->bytes);
+  return node;
+}
 
+bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease) {
+  qn__disk_node_t* node = make_node(disk, entry);
+  if (!node) {
+    qn__lease_release(lease);
+    return false;
+  }
+  node->lease = lease;
   qn__mutex_lock(&disk->mutex);
   qn__disk_node_t* orphans = disk->orphans;
   disk->orphans = NULL;
-  bool is_full = disk->queue_bytes + size > disk->max_queue_bytes;
+  bool is_full = disk->queue_bytes + node->size_bytes > disk->max_queue_bytes;
   bool is_queued = !is_full && has_writer(disk);
   if (is_queued) {
     *disk->tail = node;
     disk->tail = &node->next;
-    disk->queue_bytes += size;
+    disk->queue_bytes += node->size_bytes;
     disk->put_count++;
     qn__cond_signal(&disk->work);
   }
@@ -370,43 +383,5 @@ uint64_t qn__disk_queue_bytes(qn__disk_t* disk) {
 }
 
 bool qn__disk_is_off(const qn__disk_t* disk) {
-  return is_latched(disk);
-}
-
-// ---------------------------------------------------------------------------------------- fork
-
-void qn__disk_fork_prepare(void* self) {
-  qn__disk_t* disk = self;
-  qn__mutex_lock(&disk->mutex);
-}
-
-void qn__disk_fork_parent(void* self) {
-  qn__disk_t* disk = self;
-  qn__mutex_unlock(&disk->mutex);
-}
-
-// The child has this thread alone. What was queued is the parent's to write; the memory is only set
-// aside, because an allocator of the host's may not be ready yet in a fork handler.
-void qn__disk_fork_child(void* self) {
-  qn__disk_t* disk = self;
-  if (disk->in_flight_fd >= 0) (void)qn__fs()->close(disk->in_flight_fd);
-  disk->in_flight_fd = -1;
-  qn__disk_node_t** end = &disk->orphans;
-  while (*end) end = &(*end)->next;
-  if (disk->in_flight) {
-    *end = disk->in_flight;
-    end = &disk->in_flight->next;
-  }
-  *end = disk->head;
-  disk->in_flight = NULL;
-  disk->head = NULL;
-  disk->tail = &disk->head;
-  disk->queue_bytes = 0;
-  disk->done_count = disk->put_count;
-  disk->writer_state = QN__WRITER_NONE;
-  // The lock and the conditions still count threads of the parent's, which will never leave them:
-  // they are made anew instead of being let go. None of the three calls allocates.
-  qn_status_free(qn__cond_init(&disk->work));
-  qn_status_free(qn__cond_init(&disk->done));
-  qn_status_free(qn__mutex_init(&disk->mutex));
+  return qn__disk_is_latched(disk);
 }

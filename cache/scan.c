@@ -31,10 +31,13 @@ static bool is_entry_name(unsigned shard, const char* name, qn_hash128_t* out_ke
 }
 
 // Calls back for each name in a directory until it returns false. 0, an errno, or -1 when stopped.
-static int each_name(const char* path, bool (*on_name)(void* self, const char* name), void* self) {
+static int each_name(qn__disk_t* disk, const char* path,
+                     bool (*on_name)(void* self, const char* name), void* self) {
   const qn__fs_t* fs = qn__fs();
   DIR* dir = fs->opendir(path);
   if (!dir) return errno == ENOENT ? 0 : errno;
+  qn__disk_stream_t stream;
+  qn__disk_add_stream(disk, &stream, dirfd(dir));
   int result = 0;
   for (;;) {
     errno = 0;
@@ -48,6 +51,8 @@ static int each_name(const char* path, bool (*on_name)(void* self, const char* n
       break;
     }
   }
+  // In a child that was forked by a callback the stream has no descriptor any more.
+  if (!qn__disk_drop_stream(disk, &stream)) return ECANCELED;
   (void)fs->closedir(dir);
   return result;
 }
@@ -64,9 +69,16 @@ static bool see_entry(void* self, const char* name) {
   qn__disk_file_t file;
   if (!is_entry_name(scan->shard, name, &file.key)) return true;
   char path[QN__DISK_PATH_BYTES];
-  struct stat info;
+  struct stat info = {0};
   qn__disk_entry_path(scan->disk, file.key, path);
-  if (qn__fs()->lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) return true;
+  if (qn__fs()->lstat(path, &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return true;
+    // It is there, but cannot be described now: whoever reads it will hear why. Of no size and no
+    // time, so that a sweep, which looks again, takes it for changed and leaves it.
+    memset(&info, 0, sizeof info);
+  } else if (!S_ISREG(info.st_mode)) {
+    return true;
+  }
   file.size_bytes = (uint64_t)info.st_size;
   file.modified_ns = qn__disk_mtime_ns(&info);
   return scan->on_file(scan->self, &file);
@@ -99,7 +111,7 @@ int qn__disk_scan_temporaries(qn__disk_t* disk,
                               void* self) {
   temporary_scan_t scan = {.disk = disk, .on_file = on_file, .self = self};
   qn__disk_path(disk, "/v1/tmp", scan.directory);
-  return each_name(scan.directory, see_temporary, &scan);
+  return each_name(disk, scan.directory, see_temporary, &scan);
 }
 
 static void count_one(void* self, const char* path, int64_t modified_ns) {
@@ -119,7 +131,7 @@ int qn__disk_scan(qn__disk_t* disk, bool (*on_file)(void* self, const qn__disk_f
     char path[QN__DISK_PATH_BYTES];
     qn__disk_shard_path(disk, shard, path);
     shard_scan_t scan = {disk, shard, on_file, self};
-    int result = each_name(path, see_entry, &scan);
+    int result = each_name(disk, path, see_entry, &scan);
     if (result == -1) return 0;
     if (result) return result;
   }

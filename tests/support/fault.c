@@ -9,18 +9,22 @@
 
 #include "base/fs.h"
 
-#define CALLS(X) \
-  X(open)        \
-  X(openat)      \
-  X(close)       \
-  X(read)        \
-  X(pread)       \
-  X(write)       \
-  X(fstat)       \
-  X(lstat)       \
-  X(fdatasync)   \
-  X(futimens)    \
-  X(rename) X(unlink) X(mkdir) X(rmdir) X(opendir) X(readdir) X(closedir) X(flock) X(statvfs_free)
+#define CALLS(X)     \
+  X(open)            \
+  X(openat)          \
+  X(close)           \
+  X(read)            \
+  X(pread)           \
+  X(write)           \
+  X(fstat)           \
+  X(lstat)           \
+  X(fdatasync)       \
+  X(futimens)        \
+  X(chmod)           \
+  X(try_lock)        \
+  X(unlock)          \
+  X(filesystem_type) \
+  X(rename) X(unlink) X(mkdir) X(rmdir) X(opendir) X(readdir) X(closedir) X(statvfs_free)
 
 typedef enum call {
 #define X(name) CALL_##name,
@@ -46,6 +50,9 @@ static struct {
   _Atomic long failures;
   _Atomic long open_count;
   _Atomic long calls_of[CALL_COUNT];
+  _Atomic long failures_of[CALL_COUNT];
+  uint32_t storm_odds;  // one in so many; 0: no storm
+  _Atomic uint64_t storm_seed;
   hook_t hook;
   void* hook_user;
 } state;
@@ -63,16 +70,42 @@ static bool is_counted(call_t call) {
   return true;
 }
 
+static const int errnos[] = {ENOSPC, EDQUOT, EIO,    EACCES, EROFS,
+                             ESTALE, EBUSY,  EMFILE, EINTR,  ENOENT};
+
+const int* qn_fault_errnos(size_t* out_count) {
+  *out_count = QN_COUNT_OF(errnos);
+  return errnos;
+}
+
+static bool is_struck_by_storm(call_t call) {
+  // splitmix64 of a counter: any number of threads.
+  uint64_t x = atomic_fetch_add(&state.storm_seed, UINT64_C(0x9E3779B97F4A7C15));
+  x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+  x ^= x >> 31;
+  if (x % state.storm_odds != 0) return false;
+  atomic_fetch_add(&state.failures, 1);
+  atomic_fetch_add(&state.failures_of[call], 1);
+  errno = errnos[(x >> 32) % QN_COUNT_OF(errnos)];
+  return true;
+}
+
 // True when this call is the one; the errno is then set. Killing does not return.
 static bool strikes(call_t call, const char* path) {
   if (state.hook) state.hook(state.hook_user, call_names[call], path);
   atomic_fetch_add(&state.calls_of[call], 1);
+  if (state.storm_odds) {
+    atomic_fetch_add(&state.calls, 1);
+    return is_struck_by_storm(call);
+  }
   if (!is_counted(call)) return false;
   long n = atomic_fetch_add(&state.calls, 1) + 1;
   bool is_hit = state.fail_at > 0 &&
                 (state.mode == QN_FAULT_ALWAYS ? n >= state.fail_at : n == state.fail_at);
   if (!is_hit) return false;
   atomic_fetch_add(&state.failures, 1);
+  atomic_fetch_add(&state.failures_of[call], 1);
   if (state.kind == QN_FAULT_KILL) (void)raise(SIGKILL);
   errno = state.error;
   return true;
@@ -132,6 +165,18 @@ static int fault_fdatasync(int fd) {
 static int fault_futimens(int fd, const struct timespec times[2]) {
   return strikes(CALL_futimens, "") ? -1 : qn__fs_posix.futimens(fd, times);
 }
+static int fault_chmod(const char* path, mode_t mode) {
+  return strikes(CALL_chmod, path) ? -1 : qn__fs_posix.chmod(path, mode);
+}
+static int fault_try_lock(int fd, int64_t offset) {
+  return strikes(CALL_try_lock, "") ? -1 : qn__fs_posix.try_lock(fd, offset);
+}
+static int fault_unlock(int fd, int64_t offset) {
+  return strikes(CALL_unlock, "") ? -1 : qn__fs_posix.unlock(fd, offset);
+}
+static int fault_filesystem_type(const char* path, uint32_t* out_magic) {
+  return strikes(CALL_filesystem_type, path) ? -1 : qn__fs_posix.filesystem_type(path, out_magic);
+}
 static int fault_rename(const char* from, const char* to) {
   return strikes(CALL_rename, to) ? -1 : qn__fs_posix.rename(from, to);
 }
@@ -161,9 +206,6 @@ static int fault_closedir(DIR* dir) {
   errno = error;
   return -1;
 }
-static int fault_flock(int fd, int operation) {
-  return strikes(CALL_flock, "") ? -1 : qn__fs_posix.flock(fd, operation);
-}
 static int fault_statvfs_free(const char* path, uint64_t* out_free, uint64_t* out_total) {
   return strikes(CALL_statvfs_free, path) ? -1
                                           : qn__fs_posix.statvfs_free(path, out_free, out_total);
@@ -191,7 +233,17 @@ void qn_fault_fs_arm(long fail_at, qn_fault_mode_t mode, qn_fault_kind_t kind, i
   state.error = error;
   atomic_store(&state.calls, 0);
   atomic_store(&state.failures, 0);
-  for (size_t i = 0; i < CALL_COUNT; i++) atomic_store(&state.calls_of[i], 0);
+  for (size_t i = 0; i < CALL_COUNT; i++) {
+    atomic_store(&state.calls_of[i], 0);
+    atomic_store(&state.failures_of[i], 0);
+  }
+  state.storm_odds = 0;
+}
+
+void qn_fault_fs_arm_storm(uint64_t seed, uint32_t one_in) {
+  qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
+  atomic_store(&state.storm_seed, seed * UINT64_C(0xD1342543DE82EF95) + 1);
+  state.storm_odds = one_in;
 }
 
 long qn_fault_fs_calls(void) {
@@ -207,6 +259,13 @@ long qn_fault_fs_open_count(void) {
 long qn_fault_fs_calls_of(const char* name) {
   for (size_t i = 0; i < CALL_COUNT; i++) {
     if (strcmp(call_names[i], name) == 0) return atomic_load(&state.calls_of[i]);
+  }
+  return -1;
+}
+
+long qn_fault_fs_failures_of(const char* name) {
+  for (size_t i = 0; i < CALL_COUNT; i++) {
+    if (strcmp(call_names[i], name) == 0) return atomic_load(&state.failures_of[i]);
   }
   return -1;
 }

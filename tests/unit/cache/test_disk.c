@@ -162,11 +162,13 @@ static void untrusted_directories_are_refused(void** state) {
   options.is_read_only = true;
   expect_refusal(&options, QN_STATUS_PERMISSION_DENIED, "writable by others");
   options.is_read_only = false;
-  options.is_shared = true;
+  const uid_t friend = 1234;
+  options.owners = &friend;
+  options.owner_count = 1;
   disk = open_cache(&options);
   assert_non_null(disk);
   qn__disk_close(disk, 0);
-  options.is_shared = false;
+  options.owner_count = 0;
   assert_int_equal(chmod(path, 0755), 0);
   disk = open_cache(&options);
   assert_non_null(disk);

@@ -1,0 +1,13 @@
+// base/fs_linux.h: the entries of the seam that POSIX does not have. For fs.c alone.
+//
+// Thread rule: thread-safe. Read next: fs_linux.c.
+#ifndef QUERN_BASE_FS_LINUX_H_
+#define QUERN_BASE_FS_LINUX_H_
+
+#include <stdint.h>
+
+int qn__fs_linux_try_lock(int fd, int64_t offset);
+int qn__fs_linux_unlock(int fd, int64_t offset);
+int qn__fs_linux_filesystem_type(const char* path, uint32_t* out_magic);
+
+#endif  // QUERN_BASE_FS_LINUX_H_

@@ -1,0 +1,124 @@
+#define _XOPEN_SOURCE 700  // S_ISVTX
+// cache/trust.c: whose directory and whose files are used, and with which rights ours are made.
+//
+// Requirements.
+// 1. Who may write the directory may run code as its users. So it belongs to this user and nobody
+//    else may write it; or its opener names the users who may (the owners), and then its group may
+//    write it too.
+// 2. Nobody else can put another directory in its place: it is no symbolic link, and its parent is
+//    not writable by everybody without the sticky bit.
+// 3. In a shared directory an entry is read only if one of the owners has made it and nobody else
+//    may write the file. What a stranger with the right group leaves there is a miss.
+// 4. A directory that is only read may belong to root, as what an administrator ships does.
+// 5. The rules hold again when a directory that has vanished is made again.
+//
+// Not here: the checksum, which finds damage and not malice (entry.c). Thread rule: reads what is
+// constant after the open. Read next: lease.c.
+#include <errno.h>
+
+#include "cache/disk_inner.h"
+
+static qn_status_t distrust(const char* path, const char* rule, const char* hint) {
+  return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' %s; %s", path, rule,
+                        hint);
+}
+
+static bool is_owner(const qn__disk_t* disk, uid_t user) {
+  if (user == disk->owner || (disk->is_read_only && user == 0)) return true;
+  for (size_t i = 0; i < disk->owner_count; i++) {
+    if (disk->owners[i] == user) return true;
+  }
+  return false;
+}
+
+static bool is_open_to_all(mode_t mode) {
+  return (mode & S_IWOTH) && !(mode & S_ISVTX);
+}
+
+// Whoever can write the parent, and is not held back by a sticky bit, can put another directory
+// here.
+static qn_status_t check_parent(const qn__disk_t* disk) {
+  char parent[QN__DISK_PATH_BYTES];
+  qn__disk_path(disk, "/..", parent);
+  struct stat info;
+  if (qn__fs()->lstat(parent, &info) != 0) return qn__fs_status(errno, "stat", parent);
+  if (is_open_to_all(info.st_mode)) {
+    return distrust(disk->root, "lies in a directory that everybody may write",
+                    "set its sticky bit or choose another place");
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info) {
+  if (qn__fs()->lstat(disk->root, out_info) != 0) return qn__fs_status(errno, "open", disk->root);
+  mode_t mode = out_info->st_mode;
+  if (S_ISLNK(mode)) {
+    return distrust(disk->root, "is a symbolic link", "name the directory that it leads to");
+  }
+  if (!S_ISDIR(mode)) {
+    return distrust(disk->root, "is not a directory", "choose another path");
+  }
+  if (!is_owner(disk, out_info->st_uid)) {
+    return distrust(disk->root, "belongs to another user",
+                    disk->owner_count
+                        ? "name that user among its owners"
+                        : "choose a directory of this user or name the users who share it");
+  }
+  if (disk->owner_count == 0 && (mode & (S_IWGRP | S_IWOTH))) {
+    return distrust(disk->root, "is writable by others",
+                    "chmod go-w it or name the users who share it");
+  }
+  if (is_open_to_all(mode)) {
+    return distrust(disk->root, "is writable by everybody", "chmod o-w it");
+  }
+  return check_parent(disk);
+}
+
+bool qn__disk_is_trusted_file(const qn__disk_t* disk, const struct stat* info) {
+  if (!S_ISREG(info->st_mode) || !is_owner(disk, info->st_uid)) return false;
+  return disk->owner_count == 0 || (info->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+// In a shared directory the group, and others, may read what they may read of the root, and make
+// entries if they may make something in the root.
+void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root) {
+  disk->file_mode = disk->lock_mode = 0600;
+  disk->dir_mode = 0700;
+  if (disk->owner_count == 0) return;
+  disk->file_mode |= root->st_mode & 0044;
+  disk->lock_mode |= root->st_mode & 0060;
+  disk->dir_mode |= root->st_mode & (S_ISGID | S_ISVTX | 0077);
+}
+
+// mkdir that the process's mask does not narrow in a shared directory. 0 or an errno.
+static int make_one(const qn__disk_t* disk, const char* path) {
+  if (qn__fs()->mkdir(path, disk->dir_mode) != 0) return errno == EEXIST ? 0 : errno;
+  if (disk->owner_count) (void)qn__fs()->chmod(path, disk->dir_mode);
+  return 0;
+}
+
+static int make_root(const qn__disk_t* disk) {
+  if (qn__fs_mkdirs(disk->root, 0700) != 0) return errno;
+  if (disk->owner_count) (void)qn__fs()->chmod(disk->root, disk->dir_mode);
+  return 0;
+}
+
+int qn__disk_make_directory(const qn__disk_t* disk, const char* path) {
+  struct stat info;
+  qn_status_code_t code = qn_status_consume(qn__disk_check_trust(disk, &info));
+  if (code == QN_STATUS_NOT_FOUND) {
+    int error = make_root(disk);
+    if (error) return error;
+    code = qn_status_consume(qn__disk_check_trust(disk, &info));
+  }
+  if (code == QN_STATUS_PERMISSION_DENIED) return EACCES;
+  if (code != QN_STATUS_OK) return ENOENT;
+  char part[QN__DISK_PATH_BYTES];
+  for (size_t size = disk->root_size + 1;; size++) {
+    if (path[size] != '/' && path[size] != '\0') continue;
+    memcpy(part, path, size);
+    part[size] = '\0';
+    int error = make_one(disk, part);
+    if (error || path[size] == '\0') return error;
+  }
+}
