@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -77,6 +78,10 @@ static struct dirent* posix_readdir(DIR* dir) {
 static int posix_closedir(DIR* dir) {
   return closedir(dir);
 }
+static int posix_flock(int fd, int operation) {
+  RETRY(int, flock(fd, operation));
+}
+
 static int posix_statvfs_free(const char* path, uint64_t* out_free_bytes,
                               uint64_t* out_total_bytes) {
   struct statvfs info;
@@ -110,6 +115,7 @@ const qn__fs_t qn__fs_posix = {
     .opendir = posix_opendir,
     .readdir = posix_readdir,
     .closedir = posix_closedir,
+    .flock = posix_flock,
     .try_lock = qn__fs_linux_try_lock,
     .unlock = qn__fs_linux_unlock,
     .filesystem_type = qn__fs_linux_filesystem_type,

@@ -38,6 +38,7 @@ typedef struct qn__fs {
   // last descriptor unlocks, as does the end of the process.
   int (*try_lock)(int fd, int64_t offset);
   int (*unlock)(int fd, int64_t offset);
+  int (*flock)(int fd, int operation);
   int (*filesystem_type)(const char* path, uint32_t* out_magic);
   int (*statvfs_free)(const char* path, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 } qn__fs_t;

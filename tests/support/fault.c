@@ -24,7 +24,7 @@
   X(try_lock)        \
   X(unlock)          \
   X(filesystem_type) \
-  X(rename) X(unlink) X(mkdir) X(rmdir) X(opendir) X(readdir) X(closedir) X(statvfs_free)
+  X(rename) X(unlink) X(mkdir) X(rmdir) X(opendir) X(readdir) X(closedir) X(flock) X(statvfs_free)
 
 typedef enum call {
 #define X(name) CALL_##name,
@@ -173,6 +173,9 @@ static int fault_try_lock(int fd, int64_t offset) {
 }
 static int fault_unlock(int fd, int64_t offset) {
   return strikes(CALL_unlock, "") ? -1 : qn__fs_posix.unlock(fd, offset);
+}
+static int fault_flock(int fd, int operation) {
+  return strikes(CALL_flock, "") ? -1 : qn__fs_posix.flock(fd, operation);
 }
 static int fault_filesystem_type(const char* path, uint32_t* out_magic) {
   return strikes(CALL_filesystem_type, path) ? -1 : qn__fs_posix.filesystem_type(path, out_magic);
