@@ -192,7 +192,10 @@ static qn_status_t read_environment(qn__config_t* config) {
     if (value) QN_TRY(set(config, option, value, "environment"));
   }
   if (config->values[QN__SETTING_cache_dir][0] == '\0') QN_TRY(default_cache_dir(config));
-  return QN_OK;
+  const char* runtime_dir = qn__env_get("XDG_RUNTIME_DIR");
+  if (!runtime_dir || runtime_dir[0] != '/') return QN_OK;
+  config->runtime_dir = qn__copy_cstr(config->allocator, qn__str(runtime_dir));
+  return config->runtime_dir ? QN_OK : qn__out_of_memory("the options of an engine");
 }
 
 static qn_status_t read_setting(qn__config_t* config, const qn_setting_t* setting) {
@@ -264,5 +267,6 @@ void qn__config_deinit(qn__config_t* config) {
   for (qn__setting_t option = 0; option < QN__SETTING_COUNT; option++) {
     qn__free_cstr(config->allocator, config->values[option]);
   }
+  qn__free_cstr(config->allocator, config->runtime_dir);
   memset(config, 0, sizeof *config);
 }

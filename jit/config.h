@@ -23,6 +23,7 @@ typedef struct qn__config {
   // SIZE: bytes. COUNT: the number. TIME: nanoseconds. BOOL: 0 or 1. CHOICE: index of the word.
   uint64_t numbers[QN__SETTING_COUNT];
   qn_cache_mode_t cache_mode;
+  char* runtime_dir;  // $XDG_RUNTIME_DIR, for locks; NULL: none
 } qn__config_t;
 
 // Errors: INVALID_ARGUMENT names the option or variable, its value and what is accepted.

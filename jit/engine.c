@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "cache/remote.h"
 
-// How long destroying an engine waits for its publishes.
-#define CLOSE_GRACE_NS 5000000000
+// How long destroying an engine waits for compiles that run. Longer ones end by themselves.
+#define COMPILE_GRACE_NS INT64_C(30000000000)
 
 static const struct {
   const char* name;
@@ -28,51 +28,37 @@ static void install_log(const qn_engine_options_t* options) {
   qn__log_install((qn__log_level_t)level, (qn__log_sink_t)options->on_log, options->on_log_self);
 }
 
-// The work of the directory's writer, beside that of the callers.
-static void watch_writer(void* self, qn__disk_work_t work, int64_t start_ns,
-                         const qn_hash128_t* key) {
-  char hex[33] = "directory";
-  if (key) qn__hash128_hex(*key, hex);
-  (void)qn__watch_end(self, work == QN__DISK_WORK_WRITE ? QN__STAGE_write : QN__STAGE_sweep,
-                      start_ns, hex);
+// The pool's threads hold the engine's memory: one that hangs in a compiler may outlive the engine.
+static void retain_engine(void* self) {
+  qn__engine_retain(self);
+}
+static void release_engine(void* self) {
+  qn__engine_release(self);
+}
+static void forget_engine(void* self) {
+  qn_engine_t* engine = self;
+  atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_relaxed);
 }
 
-// A directory that cannot be used is logged and counted; the engine works from memory.
-static qn_status_t open_directory(qn_engine_t* engine) {
-  const char* root = qn__config_get(&engine->config, QN__SETTING_cache_dir);
-  qn_cache_mode_t mode = engine->config.cache_mode;
-  if (mode == QN_CACHE_OFF || root[0] == '\0') return QN_OK;
-  qn__disk_options_t options = {
-      .allocator = engine->allocator,
-      .root = root,
-      .is_read_only = mode == QN_CACHE_RO,
-      .must_exist = mode == QN_CACHE_RO,
-      .max_bytes = qn__config_number(&engine->config, QN__SETTING_cache_max_size),
-      .max_entries = qn__config_number(&engine->config, QN__SETTING_cache_max_entries),
-      .min_free_bytes = qn__config_number(&engine->config, QN__SETTING_cache_min_free),
-      .on_work = watch_writer,
-      .on_work_self = engine->watch,
-  };
-  qn_status_t status = qn__disk_open(&options, &engine->disk);
-  if (qn_ok(status)) return QN_OK;
-  if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY) return status;
-  qn__count(engine, QN__COUNTER_directory_unusable, 1);
-  qn__log(QN__LOG_WARN, "the cache directory is not used: %s", qn_status_message(status));
-  qn_status_free(status);
-  return QN_OK;
-}
-
+// In the order of the members (engine.h).
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
+  const qn__config_t* config = &engine->config;
   QN_TRY(qn__config_init(&engine->config, options));
-  bool has_trace = qn__config_get(&engine->config, QN__SETTING_trace)[0] != '\0';
+  engine->is_forbidden = qn__config_number(config, QN__SETTING_jit) != 0;
+  engine->on_compile = options->on_compile;
+  engine->on_compile_self = options->on_compile_self;
+  bool has_trace = qn__config_get(config, QN__SETTING_trace)[0] != '\0';
   QN_TRY(qn__watch_create(engine->allocator, has_trace, &engine->watch));
-  QN_TRY(qn__table_init(
-      &engine->table, qn__config_number(&engine->config, QN__SETTING_memory_max_size),
-      qn__config_number(&engine->config, QN__SETTING_memory_max_entries), engine->allocator));
-  QN_TRY(qn__flights_init(&engine->flights, &engine->table));
-  QN_TRY(qn__generators_init(&engine->generators,
-                             qn__config_get(&engine->config, QN__SETTING_generator_dir)));
-  return open_directory(engine);
+  QN_TRY(
+      qn__generators_init(&engine->generators, qn__config_get(config, QN__SETTING_generator_dir)));
+  QN_TRY(qn__table_init(&engine->table, qn__config_number(config, QN__SETTING_memory_max_size),
+                        qn__config_number(config, QN__SETTING_memory_max_entries),
+                        engine->allocator));
+  qn__pool_owner_t owner = {engine, retain_engine, release_engine, forget_engine};
+  QN_TRY(
+      qn__pool_init(&engine->pool, qn__config_number(config, QN__SETTING_compile_threads), owner));
+  QN_TRY(qn__flights_init(&engine->flights, engine));
+  return qn__tiers_open(engine);
 }
 
 qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** out_engine) {
@@ -89,6 +75,7 @@ qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** o
       options->allocator.reallocate ? options->allocator : qn_allocator_default();
   qn_engine_t* engine = qn__alloc_zero(allocator, 1, sizeof *engine);
   if (!engine) return qn__out_of_memory("an engine");
+  atomic_init(&engine->reference_count, 1);
   engine->allocator = allocator;
   qn_status_t status = fill_engine(engine, options);
   if (!qn_ok(status)) {
@@ -99,20 +86,38 @@ qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** o
   return QN_OK;
 }
 
-void qn_engine_destroy(qn_engine_t* engine) {
-  if (!engine) return;
-  qn__disk_close(engine->disk, CLOSE_GRACE_NS);
-  if (engine->watch) qn__engine_write_trace(engine);
-  qn__watch_destroy(engine->watch);
+void qn__engine_retain(qn_engine_t* engine) {
+  atomic_fetch_add_explicit(&engine->reference_count, 1, memory_order_relaxed);
+}
+
+void qn__engine_release(qn_engine_t* engine) {
+  if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
   qn__flights_deinit(&engine->flights);
+  qn__pool_deinit(&engine->pool);
   qn__table_deinit(&engine->table);
   qn__generators_deinit(&engine->generators);
+  qn__watch_destroy(engine->watch);
   qn__config_deinit(&engine->config);
   qn__free(engine->allocator, engine, sizeof *engine);
 }
 
+void qn_engine_destroy(qn_engine_t* engine) {
+  if (!engine) return;
+  qn__flights_close(&engine->flights);
+  if (!qn__pool_stop(&engine->pool, COMPILE_GRACE_NS)) {
+    qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
+  }
+  if (qn__flights_leave_tiers(&engine->flights)) qn__tiers_close(engine);
+  if (engine->watch) qn__engine_write_trace(engine);
+  qn__engine_release(engine);
+}
+
 bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns) {
-  return !engine->disk || qn__disk_flush(engine->disk, timeout_ns);
+  int64_t start_ns = qn__now_ns();
+  if (engine->disk && !qn__disk_flush(engine->disk, timeout_ns)) return false;
+  if (!engine->remote) return true;
+  int64_t left_ns = timeout_ns - (qn__now_ns() - start_ns);
+  return qn__remote_flush(engine->remote, left_ns > 0 ? left_ns : 0);
 }
 
 void qn_engine_counters(qn_engine_t* engine,
@@ -132,6 +137,9 @@ void qn_engine_counters(qn_engine_t* engine,
     on_counter(self, counter_table[i].name, value, counter_table[i].doc);
   }
   if (engine->disk) qn__disk_counters(engine->disk, on_counter, self);
+  const qn__bundle_t* const* bundles = (const qn__bundle_t* const*)engine->bundles;
+  if (engine->bundle_count) qn__bundle_counters(bundles, engine->bundle_count, on_counter, self);
+  if (engine->remote) qn__remote_counters(engine->remote, on_counter, self);
 }
 
 void qn_engine_config(qn_engine_t* engine,
@@ -166,6 +174,24 @@ const char* qn_source_text(qn_source_t source) {
       return "bundle";
     case QN_SOURCE_REMOTE:
       return "remote";
+  }
+  return "unknown";
+}
+
+const char* qn_miss_reason_text(qn_miss_reason_t reason) {
+  switch (reason) {
+    case QN_MISSED_ABSENT:
+      return "absent";
+    case QN_MISSED_DAMAGED:
+      return "damaged";
+    case QN_MISSED_UNREADABLE:
+      return "unreadable";
+    case QN_MISSED_REJECTED:
+      return "rejected";
+    case QN_MISSED_NO_CACHE:
+      return "no cache";
+    case QN_MISSED_REFRESH:
+      return "refresh";
   }
   return "unknown";
 }

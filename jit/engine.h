@@ -7,11 +7,16 @@
 
 #include <stdatomic.h>
 
+#include "cache/bundle.h"
 #include "cache/disk.h"
+#include "cache/remote.h"
 #include "jit/config.h"
 #include "jit/executable.h"
 #include "jit/flight.h"
 #include "jit/generator.h"
+#include "jit/pool.h"
+#include "jit/record.h"
+#include "jit/request.h"
 #include "jit/watch.h"
 
 typedef enum qn__counter {
@@ -21,40 +26,46 @@ typedef enum qn__counter {
   QN__COUNTER_COUNT
 } qn__counter_t;
 
+// Members are made in this order and ended in the inverse one: what a lock is taken under was made
+// before what is locked (base/fork.h).
 struct qn_engine {
+  // Of the memory: the owner's, and one for each thread, flight and pending that may outlive it.
+  _Atomic uint32_t reference_count;
   qn_allocator_t allocator;
   qn__config_t config;
-  qn__table_t table;
-  qn__flights_t flights;
-  qn__generators_t generators;
-  qn__disk_t* disk;  // NULL: memory only
   qn__watch_t* watch;
+  qn__generators_t generators;
+  qn__table_t table;
+  qn__pool_t pool;
+  qn__flights_t flights;
+  // The tiers (tiers.c). They are closed by the destroy, or by the last flight after it.
+  qn__disk_t* disk;        // NULL: none
+  qn__bundle_t** bundles;  // in the order of the search
+  size_t bundle_count, bundle_capacity;
+  qn__remote_t* remote;     // NULL: none
+  qn__record_t* record;     // NULL: nothing is recorded
+  bool reads_tiers;         // all cache modes but off and refresh
+  bool writes_tiers;        // rw and refresh
+  bool is_forbidden;        // QUERN_JIT=forbid
+  int64_t lock_timeout_ns;  // the longest wait for who else makes a key
+  void (*on_compile)(void* self, const qn_compile_event_t* event);
+  void* on_compile_self;
   _Atomic uint64_t counters[QN__COUNTER_COUNT];
   _Atomic uint64_t dump_number;
 };
+
+void qn__engine_retain(qn_engine_t* engine);
+void qn__engine_release(qn_engine_t* engine);
 
 static inline void qn__count(qn_engine_t* engine, qn__counter_t counter, uint64_t amount) {
   atomic_fetch_add_explicit(&engine->counters[counter], amount, memory_order_relaxed);
 }
 
-// One lookup's inputs, resolved.
-typedef struct qn__request {
-  qn_module_t* module;
-  qn_target_t* target;
-  qn_tier_t tier;
-  bool is_checked;
-  bool is_forbidden;  // a miss is an error
-} qn__request_t;
-// Errors: INVALID_ARGUMENT for null objects and values that are none of the enumeration.
-qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
-                             const qn_lookup_options_t* options, qn__request_t* out_request);
-
-// The key and its preimage (key.c). The buffer is initialised by the caller.
-qn_status_t qn__key_make(const qn__request_t* request, const char* generator_identity,
-                         const char* cache_namespace, qn__buffer_t* out_preimage,
-                         qn_hash128_t* out_key);
-// What a generator is asked for (key.c): the same inputs that the key is made of.
-qn_compile_request_t qn__compile_request(const qn__request_t* request);
+// Opens directory, bundles, remote tier and record as the configuration says; what cannot be used
+// is logged and counted, never an error. Errors: OUT_OF_MEMORY (tiers.c).
+qn_status_t qn__tiers_open(qn_engine_t* engine);
+// Lets what is queued for directory and remote tier go on for a bounded time.
+void qn__tiers_close(qn_engine_t* engine);
 
 // Writes what QUERN_DUMP asks for; failures are only logged (dump.c).
 void qn__engine_dump(qn_engine_t* engine, const qn_codegen_t* codegen, void* self,

@@ -5,6 +5,16 @@
 #include <stdio.h>
 
 #include "jit/engine.h"
+#include "target/target.h"
+
+// The thread's active device, if it is of the target's type.
+static qn_device_t device_of(const qn_target_t* target) {
+  int32_t type = target->kind->info->device_type;
+  if (type == QN_DEVICE_CPU)
+    return (qn_device_t){type, 0};  // there is one, and hits are in a hurry
+  qn_device_t active = qn_active_device();
+  return (qn_device_t){type, active.type == type ? active.id : 0};
+}
 
 qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options, qn__request_t* out_request) {
@@ -14,7 +24,11 @@ qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_
                           : !module ? "a module"
                                     : "a target");
   }
-  *out_request = (qn__request_t){.module = module, .target = target, .tier = QN_TIER_FULL};
+  *out_request = (qn__request_t){.module = module,
+                                 .target = target,
+                                 .tier = QN_TIER_FULL,
+                                 .device = device_of(target),
+                                 .is_forbidden = engine->is_forbidden};
   if (!options) return QN_OK;
   if (options->struct_size != sizeof *options) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
@@ -26,9 +40,34 @@ qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "tier %d is not a qn_tier_t",
                           (int)options->tier);
   }
+  if (options->miss < QN_MISS_BLOCK || options->miss > QN_MISS_FAIL) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "miss: %d is not a qn_miss_policy_t",
+                          (int)options->miss);
+  }
+  if (options->timeout_ns < 0) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "timeout_ns is %" PRId64 "; it must not be negative, and 0 is none",
+                          options->timeout_ns);
+  }
   out_request->is_checked = options->is_checked;
-  out_request->is_forbidden = options->miss == QN_MISS_FAIL;
+  out_request->miss = options->miss;
+  out_request->is_forbidden |= options->miss == QN_MISS_FAIL;
+  out_request->timeout_ns = options->timeout_ns;
+  out_request->priority = options->priority;
+  out_request->generic = options->generic;
   return QN_OK;
+}
+
+qn__ident_t qn__request_ident(const qn__request_t* request) {
+  qn__ident_t ident;
+  memset(&ident, 0, sizeof ident);
+  ident.module_digest = request->module->digest;
+  ident.module_second_digest = request->module->second_digest;
+  memcpy(ident.target_digest.bytes, qn_target_digest(request->target), 16);
+  // Two devices of one type share entries in the directory, but not what is loaded onto them.
+  ident.options = (uint64_t)request->tier | (request->is_checked ? 1u << 8 : 0) |
+                  (uint64_t)(uint32_t)request->device.id << 16;
+  return ident;
 }
 
 static qn_span_t text_span(const char* text) {
