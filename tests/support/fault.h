@@ -58,6 +58,9 @@ void qn_fault_fs_remove(void);
 // The n-th call from now (1 is the next, 0 never) behaves as `kind` says. For SHORT_READ and
 // SHORT_WRITE only reads or writes are counted. `error` is for ERRNO.
 void qn_fault_fs_arm(long fail_at, qn_fault_mode_t mode, qn_fault_kind_t kind, int error);
+// A storm instead: each call fails with odds of one in `one_in`, with an errno of the usual ones,
+// or is short if it reads or writes. What happens follows from the seed and the order of the calls.
+void qn_fault_fs_arm_storm(uint64_t seed, uint32_t one_in);
 // Calls since the arming, and how many of them were made to fail.
 long qn_fault_fs_calls(void);
 long qn_fault_fs_failures(void);
@@ -65,6 +68,10 @@ long qn_fault_fs_failures(void);
 long qn_fault_fs_open_count(void);
 // The number of calls of one entry of the table ("open", "read", ...) since the arming.
 long qn_fault_fs_calls_of(const char* name);
+// The same for the calls that were made to fail.
+long qn_fault_fs_failures_of(const char* name);
+// The errnos that a file system may well say at any time; `out_count` of them.
+const int* qn_fault_errnos(size_t* out_count);
 
 // Called before every file call with its name and path ("" for calls on descriptors), outside of
 // any lock: for tests that let something happen between two calls. NULL removes it.

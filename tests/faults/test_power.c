@@ -1,0 +1,226 @@
+// tests/faults/test_power.c: the power fails between any two calls, and the disk comes back with
+// writes that were not synced lost, zero or torn, and names in any state that they have had.
+//
+// On a disk that syncs what it is told to sync, every entry is then the right bytes or absent: none
+// is even damaged. On a disk that lies about it entries are damaged, some of them with the right
+// size and an intact head, so that only the checksum can tell; they are misses, and heal. That the
+// second kind is seen shows that the first test could see it. The model of the disk is in power.h.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first.
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "tests/support/power.h"
+#include "tests/unit/cache/support.h"
+
+#define PATIENCE_NS INT64_C(60000000000)
+#define SAMPLE_COUNT 6u
+
+static sample_t samples[SAMPLE_COUNT];
+static char state_root[QN_TEST_PATH_SIZE];  // where the disk comes back
+static bool is_full;
+
+typedef struct sums {
+  unsigned long states, names_lost, files_torn;
+  unsigned long hits, absent, refused, healed;
+  unsigned long passable;  // refused entries with the right size and an intact head
+} sums_t;
+
+static int set_up(void** state) {
+  if (cache_set_up(state) != 0 || !qn_test_tempdir_make(state_root)) return -1;
+  return 0;
+}
+
+static int tear_down(void** state) {
+  qn_power_remove();
+  qn_power_forget();
+  qn_test_tempdir_remove(state_root);
+  return cache_tear_down(state);
+}
+
+static qn__disk_t* open_at(const char* root, uint64_t max_entries) {
+  qn__disk_options_t options = {.root = root, .sweep_period_ns = -1, .max_entries = max_entries};
+  qn__disk_t* disk;
+  qn_status_t status = qn__disk_open(&options, &disk);
+  if (!disk) fail_msg("%s", qn_status_message(status));
+  qn_status_free(status);
+  return disk;
+}
+
+// A life of a directory: made, filled, read, replaced, swept, emptied in part, filled again.
+static void live(const char* root, bool is_long) {
+  qn__disk_t* disk = open_at(root, SAMPLE_COUNT - 1);
+  qn__hit_t hit;
+  for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+    assert_true(put_and_wait(disk, &samples[i]));
+    assert_int_equal(qn__disk_get(disk, &samples[i].expected, &hit), QN__GET_HIT);
+    qn__disk_hit_release(disk, &hit);
+  }
+  if (is_long) {
+    assert_true(qn__disk_sweep(disk));
+    assert_true(put_and_wait(disk, &samples[1]));
+    (void)qn__disk_remove(disk, samples[2].entry.key);
+    for (unsigned i = 0; i < SAMPLE_COUNT; i += 2) assert_true(put_and_wait(disk, &samples[i]));
+  }
+  qn__disk_close(disk, PATIENCE_NS);
+}
+
+static void path_of(const sample_t* sample, char out[QN_TEST_PATH_SIZE + 64]) {
+  char hex[33];
+  qn__hash128_hex(sample->entry.key, hex);
+  (void)snprintf(out, QN_TEST_PATH_SIZE + 64, "%s/v1/%.2s/%s.k", state_root, hex, hex + 2);
+}
+
+// Whether a reader that believes sizes, header and preimage, but compares no checksum, would take
+// the file, although its bytes are not the entry's.
+static bool would_pass_without_checksum(const sample_t* sample) {
+  static uint8_t found[1 << 17];
+  char path[QN_TEST_PATH_SIZE + 64];
+  path_of(sample, path);
+  long size = qn_test_read_file(path, found, sizeof found);
+  if (size <= 0 || (size_t)size != qn__entry_size(&sample->entry)) return false;
+  qn__buffer_t wanted;
+  qn__buffer_init(&wanted, qn_allocator_default());
+  assert_true(qn__entry_encode(&sample->entry, &wanted));
+  size_t head = QN__ENTRY_HEADER_BYTES + sample->preimage.size;
+  bool passes =
+      memcmp(found, wanted.data, head) == 0 && memcmp(found, wanted.data, wanted.size) != 0;
+  qn__buffer_deinit(&wanted);
+  return passes;
+}
+
+static void check_state(sums_t* sums, bool may_be_damaged) {
+  qn__disk_t* disk = open_at(state_root, 0);
+  for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+    bool is_passable = would_pass_without_checksum(&samples[i]);
+    qn__hit_t hit;
+    qn__get_result_t result = qn__disk_get(disk, &samples[i].expected, &hit);
+    switch (result) {
+      case QN__GET_HIT:
+        assert_true(sample_equals(&samples[i], &hit.entry));
+        assert_false(is_passable);
+        sums->hits++;
+        break;
+      case QN__GET_ABSENT:
+        sums->absent++;
+        break;
+      case QN__GET_BAD:
+        if (!may_be_damaged) {
+          fail_msg("an entry is damaged (%s) although it was synced before it had a name",
+                   qn__reason_name(hit.reason));
+        }
+        sums->refused++;
+        sums->passable += is_passable;
+        break;
+      default:
+        fail_msg("get gives %d", (int)result);
+    }
+    qn__disk_hit_release(disk, &hit);
+  }
+  sums->healed += qn__disk_counter(disk, "disk_healed");
+  // Life goes on.
+  for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+    assert_true(put_and_wait(disk, &samples[i]));
+    qn__hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &samples[i].expected, &hit), QN__GET_HIT);
+    assert_true(sample_equals(&samples[i], &hit.entry));
+    qn__disk_hit_release(disk, &hit);
+  }
+  qn__disk_close(disk, PATIENCE_NS);
+}
+
+// Every cut of the record, several states each.
+static void check_all_states(sums_t* sums, bool may_be_damaged, uint64_t states_per_cut) {
+  qn_power_remove();
+  size_t events = qn_power_event_count();
+  assert_true(events > 10);
+  for (size_t cut = 0; cut <= events; cut++) {
+    for (uint64_t seed = 1; seed <= states_per_cut; seed++) {
+      qn_power_damage_t damage;
+      qn_power_materialise(state_root, cut, seed, &damage);
+      sums->states++;
+      sums->names_lost += damage.lost_names;
+      sums->files_torn += damage.torn_files;
+      check_state(sums, may_be_damaged);
+    }
+  }
+}
+
+static void print_sums(const char* what, const sums_t* sums) {
+  (void)printf(
+      "%s: %lu states of the disk, %lu names lost, %lu files torn; %lu hits, %lu absent, "
+      "%lu refused (%lu of them only by the checksum), %lu healed\n",
+      what, sums->states, sums->names_lost, sums->files_torn, sums->hits, sums->absent,
+      sums->refused, sums->passable, sums->healed);
+}
+
+static void an_honest_disk(void** state) {
+  (void)state;
+  sums_t sums = {0};
+  // From nothing, and over entries that are durable already.
+  for (int round = 0; round < 2; round++) {
+    qn_power_install(cache_root, QN_POWER_HONEST);
+    live(cache_root, true);
+    check_all_states(&sums, false, is_full ? 200 : 8);
+  }
+  print_sums("honest disk", &sums);
+  assert_true(sums.names_lost > 100);
+  assert_true(sums.files_torn > 10);  // temporary files
+  assert_true(sums.hits > 100 && sums.absent > 100);
+  assert_int_equal(sums.refused, 0);
+}
+
+static void a_disk_that_lies(void** state) {
+  (void)state;
+  sums_t sums = {0};
+  qn_power_install(cache_root, QN_POWER_LIES);
+  live(cache_root, true);
+  check_all_states(&sums, true, is_full ? 200 : 20);
+  print_sums("disk that lies about fdatasync", &sums);
+  assert_true(sums.refused > 50);
+  assert_true(sums.passable > 10);
+  assert_int_equal(sums.healed, sums.refused);
+  assert_true(sums.hits > 50);
+}
+
+// Power fails again while the directory that came back is filled anew.
+static void twice(void** state) {
+  (void)state;
+  sums_t sums = {0};
+  char first[QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(first));
+  for (uint64_t seed = 1; seed <= (is_full ? 60 : 6); seed++) {
+    qn_power_install(cache_root, QN_POWER_LIES);
+    live(cache_root, false);
+    qn_power_remove();
+    qn_power_materialise(first, (size_t)(seed * 7) % qn_power_event_count(), seed, NULL);
+    // What the first loss has damaged is durable, and damaged, in the second.
+    qn_power_install(first, QN_POWER_HONEST);
+    live(first, false);
+    check_all_states(&sums, true, 1);
+  }
+  print_sums("twice", &sums);
+  qn_test_tempdir_remove(first);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(an_honest_disk),
+      TEST(a_disk_that_lies),
+      TEST(twice),
+  };
+  if (access("/dev/shm", W_OK) == 0) (void)setenv("TMPDIR", "/dev/shm", 0);
+  is_full = getenv("QUERN_FAULTS_FULL") != NULL;
+  for (unsigned i = 0; i < SAMPLE_COUNT; i++) sample_make(&samples[i], i, i * i * 700);
+  int result = cmocka_run_group_tests(tests, NULL, NULL);
+  for (unsigned i = 0; i < SAMPLE_COUNT; i++) sample_free(&samples[i]);
+  return result;
+}
