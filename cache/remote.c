@@ -380,21 +380,22 @@ void qn__remote_hit_release(qn__remote_t* remote, qn__hit_t* hit) {
 // With the lock held.
 static qn__claim_t* find_claim(qn__remote_t* remote, qn_hash128_t key) {
   for (size_t i = 0; i < QN__REMOTE_CLAIMS; i++) {
-    if (remote->claims[i].is_held && qn__hash128_equal(remote->claims[i].key, key)) {
+    if (remote->claims[i].state == QN__CLAIM_HELD &&
+        qn__hash128_equal(remote->claims[i].key, key)) {
       return &remote->claims[i];
     }
   }
   return NULL;
 }
 
-// Enters a claim that was taken. False when the table is full.
-static bool hold_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t serial) {
+// A place in the table, in use until it is given back; NULL when it is full.
+static qn__claim_t* reserve_claim(qn__remote_t* remote) {
   for (size_t i = 0; i < QN__REMOTE_CLAIMS; i++) {
-    if (remote->claims[i].is_held) continue;
-    remote->claims[i] = (qn__claim_t){true, key, serial};
-    return true;
+    if (remote->claims[i].state != QN__CLAIM_NONE) continue;
+    remote->claims[i].state = QN__CLAIM_ASKED;
+    return &remote->claims[i];
   }
-  return false;
+  return NULL;
 }
 
 // Moves the claim of `key`, if this process holds it, into a job that ends it.
@@ -403,52 +404,53 @@ static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__job_t* j
   if (!claim) return;
   (void)qn__remote_claim_name(remote, key, job->claim);
   (void)qn__remote_owner(remote, claim->serial, job->owner);
-  claim->is_held = false;
+  claim->state = QN__CLAIM_NONE;
+}
+
+// Asks the store; whether another machine has the key. *out_is_taken: we have it now.
+static bool ask_for_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t serial, int64_t ttl_ms,
+                          int64_t deadline_ns, bool* out_is_taken) {
+  *out_is_taken = false;
+  qn__job_t* job = qn__job_make(remote, QN__JOB_CLAIM, 0);
+  if (!job) return false;
+  job->name_size = qn__remote_claim_name(remote, key, job->name);
+  (void)qn__remote_owner(remote, serial, job->owner);
+  job->ttl_ms = or_default(ttl_ms, CLAIM_MS);
+  if (!run_and_wait(remote, job, deadline_ns)) return false;
+  bool is_foreign = job->state == QN__JOB_DONE && job->result == QN__STORE_ABSENT;
+  *out_is_taken = job->state == QN__JOB_DONE && job->result == QN__STORE_OK;
+  qn__job_free(remote, job);
+  return is_foreign;
 }
 
 bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t ttl_ms,
                               int64_t deadline_ns) {
   if (!remote->may_write) return false;
-  qn__job_t* job = NULL;
-  if (!is_off(&remote->asks) && !is_off(&remote->puts))
-    job = qn__job_make(remote, QN__JOB_CLAIM, 0);
-  if (!job) {
+  if (is_off(&remote->asks) || is_off(&remote->puts)) {
     QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
     return false;
   }
   qn__mutex_lock(&remote->mutex);
   bool is_ours = find_claim(remote, key) != NULL;
+  qn__claim_t* claim = is_ours ? NULL : reserve_claim(remote);
   uint64_t serial = ++remote->claim_serial;
   qn__mutex_unlock(&remote->mutex);
-  if (is_ours) {
-    qn__job_free(remote, job);
-    return false;
-  }
-  job->name_size = qn__remote_claim_name(remote, key, job->name);
-  (void)qn__remote_owner(remote, serial, job->owner);
-  job->ttl_ms = or_default(ttl_ms, CLAIM_MS);
-  if (!run_and_wait(remote, job, deadline_ns)) {
-    QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
-    return false;
-  }
-  bool is_foreign = job->state == QN__JOB_DONE && job->result == QN__STORE_ABSENT;
-  bool is_taken = job->state == QN__JOB_DONE && job->result == QN__STORE_OK;
-  qn__job_free(remote, job);
-  if (is_foreign) {
-    QN__REMOTE_COUNT(remote, remote_claims_foreign, 1);
-    return true;
-  }
-  if (is_taken) {
+  if (is_ours) return false;
+  bool is_taken = false, is_foreign = false;
+  if (claim) is_foreign = ask_for_claim(remote, key, serial, ttl_ms, deadline_ns, &is_taken);
+  if (claim) {
     qn__mutex_lock(&remote->mutex);
-    is_taken = hold_claim(remote, key, serial);
+    *claim = (qn__claim_t){is_taken ? QN__CLAIM_HELD : QN__CLAIM_NONE, key, serial};
     qn__mutex_unlock(&remote->mutex);
   }
-  if (is_taken) {
+  if (is_foreign) {
+    QN__REMOTE_COUNT(remote, remote_claims_foreign, 1);
+  } else if (is_taken) {
     QN__REMOTE_COUNT(remote, remote_claims_taken, 1);
   } else {
     QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
   }
-  return false;
+  return is_foreign;
 }
 
 // With the lock held: queues a job that nobody waits for. Why not, or NULL.

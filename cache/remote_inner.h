@@ -84,8 +84,14 @@ typedef struct qn__lane {
   bool is_logged;  // that it opened
 } qn__lane_t;
 
+typedef enum qn__claim_state {
+  QN__CLAIM_NONE = 0,
+  QN__CLAIM_ASKED,  // the store was asked; nobody else touches the place
+  QN__CLAIM_HELD,
+} qn__claim_state_t;
+
 typedef struct qn__claim {
-  bool is_held;
+  qn__claim_state_t state;
   qn_hash128_t key;
   uint64_t serial;
 } qn__claim_t;
