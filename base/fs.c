@@ -70,10 +70,19 @@ static int posix_rmdir(const char* path) {
   RETRY(int, rmdir(path));
 }
 static DIR* posix_opendir(const char* path) {
-  return opendir(path);
+  DIR* dir;
+  do {
+    dir = opendir(path);
+  } while (!dir && errno == EINTR);
+  return dir;
 }
 static struct dirent* posix_readdir(DIR* dir) {
-  return readdir(dir);
+  struct dirent* item;
+  do {
+    errno = 0;
+    item = readdir(dir);
+  } while (!item && errno == EINTR);
+  return item;
 }
 static int posix_closedir(DIR* dir) {
   return closedir(dir);

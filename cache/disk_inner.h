@@ -16,6 +16,7 @@
 // What is appended to the root at most: "/v1/tmp/" and a temporary name.
 #define QN__DISK_SUFFIX_BYTES 64u
 #define QN__DISK_POOL_SLOTS 2u
+#define QN__DISK_SHARDS 256u
 
 // A read buffer; the bytes follow.
 typedef struct qn__disk_buffer {
@@ -100,6 +101,7 @@ struct qn__disk {
   // The writer's own.
   int64_t next_sweep_check_ns;
   uint64_t written_since_sweep;
+  bool is_short_of_space;  // a write was refused for it since the last sweep
 
   qn__fork_node_t fork_node;
 };
@@ -155,6 +157,8 @@ void qn__disk_forget_leases(qn__disk_t* disk);
 // publish.c.
 // Whether writing is off for a while.
 bool qn__disk_is_latched(const qn__disk_t* disk);
+// On the writer thread: publishes what has been queued meanwhile.
+void qn__disk_serve_queue(qn__disk_t* disk);
 // Ends the writer. False when it did not end in time and owns the object from now on.
 bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns);
 void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);
@@ -162,7 +166,10 @@ void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);
 // sweep.c. On the writer thread, between two entries. True when it swept.
 bool qn__disk_sweep_if_due(qn__disk_t* disk);
 
-// scan.c. Calls back for every temporary file; 0 or an errno.
+// scan.c. Entries of one shard: 0, an errno, or -1 when the callback stopped it.
+int qn__disk_scan_shard(qn__disk_t* disk, unsigned shard,
+                        bool (*on_file)(void* self, const qn__disk_file_t* file), void* self);
+// Calls back for every temporary file; 0 or an errno.
 int qn__disk_scan_temporaries(qn__disk_t* disk,
                               void (*on_file)(void* self, const char* path, int64_t modified_ns),
                               void* self);

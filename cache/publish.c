@@ -180,6 +180,7 @@ static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
   if (error == EACCES || error == EPERM) error = write_entry(disk, node);
   if (error) {
     count_failure(disk, error);
+    disk->is_short_of_space |= error == ENOSPC || error == EDQUOT;
     if (is_refusal(error)) latch(disk, error);
     return true;
   }
@@ -215,41 +216,63 @@ static void tell(const qn__disk_t* disk, qn__disk_work_t work, int64_t start_ns,
   if (disk->on_work && !disk->is_abandoned) disk->on_work(disk->on_work_self, work, start_ns, key);
 }
 
+// With the lock held, which is let go meanwhile: publishes the first of the queue. False when there
+// is none, or no more may be begun.
+static bool serve_one(qn__disk_t* disk) {
+  if (!disk->head || atomic_load(&disk->is_closing)) return false;
+  qn__disk_node_t* node = disk->head;
+  disk->head = node->next;
+  if (!disk->head) disk->tail = &disk->head;
+  node->next = NULL;
+  disk->in_flight = node;
+  qn__mutex_unlock(&disk->mutex);
+
+  int64_t start_ns = qn__now_ns();
+  bool has_tried = publish(disk, node);
+
+  qn__mutex_lock(&disk->mutex);
+  if (has_tried) tell(disk, QN__DISK_WORK_WRITE, start_ns, &node->key);
+  // Whoever waits in another process for the entry goes on from here.
+  qn__lease_t* lease = node->lease;
+  node->lease = NULL;
+  qn__mutex_unlock(&disk->mutex);
+  qn__lease_release(lease);
+  qn__mutex_lock(&disk->mutex);
+  disk->in_flight = NULL;
+  disk->queue_bytes -= node->size_bytes;
+  free_node(disk, node);
+  disk->done_count++;
+  qn__cond_broadcast(&disk->done);
+  return true;
+}
+
+void qn__disk_serve_queue(qn__disk_t* disk) {
+  qn__mutex_lock(&disk->mutex);
+  while (serve_one(disk)) {
+  }
+  qn__mutex_unlock(&disk->mutex);
+}
+
+// With the lock held, which is let go meanwhile. After a refusal for space a sweep may be what
+// helps; after another one it could not write either.
+static void sweep_if_due(qn__disk_t* disk) {
+  if (atomic_load(&disk->is_closing)) return;
+  if (qn__disk_is_latched(disk) && !disk->is_short_of_space) return;
+  qn__mutex_unlock(&disk->mutex);
+  int64_t start_ns = qn__now_ns();
+  bool has_swept = qn__disk_sweep_if_due(disk);
+  qn__mutex_lock(&disk->mutex);
+  if (has_swept) tell(disk, QN__DISK_WORK_SWEEP, start_ns, NULL);
+}
+
 static void* write_queue(void* arg) {
   qn__disk_t* disk = arg;
   qn__mutex_lock(&disk->mutex);
-  for (;;) {
-    while (!disk->head && !atomic_load(&disk->is_closing)) qn__cond_wait(&disk->work, &disk->mutex);
-    if (atomic_load(&disk->is_closing)) break;
-    qn__disk_node_t* node = disk->head;
-    disk->head = node->next;
-    if (!disk->head) disk->tail = &disk->head;
-    node->next = NULL;
-    disk->in_flight = node;
-    qn__mutex_unlock(&disk->mutex);
-
-    int64_t start_ns = qn__now_ns();
-    bool has_tried = publish(disk, node);
-
-    qn__mutex_lock(&disk->mutex);
-    if (has_tried) tell(disk, QN__DISK_WORK_WRITE, start_ns, &node->key);
-    // Whoever waits in another process for the entry goes on from here.
-    qn__lease_t* lease = node->lease;
-    node->lease = NULL;
-    qn__mutex_unlock(&disk->mutex);
-    qn__lease_release(lease);
-    qn__mutex_lock(&disk->mutex);
-    disk->in_flight = NULL;
-    disk->queue_bytes -= node->size_bytes;
-    free_node(disk, node);
-    disk->done_count++;
-    qn__cond_broadcast(&disk->done);
-    if (!disk->head && !atomic_load(&disk->is_closing) && !qn__disk_is_latched(disk)) {
-      qn__mutex_unlock(&disk->mutex);
-      start_ns = qn__now_ns();
-      bool has_swept = qn__disk_sweep_if_due(disk);
-      qn__mutex_lock(&disk->mutex);
-      if (has_swept) tell(disk, QN__DISK_WORK_SWEEP, start_ns, NULL);
+  while (!atomic_load(&disk->is_closing)) {
+    if (!disk->head) {
+      qn__cond_wait(&disk->work, &disk->mutex);
+    } else if (serve_one(disk) && !disk->head) {
+      sweep_if_due(disk);
     }
   }
   drop_queue(disk);

@@ -120,6 +120,14 @@ static void count_one(void* self, const char* path, int64_t modified_ns) {
   ++*(uint64_t*)self;
 }
 
+int qn__disk_scan_shard(qn__disk_t* disk, unsigned shard,
+                        bool (*on_file)(void* self, const qn__disk_file_t* file), void* self) {
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_shard_path(disk, shard, path);
+  shard_scan_t scan = {disk, shard, on_file, self};
+  return each_name(disk, path, see_entry, &scan);
+}
+
 int qn__disk_scan(qn__disk_t* disk, bool (*on_file)(void* self, const qn__disk_file_t* file),
                   void* self, uint64_t* out_temporaries) {
   if (out_temporaries) {
@@ -127,11 +135,8 @@ int qn__disk_scan(qn__disk_t* disk, bool (*on_file)(void* self, const qn__disk_f
     int error = qn__disk_scan_temporaries(disk, count_one, out_temporaries);
     if (error) return error;
   }
-  for (unsigned shard = 0; shard < 256; shard++) {
-    char path[QN__DISK_PATH_BYTES];
-    qn__disk_shard_path(disk, shard, path);
-    shard_scan_t scan = {disk, shard, on_file, self};
-    int result = each_name(disk, path, see_entry, &scan);
+  for (unsigned shard = 0; shard < QN__DISK_SHARDS; shard++) {
+    int result = qn__disk_scan_shard(disk, shard, on_file, self);
     if (result == -1) return 0;
     if (result) return result;
   }

@@ -2,15 +2,19 @@
 //
 // Requirements.
 // 1. At most one sweep per period among all processes, claimed by a stamp file without a lock. Two
-// sweeps
-//    at once are harmless, so the claim may err on that side.
+//    sweeps at once are harmless, so the claim may err on that side.
 // 2. Sizes and counts are taken from the directory each time: a persistent counter drifts.
 // 3. The least recently used go first, by the time of modification, which a hit renews daily.
-// Access times
-//    are useless under relatime, noatime and on NFS.
+//    Access times are useless under relatime, noatime and on NFS. Entries that nobody has used
+//    since they were made do not go earlier: one that was used all day, the day it was made, looks
+//    the same.
 // 4. Only files whose names are ours are touched, and only if nothing changed since they were
-// listed.
-// 5. It goes down to four fifths, so that a full cache does not sweep for each new entry.
+//    listed.
+// 5. It goes down to four fifths of a bound, so that a full cache does not sweep for each new
+//    entry; for space on the file system only as far as that needs. When a write was refused for
+//    space (a quota does not show otherwise), a fifth goes at least.
+// 6. It is done in steps: between two of them, the writer publishes what has come meanwhile (others
+//    may be waiting for it), and sees that the directory is being closed.
 //
 // Thread rule: on the writer thread, or on the caller's of qn__disk_sweep. Read next: scan.c.
 #include <errno.h>
@@ -24,13 +28,18 @@
 #define TEMPORARY_LIFE_NS INT64_C(3600000000000)
 // After an eighth of the bound has been written by this process alone, the period shrinks to this.
 #define SHORTEST_PERIOD_NS INT64_C(60000000000)
+// What is left free unless the opener says otherwise, or a twentieth of the file system.
+#define LARGEST_FREE_BYTES ((uint64_t)1 << 30)
+// Evicted between two looks at the queue.
+#define STEP_FILES 64
 
 // ---------------------------------------------------------------------------------------- the
 // claim
 
+// On a full disk there can be no stamp, but there must be a sweep.
 static bool make_stamp(const char* stamp) {
   int fd = qn__fs()->open(stamp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return false;
+  if (fd < 0) return errno == ENOSPC || errno == EDQUOT;
   (void)qn__fs()->close(fd);
   return true;
 }
@@ -63,30 +72,52 @@ static bool claim(qn__disk_t* disk, int64_t period_ns) {
 // ---------------------------------------------------------------------------------------- the
 // sweep
 
+// What a file takes on the disk, about.
+static uint64_t block_bytes(uint64_t size_bytes) {
+  return (size_bytes + 4095) & ~UINT64_C(4095);
+}
+
 typedef struct listing {
   qn__disk_t* disk;
   qn__disk_file_t* files;
   size_t count, capacity;
-  uint64_t size_bytes;
+  uint64_t size_bytes, block_bytes;
+  bool is_on_writer;
   bool has_failed;
 } listing_t;
 
-static bool is_interrupted(const qn__disk_t* disk) {
-  return atomic_load(&disk->is_closing);
+// Between two steps. False when the sweep is to end.
+static bool step(const listing_t* list) {
+  if (atomic_load(&list->disk->is_closing)) return false;
+  if (list->is_on_writer) qn__disk_serve_queue(list->disk);
+  return true;
 }
 
 static bool list_file(void* self, const qn__disk_file_t* file) {
   listing_t* list = self;
   void* items = list->files;
-  if (is_interrupted(list->disk) || !qn__grow(list->disk->allocator, &items, &list->capacity,
-                                              list->count + 1, sizeof *list->files)) {
+  if (atomic_load(&list->disk->is_closing) ||
+      !qn__grow(list->disk->allocator, &items, &list->capacity, list->count + 1,
+                sizeof *list->files)) {
     list->has_failed = true;
     return false;
   }
   list->files = items;
   list->files[list->count++] = *file;
   list->size_bytes += file->size_bytes;
+  list->block_bytes += block_bytes(file->size_bytes);
   return true;
+}
+
+// 0 or an errno.
+static int list_all(listing_t* list) {
+  for (unsigned shard = 0; shard < QN__DISK_SHARDS; shard++) {
+    if (!step(list)) list->has_failed = true;
+    if (list->has_failed) return 0;
+    int result = qn__disk_scan_shard(list->disk, shard, list_file, list);
+    if (result > 0) return result;
+  }
+  return 0;
 }
 
 static int by_age(const void* a, const void* b) {
@@ -111,17 +142,41 @@ static bool evict(qn__disk_t* disk, const qn__disk_file_t* file) {
   return true;
 }
 
-static void evict_oldest(qn__disk_t* disk, listing_t* list) {
-  if (list->size_bytes <= disk->max_bytes && list->count <= disk->max_entries) return;
-  uint64_t goal_bytes = disk->max_bytes / 5 * 4, goal_count = disk->max_entries / 5 * 4;
-  uint64_t bytes = list->size_bytes, count = list->count;
+// What must go for the file system to have its free space. A question that fails asks for nothing.
+static uint64_t missing_bytes(const qn__disk_t* disk) {
+  uint64_t free_bytes, total_bytes, wanted = disk->min_free_bytes;
+  if (qn__fs()->statvfs_free(disk->root, &free_bytes, &total_bytes) != 0) return 0;
+  if (wanted == 0) {
+    wanted = total_bytes / 20;
+    if (wanted > LARGEST_FREE_BYTES) wanted = LARGEST_FREE_BYTES;
+  }
+  return free_bytes < wanted ? wanted - free_bytes : 0;
+}
+
+// Down to four fifths of a bound that is exceeded.
+static uint64_t goal_below(uint64_t value, uint64_t bound) {
+  return value > bound ? bound - bound / 5 : bound;
+}
+
+// Returns the bytes that went.
+static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
+  uint64_t bytes = list->size_bytes, count = list->count, gone = 0;
+  uint64_t goal_bytes = goal_below(bytes, disk->max_bytes);
+  uint64_t goal_count = goal_below(count, disk->max_entries);
+  uint64_t missing = missing_bytes(disk);
+  uint64_t fifth = list->block_bytes / 5;
+  if (list->is_on_writer && disk->is_short_of_space && missing < fifth) missing = fifth;
+  if (bytes <= goal_bytes && count <= goal_count && missing == 0) return 0;
   qsort(list->files, list->count, sizeof *list->files, by_age);
-  for (size_t i = 0; i < list->count && (bytes > goal_bytes || count > goal_count); i++) {
-    if (is_interrupted(disk)) break;
+  for (size_t i = 0; i < list->count; i++) {
+    if (bytes <= goal_bytes && count <= goal_count && gone >= missing) break;
+    if (i % STEP_FILES == 0 && !step(list)) break;
     if (!evict(disk, &list->files[i])) continue;
     bytes -= list->files[i].size_bytes;
+    gone += block_bytes(list->files[i].size_bytes);
     count--;
   }
+  return gone;
 }
 
 static void remove_if_abandoned(void* self, const char* path, int64_t modified_ns) {
@@ -130,14 +185,14 @@ static void remove_if_abandoned(void* self, const char* path, int64_t modified_n
   if (qn__fs()->unlink(path) == 0) QN__COUNT(disk, sweep_temporaries, 1);
 }
 
-bool qn__disk_sweep(qn__disk_t* disk) {
-  if (disk->is_read_only) return false;
-  listing_t list = {.disk = disk};
+static bool sweep(qn__disk_t* disk, bool is_on_writer, uint64_t* out_gone_bytes) {
+  listing_t list = {.disk = disk, .is_on_writer = is_on_writer};
+  *out_gone_bytes = 0;
   int error = qn__disk_scan_temporaries(disk, remove_if_abandoned, disk);
-  if (!error) error = qn__disk_scan(disk, list_file, &list, NULL);
+  if (!error) error = list_all(&list);
   bool is_fine = !error && !list.has_failed;
   if (is_fine) {
-    evict_oldest(disk, &list);
+    *out_gone_bytes = evict_oldest(disk, &list);
     QN__COUNT(disk, sweep_runs, 1);
   } else {
     QN__COUNT(disk, sweep_errors, 1);
@@ -146,17 +201,28 @@ bool qn__disk_sweep(qn__disk_t* disk) {
   return is_fine;
 }
 
+bool qn__disk_sweep(qn__disk_t* disk) {
+  uint64_t gone_bytes;
+  return !disk->is_read_only && sweep(disk, false, &gone_bytes);
+}
+
 bool qn__disk_sweep_if_due(qn__disk_t* disk) {
   if (disk->sweep_period_ns < 0) return false;
   int64_t now_ns = qn__now_ns();
-  bool is_busy = disk->written_since_sweep > disk->max_bytes / 8;
-  if (now_ns < disk->next_sweep_check_ns && !is_busy) return false;
+  bool is_urgent = disk->written_since_sweep > disk->max_bytes / 8 || disk->is_short_of_space;
+  if (now_ns < disk->next_sweep_check_ns && !is_urgent) return false;
   int64_t period_ns = disk->sweep_period_ns;
-  if (is_busy && period_ns > SHORTEST_PERIOD_NS) period_ns = SHORTEST_PERIOD_NS;
+  if (is_urgent && period_ns > SHORTEST_PERIOD_NS) period_ns = SHORTEST_PERIOD_NS;
   disk->next_sweep_check_ns = now_ns + period_ns;
   disk->written_since_sweep = 0;
   QN__COUNT(disk, sweep_checks, 1);
-  if (!claim(disk, period_ns)) return false;
-  (void)qn__disk_sweep(disk);
-  return true;
+  bool has_swept = claim(disk, period_ns);
+  if (has_swept) {
+    uint64_t gone_bytes;
+    (void)sweep(disk, true, &gone_bytes);
+    // There is room again: what switched writing off is no more.
+    if (disk->is_short_of_space && gone_bytes > 0) atomic_store(&disk->latched_until_ns, 0);
+  }
+  disk->is_short_of_space = false;
+  return has_swept;
 }

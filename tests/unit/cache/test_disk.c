@@ -612,7 +612,7 @@ static void tools_look_at_a_directory(void** state) {
   assert_true(qn_ok(qn_cache_dir_read(dir, key, &entry)));
   assert_string_equal(entry->info.key, key);
   assert_int_equal(entry->compile_ns, 1003);
-  assert_int_equal(entry->section_count, 6);
+  assert_int_equal(entry->section_count, 7);
   assert_string_equal(entry->sections[0].name, "schema");
   assert_string_equal(entry->sections[0].text, "versions 1 1");
   assert_string_equal(entry->sections[1].name, "module");
@@ -621,9 +621,10 @@ static void tools_look_at_a_directory(void** state) {
   assert_string_equal(entry->sections[2].text, "{\"kind\":\"cpu\",\"mcpu\":\"znver3\"}");
   assert_string_equal(entry->sections[4].name, "metadata");
   assert_null(entry->sections[4].text);
-  assert_string_equal(entry->sections[5].name, "payload");
-  assert_int_equal(entry->sections[5].size_bytes, 100);
-  assert_memory_equal(entry->sections[5].data, samples[3].payload.data, 100);
+  assert_memory_equal(entry->sections[5].data, samples[3].module.data, 32);
+  assert_string_equal(entry->sections[6].name, "payload");
+  assert_int_equal(entry->sections[6].size_bytes, 100);
+  assert_memory_equal(entry->sections[6].data, samples[3].payload.data, 100);
   qn_cache_entry_free(entry);
   qn_cache_entry_free(NULL);
   key[6] = '\0';
