@@ -128,7 +128,7 @@ static qn_executable_t* ask_bundles(qn__making_t* making, const qn__expectation_
     if (result != QN__GET_HIT) continue;
     executable = qn__making_load_entry(making, &hit.entry, &making->bundles);
     qn__bundle_hit_release(engine->bundles[i], &hit);
-    (void)found(making, executable, QN_SOURCE_BUNDLE, QN__COUNTER_bundle_hits,
+    (void)found(making, executable, QN_SOURCE_BUNDLE, QN__COUNTER_bundle_answers,
                 QN__COUNTER_bundle_rejected);
   }
   (void)qn__watch_end(engine->watch, QN__STAGE_bundle, start_ns, making->name);
@@ -160,7 +160,7 @@ qn_executable_t* qn__making_ask_remote(qn__making_t* making) {
     (void)qn__disk_put(engine->disk, &hit.entry, NULL);
   }
   qn__remote_hit_release(engine->remote, &hit);
-  return found(making, executable, QN_SOURCE_REMOTE, QN__COUNTER_remote_hits,
+  return found(making, executable, QN_SOURCE_REMOTE, QN__COUNTER_remote_answers,
                QN__COUNTER_remote_rejected);
 }
 
