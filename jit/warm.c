@@ -270,11 +270,11 @@ static void end_process(worker_t* worker, int64_t grace_ns, qn__process_end_t* o
 static void describe_end(const qn__process_end_t* end, char out[96]) {
   char signal_text[32];
   if (!end->is_known) {
-    (void)snprintf(out, 96, "it is gone");
+    (void)snprintf(out, 96, "is gone");
   } else if (end->signal) {
-    (void)snprintf(out, 96, "it died of %s", qn__signal_text(end->signal, signal_text));
+    (void)snprintf(out, 96, "died of %s", qn__signal_text(end->signal, signal_text));
   } else {
-    (void)snprintf(out, 96, "it exited with code %d", end->code);
+    (void)snprintf(out, 96, "exited with code %d", end->code);
   }
 }
 
@@ -290,7 +290,7 @@ static void lose_worker(warmer_t* w, worker_t* worker) {
   const char* tail = tail_text(worker);
   if (state == STARTING) {
     note_failed_start(
-        w, qn_status_make(QN_STATUS_UNAVAILABLE, "'%s warm --worker' does not work: %s%s%s",
+        w, qn_status_make(QN_STATUS_UNAVAILABLE, "'%s warm --worker' does not work: it %s%s%s",
                           w->command, how, tail[0] ? "; it said: " : "", tail));
   }
   if (state != BUSY) return;
@@ -300,7 +300,7 @@ static void lose_worker(warmer_t* w, worker_t* worker) {
     return;
   }
   char message[TAIL_BYTES + 256];
-  (void)snprintf(message, sizeof message, "%u workers died of it, of the last %s%s%s",
+  (void)snprintf(message, sizeof message, "%u workers did not survive it, the last %s%s%s",
                  (unsigned)w->keys[job].attempt_count, how, tail[0] ? "; it said: " : "", tail);
   verdict_t verdict = {.outcome = QN_WARM_CRASHED,
                        .signal = end.signal,

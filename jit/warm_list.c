@@ -353,7 +353,7 @@ static qn_status_t take_entry(cache_reader_t* reader, const qn__entry_t* entry) 
     reader->report->without_module_count++;
     return QN_OK;
   }
-  if (!qn__warm_origin_read(entry->preimage, &origin)) {
+  if (!qn__entry_module_matches(entry) || !qn__warm_origin_read(entry->preimage, &origin)) {
     reader->report->bad_count++;
     return QN_OK;
   }

@@ -180,6 +180,10 @@ static qn_status_t try_entry(const sample_t* sample, const char* key, const qn__
     sample->report->without_module_count++;
     return QN_OK;
   }
+  if (!qn__entry_module_matches(entry)) {
+    sample->report->bad_count++;
+    return QN_OK;
+  }
   char* json = qn__copy_cstr(sample->engine->allocator, origin.target_json);
   if (!json) return qn__out_of_memory("a target");
   qn_target_t* target = NULL;

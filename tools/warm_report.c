@@ -71,16 +71,29 @@ static json_t* key_json(const qn_warm_item_t* item) {
       item->error[0] ? json_text(item->error) : json_null());
 }
 
+// "cpu znver4": what people call a target.
+static void short_target(const char* target_json, char out[96]) {
+  json_t* target = json_parsed(target_json);
+  const char* kind = json_string_value(json_object_get(target, "kind"));
+  const char* cpu = json_string_value(json_object_get(target, "mcpu"));
+  (void)snprintf(out, 96, "%s%s%s", kind ? kind : "?", cpu ? " " : "", cpu ? cpu : "");
+  json_decref(target);
+}
+
 // A dry run's answer goes to standard output, a failure to standard error.
 static void tell_item(warm_report_t* report, const qn_warm_item_t* item) {
   bool is_good = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
+  char target[96];
+  short_target(item->target_json, target);
+  const char* tier = item->tier == QN_TIER_FAST ? ", fast" : "";
+  const char* checked = item->is_checked ? ", checked" : "";
   if (report->is_dry_run && item->outcome == QN_WARM_SKIPPED) {
     if (report->args->is_json) return;
     progress_wipe(report->progress);
-    printf("%s for %s\n", item->name, item->target_json);
+    printf("%s (%s%s%s)\n", item->name, target, tier, checked);
   } else if (!is_good && item->outcome != QN_WARM_SKIPPED) {
     progress_wipe(report->progress);
-    fprintf(stderr, "quern: %s for %s %s: %s\n", item->name, item->target_json,
+    fprintf(stderr, "quern: %s (%s%s%s) %s: %s\n", item->name, target, tier, checked,
             item->outcome == QN_WARM_TIMED_OUT ? "timed out" : qn_warm_outcome_text(item->outcome),
             item->error);
   }

@@ -1,0 +1,211 @@
+# `quern warm`: lists, outcomes, workers that crash or hang, interrupts, what is left behind; and
+# `quern cache verify --recompile`.
+. "${0%/*}/lib.sh"
+: "${FAULTY:?folder of the faulty generator}"
+
+# Modules whose names tell the faulty generator what to do.
+mkdir lists
+module() { echo "func $1(out y: i32[n]) { for i in 0..n { y[i] = ${2:-1}; } }" >"lists/$1.qn"; }
+for name in fine good crash killed abort leave hang once refuse slow; do module $name; done
+
+# workers: the processes of this test's command, whose working directory nobody else has.
+workers() {
+  for link in /proc/[0-9]*/cwd; do
+    pid=${link#/proc/}
+    pid=${pid%/cwd}
+    [ "$(readlink "$link" 2>/dev/null)" = "$work" ] || continue
+    ! tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q 'warm --worker' || echo "$pid"
+  done
+}
+alone() {
+  left=$(workers)
+  [ -z "$left" ] || fail "workers are left: $left"
+  checks=$((checks + 1))
+}
+
+# ---- lists
+
+cat >lists/text.list <<'LIST'
+# a comment, and an empty line
+
+fine.qn --target interp
+  fine.qn   --target=interp      # the same key
+"fine.qn" --tier fast --target 'interp'
+good.qn --checked --target interp
+missing.qn --target interp
+fine.qn --target intrep
+fine.qn --speed 3
+fine.qn --tier slow
+fine.qn 'unclosed
+fine.qn good.qn
+{"version":1,"key":"torn
+{"version":2}
+LIST
+printf 'fine.qn --target interp' >>lists/text.list
+expect 1 warm lists/text.list --json
+json 'it["total"] == 3 and it["compiled"] == 3 and it["is_warm"]'
+json '[p["line"] for p in it["problems"]] == [7, 8, 9, 10, 11, 12, 13, 14]'
+json 'all(p["source"] == "lists/text.list" for p in it["problems"])'
+json '"missing.qn" in it["problems"][0]["message"] and "interp" in it["problems"][1]["message"]'
+json 'len(set(k["key"] for k in it["keys"])) == 3'
+json 'sorted((k["tier"], k["checked"]) for k in it["keys"]) == [("fast", False), ("full", False), ("full", True)]'
+tells "lists/text.list:9: expected --target T, --tier fast|full or --checked, got '--speed'"
+tells "lists/text.list:11: expected a closing quote"
+tells "lists/text.list:13: expected a whole JSON object (the line may be torn)"
+
+# All is there now, for whichever list names it, from whichever folder; the cache is asked alone.
+echo "$work/lists/fine.qn --target interp" >absolute.list
+expect 0 warm absolute.list - --json <<'LIST'
+lists/good.qn --checked --target interp
+LIST
+json 'it["total"] == 2 and it["cached"] == 2 and it["workers"] == 0'
+expect 0 warm absolute.list
+says "1 keys: 1 cached"
+
+# Bytes that are no list at all.
+head -c 5000 /dev/urandom >lists/noise.list
+quern warm lists/noise.list --target interp
+[ "$code" -eq 1 ] || fail "noise: exit code $code"
+expect 1 warm lists/missing.list
+tells "cannot open 'lists/missing.list'"
+expect 2 warm
+expect 2 warm absolute.list --jobs 0
+expect 2 warm absolute.list --timeout never
+expect 2 warm absolute.list --tier best
+
+# Without a directory that can be written there is nothing to warm.
+export QUERN_CACHE=ro
+expect 1 warm absolute.list
+tells "may only read"
+export QUERN_CACHE=off
+expect 1 warm absolute.list
+tells "needs a cache directory"
+unset QUERN_CACHE
+
+# Instead of the targets and tiers in the list.
+echo "good.qn --target cpu --tier fast" >lists/other.list
+expect 0 warm lists/other.list --target interp --tier full --json
+json 'it["total"] == 1 and it["keys"][0]["target"]["kind"] == "interp" and it["keys"][0]["tier"] == "full"'
+expect 0 warm lists/other.list --target interp --tier fast --dry-run
+says "good@"
+says "1 keys: 1 to compile"
+expect 0 cache stats --json
+json 'it["entries"] == 4'
+
+# A thousand keys, and what a list made of the directory has.
+i=0
+while [ $i -lt 1000 ]; do
+  echo "func k$i(out y: i32[n]) { for i in 0..n { y[i] = $i; } }" >"lists/k$i.qn"
+  echo "k$i.qn --target interp"
+  i=$((i + 1))
+done >lists/many.list
+expect 0 warm lists/many.list --jobs 2 --json
+json 'it["total"] == 1000 and it["compiled"] == 1000 and it["workers"] <= 2'
+expect 0 warm --from-cache --json
+json 'it["from_cache"]["entries"] == 1004 and it["from_cache"]["taken"] == 1004'
+json 'it["total"] == 1004 and it["cached"] == 1004'
+expect 0 warm --from-cache --tier fast --jobs 2 --json
+json 'it["compiled"] > 1000'
+QUERN_CACHE_NAMESPACE=other expect 0 warm --from-cache --json
+json 'it["total"] == 0 and it["from_cache"]["other_namespace"] > 2000'
+
+# ---- workers that crash, hang and refuse
+
+export QUERN_GENERATOR_DIR="$FAULTY"
+export QUERN_CACHE_DIR="$work/faulty"
+printf '%s.qn\n' crash fine killed abort leave once refuse good >lists/faulty.list
+expect 1 warm lists/faulty.list --jobs 2 --json
+json 'it["total"] == 8 and not it["is_warm"]'
+json '{k["name"].split("@")[0]: k["outcome"] for k in it["keys"]} == {"crash": "crashed", "killed": "crashed", "abort": "crashed", "leave": "crashed", "fine": "compiled", "good": "compiled", "once": "compiled", "refuse": "failed"}'
+json '{k["name"].split("@")[0]: k["attempts"] for k in it["keys"]} == {"crash": 2, "killed": 2, "abort": 2, "leave": 2, "fine": 1, "good": 1, "once": 2, "refuse": 1}'
+json '[k["signal"] for k in it["keys"] if k["name"].startswith("crash")] == [11]'
+json '["no luck" in k["error"] and k["signal"] == 6 for k in it["keys"] if k["name"].startswith("abort")] == [True]'
+json '["the last exited with code 7" in k["error"] for k in it["keys"] if k["name"].startswith("leave")] == [True]'
+json 'all(len(k["key"]) == 32 for k in it["keys"])'
+tells "crash@"
+tells "SIGSEGV"
+tells "'refuse' is not to this generator's liking"
+alone
+expect 0 cache stats --json
+json 'it["entries"] == 3'
+
+printf '%s.qn\n' hang fine slow >lists/hang.list
+expect 1 warm lists/hang.list --timeout 1 --json
+json '{k["name"].split("@")[0]: k["outcome"] for k in it["keys"]} == {"hang": "timed_out", "fine": "cached", "slow": "compiled"}'
+tells "timed out: its worker was killed after 1 s"
+alone
+
+# Keys that nobody can make do not starve the others: more crashes than workers.
+for i in 1 2 3 4 5 6; do
+  module "crash$i" $i
+  module "fine$i" $i
+  echo "crash$i.qn"
+  echo "fine$i.qn"
+done >lists/many_crashes.list
+expect 1 warm lists/many_crashes.list --jobs 2 --json
+json 'it["crashed"] == 6 and it["compiled"] == 6'
+alone
+
+# ---- the end of the coordinator
+
+# hanging: waits until a worker is there and has had the time to get its key.
+hanging() {
+  tries=0
+  until [ -n "$(workers)" ] || [ $tries -gt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  sleep 0.5
+}
+
+# An interrupt ends the work, but not the summary.
+module hang2 2
+printf '%s.qn\n' hang fine hang2 >lists/interrupted.list
+"$QUERN" warm lists/interrupted.list --jobs 2 --json >out 2>err &
+pid=$!
+hanging
+kill -TERM $pid
+code=0
+wait $pid || code=$?
+[ "$code" -eq 143 ] || fail "interrupted: exit code $code"
+json 'it["is_cancelled"] and it["cached"] == 1 and it["skipped"] == 2'
+alone
+
+# Nor do workers outlive one that is killed.
+"$QUERN" warm lists/interrupted.list --jobs 2 >out 2>err &
+pid=$!
+hanging
+kill -KILL $pid
+wait $pid || true
+sleep 0.5
+alone
+
+# ---- a command that cannot work as a worker ends the run instead of failing key by key
+
+export QUERN_GENERATOR_DIR="$work/nowhere"
+printf '%s.qn\n' fine good >lists/plain.list
+expect 1 warm lists/plain.list --json
+json 'it["failed"] == 2 and "not installed" in it["keys"][0]["error"]'
+unset QUERN_GENERATOR_DIR
+
+# ---- compiled again
+
+expect 0 cache verify --dir "$work/cache" --recompile 20 --seed 7 --json
+json 'it["same"] == 20 and it["different"] == 0 and it["seed"] == 7 and it["entries"] > 2000'
+expect 0 cache verify --dir "$work/cache" --recompile all
+says "the same, 0 different, 0 failed"
+# What the faulty generator made is another one's.
+expect 0 cache verify --recompile all --json
+json 'it["same"] == 0 and it["other_codegen"] == it["entries"] > 3'
+QUERN_GENERATOR_DIR="$FAULTY" expect 0 cache verify --recompile all --json
+json 'it["same"] == it["entries"] and it["other_codegen"] == 0'
+expect 2 cache verify --recompile some
+expect 2 cache verify --seed 3
+if $has_cpu; then
+  export QUERN_CACHE_DIR="$work/cpu"
+  expect 0 warm "$SOURCE/examples/warm.list" --target cpu --target 'cpu -mcpu=x86-64' --jobs 2
+  expect 0 cache verify --recompile all --json
+  json 'it["same"] == it["entries"] == 10'
+fi
+
+done_with warm
