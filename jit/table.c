@@ -23,7 +23,7 @@
 #include "jit/executable.h"
 
 // Slots that a put looks at even when nothing needs to go.
-#define REFRESH_STEPS 16u
+#define REFRESH_STEPS 64u
 
 // The digests are uniform: eight bytes of each are hash enough.
 static inline size_t ident_hash(const qn__ident_t* ident) {
@@ -172,14 +172,17 @@ static void visit(qn__table_t* table, qn__table_slot_t* slot, bool has_too_much,
   table->evicted_count++;
 }
 
-static void keep_bounds(qn__table_t* table, qn_executable_t** dropped) {
+// `fresh` was just put: it is held by who put it, but not for long, and so counts.
+static void keep_bounds(qn__table_t* table, const qn__table_slot_t* fresh,
+                        qn_executable_t** dropped) {
   if (!is_beyond(table, table->bytes, table->entry_count)) return;
   // Twice round is enough: the first takes the marks of use away, the second what had one.
   for (size_t step = 0; step <= 2 * table->capacity; step++) {
     bool has_too_much =
         is_beyond(table, table->bytes - table->held_bytes, table->entry_count - table->held_count);
     if (!has_too_much && step >= REFRESH_STEPS) break;
-    visit(table, &table->slots[table->hand], has_too_much, dropped);
+    qn__table_slot_t* slot = &table->slots[table->hand];
+    if (slot != fresh) visit(table, slot, has_too_much, dropped);
     table->hand = (table->hand + 1) & (table->capacity - 1);
   }
 }
@@ -232,7 +235,7 @@ qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
     if (slot->executable != executable) {
       if (slot->executable) drop(table, slot, &dropped);
       fill(table, slot, ident, executable);
-      keep_bounds(table, &dropped);
+      keep_bounds(table, slot, &dropped);
     }
   }
   unlock_all(table);

@@ -255,3 +255,15 @@ void qn__code_remove(qn__code_t* code) {
   if (is_doomed) destroy_slab(slab);
   *code = (qn__code_t){NULL, 0, NULL};
 }
+
+void qn__code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes) {
+  (void)pthread_once(&pool_once, make_pool);
+  *out_mapped_bytes = *out_used_bytes = 0;
+  if (!is_pool_usable) return;
+  qn__mutex_lock(&pool.mutex);
+  for (const qn__code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
+    *out_mapped_bytes += slab->size_bytes;
+    *out_used_bytes += slab->used_bytes;
+  }
+  qn__mutex_unlock(&pool.mutex);
+}

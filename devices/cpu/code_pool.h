@@ -20,4 +20,7 @@ qn_status_t qn__code_place(qn_span_t image, qn__code_t* out_code);
 // Nothing may run in it any more.
 void qn__code_remove(qn__code_t* code);
 
+// What the process has mapped for code, and what of it is in use. Frozen slabs count.
+void qn__code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes);
+
 #endif  // QUERN_DEVICES_CPU_CODE_POOL_H_
