@@ -11,14 +11,16 @@
 
 typedef struct cache {
   const args_t* args;
-  char* path;           // owned; of the directory. NULL when the action wants none
-  qn_cache_dir_t* dir;  // NULL: there is none yet
+  char* path;                 // owned; of the directory. NULL when the action wants none
+  qn_cache_dir_t* dir;        // NULL: there is none yet, or a bundle is looked at
+  qn_cache_bundle_t* bundle;  // NULL unless --bundle was given; `path` is then its file
 } cache_t;
 
 // Whether an action works on the cache directory.
 typedef enum cache_need {
-  CACHE_NEEDS_DIRECTORY = 0,  // opened before; one that nobody named may be missing
-  CACHE_NEEDS_NOTHING = 1,    // path and dir stay NULL
+  // Opened before; one that nobody named may be missing. With --bundle: that, instead.
+  CACHE_NEEDS_DIRECTORY = 0,
+  CACHE_NEEDS_NOTHING = 1,  // path and dir stay NULL
 } cache_need_t;
 
 typedef struct cache_action {
@@ -37,10 +39,19 @@ const char* cache_operand(const cache_t* cache, int i);
 // {"key", "size_bytes", "created_s", "used_s"}.
 json_t* cache_info_json(const qn_cache_entry_info_t* info);
 
+// {"directory": path} or, of a bundle, {"bundle": path, ...} with what is known of it.
+json_t* cache_place_json(const cache_t* cache);
+// Opens a bundle with the keys of --signed-by.
+qn_status_t cache_open_bundle(const args_t* args, const char* path, qn_cache_bundle_t** out_bundle);
+
 extern const cache_action_t cache_action_stats;   // cache_stats.c
 extern const cache_action_t cache_action_ls;      // cache_look.c
 extern const cache_action_t cache_action_show;    // cache_look.c
 extern const cache_action_t cache_action_verify;  // cache_care.c
 extern const cache_action_t cache_action_clear;   // cache_care.c
+extern const cache_action_t cache_action_export;  // cache_bundle.c
+extern const cache_action_t cache_action_merge;   // cache_bundle.c
+extern const cache_action_t cache_action_import;  // cache_bundle.c
+extern const cache_action_t cache_action_keygen;  // cache_bundle.c
 
 #endif  // QUERN_TOOLS_CACHE_ACTIONS_H_

@@ -3,7 +3,7 @@
 // Thread rule: one thread. Read next: docs/cache-format.md.
 #include <inttypes.h>
 
-#include "tools/cache_actions.h"
+#include "tools/cache_recompile.h"
 
 typedef struct bad_list {
   json_t* list;
@@ -17,12 +17,28 @@ static void take_bad(void* self, const char* key, const char* reason) {
   if (!bad->is_json) printf("%s: %s\n", key, reason);
 }
 
+static bool is_truncated(const cache_t* cache) {
+  if (!cache->bundle) return false;
+  qn_cache_bundle_info_t info;
+  qn_cache_bundle_info(cache->bundle, &info);
+  return info.is_truncated;
+}
+
 static qn_status_t run_verify(const cache_t* cache, int* out_code) {
+  if (args_has(cache->args, "recompile")) return cache_run_recompile(cache, out_code);
+  if (args_has(cache->args, "seed")) {
+    *out_code = report_usage(cache->args, "--seed belongs to --recompile");
+    return QN_OK;
+  }
   bool is_healing = args_has(cache->args, "heal");
   bad_list_t bad = {json_array(), cache->args->is_json};
   qn_cache_verify_report_t report = {0};
   qn_status_t status = QN_OK;
-  if (cache->dir) {
+  if (cache->bundle) {
+    progress_t* progress = progress_start("checking a bundle");
+    status = qn_cache_bundle_verify(cache->bundle, take_bad, &bad, &report);
+    progress_stop(progress);
+  } else if (cache->dir) {
     qn_cache_usage_t usage = {0};
     char what[128], size[32];
     (void)qn_status_consume(qn_cache_dir_usage(cache->dir, &usage));
@@ -34,20 +50,27 @@ static qn_status_t run_verify(const cache_t* cache, int* out_code) {
   }
   // What is healed or only unreadable for now is no damage that is left.
   uint64_t left_count = report.bad_count - report.removed_count;
+  bool is_cut = is_truncated(cache);
   if (qn_ok(status) && cache->args->is_json) {
-    print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:O}", "directory", json_text(cache->path),
-                         "good", (json_int_t)report.good_count, "bad", (json_int_t)report.bad_count,
-                         "removed", (json_int_t)report.removed_count, "unreadable",
-                         (json_int_t)report.unreadable_count, "bad_entries", bad.list),
-               17);
+    json_t* result = cache_place_json(cache);
+    json_t* counts =
+        json_pack("{s:I, s:I, s:I, s:I, s:O}", "good", (json_int_t)report.good_count, "bad",
+                  (json_int_t)report.bad_count, "removed", (json_int_t)report.removed_count,
+                  "unreadable", (json_int_t)report.unreadable_count, "bad_entries", bad.list);
+    json_object_update(result, counts);
+    json_decref(counts);
+    print_json(result, 17);
   } else if (qn_ok(status)) {
     printf("%" PRIu64 " good, %" PRIu64 " bad, %" PRIu64 " removed, %" PRIu64 " unreadable\n",
            report.good_count, report.bad_count, report.removed_count, report.unreadable_count);
-    if (left_count > 0) printf("'quern cache verify --heal' removes the bad ones\n");
+    if (is_cut) printf("the tail of the bundle is missing: 'quern cache merge' makes it whole\n");
+    if (left_count > 0 && !cache->bundle) {
+      printf("'quern cache verify --heal' removes the bad ones\n");
+    }
   }
   json_decref(bad.list);
   if (report.unreadable_count > 0) *out_code = EXIT_MACHINE;
-  if (left_count > 0) *out_code = EXIT_WRONG;
+  if (left_count > 0 || is_cut) *out_code = EXIT_WRONG;
   return status;
 }
 
@@ -68,7 +91,7 @@ static qn_status_t run_clear(const cache_t* cache, int* out_code) {
 
 const cache_action_t cache_action_verify = {
     .name = "verify",
-    .options = "dir heal ",
+    .options = "dir heal recompile seed bundle signed-by ",
     .run = run_verify,
 };
 

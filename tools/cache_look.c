@@ -42,13 +42,46 @@ json_t* cache_info_json(const qn_cache_entry_info_t* info) {
                    (json_int_t)info->used_s);
 }
 
+static void add_generator(void* self, const char* identity) {
+  json_array_append_new(self, json_text(identity));
+}
+
+json_t* cache_place_json(const cache_t* cache) {
+  if (!cache->bundle) return json_pack("{s:o}", "directory", json_text(cache->path));
+  qn_cache_bundle_info_t info;
+  qn_cache_bundle_info(cache->bundle, &info);
+  json_t* generators = json_array();
+  qn_cache_bundle_generators(cache->bundle, add_generator, generators);
+  return json_pack("{s:o, s:I, s:b, s:b, s:o, s:o}", "bundle", json_text(cache->path), "size_bytes",
+                   (json_int_t)info.size_bytes, "is_truncated", (int)info.is_truncated,
+                   "is_verified", (int)info.is_verified, "signer",
+                   json_text(info.signer[0] ? info.signer : NULL), "generators", generators);
+}
+
+static void print_generator(void* self, const char* identity) {
+  (void)self;
+  printf("made by %s\n", identity);
+}
+
+static void print_bundle(const cache_t* cache) {
+  qn_cache_bundle_info_t info;
+  qn_cache_bundle_info(cache->bundle, &info);
+  qn_cache_bundle_generators(cache->bundle, print_generator, NULL);
+  if (info.signer[0]) {
+    printf("%s by %s\n", info.is_verified ? "signed" : "signed (not checked)", info.signer);
+  }
+  if (info.is_truncated) printf("its tail is missing: these are the entries that are whole\n");
+}
+
 static void print_listing(const cache_t* cache, const listing_t* listing) {
   if (cache->args->is_json) {
     json_t* list = json_array();
     for (size_t i = 0; i < listing->count; i++) {
       json_array_append_new(list, cache_info_json(&listing->entries[i]));
     }
-    print_json(json_pack("{s:o, s:o}", "directory", json_text(cache->path), "entries", list), 17);
+    json_t* result = cache_place_json(cache);
+    json_object_set_new(result, "entries", list);
+    print_json(result, 17);
     return;
   }
   table_t table;
@@ -65,12 +98,18 @@ static void print_listing(const cache_t* cache, const listing_t* listing) {
     table_add(&table, format_time(info->used_s, text));
   }
   table_print(&table, stdout);
+  if (cache->bundle) print_bundle(cache);
+}
+
+static qn_status_t list_entries(const cache_t* cache, listing_t* listing) {
+  if (cache->bundle) return qn_cache_bundle_list(cache->bundle, take_entry, listing);
+  return cache->dir ? qn_cache_dir_list(cache->dir, take_entry, listing) : QN_OK;
 }
 
 static qn_status_t run_ls(const cache_t* cache, int* out_code) {
   (void)out_code;
   listing_t listing = {0};
-  qn_status_t status = cache->dir ? qn_cache_dir_list(cache->dir, take_entry, &listing) : QN_OK;
+  qn_status_t status = list_entries(cache, &listing);
   if (qn_ok(status) && listing.is_out_of_memory) {
     status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the list of entries");
   }
@@ -112,12 +151,13 @@ static void print_entry(const qn_cache_entry_t* entry) {
 static qn_status_t run_show(const cache_t* cache, int* out_code) {
   (void)out_code;
   const char* key = cache_operand(cache, 0);
-  if (!cache->dir) {
+  if (!cache->dir && !cache->bundle) {
     return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s': there is no cache at '%s' yet", key,
                           cache->path);
   }
   qn_cache_entry_t* entry = NULL;
-  qn_status_t status = qn_cache_dir_read(cache->dir, key, &entry);
+  qn_status_t status = cache->bundle ? qn_cache_bundle_read(cache->bundle, key, &entry)
+                                     : qn_cache_dir_read(cache->dir, key, &entry);
   if (!qn_ok(status)) return status;
   if (cache->args->is_json) {
     json_t* sections = json_array();
@@ -137,7 +177,7 @@ static qn_status_t run_show(const cache_t* cache, int* out_code) {
 
 const cache_action_t cache_action_ls = {
     .name = "ls",
-    .options = "dir ",
+    .options = "dir bundle signed-by ",
     .run = run_ls,
 };
 
@@ -146,6 +186,6 @@ const cache_action_t cache_action_show = {
     .operands = "KEY",
     .min_operands = 1,
     .max_operands = 1,
-    .options = "dir ",
+    .options = "dir bundle signed-by ",
     .run = run_show,
 };

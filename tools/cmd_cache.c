@@ -10,12 +10,21 @@
 
 // In the order of help.
 static const cache_action_t* const actions[] = {
-    &cache_action_stats,  &cache_action_ls,    &cache_action_show,
-    &cache_action_verify, &cache_action_clear,
+    &cache_action_stats,  &cache_action_ls,     &cache_action_show,
+    &cache_action_verify, &cache_action_clear,  &cache_action_export,
+    &cache_action_merge,  &cache_action_import, &cache_action_keygen,
 };
 enum { ACTION_COUNT = sizeof actions / sizeof actions[0] };
 
+static qn_status_t open_bundle(cache_t* cache, const char* file) {
+  cache->path = strdup(file);
+  if (!cache->path) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
+  return cache_open_bundle(cache->args, file, &cache->bundle);
+}
+
 static qn_status_t open_cache(cache_t* cache) {
+  const char* file = args_value(cache->args, "bundle", NULL);
+  if (file) return open_bundle(cache, file);
   const char* named = args_value(cache->args, "dir", NULL);
   if (named) {
     cache->path = strdup(named);
@@ -81,14 +90,25 @@ static bool check_operands(const args_t* args, const cache_action_t* action, int
   return true;
 }
 
+static bool check_bundle(const args_t* args, int* out_code) {
+  if (!args_has(args, "bundle")) return true;
+  const char* other = args_has(args, "dir") ? "dir" : args_has(args, "heal") ? "heal" : NULL;
+  if (!other) return true;
+  *out_code = report_usage(args,
+                           "--bundle and --%s exclude each other: a bundle is one file, and "
+                           "is only read",
+                           other);
+  return false;
+}
+
 static const cache_action_t* find_action(const args_t* args, int* out_code) {
   const char* name = args->operands[0];
   const char* names[ACTION_COUNT];
   char list[256] = "";
   for (size_t i = 0; i < ACTION_COUNT; i++) {
     if (strcmp(actions[i]->name, name) == 0) {
-      bool is_fine =
-          check_operands(args, actions[i], out_code) && check_options(args, actions[i], out_code);
+      bool is_fine = check_operands(args, actions[i], out_code) &&
+                     check_options(args, actions[i], out_code) && check_bundle(args, out_code);
       return is_fine ? actions[i] : NULL;
     }
     names[i] = actions[i]->name;
@@ -111,6 +131,7 @@ static int run_cache(const args_t* args) {
   if (qn_ok(status)) status = action->run(&cache, &code);
   if (!qn_ok(status)) code = report_status(args, status);
   qn_cache_dir_close(cache.dir);
+  qn_cache_bundle_close(cache.bundle);
   free(cache.path);
   return code;
 }
@@ -118,12 +139,26 @@ static int run_cache(const args_t* args) {
 static const option_spec_t options[] = {
     {"dir", 0, "DIR", "the cache directory (default: that of 'quern config')", false},
     {"heal", 0, NULL, "verify: remove damaged entries", false},
+    {"recompile", 0, "N", "verify: compile N random entries again and compare; or all", false},
+    {"seed", 0, "S", "verify --recompile: which ones; the same again with the same number", false},
+    {"bundle", 0, "FILE", "ls, show, verify: look at a bundle instead", false},
+    {"signed-by", 0, "KEY.pub", "the bundles that are read must be signed by one of these keys",
+     true},
+    {"key", 0, "PREFIX", "export, merge: entries whose keys begin with one of these", true},
+    {"match", 0, "TEXT", "export, merge: entries whose target, generator or options have this text",
+     true},
+    {"newer", 0, "AGE", "export, merge: entries made within this time, such as 12h or 7d", false},
+    {"older", 0, "AGE", "export, merge: entries made before that", false},
+    {"sign", 0, "KEY.key", "export, merge: sign the bundle", false},
+    {"no-times", 0, NULL,
+     "export, merge: leave times out, so that equal code gives equal bundles anywhere", false},
+    {"append", 0, NULL, "export, merge: add to the bundle that is there", false},
     OPTION_JSON,
 };
 
 const verb_t verb_cache = {
     .name = "cache",
-    .summary = "look at and care for the cache: stats, ls, show KEY, verify, clear",
+    .summary = "look at and care for the cache; make bundles of it",
     .operands = "ACTION [KEY|FILE]...",
     .min_operands = 1,
     .max_operands = -1,
@@ -134,12 +169,24 @@ const verb_t verb_cache = {
         "  ls        every entry, the latest first\n"
         "  show KEY  what an entry's key was made of; KEY may be its first four digits or more\n"
         "  verify    read and check every entry; --heal removes the damaged ones\n"
+        "            --recompile N compiles N of them again: the bytes must be the same\n"
         "  clear     remove every entry; files that quern did not make stay\n"
+        "  export FILE    write entries into a bundle: one read-only file for an image\n"
+        "  merge OUT IN.. write the entries of bundles into one; of equal keys the last one "
+        "counts\n"
+        "  import FILE    put the entries of a bundle into the directory\n"
+        "  keygen PREFIX  make PREFIX.pub and PREFIX.key for signing bundles\n"
         "\n"
-        "Damage never harms a program: a bad entry is a miss. Verifying finds out beforehand.\n",
+        "Damage never harms a program: a bad entry is a miss. Verifying finds out beforehand.\n"
+        "An engine uses the bundles that QUERN_BUNDLES names; see docs/bundles.md.\n",
     .examples =
         "  quern cache stats\n"
         "  quern cache ls --json\n"
-        "  quern cache verify --heal\n",
+        "  quern cache verify --heal\n"
+        "  quern cache export kernels.qnb --newer 30d\n"
+        "  quern cache ls --bundle kernels.qnb\n"
+        "  quern cache verify --bundle kernels.qnb\n"
+        "  quern cache merge all.qnb kernels.qnb kernels.qnb\n"
+        "  quern cache import all.qnb\n",
     .run = run_cache,
 };
