@@ -57,12 +57,19 @@ qn_status_t qn__warm_name(qn_engine_t* engine, const qn__warm_entry_t* entry,
 }
 
 bool qn__warm_is_cached(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage) {
-  if (!engine->disk || engine->config.cache_mode == QN_CACHE_REFRESH) return false;
+  if (!engine->reads_tiers) return false;
   qn__expectation_t expected = {key, preimage};
   qn__hit_t hit;
-  if (qn__disk_get(engine->disk, &expected, &hit) != QN__GET_HIT) return false;
-  qn__disk_hit_release(engine->disk, &hit);
-  return true;
+  if (engine->disk && qn__disk_get(engine->disk, &expected, &hit) == QN__GET_HIT) {
+    qn__disk_hit_release(engine->disk, &hit);
+    return true;
+  }
+  for (size_t i = 0; i < engine->bundle_count; i++) {
+    if (qn__bundle_get(engine->bundles[i], &expected, &hit) != QN__GET_HIT) continue;
+    qn__bundle_hit_release(engine->bundles[i], &hit);
+    return true;
+  }
+  return false;
 }
 
 // ------------------------------------------------------------------------------------ an entry
@@ -106,9 +113,9 @@ bool qn__warm_origin_read(qn_span_t preimage, qn__warm_origin_t* out_origin) {
 
 // ------------------------------------------------------------------------------------ making
 
-// Waits for the publish and looks whether it happened.
+// Waits for the publish and looks whether it happened. A remote tier is written behind.
 static qn_status_t confirm(qn_engine_t* engine, qn_hash128_t key) {
-  if (!qn_engine_flush(engine, FLUSH_TIMEOUT_NS)) {
+  if (!qn__disk_flush(engine->disk, FLUSH_TIMEOUT_NS)) {
     return qn_status_make(QN_STATUS_DEADLINE_EXCEEDED,
                           "the entry was not written within a minute; the file system of '%s' is "
                           "too slow",
@@ -148,24 +155,66 @@ static qn_status_t make_by_lookup(qn_engine_t* engine, const qn__warm_entry_t* e
   return confirm(engine, key);
 }
 
+// `lease` is consumed.
 static qn_status_t put(qn_engine_t* engine, const qn__warm_entry_t* entry, qn_span_t preimage,
-                       const qn_artifact_t* artifact, int64_t compile_ns) {
+                       const qn_artifact_t* artifact, int64_t compile_ns, qn__lease_t* lease) {
   qn__buffer_t metadata;
   qn__buffer_init(&metadata, engine->allocator);
   qn__artifact_encode(artifact, &metadata);
   qn_status_t status = qn__buffer_status(&metadata, "an entry");
   if (qn_ok(status)) {
+    bool has_room = entry->module->byte_count <= QN__ENTRY_MAX_MODULE_BYTES;
     qn__entry_t stored = {
+        .key = qn__preimage_key(preimage),
         .created_ns = qn__wall_ns(),
         .compile_ns = compile_ns,
         .preimage = preimage,
         .metadata = qn__buffer_as_span(&metadata),
-        .module = {entry->module->bytes, entry->module->byte_count},
+        .module = {entry->module->bytes, has_room ? entry->module->byte_count : 0},
         .payload = {artifact->payload, artifact->payload_size},
     };
-    (void)qn__disk_put(engine->disk, &stored, NULL);
+    (void)qn__disk_put(engine->disk, &stored, lease);
+    if (engine->remote) (void)qn__remote_put(engine->remote, &stored);
+  } else {
+    qn__lease_release(lease);
   }
   qn__buffer_deinit(&metadata);
+  return status;
+}
+
+// Another process may be making the key: true when it has been made meanwhile.
+static bool is_made_by_other(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage,
+                             qn__lease_t** out_lease) {
+  *out_lease = NULL;
+  if (!engine->reads_tiers) return false;
+  qn__expectation_t expected = {key, preimage};
+  int64_t now_ns = qn__now_ns();
+  int64_t deadline_ns =
+      engine->lock_timeout_ns < INT64_MAX - now_ns ? now_ns + engine->lock_timeout_ns : INT64_MAX;
+  qn__hit_t hit;
+  if (qn__disk_claim(engine->disk, &expected, deadline_ns, &hit, out_lease) != QN__GET_HIT) {
+    return false;
+  }
+  qn__disk_hit_release(engine->disk, &hit);
+  return true;
+}
+
+static qn_status_t generate(qn_engine_t* engine, const qn__warm_entry_t* entry,
+                            const qn_codegen_t* codegen, void* self, qn_span_t preimage,
+                            qn__lease_t* lease, qn__warm_made_t* out_made) {
+  qn__request_t request = request_of(entry);
+  qn_compile_request_t wanted = qn__compile_request(&request);
+  int64_t start_ns = qn__now_ns();
+  qn_artifact_t* artifact = NULL;
+  qn_status_t status = codegen->compile(self, &wanted, &artifact);
+  out_made->compile_ns = qn__now_ns() - start_ns;
+  if (qn_ok(status)) status = qn__artifact_check(artifact);
+  if (qn_ok(status)) {
+    status = put(engine, entry, preimage, artifact, out_made->compile_ns, lease);
+  } else {
+    qn__lease_release(lease);
+  }
+  if (artifact && artifact->release) artifact->release(artifact);
   return status;
 }
 
@@ -181,20 +230,13 @@ static qn_status_t make_to_store(qn_engine_t* engine, const qn__warm_entry_t* en
   QN_TRY(name_with(engine, entry, identity, preimage, &name));
   memcpy(out_made->key, name.hex, sizeof out_made->key);
   qn_span_t bytes = qn__buffer_as_span(preimage);
-  if (qn__warm_is_cached(engine, name.key, bytes)) {
+  qn__lease_t* lease = NULL;
+  if (qn__warm_is_cached(engine, name.key, bytes) ||
+      is_made_by_other(engine, name.key, bytes, &lease)) {
     out_made->outcome = QN_WARM_CACHED;
     return QN_OK;
   }
-  qn__request_t request = request_of(entry);
-  qn_compile_request_t wanted = qn__compile_request(&request);
-  int64_t start_ns = qn__now_ns();
-  qn_artifact_t* artifact = NULL;
-  QN_TRY(codegen->compile(self, &wanted, &artifact));
-  out_made->compile_ns = qn__now_ns() - start_ns;
-  qn_status_t status = qn__artifact_check(artifact);
-  if (qn_ok(status)) status = put(engine, entry, bytes, artifact, out_made->compile_ns);
-  if (artifact && artifact->release) artifact->release(artifact);
-  QN_TRY(status);
+  QN_TRY(generate(engine, entry, codegen, self, bytes, lease, out_made));
   out_made->outcome = QN_WARM_COMPILED;
   return confirm(engine, name.key);
 }
