@@ -167,7 +167,8 @@ static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
   uint64_t fifth = list->block_bytes / 5;
   if (list->is_on_writer && disk->is_short_of_space && missing < fifth) missing = fifth;
   if (bytes <= goal_bytes && count <= goal_count && missing == 0) return 0;
-  qsort(list->files, list->count, sizeof *list->files, by_age);
+  // There may be no array where there is no file.
+  if (list->count > 0) qsort(list->files, list->count, sizeof *list->files, by_age);
   for (size_t i = 0; i < list->count; i++) {
     if (bytes <= goal_bytes && count <= goal_count && gone >= missing) break;
     if (i % STEP_FILES == 0 && !step(list)) break;
