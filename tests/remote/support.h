@@ -1,0 +1,52 @@
+// tests/remote/support.h: servers to speak to: one of our own that behaves or misbehaves as told,
+// and redis-server started in a private directory.
+//
+// Thread rule: one test thread; a server of our own runs in a thread, redis-server in a process.
+#ifndef QUERN_TESTS_REMOTE_SUPPORT_H_
+#define QUERN_TESTS_REMOTE_SUPPORT_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "tests/support/tempdir.h"
+
+// What a server of our own does with a connection.
+typedef enum peer_kind {
+  PEER_GOOD,       // a small store: GET, SET, SET NX, EVAL of an unclaim, AUTH, SELECT
+  PEER_DRIP,       // the same, its answers byte by byte, slowly
+  PEER_SILENT,     // reads, never answers
+  PEER_DEAF,       // accepts, never reads
+  PEER_GREETS,     // sends `reply` as soon as somebody connects
+  PEER_ANSWERS,    // sends `reply` to whatever comes, whole, then stays
+  PEER_SAYS_LESS,  // sends `reply` and closes
+  PEER_NO_ACCEPT,  // its backlog is full
+  PEER_FORGETFUL,  // good, but closes after each answer
+} peer_kind_t;
+
+typedef struct peer peer_t;
+
+// On a free port of 127.0.0.1. `reply` (borrowed) is for those kinds that name it.
+peer_t* peer_start(peer_kind_t kind, const void* reply, size_t reply_size);
+void peer_stop(peer_t* peer);
+int peer_port(const peer_t* peer);
+// Connections accepted, commands answered.
+long peer_connections(peer_t* peer);
+
+// redis-server with options of its own ("--requirepass", "x", NULL). NULL when it does not start;
+// *out_is_missing: because there is none.
+typedef struct redis_server {
+  char directory[QN_TEST_PATH_SIZE];
+  char unix_path[QN_TEST_PATH_SIZE + 16];
+  int port;
+  pid_t pid;
+} redis_server_t;
+bool redis_start(redis_server_t* server, const char* const* options, bool* out_is_missing);
+// Starts it again on the same port, with nothing in it.
+bool redis_restart(redis_server_t* server, const char* const* options);
+void redis_kill(redis_server_t* server);
+void redis_stop(redis_server_t* server);
+// Sends one command past everything else and gives the first bytes of the answer.
+bool redis_say(const redis_server_t* server, const char* command, char* out, size_t room);
+
+#endif  // QUERN_TESTS_REMOTE_SUPPORT_H_
