@@ -205,7 +205,7 @@ qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module, qn_targe
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "a lookup needs the function's name, got null");
   }
-  qn_pending_t* pending;
+  qn_pending_t* pending = NULL;
   QN_TRY(make_pending(engine, &request, name, &pending));
   qn__count(engine, QN__COUNTER_requests, 1);
   *out_pending = pending;

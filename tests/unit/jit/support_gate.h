@@ -1,0 +1,70 @@
+// tests/unit/jit/support_gate.h: an engine whose generator compiles when the test lets it.
+//
+// The generator stands in for that of the `interp` target, so that what it makes can be called and
+// gives numbers. Thread rule: any thread. Read next: support_gate.c.
+#ifndef QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
+#define QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
+
+#include "jit/engine.h"
+#include "tests/support/tempdir.h"
+
+#define GATE_LOG 256
+#define GATE_PATIENCE_NS INT64_C(60000000000)
+
+typedef struct gate {
+  qn__mutex_t mutex;
+  qn__cond_t moved;
+  bool is_open;
+  const char* only;             // only functions with this in their name are held; NULL: all
+  qn_tier_t only_tier;          // 0: of every tier
+  qn_status_code_t fails_with;  // OK: it does not
+  int started_count, ended_count;
+  char log[GATE_LOG][32];  // "name full", in the order in which they were begun
+} gate_t;
+
+typedef struct gated {
+  gate_t gate;
+  char directory[QN_TEST_PATH_SIZE];
+  qn_engine_t* engine;
+  qn_target_t* target;
+} gated_t;
+
+// `settings` may be NULL. The cache directory is a fresh one. The gate is closed.
+void gated_begin(gated_t* gated, const qn_engine_options_t* base);
+void gated_end(gated_t* gated);
+// Puts the gated generator into another engine.
+void gate_install(gate_t* gate, qn_engine_t* engine);
+
+void gate_set(gate_t* gate, bool is_open);
+// Waits until so many compiles have begun, or ended.
+void gate_await_started(gate_t* gate, int count);
+void gate_await_ended(gate_t* gate, int count);
+int gate_started(gate_t* gate);
+
+// "func NAME(out y: i32[n]) { y[i] = VALUE }".
+qn_module_t* module_of(const char* name, int value);
+// Calls the function on three elements and gives what it wrote.
+int call(qn_function_t* function);
+uint64_t counter_of(qn_engine_t* engine, const char* name);
+void must(qn_status_t status);
+void must_be(qn_status_t status, qn_status_code_t code, const char* part);
+
+// A lookup on a thread of its own.
+typedef struct seeker {
+  pthread_t thread;
+  qn_engine_t* engine;
+  qn_module_t* module;
+  qn_target_t* target;
+  const char* name;
+  qn_lookup_options_t options;
+  qn_lookup_info_t info;
+  qn_function_t* function;  // owned
+  qn_status_t status;       // owned
+} seeker_t;
+void seeker_start(seeker_t* seeker, gated_t* gated, qn_module_t* module, const char* name,
+                  const qn_lookup_options_t* options);
+void seeker_join(seeker_t* seeker);
+// Joins, and expects the value.
+void seeker_join_value(seeker_t* seeker, int value);
+
+#endif  // QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_

@@ -1,0 +1,260 @@
+#define _GNU_SOURCE
+// The pool of compile threads: order by priority, lanes, lent slots, stopping with queued, running
+// and hanging jobs, and a child of fork. ctest-labels: tsan
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "jit/pool.h"
+
+static void must(qn_status_t status) {
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+}
+
+typedef struct bench {
+  qn__pool_t pool;
+  _Atomic int reference_count;
+  qn__mutex_t mutex;
+  qn__cond_t moved;
+  bool is_open;
+  int order[64];
+  int run_count, drop_count, running_count;
+} bench_t;
+
+typedef struct job {
+  qn__job_t job;
+  bench_t* bench;
+  int number;
+  bool is_gated;
+  bool lends;
+} job_t;
+
+static void retain(void* self) {
+  ((bench_t*)self)->reference_count++;
+}
+static void release(void* self) {
+  ((bench_t*)self)->reference_count--;
+}
+
+static void begin(bench_t* bench, uint64_t max_compiles) {
+  memset(bench, 0, sizeof *bench);
+  bench->reference_count = 1;
+  must(qn__mutex_init(&bench->mutex));
+  must(qn__cond_init(&bench->moved));
+  must(qn__pool_init(&bench->pool, max_compiles,
+                     (qn__pool_owner_t){bench, retain, release, release}));
+}
+static void end(bench_t* bench) {
+  assert_true(qn__pool_stop(&bench->pool, INT64_C(60000000000)));
+  assert_int_equal(bench->reference_count, 1);
+  qn__pool_deinit(&bench->pool);
+  qn__mutex_deinit(&bench->mutex);
+  qn__cond_deinit(&bench->moved);
+}
+
+static void open_gate(bench_t* bench) {
+  qn__mutex_lock(&bench->mutex);
+  bench->is_open = true;
+  qn__cond_broadcast(&bench->moved);
+  qn__mutex_unlock(&bench->mutex);
+}
+static void await_run(bench_t* bench, int count) {
+  qn__mutex_lock(&bench->mutex);
+  while (bench->run_count < count) qn__cond_wait(&bench->moved, &bench->mutex);
+  qn__mutex_unlock(&bench->mutex);
+}
+// Until so many jobs have ended.
+static void await_end(bench_t* bench, int count) {
+  qn__mutex_lock(&bench->mutex);
+  while (bench->run_count - bench->running_count < count) {
+    qn__cond_wait(&bench->moved, &bench->mutex);
+  }
+  qn__mutex_unlock(&bench->mutex);
+}
+
+static void run(qn__job_t* self) {
+  job_t* job = (job_t*)(void*)self;
+  bench_t* bench = job->bench;
+  bool is_lent = job->lends && qn__pool_lend(&bench->pool);
+  qn__mutex_lock(&bench->mutex);
+  bench->order[bench->run_count++] = job->number;
+  bench->running_count++;
+  qn__cond_broadcast(&bench->moved);
+  while (job->is_gated && !bench->is_open) qn__cond_wait(&bench->moved, &bench->mutex);
+  qn__mutex_unlock(&bench->mutex);
+  if (is_lent) qn__pool_take_back(&bench->pool);
+  qn__mutex_lock(&bench->mutex);
+  bench->running_count--;
+  qn__cond_broadcast(&bench->moved);
+  qn__mutex_unlock(&bench->mutex);
+}
+static void drop(qn__job_t* self) {
+  ((job_t*)(void*)self)->bench->drop_count++;
+}
+
+static job_t make(bench_t* bench, int number, qn__lane_t lane, int32_t priority, bool is_gated) {
+  return (job_t){.job = {.run = run, .drop = drop, .lane = lane, .priority = priority},
+                 .bench = bench,
+                 .number = number,
+                 .is_gated = is_gated};
+}
+
+static void test_priorities(void** state) {
+  (void)state;
+  static const int32_t priorities[] = {0, 5, 0, -3, 5, 9, 0};
+  static const int expected[] = {99, 5, 1, 4, 0, 2, 6, 3};
+  bench_t bench;
+  begin(&bench, 1);
+  job_t gated = make(&bench, 99, QN__LANE_COMPILE, 0, true);
+  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  await_run(&bench, 1);
+  job_t jobs[7];
+  for (int i = 0; i < 7; i++) {
+    jobs[i] = make(&bench, i, QN__LANE_COMPILE, priorities[i], false);
+    assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
+  }
+  open_gate(&bench);
+  await_end(&bench, 8);
+  assert_memory_equal(bench.order, expected, sizeof expected);
+  end(&bench);
+}
+
+static void test_raise_and_withdraw(void** state) {
+  (void)state;
+  static const int expected[] = {99, 3, 0, 2};
+  bench_t bench;
+  begin(&bench, 1);
+  job_t gated = make(&bench, 99, QN__LANE_COMPILE, 0, true);
+  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  await_run(&bench, 1);
+  job_t jobs[4];
+  for (int i = 0; i < 4; i++) {
+    jobs[i] = make(&bench, i, QN__LANE_COMPILE, 0, false);
+    assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
+  }
+  assert_true(qn__pool_withdraw(&bench.pool, &jobs[1].job));
+  assert_false(qn__pool_withdraw(&bench.pool, &jobs[1].job));
+  qn__pool_raise(&bench.pool, &jobs[3].job, 1);
+  qn__pool_raise(&bench.pool, &jobs[2].job, -1);  // never lowers
+  assert_false(qn__pool_withdraw(&bench.pool, &gated.job));
+  open_gate(&bench);
+  await_end(&bench, 4);
+  assert_memory_equal(bench.order, expected, sizeof expected);
+  end(&bench);
+}
+
+// What reads does not wait for what compiles, and two compiles run at once where two may.
+static void test_lanes(void** state) {
+  (void)state;
+  bench_t bench;
+  begin(&bench, 2);
+  job_t jobs[] = {
+      make(&bench, 0, QN__LANE_COMPILE, 0, true), make(&bench, 1, QN__LANE_COMPILE, 0, true),
+      make(&bench, 2, QN__LANE_COMPILE, 9, true), make(&bench, 3, QN__LANE_READ, 0, false)};
+  assert_true(qn__pool_submit(&bench.pool, &jobs[0].job));
+  assert_true(qn__pool_submit(&bench.pool, &jobs[1].job));
+  await_run(&bench, 2);
+  assert_true(qn__pool_submit(&bench.pool, &jobs[2].job));
+  assert_true(qn__pool_submit(&bench.pool, &jobs[3].job));
+  await_end(&bench, 1);
+  assert_int_equal(bench.order[2], 3);
+  qn__mutex_lock(&bench.mutex);
+  assert_int_equal(bench.run_count, 3);
+  qn__mutex_unlock(&bench.mutex);
+  open_gate(&bench);
+  await_end(&bench, 4);
+  end(&bench);
+}
+
+static void test_lent_slots(void** state) {
+  (void)state;
+  bench_t bench;
+  begin(&bench, 1);
+  job_t lender = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  lender.lends = true;
+  job_t other = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  assert_true(qn__pool_submit(&bench.pool, &lender.job));
+  await_run(&bench, 1);
+  // The one slot is lent: another job runs in it to its end.
+  assert_true(qn__pool_submit(&bench.pool, &other.job));
+  await_end(&bench, 1);
+  open_gate(&bench);
+  await_end(&bench, 2);
+  end(&bench);
+}
+
+static void test_stop(void** state) {
+  (void)state;
+  bench_t bench;
+  begin(&bench, 1);
+  job_t gated = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  job_t jobs[3];
+  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  await_run(&bench, 1);
+  for (int i = 0; i < 3; i++) {
+    jobs[i] = make(&bench, 1 + i, QN__LANE_COMPILE, 0, false);
+    assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
+  }
+  // It hangs for longer than the stop waits; what was queued is dropped all the same.
+  assert_false(qn__pool_stop(&bench.pool, 1000000));
+  assert_int_equal(bench.drop_count, 3);
+  assert_false(qn__pool_submit(&bench.pool, &jobs[0].job));
+  assert_true(qn__pool_is_stopping(&bench.pool));
+  assert_false(qn__pool_sleep(&bench.pool, INT64_MAX));
+  open_gate(&bench);
+  while (bench.reference_count > 1) usleep(100);
+  assert_int_equal(bench.run_count, 1);
+  qn__pool_deinit(&bench.pool);
+  qn__mutex_deinit(&bench.mutex);
+  qn__cond_deinit(&bench.moved);
+}
+
+static void test_fork(void** state) {
+  (void)state;
+#if defined(__SANITIZE_THREAD__)
+  skip();  // ThreadSanitizer does not follow locks that the child made anew
+#endif
+  bench_t bench;
+  begin(&bench, 1);
+  job_t gated = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  job_t queued = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  await_run(&bench, 1);
+  assert_true(qn__pool_submit(&bench.pool, &queued.job));
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    (void)alarm(60);
+    // The child has threads of its own, and none of the parent's jobs.
+    bench.run_count = bench.running_count = 0;
+    must(qn__mutex_init(&bench.mutex));
+    must(qn__cond_init(&bench.moved));
+    job_t mine = make(&bench, 7, QN__LANE_COMPILE, 0, false);
+    bool is_right = qn__pool_submit(&bench.pool, &mine.job);
+    await_end(&bench, 1);
+    is_right = is_right && bench.order[0] == 7 && bench.run_count == 1;
+    is_right = is_right && qn__pool_stop(&bench.pool, INT64_C(60000000000));
+    _exit(is_right && bench.drop_count == 0 && bench.reference_count == 1 ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  open_gate(&bench);
+  await_end(&bench, 2);
+  end(&bench);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_priorities), cmocka_unit_test(test_raise_and_withdraw),
+      cmocka_unit_test(test_lanes),      cmocka_unit_test(test_lent_slots),
+      cmocka_unit_test(test_stop),       cmocka_unit_test(test_fork),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
