@@ -2,18 +2,17 @@
 //
 // Requirements on reading:
 // 1. One open, one fstat, one read, one close on a hit, and nothing else: no look before the open,
-// no
-//    lock, no mapping (a file replaced under a mapping on NFS is a SIGBUS), no allocation but the
-//    bytes.
+//    no lock, no mapping (a file replaced under a mapping on NFS is a SIGBUS), no allocation but
+//    the bytes.
 // 2. No symbolic link, FIFO or device is followed or waited for; a file of another user is not read
-//    (unless the directory is shared by opt-in).
+//    (unless that user is an owner of a shared directory).
 // 3. An error of the file system is a miss and deletes nothing: the file may be fine for the next
-// one.
+//    one.
 // 4. Damaged contents are a miss, and the file is removed if it is still the one that was read.
-// Should a
-//    good one slip in between the second look and the removal, an entry is lost, never wrong.
+//    Should a good one slip in between the second look and the removal, an entry is lost, never
+//    wrong.
 // 5. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
-// file.
+//    file.
 //
 // Not here: trust (trust.c), writing (publish.c), bounding (sweep.c), listing (scan.c). Thread
 // rule: any thread. Read next: publish.c.
@@ -89,8 +88,7 @@ void qn__disk_temporary_path(qn__disk_t* disk, char* out) {
   memcpy(at, ".t", 3);
 }
 
-// ---------------------------------------------------------------------------------------- open,
-// close
+// ------------------------------------------------------------------------------- open and close
 
 static uint64_t or_default(uint64_t value, uint64_t fallback) {
   return value ? value : fallback;
@@ -316,10 +314,13 @@ static qn__get_result_t open_failed(int error, qn__hit_t* hit) {
   return QN__GET_ERROR;
 }
 
-// Renews the time of use when it is a day old, or lies in the future of this clock.
+// Renews the time of use when it is a day old, or lies in the future of this clock. Of another
+// owner's file the system would not let us: what only others use is evicted once, and is then
+// theirs.
 static void touch(qn__disk_t* disk, int fd, const struct stat* info) {
   int64_t age_ns = qn__wall_ns() - qn__disk_mtime_ns(info);
   if (disk->is_read_only || (age_ns < DAY_NS && age_ns > -DAY_NS)) return;
+  if (info->st_uid != disk->owner && disk->owner != 0) return;
   const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
   if (qn__fs()->futimens(fd, times) == 0) {
     QN__COUNT(disk, disk_touched, 1);

@@ -163,6 +163,10 @@ void qn__disk_serve_queue(qn__disk_t* disk);
 bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns);
 void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);
 
+// write.c. Puts a sealed entry in place: 0 or an errno. Leaves no temporary file but by a failing
+// unlink.
+int qn__disk_write_entry(qn__disk_t* disk, const qn__disk_node_t* node);
+
 // sweep.c. On the writer thread, between two entries. True when it swept.
 bool qn__disk_sweep_if_due(qn__disk_t* disk);
 

@@ -1,38 +1,21 @@
-// cache/publish.c: the writer thread and the protocol by which an entry appears in the directory.
+// cache/publish.c: the queue of entries to publish, and the thread that writes them.
 //
-// Requirements. docs/cache-format.md repeats them for other implementations.
-//  1. An entry is one file, and becomes visible under its name by one rename. Whoever opens the
-//  name
-//     gets nothing, or all of an older entry, or all of the new one.
-//  2. The bytes are on the disk before the name is: fdatasync precedes rename. After a loss of
-//  power a
-//     name may be missing; the file behind a name is whole (and if not, its checksum says so).
-//     The directory is not synced: losing a new entry is harmless.
-//  3. A temporary name belongs to one writer: it carries the process and 64 random bits and is made
-//  with
-//     O_EXCL. A writer that dies leaves a file that nobody waits for; the sweep removes it after an
-//     hour.
-//  4. The rename always replaces. An entry that is damaged, or that a reader refused, is healed by
-//     publishing again; two writers of one key put equal bytes there.
-//  5. Nothing is read back: the caller runs the bytes that it has.
-//  6. The caller pays one copy and never waits: no file call, no lock that is held over one. A full
-//  queue
-//     drops the newest.
-//  7. ENOSPC, EDQUOT, EROFS, EACCES and EPERM switch writing off for a while; other errors lose
-//  only the
-//     entry at hand. None is told to the caller.
-//  8. A directory that was wiped meanwhile is made again, as long as it would be trusted.
-//  9. Closing drops what is left after its grace instead of waiting for the file system; exit drops
-//  all.
-// 10. A child of fork has no writer, an empty queue, and holds neither lock nor descriptor of the
-//     parent's (disk_fork.c); its first put starts a writer of its own.
-// 11. The lease that comes with an entry ends when the entry is in place or given up, on every way.
+// Requirements. (Those on the writing itself are in write.c; docs/cache-format.md repeats all of
+// them for other implementations.)
+// 1. Nothing is read back: the caller runs the bytes that it has.
+// 2. The caller pays one copy and never waits: no file call, no lock that is held over one. A full
+//    queue drops the newest.
+// 3. ENOSPC, EDQUOT, EROFS, EACCES and EPERM switch writing off for a while; other errors lose only
+//    the entry at hand. None is told to the caller.
+// 4. Closing drops what is left after its grace instead of waiting for the file system; exit drops
+//    all.
+// 5. A child of fork has no writer, an empty queue, and holds neither lock nor descriptor of the
+//    parent's (disk_fork.c); its first put starts a writer of its own.
+// 6. The lease that comes with an entry ends when the entry is in place or given up, on every way.
 //
 // Not here: reading (disk.c), bounding the directory (sweep.c). Thread rule: put, flush from any
-// thread; the rest runs on the writer. Read next: sweep.c.
+// thread; the rest runs on the writer. Read next: write.c.
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -41,7 +24,6 @@
 // How long a close waits for the file call under way, beyond its grace.
 #define LAST_CALL_NS INT64_C(100000000)
 #define WRITER_STACK_BYTES ((size_t)256 * 1024)
-#define NAME_ATTEMPTS 4
 
 static size_t node_bytes(size_t size) {
   return sizeof(qn__disk_node_t) + size;
@@ -61,8 +43,7 @@ void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first) {
   }
 }
 
-// ---------------------------------------------------------------------------------------- one
-// entry
+// ----------------------------------------------------------------------------------- one entry
 
 static bool is_refusal(int error) {
   return error == ENOSPC || error == EDQUOT || error == EROFS || error == EACCES || error == EPERM;
@@ -92,81 +73,6 @@ static void count_failure(qn__disk_t* disk, int error) {
   }
 }
 
-// Opens a new temporary file; the descriptor, or -1 and errno.
-static int open_temporary(qn__disk_t* disk, char* path) {
-  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-  bool has_made = false;
-  for (int attempt = 0; attempt < NAME_ATTEMPTS; attempt++) {
-    qn__disk_temporary_path(disk, path);
-    int fd = qn__fs()->open(path, flags, disk->file_mode);
-    if (fd >= 0) {
-      // What the process's mask took away. Without it others miss, and that is all.
-      if (disk->owner_count) (void)qn__fs()->chmod(path, disk->file_mode);
-      return fd;
-    }
-    if (errno == ENOENT && !has_made) {
-      char directory[QN__DISK_PATH_BYTES];
-      qn__disk_path(disk, "/v1/tmp", directory);
-      int error = qn__disk_make_directory(disk, directory);
-      if (error) {
-        errno = error;
-        return -1;
-      }
-      has_made = true;
-    } else if (errno != EEXIST) {
-      return -1;
-    }
-  }
-  return -1;
-}
-
-static int write_fully(int fd, const uint8_t* bytes, size_t size) {
-  const qn__fs_t* fs = qn__fs();
-  for (size_t done = 0; done < size;) {
-    ssize_t written = fs->write(fd, bytes + done, size - done);
-    if (written < 0) return errno;
-    if (written == 0) return EIO;
-    done += (size_t)written;
-  }
-  return fs->fdatasync(fd) == 0 ? 0 : errno;
-}
-
-static int rename_into_place(qn__disk_t* disk, const char* temporary, qn_hash128_t key) {
-  char path[QN__DISK_PATH_BYTES];
-  qn__disk_entry_path(disk, key, path);
-  if (qn__fs()->rename(temporary, path) == 0) return 0;
-  if (errno != ENOENT) return errno;
-  // The shard does not exist yet, or all was wiped. In the latter case the second rename fails as
-  // well.
-  char shard[QN__DISK_PATH_BYTES];
-  qn__disk_shard_path(disk, key.bytes[0], shard);
-  int error = qn__disk_make_directory(disk, shard);
-  if (error) return error;
-  return qn__fs()->rename(temporary, path) == 0 ? 0 : errno;
-}
-
-// The descriptor is recorded while it is open, for a fork meanwhile to close it in the child.
-static void record_descriptor(qn__disk_t* disk, int fd) {
-  qn__mutex_lock(&disk->mutex);
-  disk->in_flight_fd = fd;
-  qn__mutex_unlock(&disk->mutex);
-}
-
-// 0 or an errno. Leaves no temporary file but by a failing unlink.
-static int write_entry(qn__disk_t* disk, const qn__disk_node_t* node) {
-  char temporary[QN__DISK_PATH_BYTES];
-  int fd = open_temporary(disk, temporary);
-  if (fd < 0) return errno;
-  record_descriptor(disk, fd);
-  int error = write_fully(fd, node->bytes, node->size_bytes);
-  record_descriptor(disk, -1);
-  // NFS reports late write errors here.
-  if (qn__fs()->close(fd) != 0 && !error) error = errno;
-  if (!error) error = rename_into_place(disk, temporary, node->key);
-  if (error) (void)qn__fs()->unlink(temporary);
-  return error;
-}
-
 // False when nothing was tried.
 static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
   if (qn__disk_is_latched(disk)) {
@@ -174,10 +80,10 @@ static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
     return false;
   }
   qn__entry_seal(node->bytes, node->size_bytes);
-  int error = write_entry(disk, node);
+  int error = qn__disk_write_entry(disk, node);
   // While a directory is being removed, some file systems deny what they would do a moment later.
   // What is denied twice is.
-  if (error == EACCES || error == EPERM) error = write_entry(disk, node);
+  if (error == EACCES || error == EPERM) error = qn__disk_write_entry(disk, node);
   if (error) {
     count_failure(disk, error);
     disk->is_short_of_space |= error == ENOSPC || error == EDQUOT;
@@ -190,8 +96,7 @@ static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------------- the
-// writer
+// ---------------------------------------------------------------------------------- the writer
 
 // With the lock held, which is let go meanwhile: forgets the queue.
 static void drop_queue(qn__disk_t* disk) {

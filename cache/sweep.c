@@ -33,8 +33,7 @@
 // Evicted between two looks at the queue.
 #define STEP_FILES 64
 
-// ---------------------------------------------------------------------------------------- the
-// claim
+// ----------------------------------------------------------------------------------- the claim
 
 // On a full disk there can be no stamp, but there must be a sweep.
 static bool make_stamp(const char* stamp) {
@@ -69,8 +68,7 @@ static bool claim(qn__disk_t* disk, int64_t period_ns) {
   return make_stamp(stamp);
 }
 
-// ---------------------------------------------------------------------------------------- the
-// sweep
+// ----------------------------------------------------------------------------------- the sweep
 
 // What a file takes on the disk, about.
 static uint64_t block_bytes(uint64_t size_bytes) {
