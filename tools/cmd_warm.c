@@ -177,6 +177,11 @@ static qn_status_t warm(const args_t* args, const plan_t* plan, warm_report_t* r
     status = qn_warm(engine, list, &options, out_result);
     warm_report_end(report);
   }
+  const char* bundle = args_value(args, "bundle", NULL);
+  if (qn_ok(status) && bundle && !plan->options.is_dry_run && !out_result->is_cancelled) {
+    status = warm_bundle_write(engine, &report->warm_keys, bundle, args_value(args, "sign", NULL),
+                               &report->bundle);
+  }
   qn_warm_list_destroy(list);
   qn_engine_destroy(engine);
   return status;
@@ -194,6 +199,9 @@ static int run_warm(const args_t* args) {
   if (args_has(args, "worker")) return run_worker(args);
   if (args->operand_count == 0 && !args_has(args, "from-cache")) {
     return report_usage(args, "expected LIST or --from-cache");
+  }
+  if (args_has(args, "sign") && !args_has(args, "bundle")) {
+    return report_usage(args, "--sign belongs to --bundle");
   }
   plan_t plan;
   int code = make_plan(args, &plan);
@@ -216,6 +224,8 @@ static const option_spec_t options[] = {
     {"tier", 0, "fast|full", "instead of the tiers in the list", false},
     {"from-cache", 0, NULL, "also what the cache directory holds, for the compiler that is here",
      false},
+    {"bundle", 0, "FILE", "then write a bundle of exactly these keys", false},
+    {"sign", 0, "KEY", "sign the bundle with this secret key file", false},
     {"dry-run", 0, NULL, "tell what is cached and what would be compiled", false},
     {"worker", 0, NULL, NULL, false},
     OPTION_JSON,
@@ -243,6 +253,7 @@ const verb_t verb_warm = {
     .examples =
         "  quern warm examples/warm.list --target interp\n"
         "  quern warm examples/warm.list --dry-run --json\n"
-        "  quern warm --from-cache --jobs 2\n",
+        "  quern warm --from-cache --jobs 2\n"
+        "  quern warm examples/warm.list --target interp --bundle kernels.qb\n",
     .run = run_warm,
 };

@@ -102,6 +102,8 @@ static void tell_item(warm_report_t* report, const qn_warm_item_t* item) {
 void warm_report_progress(warm_report_t* report, const qn_warm_progress_t* progress,
                           const qn_warm_item_t* item) {
   if (item) {
+    bool is_warm = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
+    if (is_warm && args_has(report->args, "bundle")) warm_keys_add(&report->warm_keys, item->key);
     if (report->args->is_json) json_array_append_new(report->keys, key_json(item));
     tell_item(report, item);
     return;
@@ -135,6 +137,13 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
                   (json_int_t)from->without_module_count, "other_namespace",
                   (json_int_t)from->other_namespace_count, "bad", (json_int_t)from->bad_count));
   }
+  const char* bundle = args_value(report->args, "bundle", NULL);
+  if (bundle && !report->is_dry_run) {
+    json_object_set_new(summary, "bundle",
+                        json_pack("{s:o, s:I, s:I}", "file", json_text(bundle), "entries",
+                                  (json_int_t)report->bundle.written_count, "size_bytes",
+                                  (json_int_t)report->bundle.written_bytes));
+  }
   json_object_set(summary, "problems", report->problems);
   json_object_set(summary, "keys", report->keys);
   return summary;
@@ -163,6 +172,12 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
         (unsigned long long)left_count, (unsigned long long)from->without_module_count,
         (unsigned long long)from->other_namespace_count, (unsigned long long)from->bad_count);
   }
+  const char* bundle = args_value(report->args, "bundle", NULL);
+  if (bundle && !report->is_dry_run) {
+    char size[32];
+    printf("%s: %llu entries, %s\n", bundle, (unsigned long long)report->bundle.written_count,
+           format_size(report->bundle.written_bytes, size));
+  }
   if (report->problem_count > 0) {
     printf("%zu lines of the lists were left out\n", report->problem_count);
   }
@@ -180,6 +195,7 @@ int warm_report_finish(warm_report_t* report, const qn_warm_result_t* result, qn
   if (!qn_ok(status)) {
     code = has_begun ? report_status_text(status) : report_status(report->args, status);
   }
+  warm_keys_free(&report->warm_keys);
   json_decref(report->keys);
   json_decref(report->problems);
   return code;

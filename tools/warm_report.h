@@ -7,6 +7,7 @@
 #include "quern/quern.h"
 #include "tools/args.h"
 #include "tools/output.h"
+#include "tools/warm_bundle.h"
 
 typedef struct warm_report {
   const args_t* args;
@@ -14,6 +15,8 @@ typedef struct warm_report {
   json_t* keys;      // owned; with --json
   json_t* problems;  // owned
   size_t problem_count;
+  warm_keys_t warm_keys;  // owned; of the keys that are warm
+  qn_cache_write_report_t bundle;
   qn_warm_cache_report_t from_cache;
   progress_t* progress;
   int64_t told_ns;  // the last plain line

@@ -188,6 +188,24 @@ expect 1 warm lists/plain.list --json
 json 'it["failed"] == 2 and "not installed" in it["keys"][0]["error"]'
 unset QUERN_GENERATOR_DIR
 
+# ---- a bundle of what is warm
+
+export QUERN_CACHE_DIR="$work/cache"
+echo 'good.qn --target interp --tier fast' >lists/bundle.list
+expect 0 warm absolute.list lists/bundle.list --bundle first.qb --json
+json 'it["total"] == 2 and it["is_warm"] and it["bundle"]["entries"] == 2'
+expect 0 warm absolute.list lists/bundle.list --bundle again.qb
+says "again.qb: 2 entries"
+same first.qb again.qb
+# Where the bundle is, nothing needs to be compiled; a bundle of that has its keys all the same.
+QUERN_BUNDLES="$work/first.qb" QUERN_CACHE_DIR="$work/empty" \
+  expect 0 warm absolute.list lists/bundle.list --bundle third.qb --json
+json 'it["cached"] == 2 and it["bundle"]["entries"] == 2'
+same first.qb third.qb
+expect 2 warm absolute.list --sign key
+expect 1 warm absolute.list --bundle "$work/missing/out.qb"
+export QUERN_CACHE_DIR="$work/faulty"
+
 # ---- compiled again
 
 expect 0 cache verify --dir "$work/cache" --recompile 20 --seed 7 --json
