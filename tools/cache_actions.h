@@ -47,6 +47,7 @@ qn_status_t cache_open_bundle(const args_t* args, const char* path, qn_cache_bun
 extern const cache_action_t cache_action_stats;   // cache_stats.c
 extern const cache_action_t cache_action_ls;      // cache_look.c
 extern const cache_action_t cache_action_show;    // cache_look.c
+extern const cache_action_t cache_action_why;     // cache_why.c
 extern const cache_action_t cache_action_verify;  // cache_care.c
 extern const cache_action_t cache_action_clear;   // cache_care.c
 extern const cache_action_t cache_action_export;  // cache_bundle.c

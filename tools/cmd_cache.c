@@ -10,9 +10,9 @@
 
 // In the order of help.
 static const cache_action_t* const actions[] = {
-    &cache_action_stats,  &cache_action_ls,     &cache_action_show,
-    &cache_action_verify, &cache_action_clear,  &cache_action_export,
-    &cache_action_merge,  &cache_action_import, &cache_action_keygen,
+    &cache_action_stats,  &cache_action_ls,     &cache_action_show,   &cache_action_why,
+    &cache_action_verify, &cache_action_clear,  &cache_action_export, &cache_action_merge,
+    &cache_action_import, &cache_action_keygen,
 };
 enum { ACTION_COUNT = sizeof actions / sizeof actions[0] };
 
@@ -138,6 +138,9 @@ static int run_cache(const args_t* args) {
 
 static const option_spec_t options[] = {
     {"dir", 0, "DIR", "the cache directory (default: that of 'quern config')", false},
+    {"target", 't', "T", "why: what to compile for (default cpu)", false},
+    {"tier", 0, "fast|full", "why: the tier (default full)", false},
+    {"checked", 0, NULL, "why: the build that traps", false},
     {"heal", 0, NULL, "verify: remove damaged entries", false},
     {"recompile", 0, "N", "verify: compile N random entries again and compare; or all", false},
     {"seed", 0, "S", "verify --recompile: which ones; the same again with the same number", false},
@@ -165,9 +168,10 @@ const verb_t verb_cache = {
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .help =
-        "  stats     how many entries there are and how large they are\n"
+        "  stats     how much there is, of what, and in which place\n"
         "  ls        every entry, the latest first\n"
         "  show KEY  what an entry's key was made of; KEY may be its first four digits or more\n"
+        "  why FILE  where the code of a module would be found, or by what its key misses\n"
         "  verify    read and check every entry; --heal removes the damaged ones\n"
         "            --recompile N compiles N of them again: the bytes must be the same\n"
         "  clear     remove every entry; files that quern did not make stay\n"
@@ -182,6 +186,7 @@ const verb_t verb_cache = {
     .examples =
         "  quern cache stats\n"
         "  quern cache ls --json\n"
+        "  quern cache why examples/ir/saxpy.qn --target interp\n"
         "  quern cache verify --heal\n"
         "  quern cache export kernels.qnb --newer 30d\n"
         "  quern cache ls --bundle kernels.qnb\n"
