@@ -14,7 +14,7 @@ static uint32_t thread_number(void) {
   return number;
 }
 
-uint32_t qn__stripe(void) {
+uint32_t qn__stripe_ask(void) {
   int cpu = sched_getcpu();
   return cpu >= 0 ? (uint32_t)cpu : thread_number();
 }
