@@ -210,6 +210,11 @@ qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expec
     int64_t bound_ns =
         start_ns > INT64_MAX - disk->lock_timeout_ns ? INT64_MAX : start_ns + disk->lock_timeout_ns;
     if (deadline_ns < bound_ns) bound_ns = deadline_ns;
+    if (bound_ns <= start_ns) {
+      QN__COUNT(disk, claim_busy, 1);
+      qn__lease_release(lease);
+      return result;
+    }
     QN__COUNT(disk, claim_waited, 1);
     grip = wait_for_grip(disk, lease, expected, bound_ns, out_hit, &result);
     QN__COUNT(disk, claim_wait_ns, (uint64_t)(qn__now_ns() - start_ns));
