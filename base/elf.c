@@ -99,10 +99,15 @@ bool qn__elf_build_id(const char* path, char out[QN__BUILD_ID_HEX_BYTES]) {
   return is_found;
 }
 
-bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES]) {
+bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES],
+                             bool* out_is_expected) {
   out[0] = '\0';
+  if (out_is_expected) *out_is_expected = false;
 #ifdef QN_LLVM_LIBRARY_PATH
-  if (strcmp(name, "llvm") == 0) return qn__elf_build_id(QN_LLVM_LIBRARY_PATH, out);
+  if (strcmp(name, "llvm") == 0) {
+    if (out_is_expected) *out_is_expected = true;
+    return qn__elf_build_id(QN_LLVM_LIBRARY_PATH, out);
+  }
 #else
   (void)name;
 #endif

@@ -22,17 +22,22 @@ static const qn_codegen_t* builtin_table(const char* name) {
 }
 
 // The inverse of what the opened generator says; a generator whose files cannot be read gets an
-// identity that no opened one has.
-static void predict_identity(const char* directory, const char* name, char out[256]) {
+// identity that no opened one has, and the beginning of those that bundles may name.
+static void predict_identity(const char* directory, qn__generator_t* item) {
   char path[PATH_MAX];
   char id[QN__BUILD_ID_HEX_BYTES];
   char library_id[QN__BUILD_ID_HEX_BYTES];
-  if (!qn__plugin_find(directory, name, path) || !qn__elf_build_id(path, id)) {
-    (void)snprintf(out, 256, "%s (not found)", name);
+  if (!qn__plugin_find(directory, item->name, path) || !qn__elf_build_id(path, id)) {
+    (void)snprintf(item->identity, sizeof item->identity, "%s (not found)", item->name);
+    (void)snprintf(item->prefix, sizeof item->prefix, "%s ", item->name);
     return;
   }
-  qn__generator_identity(name, id, qn__compiler_library_id(name, library_id) ? library_id : NULL,
-                         out);
+  bool is_expected;
+  bool has_library = qn__compiler_library_id(item->name, library_id, &is_expected);
+  qn__generator_identity(item->name, id, has_library ? library_id : NULL, item->identity);
+  if (has_library || !is_expected) return;
+  // The generator is there, its compiler is not: bundles made by the same generator will do.
+  qn__generator_identity(item->name, id, "", item->prefix);
 }
 
 // A fork waits until a generator that is being opened is open, so that the child has it whole. So
@@ -66,6 +71,63 @@ void qn__generators_deinit(qn__generators_t* generators) {
   qn__mutex_deinit(&generators->mutex);
 }
 
+void qn__generators_use_bundles(qn__generators_t* generators, const qn__bundle_t* const* bundles,
+                                size_t count) {
+  qn__mutex_lock(&generators->mutex);
+  generators->bundles = bundles;
+  generators->bundle_count = count;
+  qn__mutex_unlock(&generators->mutex);
+}
+
+// The n-th of the different identities that bundles name and that begin as they should; NULL beyond
+// the last.
+static const char* bundle_identity(const qn__generators_t* generators, const char* prefix,
+                                   uint32_t n) {
+  size_t size = strlen(prefix);
+  for (size_t i = 0; i < generators->bundle_count; i++) {
+    uint32_t count = qn__bundle_identity_count(generators->bundles[i]);
+    for (uint32_t k = 0; k < count; k++) {
+      const char* identity = qn__bundle_identity(generators->bundles[i], k);
+      if (strncmp(identity, prefix, size) != 0) continue;
+      bool is_new = true;
+      for (size_t j = 0; j < i && is_new; j++) {
+        uint32_t other_count = qn__bundle_identity_count(generators->bundles[j]);
+        for (uint32_t l = 0; l < other_count && is_new; l++) {
+          is_new = strcmp(qn__bundle_identity(generators->bundles[j], l), identity) != 0;
+        }
+      }
+      if (is_new && n-- == 0) return identity;
+    }
+  }
+  return NULL;
+}
+
+static bool alternative_locked(const qn__generators_t* generators, const qn__generator_t* item,
+                               uint32_t n, char out_identity[256]) {
+  const char* identity = NULL;
+  if (item->prefix[0] && !item->table) identity = bundle_identity(generators, item->prefix, n);
+  if (!identity && n == 0) identity = item->identity;
+  if (!identity) return false;
+  (void)snprintf(out_identity, 256, "%s", identity);
+  return true;
+}
+
+bool qn__generators_alternative(qn__generators_t* generators, uint32_t index, uint32_t n,
+                                char out_identity[256]) {
+  qn__mutex_lock(&generators->mutex);
+  bool is_there = alternative_locked(generators, &generators->items[index], n, out_identity);
+  qn__mutex_unlock(&generators->mutex);
+  return is_there;
+}
+
+bool qn__generators_is_installed(qn__generators_t* generators, uint32_t index) {
+  qn__mutex_lock(&generators->mutex);
+  const qn__generator_t* item = &generators->items[index];
+  bool is_installed = item->table || item->prefix[0] == '\0';
+  qn__mutex_unlock(&generators->mutex);
+  return is_installed;
+}
+
 qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, uint32_t* out_index,
                                 char out_identity[256]) {
   qn_status_t status = QN_OK;
@@ -84,14 +146,14 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
       if (builtin) {
         (void)snprintf(item->identity, sizeof item->identity, "%s", builtin->identity(NULL));
       } else {
-        predict_identity(generators->directory, name, item->identity);
+        predict_identity(generators->directory, item);
       }
       generators->count++;
     }
   }
   if (qn_ok(status)) {
     *out_index = index;
-    memcpy(out_identity, item->identity, sizeof item->identity);
+    (void)alternative_locked(generators, item, 0, out_identity);
   }
   qn__mutex_unlock(&generators->mutex);
   return status;

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/fork.h"
 #include "base/thread.h"
+#include "cache/bundle.h"
 #include "quern/codegen.h"
 
 // More kinds of generators than any build has.
@@ -18,6 +19,9 @@ typedef struct qn__generator {
   // The identity that keys use. Until the generator is open it is predicted from the build ids in
   // the files; if the opened one says otherwise, that counts from then on.
   char identity[256];
+  // Not "": the generator, or the compiler library under it, is not installed, and identities that
+  // begin like this may have made what is in a bundle.
+  char prefix[256];
   const qn_codegen_t* table;  // NULL until opened
   void* self;
 } qn__generator_t;
@@ -27,6 +31,8 @@ typedef struct qn__generators {
   const char* directory;  // borrowed from the configuration; "" for the search
   qn__generator_t items[QN__MAX_GENERATORS];
   uint32_t count;
+  const qn__bundle_t* const* bundles;  // borrowed; whose identities are tried
+  size_t bundle_count;
   qn__fork_node_t fork_node;
 } qn__generators_t;
 
@@ -41,6 +47,16 @@ void qn__generators_deinit(qn__generators_t* generators);
 // beyond QN__MAX_GENERATORS.
 qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, uint32_t* out_index,
                                 char out_identity[256]);
+// Keys name the compiler that made the code. On a machine without it nothing can be predicted;
+// there the identities that the open bundles name are tried one after the other. `bundles` is
+// borrowed until the next call.
+void qn__generators_use_bundles(qn__generators_t* generators, const qn__bundle_t* const* bundles,
+                                size_t count);
+// The n-th identity to try for keys; 0 is what qn__generators_find gives. False beyond the last.
+bool qn__generators_alternative(qn__generators_t* generators, uint32_t index, uint32_t n,
+                                char out_identity[256]);
+// Whether generator and compiler library are there, as far as their files tell.
+bool qn__generators_is_installed(qn__generators_t* generators, uint32_t index);
 // Opens the generator if it is not open, and gives its table, state and true identity. Errors:
 // UNAVAILABLE with what was tried.
 qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,

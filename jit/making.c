@@ -1,7 +1,8 @@
 // jit/making.c: one key, from its inputs to what the tiers have of it.
 //
 // Requirements:
-//  1. A hit opens no generator: its identity for the key comes from generator.c's prediction.
+//  1. A hit opens no generator: its identity for the key comes from generator.c's prediction, or,
+//     where none is installed, from the bundles.
 //  2. Whatever a tier says is checked by the entry's decoder, the artifact's decoder and the
 //     device's load; any no is a miss, and is remembered as the reason of the compile.
 //  3. The tiers are asked in the order of what they cost, and none after a hit.
@@ -28,6 +29,21 @@ void qn__making_deinit(qn__making_t* making) {
   qn__buffer_deinit(&making->preimage);
 }
 
+// The key for the identity that is set.
+static qn_status_t make_key(qn__making_t* making) {
+  const qn__request_t* request = &making->request;
+  qn__buffer_clear(&making->preimage);
+  QN_TRY(qn__key_make(request, making->identity,
+                      qn__config_get(&making->engine->config, QN__SETTING_cache_namespace),
+                      &making->preimage, &making->key));
+  qn__hash128_hex(making->key, making->info.key);
+  const qn_module_t* module = request->module;
+  (void)snprintf(making->name, sizeof making->name, "%.100s@%.12s",
+                 module->body.function_count ? module->functions[0]->name : "module",
+                 making->info.key);
+  return QN_OK;
+}
+
 qn_status_t qn__making_key(qn__making_t* making) {
   qn_engine_t* engine = making->engine;
   const qn__request_t* request = &making->request;
@@ -36,15 +52,7 @@ qn_status_t qn__making_key(qn__making_t* making) {
     QN_TRY(qn__generators_find(&engine->generators, request->target->kind->info->codegen,
                                &making->generator, making->identity));
   }
-  qn__buffer_clear(&making->preimage);
-  QN_TRY(qn__key_make(request, making->identity,
-                      qn__config_get(&engine->config, QN__SETTING_cache_namespace),
-                      &making->preimage, &making->key));
-  qn__hash128_hex(making->key, making->info.key);
-  const qn_module_t* module = request->module;
-  (void)snprintf(making->name, sizeof making->name, "%.100s@%.12s",
-                 module->body.function_count ? module->functions[0]->name : "module",
-                 making->info.key);
+  QN_TRY(make_key(making));
   making->has_key = true;
   qn_compile_request_t compile = qn__compile_request(request);
   qn__record_note(engine->record, making->key, &compile, making->name);
@@ -135,12 +143,38 @@ static qn_executable_t* ask_bundles(qn__making_t* making, const qn__expectation_
   return executable;
 }
 
-qn_executable_t* qn__making_ask_local(qn__making_t* making) {
+static qn_executable_t* ask_local_once(qn__making_t* making) {
   qn_engine_t* engine = making->engine;
-  if (!engine->reads_tiers) return NULL;
   qn__expectation_t expected = {making->key, qn__buffer_as_span(&making->preimage)};
   qn_executable_t* executable = engine->disk ? ask_directory(making, &expected) : NULL;
   if (!executable && engine->bundle_count) executable = ask_bundles(making, &expected);
+  return executable;
+}
+
+// Where no compiler is installed, bundles may have been made by several: each has keys of its own.
+static qn_executable_t* ask_for_others(qn__making_t* making) {
+  qn__generators_t* generators = &making->engine->generators;
+  char identity[256];
+  qn_executable_t* executable = NULL;
+  uint32_t n = 1;
+  for (; !executable && qn__generators_alternative(generators, making->generator, n, identity);
+       n++) {
+    memcpy(making->identity, identity, sizeof making->identity);
+    if (qn_status_consume(make_key(making)) != QN_STATUS_OK) break;
+    executable = ask_local_once(making);
+  }
+  if (executable || n == 1) return executable;
+  // Nobody's: it is the first one's key again.
+  (void)qn__generators_alternative(generators, making->generator, 0, making->identity);
+  making->has_key = qn_status_consume(make_key(making)) == QN_STATUS_OK;
+  return NULL;
+}
+
+qn_executable_t* qn__making_ask_local(qn__making_t* making) {
+  qn_engine_t* engine = making->engine;
+  if (!engine->reads_tiers) return NULL;
+  qn_executable_t* executable = ask_local_once(making);
+  if (!executable && engine->bundle_count) executable = ask_for_others(making);
   return executable;
 }
 

@@ -164,6 +164,8 @@ static qn_status_t open_bundles(qn_engine_t* engine, const uid_t* owners, size_t
       .owner_count = owner_count,
   };
   while (*paths) QN_TRY(open_bundle(engine, &options, next_part(&paths, ':')));
+  qn__generators_use_bundles(&engine->generators, (const qn__bundle_t* const*)engine->bundles,
+                             engine->bundle_count);
   return QN_OK;
 }
 
@@ -212,6 +214,7 @@ void qn__tiers_close(qn_engine_t* engine) {
   engine->remote = NULL;
   qn__disk_close(engine->disk, CLOSE_GRACE_NS);
   engine->disk = NULL;
+  if (engine->bundles) qn__generators_use_bundles(&engine->generators, NULL, 0);
   for (size_t i = 0; i < engine->bundle_count; i++) qn__bundle_close(engine->bundles[i]);
   qn__free(engine->allocator, engine->bundles, engine->bundle_capacity * sizeof(qn__bundle_t*));
   engine->bundles = NULL;

@@ -43,6 +43,7 @@ typedef struct nearest {
 typedef struct search {
   qn_engine_t* engine;
   qn__request_t request;
+  uint32_t generator;
   char identity[256];
   qn__buffer_t preimage;
   qn_hash128_t key;
@@ -278,7 +279,7 @@ static void put_time(qn__buffer_t* out, int64_t unix_ns) {
 // ---------------------------------------------------------------------------------- the words
 
 static bool is_generator_missing(const search_t* search) {
-  return strstr(search->identity, "(not found)") != NULL;
+  return !qn__generators_is_installed(&search->engine->generators, search->generator);
 }
 
 static void put_nearest(search_t* search, uint32_t tag) {
@@ -449,17 +450,33 @@ static const char* find(search_t* search, bool* out_is_odd) {
   return "";
 }
 
+static qn_status_t make_key(search_t* search) {
+  qn__buffer_clear(&search->preimage);
+  return qn__key_make(&search->request, search->identity,
+                      qn__config_get(&search->engine->config, QN__SETTING_cache_namespace),
+                      &search->preimage, &search->key);
+}
+
 static qn_status_t explain(search_t* search, qn_explanation_t** out_explanation) {
   qn_engine_t* engine = search->engine;
-  uint32_t generator;
   QN_TRY(qn__generators_find(&engine->generators, search->request.target->kind->info->codegen,
-                             &generator, search->identity));
-  QN_TRY(qn__key_make(&search->request, search->identity,
-                      qn__config_get(&engine->config, QN__SETTING_cache_namespace),
-                      &search->preimage, &search->key));
+                             &search->generator, search->identity));
+  QN_TRY(make_key(search));
   bool is_odd = false;
   uint32_t tag = 0;
   const char* found_in = find(search, &is_odd);
+  // Where no compiler is installed, the bundles say whose keys to try.
+  uint32_t n = 1;
+  for (; !found_in && !is_odd &&
+         qn__generators_alternative(&engine->generators, search->generator, n, search->identity);
+       n++) {
+    QN_TRY(make_key(search));
+    found_in = find(search, &is_odd);
+  }
+  if (!found_in && !is_odd && n > 1) {
+    (void)qn__generators_alternative(&engine->generators, search->generator, 0, search->identity);
+    QN_TRY(make_key(search));
+  }
   if (!found_in && !is_odd) {
     QN_TRY(find_nearest(search));
     qn__buffer_cstr(&search->text, "not cached: ");

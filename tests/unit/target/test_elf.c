@@ -129,7 +129,7 @@ static void test_names(void** state) {
   char id[QN__BUILD_ID_HEX_BYTES];
   assert_false(qn__elf_build_id("/nonexistent", id));
   assert_false(qn__elf_build_id("/", id));
-  assert_false(qn__compiler_library_id("interp", id));
+  assert_false(qn__compiler_library_id("interp", id, NULL));
   char one[QN__GENERATOR_IDENTITY_BYTES], other[QN__GENERATOR_IDENTITY_BYTES];
   qn__generator_identity("llvm", "aa", "bb", one);
   assert_non_null(strstr(one, "llvm "));
