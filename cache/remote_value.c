@@ -100,9 +100,10 @@ void qn__remote_mask_url(qn_str_t url, qn__buffer_t* out) {
     if (memcmp(url.data + i, "://", 3) == 0) begin = i + 3;
   }
   for (size_t i = 0; i < url.size; i++) {
-    if (url.data[i] == '@') end = i;
+    if (url.data[i] != '@') continue;
+    end = i;
+    if (i < begin) begin = 0;  // that is no scheme
   }
-  if (end < begin) end = 0;
   if (end > 0) {
     qn__buffer_str(out, (qn_str_t){url.data, begin});
     qn__buffer_cstr(out, "***");
