@@ -44,6 +44,7 @@ static void forget_engine(void* self) {
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
   const qn__config_t* config = &engine->config;
   QN_TRY(qn__config_init(&engine->config, options));
+  engine->compile_grace_ns = COMPILE_GRACE_NS;
   engine->is_forbidden = qn__config_number(config, QN__SETTING_jit) != 0;
   engine->on_compile = options->on_compile;
   engine->on_compile_self = options->on_compile_self;
@@ -104,7 +105,7 @@ void qn__engine_release(qn_engine_t* engine) {
 void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
   qn__flights_close(&engine->flights);
-  if (!qn__pool_stop(&engine->pool, COMPILE_GRACE_NS)) {
+  if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
     qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
   }
   if (qn__flights_leave_tiers(&engine->flights)) qn__tiers_close(engine);

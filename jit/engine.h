@@ -42,12 +42,13 @@ struct qn_engine {
   qn__disk_t* disk;        // NULL: none
   qn__bundle_t** bundles;  // in the order of the search
   size_t bundle_count, bundle_capacity;
-  qn__remote_t* remote;     // NULL: none
-  qn__record_t* record;     // NULL: nothing is recorded
-  bool reads_tiers;         // all cache modes but off and refresh
-  bool writes_tiers;        // rw and refresh
-  bool is_forbidden;        // QUERN_JIT=forbid
-  int64_t lock_timeout_ns;  // the longest wait for who else makes a key
+  qn__remote_t* remote;      // NULL: none
+  qn__record_t* record;      // NULL: nothing is recorded
+  bool reads_tiers;          // all cache modes but off and refresh
+  bool writes_tiers;         // rw and refresh
+  bool is_forbidden;         // QUERN_JIT=forbid
+  int64_t lock_timeout_ns;   // the longest wait for who else makes a key
+  int64_t compile_grace_ns;  // how long the destroy waits for compiles that run
   void (*on_compile)(void* self, const qn_compile_event_t* event);
   void* on_compile_self;
   _Atomic uint64_t counters[QN__COUNTER_COUNT];
