@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/plugin.h"
 #include "cache/crypto.h"
 #include "jit/engine.h"
 
@@ -112,6 +113,14 @@ static qn_status_t open_directory(qn_engine_t* engine, const uid_t* owners, size
 
 // ------------------------------------------------------------------------------------- bundles
 
+// Modules of the cache lie beside the library, unless they are where the generators were said to
+// be.
+static const char* module_directory(const qn_engine_t* engine, const char* name) {
+  char path[PATH_MAX];
+  const char* directory = qn__config_get(&engine->config, QN__SETTING_generator_dir);
+  return directory[0] && qn__plugin_find(directory, name, path) ? directory : "";
+}
+
 // All keys of the files, or an error: a bundle that should be signed is not opened without.
 static qn_status_t read_keys(const char* files, uint8_t* out, size_t* out_count) {
   *out_count = 0;
@@ -147,8 +156,13 @@ static qn_status_t open_bundles(qn_engine_t* engine, const uid_t* owners, size_t
   for (const char* at = paths; *at; at++) most += *at == ':';
   uint8_t keys[MOST_KEYS * QN__PUBLIC_KEY_BYTES];
   size_t key_count;
-  qn_status_t status =
-      read_keys(qn__config_get(&engine->config, QN__SETTING_bundle_keys), keys, &key_count);
+  const char* key_files = qn__config_get(&engine->config, QN__SETTING_bundle_keys);
+  qn_status_t status = read_keys(key_files, keys, &key_count);
+  if (qn_ok(status) && key_files[0] && key_count == 0) {
+    // Signatures were asked for: without a key no bundle has one that counts.
+    status =
+        qn_status_make(QN_STATUS_INVALID_ARGUMENT, "bundle_keys names no file: '%s'", key_files);
+  }
   if (!qn_ok(status)) {
     return unusable(engine, QN__COUNTER_bundles_unusable, "every bundle", status);
   }
@@ -159,7 +173,7 @@ static qn_status_t open_bundles(qn_engine_t* engine, const uid_t* owners, size_t
       .allocator = engine->allocator,
       .public_keys = keys,
       .public_key_count = key_count,
-      .plugin_directory = qn__config_get(&engine->config, QN__SETTING_generator_dir),
+      .plugin_directory = module_directory(engine, "sodium"),
       .owners = owners,
       .owner_count = owner_count,
   };
@@ -187,7 +201,7 @@ static qn_status_t open_remote(qn_engine_t* engine) {
                 : ttl_ns < 1000000 ? 1
                                    : (int64_t)(ttl_ns / 1000000),
       .max_entry_bytes = qn__config_number(config, QN__SETTING_remote_max_entry),
-      .plugin_directory = qn__config_get(config, QN__SETTING_generator_dir),
+      .plugin_directory = module_directory(engine, "redis"),
   };
   return unusable(engine, QN__COUNTER_remote_unusable, "the remote tier",
                   qn__remote_create(&options, &engine->remote));
