@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "jit/engine.h"
 #include "jit/gauges.h"
+#include "quern/config.h"
 
 // From 2^10 ns (about a microsecond) to 2^36 ns (69 s).
 #define FIRST_POWER 10u
@@ -134,6 +135,8 @@ qn_status_t qn_engine_metrics(qn_engine_t* engine, qn_sink_t sink) {
   }
   qn__buffer_t out;
   qn__buffer_init(&out, engine->allocator);
+  put_family(&out, QN_STR("build_info"), "", "gauge", "the version of the library, as a label");
+  qn__buffer_cstr(&out, "quern_build_info{version=\"" QN_VERSION_STRING "\"} 1\n");
   qn_engine_counters(engine, put_counter, &out);
   qn__gauges(engine, put_gauge, &out);
   put_stages(&out, engine);

@@ -310,3 +310,11 @@ bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns) {
   qn__mutex_unlock(&pool->mutex);
   return !is_stopping;
 }
+
+void qn__pool_counts(qn__pool_t* pool, qn__lane_t lane, uint32_t* out_queued,
+                     uint32_t* out_running) {
+  qn__mutex_lock(&pool->mutex);
+  *out_queued = pool->queues[lane].queued_count;
+  *out_running = pool->queues[lane].running_count;
+  qn__mutex_unlock(&pool->mutex);
+}

@@ -88,4 +88,8 @@ bool qn__pool_is_stopping(qn__pool_t* pool);
 // Sleeps at most until `deadline_ns`; false when the pool was stopped meanwhile.
 bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns);
 
+// How many jobs of a lane wait for a thread, and how many run.
+void qn__pool_counts(qn__pool_t* pool, qn__lane_t lane, uint32_t* out_queued,
+                     uint32_t* out_running);
+
 #endif  // QUERN_JIT_POOL_H_
