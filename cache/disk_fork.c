@@ -52,8 +52,9 @@ void qn__disk_fork_child(void* self) {
   qn__disk_forget_leases(disk);
   close_streams(disk);
   set_queue_aside(disk);
-  // The lock and the conditions still count threads of the parent's, which will never leave them:
-  // they are made anew instead of being let go. None of the three calls allocates.
+  qn__mutex_unlock(&disk->mutex);
+  // The lock and the conditions may still count threads of the parent's, which will never leave
+  // them: they are made anew. None of the three calls allocates.
   qn_status_free(qn__cond_init(&disk->work));
   qn_status_free(qn__cond_init(&disk->done));
   qn_status_free(qn__mutex_init(&disk->mutex));

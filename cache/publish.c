@@ -159,7 +159,7 @@ void qn__disk_serve_queue(qn__disk_t* disk) {
 }
 
 // With the lock held, which is let go meanwhile. After a refusal for space a sweep may be what
-// helps; after another one it could not write either.
+// helps; after another refusal it could not write either.
 static void sweep_if_due(qn__disk_t* disk) {
   if (atomic_load(&disk->is_closing)) return;
   if (qn__disk_is_latched(disk) && !disk->is_short_of_space) return;

@@ -81,6 +81,7 @@ typedef struct listing {
   size_t count, capacity;
   uint64_t size_bytes, block_bytes;
   bool is_on_writer;
+  bool is_for_space;  // a write was refused for it
   bool has_failed;
 } listing_t;
 
@@ -163,7 +164,7 @@ static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
   uint64_t goal_count = goal_below(count, disk->max_entries);
   uint64_t missing = missing_bytes(disk);
   uint64_t fifth = list->block_bytes / 5;
-  if (list->is_on_writer && disk->is_short_of_space && missing < fifth) missing = fifth;
+  if (list->is_for_space && missing < fifth) missing = fifth;
   if (bytes <= goal_bytes && count <= goal_count && missing == 0) return 0;
   // There may be no array where there is no file.
   if (list->count > 0) qsort(list->files, list->count, sizeof *list->files, by_age);
@@ -184,44 +185,46 @@ static void remove_if_abandoned(void* self, const char* path, int64_t modified_n
   if (qn__fs()->unlink(path) == 0) QN__COUNT(disk, sweep_temporaries, 1);
 }
 
-static bool sweep(qn__disk_t* disk, bool is_on_writer, uint64_t* out_gone_bytes) {
-  listing_t list = {.disk = disk, .is_on_writer = is_on_writer};
+static bool sweep(listing_t* list, uint64_t* out_gone_bytes) {
+  qn__disk_t* disk = list->disk;
   *out_gone_bytes = 0;
   int error = qn__disk_scan_temporaries(disk, remove_if_abandoned, disk);
-  if (!error) error = list_all(&list);
-  bool is_fine = !error && !list.has_failed;
+  if (!error) error = list_all(list);
+  bool is_fine = !error && !list->has_failed;
   if (is_fine) {
-    *out_gone_bytes = evict_oldest(disk, &list);
+    *out_gone_bytes = evict_oldest(disk, list);
     QN__COUNT(disk, sweep_runs, 1);
   } else {
     QN__COUNT(disk, sweep_errors, 1);
   }
-  qn__free(disk->allocator, list.files, list.capacity * sizeof *list.files);
+  qn__free(disk->allocator, list->files, list->capacity * sizeof *list->files);
   return is_fine;
 }
 
 bool qn__disk_sweep(qn__disk_t* disk) {
+  listing_t list = {.disk = disk};
   uint64_t gone_bytes;
-  return !disk->is_read_only && sweep(disk, false, &gone_bytes);
+  return !disk->is_read_only && sweep(&list, &gone_bytes);
 }
 
 bool qn__disk_sweep_if_due(qn__disk_t* disk) {
   if (disk->sweep_period_ns < 0) return false;
   int64_t now_ns = qn__now_ns();
-  bool is_urgent = disk->written_since_sweep > disk->max_bytes / 8 || disk->is_short_of_space;
+  // Taken before, because another write may be refused during the sweep, which is for the next one.
+  bool is_for_space = disk->is_short_of_space;
+  disk->is_short_of_space = false;
+  bool is_urgent = is_for_space || disk->written_since_sweep > disk->max_bytes / 8;
   if (now_ns < disk->next_sweep_check_ns && !is_urgent) return false;
   int64_t period_ns = disk->sweep_period_ns;
   if (is_urgent && period_ns > SHORTEST_PERIOD_NS) period_ns = SHORTEST_PERIOD_NS;
   disk->next_sweep_check_ns = now_ns + period_ns;
   disk->written_since_sweep = 0;
   QN__COUNT(disk, sweep_checks, 1);
-  bool has_swept = claim(disk, period_ns);
-  if (has_swept) {
-    uint64_t gone_bytes;
-    (void)sweep(disk, true, &gone_bytes);
-    // There is room again: what switched writing off is no more.
-    if (disk->is_short_of_space && gone_bytes > 0) atomic_store(&disk->latched_until_ns, 0);
-  }
-  disk->is_short_of_space = false;
-  return has_swept;
+  if (!claim(disk, period_ns)) return false;
+  listing_t list = {.disk = disk, .is_on_writer = true, .is_for_space = is_for_space};
+  uint64_t gone_bytes;
+  (void)sweep(&list, &gone_bytes);
+  // There is room again: what switched writing off is no more.
+  if (is_for_space && gone_bytes > 0) atomic_store(&disk->latched_until_ns, 0);
+  return true;
 }
