@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fs.h"
+#include "cache/bundle_write.h"
 #include "tests/support/power.h"
 #include "tests/unit/cache/support.h"
 
@@ -209,6 +209,102 @@ static void twice(void** state) {
   qn_test_tempdir_remove(first);
 }
 
+// --------------------------------------------------------------------------------------- bundles
+
+#define OLD_COUNT 2u  // entries of the bundle that is there before
+
+static void write_bundle(const char* path, unsigned count, bool is_appending) {
+  qn__bundle_write_options_t options = {.path = path, .is_appending = is_appending};
+  qn__bundle_writer_t* writer;
+  qn_status_t status = qn__bundle_writer_create(&options, &writer);
+  for (unsigned i = is_appending ? OLD_COUNT : 0; qn_ok(status) && i < count; i++) {
+    qn__buffer_t bytes;
+    qn__buffer_init(&bytes, qn_allocator_default());
+    assert_true(qn__entry_encode(&samples[i].entry, &bytes));
+    status = qn__bundle_writer_add(writer, qn__buffer_as_span(&bytes));
+    qn__buffer_deinit(&bytes);
+  }
+  if (qn_ok(status)) status = qn__bundle_writer_finish(writer);
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+  qn__bundle_writer_destroy(writer);
+}
+
+// What the bundle of the disk that came back gives: the number of right entries, or -1 when it is
+// not there, -2 when it does not open.
+static int read_bundle(sums_t* sums, bool* out_is_cut, bool* out_has_old) {
+  char path[QN_TEST_PATH_SIZE + 16];
+  (void)snprintf(path, sizeof path, "%s/bundle", state_root);
+  *out_is_cut = *out_has_old = false;
+  if (access(path, F_OK) != 0) return -1;
+  qn__bundle_options_t options = {.path = path};
+  qn__bundle_t* bundle;
+  if (qn_status_consume(qn__bundle_open(&options, &bundle)) != QN_STATUS_OK) return -2;
+  int count = 0;
+  unsigned old_count = 0;
+  for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+    qn__hit_t hit;
+    qn__get_result_t result = qn__bundle_get(bundle, &samples[i].expected, &hit);
+    if (result == QN__GET_HIT) {
+      assert_true(sample_equals(&samples[i], &hit.entry));
+      count++;
+      old_count += i < OLD_COUNT;
+    }
+    sums->hits += result == QN__GET_HIT;
+    sums->absent += result == QN__GET_ABSENT;
+    sums->refused += result == QN__GET_BAD;
+    qn__bundle_hit_release(bundle, &hit);
+  }
+  *out_is_cut = qn__bundle_is_truncated(bundle);
+  *out_has_old = old_count == OLD_COUNT;
+  qn__bundle_close(bundle);
+  return count;
+}
+
+typedef enum bundle_case { CASE_NEW, CASE_OVER, CASE_BEHIND, CASE_COUNT } bundle_case_t;
+
+static void bundles(void** state) {
+  (void)state;
+  for (int disk = QN_POWER_HONEST; disk <= QN_POWER_LIES; disk++) {
+    sums_t sums = {0};
+    for (int which = 0; which < CASE_COUNT; which++) {
+      char path[QN_TEST_PATH_SIZE + 16];
+      (void)snprintf(path, sizeof path, "%s/bundle", cache_root);
+      (void)unlink(path);
+      if (which != CASE_NEW) write_bundle(path, OLD_COUNT, false);
+      qn_power_install(cache_root, (qn_power_disk_t)disk);
+      write_bundle(path, SAMPLE_COUNT, which == CASE_BEHIND);
+      qn_power_remove();
+      size_t events = qn_power_event_count();
+      assert_true(events > SAMPLE_COUNT - OLD_COUNT);
+      for (size_t cut = 0; cut <= events; cut++) {
+        for (uint64_t seed = 1; seed <= (is_full ? 2000 : 60); seed++) {
+          bool is_cut, has_old;
+          qn_power_damage_t damage;
+          qn_power_materialise(state_root, cut, seed, &damage);
+          sums.states++;
+          sums.names_lost += damage.lost_names;
+          sums.files_torn += damage.torn_files;
+          int count = read_bundle(&sums, &is_cut, &has_old);
+          bool is_fine = true;
+          if (which == CASE_BEHIND) {
+            // In place: what was there before stays, whatever came behind it.
+            is_fine = has_old;
+          } else if (disk == QN_POWER_HONEST) {
+            // By name: none or the old one, or the new one; whole.
+            bool is_before = which == CASE_NEW ? count == -1 : count == OLD_COUNT;
+            is_fine = !is_cut && (is_before || count == SAMPLE_COUNT);
+          }
+          if (!is_fine) {
+            fail_msg("case %d, disk %d, before call %zu, seed %d: %d entries%s%s", which, disk, cut,
+                     (int)seed, count, is_cut ? ", cut" : "", has_old ? "" : ", not the old ones");
+          }
+        }
+      }
+    }
+    print_sums(disk == QN_POWER_HONEST ? "bundles, honest disk" : "bundles, disk that lies", &sums);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -216,6 +312,7 @@ int main(void) {
       TEST(an_honest_disk),
       TEST(a_disk_that_lies),
       TEST(twice),
+      TEST(bundles),
   };
   if (access("/dev/shm", W_OK) == 0) (void)setenv("TMPDIR", "/dev/shm", 0);
   is_full = getenv("QUERN_FAULTS_FULL") != NULL;

@@ -45,7 +45,6 @@ static struct {
   struct {
     int file;
     size_t offset;
-    bool is_appending;
   } descriptors[MAX_DESCRIPTORS];
 } power = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -97,13 +96,31 @@ static int file_of(const char* path) {
   return NO_FILE;
 }
 
+// The bytes of a file as the calls before `end` left them. Owned by the caller.
+static uint8_t* contents(int file, size_t end, size_t* out_size) {
+  size_t size = 0;
+  for (size_t i = 0; i < end; i++) {
+    const event_t* event = &power.events[i];
+    if (event->kind == EVENT_WRITE && event->file == file && event->offset + event->size > size) {
+      size = event->offset + event->size;
+    }
+  }
+  uint8_t* bytes = must(calloc(size + 1, 1));
+  for (size_t i = 0; i < end; i++) {
+    const event_t* event = &power.events[i];
+    if (event->kind != EVENT_WRITE || event->file != file) continue;
+    memcpy(bytes + event->offset, event->bytes, event->size);
+  }
+  *out_size = size;
+  return bytes;
+}
+
 // ------------------------------------------------------------------------------------- recording
 
-static void track(int fd, int file, int flags) {
+static void track(int fd, int file) {
   if (fd < 0 || fd >= MAX_DESCRIPTORS) return;
   power.descriptors[fd].file = file;
   power.descriptors[fd].offset = 0;
-  power.descriptors[fd].is_appending = (flags & O_APPEND) != 0;
 }
 
 static int power_open(const char* path, int flags, mode_t mode) {
@@ -120,7 +137,11 @@ static int power_open(const char* path, int flags, mode_t mode) {
     } else if (flags & O_TRUNC) {
       abort();  // the cache never empties a file in place; the model has no such event
     }
-    track(fd, file, flags);
+    track(fd, file);
+    // Where the next write goes: the end, as far as this record knows it.
+    if (flags & O_APPEND && fd < MAX_DESCRIPTORS) {
+      free(contents(file, power.count, &power.descriptors[fd].offset));
+    }
   }
   (void)pthread_mutex_unlock(&power.mutex);
   errno = error;
@@ -281,25 +302,6 @@ static uint32_t random_below(uint64_t* state, size_t bound) {
   x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
   x ^= x >> 31;
   return (uint32_t)(bound ? x % bound : 0);
-}
-
-// The bytes of a file as the calls before `end` left them. Owned by the caller.
-static uint8_t* contents(int file, size_t end, size_t* out_size) {
-  size_t size = 0;
-  for (size_t i = 0; i < end; i++) {
-    const event_t* event = &power.events[i];
-    if (event->kind == EVENT_WRITE && event->file == file && event->offset + event->size > size) {
-      size = event->offset + event->size;
-    }
-  }
-  uint8_t* bytes = must(calloc(size + 1, 1));
-  for (size_t i = 0; i < end; i++) {
-    const event_t* event = &power.events[i];
-    if (event->kind != EVENT_WRITE || event->file != file) continue;
-    memcpy(bytes + event->offset, event->bytes, event->size);
-  }
-  *out_size = size;
-  return bytes;
 }
 
 // The end of the events that are durable for the file: its last sync before the cut.
