@@ -34,17 +34,14 @@ static inline size_t ident_hash(const qn__ident_t* ident) {
 }
 
 static void lock_all(qn__table_t* table) {
-  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_lock(&table->stripes[i].mutex);
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__short_lock(&table->stripes[i].lock);
 }
 static void unlock_all(qn__table_t* table) {
-  for (uint32_t i = QN__TABLE_STRIPES; i-- > 0;) qn__mutex_unlock(&table->stripes[i].mutex);
+  for (uint32_t i = QN__TABLE_STRIPES; i-- > 0;) qn__short_unlock(&table->stripes[i].lock);
 }
 
-static qn_status_t make_locks(qn__table_t* table) {
-  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
-    QN_TRY(qn__mutex_init(&table->stripes[i].mutex));
-  }
-  return QN_OK;
+static void make_locks(qn__table_t* table) {
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__short_lock_init(&table->stripes[i].lock);
 }
 
 static void fork_prepare(void* self) {
@@ -54,7 +51,7 @@ static void fork_parent(void* self) {
   unlock_all(self);
 }
 static void fork_child(void* self) {
-  qn_status_free(make_locks(self));
+  make_locks(self);
 }
 
 qn_status_t qn__table_init(qn__table_t* table, uint64_t max_bytes, uint64_t max_entries,
@@ -63,7 +60,7 @@ qn_status_t qn__table_init(qn__table_t* table, uint64_t max_bytes, uint64_t max_
   table->allocator = allocator;
   table->max_bytes = max_bytes;
   table->max_entries = max_entries;
-  QN_TRY(make_locks(table));
+  make_locks(table);
   table->fork_node = (qn__fork_node_t){
       .self = table, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
   if (!qn__fork_register(&table->fork_node)) return qn__out_of_memory("a fork handler");
@@ -83,7 +80,7 @@ static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn
 static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
                                    uint64_t counted_as) {
   const uint32_t cpu = qn__stripe(), stripe = cpu % QN__TABLE_STRIPES;
-  qn__mutex_lock(&table->stripes[stripe].mutex);
+  qn__short_lock(&table->stripes[stripe].lock);
   qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
   qn_executable_t* executable = slot ? slot->executable : NULL;
   if (executable) {
@@ -93,7 +90,7 @@ static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
       atomic_store_explicit(&slot->is_recent, true, memory_order_relaxed);
     }
   }
-  qn__mutex_unlock(&table->stripes[stripe].mutex);
+  qn__short_unlock(&table->stripes[stripe].lock);
   return executable;
 }
 
@@ -110,13 +107,13 @@ qn_executable_t* qn__table_peek(qn__table_t* table, const qn__ident_t* ident) {
 qn__table_stats_t qn__table_stats(qn__table_t* table) {
   qn__table_stats_t stats = {.hit_count = 0};
   for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
-    qn__mutex_lock(&table->stripes[i].mutex);
+    qn__short_lock(&table->stripes[i].lock);
     stats.hit_count += table->stripes[i].hit_count;
     // Any one of the locks keeps writers away.
     stats.evicted_count = table->evicted_count;
     stats.bytes = table->bytes;
     stats.entry_count = table->entry_count;
-    qn__mutex_unlock(&table->stripes[i].mutex);
+    qn__short_unlock(&table->stripes[i].lock);
   }
   return stats;
 }
@@ -266,5 +263,4 @@ void qn__table_deinit(qn__table_t* table) {
   qn__fork_unregister(&table->fork_node);
   release_all(dropped);
   qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
-  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__mutex_deinit(&table->stripes[i].mutex);
 }

@@ -12,8 +12,8 @@
 
 #include "base/digest.h"
 #include "base/fork.h"
+#include "base/short_lock.h"
 #include "base/stripe.h"
-#include "base/thread.h"
 #include "ir/ir.h"
 #include "quern/engine.h"
 
@@ -51,9 +51,9 @@ typedef struct qn__table {
   qn_allocator_t allocator;
   // Apart by padding, not alignment: allocators promise 16 bytes only.
   struct {
-    qn__mutex_t mutex;
-    uint64_t hit_count;  // of its threads' lookups; under its lock
-    char padding[128 - sizeof(qn__mutex_t) - sizeof(uint64_t)];
+    qn__short_lock_t lock;
+    uint64_t hit_count;  // of lookups on its CPU; under its lock
+    char padding[128 - 2 * sizeof(uint64_t)];
   } stripes[QN__TABLE_STRIPES];
   // All below: written under all locks, read under one.
   qn__table_slot_t* slots;

@@ -1,0 +1,34 @@
+// base/short_lock.h: a lock for sections of a few nanoseconds that hardly ever meet: one word, one
+// atomic exchange to take it, one store to let it go.
+//
+// A mutex of the C library pays a second atomic operation to find out whether somebody sleeps on
+// it; here nobody does. Who finds it taken spins, yields and then naps, so that also a holder of
+// lower priority on the same CPU gets to run. Not for sections that wait for anything.
+//
+// Thread rule: any thread. A child of fork makes it anew. Read next: jit/table.c, its user.
+#ifndef QUERN_BASE_SHORT_LOCK_H_
+#define QUERN_BASE_SHORT_LOCK_H_
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+typedef struct qn__short_lock {
+  _Atomic uint32_t is_taken;
+} qn__short_lock_t;
+
+static inline void qn__short_lock_init(qn__short_lock_t* lock) {
+  atomic_init(&lock->is_taken, 0);
+}
+// Waits for whoever has it, and takes it.
+void qn__short_lock_wait(qn__short_lock_t* lock);
+static inline void qn__short_lock(qn__short_lock_t* lock) {
+  if (__builtin_expect(atomic_exchange_explicit(&lock->is_taken, 1, memory_order_acquire), 0)) {
+    qn__short_lock_wait(lock);
+  }
+}
+static inline void qn__short_unlock(qn__short_lock_t* lock) {
+  atomic_store_explicit(&lock->is_taken, 0, memory_order_release);
+}
+
+#endif  // QUERN_BASE_SHORT_LOCK_H_
