@@ -186,6 +186,24 @@ static void remove_below_root(bool is_aside) {
   }
 }
 
+static void damage_bundle(uint64_t* random) {
+  char path[SOAK_PATH_SIZE];
+  soak_bundle_path(soak_random(random, SOAK_BUNDLES), path);
+  switch (soak_random(random, 4)) {
+    case 0:
+      flip_bits(random, path);
+      break;
+    case 1:
+      cut(random, path, false);
+      break;
+    case 2:
+      write_zeros(random, path, soak_random(random, 2) == 0);
+      break;
+    default:
+      (void)unlink(path);
+  }
+}
+
 static const unsigned weights[SOAK_DAMAGE_COUNT] = {
 #define X(name, weight) weight,
     SOAK_DAMAGES(X)
@@ -244,6 +262,9 @@ void soak_damage_once(uint64_t* random) {
     case SOAK_DAMAGE_wipe:
     case SOAK_DAMAGE_aside:
       remove_below_root(kind == SOAK_DAMAGE_aside);
+      break;
+    case SOAK_DAMAGE_bundle:
+      damage_bundle(random);
       break;
     case SOAK_DAMAGE_COUNT:
       break;

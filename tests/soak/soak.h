@@ -15,6 +15,8 @@
 #define SOAK_MAX_THREADS 8
 #define SOAK_SAMPLES 96u
 #define SOAK_MODULES 24u
+#define SOAK_BUNDLES 3u
+#define SOAK_PATH_SIZE (QN_TEST_PATH_SIZE + 32)
 #define SOAK_MAX_BYTES ((uint64_t)1 << 20)
 #define SOAK_MAX_ENTRIES 150u
 
@@ -35,18 +37,20 @@
 // clang-format off
 #define SOAK_OPERATIONS(X) \
   X(get, 400) X(put, 200) X(lookup, 150) X(unload, 40) X(claim, 60) X(flush, 10) X(remove, 20) \
-  X(sweep, 4) X(scan, 4) X(clear, 1) X(inspect, 20) X(reopen, 4) X(fork, 4)
+  X(sweep, 4) X(scan, 4) X(clear, 1) X(inspect, 20) X(reopen, 4) X(fork, 4) X(bundle, 20) \
+  X(export, 1) X(append, 1)
 
 // What the conductor does to the directory, and how often beside the others.
 #define SOAK_DAMAGES(X) \
   X(flip, 60) X(truncate, 30) X(extend, 10) X(zeros, 10) X(exchange, 10) X(unlink, 20) \
   X(directory, 6) X(link, 6) X(fifo, 3) X(past, 20) X(future, 20) X(stamp, 6) X(temporaries, 6) \
-  X(empty, 10) X(shard, 3) X(wipe, 1) X(aside, 1)
+  X(empty, 10) X(shard, 3) X(wipe, 1) X(aside, 1) X(bundle, 6)
 // clang-format on
 
 // What is counted besides: name and what it is.
 #define SOAK_EVENTS(X)                                                           \
   X(hits, "gets that found an entry with the right bytes")                       \
+  X(bundle_hits, "gets from bundles that found an entry with the right bytes")   \
   X(absent, "gets that found none")                                              \
   X(refused, "gets that refused a damaged entry")                                \
   X(unreadable, "gets that met an error, a link, a directory or another's file") \
@@ -54,6 +58,7 @@
   X(claims_answered, "claims answered by another's entry")                       \
   X(claims_without, "claims that were not to be had in time")                    \
   X(found_in_memory, "lookups from memory")                                      \
+  X(found_in_bundles, "lookups from bundles")                                    \
   X(found_on_disk, "lookups from the directory")                                 \
   X(compiled, "lookups that compiled")                                           \
   X(called, "calls of kernels whose results were checked")                       \
@@ -138,6 +143,9 @@ int soak_work(unsigned index, uint64_t seed);
 // With nobody else at work: everything in the directory is right or refused, heals, and agrees with
 // what a fresh compile gives; nothing temporary outlives a sweep.
 void soak_verify_all(void);
+
+// The path of one of the bundles, which lie beside the directory.
+void soak_bundle_path(unsigned number, char out[SOAK_PATH_SIZE]);
 
 // damage.c.
 void soak_damage_once(uint64_t* random);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "cache/bundle_write.h"
 #include "quern/quern.h"
 #include "tests/soak/soak.h"
 #include "tests/support/fault.h"
@@ -124,6 +125,46 @@ static bool see_file(void* self, const qn__disk_file_t* file) {
   return ++*(unsigned*)self < 100000;
 }
 
+// ------------------------------------------------------------------------------------- bundles
+
+void soak_bundle_path(unsigned number, char out[SOAK_PATH_SIZE]) {
+  (void)snprintf(out, SOAK_PATH_SIZE, "%s.bundle%u", soak_options.root, number);
+}
+
+// Bundles are replaced, grown and damaged all the time; whatever opens gives right bytes or misses.
+static void read_bundle(thread_t* thread) {
+  char path[SOAK_PATH_SIZE];
+  soak_bundle_path(soak_random(&thread->random, SOAK_BUNDLES), path);
+  qn__bundle_options_t options = {.allocator = qn_fault_heap_allocator(&thread->process->heap),
+                                  .path = path};
+  qn__bundle_t* bundle;
+  qn_status_t status = qn__bundle_open(&options, &bundle);
+  for (int i = 0; bundle && i < 10; i++) {
+    const sample_t* sample = &samples[soak_random(&thread->random, SOAK_SAMPLES)];
+    qn__hit_t hit;
+    if (qn__bundle_get(bundle, &sample->expected, &hit) == QN__GET_HIT) {
+      SOAK_COUNT(bundle_hits);
+      (void)is_hit_right(sample, &hit, "bundle");
+    }
+    qn__bundle_hit_release(bundle, &hit);
+  }
+  qn_status_free(status);
+  qn__bundle_close(bundle);
+}
+
+// A status is an answer here: the directory may be empty, and another process at the same bundle.
+static void write_bundle(thread_t* thread, qn__disk_t* disk, bool is_appending) {
+  char path[SOAK_PATH_SIZE];
+  soak_bundle_path(soak_random(&thread->random, SOAK_BUNDLES), path);
+  qn__bundle_source_t source = {.disk = disk};
+  qn__bundle_export_options_t options = {
+      .write = {.allocator = qn_fault_heap_allocator(&thread->process->heap),
+                .path = path,
+                .is_appending = is_appending}};
+  qn__bundle_export_report_t report;
+  qn_status_free(qn__bundle_export(&source, 1, &options, &report));
+}
+
 // ------------------------------------------------------------------------------------- lookups
 
 static qn_module_t* parse_module(unsigned number) {
@@ -176,6 +217,8 @@ static void count_source(qn_source_t source) {
     SOAK_COUNT(found_in_memory);
   } else if (source == QN_SOURCE_COMPILED) {
     SOAK_COUNT(compiled);
+  } else if (source == QN_SOURCE_BUNDLE) {
+    SOAK_COUNT(found_in_bundles);
   } else {
     SOAK_COUNT(found_on_disk);
   }
@@ -236,8 +279,21 @@ static qn__disk_t* open_disk(process_t* process, uint64_t random) {
   }
 }
 
+// Half of the engines do; the one that compiles afresh to compare does not.
+static bool uses_bundles(const process_t* process) {
+  return process->seed % 2 == 1;
+}
+
 static qn_engine_t* open_engine(process_t* process) {
-  const qn_setting_t settings[] = {{"cache_max_size", "1MiB"},
+  char bundles[SOAK_BUNDLES * SOAK_PATH_SIZE] = "";
+  for (unsigned i = 0; i < SOAK_BUNDLES; i++) {
+    char path[SOAK_PATH_SIZE];
+    soak_bundle_path(i, path);
+    if (i) (void)strcat(bundles, ":");
+    (void)strcat(bundles, path);
+  }
+  const qn_setting_t settings[] = {{"bundles", uses_bundles(process) ? bundles : ""},
+                                   {"cache_max_size", "1MiB"},
                                    {"cache_max_entries", "150"},
                                    {"cache_min_free", "1"},
                                    {"lock_timeout", "300ms"}};
@@ -344,6 +400,13 @@ static void operate(thread_t* thread, soak_operation_t operation) {
     }
     case SOAK_OP_fork:
       fork_one(thread, disk);
+      break;
+    case SOAK_OP_bundle:
+      read_bundle(thread);
+      break;
+    case SOAK_OP_export:
+    case SOAK_OP_append:
+      write_bundle(thread, disk, operation == SOAK_OP_append);
       break;
     case SOAK_OP_COUNT:
       break;
