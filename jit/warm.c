@@ -27,7 +27,7 @@
 // After the end of the conversation a worker waits for its publishes.
 #define END_GRACE_NS 6000000000
 // A worker that closed its socket is about to end.
-#define DEATH_GRACE_NS 2000000000
+#define DEATH_GRACE_NS 1000000000
 // Starts that may fail one after the other.
 #define MAX_FAILED_STARTS 3u
 #define RESTART_PAUSE_NS 1000000000
@@ -278,15 +278,19 @@ static void describe_end(const qn__process_end_t* end, char out[96]) {
   }
 }
 
-// The worker has ended, or says what no worker says.
-static void lose_worker(warmer_t* w, worker_t* worker) {
+// The worker has ended, or (`is_noise`) says what no worker says.
+static void lose_worker(warmer_t* w, worker_t* worker, bool is_noise) {
   worker_state_t state = worker->state;
   size_t job = worker->job;
   qn__process_end_t end;
   if (worker->process.errors >= 0) read_errors(worker);
-  end_process(worker, DEATH_GRACE_NS, &end);
+  end_process(worker, is_noise ? 0 : DEATH_GRACE_NS, &end);
   char how[96];
-  describe_end(&end, how);
+  if (is_noise) {
+    (void)snprintf(how, sizeof how, "sent what no worker sends");
+  } else {
+    describe_end(&end, how);
+  }
   const char* tail = tail_text(worker);
   if (state == STARTING) {
     note_failed_start(
@@ -401,15 +405,17 @@ static bool take_frames(warmer_t* w, worker_t* worker) {
   return is_good;
 }
 
-// False when the worker is to be lost.
-static bool hear_worker(warmer_t* w, worker_t* worker) {
+static void hear_worker(warmer_t* w, worker_t* worker) {
   uint8_t data[4096];
   for (;;) {
     ssize_t got = qn__process_receive(worker->process.socket, data, sizeof data);
-    if (got < 0) return true;
-    if (got == 0) return false;
-    qn__buffer_bytes(&worker->in, data, (size_t)got);
-    if (worker->in.has_failed || !take_frames(w, worker)) return false;
+    if (got < 0) return;
+    if (got > 0) {
+      qn__buffer_bytes(&worker->in, data, (size_t)got);
+      if (!worker->in.has_failed && take_frames(w, worker)) continue;
+    }
+    lose_worker(w, worker, got > 0);
+    return;
   }
 }
 
@@ -514,10 +520,8 @@ static void serve_workers(warmer_t* w) {
     if (worker->state == OFF) continue;
     if (fds[1].fd >= 0 && fds[1].revents) read_errors(worker);
     if (fds[0].fd >= 0 && (fds[0].revents & POLLOUT)) begin_send(worker);
-    if (fds[0].fd >= 0 && (fds[0].revents & ~POLLOUT) && !hear_worker(w, worker)) {
-      lose_worker(w, worker);
-    } else if ((worker->state == BUSY || worker->state == STARTING) &&
-               now_ns >= worker->deadline_ns) {
+    if (fds[0].fd >= 0 && (fds[0].revents & ~POLLOUT)) hear_worker(w, worker);
+    if ((worker->state == BUSY || worker->state == STARTING) && now_ns >= worker->deadline_ns) {
       time_out(w, worker);
     }
   }
