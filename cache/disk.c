@@ -420,20 +420,29 @@ static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hi
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
+static qn__get_result_t look_once(qn__disk_t* disk, const char* path,
+                                  const qn__expectation_t* expected, qn__hit_t* hit,
+                                  struct stat* out_info) {
+  int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
+  if (fd < 0) return open_failed(errno, hit);
+  qn__get_result_t result = read_open_file(disk, fd, expected, hit, out_info);
+  if (result == QN__GET_HIT) touch(disk, fd, out_info);
+  (void)qn__fs()->close(fd);
+  return result;
+}
+
 qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
                                qn__hit_t* out_hit) {
   memset(out_hit, 0, sizeof *out_hit);
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, expected->key, path);
   struct stat info = {0};
-  qn__get_result_t result;
-  int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
-  if (fd < 0) {
-    result = open_failed(errno, out_hit);
-  } else {
-    result = read_open_file(disk, fd, expected, out_hit, &info);
-    if (result == QN__GET_HIT) touch(disk, fd, &info);
-    (void)qn__fs()->close(fd);
+  qn__get_result_t result = look_once(disk, path, expected, out_hit, &info);
+  // What NFS says of a file that another machine has replaced meanwhile: the name leads to the new
+  // one. Once is enough; twice means trouble.
+  if (result == QN__GET_ERROR && out_hit->error == ESTALE) {
+    out_hit->error = 0;
+    result = look_once(disk, path, expected, out_hit, &info);
   }
   count_result(disk, result, out_hit, &info);
   if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {

@@ -330,6 +330,36 @@ static void what_is_no_file_of_ours_is_left_alone(void** state) {
   sample_free(&sample);
 }
 
+// Another machine has put a new file in the place of the one that is being read: one more look
+// finds it. Any other error, and a second one, is a miss that deletes nothing.
+static void a_stale_handle_is_looked_up_again(void** state) {
+  (void)state;
+  qn__disk_t* disk = open_cache(&(qn__disk_options_t){.sweep_period_ns = -1});
+  sample_t sample;
+  sample_make(&sample, 1, 200);
+  assert_true(put_and_wait(disk, &sample));
+  qn_fault_fs_install();
+  for (long n = 1; n <= 3; n++) {  // open, fstat, read
+    for (int mode = QN_FAULT_ONCE; mode <= QN_FAULT_ALWAYS; mode++) {
+      for (int is_stale = 0; is_stale <= 1; is_stale++) {
+        qn_fault_fs_arm(n, (qn_fault_mode_t)mode, QN_FAULT_ERRNO, is_stale ? ESTALE : EIO);
+        qn__hit_t hit;
+        bool is_hit = is_stale && mode == QN_FAULT_ONCE;
+        assert_int_equal(qn__disk_get(disk, &sample.expected, &hit),
+                         is_hit ? QN__GET_HIT : QN__GET_ERROR);
+        if (is_hit) assert_true(sample_equals(&sample, &hit.entry));
+        qn__disk_hit_release(disk, &hit);
+        assert_int_equal(qn_fault_fs_open_count(), 0);
+      }
+    }
+  }
+  qn_fault_fs_remove();
+  assert_int_equal(qn__disk_counter(disk, "disk_hits"), 3);
+  assert_int_equal(qn__disk_counter(disk, "disk_read_errors"), 9);
+  qn__disk_close(disk, 0);
+  sample_free(&sample);
+}
+
 static void use_is_recorded_daily(void** state) {
   (void)state;
   qn__disk_t* disk = open_cache(NULL);
@@ -736,6 +766,7 @@ int main(void) {
       TEST(damaged_files_heal),
       TEST(a_good_entry_of_another_preimage_stays),
       TEST(what_is_no_file_of_ours_is_left_alone),
+      TEST(a_stale_handle_is_looked_up_again),
       TEST(use_is_recorded_daily),
       TEST(a_full_queue_drops),
       TEST(a_refusal_switches_writing_off_for_a_while),
