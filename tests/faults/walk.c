@@ -210,6 +210,7 @@ static bool run_here(const fault_t* fault, long n) {
   // A temporary file stays only where its very removal was refused.
   walk_may_leave = current->begins_with_leftover || qn_fault_fs_failures_of("unlink") > 0;
   WALK_CHECK(qn_fault_fs_open_count() == 0);
+  WALK_CHECK(qn_fault_fs_calls_of("rmdir") == 0);  // a folder may be somebody else's as well
   qn_fault_fs_remove();
   WALK_CHECK(qn_test_descriptor_count() == descriptors);
   WALK_CHECK(heap.live_blocks == 0);
