@@ -202,6 +202,10 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
     if (fast.request.priority < INT32_MAX) fast.request.priority++;
     // That it cannot be made, the one that was asked for will tell.
     qn_status_free(begin(engine, &fast, &fast_making));
+    // Only what is queued behind it comes after it.
+    if (fast_making.flight) {
+      (void)qn__flight_wait(fast_making.flight, QN__FLIGHT_COMPILE, choice->deadline_ns);
+    }
   }
   status = begin(engine, wanted, &full_making);
   qn__flight_t* full = full_making.flight;

@@ -131,8 +131,10 @@ bool qn__flight_ask_local(qn__flight_t* flight);
 // After that, in this thread: asks the remote tier if anybody wishes. True when it has landed, for
 // nobody wishes for a compile; false: it is to be compiled.
 bool qn__flight_ask_remote(qn__flight_t* flight);
-// Hands the flight to the pool, at whatever stage it is. False: the caller is its maker still.
+// Hands the flight to the pool before it has asked all tiers, or after that, to be compiled. False:
+// the caller is its maker still.
 bool qn__flight_submit(qn__flight_t* flight);
+bool qn__flight_queue(qn__flight_t* flight);
 // Compiles in this thread, and lands it.
 void qn__flight_compile(qn__flight_t* flight, bool is_pooled);
 // After the local tiers, for a maker who does no more: lands the flight if nobody wishes for more,

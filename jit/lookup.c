@@ -80,7 +80,7 @@ qn_status_t qn__lookup_outcome(qn_engine_t* engine, const qn__request_t* request
 // The maker of a lookup without a deadline: reads here; compiles here only without threads.
 static void take_through(qn__flight_t* flight, bool may_compile) {
   if (qn__flight_ask_local(flight) || qn__flight_ask_remote(flight)) return;
-  if (qn__flight_submit(flight)) return;
+  if (qn__flight_queue(flight)) return;
   if (may_compile) {
     qn__flight_compile(flight, false);
   } else {

@@ -46,7 +46,6 @@ bool qn__flight_ask_remote(qn__flight_t* flight) {
     flight->has_asked_remote = true;
     qn__mutex_unlock(&engine->flights.mutex);
   }
-  qn__flight_set_stage(flight, QN__FLIGHT_COMPILE);
   return false;
 }
 
@@ -83,14 +82,29 @@ static void run(qn__job_t* job) {
   if (flight->stage == QN__FLIGHT_LOCAL && qn__flight_ask_local(flight)) return;
   if (qn__flight_ask_remote(flight)) return;
   // Only a pool that is being stopped takes no job from its own thread.
-  if (!qn__flight_submit(flight)) qn__flight_give_up(flight, QN__OUTCOME_CANCELLED);
+  if (!qn__flight_queue(flight)) qn__flight_give_up(flight, QN__OUTCOME_CANCELLED);
 }
 
 bool qn__flight_submit(qn__flight_t* flight) {
   flight->job.run = run;
   flight->job.drop = drop;
-  flight->job.lane = flight->stage == QN__FLIGHT_COMPILE ? QN__LANE_COMPILE : QN__LANE_READ;
+  flight->job.lane = QN__LANE_READ;
   return qn__pool_submit(&flight->engine->pool, &flight->job);
+}
+
+// Under the lock, so that whoever sees the stage knows that it is in the queue: what he submits
+// after that is behind it.
+bool qn__flight_queue(qn__flight_t* flight) {
+  qn__flights_t* flights = &flight->engine->flights;
+  flight->job.run = run;
+  flight->job.drop = drop;
+  flight->job.lane = QN__LANE_COMPILE;
+  qn__mutex_lock(&flights->mutex);
+  flight->stage = QN__FLIGHT_COMPILE;
+  qn__cond_broadcast(&flights->moved);
+  bool is_queued = qn__pool_submit(&flight->engine->pool, &flight->job);
+  qn__mutex_unlock(&flights->mutex);
+  return is_queued;
 }
 
 void qn__flight_hand_on(qn__flight_t* flight) {

@@ -1,0 +1,353 @@
+// The policy FALLBACK: which variant is given when, with which numbers, that a better one follows
+// by itself, and what happens when it does not. ctest-labels: tsan
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/jit/support_gate.h"
+
+#define SECOND INT64_C(1000000000)
+
+static void begin(gated_t* gated, bool is_forbidden) {
+  const qn_setting_t settings[] = {{"compile_threads", "1"},
+                                   {"jit", is_forbidden ? "forbid" : "allow"}};
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .settings = settings, .setting_count = 2};
+  gated_begin(gated, &options);
+}
+
+static qn_lookup_options_t fallback(qn_tier_t tier, int64_t timeout_ns, qn_module_t* generic) {
+  return (qn_lookup_options_t){.struct_size = sizeof(qn_lookup_options_t),
+                               .tier = tier,
+                               .miss = QN_MISS_FALLBACK,
+                               .timeout_ns = timeout_ns,
+                               .generic = generic};
+}
+
+// "func NAME(out y: i32[SHAPE])", which writes VALUE.
+static qn_module_t* shaped(const char* name, const char* shape, int value) {
+  char text[256];
+  (void)snprintf(text, sizeof text, "func %s(out y: i32[%s]) { for i in 0..%s { y[i] = %d; } }\n",
+                 name, shape, shape, value);
+  qn_module_t* module;
+  must(qn_module_parse(text, strlen(text), NULL, &module));
+  return module;
+}
+
+static void compile_now(gated_t* gated, qn_module_t* module, qn_tier_t tier) {
+  qn_lookup_options_t options = {.struct_size = sizeof options, .tier = tier};
+  qn_executable_t* executable;
+  must(qn_engine_executable(gated->engine, module, gated->target, &options, NULL, &executable));
+  qn_executable_release(executable);
+}
+
+static void await_rank(qn_function_t* function, qn__rank_t rank) {
+  while (qn__function_rank(function) < rank) usleep(100);
+  assert_int_equal(qn__function_rank(function), rank);
+}
+
+static void get(gated_t* gated, qn_module_t* module, const qn_lookup_options_t* options,
+                qn_lookup_info_t* info, qn_function_t** function) {
+  must(qn_engine_function(gated->engine, module, gated->target, "f", options, info, function));
+}
+
+static void test_what_was_asked_for(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated, false);
+  gate_set(&gated.gate, true);
+  qn_module_t* module = shaped("f", "3", 1);
+  compile_now(&gated, module, QN_TIER_FULL);
+  qn_lookup_options_t options = fallback(QN_TIER_FULL, 0, NULL);
+  qn_lookup_info_t info;
+  qn_function_t* function;
+  get(&gated, module, &options, &info, &function);
+  assert_int_equal(info.source, QN_SOURCE_MEMORY);
+  assert_false(info.is_fallback);
+  assert_int_equal(qn__function_rank(function), QN__RANK_ASKED);
+  qn_function_release(function);
+  // From the directory, with and without a deadline.
+  assert_true(qn_engine_flush(gated.engine, 60 * SECOND));
+  for (int i = 0; i < 2; i++) {
+    options.timeout_ns = i * 60 * SECOND;
+    assert_true(qn_engine_unload(gated.engine, module, gated.target, NULL));
+    get(&gated, module, &options, &info, &function);
+    assert_int_equal(info.source, QN_SOURCE_DISK);
+    assert_false(info.is_fallback);
+    assert_int_equal(call(function), 1);
+    qn_function_release(function);
+  }
+  assert_int_equal(gate_started(&gated.gate), 1);
+  assert_int_equal(counter_of(gated.engine, "fallbacks"), 0);
+  qn_module_release(module);
+  gated_end(&gated);
+}
+
+// The fast tier is there: it is given at once while the full one hangs, and the cell changes when
+// that lands.
+static void test_the_other_tier(void** state) {
+  (void)state;
+  for (int round = 0; round < 4; round++) {
+    gated_t gated;
+    begin(&gated, false);
+    gated.gate.only_tier = QN_TIER_FULL;
+    qn_module_t* module = shaped("f", "3", 1);
+    compile_now(&gated, module, QN_TIER_FAST);
+    bool is_on_disk = round % 2;
+    if (is_on_disk) {
+      qn_lookup_options_t fast = {.struct_size = sizeof fast, .tier = QN_TIER_FAST};
+      assert_true(qn_engine_flush(gated.engine, 60 * SECOND));
+      assert_true(qn_engine_unload(gated.engine, module, gated.target, &fast));
+    }
+    qn_lookup_options_t options = fallback(0, round / 2 ? 60 * SECOND : 0, NULL);
+    qn_lookup_info_t info;
+    qn_function_t* function;
+    get(&gated, module, &options, &info, &function);
+    assert_true(info.is_fallback);
+    assert_int_equal(info.tier, QN_TIER_FAST);
+    assert_int_equal(info.source, is_on_disk ? QN_SOURCE_DISK : QN_SOURCE_MEMORY);
+    assert_int_equal(qn__function_rank(function), QN__RANK_FAST);
+    assert_int_equal(call(function), 1);
+    gate_await_started(&gated.gate, 2);
+    assert_int_equal(call(function), 1);
+    gate_set(&gated.gate, true);
+    await_rank(function, QN__RANK_ASKED);
+    assert_int_equal(call(function), 1);
+    qn_function_release(function);
+    get(&gated, module, &options, &info, &function);
+    assert_false(info.is_fallback);
+    assert_int_equal(info.tier, QN_TIER_FULL);
+    qn_function_release(function);
+    assert_int_equal(counter_of(gated.engine, "fallbacks"), 1);
+    qn_module_release(module);
+    gated_end(&gated);
+  }
+}
+
+// The generic module's function serves a fixed shape until its own is there; the numbers tell which
+// one ran.
+static void test_the_generic_module(void** state) {
+  (void)state;
+  for (int round = 0; round < 2; round++) {
+    gated_t gated;
+    begin(&gated, false);
+    qn_module_t* generic = shaped("f", "n", 7);
+    qn_module_t* module = shaped("f", "3", 1);
+    gate_set(&gated.gate, true);
+    compile_now(&gated, generic, QN_TIER_FULL);
+    gate_set(&gated.gate, false);
+    qn_lookup_options_t options = fallback(0, round ? 60 * SECOND : 0, generic);
+    qn_lookup_info_t info;
+    qn_function_t* function;
+    get(&gated, module, &options, &info, &function);
+    assert_true(info.is_fallback);
+    assert_int_equal(qn__function_rank(function), QN__RANK_GENERIC);
+    assert_int_equal(call(function), 7);
+    gate_await_started(&gated.gate, 2);
+    assert_int_equal(call(function), 7);
+    gate_set(&gated.gate, true);
+    await_rank(function, QN__RANK_ASKED);
+    assert_int_equal(call(function), 1);
+    assert_int_equal(counter_of(gated.engine, "upgrades"), 1);
+    qn_function_release(function);
+    qn_module_release(module);
+    qn_module_release(generic);
+    gated_end(&gated);
+  }
+}
+
+static void test_a_generic_module_that_does_not_fit(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated, false);
+  gate_set(&gated.gate, true);
+  static const char text[] = "func f(x: f32[n], out y: i32[n]) { for i in 0..n { y[i] = 2; } }\n";
+  qn_module_t* generic;
+  must(qn_module_parse(text, sizeof text - 1, NULL, &generic));
+  qn_module_t* module = shaped("f", "3", 1);
+  compile_now(&gated, generic, QN_TIER_FULL);
+  qn_lookup_options_t options = fallback(0, 0, generic);
+  qn_lookup_info_t info;
+  qn_function_t* function;
+  get(&gated, module, &options, &info, &function);
+  assert_int_equal(call(function), 1);
+  qn_function_release(function);
+  qn_module_release(module);
+  qn_module_release(generic);
+  gated_end(&gated);
+}
+
+// Nothing is there: the fast tier is compiled ahead of the full one, and given as it lands.
+static void test_the_first_that_lands(void** state) {
+  (void)state;
+  for (int round = 0; round < 2; round++) {
+    gated_t gated;
+    begin(&gated, false);
+    gated.gate.only_tier = QN_TIER_FULL;
+    qn_module_t* module = shaped("f", "3", 1);
+    qn_lookup_options_t options = fallback(0, round ? 60 * SECOND : 0, NULL);
+    qn_lookup_info_t info;
+    qn_function_t* function;
+    get(&gated, module, &options, &info, &function);
+    assert_true(info.is_fallback);
+    assert_int_equal(info.tier, QN_TIER_FAST);
+    assert_int_equal(info.source, QN_SOURCE_COMPILED);
+    assert_int_equal(call(function), 1);
+    gate_await_started(&gated.gate, 2);
+    assert_string_equal(gated.gate.log[0], "f fast");
+    assert_string_equal(gated.gate.log[1], "f full");
+    gate_set(&gated.gate, true);
+    await_rank(function, QN__RANK_ASKED);
+    assert_int_equal(call(function), 1);
+    qn_function_release(function);
+    qn_module_release(module);
+    gated_end(&gated);
+  }
+}
+
+static void test_time_and_failures(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated, false);
+  qn_module_t* module = shaped("f", "3", 1);
+  qn_lookup_options_t options = fallback(0, 5000000, NULL);
+  qn_function_t* function;
+  // Both hang.
+  must_be(qn_engine_function(gated.engine, module, gated.target, "f", &options, NULL, &function),
+          QN_STATUS_DEADLINE_EXCEEDED, "'f'");
+  assert_null(function);
+  gate_set(&gated.gate, true);
+  gate_await_ended(&gated.gate, 2);
+  gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
+  qn_module_t* other = shaped("f", "4", 2);
+  options.timeout_ns = 0;
+  for (int i = 0; i < 3; i++) {
+    must_be(qn_engine_function(gated.engine, other, gated.target, "f", &options, NULL, &function),
+            QN_STATUS_UNSUPPORTED, "want");
+  }
+  // The full one fails, the fast one was there: it stays.
+  gated.gate.fails_with = QN_STATUS_OK;
+  qn_module_t* third = shaped("f", "3", 3);
+  compile_now(&gated, third, QN_TIER_FAST);
+  gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
+  int ended = gated.gate.ended_count;
+  qn_lookup_info_t info;
+  get(&gated, third, &options, &info, &function);
+  gate_await_ended(&gated.gate, ended + 1);
+  assert_int_equal(call(function), 3);
+  qn_function_release(function);
+  get(&gated, third, &options, &info, &function);  // the failure is remembered
+  assert_int_equal(call(function), 3);
+  assert_int_equal(qn__function_rank(function), QN__RANK_FAST);
+  qn_function_release(function);
+  must_be(qn_engine_function(gated.engine, third, gated.target, "g", &options, NULL, &function),
+          QN_STATUS_NOT_FOUND, "'g'");
+  qn_module_release(module);
+  qn_module_release(other);
+  qn_module_release(third);
+  gated_end(&gated);
+}
+
+// Released before the better one lands; and the engine ends before it.
+static void test_release_before_the_better_one(void** state) {
+  (void)state;
+  for (int round = 0; round < 2; round++) {
+    gated_t gated;
+    begin(&gated, false);
+    gated.gate.only_tier = QN_TIER_FULL;
+    qn_module_t* module = shaped("f", "3", 1);
+    qn_module_t* queued = shaped("f", "3", 2);
+    compile_now(&gated, module, QN_TIER_FAST);
+    compile_now(&gated, queued, QN_TIER_FAST);
+    qn_lookup_options_t options = fallback(0, 0, NULL);
+    qn_function_t *function, *other;
+    get(&gated, module, &options, NULL, &function);
+    gate_await_started(&gated.gate, 3);
+    get(&gated, queued, &options, NULL, &other);
+    qn_function_release(function);
+    if (round == 0) {
+      gate_set(&gated.gate, true);
+      gate_await_ended(&gated.gate, 4);
+    } else {
+      // The queued one is cancelled, the running one is left behind and lands later.
+      gated.engine->compile_grace_ns = 1000000;
+      qn_engine_destroy(gated.engine);
+      assert_int_equal(qn__function_rank(other), QN__RANK_FAST);
+      gate_set(&gated.gate, true);
+      gate_await_ended(&gated.gate, 3);
+      must(qn_engine_create(NULL, &gated.engine));
+      usleep(100000);
+    }
+    assert_int_equal(call(other), 2);
+    qn_function_release(other);
+    qn_module_release(module);
+    qn_module_release(queued);
+    gated_end(&gated);
+  }
+}
+
+static void test_fast_wanted_full_there(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated, false);
+  gate_set(&gated.gate, true);
+  qn_module_t* module = shaped("f", "3", 1);
+  compile_now(&gated, module, QN_TIER_FULL);
+  qn_lookup_options_t options = fallback(QN_TIER_FAST, 0, NULL);
+  qn_lookup_info_t info;
+  qn_function_t* function;
+  get(&gated, module, &options, &info, &function);
+  assert_int_equal(info.tier, QN_TIER_FULL);
+  assert_false(info.is_fallback);  // nothing better is being made
+  assert_int_equal(call(function), 1);
+  qn_function_release(function);
+  assert_int_equal(gate_started(&gated.gate), 1);
+  qn_module_release(module);
+  gated_end(&gated);
+}
+
+// Where nothing may be compiled, what is ready still serves.
+static void test_forbidden(void** state) {
+  (void)state;
+  gated_t gated, open;
+  begin(&gated, true);
+  qn_engine_options_t base = {.struct_size = sizeof base, .cache_dir = gated.directory};
+  gated_begin(&open, &base);
+  gate_set(&open.gate, true);
+  qn_module_t* module = shaped("f", "3", 1);
+  compile_now(&open, module, QN_TIER_FAST);
+  assert_true(qn_engine_flush(open.engine, 60 * SECOND));
+  for (int i = 0; i < 2; i++) {
+    qn_lookup_options_t options = fallback(0, i * 60 * SECOND, NULL);
+    qn_lookup_info_t info;
+    qn_function_t* function;
+    get(&gated, module, &options, &info, &function);
+    assert_int_equal(info.tier, QN_TIER_FAST);
+    assert_int_equal(call(function), 1);
+    qn_function_release(function);
+  }
+  assert_int_equal(gate_started(&gated.gate), 0);
+  qn_module_release(module);
+  gated_end(&open);
+  gated_end(&gated);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_what_was_asked_for),
+      cmocka_unit_test(test_the_other_tier),
+      cmocka_unit_test(test_the_generic_module),
+      cmocka_unit_test(test_a_generic_module_that_does_not_fit),
+      cmocka_unit_test(test_the_first_that_lands),
+      cmocka_unit_test(test_time_and_failures),
+      cmocka_unit_test(test_release_before_the_better_one),
+      cmocka_unit_test(test_fast_wanted_full_there),
+      cmocka_unit_test(test_forbidden),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,399 @@
+// Lookups that come later: polled, waited for, told, cancelled before and while they are compiled,
+// out of time, released in any order, and after their engine. ctest-labels: tsan
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/jit/support_gate.h"
+
+#define SECOND INT64_C(1000000000)
+
+static void begin(gated_t* gated) {
+  static const qn_setting_t one_thread[] = {{"compile_threads", "1"}};
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .settings = one_thread, .setting_count = 1};
+  gated_begin(gated, &options);
+}
+
+static qn_pending_t* request(gated_t* gated, qn_module_t* module, const char* name,
+                             qn_miss_policy_t miss, int64_t timeout_ns) {
+  qn_lookup_options_t options = {
+      .struct_size = sizeof options, .miss = miss, .timeout_ns = timeout_ns};
+  qn_pending_t* pending;
+  must(qn_engine_request(gated->engine, module, gated->target, name, &options, &pending));
+  return pending;
+}
+
+typedef struct ear {
+  qn__mutex_t mutex;
+  qn__cond_t heard;
+  int count;
+} ear_t;
+
+static void ear_init(ear_t* ear) {
+  memset(ear, 0, sizeof *ear);
+  must(qn__mutex_init(&ear->mutex));
+  must(qn__cond_init(&ear->heard));
+}
+static void on_ready(void* self) {
+  ear_t* ear = self;
+  qn__mutex_lock(&ear->mutex);
+  ear->count++;
+  qn__cond_broadcast(&ear->heard);
+  qn__mutex_unlock(&ear->mutex);
+}
+static void ear_await(ear_t* ear, int count) {
+  qn__mutex_lock(&ear->mutex);
+  while (ear->count < count) qn__cond_wait(&ear->heard, &ear->mutex);
+  assert_int_equal(ear->count, count);
+  qn__mutex_unlock(&ear->mutex);
+}
+static void ear_deinit(ear_t* ear) {
+  qn__mutex_deinit(&ear->mutex);
+  qn__cond_deinit(&ear->heard);
+}
+
+static void test_poll_and_wait(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  qn_module_t* module = module_of("f", 5);
+  qn_pending_t* pending = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  qn_pending_t* again = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  assert_false(qn_pending_is_ready(pending));
+  qn_function_t* function;
+  must_be(qn_pending_wait(pending, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
+  assert_null(function);
+  must_be(qn_pending_wait(pending, 1000000, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
+          "goes on");
+  gate_set(&gated.gate, true);
+  qn_lookup_info_t info;
+  must(qn_pending_wait(pending, -1, &info, &function));
+  assert_int_equal(call(function), 5);
+  assert_int_equal(info.source, QN_SOURCE_COMPILED);
+  assert_int_equal(info.tier, QN_TIER_FULL);
+  assert_true(info.lookup_ns > 0 && info.compile_ns > 0 && strlen(info.key) == 32);
+  assert_true(qn_pending_is_ready(pending));
+  // Asking again gives it again.
+  qn_function_t* same;
+  must(qn_pending_wait(pending, 0, NULL, &same));
+  assert_ptr_equal(same, function);
+  qn_function_release(same);
+  qn_pending_release(pending);
+  assert_int_equal(call(function), 5);
+  qn_function_release(function);
+  // The other one has a cell of its own, and was not the one that compiled.
+  must(qn_pending_wait(again, -1, &info, &function));
+  assert_int_equal(info.source, QN_SOURCE_MEMORY);
+  assert_int_equal(call(function), 5);
+  qn_function_release(function);
+  qn_pending_release(again);
+  // A memory hit is ready at once.
+  pending = request(&gated, module, "f", QN_MISS_FAIL, 1);
+  assert_true(qn_pending_is_ready(pending));
+  must(qn_pending_wait(pending, 0, NULL, &function));
+  qn_function_release(function);
+  qn_pending_release(pending);
+  assert_int_equal(gate_started(&gated.gate), 1);
+  assert_int_equal(counter_of(gated.engine, "requests"), 3);
+  qn_module_release(module);
+  gated_end(&gated);
+}
+
+static void test_errors(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  gate_set(&gated.gate, true);
+  qn_module_t* module = module_of("f", 5);
+  qn_pending_t* pending = request(&gated, module, "g", QN_MISS_BLOCK, 0);
+  qn_function_t* function;
+  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_NOT_FOUND, "'f'");
+  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_NOT_FOUND, "'f'");
+  qn_pending_release(pending);
+  must_be(qn_engine_request(gated.engine, module, gated.target, NULL, NULL, &pending),
+          QN_STATUS_INVALID_ARGUMENT, "name");
+  assert_null(pending);
+  qn_module_t* other = module_of("other", 1);
+  pending = request(&gated, other, "other", QN_MISS_FAIL, 0);
+  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "other@");
+  qn_pending_release(pending);
+  gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
+  for (int i = 0; i < 2; i++) {
+    pending = request(&gated, other, "other", QN_MISS_BLOCK, 0);
+    must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_UNSUPPORTED, "want");
+    qn_pending_release(pending);
+  }
+  assert_int_equal(counter_of(gated.engine, "failed_remembered"), 1);
+  qn_pending_release(NULL);
+  qn_module_release(module);
+  qn_module_release(other);
+  gated_end(&gated);
+}
+
+static void await_queued(qn_engine_t* engine, uint32_t count) {
+  for (;;) {
+    qn__mutex_lock(&engine->pool.mutex);
+    uint32_t queued = engine->pool.queues[QN__LANE_COMPILE].queued_count;
+    qn__mutex_unlock(&engine->pool.mutex);
+    if (queued == count) return;
+    usleep(100);
+  }
+}
+
+// What was cancelled before it began is never compiled, unless somebody else wants it too.
+static void test_cancel_before_it_begins(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  qn_module_t* modules[] = {module_of("runs", 0), module_of("alone", 1), module_of("shared", 2)};
+  qn_pending_t* runs = request(&gated, modules[0], "runs", QN_MISS_BLOCK, 0);
+  gate_await_started(&gated.gate, 1);
+  qn_pending_t* alone = request(&gated, modules[1], "alone", QN_MISS_BLOCK, 0);
+  qn_pending_t* shared = request(&gated, modules[2], "shared", QN_MISS_BLOCK, 0);
+  qn_pending_t* sharer = request(&gated, modules[2], "shared", QN_MISS_BLOCK, 0);
+  await_queued(gated.engine, 2);
+  ear_t ear;
+  ear_init(&ear);
+  qn_pending_notify(alone, on_ready, &ear);
+  qn_pending_cancel(alone);
+  ear_await(&ear, 1);
+  await_queued(gated.engine, 1);
+  qn_pending_cancel(shared);
+  qn_pending_cancel(shared);  // again is nothing new
+  await_queued(gated.engine, 1);
+  qn_function_t* function;
+  must_be(qn_pending_wait(alone, -1, NULL, &function), QN_STATUS_CANCELLED, "'alone'");
+  must_be(qn_pending_wait(shared, -1, NULL, &function), QN_STATUS_CANCELLED, "'shared'");
+  assert_true(qn_pending_is_ready(shared));
+  gate_set(&gated.gate, true);
+  must(qn_pending_wait(runs, -1, NULL, &function));
+  qn_function_release(function);
+  must(qn_pending_wait(sharer, -1, NULL, &function));
+  assert_int_equal(call(function), 2);
+  qn_function_release(function);
+  assert_int_equal(gate_started(&gated.gate), 2);
+  assert_string_equal(gated.gate.log[1], "shared full");
+  assert_int_equal(counter_of(gated.engine, "cancelled"), 2);
+  // It can be asked for again.
+  qn_pending_t* later = request(&gated, modules[1], "alone", QN_MISS_BLOCK, 0);
+  must(qn_pending_wait(later, -1, NULL, &function));
+  assert_int_equal(call(function), 1);
+  qn_function_release(function);
+  qn_pending_t* all[] = {runs, alone, shared, sharer, later};
+  for (size_t i = 0; i < 5; i++) qn_pending_release(all[i]);
+  for (size_t i = 0; i < 3; i++) qn_module_release(modules[i]);
+  ear_deinit(&ear);
+  gated_end(&gated);
+}
+
+static void test_cancel_while_it_compiles(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  qn_module_t* module = module_of("f", 6);
+  qn_pending_t* pending = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  gate_await_started(&gated.gate, 1);
+  qn_pending_cancel(pending);
+  qn_function_t* function;
+  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_CANCELLED, "'f'");
+  qn_pending_release(pending);
+  gate_set(&gated.gate, true);
+  // The compile goes on into memory and into the cache.
+  qn_lookup_info_t info;
+  must(qn_engine_function(gated.engine, module, gated.target, "f", NULL, &info, &function));
+  assert_int_equal(call(function), 6);
+  qn_function_release(function);
+  assert_true(qn_engine_flush(gated.engine, 60 * SECOND));
+  assert_true(qn_engine_unload(gated.engine, module, gated.target, NULL));
+  must(qn_engine_function(gated.engine, module, gated.target, "f", NULL, &info, &function));
+  assert_int_equal(info.source, QN_SOURCE_DISK);
+  qn_function_release(function);
+  assert_int_equal(gate_started(&gated.gate), 1);
+  qn_module_release(module);
+  gated_end(&gated);
+}
+
+// Released without a cancel, the lookup goes on.
+static void test_release_is_no_cancel(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  qn_module_t* modules[] = {module_of("runs", 0), module_of("queued", 1)};
+  qn_pending_release(request(&gated, modules[0], "runs", QN_MISS_BLOCK, 0));
+  gate_await_started(&gated.gate, 1);
+  qn_pending_release(request(&gated, modules[1], "queued", QN_MISS_BLOCK, 0));
+  gate_set(&gated.gate, true);
+  gate_await_ended(&gated.gate, 2);
+  qn_module_release(modules[0]);
+  qn_module_release(modules[1]);
+  gated_end(&gated);
+}
+
+static void test_notify(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  qn_module_t* module = module_of("f", 6);
+  ear_t ear;
+  ear_init(&ear);
+  qn_pending_t* pending = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  qn_pending_notify(pending, on_ready, &ear);
+  gate_await_started(&gated.gate, 1);
+  assert_int_equal(ear.count, 0);
+  gate_set(&gated.gate, true);
+  ear_await(&ear, 1);
+  assert_true(qn_pending_is_ready(pending));
+  qn_function_t* function;
+  must(qn_pending_wait(pending, 0, NULL, &function));
+  qn_function_release(function);
+  // At once when it is ready already.
+  qn_pending_notify(pending, on_ready, &ear);
+  ear_await(&ear, 2);
+  qn_pending_release(pending);
+  qn_module_release(module);
+  ear_deinit(&ear);
+  gated_end(&gated);
+}
+
+// The time is over while the compile hangs: whoever waits, polls or listens hears of it.
+static void test_out_of_time(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  qn_module_t* modules[] = {module_of("hangs", 1), module_of("queued", 2)};
+  ear_t ears[3];
+  qn_pending_t* pendings[3];
+  for (int i = 0; i < 3; i++) {
+    ear_init(&ears[i]);
+    // The latest is asked for first, so that the earlier ones must wake the clock's thread.
+    pendings[i] = request(&gated, modules[i > 0], i > 0 ? "queued" : "hangs", QN_MISS_BLOCK,
+                          i == 0 ? 30000000 : 10000000);
+    qn_pending_notify(pendings[i], on_ready, &ears[i]);
+  }
+  qn_function_t* function;
+  for (int i = 0; i < 3; i++) {
+    ear_await(&ears[i], 1);
+    assert_true(qn_pending_is_ready(pendings[i]));
+    must_be(qn_pending_wait(pendings[i], -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
+            "goes on being made");
+  }
+  // Without anybody who listens it is known as soon as somebody asks.
+  qn_pending_t* late = request(&gated, modules[0], "hangs", QN_MISS_BLOCK, 1);
+  must_be(qn_pending_wait(late, -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "0.000 ms");
+  qn_pending_release(late);
+  gate_set(&gated.gate, true);
+  gate_await_ended(&gated.gate, 2);
+  for (int i = 0; i < 3; i++) {
+    qn_pending_release(pendings[i]);
+    ear_deinit(&ears[i]);
+  }
+  qn_module_release(modules[0]);
+  qn_module_release(modules[1]);
+  gated_end(&gated);
+}
+
+// Engines that end, and pendings that outlive them, with alarms that never rang.
+static void test_after_the_engine(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  gate_set(&gated.gate, true);
+  qn_module_t* module = module_of("f", 6);
+  ear_t ear;
+  ear_init(&ear);
+  enum { count = 20 };
+  qn_pending_t* pendings[count];
+  for (int i = 0; i < count; i++) {
+    pendings[i] = request(&gated, module, "f", QN_MISS_BLOCK, 3600 * SECOND);
+    qn_pending_notify(pendings[i], on_ready, &ear);
+  }
+  qn_engine_destroy(gated.engine);
+  ear_await(&ear, count);
+  for (int i = 0; i < count; i++) {
+    qn_function_t* function;
+    qn_status_t status = qn_pending_wait(pendings[i], 0, NULL, &function);
+    if (qn_ok(status)) {
+      assert_int_equal(call(function), 6);
+    } else {
+      must_be(status, QN_STATUS_CANCELLED, "engine ends");
+    }
+    qn_function_release(function);
+    qn_pending_cancel(pendings[i]);
+    qn_pending_release(pendings[i]);
+  }
+  must(qn_engine_create(NULL, &gated.engine));
+  qn_module_release(module);
+  ear_deinit(&ear);
+  gated_end(&gated);
+}
+
+// Many threads that ask, cancel and release at once.
+typedef struct stirrer {
+  pthread_t thread;
+  gated_t* gated;
+  qn_module_t** modules;
+  unsigned seed;
+} stirrer_t;
+
+enum { stir_modules = 8, stir_rounds = 200 };
+
+static void* stir(void* arg) {
+  stirrer_t* self = arg;
+  for (int i = 0; i < stir_rounds; i++) {
+    int number = (int)(rand_r(&self->seed) % stir_modules);
+    qn_pending_t* pending = request(self->gated, self->modules[number], "f",
+                                    rand_r(&self->seed) % 4 == 0 ? QN_MISS_FAIL : QN_MISS_BLOCK,
+                                    rand_r(&self->seed) % 3 == 0 ? 50000 : 0);
+    if (rand_r(&self->seed) % 3 == 0) qn_pending_cancel(pending);
+    qn_function_t* function;
+    qn_status_t status =
+        qn_pending_wait(pending, rand_r(&self->seed) % 2 ? -1 : 0, NULL, &function);
+    if (qn_ok(status)) assert_int_equal(call(function), number);
+    qn_status_free(status);
+    qn_function_release(function);
+    qn_pending_release(pending);
+    if (rand_r(&self->seed) % 5 == 0) {
+      (void)qn_engine_unload(self->gated->engine, self->modules[number], self->gated->target, NULL);
+    }
+  }
+  return NULL;
+}
+
+static void test_stirred(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated);
+  gate_set(&gated.gate, true);
+  qn_module_t* modules[stir_modules];
+  for (int i = 0; i < stir_modules; i++) modules[i] = module_of("f", i);
+  stirrer_t stirrers[4];
+  for (unsigned i = 0; i < 4; i++) {
+    stirrers[i] = (stirrer_t){.gated = &gated, .modules = modules, .seed = i + 1};
+    must(qn__thread_start(&stirrers[i].thread, "stirrer", 0, stir, &stirrers[i]));
+  }
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_join(stirrers[i].thread, NULL), 0);
+  for (int i = 0; i < stir_modules; i++) qn_module_release(modules[i]);
+  gated_end(&gated);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_poll_and_wait),
+      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_cancel_before_it_begins),
+      cmocka_unit_test(test_cancel_while_it_compiles),
+      cmocka_unit_test(test_release_is_no_cancel),
+      cmocka_unit_test(test_notify),
+      cmocka_unit_test(test_out_of_time),
+      cmocka_unit_test(test_after_the_engine),
+      cmocka_unit_test(test_stirred),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
