@@ -254,6 +254,6 @@ const verb_t verb_warm = {
         "  quern warm examples/warm.list --target interp\n"
         "  quern warm examples/warm.list --dry-run --json\n"
         "  quern warm --from-cache --jobs 2\n"
-        "  quern warm examples/warm.list --target interp --bundle kernels.qb\n",
+        "  quern warm examples/warm.list --target interp --bundle kernels.qnb\n",
     .run = run_warm,
 };
