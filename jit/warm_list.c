@@ -250,7 +250,7 @@ static qn_status_t read_module(list_reader_t* reader, const char* file, qn_modul
 }
 
 static qn_status_t read_text(list_reader_t* reader, qn_str_t text) {
-  text_line_t line;
+  text_line_t line = {0};
   bool is_empty = false;
   QN_TRY(split_line(reader, text, &line, &is_empty));
   if (is_empty) return QN_OK;
