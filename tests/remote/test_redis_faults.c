@@ -365,7 +365,8 @@ static long walk(qn_fault_net_kind_t kind, int error, qn_fault_mode_t mode, int6
     qn_fault_net_arm(0, QN_FAULT_ONCE, QN_FAULT_NET_ERRNO, 0);
     // The fault is over: it works again, at the latest once the breakers have let somebody through.
     qn__get_result_t result = QN__GET_OFF;
-    for (int i = 0; i < 100 && result != QN__GET_HIT; i++) {
+    for (int i = 0; i < 10000 && result != QN__GET_HIT; i++) {
+      if (i > 0) sleep_ms(1);
       (void)qn__remote_put(remote, &sample.entry);
       assert_true(qn__remote_flush(remote, 60 * SECOND));
       assert_true(get_is_right(remote, &sample, &result));
@@ -471,9 +472,10 @@ static void test_forgetful_server(void** state) {
 
 // ------------------------------------------------------------------------------------------- hangs
 
-static _Atomic bool resolver_hangs;
+static _Atomic bool resolver_hangs, is_in_resolver;
 static void hang_in_resolver(void* user) {
   (void)user;
+  atomic_store(&is_in_resolver, true);
   while (atomic_load(&resolver_hangs)) sleep_ms(1);
 }
 
@@ -481,7 +483,7 @@ static void hang_in_resolver(void* user) {
 // thread frees everything when it comes back.
 static void test_resolver_hangs(void** state) {
   (void)state;
-  qn_fault_heap_t heap;
+  static qn_fault_heap_t heap;  // the thread that was left behind may be the last to look at it
   qn_fault_heap_init(&heap);
   sample_t sample;
   sample_make(&sample, 3, 700);
@@ -490,8 +492,11 @@ static void test_resolver_hangs(void** state) {
   atomic_store(&resolver_hangs, true);
   qn_fault_net_on_resolve(hang_in_resolver, NULL);
   qn__get_result_t result;
-  assert_true(get_is_right(remote, &sample, &result));
-  assert_int_equal(result, QN__GET_TIMEOUT);
+  // On a busy machine the thread may begin later than the first caller leaves.
+  do {
+    assert_true(get_is_right(remote, &sample, &result));
+    assert_true(result == QN__GET_TIMEOUT || result == QN__GET_OFF);
+  } while (!atomic_load(&is_in_resolver));
   for (int i = 0; i < 100; i++) {
     assert_true(get_is_right(remote, &sample, &result));
     assert_int_equal(result, QN__GET_OFF);

@@ -395,9 +395,9 @@ static void test_stopped_server(void** state) {
   (void)state;
   start(NULL);
   qn__remote_options_t options = usual(url_of(""));
-  options.timeout_ns = 50 * MS;
-  options.connect_timeout_ns = 50 * MS;
-  options.put_timeout_ns = 50 * MS;
+  options.timeout_ns = 300 * MS;
+  options.connect_timeout_ns = 300 * MS;
+  options.put_timeout_ns = 300 * MS;
   qn__remote_t* remote = make(&options);
   for (int i = 0; i < 100 && !put(remote); i++) atomic_store(&remote->puts.open_until_ns, 1);
   assert_int_equal(kill(server.pid, SIGSTOP), 0);

@@ -18,13 +18,13 @@ typedef enum call {
 } call_t;
 
 static struct {
-  long fail_at;
-  qn_fault_mode_t mode;
-  qn_fault_net_kind_t kind;
-  int error;
+  _Atomic long fail_at;
+  _Atomic qn_fault_mode_t mode;
+  _Atomic qn_fault_net_kind_t kind;
+  _Atomic int error;
   _Atomic long calls, failures, open_count;
-  void (*on_resolve)(void* user);
-  void* user;
+  void (*_Atomic on_resolve)(void* user);
+  void* _Atomic user;
 } state;
 
 void qn_fault_net_arm(long fail_at, qn_fault_mode_t mode, qn_fault_net_kind_t kind, int error) {
@@ -67,8 +67,8 @@ static bool is_counted(call_t call) {
 static bool strikes(call_t call) {
   if (!is_counted(call)) return false;
   long n = atomic_fetch_add(&state.calls, 1) + 1;
-  bool is_hit = state.fail_at > 0 &&
-                (state.mode == QN_FAULT_ALWAYS ? n >= state.fail_at : n == state.fail_at);
+  const long at = state.fail_at;
+  bool is_hit = at > 0 && (state.mode == QN_FAULT_ALWAYS ? n >= at : n == at);
   if (is_hit) atomic_fetch_add(&state.failures, 1);
   errno = state.error;
   return is_hit;
@@ -76,7 +76,8 @@ static bool strikes(call_t call) {
 
 static int fault_resolve(const char* host, const char* service, const struct addrinfo* hints,
                          struct addrinfo** out_list) {
-  if (state.on_resolve) state.on_resolve(state.user);
+  void (*hook)(void* user) = state.on_resolve;
+  if (hook) hook(state.user);
   if (strikes(CALL_RESOLVE)) return EAI_AGAIN;
   int result = qn__net_posix.resolve(host, service, hints, out_list);
   if (result == 0) atomic_fetch_add(&state.open_count, 1);

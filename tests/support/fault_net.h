@@ -1,8 +1,7 @@
 // tests/support/fault_net.h: failures on demand of the network calls of base/net.h, as fault.h has
 // them for files.
 //
-// Thread rule: arming is for one thread while no call is under way; counting is atomic. Read next:
-// fault_net.c.
+// Thread rule: arming is for one thread; calls may be under way. Read next: fault_net.c.
 #ifndef QUERN_TESTS_SUPPORT_FAULT_NET_H_
 #define QUERN_TESTS_SUPPORT_FAULT_NET_H_
 

@@ -103,6 +103,13 @@ void fake_wait_held(fake_call_t call, int count) {
   unlock();
 }
 
+int fake_held(fake_call_t call) {
+  lock();
+  int count = fake.held_counts[call];
+  unlock();
+  return count;
+}
+
 long fake_calls(fake_call_t call) {
   lock();
   long count = fake.call_counts[call];

@@ -30,6 +30,8 @@ void fake_hold(fake_call_t call);
 void fake_release(fake_call_t call);
 // Waits until `count` calls of a kind are being held.
 void fake_wait_held(fake_call_t call, int count);
+// Calls of a kind that are under way.
+int fake_held(fake_call_t call);
 long fake_calls(fake_call_t call);
 // Connections that exist, and those that are connected.
 long fake_connections(void);

@@ -553,6 +553,17 @@ static void sleep_ms(long ms) {
   (void)nanosleep(&time, NULL);
 }
 
+// A caller in a hurry leaves while its get is held; where its turn had not come yet, another one
+// follows. How many it took.
+static uint64_t leave_early(qn__remote_t* remote, const sample_t* sample) {
+  uint64_t count = 0;
+  do {
+    assert_int_equal(get_by(remote, sample, qn__now_ns() + 1000000), QN__GET_TIMEOUT);
+    count++;
+  } while (fake_held(FAKE_GET) == 0);
+  return count;
+}
+
 // A caller in a hurry leaves; that says nothing of the store.
 static void test_orphan(void** state) {
   (void)state;
@@ -565,15 +576,14 @@ static void test_orphan(void** state) {
   sample_make(&sample, 1, 1000);
   put(remote, &sample);
   fake_hold(FAKE_GET);
-  assert_int_equal(get_by(remote, &sample, qn__now_ns() + 1000000), QN__GET_TIMEOUT);
-  fake_wait_held(FAKE_GET, 1);
+  uint64_t left = leave_early(remote, &sample);
   // This one leaves before its turn has come.
   assert_int_equal(get_by(remote, &sample, qn__now_ns()), QN__GET_TIMEOUT);
   is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
   fake_release(FAKE_GET);
   assert_int_equal(get(remote, &sample), QN__GET_HIT);
   assert_int_equal(qn__remote_counter(remote, "remote_orphaned"), 1);
-  assert_int_equal(qn__remote_counter(remote, "remote_timeouts"), 2);
+  assert_int_equal(qn__remote_counter(remote, "remote_timeouts"), left + 1);
   qn__remote_destroy(remote, 0);
   assert_int_equal(atomic_load(&heap.live_blocks), 0);
   assert_int_equal(atomic_load(&heap.size_errors), 0);
@@ -591,7 +601,11 @@ static void test_thread_hangs(void** state) {
   sample_make(&sample, 1, 10);
   put(remote, &sample);
   fake_hold(FAKE_CONNECT);
-  assert_int_equal(get(remote, &sample), QN__GET_TIMEOUT);
+  // On a busy machine the thread may begin later than the first caller leaves.
+  do {
+    qn__get_result_t early = get(remote, &sample);
+    assert_true(early == QN__GET_TIMEOUT || early == QN__GET_OFF);
+  } while (fake_held(FAKE_CONNECT) == 0);
   for (int i = 0; i < 1000; i++) assert_int_equal(get(remote, &sample), QN__GET_OFF);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 1);
   // Its time has come long ago, but there is nobody who could probe.
@@ -612,30 +626,30 @@ static void test_thread_hangs(void** state) {
 
 static void test_destroy_while_hanging(void** state) {
   (void)state;
+  // The thread that was left behind may be the last to look at its heap.
+  static qn_fault_heap_t heaps[2];
   for (int call = 0; call < 2; call++) {
-    qn_fault_heap_t heap;
-    qn_fault_heap_init(&heap);
+    qn_fault_heap_t* heap = &heaps[call];
+    qn_fault_heap_init(heap);
     qn__remote_options_t options = usual();
-    options.allocator = qn_fault_heap_allocator(&heap);
+    options.allocator = qn_fault_heap_allocator(heap);
     qn__remote_t* remote = make(&options);
     sample_t sample;
     sample_make(&sample, 1, 1000);
     fake_hold(call == 0 ? FAKE_GET : FAKE_PUT);
-    if (call == 0) {
-      assert_int_equal(get_by(remote, &sample, qn__now_ns() + 1000000), QN__GET_TIMEOUT);
-    }
+    if (call == 0) (void)leave_early(remote, &sample);
     fake_hold(FAKE_PUT);
     assert_true(qn__remote_put(remote, &sample.entry));
     assert_true(qn__remote_put(remote, &sample.entry));
     fake_wait_held(call == 0 ? FAKE_GET : FAKE_PUT, 1);
     assert_false(qn__remote_flush(remote, 1000000));
     qn__remote_destroy(remote, 1000000);
-    assert_true(atomic_load(&heap.live_blocks) > 0);
+    assert_true(atomic_load(&heap->live_blocks) > 0);
     fake_release(FAKE_GET);
     fake_release(FAKE_PUT);
-    for (int i = 0; i < 10000 && atomic_load(&heap.live_blocks) > 0; i++) sleep_ms(1);
-    assert_int_equal(atomic_load(&heap.live_blocks), 0);
-    assert_int_equal(atomic_load(&heap.size_errors), 0);
+    for (int i = 0; i < 10000 && atomic_load(&heap->live_blocks) > 0; i++) sleep_ms(1);
+    assert_int_equal(atomic_load(&heap->live_blocks), 0);
+    assert_int_equal(atomic_load(&heap->size_errors), 0);
     assert_int_equal(fake_connections(), 0);
     sample_free(&sample);
   }
