@@ -82,6 +82,21 @@ expect 1 warm absolute.list
 tells "needs a cache directory"
 unset QUERN_CACHE
 
+# What a service records becomes a list, for any number of processes at once.
+for i in 1 2 3 4; do
+  QUERN_RECORD="$work/recorded" QUERN_CACHE=off "$QUERN" run examples/ir/saxpy.qn --target interp \
+    --arg a=$i --arg x=iota:f32[8] --arg y=ones:f32[8] >/dev/null &
+  pids="${pids:-} $!"
+done
+for pid in $pids; do wait "$pid" || fail "a recording process failed"; done
+[ "$(wc -l <recorded)" -eq 4 ] || fail "expected 4 recorded lines"
+echo '{"version":1,"torn' >>recorded
+QUERN_CACHE_DIR="$work/recorded.cache" expect 1 warm recorded --json
+json 'it["total"] == 1 and it["compiled"] == 1 and len(it["problems"]) == 1'
+QUERN_CACHE_DIR="$work/recorded.cache" expect 0 run examples/ir/saxpy.qn --target interp --json \
+  --arg a=1 --arg 'x=iota:f32[8]' --arg 'y=ones:f32[8]'
+json 'it["source"] == "disk"'
+
 # Instead of the targets and tiers in the list.
 echo "good.qn --target cpu --tier fast" >lists/other.list
 expect 0 warm lists/other.list --target interp --tier full --json

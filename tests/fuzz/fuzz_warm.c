@@ -69,7 +69,7 @@ static void decode_message(const uint8_t* data, size_t size) {
   qn__buffer_t frame;
   qn__buffer_init(&frame, qn_allocator_default());
   qn__warm_message_encode(&message, &frame);
-  size_t body_size;
+  size_t body_size = 0;
   check(!frame.has_failed && qn__warm_message_length(frame.data, &body_size));
   check(body_size == size && frame.size == size + QN__WARM_LENGTH_BYTES);
   check(memcmp(frame.data + QN__WARM_LENGTH_BYTES, data, size) == 0);
