@@ -187,7 +187,7 @@ static int evict_as_me(void) {
 }
 
 static void expect_mode(const char* name, mode_t mode) {
-  char path[sizeof root + 64];
+  char path[sizeof root + 128];
   struct stat info;
   (void)snprintf(path, sizeof path, "%s/v1%s", root, name);
   assert_int_equal(lstat(path, &info), 0);
