@@ -4,8 +4,8 @@
 // the identity is predicted from the GNU build ids in the files of the generator and of the library
 // that it links (base/elf.h), and checked against what is really mapped once a miss opens it.
 //
-// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one mutex; it
-// is not held while a generator works. Read next: builtin.c.
+// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one lock for
+// what is known and one for opening; neither is held while a generator works. Read next: builtin.c.
 #include "jit/generator.h"
 
 #include <stdio.h>
@@ -41,20 +41,27 @@ static void predict_identity(const char* directory, qn__generator_t* item) {
 }
 
 // A fork waits until a generator that is being opened is open, so that the child has it whole. So
-// nothing under the lock may register a fork handler of base/fork.h.
+// nothing under the locks may register a fork handler of base/fork.h.
 static void fork_prepare(void* self) {
-  qn__mutex_lock(&((qn__generators_t*)self)->mutex);
+  qn__generators_t* generators = self;
+  qn__mutex_lock(&generators->opening);
+  qn__mutex_lock(&generators->mutex);
 }
 static void fork_parent(void* self) {
-  qn__mutex_unlock(&((qn__generators_t*)self)->mutex);
+  qn__generators_t* generators = self;
+  qn__mutex_unlock(&generators->mutex);
+  qn__mutex_unlock(&generators->opening);
 }
 static void fork_child(void* self) {
-  qn_status_free(qn__mutex_init(&((qn__generators_t*)self)->mutex));
+  qn__generators_t* generators = self;
+  qn_status_free(qn__mutex_init(&generators->opening));
+  qn_status_free(qn__mutex_init(&generators->mutex));
 }
 
 qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory) {
   memset(generators, 0, sizeof *generators);
   generators->directory = directory;
+  QN_TRY(qn__mutex_init(&generators->opening));
   QN_TRY(qn__mutex_init(&generators->mutex));
   generators->fork_node = (qn__fork_node_t){
       .self = generators, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
@@ -69,6 +76,7 @@ void qn__generators_deinit(qn__generators_t* generators) {
     if (item->table) item->table->destroy(item->self);
   }
   qn__mutex_deinit(&generators->mutex);
+  qn__mutex_deinit(&generators->opening);
 }
 
 void qn__generators_use_bundles(qn__generators_t* generators, const qn__bundle_t* const* bundles,
@@ -185,14 +193,17 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
   return QN_OK;
 }
 
-static qn_status_t open_locked(const char* directory, qn__generator_t* item) {
+// Only one thread opens, and it reads of the item what does not change; so it needs no lock that a
+// lookup of another key could meet, however long a compiler takes to load.
+static qn_status_t open_generator(const char* directory, qn__generator_t* item,
+                                  const qn_codegen_t** out_table, void** out_self) {
   const qn_codegen_t* table = builtin_table(item->name);
   if (!table) QN_TRY(open_library(directory, item, &table));
-  QN_TRY(table->create(&item->self));
-  const char* identity = table->identity(item->self);
+  QN_TRY(table->create(out_self));
+  const char* identity = table->identity(*out_self);
   if (!identity || strlen(identity) >= sizeof item->identity) {
     // Cut, it might name another build as well, and the key would not tell their code apart.
-    table->destroy(item->self);
+    table->destroy(*out_self);
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "code generator '%s' gives no identity of at most %zu characters",
                           item->name, sizeof item->identity - 1);
@@ -200,23 +211,45 @@ static qn_status_t open_locked(const char* directory, qn__generator_t* item) {
   if (strcmp(identity, item->identity) != 0) {
     qn__log(QN__LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
             item->name, identity, item->identity);
-    (void)snprintf(item->identity, sizeof item->identity, "%s", identity);
   }
-  item->table = table;
+  *out_table = table;
   return QN_OK;
 }
 
-qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
-                                const qn_codegen_t** out_table, void** out_self,
-                                char out_identity[256]) {
+static bool take_open(qn__generators_t* generators, uint32_t index, const qn_codegen_t** out_table,
+                      void** out_self, char out_identity[256]) {
   qn__mutex_lock(&generators->mutex);
-  qn__generator_t* item = &generators->items[index];
-  qn_status_t status = item->table ? QN_OK : open_locked(generators->directory, item);
-  if (qn_ok(status)) {
+  const qn__generator_t* item = &generators->items[index];
+  bool is_open = item->table != NULL;
+  if (is_open) {
     *out_table = item->table;
     *out_self = item->self;
     memcpy(out_identity, item->identity, sizeof item->identity);
   }
   qn__mutex_unlock(&generators->mutex);
+  return is_open;
+}
+
+qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
+                                const qn_codegen_t** out_table, void** out_self,
+                                char out_identity[256]) {
+  if (take_open(generators, index, out_table, out_self, out_identity)) return QN_OK;
+  qn__generator_t* item = &generators->items[index];
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&generators->opening);
+  if (!take_open(generators, index, out_table, out_self, out_identity)) {
+    const qn_codegen_t* table = NULL;
+    void* self = NULL;
+    status = open_generator(generators->directory, item, &table, &self);
+    if (qn_ok(status)) {
+      qn__mutex_lock(&generators->mutex);
+      (void)snprintf(item->identity, sizeof item->identity, "%s", table->identity(self));
+      item->self = self;
+      item->table = table;
+      qn__mutex_unlock(&generators->mutex);
+      (void)take_open(generators, index, out_table, out_self, out_identity);
+    }
+  }
+  qn__mutex_unlock(&generators->opening);
   return status;
 }

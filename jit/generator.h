@@ -27,7 +27,8 @@ typedef struct qn__generator {
 } qn__generator_t;
 
 typedef struct qn__generators {
-  qn__mutex_t mutex;
+  qn__mutex_t opening;    // held while one is opened; taken before the other one
+  qn__mutex_t mutex;      // of all below
   const char* directory;  // borrowed from the configuration; "" for the search
   qn__generator_t items[QN__MAX_GENERATORS];
   uint32_t count;

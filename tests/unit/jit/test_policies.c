@@ -239,14 +239,15 @@ static void hold_files(void* self, const char* call_name, const char* path) {
 static void test_hanging_file_system(void** state) {
   (void)state;
   gated_t gated;
+  files.is_on = false;
+  qn_fault_fs_install();
+  qn_fault_fs_hook(hold_files, NULL);
   begin(&gated, one_thread, 1);
   gate_set(&gated.gate, true);
   qn_module_t* module = module_of("f", 5);
   qn_module_t* ready = module_of("ready", 6);
   must(look_up(&gated, ready, "ready", NULL, NULL));
   assert_true(qn_engine_flush(gated.engine, 60 * SECOND));
-  qn_fault_fs_install();
-  qn_fault_fs_hook(hold_files, NULL);
   files.is_on = true;
   static const qn_miss_policy_t policies[] = {QN_MISS_BLOCK, QN_MISS_FALLBACK, QN_MISS_FAIL};
   for (size_t i = 0; i < 3; i++) {
