@@ -75,7 +75,20 @@ static void* work(void* arg) {
       worker->hits++;
       qn__disk_hit_release(worker->disk, &hit);
     }
-    if ((worker->random >> 8) % 4 == 0) (void)qn__disk_put(worker->disk, &sample->entry, NULL);
+    qn__lease_t* lease = NULL;
+    if ((worker->random >> 12) % 4 == 0) {
+      int64_t deadline_ns = qn__now_ns() + (int64_t)(worker->random >> 12) % 2000000;
+      if (qn__disk_claim(worker->disk, &sample->expected, deadline_ns, &hit, &lease) ==
+          QN__GET_HIT) {
+        worker->has_wrong_bytes |= lease || !sample_equals(sample, &hit.entry);
+        qn__disk_hit_release(worker->disk, &hit);
+      }
+    }
+    if ((worker->random >> 8) % 4 == 0) {
+      (void)qn__disk_put(worker->disk, &sample->entry, lease);
+    } else {
+      qn__lease_release(lease);
+    }
     if ((worker->random >> 8) % 64 == 1) (void)qn__disk_remove(worker->disk, sample->entry.key);
     if ((worker->random >> 8) % 128 == 2) (void)qn__disk_flush(worker->disk, 1000000);
   }
