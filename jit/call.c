@@ -13,7 +13,7 @@
 // The loop only answers yes or no; on a no the slow half (explain.c) finds the reason again. The
 // way of a call on the CPU's default stream: bind the arguments, fill the kernel's table on the
 // stack, jump. No lock, no allocation, nothing read from the environment, one acquire load. What
-// counts here is the number of instructions (about fifty a tensor): every branch goes the same way
+// counts here is the number of instructions (about 45 a tensor): every branch goes the same way
 // in call after call. Measured by bench/bench_call.c. Thread rule: any thread. Read next:
 // explain.c.
 #include <math.h>
@@ -24,6 +24,12 @@
 #include "jit/executable.h"
 #include "jit/interp.h"
 #include "jit/plan.h"
+
+// The words of a call, and QN__MAX_WORDS behind each the end of its tensor: one pointer serves
+// both.
+typedef struct words {
+  uint64_t words[2 * QN__MAX_WORDS];
+} words_t;
 
 #define LIKELY(x) __builtin_expect((x), 1)
 #define UNLIKELY(x) __builtin_expect((x), 0)
@@ -37,6 +43,18 @@ static inline bool bind_dim(const qn__dim_t* dim, int64_t value, uint64_t* symbo
     return true;
   }
   return dim->kind == QN__DIM_EXPR || dim->value == value;
+}
+
+// The same for the first dimension.
+static inline bool bind_first(const qn__arg_t* arg, int64_t value, uint64_t* symbols) {
+  if (LIKELY(arg->first_kind == QN__DIM_SYMBOL)) {
+    return symbols[arg->first_symbol] == (uint64_t)value;
+  }
+  if (arg->first_kind == QN__DIM_BIND) {
+    symbols[arg->first_symbol] = (uint64_t)value;
+    return true;
+  }
+  return arg->first_kind == QN__DIM_EXPR || arg->first_value == value;
 }
 
 // Declared strides. A tensor without strides is row-major. Gives the elements from the first to one
@@ -83,7 +101,8 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
 // elements from the first to one past the last.
 static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_tensor_t* tensor,
                                                 int64_t count, uint64_t* symbols,
-                                                uint64_t* out_word, uint64_t* out_end) {
+                                                uint64_t* out_word) {
+  uint64_t* out_end = out_word + QN__MAX_WORDS;
   int64_t span = count;
   if (count < 0) return false;
   if (arg->strides) {
@@ -99,10 +118,11 @@ static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_t
   return span == 0 || !is_bad;
 }
 
-// Writes the address of the first element, and the one behind the last to `out_end`.
+// Writes the address of the first element, and the one behind the last where its end belongs
+// (words_t).
 static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
                                const qn_tensor_t* tensor, uint64_t* restrict symbols,
-                               uint64_t* restrict out_word, uint64_t* restrict out_end) {
+                               uint64_t* restrict out_word) {
   uint64_t device, ndim_and_dtype;
   memcpy(&device, &tensor->device, sizeof device);
   memcpy(&ndim_and_dtype, &tensor->ndim, sizeof ndim_and_dtype);
@@ -111,37 +131,39 @@ static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
   }
   int64_t count = 1;
   const uint32_t rank = arg->rank;
-  if (LIKELY(rank != 0)) {
-    const int64_t* shape = tensor->shape;
-    const qn__dim_t* dim = arg->shape;
+  const int64_t* shape = tensor->shape;
+  if (LIKELY(rank == 1)) {
     if (UNLIKELY(!shape)) return false;
     count = shape[0];
-    if (UNLIKELY(!bind_dim(dim, count, symbols))) return false;
-    if (rank != 1) {
-      int64_t signs = count;
-      for (uint32_t d = 1; d < rank; d++) {
-        const int64_t extent = shape[d];
-        signs |= extent;
-        if (UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
-            UNLIKELY(__builtin_mul_overflow(count, extent, &count))) {
-          return false;
-        }
+    if (UNLIKELY(!bind_first(arg, count, symbols))) return false;
+  } else if (rank != 0) {
+    if (UNLIKELY(!shape)) return false;
+    count = shape[0];
+    if (UNLIKELY(!bind_first(arg, count, symbols))) return false;
+    const qn__dim_t* dim = arg->shape;
+    int64_t signs = count;
+    for (uint32_t d = 1; d < rank; d++) {
+      const int64_t extent = shape[d];
+      signs |= extent;
+      if (UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
+          UNLIKELY(__builtin_mul_overflow(count, extent, &count))) {
+        return false;
       }
-      if (UNLIKELY(signs < 0)) return false;
     }
+    if (UNLIKELY(signs < 0)) return false;
   }
-  // Together: no strides, not null, aligned, and below 2^62, where nothing wraps (a tensor has
-  // fewer than 2^63 bytes).
+  // Together: no strides, neither declared nor given, not null, aligned, and below 2^62, where
+  // nothing wraps (a tensor has fewer than 2^63 bytes).
   const uint64_t data = (uint64_t)(uintptr_t)tensor->data, offset = tensor->byte_offset;
   const uint64_t begin = data + offset;
-  const uint64_t strides = arg->has_strides | (uint64_t)(uintptr_t)tensor->strides;
-  if (UNLIKELY(((((data - 1) | offset) >> 62) | (begin & arg->align_mask) | strides) != 0)) {
-    return bind_rare(arg, tensor, count, symbols, out_word, out_end);
+  const uint64_t strides = (uint64_t)(uintptr_t)tensor->strides;
+  if (UNLIKELY(((((data - 1) | offset) >> 62) | (begin & arg->unusual_mask) | strides) != 0)) {
+    return bind_rare(arg, tensor, count, symbols, out_word);
   }
   // As unsigned: a negative count (of one dim) is above every limit.
   if (UNLIKELY((uint64_t)count > (uint64_t)arg->max_elements)) return false;
-  *out_word = begin;
-  *out_end = begin + ((uint64_t)count << arg->item_shift);
+  out_word[0] = begin;
+  out_word[QN__MAX_WORDS] = begin + ((uint64_t)count << arg->item_shift);
   return true;
 }
 
@@ -205,19 +227,19 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
 
 static inline __attribute__((always_inline)) bool bind(const qn__plan_t* plan,
                                                        const qn_value_t* args, size_t count,
-                                                       uint64_t* restrict words) {
+                                                       words_t* restrict out) {
   const uint32_t arg_count = plan->arg_count;
   if (UNLIKELY(count != arg_count || (!args && count != 0))) return false;
   const uint64_t device = plan->device_word;
+  uint64_t *words = out->words, *ends = words + QN__MAX_WORDS;
   uint64_t* symbols = words + arg_count;
-  uint64_t ends[QN__MAX_WORDS];
   const qn__arg_t* arg = plan->args;
   for (uint32_t i = 0; i < arg_count; i++, arg++) {
     const qn_value_t* value = &args[i];
     if (LIKELY(arg->kind == QN__ARG_TENSOR)) {
       const qn_tensor_t* tensor = value->tensor;
       if (UNLIKELY(value->type != QN_VALUE_TENSOR || !tensor)) return false;
-      if (!bind_tensor(arg, device, tensor, symbols, &words[i], &ends[i])) return false;
+      if (!bind_tensor(arg, device, tensor, symbols, &words[i])) return false;
     } else if (!(arg->kind == QN__ARG_INT ? bind_int(arg, value, &words[i])
                                           : bind_float(arg, value, &words[i]))) {
       return false;
@@ -237,7 +259,10 @@ static inline __attribute__((always_inline)) bool bind(const qn__plan_t* plan,
 
 bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
                    uint64_t* restrict words) {
-  return bind(plan, args, count, words);
+  words_t all;
+  if (!bind(plan, args, count, &all)) return false;
+  memcpy(words, all.words, sizeof(uint64_t) * (plan->arg_count + plan->symbol_count));
+  return true;
 }
 
 // ---------------------------------------------------------------------------------- the call
@@ -255,8 +280,8 @@ static __attribute__((noinline, cold)) qn_status_t explain(const qn__plan_t* pla
 // What the cell's own function refuses is refused in its words, whatever the variant takes.
 static __attribute__((noinline)) qn_status_t check_guard(const qn__variant_t* variant,
                                                          const qn_value_t* args, size_t count) {
-  uint64_t words[QN__MAX_WORDS];
-  if (LIKELY(bind(variant->guard, args, count, words))) return QN_OK;
+  words_t words;
+  if (LIKELY(bind(variant->guard, args, count, &words))) return QN_OK;
   return explain(variant->guard, args, count);
 }
 
@@ -275,19 +300,19 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
                                                               qn_value_t* result) {
   if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
   qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
-  uint64_t words[QN__MAX_WORDS];
+  words_t all;
   if (UNLIKELY(variant->guard != NULL)) {
     qn_status_t status = check_guard(variant, args, count);
     if (!qn_ok(status)) return status;
   }
-  if (UNLIKELY(!bind(variant->plan, args, count, words))) return refusal(variant, args, count);
+  if (UNLIKELY(!bind(variant->plan, args, count, &all))) return refusal(variant, args, count);
   if (!stream && variant->entry) {
     qn__cpu_call_t state = qn__cpu_call_template;
-    if (__builtin_expect(variant->entry(&state.env, words) == 0, 1)) return QN_OK;
+    if (__builtin_expect(variant->entry(&state.env, all.words) == 0, 1)) return QN_OK;
     return qn__variant_describe(variant, &state.failure);
   }
-  if (!stream && variant->executable->is_interp) return qn__interp_run(variant->ir, words);
-  return qn__variant_launch(variant, stream, words);
+  if (!stream && variant->executable->is_interp) return qn__interp_run(variant->ir, all.words);
+  return qn__variant_launch(variant, stream, all.words);
 }
 
 static qn_status_t no_function(void) {

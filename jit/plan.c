@@ -184,7 +184,12 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__param_t* param, bool* is
   } pair = {(int32_t)buffer->rank, qn_dtype_to_dl(buffer->dtype)};
   memcpy(&out->ndim_and_dtype, &pair, sizeof pair);
   QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
-  out->has_strides = buffer->strides != NULL;
+  if (buffer->rank != 0) {
+    out->first_kind = out->shape[0].kind;
+    out->first_symbol = out->shape[0].symbol;
+    out->first_value = out->shape[0].value;
+  }
+  out->unusual_mask = buffer->strides ? UINT64_MAX : out->align_mask;
   if (buffer->strides) {
     QN_TRY(make_dims(plan, buffer->strides, buffer->rank, is_bound, &out->strides));
   }

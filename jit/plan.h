@@ -51,6 +51,7 @@ typedef enum qn__arg_kind {
   QN__ARG_FLOAT,
 } qn__arg_kind_t;
 
+// What every call reads lies in the first cache line.
 typedef struct qn__arg {
   qn__arg_kind_t kind;
   qn_dtype_t dtype;
@@ -58,12 +59,17 @@ typedef struct qn__arg {
   uint32_t item_shift;  // log2 of the element's bytes
   // The tensor's ndim and dtype as they lie side by side in memory.
   uint64_t ndim_and_dtype;
-  uint64_t align_mask;
+  // Bits that an address of the usual kind does not have: those of `align_mask`, or all of them
+  // where strides are declared, so that no address is usual.
+  uint64_t unusual_mask;
   // More elements than this do not fit in bytes, or in the code's indices.
   int64_t max_elements;
+  qn__dim_kind_t first_kind;  // shape[0] again, so that it is found without another load
+  uint32_t first_symbol;
+  int64_t first_value;
   const qn__dim_t* shape;
   const qn__dim_t* strides;  // NULL: must be row-major
-  bool has_strides;
+  uint64_t align_mask;
   bool is_written;
   const char* name;
   // INT: the range that fits (u64: 0 and INT64_MAX).
