@@ -9,6 +9,11 @@
 #include "base/fork.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+// glibc allots more as it needs them; a host may make engines without end.
+#define MOST_EXIT_HANDLERS 32u
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* newest;
@@ -56,4 +61,20 @@ void qn__fork_unregister(qn__fork_node_t* node) {
   if (node->next) node->next->previous = node->previous;
   node->next = node->previous = NULL;
   (void)pthread_mutex_unlock(&registry_mutex);
+}
+
+// ---------------------------------------------------------------------------------------- exit
+
+static void on_exit_of_process(void) {
+  (void)pthread_mutex_lock(&registry_mutex);
+  for (qn__fork_node_t* node = newest; node; node = node->next) {
+    if (node->at_exit) node->at_exit(node->self);
+  }
+  (void)pthread_mutex_unlock(&registry_mutex);
+}
+
+void qn__fork_watch_exit(void) {
+  static _Atomic unsigned count;
+  if (atomic_load_explicit(&count, memory_order_relaxed) >= MOST_EXIT_HANDLERS) return;
+  if (atomic_fetch_add(&count, 1) < MOST_EXIT_HANDLERS) (void)atexit(on_exit_of_process);
 }

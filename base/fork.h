@@ -1,4 +1,5 @@
-// base/fork.h: objects with locks or threads that must survive fork.
+// base/fork.h: objects with locks or threads that must survive fork, and those whose threads must
+// not run into the end of the process.
 //
 // An object registers a node; before a fork its `prepare` takes its locks, and after it `parent` or
 // `child` lets them go, the latter after forgetting the threads that the child does not have. This
@@ -16,6 +17,8 @@ typedef struct qn__fork_node {
   void (*prepare)(void* self);  // each may be NULL
   void (*parent)(void* self);
   void (*child)(void* self);  // async-signal-unsafe calls are fine, allocation and I/O are not
+  // When the process calls exit, before libraries that were loaded later are ended: see below.
+  void (*at_exit)(void* self);
   struct qn__fork_node* next;
   struct qn__fork_node* previous;
 } qn__fork_node_t;
@@ -23,5 +26,9 @@ typedef struct qn__fork_node {
 // Borrows `node` until it is unregistered. False when the handlers cannot be installed (no memory).
 bool qn__fork_register(qn__fork_node_t* node);
 void qn__fork_unregister(qn__fork_node_t* node);
+// To be called when a library has been loaded whose end must not come while threads are inside of
+// it, and when it has been used for the first time: exit handlers run in the inverse order of their
+// registration. Any number of times; only the first few count.
+void qn__fork_watch_exit(void);
 
 #endif  // QUERN_BASE_FORK_H_

@@ -60,8 +60,9 @@ static qn_executable_t* await_fleet(work_t* work, int64_t deadline_ns) {
     qn_executable_t* executable = qn__making_ask_remote(making);
     if (executable) return executable;
   }
-  work->has_remote_claim = true;
-  return NULL;
+  work->has_remote_claim = qn__remote_has_claim(engine->remote, making->key);
+  // Between our last question and our claim the other one may have put it and let go.
+  return work->has_remote_claim ? qn__making_ask_remote(making) : NULL;
 }
 
 static qn_executable_t* claim(work_t* work) {
@@ -149,6 +150,7 @@ static qn_status_t generate(work_t* work, const qn_codegen_t* codegen, void* sel
   qn_artifact_t* artifact = NULL;
   size_t code_bytes = 0;
   qn_status_t status = codegen->compile(self, &request, &artifact);
+  qn__generators_note_work(&engine->generators, making->generator);
   making->info.source = QN_SOURCE_COMPILED;
   making->info.compile_ns = qn__watch_end(engine->watch, QN__STAGE_compile, start_ns, making->name);
   qn__count(engine, QN__COUNTER_compile_ns, (uint64_t)making->info.compile_ns);

@@ -8,6 +8,7 @@
 // what is known and one for opening; neither is held while a generator works. Read next: builtin.c.
 #include "jit/generator.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -212,6 +213,7 @@ static qn_status_t open_generator(const char* directory, qn__generator_t* item,
     qn__log(QN__LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
             item->name, identity, item->identity);
   }
+  if (!builtin_table(item->name)) qn__fork_watch_exit();
   *out_table = table;
   return QN_OK;
 }
@@ -252,4 +254,10 @@ qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
   }
   qn__mutex_unlock(&generators->opening);
   return status;
+}
+
+void qn__generators_note_work(qn__generators_t* generators, uint32_t index) {
+  qn__generator_t* item = &generators->items[index];
+  if (atomic_exchange_explicit(&item->has_worked, true, memory_order_relaxed)) return;
+  if (!builtin_table(item->name)) qn__fork_watch_exit();
 }

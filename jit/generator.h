@@ -24,6 +24,7 @@ typedef struct qn__generator {
   char prefix[256];
   const qn_codegen_t* table;  // NULL until opened
   void* self;
+  _Atomic bool has_worked;
 } qn__generator_t;
 
 typedef struct qn__generators {
@@ -63,5 +64,9 @@ bool qn__generators_is_installed(qn__generators_t* generators, uint32_t index);
 qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
                                 const qn_codegen_t** out_table, void** out_self,
                                 char out_identity[256]);
+
+// To be called when it has compiled something: what its libraries made meanwhile must not be torn
+// down under threads that still compile when the process ends.
+void qn__generators_note_work(qn__generators_t* generators, uint32_t index);
 
 #endif  // QUERN_JIT_GENERATOR_H_

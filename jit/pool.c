@@ -5,7 +5,10 @@
 //     first, equals in the order in which they came.
 //  2. A job that can run is run: whoever changes what can run wakes an idle thread or starts one.
 //  3. A thread that cannot be started is no error while there are others.
-//  4. Nothing of a parent's queue or threads is touched in a child of fork: its jobs belong to
+//  4. A process that ends waits for what runs, for a bounded time: a compiler whose library is
+//  being
+//     torn down under it would crash. What is queued is let be.
+//  5. Nothing of a parent's queue or threads is touched in a child of fork: its jobs belong to
 //     flights that the child forgets (flight.c).
 // Thread rule: everything belongs to the mutex. Read next: stages.c.
 #include "jit/pool.h"
@@ -16,6 +19,9 @@
 // limit compiles deep programs all the same. Readers of programs recurse at most as deep as
 // QN__NESTING_LIMIT allows; LLVM's own recursion is what needs the room.
 #define STACK_BYTES ((size_t)8 << 20)
+
+// How long exit waits for compiles that run.
+#define EXIT_GRACE_NS INT64_C(5000000000)
 
 static qn_status_t make_locks(qn__pool_t* pool) {
   QN_TRY(qn__mutex_init(&pool->mutex));
@@ -45,6 +51,24 @@ static void fork_child(void* self) {
   pool->epoch++;
   // What the parent's threads hold, nobody releases here.
   for (uint32_t i = 0; i < lost_count; i++) pool->owner.forget(pool->owner.self);
+}
+
+static void at_exit(void* self) {
+  qn__pool_t* pool = self;
+  int64_t deadline_ns = qn__now_ns() + EXIT_GRACE_NS;
+  qn__mutex_lock(&pool->mutex);
+  pool->is_stopping = true;
+  qn__cond_broadcast(&pool->work);
+  qn__cond_broadcast(&pool->slot);
+  bool is_in_time = true;
+  for (uint32_t i = 0; i < pool->thread_count; i++) {
+    // A callback that ends the process does not wait for itself.
+    if (pthread_equal(pool->threads[i], pthread_self())) is_in_time = false;
+  }
+  while (pool->thread_count && is_in_time) {
+    is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns);
+  }
+  qn__mutex_unlock(&pool->mutex);
 }
 
 // --------------------------------------------------------------------------------------- queue
@@ -171,7 +195,12 @@ qn_status_t qn__pool_init(qn__pool_t* pool, uint64_t max_compiles, qn__pool_owne
   pool->queues[QN__LANE_READ].max_running = QN__POOL_MAX_READS;
   QN_TRY(make_locks(pool));
   pool->fork_node = (qn__fork_node_t){
-      .self = pool, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+      .self = pool,
+      .prepare = fork_prepare,
+      .parent = fork_parent,
+      .child = fork_child,
+      .at_exit = at_exit,
+  };
   if (qn__fork_register(&pool->fork_node)) return QN_OK;
   pool->fork_node.self = NULL;
   return qn__out_of_memory("a fork handler");

@@ -580,8 +580,56 @@ static void test_warm_process(void** state) {
   qn_test_tempdir_remove(directory);
 }
 
+// ---- a process that ends while its compile threads work
+
+static int ending_child(int delay_us) {
+  qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
+  qn_target_t* target = target_of(kinds[1]);
+  for (int i = 0; i < 40; i++) {
+    char* text = malloc(200000);
+    if (!text) return 9;
+    size_t size = (size_t)snprintf(text, 200000, "func f(x: f32[n], out y: f32[n]) {\n");
+    for (int k = 0; k < 200; k++) {
+      size += (size_t)snprintf(text + size, 200000 - size,
+                               "  for i in 0..n { y[i] = x[i] * %d.5 + %d.0; }\n", k, i);
+    }
+    (void)snprintf(text + size, 200000 - size, "}\n");
+    qn_module_t* module = parse(text);
+    free(text);
+    qn_pending_t* pending;
+    must(qn_engine_request(engine, module, target, "f", NULL, &pending));
+    qn_pending_release(pending);
+    qn_module_release(module);
+  }
+  usleep((useconds_t)delay_us);
+  return 0;  // nothing is destroyed: the end of the process has to do
+}
+
+static void test_exit_while_it_compiles(void** state) {
+  (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  skip();  // what is not destroyed is a leak to sanitizers
+#endif
+  for (int delay_us = 0; delay_us < 100000; delay_us = delay_us * 3 + 500) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%d", delay_us);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+      (void)execl("/proc/self/exe", "test_engine", "ending", text, (char*)NULL);
+      _exit(99);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      fail_msg("after %d us: status %x", delay_us, (unsigned)status);
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc == 3 && strcmp(argv[1], "child") == 0) return child(argv[2]);
+  if (argc == 3 && strcmp(argv[1], "ending") == 0) return ending_child(atoi(argv[2]));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sources),
       cmocka_unit_test(test_modes),
@@ -596,6 +644,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(test_unusable_directory),
       cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_warm_process),
+      cmocka_unit_test(test_exit_while_it_compiles),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
