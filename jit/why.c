@@ -50,6 +50,7 @@ typedef struct search {
   nearest_t nearest;
   qn__peek_t* peek;  // owned
   uint64_t looked_count, entry_count;
+  uint64_t most_entries;
   int64_t deadline_ns;
   bool was_stopped;
   qn__buffer_t text;
@@ -191,49 +192,53 @@ static unsigned score_of(qn_span_t wanted, qn_span_t other) {
   return score;
 }
 
-// False when the search is to stop.
-static bool consider(search_t* search, bool is_read, size_t place) {
-  search->looked_count++;
-  if (is_read) {
-    const qn__peek_t* peek = search->peek;
-    nearest_t* nearest = &search->nearest;
-    unsigned score = score_of(qn__buffer_as_span(&search->preimage), peek->preimage);
-    bool is_nearer = !nearest->is_set || score > nearest->score ||
-                     (score == nearest->score && peek->created_ns > nearest->created_ns);
-    if (is_nearer && !qn__hash128_equal(peek->key, search->key)) {
-      qn__buffer_clear(&nearest->preimage);
-      qn__buffer_bytes(&nearest->preimage, peek->preimage.data, peek->preimage.size);
-      nearest->score = score;
-      nearest->created_ns = peek->created_ns;
-      nearest->key = peek->key;
-      nearest->place = place;
-      nearest->is_set = true;
-    }
-  }
-  // The clock is read now and then.
-  search->was_stopped = search->looked_count >= MOST_ENTRIES ||
-                        (search->looked_count % 64 == 0 && qn__now_ns() > search->deadline_ns);
+// Whether there is time for one more entry.
+static bool has_time(search_t* search) {
+  search->was_stopped =
+      search->looked_count >= search->most_entries || qn__now_ns() > search->deadline_ns;
+  if (!search->was_stopped) search->looked_count++;
   return !search->was_stopped;
+}
+
+// Takes what was peeked at if it is nearer.
+static void consider(search_t* search, size_t place) {
+  const qn__peek_t* peek = search->peek;
+  nearest_t* nearest = &search->nearest;
+  unsigned score = score_of(qn__buffer_as_span(&search->preimage), peek->preimage);
+  bool is_nearer = !nearest->is_set || score > nearest->score ||
+                   (score == nearest->score && peek->created_ns > nearest->created_ns);
+  if (!is_nearer || qn__hash128_equal(peek->key, search->key)) return;
+  qn__buffer_clear(&nearest->preimage);
+  qn__buffer_bytes(&nearest->preimage, peek->preimage.data, peek->preimage.size);
+  nearest->score = score;
+  nearest->created_ns = peek->created_ns;
+  nearest->key = peek->key;
+  nearest->place = place;
+  nearest->is_set = true;
 }
 
 static bool consider_file(void* self, const qn__disk_file_t* file) {
   search_t* search = self;
-  return consider(search, qn__disk_peek(search->engine->disk, file->key, search->peek), 0);
+  if (!has_time(search)) return false;
+  if (qn__disk_peek(search->engine->disk, file->key, search->peek)) consider(search, 0);
+  return true;
+}
+
+static void consider_bundle(search_t* search, size_t number) {
+  const qn__bundle_t* bundle = search->engine->bundles[number];
+  for (uint64_t i = 0; i < qn__bundle_count(bundle) && has_time(search); i++) {
+    if (qn__bundle_peek(bundle, i, search->peek)) consider(search, number + 1);
+  }
 }
 
 static qn_status_t find_nearest(search_t* search) {
   qn_engine_t* engine = search->engine;
   search->peek = qn__alloc(engine->allocator, sizeof *search->peek);
   if (!search->peek) return qn__out_of_memory("an explanation");
-  search->deadline_ns = qn__now_ns() + MOST_NS;
   // A directory that cannot be listed to its end has told what it could.
   if (engine->disk) (void)qn__disk_scan(engine->disk, consider_file, search, NULL);
   for (size_t i = 0; i < engine->bundle_count && !search->was_stopped; i++) {
-    const qn__bundle_t* bundle = engine->bundles[i];
-    bool goes_on = true;
-    for (uint64_t k = 0; k < qn__bundle_count(bundle) && goes_on; k++) {
-      goes_on = consider(search, qn__bundle_peek(bundle, k, search->peek), i + 1);
-    }
+    consider_bundle(search, i);
   }
   return qn__buffer_status(&search->nearest.preimage, "an explanation");
 }
@@ -492,14 +497,16 @@ static qn_status_t explain(search_t* search, qn_explanation_t** out_explanation)
   return publish(search, found_in ? found_in : "", tag, out_explanation);
 }
 
-qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
-                              const qn_lookup_options_t* options,
-                              qn_explanation_t** out_explanation) {
+qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                        const qn_lookup_options_t* options, uint64_t most_entries, int64_t most_ns,
+                        qn_explanation_t** out_explanation) {
   *out_explanation = NULL;
   search_t search;
   memset(&search, 0, sizeof search);
   QN_TRY(qn__request_init(engine, module, target, options, &search.request));
   search.engine = engine;
+  search.most_entries = most_entries;
+  search.deadline_ns = qn__now_ns() + most_ns;
   qn__buffer_init(&search.preimage, engine->allocator);
   qn__buffer_init(&search.nearest.preimage, engine->allocator);
   qn__buffer_init(&search.text, engine->allocator);
@@ -511,6 +518,12 @@ qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module, qn_targe
   qn__buffer_deinit(&search.nearest.preimage);
   qn__buffer_deinit(&search.preimage);
   return status;
+}
+
+qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                              const qn_lookup_options_t* options,
+                              qn_explanation_t** out_explanation) {
+  return qn__explain(engine, module, target, options, MOST_ENTRIES, MOST_NS, out_explanation);
 }
 
 void qn_explanation_free(qn_explanation_t* explanation) {

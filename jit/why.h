@@ -1,10 +1,11 @@
-// jit/why.h: in what two keys differ, in words.
+// jit/why.h: in what two keys differ, in words; and looking for the nearest of a key.
 //
-// Thread rule: pure functions. Read next: why.c.
+// Thread rule: pure functions; qn__explain from any thread. Read next: why.c.
 #ifndef QUERN_JIT_WHY_H_
 #define QUERN_JIT_WHY_H_
 
 #include "base/buffer.h"
+#include "quern/engine.h"
 
 // A difference of one section: what it is called, and what each side has.
 typedef struct qn__difference {
@@ -20,5 +21,10 @@ void qn__difference_deinit(qn__difference_t* difference);
 // told: what it is called is not in a key. Any bytes are safe; failure is sticky in the buffers.
 void qn__difference_make(uint32_t tag, qn_span_t wanted, qn_span_t cached,
                          qn__difference_t* out_difference);
+
+// qn_engine_explain with a bound of its own for the search for the nearest entry.
+qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                        const qn_lookup_options_t* options, uint64_t most_entries, int64_t most_ns,
+                        qn_explanation_t** out_explanation);
 
 #endif  // QUERN_JIT_WHY_H_

@@ -490,6 +490,27 @@ static void test_tables(void** state) {
                    rows[i].doc);
     if (!strstr(page, row)) fail_msg("lacks %s: run tools/dev/metrics-table", row);
   }
+  // Behind the tables of a tier, its name: "<tier>_<outcome>".
+  static const struct {
+    const char* name;
+    const char* tiers;
+  } of_tiers[] = {
+#define QN_COUNTER(name, doc) {#name, "bundle_"},
+#include "cache/bundle_counters.inc"
+#undef QN_COUNTER
+#define QN_COUNTER(name, doc) {#name, "disk_ claim_ publish_ sweep_"},
+#include "cache/counters.inc"
+#undef QN_COUNTER
+#define QN_COUNTER(name, doc) {#name, "remote_"},
+#include "cache/remote_counters.inc"
+#undef QN_COUNTER
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(of_tiers); i++) {
+    char tier[32];
+    (void)snprintf(tier, sizeof tier, "%.*s_", (int)strcspn(of_tiers[i].name, "_"),
+                   of_tiers[i].name);
+    if (!strstr(of_tiers[i].tiers, tier)) fail_msg("%s: of which tier?", of_tiers[i].name);
+  }
 #define QN_GAUGE(name, doc, has, value) "\n| `quern_" #name "` | " doc " |\n",
 #define QN_STAGE(name, doc) "\n| `" #name "` | " doc " |\n",
   static const char* const others[] = {

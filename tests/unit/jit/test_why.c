@@ -431,6 +431,33 @@ static void test_nearest(void** state) {
   qn_target_release(null_target);
 }
 
+// A search that has no time for all says so, and tells the nearest that it has met.
+static void test_limits(void** state) {
+  place_t* place = *state;
+  char identity[256];
+  fake_t fake = {.module = place->two,
+                 .target = place->interp,
+                 .identity = interp_identity(place->engine, identity)};
+  for (int i = 0; i < 3; i++) {
+    fake.cache_namespace = i == 0 ? "a" : i == 1 ? "b" : "c";
+    put_fake(place->engine, &fake);
+  }
+  for (uint64_t most = 1; most <= 4; most++) {
+    qn_explanation_t* it;
+    must(qn__explain(place->engine, place->one, place->interp, NULL, most, INT64_C(10000000000),
+                     &it));
+    assert_string_equal(it->section, "module");
+    char expected[64];
+    (void)snprintf(expected, sizeof expected, "stopped after %llu", (unsigned long long)most);
+    if (most < 3) {
+      must_have(it->text, expected);
+    } else {
+      must_lack(it->text, "stopped");
+    }
+    qn_explanation_free(it);
+  }
+}
+
 // ---------------------------------------------------------------------------------- damage
 
 static void entry_path(const place_t* place, const char* key, char out[QN_TEST_PATH_SIZE]) {
@@ -592,6 +619,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_targets, set_up, tear_down),
       cmocka_unit_test(test_words),
       cmocka_unit_test_setup_teardown(test_nearest, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_bundles, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_allocations, set_up, tear_down),
