@@ -453,6 +453,13 @@ bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t tt
   return is_foreign;
 }
 
+bool qn__remote_has_claim(qn__remote_t* remote, qn_hash128_t key) {
+  qn__mutex_lock(&remote->mutex);
+  bool has = find_claim(remote, key) != NULL;
+  qn__mutex_unlock(&remote->mutex);
+  return has;
+}
+
 // With the lock held: queues a job that nobody waits for. Why not, or NULL.
 static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__job_t* job) {
   qn__lane_t* lane = &remote->puts;

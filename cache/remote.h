@@ -61,6 +61,9 @@ bool qn__remote_put(qn__remote_t* remote, const qn__entry_t* entry);
 // at once when the tier is off or only reads. The claim ends with the put or after `ttl_ms`.
 bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t ttl_ms,
                               int64_t deadline_ns);
+// Whether this process holds the claim of `key`. Whoever has just got it asks for the entry once
+// more: it may have come between the first question and the claim.
+bool qn__remote_has_claim(qn__remote_t* remote, qn_hash128_t key);
 // Gives a claim back without an entry (the compile failed).
 void qn__remote_give_up(qn__remote_t* remote, qn_hash128_t key);
 // Waits until everything put and given back so far is done or given up. False when `timeout_ns`

@@ -79,6 +79,8 @@ static void test_one_maker(void** state) {
   assert_true(fake_has(claim_name));
   assert_true(is_made_elsewhere(second));
   assert_false(is_made_elsewhere(first));  // ours already
+  assert_true(qn__remote_has_claim(first, sample.entry.key));
+  assert_false(qn__remote_has_claim(second, sample.entry.key));
   assert_int_equal(fake_calls(FAKE_CLAIM), 2);
   // The put is in place before the claim ends.
   fake_hold(FAKE_UNCLAIM);
