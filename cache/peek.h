@@ -31,6 +31,8 @@ bool qn__peek_parse(qn__peek_t* peek, size_t size, qn_hash128_t key);
 bool qn__disk_peek(const qn__disk_t* disk, qn_hash128_t key, qn__peek_t* out_peek);
 // The same of the index-th entry of a bundle.
 bool qn__bundle_peek(const qn__bundle_t* bundle, uint64_t index, qn__peek_t* out_peek);
+// The number of a key in a bundle; false when it is not there.
+bool qn__bundle_find(const qn__bundle_t* bundle, qn_hash128_t key, uint64_t* out_index);
 // A section of a preimage by its tag; empty when it has none.
 qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag);
 

@@ -6,7 +6,8 @@
 // read, and no more of them than the limits below. Nothing is counted, touched, removed or opened
 // for good.
 //
-// Not here: the words of a difference (why_words.c). Thread rule: any thread. Read next: making.c.
+// Not here: the words of a difference (why_words.c), the search for the nearest (why_nearest.c).
+// Thread rule: any thread. Read next: making.c.
 #include "jit/why.h"
 
 #include <stdio.h>
@@ -23,22 +24,11 @@
 #define MOST_ENTRIES 50000u
 #define MOST_NS INT64_C(2000000000)
 
-#define SCORE_MODULE 64u
-
 // What the explanation is owned by.
 typedef struct explained {
   qn_explanation_t public;
   qn__arena_t arena;
 } explained_t;
-
-typedef struct nearest {
-  bool is_set;
-  unsigned score;
-  int64_t created_ns;
-  qn_hash128_t key;
-  size_t place;  // 0: the directory; else the bundle + 1
-  qn__buffer_t preimage;
-} nearest_t;
 
 typedef struct search {
   qn_engine_t* engine;
@@ -47,12 +37,9 @@ typedef struct search {
   char identity[256];
   qn__buffer_t preimage;
   qn_hash128_t key;
-  nearest_t nearest;
-  qn__peek_t* peek;  // owned
-  uint64_t looked_count, entry_count;
+  qn__neighbour_t nearest;
   uint64_t most_entries;
   int64_t deadline_ns;
-  bool was_stopped;
   qn__buffer_t text;
   qn__difference_t difference;
 } search_t;
@@ -139,28 +126,10 @@ static answer_t ask_directory(search_t* search) {
   return answer;
 }
 
-// The number of the first key that is not below `key`.
-static uint64_t find_key(const qn__bundle_t* bundle, qn_hash128_t key) {
-  uint64_t low = 0, high = qn__bundle_count(bundle);
-  while (low < high) {
-    uint64_t middle = low + (high - low) / 2;
-    qn_hash128_t at = qn__bundle_key(bundle, middle);
-    if (memcmp(at.bytes, key.bytes, sizeof key.bytes) < 0) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 static answer_t ask_bundle(search_t* search, size_t number) {
   qn__bundle_t* bundle = search->engine->bundles[number];
-  uint64_t index = find_key(bundle, search->key);
-  if (index == qn__bundle_count(bundle) ||
-      !qn__hash128_equal(qn__bundle_key(bundle, index), search->key)) {
-    return (answer_t){0};
-  }
+  uint64_t index;
+  if (!qn__bundle_find(bundle, search->key, &index)) return (answer_t){0};
   char place[4200];
   qn__hit_t hit;
   name_place(search, number + 1, place);
@@ -170,108 +139,7 @@ static answer_t ask_bundle(search_t* search, size_t number) {
   return answer;
 }
 
-// ---------------------------------------------------------------------------------- the nearest
-
-static bool is_equal(qn_span_t a, qn_span_t b) {
-  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
-static unsigned score_of(qn_span_t wanted, qn_span_t other) {
-  static const uint32_t tags[] = {
-#define QN_SECTION(name, tag, text, is_text, doc) tag,
-#include "cache/sections.inc"
-#undef QN_SECTION
-  };
-  unsigned score = 0;
-  for (size_t i = 0; i < QN_COUNT_OF(tags); i++) {
-    if (!is_equal(qn__preimage_section(wanted, tags[i]), qn__preimage_section(other, tags[i]))) {
-      continue;
-    }
-    score += tags[i] == QN__SECTION_MODULE ? SCORE_MODULE : 1;
-  }
-  return score;
-}
-
-// Whether there is time for one more entry.
-static bool has_time(search_t* search) {
-  search->was_stopped =
-      search->looked_count >= search->most_entries || qn__now_ns() > search->deadline_ns;
-  if (!search->was_stopped) search->looked_count++;
-  return !search->was_stopped;
-}
-
-// Takes what was peeked at if it is nearer.
-static void consider(search_t* search, size_t place) {
-  const qn__peek_t* peek = search->peek;
-  nearest_t* nearest = &search->nearest;
-  unsigned score = score_of(qn__buffer_as_span(&search->preimage), peek->preimage);
-  bool is_nearer = !nearest->is_set || score > nearest->score ||
-                   (score == nearest->score && peek->created_ns > nearest->created_ns);
-  if (!is_nearer || qn__hash128_equal(peek->key, search->key)) return;
-  qn__buffer_clear(&nearest->preimage);
-  qn__buffer_bytes(&nearest->preimage, peek->preimage.data, peek->preimage.size);
-  nearest->score = score;
-  nearest->created_ns = peek->created_ns;
-  nearest->key = peek->key;
-  nearest->place = place;
-  nearest->is_set = true;
-}
-
-static bool consider_file(void* self, const qn__disk_file_t* file) {
-  search_t* search = self;
-  if (!has_time(search)) return false;
-  if (qn__disk_peek(search->engine->disk, file->key, search->peek)) consider(search, 0);
-  return true;
-}
-
-static void consider_bundle(search_t* search, size_t number) {
-  const qn__bundle_t* bundle = search->engine->bundles[number];
-  for (uint64_t i = 0; i < qn__bundle_count(bundle) && has_time(search); i++) {
-    if (qn__bundle_peek(bundle, i, search->peek)) consider(search, number + 1);
-  }
-}
-
-static qn_status_t find_nearest(search_t* search) {
-  qn_engine_t* engine = search->engine;
-  search->peek = qn__alloc(engine->allocator, sizeof *search->peek);
-  if (!search->peek) return qn__out_of_memory("an explanation");
-  // A directory that cannot be listed to its end has told what it could.
-  if (engine->disk) (void)qn__disk_scan(engine->disk, consider_file, search, NULL);
-  for (size_t i = 0; i < engine->bundle_count && !search->was_stopped; i++) {
-    consider_bundle(search, i);
-  }
-  return qn__buffer_status(&search->nearest.preimage, "an explanation");
-}
-
-// "saxpy, 812 bytes": the functions of the nearest entry, for a difference in the module. What
-// cannot be read stays a size.
-static void name_functions(search_t* search, qn__buffer_t* out) {
-  qn_engine_t* engine = search->engine;
-  const nearest_t* nearest = &search->nearest;
-  qn__bundle_t* bundle = nearest->place ? engine->bundles[nearest->place - 1] : NULL;
-  qn__hit_t hit;
-  qn__get_result_t result = bundle
-                                ? qn__bundle_read(bundle, find_key(bundle, nearest->key), &hit)
-                                : qn__disk_inspect(engine->disk, nearest->key, false, &hit, NULL);
-  if (result != QN__GET_HIT) return;
-  qn__arena_t arena;
-  qn__arena_init(&arena, engine->allocator);
-  qn_artifact_t artifact;
-  qn_status_t status =
-      qn__artifact_decode(hit.entry.metadata, hit.entry.payload, &arena, &artifact);
-  if (qn_ok(status)) {
-    for (size_t i = 0; i < artifact.function_count && i < 3; i++) {
-      qn__buffer_format(out, "%s, ", artifact.functions[i].name);
-    }
-  }
-  qn_status_free(status);
-  qn__arena_deinit(&arena);
-  if (bundle) {
-    qn__bundle_hit_release(bundle, &hit);
-  } else {
-    qn__disk_hit_release(engine->disk, &hit);
-  }
-}
+// ---------------------------------------------------------------------------------- the words
 
 static void put_time(qn__buffer_t* out, int64_t unix_ns) {
   time_t seconds = (time_t)(unix_ns / 1000000000);
@@ -281,14 +149,12 @@ static void put_time(qn__buffer_t* out, int64_t unix_ns) {
   qn__buffer_format(out, ", made %s UTC", text);
 }
 
-// ---------------------------------------------------------------------------------- the words
-
 static bool is_generator_missing(const search_t* search) {
   return !qn__generators_is_installed(&search->engine->generators, search->generator);
 }
 
 static void put_nearest(search_t* search, uint32_t tag) {
-  const nearest_t* nearest = &search->nearest;
+  const qn__neighbour_t* nearest = &search->nearest;
   qn__difference_t* difference = &search->difference;
   qn_span_t wanted = qn__buffer_as_span(&search->preimage);
   qn_span_t cached = qn__buffer_as_span(&nearest->preimage);
@@ -297,7 +163,7 @@ static void put_nearest(search_t* search, uint32_t tag) {
     for (size_t i = 0; i < module->body.function_count && i < 3; i++) {
       qn__buffer_format(&difference->wanted, "%s, ", module->functions[i]->name);
     }
-    name_functions(search, &difference->cached);
+    qn__neighbour_functions(search->engine, nearest, &difference->cached);
   }
   qn__difference_make(tag, qn__preimage_section(wanted, tag), qn__preimage_section(cached, tag),
                       difference);
@@ -358,9 +224,9 @@ static void put_notes(search_t* search, bool is_found) {
     qn_status_free(status);
     return;
   }
-  if (search->was_stopped) {
+  if (search->nearest.was_stopped) {
     qn__buffer_format(text, "; the search for the nearest entry stopped after %" PRIu64,
-                      search->looked_count);
+                      search->nearest.looked_count);
   }
   if (engine->remote) qn__buffer_cstr(text, "; the remote tier was not asked");
   if (search->request.is_forbidden) {
@@ -483,7 +349,8 @@ static qn_status_t explain(search_t* search, qn_explanation_t** out_explanation)
     QN_TRY(make_key(search));
   }
   if (!found_in && !is_odd) {
-    QN_TRY(find_nearest(search));
+    QN_TRY(qn__neighbour_find(engine, qn__buffer_as_span(&search->preimage), search->key,
+                              search->most_entries, search->deadline_ns, &search->nearest));
     qn__buffer_cstr(&search->text, "not cached: ");
     if (search->nearest.is_set) {
       tag = qn__preimage_first_difference(qn__buffer_as_span(&search->preimage),
@@ -512,7 +379,6 @@ qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* t
   qn__buffer_init(&search.text, engine->allocator);
   qn__difference_init(&search.difference, engine->allocator);
   qn_status_t status = explain(&search, out_explanation);
-  qn__free(engine->allocator, search.peek, sizeof *search.peek);
   qn__difference_deinit(&search.difference);
   qn__buffer_deinit(&search.text);
   qn__buffer_deinit(&search.nearest.preimage);

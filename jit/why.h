@@ -22,6 +22,29 @@ void qn__difference_deinit(qn__difference_t* difference);
 void qn__difference_make(uint32_t tag, qn_span_t wanted, qn_span_t cached,
                          qn__difference_t* out_difference);
 
+// The entry that is nearest to a key.
+typedef struct qn__neighbour {
+  bool is_set;
+  unsigned score;
+  int64_t created_ns;
+  qn_hash128_t key;
+  size_t place;  // 0: the directory; else the number of the bundle, from 1
+  qn__buffer_t preimage;
+  uint64_t looked_count;
+  bool was_stopped;  // by a bound, before all entries had been looked at
+} qn__neighbour_t;
+
+// Searches the directory and the bundles of an engine, by the beginnings of their entries, for the
+// entry of another key that is nearest to `key`: of the same module before all, then the one that
+// agrees in the most sections, then the latest. Ends at `most_entries` or `deadline_ns`. The
+// buffer of `neighbour` is initialised by the caller. Errors: OUT_OF_MEMORY.
+qn_status_t qn__neighbour_find(const qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
+                               uint64_t most_entries, int64_t deadline_ns,
+                               qn__neighbour_t* neighbour);
+// Appends "saxpy, ": the first functions of that entry, as far as it can be read.
+void qn__neighbour_functions(const qn_engine_t* engine, const qn__neighbour_t* neighbour,
+                             qn__buffer_t* out);
+
 // qn_engine_explain with a bound of its own for the search for the nearest entry.
 qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                         const qn_lookup_options_t* options, uint64_t most_entries, int64_t most_ns,
