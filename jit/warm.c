@@ -250,8 +250,10 @@ static qn_status_t run(qn__warmer_t* w) {
   qn_status_t status = QN_OK;
   if (w->tail > 0 && !w->result->is_cancelled) {
     status = hire(w);
-    if (qn_ok(status)) status = qn__warm_work(w);
-    qn__warm_dismiss(w);
+    if (qn_ok(status)) {
+      status = qn__warm_work(w);
+      qn__warm_dismiss(w);
+    }
   }
   skip_rest(w, qn_ok(status) ? "the warm-up was cancelled" : qn_status_message(status));
   return status;

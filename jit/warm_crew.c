@@ -71,17 +71,18 @@ static void begin_send(qn__worker_t* worker) {
 }
 
 static qn_status_t start_worker(qn__warmer_t* w, qn__worker_t* worker) {
+  // First what may fail without a process.
+  worker->out_at = 0;
+  qn__buffer_clear(&worker->in);
+  qn__buffer_clear(&worker->out);
+  qn__buffer_str(&worker->out, qn__buffer_as_str(&w->hello));
+  QN_TRY(qn__buffer_status(&worker->out, "a message"));
   QN_TRY(qn__process_start(w->command, &worker->process));
   w->result->worker_count++;
   worker->state = QN__WORKER_STARTING;
   worker->job = NO_JOB;
   worker->deadline_ns = qn__now_ns() + START_TIMEOUT_NS;
   worker->tail_size = 0;
-  worker->out_at = 0;
-  qn__buffer_clear(&worker->in);
-  qn__buffer_clear(&worker->out);
-  qn__buffer_str(&worker->out, qn__buffer_as_str(&w->hello));
-  QN_TRY(qn__buffer_status(&worker->out, "a message"));
   begin_send(worker);
   return QN_OK;
 }
