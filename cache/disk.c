@@ -11,7 +11,9 @@
 // 4. Damaged contents are a miss, and the file is removed if it is still the one that was read.
 //    Should a good one slip in between the second look and the removal, an entry is lost, never
 //    wrong.
-// 5. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
+// 5. While one reader hangs in the file system (a server that is gone), others do not follow it
+//    there: the kernel lets nobody out. One reader at a time is watched, which is enough to know.
+// 6. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
 //    file.
 //
 // Not here: trust (trust.c), writing (publish.c), bounding (sweep.c), listing (scan.c). Thread
@@ -204,6 +206,7 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->latch_ns = options->latch_ns > 0 ? options->latch_ns : INT64_C(60000000000);
   disk->lock_timeout_ns =
       options->lock_timeout_ns > 0 ? options->lock_timeout_ns : INT64_C(30000000000);
+  disk->hang_ns = options->hang_ns > 0 ? options->hang_ns : INT64_C(2000000000);
   disk->sweep_period_ns =
       options->sweep_period_ns != 0 ? options->sweep_period_ns : INT64_C(3600000000000);
   disk->on_work = options->on_work;
@@ -412,13 +415,30 @@ static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hi
     case QN__GET_NO_MEMORY:
       QN__COUNT(disk, disk_no_memory, 1);
       break;
-    case QN__GET_TIMEOUT:
-    case QN__GET_OFF:
-      break;  // of other tiers
+    case QN__GET_TIMEOUT:  // of other tiers
+    case QN__GET_OFF:      // counted where it is said
+      break;
   }
 }
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
+
+typedef enum watch {
+  WATCH_ME,
+  WATCH_ANOTHER,
+  WATCH_HANGING,  // the other one: stay out
+} watch_t;
+
+static watch_t begin_read(qn__disk_t* disk) {
+  int64_t now_ns = qn__now_ns();
+  int64_t since_ns = 0;
+  if (atomic_compare_exchange_strong(&disk->reading_since_ns, &since_ns, now_ns)) return WATCH_ME;
+  return now_ns - since_ns > disk->hang_ns ? WATCH_HANGING : WATCH_ANOTHER;
+}
+
+static void end_read(qn__disk_t* disk, watch_t watch) {
+  if (watch == WATCH_ME) atomic_store(&disk->reading_since_ns, 0);
+}
 
 static qn__get_result_t look_once(qn__disk_t* disk, const char* path,
                                   const qn__expectation_t* expected, qn__hit_t* hit,
@@ -437,6 +457,11 @@ qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expect
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, expected->key, path);
   struct stat info = {0};
+  watch_t watch = begin_read(disk);
+  if (watch == WATCH_HANGING) {
+    QN__COUNT(disk, disk_off, 1);
+    return QN__GET_OFF;
+  }
   qn__get_result_t result = look_once(disk, path, expected, out_hit, &info);
   // What NFS says of a file that another machine has replaced meanwhile: the name leads to the new
   // one. Once is enough; twice means trouble.
@@ -444,6 +469,7 @@ qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expect
     out_hit->error = 0;
     result = look_once(disk, path, expected, out_hit, &info);
   }
+  end_read(disk, watch);
   count_result(disk, result, out_hit, &info);
   if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
     (void)heal(disk, path, &info);

@@ -44,6 +44,7 @@ typedef struct qn__disk_options {
   uint64_t max_queue_bytes;  // 0: 64 MiB
   int64_t latch_ns;          // how long writing stays off after a refusal; 0: 60 s
   int64_t sweep_period_ns;   // 0: one hour; negative: only when asked
+  int64_t hang_ns;           // a read that takes longer keeps others from trying; 0: 2 s
   // Hears of each work of the writer when it has ended, on the writer's thread with the lock of the
   // queue held: it may only record. Not called any more once the close has returned. `key` (NULL
   // for a sweep) is borrowed for the call. NULL: nobody.
@@ -62,7 +63,7 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
 void qn__disk_close(qn__disk_t* disk, int64_t grace_ns);
 
 // Looks an entry up: open, fstat, read, close, verify. Only QN__GET_HIT leaves something to
-// release.
+// release. QN__GET_OFF: another thread hangs in the file system.
 qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
                               qn__hit_t* out_hit);
 // Gives the bytes of a hit back; harmless on a miss and on a hit that was released.

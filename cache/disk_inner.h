@@ -66,7 +66,7 @@ struct qn__disk {
   mode_t file_mode, dir_mode, lock_mode;
   bool is_read_only;
   uint64_t max_bytes, max_entries, min_free_bytes, max_queue_bytes;
-  int64_t latch_ns, lock_timeout_ns, sweep_period_ns;
+  int64_t latch_ns, lock_timeout_ns, sweep_period_ns, hang_ns;
   void (*on_work)(void* self, qn__disk_work_t work, int64_t start_ns, const qn_hash128_t* key);
   void* on_work_self;
 
@@ -76,6 +76,7 @@ struct qn__disk {
 #undef QN_COUNTER
   } counters;
   _Atomic(qn__disk_buffer_t*) pool[QN__DISK_POOL_SLOTS];
+  _Atomic int64_t reading_since_ns;  // of the read that is watched; 0: none is
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
   _Atomic bool is_closing;
   _Atomic uint32_t serial;  // of temporary names

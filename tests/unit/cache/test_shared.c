@@ -274,6 +274,49 @@ static void a_hanging_disk_holds_nobody(void** state) {
   assert_int_equal(count_verified(), 1);
 }
 
+static void* get_one(void* arg) {
+  qn__disk_t* disk = arg;
+  qn__hit_t hit;
+  bool is_hit = qn__disk_get(disk, &samples[0].expected, &hit) == QN__GET_HIT;
+  qn__disk_hit_release(disk, &hit);
+  return is_hit ? disk : NULL;
+}
+
+// A server that is gone: who is in the call stays there, nobody follows, and all is well when it is
+// back.
+static void a_hanging_reader_is_left_alone(void** state) {
+  (void)state;
+  qn__disk_options_t options = {.sweep_period_ns = -1, .hang_ns = 20000000};
+  qn__disk_t* disk = open_cache(&options);
+  assert_true(put_and_wait(disk, &samples[0]));
+  shut_gate("fstat");
+  pthread_t reader;
+  assert_true(qn_ok(qn__thread_start(&reader, "reader", 0, get_one, disk)));
+  wait_at_gate();
+  struct timespec pause = {.tv_nsec = 40000000};
+  (void)nanosleep(&pause, NULL);
+  qn__hit_t hit;
+  for (int i = 0; i < 100; i++) {
+    assert_int_equal(qn__disk_get(disk, &samples[0].expected, &hit), QN__GET_OFF);
+    assert_null(hit.bytes);
+  }
+  assert_int_equal(qn__disk_counter(disk, "disk_off"), 100);
+  assert_int_equal(qn__disk_counter(disk, "disk_misses"), 0);
+  if (!HAS_TSAN) {  // a child has not inherited the trouble
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(get_one(disk) ? 0 : 60);
+    assert_int_equal(wait_for(child), 0);
+  }
+  open_gate();
+  void* has_hit;
+  assert_int_equal(pthread_join(reader, &has_hit), 0);
+  assert_non_null(has_hit);
+  assert_non_null(get_one(disk));
+  qn_fault_fs_remove();
+  qn__disk_close(disk, 0);
+}
+
 static bool has_temporary_open(void) {
   for (int fd = 0; fd < 64; fd++) {
     char link[64], target[QN_TEST_PATH_SIZE + 64];
@@ -431,6 +474,7 @@ int main(void) {
       TEST(killed_at_every_call),
       TEST(wiped_while_in_use),
       TEST(a_hanging_disk_holds_nobody),
+      TEST(a_hanging_reader_is_left_alone),
       TEST(a_child_goes_on),
       TEST(forks_in_the_middle_of_everything),
   };
