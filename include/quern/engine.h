@@ -105,10 +105,10 @@ typedef struct qn_function qn_function_t;
 
 typedef enum qn_cache_mode {
   QN_CACHE_DEFAULT = 0,  // the environment, else RW
-  QN_CACHE_OFF = 1,
-  QN_CACHE_RO = 2,
+  QN_CACHE_OFF = 1,      // memory only: neither directory nor bundles nor remote tier
+  QN_CACHE_RO = 2,       // tiers are read, none is written
   QN_CACHE_RW = 3,
-  QN_CACHE_REFRESH = 4,
+  QN_CACHE_REFRESH = 4,  // no tier is read; directory and remote tier are written
 } qn_cache_mode_t;
 
 typedef enum qn_source {
@@ -190,8 +190,9 @@ typedef struct qn_engine_options {
 // OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* options,
                                                 qn_engine_t** out_engine);
-// Functions and executables that are still held stay usable. Waits for queued publishes for a
-// bounded time. NULL is fine.
+// Functions and executables that are still held stay usable, and pendings that are still held may
+// be waited for and released. Cancels compiles that have not begun; waits for those that run and
+// for queued publishes for a bounded time. Not from a callback of the engine. NULL is fine.
 QN_API void qn_engine_destroy(qn_engine_t* engine);
 // Waits until everything that was compiled so far is in the cache directory or was given up. False
 // when `timeout_ns` passed first.
@@ -199,9 +200,11 @@ QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
 
 // What a lookup does when neither memory nor the cache has the key.
 typedef enum qn_miss_policy {
-  QN_MISS_BLOCK = 0,     // waits for the compile
-  QN_MISS_FALLBACK = 1,  // takes what is ready of the same function; the better one follows
-  QN_MISS_FAIL = 2,      // COMPILE_FORBIDDEN, which names the key
+  QN_MISS_BLOCK = 0,  // waits for the compile
+  // Takes what is ready of the same function; the better one follows. For qn_engine_function: other
+  // lookups take it as BLOCK.
+  QN_MISS_FALLBACK = 1,
+  QN_MISS_FAIL = 2,  // COMPILE_FORBIDDEN, which names the key
 } qn_miss_policy_t;
 // The fourth way, to come back later, is qn_engine_request.
 
@@ -233,17 +236,19 @@ typedef struct qn_lookup_info {
   qn_tier_t tier;  // of what was given
 } qn_lookup_info_t;
 
-// The executable of (module, target, options): from memory, from the directory or compiled, once
-// per key however many threads ask. `options` and `out_info` may be NULL. Owned:
-// qn_executable_release. Errors: whatever the code generator says (UNSUPPORTED, UNAVAILABLE, ...),
-// INCOMPATIBLE (ISA beyond the machine), COMPILE_FORBIDDEN, OUT_OF_MEMORY.
+// The executable of (module, target, options): from memory, from a tier of the cache or compiled,
+// once per key however many threads ask (docs/lookups.md). `options` and `out_info` may be NULL.
+// Owned: qn_executable_release. Errors: whatever the code generator says (UNSUPPORTED, UNAVAILABLE,
+// ...; for a second also what it said to another lookup), INCOMPATIBLE (ISA beyond the machine),
+// COMPILE_FORBIDDEN, DEADLINE_EXCEEDED, CANCELLED (the engine is being destroyed), UNAVAILABLE (no
+// compile thread can be started, and the lookup has a deadline), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module,
                                                     qn_target_t* target,
                                                     const qn_lookup_options_t* options,
                                                     qn_lookup_info_t* out_info,
                                                     qn_executable_t** out_executable);
-// Drops the engine's own reference: the code is unloaded when nobody holds it. True if it was
-// there.
+// Drops the engine's own reference: the code is unloaded when nobody holds it. Forgets that its
+// compile failed lately. True if it was there.
 QN_API bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options);
 QN_API void qn_executable_retain(qn_executable_t* executable);
