@@ -4,7 +4,6 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 // Where the CPU cannot be asked: the threads in their order.
 static uint32_t thread_number(void) {
@@ -20,13 +19,23 @@ uint32_t qn__stripe_ask(void) {
 }
 
 uint32_t qn__stripe_count(void) {
-  // All CPUs, not only those that the process may use: their numbers count, and may change.
   static _Atomic uint32_t known;
   uint32_t count = atomic_load_explicit(&known, memory_order_relaxed);
   if (count != 0) return count;
-  long cpus = sysconf(_SC_NPROCESSORS_CONF);
+  // The highest number of a CPU that may be used counts, not how many there are. (sysconf would
+  // read a file for it.)
+  cpu_set_t cpus;
+  uint32_t highest = QN__MAX_STRIPES - 1;  // more CPUs than the set holds
+  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
+    while (highest > 0 && !CPU_ISSET(highest, &cpus)) highest--;
+    for (uint32_t cpu = QN__MAX_STRIPES; cpu < CPU_SETSIZE; cpu++) {
+      if (CPU_ISSET(cpu, &cpus)) highest = QN__MAX_STRIPES - 1;
+    }
+  }
   count = 1;
-  while (count < QN__MAX_STRIPES && (long)count < cpus) count *= 2;
-  atomic_store_explicit(&known, count, memory_order_relaxed);
+  while (count <= highest) count *= 2;
+  // Once and for all: objects rely on it.
+  uint32_t expected = 0;
+  if (!atomic_compare_exchange_strong(&known, &expected, count)) count = expected;
   return count;
 }
