@@ -59,7 +59,7 @@ static bool is_forged(const qn__bundle_t* bundle, const uint8_t* row, qn_span_t 
   if (!bundle->crypto) return false;
   uint8_t hash[QN__SECURE_HASH_BYTES];
   bundle->crypto->hash(bytes, hash);
-  return memcmp(hash, row + QN__BUNDLE_ROW_BYTES, sizeof hash) != 0;
+  return memcmp(hash, row + QN__BUNDLE_ROW_BYTES, QN__BUNDLE_HASH_BYTES) != 0;
 }
 
 // Reads and verifies the entry of a row. `expected` NULL: by the row's own key.

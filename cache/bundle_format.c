@@ -164,18 +164,20 @@ static size_t row_bytes_of(bool has_hashes) {
   return has_hashes ? QN__BUNDLE_HASHED_ROW_BYTES : QN__BUNDLE_ROW_BYTES;
 }
 
-// Each identity is a length (u32) and its text; zeros follow up to a multiple of 16.
-static uint64_t identities_size(const qn__identities_t* identities) {
-  uint64_t size = 0;
+// What stands behind `row_size` bytes of rows: each identity is a length (u32) and its text; zeros
+// follow up to a multiple of 16 of the whole.
+static uint64_t identities_size(const qn__identities_t* identities, uint64_t row_size) {
+  uint64_t size = row_size;
   for (uint32_t i = 0; i < identities->count; i++) size += 4 + strlen(identities->texts[i]);
-  return (size + 15) & ~(uint64_t)15;
+  return ((size + 15) & ~(uint64_t)15) - row_size;
 }
 
 bool qn__bundle_index_size(uint64_t count, bool has_hashes, const qn__identities_t* identities,
                            uint64_t* out_size) {
   if (count > QN__BUNDLE_MAX_ENTRIES) return false;
-  *out_size = QN__BUNDLE_INDEX_HEADER_BYTES + count * row_bytes_of(has_hashes) +
-              identities_size(identities) + QN__BUNDLE_CHECKSUM_BYTES;
+  uint64_t row_size = count * row_bytes_of(has_hashes);
+  *out_size = QN__BUNDLE_INDEX_HEADER_BYTES + row_size + identities_size(identities, row_size) +
+              QN__BUNDLE_CHECKSUM_BYTES;
   return true;
 }
 
@@ -192,8 +194,9 @@ void qn__bundle_index_seal(uint64_t count, bool has_hashes, const qn__identities
   qn__store_le64(block + 16, size);
   qn__store_le64(block + 24, count);
   qn__store_le64(block + 32, identities->count);
-  uint8_t* at = block + QN__BUNDLE_INDEX_HEADER_BYTES + (size_t)count * row_bytes_of(has_hashes);
-  memset(at, 0, (size_t)identities_size(identities));
+  size_t row_size = (size_t)count * row_bytes_of(has_hashes);
+  uint8_t* at = block + QN__BUNDLE_INDEX_HEADER_BYTES + row_size;
+  memset(at, 0, (size_t)identities_size(identities, row_size));
   for (uint32_t i = 0; i < identities->count; i++) {
     size_t length = strlen(identities->texts[i]);
     store_le32(at, (uint32_t)length);

@@ -16,8 +16,11 @@
 // Of an index block before its rows, and behind them.
 #define QN__BUNDLE_INDEX_HEADER_BYTES 64u
 #define QN__BUNDLE_CHECKSUM_BYTES 16u
-#define QN__BUNDLE_ROW_BYTES 32u         // key, offset, size
-#define QN__BUNDLE_HASHED_ROW_BYTES 64u  // and the BLAKE2b-256 of the entry
+#define QN__BUNDLE_ROW_BYTES 32u  // key, offset, size
+// And the beginning of the BLAKE2b-256 of the entry: 192 bits are enough against a second entry
+// with the same hash, and opening a signed bundle is mostly hashing rows.
+#define QN__BUNDLE_HASH_BYTES 24u
+#define QN__BUNDLE_HASHED_ROW_BYTES (QN__BUNDLE_ROW_BYTES + QN__BUNDLE_HASH_BYTES)
 #define QN__BUNDLE_MAX_ENTRIES ((uint64_t)1 << 22)
 // What is in the part of the trailer that a signature covers.
 #define QN__BUNDLE_SIGNED_BYTES 128u
@@ -96,7 +99,7 @@ void qn__bundle_message(const uint8_t trailer[QN__BUNDLE_TRAILER_BYTES],
 // An index block.
 typedef struct qn__bundle_index {
   uint64_t count;
-  size_t row_bytes;     // 32 or 64
+  size_t row_bytes;     // 32 or 56
   const uint8_t* rows;  // borrowed from the block
 } qn__bundle_index_t;
 // The size of a block; false when it is beyond the limits.

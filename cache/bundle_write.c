@@ -64,9 +64,9 @@ static qn_status_t add_row(qn__bundle_writer_t* writer, const qn__bundle_row_t* 
   uint8_t* at = writer->rows + writer->row_count * ROW;
   qn__bundle_row_store(row, at);
   if (hash) {
-    memcpy(at + QN__BUNDLE_ROW_BYTES, hash, QN__SECURE_HASH_BYTES);
+    memcpy(at + QN__BUNDLE_ROW_BYTES, hash, QN__BUNDLE_HASH_BYTES);
   } else {
-    memset(at + QN__BUNDLE_ROW_BYTES, 0, QN__SECURE_HASH_BYTES);
+    memset(at + QN__BUNDLE_ROW_BYTES, 0, QN__BUNDLE_HASH_BYTES);
   }
   writer->row_count++;
   return QN_OK;
