@@ -108,12 +108,12 @@ expect 0 cache stats --json
 json 'it["entries"] == 4'
 
 # A thousand keys, and what a list made of the directory has.
-i=0
-while [ $i -lt 1000 ]; do
-  echo "func k$i(out y: i32[n]) { for i in 0..n { y[i] = $i; } }" >"lists/k$i.qn"
-  echo "k$i.qn --target interp"
-  i=$((i + 1))
-done >lists/many.list
+python3 - >lists/many.list <<'PYTHON'
+for i in range(1000):
+    with open(f"lists/k{i}.qn", "w") as file:
+        file.write(f"func k{i}(out y: i32[n]) {{ for i in 0..n {{ y[i] = {i}; }} }}")
+    print(f"k{i}.qn --target interp")
+PYTHON
 expect 0 warm lists/many.list --jobs 2 --json
 json 'it["total"] == 1000 and it["compiled"] == 1000 and it["workers"] <= 2'
 expect 0 warm --from-cache --json
