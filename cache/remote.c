@@ -466,9 +466,10 @@ static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__job_t* job) {
   if (remote->queue_bytes + job->size_bytes > remote->max_queue_bytes) {
     return &remote->counters.remote_put_dropped_full;
   }
-  if (!qn__lane_admits(lane, qn__now_ns(), &job->is_probe)) {
-    return &remote->counters.remote_put_dropped_off;
-  }
+  int64_t now_ns = qn__now_ns();
+  bool is_let_in = job->kind == QN__JOB_UNCLAIM ? qn__lane_takes_unclaims(lane, now_ns)
+                                                : qn__lane_admits(lane, now_ns, &job->is_probe);
+  if (!is_let_in) return &remote->counters.remote_put_dropped_off;
   if (!qn__lane_start(lane)) {
     if (job->is_probe) lane->is_probing = false;
     return &remote->counters.remote_put_dropped_memory;

@@ -82,6 +82,7 @@ typedef struct qn__lane {
   unsigned failure_count;         // in a row
   bool is_probing;
   bool is_logged;  // that it opened
+  bool is_denied;  // it opened because the server denied something: it is there, and in time
 } qn__lane_t;
 
 typedef enum qn__claim_state {
@@ -147,6 +148,8 @@ bool qn__remote_is_authentic(const qn__remote_t* remote, qn_str_t name, qn_span_
 // remote_lane.c. All with the lock held unless said otherwise.
 // Whether an operation may be queued; *out_is_probe: it is the one that finds out.
 bool qn__lane_admits(qn__lane_t* lane, int64_t now_ns, bool* out_is_probe);
+// Whether a claim may be given back: that is never a probe, and goes on where only puts are denied.
+bool qn__lane_takes_unclaims(qn__lane_t* lane, int64_t now_ns);
 // Starts the thread where there is none. False when there can be none.
 bool qn__lane_start(qn__lane_t* lane);
 void qn__lane_push(qn__lane_t* lane, qn__job_t* job);

@@ -122,6 +122,7 @@ static void trip(qn__lane_t* lane, bool is_probe, int64_t least_ns, int64_t now_
                period_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + period_ns);
   lane->is_probing = false;
   lane->is_logged = false;
+  lane->is_denied = least_ns > 0;
   if (lane->is_puts) {
     QN__REMOTE_COUNT(lane->remote, remote_put_opened, 1);
   } else {
@@ -135,6 +136,10 @@ static bool is_overdue(qn__lane_t* lane, int64_t now_ns) {
   if (!lane->running || now_ns <= lane->running->deadline_ns) return false;
   trip(lane, false, 0, now_ns);
   return true;
+}
+
+bool qn__lane_takes_unclaims(qn__lane_t* lane, int64_t now_ns) {
+  return !is_overdue(lane, now_ns) && (atomic_load(&lane->open_until_ns) == 0 || lane->is_denied);
 }
 
 bool qn__lane_admits(qn__lane_t* lane, int64_t now_ns, bool* out_is_probe) {
@@ -152,6 +157,8 @@ bool qn__lane_admits(qn__lane_t* lane, int64_t now_ns, bool* out_is_probe) {
 // What an operation says about the store. True when the breaker closed by it.
 static bool settle(qn__lane_t* lane, const qn__job_t* job, int64_t now_ns) {
   if (job->is_probe) lane->is_probing = false;
+  // That a claim could be given back says nothing of puts.
+  if (job->kind == QN__JOB_UNCLAIM && job->result == QN__STORE_OK) return false;
   switch (job->result) {
     case QN__STORE_NO_MEMORY:
       return false;

@@ -145,6 +145,36 @@ static void test_no_put(void** state) {
   qn__remote_destroy(remote, 0);
 }
 
+// Where puts are denied, claims are still given back, and that does not switch puts on.
+static void test_give_up_while_denied(void** state) {
+  (void)state;
+  qn__remote_t* remote = make(qn_allocator_default());
+  sample_t other;
+  sample_make(&other, 2, 10);
+  assert_false(is_made_elsewhere(remote));
+  fake_order(FAKE_PUT, QN__STORE_DENIED, 1);
+  assert_true(qn__remote_put(remote, &other.entry));
+  flush(remote);
+  assert_int_equal(qn__remote_breaker(remote, true, NULL), QN__BREAKER_OPEN);
+  assert_false(qn__remote_put(remote, &sample.entry));  // gives up as well
+  flush(remote);
+  assert_false(fake_has(claim_name));
+  assert_int_equal(qn__remote_breaker(remote, true, NULL), QN__BREAKER_OPEN);
+  // Where the store hangs, the claim ends by itself.
+  atomic_store(&remote->puts.open_until_ns, 0);
+  assert_false(is_made_elsewhere(remote));
+  fake_order(FAKE_PUT, QN__STORE_TIMEOUT, 1);
+  assert_true(qn__remote_put(remote, &other.entry));
+  flush(remote);
+  long calls = fake_calls(FAKE_UNCLAIM);
+  qn__remote_give_up(remote, sample.entry.key);
+  flush(remote);
+  assert_int_equal(fake_calls(FAKE_UNCLAIM), calls);
+  assert_false(qn__remote_has_claim(remote, sample.entry.key));
+  qn__remote_destroy(remote, 0);
+  sample_free(&other);
+}
+
 // Whatever goes wrong with a claim means: make it yourself.
 static void test_failing_claims(void** state) {
   (void)state;
@@ -282,6 +312,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_one_maker, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_give_up, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_no_put, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_give_up_while_denied, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_failing_claims, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_many_claims, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_fork, set_up, tear_down),
