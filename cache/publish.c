@@ -244,9 +244,10 @@ bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease
     disk->tail = &node->next;
     disk->queue_bytes += node->size_bytes;
     disk->put_count++;
-    qn__cond_signal(&disk->work);
   }
   qn__mutex_unlock(&disk->mutex);
+  // Without the lock, which the writer would wake up only to wait for.
+  if (is_queued) qn__cond_signal(&disk->work);
   qn__disk_free_nodes(disk, orphans);
   if (is_queued) {
     QN__COUNT(disk, publish_queued, 1);
