@@ -1,5 +1,5 @@
-// jit/trace.c: the spans of an engine as a trace: JSON of complete events, for chrome://tracing and
-// Perfetto.
+// jit/trace.c: the spans of an engine as a trace: JSON of complete events (and of pairs, for
+// waits), for chrome://tracing and Perfetto.
 //
 // Times are microseconds of the monotonic clock, so traces of several processes of a machine share
 // one axis. Thread rule: any thread. Read next: watch.c.
@@ -29,6 +29,7 @@ typedef struct writer {
   size_t thread_count, thread_capacity;
   size_t last_thread;  // spans of one thread come in runs
   bool has_event;
+  uint64_t wait_count;
 } writer_t;
 
 static void flush(writer_t* writer) {
@@ -85,22 +86,46 @@ static void name_thread(writer_t* writer, const qn__span_t* span, qn_allocator_t
   put_name(writer, "thread_name", span, span->thread_name);
 }
 
-static void put_span(void* self, const qn__span_t* span) {
-  writer_t* writer = self;
-  if (!qn_ok(writer->status)) return;
-  name_thread(writer, span, writer->text.allocator);
-  begin_event(writer);
-  qn__buffer_t* out = &writer->text;
-  qn__buffer_format(
-      out, "{\"name\":\"%s\",\"cat\":\"quern\",\"ph\":\"X\",\"ts\":", qn__stage_name(span->stage));
-  put_us(out, span->start_ns);
-  qn__buffer_cstr(out, ",\"dur\":");
-  put_us(out, span->duration_ns);
+// The common end of an event.
+static void put_place(qn__buffer_t* out, const qn__span_t* span) {
   qn__buffer_format(out,
                     ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"args\":{\"name\":", span->process,
                     span->thread);
   qn__buffer_json_string(out, qn__str(span->name));
   qn__buffer_cstr(out, "}}");
+}
+
+// Complete events of a thread must lie inside of each other. A wait for a thread began while that
+// thread did something else, so it is told as a pair of asynchronous events.
+static void put_wait(writer_t* writer, const qn__span_t* span) {
+  qn__buffer_t* out = &writer->text;
+  writer->wait_count++;
+  for (int i = 0; i < 2; i++) {
+    begin_event(writer);
+    qn__buffer_format(out,
+                      "{\"name\":\"%s\",\"cat\":\"quern\",\"ph\":\"%s\",\"id\":%" PRIu64 ",\"ts\":",
+                      qn__stage_name(span->stage), i ? "e" : "b", writer->wait_count);
+    put_us(out, i ? span->start_ns + span->duration_ns : span->start_ns);
+    put_place(out, span);
+  }
+}
+
+static void put_span(void* self, const qn__span_t* span) {
+  writer_t* writer = self;
+  if (!qn_ok(writer->status)) return;
+  name_thread(writer, span, writer->text.allocator);
+  qn__buffer_t* out = &writer->text;
+  if (span->stage == QN__STAGE_queue) {
+    put_wait(writer, span);
+  } else {
+    begin_event(writer);
+    qn__buffer_format(out, "{\"name\":\"%s\",\"cat\":\"quern\",\"ph\":\"X\",\"ts\":",
+                      qn__stage_name(span->stage));
+    put_us(out, span->start_ns);
+    qn__buffer_cstr(out, ",\"dur\":");
+    put_us(out, span->duration_ns);
+    put_place(out, span);
+  }
   if (out->size >= CHUNK_BYTES) flush(writer);
 }
 

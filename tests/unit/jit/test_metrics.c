@@ -263,6 +263,28 @@ static bool find_event(json_t* events, const char* phase, const char* name, rang
   return is_found;
 }
 
+// Of one thread, two complete events lie one in the other or apart; pairs come as pairs.
+static void check_nesting(json_t* events) {
+  size_t i, k, begin_count = 0, end_count = 0;
+  json_t *a, *b;
+  json_array_foreach(events, i, a) {
+    const char* phase = json_string_value(json_object_get(a, "ph"));
+    begin_count += strcmp(phase, "b") == 0;
+    end_count += strcmp(phase, "e") == 0;
+    if (strcmp(phase, "X") != 0) continue;
+    double a_begin = number(a, "ts"), a_end = a_begin + number(a, "dur");
+    json_array_foreach(events, k, b) {
+      if (strcmp(json_string_value(json_object_get(b, "ph")), "X") != 0) continue;
+      if (!json_equal(json_object_get(a, "tid"), json_object_get(b, "tid"))) continue;
+      double b_begin = number(b, "ts"), b_end = b_begin + number(b, "dur");
+      // A nanosecond of rounding.
+      bool overlaps = a_begin < b_begin - 0.002 && b_begin < a_end - 0.002 && a_end < b_end - 0.002;
+      if (overlaps) fail_msg("%s", json_dumps(a, 0));
+    }
+  }
+  assert_int_equal(begin_count, end_count);
+}
+
 static json_t* load_trace(const char* path) {
   static char bytes[1 << 20];
   long size = qn_test_read_file(path, bytes, sizeof bytes);
@@ -289,6 +311,7 @@ static void test_trace(void** state) {
   assert_true(find_event(events, "X", "load", &load));
   assert_true(find_event(events, "X", "write", &write));
   assert_true(find_event(events, "M", "thread_name", &name));
+  check_nesting(events);
   assert_true(find_event(events, "M", "process_name", &name));
   // What is inside of another thing lies inside of its time; the writer works elsewhere.
   assert_true(lookup.begin <= compile.begin && compile.end <= lookup.end + 0.001);
