@@ -112,7 +112,9 @@ static void kill_worker(worker_t* worker) {
 static void judge(pid_t pid, int status, bool is_doomed, const char* who) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (is_doomed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return;
-  if (WIFSIGNALED(status)) {
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+    SOAK_COUNT(kills_by_others);  // no defect of ours sends it
+  } else if (WIFSIGNALED(status)) {
     soak_violation("%s %d ended by signal %d", who, (int)pid, WTERMSIG(status));
   } else {
     soak_violation("%s %d ended with status %d", who, (int)pid, WEXITSTATUS(status));

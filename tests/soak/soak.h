@@ -48,31 +48,32 @@
 // clang-format on
 
 // What is counted besides: name and what it is.
-#define SOAK_EVENTS(X)                                                           \
-  X(hits, "gets that found an entry with the right bytes")                       \
-  X(bundle_hits, "gets from bundles that found an entry with the right bytes")   \
-  X(absent, "gets that found none")                                              \
-  X(refused, "gets that refused a damaged entry")                                \
-  X(unreadable, "gets that met an error, a link, a directory or another's file") \
-  X(claims_held, "claims that were given")                                       \
-  X(claims_answered, "claims answered by another's entry")                       \
-  X(claims_without, "claims that were not to be had in time")                    \
-  X(found_in_memory, "lookups from memory")                                      \
-  X(found_in_bundles, "lookups from bundles")                                    \
-  X(found_on_disk, "lookups from the directory")                                 \
-  X(compiled, "lookups that compiled")                                           \
-  X(called, "calls of kernels whose results were checked")                       \
-  X(healed, "damaged files removed")                                             \
-  X(published, "entries published")                                              \
-  X(evicted, "entries evicted")                                                  \
-  X(temporaries_swept, "abandoned temporary files removed")                      \
-  X(latched, "times that writing was switched off")                              \
-  X(epochs, "times that a process opened, worked, closed and counted")           \
-  X(starts, "processes started")                                                 \
-  X(kills, "processes killed")                                                   \
-  X(kills_of_orphans, "children killed together with their parents")             \
-  X(stops, "processes stopped for a while")                                      \
-  X(exits, "processes that ended by themselves")                                 \
+#define SOAK_EVENTS(X)                                                             \
+  X(hits, "gets that found an entry with the right bytes")                         \
+  X(bundle_hits, "gets from bundles that found an entry with the right bytes")     \
+  X(absent, "gets that found none")                                                \
+  X(refused, "gets that refused a damaged entry")                                  \
+  X(unreadable, "gets that met an error, a link, a directory or another's file")   \
+  X(claims_held, "claims that were given")                                         \
+  X(claims_answered, "claims answered by another's entry")                         \
+  X(claims_without, "claims that were not to be had in time")                      \
+  X(found_in_memory, "lookups from memory")                                        \
+  X(found_in_bundles, "lookups from bundles")                                      \
+  X(found_on_disk, "lookups from the directory")                                   \
+  X(compiled, "lookups that compiled")                                             \
+  X(called, "calls of kernels whose results were checked")                         \
+  X(healed, "damaged files removed")                                               \
+  X(published, "entries published")                                                \
+  X(evicted, "entries evicted")                                                    \
+  X(temporaries_swept, "abandoned temporary files removed")                        \
+  X(latched, "times that writing was switched off")                                \
+  X(epochs, "times that a process opened, worked, closed and counted")             \
+  X(starts, "processes started")                                                   \
+  X(kills, "processes killed")                                                     \
+  X(kills_of_orphans, "children killed together with their parents")               \
+  X(kills_by_others, "processes killed by somebody else, as when memory is short") \
+  X(stops, "processes stopped for a while")                                        \
+  X(exits, "processes that ended by themselves")                                   \
   X(verified, "whole verifications of the directory by recompiled bytes")
 
 typedef enum soak_operation {
