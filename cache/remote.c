@@ -24,7 +24,7 @@
 #define CLAIM_MS INT64_C(30000)
 #define SCHEME_BYTES 17u
 
-// --------------------------------------------------------------------------------- making, freeing
+// ---- making, freeing
 
 static int64_t or_default(int64_t value, int64_t fallback) {
   return value > 0 ? value : fallback;
@@ -240,7 +240,7 @@ void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
   if (!is_abandoned) qn__remote_free(remote);
 }
 
-// ---------------------------------------------------------------------------------------- asking
+// ---- asking
 
 // True when the breaker is open and its time has not come: the one check that costs no lock.
 static bool is_off(const qn__lane_t* lane) {
@@ -375,7 +375,7 @@ void qn__remote_hit_release(qn__remote_t* remote, qn__hit_t* hit) {
   memset(hit, 0, sizeof *hit);
 }
 
-// ---------------------------------------------------------------------------------------- claims
+// ---- claims
 
 // With the lock held.
 static qn__claim_t* find_claim(qn__remote_t* remote, qn_hash128_t key) {
@@ -491,7 +491,7 @@ void qn__remote_give_up(qn__remote_t* remote, qn_hash128_t key) {
   if (!is_queued) qn__job_free(remote, job);
 }
 
-// ---------------------------------------------------------------------------------------- putting
+// ---- putting
 
 static bool put(qn__remote_t* remote, const qn__entry_t* entry, qn_hash128_t key) {
   size_t size = qn__entry_size(entry);
@@ -549,7 +549,7 @@ bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns) {
   return is_done;
 }
 
-// ---------------------------------------------------------------------------------------- looking
+// ---- looking
 
 qn__breaker_state_t qn__remote_breaker(qn__remote_t* remote, bool of_puts, int64_t* out_period_ns) {
   const qn__lane_t* lane = of_puts ? &remote->puts : &remote->asks;

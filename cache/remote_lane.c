@@ -31,7 +31,7 @@
 #define LONGEST_PERIOD_NS INT64_C(60000000000)
 #define LANE_STACK_BYTES ((size_t)512 * 1024)
 
-// ---------------------------------------------------------------------------------------- jobs
+// ---- jobs
 
 static size_t job_bytes(size_t size) {
   return sizeof(qn__job_t) + size;
@@ -104,7 +104,7 @@ static void refuse_queue(qn__lane_t* lane) {
   }
 }
 
-// ------------------------------------------------------------------------------------- the breaker
+// ---- the breaker
 
 // Opens the breaker, or opens it for longer. An operation that was let through before it opened
 // changes nothing any more.
@@ -189,7 +189,7 @@ static bool settle(qn__lane_t* lane, const qn__job_t* job, int64_t now_ns) {
   return true;
 }
 
-// -------------------------------------------------------------------------------------- the thread
+// ---- the thread
 
 static int64_t after(int64_t now_ns, int64_t timeout_ns) {
   return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
@@ -392,7 +392,7 @@ bool qn__lane_leave(qn__lane_t* lane, qn__job_t* job, int64_t now_ns) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------------- fork
+// ---- fork
 
 void qn__remote_fork_prepare(void* self) {
   qn__remote_t* remote = self;

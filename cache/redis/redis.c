@@ -28,7 +28,7 @@ static void wipe(void* data, size_t size) {
   for (size_t i = 0; i < size; i++) bytes[i] = 0;
 }
 
-// ---------------------------------------------------------------------------------------- commands
+// ---- commands
 
 static qn__store_result_t send_command(qn__redis_t* redis, int count, const qn_str_t* words,
                                        int64_t deadline_ns) {
@@ -86,8 +86,7 @@ static bool is_ok(const qn__redis_t* redis) {
   return redis->reply.type == QN__REDIS_STATUS && strcmp(redis->reply.text, "OK") == 0;
 }
 
-// ------------------------------------------------------------------------------------ the
-// handshake
+// ---- the handshake
 
 static qn__store_result_t authenticate(qn__redis_t* redis, int64_t deadline_ns) {
   const qn__redis_url_t* url = &redis->url;
@@ -128,7 +127,7 @@ static qn__store_result_t redis_connect(void* connection, int64_t deadline_ns) {
   return result;
 }
 
-// --------------------------------------------------------------------------------- the operations
+// ---- the operations
 
 static qn__store_result_t redis_get(void* connection, qn_str_t key, size_t limit_bytes,
                                     int64_t deadline_ns, uint8_t** out_value, size_t* out_size) {
@@ -193,7 +192,7 @@ static qn__store_result_t redis_unclaim(void* connection, qn_str_t key, qn_str_t
   return redis->reply.integer == 1 ? QN__STORE_OK : QN__STORE_ABSENT;
 }
 
-// ------------------------------------------------------------------------------ making, freeing
+// ---- making, freeing
 
 static qn_status_t redis_create(qn_allocator_t allocator, const qn__net_t* net, const char* url,
                                 void** out_connection) {

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "cache/redis/redis.h"
 
-// ------------------------------------------------------------------------- hiredis' reader
+// ---- hiredis' reader
 
 // The reader builds no objects: it fills the reply of the connection.
 static void* make_string(const redisReadTask* task, char* text, size_t size) {
@@ -73,7 +73,7 @@ static qn__store_result_t read_line(qn__redis_t* redis, const uint8_t* line, siz
   return qn__redis_fail(redis, QN__STORE_ERROR, "the server sent a malformed reply");
 }
 
-// ---------------------------------------------------------------------------------------- values
+// ---- values
 
 void qn__redis_drop_value(qn__redis_t* redis) {
   uint8_t* value = redis->value;
@@ -141,7 +141,7 @@ static qn__store_result_t read_bulk(qn__redis_t* redis, const uint8_t* digits, s
   return result;
 }
 
-// ---------------------------------------------------------------------------------------- replies
+// ---- replies
 
 // Receives until the first line is whole; its size without the end of line.
 static qn__store_result_t fill_line(qn__redis_t* redis, int64_t deadline_ns, size_t* out_size) {

@@ -60,7 +60,7 @@ static qn__store_result_t wait_for(qn__redis_t* redis, short events, int64_t dea
   }
 }
 
-// ------------------------------------------------------------------------------------- connecting
+// ---- connecting
 
 static qn__store_result_t connect_to(qn__redis_t* redis, const struct sockaddr* address,
                                      socklen_t size, int64_t deadline_ns) {
@@ -136,7 +136,7 @@ qn__store_result_t qn__redis_open_socket(qn__redis_t* redis, int64_t deadline_ns
   return redis->url.is_unix ? connect_unix(redis, deadline_ns) : connect_tcp(redis, deadline_ns);
 }
 
-// ---------------------------------------------------------------------------------------- bytes
+// ---- bytes
 
 static bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK;

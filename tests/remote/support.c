@@ -26,7 +26,7 @@ static void sleep_ms(long ms) {
   (void)nanosleep(&time, NULL);
 }
 
-// ------------------------------------------------------------------------------- a server of ours
+// ---- a server of ours
 
 typedef struct item {
   char* name;
@@ -310,7 +310,7 @@ long peer_connections(peer_t* peer) {
   return atomic_load(&peer->connection_count);
 }
 
-// ---------------------------------------------------------------------------------------- redis
+// ---- redis
 
 static const char* server_path(void) {
   static const char* const places[] = {"/usr/bin/redis-server", "/usr/local/bin/redis-server"};

@@ -76,7 +76,7 @@ static qn__store_result_t get_once(int port, size_t limit, int64_t timeout_ns, c
   return result;
 }
 
-// ------------------------------------------------------------------------------------------- URLs
+// ---- URLs
 
 static void test_urls(void** state) {
   (void)state;
@@ -146,7 +146,7 @@ static void test_urls(void** state) {
   }
 }
 
-// ------------------------------------------------------------------------------------ misbehaviour
+// ---- misbehaviour
 
 static void test_answers(void** state) {
   (void)state;
@@ -301,8 +301,7 @@ static void test_password_is_not_quoted(void** state) {
   peer_stop(peer);
 }
 
-// ------------------------------------------------------------------------------- the n-th call
-// fails
+// ---- the n-th call fails
 
 static const uint8_t secret[QN__MAC_KEY_BYTES] = {9};
 
@@ -470,7 +469,7 @@ static void test_forgetful_server(void** state) {
   sample_free(&sample);
 }
 
-// ------------------------------------------------------------------------------------------- hangs
+// ---- hangs
 
 static _Atomic bool resolver_hangs, is_in_resolver;
 static void hang_in_resolver(void* user) {

@@ -133,8 +133,7 @@ static int tear_down(void** state) {
   return strstr(logged, "hunter2") ? -1 : 0;
 }
 
-// ---------------------------------------------------------------------------------------- plain
-// use
+// ---- plain use
 
 static void use(qn__remote_t* remote) {
   assert_int_equal(get(remote), QN__GET_ABSENT);
@@ -237,7 +236,7 @@ static void test_claims(void** state) {
   qn__remote_destroy(second, 0);
 }
 
-// ---------------------------------------------------------------------------------------- rights
+// ---- rights
 
 static void test_password(void** state) {
   (void)state;
@@ -334,7 +333,7 @@ static void test_replica(void** state) {
   qn__remote_destroy(remote, 0);
 }
 
-// ---------------------------------------------------------------------------------------- trouble
+// ---- trouble
 
 static void test_large(void** state) {
   (void)state;

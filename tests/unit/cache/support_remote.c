@@ -1,8 +1,13 @@
 // tests/unit/cache/support_remote.c: see support_remote.h.
 #include "tests/unit/cache/support_remote.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "base/alloc.h"
 #include "base/digest.h"
@@ -168,8 +173,7 @@ long fake_count(void) {
   return count;
 }
 
-// ---------------------------------------------------------------------------------------- the
-// store
+// ---- the store
 
 // With the lock held: counts, waits while held, and says what was ordered.
 static qn__store_result_t begin(fake_connection_t* connection, fake_call_t call) {
@@ -317,7 +321,7 @@ const qn__store_t fake_store = {
     .message = message,
 };
 
-// ------------------------------------------------------------------------------------ cryptography
+// ---- cryptography
 
 // Every byte of key and spans counts; that it can be forged does not matter here.
 static void mac(const uint8_t key[QN__MAC_KEY_BYTES], const qn_span_t* spans, size_t count,
@@ -353,3 +357,62 @@ const qn__crypto_t fake_crypto = {
     .random = random_bytes,
     .wipe = wipe,
 };
+
+// ---- a remote tier over both
+
+static const uint8_t secret[QN__MAC_KEY_BYTES] = {1, 2, 3};
+
+// Long times, so that nothing ends by itself; a test shortens what it is about.
+qn__remote_options_t remote_usual(void) {
+  return (qn__remote_options_t){.url = "fake://nowhere",
+                                .trust_domain = "test",
+                                .may_write = true,
+                                .timeout_ns = 60 * SECOND,
+                                .retry_ns = HOUR,
+                                .store = &fake_store,
+                                .crypto = &fake_crypto,
+                                .key = secret};
+}
+
+qn__remote_t* remote_make(const qn__remote_options_t* options) {
+  qn__remote_t* remote = NULL;
+  assert_int_equal(qn_status_consume(qn__remote_create(options, &remote)), QN_STATUS_OK);
+  return remote;
+}
+
+qn__get_result_t remote_get_by(qn__remote_t* remote, const sample_t* sample, int64_t deadline_ns) {
+  qn__hit_t hit;
+  qn__get_result_t result = qn__remote_get(remote, &sample->expected, deadline_ns, &hit);
+  if (result == QN__GET_HIT) {
+    assert_true(sample_equals(sample, &hit.entry));
+    assert_int_equal((uintptr_t)hit.bytes % 16, 0);
+  }
+  qn__remote_hit_release(remote, &hit);
+  qn__remote_hit_release(remote, &hit);
+  return result;
+}
+
+qn__get_result_t remote_get(qn__remote_t* remote, const sample_t* sample) {
+  return remote_get_by(remote, sample, NEVER);
+}
+
+void remote_put(qn__remote_t* remote, const sample_t* sample) {
+  uint64_t done = qn__remote_counter(remote, "remote_put_done");
+  assert_true(qn__remote_put(remote, &sample->entry));
+  assert_true(qn__remote_flush(remote, 60 * SECOND));
+  assert_int_equal(qn__remote_counter(remote, "remote_put_done"), done + 1);
+}
+
+void remote_is_breaker(qn__remote_t* remote, bool of_puts, qn__breaker_state_t state,
+                       int64_t period_ns) {
+  int64_t period = -1;
+  assert_string_equal(qn__breaker_state_name(qn__remote_breaker(remote, of_puts, &period)),
+                      qn__breaker_state_name(state));
+  assert_int_equal(period, period_ns);
+}
+
+int remote_set_up(void** state) {
+  (void)state;
+  fake_reset();
+  return 0;
+}

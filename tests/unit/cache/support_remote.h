@@ -7,7 +7,12 @@
 
 #include <pthread.h>
 
-#include "cache/remote.h"
+#include "cache/remote_inner.h"
+#include "tests/unit/cache/support.h"
+
+#define SECOND INT64_C(1000000000)
+#define HOUR (3600 * SECOND)
+#define NEVER INT64_MAX
 
 typedef enum fake_call {
   FAKE_CONNECT,
@@ -42,5 +47,19 @@ size_t fake_value(const char* name, uint8_t* out, size_t room, char* out_name, s
 void fake_set_value(const char* name, const uint8_t* data, size_t size);
 bool fake_has(const char* name);
 long fake_count(void);
+
+// Options over the two, with long times, so that nothing ends by itself: a test shortens what it is
+// about.
+qn__remote_options_t remote_usual(void);
+qn__remote_t* remote_make(const qn__remote_options_t* options);
+// Asserts that a hit is the sample, and releases it.
+qn__get_result_t remote_get_by(qn__remote_t* remote, const sample_t* sample, int64_t deadline_ns);
+qn__get_result_t remote_get(qn__remote_t* remote, const sample_t* sample);
+// Asserts that the sample gets to the store.
+void remote_put(qn__remote_t* remote, const sample_t* sample);
+// Asserts the state and the period of a breaker.
+void remote_is_breaker(qn__remote_t* remote, bool of_puts, qn__breaker_state_t state,
+                       int64_t period_ns);
+int remote_set_up(void** state);
 
 #endif  // QUERN_TESTS_UNIT_CACHE_SUPPORT_REMOTE_H_

@@ -19,10 +19,6 @@
 #include "tests/unit/cache/support.h"
 #include "tests/unit/cache/support_remote.h"
 
-#define SECOND INT64_C(1000000000)
-#define HOUR (3600 * SECOND)
-#define NEVER INT64_MAX
-
 static const uint8_t secret[QN__MAC_KEY_BYTES] = {1, 2, 3};
 static sample_t sample;
 static char claim_name[QN__REMOTE_NAME_BYTES];
@@ -228,7 +224,7 @@ static void test_many_claims(void** state) {
   qn__remote_destroy(remote, 0);
 }
 
-// ---------------------------------------------------------------------------------------- fork
+// ---- fork
 
 static int exit_code(pid_t child) {
   int code = 0;
