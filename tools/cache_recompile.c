@@ -96,6 +96,12 @@ static void print_report(const cache_t* cache, const recompile_t* run,
 }
 
 qn_status_t cache_run_recompile(const cache_t* cache, int* out_code) {
+  if (cache->bundle || args_has(cache->args, "heal")) {
+    *out_code = cache->bundle
+                    ? report_usage(cache->args, "--recompile is for a directory: import the bundle")
+                    : report_usage(cache->args, "--recompile does not heal; give one of the two");
+    return QN_OK;
+  }
   const char* count = args_value(cache->args, "recompile", "1");
   // JSON has no unsigned numbers of 64 bits.
   uint64_t seed = ((uint64_t)time(NULL) ^ (uint64_t)now_ns()) & INT64_MAX;

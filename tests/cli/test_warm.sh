@@ -234,6 +234,8 @@ QUERN_GENERATOR_DIR="$FAULTY" expect 0 cache verify --recompile all --json
 json 'it["same"] == it["entries"] and it["other_codegen"] == 0'
 expect 2 cache verify --recompile some
 expect 2 cache verify --seed 3
+expect 2 cache verify --heal --recompile 3
+expect 2 cache verify --bundle first.qb --recompile 3
 if $has_cpu; then
   export QUERN_CACHE_DIR="$work/cpu"
   expect 0 warm "$SOURCE/examples/warm.list" --target cpu --target 'cpu -mcpu=x86-64' --jobs 2
