@@ -153,8 +153,7 @@ static const option_spec_t options[] = {
     {"newer", 0, "AGE", "export, merge: entries made within this time, such as 12h or 7d", false},
     {"older", 0, "AGE", "export, merge: entries made before that", false},
     {"sign", 0, "KEY.key", "export, merge: sign the bundle", false},
-    {"no-times", 0, NULL,
-     "export, merge: leave times out, so that equal code gives equal bundles anywhere", false},
+    {"no-times", 0, NULL, "export, merge: leave times out: equal code, equal bundles", false},
     {"append", 0, NULL, "export, merge: add to the bundle that is there", false},
     OPTION_JSON,
 };
