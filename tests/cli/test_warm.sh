@@ -232,6 +232,16 @@ expect 0 cache verify --recompile all --json
 json 'it["same"] == 0 and it["other_codegen"] == it["entries"] > 3'
 QUERN_GENERATOR_DIR="$FAULTY" expect 0 cache verify --recompile all --json
 json 'it["same"] == it["entries"] and it["other_codegen"] == 0'
+# A generator that is not deterministic is found out.
+module coin
+echo coin.qn >lists/coin.list
+QUERN_GENERATOR_DIR="$FAULTY" expect 0 warm lists/coin.list
+QUERN_GENERATOR_DIR="$FAULTY" expect 1 cache verify --recompile all --json
+json 'it["different"] == 1 and it["same"] + 1 == it["entries"]'
+json '[(d["section"], 8 <= d["offset"] < 24, d["made_size"]) for d in it["differences"]] == [("payload", True, 64)]'
+json 'it["differences"][0]["cached"] != it["differences"][0]["made"]'
+QUERN_GENERATOR_DIR="$FAULTY" expect 1 cache verify --recompile all
+says "payload differs from byte"
 expect 2 cache verify --recompile some
 expect 2 cache verify --seed 3
 expect 2 cache verify --heal --recompile 3

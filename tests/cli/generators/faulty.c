@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -19,10 +20,11 @@ typedef struct made {
   qn_artifact_t artifact;  // first: release gets this pointer back
   qn_artifact_function_t functions[16];
   char names[16][64];
+  uint8_t code[64];
 } made_t;
 
 // xor eax, eax; ret
-static const uint8_t code[64] = {0x31, 0xc0, 0xc3};
+static const uint8_t do_nothing[] = {0x31, 0xc0, 0xc3};
 
 static void release(qn_artifact_t* artifact) {
   free(artifact);
@@ -88,11 +90,19 @@ static qn_status_t compile(void* self, const qn_compile_request_t* request,
   made->artifact = (qn_artifact_t){.struct_size = sizeof made->artifact,
                                    .format = "cpu-image-1",
                                    .isa = "{\"kind\":\"null\"}",  // runs everywhere
-                                   .payload = code,
-                                   .payload_size = sizeof code,
+                                   .payload = made->code,
+                                   .payload_size = sizeof made->code,
                                    .function_count = count,
                                    .functions = made->functions,
                                    .release = release};
+  memcpy(made->code, do_nothing, sizeof do_nothing);
+  if (count && begins_with(made->names[0], "coin")) {
+    // Behind the code, where nobody runs it: bytes that are never the same twice.
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    memcpy(made->code + 8, &now, sizeof now);
+    made->code[7] = 1;
+  }
   qn_status_t status = count ? behave(made->names[0]) : QN_OK;
   if (!qn_ok(status)) {
     free(made);
