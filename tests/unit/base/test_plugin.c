@@ -1,0 +1,88 @@
+// tests/unit/base/test_plugin.c: where modules are looked for, and what is said when they are not
+// there or are none.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first.
+#include <cmocka.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/plugin.h"
+#include "tests/support/tempdir.h"
+
+static char folder[QN_TEST_PATH_SIZE];
+
+static int set_up(void** state) {
+  (void)state;
+  return qn_test_tempdir_make(folder) ? 0 : -1;
+}
+static int tear_down(void** state) {
+  (void)state;
+  qn_test_tempdir_remove(folder);
+  return 0;
+}
+
+static void expect_unavailable(const char* directory, const char* name, const char* symbol,
+                               const char* text) {
+  void* found = folder;
+  qn_status_t status = qn__plugin_open(directory, name, symbol, &found);
+  assert_int_equal(qn_status_code(status), QN_STATUS_UNAVAILABLE);
+  assert_null(found);
+  assert_non_null(strstr(qn_status_message(status), text));
+  qn_status_free(status);
+}
+
+static void a_named_directory_is_the_only_one(void** state) {
+  (void)state;
+  char path[PATH_MAX], expected[QN_TEST_PATH_SIZE + 64];
+  (void)snprintf(expected, sizeof expected, "%s/libquern-sodium.so", folder);
+  assert_false(qn__plugin_find(folder, "sodium", path));
+  assert_string_equal(path, expected);
+  expect_unavailable(folder, "sodium", "x", expected);
+  assert_true(qn_test_write_file(expected, "no module", 9));
+  assert_true(qn__plugin_find(folder, "sodium", path));
+  assert_string_equal(path, expected);
+  expect_unavailable(folder, "sodium", "x", "cannot be loaded");
+}
+
+static void the_search_begins_beside_the_library(void** state) {
+  (void)state;
+  char path[PATH_MAX], own[PATH_MAX];
+  assert_true(qn__library_folder(own));
+  assert_int_equal(access(own, X_OK), 0);
+  assert_false(qn__plugin_find("", "no-such-module", path));
+  assert_memory_equal(path, own, strlen(own));
+  assert_non_null(strstr(path, "/libquern-no-such-module.so"));
+  expect_unavailable("", "no-such-module", "x", "is not installed");
+  if (!qn__plugin_find("", "sodium", path)) skip();
+  assert_int_equal(access(path, R_OK), 0);
+  expect_unavailable("", "sodium", "no_such_symbol", "no_such_symbol");
+  void* entry;
+  assert_true(qn_ok(qn__plugin_open("", "sodium", "qn_crypto_entry", &entry)));
+  assert_non_null(entry);
+}
+
+static void names_and_folders_that_are_too_long(void** state) {
+  (void)state;
+  char path[PATH_MAX], name[80], directory[PATH_MAX];
+  memset(name, 'n', sizeof name - 1);
+  name[sizeof name - 1] = '\0';
+  assert_false(qn__plugin_find(folder, name, path));
+  assert_true(strlen(path) < PATH_MAX);
+  memset(directory, 'd', sizeof directory - 1);
+  directory[sizeof directory - 1] = '\0';
+  assert_false(qn__plugin_find(directory, "sodium", path));
+  assert_string_equal(path, "libquern-sodium.so");
+  expect_unavailable(directory, "sodium", "x", "libquern-sodium.so");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_named_directory_is_the_only_one, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(the_search_begins_beside_the_library, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(names_and_folders_that_are_too_long, set_up, tear_down),
+  };
+  return cmocka_run_group_tests_name("plugin", tests, NULL, NULL);
+}
