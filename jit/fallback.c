@@ -18,6 +18,8 @@ typedef struct variant {
   qn__rank_t rank;
   qn_executable_t* executable;  // owned, once it is there
   qn_lookup_info_t info;
+  qn__flight_t* probed;  // retained: the flight that asked the local tiers
+  bool has_made_probed;
 } variant_t;
 
 static variant_t make_variant(const qn__request_t* request, qn_module_t* module, qn_tier_t tier,
@@ -31,6 +33,11 @@ static variant_t make_variant(const qn__request_t* request, qn_module_t* module,
   variant.ident = qn__request_ident(&variant.request);
   variant.rank = rank;
   return variant;
+}
+
+static void drop_variant(variant_t* variant) {
+  qn_executable_release(variant->executable);
+  qn__flight_release(variant->probed);
 }
 
 static void take(variant_t* variant, qn_executable_t* executable, const qn_lookup_info_t* info) {
@@ -47,9 +54,8 @@ static bool take_landing(variant_t* variant, qn__flight_t* flight, bool is_maker
   return true;
 }
 
-// Memory and local tiers, within the time. `*out_flight` (may be NULL) is for messages, retained.
-static qn_status_t probe(qn_engine_t* engine, variant_t* variant, int64_t deadline_ns,
-                         qn__flight_t** out_flight) {
+// Memory and local tiers, within the time.
+static qn_status_t probe(qn_engine_t* engine, variant_t* variant, int64_t deadline_ns) {
   qn_executable_t* executable = qn__table_peek(&engine->table, &variant->ident);
   if (executable) {
     take(variant, executable, NULL);
@@ -71,11 +77,8 @@ static qn_status_t probe(qn_engine_t* engine, variant_t* variant, int64_t deadli
   if (is_known && qn__flight_stage_now(boarding.flight) == QN__FLIGHT_LANDED) {
     (void)take_landing(variant, boarding.flight, boarding.is_maker);
   }
-  if (out_flight) {
-    *out_flight = boarding.flight;
-  } else {
-    qn__flight_release(boarding.flight);
-  }
+  variant->probed = boarding.flight;
+  variant->has_made_probed = boarding.is_maker;
   return QN_OK;
 }
 
@@ -143,7 +146,9 @@ static qn_status_t begin(qn_engine_t* engine, variant_t* variant, making_t* out_
     qn__flight_release(boarding.flight);
     return qn__lookup_refused(engine, &variant->request);
   }
-  *out_making = (making_t){boarding.flight, boarding.is_maker};
+  // The flight that only asked the tiers may be in the air still: then it has been prolonged.
+  bool is_own = boarding.flight == variant->probed && variant->has_made_probed;
+  *out_making = (making_t){boarding.flight, boarding.is_maker || is_own};
   return QN_OK;
 }
 
@@ -159,7 +164,6 @@ typedef struct choice {
   variant_t wanted;
   variant_t others[3];
   size_t other_count;
-  qn__flight_t* probed;  // retained: names the key
 } choice_t;
 
 // Makes the cell of a variant that is there.
@@ -194,14 +198,13 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
                               qn_function_t** out_function) {
   qn_engine_t* engine = choice->engine;
   variant_t* wanted = &choice->wanted;
-  variant_t fast =
-      make_variant(&wanted->request, wanted->request.module, QN_TIER_FAST, QN__RANK_FAST);
+  variant_t* fast = &choice->others[0];  // the fast tier, unless that is what was asked for
   making_t full_making = {0}, fast_making = {0};
   qn_status_t status = QN_OK;
   if (wanted->request.tier != QN_TIER_FAST) {
-    if (fast.request.priority < INT32_MAX) fast.request.priority++;
+    if (fast->request.priority < INT32_MAX) fast->request.priority++;
     // That it cannot be made, the one that was asked for will tell.
-    qn_status_free(begin(engine, &fast, &fast_making));
+    qn_status_free(begin(engine, fast, &fast_making));
     // Only what is queued behind it comes after it.
     if (fast_making.flight) {
       (void)qn__flight_wait(fast_making.flight, QN__FLIGHT_COMPILE, choice->deadline_ns);
@@ -210,24 +213,24 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
   status = begin(engine, wanted, &full_making);
   qn__flight_t* full = full_making.flight;
   qn__flight_t* first = full ? full : fast_making.flight;
-  if (first && !wanted->executable && !fast.executable) {
+  if (first && !wanted->executable && !fast->executable) {
     bool is_known =
         qn__flight_wait_either(first, full ? fast_making.flight : NULL, choice->deadline_ns);
     if (!is_known) {
       qn_status_free(status);
       status = qn__lookup_too_late(engine, &wanted->request);
-    } else if (!take_making(wanted, &full_making) && !take_making(&fast, &fast_making) && full) {
+    } else if (!take_making(wanted, &full_making) && !take_making(fast, &fast_making) && full) {
       status = qn__lookup_outcome(engine, &wanted->request, full);
     }
   }
   if (qn_ok(status) && wanted->executable) {
     *out_info = wanted->info;
     status = give(choice, wanted, out_function);
-  } else if (fast.executable) {
+  } else if (fast->executable) {
     qn_status_free(status);
-    *out_info = fast.info;
+    *out_info = fast->info;
     out_info->is_fallback = true;
-    status = give(choice, &fast, out_function);
+    status = give(choice, fast, out_function);
     if (qn_ok(status)) qn__count(engine, QN__COUNTER_fallbacks, 1);
     if (qn_ok(status) && full_making.flight) subscribe(engine, *out_function, full_making.flight);
   } else if (qn_ok(status) || qn_status_code(status) == QN_STATUS_UNAVAILABLE) {
@@ -239,7 +242,6 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
   }
   qn__flight_release(full_making.flight);
   qn__flight_release(fast_making.flight);
-  qn_executable_release(fast.executable);
   return status;
 }
 
@@ -262,14 +264,14 @@ static qn_status_t choose(choice_t* choice, qn_lookup_info_t* out_info,
                           qn_function_t** out_function) {
   qn_engine_t* engine = choice->engine;
   const qn__request_t* request = &choice->wanted.request;
-  QN_TRY(probe(engine, &choice->wanted, choice->deadline_ns, &choice->probed));
+  QN_TRY(probe(engine, &choice->wanted, choice->deadline_ns));
   if (choice->wanted.executable) {
     *out_info = choice->wanted.info;
     return give(choice, &choice->wanted, out_function);
   }
   for (size_t i = 0; i < choice->other_count; i++) {
     variant_t* other = &choice->others[i];
-    QN_TRY(probe(engine, other, choice->deadline_ns, NULL));
+    QN_TRY(probe(engine, other, choice->deadline_ns));
     if (!other->executable) continue;
     // The full tier in place of the fast one is no loss.
     bool is_better = other->rank == QN__RANK_FAST && other->request.tier == QN_TIER_FULL;
@@ -286,10 +288,11 @@ static qn_status_t choose(choice_t* choice, qn_lookup_info_t* out_info,
     qn_status_free(status);
   }
   if (!request->is_forbidden) return make_first(choice, out_info, out_function);
-  if (!choice->probed || qn__flight_stage_now(choice->probed) == QN__FLIGHT_LOCAL) {
+  qn__flight_t* probed = choice->wanted.probed;
+  if (!probed || qn__flight_stage_now(probed) == QN__FLIGHT_LOCAL) {
     return qn__lookup_too_late(engine, request);
   }
-  return qn__lookup_forbidden(engine, request, choice->probed);
+  return qn__lookup_forbidden(engine, request, probed);
 }
 
 qn_status_t qn__lookup_fallback(qn_engine_t* engine, const qn__request_t* request, const char* name,
@@ -316,11 +319,8 @@ qn_status_t qn__lookup_fallback(qn_engine_t* engine, const qn__request_t* reques
         qn__watch_end(engine->watch, QN__STAGE_lookup, start_ns, qn__request_name(request));
   }
   if (out_info) *out_info = info;
-  qn_executable_release(choice.wanted.executable);
-  for (size_t i = 0; i < choice.other_count; i++) {
-    qn_executable_release(choice.others[i].executable);
-  }
-  qn__flight_release(choice.probed);
+  drop_variant(&choice.wanted);
+  for (size_t i = 0; i < choice.other_count; i++) drop_variant(&choice.others[i]);
   qn__engine_release(engine);
   return status;
 }
