@@ -70,7 +70,8 @@ static qn_status_t open_store(qn__remote_t* remote, const char* url, const char*
   memcpy(&entry, &symbol, sizeof entry);
   remote->store = entry(QN__STORE_ABI_VERSION);
   if (!remote->store || remote->store->abi_version != QN__STORE_ABI_VERSION ||
-      remote->store->struct_size < sizeof *remote->store) {
+      remote->store->struct_size < sizeof *remote->store ||
+      strcmp(remote->store->scheme, name) != 0) {
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "remote tier: libquern-%s.so does not serve version %u of the table",
                           name, QN__STORE_ABI_VERSION);

@@ -134,7 +134,7 @@ chmod 600 key
 # A server that hangs, and none at all.
 as writer
 kill -STOP "$pid"
-export QUERN_CACHE_DIR="$work/i" QUERN_REMOTE_TIMEOUT=100ms QUERN_REMOTE_ROLE=write
+export QUERN_CACHE_DIR="$work/i" QUERN_REMOTE_TIMEOUT=1s QUERN_REMOTE_ROLE=write
 expect 0 $call --metrics metrics
 json 'it["source"] == "compiled"'
 count remote_timeouts 1
