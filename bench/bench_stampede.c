@@ -105,7 +105,7 @@ static void make_directory(char path[64]) {
 }
 
 static void remove_directory(const char* path) {
-  char command[96];
+  char command[256];
   (void)snprintf(command, sizeof command, "rm -rf '%s'", path);
   if (system(command) != 0) perror(path);
 }
