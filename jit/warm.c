@@ -49,7 +49,7 @@ void qn__warm_tell(qn__warmer_t* w, const qn_warm_item_t* item) {
 void qn__warm_finish_key(qn__warmer_t* w, size_t job, const qn__warm_verdict_t* verdict) {
   const qn__warm_entry_t* entry = &w->list->entries[job];
   qn__warm_name_t name;
-  if (!qn_ok(qn__warm_name(w->engine, entry, &w->preimage, &name))) {
+  if (qn_status_consume(qn__warm_name(w->engine, entry, &w->preimage, &name)) != QN_STATUS_OK) {
     name = (qn__warm_name_t){.text = "module"};
   }
   if (verdict->key && verdict->key[0] && strcmp(verdict->key, name.hex) != 0) {
