@@ -183,8 +183,11 @@ static qn_status_t open_and_generate(work_t* work, qn_executable_t** out_executa
   const qn_codegen_t* codegen;
   void* self;
   char identity[256];
-  QN_TRY(qn__generators_open(&making->engine->generators, making->generator, &codegen, &self,
-                             identity));
+  int64_t start_ns = qn__now_ns();
+  qn_status_t status = qn__generators_open(&making->engine->generators, making->generator, &codegen,
+                                           &self, identity);
+  (void)qn__watch_end(making->engine->watch, QN__STAGE_open, start_ns, making->name);
+  QN_TRY(status);
   if (strcmp(identity, making->identity) != 0) {
     // The prediction was wrong: what the true identity has in the tiers counts.
     give_up(work);
