@@ -37,7 +37,11 @@ QN_API const qn_codegen_t* qn_codegen_entry(uint32_t abi_version);
 enum { MOST_THREADS = 4 };
 
 static uint64_t first_seed = 1;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static uint64_t seed_count = 40;
+#else
 static uint64_t seed_count = 120;
+#endif
 
 static const struct {
   const char* target;
