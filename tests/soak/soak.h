@@ -38,7 +38,7 @@
 #define SOAK_OPERATIONS(X) \
   X(get, 400) X(put, 200) X(lookup, 150) X(unload, 40) X(claim, 60) X(flush, 10) X(remove, 20) \
   X(sweep, 4) X(scan, 4) X(clear, 1) X(inspect, 20) X(reopen, 4) X(fork, 4) X(bundle, 20) \
-  X(export, 1) X(append, 1)
+  X(export, 1) X(append, 1) X(hurry, 40) X(request, 40)
 
 // What the conductor does to the directory, and how often beside the others.
 #define SOAK_DAMAGES(X) \
@@ -61,6 +61,7 @@
   X(found_in_bundles, "lookups from bundles")                                      \
   X(found_on_disk, "lookups from the directory")                                   \
   X(compiled, "lookups that compiled")                                             \
+  X(late, "lookups that gave up in time, were cancelled or were not to compile")   \
   X(called, "calls of kernels whose results were checked")                         \
   X(healed, "damaged files removed")                                               \
   X(published, "entries published")                                                \

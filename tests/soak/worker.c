@@ -254,6 +254,73 @@ static void look_up(thread_t* thread, bool unloads) {
   look_up_one(thread, engine, number, is_native, unloads);
 }
 
+// What a lookup may answer that waits for a bounded time, is cancelled, or may not compile.
+static bool is_late(qn_status_t status) {
+  qn_status_code_t code = qn_status_code(status);
+  return code == QN_STATUS_DEADLINE_EXCEEDED || code == QN_STATUS_CANCELLED ||
+         code == QN_STATUS_COMPILE_FORBIDDEN;
+}
+
+// Takes the status and the function.
+static void judge_late(thread_t* thread, const char* what, unsigned number, qn_status_t status,
+                       qn_function_t* function) {
+  if (qn_ok(status)) {
+    call_kernel(thread, function, number);
+  } else if (is_late(status)) {
+    SOAK_COUNT(late);
+  } else {
+    soak_violation("%s of module %u: %s", what, number, qn_status_message(status));
+  }
+  qn_status_free(status);
+  qn_function_release(function);
+}
+
+static void count_ready(void* self) {
+  (void)self;
+}
+
+// Waits a little, cancels, or just goes away.
+static void ask_and_wait(thread_t* thread, unsigned number, qn_pending_t* pending) {
+  unsigned how = soak_random(&thread->random, 4);
+  if (how == 0) qn_pending_cancel(pending);
+  if (how == 1) qn_pending_notify(pending, count_ready, NULL);
+  for (int i = 0; how > 1 && i < 2; i++) {
+    qn_function_t* function = NULL;
+    int64_t timeout_ns = soak_random(&thread->random, 20) * MILLISECOND_NS;
+    qn_status_t status = qn_pending_wait(pending, timeout_ns, NULL, &function);
+    judge_late(thread, "request", number, status, function);
+  }
+}
+
+// Lookups that do not want to wait long, or at all.
+static void look_up_in_a_hurry(thread_t* thread, bool is_request) {
+  qn_engine_t* engine = thread->process->engines[soak_random(&thread->random, 2)];
+  unsigned number = soak_random(&thread->random, SOAK_MODULES);
+  bool is_native = soak_options.has_compiler && soak_random(&thread->random, 3) == 0;
+  qn_module_t* module = parse_module(number);
+  qn_target_t* target = parse_target(is_native ? "cpu" : "interp");
+  qn_lookup_options_t options = {.struct_size = sizeof options,
+                                 .tier = QN_TIER_FAST,
+                                 .miss = (qn_miss_policy_t)soak_random(&thread->random, 3),
+                                 .timeout_ns = 1 + soak_random(&thread->random, 8000000),
+                                 .priority = (int32_t)soak_random(&thread->random, 3)};
+  (void)qn_engine_unload(engine, module, target, &options);
+  if (is_request) {
+    qn_pending_t* pending = NULL;
+    qn_status_t status = qn_engine_request(engine, module, target, "f", &options, &pending);
+    if (!qn_ok(status)) soak_violation("request: %s", qn_status_message(status));
+    qn_status_free(status);
+    if (pending) ask_and_wait(thread, number, pending);
+    qn_pending_release(pending);
+  } else {
+    qn_function_t* function = NULL;
+    qn_status_t status = qn_engine_function(engine, module, target, "f", &options, NULL, &function);
+    judge_late(thread, "hurried lookup", number, status, function);
+  }
+  qn_target_release(target);
+  qn_module_release(module);
+}
+
 // --------------------------------------------------------------------------------- opening, fork
 
 static qn__disk_t* open_disk(process_t* process, uint64_t random) {
@@ -400,6 +467,10 @@ static void operate(thread_t* thread, soak_operation_t operation) {
     }
     case SOAK_OP_fork:
       fork_one(thread, disk);
+      break;
+    case SOAK_OP_hurry:
+    case SOAK_OP_request:
+      look_up_in_a_hurry(thread, operation == SOAK_OP_request);
       break;
     case SOAK_OP_bundle:
       read_bundle(thread);
