@@ -312,7 +312,6 @@ QN_API void qn_engine_counters(qn_engine_t* engine,
                                void* self);
 
 // How long the stages of lookups took, by table (jit/stages.inc).
-#define QN_STAGE_BUCKETS 64
 typedef struct qn_stage_info {
   const char* name;
   const char* doc;
