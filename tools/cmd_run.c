@@ -32,9 +32,29 @@ typedef struct run {
   run_summary_t summary;
 } run_t;
 
+// --miss and --timeout.
+static int check_policy(const args_t* args, qn_lookup_options_t* options) {
+  // In the order of qn_miss_policy_t.
+  static const char* const words[] = {"block", "fallback", "fail"};
+  const char* miss = args_value(args, "miss", "block");
+  size_t word = 0;
+  while (word < sizeof words / sizeof words[0] && strcmp(words[word], miss) != 0) word++;
+  if (word == sizeof words / sizeof words[0]) {
+    return report_usage(args, "--miss is '%s', expected block, fallback or fail", miss);
+  }
+  options->miss = (qn_miss_policy_t)word;
+  const char* timeout = args_value(args, "timeout", NULL);
+  if (timeout && !session_time(timeout, &options->timeout_ns)) {
+    return report_usage(args, "--timeout is '%s', expected a time such as 2, 500ms or 1min",
+                        timeout);
+  }
+  return EXIT_DONE;
+}
+
 // What can be seen to be wrong without opening a file.
 static int check_usage(const args_t* args, run_t* run) {
   if (!session_lookup_options(args, &run->options)) return EXIT_USAGE;
+  if (check_policy(args, &run->options) != EXIT_DONE) return EXIT_USAGE;
   for (int i = 0; i < args->option_count; i++) {
     const char* name = args->options[i].spec->name;
     bool is_arg = strcmp(name, "arg") == 0;
@@ -186,7 +206,7 @@ static qn_status_t execute(run_t* run) {
   summary->repeat_count = run->repeat_count;
   summary->target_json = qn_target_json(run->target);
   summary->target_kind = qn_target_kind(run->target);
-  summary->tier = run->options.tier == QN_TIER_FAST ? "fast" : "full";
+  summary->tier = summary->lookup.tier == QN_TIER_FAST ? "fast" : "full";
   summary->is_checked = run->options.is_checked;
   return QN_OK;
 }
@@ -251,6 +271,9 @@ static const option_spec_t options[] = {
     {"repeat", 0, "N", "call N times and tell the median time", false},
     OPTION_TIER,
     OPTION_CHECKED,
+    {"miss", 0, "block|fallback|fail", "what to do when the code is not cached (default block)",
+     false},
+    {"timeout", 0, "TIME", "the longest that finding or making the code may take", false},
     {"metrics", 0, "FILE", "write the engine's counters and times as text for Prometheus", false},
     {"trace", 0, "FILE", "write what the engine did when, as JSON for Perfetto", false},
     OPTION_JSON,

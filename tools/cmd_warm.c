@@ -47,25 +47,6 @@ static bool on_progress(void* self, const qn_warm_progress_t* progress,
 
 // -------------------------------------------------------------------------------------- arguments
 
-// "90", "90s", "500ms", "2min": seconds if nothing is said. False for anything else and for 0.
-static bool parse_time(const char* text, int64_t* out_ns) {
-  static const struct {
-    const char* suffix;
-    double factor;
-  } units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"min", 6e10}, {"h", 3.6e12}};
-  char* end;
-  errno = 0;
-  double number = strtod(text, &end);
-  if (end == text || errno != 0 || !(number > 0)) return false;
-  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-    double ns = number * units[i].factor;
-    if (strcmp(end, units[i].suffix) != 0 || !(ns >= 1) || ns > 1e18) continue;
-    *out_ns = (int64_t)ns;
-    return true;
-  }
-  return false;
-}
-
 static bool parse_jobs(const char* text, uint32_t* out_jobs) {
   char* end;
   errno = 0;
@@ -107,7 +88,7 @@ static int make_plan(const args_t* args, plan_t* plan) {
       plan->read.target_count++;
     } else if (strcmp(name, "jobs") == 0 && !parse_jobs(value, &plan->options.jobs)) {
       return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", value);
-    } else if (strcmp(name, "timeout") == 0 && !parse_time(value, &plan->options.timeout_ns)) {
+    } else if (strcmp(name, "timeout") == 0 && !session_time(value, &plan->options.timeout_ns)) {
       return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min",
                           value);
     } else if (strcmp(name, "tier") == 0) {

@@ -165,11 +165,12 @@ void run_report_json(const run_summary_t* summary, const run_args_t* run) {
       (json_int_t)lookup->load_ns, "run", (json_int_t)summary->run_median_ns, "run_least",
       (json_int_t)summary->run_least_ns, "run_most", (json_int_t)summary->run_most_ns);
   json_t* result =
-      json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:I, s:o, s:o}", "file",
+      json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:b, s:o, s:I, s:o, s:o}", "file",
                 json_text(summary->file), "function", json_text(summary->function), "signature",
                 json_text(summary->signature), "target", json_parsed(summary->target_json), "tier",
                 json_text(summary->tier), "is_checked", (int)summary->is_checked, "source",
-                json_text(qn_source_text(lookup->source)), "key", json_text(lookup->key), "repeat",
-                (json_int_t)summary->repeat_count, "times_ns", times, "outputs", outputs);
+                json_text(qn_source_text(lookup->source)), "is_fallback", (int)lookup->is_fallback,
+                "key", json_text(lookup->key), "repeat", (json_int_t)summary->repeat_count,
+                "times_ns", times, "outputs", outputs);
   print_json(result, digits);
 }

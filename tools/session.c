@@ -251,3 +251,21 @@ bool session_lookup_options(const args_t* args, qn_lookup_options_t* out_options
   out_options->is_checked = args_has(args, "checked");
   return true;
 }
+
+bool session_time(const char* text, int64_t* out_ns) {
+  static const struct {
+    const char* suffix;
+    double factor;
+  } units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"min", 6e10}, {"h", 3.6e12}};
+  char* end;
+  errno = 0;
+  double number = strtod(text, &end);
+  if (end == text || errno != 0 || !(number > 0)) return false;
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    double ns = number * units[i].factor;
+    if (strcmp(end, units[i].suffix) != 0 || !(ns >= 1) || ns > 1e18) continue;
+    *out_ns = (int64_t)ns;
+    return true;
+  }
+  return false;
+}

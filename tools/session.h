@@ -40,5 +40,7 @@ qn_status_t session_module(const char* path,
 
 // --tier and --checked. False after a usage error that has been reported.
 bool session_lookup_options(const args_t* args, qn_lookup_options_t* out_options);
+// "90", "90s", "1.5ms", "2min", "1h"; a number alone is in seconds. False unless above 0.
+bool session_time(const char* text, int64_t* out_ns);
 
 #endif  // QUERN_TOOLS_SESSION_H_

@@ -66,6 +66,16 @@ if $has_cpu; then
   sed -e 's/top/highest/g' -e 's/^  */ /' -e '1i // another comment' $softmax >renamed.qn
   expect 0 run renamed.qn --json --arg x=rand:f32[2,5] --arg y=zeros:f32[2,5]
   json 'it["source"] == "disk"'
+  # What a miss does.
+  export QUERN_CACHE_NAMESPACE=other
+  expect 3 $call --miss fail
+  tells "compiling is forbidden"
+  expect 0 $call --miss fallback --timeout 5min
+  json 'it["source"] == "compiled" and it["is_fallback"] == (it["tier"] == "fast")'
+  expect 0 $call --miss block --timeout 5min
+  expect 0 $call --miss fail
+  json 'it["source"] == "disk" and not it["is_fallback"]'
+  unset QUERN_CACHE_NAMESPACE
 fi
 export QUERN_CACHE=sometimes
 expect 1 run $saxpy --target interp --arg a=1 --arg x=ones:f32[1] --arg y=ones:f32[1]

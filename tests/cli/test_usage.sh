@@ -25,6 +25,8 @@ usage "--repeat is '0'" run $saxpy --repeat 0
 usage "--repeat is 'x'" run $saxpy --repeat x
 usage "--repeat is '99999999999999999999'" run $saxpy --repeat 99999999999999999999
 usage "--tier is 'best'" run $saxpy --tier best
+usage "--miss is 'maybe'" run $saxpy --miss maybe
+usage "--timeout is 'soon'" run $saxpy --timeout soon
 usage "expected NAME=VALUE" run $saxpy --arg x
 usage "expected NAME=VALUE" run $saxpy --arg =1
 usage "expected NAME=FILE.npy" run $saxpy --out y=
