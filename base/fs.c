@@ -54,8 +54,8 @@ static int posix_fdatasync(int fd) {
 static int posix_futimens(int fd, const struct timespec times[2]) {
   RETRY(int, futimens(fd, times));
 }
-static int posix_chmod(const char* path, mode_t mode) {
-  RETRY(int, chmod(path, mode));
+static int posix_fchmod(int fd, mode_t mode) {
+  RETRY(int, fchmod(fd, mode));
 }
 static int posix_rename(const char* from, const char* to) {
   RETRY(int, rename(from, to));
@@ -116,7 +116,7 @@ const qn__fs_t qn__fs_posix = {
     .lstat = posix_lstat,
     .fdatasync = posix_fdatasync,
     .futimens = posix_futimens,
-    .chmod = posix_chmod,
+    .fchmod = posix_fchmod,
     .rename = posix_rename,
     .unlink = posix_unlink,
     .mkdir = posix_mkdir,

@@ -25,7 +25,7 @@ typedef struct qn__fs {
   int (*lstat)(const char* path, struct stat* out);
   int (*fdatasync)(int fd);
   int (*futimens)(int fd, const struct timespec times[2]);
-  int (*chmod)(const char* path, mode_t mode);
+  int (*fchmod)(int fd, mode_t mode);
   int (*rename)(const char* from, const char* to);
   int (*unlink)(const char* path);
   int (*mkdir)(const char* path, mode_t mode);

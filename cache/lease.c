@@ -60,7 +60,7 @@ static int open_lock_file(qn__disk_t* disk, uint64_t* inout_offset) {
     qn__disk_path(disk, "/v1", directory);
     if (qn__disk_make_directory(disk, directory) != 0) return -1;
     fd = fs->open(path, flags, disk->lock_mode);
-    if (fd >= 0 && disk->owner_count) (void)fs->chmod(path, disk->lock_mode);
+    if (fd >= 0 && disk->owner_count) (void)fs->fchmod(fd, disk->lock_mode);
     return fd;
   }
   if (!disk->runtime_dir || !qn__fs_is_local(disk->runtime_dir) ||

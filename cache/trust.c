@@ -11,10 +11,13 @@
 //    may write the file. What a stranger with the right group leaves there is a miss.
 // 4. A directory that is only read may belong to root, as what an administrator ships does.
 // 5. The rules hold again when a directory that has vanished is made again.
+// 6. Rights are set through descriptors alone: between the making and the setting, a stranger with
+//    the right group may put a link to something else of ours under the name.
 //
 // Not here: the checksum, which finds damage and not malice (entry.c). Thread rule: reads what is
 // constant after the open. Read next: lease.c.
 #include <errno.h>
+#include <fcntl.h>
 
 #include "cache/disk_inner.h"
 
@@ -90,16 +93,30 @@ void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root) {
   disk->dir_mode |= root->st_mode & (S_ISGID | S_ISVTX | 0077);
 }
 
-// mkdir that the process's mask does not narrow in a shared directory. 0 or an errno.
+// Gives a directory that was just made the rights that the process's mask has narrowed. Without
+// them others miss, and that is all.
+static void widen(const qn__disk_t* disk, const char* path) {
+  const qn__fs_t* fs = qn__fs();
+  if (disk->owner_count == 0) return;
+  int fd = fs->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0) return;
+  struct stat info;
+  if (fs->fstat(fd, &info) == 0 && info.st_uid == disk->owner) {
+    (void)fs->fchmod(fd, disk->dir_mode);
+  }
+  (void)fs->close(fd);
+}
+
+// 0 or an errno.
 static int make_one(const qn__disk_t* disk, const char* path) {
   if (qn__fs()->mkdir(path, disk->dir_mode) != 0) return errno == EEXIST ? 0 : errno;
-  if (disk->owner_count) (void)qn__fs()->chmod(path, disk->dir_mode);
+  widen(disk, path);
   return 0;
 }
 
 static int make_root(const qn__disk_t* disk) {
   if (qn__fs_mkdirs(disk->root, 0700) != 0) return errno;
-  if (disk->owner_count) (void)qn__fs()->chmod(disk->root, disk->dir_mode);
+  widen(disk, disk->root);
   return 0;
 }
 

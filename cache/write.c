@@ -31,7 +31,7 @@ static int open_temporary(qn__disk_t* disk, char* path) {
     int fd = qn__fs()->open(path, flags, disk->file_mode);
     if (fd >= 0) {
       // What the process's mask took away. Without it others miss, and that is all.
-      if (disk->owner_count) (void)qn__fs()->chmod(path, disk->file_mode);
+      if (disk->owner_count) (void)qn__fs()->fchmod(fd, disk->file_mode);
       return fd;
     }
     if (errno == ENOENT && !has_made) {

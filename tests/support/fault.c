@@ -20,7 +20,7 @@
   X(lstat)           \
   X(fdatasync)       \
   X(futimens)        \
-  X(chmod)           \
+  X(fchmod)          \
   X(try_lock)        \
   X(unlock)          \
   X(filesystem_type) \
@@ -165,8 +165,8 @@ static int fault_fdatasync(int fd) {
 static int fault_futimens(int fd, const struct timespec times[2]) {
   return strikes(CALL_futimens, "") ? -1 : qn__fs_posix.futimens(fd, times);
 }
-static int fault_chmod(const char* path, mode_t mode) {
-  return strikes(CALL_chmod, path) ? -1 : qn__fs_posix.chmod(path, mode);
+static int fault_fchmod(int fd, mode_t mode) {
+  return strikes(CALL_fchmod, "") ? -1 : qn__fs_posix.fchmod(fd, mode);
 }
 static int fault_try_lock(int fd, int64_t offset) {
   return strikes(CALL_try_lock, "") ? -1 : qn__fs_posix.try_lock(fd, offset);

@@ -8,6 +8,7 @@
 // cmocka wants the four above first.
 #include <cmocka.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
 
 #define PATIENCE_NS INT64_C(60000000000)
@@ -214,6 +216,63 @@ static void two_users_share(void** state) {
   assert_int_equal(as_user(ANNA, evict_as_me), 2);
 }
 
+// --------------------------------------------------------------------- a stranger in the group
+
+// What a stranger of the group puts a link in the place of, at the moment at which rights are set.
+static const char* swapped;
+static char victim[sizeof root + 16];
+
+static void swap_for_link(void* self, const char* call, const char* path) {
+  (void)self;
+  (void)path;
+  if (strstr(call, "chmod") == NULL) return;
+  char pattern[sizeof root + 64];
+  (void)snprintf(pattern, sizeof pattern, "%s/v1/%s", root, swapped);
+  glob_t found;
+  if (glob(pattern, 0, NULL, &found) != 0) return;
+  char aside[sizeof root + 64];
+  (void)snprintf(aside, sizeof aside, "%s/aside", root);
+  if (rename(found.gl_pathv[0], aside) == 0) (void)!symlink(victim, found.gl_pathv[0]);
+  globfree(&found);
+}
+
+static void links_do_not_widen_rights(void** state) {
+  (void)state;
+  if (!needs_root()) return;
+  static const struct {
+    const char* name;
+    bool is_directory;
+  } cases[] = {{"lock", false}, {"tmp/*.t", false}, {"tmp", true}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    set_root(0, 02770);
+    (void)snprintf(victim, sizeof victim, "%s/victim%zu", cache_root, i);
+    if (cases[i].is_directory) {
+      assert_int_equal(mkdir(victim, 0700), 0);
+    } else {
+      int fd = open(victim, O_WRONLY | O_CREAT, 0600);
+      assert_true(fd >= 0);
+      (void)close(fd);
+    }
+    swapped = cases[i].name;
+    qn__disk_t* disk = open_shared(false);
+    assert_non_null(disk);
+    qn_fault_fs_install();
+    qn_fault_fs_hook(swap_for_link, NULL);
+    qn__hit_t hit;
+    qn__lease_t* lease;
+    (void)qn__disk_claim(disk, &samples[1].expected, 0, &hit, &lease);
+    (void)qn__disk_put(disk, &samples[1].entry, lease);
+    assert_true(qn__disk_flush(disk, PATIENCE_NS));
+    qn__disk_close(disk, PATIENCE_NS);
+    qn_fault_fs_remove();
+    struct stat info;
+    assert_int_equal(stat(victim, &info), 0);
+    assert_int_equal(info.st_mode & 07777, cases[i].is_directory ? 0700 : 0600);
+    qn_test_tempdir_remove(root);
+    assert_int_equal(mkdir(root, 0700), 0);
+  }
+}
+
 static int refuse_as_me(void) {
   return open_shared(false) ? 1 : 0;
 }
@@ -255,6 +314,7 @@ int main(void) {
       TEST(entries_belong_to_an_owner),
       TEST(two_users_share),
       TEST(a_sticky_bit_keeps_entries_apart),
+      TEST(links_do_not_widen_rights),
       TEST(a_stranger_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
