@@ -7,11 +7,14 @@
 //
 // Not here: what a module's symbol means (jit/generator.c, cache/crypto.c, cache/remote.c). Thread
 // rule: any thread; the loader has its own lock. Read next: elf.h.
-#define _GNU_SOURCE  // dladdr
+#define _GNU_SOURCE  // dladdr1
 #include "base/plugin.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -19,19 +22,64 @@
 // Something of this library whose address can be asked for.
 static const char anchor = 0;
 
-// In a program that was linked statically the loader knows only what the program was called as,
-// perhaps without a path.
-bool qn__library_folder(char out[PATH_MAX]) {
-  Dl_info info;
-  if (!dladdr(&anchor, &info) || !info.dli_fname) return false;
-  if (strchr(info.dli_fname, '/')) {
-    if (strlen(info.dli_fname) >= PATH_MAX) return false;
-    memcpy(out, info.dli_fname, strlen(info.dli_fname) + 1);
-  } else {
-    ssize_t size = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    if (size <= 0) return false;
-    out[size] = '\0';
+static bool copy_path(const char* path, char out[PATH_MAX]) {
+  size_t size = strlen(path);
+  if (size >= PATH_MAX) return false;
+  memcpy(out, path, size + 1);
+  return true;
+}
+
+// A line of /proc/self/maps: "55d0a000-55d0c000 r-xp 00002000 08:01 4711   /usr/lib/libquern.so".
+static bool is_mapping_of(const char* line, uintptr_t address) {
+  char* at;
+  uintptr_t begin = (uintptr_t)strtoull(line, &at, 16);
+  if (*at != '-') return false;
+  return address >= begin && address < (uintptr_t)strtoull(at + 1, NULL, 16);
+}
+
+// The file that the kernel has mapped at `address`.
+static bool mapped_path(const void* address, char out[PATH_MAX]) {
+  const qn__fs_t* fs = qn__fs();
+  int fd = fs->open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return false;
+  char text[2 * PATH_MAX];
+  const char* found = NULL;
+  size_t size = 0;
+  ssize_t got;
+  while (!found && (got = fs->read(fd, text + size, sizeof text - 1 - size)) > 0) {
+    size += (size_t)got;
+    text[size] = '\0';
+    char *line = text, *end;
+    for (; !found && (end = strchr(line, '\n')); line = end + 1) {
+      *end = '\0';
+      if (is_mapping_of(line, (uintptr_t)address)) found = line;
+    }
+    if (found) break;
+    size = (size_t)(text + size - line);
+    memmove(text, line, size);
   }
+  (void)fs->close(fd);
+  const char* path = found ? strchr(found, '/') : NULL;
+  return path && copy_path(path, out);
+}
+
+// The file that this library was loaded from. What the loader remembers counts only if it is an
+// absolute path: a relative one leads elsewhere once the program has changed its working directory,
+// and of a program that was linked statically it knows no more than argv[0], which is anything.
+static bool own_path(char out[PATH_MAX]) {
+  Dl_info info;
+  struct link_map* map = NULL;
+  if (!dladdr1(&anchor, &info, (void**)&map, RTLD_DL_LINKMAP) || !map || !map->l_name) return false;
+  if (map->l_name[0] == '/') return copy_path(map->l_name, out);
+  if (map->l_name[0] != '\0') return mapped_path(&anchor, out);
+  ssize_t size = readlink("/proc/self/exe", out, PATH_MAX - 1);
+  if (size <= 0) return false;
+  out[size] = '\0';
+  return true;
+}
+
+bool qn__library_folder(char out[PATH_MAX]) {
+  if (!own_path(out)) return false;
   char* slash = strrchr(out, '/');
   if (!slash) return false;
   *slash = '\0';

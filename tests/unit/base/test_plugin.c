@@ -7,6 +7,7 @@
 // cmocka wants the four above first.
 #include <cmocka.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/plugin.h"
@@ -64,6 +65,38 @@ static void the_search_begins_beside_the_library(void** state) {
   assert_non_null(entry);
 }
 
+// What a program is called as is anybody's choice: modules are not looked for there.
+static void the_name_of_a_program_leads_nowhere(void** state) {
+  (void)state;
+  char own[PATH_MAX], called[QN_TEST_PATH_SIZE + 16], answer[PATH_MAX] = "";
+  assert_true(qn__library_folder(own));
+  (void)snprintf(called, sizeof called, "%s/quern", folder);
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    char* const arguments[] = {called, (char[]){"folder"}, NULL};
+    (void)dup2(ends[1], STDOUT_FILENO);
+    (void)execv("/proc/self/exe", arguments);
+    _exit(100);
+  }
+  (void)close(ends[1]);
+  FILE* output = fdopen(ends[0], "r");
+  assert_non_null(output);
+  assert_non_null(fgets(answer, sizeof answer, output));
+  (void)fclose(output);
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_string_equal(answer, own);
+}
+
+static int print_folder(void) {
+  char own[PATH_MAX];
+  return qn__library_folder(own) && fputs(own, stdout) >= 0 ? 0 : 1;
+}
+
 static void names_and_folders_that_are_too_long(void** state) {
   (void)state;
   char path[PATH_MAX], name[80], directory[PATH_MAX];
@@ -78,10 +111,12 @@ static void names_and_folders_that_are_too_long(void** state) {
   expect_unavailable(directory, "sodium", "x", "libquern-sodium.so");
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  if (argc == 2 && strcmp(argv[1], "folder") == 0) return print_folder();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_named_directory_is_the_only_one, set_up, tear_down),
       cmocka_unit_test_setup_teardown(the_search_begins_beside_the_library, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(the_name_of_a_program_leads_nowhere, set_up, tear_down),
       cmocka_unit_test_setup_teardown(names_and_folders_that_are_too_long, set_up, tear_down),
   };
   return cmocka_run_group_tests_name("plugin", tests, NULL, NULL);
