@@ -18,7 +18,7 @@
 
 #define PROCESSES 64
 #define KEYS 50
-#define ROUNDS 5
+#define ROUNDS 3
 
 typedef struct shared {
   _Atomic uint64_t compiles, failures;

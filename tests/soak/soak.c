@@ -113,7 +113,9 @@ static void judge(pid_t pid, int status, bool is_doomed, const char* who) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (is_doomed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-    SOAK_COUNT(kills_by_others);  // no defect of ours sends it
+    // No defect of ours sends it; LeakSanitizer's helper of a worker that is killed while it looks
+    // for leaks gets it.
+    SOAK_COUNT(kills_by_others);
   } else if (WIFSIGNALED(status)) {
     soak_violation("%s %d ended by signal %d", who, (int)pid, WTERMSIG(status));
   } else {
