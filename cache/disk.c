@@ -11,8 +11,9 @@
 // 4. Damaged contents are a miss, and the file is removed if it is still the one that was read.
 //    Should a good one slip in between the second look and the removal, an entry is lost, never
 //    wrong.
-// 5. While one reader hangs in the file system (a server that is gone), others do not follow it
-//    there: the kernel lets nobody out. One reader at a time is watched, which is enough to know.
+// 5. While one caller hangs in the file system (a server that is gone), others do not follow it
+//    there, neither to read nor to claim: the kernel lets nobody out. One caller at a time is
+//    watched, which is enough to know.
 // 6. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
 //    file.
 //
@@ -423,21 +424,17 @@ static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hi
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
-typedef enum watch {
-  WATCH_ME,
-  WATCH_ANOTHER,
-  WATCH_HANGING,  // the other one: stay out
-} watch_t;
-
-static watch_t begin_read(qn__disk_t* disk) {
+qn__disk_visit_t qn__disk_enter(qn__disk_t* disk) {
   int64_t now_ns = qn__now_ns();
   int64_t since_ns = 0;
-  if (atomic_compare_exchange_strong(&disk->reading_since_ns, &since_ns, now_ns)) return WATCH_ME;
-  return now_ns - since_ns > disk->hang_ns ? WATCH_HANGING : WATCH_ANOTHER;
+  if (atomic_compare_exchange_strong(&disk->inside_since_ns, &since_ns, now_ns)) {
+    return QN__VISIT_WATCHED;
+  }
+  return now_ns - since_ns > disk->hang_ns ? QN__VISIT_REFUSED : QN__VISIT_UNWATCHED;
 }
 
-static void end_read(qn__disk_t* disk, watch_t watch) {
-  if (watch == WATCH_ME) atomic_store(&disk->reading_since_ns, 0);
+void qn__disk_leave(qn__disk_t* disk, qn__disk_visit_t visit) {
+  if (visit == QN__VISIT_WATCHED) atomic_store(&disk->inside_since_ns, 0);
 }
 
 static qn__get_result_t look_once(qn__disk_t* disk, const char* path,
@@ -457,8 +454,8 @@ qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expect
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, expected->key, path);
   struct stat info = {0};
-  watch_t watch = begin_read(disk);
-  if (watch == WATCH_HANGING) {
+  qn__disk_visit_t visit = qn__disk_enter(disk);
+  if (visit == QN__VISIT_REFUSED) {
     QN__COUNT(disk, disk_off, 1);
     return QN__GET_OFF;
   }
@@ -469,7 +466,7 @@ qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expect
     out_hit->error = 0;
     result = look_once(disk, path, expected, out_hit, &info);
   }
-  end_read(disk, watch);
+  qn__disk_leave(disk, visit);
   count_result(disk, result, out_hit, &info);
   if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
     (void)heal(disk, path, &info);

@@ -49,7 +49,7 @@ void qn__disk_fork_child(void* self) {
   qn__disk_t* disk = self;
   if (disk->in_flight_fd >= 0) (void)qn__fs()->close(disk->in_flight_fd);
   disk->in_flight_fd = -1;
-  atomic_store(&disk->reading_since_ns, 0);
+  atomic_store(&disk->inside_since_ns, 0);
   qn__disk_forget_leases(disk);
   close_streams(disk);
   set_queue_aside(disk);

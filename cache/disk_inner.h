@@ -76,7 +76,7 @@ struct qn__disk {
 #undef QN_COUNTER
   } counters;
   _Atomic(qn__disk_buffer_t*) pool[QN__DISK_POOL_SLOTS];
-  _Atomic int64_t reading_since_ns;  // of the read that is watched; 0: none is
+  _Atomic int64_t inside_since_ns;   // of the visit that is watched; 0: none is
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
   _Atomic bool is_closing;
   _Atomic uint32_t serial;  // of temporary names
@@ -128,6 +128,15 @@ void qn__disk_temporary_path(qn__disk_t* disk, char* out);
 // A get that counts neither a hit nor an absent entry.
 qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
                                qn__hit_t* out_hit);
+// Around the file calls of a caller's thread. REFUSED: the one who is watched hangs in the file
+// system; stay out, and there is nothing to leave.
+typedef enum qn__disk_visit {
+  QN__VISIT_WATCHED,
+  QN__VISIT_UNWATCHED,
+  QN__VISIT_REFUSED,
+} qn__disk_visit_t;
+qn__disk_visit_t qn__disk_enter(qn__disk_t* disk);
+void qn__disk_leave(qn__disk_t* disk, qn__disk_visit_t visit);
 // Frees everything; nobody else uses the object any more.
 void qn__disk_destroy(qn__disk_t* disk);
 

@@ -12,7 +12,8 @@
 // 5. The file lies where locks are known to work: in the directory if its file system is one of
 //    this machine alone, else below the caller's runtime directory, else nowhere. Locks of network
 //    file systems hang, get lost, or are held by nobody.
-// 6. Never in a directory that is only read, nor while writing is off: nobody could profit.
+// 6. Never in a directory that is only read, nor while writing is off: nobody could profit. Nor
+//    while somebody hangs in its file system: whoever asks would, too.
 // 7. A child of fork closes what it inherited of leases, and unlocks nothing: the lock belongs to
 //    the file that both have open. The holder unlocks before it closes, so that a copy of the
 //    descriptor elsewhere keeps nobody waiting.
@@ -198,7 +199,13 @@ qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expec
     QN__COUNT(disk, claim_off, 1);
     return QN__GET_ABSENT;
   }
+  qn__disk_visit_t visit = qn__disk_enter(disk);
+  if (visit == QN__VISIT_REFUSED) {
+    QN__COUNT(disk, claim_off, 1);
+    return QN__GET_OFF;
+  }
   qn__lease_t* lease = open_lease(disk, expected->key);
+  qn__disk_leave(disk, visit);
   if (!lease) {
     QN__COUNT(disk, claim_unavailable, 1);
     return QN__GET_ABSENT;

@@ -282,16 +282,25 @@ static void* get_one(void* arg) {
   return is_hit ? disk : NULL;
 }
 
+static void* claim_one(void* arg) {
+  qn__disk_t* disk = arg;
+  qn__hit_t hit;
+  qn__lease_t* lease;
+  bool is_hit = qn__disk_claim(disk, &samples[0].expected, 0, &hit, &lease) == QN__GET_HIT;
+  qn__disk_hit_release(disk, &hit);
+  qn__lease_release(lease);
+  return is_hit ? disk : NULL;
+}
+
 // A server that is gone: who is in the call stays there, nobody follows, and all is well when it is
 // back.
-static void a_hanging_reader_is_left_alone(void** state) {
-  (void)state;
+static void leave_alone_who_hangs(void* (*visit)(void* disk), const char* call) {
   qn__disk_options_t options = {.sweep_period_ns = -1, .hang_ns = 20000000};
   qn__disk_t* disk = open_cache(&options);
   assert_true(put_and_wait(disk, &samples[0]));
-  shut_gate("fstat");
-  pthread_t reader;
-  assert_true(qn_ok(qn__thread_start(&reader, "reader", 0, get_one, disk)));
+  shut_gate(call);
+  pthread_t visitor;
+  assert_true(qn_ok(qn__thread_start(&visitor, "visitor", 0, visit, disk)));
   wait_at_gate();
   struct timespec pause = {.tv_nsec = 40000000};
   (void)nanosleep(&pause, NULL);
@@ -302,6 +311,11 @@ static void a_hanging_reader_is_left_alone(void** state) {
   }
   assert_int_equal(qn__disk_counter(disk, "disk_off"), 100);
   assert_int_equal(qn__disk_counter(disk, "disk_misses"), 0);
+  qn__lease_t* lease;
+  assert_int_equal(qn__disk_claim(disk, &samples[1].expected, INT64_MAX, &hit, &lease),
+                   QN__GET_OFF);
+  assert_null(lease);
+  assert_int_equal(qn__disk_counter(disk, "claim_off"), 1);
   if (!HAS_TSAN) {  // a child has not inherited the trouble
     pid_t child = fork();
     assert_true(child >= 0);
@@ -310,11 +324,21 @@ static void a_hanging_reader_is_left_alone(void** state) {
   }
   open_gate();
   void* has_hit;
-  assert_int_equal(pthread_join(reader, &has_hit), 0);
+  assert_int_equal(pthread_join(visitor, &has_hit), 0);
   assert_non_null(has_hit);
   assert_non_null(get_one(disk));
   qn_fault_fs_remove();
   qn__disk_close(disk, 0);
+}
+
+static void a_hanging_reader_is_left_alone(void** state) {
+  (void)state;
+  leave_alone_who_hangs(get_one, "fstat");
+}
+
+static void a_hanging_claim_is_left_alone(void** state) {
+  (void)state;
+  leave_alone_who_hangs(claim_one, "filesystem_type");
 }
 
 static bool has_temporary_open(void) {
@@ -475,6 +499,7 @@ int main(void) {
       TEST(wiped_while_in_use),
       TEST(a_hanging_disk_holds_nobody),
       TEST(a_hanging_reader_is_left_alone),
+      TEST(a_hanging_claim_is_left_alone),
       TEST(a_child_goes_on),
       TEST(forks_in_the_middle_of_everything),
   };
