@@ -17,10 +17,15 @@
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* newest;
+// Of those with `at_exit`. A lock of its own, because what is waited for at the end of the process
+// may register something.
+static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER;
+static qn__fork_node_t* first_to_exit;
 static bool is_installed;
 
 static void prepare(void) {
   (void)pthread_mutex_lock(&registry_mutex);
+  (void)pthread_mutex_lock(&exit_mutex);
   for (qn__fork_node_t* node = newest; node; node = node->next) {
     if (node->prepare) node->prepare(node->self);
   }
@@ -30,6 +35,7 @@ static void in_parent(void) {
   for (qn__fork_node_t* node = newest; node; node = node->next) {
     if (node->parent) node->parent(node->self);
   }
+  (void)pthread_mutex_unlock(&exit_mutex);
   (void)pthread_mutex_unlock(&registry_mutex);
 }
 
@@ -37,6 +43,7 @@ static void in_child(void) {
   for (qn__fork_node_t* node = newest; node; node = node->next) {
     if (node->child) node->child(node->self);
   }
+  (void)pthread_mutex_unlock(&exit_mutex);
   (void)pthread_mutex_unlock(&registry_mutex);
 }
 
@@ -51,10 +58,23 @@ bool qn__fork_register(qn__fork_node_t* node) {
     newest = node;
   }
   (void)pthread_mutex_unlock(&registry_mutex);
+  if (is_done && node->at_exit) {
+    (void)pthread_mutex_lock(&exit_mutex);
+    node->next_to_exit = first_to_exit;
+    first_to_exit = node;
+    (void)pthread_mutex_unlock(&exit_mutex);
+  }
   return is_done;
 }
 
 void qn__fork_unregister(qn__fork_node_t* node) {
+  if (node->at_exit) {
+    (void)pthread_mutex_lock(&exit_mutex);
+    qn__fork_node_t** at = &first_to_exit;
+    while (*at && *at != node) at = &(*at)->next_to_exit;
+    if (*at) *at = node->next_to_exit;
+    (void)pthread_mutex_unlock(&exit_mutex);
+  }
   (void)pthread_mutex_lock(&registry_mutex);
   if (node->previous) node->previous->next = node->next;
   if (newest == node) newest = node->next;
@@ -66,11 +86,11 @@ void qn__fork_unregister(qn__fork_node_t* node) {
 // ---------------------------------------------------------------------------------------- exit
 
 static void on_exit_of_process(void) {
-  (void)pthread_mutex_lock(&registry_mutex);
-  for (qn__fork_node_t* node = newest; node; node = node->next) {
-    if (node->at_exit) node->at_exit(node->self);
+  (void)pthread_mutex_lock(&exit_mutex);
+  for (qn__fork_node_t* node = first_to_exit; node; node = node->next_to_exit) {
+    node->at_exit(node->self);
   }
-  (void)pthread_mutex_unlock(&registry_mutex);
+  (void)pthread_mutex_unlock(&exit_mutex);
 }
 
 void qn__fork_watch_exit(void) {

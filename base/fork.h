@@ -21,6 +21,7 @@ typedef struct qn__fork_node {
   void (*at_exit)(void* self);
   struct qn__fork_node* next;
   struct qn__fork_node* previous;
+  struct qn__fork_node* next_to_exit;
 } qn__fork_node_t;
 
 // Borrows `node` until it is unregistered. False when the handlers cannot be installed (no memory).
