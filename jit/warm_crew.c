@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "jit/lookup.h"
 
 #define START_TIMEOUT_NS INT64_C(30000000000)
 // After the end of the conversation a worker waits for its publishes.
@@ -20,13 +21,15 @@
 #define MAX_FAILED_STARTS 3u
 #define RESTART_PAUSE_NS INT64_C(1000000000)
 #define NO_JOB SIZE_MAX
+#define PIPE_BYTES 65536u
 
 // ------------------------------------------------------------------------------------ workers
 
-// Reads what the worker said on its standard error, and keeps the end of it.
+// Reads what the worker said on its standard error, and keeps the end of it. One that talks without
+// end is heard a pipe's content at a time: others, and the clock, have their turn.
 static void read_errors(qn__worker_t* worker) {
   char data[QN__WARM_TAIL_BYTES];
-  for (;;) {
+  for (size_t turn = 0; turn < PIPE_BYTES / sizeof data; turn++) {
     ssize_t got = qn__process_receive(worker->process.errors, data, sizeof data);
     if (got < 0) return;
     if (got == 0) {
@@ -125,7 +128,8 @@ static void lose_worker(qn__warmer_t* w, qn__worker_t* worker, bool is_noise) {
     describe_end(&end, how);
   }
   const char* tail = tail_text(worker);
-  if (state == QN__WORKER_STARTING) {
+  // Also one that said it was ready, and left: the next one may do the same, without end.
+  if (state == QN__WORKER_STARTING || state == QN__WORKER_IDLE) {
     note_failed_start(
         w, qn_status_make(QN_STATUS_UNAVAILABLE, "'%s warm --worker' does not work: it %s%s%s",
                           w->command, how, tail[0] ? "; it said: " : "", tail));
@@ -180,6 +184,7 @@ static bool take_result(qn__warmer_t* w, qn__worker_t* worker, const qn__warm_me
   worker->job = NO_JOB;
   w->busy_count--;
   w->made_count++;
+  w->failed_starts = 0;
   char* text = qn__copy_cstr(w->engine->allocator, message->text);
   qn__warm_verdict_t verdict = {
       .outcome = message->outcome,
@@ -199,14 +204,13 @@ static bool take_message(qn__warmer_t* w, qn__worker_t* worker, const qn__warm_m
       if (worker->state != QN__WORKER_STARTING || message->protocol != QN__WARM_PROTOCOL)
         return false;
       worker->state = QN__WORKER_IDLE;
-      w->failed_starts = 0;
       return true;
     case QN__WARM_BROKEN:
       if (worker->state != QN__WORKER_STARTING) return false;
       note_failed_start(
           w, qn_status_make(message->code == QN_STATUS_OK ? QN_STATUS_UNAVAILABLE : message->code,
                             "a worker cannot work: %.*s", QN_STR_ARG(message->text)));
-      worker->state = QN__WORKER_IDLE;  // it has told why, and ends
+      worker->state = QN__WORKER_ENDING;  // it has told why
       w->failed_starts = MAX_FAILED_STARTS;
       return false;
     case QN__WARM_RESULT:
@@ -278,8 +282,8 @@ static void give_job(qn__warmer_t* w, qn__worker_t* worker) {
   }
   worker->state = QN__WORKER_BUSY;
   worker->job = job;
-  worker->deadline_ns = qn__now_ns() + (w->options->timeout_ns ? w->options->timeout_ns
-                                                               : QN__WARM_DEFAULT_TIMEOUT_NS);
+  worker->deadline_ns = qn__deadline_after(w->options->timeout_ns ? w->options->timeout_ns
+                                                                  : QN__WARM_DEFAULT_TIMEOUT_NS);
   w->busy_count++;
   begin_send(worker);
 }

@@ -23,7 +23,8 @@ typedef enum qn__worker_state {
   QN__WORKER_OFF,
   QN__WORKER_STARTING,
   QN__WORKER_IDLE,
-  QN__WORKER_BUSY
+  QN__WORKER_BUSY,
+  QN__WORKER_ENDING,  // it has said that it cannot work
 } qn__worker_state_t;
 
 typedef struct qn__worker {
@@ -64,7 +65,7 @@ typedef struct qn__warmer {
   qn__worker_t* workers;
   struct pollfd* fds;  // two per worker
   size_t worker_count;
-  uint32_t failed_starts;  // since the last that worked
+  uint32_t failed_starts;  // since a worker has made a key
   int64_t restart_ns;      // not before
   qn_status_t start_status;
 } qn__warmer_t;

@@ -69,7 +69,13 @@ static int run_worker(void) {
     say(&broken);
     return 1;
   }
+  if (strcmp(how, "leave") == 0) (void)poll(NULL, 0, 150);
   say_ready();
+  if (strcmp(how, "leave") == 0) return 0;
+  if (strcmp(how, "flood") == 0) {
+    static const char noise[1 << 16] = "noise";
+    for (;;) (void)!write(STDERR_FILENO, noise, sizeof noise);
+  }
   if (strcmp(how, "deaf") == 0) {
     for (;;) (void)poll(NULL, 0, 1000);
   }
@@ -143,6 +149,7 @@ typedef struct heard {
   size_t outcomes[QN_WARM_OUTCOME_COUNT];
   size_t stop_after;  // items; 0: never
   bool is_lax;        // without memory there may be no key
+  int nap_ms;         // how long the callback takes
   char error[256];
 } heard_t;
 
@@ -158,6 +165,8 @@ static bool on_progress(void* self, const qn_warm_progress_t* progress,
       assert_non_null(strstr(item->name, "f_"));
     }
     if (item->error[0]) (void)snprintf(heard->error, sizeof heard->error, "%s", item->error);
+  } else if (heard->nap_ms) {
+    (void)poll(NULL, 0, heard->nap_ms);
   }
   return heard->stop_after == 0 || heard->items < heard->stop_after;
 }
@@ -225,6 +234,7 @@ static void test_dry_run_and_modes(void** state) {
   // What is there is made again when the mode says so.
   qn_engine_t* refresh = make_engine(f->directory, QN_CACHE_REFRESH);
   options = options_with(&heard);
+  options.timeout_ns = INT64_MAX;
   for (int i = 0; i < 2; i++) {
     must(qn_warm(refresh, f->list, &options, &result));
     assert_int_equal(result.progress.counts[QN_WARM_COMPILED], 1);
@@ -237,7 +247,7 @@ static void check_no_worker(fixture_t* f, const char* command, const char* how,
                             qn_status_code_t code, const char* text) {
   (void)setenv("WARM_TEST_WORKER", how, 1);
   int descriptor_count = qn_test_descriptor_count();
-  heard_t heard = {0};
+  heard_t heard = {.nap_ms = strcmp(how, "leave") == 0 ? 300 : 0};
   qn_warm_options_t options = options_with(&heard);
   options.command = command;
   qn_warm_result_t result;
@@ -261,6 +271,8 @@ static void test_commands_that_are_no_worker(void** state) {
                   "exited with code 127; it said: error while loading shared libraries");
   check_no_worker(f, "/proc/self/exe", "noise", QN_STATUS_UNAVAILABLE, "does not work");
   check_no_worker(f, "/proc/self/exe", "broken", QN_STATUS_PERMISSION_DENIED, "no room here");
+  // One that is ready, and gone before it can be given a key.
+  check_no_worker(f, "/proc/self/exe", "leave", QN_STATUS_UNAVAILABLE, "exited with code 0");
 }
 
 static void check_outcome(fixture_t* f, const char* how, int64_t timeout_ns,
@@ -285,6 +297,7 @@ static void test_workers_that_misbehave(void** state) {
   check_outcome(f, "other", 0, QN_WARM_CRASHED, 4);
   check_outcome(f, "close", 0, QN_WARM_CRASHED, 4);
   check_outcome(f, "deaf", 300000000, QN_WARM_TIMED_OUT, 2);
+  check_outcome(f, "flood", 300000000, QN_WARM_TIMED_OUT, 2);
 }
 
 static void test_cancelling(void** state) {
