@@ -44,8 +44,8 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
 typedef enum qn__rank {
   QN__RANK_GENERIC_FAST = 1,  // another module's function, fast tier
   QN__RANK_GENERIC = 2,       // another module's function, full tier
-  QN__RANK_FAST = 3,          // the function itself, another tier than asked for
-  QN__RANK_ASKED = 4,         // what was asked for
+  QN__RANK_FAST = 3,          // the function itself, fast tier where the full one was asked for
+  QN__RANK_ASKED = 4,         // what was asked for, or the full tier where the fast one was
 } qn__rank_t;
 
 // One way to run a function. Variants live as long as their cell.

@@ -251,8 +251,9 @@ static void list_variants(choice_t* choice, const qn__request_t* request) {
   bool is_full = request->tier == QN_TIER_FULL;
   qn_tier_t other_tier = is_full ? QN_TIER_FAST : QN_TIER_FULL;
   choice->wanted = make_variant(request, request->module, request->tier, QN__RANK_ASKED);
+  // The full tier in place of the fast one is no loss: nothing better follows.
   choice->others[choice->other_count++] =
-      make_variant(request, request->module, other_tier, QN__RANK_FAST);
+      make_variant(request, request->module, other_tier, is_full ? QN__RANK_FAST : QN__RANK_ASKED);
   if (!request->generic) return;
   choice->others[choice->other_count++] =
       make_variant(request, request->generic, QN_TIER_FULL, QN__RANK_GENERIC);
@@ -273,8 +274,7 @@ static qn_status_t choose(choice_t* choice, qn_lookup_info_t* out_info,
     variant_t* other = &choice->others[i];
     QN_TRY(probe(engine, other, choice->deadline_ns));
     if (!other->executable) continue;
-    // The full tier in place of the fast one is no loss.
-    bool is_better = other->rank == QN__RANK_FAST && other->request.tier == QN_TIER_FULL;
+    bool is_better = other->rank == QN__RANK_ASKED;
     qn_status_t status =
         give_less(choice, other, !is_better && !request->is_forbidden, out_function);
     if (qn_ok(status)) {

@@ -123,6 +123,10 @@ qn__rank_t qn__function_rank(const qn_function_t* function) {
   return atomic_load_explicit(&function->variant, memory_order_acquire)->rank;
 }
 
+bool qn_function_is_fallback(const qn_function_t* function) {
+  return qn__function_rank(function) != QN__RANK_ASKED;
+}
+
 qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_executable_t* executable,
                                 qn_module_t* variant_module, qn__rank_t rank,
                                 qn_function_t** out_function) {

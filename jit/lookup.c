@@ -37,8 +37,8 @@ qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* reque
   qn__flight_name(flight, name, key);
   qn__count(engine, QN__COUNTER_compiles_forbidden, 1);
   return qn_status_make(QN_STATUS_COMPILE_FORBIDDEN,
-                        "'%s' for target %s is not cached (key %s), and compiling is forbidden",
-                        name, qn_target_json(request->target), key);
+                        "'%s' is not cached, and compiling is forbidden (key %s, target %s)", name,
+                        key, qn_target_json(request->target));
 }
 
 qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request) {

@@ -366,6 +366,10 @@ QN_API void qn_function_release(qn_function_t* function);
 // "saxpy(a: f32, x: f32[n], inout y: f32[n])". Borrowed until the function is released.
 QN_API const char* qn_function_signature(const qn_function_t* function);
 
+// True while calls run another variant than the one that was asked for (QN_MISS_FALLBACK); it
+// becomes false once, when that one has landed, and stays true when it cannot be made. Any thread.
+QN_API bool qn_function_is_fallback(const qn_function_t* function);
+
 // Calls the function on the active stream of its device for this thread. One value per parameter:
 // buffers take TENSOR, integer scalars INT or BOOL, float scalars FLOAT or INT, bool BOOL or INT
 // 0/1. Everything is checked before anything runs: TYPE_ERROR and VALUE_ERROR name the function

@@ -147,11 +147,13 @@ static void test_the_generic_module(void** state) {
     get(&gated, module, &options, &info, &function);
     assert_true(info.is_fallback);
     assert_int_equal(qn__function_rank(function), QN__RANK_GENERIC);
+    assert_true(qn_function_is_fallback(function));
     assert_int_equal(call(function), 7);
     gate_await_started(&gated.gate, 2);
     assert_int_equal(call(function), 7);
     gate_set(&gated.gate, true);
     await_rank(function, QN__RANK_ASKED);
+    assert_false(qn_function_is_fallback(function));
     assert_int_equal(call(function), 1);
     assert_int_equal(counter_of(gated.engine, "upgrades"), 1);
     qn_function_release(function);
@@ -304,6 +306,7 @@ static void test_fast_wanted_full_there(void** state) {
   get(&gated, module, &options, &info, &function);
   assert_int_equal(info.tier, QN_TIER_FULL);
   assert_false(info.is_fallback);  // nothing better is being made
+  assert_false(qn_function_is_fallback(function));
   assert_int_equal(call(function), 1);
   qn_function_release(function);
   assert_int_equal(gate_started(&gated.gate), 1);
