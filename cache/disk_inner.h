@@ -110,8 +110,14 @@ struct qn__disk {
 #define QN__COUNT(disk, name, amount) \
   ((void)atomic_fetch_add_explicit(&(disk)->counters.name, (amount), memory_order_relaxed))
 
+// File systems tell any time. Beyond 190 years around 1970 it stays there, so that neither this
+// product nor a difference to the time of day overflows.
+#define QN__DISK_FARTHEST_S INT64_C(6000000000)
 static inline int64_t qn__disk_mtime_ns(const struct stat* info) {
-  return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+  int64_t time_s = (int64_t)info->st_mtim.tv_sec;
+  if (time_s > QN__DISK_FARTHEST_S) time_s = QN__DISK_FARTHEST_S;
+  if (time_s < -QN__DISK_FARTHEST_S) time_s = -QN__DISK_FARTHEST_S;
+  return time_s * 1000000000 + info->st_mtim.tv_nsec;
 }
 // Whether two looks saw the same file with the same contents.
 static inline bool qn__disk_is_same_file(const struct stat* a, const struct stat* b) {

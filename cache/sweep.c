@@ -43,9 +43,10 @@ static bool make_stamp(const char* stamp) {
   return true;
 }
 
-static bool is_older_than(const struct stat* info, int64_t period_ns) {
-  int64_t age_ns = qn__wall_ns() - qn__disk_mtime_ns(info);
-  return age_ns >= period_ns || age_ns < -period_ns;  // a stamp from the future is none
+// A time far in the future is none: it would keep what has it until then.
+static bool is_older_than(int64_t modified_ns, int64_t period_ns) {
+  int64_t age_ns = qn__wall_ns() - modified_ns;
+  return age_ns >= period_ns || age_ns < -period_ns;
 }
 
 // True when this process is to sweep. The stamp's time is that of the last claim. Whoever makes it
@@ -57,10 +58,12 @@ static bool claim(qn__disk_t* disk, int64_t period_ns) {
   qn__disk_path(disk, "/v1/stamp", stamp);
   if (make_stamp(stamp)) return true;
   struct stat info;
-  if (fs->lstat(stamp, &info) != 0 || !is_older_than(&info, period_ns)) return false;
+  if (fs->lstat(stamp, &info) != 0 || !is_older_than(qn__disk_mtime_ns(&info), period_ns))
+    return false;
   qn__disk_temporary_path(disk, taken);
-  if (fs->rename(stamp, taken) != 0) return false;
-  if (fs->lstat(taken, &info) == 0 && !is_older_than(&info, period_ns)) {
+  // Where a sticky bit keeps another owner's stamp in its place, everybody sweeps for himself.
+  if (fs->rename(stamp, taken) != 0) return errno == EACCES || errno == EPERM;
+  if (fs->lstat(taken, &info) == 0 && !is_older_than(qn__disk_mtime_ns(&info), period_ns)) {
     (void)fs->rename(taken, stamp);
     return false;
   }
@@ -181,7 +184,7 @@ static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
 
 static void remove_if_abandoned(void* self, const char* path, int64_t modified_ns) {
   qn__disk_t* disk = self;
-  if (qn__wall_ns() - modified_ns < TEMPORARY_LIFE_NS) return;
+  if (!is_older_than(modified_ns, TEMPORARY_LIFE_NS)) return;
   if (qn__fs()->unlink(path) == 0) QN__COUNT(disk, sweep_temporaries, 1);
 }
 

@@ -496,6 +496,11 @@ static void the_oldest_are_evicted(void** state) {
   (void)snprintf(old, sizeof old, "%s/v1/tmp/00000001-0123456789abcdef.t", cache_root);
   assert_true(qn_test_write_file(old, "left", 4));
   set_age(old, 3700);
+  // From a time that has not come: it would be there until then.
+  char early[QN_TEST_PATH_SIZE + 64];
+  (void)snprintf(early, sizeof early, "%s/v1/tmp/00000001-0123456789abcded.t", cache_root);
+  assert_true(qn_test_write_file(early, "left", 4));
+  set_age(early, -1000 * DAY_S);
   (void)snprintf(young, sizeof young, "%s/v1/tmp/00000001-0123456789abcdee.t", cache_root);
   assert_true(qn_test_write_file(young, "busy", 4));
   assert_true(qn__disk_sweep(disk));
@@ -505,9 +510,10 @@ static void the_oldest_are_evicted(void** state) {
     assert_int_equal(access(path, F_OK), is_kept ? 0 : -1);
   }
   assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 12);
-  assert_int_equal(qn__disk_counter(disk, "sweep_temporaries"), 1);
+  assert_int_equal(qn__disk_counter(disk, "sweep_temporaries"), 2);
   assert_int_equal(access(unknown, F_OK), 0);
   assert_int_equal(access(old, F_OK), -1);
+  assert_int_equal(access(early, F_OK), -1);
   assert_int_equal(access(young, F_OK), 0);
   // Within the bound nothing goes.
   assert_true(qn__disk_sweep(disk));

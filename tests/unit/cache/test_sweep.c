@@ -342,6 +342,48 @@ static void a_callback_may_fork(void** state) {
   qn__disk_close(disk, 0);
 }
 
+// ------------------------------------------------------------------------------- any time at all
+
+static int64_t told_s;
+static void tell_time(struct stat* info) {
+  if (S_ISREG(info->st_mode)) info->st_mtim.tv_sec = (time_t)told_s;
+}
+static int timed_fstat(int fd, struct stat* out) {
+  int result = qn__fs_posix.fstat(fd, out);
+  tell_time(out);
+  return result;
+}
+static int timed_lstat(const char* path, struct stat* out) {
+  int result = qn__fs_posix.lstat(path, out);
+  tell_time(out);
+  return result;
+}
+
+// File systems tell whatever lies on them: no arithmetic overflows, and nothing is kept for ever.
+static void times_that_cannot_be(void** state) {
+  (void)state;
+  static const int64_t times_s[] = {INT64_MAX,           INT64_MIN,  INT64_C(1) << 40,
+                                    -(INT64_C(1) << 40), 9300000000, -9300000000};
+  for (size_t i = 0; i < QN_COUNT_OF(times_s); i++) {
+    qn__disk_options_t options = {.max_entries = 5, .sweep_period_ns = -1};
+    qn__disk_t* disk = open_cache(&options);
+    fill(disk);
+    told_s = times_s[i];
+    table = qn__fs_posix;
+    table.fstat = timed_fstat;
+    table.lstat = timed_lstat;
+    (void)qn__fs_install(&table);
+    qn__hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &samples[0].expected, &hit), QN__GET_HIT);
+    qn__disk_hit_release(disk, &hit);
+    assert_int_equal(qn__disk_counter(disk, "disk_touched"), 1);
+    assert_true(qn__disk_sweep(disk));
+    assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), SAMPLE_COUNT - 4);
+    qn__disk_close(disk, PATIENCE_NS);
+    (void)qn__fs_install(NULL);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -352,6 +394,7 @@ int main(void) {
       TEST(a_close_ends_a_sweep),
       TEST(a_child_of_a_sweep_holds_no_directory),
       TEST(a_callback_may_fork),
+      TEST(times_that_cannot_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

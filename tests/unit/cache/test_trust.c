@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <grp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/thread.h"
@@ -21,6 +23,7 @@
 #include "tests/unit/cache/support.h"
 
 #define PATIENCE_NS INT64_C(60000000000)
+#define HOUR_NS INT64_C(3600000000000)
 enum { ANNA = 1234, BERT = 1235, MALLORY = 1666, TEAM = 5555 };
 
 static const uid_t team[] = {ANNA, BERT};
@@ -290,6 +293,33 @@ static int put_twice_as_me(void) {
   return 0;
 }
 
+static void make_stamp(int64_t age_s) {
+  char path[sizeof root + 16];
+  (void)snprintf(path, sizeof path, "%s/v1/stamp", root);
+  int fd = open(path, O_WRONLY | O_CREAT, 0600);
+  struct timespec times[2] = {{.tv_sec = time(NULL) - age_s}, {.tv_sec = time(NULL) - age_s}};
+  assert_true(fd >= 0 && fchown(fd, ANNA, TEAM) == 0 && futimens(fd, times) == 0);
+  (void)close(fd);
+}
+
+// How many sweeps a writer makes that finds a stamp.
+static int count_sweeps_as_me(void) {
+  qn__disk_options_t options = {
+      .root = root, .owners = team, .owner_count = QN_COUNT_OF(team), .sweep_period_ns = HOUR_NS};
+  qn__disk_t* disk;
+  if (qn_status_consume(qn__disk_open(&options, &disk)) != QN_STATUS_OK) return 50;
+  if (!put_and_wait(disk, &samples[3])) return 51;
+  int64_t deadline_ns = qn__now_ns() + PATIENCE_NS;
+  while (qn__disk_counter(disk, "sweep_checks") == 0 && qn__now_ns() < deadline_ns) {
+    (void)sched_yield();
+  }
+  // One thread does both: when this entry is in place, the sweep has ended.
+  if (!put_and_wait(disk, &samples[2])) return 52;
+  int runs = (int)qn__disk_counter(disk, "sweep_runs");
+  qn__disk_close(disk, PATIENCE_NS);
+  return runs;
+}
+
 static void a_sticky_bit_keeps_entries_apart(void** state) {
   (void)state;
   if (!needs_root()) return;
@@ -297,6 +327,11 @@ static void a_sticky_bit_keeps_entries_apart(void** state) {
   assert_int_equal(as_user(ANNA, put_as_me), 0);
   assert_int_equal(as_user(BERT, put_twice_as_me), 0);
   assert_int_equal(as_user(BERT, evict_as_me), 1);  // its own
+  // A stamp that cannot be taken away is no reason to let the directory grow.
+  make_stamp(100);
+  assert_int_equal(as_user(BERT, count_sweeps_as_me), 0);
+  make_stamp(7300);
+  assert_int_equal(as_user(BERT, count_sweeps_as_me), 1);
 }
 
 static void a_stranger_is_refused(void** state) {
