@@ -455,7 +455,6 @@ static void test_forbid(void** state) {
   for (int i = 0; i < 6; i++) {
     qn_lookup_options_t lookup = with(policies[i / 2], i % 2 ? 3600 * SECOND : 0, 0);
     qn_status_t status = look_up(&gated, module, "f", &lookup, NULL);
-    assert_non_null(strstr(qn_status_message(status), "target {"));
     assert_non_null(strstr(qn_status_message(status), "(key "));
     must_be(status, QN_STATUS_COMPILE_FORBIDDEN, "'f@");
   }
