@@ -288,11 +288,10 @@ static qn_status_t choose(choice_t* choice, qn_lookup_info_t* out_info,
     qn_status_free(status);
   }
   if (!request->is_forbidden) return make_first(choice, out_info, out_function);
-  qn__flight_t* probed = choice->wanted.probed;
-  if (!probed || qn__flight_stage_now(probed) == QN__FLIGHT_LOCAL) {
-    return qn__lookup_too_late(engine, request);
-  }
-  return qn__lookup_forbidden(engine, request, probed);
+  // Nothing is ready and nothing may be made: the remote tier is left, as for FAIL.
+  QN_TRY(qn__lookup_behind_memory(engine, request, &choice->wanted.ident, choice->deadline_ns,
+                                  out_info, &choice->wanted.executable));
+  return give(choice, &choice->wanted, out_function);
 }
 
 qn_status_t qn__lookup_fallback(qn_engine_t* engine, const qn__request_t* request, const char* name,

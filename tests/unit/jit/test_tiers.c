@@ -329,6 +329,17 @@ static void test_remote(void** state) {
   assert_int_equal(counter_of(reader.engine, "remote_hits"), 1);
   assert_true(qn_engine_flush(reader.engine, 60 * SECOND));
   assert_true(qn_engine_unload(reader.engine, module, reader.target, NULL));
+  // So it does for one that would take less, where nothing may be compiled.
+  gated_t forbidden;
+  machine_begin(&forbidden, "read", 60 * SECOND);
+  forbidden.engine->is_forbidden = true;
+  qn_lookup_options_t fallback = {.struct_size = sizeof fallback, .miss = QN_MISS_FALLBACK};
+  for (int i = 0; i < 2; i++) {
+    fallback.timeout_ns = i * 60 * SECOND;
+    qn_lookup_info_t info = look_up(&forbidden, module, &fallback, 4);
+    assert_true(!info.is_fallback && info.source == (i ? QN_SOURCE_MEMORY : QN_SOURCE_REMOTE));
+  }
+  gated_end(&forbidden);
   int gets = store.get_count;
   assert_int_equal(look_up(&reader, module, NULL, 4).source, QN_SOURCE_DISK);
   assert_int_equal(store.get_count, gets);  // never on a local hit
@@ -395,6 +406,38 @@ static void test_hanging_store(void** state) {
   store_reset();
 }
 
+// A compile that waits for another process when the engine ends has not begun, and never does.
+static void test_end_while_waiting(void** state) {
+  (void)state;
+  gated_t maker, waiter;
+  const qn_setting_t settings[] = {{"lock_timeout", "1s"}};
+  gated_begin(&maker, NULL);
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .cache_dir = maker.directory,
+                                 .settings = settings,
+                                 .setting_count = 1};
+  gated_begin(&waiter, &options);
+  gate_set(&waiter.gate, true);
+  qn_module_t* module = module_of("f", 4);
+  seeker_t seeker;
+  seeker_start(&seeker, &maker, module, "f", NULL);
+  gate_await_started(&maker.gate, 1);
+  qn_pending_t* pending;
+  must(qn_engine_request(waiter.engine, module, waiter.target, "f", NULL, &pending));
+  while (counter_of(waiter.engine, "claim_busy") == 0) usleep(100);
+  qn_engine_destroy(waiter.engine);
+  waiter.engine = NULL;
+  qn_function_t* function;
+  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_CANCELLED, "ends");
+  qn_pending_release(pending);
+  assert_int_equal(gate_started(&waiter.gate), 0);
+  gate_set(&maker.gate, true);
+  seeker_join_value(&seeker, 4);
+  gated_end(&waiter);
+  gated_end(&maker);
+  qn_module_release(module);
+}
+
 static void test_unusable_remote(void** state) {
   (void)state;
   const qn_setting_t settings[] = {{"remote", "nonsense://somewhere"}};
@@ -412,9 +455,13 @@ static void test_unusable_remote(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bundles_alone), cmocka_unit_test(test_order_and_modes),
-      cmocka_unit_test(test_remote),        cmocka_unit_test(test_fleet),
-      cmocka_unit_test(test_hanging_store), cmocka_unit_test(test_unusable_remote),
+      cmocka_unit_test(test_bundles_alone),
+      cmocka_unit_test(test_order_and_modes),
+      cmocka_unit_test(test_remote),
+      cmocka_unit_test(test_fleet),
+      cmocka_unit_test(test_hanging_store),
+      cmocka_unit_test(test_unusable_remote),
+      cmocka_unit_test(test_end_while_waiting),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
