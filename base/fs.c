@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -39,8 +40,31 @@ static ssize_t posix_read(int fd, void* data, size_t size) {
 static ssize_t posix_pread(int fd, void* data, size_t size, off_t offset) {
   RETRY(ssize_t, pread(fd, data, size, offset));
 }
-static ssize_t posix_write(int fd, const void* data, size_t size) {
+static ssize_t write_again(int fd, const void* data, size_t size) {
   RETRY(ssize_t, write(fd, data, size));
+}
+// A limit on the size of files, and a pipe that nobody reads, raise signals whose default is the
+// end of the process. They go to the thread that writes; here they are held back, and taken.
+static ssize_t posix_write(int fd, const void* data, size_t size) {
+  sigset_t raised, before;
+  (void)sigemptyset(&raised);
+  (void)sigaddset(&raised, SIGXFSZ);
+  (void)sigaddset(&raised, SIGPIPE);
+  bool is_held = pthread_sigmask(SIG_BLOCK, &raised, &before) == 0;
+  ssize_t result = write_again(fd, data, size);
+  if (!is_held) return result;
+  int error = errno;
+  int number = result >= 0 ? 0 : error == EFBIG ? SIGXFSZ : error == EPIPE ? SIGPIPE : 0;
+  if (number && !sigismember(&before, number)) {
+    const struct timespec at_once = {0, 0};
+    (void)sigemptyset(&raised);
+    (void)sigaddset(&raised, number);
+    while (sigtimedwait(&raised, NULL, &at_once) < 0 && errno == EINTR) {
+    }
+  }
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = error;
+  return result;
 }
 static int posix_fstat(int fd, struct stat* out) {
   RETRY(int, fstat(fd, out));

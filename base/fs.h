@@ -20,7 +20,7 @@ typedef struct qn__fs {
   int (*close)(int fd);
   ssize_t (*read)(int fd, void* data, size_t size);
   ssize_t (*pread)(int fd, void* data, size_t size, off_t offset);
-  ssize_t (*write)(int fd, const void* data, size_t size);
+  ssize_t (*write)(int fd, const void* data, size_t size);  // raises neither SIGXFSZ nor SIGPIPE
   int (*fstat)(int fd, struct stat* out);
   int (*lstat)(const char* path, struct stat* out);
   int (*fdatasync)(int fd);

@@ -11,6 +11,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -239,15 +241,51 @@ static int tear_down(void** state) {
   return access(root, F_OK) == 0 ? -1 : 0;
 }
 
+static int write_beyond_a_limit(void) {
+  static const char bytes[4096];
+  const struct rlimit limit = {100, 100};
+  int fd = qn__fs()->open(in_root("limited"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+  if (qn__fs()->write(fd, bytes, sizeof bytes) != 100) return 2;
+  if (qn__fs()->write(fd, bytes, sizeof bytes) != -1 || errno != EFBIG) return 3;
+  return qn__fs()->close(fd) == 0 ? 0 : 4;
+}
+
+static int write_to_nobody(void) {
+  int ends[2];
+  if (pipe(ends) != 0 || close(ends[0]) != 0) return 1;
+  if (qn__fs()->write(ends[1], "x", 1) != -1 || errno != EPIPE) return 2;
+  return close(ends[1]) == 0 ? 0 : 3;
+}
+
+// What a write raises ends no process: not at once, and not when the host lets signals in again.
+static void writes_raise_no_signal(void** state) {
+  (void)state;
+  static int (*const works[])(void) = {write_beyond_a_limit, write_to_nobody};
+  for (size_t i = 0; i < QN_COUNT_OF(works); i++) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      sigset_t all, none;
+      (void)sigfillset(&all);
+      (void)sigemptyset(&none);
+      int result = works[i]();
+      if (result == 0 && pthread_sigmask(SIG_SETMASK, &none, &all) != 0) result = 5;
+      if (sigismember(&all, SIGXFSZ) || sigismember(&all, SIGPIPE)) result = 6;
+      _exit(result);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reads_whole_files),
-      cmocka_unit_test(names_what_cannot_be_read),
-      cmocka_unit_test(file_faults_are_clean),
-      cmocka_unit_test(makes_directories),
-      cmocka_unit_test(threads_meet),
-      cmocka_unit_test(the_log_is_off_by_default),
-      cmocka_unit_test(empty_variables_are_unset),
+      cmocka_unit_test(reads_whole_files),         cmocka_unit_test(names_what_cannot_be_read),
+      cmocka_unit_test(file_faults_are_clean),     cmocka_unit_test(writes_raise_no_signal),
+      cmocka_unit_test(makes_directories),         cmocka_unit_test(threads_meet),
+      cmocka_unit_test(the_log_is_off_by_default), cmocka_unit_test(empty_variables_are_unset),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
