@@ -76,9 +76,9 @@ bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease
 // Before compiling: asks the other processes of this machine. Returns HIT when one of them has put
 // the entry meanwhile (to be released); any other result means that the caller is to make it, and
 // *out_lease is its claim, or NULL when none can be had (nobody waits then, two may compile). Waits
-// at most until `deadline_ns` (qn__now_ns; not at all when it has passed), and never longer than the
-// directory's lock timeout. A holder that died is noticed at once. Allocation and file faults only
-// ever mean "no lease". Leases end before the directory is closed.
+// at most until `deadline_ns` (qn__now_ns; not at all when it has passed), and never longer than
+// the directory's lock timeout. A holder that died is noticed at once. Allocation and file faults
+// only ever mean "no lease". Leases end before the directory is closed.
 qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expected,
                                 int64_t deadline_ns, qn__hit_t* out_hit, qn__lease_t** out_lease);
 // Gives a claim back without an entry. NULL is fine.
