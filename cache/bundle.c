@@ -88,7 +88,7 @@ static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_byte
   }
   if (result == QN__GET_HIT) {
     hit->bytes = bytes;
-    hit->capacity = span.size;
+    hit->size_bytes = span.size;
   } else {
     qn__scratch_give(&bundle->scratch, bytes);
     memset(&hit->entry, 0, sizeof hit->entry);
@@ -114,7 +114,7 @@ static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn
   switch (result) {
     case QN__GET_HIT:
       COUNT(bundle, bundle_hits, 1);
-      COUNT(bundle, bundle_bytes_read, hit->capacity);
+      COUNT(bundle, bundle_bytes_read, hit->size_bytes);
       break;
     case QN__GET_ABSENT:
       COUNT(bundle, bundle_misses, 1);

@@ -29,11 +29,6 @@
 #include "cache/disk_inner.h"
 
 #define DAY_NS INT64_C(86400000000000)
-#define LARGEST_POOLED_BYTES ((size_t)1 << 20)
-#define LARGEST_FILE_BYTES                                                                    \
-  (QN__ENTRY_MAX_PREIMAGE_BYTES + QN__ENTRY_MAX_METADATA_BYTES + QN__ENTRY_MAX_MODULE_BYTES + \
-   QN__ENTRY_MAX_PAYLOAD_BYTES + QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES +          \
-   4 * QN__ENTRY_ALIGNMENT)
 
 // ---------------------------------------------------------------------------------------- paths
 
@@ -198,6 +193,7 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   qn__disk_t* disk = qn__alloc_zero(allocator, 1, sizeof *disk);
   if (!disk) return qn__out_of_memory("a cache directory");
   disk->allocator = allocator;
+  qn__scratch_init(&disk->scratch, allocator);
   disk->owner = geteuid();
   disk->is_read_only = options->is_read_only;
   disk->max_bytes = or_default(options->max_bytes, (uint64_t)2 << 30);
@@ -238,16 +234,12 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   return QN_OK;
 }
 
-static void free_buffer(qn__disk_t* disk, qn__disk_buffer_t* buffer) {
-  if (buffer) qn__free(disk->allocator, buffer, sizeof *buffer + buffer->capacity);
-}
-
 void qn__disk_destroy(qn__disk_t* disk) {
   qn__fork_unregister(&disk->fork_node);
   qn__disk_free_nodes(disk, disk->head);
   qn__disk_free_nodes(disk, disk->orphans);
   qn__disk_free_leases(disk);
-  for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) free_buffer(disk, disk->pool[i]);
+  qn__scratch_deinit(&disk->scratch);
   qn__cond_deinit(&disk->done);
   qn__cond_deinit(&disk->work);
   qn__mutex_deinit(&disk->mutex);
@@ -262,40 +254,13 @@ const char* qn__disk_root(const qn__disk_t* disk) {
   return disk->root;
 }
 
-// ---------------------------------------------------------------------------------------- buffers
-
-static qn__disk_buffer_t* take_buffer(qn__disk_t* disk, size_t size) {
-  for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) {
-    qn__disk_buffer_t* buffer = atomic_exchange(&disk->pool[i], NULL);
-    if (!buffer) continue;
-    if (buffer->capacity >= size) return buffer;
-    free_buffer(disk, buffer);
-  }
-  // Rounded up, so that one buffer serves entries of similar sizes.
-  size_t capacity = (size + 16384) & ~(size_t)16383;
-  qn__disk_buffer_t* buffer = qn__alloc(disk->allocator, sizeof *buffer + capacity);
-  if (buffer) buffer->capacity = capacity;
-  return buffer;
-}
-
-static void give_buffer(qn__disk_t* disk, qn__disk_buffer_t* buffer) {
-  if (buffer->capacity <= LARGEST_POOLED_BYTES) {
-    for (size_t i = 0; i < QN__DISK_POOL_SLOTS; i++) {
-      qn__disk_buffer_t* none = NULL;
-      if (atomic_compare_exchange_strong(&disk->pool[i], &none, buffer)) return;
-    }
-  }
-  free_buffer(disk, buffer);
-}
+// ---------------------------------------------------------------------------------------- reading
 
 void qn__disk_hit_release(qn__disk_t* disk, qn__hit_t* hit) {
   if (!hit->bytes) return;
-  uint8_t* begin = hit->bytes - offsetof(qn__disk_buffer_t, bytes);
-  give_buffer(disk, (qn__disk_buffer_t*)(void*)begin);
+  qn__scratch_give(&disk->scratch, hit->bytes);
   memset(hit, 0, sizeof *hit);
 }
-
-// ---------------------------------------------------------------------------------------- reading
 
 // 0 when all of `size` was read; ESTALE when the file ended early although fstat said otherwise,
 // which publishing by rename rules out on a sound file system.
@@ -341,23 +306,23 @@ static qn__get_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expec
     return QN__GET_ERROR;
   }
   if (!qn__disk_is_trusted_file(disk, out_info)) return QN__GET_UNTRUSTED;
-  if ((uint64_t)out_info->st_size > LARGEST_FILE_BYTES) {
+  if ((uint64_t)out_info->st_size > QN__ENTRY_MAX_BYTES) {
     hit->reason = QN__REASON_LENGTHS;
     return QN__GET_BAD;
   }
   size_t size = (size_t)out_info->st_size;
-  qn__disk_buffer_t* buffer = take_buffer(disk, size);
-  if (!buffer) return QN__GET_NO_MEMORY;
-  hit->error = read_fully(fd, buffer->bytes, size);
+  uint8_t* bytes = qn__scratch_take(&disk->scratch, size);
+  if (!bytes) return QN__GET_NO_MEMORY;
+  hit->error = read_fully(fd, bytes, size);
   if (!hit->error) {
-    hit->reason = qn__entry_decode((qn_span_t){buffer->bytes, size}, expected, &hit->entry);
+    hit->reason = qn__entry_decode((qn_span_t){bytes, size}, expected, &hit->entry);
     if (hit->reason == QN__REASON_NONE) {
-      hit->bytes = buffer->bytes;
-      hit->capacity = buffer->capacity;
+      hit->bytes = bytes;
+      hit->size_bytes = size;
       return QN__GET_HIT;
     }
   }
-  give_buffer(disk, buffer);
+  qn__scratch_give(&disk->scratch, bytes);
   return hit->error ? QN__GET_ERROR : QN__GET_BAD;
 }
 

@@ -11,18 +11,12 @@
 #include "base/fs.h"
 #include "base/thread.h"
 #include "cache/disk.h"
+#include "cache/scratch.h"
 
 #define QN__DISK_PATH_BYTES 4096u
 // What is appended to the root at most: "/v1/tmp/" and a temporary name.
 #define QN__DISK_SUFFIX_BYTES 64u
-#define QN__DISK_POOL_SLOTS 2u
 #define QN__DISK_SHARDS 256u
-
-// A read buffer; the bytes follow.
-typedef struct qn__disk_buffer {
-  size_t capacity;
-  _Alignas(16) uint8_t bytes[];
-} qn__disk_buffer_t;
 
 // An entry on its way to the disk.
 typedef struct qn__disk_node {
@@ -75,7 +69,7 @@ struct qn__disk {
 #include "cache/counters.inc"
 #undef QN_COUNTER
   } counters;
-  _Atomic(qn__disk_buffer_t*) pool[QN__DISK_POOL_SLOTS];
+  qn__scratch_t scratch;             // of reads
   _Atomic int64_t inside_since_ns;   // of the visit that is watched; 0: none is
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
   _Atomic bool is_closing;

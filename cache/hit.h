@@ -22,7 +22,7 @@ typedef struct qn__hit {
   qn__reason_t reason;  // of QN__GET_BAD
   int error;            // errno of QN__GET_ERROR
   uint8_t* bytes;       // owned: the whole entry, aligned to 16 bytes
-  size_t capacity;
+  size_t size_bytes;    // of the entry
 } qn__hit_t;
 
 #endif  // QUERN_CACHE_HIT_H_

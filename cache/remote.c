@@ -303,7 +303,7 @@ static qn__get_result_t open_value(qn__remote_t* remote, qn__job_t* job,
   QN__REMOTE_COUNT(remote, remote_bytes_read, value.size);
   // The hit takes the value over.
   hit->bytes = job->value + QN__REMOTE_HEADER_BYTES;
-  hit->capacity = entry.size;
+  hit->size_bytes = entry.size;
   job->value = NULL;
   job->value_size = 0;
   return QN__GET_HIT;
@@ -372,7 +372,7 @@ qn__get_result_t qn__remote_get(qn__remote_t* remote, const qn__expectation_t* e
 void qn__remote_hit_release(qn__remote_t* remote, qn__hit_t* hit) {
   if (!hit->bytes) return;
   qn__free(remote->allocator, hit->bytes - QN__REMOTE_HEADER_BYTES,
-           hit->capacity + QN__REMOTE_HEADER_BYTES);
+           hit->size_bytes + QN__REMOTE_HEADER_BYTES);
   memset(hit, 0, sizeof *hit);
 }
 
