@@ -11,8 +11,8 @@
 
 bool qn__peek_parse(qn__peek_t* peek, size_t size, qn_hash128_t key) {
   if (size < QN__ENTRY_HEADER_BYTES) return false;
-  // Magic and version; an entry made in 1970 is none of ours.
-  if (qn__entry_peek_created(peek->bytes) == 0) return false;
+  // Magic, version and lengths. The time of creation may be 0: bundles leave it out when asked to.
+  if (qn__entry_peek_size(peek->bytes) == 0) return false;
   qn__reader_t reader = qn__reader_make((qn_span_t){peek->bytes, size});
   (void)qn__read_bytes(&reader, 16);
   qn_span_t stored = qn__read_bytes(&reader, sizeof key.bytes);

@@ -142,6 +142,7 @@ static answer_t ask_bundle(search_t* search, size_t number) {
 // ---------------------------------------------------------------------------------- the words
 
 static void put_time(qn__buffer_t* out, int64_t unix_ns) {
+  if (unix_ns == 0) return;  // left out, as bundles do when asked to
   time_t seconds = (time_t)(unix_ns / 1000000000);
   struct tm parts;
   char text[32];

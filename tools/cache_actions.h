@@ -20,7 +20,8 @@ typedef struct cache {
 typedef enum cache_need {
   // Opened before; one that nobody named may be missing. With --bundle: that, instead.
   CACHE_NEEDS_DIRECTORY = 0,
-  CACHE_NEEDS_NOTHING = 1,  // path and dir stay NULL
+  CACHE_NEEDS_NOTHING = 1,       // path and dir stay NULL
+  CACHE_MAY_LACK_DIRECTORY = 2,  // as the first; path is "" where none is configured
 } cache_need_t;
 
 typedef struct cache_action {
@@ -36,6 +37,8 @@ typedef struct cache_action {
 
 // The i-th operand behind the action's name; NULL beyond the last.
 const char* cache_operand(const cache_t* cache, int i);
+// The error of an action that needs a directory where none is configured.
+qn_status_t cache_no_directory(void);
 // {"key", "size_bytes", "created_s", "used_s"}.
 json_t* cache_info_json(const qn_cache_entry_info_t* info);
 

@@ -144,8 +144,8 @@ static void print_report(const args_t* args, const char* path,
            json_string_value(json_object_get(item, "reason")));
   }
   char size[32];
-  printf("%s: %" PRIu64 " entries, %s\n", path, report->written_count,
-         format_size(size_bytes, size));
+  printf("%s: %" PRIu64 " %s, %s\n", path, report->written_count,
+         report->written_count == 1 ? "entry" : "entries", format_size(size_bytes, size));
 }
 
 // Writes what the options choose of a directory and of bundles.

@@ -84,7 +84,8 @@ static qn_status_t run_clear(const cache_t* cache, int* out_code) {
                          (json_int_t)removed_count),
                17);
   } else {
-    printf("%" PRIu64 " entries removed from %s\n", removed_count, cache->path);
+    printf("%" PRIu64 " %s removed from %s\n", removed_count,
+           removed_count == 1 ? "entry" : "entries", cache->path);
   }
   return QN_OK;
 }

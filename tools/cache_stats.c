@@ -275,9 +275,9 @@ static void print_bundle(void* self, const char* path, const char* error,
   if (error) {
     printf("bundle     %s: not used: %s\n", path, error);
   } else {
-    printf("bundle     %s: %" PRIu64 " entries, %s%s%s\n", path, info->entry_count,
-           format_size(info->size_bytes, size), info->is_truncated ? ", its tail is missing" : "",
-           info->is_verified ? ", signed" : "");
+    printf("bundle     %s: %" PRIu64 " %s, %s%s%s\n", path, info->entry_count,
+           info->entry_count == 1 ? "entry" : "entries", format_size(info->size_bytes, size),
+           info->is_truncated ? ", its tail is missing" : "", info->is_verified ? ", signed" : "");
   }
 }
 
@@ -300,11 +300,11 @@ static json_t* time_json(int64_t unix_s) {
 }
 
 static void print_object(const cache_t* cache, const stats_t* stats, settings_t* settings) {
-  json_t* it =
-      json_pack("{s:o, s:b, s:I, s:I, s:I, s:o}", "directory", json_text(cache->path), "exists",
-                (int)(cache->dir != NULL), "entries", (json_int_t)stats->entry_count, "size_bytes",
-                (json_int_t)stats->size_bytes, "temporary_files",
-                (json_int_t)stats->temporary_count, "max_size", json_text(settings->max_size));
+  json_t* it = json_pack(
+      "{s:o, s:b, s:I, s:I, s:I, s:o}", "directory", json_text(cache->path[0] ? cache->path : NULL),
+      "exists", (int)(cache->dir != NULL), "entries", (json_int_t)stats->entry_count, "size_bytes",
+      (json_int_t)stats->size_bytes, "temporary_files", (json_int_t)stats->temporary_count,
+      "max_size", json_text(settings->max_size));
   json_object_set_new(it, "max_entries", json_integer(strtoll(settings->max_entries, NULL, 10)));
   json_object_set_new(it, "full_percent", json_real(fullness(stats, settings)));
   json_object_set_new(it, "code_bytes", json_integer((json_int_t)stats->code_bytes));
@@ -343,7 +343,8 @@ static void print_groups(const char* title, const groups_t* groups) {
   }
 }
 
-static void print_text(const cache_t* cache, const stats_t* stats, settings_t* settings) {
+static void print_directory(const cache_t* cache, const stats_t* stats,
+                            const settings_t* settings) {
   char text[3][32];
   printf("directory  %s%s\n", cache->path, cache->dir ? "" : " (not there yet)");
   printf("entries    %" PRIu64 " of at most %s\n", stats->entry_count, settings->max_entries);
@@ -371,6 +372,14 @@ static void print_text(const cache_t* cache, const stats_t* stats, settings_t* s
     printf("free       %s of %s\n", format_size(stats->place.free_bytes, text[0]),
            format_size(stats->place.total_bytes, text[1]));
   }
+}
+
+static void print_text(const cache_t* cache, const stats_t* stats, settings_t* settings) {
+  if (cache->path[0]) {
+    print_directory(cache, stats, settings);
+  } else {
+    printf("directory  none is configured\n");
+  }
   each_bundle(settings, print_bundle, NULL);
   if (settings->remote[0]) {
     printf("remote     %s, role %s%s%s\n", settings->remote, settings->remote_role,
@@ -384,6 +393,9 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
   settings_t settings = {0};
   qn_status_t status = count_all(cache, &stats);
   if (qn_ok(status)) status = read_settings(&settings);
+  if (qn_ok(status) && !cache->path[0] && !settings.bundles[0] && !settings.remote[0]) {
+    status = cache_no_directory();
+  }
   if (qn_ok(status) && cache->args->is_json) {
     print_object(cache, &stats, &settings);
   } else if (qn_ok(status)) {
@@ -397,5 +409,6 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
 const cache_action_t cache_action_stats = {
     .name = "stats",
     .options = "dir ",
+    .need = CACHE_MAY_LACK_DIRECTORY,
     .run = run_stats,
 };

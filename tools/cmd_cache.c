@@ -22,7 +22,13 @@ static qn_status_t open_bundle(cache_t* cache, const char* file) {
   return cache_open_bundle(cache->args, file, &cache->bundle);
 }
 
-static qn_status_t open_cache(cache_t* cache) {
+qn_status_t cache_no_directory(void) {
+  return qn_status_make(QN_STATUS_UNAVAILABLE,
+                        "no cache directory: neither QUERN_CACHE_DIR, XDG_CACHE_HOME nor HOME is "
+                        "set; name one with --dir");
+}
+
+static qn_status_t open_cache(cache_t* cache, bool is_needed) {
   const char* file = args_value(cache->args, "bundle", NULL);
   if (file) return open_bundle(cache, file);
   const char* named = args_value(cache->args, "dir", NULL);
@@ -36,11 +42,8 @@ static qn_status_t open_cache(cache_t* cache) {
     qn_engine_destroy(engine);
   }
   if (!cache->path) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
-  if (!cache->path[0]) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "no cache directory: neither QUERN_CACHE_DIR, XDG_CACHE_HOME nor HOME is "
-                          "set; name one with --dir");
-  }
+  if (!cache->path[0] && !is_needed) return QN_OK;
+  if (!cache->path[0]) return cache_no_directory();
   qn_status_t status = qn_cache_dir_open(cache->path, &cache->dir);
   if (!named && qn_status_code(status) == QN_STATUS_NOT_FOUND) {
     qn_status_free(status);
@@ -127,7 +130,9 @@ static int run_cache(const args_t* args) {
   if (!action) return code;
   cache_t cache = {.args = args};
   qn_status_t status = QN_OK;
-  if (action->need == CACHE_NEEDS_DIRECTORY) status = open_cache(&cache);
+  if (action->need != CACHE_NEEDS_NOTHING) {
+    status = open_cache(&cache, action->need == CACHE_NEEDS_DIRECTORY);
+  }
   if (qn_ok(status)) status = action->run(&cache, &code);
   if (!qn_ok(status)) code = report_status(args, status);
   qn_cache_dir_close(cache.dir);

@@ -46,9 +46,11 @@ int exit_code_of(qn_status_code_t code) {
 }
 
 // A hint that only the command can give: the library knows no command lines.
-static const char* hint_of(qn_status_code_t code) {
+static const char* hint_of(qn_status_code_t code, const char* message) {
   switch (code) {
     case QN_STATUS_UNAVAILABLE:
+      // Other things may be unavailable: a directory, cryptography, a worker.
+      if (!strstr(message, "code generator")) return NULL;
       return "'--target interp' needs no code generator; 'quern version' lists those of this build";
     case QN_STATUS_INCOMPATIBLE:
       return "'quern targets' shows what this machine has; '--target cpu' fits it";
@@ -76,7 +78,7 @@ static int print_status(qn_status_t status) {
     fprintf(stderr, "quern: %s%s:%s %s\n", style->red, qn_status_code_text(code), style->plain,
             message);
   }
-  const char* hint = hint_of(code);
+  const char* hint = hint_of(code, message);
   if (hint) fprintf(stderr, "quern: hint: %s\n", hint);
   return exit_code_of(code);
 }

@@ -152,7 +152,7 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
 static void print_summary(const warm_report_t* report, const qn_warm_result_t* result) {
   const qn_warm_progress_t* progress = &result->progress;
   char time[32];
-  printf("%zu keys:", progress->total);
+  printf("%zu key%s:", progress->total, progress->total == 1 ? "" : "s");
   const char* separator = " ";
   for (int i = QN_WARM_COMPILED; i < QN_WARM_OUTCOME_COUNT; i++) {
     if (progress->counts[i] == 0) continue;
@@ -175,7 +175,8 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
   const char* bundle = args_value(report->args, "bundle", NULL);
   if (bundle && !report->is_dry_run) {
     char size[32];
-    printf("%s: %llu entries, %s\n", bundle, (unsigned long long)report->bundle.written_count,
+    printf("%s: %llu %s, %s\n", bundle, (unsigned long long)report->bundle.written_count,
+           report->bundle.written_count == 1 ? "entry" : "entries",
            format_size(report->bundle.written_bytes, size));
   }
   if (report->problem_count > 0) {

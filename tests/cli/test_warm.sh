@@ -60,7 +60,7 @@ lists/good.qn --checked --target interp
 LIST
 json 'it["total"] == 2 and it["cached"] == 2 and it["workers"] == 0'
 expect 0 warm absolute.list
-says "1 keys: 1 cached"
+says "1 key: 1 cached"
 
 # Bytes that are no list at all.
 head -c 5000 /dev/urandom >lists/noise.list
@@ -103,7 +103,7 @@ expect 0 warm lists/other.list --target interp --tier full --json
 json 'it["total"] == 1 and it["keys"][0]["target"]["kind"] == "interp" and it["keys"][0]["tier"] == "full"'
 expect 0 warm lists/other.list --target interp --tier fast --dry-run
 says "good@"
-says "1 keys: 1 to compile"
+says "1 key: 1 to compile"
 expect 0 cache stats --json
 json 'it["entries"] == 4'
 
