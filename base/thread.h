@@ -32,6 +32,11 @@ qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t sta
 int64_t qn__now_ns(void);
 // CLOCK_REALTIME in nanoseconds.
 int64_t qn__wall_ns(void);
+// The moment `amount_ns` (negative: none) after `now_ns`; INT64_MAX where that is beyond.
+static inline int64_t qn__after(int64_t now_ns, int64_t amount_ns) {
+  if (amount_ns <= 0) return now_ns;
+  return amount_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + amount_ns;
+}
 // CPUs that this process may run on (affinity and cgroup quota respected), at least 1.
 int qn__available_cores(void);
 

@@ -214,8 +214,7 @@ qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expec
   grip_t grip = try_grip(lease);
   if (grip == GRIP_BUSY) {
     int64_t start_ns = qn__now_ns();
-    int64_t bound_ns =
-        start_ns > INT64_MAX - disk->lock_timeout_ns ? INT64_MAX : start_ns + disk->lock_timeout_ns;
+    int64_t bound_ns = qn__after(start_ns, disk->lock_timeout_ns);
     if (deadline_ns < bound_ns) bound_ns = deadline_ns;
     if (bound_ns <= start_ns) {
       QN__COUNT(disk, claim_busy, 1);

@@ -55,7 +55,7 @@ bool qn__disk_is_latched(const qn__disk_t* disk) {
 }
 
 static void latch(qn__disk_t* disk, int error) {
-  atomic_store(&disk->latched_until_ns, qn__now_ns() + disk->latch_ns);
+  atomic_store(&disk->latched_until_ns, qn__after(qn__now_ns(), disk->latch_ns));
   QN__COUNT(disk, publish_latched, 1);
   qn_status_t status = qn__fs_status(error, "write to", disk->root);
   qn__log(QN__LOG_WARN, "cache: %s; writing is off for %" PRId64 " s", qn_status_message(status),
@@ -262,14 +262,8 @@ bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease
   return false;
 }
 
-static int64_t deadline_after(int64_t timeout_ns) {
-  int64_t now_ns = qn__now_ns();
-  if (timeout_ns <= 0) return now_ns;
-  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
-}
-
 bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns) {
-  int64_t deadline_ns = deadline_after(timeout_ns);
+  int64_t deadline_ns = qn__after(qn__now_ns(), timeout_ns);
   qn__mutex_lock(&disk->mutex);
   uint64_t goal = disk->put_count;
   bool is_in_time = true;
@@ -282,9 +276,8 @@ bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns) {
 }
 
 bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns) {
-  int64_t deadline_ns = deadline_after(grace_ns);
+  int64_t deadline_ns = qn__after(qn__after(qn__now_ns(), grace_ns), LAST_CALL_NS);
   (void)qn__disk_flush(disk, grace_ns);
-  if (deadline_ns < INT64_MAX - LAST_CALL_NS) deadline_ns += LAST_CALL_NS;
   qn__mutex_lock(&disk->mutex);
   atomic_store(&disk->is_closing, true);
   qn__cond_signal(&disk->work);

@@ -30,11 +30,6 @@ static int64_t or_default(int64_t value, int64_t fallback) {
   return value > 0 ? value : fallback;
 }
 
-static int64_t after(int64_t now_ns, int64_t timeout_ns) {
-  if (timeout_ns <= 0) return now_ns;
-  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
-}
-
 // "redis+unix://..." is served by libquern-redis.so, as is "rediss", to say what to do about it.
 static bool plugin_of(const char* url, char out[SCHEME_BYTES]) {
   const char* end = strstr(url, "://");
@@ -216,9 +211,8 @@ static bool has_ended(const qn__remote_t* remote) {
 
 void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
   if (!remote) return;
-  int64_t deadline_ns = after(qn__now_ns(), grace_ns);
+  int64_t deadline_ns = qn__after(qn__after(qn__now_ns(), grace_ns), LAST_CALL_NS);
   (void)qn__remote_flush(remote, grace_ns);
-  deadline_ns = after(deadline_ns, LAST_CALL_NS);
   qn__mutex_lock(&remote->mutex);
   remote->is_closing = true;
   qn__cond_broadcast(&remote->asks.work);
@@ -254,7 +248,7 @@ static bool is_off(const qn__lane_t* lane) {
 static bool run_and_wait(qn__remote_t* remote, qn__job_t* job, int64_t deadline_ns) {
   qn__lane_t* lane = &remote->asks;
   int64_t now_ns = qn__now_ns();
-  job->deadline_ns = after(now_ns, remote->timeout_ns);
+  job->deadline_ns = qn__after(now_ns, remote->timeout_ns);
   if (deadline_ns > job->deadline_ns) deadline_ns = job->deadline_ns;
   qn__mutex_lock(&remote->mutex);
   if (!qn__lane_admits(lane, now_ns, &job->is_probe)) {
@@ -538,7 +532,7 @@ bool qn__remote_put(qn__remote_t* remote, const qn__entry_t* entry) {
 }
 
 bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns) {
-  int64_t deadline_ns = after(qn__now_ns(), timeout_ns);
+  int64_t deadline_ns = qn__after(qn__now_ns(), timeout_ns);
   qn__mutex_lock(&remote->mutex);
   uint64_t goal = remote->put_count;
   bool is_in_time = true;

@@ -118,8 +118,7 @@ static void trip(qn__lane_t* lane, bool is_probe, int64_t least_ns, int64_t now_
   }
   if (period_ns < least_ns) period_ns = least_ns;
   lane->period_ns = period_ns;
-  atomic_store(&lane->open_until_ns,
-               period_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + period_ns);
+  atomic_store(&lane->open_until_ns, qn__after(now_ns, period_ns));
   lane->is_probing = false;
   lane->is_logged = false;
   lane->is_denied = least_ns > 0;
@@ -191,14 +190,10 @@ static bool settle(qn__lane_t* lane, const qn__job_t* job, int64_t now_ns) {
 
 // ---- the thread
 
-static int64_t after(int64_t now_ns, int64_t timeout_ns) {
-  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
-}
-
 static qn__store_result_t connect_to(qn__lane_t* lane, int64_t deadline_ns) {
   qn__remote_t* remote = lane->remote;
   bool was_connected = remote->store->is_connected(lane->connection);
-  int64_t limit_ns = after(qn__now_ns(), remote->connect_timeout_ns);
+  int64_t limit_ns = qn__after(qn__now_ns(), remote->connect_timeout_ns);
   qn__store_result_t result =
       remote->store->connect(lane->connection, limit_ns < deadline_ns ? limit_ns : deadline_ns);
   if (result != QN__STORE_OK) {
@@ -294,7 +289,7 @@ static void log_open(const qn__lane_t* lane, int64_t period_ns) {
 static void run_job(qn__lane_t* lane, qn__job_t* job) {
   qn__remote_t* remote = lane->remote;
   int64_t now_ns = qn__now_ns();
-  if (!has_caller(job)) job->deadline_ns = after(now_ns, remote->put_timeout_ns);
+  if (!has_caller(job)) job->deadline_ns = qn__after(now_ns, remote->put_timeout_ns);
   job->state = QN__JOB_RUNNING;
   lane->running = job;
   bool is_in_time = now_ns < job->deadline_ns;
@@ -325,7 +320,7 @@ static void run_job(qn__lane_t* lane, qn__job_t* job) {
   qn__mutex_unlock(&remote->mutex);
 
   if (gives_claim_back) {
-    unclaim(lane, job->name, job->owner, after(qn__now_ns(), remote->timeout_ns));
+    unclaim(lane, job->name, job->owner, qn__after(qn__now_ns(), remote->timeout_ns));
   }
   if (job) qn__job_free(remote, job);
   if (has_opened) log_open(lane, period_ns);
