@@ -12,6 +12,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
+
+// How long all that is waited for at the end of a process may take, together.
+#define EXIT_GRACE_NS INT64_C(5000000000)
 // glibc allots more as it needs them; a host may make engines without end.
 #define MOST_EXIT_HANDLERS 32u
 
@@ -21,6 +25,7 @@ static qn__fork_node_t* newest;
 // may register something.
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* first_to_exit;
+static int64_t exit_deadline_ns;  // 0: not yet at the end
 static bool is_installed;
 
 static void prepare(void) {
@@ -87,8 +92,10 @@ void qn__fork_unregister(qn__fork_node_t* node) {
 
 static void on_exit_of_process(void) {
   (void)pthread_mutex_lock(&exit_mutex);
+  // The handler may be registered several times: what did not end the first time has had its time.
+  if (exit_deadline_ns == 0) exit_deadline_ns = qn__now_ns() + EXIT_GRACE_NS;
   for (qn__fork_node_t* node = first_to_exit; node; node = node->next_to_exit) {
-    node->at_exit(node->self);
+    node->at_exit(node->self, exit_deadline_ns);
   }
   (void)pthread_mutex_unlock(&exit_mutex);
 }

@@ -17,8 +17,9 @@ typedef struct qn__fork_node {
   void (*prepare)(void* self);  // each may be NULL
   void (*parent)(void* self);
   void (*child)(void* self);  // async-signal-unsafe calls are fine, allocation and I/O are not
-  // When the process calls exit, before libraries that were loaded later are ended: see below.
-  void (*at_exit)(void* self);
+  // When the process calls exit, before libraries that were loaded later are ended: see below. It
+  // may wait until `deadline_ns` (qn__now_ns), which all nodes share, however many there are.
+  void (*at_exit)(void* self, int64_t deadline_ns);
   struct qn__fork_node* next;
   struct qn__fork_node* previous;
   struct qn__fork_node* next_to_exit;

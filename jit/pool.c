@@ -5,9 +5,9 @@
 //     first, equals in the order in which they came.
 //  2. A job that can run is run: whoever changes what can run wakes an idle thread or starts one.
 //  3. A thread that cannot be started is no error while there are others.
-//  4. A process that ends waits for what runs, for a bounded time: a compiler whose library is
-//  being
-//     torn down under it would crash. What is queued is let be.
+//  4. A process that ends waits for reads and compiles that run, for a bounded time: a compiler
+//     whose library is being torn down under it would crash. What is queued, waits for the clock or
+//     for another process is let be; who took his slot back finds the pool stopping.
 //  5. Nothing of a parent's queue or threads is touched in a child of fork: its jobs belong to
 //     flights that the child forgets (flight.c).
 // Thread rule: everything belongs to the mutex. Read next: stages.c.
@@ -19,9 +19,6 @@
 // limit compiles deep programs all the same. Readers of programs recurse at most as deep as
 // QN__NESTING_LIMIT allows; LLVM's own recursion is what needs the room.
 #define STACK_BYTES ((size_t)8 << 20)
-
-// How long exit waits for compiles that run.
-#define EXIT_GRACE_NS INT64_C(5000000000)
 
 static qn_status_t make_locks(qn__pool_t* pool) {
   QN_TRY(qn__mutex_init(&pool->mutex));
@@ -53,19 +50,23 @@ static void fork_child(void* self) {
   for (uint32_t i = 0; i < lost_count; i++) pool->owner.forget(pool->owner.self);
 }
 
-static void at_exit(void* self) {
+static uint32_t count_at_work(const qn__pool_t* pool) {
+  return pool->queues[QN__LANE_READ].running_count + pool->queues[QN__LANE_COMPILE].running_count;
+}
+
+static void at_exit(void* self, int64_t deadline_ns) {
   qn__pool_t* pool = self;
-  int64_t deadline_ns = qn__now_ns() + EXIT_GRACE_NS;
   qn__mutex_lock(&pool->mutex);
-  pool->is_stopping = true;
-  qn__cond_broadcast(&pool->work);
+  // Idle threads stay: one that ended now would run its destructors beside those of the process.
+  pool->is_exiting = true;
   qn__cond_broadcast(&pool->slot);
-  bool is_in_time = true;
+  // A callback that ends the process does not wait for itself.
+  uint32_t own_count = 0;
   for (uint32_t i = 0; i < pool->thread_count; i++) {
-    // A callback that ends the process does not wait for itself.
-    if (pthread_equal(pool->threads[i], pthread_self())) is_in_time = false;
+    if (pthread_equal(pool->threads[i], pthread_self())) own_count = 1;
   }
-  while (pool->thread_count && is_in_time) {
+  bool is_in_time = true;
+  while (count_at_work(pool) > own_count && is_in_time) {
     is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns);
   }
   qn__mutex_unlock(&pool->mutex);
@@ -109,8 +110,10 @@ static uint32_t free_slots(const qn__pool_t* pool, int lane) {
   return taken < queue->max_running ? queue->max_running - taken : 0;
 }
 
-// Reads first: they are short, and what they find need not be compiled.
+// Reads first: they are short, and what they find need not be compiled. The clock last: who waits
+// for it does nothing else, and could be the only thread.
 static qn__job_t* take(qn__pool_t* pool) {
+  if (pool->is_exiting) return NULL;
   for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
     qn__pool_queue_t* queue = &pool->queues[lane];
     if (!queue->first || free_slots(pool, lane) == 0) continue;
@@ -132,7 +135,7 @@ static void stir(qn__pool_t* pool) {
     uint32_t slots = free_slots(pool, lane);
     runnable += queued < slots ? queued : slots;
   }
-  if (runnable == 0) return;
+  if (runnable == 0 || pool->is_exiting) return;
   if (runnable > pool->idle_count && pool->thread_count < QN__POOL_MAX_THREADS &&
       !pool->is_stopping) {
     pool->owner.retain(pool->owner.self);
@@ -174,6 +177,7 @@ static void* work(void* arg) {
     }
     pool->queues[lane].running_count--;
     if (pool->returning_count) qn__cond_broadcast(&pool->slot);
+    if (pool->is_exiting) qn__cond_broadcast(&pool->ended);
   }
   qn__pool_owner_t owner = pool->owner;
   if (--pool->thread_count == 0) qn__cond_broadcast(&pool->ended);
@@ -220,11 +224,12 @@ void qn__pool_deinit(qn__pool_t* pool) {
 bool qn__pool_submit(qn__pool_t* pool, qn__job_t* job) {
   job->queued_ns = qn__now_ns();
   qn__mutex_lock(&pool->mutex);
-  bool is_queued = !pool->is_stopping;
+  bool is_queued = !pool->is_stopping && !pool->is_exiting;
   if (is_queued) {
     enqueue(pool, job);
     stir(pool);
-    if (pool->thread_count == 0) {
+    uint32_t watching = pool->queues[QN__LANE_ALARM].running_count;
+    if (pool->thread_count == (job->lane == QN__LANE_ALARM ? 0 : watching)) {
       unlink_job(pool, job);
       is_queued = false;
     }
@@ -324,7 +329,7 @@ bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
 
 bool qn__pool_is_stopping(qn__pool_t* pool) {
   qn__mutex_lock(&pool->mutex);
-  bool is_stopping = pool->is_stopping;
+  bool is_stopping = pool->is_stopping || pool->is_exiting;
   qn__mutex_unlock(&pool->mutex);
   return is_stopping;
 }
@@ -332,10 +337,10 @@ bool qn__pool_is_stopping(qn__pool_t* pool) {
 bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns) {
   qn__mutex_lock(&pool->mutex);
   bool is_in_time = true;
-  while (!pool->is_stopping && is_in_time) {
+  while (!pool->is_stopping && !pool->is_exiting && is_in_time) {
     is_in_time = qn__cond_wait_until(&pool->slot, &pool->mutex, deadline_ns);
   }
-  bool is_stopping = pool->is_stopping;
+  bool is_stopping = pool->is_stopping || pool->is_exiting;
   qn__mutex_unlock(&pool->mutex);
   return !is_stopping;
 }

@@ -17,9 +17,9 @@
 #define QN__POOL_MAX_THREADS (1 + QN__POOL_MAX_READS + QN__POOL_MAX_COMPILES + QN__POOL_MAX_LENT)
 
 typedef enum qn__lane {
-  QN__LANE_ALARM,  // one job that only waits for the clock
   QN__LANE_READ,
   QN__LANE_COMPILE,
+  QN__LANE_ALARM,  // one job that only waits for the clock
   QN__LANE_COUNT
 } qn__lane_t;
 
@@ -59,6 +59,7 @@ typedef struct qn__pool {
   uint32_t thread_count, idle_count, lent_count, returning_count;
   uint32_t epoch;  // of forks
   bool is_stopping;
+  bool is_exiting;  // the process ends: nothing is begun any more
   qn__fork_node_t fork_node;
 } qn__pool_t;
 
@@ -67,8 +68,8 @@ qn_status_t qn__pool_init(qn__pool_t* pool, uint64_t max_compiles, qn__pool_owne
 // After the stop.
 void qn__pool_deinit(qn__pool_t* pool);
 
-// Queues a job. False when the pool is stopped, or has no thread and none can be started: the job
-// then is the caller's still.
+// Queues a job. False when the pool is stopped, or has no thread (but perhaps one that waits for
+// the clock) and none can be started: the job then is the caller's still.
 bool qn__pool_submit(qn__pool_t* pool, qn__job_t* job);
 // Moves a job ahead if it is queued with a lower priority.
 void qn__pool_raise(qn__pool_t* pool, qn__job_t* job, int32_t priority);

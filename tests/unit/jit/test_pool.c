@@ -4,7 +4,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,11 +252,103 @@ static void test_fork(void** state) {
   end(&bench);
 }
 
+// No more memory for stacks, or as much as before.
+static void limit_memory(bool is_limited) {
+  static struct rlimit old;
+  unsigned long pages = 0;
+  if (old.rlim_max == 0) assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+  FILE* file = fopen("/proc/self/statm", "r");
+  assert_non_null(file);
+  assert_int_equal(fscanf(file, "%lu", &pages), 1);
+  (void)fclose(file);
+  struct rlimit limit = old;
+  if (is_limited) limit.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)1 << 20);
+  assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+// A thread that waits for the clock is none for anything else.
+static void test_no_thread(void** state) {
+  (void)state;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  skip();  // their memory has no such limit
+#endif
+  bench_t bench;
+  begin(&bench, 1);
+  job_t compile = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  job_t watcher = make(&bench, 2, QN__LANE_ALARM, 0, true);
+  limit_memory(true);
+  assert_false(qn__pool_submit(&bench.pool, &compile.job));
+  assert_false(qn__pool_submit(&bench.pool, &watcher.job));
+  limit_memory(false);
+  assert_true(qn__pool_submit(&bench.pool, &watcher.job));
+  await_run(&bench, 1);
+  limit_memory(true);
+  assert_false(qn__pool_submit(&bench.pool, &compile.job));
+  limit_memory(false);
+  assert_true(qn__pool_submit(&bench.pool, &compile.job));
+  await_run(&bench, 2);
+  open_gate(&bench);
+  end(&bench);
+}
+
+// At the end of a process what runs is waited for, once and for a bounded time; a job that only
+// waits for the clock is not.
+static bench_t* ending;
+static int64_t exit_ns;
+static void open_at_exit(void) {
+  open_gate(ending);
+}
+static void check_at_exit(void) {
+  bool has_waited = ending->run_count - ending->running_count == (exit_ns ? 0 : 1);
+  // The time is the whole of what hangs, however often the handlers are called.
+  bool is_bounded = !exit_ns || qn__now_ns() - exit_ns < INT64_C(9000000000);
+  _exit(has_waited && is_bounded ? 0 : 1);
+}
+
+static void check_exit(qn__lane_t lane, bool hangs) {
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    (void)alarm(60);
+    bench_t bench;
+    ending = &bench;
+    begin(&bench, 1);
+    // In the inverse order: opened (unless it hangs), waited for (twice), looked at.
+    (void)atexit(check_at_exit);
+    qn__fork_watch_exit();
+    qn__fork_watch_exit();
+    if (!hangs) (void)atexit(open_at_exit);
+    job_t job = make(&bench, 0, lane, 0, true);
+    bool is_queued = qn__pool_submit(&bench.pool, &job.job);
+    await_run(&bench, 1);
+    exit_ns = hangs ? qn__now_ns() : 0;
+    exit(is_queued ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_exit(void** state) {
+  (void)state;
+#if defined(__SANITIZE_THREAD__)
+  skip();
+#endif
+  int64_t start_ns = qn__now_ns();
+  check_exit(QN__LANE_ALARM, true);
+  assert_true(qn__now_ns() - start_ns < INT64_C(5000000000));
+  check_exit(QN__LANE_COMPILE, false);
+  check_exit(QN__LANE_COMPILE, true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_no_thread),  // first: later there are stacks of threads that ended
       cmocka_unit_test(test_priorities), cmocka_unit_test(test_raise_and_withdraw),
       cmocka_unit_test(test_lanes),      cmocka_unit_test(test_lent_slots),
       cmocka_unit_test(test_stop),       cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_exit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
