@@ -132,7 +132,7 @@ static qn_status_t start_new(qn__bundle_writer_t* writer) {
   writer->fd =
       qn__fs()->open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (writer->fd < 0) {
-    qn_status_t status = qn__fs_status(errno, "make", writer->temporary);
+    qn_status_t status = qn__fs_status(errno, "make", writer->path);
     qn__free_cstr(writer->allocator, writer->temporary);
     writer->temporary = NULL;
     return status;
@@ -173,16 +173,35 @@ static qn_status_t precondition(const qn__bundle_writer_t* writer, const char* r
                         writer->path, rule);
 }
 
-static qn_status_t start_behind(qn__bundle_writer_t* writer) {
+// A secret key ends with its public key.
+static const uint8_t* public_key_of(const qn__bundle_writer_t* writer) {
+  return writer->secret_key + QN__SECRET_KEY_BYTES - QN__PUBLIC_KEY_BYTES;
+}
+
+// What our own key has signed must still be that: it is about to be vouched for again.
+static qn_status_t open_old(const qn__bundle_writer_t* writer, const char* plugin_directory,
+                            qn__bundle_t** out_old) {
+  qn__bundle_options_t options = {.allocator = writer->allocator, .path = writer->path};
+  QN_TRY(qn__bundle_open(&options, out_old));
+  const uint8_t* signer = qn__bundle_signer(*out_old);
+  const uint8_t* own = public_key_of(writer);
+  if (!writer->crypto || !signer || memcmp(signer, own, QN__PUBLIC_KEY_BYTES) != 0) return QN_OK;
+  qn__bundle_close(*out_old);
+  options.public_keys = own;
+  options.public_key_count = 1;
+  options.plugin_directory = plugin_directory;
+  return qn__bundle_open(&options, out_old);
+}
+
+static qn_status_t start_behind(qn__bundle_writer_t* writer, const char* plugin_directory) {
   const qn__fs_t* fs = qn__fs();
   writer->fd = fs->open(writer->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
   if (writer->fd < 0) return qn__fs_status(errno, "open", writer->path);
   if (fs->flock(writer->fd, LOCK_EX | LOCK_NB) != 0) {
     return precondition(writer, "another process is at it");
   }
-  qn__bundle_options_t options = {.allocator = writer->allocator, .path = writer->path};
   qn__bundle_t* old;
-  QN_TRY(qn__bundle_open(&options, &old));
+  QN_TRY(open_old(writer, plugin_directory, &old));
   struct stat mine, theirs;
   qn_status_t status = QN_OK;
   if (fs->fstat(writer->fd, &mine) != 0 || fs->fstat(old->fd, &theirs) != 0) {
@@ -220,7 +239,10 @@ qn_status_t qn__bundle_writer_create(const qn__bundle_write_options_t* options,
     memcpy(writer->secret_key, options->secret_key, sizeof writer->secret_key);
     status = qn__crypto_open(options->plugin_directory, &writer->crypto);
   }
-  if (qn_ok(status)) status = options->is_appending ? start_behind(writer) : start_new(writer);
+  if (qn_ok(status)) {
+    status =
+        options->is_appending ? start_behind(writer, options->plugin_directory) : start_new(writer);
+  }
   if (!qn_ok(status)) {
     qn__bundle_writer_destroy(writer);
     return status;
@@ -261,9 +283,7 @@ static qn_status_t write_trailer(qn__bundle_writer_t* writer, uint64_t index_off
                                   .is_signed = writer->crypto != NULL};
   if (writer->crypto) {
     writer->crypto->hash(index, trailer.index_hash);
-    // A secret key ends with its public key.
-    memcpy(trailer.public_key, writer->secret_key + QN__SECRET_KEY_BYTES - QN__PUBLIC_KEY_BYTES,
-           QN__PUBLIC_KEY_BYTES);
+    memcpy(trailer.public_key, public_key_of(writer), QN__PUBLIC_KEY_BYTES);
   }
   uint8_t bytes[QN__BUNDLE_TRAILER_BYTES];
   uint8_t signature[QN__SIGNATURE_BYTES];

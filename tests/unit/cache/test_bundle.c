@@ -416,6 +416,12 @@ static void a_forged_entry_is_refused(void** state) {
   assert_int_equal(get_sample(bundle, &samples[1], NULL), QN__GET_UNTRUSTED);
   assert_int_equal(get_sample(bundle, &samples[2], NULL), QN__GET_HIT);
   qn__bundle_close(bundle);
+  // Nor does the next entry that the holder of the key adds make it good.
+  assert_false(write_bundle(path, samples + 2, 1, secret_key, true));
+  bundle = open_bundle(path, public_key, NULL);
+  assert_non_null(bundle);
+  assert_int_equal(get_sample(bundle, &samples[1], NULL), QN__GET_UNTRUSTED);
+  qn__bundle_close(bundle);
 }
 
 // ---------------------------------------------------------------------------------------- trust
