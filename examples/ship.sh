@@ -16,7 +16,8 @@ cd "$work"
 export QUERN_CACHE_DIR="$work/cache"
 
 serve() { # a request of the service
-  "$quern" run "$ir/$1" --target "$target" --arg x=rand:f32[4,64]:7 --arg y=zeros:f32[4,64] --json
+  "$quern" run "$ir/$1" --target "$target" --arg 'x=rand:f32[4,64]:7' \
+    --arg 'y=zeros:f32[4,64]' --json
 }
 step() { echo "== $*"; }
 
@@ -42,8 +43,8 @@ grep -q '"source": "bundle"' shipped.json
 "$quern" cache stats
 
 step 4. what is not in it is an error at once, which names the key
-if "$quern" run "$ir/saxpy.qn" --target "$target" --arg a=2 --arg x=iota:f32[8] \
-  --arg y=ones:f32[8] 2>refused; then
+if "$quern" run "$ir/saxpy.qn" --target "$target" --arg a=2 --arg 'x=iota:f32[8]' \
+  --arg 'y=ones:f32[8]' 2>refused; then
   echo "compiled although it is forbidden" >&2
   exit 1
 fi

@@ -190,7 +190,10 @@ static void print_option(const option_spec_t* spec, FILE* file) {
   if (spec->letter) (void)snprintf(letter, sizeof letter, "-%c, ", spec->letter);
   (void)snprintf(left, sizeof left, "%s--%s%s%s", letter, spec->name, spec->value ? " " : "",
                  spec->value ? spec->value : "");
-  fprintf(file, "  %-24s %s\n", left, spec->doc);
+  // A long one has a line of its own.
+  bool is_long = strlen(left) > 24;
+  if (is_long) fprintf(file, "  %s\n", left);
+  fprintf(file, "  %-24s %s\n", is_long ? "" : left, spec->doc);
 }
 
 void args_print_help(const verb_t* verb, FILE* file) {

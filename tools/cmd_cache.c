@@ -70,11 +70,15 @@ static bool check_options(const args_t* args, const cache_action_t* action, int*
   for (int i = 0; i < args->option_count; i++) {
     const char* name = args->options[i].spec->name;
     if (strcmp(name, "json") == 0 || is_in(action->options, name)) continue;
+    char owners[128] = "";
     for (size_t k = 0; k < ACTION_COUNT; k++) {
       if (!is_in(actions[k]->options, name)) continue;
-      *out_code = report_usage(args, "--%s belongs to 'cache %s'", name, actions[k]->name);
-      return false;
+      size_t size = strlen(owners);
+      (void)snprintf(owners + size, sizeof owners - size, "%s'cache %s'", size ? ", " : "",
+                     actions[k]->name);
     }
+    *out_code = report_usage(args, "--%s belongs to %s", name, owners);
+    return false;
   }
   return true;
 }
@@ -172,26 +176,30 @@ const verb_t verb_cache = {
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .help =
-        "  stats     how much there is, of what, and in which place\n"
-        "  ls        every entry, the latest first\n"
-        "  show KEY  what an entry's key was made of; KEY may be its first four digits or more\n"
-        "  why FILE  where the code of a module would be found, or by what its key misses\n"
-        "  verify    read and check every entry; --heal removes the damaged ones\n"
-        "            --recompile N compiles N of them again: the bytes must be the same\n"
-        "  clear     remove every entry; files that quern did not make stay\n"
-        "  export FILE    write entries into a bundle: one read-only file for an image\n"
-        "  merge OUT IN.. write the entries of bundles into one; of equal keys the last one "
+        "  stats            how much there is, of what, and in which place\n"
+        "  ls               every entry, the latest first\n"
+        "  show KEY         what an entry's key was made of; KEY may be its first four digits or "
+        "more\n"
+        "  why FILE.qn      where the code of a module would be found, or by what its key misses\n"
+        "  verify           read and check every entry; --heal removes the damaged ones\n"
+        "                   --recompile N compiles N of them again: the bytes must be the same\n"
+        "  clear            remove every entry; files that quern did not make stay\n"
+        "  export FILE      write entries into a bundle: one read-only file for an image\n"
+        "  merge OUT IN...  write the entries of bundles into one; of equal keys the last one "
         "counts\n"
-        "  import FILE    put the entries of a bundle into the directory\n"
-        "  keygen PREFIX  make PREFIX.pub and PREFIX.key for signing bundles\n"
+        "  import FILE      put the entries of a bundle into the directory\n"
+        "  keygen PREFIX    make PREFIX.pub and PREFIX.key for signing bundles\n"
         "\n"
         "Damage never harms a program: a bad entry is a miss. Verifying finds out beforehand.\n"
-        "An engine uses the bundles that QUERN_BUNDLES names; see docs/bundles.md.\n",
+        "An engine uses the bundles that QUERN_BUNDLES names; see docs/bundles.md. "
+        "examples/ship.sh\n"
+        "shows the way from a service that compiles to a signed bundle in an image.\n",
     .examples =
         "  quern cache stats\n"
         "  quern cache ls --json\n"
         "  quern cache why examples/ir/saxpy.qn --target interp\n"
         "  quern cache verify --heal\n"
+        "  quern cache verify --recompile 2\n"
         "  quern cache export kernels.qnb --newer 30d\n"
         "  quern cache ls --bundle kernels.qnb\n"
         "  quern cache verify --bundle kernels.qnb\n"

@@ -291,7 +291,7 @@ const verb_t verb_run = {
         "Every parameter needs an --arg; an `out` buffer takes its shape from it. Small outputs "
         "are\n"
         "printed, larger ones summarised. The last lines say where the code came from (compiled,\n"
-        "memory or disk), its key in the cache, and the times.\n"
+        "memory, disk, bundle or remote), its key in the cache, and the times.\n"
         "\n"
         "With --repeat, each call starts from the arguments as they were given. FILE '-' is\n"
         "standard input.\n",
@@ -302,6 +302,8 @@ const verb_t verb_run = {
         "  quern run examples/ir/fir_filter.qn --func fir --target interp --arg x=iota:i16[10] "
         "--arg n=8 --arg y=zeros:i16[8]\n"
         "  quern run examples/ir/matmul_tile.qn --target 'cpu -mcpu=x86-64-v2' --repeat 20 "
-        "--arg a=rand:f32[64,64]:1 --arg b=rand:f32[64,64]:2 --arg c=zeros:f32[64,64]\n",
+        "--arg a=rand:f32[64,64]:1 --arg b=rand:f32[64,64]:2 --arg c=zeros:f32[64,64]\n"
+        "  quern run examples/ir/saxpy.qn --miss fallback --timeout 10s --metrics saxpy.prom "
+        "--arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]\n",
     .run = run_run,
 };

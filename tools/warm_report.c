@@ -152,7 +152,8 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
 static void print_summary(const warm_report_t* report, const qn_warm_result_t* result) {
   const qn_warm_progress_t* progress = &result->progress;
   char time[32];
-  printf("%zu key%s:", progress->total, progress->total == 1 ? "" : "s");
+  printf("%zu key%s%s", progress->total, progress->total == 1 ? "" : "s",
+         progress->total ? ":" : "");
   const char* separator = " ";
   for (int i = QN_WARM_COMPILED; i < QN_WARM_OUTCOME_COUNT; i++) {
     if (progress->counts[i] == 0) continue;
@@ -162,7 +163,7 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
     printf("%s%zu %s", separator, progress->counts[i], text);
     separator = ", ";
   }
-  printf("%sin %s\n", progress->total ? ", " : " ", format_ns(progress->elapsed_ns, time));
+  printf(", in %s\n", format_ns(progress->elapsed_ns, time));
   const qn_warm_cache_report_t* from = &report->from_cache;
   uint64_t left_count = from->entry_count - from->taken_count;
   if (left_count > 0) {
@@ -173,14 +174,15 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
         (unsigned long long)from->other_namespace_count, (unsigned long long)from->bad_count);
   }
   const char* bundle = args_value(report->args, "bundle", NULL);
-  if (bundle && !report->is_dry_run) {
+  if (bundle && report->bundle.written_count > 0) {
     char size[32];
     printf("%s: %llu %s, %s\n", bundle, (unsigned long long)report->bundle.written_count,
            report->bundle.written_count == 1 ? "entry" : "entries",
            format_size(report->bundle.written_bytes, size));
   }
   if (report->problem_count > 0) {
-    printf("%zu lines of the lists were left out\n", report->problem_count);
+    printf("%zu line%s of the lists left out\n", report->problem_count,
+           report->problem_count == 1 ? "" : "s");
   }
 }
 

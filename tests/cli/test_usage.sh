@@ -42,7 +42,8 @@ usage "did you mean 'stats'" cache stast
 usage "unknown action 'zzz'" cache zzz
 usage "cache show: expected KEY" cache show
 usage "unexpected 'x'" cache ls x
-usage "--heal belongs to" cache ls --heal
+usage "--heal belongs to 'cache verify'" cache ls --heal
+usage "--bundle belongs to 'cache ls', 'cache show', 'cache verify'" cache clear --bundle x.qnb
 usage "no help on 'rnu'; did you mean 'run'?" help rnu
 expect 2 compile $saxpy --emit image --json
 tells "--emit image is binary"
