@@ -117,7 +117,7 @@ bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns) {
   int64_t start_ns = qn__now_ns();
   if (engine->disk && !qn__disk_flush(engine->disk, timeout_ns)) return false;
   if (!engine->remote) return true;
-  int64_t left_ns = timeout_ns - (qn__now_ns() - start_ns);
+  int64_t left_ns = timeout_ns > 0 ? timeout_ns - (qn__now_ns() - start_ns) : 0;
   return qn__remote_flush(engine->remote, left_ns > 0 ? left_ns : 0);
 }
 

@@ -154,13 +154,16 @@ static bool is_lasting(qn_status_t status) {
 
 static void remember_failure(qn__flights_t* flights, const qn__ident_t* ident, qn_status_t status) {
   if (!is_lasting(status)) return;
+  qn_status_t copy = qn_status_clone(status);
+  if (qn_status_code(copy) != qn_status_code(status))
+    return;  // no memory, which says nothing either
   size_t slot = flights->failed_next;
   for (size_t i = 0; i < QN__FAILED_COUNT; i++) {
     if (flights->failed[i].status && qn__ident_equal(&flights->failed[i].ident, ident)) slot = i;
   }
   if (slot == flights->failed_next) flights->failed_next = (slot + 1) % QN__FAILED_COUNT;
   qn_status_free(flights->failed[slot].status);
-  flights->failed[slot].status = qn_status_clone(status);
+  flights->failed[slot].status = copy;
   flights->failed[slot].ident = *ident;
   flights->failed[slot].until_ns = qn__now_ns() + flights->failed_period_ns;
 }

@@ -132,13 +132,17 @@ void qn__record_close(qn__record_t* record) {
 // ------------------------------------------------------------------------------------ writing
 
 // True for a key that is new and fits.
-static bool add_key_locked(qn__record_t* record, qn_hash128_t key) {
-  if (qn__keyset_has(&record->keys, key)) return false;
-  if (record->keys.count >= QN__RECORD_MAX_KEYS) {
+static bool add_key(qn__record_t* record, qn_hash128_t key) {
+  qn__mutex_lock(&record->mutex);
+  bool is_known = qn__keyset_has(&record->keys, key);
+  bool is_full = !is_known && record->keys.count >= QN__RECORD_MAX_KEYS;
+  bool is_new = !is_known && !is_full && qn__keyset_add(&record->keys, key) == QN__KEYSET_NEW;
+  qn__mutex_unlock(&record->mutex);
+  // Without the lock: whoever hears the log may look something up.
+  if (is_full) {
     complain(record, "no more is recorded into", "this process has looked up more than 65536 keys");
-    return false;
   }
-  return qn__keyset_add(&record->keys, key) == QN__KEYSET_NEW;
+  return is_new;
 }
 
 static void write_line(qn__record_t* record, qn_span_t line) {
@@ -160,10 +164,7 @@ static void write_line(qn__record_t* record, qn_span_t line) {
 void qn__record_note(qn__record_t* record, qn_hash128_t key, const qn_compile_request_t* request,
                      const char* name) {
   if (!record) return;
-  qn__mutex_lock(&record->mutex);
-  bool is_new = add_key_locked(record, key);
-  qn__mutex_unlock(&record->mutex);
-  if (!is_new) return;
+  if (!add_key(record, key)) return;
   qn__buffer_t line;
   qn__buffer_init(&line, record->allocator);
   qn__buffer_char(&line, '\n');

@@ -348,6 +348,31 @@ static void test_places_that_are_no_file(void** state) {
   assert_null(record);
 }
 
+// Whoever hears the log notes another key, as a lookup of his would.
+static void note_again(void* self, qn__log_level_t level, const char* message) {
+  (void)level;
+  assert_non_null(strstr(message, "65536"));
+  note_many(self, QN__RECORD_MAX_KEYS + 1, 1);
+}
+
+static void test_too_many_keys(void** state) {
+  fixture_t* f = *state;
+  qn__record_t* record;
+  must(qn__record_open(qn_allocator_default(), f->path, &record));
+  qn_compile_request_t request = request_of("x", 1);
+  for (unsigned i = 0; i < QN__RECORD_MAX_KEYS; i++) {
+    qn__record_note(record, key_of(i), &request, "name");
+  }
+  qn__log_install(QN__LOG_WARN, note_again, record);
+  note_many(record, QN__RECORD_MAX_KEYS, 2);
+  qn__log_install(QN__LOG_WARN, NULL, NULL);
+  qn__record_close(record);
+  size_t good, bad;
+  count_lines(f->path, &good, &bad);
+  assert_int_equal(good, QN__RECORD_MAX_KEYS);
+  assert_int_equal(bad, 0);
+}
+
 // An engine records what it looks up, hits and failures alike, and the list warms another cache.
 static void test_engine_records(void** state) {
   fixture_t* f = *state;
@@ -401,6 +426,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_any_call_may_fail, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_any_allocation_may_fail, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_places_that_are_no_file, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_too_many_keys, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_engine_records, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -328,6 +328,7 @@ static void test_remote(void** state) {
   assert_int_equal(look_up(&reader, module, &fail, 4).source, QN_SOURCE_REMOTE);
   assert_int_equal(counter_of(reader.engine, "remote_hits"), 1);
   assert_true(qn_engine_flush(reader.engine, 60 * SECOND));
+  assert_true(qn_engine_flush(reader.engine, INT64_MIN));  // nothing is left to wait for
   assert_true(qn_engine_unload(reader.engine, module, reader.target, NULL));
   // So it does for one that would take less, where nothing may be compiled.
   gated_t forbidden;
