@@ -12,6 +12,10 @@ const char* qn__env_get(const char* name) {
   return value && value[0] ? value : NULL;
 }
 
+bool qn__has_borrowed_rights(void) {
+  return geteuid() != getuid() || getegid() != getgid();
+}
+
 char* const* qn__env_block(void) {
   return environ;
 }

@@ -160,6 +160,13 @@ void qn__bundle_message(const uint8_t trailer[QN__BUNDLE_TRAILER_BYTES],
 
 // ---------------------------------------------------------------------------------------- index
 
+int qn__bundle_row_compare(const void* a, const void* b) {
+  int order = memcmp(a, b, sizeof(qn_hash128_t));
+  if (order) return order;
+  uint64_t x = qn__bundle_row_load(a).offset, y = qn__bundle_row_load(b).offset;
+  return x < y ? -1 : x > y;
+}
+
 static size_t row_bytes_of(bool has_hashes) {
   return has_hashes ? QN__BUNDLE_HASHED_ROW_BYTES : QN__BUNDLE_ROW_BYTES;
 }

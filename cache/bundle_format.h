@@ -62,6 +62,8 @@ static inline void qn__bundle_row_store(const qn__bundle_row_t* row, uint8_t* ou
   qn__store_le64(out + 16, row->offset);
   qn__store_le64(out + 24, row->size);
 }
+// For qsort of rows of either size: by key, and by place among equal ones.
+int qn__bundle_row_compare(const void* a, const void* b);
 // Whether the row names a place that an entry may have in front of `end`.
 static inline bool qn__bundle_row_is_sound(const qn__bundle_row_t* row, uint64_t end) {
   return row->offset >= QN__BUNDLE_HEADER_BYTES && row->offset % QN__ENTRY_ALIGNMENT == 0 &&

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/env.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "cache/bundle_inner.h"
@@ -64,8 +65,7 @@ static qn_status_t check_file(const qn__bundle_options_t* options, const struct 
 }
 
 static qn_status_t open_file(const qn__bundle_options_t* options, qn__bundle_t* bundle) {
-  // What a set-user-id program runs must not come from a place that its caller chose.
-  if (geteuid() != getuid() || getegid() != getgid()) {
+  if (qn__has_borrowed_rights()) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED,
                           "a process with borrowed user or group rights uses no bundle");
   }

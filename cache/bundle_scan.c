@@ -102,14 +102,6 @@ static qn_status_t scan_all(scan_t* scan) {
   return QN_OK;
 }
 
-// By key, and by place among equal ones.
-static int compare_rows(const void* a, const void* b) {
-  int order = memcmp(a, b, sizeof(qn_hash128_t));
-  if (order) return order;
-  uint64_t x = qn__bundle_row_load(a).offset, y = qn__bundle_row_load(b).offset;
-  return x < y ? -1 : x > y;
-}
-
 // Of equal keys the last one stays.
 static size_t drop_repeated(uint8_t* rows, size_t count) {
   size_t kept = 0;
@@ -133,7 +125,7 @@ qn_status_t qn__bundle_scan(qn__bundle_t* bundle) {
   bundle->row_bytes = QN__BUNDLE_ROW_BYTES;
   bundle->rows = scan.rows;
   if (!qn_ok(status)) return status;
-  if (scan.count > 1) qsort(scan.rows, scan.count, QN__BUNDLE_ROW_BYTES, compare_rows);
+  if (scan.count > 1) qsort(scan.rows, scan.count, QN__BUNDLE_ROW_BYTES, qn__bundle_row_compare);
   bundle->count = drop_repeated(scan.rows, scan.count);
   return QN_OK;
 }

@@ -253,14 +253,6 @@ qn_status_t qn__bundle_writer_create(const qn__bundle_write_options_t* options,
 
 // ---------------------------------------------------------------------------------------- finish
 
-// By key, and by place among equal ones.
-static int compare_rows(const void* a, const void* b) {
-  int order = memcmp(a, b, sizeof(qn_hash128_t));
-  if (order) return order;
-  uint64_t x = qn__bundle_row_load(a).offset, y = qn__bundle_row_load(b).offset;
-  return x < y ? -1 : x > y;
-}
-
 // Packs the rows that stay into `out`; gives their number. Of equal keys the last one stays.
 static size_t pack_rows(const qn__bundle_writer_t* writer, size_t row_bytes, uint8_t* out) {
   size_t kept = 0;
@@ -300,7 +292,7 @@ static qn_status_t write_trailer(qn__bundle_writer_t* writer, uint64_t index_off
 static qn_status_t write_index(qn__bundle_writer_t* writer) {
   bool has_hashes = writer->crypto != NULL;
   size_t row_bytes = has_hashes ? QN__BUNDLE_HASHED_ROW_BYTES : QN__BUNDLE_ROW_BYTES;
-  if (writer->row_count > 1) qsort(writer->rows, writer->row_count, ROW, compare_rows);
+  if (writer->row_count > 1) qsort(writer->rows, writer->row_count, ROW, qn__bundle_row_compare);
   size_t room = QN__BUNDLE_INDEX_HEADER_BYTES + writer->row_count * row_bytes +
                 QN__BUNDLE_MAX_IDENTITIES * (4 + QN__BUNDLE_IDENTITY_BYTES) + 32;
   uint8_t* block = qn__alloc(writer->allocator, room);

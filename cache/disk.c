@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/env.h"
 #include "cache/disk_inner.h"
 
 #define DAY_NS INT64_C(86400000000000)
@@ -180,8 +181,7 @@ static qn_status_t copy_options(qn__disk_t* disk, const qn__disk_options_t* opti
 
 qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_disk) {
   *out_disk = NULL;
-  // What a set-user-id program runs must not come from a place that its caller chose.
-  if (geteuid() != getuid() || getegid() != getgid()) {
+  if (qn__has_borrowed_rights()) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED,
                           "a process with borrowed user or group rights uses no cache directory");
   }

@@ -9,11 +9,10 @@
 #include "cache/remote.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/digest.h"
+#include "base/env.h"
 #include "base/plugin.h"
 #include "cache/remote_inner.h"
 
@@ -164,8 +163,7 @@ void qn__remote_free(qn__remote_t* remote) {
 
 qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t** out_remote) {
   *out_remote = NULL;
-  // What a set-user-id program runs must not come from a place that its caller chose.
-  if (geteuid() != getuid() || getegid() != getgid()) {
+  if (qn__has_borrowed_rights()) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED,
                           "a process with borrowed user or group rights uses no remote tier");
   }
