@@ -4,6 +4,9 @@
 // An engine uses its cache by itself (engine.h); these calls are for tools. A cache directory holds
 // code: only its owner may write it (docs/cache-format.md). A bundle is one read-only file of many
 // entries, to ship with an image (docs/bundles.md). Any thread; several processes at once are fine.
+// Directories and bundles may be used by several threads, but must not be closed under them.
+// Callbacks run in the calling thread. Calls that list, survey or verify end with IO when the
+// directory cannot be listed; single files that cannot be read are counted, not errors.
 #ifndef QUERN_CACHE_H_
 #define QUERN_CACHE_H_
 
@@ -15,8 +18,9 @@ extern "C" {
 
 typedef struct qn_cache_dir qn_cache_dir_t;
 
-// Opens a directory that exists. Errors: NOT_FOUND; PERMISSION_DENIED with the rule that it breaks
-// (not owned by the user, writable by others, a symbolic link).
+// Opens a directory that exists. Owned: qn_cache_dir_close. Errors: NOT_FOUND; PERMISSION_DENIED
+// with the rule that it breaks (not owned by the user, writable by others, a symbolic link);
+// INVALID_ARGUMENT, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir);
 // NULL is fine.
 QN_API void qn_cache_dir_close(qn_cache_dir_t* dir);
@@ -33,6 +37,7 @@ QN_API QN_MUST_USE qn_status_t
 qn_cache_dir_list(qn_cache_dir_t* dir,
                   bool (*on_entry)(void* self, const qn_cache_entry_info_t* info), void* self);
 
+// What is there, counted in the directory: nothing keeps a counter. Errors: IO.
 typedef struct qn_cache_usage {
   uint64_t entry_count;
   uint64_t size_bytes;
@@ -53,7 +58,7 @@ typedef struct qn_cache_summary {
   const char* cache_namespace;
 } qn_cache_summary_t;
 // Calls back for each entry, in no order, until the callback returns false: an open and a read per
-// entry, of at most 16 KiB.
+// entry, of at most 16 KiB. Errors: IO, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t
 qn_cache_dir_survey(qn_cache_dir_t* dir,
                     bool (*on_entry)(void* self, const qn_cache_summary_t* summary), void* self);
@@ -81,9 +86,11 @@ typedef struct qn_cache_entry {
   const qn_cache_section_t* sections;
 } qn_cache_entry_t;
 // `key` may be a prefix of at least 4 digits that is unambiguous. Errors: NOT_FOUND,
-// INVALID_ARGUMENT (ambiguous), DATA_LOSS (with the reason). Owned: qn_cache_entry_free.
+// INVALID_ARGUMENT (ambiguous), DATA_LOSS (with the reason), PERMISSION_DENIED (a file that is not
+// trusted), IO, OUT_OF_MEMORY. Owned: qn_cache_entry_free; it outlives the directory.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key,
                                                  qn_cache_entry_t** out_entry);
+// NULL is fine.
 QN_API void qn_cache_entry_free(qn_cache_entry_t* entry);
 
 typedef struct qn_cache_verify_report {
@@ -93,25 +100,26 @@ typedef struct qn_cache_verify_report {
   uint64_t unreadable_count;  // input/output errors: left alone
 } qn_cache_verify_report_t;
 // Reads and checks every entry; damaged ones are removed when `is_healing`. `on_bad` (may be NULL)
-// hears of each with the reason.
+// hears of each with the reason; both are borrowed for the call. Errors: IO; damage is none.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
                                                    void (*on_bad)(void* self, const char* key,
                                                                   const char* reason),
                                                    void* self,
                                                    qn_cache_verify_report_t* out_report);
 
-// Removes every entry and stale temporary file; unknown files stay. Returns how many entries went.
+// Removes every entry and stale temporary file; unknown files stay. `*out_removed_count` is how
+// many entries went. Errors: PERMISSION_DENIED (the directory may only be read).
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count);
 
 // ------------------------------------------------------------------------------------ bundles
 
 typedef struct qn_cache_bundle qn_cache_bundle_t;
 
-// Opens a bundle. `public_key_files`: it must be signed by one of these keys; with none, a
-// signature is not looked at. A file whose tail is missing opens with the entries that are whole.
-// Errors: NOT_FOUND; PERMISSION_DENIED with the rule that it breaks (a symbolic link, another
-// owner, writable by others, not signed as asked); DATA_LOSS (not a bundle); UNAVAILABLE
-// (signatures need libquern-sodium.so); SYNTAX (a key file); IO; OUT_OF_MEMORY.
+// Opens a bundle. Owned: qn_cache_bundle_close. `public_key_files`: it must be signed by one of
+// these keys; with none, a signature is not looked at. A file whose tail is missing opens with the
+// entries that are whole. Errors: NOT_FOUND; PERMISSION_DENIED with the rule that it breaks (a
+// symbolic link, another owner, writable by others, not signed as asked); DATA_LOSS (not a bundle);
+// UNAVAILABLE (signatures need libquern-sodium.so); SYNTAX (a key file); IO; OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_cache_bundle_open(const char* path,
                                                     const char* const* public_key_files,
                                                     size_t public_key_count,

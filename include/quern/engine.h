@@ -3,14 +3,18 @@
 //   qn_engine_create(NULL, &engine);
 //   qn_module_parse(text, strlen(text), NULL, &module);
 //   qn_target_parse("cpu", &target);
-//   qn_engine_function(engine, module, target, "saxpy", NULL, &saxpy);
+//   qn_engine_function(engine, module, target, "saxpy", NULL, NULL, &saxpy);
 //   qn_value_t args[] = {qn_float(2.0), qn_tensor_value(&x), qn_tensor_value(&y)};
 //   qn_function_call(saxpy, args, 3, NULL);
 //
-// Engines, functions and executables may be used by any thread. The first lookup of a (module,
-// target) consults the memory table, then the cache directory, and only then compiles; later ones
-// find the memory table. A cache problem is a miss, never an error. A lookup that may not wait says
-// so by its miss policy and its timeout.
+// Engines, functions, executables and pendings may be used by any thread. The first lookup of a
+// (module, target) asks the memory table, the cache directory, the bundles and the remote tier, and
+// only then compiles; later ones find the memory table. A cache problem is a miss, never an error.
+// A lookup that may not wait says so by its miss policy and its timeout. docs/lookups.md tells who
+// waits for what; examples/server.c is a whole program.
+//
+// A struct that a program fills begins with `struct_size`: its sizeof, anything else is
+// INVALID_ARGUMENT. Members that are left zero are the defaults.
 #ifndef QUERN_ENGINE_H_
 #define QUERN_ENGINE_H_
 
@@ -24,8 +28,7 @@
 extern "C" {
 #endif
 
-// ------------------------------------------------------------------------------------ tensors,
-// values
+// ------------------------------------------------------------------------------------ values
 
 // Layout-compatible with DLPack's DLDataType.
 typedef struct qn_dl_dtype {
@@ -141,18 +144,18 @@ QN_API const char* qn_miss_reason_text(qn_miss_reason_t reason);
 
 // One compile, told when it has ended. Borrowed for the callback.
 typedef struct qn_compile_event {
-  size_t struct_size;
-  const char* name;  // "softmax@0123456789ab": the first function and the key
-  const char* key;   // 32 hex digits
+  size_t struct_size;  // of the library: members beyond it are not there
+  const char* name;    // "softmax@0123456789ab": the first function and the key
+  const char* key;     // 32 hex digits
   const char* target_json;
   qn_tier_t tier;
   bool is_checked;
   qn_miss_reason_t reason;
   const char* reason_text;  // a sentence: what the tiers said
   int64_t queue_ns;         // waited for a compile thread
-  int64_t compile_ns;
-  size_t code_bytes;   // 0 when it failed
-  qn_status_t status;  // borrowed; ok or why it failed
+  int64_t compile_ns;       // of the code generator
+  size_t code_bytes;        // 0 when it failed
+  qn_status_t status;       // borrowed; ok or why it failed
 } qn_compile_event_t;
 
 typedef struct qn_engine_options {
@@ -194,8 +197,9 @@ QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* optio
 // be waited for and released. Cancels compiles that have not begun; waits for those that run and
 // for queued publishes for a bounded time. Not from a callback of the engine. NULL is fine.
 QN_API void qn_engine_destroy(qn_engine_t* engine);
-// Waits until everything that was compiled so far is in the cache directory or was given up. False
-// when `timeout_ns` passed first.
+// Waits until everything that was compiled so far is in the cache directory and, where this engine
+// writes it, in the remote tier, or was given up. False when `timeout_ns` (0: not at all) passed
+// first. Compiles that still run are not waited for. Any thread.
 QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
 
 // What a lookup does when neither memory nor the cache has the key.
@@ -247,8 +251,9 @@ QN_API QN_MUST_USE qn_status_t qn_engine_executable(qn_engine_t* engine, qn_modu
                                                     const qn_lookup_options_t* options,
                                                     qn_lookup_info_t* out_info,
                                                     qn_executable_t** out_executable);
-// Drops the engine's own reference: the code is unloaded when nobody holds it. Forgets that its
-// compile failed lately. True if it was there.
+// Drops the engine's own reference: the code is unloaded when nobody holds it. The tiers keep the
+// entry. Forgets that its compile failed lately. Of `options` (may be NULL) tier and is_checked
+// count. True if it was there.
 QN_API bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options);
 QN_API void qn_executable_retain(qn_executable_t* executable);
@@ -267,8 +272,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module
                                                   qn_lookup_info_t* out_info,
                                                   qn_function_t** out_function);
 
-// --------------------------------------------------------------------------- lookups that come
-// later
+// ------------------------------------------------------------------------------------ requests
 
 // A lookup under way. Any thread.
 typedef struct qn_pending qn_pending_t;
@@ -305,13 +309,16 @@ QN_API QN_MUST_USE qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* 
                                               const qn_lookup_options_t* options, const char* form,
                                               qn_sink_t sink);
 
-// Counters of an engine and its cache, by table (counters.inc files). Calls back name, value, doc.
+// Counters of an engine and its cache, by table (counters.inc files; docs/metrics.md). Calls back
+// name, value, doc, of static storage, in the calling thread. They begin at 0 with the engine and
+// never go down; names stay. Any thread.
 QN_API void qn_engine_counters(qn_engine_t* engine,
                                void (*on_counter)(void* self, const char* name, uint64_t value,
                                                   const char* doc),
                                void* self);
 
-// How long the stages of lookups took, by table (jit/stages.inc).
+// How long the stages of lookups took, by table (jit/stages.inc). Names and docs are of static
+// storage. Any thread.
 typedef struct qn_stage_info {
   const char* name;
   const char* doc;
@@ -323,8 +330,8 @@ typedef struct qn_stage_info {
 QN_API void qn_engine_stages(qn_engine_t* engine,
                              void (*on_stage)(void* self, const qn_stage_info_t* stage),
                              void* self);
-// All counters and histograms in the text format of Prometheus (version 0.0.4), names "quern_...".
-// Errors: those of the sink, OUT_OF_MEMORY.
+// All counters, gauges and histograms in the text format of Prometheus (version 0.0.4), names
+// "quern_...". Any thread. Errors: those of the sink, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_metrics(qn_engine_t* engine, qn_sink_t sink);
 // The spans that are kept (option `trace`), as JSON for chrome://tracing and Perfetto. Errors:
 // those of the sink; FAILED_PRECONDITION when the engine keeps none.
@@ -343,15 +350,18 @@ typedef struct qn_explanation {
   const char* cached;   // what the entry has
   const char* text;     // the whole in one sentence for people
 } qn_explanation_t;
-// Looks, compiles nothing, opens no compiler, asks no network. Owned: qn_explanation_free. Errors:
-// INVALID_ARGUMENT, OUT_OF_MEMORY.
+// Looks, compiles nothing, opens no compiler, asks no network. Of `options` (may be NULL) tier and
+// is_checked count. It reads the beginnings of entries: milliseconds for a thousand, at most about
+// two seconds. Any thread. Owned: qn_explanation_free. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module,
                                                  qn_target_t* target,
                                                  const qn_lookup_options_t* options,
                                                  qn_explanation_t** out_explanation);
+// NULL is fine.
 QN_API void qn_explanation_free(qn_explanation_t* explanation);
 
-// The options in force, with where each came from ("default", "environment", "program").
+// The options in force, with where each came from ("default", "environment", "program"). Strings
+// are borrowed for the callback; credentials are shown as ***. Any thread.
 QN_API void qn_engine_config(qn_engine_t* engine,
                              void (*on_option)(void* self, const char* name,
                                                const char* environment, const char* value,
