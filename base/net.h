@@ -5,6 +5,8 @@
 // and the one that may take as long as it likes is `resolve` (a name lookup has no deadline
 // anywhere in POSIX), so whoever calls it does so on a thread that nobody waits for.
 //
+// The table is handed to modules: a change of it raises QN__STORE_ABI_VERSION (cache/store.h).
+//
 // Not here: protocols, reconnecting, deadlines of operations. Thread rule: calls are thread-safe;
 // qn__net_install is for tests before threads start. Read next: net.c, cache/redis/redis.c.
 #ifndef QUERN_BASE_NET_H_

@@ -10,17 +10,18 @@
 #include "base/base.h"
 
 struct qn_status_object {
-  qn_status_code_t code;
+  int32_t code;  // negative in the static object
   char message[];
 };
 
 // What every function returns when there is no memory for a message. It is never written or freed.
-// The union gives the flexible member its text without an extension of the language.
+// The union gives the flexible member its text without an extension of the language. Modules have
+// a copy of this file, and so an object of their own: it is known by its code, not by its address.
 typedef struct static_status {
-  qn_status_code_t code;
+  int32_t code;
   char message[16];
 } static_status_t;
-static const static_status_t no_memory = {QN_STATUS_OUT_OF_MEMORY, "out of memory"};
+static const static_status_t no_memory = {-(int32_t)QN_STATUS_OUT_OF_MEMORY, "out of memory"};
 static_assert(offsetof(static_status_t, message) == offsetof(struct qn_status_object, message),
               "the static status must look like an allocated one");
 
@@ -34,7 +35,7 @@ static qn_status_t shared_no_memory(void) {
 }
 
 static bool is_shared(qn_status_t status) {
-  return (const void*)status == (const void*)&no_memory;
+  return status && status->code < 0;
 }
 
 // Room for a message of `size` characters and its terminator.
@@ -43,7 +44,7 @@ static qn_status_t allocate(qn_status_code_t code, size_t size) {
   if (!qn__size_add(size, sizeof(struct qn_status_object) + 1, &total)) return NULL;
   qn_status_t status = malloc(total);
   if (status) {
-    status->code = code;
+    status->code = (int32_t)code;
     status->message[size] = '\0';
   }
   return status;
@@ -77,7 +78,7 @@ qn_status_t qn_status_annotate(qn_status_t status, const char* format, ...) {
   size_t context_size = format_size(format, arguments);
   va_end(arguments);
   size_t old_size = strlen(status->message);
-  qn_status_t longer = allocate(status->code, context_size + 2 + old_size);
+  qn_status_t longer = allocate(qn_status_code(status), context_size + 2 + old_size);
   if (longer) {
     (void)vsnprintf(longer->message, context_size + 1, format, again);
     memcpy(longer->message + context_size, ": ", 2);
@@ -89,7 +90,8 @@ qn_status_t qn_status_annotate(qn_status_t status, const char* format, ...) {
 }
 
 qn_status_code_t qn_status_code(qn_status_t status) {
-  return status ? status->code : QN_STATUS_OK;
+  if (!status) return QN_STATUS_OK;
+  return (qn_status_code_t)(is_shared(status) ? -status->code : status->code);
 }
 
 const char* qn_status_message(qn_status_t status) {
@@ -110,7 +112,7 @@ const char* qn_status_code_text(qn_status_code_t code) {
 qn_status_t qn_status_clone(qn_status_t status) {
   if (!status || is_shared(status)) return status;
   size_t size = strlen(status->message);
-  qn_status_t copy = allocate(status->code, size);
+  qn_status_t copy = allocate(qn_status_code(status), size);
   if (!copy) return shared_no_memory();
   memcpy(copy->message, status->message, size);
   return copy;

@@ -104,11 +104,31 @@ static void works_without_memory(void** state) {
   qn_status_free(status);
 }
 
+// A module has a copy of status.c, and so another object for the want of memory: it is not freed
+// here either.
+static void the_object_of_a_module(void** state) {
+  (void)state;
+  static struct {
+    int32_t code;
+    char message[16];
+  } foreign = {-(int32_t)QN_STATUS_OUT_OF_MEMORY, "out of memory"};
+  qn_status_t status = (qn_status_t)(void*)&foreign;
+  assert_int_equal(qn_status_code(status), QN_STATUS_OUT_OF_MEMORY);
+  assert_string_equal(qn_status_message(status), "out of memory");
+  assert_ptr_equal(qn_status_clone(status), status);
+  qn_status_free(status);
+  assert_int_equal(qn_status_consume(status), QN_STATUS_OUT_OF_MEMORY);
+  status = qn_status_annotate(status, "store");
+  assert_int_equal(qn_status_code(status), QN_STATUS_OUT_OF_MEMORY);
+  assert_string_equal(qn_status_message(status), "store: out of memory");
+  qn_status_free(status);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(carries_code_and_message), cmocka_unit_test(ok_is_null),
       cmocka_unit_test(every_code_has_a_text),    cmocka_unit_test(empty_and_long_messages),
-      cmocka_unit_test(works_without_memory),
+      cmocka_unit_test(works_without_memory),     cmocka_unit_test(the_object_of_a_module),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
