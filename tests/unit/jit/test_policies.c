@@ -619,7 +619,9 @@ static void test_fork_while_it_compiles(void** state) {
   skip();  // ThreadSanitizer does not follow locks that the child made anew
 #endif
   gated_t gated;
-  begin(&gated, one_thread, 1);
+  // The child waits for the claim that its parent holds.
+  static const qn_setting_t settings[] = {{"compile_threads", "1"}, {"lock_timeout", "200ms"}};
+  begin(&gated, settings, 2);
   qn_module_t* modules[] = {module_of("runs", 1), module_of("waits", 2)};
   qn_pending_t* running = request(&gated, modules[0], "runs", 0);
   gate_await_started(&gated.gate, 1);
