@@ -122,7 +122,7 @@ static void publish(work_t* work, const qn_artifact_t* artifact) {
 
 static void tell(const qn__making_t* making, size_t code_bytes, qn_status_t status) {
   qn_engine_t* engine = making->engine;
-  if (!engine->on_compile) return;
+  if (!engine->on_compile || atomic_load(&engine->is_left_behind)) return;
   char text[512];
   qn_compile_event_t event = {
       .struct_size = sizeof event,

@@ -106,6 +106,7 @@ void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
   qn__flights_close(&engine->flights);
   if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
+    atomic_store(&engine->is_left_behind, true);
     qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
   }
   if (qn__flights_leave_tiers(&engine->flights)) qn__tiers_close(engine);

@@ -51,6 +51,7 @@ struct qn_engine {
   int64_t compile_grace_ns;  // how long the destroy waits for compiles that run
   void (*on_compile)(void* self, const qn_compile_event_t* event);
   void* on_compile_self;
+  _Atomic bool is_left_behind;  // destroyed, while a compile went on: whoever listened may be gone
   _Atomic uint64_t counters[QN__COUNTER_COUNT];
   _Atomic uint64_t dump_number;
 };
