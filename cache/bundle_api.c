@@ -295,10 +295,12 @@ static bool is_present(qn__disk_t* disk, qn_hash128_t key) {
   return true;
 }
 
-// The queue of the directory's writer is bounded: when it is full, it is waited for.
-static bool put(qn__disk_t* disk, const qn__entry_t* entry) {
-  if (qn__disk_put(disk, entry, NULL)) return true;
-  return qn__disk_flush(disk, IMPORT_WAIT_NS) && qn__disk_put(disk, entry, NULL);
+// The queue of the directory's writer is bounded: when it is full, it is waited for. A writer that
+// did not come back is not waited for again.
+static void put(qn__disk_t* disk, const qn__entry_t* entry, bool* inout_is_stuck) {
+  if (qn__disk_put(disk, entry, NULL) || *inout_is_stuck) return;
+  *inout_is_stuck = !qn__disk_flush(disk, IMPORT_WAIT_NS);
+  if (!*inout_is_stuck) (void)qn__disk_put(disk, entry, NULL);
 }
 
 qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
@@ -312,6 +314,7 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
   }
   uint64_t done_before = qn__disk_counter(disk, "publish_done"), put_count = 0;
   uint64_t count = qn__bundle_count(bundle->bundle);
+  bool is_stuck = false;
   for (uint64_t i = 0; i < count; i++) {
     qn_hash128_t key = qn__bundle_key(bundle->bundle, i);
     if (is_present(disk, key)) {
@@ -326,11 +329,13 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
       continue;
     }
     put_count++;
-    (void)put(disk, &hit.entry);
+    put(disk, &hit.entry, &is_stuck);
     qn__bundle_hit_release(bundle->bundle, &hit);
   }
   (void)qn__disk_flush(disk, IMPORT_WAIT_NS);
-  out_report->imported_count = qn__disk_counter(disk, "publish_done") - done_before;
+  // Another thread that imports through the same object is counted here as well.
+  uint64_t done_count = qn__disk_counter(disk, "publish_done") - done_before;
+  out_report->imported_count = done_count < put_count ? done_count : put_count;
   out_report->failed_count = put_count - out_report->imported_count;
   return QN_OK;
 }
