@@ -127,7 +127,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_bundle_open(const char* path,
 // NULL is fine.
 QN_API void qn_cache_bundle_close(qn_cache_bundle_t* bundle);
 
-typedef struct qn_cache_bundle_info {
+typedef struct qn_cache_bundle_facts {
   uint64_t entry_count;
   uint64_t size_bytes;  // of the file
   bool is_truncated;    // its tail is missing; the entries that are whole count
