@@ -411,7 +411,7 @@ static void test_hanging_store(void** state) {
 static void test_end_while_waiting(void** state) {
   (void)state;
   gated_t maker, waiter;
-  const qn_setting_t settings[] = {{"lock_timeout", "1s"}};
+  const qn_setting_t settings[] = {{"lock_timeout", "60s"}};
   gated_begin(&maker, NULL);
   qn_engine_options_t options = {.struct_size = sizeof options,
                                  .cache_dir = maker.directory,
