@@ -414,6 +414,10 @@ bool qn__flight_land_unless(qn__flight_t* flight, bool (*keeps)(qn__flight_t* fl
                             qn__outcome_t outcome) {
   qn__flights_t* flights = &flight->engine->flights;
   bool closes_tiers = false;
+  // Nobody reads it before the flight has landed.
+  if (outcome == QN__OUTCOME_ABSENT) {
+    (void)qn__making_reason(&flight->making, flight->landing.why);
+  }
   qn__mutex_lock(&flights->mutex);
   if (keeps(flight)) {
     qn__mutex_unlock(&flights->mutex);

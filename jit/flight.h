@@ -119,6 +119,7 @@ typedef struct qn__landing {
   qn_status_t status;           // borrowed; FAILED
   qn_executable_t* executable;  // borrowed; FOUND
   qn_lookup_info_t info;        // as its maker sees it
+  char why[512];                // ABSENT: what the tiers said
 } qn__landing_t;
 const qn__landing_t* qn__flight_landing(const qn__flight_t* flight);
 // "softmax@0123456789ab" and the key in hexadecimal, once the local tiers have been asked.

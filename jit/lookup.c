@@ -35,10 +35,16 @@ qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* reque
                                  qn__flight_t* flight) {
   char name[128], key[33];
   qn__flight_name(flight, name, key);
+  const char* why = "it is being compiled for another lookup";
+  if (qn__flight_stage_now(flight) == QN__FLIGHT_LANDED) {
+    const qn__landing_t* landing = qn__flight_landing(flight);
+    why = landing->outcome == QN__OUTCOME_ABSENT ? landing->why
+                                                 : "another lookup of it has just ended";
+  }
   qn__count(engine, QN__COUNTER_compiles_forbidden, 1);
   return qn_status_make(QN_STATUS_COMPILE_FORBIDDEN,
-                        "'%s' is not cached, and compiling is forbidden (key %s, target %s)", name,
-                        key, qn_target_json(request->target));
+                        "'%s' is not cached, and compiling is forbidden: %s (key %s, target %s)",
+                        name, why, key, qn_target_json(request->target));
 }
 
 qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request) {

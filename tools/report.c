@@ -54,6 +54,8 @@ static const char* hint_of(qn_status_code_t code, const char* message) {
       return "'--target interp' needs no code generator; 'quern version' lists those of this build";
     case QN_STATUS_INCOMPATIBLE:
       return "'quern targets' shows what this machine has; '--target cpu' fits it";
+    case QN_STATUS_COMPILE_FORBIDDEN:
+      return "'quern cache why FILE.qn' tells what the nearest entry differs in";
     case QN_STATUS_INTERNAL:
       return "this is a defect of quern; please report it with the module and the target";
     default:

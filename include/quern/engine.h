@@ -208,7 +208,7 @@ typedef enum qn_miss_policy {
   // Takes what is ready of the same function; the better one follows. For qn_engine_function: other
   // lookups take it as BLOCK.
   QN_MISS_FALLBACK = 1,
-  QN_MISS_FAIL = 2,  // COMPILE_FORBIDDEN, which names the key
+  QN_MISS_FAIL = 2,  // COMPILE_FORBIDDEN, which names the key and says what the tiers answered
 } qn_miss_policy_t;
 // The fourth way, to come back later, is qn_engine_request.
 

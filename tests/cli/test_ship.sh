@@ -15,7 +15,7 @@ for target in $TARGETS; do
   says "the nearest has another (softmax, "
   says "options: tier=fast, cached tier=full"
   says "in the bundle '"
-  says "compiling is forbidden"
+  says "compiling is forbidden: bundles: no entry (key "
   says "shipped"
 done
 
