@@ -10,6 +10,7 @@ done
 sed -n 's/^    quern /quern /p' "$SOURCE/docs/cli.md" >>commands
 # One is there to show an error.
 grep '^quern ' "$SOURCE/README.md" | grep -v broken.qn >>commands
+grep '^QUERN_CACHE=refresh quern ' "$SOURCE/docs/metrics.md" >>commands
 [ "$(wc -l <commands)" -gt 60 ] || fail "only $(wc -l <commands) examples were found"
 while IFS= read -r line; do
   # The function of lib.sh must not stand in for the program.
