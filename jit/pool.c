@@ -264,6 +264,7 @@ bool qn__pool_lend(qn__pool_t* pool) {
   if (is_lent) {
     pool->lent_count++;
     queue->running_count--;
+    if (pool->returning_count) qn__cond_broadcast(&pool->slot);
     stir(pool);
   }
   qn__mutex_unlock(&pool->mutex);

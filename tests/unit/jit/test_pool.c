@@ -190,6 +190,42 @@ static void test_lent_slots(void** state) {
   end(&bench);
 }
 
+// Has the slot until somebody wants his back, and then lends it until that one has ended.
+static void run_and_lend(qn__job_t* self) {
+  bench_t* bench = ((job_t*)(void*)self)->bench;
+  open_gate(bench);
+  bool is_awaited = false;
+  while (!is_awaited) {
+    usleep(100);
+    qn__mutex_lock(&bench->pool.mutex);
+    is_awaited = bench->pool.returning_count == 1;
+    qn__mutex_unlock(&bench->pool.mutex);
+  }
+  bool is_lent = qn__pool_lend(&bench->pool);
+  await_end(bench, 1);
+  if (is_lent) qn__pool_take_back(&bench->pool);
+  qn__mutex_lock(&bench->mutex);
+  bench->run_count++;
+  qn__cond_broadcast(&bench->moved);
+  qn__mutex_unlock(&bench->mutex);
+}
+
+// A slot that is lent goes to whoever waits to have his back.
+static void test_lent_to_a_lender(void** state) {
+  (void)state;
+  bench_t bench;
+  begin(&bench, 1);
+  job_t lender = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  lender.lends = true;
+  job_t other = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  other.job.run = run_and_lend;
+  assert_true(qn__pool_submit(&bench.pool, &lender.job));
+  await_run(&bench, 1);
+  assert_true(qn__pool_submit(&bench.pool, &other.job));
+  await_end(&bench, 2);
+  end(&bench);
+}
+
 static void test_stop(void** state) {
   (void)state;
   bench_t bench;
@@ -345,9 +381,13 @@ static void test_exit(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_thread),  // first: later there are stacks of threads that ended
-      cmocka_unit_test(test_priorities), cmocka_unit_test(test_raise_and_withdraw),
-      cmocka_unit_test(test_lanes),      cmocka_unit_test(test_lent_slots),
-      cmocka_unit_test(test_stop),       cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_priorities),
+      cmocka_unit_test(test_raise_and_withdraw),
+      cmocka_unit_test(test_lanes),
+      cmocka_unit_test(test_lent_slots),
+      cmocka_unit_test(test_lent_to_a_lender),
+      cmocka_unit_test(test_stop),
+      cmocka_unit_test(test_fork),
       cmocka_unit_test(test_exit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
