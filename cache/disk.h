@@ -81,6 +81,8 @@ bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease
 // only ever mean "no lease". Leases end before the directory is closed.
 qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expected,
                                 int64_t deadline_ns, qn__hit_t* out_hit, qn__lease_t** out_lease);
+// From now on no claim waits, and those that do return within a moment: the engine ends.
+void qn__disk_end_claims(qn__disk_t* disk);
 // Gives a claim back without an entry. NULL is fine.
 void qn__lease_release(qn__lease_t* lease);
 

@@ -73,7 +73,8 @@ struct qn__disk {
   _Atomic int64_t inside_since_ns;   // of the visit that is watched; 0: none is
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
   _Atomic bool is_closing;
-  _Atomic uint32_t serial;  // of temporary names
+  _Atomic bool has_ended_claims;  // nobody waits for another process any more
+  _Atomic uint32_t serial;        // of temporary names
 
   // The queue and its writer, under `mutex`, which is never held over a file call.
   qn__mutex_t mutex;

@@ -179,7 +179,8 @@ static grip_t wait_for_grip(qn__disk_t* disk, const qn__lease_t* lease,
   int64_t pause_ns = SHORTEST_PAUSE_NS;
   for (;;) {
     int64_t now_ns = qn__now_ns();  // positive: the difference below cannot overflow
-    if (now_ns >= deadline_ns || qn__disk_is_latched(disk) || atomic_load(&disk->is_closing)) {
+    if (now_ns >= deadline_ns || qn__disk_is_latched(disk) ||
+        atomic_load(&disk->has_ended_claims)) {
       return GRIP_BUSY;
     }
     pause_a_round(&pause_ns, lease, deadline_ns - now_ns);
@@ -189,6 +190,10 @@ static grip_t wait_for_grip(qn__disk_t* disk, const qn__lease_t* lease,
     grip_t grip = try_grip(lease);
     if (grip != GRIP_BUSY) return grip;
   }
+}
+
+void qn__disk_end_claims(qn__disk_t* disk) {
+  atomic_store(&disk->has_ended_claims, true);
 }
 
 qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expected,

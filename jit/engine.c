@@ -105,6 +105,7 @@ void qn__engine_release(qn_engine_t* engine) {
 void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
   qn__flights_close(&engine->flights);
+  if (engine->disk) qn__disk_end_claims(engine->disk);
   if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
     atomic_store(&engine->is_left_behind, true);
     qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
