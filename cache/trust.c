@@ -7,8 +7,8 @@
 //    write it too.
 // 2. Nobody else can put another directory in its place: it is no symbolic link, and its parent is
 //    not writable by everybody without the sticky bit.
-// 3. In a shared directory an entry is read only if one of the owners has made it and nobody else
-//    may write the file. What a stranger with the right group leaves there is a miss.
+// 3. An entry is read only if this user, or one of the owners, has made it and nobody else may write
+//    the file. What a stranger with the right group leaves in a shared directory is a miss.
 // 4. A directory that is only read may belong to root, as what an administrator ships does.
 // 5. The rules hold again when a directory that has vanished is made again.
 // 6. Rights are set through descriptors alone: between the making and the setting, a stranger with
@@ -78,8 +78,8 @@ qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info) 
 }
 
 bool qn__disk_is_trusted_file(const qn__disk_t* disk, const struct stat* info) {
-  if (!S_ISREG(info->st_mode) || !is_owner(disk, info->st_uid)) return false;
-  return disk->owner_count == 0 || (info->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return S_ISREG(info->st_mode) && is_owner(disk, info->st_uid) &&
+         (info->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 // In a shared directory the group, and others, may read what they may read of the root, and make

@@ -143,6 +143,29 @@ static void entries_belong_to_an_owner(void** state) {
   qn__disk_close(disk, 0);
 }
 
+// Also in a directory of one user: it may be open for reading, and a file in it for writing, as a
+// careless copy leaves it. What is put in its place is as it should be.
+static void what_others_may_write_is_not_read(void** state) {
+  (void)state;
+  qn__disk_options_t options = {.root = root, .sweep_period_ns = -1};
+  qn__disk_t* disk = open_cache(&options);
+  assert_true(put_and_wait(disk, &samples[1]));
+  char hex[33], path[sizeof root + 64];
+  qn__hash128_hex(samples[1].entry.key, hex);
+  (void)snprintf(path, sizeof path, "%s/v1/%.2s/%s.k", root, hex, hex + 2);
+  static const mode_t modes[] = {0620, 0602, 0666};
+  for (size_t i = 0; i < QN_COUNT_OF(modes); i++) {
+    assert_int_equal(chmod(path, modes[i]), 0);
+    qn__hit_t hit;
+    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__GET_UNTRUSTED);
+    assert_int_equal(qn__disk_counter(disk, "disk_untrusted"), i + 1);
+    assert_true(put_and_wait(disk, &samples[1]));
+    assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__GET_HIT);
+    qn__disk_hit_release(disk, &hit);
+  }
+  qn__disk_close(disk, 0);
+}
+
 // ---------------------------------------------------------------------------- two users at work
 
 static int put_as_me(void) {
@@ -357,6 +380,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(the_root_belongs_to_an_owner),
       TEST(entries_belong_to_an_owner),
+      TEST(what_others_may_write_is_not_read),
       TEST(two_users_share),
       TEST(a_sticky_bit_keeps_entries_apart),
       TEST(links_do_not_widen_rights),
