@@ -211,7 +211,9 @@ qn_status_t qn__making_compile(qn__making_t* making, bool is_pooled,
   work_t work = {.making = making, .is_pooled = is_pooled};
   qn_status_t status = QN_OK;
   *out_executable = claim(&work);
-  if (!*out_executable && qn__pool_is_stopping(&making->engine->pool)) {
+  qn_engine_t* engine = making->engine;
+  if (!*out_executable &&
+      (qn__flights_is_closing(&engine->flights) || qn__pool_is_stopping(&engine->pool))) {
     // While it waited for another process the engine, or this process, began to end.
     status = qn_status_make(QN_STATUS_CANCELLED, "'%s': the engine ends", making->name);
   } else if (!*out_executable) {

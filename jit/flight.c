@@ -74,6 +74,13 @@ void qn__flights_close(qn__flights_t* flights) {
   qn__mutex_unlock(&flights->mutex);
 }
 
+bool qn__flights_is_closing(qn__flights_t* flights) {
+  qn__mutex_lock(&flights->mutex);
+  bool is_closing = flights->is_closing;
+  qn__mutex_unlock(&flights->mutex);
+  return is_closing;
+}
+
 // Orphans are dropped with their listeners, which nobody will call: each holds what it waited for.
 static void drop_orphans(qn__flights_t* flights) {
   qn__flight_t* orphan = flights->orphans;

@@ -77,6 +77,7 @@ qn_status_t qn__flights_init(qn__flights_t* flights, qn_engine_t* engine);
 void qn__flights_deinit(qn__flights_t* flights);
 // From now on nobody boards (CANCELLED).
 void qn__flights_close(qn__flights_t* flights);
+bool qn__flights_is_closing(qn__flights_t* flights);
 // True when no flight uses the tiers any more; else the last one will close them.
 bool qn__flights_leave_tiers(qn__flights_t* flights);
 
