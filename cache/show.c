@@ -36,7 +36,8 @@ qn_status_t qn__get_status(qn_hash128_t key, qn__get_result_t result, const qn__
       return qn__fs_status(hit->error, "read entry", hex);
     case QN__GET_UNTRUSTED:
       return qn_status_make(QN_STATUS_PERMISSION_DENIED,
-                            "entry %s is not a regular file of this user", hex);
+                            "entry %s is not a regular file of this user, or others may write it",
+                            hex);
     case QN__GET_NO_MEMORY:
       return qn__out_of_memory("an entry of the cache");
     case QN__GET_TIMEOUT:
