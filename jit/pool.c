@@ -10,7 +10,7 @@
 //     for another process is let be; who took his slot back finds the pool stopping.
 //  5. Nothing of a parent's queue or threads is touched in a child of fork: its jobs belong to
 //     flights that the child forgets (flight.c).
-// Thread rule: everything belongs to the mutex. Read next: stages.c.
+// Thread rule: everything belongs to the mutex. Read next: steps.c.
 #include "jit/pool.h"
 
 #include "base/alloc.h"

@@ -2,7 +2,7 @@
 // once, and reads of files and networks, which may hang and must not hold a compile up.
 //
 // Threads are started when there is work for them and stay until the pool is stopped. A job is the
-// caller's memory. Not here: what the jobs do (stages.c). Thread rule: any thread; a child of fork
+// caller's memory. Not here: what the jobs do (steps.c). Thread rule: any thread; a child of fork
 // starts with an empty queue and no threads. Read next: pool.c.
 #ifndef QUERN_JIT_POOL_H_
 #define QUERN_JIT_POOL_H_
