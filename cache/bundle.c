@@ -36,8 +36,7 @@ int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset) {
 
 // ---------------------------------------------------------------------------------------- get
 
-// The row of a key, or NULL.
-static const uint8_t* find_row(const qn__bundle_t* bundle, const qn_hash128_t* key) {
+const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_t* key) {
   size_t bucket = 0;
   if (bundle->fan_bits) bucket = (size_t)(qn__bundle_prefix(key->bytes) >> (64 - bundle->fan_bits));
   uint64_t low = bundle->fan[bucket], high = bundle->fan[bucket + 1];
@@ -140,7 +139,7 @@ static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn
 qn__get_result_t qn__bundle_get(qn__bundle_t* bundle, const qn__expectation_t* expected,
                                 qn__hit_t* out_hit) {
   memset(out_hit, 0, sizeof *out_hit);
-  const uint8_t* row = find_row(bundle, &expected->key);
+  const uint8_t* row = qn__bundle_find_row(bundle, &expected->key);
   qn__get_result_t result = row ? read_entry(bundle, row, expected, out_hit) : QN__GET_ABSENT;
   count_result(bundle, result, out_hit);
   return result;

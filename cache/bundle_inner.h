@@ -49,6 +49,8 @@ static inline uint64_t qn__bundle_prefix(const uint8_t* key) {
   return prefix;
 }
 
+// The row of a key, or NULL.
+const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_t* key);
 // Reads `size` bytes at `offset`. 0, an errno, or ENODATA when the file ends before.
 int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset);
 // Finds the whole entries of a file without a good tail: fills rows, count, memory, identities.

@@ -49,22 +49,9 @@ bool qn__bundle_peek(const qn__bundle_t* bundle, uint64_t index, qn__peek_t* out
 }
 
 bool qn__bundle_find(const qn__bundle_t* bundle, qn_hash128_t key, uint64_t* out_index) {
-  uint64_t low = 0, high = bundle->count;
-  while (low < high) {
-    uint64_t middle = low + (high - low) / 2;
-    qn_hash128_t at = qn__bundle_key(bundle, middle);
-    int order = memcmp(at.bytes, key.bytes, sizeof key.bytes);
-    if (order == 0) {
-      *out_index = middle;
-      return true;
-    }
-    if (order < 0) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return false;
+  const uint8_t* row = qn__bundle_find_row(bundle, &key);
+  if (row) *out_index = (uint64_t)(row - bundle->rows) / bundle->row_bytes;
+  return row != NULL;
 }
 
 qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag) {
