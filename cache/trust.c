@@ -7,7 +7,8 @@
 //    write it too.
 // 2. Nobody else can put another directory in its place: it is no symbolic link, and its parent is
 //    not writable by everybody without the sticky bit.
-// 3. An entry is read only if this user, or one of the owners, has made it and nobody else may write
+// 3. An entry is read only if this user, or one of the owners, has made it and nobody else may
+// write
 //    the file. What a stranger with the right group leaves in a shared directory is a miss.
 // 4. A directory that is only read may belong to root, as what an administrator ships does.
 // 5. The rules hold again when a directory that has vanished is made again.
