@@ -5,11 +5,11 @@
 // 1. Who may write the directory may run code as its users. So it belongs to this user and nobody
 //    else may write it; or its opener names the users who may (the owners), and then its group may
 //    write it too.
-// 2. Nobody else can put another directory in its place: it is no symbolic link, and its parent is
-//    not writable by everybody without the sticky bit.
+// 2. Not everybody can put another directory in its place: it is no symbolic link, and its parent
+//    is not writable by everybody without the sticky bit. (Owner and group of the parent can; then
+//    rule 3 holds for each file.)
 // 3. An entry is read only if this user, or one of the owners, has made it and nobody else may
-// write
-//    the file. What a stranger with the right group leaves in a shared directory is a miss.
+//    write the file. What a stranger with the right group leaves in a shared directory is a miss.
 // 4. A directory that is only read may belong to root, as what an administrator ships does.
 // 5. The rules hold again when a directory that has vanished is made again.
 // 6. Rights are set through descriptors alone: between the making and the setting, a stranger with
