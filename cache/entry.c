@@ -5,8 +5,7 @@
 //    limits keep every sum far from overflow.
 // 2. Nothing but lengths is used before the checksum over all bytes has matched.
 // 3. Every byte of the file is either compared or covered by the checksum, and the size is exact:
-// cut
-//    or flipped anywhere, an entry is refused.
+//    cut or flipped anywhere, an entry is refused.
 // 4. What is handed out belongs to the key, and to the preimage, that the caller expects.
 // 5. Each refusal has its own reason.
 // 6. The module's bytes are not hashed again on a hit: the checksum covers them, and nobody runs

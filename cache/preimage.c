@@ -1,7 +1,7 @@
 // cache/preimage.c: writing, walking and comparing the preimage of a key.
 //
 // Layout: the four bytes "QNK1", then for each section tag (u32), length (u32) and the bytes,
-// little- endian, tags strictly rising. Lengths stand before contents, so that no two different
+// little-endian, tags strictly rising. Lengths stand before contents, so that no two different
 // lists of sections have the same bytes. Thread rule: pure. Read next: entry.c.
 #include "cache/preimage.h"
 
