@@ -235,12 +235,20 @@ static bool await_end(const qn__process_t* process, int64_t deadline_ns) {
 bool qn__process_finish(qn__process_t* process, int64_t grace_ns, qn__process_end_t* out_end) {
   *out_end = (qn__process_end_t){.is_known = false};
   if (process->pid <= 0) return true;
-  if (!await_end(process, qn__now_ns() + grace_ns)) {
+  bool has_ended = await_end(process, qn__now_ns() + grace_ns);
+  if (!has_ended) {
     qn__process_kill(process);
-    (void)await_end(process, qn__now_ns() + KILL_TIMEOUT_NS);
+    has_ended = await_end(process, qn__now_ns() + KILL_TIMEOUT_NS);
   }
+  // While another process traces it (a debugger, a leak checker), its end is told before it can be
+  // reaped.
+  int64_t deadline_ns = qn__now_ns() + KILL_TIMEOUT_NS;
   int status = 0;
   pid_t reaped = reap(process->pid, &status, WNOHANG);
+  while (reaped == 0 && has_ended && qn__now_ns() < deadline_ns) {
+    (void)poll(NULL, 0, 1);
+    reaped = reap(process->pid, &status, WNOHANG);
+  }
   if (reaped == process->pid) {
     *out_end = (qn__process_end_t){.is_known = true,
                                    .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
