@@ -1,8 +1,9 @@
 // jit/record_line.c: one line of a recorded list: JSON with the module's canonical bytes in base64.
 //
-// {"version":1,"key":"<32 hex>","name":"softmax@...","target":{...},"tier":"full","checked":false,
-// "module":"<base64>"}. Members that this version does not know are left alone, so that later ones
-// may say more. Thread rule: pure functions. Read next: warm_list.c.
+// {"version":1,"key":"<32
+// hex>","name":"softmax@...","target":{...},"tier":"full","is_checked":false, "module":"<base64>"}.
+// Members that this version does not know are left alone, so that later ones may say more. Thread
+// rule: pure functions. Read next: warm_list.c.
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -63,7 +64,7 @@ void qn__record_format(qn_hash128_t key, const qn_compile_request_t* request, co
   qn__buffer_json_string(buffer, qn__str(name ? name : ""));
   qn__buffer_cstr(buffer, ",\"target\":");
   qn__buffer_cstr(buffer, request->target_json);
-  qn__buffer_format(buffer, ",\"tier\":\"%s\",\"checked\":%s,\"module\":\"",
+  qn__buffer_format(buffer, ",\"tier\":\"%s\",\"is_checked\":%s,\"module\":\"",
                     request->tier == QN_TIER_FAST ? "fast" : "full",
                     request->is_checked ? "true" : "false");
   append_base64(buffer, request->module_bytes, request->module_size);
@@ -103,8 +104,8 @@ static qn_status_t read_members(const json_t* line, qn__recorded_t* recorded) {
     return expected("\"tier\": \"full\" or \"fast\"");
   }
   recorded->tier = strcmp(tier, "fast") == 0 ? QN_TIER_FAST : QN_TIER_FULL;
-  const json_t* is_checked = json_object_get(line, "checked");
-  if (!json_is_boolean(is_checked)) return expected("\"checked\": true or false");
+  const json_t* is_checked = json_object_get(line, "is_checked");
+  if (!json_is_boolean(is_checked)) return expected("\"is_checked\": true or false");
   recorded->is_checked = json_is_true(is_checked);
   const json_t* target = json_object_get(line, "target");
   if (!json_is_object(target)) return expected("\"target\", an object");

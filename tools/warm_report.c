@@ -65,7 +65,7 @@ static json_t* key_json(const qn_warm_item_t* item) {
   return json_pack(
       "{s:o, s:o, s:o, s:s, s:b, s:s, s:I, s:I, s:I, s:o}", "key", json_text(item->key), "name",
       json_text(item->name), "target", json_parsed(item->target_json), "tier",
-      item->tier == QN_TIER_FAST ? "fast" : "full", "checked", (int)item->is_checked, "outcome",
+      item->tier == QN_TIER_FAST ? "fast" : "full", "is_checked", (int)item->is_checked, "outcome",
       qn_warm_outcome_text(item->outcome), "compile_ns", (json_int_t)item->compile_ns, "attempts",
       (json_int_t)item->attempt_count, "signal", (json_int_t)item->signal, "error",
       item->error[0] ? json_text(item->error) : json_null());

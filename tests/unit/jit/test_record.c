@@ -113,7 +113,7 @@ static void test_line_round_trip(void** state) {
 static void test_lines_that_are_none(void** state) {
   (void)state;
 #define HEAD "{\"version\":1,\"key\":\"00112233445566778899aabbccddeeff\",\"name\":\"n\","
-#define TAIL "\"target\":{\"kind\":\"interp\"},\"tier\":\"full\",\"checked\":false,"
+#define TAIL "\"target\":{\"kind\":\"interp\"},\"tier\":\"full\",\"is_checked\":false,"
   static const char* const lines[] = {
       "",
       "[]",
@@ -129,9 +129,9 @@ static void test_lines_that_are_none(void** state) {
       HEAD TAIL "\"module\":\"abd=\"}",  // spare bits that are not zero
       HEAD TAIL "\"module\":3}",
       HEAD TAIL "\"module\":\"abcd\",\"module\":\"abcd\"}",
-      HEAD "\"target\":\"cpu\",\"tier\":\"full\",\"checked\":false,\"module\":\"abcd\"}",
-      HEAD "\"target\":{},\"tier\":\"best\",\"checked\":false,\"module\":\"abcd\"}",
-      HEAD "\"target\":{},\"tier\":\"full\",\"checked\":0,\"module\":\"abcd\"}",
+      HEAD "\"target\":\"cpu\",\"tier\":\"full\",\"is_checked\":false,\"module\":\"abcd\"}",
+      HEAD "\"target\":{},\"tier\":\"best\",\"is_checked\":false,\"module\":\"abcd\"}",
+      HEAD "\"target\":{},\"tier\":\"full\",\"is_checked\":0,\"module\":\"abcd\"}",
   };
   for (size_t i = 0; i < QN_COUNT_OF(lines); i++) {
     qn__recorded_t recorded;
