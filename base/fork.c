@@ -1,3 +1,4 @@
+#define _GNU_SOURCE  // SYS_gettid
 // base/fork.c: one pthread_atfork registration for all objects of the library.
 //
 // Requirements. (1) A fork at any moment leaves every registered lock free in parent and child.
@@ -11,6 +12,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 
@@ -27,6 +31,7 @@ static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* first_to_exit;
 static int64_t exit_deadline_ns;  // 0: not yet at the end
 static bool is_installed;
+static _Atomic unsigned hold_count;
 
 static void prepare(void) {
   (void)pthread_mutex_lock(&registry_mutex);
@@ -45,6 +50,7 @@ static void in_parent(void) {
 }
 
 static void in_child(void) {
+  atomic_store(&hold_count, 0);  // those threads are the parent's
   for (qn__fork_node_t* node = newest; node; node = node->next) {
     if (node->child) node->child(node->self);
   }
@@ -104,4 +110,38 @@ void qn__fork_watch_exit(void) {
   static _Atomic unsigned count;
   if (atomic_load_explicit(&count, memory_order_relaxed) >= MOST_EXIT_HANDLERS) return;
   if (atomic_fetch_add(&count, 1) < MOST_EXIT_HANDLERS) (void)atexit(on_exit_of_process);
+}
+
+void qn__exit_hold(void) {
+  (void)atomic_fetch_add(&hold_count, 1);
+}
+
+void qn__exit_release(void) {
+  qn__fork_watch_exit();
+  (void)atomic_fetch_sub(&hold_count, 1);
+}
+
+// glibc calls the destructors of the thread that calls exit before all exit handlers. There is no
+// other way to be first; a C library without it has the handlers alone.
+extern int __cxa_thread_atexit_impl(void (*end)(void*), void* object, void* library)
+    __attribute__((weak));
+extern void* __dso_handle __attribute__((visibility("hidden")));
+
+// The main thread ends with the process, or by pthread_exit: then this only waits a moment.
+static void on_end_of_main_thread(void* unused) {
+  (void)unused;
+  const struct timespec pause = {0, 1000000};
+  int64_t deadline_ns = qn__now_ns() + EXIT_GRACE_NS;
+  while (atomic_load(&hold_count) > 0 && qn__now_ns() < deadline_ns) (void)nanosleep(&pause, NULL);
+}
+
+void qn__exit_watch_caller(void) {
+  static _Atomic bool has_handler;
+  static _Thread_local bool is_watched;
+  if (is_watched) return;
+  is_watched = true;
+  if (!atomic_exchange(&has_handler, true)) (void)atexit(on_exit_of_process);
+  if (__cxa_thread_atexit_impl && (pid_t)syscall(SYS_gettid) == getpid()) {
+    (void)__cxa_thread_atexit_impl(on_end_of_main_thread, NULL, &__dso_handle);
+  }
 }

@@ -33,4 +33,13 @@ void qn__fork_unregister(qn__fork_node_t* node);
 // registration. Any number of times; only the first few count.
 void qn__fork_watch_exit(void);
 
+// What a library makes while it is used for the first time is ended before any exit handler that is
+// registered before that use is over. So whoever is in there holds the end of the process: the main
+// thread, if it has been seen by qn__exit_watch_caller, waits for him (5 s at most) before the
+// first handler runs. An exit on another thread does not wait for that one use.
+void qn__exit_hold(void);
+void qn__exit_release(void);
+// To be called on the threads of callers; costs a look at a flag after the first time.
+void qn__exit_watch_caller(void);
+
 #endif  // QUERN_BASE_FORK_H_

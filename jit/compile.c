@@ -150,7 +150,6 @@ static qn_status_t generate(work_t* work, const qn_codegen_t* codegen, void* sel
   qn_artifact_t* artifact = NULL;
   size_t code_bytes = 0;
   qn_status_t status = codegen->compile(self, &request, &artifact);
-  qn__generators_note_work(&engine->generators, making->generator);
   making->info.source = QN_SOURCE_COMPILED;
   making->info.compile_ns = qn__watch_end(engine->watch, QN__STAGE_compile, start_ns, making->name);
   qn__count(engine, QN__COUNTER_compile_ns, (uint64_t)making->info.compile_ns);
@@ -217,7 +216,9 @@ qn_status_t qn__making_compile(qn__making_t* making, bool is_pooled,
     // While it waited for another process the engine, or this process, began to end.
     status = qn_status_make(QN_STATUS_CANCELLED, "'%s': the engine ends", making->name);
   } else if (!*out_executable) {
+    bool is_first = qn__generators_begin_work(&engine->generators, making->generator);
     status = open_and_generate(&work, out_executable);
+    qn__generators_end_work(&engine->generators, making->generator, is_first);
   }
   give_up(&work);
   return status;

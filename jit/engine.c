@@ -4,6 +4,7 @@
 #include "jit/engine.h"
 
 #include "base/alloc.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "cache/remote.h"
 
@@ -72,6 +73,7 @@ qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** o
                           options->struct_size, sizeof *options);
   }
   install_log(options);
+  qn__exit_watch_caller();
   qn_allocator_t allocator =
       options->allocator.reallocate ? options->allocator : qn_allocator_default();
   qn_engine_t* engine = qn__alloc_zero(allocator, 1, sizeof *engine);

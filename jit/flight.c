@@ -12,6 +12,7 @@
 #include "jit/flight.h"
 
 #include "base/alloc.h"
+#include "base/fork.h"
 #include "jit/flight_inner.h"
 
 #define FAILED_PERIOD_NS INT64_C(1000000000)
@@ -243,6 +244,7 @@ static qn_status_t board_locked(qn__flights_t* flights, const qn__ident_t* ident
 qn_status_t qn__flight_board(qn__flights_t* flights, const qn__request_t* request,
                              const qn__ident_t* ident, const qn__wish_t* wish,
                              qn__boarding_t* out_boarding) {
+  qn__exit_watch_caller();
   *out_boarding = (qn__boarding_t){0};
   qn__flight_t* fresh = make_flight(flights, request, ident);
   if (!fresh) return qn__out_of_memory("a lookup");

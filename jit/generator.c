@@ -256,8 +256,18 @@ qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
   return status;
 }
 
-void qn__generators_note_work(qn__generators_t* generators, uint32_t index) {
+bool qn__generators_begin_work(qn__generators_t* generators, uint32_t index) {
   qn__generator_t* item = &generators->items[index];
-  if (atomic_exchange_explicit(&item->has_worked, true, memory_order_relaxed)) return;
-  if (!builtin_table(item->name)) qn__fork_watch_exit();
+  bool is_first = !builtin_table(item->name) && !atomic_load(&item->has_worked);
+  if (is_first) qn__exit_hold();
+  return is_first;
+}
+
+void qn__generators_end_work(qn__generators_t* generators, uint32_t index, bool is_first) {
+  if (!is_first) return;
+  qn__mutex_lock(&generators->mutex);
+  bool is_open = generators->items[index].table != NULL;
+  qn__mutex_unlock(&generators->mutex);
+  if (is_open) atomic_store(&generators->items[index].has_worked, true);
+  qn__exit_release();
 }

@@ -65,8 +65,9 @@ qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
                                 const qn_codegen_t** out_table, void** out_self,
                                 char out_identity[256]);
 
-// To be called when it has compiled something: what its libraries made meanwhile must not be torn
-// down under threads that still compile when the process ends.
-void qn__generators_note_work(qn__generators_t* generators, uint32_t index);
+// Around opening it and compiling: what its libraries make in their first use must not be torn down
+// under that use when the process ends (base/fork.h). The result goes to the end.
+bool qn__generators_begin_work(qn__generators_t* generators, uint32_t index);
+void qn__generators_end_work(qn__generators_t* generators, uint32_t index, bool is_first);
 
 #endif  // QUERN_JIT_GENERATOR_H_

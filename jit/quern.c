@@ -1,12 +1,18 @@
 // jit/quern.c: version and build information.
 #include "quern/quern.h"
 
+#if defined(__clang__)
+#define COMPILER __VERSION__  // begins with its name
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
 const char* qn_version(void) {
   return QN_VERSION_STRING;
 }
 
 const char* qn_build_info(void) {
-  return "quern " QN_VERSION_STRING " (compiled by " __VERSION__
+  return "quern " QN_VERSION_STRING " (compiled by " COMPILER
          "), generators: interp, null"
 #if QN_HAVE_LLVM
          ", llvm (LLVM " QN_LLVM_VERSION ")"
