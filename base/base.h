@@ -71,6 +71,13 @@ static inline bool qn__hash128_equal(qn_hash128_t a, qn_hash128_t b) {
   return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
 }
 
+// Whether all of the bytes are zero, as reserved ones must be.
+static inline bool qn__is_zero(const uint8_t* bytes, size_t size) {
+  uint8_t any = 0;
+  for (size_t i = 0; i < size; i++) any |= bytes[i];
+  return any == 0;
+}
+
 // Edit distance bounded by `limit` (returns limit + 1 beyond), for "did you mean".
 size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit);
 

@@ -16,12 +16,6 @@ static const uint8_t trailer_magic[8] = {0x89, 'Q', 'N', 'T', '\r', '\n', 0x1A, 
 #define FLAG_HASHES 1u  // of an index
 #define FLAG_SIGNED 1u  // of a trailer
 
-static bool is_zero(const uint8_t* bytes, size_t size) {
-  uint8_t any = 0;
-  for (size_t i = 0; i < size; i++) any |= bytes[i];
-  return any == 0;
-}
-
 static void store_le32(uint8_t* bytes, uint32_t value) {
   for (unsigned i = 0; i < 4; i++) bytes[i] = (uint8_t)(value >> (8 * i));
 }
@@ -131,9 +125,10 @@ bool qn__bundle_trailer_read(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], uint
   trailer.index_size = qn__read_u64(&reader);
   trailer.count = qn__read_u64(&reader);
   trailer.trailer_offset = qn__read_u64(&reader);
-  if (!is_zero(bytes + AT_RESERVED, AT_INDEX_HASH - AT_RESERVED) ||
-      !is_zero(bytes + AT_RESERVED_TAIL, AT_CHECKSUM - AT_RESERVED_TAIL) ||
-      (!trailer.is_signed && !is_zero(bytes + AT_INDEX_HASH, AT_RESERVED_TAIL - AT_INDEX_HASH))) {
+  if (!qn__is_zero(bytes + AT_RESERVED, AT_INDEX_HASH - AT_RESERVED) ||
+      !qn__is_zero(bytes + AT_RESERVED_TAIL, AT_CHECKSUM - AT_RESERVED_TAIL) ||
+      (!trailer.is_signed &&
+       !qn__is_zero(bytes + AT_INDEX_HASH, AT_RESERVED_TAIL - AT_INDEX_HASH))) {
     return false;
   }
   // The index ends where the trailer begins, and the trailer is where it says that it is.
@@ -230,7 +225,8 @@ static bool read_header(const uint8_t* bytes, index_header_t* out) {
   out->size = qn__read_u64(&reader);
   out->count = qn__read_u64(&reader);
   out->identity_count = qn__read_u64(&reader);
-  if (!is_zero(bytes + reader.offset, QN__BUNDLE_INDEX_HEADER_BYTES - reader.offset)) return false;
+  if (!qn__is_zero(bytes + reader.offset, QN__BUNDLE_INDEX_HEADER_BYTES - reader.offset))
+    return false;
   if (out->count > QN__BUNDLE_MAX_ENTRIES || out->identity_count > QN__BUNDLE_MAX_IDENTITIES) {
     return false;
   }
@@ -261,7 +257,7 @@ static bool read_identities(qn_span_t bytes, uint64_t count, qn__identities_t* o
     }
   }
   size_t left = qn__reader_left(&reader);
-  return left < 16 && is_zero(bytes.data + reader.offset, left);
+  return left < 16 && qn__is_zero(bytes.data + reader.offset, left);
 }
 
 bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* out_index,

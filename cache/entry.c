@@ -133,9 +133,7 @@ bool qn__entry_encode(const qn__entry_t* entry, qn__buffer_t* buffer) {
 }
 
 static bool is_zero(const uint8_t* bytes, uint64_t begin, uint64_t end) {
-  uint8_t any = 0;
-  for (uint64_t i = begin; i < end; i++) any |= bytes[i];
-  return any == 0;
+  return qn__is_zero(bytes + begin, (size_t)(end - begin));
 }
 
 // Why two entries of one key are not the same: another module that only the second digest tells

@@ -72,9 +72,7 @@ static qn_executable_t* claim(work_t* work) {
       engine->remote && qn__config_number(&engine->config, QN__SETTING_remote_role) != 0;
   if (!engine->reads_tiers || !engine->writes_tiers) return NULL;
   int64_t start_ns = qn__now_ns();
-  int64_t deadline_ns = engine->lock_timeout_ns < INT64_MAX - start_ns
-                            ? start_ns + engine->lock_timeout_ns
-                            : INT64_MAX;
+  int64_t deadline_ns = qn__after(start_ns, engine->lock_timeout_ns);
   qn_executable_t* executable = NULL;
   if (engine->disk) executable = claim_here(work, start_ns);
   bool must_wait = !executable && ((engine->disk && !work->lease) || asks_fleet);

@@ -99,6 +99,17 @@ qn_status_t qn__key_make(const qn__request_t* request, const char* generator_ide
   return QN_OK;
 }
 
+const char* qn__request_name(const qn__request_t* request) {
+  const qn_module_t* module = request->module;
+  return module->body.function_count ? module->functions[0]->name : "module";
+}
+
+void qn__key_describe(const qn__request_t* request, qn_hash128_t key, char out_hex[33],
+                      char out_name[128]) {
+  qn__hash128_hex(key, out_hex);
+  (void)snprintf(out_name, 128, "%.100s@%.12s", qn__request_name(request), out_hex);
+}
+
 qn_compile_request_t qn__compile_request(const qn__request_t* request) {
   return (qn_compile_request_t){
       .struct_size = sizeof(qn_compile_request_t),

@@ -13,14 +13,7 @@
 #include "target/target.h"
 
 int64_t qn__deadline_after(int64_t timeout_ns) {
-  if (timeout_ns <= 0) return INT64_MAX;
-  int64_t now_ns = qn__now_ns();
-  return timeout_ns < INT64_MAX - now_ns ? now_ns + timeout_ns : INT64_MAX;
-}
-
-const char* qn__request_name(const qn__request_t* request) {
-  const qn_module_t* module = request->module;
-  return module->body.function_count ? module->functions[0]->name : "module";
+  return timeout_ns <= 0 ? INT64_MAX : qn__after(qn__now_ns(), timeout_ns);
 }
 
 qn_lookup_info_t qn__lookup_memory_info(const qn_executable_t* executable, qn_tier_t tier) {

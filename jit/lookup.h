@@ -28,7 +28,5 @@ qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* reques
 qn_status_t qn__lookup_refused(qn_engine_t* engine, const qn__request_t* request);
 // What a lookup learns of an executable that was there already.
 qn_lookup_info_t qn__lookup_memory_info(const qn_executable_t* executable, qn_tier_t tier);
-// The first function's name, for messages.
-const char* qn__request_name(const qn__request_t* request);
 
 #endif  // QUERN_JIT_LOOKUP_H_

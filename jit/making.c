@@ -36,11 +36,7 @@ static qn_status_t make_key(qn__making_t* making) {
   QN_TRY(qn__key_make(request, making->identity,
                       qn__config_get(&making->engine->config, QN__SETTING_cache_namespace),
                       &making->preimage, &making->key));
-  qn__hash128_hex(making->key, making->info.key);
-  const qn_module_t* module = request->module;
-  (void)snprintf(making->name, sizeof making->name, "%.100s@%.12s",
-                 module->body.function_count ? module->functions[0]->name : "module",
-                 making->info.key);
+  qn__key_describe(request, making->key, making->info.key, making->name);
   return QN_OK;
 }
 

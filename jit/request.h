@@ -30,6 +30,11 @@ qn__ident_t qn__request_ident(const qn__request_t* request);
 qn_status_t qn__key_make(const qn__request_t* request, const char* generator_identity,
                          const char* cache_namespace, qn__buffer_t* out_preimage,
                          qn_hash128_t* out_key);
+// How a key is written: its digits, and "softmax@0123456789ab" for people (key.c).
+void qn__key_describe(const qn__request_t* request, qn_hash128_t key, char out_hex[33],
+                      char out_name[128]);
+// The first function's name, for messages (key.c).
+const char* qn__request_name(const qn__request_t* request);
 // What a generator is asked for (key.c): the same inputs that the key is made of.
 qn_compile_request_t qn__compile_request(const qn__request_t* request);
 

@@ -7,8 +7,6 @@
 // Thread rule: any thread. Read next: lookup.c, warm_worker.c.
 #include "jit/warm.h"
 
-#include <stdio.h>
-
 #include "base/alloc.h"
 #include "jit/artifact.h"
 #include "target/target.h"
@@ -33,11 +31,7 @@ static qn_status_t name_with(qn_engine_t* engine, const qn__warm_entry_t* entry,
   const char* name_space = qn__config_get(&engine->config, QN__SETTING_cache_namespace);
   qn__buffer_clear(preimage);
   QN_TRY(qn__key_make(&request, identity, name_space, preimage, &out_name->key));
-  qn__hash128_hex(out_name->key, out_name->hex);
-  const qn_module_t* module = entry->module;
-  (void)snprintf(out_name->text, sizeof out_name->text, "%.100s@%.12s",
-                 module->body.function_count ? module->functions[0]->name : "module",
-                 out_name->hex);
+  qn__key_describe(&request, out_name->key, out_name->hex, out_name->text);
   return QN_OK;
 }
 
@@ -189,8 +183,7 @@ static bool is_made_by_other(qn_engine_t* engine, qn_hash128_t key, qn_span_t pr
   if (!engine->reads_tiers) return false;
   qn__expectation_t expected = {key, preimage};
   int64_t now_ns = qn__now_ns();
-  int64_t deadline_ns =
-      engine->lock_timeout_ns < INT64_MAX - now_ns ? now_ns + engine->lock_timeout_ns : INT64_MAX;
+  int64_t deadline_ns = qn__after(now_ns, engine->lock_timeout_ns);
   qn__hit_t hit;
   if (qn__disk_claim(engine->disk, &expected, deadline_ns, &hit, out_lease) != QN__GET_HIT) {
     return false;
