@@ -71,24 +71,36 @@ function(quern_library)
   add_library(quern::static ALIAS quern_static)
 endfunction()
 
-# A code generator: a loadable module with its own copy of base, ir and target.
+# quern_generator(NAME FOLDER INCLUDES DIR... DEPS LIB...): a code generator, which is a loadable
+# module with its own copy of base, ir and target.
 function(quern_generator name folder)
+  cmake_parse_arguments(ARG "" "" "INCLUDES;DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
   if(NOT sources)
     return()
   endif()
   # The sources as a library too, so that tests can reach the inner functions.
   add_library(qn_${name} STATIC ${sources})
-  target_include_directories(qn_${name} SYSTEM PUBLIC ${QUERN_LLVM_INCLUDE})
+  target_include_directories(qn_${name} SYSTEM PUBLIC ${ARG_INCLUDES})
   target_include_directories(qn_${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(qn_${name} PUBLIC qn_ir qn_target qn_base ${QUERN_LLVM_LIBRARY} m)
+  target_link_libraries(qn_${name} PUBLIC ${ARG_DEPS} qn_ir qn_target qn_base m)
   quern_flags(qn_${name})
   add_library(quern-${name} MODULE $<TARGET_OBJECTS:qn_${name}>)
-  target_link_libraries(quern-${name} PRIVATE qn_ir qn_target qn_base ${QUERN_LLVM_LIBRARY} m)
+  target_link_libraries(quern-${name} PRIVATE ${ARG_DEPS} qn_ir qn_target qn_base m)
   quern_flags(quern-${name})
   set_target_properties(quern-${name} PROPERTIES LINKER_LANGUAGE C)
   target_link_options(quern-${name} PRIVATE
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/generator.map -Wl,--build-id=sha1)
+endfunction()
+
+# What the GPU generators share: a static library, part of each of them and not of libquern.
+function(quern_gpu_codegen)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/jit/gpu/*.c)
+  add_library(qn_gpu_codegen STATIC ${sources})
+  target_include_directories(qn_gpu_codegen PUBLIC ${PROJECT_SOURCE_DIR}/include
+    ${CMAKE_BINARY_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(qn_gpu_codegen PUBLIC qn_gpu qn_ir qn_target qn_base m)
+  quern_flags(qn_gpu_codegen)
 endfunction()
 
 # A module of the cache that is opened on demand, with its own copy of base.

@@ -8,7 +8,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quern DESTINATION ${CMAKE_INSTAL
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
 install(FILES ${CMAKE_BINARY_DIR}/include/quern/config.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
-foreach(module llvm sodium redis)
+foreach(module llvm nvrtc shaderc sodium redis)
   if(TARGET quern-${module})
     install(TARGETS quern-${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern)
   endif()

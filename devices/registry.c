@@ -191,6 +191,22 @@ qn_status_t qn_device_free(qn_device_t device, void* pointer) {
   return pointer ? table->free(device.id, pointer) : QN_OK;
 }
 
+qn_status_t qn_device_host_allocate(qn_device_t device, size_t size_bytes, void** out_pointer) {
+  *out_pointer = NULL;
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  if (table->host_allocate) return table->host_allocate(device.id, size_bytes, out_pointer);
+  return qn__cpu_device_table.allocate(0, size_bytes, 0, out_pointer);
+}
+
+qn_status_t qn_device_host_free(qn_device_t device, void* pointer) {
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  if (!pointer) return QN_OK;
+  if (table->host_allocate && table->host_free) return table->host_free(device.id, pointer);
+  return qn__cpu_device_table.free(0, pointer);
+}
+
 qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream, size_t size_bytes,
                                   void** out_pointer) {
   *out_pointer = NULL;

@@ -28,6 +28,23 @@ qn_device_t qn_stream_device(const qn_stream_t* stream) {
   return stream->device;
 }
 
+// A new stream of the device, or one around a stream of the driver's.
+static qn_status_t create(qn_device_t device, const qn_device_table_t* table, void* native,
+                          qn_stream_t** out_stream) {
+  qn_stream_t* stream = qn__alloc_zero(qn_allocator_default(), 1, sizeof *stream);
+  if (!stream) return qn__out_of_memory("a stream");
+  stream->device = device;
+  stream->table = table;
+  qn_status_t status = native ? table->stream_wrap(device.id, native, &stream->inner)
+                              : table->stream_create(device.id, &stream->inner);
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), stream, sizeof *stream);
+    return status;
+  }
+  *out_stream = stream;
+  return QN_OK;
+}
+
 qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream) {
   *out_stream = NULL;
   const qn_device_table_t* table;
@@ -36,17 +53,24 @@ qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream) {
     return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' has no streams but its default one",
                           table->name);
   }
-  qn_stream_t* stream = qn__alloc_zero(qn_allocator_default(), 1, sizeof *stream);
-  if (!stream) return qn__out_of_memory("a stream");
-  stream->device = device;
-  stream->table = table;
-  qn_status_t status = table->stream_create(device.id, &stream->inner);
-  if (!qn_ok(status)) {
-    qn__free(qn_allocator_default(), stream, sizeof *stream);
-    return status;
+  return create(device, table, NULL, out_stream);
+}
+
+qn_status_t qn_stream_wrap(qn_device_t device, void* native, qn_stream_t** out_stream) {
+  *out_stream = NULL;
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  if (!table->stream_wrap || !table->stream_destroy) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' cannot wrap streams of others",
+                          table->name);
   }
-  *out_stream = stream;
-  return QN_OK;
+  if (!native) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream to wrap is null");
+  return create(device, table, native, out_stream);
+}
+
+void* qn_stream_native(qn_stream_t* stream) {
+  if (!stream || !stream->table->stream_native) return NULL;
+  return stream->table->stream_native(stream->device.id, stream->inner);
 }
 
 void qn_stream_destroy(qn_stream_t* stream) {

@@ -312,7 +312,7 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
     return qn__variant_describe(variant, &state.failure);
   }
   if (!stream && variant->executable->is_interp) return qn__interp_run(variant->ir, all.words);
-  return qn__variant_launch(variant, stream, all.words);
+  return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
 }
 
 static qn_status_t no_function(void) {

@@ -96,8 +96,10 @@ qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* execu
 // The rank of the variant that calls use now.
 qn__rank_t qn__function_rank(const qn_function_t* function);
 
-// Queues the kernel on a stream, or runs it on a device's default stream. The words are copied.
-qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words);
+// Queues the kernel on a stream, or runs it on a device's default stream. The words and, per
+// parameter, the ends (qn_launch_t) are copied.
+qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words,
+                               const uint64_t* ends);
 // The status of a kernel's failure; `variant` is a qn__variant_t.
 qn_status_t qn__variant_describe(void* variant, const qn_kernel_failure_t* failure);
 

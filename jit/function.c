@@ -263,11 +263,13 @@ static void release_owner(void* owner) {
 
 // ---------------------------------------------------------------------------------- launches
 
-qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words) {
+qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words,
+                               const uint64_t* ends) {
   const qn_executable_t* executable = variant->executable;
   qn_launch_t launch = {
       .words = words,
       .word_count = variant->plan->arg_count + variant->plan->symbol_count,
+      .ends = ends,
       .owner = variant,
       .retain = retain_owner,
       .release = release_owner,

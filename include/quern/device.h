@@ -95,6 +95,14 @@ typedef struct qn_copy {
 // UNSUPPORTED between devices that cannot, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
 
+// Host memory that the device reads and writes without a staging copy (pinned). Owned:
+// qn_device_host_free. Devices without such a notion give ordinary memory. Errors: OUT_OF_MEMORY,
+// NOT_FOUND.
+QN_API QN_MUST_USE qn_status_t qn_device_host_allocate(qn_device_t device, size_t size_bytes,
+                                                       void** out_pointer);
+// NULL is fine. Work that uses the memory must have been synchronised.
+QN_API QN_MUST_USE qn_status_t qn_device_host_free(qn_device_t device, void* pointer);
+
 // ---- streams
 
 // An in-order queue of work. Owned: qn_stream_destroy.
@@ -111,6 +119,34 @@ QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* f
                                               qn_stream_t* to);
 // True when nothing enqueued is left to do.
 QN_API bool qn_stream_is_idle(qn_stream_t* stream);
+
+// A stream that is the driver's own `native` one (CUDA: a CUstream; borrowed until the destroy,
+// which leaves it alive), so that work of quern and of others stays in one order. Owned:
+// qn_stream_destroy. Errors: UNSUPPORTED where a device has no such thing, INVALID_ARGUMENT.
+QN_API QN_MUST_USE qn_status_t qn_stream_wrap(qn_device_t device, void* native,
+                                              qn_stream_t** out_stream);
+// The driver's own object behind a stream (CUDA: CUstream), borrowed until its destroy; NULL where
+// there is none, and for NULL.
+QN_API void* qn_stream_native(qn_stream_t* stream);
+
+// ---- graphs: calls recorded once and run many times (CUDA graphs)
+
+typedef struct qn_graph qn_graph_t;
+
+// From here to qn_stream_capture_end, what is enqueued on `stream` is recorded, not run. Every
+// function must have been called or loaded before: a lookup that loads code during the capture
+// works, too, but other threads are not delayed for it. Errors: UNSUPPORTED, FAILED_PRECONDITION
+// (the stream records already).
+QN_API QN_MUST_USE qn_status_t qn_stream_capture_begin(qn_device_t device, qn_stream_t* stream);
+// Owned: qn_graph_destroy. Memory, functions and scalars of the recorded calls are those of the
+// capture; memory must stay alive as long as the graph is launched, functions are retained by the
+// graph. On failure nothing is recorded and the stream works as before.
+QN_API QN_MUST_USE qn_status_t qn_stream_capture_end(qn_device_t device, qn_stream_t* stream,
+                                                     qn_graph_t** out_graph);
+// Enqueues all recorded work on `stream`, which must be of the graph's device.
+QN_API QN_MUST_USE qn_status_t qn_graph_launch(qn_graph_t* graph, qn_stream_t* stream);
+// Launches of it must have been synchronised. NULL is fine.
+QN_API void qn_graph_destroy(qn_graph_t* graph);
 
 // ---- active device and stream of the calling thread
 
@@ -148,22 +184,40 @@ typedef struct qn_kernel_failure {
   int64_t extent;
 } qn_kernel_failure_t;
 
-// One call of one function. The words are as for qn_cpu_kernel_t. `owner` is whom to ask for the
-// message of a failure; a device that returns before the work is done retains it until then.
+// One call of one function. The words are as for qn_cpu_kernel_t; the ends are, for each parameter
+// that is a buffer, the address behind its last byte (equal to the word when it is empty), and
+// unspecified for scalars. `owner` is whom to ask for the message of a failure; a device that
+// returns before the work is done retains it until then.
 typedef struct qn_launch {
   const uint64_t* words;
   uint32_t word_count;
+  const uint64_t* ends;  // one per parameter
   void* owner;
   void (*retain)(void* owner);
   void (*release)(void* owner);
   qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
 } qn_launch_t;
 
+// What a driver makes of an artifact on its own (Vulkan's pipeline data), kept in the engine's
+// cache beside the artifact's entry. `identity` names the driver and all that the data depends on;
+// data of another identity is never given. The members may be NULL: nothing is kept. Any thread.
+typedef struct qn_driver_store {
+  void* self;
+  // Calls `sink` with the stored bytes, verified, at most once; no call: there are none.
+  void (*get)(void* self, const char* identity, qn_sink_t sink);
+  // Copies the bytes and stores them behind the caller's back; failures are counted, not reported.
+  void (*put)(void* self, const char* identity, const void* data, size_t size_bytes);
+  // A device that keeps the store beyond `load` retains it until `unload`.
+  void (*retain)(void* self);
+  void (*release)(void* self);
+} qn_driver_store_t;
+
 typedef struct qn_load_options {
   size_t struct_size;
   const char* name;  // for profilers and debuggers: "softmax@0123456789ab"
   bool has_perf_map;
   bool has_gdb;
+  qn_driver_store_t store;
 } qn_load_options_t;
 
 // The table of a device type. NULL members are optional: the answer is then none or UNSUPPORTED.
@@ -200,6 +254,17 @@ typedef struct qn_device_table {
   // blocks for queued work except when a queue is full.
   qn_status_t (*launch)(int32_t id, void* executable, uint32_t index, void* stream,
                         const qn_launch_t* launch);
+  qn_status_t (*host_allocate)(int32_t id, size_t size_bytes, void** out_pointer);
+  qn_status_t (*host_free)(int32_t id, void* pointer);
+  qn_status_t (*stream_wrap)(int32_t id, void* native, void** out_stream);
+  void* (*stream_native)(int32_t id, void* stream);
+  qn_status_t (*capture_begin)(int32_t id, void* stream);
+  qn_status_t (*capture_end)(int32_t id, void* stream, void** out_graph);
+  qn_status_t (*graph_launch)(int32_t id, void* graph, void* stream);
+  void (*graph_destroy)(int32_t id, void* graph);
+  // What from_device asks: the value of the target option `name` ("max_threads_per_block"); none
+  // when the device has no answer, and the option's default holds.
+  qn_status_t (*target_property)(int32_t id, const char* name, qn_attribute_value_t* out_value);
 } qn_device_table_t;
 
 // Adds a device type; the table is borrowed for the life of the process. Errors: INVALID_ARGUMENT

@@ -25,6 +25,30 @@
 //   - Local buffers that were indexed by constants only stay buffers: they are meant to be
 //     promoted by the code generator (a masked store to a local buffer may be load, select, store).
 //
+// What a GPU code generator finds after qn__passes_run_gpu:
+//   - The statements at the top of a function are what the host runs: LET, ASSERT, IF and SERIAL
+//   loops
+//     whose expressions hold only symbols, scalar parameters and such lets (integers and bools, no
+//     loads), ALLOC in global, CONST, VIEW, and *launches*. A launch is a nest of BLOCK_* loops (at
+//     least one; each axis once; perfectly nested; bounds as above, or, for one-block launches,
+//     any) whose innermost body is the *block level*.
+//   - At the block level stand LET without loads of what the block writes, ALLOC in shared, CONST,
+//     VIEW, uniform SERIAL, WHILE and IF statements around the same, BARRIER, and nests of
+//     THREAD_* loops. Everything else is inside a thread nest. All threads of a block run the block
+//     level; a thread nest is perfectly nested, and one whose extents are all constant or host
+//     expressions. Behind a thread nest the threads of the block meet when anything follows it.
+//   - A thread nest without BARRIER and LANE or GROUP operators may be run by striding. One with
+//   them has
+//     the launch's count of threads exactly: all such nests of a launch have the same extents.
+//   - No PARALLEL, VECTOR or UNROLL loop is left, except UNROLL loops that are a hint (a serial
+//   loop
+//     worth unrolling by the compiler underneath). No `lane_count`. Reductions are scalar.
+//   - LANE operators and WARP_* are there only if the target has them (`has_shuffles`); GROUP
+//   operators
+//     over the block (BLOCK_*) only if `has_block_reductions`. They stand only as the whole value
+//     of a LET: what they exchange is an expression of any kind, their result a variable.
+//   - No LOCAL allocation outside of thread nests. Views are as on the CPU.
+//
 // Thread rule: one thread per body. Read next: pipeline.c, then rewrite.h.
 #ifndef QUERN_IR_PASSES_PASSES_H_
 #define QUERN_IR_PASSES_PASSES_H_
@@ -35,6 +59,14 @@ typedef struct qn__pass_options {
   uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64
   bool has_masked_memory;  // masked loads and stores are cheap (AVX-512)
   bool is_checked;         // keep every check possible: no speculation of loads
+  // The rest is for GPUs, and `warp_size` (32 where it is 0) for whoever lowers exchanges.
+  uint32_t warp_size;
+  uint32_t max_threads;        // of a block
+  uint32_t preferred_threads;  // of a block that the mapping chooses: a power of two, 256
+  uint32_t max_shared_bytes;   // of a block
+  uint32_t multiprocessors;    // how many blocks make the device busy; 0: unknown
+  bool has_shuffles;           // the generator emits LANE operators and WARP_* itself
+  bool has_block_reductions;   // the generator emits BLOCK_* itself
 } qn__pass_options_t;
 
 typedef struct qn__pass {
@@ -62,10 +94,21 @@ extern const qn__pass_t qn__pass_serialize_threads;
 // Marks contiguous loops and reductions with a lane count, then makes inner PARALLEL loops SERIAL.
 extern const qn__pass_t qn__pass_vectorize;
 
+// LANE and GROUP operators that the target lacks become stores to shared memory, barriers and
+// loads; those that stay become the whole value of a let. Where the CPU pipeline runs it, all go.
+extern const qn__pass_t qn__pass_lower_exchanges;
+// Maps a function to a GPU: see above. PARALLEL loops become blocks and threads (flat where the
+// iterations are many and short; a block or warp per iteration, with its reductions and independent
+// inner loops spread over the threads, where that pays); what is left at the top becomes launches
+// of one block. Errors: UNSUPPORTED names the construct that no mapping is right for.
+extern const qn__pass_t qn__pass_map_gpu;
+
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
-// The CPU pipeline: views, threads, unroll, simplify, hoist, vectorize.
+// The CPU pipeline: views, exchanges, threads, unroll, simplify, hoist, vectorize.
 qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* options);
+// The GPU pipeline: views, unroll, simplify, mapping, exchanges, simplify, hoist.
+qn_status_t qn__passes_run_gpu(qn__body_t* body, const qn__pass_options_t* options);
 
 #endif  // QUERN_IR_PASSES_PASSES_H_

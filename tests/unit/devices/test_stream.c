@@ -62,7 +62,7 @@ static int32_t fail_at(void* self, qn__cpu_call_t* call, const uint64_t* words) 
 
 static void enqueue(qn_stream_t* stream, qn__cpu_run_fn_t run, recorder_t* recorder,
                     uint64_t word) {
-  qn_launch_t launch = {&word, 1, recorder, retain, release, describe};
+  qn_launch_t launch = {&word, 1, NULL, recorder, retain, release, describe};
   must(qn__cpu_enqueue(qn__stream_inner(stream), run, recorder, &launch));
 }
 
@@ -203,7 +203,7 @@ static recorder_t shared_recorder;
 static void* enqueue_many(void* arg) {
   qn_stream_t* stream = arg;
   for (uint64_t i = 0; i < 200; i++) {
-    qn_launch_t launch = {&i, 1, &shared_recorder, retain, release, describe};
+    qn_launch_t launch = {&i, 1, NULL, &shared_recorder, retain, release, describe};
     qn_status_t status =
         qn__cpu_enqueue(qn__stream_inner(stream), record, &shared_recorder, &launch);
     if (!qn_ok(status)) return arg;

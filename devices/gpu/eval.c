@@ -1,0 +1,188 @@
+// devices/gpu/eval.c: the value of a plan's expression, as the IR's i64 arithmetic has it, and
+// whether any step left the range.
+//
+// Not here: checking that an expression is well formed (plan.c does, on decoding). Thread rule:
+// pure. Read next: run.c.
+#include "base/base.h"
+#include "devices/gpu/plan.h"
+
+// Extends the low bits of a word from an integer dtype or bool.
+static int64_t extend(qn_dtype_t dtype, uint64_t bits) {
+  switch (dtype) {
+    case QN_DTYPE_BOOL:
+      return bits != 0;
+    case QN_DTYPE_I8:
+      return (int8_t)bits;
+    case QN_DTYPE_I16:
+      return (int16_t)bits;
+    case QN_DTYPE_I32:
+      return (int32_t)bits;
+    case QN_DTYPE_U8:
+      return (uint8_t)bits;
+    case QN_DTYPE_U16:
+      return (uint16_t)bits;
+    case QN_DTYPE_U32:
+      return (uint32_t)bits;
+    default:
+      return (int64_t)bits;
+  }
+}
+
+static int64_t floor_divide(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+
+// Division by zero gives 0, and the smallest number by -1 itself; both are told.
+static int64_t divide(qn_op_t op, int64_t a, int64_t b, bool* is_exact) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) {
+    *is_exact = false;
+    return b == 0 || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCMOD ? 0 : a;
+  }
+  int64_t floored = floor_divide(a, b);
+  switch (op) {
+    case QN_OP_FLOORDIV:
+      return floored;
+    case QN_OP_FLOORMOD:
+      return a - floored * b;
+    case QN_OP_CEILDIV:
+      return floored + (floored * b != a);
+    case QN_OP_TRUNCDIV:
+      return a / b;
+    default:
+      return a % b;
+  }
+}
+
+static int64_t apply(qn_op_t op, const int64_t* args, bool* is_exact) {
+  int64_t a = args[0], b = args[1], result;
+  switch (op) {
+    case QN_OP_ADD:
+      *is_exact &= !__builtin_add_overflow(a, b, &result);
+      return result;
+    case QN_OP_SUB:
+      *is_exact &= !__builtin_sub_overflow(a, b, &result);
+      return result;
+    case QN_OP_MUL:
+      *is_exact &= !__builtin_mul_overflow(a, b, &result);
+      return result;
+    case QN_OP_NEG:
+      *is_exact &= !__builtin_sub_overflow(0, a, &result);
+      return result;
+    case QN_OP_ABS:
+      if (a >= 0) return a;
+      *is_exact &= !__builtin_sub_overflow(0, a, &result);
+      return result;
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_CEILDIV:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_TRUNCMOD:
+      return divide(op, a, b, is_exact);
+    case QN_OP_MIN:
+      return a < b ? a : b;
+    case QN_OP_MAX:
+      return a > b ? a : b;
+    case QN_OP_AND:
+    case QN_OP_LOGIC_AND:
+      return a & b;
+    case QN_OP_OR:
+    case QN_OP_LOGIC_OR:
+      return a | b;
+    case QN_OP_XOR:
+      return a ^ b;
+    case QN_OP_NOT:
+      return ~a;
+    case QN_OP_LOGIC_NOT:
+      return a == 0;
+    case QN_OP_SHL:
+      return (int64_t)((uint64_t)a << (b & 63));
+    case QN_OP_SHR:
+      return a >> (b & 63);
+    case QN_OP_EQ:
+      return a == b;
+    case QN_OP_NE:
+      return a != b;
+    case QN_OP_LT:
+      return a < b;
+    case QN_OP_LE:
+      return a <= b;
+    case QN_OP_GT:
+      return a > b;
+    case QN_OP_GE:
+      return a >= b;
+    case QN_OP_SELECT:
+      return a != 0 ? b : args[2];
+    default:
+      *is_exact = false;
+      return 0;
+  }
+}
+
+uint32_t qn__gpu_op_arity(qn_op_t op) {
+  switch (op) {
+    case QN_OP_NEG:
+    case QN_OP_ABS:
+    case QN_OP_NOT:
+    case QN_OP_LOGIC_NOT:
+      return 1;
+    case QN_OP_SELECT:
+      return 3;
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+    case QN_OP_MUL:
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_CEILDIV:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_TRUNCMOD:
+    case QN_OP_MIN:
+    case QN_OP_MAX:
+    case QN_OP_AND:
+    case QN_OP_OR:
+    case QN_OP_XOR:
+    case QN_OP_LOGIC_AND:
+    case QN_OP_LOGIC_OR:
+    case QN_OP_SHL:
+    case QN_OP_SHR:
+    case QN_OP_EQ:
+    case QN_OP_NE:
+    case QN_OP_LT:
+    case QN_OP_LE:
+    case QN_OP_GT:
+    case QN_OP_GE:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
+                  int64_t* out_value) {
+  int64_t stack[QN__GPU_MAX_EXPR_DEPTH + 2] = {0};
+  size_t depth = 0;
+  bool is_exact = true;
+  for (uint32_t i = 0; i < expr->op_count; i++) {
+    const qn__gpu_op_t* step = &expr->ops[i];
+    switch (step->kind) {
+      case QN__GPU_CONST:
+        stack[depth++] = step->value;
+        break;
+      case QN__GPU_WORD:
+        stack[depth++] = extend(step->dtype, words[step->value]);
+        break;
+      case QN__GPU_LOCAL:
+        stack[depth++] = locals[step->value];
+        break;
+      case QN__GPU_APPLY:
+        depth -= qn__gpu_op_arity(step->op);
+        stack[depth] = apply(step->op, &stack[depth], &is_exact);
+        depth++;
+        break;
+      case QN__GPU_WRAP:
+        stack[depth - 1] = extend(step->dtype, (uint64_t)stack[depth - 1]);
+        break;
+    }
+  }
+  *out_value = stack[0];
+  return is_exact;
+}

@@ -1,0 +1,30 @@
+// jit/gpu/sites.c: the places of a function that may fail, each once.
+//
+// Thread rule: one thread per program. Read next: program.h.
+#include "base/base.h"
+#include "jit/gpu/program.h"
+
+static bool is_same(const qn_artifact_site_t* a, const qn_artifact_site_t* b) {
+  return a->kind == b->kind && a->buffer_id == b->buffer_id && a->dim == b->dim &&
+         (a->message == b->message ||
+          (a->message && b->message && strcmp(a->message, b->message) == 0));
+}
+
+uint32_t qn__gpu_site(qn__gpu_program_t* program, qn__gpu_function_ir_t* function,
+                      qn_artifact_site_t site) {
+  for (uint32_t i = 0; i < function->site_count; i++) {
+    if (is_same(&function->sites[i], &site)) return i;
+  }
+  if (function->site_count == function->site_capacity) {
+    uint32_t capacity = 2 * function->site_capacity + 8;
+    qn_artifact_site_t* grown = qn__arena_alloc_array(program->arena, capacity, sizeof *grown);
+    if (!grown) return QN__GPU_NO_SITE;
+    if (function->site_count) {
+      memcpy(grown, function->sites, function->site_count * sizeof *grown);
+    }
+    function->sites = grown;
+    function->site_capacity = capacity;
+  }
+  function->sites[function->site_count] = site;
+  return function->site_count++;
+}
