@@ -2,8 +2,8 @@
 //
 // Everything in the file is checked before it is used: counts are bounded, offsets go through
 // pread, which gives less at the end. Only program headers are read (they survive stripping), and
-// only the host's own class and byte order. Not here: what is mapped (jit/llvm/identity.c). Read
-// next: elf.h.
+// only the host's own class and byte order. Not here: what is mapped (elf_mapped.c). Read next:
+// elf.h.
 #include "base/elf.h"
 
 #include <elf.h>

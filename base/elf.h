@@ -22,6 +22,9 @@ bool qn__elf_build_id(const char* path, char out[QN__BUILD_ID_HEX_BYTES]);
 // The build id in a run of notes (a PT_NOTE segment as it is mapped). The same results.
 bool qn__elf_build_id_of_notes(qn_span_t notes, char out[QN__BUILD_ID_HEX_BYTES]);
 
+// The build id of the mapped object that holds `address` (elf_mapped.c). False when it has none.
+bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]);
+
 // The build id of the compiler library that the generator `name` was linked with when quern was
 // built. False for generators that have none or when the file is gone; *out_is_expected (may be
 // NULL) tells the two apart.

@@ -1,51 +1,9 @@
-#define _GNU_SOURCE  // dl_iterate_phdr
-// jit/llvm/identity.c: build ids out of mapped program headers: no file is read.
+// jit/llvm/identity.c: the build ids of this module and of the libLLVM that are mapped.
 //
-// Thread rule: any thread (dl_iterate_phdr locks). Read next: plugin.c.
+// Thread rule: any thread. Read next: plugin.c.
 #include "jit/llvm/identity.h"
 
-#include <link.h>
 #include <llvm-c/Core.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#include "base/thread.h"
-
-typedef struct search {
-  uintptr_t address;
-  char* out;
-  bool is_found;
-} search_t;
-
-static int visit(struct dl_phdr_info* info, size_t size, void* self) {
-  (void)size;
-  search_t* search = self;
-  bool is_inside = false;
-  for (size_t i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
-    uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
-    if (segment->p_type != PT_LOAD) continue;
-    is_inside |= search->address >= begin && search->address - begin < segment->p_memsz;
-  }
-  if (!is_inside) return 0;
-  for (size_t i = 0; i < info->dlpi_phnum && !search->is_found; ++i) {
-    const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
-    if (segment->p_type != PT_NOTE) continue;
-    uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
-    const void* notes;
-    memcpy(&notes, &begin, sizeof notes);
-    search->is_found =
-        qn__elf_build_id_of_notes((qn_span_t){notes, (size_t)segment->p_memsz}, search->out);
-  }
-  return 1;
-}
-
-bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]) {
-  search_t search = {(uintptr_t)address, out, false};
-  out[0] = '\0';
-  (void)dl_iterate_phdr(visit, &search);
-  return search.is_found;
-}
 
 bool qn__llvm_identity(char out[QN__GENERATOR_IDENTITY_BYTES]) {
   char own[QN__BUILD_ID_HEX_BYTES], library[QN__BUILD_ID_HEX_BYTES];

@@ -6,9 +6,6 @@
 
 #include "base/elf.h"
 
-// The build id of the mapped object that holds `address`. False when it has none.
-bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]);
-
 // The identity of this generator with the libLLVM that is really mapped. An object without a build
 // id gets a name that no other process gives it, so that nothing cached is ever shared through it:
 // false then.
