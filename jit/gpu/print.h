@@ -2,10 +2,10 @@
 // what differs between CUDA C and GLSL.
 //
 // The common ground: expressions, statements, loops and integer helpers are spelled alike in both,
-// with type names and built-in functions from the dialect, and helper functions from the prelude
-// (prelude.h), of which only those that are used are written. f16 and bf16 are loaded as their
-// bits, computed as f32 and rounded to their bits when stored and after each operation. Thread
-// rule: one thread per printer. Read next: print.c, then cuda.c and glsl.c.
+// with the words of the prelude (prelude.h) for types and built-in functions, and its helper
+// functions, of which only those that are used are written. f16 and bf16 are loaded as their bits,
+// computed as f32 and rounded after each operation. Thread rule: one thread per printer. Read next:
+// print_inner.h, print.c, then cuda.c and glsl.c.
 #ifndef QUERN_JIT_GPU_PRINT_H_
 #define QUERN_JIT_GPU_PRINT_H_
 
@@ -13,28 +13,48 @@
 #include "jit/gpu/prelude.h"
 #include "jit/gpu/program.h"
 
-typedef struct qn__printer qn__printer_t;
+typedef struct qn__kprint qn__kprint_t;
 
-// What differs. Members that write append to printer->body (see print_inner.h) and never fail by
-// themselves.
+// What differs. Members write lines with qn__kprint_line or return a text from qn__kprint_text
+// (print_inner.h), and never fail by themselves. Names of buffers and variables: qn__kprint_buffer,
+// qn__kprint_var. Values are of the compute type: bool; int for i8, i16, i32; uint for u8, u16,
+// u32; qn_i64, qn_u64; float for f16, bf16, f32; double. An index is `int` in a narrow kernel
+// (kernel->is_narrow), else `qn_i64`.
 typedef struct qn__dialect {
   const char* name;  // "cuda", "glsl"
   bool is_glsl;
-  // The kernel's head (parameters, bindings, shared memory, constants of the launch) and its foot.
-  void (*kernel_begin)(qn__printer_t* printer);
-  void (*kernel_end)(qn__printer_t* printer);
-  // Element `index_text` of a buffer as a value of the compute type, and a store of one.
-  void (*load)(qn__printer_t* printer, const qn__buf_t* buffer, const char* index_text);
-  void (*store)(qn__printer_t* printer, const qn__buf_t* buffer, const char* index_text,
-                const char* value_text);
-  // An atomic statement; `old` NULL when the old value is not used. False: the target cannot; the
-  // printer makes the status.
-  bool (*atomic)(qn__printer_t* printer, const qn__stmt_t* stmt, const char* index_text,
-                 const char* operand, const char* operand2, const char* old);
-  // LANE and WARP_* operators on a value of the compute type.
-  bool (*exchange)(qn__printer_t* printer, qn_op_t op, qn_dtype_t dtype, const char* value,
-                   const char* lane, const char* result);
-  void (*barrier)(qn__printer_t* printer);
+  bool wraps_signed;  // int arithmetic wraps around by itself; else it is done in uint
+  // What stands in front of the prelude (version, extensions, options of the compiler), once a
+  // text.
+  void (*text_begin)(qn__kprint_t* p);
+  // The kernel's head, up to and with its opening brace: parameters, bindings, the buffers of
+  // p->shared, the variables of the kernel's scalars under their names, and the constants
+  //   const uint qn_thread, qn_threads;  // of this thread in its block; of the block
+  //   const INDEX qn_block_first, qn_block_step;  // uint, in a wide kernel qn_i64
+  // It is called when the body is already written, so that it knows what that used. The record is
+  // tested here: nothing is done if it has a tag that is not 0 and not this launch's.
+  void (*kernel_begin)(qn__kprint_t* p);
+  void (*kernel_end)(qn__kprint_t* p);
+  // A constant table: `type` is uint or qn_u64 for floats (their bits; f16, bf16: 16 of a uint),
+  // else the compute type. `elements` are literals with commas. At the text's outermost level.
+  void (*table)(qn__kprint_t* p, const char* name, const char* type, size_t count,
+                const char* elements);
+  // Element `index` of a PARAM, GLOBAL or SHARED buffer as a value of the compute type, and a
+  // statement that stores one.
+  const char* (*load)(qn__kprint_t* p, const qn__buf_t* buffer, const char* index);
+  void (*store)(qn__kprint_t* p, const qn__buf_t* buffer, const char* index, const char* value);
+  // An atomic statement; `old`: the name of a variable that it declares with the old value, NULL
+  // when that is not used. False: the target cannot; the printer makes the status.
+  bool (*atomic)(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index, const char* operand,
+                 const char* operand2, const char* old);
+  // LANE, WARP_* and BLOCK_* operators on a value of the compute type: statements that declare
+  // `result`. `lane` is a qn_i64 (LANE operators only; an int if `is_narrow_lane`).
+  bool (*exchange)(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+                   const char* lane, bool is_narrow_lane, const char* result);
+  void (*barrier)(qn__kprint_t* p);
+  // The statement that writes the record: index and extent are both qn_i64 (`is_wide`) or int. The
+  // printer leaves the kernel behind it.
+  void (*fail)(qn__kprint_t* p, uint32_t site, const char* index, const char* extent, bool is_wide);
 } qn__dialect_t;
 
 extern const qn__dialect_t qn__dialect_cuda;
@@ -47,12 +67,14 @@ typedef struct qn__print_options {
   const qn_target_t* target;
   bool has_native_fma;  // fma() is fused
   bool is_fast_tier;
+  bool has_int64;
+  bool has_float64;
 } qn__print_options_t;
 
 // A whole text that compiles: prelude, then the kernels [first, first + count). CUDA prints all
 // kernels of a program in one text, GLSL one a text. Also fills `shared_bytes` and
-// `dynamic_shared_bytes` of their plans. `out_lines`: for each line of the text the line of the
-// mapped module's text (--emit ir) that it comes from, 0 where none; may be NULL. Errors:
+// `dynamic_shared_bytes` of their plans. `out_lines`: for each line of the text a u32, the line of
+// the mapped module's text (--emit ir) that it comes from, 0 where none; may be NULL. Errors:
 // UNSUPPORTED, OUT_OF_MEMORY.
 qn_status_t qn__print_kernels(const qn__print_options_t* options, uint32_t first, uint32_t count,
                               qn__buffer_t* out, qn__buffer_t* out_lines);

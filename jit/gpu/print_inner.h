@@ -1,0 +1,140 @@
+// jit/gpu/print_inner.h: what the files of the kernel printer and its dialects share.
+//
+// print.c walks statements, print_loop.c loops and launches, print_expr.c, print_float.c and
+// print_cast.c expressions, print_index.c accesses. Texts live in the program's arena; a lack of
+// memory sticks in p->status. Thread rule: one thread per printer. Read next: print.c.
+#ifndef QUERN_JIT_GPU_PRINT_INNER_H_
+#define QUERN_JIT_GPU_PRINT_INNER_H_
+
+#include "jit/gpu/print.h"
+
+// A run of lines and, for each, the line of the IR's text that it comes from.
+typedef struct qn__klines {
+  qn__buffer_t text;
+  qn__buffer_t lines;  // u32 each
+} qn__klines_t;
+
+struct qn__kprint {
+  const qn__print_options_t* options;
+  const qn__dialect_t* dialect;
+  qn__gpu_program_t* program;
+  qn__arena_t* arena;
+  qn__prelude_use_t use;
+  qn_status_t status;  // the first failure, sticky
+  qn__klines_t outer;  // the text's outermost level: tables, helpers of the dialect
+  qn__klines_t head;   // of the kernel
+  qn__klines_t body;   // of the kernel
+  qn__klines_t* at;    // where qn__kprint_line appends
+  uint32_t indent;
+  uint32_t ir_line;      // of the statement that is printed
+  uint32_t table_count;  // names of tables are unique in the text
+
+  // The kernel that is printed.
+  const qn__gpu_kernel_ir_t* kernel;
+  uint32_t kernel_index;   // in the program
+  uint32_t name_count;     // of temporaries
+  uint32_t* var_names;     // by var->id: 1 + number; 0: has none yet
+  uint32_t* buffer_names;  // by buffer->id
+  uint32_t var_name_count;
+  uint32_t buffer_name_count;
+  // Buffers in shared memory, in the order of their declaration, and the bytes of each element as
+  // the dialect keeps it.
+  uint32_t shared_count;
+  uint32_t shared_capacity;
+  const qn__buf_t** shared;
+  bool needs_barrier;       // a thread nest was printed, and the threads have not met since
+  bool is_in_threads;       // inside a thread nest
+  bool has_exchange;        // the body has a LANE or GROUP operator
+  bool has_block_exchange;  // BLOCK_*
+  bool has_barrier;
+  bool has_fail;
+  uint32_t line_count_of_ir;
+};
+
+// ---- writing (print_text.c)
+
+// A line at the current indent.
+void qn__kprint_line(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+// "HEAD {" and "}".
+void qn__kprint_open(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+void qn__kprint_close(qn__kprint_t* p);
+// A text in the arena; "" (and the status) without memory.
+const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+// A new name, "t0", "t1", ...: unique in the kernel.
+const char* qn__kprint_temp(qn__kprint_t* p);
+// The name of a helper of the prelude, marked as used; a helper that is not there is a defect
+// (INTERNAL).
+const char* qn__kprint_use(qn__kprint_t* p, const char* name);
+void qn__kprint_fail_status(qn__kprint_t* p, qn_status_t status);  // consumed
+// UNSUPPORTED: "function 'f': WHAT".
+void qn__kprint_unsupported(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+bool qn__kprint_ok(const qn__kprint_t* p);
+
+// ---- names and types
+
+// "v3": variables, symbols and scalar parameters. "b2": buffers that are no views.
+const char* qn__kprint_var(qn__kprint_t* p, const qn__var_t* var);
+const char* qn__kprint_buffer(qn__kprint_t* p, const qn__buf_t* buffer);
+// The compute type: "int", "float", ... `is_narrow` matters for i64 only.
+const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
+// "int" or "qn_i64": of indices in this kernel.
+const char* qn__kprint_index_type(const qn__kprint_t* p);
+bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__var_t* var);
+bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__expr_t* expr);
+// Sites of the kernel's function (qn__gpu_site).
+uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
+                         const char* message);
+
+// ---- literals of the compute types
+
+const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value);
+const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value);
+
+// ---- expressions
+
+// The value; i64 as wide as the analysis says (qn__kprint_is_narrow). Statements that it needs
+// (reductions, checks) are written first.
+const char* qn__kprint_expr(qn__kprint_t* p, const qn__expr_t* expr);
+// The value of an integer expression as an i64 of that width.
+const char* qn__kprint_i64(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow);
+// Does its evaluation write statements?
+bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__expr_t* expr);
+// A name or literal for a value: itself if it is one, else a new constant.
+const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text);
+// print_float.c: an operator on values of the compute type, rounded to dtype.
+const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
+                                const char* const* args);
+// One step of a reduction on values of the compute type.
+const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
+                            const char* a, const char* b);
+// print_cast.c
+const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
+                            bool is_to_narrow, const char* value);
+const char* qn__kprint_bitcast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
+                               bool is_to_narrow, const char* value);
+// A value of the compute type cut to the dtype's width (i8, i16, u8, u16), rounded (f16, bf16).
+const char* qn__kprint_wrap(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+
+// ---- accesses (print_index.c)
+
+// The linear index of an element from the first one of the buffer underneath all views, and that
+// buffer. Bounds are checked first in checked builds.
+const char* qn__kprint_index(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
+                             const qn__buf_t** out_root);
+const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices);
+// "if (!(CONDITION)) { fail; return; }"
+void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
+                        const char* extent, bool is_wide);
+// Elements of a buffer whose shape is constant (local, shared, const).
+int64_t qn__kprint_element_count(const qn__buf_t* buffer);
+
+// ---- statements (print.c, print_loop.c)
+
+void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block);
+void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt);
+void qn__kprint_barrier(qn__kprint_t* p);
+// The kernel: its block loops and what is in them.
+void qn__kprint_launch(qn__kprint_t* p);
+
+#endif  // QUERN_JIT_GPU_PRINT_INNER_H_
