@@ -11,6 +11,7 @@
 #include "devices/cpu/cpu.h"
 #include "devices/device.h"
 #include "devices/null/null.h"
+#include "target/target.h"
 
 // DLPack's device types go to 17; ours stay below this.
 #define TYPE_LIMIT 64
@@ -170,6 +171,24 @@ qn_status_t qn_device_attribute(qn_device_t device, qn_attribute_t attribute,
   QN_TRY(status);
   return table->attribute(device.id, attribute, out_value);
 }
+
+// ----------------------------------------------------------------------------- asked by targets
+
+// A device that has no answers of its own is asked for the attribute of the option's name.
+static qn_status_t target_property(int32_t type, int32_t id, const char* name,
+                                   qn_attribute_value_t* out_value) {
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find((qn_device_t){type, id}, &table));
+  memset(out_value, 0, sizeof *out_value);
+  if (table->target_property) return table->target_property(id, name, out_value);
+  for (size_t i = 0; i < QN_COUNT_OF(attribute_table); i++) {
+    if (strcmp(attribute_table[i].text, name) != 0) continue;
+    return table->attribute(id, attribute_table[i].attribute, out_value);
+  }
+  return QN_OK;
+}
+
+const qn__device_source_t qn__device_source = {qn_device_count, target_property};
 
 // ---------------------------------------------------------------------------------- memory
 

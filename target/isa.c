@@ -1,8 +1,8 @@
 // target/isa.c: does a machine have what code needs?
 //
-// Runs on every load of an artifact, so it reads the one canonical form directly, without a JSON
-// library and without memory. Text of any other form is a refusal, never a guess. Thread rule: pure
-// functions. Read next: target.c.
+// For code of processors; devices.c has that of GPUs. Runs on every load of an artifact, so it
+// reads the one canonical form directly, without a JSON library and without memory. Text of any
+// other form is a refusal, never a guess. Thread rule: pure functions. Read next: devices.c.
 #include "target/target.h"
 
 // Steps over `literal`; false when the text goes on differently.
@@ -79,14 +79,4 @@ qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__host_cpu_
 
 qn_status_t qn__isa_json_check(const char* isa_json) {
   return qn__isa_json_check_against(isa_json, qn__host_cpu());
-}
-
-qn_status_t qn_target_check_host(const qn_target_t* target) {
-  qn__kind_id_t id = target->kind->id;
-  if (id == QN__KIND_CUDA || id == QN__KIND_VULKAN) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "targets of kind '%s' are checked against their device, not this host",
-                          target->kind->info->name);
-  }
-  return qn__isa_json_check(target->isa_json);
 }

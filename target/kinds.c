@@ -1,8 +1,11 @@
 // target/kinds.c: the tables of kinds, options and tags, made from kinds.inc, options.inc and
-// tags.inc.
+// tags.inc, and the kinds that others register.
 //
-// Not here: what the options mean (resolve.c). Thread rule: pure functions over constant tables.
-// Read next: parse.c.
+// Not here: what the options mean (resolve.c). Thread rule: any thread; kinds are added, never
+// removed, and readers take no lock. Read next: parse.c.
+#include <pthread.h>
+#include <stdlib.h>
+
 #include "target/target.h"
 
 #define BOOL QN_OPTION_BOOL
@@ -10,12 +13,21 @@
 #define STRING QN_OPTION_STRING
 #define LIST QN_OPTION_STRING_LIST
 #define IS_ISA_ISA true
+#define IS_ISA_ISA_ARCH true
+#define IS_ISA_ISA_EQUAL true
+#define IS_ISA_ISA_VERSION true
 #define IS_ISA_TUNING false
 #define IS_ISA_REQUEST false
+#define CLASS_ISA QN__OPTION_ISA, QN__RULE_BY_TYPE
+#define CLASS_ISA_ARCH QN__OPTION_ISA, QN__RULE_ARCH
+#define CLASS_ISA_EQUAL QN__OPTION_ISA, QN__RULE_EQUAL
+#define CLASS_ISA_VERSION QN__OPTION_ISA, QN__RULE_VERSION
+#define CLASS_TUNING QN__OPTION_TUNING, QN__RULE_BY_TYPE
+#define CLASS_REQUEST QN__OPTION_REQUEST, QN__RULE_BY_TYPE
 #define AS_INFO(name, type, default_text, minimum, maximum, option_class, doc) \
-  {#name, type, default_text, IS_ISA_##option_class, doc},
+  {#name, type, default_text, IS_ISA_##option_class, doc, minimum, maximum},
 #define AS_OPTION(name, type, default_text, minimum, maximum, option_class, doc) \
-  {#name, type, default_text, minimum, maximum, QN__OPTION_##option_class},
+  {#name, type, default_text, minimum, maximum, CLASS_##option_class},
 
 static const qn_option_info_t infos_CPU[] = {
 #define QN_CPU_OPTION AS_INFO
@@ -81,12 +93,142 @@ static const struct {
 #undef QN_TARGET_TAG
 };
 
+// ------------------------------------------------------------------------------- registered kinds
+
+enum { REGISTERED_LIMIT = 32, OPTION_LIMIT = 256 };
+
+// Behind the built-in ones. A kind is complete before the count tells of it.
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+static qn__kind_t registered[REGISTERED_LIMIT];
+static _Atomic size_t registered_count;
+
+static bool is_name(const char* text) {
+  size_t size = text ? strlen(text) : 0;
+  if (size == 0 || size > 64 || strspn(text, "abcdefghijklmnopqrstuvwxyz") == 0) return false;
+  return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") == size;
+}
+
+static qn_status_t wrong_kind(const qn_target_kind_info_t* info, const char* what) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "target kind '%.64s': %s",
+                        info->name ? info->name : "", what);
+}
+
+static int by_name(const void* a, const void* b) {
+  const qn_option_info_t *first = a, *second = b;
+  return strcmp(first->name, second->name);
+}
+
+static qn_status_t check_options(const qn_target_kind_info_t* info) {
+  static const char* const reserved[] = {"kind", "tag", "host", "from_device"};
+  for (size_t i = 0; i < info->option_count; ++i) {
+    const qn_option_info_t* option = &info->options[i];
+    bool is_good = is_name(option->name) && option->default_text && option->doc &&
+                   option->type >= QN_OPTION_BOOL && option->type <= QN_OPTION_STRING_LIST &&
+                   option->minimum <= option->maximum;
+    for (size_t k = 0; is_good && k < QN_COUNT_OF(reserved); ++k) {
+      is_good = strcmp(option->name, reserved[k]) != 0;
+    }
+    if (is_good) continue;
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "target kind '%s': option %zu ('%.64s') needs a name of its own in small "
+                          "letters, a type, a default text, a doc and minimum <= maximum",
+                          info->name, i, option->name ? option->name : "");
+  }
+  return QN_OK;
+}
+
+// Checks that every default is a value of its option.
+static qn_status_t check_defaults(const qn__kind_t* kind) {
+  qn__arena_t arena;
+  qn__arena_init(&arena, qn_allocator_default());
+  qn_status_t status = QN_OK;
+  for (size_t i = 0; qn_ok(status) && i < kind->info->option_count; ++i) {
+    qn__value_t value = {0};
+    status = qn__value_parse(&arena, kind, i, qn__str(kind->options[i].default_text), &value);
+  }
+  qn__arena_deinit(&arena);
+  return qn_status_annotate(status, "the default");
+}
+
+// Copies the table, sorted, for the life of the process; one block of memory.
+static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__kind_t* out_kind,
+                             void** out_block) {
+  typedef struct kind_block {
+    qn_target_kind_info_t info;
+    qn_option_info_t infos[OPTION_LIMIT];
+    qn__option_t options[OPTION_LIMIT];
+  } kind_block_t;
+  kind_block_t* block = calloc(1, sizeof *block);
+  *out_block = block;
+  if (!block) return qn__out_of_memory("a target kind");
+  if (info->option_count) {
+    memcpy(block->infos, info->options, info->option_count * sizeof *block->infos);
+    qsort(block->infos, info->option_count, sizeof *block->infos, by_name);
+  }
+  for (size_t i = 0; i < info->option_count; ++i) {
+    qn_option_info_t* option = &block->infos[i];
+    if (option->minimum == 0 && option->maximum == 0) {
+      option->minimum = INT64_MIN;
+      option->maximum = INT64_MAX;
+    }
+    block->options[i] = (qn__option_t){
+        option->name,    option->type,    option->default_text,
+        option->minimum, option->maximum, option->is_isa ? QN__OPTION_ISA : QN__OPTION_TUNING,
+        QN__RULE_BY_TYPE};
+    if (i && strcmp(block->infos[i - 1].name, option->name) == 0) {
+      return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                            "target kind '%s': option '%s' is there twice", info->name,
+                            option->name);
+    }
+  }
+  block->info = *info;
+  block->info.options = block->infos;
+  *out_kind = (qn__kind_t){QN__KIND_COUNT, &block->info, block->options};
+  return check_defaults(out_kind);
+}
+
+qn_status_t qn_target_kind_register(const qn_target_kind_info_t* info) {
+  if (!info) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a target kind is null");
+  if (!is_name(info->name)) return wrong_kind(info, "a name of small letters, digits and _");
+  if (!is_name(info->codegen)) return wrong_kind(info, "a code generator's name is needed");
+  if (!info->doc) return wrong_kind(info, "a doc is needed");
+  if (info->device_type < 0) return wrong_kind(info, "a device type is needed");
+  if (info->option_count > OPTION_LIMIT || (info->option_count && !info->options)) {
+    return wrong_kind(info, "at most 256 options");
+  }
+  QN_TRY(check_options(info));
+  qn__kind_t kind = {0};
+  void* block = NULL;
+  qn_status_t status = copy_kind(info, &kind, &block);
+  (void)pthread_mutex_lock(&registering);
+  size_t count = atomic_load_explicit(&registered_count, memory_order_relaxed);
+  if (qn_ok(status) && qn__kind_find(qn__str(info->name))) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION, "there is a target kind '%s' already",
+                            info->name);
+  } else if (qn_ok(status) && count == REGISTERED_LIMIT) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "target kind '%s': %d kinds have been registered, no more can be",
+                            info->name, REGISTERED_LIMIT);
+  }
+  if (qn_ok(status)) {
+    registered[count] = kind;
+    atomic_store_explicit(&registered_count, count + 1, memory_order_release);
+    block = NULL;  // kept by the table
+  }
+  (void)pthread_mutex_unlock(&registering);
+  free(block);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------- asking
+
 size_t qn_target_kind_count(void) {
-  return QN_COUNT_OF(kind_infos);
+  return QN_COUNT_OF(kinds) + atomic_load_explicit(&registered_count, memory_order_acquire);
 }
 
 const qn_target_kind_info_t* qn_target_kind_at(size_t index) {
-  return index < QN_COUNT_OF(kind_infos) ? &kind_infos[index] : NULL;
+  const qn__kind_t* kind = qn__kind_at(index);
+  return kind ? kind->info : NULL;
 }
 
 bool qn_target_tag_at(size_t index, const char** out_name, const char** out_json) {
@@ -99,12 +241,16 @@ bool qn_target_tag_at(size_t index, const char** out_name, const char** out_json
 }
 
 const qn__kind_t* qn__kind_at(size_t index) {
-  return index < QN_COUNT_OF(kinds) ? &kinds[index] : NULL;
+  if (index < QN_COUNT_OF(kinds)) return &kinds[index];
+  index -= QN_COUNT_OF(kinds);
+  bool is_there = index < atomic_load_explicit(&registered_count, memory_order_acquire);
+  return is_there ? &registered[index] : NULL;
 }
 
 const qn__kind_t* qn__kind_find(qn_str_t name) {
-  for (size_t i = 0; i < QN_COUNT_OF(kinds); ++i) {
-    if (qn__str_equal(name, qn__str(kinds[i].info->name))) return &kinds[i];
+  const qn__kind_t* kind;
+  for (size_t i = 0; (kind = qn__kind_at(i)) != NULL; ++i) {
+    if (qn__str_equal(name, qn__str(kind->info->name))) return kind;
   }
   return NULL;
 }

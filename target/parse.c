@@ -49,10 +49,18 @@ static qn_status_t unknown_kind(qn_str_t name) {
     return with_hint(QN_STATUS_NOT_FOUND, nearest.best, "no target kind or tag is named '%.*s'",
                      QN_STR_ARG(qn__shown(name)));
   }
+  char kinds[256] = "";
+  for (size_t i = 0, used = 0; i < qn_target_kind_count(); ++i) {
+    const char* kind = qn_target_kind_at(i)->name;
+    size_t size = strlen(kind) + 2;
+    if (used + size >= sizeof kinds) break;
+    (void)snprintf(kinds + used, sizeof kinds - used, "%s%s", i ? ", " : "", kind);
+    used += i ? size : size - 2;
+  }
   return qn_status_make(QN_STATUS_NOT_FOUND,
-                        "no target kind or tag is named '%.*s'; kinds are cpu, cuda, interp, null "
-                        "and vulkan, tags look like nvidia/h200",
-                        QN_STR_ARG(qn__shown(name)));
+                        "no target kind or tag is named '%.*s'; kinds are %s; tags look like "
+                        "nvidia/h200",
+                        QN_STR_ARG(qn__shown(name)), kinds);
 }
 
 // A kind, or a tag whose JSON is read into the target first.

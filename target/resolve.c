@@ -1,27 +1,8 @@
 // target/resolve.c: fills in what the written form left open and checks what only the kind knows.
 //
 // The order of precedence: what the user wrote, the tag, the device of from_device, the default of
-// the table. Thread rule: one thread per target being made. Read next: resolve_cpu.c.
+// the table. Thread rule: one thread per target being made. Read next: devices.c, resolve_cpu.c.
 #include "target/target.h"
-
-static qn_status_t ask_device(qn_target_t* target) {
-  int64_t device = target->from_device.number;
-  switch (target->kind->id) {
-    case QN__KIND_CPU:
-    case QN__KIND_INTERP:
-    case QN__KIND_NULL_:
-      if (device == 0) return QN_OK;
-      return qn_status_make(QN_STATUS_UNAVAILABLE,
-                            "from_device: there is no device %" PRId64
-                            " of kind '%s', only device 0",
-                            device, target->kind->info->name);
-    default:
-      return qn_status_make(QN_STATUS_UNAVAILABLE,
-                            "from_device: this library has no driver for devices of kind '%s'; "
-                            "give the options or a tag",
-                            target->kind->info->name);
-  }
-}
 
 static bool is_digit(char c) {
   return '0' <= c && c <= '9';
@@ -43,6 +24,13 @@ static qn_status_t resolve_cuda(qn_target_t* target) {
                         arch);
 }
 
+static qn_status_t check_index_bits(const qn_target_t* target) {
+  int64_t bits = qn__target_value(target, "index_bits")->number;
+  if (bits == 0 || bits == 32 || bits == 64) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "option 'index_bits' takes 0, 32 or 64, not %" PRId64, bits);
+}
+
 static qn_status_t check_version(const qn_target_t* target, const char* name) {
   const char* text = qn__target_value(target, name)->text;
   if (is_digit(text[0]) && text[1] == '.' && is_digit(text[2]) && text[3] == '\0') return QN_OK;
@@ -52,7 +40,16 @@ static qn_status_t check_version(const qn_target_t* target, const char* name) {
 
 qn_status_t qn__target_resolve(qn_target_t* target) {
   const qn__kind_t* kind = target->kind;
-  if (target->from_device.layer != QN__LAYER_NONE) QN_TRY(ask_device(target));
+  bool has_device = target->from_device.layer != QN__LAYER_NONE;
+  // A kind and nothing else, such as "cuda", is the first device of this machine if there is one.
+  bool is_bare = !has_device && !target->host && qn__kind_asks_device(kind);
+  for (size_t i = 0; is_bare && i < kind->info->option_count; ++i) {
+    is_bare = target->values[i].layer == QN__LAYER_NONE;
+  }
+  if (has_device) QN_TRY(qn__target_ask_device(target, (int32_t)target->from_device.number));
+  if (is_bare && qn__device_source.count(kind->info->device_type) > 0) {
+    QN_TRY(qn__target_ask_device(target, 0));
+  }
   for (size_t i = 0; i < kind->info->option_count; ++i) {
     qn__value_t* value = &target->values[i];
     if (value->layer != QN__LAYER_NONE) continue;
@@ -63,8 +60,10 @@ qn_status_t qn__target_resolve(qn_target_t* target) {
     case QN__KIND_CPU:
       return qn__target_resolve_cpu(target);
     case QN__KIND_CUDA:
+      QN_TRY(check_index_bits(target));
       return resolve_cuda(target);
     case QN__KIND_VULKAN:
+      QN_TRY(check_index_bits(target));
       QN_TRY(check_version(target, "api_version"));
       return check_version(target, "spirv_version");
     default:

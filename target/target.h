@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/digest.h"
+#include "quern/device.h"
 #include "quern/target.h"
 #include "target/features.h"
 #include "target/host.h"
@@ -24,6 +25,14 @@ typedef enum qn__option_class {
   QN__OPTION_REQUEST,  // used up while the target is made
 } qn__option_class_t;
 
+// How a device's answer is held against an ISA option (options.inc).
+typedef enum qn__option_rule {
+  QN__RULE_BY_TYPE,
+  QN__RULE_EQUAL,
+  QN__RULE_VERSION,
+  QN__RULE_ARCH,
+} qn__option_rule_t;
+
 typedef struct qn__option {
   const char* name;
   qn_option_type_t type;
@@ -31,13 +40,14 @@ typedef struct qn__option {
   int64_t minimum;  // INT
   int64_t maximum;
   qn__option_class_t option_class;
+  qn__option_rule_t rule;
 } qn__option_t;
 
 typedef enum qn__kind_id {
 #define QN_TARGET_KIND(id, name, codegen, device_type, doc) QN__KIND_##id,
 #include "target/kinds.inc"
 #undef QN_TARGET_KIND
-  QN__KIND_COUNT
+  QN__KIND_COUNT  // also the id of every kind that was registered
 } qn__kind_id_t;
 
 typedef struct qn__kind {
@@ -46,7 +56,7 @@ typedef struct qn__kind {
   const qn__option_t* options;  // as many as info->option_count, sorted by name
 } qn__kind_t;
 
-// NULL when there is none.
+// Registered ones, too. NULL when there is none.
 const qn__kind_t* qn__kind_find(qn_str_t name);
 const qn__kind_t* qn__kind_at(size_t index);
 int qn__option_find(const qn__kind_t* kind, qn_str_t name);
@@ -61,6 +71,20 @@ typedef struct qn__nearest {
 } qn__nearest_t;
 qn__nearest_t qn__nearest_make(qn_str_t wanted);
 void qn__nearest_offer(qn__nearest_t* nearest, const char* name);
+
+// ---- devices (devices.c)
+
+// Whom to ask about devices. devices/registry.c defines the one there is; a code generator's own
+// copy of this component, and a test without devices, have none: its address is NULL then.
+typedef qn_status_t (*qn__property_fn_t)(int32_t id, const char* name,
+                                         qn_attribute_value_t* out_value);
+typedef struct qn__device_source {
+  int32_t (*count)(int32_t device_type);
+  // Option `name` of device `id`; none when it has no answer.
+  qn_status_t (*property)(int32_t device_type, int32_t id, const char* name,
+                          qn_attribute_value_t* out_value);
+} qn__device_source_t;
+extern const qn__device_source_t qn__device_source __attribute__((weak, visibility("hidden")));
 
 // ---- values
 
@@ -111,6 +135,10 @@ static inline qn_str_t qn__shown(qn_str_t text) {
 qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t number);
 qn_status_t qn__target_resolve(qn_target_t* target);
 qn_status_t qn__target_resolve_cpu(qn_target_t* target);
+// Takes from device `id` what nobody has said. Errors: UNAVAILABLE, INVALID_ARGUMENT.
+qn_status_t qn__target_ask_device(qn_target_t* target, int32_t id);
+// Whether a bare kind means a device of this machine: a kind of devices that can be asked.
+bool qn__kind_asks_device(const qn__kind_t* kind);
 // Writes the canonical forms and the digest: the last step.
 qn_status_t qn__target_seal(qn_target_t* target);
 // The value of an option that the kind is known to have.
@@ -130,5 +158,10 @@ const char* qn__target_isa_json(const qn_target_t* target);
 qn_status_t qn__isa_json_check(const char* isa_json);
 // The same against a given machine.
 qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__host_cpu_t* host);
+// The same against device `id`, whose table answers with `property` (qn_device_table_t's
+// target_property; no answer counts as lacking). `kind` is the device's name in targets. Allocates
+// nothing unless it refuses.
+qn_status_t qn__isa_json_check_device(const char* isa_json, const char* kind, int32_t id,
+                                      qn__property_fn_t property);
 
 #endif  // QUERN_TARGET_TARGET_H_

@@ -4,7 +4,8 @@
 // Four written forms: a tag ("nvidia/h200"), a bare kind ("cpu"), a command line
 // ("cpu -mcpu=znver3 -vector_width=256") and JSON ({"kind": "cpu", "mcpu": "znver3"}). A target
 // never looks at a device while code is generated: `native` and `from_device=N` are resolved when
-// it is made. Any thread may use one target; handles are reference counted.
+// it is made. A kind of GPU alone, without any option ("cuda"), is device 0 of this machine where
+// there is one. Any thread may use one target; handles are reference counted.
 #ifndef QUERN_TARGET_H_
 #define QUERN_TARGET_H_
 
@@ -41,8 +42,9 @@ QN_API bool qn_target_get_string(const qn_target_t* target, const char* name,
 // The host target, or NULL. Borrowed from the target.
 QN_API const qn_target_t* qn_target_host(const qn_target_t* target);
 
-// Does this machine have every ISA option that the target needs? Errors: INCOMPATIBLE, naming the
-// first that is missing. Tuning options never matter.
+// Does this machine (of a GPU kind: one of its devices) have every ISA option that the target
+// needs? Errors: INCOMPATIBLE, naming the first that is missing; UNAVAILABLE when no device of the
+// kind is here. Tuning options never matter.
 QN_API QN_MUST_USE qn_status_t qn_target_check_host(const qn_target_t* target);
 
 typedef enum qn_option_type {
@@ -57,6 +59,8 @@ typedef struct qn_option_info {
   const char* default_text;
   bool is_isa;  // else tuning: part of the key, but not checked on load
   const char* doc;
+  int64_t minimum;  // INT; both 0: any number
+  int64_t maximum;
 } qn_option_info_t;
 typedef struct qn_target_kind_info {
   const char* name;
@@ -66,7 +70,14 @@ typedef struct qn_target_kind_info {
   size_t option_count;
   const qn_option_info_t* options;
 } qn_target_kind_info_t;
-// Kinds and their options. Static storage; NULL beyond the count.
+// Adds a kind of target: how it is written, which code generator it wants and which devices run it.
+// The table is copied, its texts are borrowed for the life of the process. Options may be in any
+// order; `from_device`, and the load of code where a device asks for it, hold a device's answers
+// against them by type: a BOOL that is true must be there, an INT is a most, texts are equal, a
+// list is contained. Any thread; before the first target of the kind. Errors: INVALID_ARGUMENT
+// (names, defaults), FAILED_PRECONDITION (the name is taken, too many kinds).
+QN_API QN_MUST_USE qn_status_t qn_target_kind_register(const qn_target_kind_info_t* info);
+// Kinds and their options, registered ones last. Static storage; NULL beyond the count.
 QN_API size_t qn_target_kind_count(void);
 QN_API const qn_target_kind_info_t* qn_target_kind_at(size_t index);
 // Tags: name and the JSON that it stands for. False beyond the count.
