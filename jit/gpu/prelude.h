@@ -7,13 +7,28 @@
 // what it uses and no more. Names: qn_NAME_TYPE, such as qn_exp_f32, qn_floordiv_i32,
 // qn_f32_from_f16.
 //
-//   Types of the subset: int, uint, qn_i64, qn_u64, float, double, bool.
-//   QN_FN                 in front of a function (CUDA: static __device__ __forceinline__; GLSL:
-//   nothing) QN_F32_BITS(x) QN_F32_FROM(u)  float <-> uint; QN_F64_BITS(x) QN_F64_FROM(u): double
-//   <-> qn_u64 QN_FMA_F32 QN_FMA_F64          fused; QN_MULHI_U32(a, b); QN_F64(1.5): a double
-//   literal QN_SQRT_F32 QN_SQRT_F64 QN_DIV_F32(a, b) QN_DIV_F64  correctly rounded QN_EXACT in
-//   front of a float declaration whose operations must not be contracted or
-//                         reassociated (GLSL: precise; CUDA is compiled with --fmad=false)
+//   Types of the subset: int, uint, qn_i64, qn_u64, float, double, bool. Values of i8, i16, i32 are
+//   int, of u8, u16, u32 uint, of f16, bf16, f32 float.
+//
+// The helpers (T is i32 u32 i64 u64, F is f32 f64; each takes and gives its type unless it says
+// otherwise):
+//
+//   qn_add_T qn_sub_T qn_mul_T qn_neg_T   wrap (i32 and i64 only: C leaves overflow undefined)
+//   qn_floordiv_T qn_floormod_T qn_truncdiv_T qn_truncmod_T qn_ceildiv_T   never trap
+//   qn_shl_T qn_shr_T        counts modulo the width; shr of a signed type is arithmetic
+//   qn_popcount_T qn_clz_T qn_abs_T (i32, i64) qn_min_T qn_max_T qn_mulhi_T
+//   qn_DST_from_F            DST i8 i16 i32 i64 u8 u16 u32 u64: truncates, saturates, NaN is 0
+//   qn_F_from_T              nearest, ties to even
+//   qn_f32_from_f64 qn_f64_from_f32
+//   qn_f32_from_f16(uint) qn_f32_from_bf16(uint)     from the low 16 bits
+//   qn_f16_from_f32(float) qn_bf16_from_f32(float)   the bits in a uint; nearest even, NaN is quiet
+//   qn_roundto_f16(float) qn_roundto_bf16(float)     the nearest such value, as a float
+//   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F qn_div_F
+//   qn_sqrt_F qn_rsqrt_F qn_fma_F qn_exp_F qn_exp2_F qn_log_F qn_log2_F qn_tanh_F qn_erf_F qn_sin_F
+//   qn_cos_F qn_pow_F
+//   qn_isnan_F qn_isinf_F qn_isfinite_F   bool
+//
+// Conversions of f64 to f16 and bf16 go through f32, as the language says (ir/arith_float.c).
 //
 // Thread rule: constant. Read next: prelude.c.
 #ifndef QUERN_JIT_GPU_PRELUDE_H_
