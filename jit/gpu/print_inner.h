@@ -1,8 +1,9 @@
 // jit/gpu/print_inner.h: what the files of the kernel printer and its dialects share.
 //
-// print.c walks statements, print_loop.c loops and launches, print_expr.c, print_float.c and
-// print_cast.c expressions, print_index.c accesses. Texts live in the program's arena; a lack of
-// memory sticks in p->status. Thread rule: one thread per printer. Read next: print.c.
+// print.c makes texts, print_stmt.c walks statements, print_loop.c loops and launches,
+// print_expr.c, print_int.c, print_float.c and print_cast.c expressions, print_index.c accesses.
+// Texts live in the program's arena; a lack of memory sticks in p->status. Thread rule: one thread
+// per printer. Read next: print.c.
 #ifndef QUERN_JIT_GPU_PRINT_INNER_H_
 #define QUERN_JIT_GPU_PRINT_INNER_H_
 
@@ -14,41 +15,51 @@ typedef struct qn__klines {
   qn__buffer_t lines;  // u32 each
 } qn__klines_t;
 
+// What a view's declaration computed, so that later stores do not matter. Texts of index type.
+typedef struct qn__kview {
+  const char* shift;  // of the first element from that of the buffer underneath all views
+  const char** strides;
+} qn__kview_t;
+
 struct qn__kprint {
   const qn__print_options_t* options;
   const qn__dialect_t* dialect;
   qn__gpu_program_t* program;
   qn__arena_t* arena;
   qn__prelude_use_t use;
-  qn_status_t status;  // the first failure, sticky
-  qn__klines_t outer;  // the text's outermost level: tables, helpers of the dialect
-  qn__klines_t head;   // of the kernel
-  qn__klines_t body;   // of the kernel
-  qn__klines_t* at;    // where qn__kprint_line appends
+  qn_status_t status;    // the first failure, sticky
+  qn__klines_t begin;    // of the text: what dialect->text_begin writes
+  qn__klines_t outer;    // the text's outermost level, behind the prelude: tables, helpers
+  qn__klines_t head;     // of the kernel
+  qn__klines_t body;     // of the kernel
+  qn__klines_t kernels;  // those that are done
+  qn__klines_t* at;      // where qn__kprint_line appends
   uint32_t indent;
-  uint32_t ir_line;      // of the statement that is printed
-  uint32_t table_count;  // names of tables are unique in the text
+  const void* places;     // qn__ptrmap_t: statement to its line in the IR's text; NULL: not wanted
+  uint32_t ir_line;       // of the statement that is printed
+  uint32_t table_count;   // names of tables are unique in the text
+  uint64_t dialect_bits;  // for the dialect: what the whole text uses
 
   // The kernel that is printed.
   const qn__gpu_kernel_ir_t* kernel;
-  uint32_t kernel_index;   // in the program
-  uint32_t name_count;     // of temporaries
-  uint32_t* var_names;     // by var->id: 1 + number; 0: has none yet
-  uint32_t* buffer_names;  // by buffer->id
-  uint32_t var_name_count;
-  uint32_t buffer_name_count;
-  // Buffers in shared memory, in the order of their declaration, and the bytes of each element as
-  // the dialect keeps it.
+  uint32_t kernel_index;  // in the program
+  uint32_t temp_count;
+  uint32_t name_count;
+  uint32_t var_count;         // of the function
+  uint32_t buffer_count;      // of the function
+  const char** var_names;     // by var->id; NULL: has none yet
+  const char** buffer_names;  // by buffer->id
+  qn__kview_t** views;        // by buffer->id; NULL: not declared in the kernel
+  // Buffers in shared memory, in the order of their declaration.
   uint32_t shared_count;
   uint32_t shared_capacity;
   const qn__buf_t** shared;
-  bool needs_barrier;       // a thread nest was printed, and the threads have not met since
-  bool is_in_threads;       // inside a thread nest
+  bool needs_barrier;  // a thread nest was printed, and the threads have not met since
+  bool is_in_threads;  // inside a thread nest
+  bool has_barrier;
   bool has_exchange;        // the body has a LANE or GROUP operator
   bool has_block_exchange;  // BLOCK_*
-  bool has_barrier;
   bool has_fail;
-  uint32_t line_count_of_ir;
 };
 
 // ---- writing (print_text.c)
@@ -101,6 +112,14 @@ const char* qn__kprint_i64(qn__kprint_t* p, const qn__expr_t* expr, bool is_narr
 bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__expr_t* expr);
 // A name or literal for a value: itself if it is one, else a new constant.
 const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text);
+// The same integer at another width.
+const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow);
+// print_int.c: an integer operator.
+const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr);
+// The value of an integer expression (`is_narrow`: of 32 bits) in the type that adds, subtracts and
+// multiplies without undefined results: uint or qn_u64, int or qn_i64 where those wrap. And back.
+const char* qn__kprint_ring(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow);
+const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow);
 // print_float.c: an operator on values of the compute type, rounded to dtype.
 const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
                                 const char* const* args);
@@ -129,7 +148,7 @@ void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, c
 // Elements of a buffer whose shape is constant (local, shared, const).
 int64_t qn__kprint_element_count(const qn__buf_t* buffer);
 
-// ---- statements (print.c, print_loop.c)
+// ---- statements (print_stmt.c, print_loop.c)
 
 void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block);
 void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt);

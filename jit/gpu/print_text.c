@@ -1,0 +1,245 @@
+// jit/gpu/print_text.c: lines, texts, names and literals of the kernel printer.
+//
+// Texts live in the program's arena and are never freed before it. Names count from 0 in each
+// kernel in the order of first use, so that the same program gives the same bytes in any process.
+// Thread rule: one thread per printer. Read next: print_expr.c.
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "ir/decimal.h"
+#include "jit/gpu/print_inner.h"
+
+// ---- failures
+
+bool qn__kprint_ok(const qn__kprint_t* p) {
+  return qn_ok(p->status);
+}
+
+void qn__kprint_fail_status(qn__kprint_t* p, qn_status_t status) {
+  if (qn_ok(p->status)) {
+    p->status = status;
+  } else {
+    qn_status_free(status);
+  }
+}
+
+void qn__kprint_unsupported(qn__kprint_t* p, const char* format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  qn__kprint_fail_status(p, qn_status_make(QN_STATUS_UNSUPPORTED, "function '%s': %s",
+                                           p->kernel->function->name, text));
+}
+
+// ---- texts and lines
+
+static const char* format_text(qn__kprint_t* p, const char* format, va_list args) {
+  va_list again;
+  va_copy(again, args);
+  int size = vsnprintf(NULL, 0, format, args);
+  char* text = size < 0 ? NULL : qn__arena_alloc(p->arena, (size_t)size + 1);
+  if (text) (void)vsnprintf(text, (size_t)size + 1, format, again);
+  va_end(again);
+  if (text) return text;
+  if (qn__kprint_ok(p)) qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+  return "";
+}
+
+const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char* text = format_text(p, format, args);
+  va_end(args);
+  return text;
+}
+
+static void append_line(qn__kprint_t* p, const char* text) {
+  // A directive stands at the beginning of its line.
+  uint32_t indent = text[0] == '#' ? 0 : p->indent;
+  for (uint32_t i = 0; i < indent; ++i) qn__buffer_cstr(&p->at->text, "  ");
+  qn__buffer_cstr(&p->at->text, text);
+  qn__buffer_char(&p->at->text, '\n');
+  qn__buffer_u32(&p->at->lines, p->ir_line);
+  for (const char* c = text; *c; ++c) {
+    if (*c == '\n') qn__buffer_u32(&p->at->lines, p->ir_line);
+  }
+}
+
+void qn__kprint_line(qn__kprint_t* p, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  append_line(p, format_text(p, format, args));
+  va_end(args);
+}
+
+void qn__kprint_open(qn__kprint_t* p, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  append_line(p, qn__kprint_text(p, "%s {", format_text(p, format, args)));
+  va_end(args);
+  p->indent++;
+}
+
+void qn__kprint_close(qn__kprint_t* p) {
+  p->indent--;
+  append_line(p, "}");
+}
+
+// ---- names
+
+const char* qn__kprint_temp(qn__kprint_t* p) {
+  return qn__kprint_text(p, "t%" PRIu32, p->temp_count++);
+}
+
+const char* qn__kprint_use(qn__kprint_t* p, const char* name) {
+  int helper = qn__prelude_find(name);
+  if (helper >= 0 && helper < QN__PRELUDE_MAX) {
+    p->use.is_used[helper] = true;
+  } else if (qn__kprint_ok(p)) {
+    qn__kprint_fail_status(
+        p, qn_status_make(QN_STATUS_INTERNAL, "the prelude has no helper '%s'", name));
+  }
+  return name;
+}
+
+// An identifier or a plain number?
+static bool is_atom(const char* text) {
+  for (const char* c = text; *c; ++c) {
+    bool is_part = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                   (*c >= '0' && *c <= '9') || *c == '_' || *c == '.';
+    if (!is_part) return false;
+  }
+  return true;
+}
+
+const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text) {
+  if (is_atom(text)) return text;
+  const char* name = qn__kprint_temp(p);
+  qn__kprint_line(p, "const %s %s = %s;", type, name, text);
+  return name;
+}
+
+const char* qn__kprint_var(qn__kprint_t* p, const qn__var_t* var) {
+  if (QN_NEVER(var->id >= p->var_count)) return "v";
+  const char** name = &p->var_names[var->id];
+  if (!*name) *name = qn__kprint_text(p, "v%" PRIu32, p->name_count++);
+  return *name;
+}
+
+const char* qn__kprint_buffer(qn__kprint_t* p, const qn__buf_t* buffer) {
+  if (QN_NEVER(buffer->id >= p->buffer_count)) return "b";
+  const char** name = &p->buffer_names[buffer->id];
+  if (!*name) *name = qn__kprint_text(p, "b%" PRIu32, p->name_count++);
+  return *name;
+}
+
+// ---- types
+
+const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow) {
+  switch (dtype) {
+    case QN_DTYPE_BOOL:
+      return "bool";
+    case QN_DTYPE_I8:
+    case QN_DTYPE_I16:
+    case QN_DTYPE_I32:
+      return "int";
+    case QN_DTYPE_U8:
+    case QN_DTYPE_U16:
+    case QN_DTYPE_U32:
+      return "uint";
+    case QN_DTYPE_I64:
+      return is_narrow ? "int" : "qn_i64";
+    case QN_DTYPE_U64:
+      return "qn_u64";
+    case QN_DTYPE_F64:
+      return "double";
+    default:
+      return "float";
+  }
+}
+
+const char* qn__kprint_index_type(const qn__kprint_t* p) {
+  return p->kernel->is_narrow ? "int" : "qn_i64";
+}
+
+bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__var_t* var) {
+  return var->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
+         qn__gpu_is_narrow_var(p->kernel->widths, var);
+}
+
+bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__expr_t* expr) {
+  return expr->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
+         qn__gpu_is_narrow_expr(p->kernel->widths, expr);
+}
+
+uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
+                         const char* message) {
+  qn_artifact_site_t site = {kind, buffer_id, dim, message};
+  uint32_t index = qn__gpu_site(p->program, p->kernel->owner, site);
+  if (index == QN__GPU_NO_SITE && qn__kprint_ok(p)) {
+    qn__kprint_fail_status(p, qn__out_of_memory("the sites of a kernel"));
+  }
+  return index;
+}
+
+// ---- literals
+
+const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value) {
+  const char* suffix = p->dialect->is_glsl ? "l" : "ll";
+  switch (dtype) {
+    case QN_DTYPE_BOOL:
+      return value ? "true" : "false";
+    case QN_DTYPE_U8:
+    case QN_DTYPE_U16:
+    case QN_DTYPE_U32:
+      return qn__kprint_text(p, "%" PRIu32 "u", (uint32_t)value);
+    case QN_DTYPE_U64:
+      return qn__kprint_text(p, "%" PRIu64 "u%s", (uint64_t)value, suffix);
+    case QN_DTYPE_I64:
+      if (is_narrow) break;
+      if (value == INT64_MIN) {
+        return qn__kprint_text(p, "(-%" PRId64 "%s - 1%s)", INT64_MAX, suffix, suffix);
+      }
+      return qn__kprint_text(p, value < 0 ? "(%" PRId64 "%s)" : "%" PRId64 "%s", value, suffix);
+    default:
+      break;
+  }
+  int32_t narrow = (int32_t)qn__wrap_int(QN_DTYPE_I32, value);
+  if (narrow == INT32_MIN) return "(-2147483647 - 1)";
+  return qn__kprint_text(p, narrow < 0 ? "(%" PRId32 ")" : "%" PRId32, narrow);
+}
+
+const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value) {
+  bool is_double = dtype == QN_DTYPE_F64;
+  qn__scalar_t scalar = {.f = value};
+  // What a compiler might read as something else is given by its bits.
+  double least = is_double ? 0x1p-1022 : 0x1p-126;
+  if (!isfinite(value) || (value != 0 && fabs(value) < least)) {
+    if (is_double) {
+      return qn__kprint_text(p, "QN_F64_FROM(%s)",
+                             qn__kprint_int(p, QN_DTYPE_U64, false,
+                                            (int64_t)qn__scalar_to_bits(QN_DTYPE_F64, scalar)));
+    }
+    return qn__kprint_text(p, "QN_F32_FROM(0x%08" PRIx32 "u)",
+                           (uint32_t)qn__scalar_to_bits(QN_DTYPE_F32, scalar));
+  }
+  qn__buffer_t text;
+  qn__buffer_init(&text, p->arena->allocator);
+  qn__decimal_print(is_double ? QN_DTYPE_F64 : QN_DTYPE_F32, value, &text);
+  qn__buffer_char(&text, '\0');
+  const char* digits = text.has_failed ? "0.0" : (const char*)text.data;
+  if (text.has_failed && qn__kprint_ok(p)) {
+    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+  }
+  const char* result;
+  if (is_double) {
+    result = qn__kprint_text(p, "QN_F64(%s)", digits);
+  } else {
+    result = qn__kprint_text(p, signbit(value) ? "(%sf)" : "%sf", digits);
+  }
+  qn__buffer_deinit(&text);
+  return result;
+}
