@@ -1,0 +1,25 @@
+// jit/shaderc/compile.h: a compile request carried out: the generator without its table.
+//
+// Thread rule: any thread, many at once on one state. Read next: compile.c.
+#ifndef QUERN_JIT_SHADERC_COMPILE_H_
+#define QUERN_JIT_SHADERC_COMPILE_H_
+
+#include "jit/shaderc/compiler.h"
+#include "jit/shaderc/identity.h"
+#include "quern/codegen.h"
+
+typedef struct qn__shaderc {
+  qn_allocator_t allocator;
+  qn__spirv_compiler_t* compiler;
+  char identity[QN__GENERATOR_IDENTITY_BYTES];
+} qn__shaderc_t;
+
+qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_shaderc);
+void qn__shaderc_destroy(qn__shaderc_t* shaderc);
+// As the members of qn_codegen_t.
+qn_status_t qn__shaderc_compile(qn__shaderc_t* shaderc, const qn_compile_request_t* request,
+                                qn_artifact_t** out_artifact);
+qn_status_t qn__shaderc_emit(qn__shaderc_t* shaderc, const qn_compile_request_t* request,
+                             const char* form, qn_sink_t sink);
+
+#endif  // QUERN_JIT_SHADERC_COMPILE_H_
