@@ -1,0 +1,140 @@
+// jit/gpu/glsl_lanes.c: what threads do together in GLSL, exact arithmetic and failures.
+//
+// 1. A barrier is one control barrier of the workgroup that orders shared memory and buffers. The
+//    plain barrier() of GLSL orders shared memory alone.
+// 2. Exchanges are subgroup shuffles. They are right when the subgroups of a block are full, have
+//    the target's size and hold its threads in order, which the option supports_subgroup_shuffle
+//    says; a block whose threads do not fill its subgroups is refused here, and the generator
+//    lowers the module again without them. Reductions are butterflies of shuffles and not subgroup
+//    reductions, because those say nothing about NaN and the sign of zero.
+// 3. `precise` stands at a variable; so each operation that must stay as it is becomes a call of a
+//    function with such a variable.
+// Thread rule: one thread per printer. Read next: glsl.c.
+#include "jit/gpu/glsl.h"
+
+void qn__glsl_barrier(qn__kprint_t* p) {
+  qn__kprint_line(
+      p,
+      "controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | "
+      "gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);");
+}
+
+// ---- exchanges
+
+static const char* shuffled(qn__kprint_t* p, qn_dtype_t dtype, const char* value,
+                            const char* lane) {
+  switch (dtype) {
+    case QN_DTYPE_I64:
+      return qn__kprint_text(p, "packInt2x32(subgroupShuffle(unpackInt2x32(%s), %s))", value, lane);
+    case QN_DTYPE_U64:
+      return qn__kprint_text(p, "packUint2x32(subgroupShuffle(unpackUint2x32(%s), %s))", value,
+                             lane);
+    case QN_DTYPE_F64:
+      return qn__kprint_text(p, "packDouble2x32(subgroupShuffle(unpackDouble2x32(%s), %s))", value,
+                             lane);
+    default:
+      return qn__kprint_text(p, "subgroupShuffle(%s, %s)", value, lane);
+  }
+}
+
+static bool reduce(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t warp_size,
+                   const char* value, const char* result) {
+  const char* type = qn__kprint_type(dtype, false);
+  const char* mask = qn__kprint_temp(p);
+  qn__kprint_line(p, "%s %s = %s;", type, result, value);
+  qn__kprint_open(p, "for (uint %s = %uu; %s > 0u; %s >>= 1)", mask, warp_size / 2, mask, mask);
+  const char* lane = qn__kprint_text(p, "gl_SubgroupInvocationID ^ %s", mask);
+  const char* other = qn__kprint_name(p, type, shuffled(p, dtype, result, lane));
+  qn__kprint_line(p, "%s = %s;", result, qn__kprint_step(p, step, dtype, false, result, other));
+  qn__kprint_close(p);
+  return true;
+}
+
+bool qn__glsl_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+                       const char* lane, bool is_narrow_lane, const char* result) {
+  uint32_t warp_size = (uint32_t)qn__glsl_number(p, "warp_size");
+  uint32_t threads = p->kernel->plan->thread_count;
+  bool is_power = warp_size > 0 && (warp_size & (warp_size - 1)) == 0;
+  if (!qn__glsl_has(p, "supports_subgroup_shuffle") || !is_power || threads == 0 ||
+      threads % warp_size != 0) {
+    qn__kprint_unsupported(p,
+                           "%s needs full subgroups of %u threads, with option "
+                           "supports_subgroup_shuffle; a block has %u threads",
+                           qn__op_info(op)->text, warp_size, threads);
+    return false;
+  }
+  const char* type = qn__kprint_type(dtype, false);
+  const char* wide = is_narrow_lane ? "int" : "qn_i64";
+  value = qn__kprint_name(p, type, value);
+  const char* target = NULL;
+  switch (op) {
+    case QN_OP_SHUFFLE:
+      target = lane;
+      break;
+    case QN_OP_SHUFFLE_UP:
+      target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) - (%s)", wide, lane);
+      break;
+    case QN_OP_SHUFFLE_DOWN:
+      target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) + (%s)", wide, lane);
+      break;
+    case QN_OP_SHUFFLE_XOR:
+      target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) ^ (%s)", wide, lane);
+      break;
+    case QN_OP_WARP_SUM:
+      return reduce(p, QN_OP_ADD, dtype, warp_size, value, result);
+    case QN_OP_WARP_MIN:
+      return reduce(p, QN_OP_MIN, dtype, warp_size, value, result);
+    case QN_OP_WARP_MAX:
+      return reduce(p, QN_OP_MAX, dtype, warp_size, value, result);
+    default:
+      return false;
+  }
+  // Every thread shuffles; one whose lane is not there keeps its own value.
+  target = qn__kprint_name(p, wide, target);
+  const char* other = qn__kprint_name(
+      p, type,
+      shuffled(p, dtype, value, qn__kprint_text(p, "uint(%s) & %uu", target, warp_size - 1)));
+  qn__kprint_line(p, "const %s %s = %s >= 0 && %s < %u ? %s : %s;", type, result, target, target,
+                  warp_size, other, value);
+  return true;
+}
+
+// ---- exact arithmetic
+
+static const char* const exact_names[] = {"qn_exact_add_f32", "qn_exact_sub_f32",
+                                          "qn_exact_mul_f32", "qn_exact_add_f64",
+                                          "qn_exact_sub_f64", "qn_exact_mul_f64"};
+
+const char* qn__glsl_arithmetic(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
+                                const char* b) {
+  uint32_t index = op == QN_OP_ADD ? 0 : op == QN_OP_SUB ? 1 : 2;
+  if (dtype == QN_DTYPE_F64) index += 3;
+  p->dialect_bits |= UINT64_C(1) << index;
+  return qn__kprint_text(p, "%s(%s, %s)", exact_names[index], a, b);
+}
+
+void qn__glsl_exact_helpers(qn__kprint_t* p) {
+  static const char operators[] = {'+', '-', '*'};
+  for (uint32_t i = 0; i < QN_COUNT_OF(exact_names); ++i) {
+    if (!(p->dialect_bits >> i & 1)) continue;
+    const char* type = i < 3 ? "float" : "double";
+    qn__kprint_line(p, "%s %s(%s a, %s b) { precise %s r = a %c b; return r; }", type,
+                    exact_names[i], type, type, type, operators[i % 3]);
+  }
+}
+
+// ---- failures
+
+void qn__glsl_fail(qn__kprint_t* p, uint32_t site, const char* index, const char* extent,
+                   bool is_wide) {
+  qn__kprint_open(p, "if (atomicCompSwap(qn_record[qn_record_at], 0u, qn_tag) == 0u)");
+  qn__kprint_line(p, "qn_record[qn_record_at + 1u] = %uu;", site);
+  const char* const values[] = {index, extent};
+  for (uint32_t i = 0; i < 2; ++i) {
+    uint32_t at = 2 + 2 * i;
+    qn__kprint_line(p, "qn_record[qn_record_at + %uu] = uint(%s);", at, values[i]);
+    qn__kprint_line(p, "qn_record[qn_record_at + %uu] = uint((%s) >> %u);", at + 1, values[i],
+                    is_wide ? 32u : 31u);
+  }
+  qn__kprint_close(p);
+}

@@ -1,0 +1,294 @@
+// jit/gpu/glsl_memory.c: loads, stores and atomics in GLSL.
+//
+// 1. Elements of 8 and 16 bits are such elements of a storage buffer where the target has them in
+//    storage; arithmetic on them is never needed. Where it has not, the buffer is an array of
+//    32-bit words: a load cuts a word, a store changes its part of the word by two atomics, so that
+//    neighbours in the same word are never lost.
+// 2. In shared memory an element is of the compute type: packed ones could not be written by
+//    two threads at once.
+// 3. The verifier allows atomics on i32, u32, i64 and u64, and additions to f32 and f64. A float
+//    is added by compare-and-swap on its bits where the target has no such instruction; such a
+//    buffer is an array of bits in that kernel.
+// 4. A buffer's elements begin at NAME_at in the array that is bound (devices/gpu/plan.h).
+// Thread rule: one thread per printer. Read next: glsl_lanes.c.
+#include "jit/gpu/glsl.h"
+
+static const qn__buf_t* root_of(const qn__buf_t* buffer) {
+  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
+  return buffer;
+}
+
+// Is there an atomic on the buffer in this kernel?
+static bool find_atomic(qn__walker_t* walker, qn__stmt_t* stmt) {
+  const qn__buf_t* buffer = walker->self;
+  return stmt->kind != QN__STMT_ATOMIC || root_of(stmt->atomic.buffer) != buffer;
+}
+
+static bool has_atomic(const qn__kprint_t* p, const qn__buf_t* buffer) {
+  // The walk only reads; its callbacks take nodes that they might change.
+  union {
+    const qn__buf_t* constant;
+    void* pointer;
+  } self = {.constant = buffer};
+  qn__walker_t walker = {find_atomic, NULL, self.pointer};
+  return !qn__walk_block(&walker, &p->kernel->root->loop.body);
+}
+
+static bool is_shared(const qn__buf_t* buffer) {
+  return buffer->scope == QN__SCOPE_SHARED;
+}
+
+// Is a float atomic one instruction?
+static bool has_float_atomic(const qn__kprint_t* p, const qn__buf_t* buffer) {
+  return buffer->dtype == QN_DTYPE_F32 && !is_shared(buffer) &&
+         qn__glsl_has(p, "supports_atomic_float32");
+}
+
+static qn__glsl_storage_t plain(const char* type, uint32_t element_bytes) {
+  return (qn__glsl_storage_t){.type = type, .element_bytes = element_bytes};
+}
+
+static qn__glsl_storage_t small(const qn__kprint_t* p, const qn__buf_t* buffer, bool is_signed,
+                                uint32_t bits) {
+  if (is_shared(buffer)) return plain(is_signed ? "int" : "uint", 4);
+  if (bits == 8 && qn__glsl_has(p, "supports_storage_8bit")) {
+    return plain(is_signed ? "int8_t" : "uint8_t", 1);
+  }
+  if (bits == 16 && qn__glsl_has(p, "supports_storage_16bit")) {
+    return plain(is_signed ? "int16_t" : "uint16_t", 2);
+  }
+  return (qn__glsl_storage_t){.type = "uint", .element_bytes = 4, .bits_in_word = bits};
+}
+
+qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__buf_t* buffer) {
+  qn__glsl_storage_t missing = {0};
+  switch (buffer->dtype) {
+    case QN_DTYPE_BOOL:
+      return is_shared(buffer) ? plain("bool", 4) : small(p, buffer, false, 8);
+    case QN_DTYPE_I8:
+      return small(p, buffer, true, 8);
+    case QN_DTYPE_U8:
+      return small(p, buffer, false, 8);
+    case QN_DTYPE_I16:
+      return small(p, buffer, true, 16);
+    case QN_DTYPE_U16:
+      return small(p, buffer, false, 16);
+    case QN_DTYPE_F16:
+    case QN_DTYPE_BF16:
+      return is_shared(buffer) ? plain("float", 4) : small(p, buffer, false, 16);
+    case QN_DTYPE_I32:
+      return plain("int", 4);
+    case QN_DTYPE_U32:
+      return plain("uint", 4);
+    case QN_DTYPE_I64:
+    case QN_DTYPE_U64:
+      missing.missing = "supports_int64";
+      if (!p->options->has_int64) return missing;
+      return plain(buffer->dtype == QN_DTYPE_I64 ? "int64_t" : "uint64_t", 8);
+    case QN_DTYPE_F64: {
+      missing.missing = "supports_float64";
+      if (!p->options->has_float64) return missing;
+      qn__glsl_storage_t storage = plain("double", 8);
+      storage.is_bits = has_atomic(p, buffer);
+      if (storage.is_bits) storage.type = "uint64_t";
+      return storage;
+    }
+    default: {
+      qn__glsl_storage_t storage = plain("float", 4);
+      storage.is_bits = has_atomic(p, buffer) && !has_float_atomic(p, buffer);
+      if (storage.is_bits) storage.type = "uint";
+      return storage;
+    }
+  }
+}
+
+static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__buf_t* buffer) {
+  qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
+  if (!storage.type) {
+    qn__kprint_unsupported(p, "buffer '%s' holds %s, which this target cannot (option %s)",
+                           buffer->name, qn_dtype_text(buffer->dtype), storage.missing);
+    storage.type = "float";
+  }
+  return storage;
+}
+
+// The place of an element in the array, a uint.
+static const char* place_of(qn__kprint_t* p, const qn__buf_t* buffer, const char* index) {
+  if (is_shared(buffer)) return qn__kprint_text(p, "uint(%s)", index);
+  return qn__kprint_text(p, "uint(%s) + %s_at", index, qn__kprint_buffer(p, buffer));
+}
+
+static const char* element(qn__kprint_t* p, const qn__buf_t* buffer, const char* index) {
+  return qn__kprint_text(p, "%s[%s]", qn__kprint_buffer(p, buffer), place_of(p, buffer, index));
+}
+
+const char* qn__glsl_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* index) {
+  qn__glsl_storage_t storage = storage_or_fail(p, buffer);
+  const char* raw = storage.bits_in_word
+                        ? qn__kprint_text(p, "%s_get(%s)", qn__kprint_buffer(p, buffer),
+                                          place_of(p, buffer, index))
+                        : element(p, buffer, index);
+  switch (buffer->dtype) {
+    case QN_DTYPE_BOOL:
+      return is_shared(buffer) ? raw : qn__kprint_text(p, "(uint(%s) != 0u)", raw);
+    case QN_DTYPE_I8:
+    case QN_DTYPE_I16:
+      return qn__kprint_text(p, "int(%s)", raw);
+    case QN_DTYPE_U8:
+    case QN_DTYPE_U16:
+      return qn__kprint_text(p, "uint(%s)", raw);
+    case QN_DTYPE_F16:
+    case QN_DTYPE_BF16:
+      if (is_shared(buffer)) return raw;
+      return qn__kprint_text(
+          p, "%s(uint(%s))",
+          qn__kprint_use(p, buffer->dtype == QN_DTYPE_F16 ? "qn_f32_from_f16" : "qn_f32_from_bf16"),
+          raw);
+    case QN_DTYPE_F32:
+      return storage.is_bits ? qn__kprint_text(p, "QN_F32_FROM(%s)", raw) : raw;
+    case QN_DTYPE_F64:
+      return storage.is_bits ? qn__kprint_text(p, "QN_F64_FROM(%s)", raw) : raw;
+    default:
+      return raw;
+  }
+}
+
+// What is stored for a value of the compute type.
+static const char* stored(qn__kprint_t* p, const qn__buf_t* buffer,
+                          const qn__glsl_storage_t* storage, const char* value) {
+  switch (buffer->dtype) {
+    case QN_DTYPE_BOOL:
+      if (is_shared(buffer)) return value;
+      value = qn__kprint_text(p, "((%s) ? 1u : 0u)", value);
+      break;
+    case QN_DTYPE_F16:
+    case QN_DTYPE_BF16:
+      if (is_shared(buffer)) return value;
+      value = qn__kprint_text(
+          p, "%s(%s)",
+          qn__kprint_use(p, buffer->dtype == QN_DTYPE_F16 ? "qn_f16_from_f32" : "qn_bf16_from_f32"),
+          value);
+      break;
+    case QN_DTYPE_F32:
+      return storage->is_bits ? qn__kprint_text(p, "QN_F32_BITS(%s)", value) : value;
+    case QN_DTYPE_F64:
+      return storage->is_bits ? qn__kprint_text(p, "QN_F64_BITS(%s)", value) : value;
+    default:
+      break;
+  }
+  if (storage->bits_in_word) return qn__kprint_text(p, "uint(%s)", value);
+  return storage->element_bytes < 4 ? qn__kprint_text(p, "%s(%s)", storage->type, value) : value;
+}
+
+void qn__glsl_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index,
+                    const char* value) {
+  qn__glsl_storage_t storage = storage_or_fail(p, buffer);
+  const char* raw = stored(p, buffer, &storage, value);
+  if (storage.bits_in_word) {
+    qn__kprint_line(p, "%s_set(%s, %s);", qn__kprint_buffer(p, buffer), place_of(p, buffer, index),
+                    raw);
+  } else {
+    qn__kprint_line(p, "%s = %s;", element(p, buffer, index), raw);
+  }
+}
+
+void qn__glsl_word_helpers(qn__kprint_t* p, const qn__buf_t* buffer, bool is_written) {
+  qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
+  if (!storage.bits_in_word) return;
+  const char* name = qn__kprint_buffer(p, buffer);
+  bool is_byte = storage.bits_in_word == 8;
+  const char* shift = is_byte ? "((at & 3u) << 3)" : "((at & 1u) << 4)";
+  const char* word = is_byte ? "at >> 2" : "at >> 1";
+  const char* mask = is_byte ? "0xffu" : "0xffffu";
+  if (qn__dtype_class(buffer->dtype) == QN__CLASS_SIGNED) {
+    qn__kprint_line(p, "int %s_get(uint at) { return bitfieldExtract(int(%s[%s]), int(%s), %u); }",
+                    name, name, word, shift, storage.bits_in_word);
+  } else {
+    qn__kprint_line(p, "uint %s_get(uint at) { return (%s[%s] >> %s) & %s; }", name, name, word,
+                    shift, mask);
+  }
+  if (!is_written) return;
+  qn__kprint_open(p, "void %s_set(uint at, uint value)", name);
+  qn__kprint_line(p, "atomicAnd(%s[%s], ~(%s << %s));", name, word, mask, shift);
+  qn__kprint_line(p, "atomicOr(%s[%s], (value & %s) << %s);", name, word, mask, shift);
+  qn__kprint_close(p);
+}
+
+// ---- atomics
+
+static const char* function_of(qn_atomic_op_t op) {
+  switch (op) {
+    case QN_ATOMIC_ADD:
+      return "atomicAdd";
+    case QN_ATOMIC_MIN:
+      return "atomicMin";
+    case QN_ATOMIC_MAX:
+      return "atomicMax";
+    case QN_ATOMIC_AND:
+      return "atomicAnd";
+    case QN_ATOMIC_OR:
+      return "atomicOr";
+    case QN_ATOMIC_XOR:
+      return "atomicXor";
+    case QN_ATOMIC_EXCHANGE:
+      return "atomicExchange";
+    default:
+      return "atomicCompSwap";
+  }
+}
+
+// The loop ends when nobody changed the element between its load and the exchange.
+static void add_float(qn__kprint_t* p, const qn__buf_t* buffer, const char* place,
+                      const char* operand, const char* old) {
+  bool is_double = buffer->dtype == QN_DTYPE_F64;
+  const char* type = is_double ? "qn_u64" : "uint";
+  const char* value_type = is_double ? "double" : "float";
+  const char* from = is_double ? "QN_F64_FROM" : "QN_F32_FROM";
+  const char* bits = is_double ? "QN_F64_BITS" : "QN_F32_BITS";
+  const char* addend = qn__kprint_name(p, value_type, operand);
+  const char* expected = qn__kprint_temp(p);
+  const char* name = qn__kprint_buffer(p, buffer);
+  qn__kprint_line(p, "%s %s = %s[%s];", type, expected, name, place);
+  qn__kprint_open(p, "for (;;)");
+  const char* before = qn__kprint_name(p, value_type, qn__kprint_text(p, "%s(%s)", from, expected));
+  const char* const args[] = {before, addend, NULL};
+  const char* sum = qn__kprint_float_op(p, QN_OP_ADD, buffer->dtype, args);
+  const char* found = qn__kprint_temp(p);
+  qn__kprint_line(p, "const %s %s = atomicCompSwap(%s[%s], %s, %s(%s));", type, found, name, place,
+                  expected, bits, sum);
+  qn__kprint_line(p, "if (%s == %s) break;", found, expected);
+  qn__kprint_line(p, "%s = %s;", expected, found);
+  qn__kprint_close(p);
+  if (old) qn__kprint_line(p, "const %s %s = %s(%s);", value_type, old, from, expected);
+}
+
+bool qn__glsl_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
+                     const char* operand, const char* operand2, const char* old) {
+  const qn__buf_t* buffer = root_of(stmt->atomic.buffer);
+  bool is_wide = buffer->dtype == QN_DTYPE_I64 || buffer->dtype == QN_DTYPE_U64 ||
+                 buffer->dtype == QN_DTYPE_F64;
+  (void)storage_or_fail(p, buffer);
+  if (is_wide && (!qn__glsl_has(p, "supports_atomic_int64") || !p->options->has_int64)) {
+    qn__kprint_unsupported(p, "%s on buffer '%s' of %s, which this target cannot (option %s)",
+                           qn__atomic_text(stmt->atomic.op), stmt->atomic.buffer->name,
+                           qn_dtype_text(buffer->dtype),
+                           p->options->has_int64 ? "supports_atomic_int64" : "supports_int64");
+    return false;
+  }
+  const char* place = qn__kprint_name(p, "uint", place_of(p, buffer, index));
+  if (qn__dtype_is_float(buffer->dtype) && !has_float_atomic(p, buffer)) {
+    add_float(p, buffer, place, operand, old);
+    return true;
+  }
+  const char* name = qn__kprint_buffer(p, buffer);
+  const char* call = operand2 ? qn__kprint_text(p, "atomicCompSwap(%s[%s], %s, %s)", name, place,
+                                                operand, operand2)
+                              : qn__kprint_text(p, "%s(%s[%s], %s)", function_of(stmt->atomic.op),
+                                                name, place, operand);
+  if (old) {
+    qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(buffer->dtype, false), old, call);
+  } else {
+    qn__kprint_line(p, "%s;", call);
+  }
+  return true;
+}
