@@ -203,8 +203,14 @@ static void print_loop(qn__printer_t* p, const qn__stmt_t* stmt) {
   qn__print_close_names(p, outer);
 }
 
+static void tell_place(qn__printer_t* p, const qn__stmt_t* stmt) {
+  for (; p->counted < p->out->size; p->counted++) p->line += p->out->data[p->counted] == '\n';
+  if (!p->on_stmt(p->on_stmt_self, stmt, p->line)) p->out->has_failed = true;
+}
+
 static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt) {
   qn__buffer_t* out = p->out;
+  if (p->on_stmt) tell_place(p, stmt);
   switch (stmt->kind) {
     case QN__STMT_LET:
       qn__print_let(p, stmt);
@@ -299,10 +305,17 @@ static void print_function(qn__printer_t* p, const qn__function_t* function) {
   qn__print_close_names(p, outer);
 }
 
-void qn__text_print(const qn__body_t* body, qn__buffer_t* out) {
+bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
+                           bool (*on_stmt)(void* self, const qn__stmt_t* stmt, uint32_t line),
+                           void* self) {
   qn__arena_t arena;
   qn__arena_init(&arena, out->allocator);
-  qn__printer_t printer = {.out = out, .arena = &arena};
+  qn__printer_t printer = {.out = out,
+                           .arena = &arena,
+                           .on_stmt = on_stmt,
+                           .on_stmt_self = self,
+                           .counted = out->size,
+                           .line = 1};
   qn__map_init(&printer.visible, out->allocator);
   qn__map_init(&printer.suffixes, out->allocator);
   qn__ptrmap_init(&printer.names, out->allocator);
@@ -317,6 +330,11 @@ void qn__text_print(const qn__body_t* body, qn__buffer_t* out) {
   qn__map_deinit(&printer.suffixes);
   qn__ptrmap_deinit(&printer.names);
   qn__arena_deinit(&arena);
+  return !out->has_failed;
+}
+
+void qn__text_print(const qn__body_t* body, qn__buffer_t* out) {
+  (void)qn__text_print_places(body, out, NULL, NULL);
 }
 
 void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out) {

@@ -27,6 +27,11 @@ typedef struct qn__printer {
   qn__map_t suffixes;  // text to the suffix that was given last
   qn__ptrmap_t names;  // variable or buffer to its text
   qn__printed_name_t* block;
+  // Told where statements begin (qn__text_print_places); NULL: nobody.
+  bool (*on_stmt)(void* self, const qn__stmt_t* stmt, uint32_t line);
+  void* on_stmt_self;
+  size_t counted;  // bytes of `out` whose lines are counted
+  uint32_t line;
 } qn__printer_t;
 
 void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, int level);

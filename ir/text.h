@@ -18,6 +18,11 @@ bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
                     qn__body_t* out_body);
 // Canonical text. Printing what was parsed from it gives the same text and the same module.
 void qn__text_print(const qn__body_t* body, qn__buffer_t* out);
+// The same, and tells for each statement the line (from 1) where it begins, before it is written.
+// The callback returns false when it is out of memory; false then, or when the text is.
+bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
+                           bool (*on_stmt)(void* self, const qn__stmt_t* stmt, uint32_t line),
+                           void* self);
 // One expression, for messages: "n + 2".
 void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out);
 // "softmax(x: f32[n, m], out y: f32[n, m])".

@@ -145,12 +145,16 @@ const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t
 // "if (!(CONDITION)) { fail; return; }"
 void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
                         const char* extent, bool is_wide);
+// What the declaration of a view computes.
+void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer);
 // Elements of a buffer whose shape is constant (local, shared, const).
 int64_t qn__kprint_element_count(const qn__buf_t* buffer);
 
 // ---- statements (print_stmt.c, print_loop.c)
 
 void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block);
+// The table of a CONST buffer, once.
+void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer);
 void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt);
 void qn__kprint_barrier(qn__kprint_t* p);
 // The kernel: its block loops and what is in them.

@@ -1,0 +1,304 @@
+// jit/gpu/print_expr.c: expressions of the kernel printer: literals, variables, choices,
+// comparisons, reductions.
+//
+// An expression becomes one text that evaluates each part once. What a text cannot hold (the loop
+// of a reduction, the checks of a checked build) is written as lines in front of it; since nothing
+// within an expression stores, that changes no value. Where the operand of a lazy operator needs
+// lines, the operator becomes an if, so that they run only when they should. Not here: operators on
+// integers (print_int.c) and floats (print_float.c), conversions (print_cast.c), accesses
+// (print_index.c). Thread rule: one thread per printer. Read next: print_int.c.
+#include "jit/gpu/print_inner.h"
+
+// ---- what needs lines
+
+static bool is_division(qn_op_t op) {
+  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
+         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
+}
+
+typedef struct line_search {
+  const qn__kprint_t* p;
+} line_search_t;
+
+static bool has_none(qn__walker_t* walker, qn__expr_t* expr) {
+  const line_search_t* search = walker->self;
+  bool is_checked = search->p->program->is_checked;
+  if (expr->kind == QN__EXPR_REDUCE) return false;
+  if (expr->kind == QN__EXPR_LOAD) return !is_checked;
+  if (expr->kind == QN__EXPR_OP && is_division(expr->op)) return !is_checked;
+  return true;
+}
+
+bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__expr_t* expr) {
+  line_search_t search = {p};
+  qn__walker_t walker = {NULL, has_none, &search};
+  // The walk changes nothing.
+  union {
+    const qn__expr_t* from;
+    qn__expr_t* to;
+  } same = {.from = expr};
+  return !qn__walk_expr(&walker, same.to);
+}
+
+// ---- widths of i64
+
+const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow) {
+  if (is_narrow == to_narrow) return text;
+  return qn__kprint_text(p, to_narrow ? "int(%s)" : "qn_i64(%s)", text);
+}
+
+const char* qn__kprint_i64(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+  if (expr->kind == QN__EXPR_INT) {
+    return qn__kprint_int(p, QN_DTYPE_I64, is_narrow, expr->int_value);
+  }
+  const char* text = qn__kprint_expr(p, expr);
+  if (expr->dtype == QN_DTYPE_I64) {
+    return qn__kprint_adapt(p, text, qn__kprint_is_narrow(p, expr), is_narrow);
+  }
+  bool is_int = strcmp(qn__kprint_type(expr->dtype, true), "int") == 0;
+  if (is_narrow && is_int) return text;
+  return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", text);
+}
+
+// ---- choices
+
+// A value of an expression's dtype: an i64 as wide as `is_narrow` says.
+static const char* as_wide(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+  if (expr->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, expr, is_narrow);
+  return qn__kprint_expr(p, expr);
+}
+
+static const char* print_cond(qn__kprint_t* p, const qn__expr_t* expr) {
+  bool is_narrow = qn__kprint_is_narrow(p, expr);
+  const char* condition = qn__kprint_expr(p, expr->args[0]);
+  if (!qn__kprint_needs_lines(p, expr->args[1]) && !qn__kprint_needs_lines(p, expr->args[2])) {
+    const char* a = as_wide(p, expr->args[1], is_narrow);
+    const char* b = as_wide(p, expr->args[2], is_narrow);
+    return qn__kprint_text(p, "(%s ? %s : %s)", condition, a, b);
+  }
+  const char* name = qn__kprint_temp(p);
+  qn__kprint_line(p, "%s %s;", qn__kprint_type(expr->dtype, is_narrow), name);
+  qn__kprint_open(p, "if (%s)", condition);
+  qn__kprint_line(p, "%s = %s;", name, as_wide(p, expr->args[1], is_narrow));
+  qn__kprint_close(p);
+  qn__kprint_open(p, "else");
+  qn__kprint_line(p, "%s = %s;", name, as_wide(p, expr->args[2], is_narrow));
+  qn__kprint_close(p);
+  return name;
+}
+
+static const char* print_logic(qn__kprint_t* p, const qn__expr_t* expr) {
+  const char* a = qn__kprint_expr(p, expr->args[0]);
+  if (expr->op == QN_OP_LOGIC_NOT) return qn__kprint_text(p, "(!%s)", a);
+  bool is_and = expr->op == QN_OP_LOGIC_AND;
+  if (!qn__kprint_needs_lines(p, expr->args[1])) {
+    return qn__kprint_text(p, "(%s %s %s)", a, is_and ? "&&" : "||",
+                           qn__kprint_expr(p, expr->args[1]));
+  }
+  const char* name = qn__kprint_temp(p);
+  qn__kprint_line(p, "bool %s = %s;", name, a);
+  qn__kprint_open(p, is_and ? "if (%s)" : "if (!%s)", name);
+  qn__kprint_line(p, "%s = %s;", name, qn__kprint_expr(p, expr->args[1]));
+  qn__kprint_close(p);
+  return name;
+}
+
+static const char* print_select(qn__kprint_t* p, const qn__expr_t* expr) {
+  bool is_narrow = qn__kprint_is_narrow(p, expr);
+  const char* condition = qn__kprint_expr(p, expr->args[0]);
+  const char* a = as_wide(p, expr->args[1], is_narrow);
+  const char* b = as_wide(p, expr->args[2], is_narrow);
+  return qn__kprint_text(p, "(%s ? %s : %s)", condition, a, b);
+}
+
+static const char* print_compare(qn__kprint_t* p, const qn__expr_t* expr) {
+  static const char* const signs[] = {"==", "!=", "<", "<=", ">", ">="};
+  const char* sign = signs[expr->op - QN_OP_EQ];
+  const qn__expr_t* left = expr->args[0];
+  const qn__expr_t* right = expr->args[1];
+  if (left->dtype == QN_DTYPE_I64) {
+    bool is_narrow = qn__kprint_is_narrow(p, left) && qn__kprint_is_narrow(p, right);
+    const char* a = qn__kprint_i64(p, left, is_narrow);
+    return qn__kprint_text(p, "(%s %s %s)", a, sign, qn__kprint_i64(p, right, is_narrow));
+  }
+  const char* a = qn__kprint_expr(p, left);
+  const char* b = qn__kprint_expr(p, right);
+  if (left->dtype == QN_DTYPE_BOOL && expr->op != QN_OP_EQ && expr->op != QN_OP_NE) {
+    return qn__kprint_text(p, "(uint(%s) %s uint(%s))", a, sign, b);
+  }
+  return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
+}
+
+// ---- operators
+
+static const char* print_bool_op(qn__kprint_t* p, const qn__expr_t* expr) {
+  const char* a = qn__kprint_expr(p, expr->args[0]);
+  if (expr->op == QN_OP_NOT) return qn__kprint_text(p, "(!%s)", a);
+  const char* b = qn__kprint_expr(p, expr->args[1]);
+  // Both operands are evaluated: without loads that could not be told.
+  const char* sign = expr->op == QN_OP_AND ? "&&" : expr->op == QN_OP_OR ? "||" : "!=";
+  return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
+}
+
+static bool can_contract(const qn__kprint_t* p, qn_dtype_t dtype) {
+  return p->kernel->function->is_fast && p->options->has_native_fma &&
+         (dtype == QN_DTYPE_F32 || dtype == QN_DTYPE_F64);
+}
+
+static bool is_product(const qn__expr_t* expr) {
+  return expr->kind == QN__EXPR_OP && expr->op == QN_OP_MUL;
+}
+
+static const char* fused(qn__kprint_t* p, qn_dtype_t dtype, const char* a, const char* b,
+                         const char* c) {
+  return qn__kprint_text(p, "%s(%s, %s, %s)", dtype == QN_DTYPE_F64 ? "QN_FMA_F64" : "QN_FMA_F32",
+                         a, b, c);
+}
+
+// a * b + c and its like in a `fast` function; NULL: not one of them.
+static const char* print_contracted(qn__kprint_t* p, const qn__expr_t* expr) {
+  if (!can_contract(p, expr->dtype)) return NULL;
+  if (expr->op != QN_OP_ADD && expr->op != QN_OP_SUB) return NULL;
+  bool is_left = is_product(expr->args[0]);
+  if (!is_left && !is_product(expr->args[1])) return NULL;
+  const qn__expr_t* product = expr->args[is_left ? 0 : 1];
+  const char* a = qn__kprint_expr(p, product->args[0]);
+  const char* b = qn__kprint_expr(p, product->args[1]);
+  const char* c = qn__kprint_expr(p, expr->args[is_left ? 1 : 0]);
+  if (expr->op == QN_OP_SUB && is_left) c = qn__kprint_text(p, "(-%s)", c);
+  if (expr->op == QN_OP_SUB && !is_left) a = qn__kprint_text(p, "(-%s)", a);
+  return fused(p, expr->dtype, a, b, c);
+}
+
+static const char* print_op(qn__kprint_t* p, const qn__expr_t* expr) {
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  switch (info->rule) {
+    case QN__RULE_COMPARE:
+      return print_compare(p, expr);
+    case QN__RULE_LOGIC:
+      return print_logic(p, expr);
+    case QN__RULE_SELECT:
+      return print_select(p, expr);
+    case QN__RULE_LANE:
+    case QN__RULE_GROUP:
+      qn__kprint_fail_status(p, qn_status_make(QN_STATUS_INTERNAL,
+                                               "'%s' is not the whole value of a let", info->text));
+      return "0";
+    default:
+      break;
+  }
+  qn_dtype_t dtype = expr->args[0]->dtype;
+  if (dtype == QN_DTYPE_BOOL) return print_bool_op(p, expr);
+  if (!qn__dtype_is_float(dtype)) return qn__kprint_int_op(p, expr);
+  const char* contracted = print_contracted(p, expr);
+  if (contracted) return contracted;
+  const char* args[3] = {NULL, NULL, NULL};
+  for (uint32_t i = 0; i < info->arity; ++i) args[i] = qn__kprint_expr(p, expr->args[i]);
+  return qn__kprint_float_op(p, expr->op, dtype, args);
+}
+
+// ---- reductions
+
+const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
+                            const char* a, const char* b) {
+  if (qn__dtype_is_float(dtype)) {
+    return qn__kprint_float_op(p, op, dtype, (const char*[]){a, b, NULL});
+  }
+  qn_dtype_t compute = dtype;
+  if (dtype == QN_DTYPE_I8 || dtype == QN_DTYPE_I16 || (dtype == QN_DTYPE_I64 && is_narrow)) {
+    compute = QN_DTYPE_I32;
+  }
+  if (dtype == QN_DTYPE_U8 || dtype == QN_DTYPE_U16) compute = QN_DTYPE_U32;
+  const char* helper = qn__prelude_op(op, compute);
+  const char* result;
+  if (helper) {
+    result = qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
+  } else if (op == QN_OP_ADD || op == QN_OP_MUL) {
+    result = qn__kprint_text(p, "(%s %s %s)", a, op == QN_OP_ADD ? "+" : "*", b);
+  } else {
+    result = qn__kprint_text(p, "%s(%s, %s)", op == QN_OP_MIN ? "min" : "max", a, b);
+  }
+  return qn__kprint_wrap(p, dtype, result);
+}
+
+static const qn_op_t reduce_ops[] = {
+    [QN_REDUCE_SUM] = QN_OP_ADD,
+    [QN_REDUCE_PROD] = QN_OP_MUL,
+    [QN_REDUCE_MIN] = QN_OP_MIN,
+    [QN_REDUCE_MAX] = QN_OP_MAX,
+};
+
+static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
+  qn_dtype_t dtype = expr->dtype;
+  const qn__var_t* var = expr->reduce.reduce_var;
+  bool is_ring =
+      expr->reduce.reduce_kind == QN_REDUCE_SUM || expr->reduce.reduce_kind == QN_REDUCE_PROD;
+  // The neutral elements of min and max have all 64 bits.
+  bool is_result_narrow = qn__kprint_is_narrow(p, expr);
+  bool is_narrow = is_result_narrow && (is_ring || !p->options->has_int64);
+  qn__scalar_t neutral = qn__reduce_neutral(expr->reduce.reduce_kind, dtype);
+  if (is_narrow && !is_ring) neutral.i = neutral.i > 0 ? INT32_MAX : INT32_MIN;
+  const char* first = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, neutral.f)
+                                                : qn__kprint_int(p, dtype, is_narrow, neutral.i);
+  const char* sum = qn__kprint_temp(p);
+  qn__kprint_line(p, "%s %s = %s;", qn__kprint_type(dtype, is_narrow), sum, first);
+  bool is_var_narrow = qn__kprint_is_narrow_var(p, var);
+  const char* type = qn__kprint_type(QN_DTYPE_I64, is_var_narrow);
+  const char* begin = qn__kprint_i64(p, expr->reduce.begin, is_var_narrow);
+  const char* end = qn__kprint_name(p, type, qn__kprint_i64(p, expr->reduce.end, is_var_narrow));
+  const char* name = qn__kprint_var(p, var);
+  qn__kprint_open(p, "for (%s %s = %s; %s < %s; ++%s)", type, name, begin, name, end, name);
+  qn__kprint_block(p, &expr->reduce.lets);
+  const qn__expr_t* value = expr->reduce.value;
+  qn_op_t op = reduce_ops[expr->reduce.reduce_kind];
+  const char* step;
+  if (op == QN_OP_ADD && can_contract(p, dtype) && is_product(value)) {
+    const char* a = qn__kprint_expr(p, value->args[0]);
+    step = fused(p, dtype, a, qn__kprint_expr(p, value->args[1]), sum);
+  } else {
+    step = qn__kprint_step(p, op, dtype, is_narrow, sum, as_wide(p, value, is_narrow));
+  }
+  qn__kprint_line(p, "%s = %s;", sum, step);
+  qn__kprint_close(p);
+  return dtype == QN_DTYPE_I64 ? qn__kprint_adapt(p, sum, is_narrow, is_result_narrow) : sum;
+}
+
+// ---- all
+
+const char* qn__kprint_expr(qn__kprint_t* p, const qn__expr_t* expr) {
+  if (!qn__kprint_ok(p)) return "0";
+  bool is_narrow = qn__kprint_is_narrow(p, expr);
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return qn__kprint_int(p, expr->dtype, is_narrow, expr->int_value);
+    case QN__EXPR_FLOAT:
+      return qn__kprint_float(p, expr->dtype, expr->float_value);
+    case QN__EXPR_VAR: {
+      const char* name = qn__kprint_var(p, expr->var);
+      if (expr->dtype != QN_DTYPE_I64) return name;
+      return qn__kprint_adapt(p, name, qn__kprint_is_narrow_var(p, expr->var), is_narrow);
+    }
+    case QN__EXPR_LOAD: {
+      const char* value = qn__kprint_load(p, expr->load.buffer, expr->load.indices);
+      return is_narrow ? qn__kprint_adapt(p, value, false, true) : value;
+    }
+    case QN__EXPR_OP:
+      return print_op(p, expr);
+    case QN__EXPR_CAST: {
+      const qn__expr_t* from = expr->args[0];
+      return qn__kprint_cast(p, from->dtype, qn__kprint_is_narrow(p, from), expr->dtype, is_narrow,
+                             qn__kprint_expr(p, from));
+    }
+    case QN__EXPR_BITCAST: {
+      const qn__expr_t* from = expr->args[0];
+      return qn__kprint_bitcast(p, from->dtype, qn__kprint_is_narrow(p, from), expr->dtype,
+                                is_narrow, qn__kprint_expr(p, from));
+    }
+    case QN__EXPR_COND:
+      return print_cond(p, expr);
+    case QN__EXPR_REDUCE:
+      return print_reduce(p, expr);
+  }
+  (void)QN_NEVER(true);
+  return "0";
+}

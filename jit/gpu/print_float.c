@@ -1,0 +1,88 @@
+// jit/gpu/print_float.c: operators on floats.
+//
+// f16 and bf16 are floats that hold a representable value: each operation is done in f32 and its
+// result rounded once more. Nothing is contracted or reassociated, which is the dialect's part
+// (`arithmetic`); only `fast` functions ask for fused products (print_expr.c). Thread rule: one
+// thread per printer. Read next: print_cast.c.
+#include "jit/gpu/print_inner.h"
+
+const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+  if (dtype == QN_DTYPE_F16) {
+    return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_roundto_f16"), value);
+  }
+  if (dtype == QN_DTYPE_BF16) {
+    return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_roundto_bf16"), value);
+  }
+  return value;
+}
+
+// Is the result of representable operands representable?
+static bool is_exact(qn_op_t op) {
+  switch (op) {
+    case QN_OP_MIN:
+    case QN_OP_MAX:
+    case QN_OP_NEG:
+    case QN_OP_ABS:
+    case QN_OP_FLOOR:
+    case QN_OP_CEIL:
+    case QN_OP_ROUND:
+    case QN_OP_TRUNC:
+    case QN_OP_COPYSIGN:
+    case QN_OP_ISNAN:
+    case QN_OP_ISINF:
+    case QN_OP_ISFINITE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+static const char* infix(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const char* a,
+                         const char* b) {
+  if (p->dialect->arithmetic && !p->kernel->function->is_fast) {
+    return p->dialect->arithmetic(p, op, compute, a, b);
+  }
+  const char* sign = op == QN_OP_ADD ? "+" : op == QN_OP_SUB ? "-" : "*";
+  return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
+}
+
+static const char* compute(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* const* args) {
+  bool is_double = dtype == QN_DTYPE_F64;
+  qn_dtype_t computed = is_double ? QN_DTYPE_F64 : QN_DTYPE_F32;
+  switch (op) {
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+    case QN_OP_MUL:
+      return infix(p, op, computed, args[0], args[1]);
+    case QN_OP_NEG:
+      return qn__kprint_text(p, "(-%s)", args[0]);
+    default:
+      break;
+  }
+  const char* helper = qn__prelude_op(op, computed);
+  if (!helper) {
+    // The words that every dialect has.
+    const char* word = op == QN_OP_DIV    ? "QN_DIV"
+                       : op == QN_OP_SQRT ? "QN_SQRT"
+                       : op == QN_OP_FMA  ? "QN_FMA"
+                                          : NULL;
+    if (QN_NEVER(!word)) return args[0];
+    helper = qn__kprint_text(p, "%s_%s", word, is_double ? "F64" : "F32");
+  } else {
+    (void)qn__kprint_use(p, helper);
+  }
+  switch (qn__op_info(op)->arity) {
+    case 1:
+      return qn__kprint_text(p, "%s(%s)", helper, args[0]);
+    case 2:
+      return qn__kprint_text(p, "%s(%s, %s)", helper, args[0], args[1]);
+    default:
+      return qn__kprint_text(p, "%s(%s, %s, %s)", helper, args[0], args[1], args[2]);
+  }
+}
+
+const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
+                                const char* const* args) {
+  const char* value = compute(p, op, dtype, args);
+  return is_exact(op) ? value : qn__kprint_round(p, dtype, value);
+}

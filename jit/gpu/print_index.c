@@ -1,0 +1,220 @@
+// jit/gpu/print_index.c: where an element lies: indices to linear indices, and their checks.
+//
+// A linear index is an int in a narrow kernel and a qn_i64 in a wide one. Checks are those of the
+// CPU's code (jit/llvm/emit_address.c): each index against the buffer's own extent, and what goes
+// through a view against the buffer underneath too. Thread rule: one thread per printer. Read next:
+// print_stmt.c.
+#include "jit/gpu/print_inner.h"
+
+int64_t qn__kprint_element_count(const qn__buf_t* buffer) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    const qn__expr_t* extent = buffer->shape[i];
+    if (QN_NEVER(extent->kind != QN__EXPR_INT)) return 0;
+    if (__builtin_mul_overflow(count, extent->int_value, &count)) return 0;
+  }
+  return count;
+}
+
+// ---- arithmetic of indices
+
+static bool is_literal(const qn__expr_t* expr, int64_t value) {
+  return expr->kind == QN__EXPR_INT && expr->int_value == value;
+}
+
+static const char* sum(qn__kprint_t* p, const char* a, const char* b) {
+  return a ? qn__kprint_text(p, "(%s + %s)", a, b) : b;
+}
+
+// i0 * s0 + i1 * s1 + ..., in the type of qn__kprint_ring; NULL: 0. Row-major indices are put
+// together from the outside in, so that no product of extents is needed.
+static const char* offset_in(qn__kprint_t* p, const qn__buf_t* buffer, const char* const* indices) {
+  const char* total = NULL;
+  bool is_narrow = p->kernel->is_narrow;
+  const qn__kview_t* view = buffer->scope == QN__SCOPE_VIEW ? p->views[buffer->id] : NULL;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    if (!buffer->strides) {
+      if (total) {
+        total =
+            qn__kprint_text(p, "(%s * %s)", total, qn__kprint_ring(p, buffer->shape[i], is_narrow));
+      }
+      if (strcmp(indices[i], "0") == 0 || strcmp(indices[i], "0u") == 0) continue;
+      total = sum(p, total, indices[i]);
+      continue;
+    }
+    if (is_literal(buffer->strides[i], 0)) continue;
+    const char* stride =
+        view ? view->strides[i] : qn__kprint_ring(p, buffer->strides[i], is_narrow);
+    total = sum(p, total,
+                is_literal(buffer->strides[i], 1)
+                    ? indices[i]
+                    : qn__kprint_text(p, "(%s * %s)", indices[i], stride));
+  }
+  return total;
+}
+
+// ---- checks
+
+void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
+                        const char* extent, bool is_wide) {
+  p->has_fail = true;
+  qn__kprint_open(p, "if (!(%s))", condition);
+  if (!index) is_wide = false;
+  p->dialect->fail(p, site, index ? index : "0", extent ? extent : "0", is_wide);
+  qn__kprint_line(p, "return;");
+  qn__kprint_close(p);
+}
+
+// The index as a name of its i64 value, checked against the extent. As unsigned numbers, negative
+// indices are beyond every extent.
+static const char* check_index(qn__kprint_t* p, const qn__buf_t* buffer, uint32_t dim,
+                               const qn__expr_t* index) {
+  const qn__expr_t* extent = buffer->shape[dim];
+  bool is_certain = index->kind == QN__EXPR_INT && extent->kind == QN__EXPR_INT &&
+                    index->int_value >= 0 && index->int_value < extent->int_value;
+  if (is_certain) return qn__kprint_ring(p, index, p->kernel->is_narrow);
+  bool is_small =
+      index->dtype != QN_DTYPE_I64 && index->dtype != QN_DTYPE_U64 && index->dtype != QN_DTYPE_U32;
+  bool is_index_narrow = p->kernel->is_narrow &&
+                         (index->dtype == QN_DTYPE_I64 ? qn__kprint_is_narrow(p, index) : is_small);
+  bool is_narrow =
+      is_index_narrow && (qn__kprint_is_narrow(p, extent) || extent->kind == QN__EXPR_INT);
+  const char* type = is_narrow ? "int" : "qn_i64";
+  const char* name = qn__kprint_name(p, type, qn__kprint_i64(p, index, is_narrow));
+  const char* bound = qn__kprint_name(p, type, qn__kprint_i64(p, extent, is_narrow));
+  const char* unsigned_type = is_narrow ? "uint" : "qn_u64";
+  uint32_t site = qn__kprint_site(p, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL);
+  qn__kprint_require(
+      p, qn__kprint_text(p, "%s(%s) < %s(%s)", unsigned_type, name, unsigned_type, bound), site,
+      name, bound, !is_narrow);
+  name = qn__kprint_adapt(p, name, is_narrow, p->kernel->is_narrow);
+  if (p->dialect->wraps_signed) return name;
+  return qn__kprint_text(p, p->kernel->is_narrow ? "uint(%s)" : "qn_u64(%s)", name);
+}
+
+// One more than the linear index of the last element of a buffer that is no view.
+static const char* span_of(qn__kprint_t* p, const qn__buf_t* buffer) {
+  bool is_narrow = p->kernel->is_narrow;
+  const char* one = qn__kprint_int(p,
+                                   p->dialect->wraps_signed ? QN_DTYPE_I64
+                                   : is_narrow              ? QN_DTYPE_U32
+                                                            : QN_DTYPE_U64,
+                                   is_narrow, 1);
+  const char* size = one;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    const char* extent = qn__kprint_ring(p, buffer->shape[i], is_narrow);
+    if (!buffer->strides) {
+      size = qn__kprint_text(p, "(%s * %s)", size, extent);
+      continue;
+    }
+    size = qn__kprint_text(p, "(%s + (%s - %s) * %s)", size, extent, one,
+                           qn__kprint_ring(p, buffer->strides[i], is_narrow));
+  }
+  return qn__kprint_unring(p, size, is_narrow);
+}
+
+// A view may have any shape: that an index is within it does not say that the element exists.
+static const char* check_offset(qn__kprint_t* p, const qn__buf_t* root, const char* offset) {
+  const char* type = qn__kprint_index_type(p);
+  const char* name = qn__kprint_name(p, type, offset);
+  const char* bound = qn__kprint_name(p, type, span_of(p, root));
+  const char* unsigned_type = p->kernel->is_narrow ? "uint" : "qn_u64";
+  uint32_t site = qn__kprint_site(p, QN_SITE_BOUNDS, root->origin_id, 0, NULL);
+  qn__kprint_require(
+      p, qn__kprint_text(p, "%s(%s) < %s(%s)", unsigned_type, name, unsigned_type, bound), site,
+      name, bound, !p->kernel->is_narrow);
+  return name;
+}
+
+// ---- accesses
+
+// In the type of qn__kprint_ring; NULL: 0.
+static const char* ring_offset(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
+                               const qn__buf_t** out_root) {
+  const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
+  if (!texts) {
+    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    *out_root = buffer;
+    return NULL;
+  }
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    texts[i] = p->program->is_checked ? check_index(p, buffer, i, indices[i])
+                                      : qn__kprint_ring(p, indices[i], p->kernel->is_narrow);
+  }
+  const char* offset = offset_in(p, buffer, texts);
+  if (buffer->scope != QN__SCOPE_VIEW) {
+    *out_root = buffer;
+    return offset;
+  }
+  const qn__kview_t* view = p->views[buffer->id];
+  const char* shift = NULL;
+  if (view) {
+    const qn__buf_t* root = buffer->base;
+    while (root->scope == QN__SCOPE_VIEW) root = root->base;
+    *out_root = root;
+    shift = view->shift;
+  } else {
+    // Declared by the host: its expressions hold symbols alone.
+    shift = ring_offset(p, buffer->base, buffer->base_indices, out_root);
+  }
+  if (!shift) return offset;
+  return offset ? qn__kprint_text(p, "(%s + %s)", shift, offset) : shift;
+}
+
+static const char* zero(qn__kprint_t* p) {
+  return qn__kprint_int(p, QN_DTYPE_I64, p->kernel->is_narrow, 0);
+}
+
+const char* qn__kprint_index(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
+                             const qn__buf_t** out_root) {
+  const char* offset = ring_offset(p, buffer, indices, out_root);
+  const char* index = offset ? qn__kprint_unring(p, offset, p->kernel->is_narrow) : zero(p);
+  if (p->program->is_checked && buffer->scope == QN__SCOPE_VIEW) {
+    index = check_offset(p, *out_root, index);
+  }
+  return index;
+}
+
+static bool is_stable(qn__walker_t* walker, qn__expr_t* expr) {
+  (void)walker;
+  return expr->kind != QN__EXPR_LOAD && expr->kind != QN__EXPR_REDUCE;
+}
+
+void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer) {
+  qn__kview_t* view = QN__ARENA_NEW(p->arena, qn__kview_t);
+  const char** strides = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *strides);
+  if (!view || !strides || QN_NEVER(buffer->id >= p->buffer_count)) {
+    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    return;
+  }
+  bool is_narrow = p->kernel->is_narrow;
+  bool wraps = p->dialect->wraps_signed;
+  const char* type = wraps ? qn__kprint_index_type(p) : is_narrow ? "uint" : "qn_u64";
+  const qn__buf_t* root;
+  const char* shift = ring_offset(p, buffer->base, buffer->base_indices, &root);
+  view->shift = shift ? qn__kprint_name(p, type, shift) : NULL;
+  for (uint32_t i = 0; buffer->strides && i < buffer->rank; ++i) {
+    qn__walker_t walker = {NULL, is_stable, NULL};
+    strides[i] = qn__kprint_ring(p, buffer->strides[i], is_narrow);
+    if (!qn__walk_expr(&walker, buffer->strides[i])) {
+      strides[i] = qn__kprint_name(p, type, strides[i]);
+    }
+  }
+  view->strides = strides;
+  p->views[buffer->id] = view;
+}
+
+const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+  const qn__buf_t* root;
+  const char* index = qn__kprint_index(p, buffer, indices, &root);
+  if (root->scope == QN__SCOPE_CONST) qn__kprint_table(p, root);
+  const char* name = qn__kprint_buffer(p, root);
+  if (root->scope == QN__SCOPE_LOCAL) return qn__kprint_text(p, "%s[%s]", name, index);
+  if (root->scope != QN__SCOPE_CONST) return p->dialect->load(p, root, index);
+  const char* element = qn__kprint_text(p, "%s[%s]", name, index);
+  if (!qn__dtype_is_float(root->dtype)) return element;
+  qn_dtype_t bits = root->dtype == QN_DTYPE_F64   ? QN_DTYPE_U64
+                    : root->dtype == QN_DTYPE_F32 ? QN_DTYPE_U32
+                                                  : QN_DTYPE_U16;
+  return qn__kprint_bitcast(p, bits, false, root->dtype, false, element);
+}

@@ -1,0 +1,320 @@
+// jit/gpu/print_int.c: operators on integers.
+//
+// 1. i8 and i16 are computed in int, u8 and u16 in uint, and cut to their width where the result
+//    may be beyond it.
+// 2. Sums, differences and products of signed numbers wrap. In C that is undefined, so a whole tree
+//    of them is computed in uint (qn__kprint_ring) and comes back as int in the end.
+// 3. An i64 that is narrow (program.h) is an int. Sums, differences, products, bits and left shifts
+//    are right in 32 bits if only their low 32 bits count; the others are done in 32 bits where the
+//    operands are narrow too, else in 64 and cut.
+// Thread rule: one thread per printer. Read next: print_float.c.
+#include "jit/gpu/print_inner.h"
+
+// The dtype whose type and helpers compute this one.
+static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
+  switch (dtype) {
+    case QN_DTYPE_I8:
+    case QN_DTYPE_I16:
+      return QN_DTYPE_I32;
+    case QN_DTYPE_U8:
+    case QN_DTYPE_U16:
+      return QN_DTYPE_U32;
+    case QN_DTYPE_I64:
+      return is_narrow ? QN_DTYPE_I32 : QN_DTYPE_I64;
+    default:
+      return dtype;
+  }
+}
+
+const char* qn__kprint_wrap(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+  switch (dtype) {
+    case QN_DTYPE_I8:
+      return qn__kprint_text(p, "((%s << 24) >> 24)", value);
+    case QN_DTYPE_I16:
+      return qn__kprint_text(p, "((%s << 16) >> 16)", value);
+    case QN_DTYPE_U8:
+      return qn__kprint_text(p, "(%s & 0xffu)", value);
+    case QN_DTYPE_U16:
+      return qn__kprint_text(p, "(%s & 0xffffu)", value);
+    default:
+      return value;
+  }
+}
+
+// ---- sums, differences, products
+
+static bool is_ring_op(qn_op_t op) {
+  return op == QN_OP_ADD || op == QN_OP_SUB || op == QN_OP_MUL || op == QN_OP_NEG;
+}
+
+// Its type: int or qn_i64, where the language itself does not wrap uint or qn_u64.
+static const char* ring_type(const qn__kprint_t* p, bool is_narrow) {
+  if (p->dialect->wraps_signed) return is_narrow ? "int" : "qn_i64";
+  return is_narrow ? "uint" : "qn_u64";
+}
+
+static const char* ring_literal(qn__kprint_t* p, bool is_narrow, int64_t value) {
+  if (p->dialect->wraps_signed) return qn__kprint_int(p, QN_DTYPE_I64, is_narrow, value);
+  return qn__kprint_int(p, is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64, false, value);
+}
+
+static const char* ring_op(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+  const char* a = qn__kprint_ring(p, expr->args[0], is_narrow);
+  if (expr->op == QN_OP_NEG)
+    return qn__kprint_text(p, "(%s - %s)", ring_literal(p, is_narrow, 0), a);
+  const qn__expr_t* right = expr->args[1];
+  // x + -1 reads better as x - 1.
+  bool is_negative = right->kind == QN__EXPR_INT && right->int_value < 0 &&
+                     right->int_value > INT32_MIN && expr->op != QN_OP_MUL;
+  const char* b = is_negative ? ring_literal(p, is_narrow, -right->int_value)
+                              : qn__kprint_ring(p, right, is_narrow);
+  bool is_sum = (expr->op == QN_OP_ADD) != is_negative;
+  const char* sign = expr->op == QN_OP_MUL ? "*" : is_sum ? "+" : "-";
+  return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
+}
+
+const char* qn__kprint_ring(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+  if (expr->kind == QN__EXPR_INT) return ring_literal(p, is_narrow, expr->int_value);
+  // A part that may be wider than the whole is cut afterwards, which is as right: but only where it
+  // is printed in 32 bits anyway.
+  bool is_whole = expr->dtype == QN_DTYPE_I32
+                      ? is_narrow
+                      : expr->dtype == QN_DTYPE_I64 && qn__kprint_is_narrow(p, expr) == is_narrow;
+  if (expr->kind == QN__EXPR_OP && is_whole && is_ring_op(expr->op)) {
+    return ring_op(p, expr, is_narrow);
+  }
+  const char* value = qn__kprint_i64(p, expr, is_narrow);
+  if (p->dialect->wraps_signed) return value;
+  return qn__kprint_text(p, "%s(%s)", ring_type(p, is_narrow), value);
+}
+
+const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow) {
+  if (p->dialect->wraps_signed) return text;
+  return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", text);
+}
+
+// ---- division
+
+static bool is_division(qn_op_t op) {
+  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
+         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
+}
+
+// Is it certainly not below 0? Enough for indices.
+static bool is_nonnegative(const qn__expr_t* expr) {
+  switch (qn__dtype_class(expr->dtype)) {
+    case QN__CLASS_UNSIGNED:
+    case QN__CLASS_BOOL:
+      return true;
+    default:
+      break;
+  }
+  if (expr->kind == QN__EXPR_INT) return expr->int_value >= 0;
+  if (expr->kind == QN__EXPR_CAST) {
+    return qn__dtype_bits(expr->args[0]->dtype) < qn__dtype_bits(expr->dtype) &&
+           qn__dtype_class(expr->args[0]->dtype) == QN__CLASS_UNSIGNED;
+  }
+  return false;
+}
+
+// Division by a positive power of two.
+static const char* divide_by_power(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const char* a,
+                                   int64_t divisor) {
+  if (op == QN_OP_FLOORMOD) {
+    return qn__kprint_text(p, "(%s & %s)", a, qn__kprint_int(p, compute, false, divisor - 1));
+  }
+  return qn__kprint_text(p, "(%s >> %d)", a, __builtin_ctzll((uint64_t)divisor));
+}
+
+static const char* print_division(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+                                  const char* a, const char* b) {
+  const qn__expr_t* right = expr->args[1];
+  if (p->program->is_checked && !(right->kind == QN__EXPR_INT && right->int_value != 0)) {
+    b = qn__kprint_name(p, qn__kprint_type(compute, false), b);
+    qn__kprint_require(p, qn__kprint_text(p, "%s != %s", b, qn__kprint_int(p, compute, false, 0)),
+                       qn__kprint_site(p, QN_SITE_DIVISION, UINT32_MAX, 0, NULL), NULL, NULL,
+                       false);
+  }
+  bool is_floor = expr->op == QN_OP_FLOORDIV || expr->op == QN_OP_FLOORMOD;
+  if (right->kind == QN__EXPR_INT && right->int_value > 0 && is_floor &&
+      (right->int_value & (right->int_value - 1)) == 0) {
+    return divide_by_power(p, expr->op, compute, a, right->int_value);
+  }
+  // By a constant that is neither 0 nor -1 the language's own division is right where it rounds as
+  // it should.
+  bool is_plain = right->kind == QN__EXPR_INT && right->int_value > 0 &&
+                  (is_nonnegative(expr->args[0]) || expr->op == QN_OP_TRUNCDIV) &&
+                  expr->op != QN_OP_CEILDIV && expr->op != QN_OP_TRUNCMOD;
+  if (is_plain) {
+    return qn__kprint_text(p, "(%s %s %s)", a, expr->op == QN_OP_FLOORMOD ? "%" : "/", b);
+  }
+  const char* helper = qn__prelude_op(expr->op, compute);
+  if (QN_NEVER(!helper)) return a;
+  return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
+}
+
+// ---- the rest
+
+static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+                               const char* a) {
+  const qn__expr_t* right = expr->args[1];
+  uint32_t bits = qn__dtype_bits(expr->dtype);
+  bool is_left = expr->op == QN_OP_SHL;
+  if (right->kind == QN__EXPR_INT) {
+    uint32_t count = (uint32_t)right->int_value & (bits - 1);
+    if (qn__dtype_bits(compute) < bits && count > 31) return is_left ? "0" : NULL;
+    bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
+    if (is_left && is_signed && !p->dialect->wraps_signed) {
+      bool is_wide = compute == QN_DTYPE_I64;
+      return qn__kprint_text(p, "%s(%s(%s) << %u)", is_wide ? "qn_i64" : "int",
+                             is_wide ? "qn_u64" : "uint", a, count);
+    }
+    return qn__kprint_text(p, "(%s %s %u)", a, is_left ? "<<" : ">>", count);
+  }
+  // A count of more than 31 cannot be asked of 32 bits.
+  if (qn__dtype_bits(compute) < bits && bits == 64) return NULL;
+  const char* count = qn__kprint_expr(p, right);
+  if (expr->dtype == QN_DTYPE_I64) count = qn__kprint_i64(p, right, false);
+  if (bits < 32) {
+    bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
+    count = qn__kprint_text(p, is_signed ? "(%s & %u)" : "(%s & %uu)", count, bits - 1);
+  }
+  const char* helper = qn__prelude_op(expr->op, compute);
+  if (QN_NEVER(!helper)) return a;
+  return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, count);
+}
+
+static const char* print_count(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+                               const char* a) {
+  uint32_t bits = qn__dtype_bits(expr->dtype);
+  const char* helper = qn__prelude_op(expr->op, compute);
+  if (QN_NEVER(!helper)) return a;
+  (void)qn__kprint_use(p, helper);
+  if (bits >= 32) return qn__kprint_text(p, "%s(%s)", helper, a);
+  bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
+  const char* suffix = is_signed ? "" : "u";
+  if (is_signed) a = qn__kprint_text(p, "(%s & 0x%x)", a, (1U << bits) - 1);
+  if (expr->op == QN_OP_POPCOUNT) return qn__kprint_text(p, "%s(%s)", helper, a);
+  return qn__kprint_text(p, "(%s(%s) - %u%s)", helper, a, 32 - bits, suffix);
+}
+
+static const char* print_binary(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+                                const char* a, const char* b) {
+  const char* helper = qn__prelude_op(expr->op, compute);
+  if (helper) return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
+  switch (expr->op) {
+    case QN_OP_ADD:
+      return qn__kprint_text(p, "(%s + %s)", a, b);
+    case QN_OP_SUB:
+      return qn__kprint_text(p, "(%s - %s)", a, b);
+    case QN_OP_MUL:
+      return qn__kprint_text(p, "(%s * %s)", a, b);
+    case QN_OP_AND:
+      return qn__kprint_text(p, "(%s & %s)", a, b);
+    case QN_OP_OR:
+      return qn__kprint_text(p, "(%s | %s)", a, b);
+    case QN_OP_XOR:
+      return qn__kprint_text(p, "(%s ^ %s)", a, b);
+    case QN_OP_MIN:
+      return qn__kprint_text(p, "min(%s, %s)", a, b);
+    case QN_OP_MAX:
+      return qn__kprint_text(p, "max(%s, %s)", a, b);
+    default:
+      break;
+  }
+  (void)QN_NEVER(true);
+  return a;
+}
+
+// The operator on values of `compute`'s type; i64 operands are converted to its width. NULL: the
+// shift needs more bits.
+static const char* print_computed(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute) {
+  bool is_i64 = expr->dtype == QN_DTYPE_I64;
+  bool is_narrow = is_i64 && compute == QN_DTYPE_I32;
+  const qn__expr_t* left = expr->args[0];
+  const char* a = is_i64 ? qn__kprint_i64(p, left, is_narrow) : qn__kprint_expr(p, left);
+  switch (expr->op) {
+    case QN_OP_SHL:
+    case QN_OP_SHR:
+      return print_shift(p, expr, compute, a);
+    case QN_OP_POPCOUNT:
+    case QN_OP_CLZ:
+      return print_count(p, expr, compute, a);
+    case QN_OP_NOT:
+      return qn__kprint_text(p, "(~%s)", a);
+    case QN_OP_NEG:
+      return qn__kprint_text(p, "(%s - %s)", qn__kprint_int(p, compute, false, 0), a);
+    case QN_OP_ABS: {
+      const char* helper = qn__prelude_op(QN_OP_ABS, compute);
+      if (!helper) return a;  // unsigned
+      return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, helper), a);
+    }
+    default:
+      break;
+  }
+  const qn__expr_t* right = expr->args[1];
+  const char* b = is_i64 ? qn__kprint_i64(p, right, is_narrow) : qn__kprint_expr(p, right);
+  if (is_division(expr->op)) return print_division(p, expr, compute, a, b);
+  return print_binary(p, expr, compute, a, b);
+}
+
+// May the result be outside of the dtype's range, computed in 32 bits?
+static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
+  switch (op) {
+    case QN_OP_FLOORDIV:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_CEILDIV:
+    case QN_OP_ABS:
+      return qn__dtype_class(dtype) == QN__CLASS_SIGNED;
+    case QN_OP_NOT:
+      return qn__dtype_class(dtype) == QN__CLASS_UNSIGNED;
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+    case QN_OP_MUL:
+    case QN_OP_NEG:
+    case QN_OP_SHL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Do the low 32 bits of the operands alone decide those of the result?
+static bool is_low_bits_op(const qn__expr_t* expr) {
+  switch (expr->op) {
+    case QN_OP_AND:
+    case QN_OP_OR:
+    case QN_OP_XOR:
+    case QN_OP_NOT:
+      return true;
+    case QN_OP_SHL:
+      return expr->args[1]->kind == QN__EXPR_INT;
+    default:
+      return false;
+  }
+}
+
+const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr) {
+  qn_dtype_t dtype = expr->dtype;
+  bool is_narrow = qn__kprint_is_narrow(p, expr);
+  if (is_ring_op(expr->op) && (dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_I64)) {
+    bool is_32_bits = dtype == QN_DTYPE_I32 || is_narrow;
+    return qn__kprint_unring(p, ring_op(p, expr, is_32_bits), is_32_bits);
+  }
+  if (dtype == QN_DTYPE_I64) {
+    bool can_be_narrow = is_narrow;
+    if (is_narrow && !is_low_bits_op(expr)) {
+      bool is_count = expr->op == QN_OP_POPCOUNT || expr->op == QN_OP_CLZ;
+      const qn__expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;
+      can_be_narrow = !is_count && qn__kprint_is_narrow(p, expr->args[0]) &&
+                      (!right || expr->op == QN_OP_SHR || qn__kprint_is_narrow(p, right));
+    }
+    if (can_be_narrow) {
+      const char* narrow = print_computed(p, expr, QN_DTYPE_I32);
+      if (narrow) return narrow;
+    }
+    return qn__kprint_adapt(p, print_computed(p, expr, QN_DTYPE_I64), false, is_narrow);
+  }
+  const char* value = print_computed(p, expr, compute_dtype(dtype, false));
+  return may_leave(expr->op, dtype) ? qn__kprint_wrap(p, dtype, value) : value;
+}

@@ -1,0 +1,258 @@
+// jit/gpu/print_loop.c: loops, the nests of threads, the blocks of a launch, and where the threads
+// of a block meet.
+//
+// 1. A kernel strides over its blocks, so that any count of launched blocks is right.
+// 2. A thread nest has one linear index, x fastest, as warps count. It strides, or is guarded, or
+//    neither where it has exactly the block's threads.
+// 3. Behind a thread nest the threads meet when another one follows, in program order or in the
+//    next round of a loop around it; the next block meets too where shared memory is used again.
+// Thread rule: one thread per printer. Read next: print.c.
+#include "jit/gpu/print_inner.h"
+
+void qn__kprint_barrier(qn__kprint_t* p) {
+  p->has_barrier = true;
+  p->needs_barrier = false;
+  p->dialect->barrier(p);
+}
+
+// ---- serial loops
+
+static bool has_no_load(qn__walker_t* walker, qn__expr_t* expr) {
+  (void)walker;
+  return expr->kind != QN__EXPR_LOAD;
+}
+
+static bool has_load(qn__expr_t* expr) {
+  qn__walker_t walker = {NULL, has_no_load, NULL};
+  return !qn__walk_expr(&walker, expr);
+}
+
+// The body of a loop at the block level: the next round may need what this one wrote.
+static void print_round(qn__kprint_t* p, const qn__block_t* body) {
+  qn__kprint_block(p, body);
+  if (!p->is_in_threads && p->needs_barrier) qn__kprint_barrier(p);
+}
+
+static void print_serial(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const qn__var_t* var = stmt->loop.var;
+  bool is_narrow = qn__kprint_is_narrow_var(p, var);
+  const char* type = qn__kprint_type(QN_DTYPE_I64, is_narrow);
+  const char* begin = qn__kprint_i64(p, stmt->loop.begin, is_narrow);
+  const char* end = qn__kprint_name(p, type, qn__kprint_i64(p, stmt->loop.end, is_narrow));
+  const char* name = qn__kprint_var(p, var);
+  if (stmt->loop.kind == QN_LOOP_UNROLL && p->dialect->unroll) {
+    qn__kprint_line(p, "%s", p->dialect->unroll);
+  }
+  bool needed_barrier = p->needs_barrier;
+  qn__kprint_open(p, "for (%s %s = %s; %s < %s; ++%s)", type, name, begin, name, end, name);
+  print_round(p, &stmt->loop.body);
+  qn__kprint_close(p);
+  p->needs_barrier |= needed_barrier;
+}
+
+static void print_while(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const qn__expr_t* condition = stmt->while_.condition;
+  if (!p->is_in_threads && p->needs_barrier && has_load(stmt->while_.condition)) {
+    qn__kprint_barrier(p);
+  }
+  bool needed_barrier = p->needs_barrier;
+  if (qn__kprint_needs_lines(p, condition)) {
+    qn__kprint_open(p, "while (true)");
+    qn__kprint_line(p, "if (!%s) break;", qn__kprint_expr(p, condition));
+  } else {
+    qn__kprint_open(p, "while (%s)", qn__kprint_expr(p, condition));
+  }
+  print_round(p, &stmt->while_.body);
+  qn__kprint_close(p);
+  p->needs_barrier |= needed_barrier;
+}
+
+// ---- nests
+
+enum { AXES = 3 };
+
+// A perfect nest of block or thread loops, by axis; NULL: no loop of that axis.
+typedef struct nest {
+  const qn__stmt_t* axes[AXES];
+  const qn__block_t* body;
+} nest_t;
+
+static nest_t nest_of(const qn__stmt_t* stmt, bool is_blocks) {
+  nest_t nest = {{NULL, NULL, NULL}, NULL};
+  qn_loop_kind_t first = is_blocks ? QN_LOOP_BLOCK_X : QN_LOOP_THREAD_X;
+  for (;;) {
+    uint32_t axis = (uint32_t)stmt->loop.kind - (uint32_t)first;
+    if (QN_NEVER(axis >= AXES || nest.axes[axis])) break;
+    nest.axes[axis] = stmt;
+    nest.body = &stmt->loop.body;
+    stmt = nest.body->first;
+    if (!stmt || stmt->next || stmt->kind != QN__STMT_LOOP) break;
+    if (is_blocks ? !qn__loop_is_block(stmt->loop.kind) : !qn__loop_is_thread(stmt->loop.kind)) {
+      break;
+    }
+  }
+  return nest;
+}
+
+// The number of iterations of a loop when it is constant; -1: it is not.
+static int64_t constant_extent(const qn__stmt_t* loop) {
+  if (loop->loop.begin->kind != QN__EXPR_INT || loop->loop.end->kind != QN__EXPR_INT) return -1;
+  int64_t extent;
+  if (__builtin_sub_overflow(loop->loop.end->int_value, loop->loop.begin->int_value, &extent)) {
+    return -1;
+  }
+  return extent < 0 ? 0 : extent;
+}
+
+static int64_t constant_count(const nest_t* nest) {
+  int64_t count = 1;
+  for (uint32_t axis = 0; axis < AXES; ++axis) {
+    if (!nest->axes[axis]) continue;
+    int64_t extent = constant_extent(nest->axes[axis]);
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) return -1;
+  }
+  return count;
+}
+
+// The iterations of a loop as a uint or qn_u64; a name or a literal. An empty range has none.
+static const char* extent_text(qn__kprint_t* p, const qn__stmt_t* loop, bool is_narrow) {
+  const char* type = is_narrow ? "uint" : "qn_u64";
+  qn_dtype_t dtype = is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64;
+  int64_t extent = constant_extent(loop);
+  if (extent >= 0) return qn__kprint_int(p, dtype, false, extent);
+  const char* begin = qn__kprint_i64(p, loop->loop.begin, is_narrow);
+  const char* end = qn__kprint_i64(p, loop->loop.end, is_narrow);
+  bool is_zero = loop->loop.begin->kind == QN__EXPR_INT && loop->loop.begin->int_value == 0;
+  const char* signed_type = is_narrow ? "int" : "qn_i64";
+  const char* stop = qn__kprint_name(p, signed_type, end);
+  if (is_zero) {
+    return qn__kprint_name(p, type,
+                           qn__kprint_text(p, "(%s > %s ? %s(%s) : %s)", stop, begin, type, stop,
+                                           qn__kprint_int(p, dtype, false, 0)));
+  }
+  const char* start = qn__kprint_name(p, signed_type, begin);
+  return qn__kprint_name(p, type,
+                         qn__kprint_text(p, "(%s > %s ? %s(%s) - %s(%s) : %s)", stop, start, type,
+                                         stop, type, start, qn__kprint_int(p, dtype, false, 0)));
+}
+
+// The extents of the axes that there are, and their product.
+static const char* nest_count(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
+                              const char* extents[AXES]) {
+  const char* count = NULL;
+  for (uint32_t axis = 0; axis < AXES; ++axis) {
+    if (!nest->axes[axis]) continue;
+    extents[axis] = extent_text(p, nest->axes[axis], is_narrow);
+    count = count ? qn__kprint_text(p, "%s * %s", count, extents[axis]) : extents[axis];
+  }
+  int64_t constant = constant_count(nest);
+  if (constant >= 0) {
+    return qn__kprint_int(p, is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64, false, constant);
+  }
+  return qn__kprint_name(p, is_narrow ? "uint" : "qn_u64", count);
+}
+
+// The loops' variables out of the linear index, x fastest.
+static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
+                            const char* const extents[AXES], const char* linear) {
+  const char* rest = linear;
+  const char* type = is_narrow ? "uint" : "qn_u64";
+  for (uint32_t axis = 0; axis < AXES; ++axis) {
+    const qn__stmt_t* loop = nest->axes[axis];
+    if (!loop) continue;
+    bool is_last = true;
+    for (uint32_t other = axis + 1; other < AXES; ++other) is_last &= !nest->axes[other];
+    bool is_var_narrow = qn__kprint_is_narrow_var(p, loop->loop.var);
+    const char* var_type = is_var_narrow ? "int" : "qn_i64";
+    const char* index = is_last ? rest : qn__kprint_text(p, "%s %% %s", rest, extents[axis]);
+    index = qn__kprint_text(p, "%s(%s)", var_type, index);
+    const qn__expr_t* begin = loop->loop.begin;
+    if (begin->kind != QN__EXPR_INT || begin->int_value != 0) {
+      index = qn__kprint_text(p, "%s + %s", qn__kprint_i64(p, begin, is_var_narrow), index);
+    }
+    qn__kprint_line(p, "const %s %s = %s;", var_type, qn__kprint_var(p, loop->loop.var), index);
+    if (!is_last) {
+      rest = qn__kprint_name(p, type, qn__kprint_text(p, "%s / %s", rest, extents[axis]));
+    }
+  }
+}
+
+// ---- threads
+
+static bool is_apart_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  (void)walker;
+  return stmt->kind != QN__STMT_BARRIER;
+}
+
+static bool is_apart_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  (void)walker;
+  if (expr->kind != QN__EXPR_OP) return true;
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  return info->rule != QN__RULE_LANE && info->rule != QN__RULE_GROUP;
+}
+
+// Do the threads of the nest meet or exchange values within it?
+static bool is_together(const nest_t* nest) {
+  qn__walker_t walker = {is_apart_stmt, is_apart_expr, NULL};
+  union {
+    const qn__block_t* from;
+    qn__block_t* to;
+  } same = {.from = nest->body};
+  return !qn__walk_block(&walker, same.to);
+}
+
+static void print_threads(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  nest_t nest = nest_of(stmt, false);
+  if (p->needs_barrier) qn__kprint_barrier(p);
+  int64_t count = constant_count(&nest);
+  int64_t threads = p->kernel->plan->thread_count;
+  const char* extents[AXES] = {NULL, NULL, NULL};
+  const char* linear = "qn_thread";
+  bool is_exact = is_together(&nest) || (threads > 0 && count == threads);
+  if (is_exact) {
+    qn__kprint_line(p, "{");
+    p->indent++;
+    (void)nest_count(p, &nest, true, extents);
+  } else if (threads > 0 && count >= 0 && count < threads) {
+    qn__kprint_open(p, "if (qn_thread < %s)", nest_count(p, &nest, true, extents));
+  } else {
+    const char* end = nest_count(p, &nest, true, extents);
+    linear = qn__kprint_temp(p);
+    qn__kprint_open(p, "for (uint %s = qn_thread; %s < %s; %s += qn_threads)", linear, linear, end,
+                    linear);
+  }
+  print_variables(p, &nest, true, extents, linear);
+  p->is_in_threads = true;
+  qn__kprint_block(p, nest.body);
+  p->is_in_threads = false;
+  qn__kprint_close(p);
+  p->needs_barrier = true;
+}
+
+void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  if (stmt->kind == QN__STMT_WHILE) {
+    print_while(p, stmt);
+  } else if (qn__loop_is_thread(stmt->loop.kind)) {
+    print_threads(p, stmt);
+  } else {
+    print_serial(p, stmt);
+  }
+}
+
+// ---- blocks
+
+void qn__kprint_launch(qn__kprint_t* p) {
+  nest_t nest = nest_of(p->kernel->root, true);
+  bool is_narrow = p->kernel->is_narrow;
+  const char* extents[AXES] = {NULL, NULL, NULL};
+  const char* count = nest_count(p, &nest, is_narrow, extents);
+  const char* type = is_narrow ? "uint" : "qn_u64";
+  const char* linear = qn__kprint_temp(p);
+  qn__kprint_open(p, "for (%s %s = qn_block_first; %s < %s; %s += qn_block_step)", type, linear,
+                  linear, count, linear);
+  print_variables(p, &nest, is_narrow, extents, linear);
+  qn__kprint_block(p, nest.body);
+  // The next block may not write to shared memory that this one still reads.
+  if (p->needs_barrier && (p->shared_count > 0 || p->has_block_exchange)) qn__kprint_barrier(p);
+  qn__kprint_close(p);
+}

@@ -1,0 +1,269 @@
+// jit/gpu/print_stmt.c: statements of the kernel printer.
+//
+// Not here: loops, launches and where threads meet (print_loop.c). Thread rule: one thread per
+// printer. Read next: print_loop.c.
+#include "ir/ptrmap.h"
+#include "jit/gpu/print_inner.h"
+
+// ---- declarations
+
+void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer) {
+  const char** slot = &p->buffer_names[buffer->id];
+  if (*slot) return;
+  *slot = qn__kprint_text(p, "c%" PRIu32, p->table_count++);
+  qn__buffer_t elements;
+  qn__buffer_init(&elements, p->arena->allocator);
+  bool is_float = qn__dtype_is_float(buffer->dtype);
+  bool is_double = buffer->dtype == QN_DTYPE_F64;
+  for (size_t i = 0; i < buffer->element_count; ++i) {
+    const qn__expr_t* element = buffer->elements[i];
+    qn_dtype_t dtype = buffer->dtype;
+    int64_t value = element->int_value;
+    if (is_float) {
+      dtype = is_double ? QN_DTYPE_U64 : QN_DTYPE_U32;
+      qn__scalar_t scalar = {.f = element->float_value};
+      value = (int64_t)qn__scalar_to_bits(buffer->dtype, scalar);
+    }
+    if (i > 0) qn__buffer_cstr(&elements, i % 16 == 0 ? ",\n    " : ", ");
+    qn__buffer_cstr(&elements, qn__kprint_int(p, dtype, false, value));
+  }
+  if (elements.has_failed) {
+    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+  } else {
+    const char* type = qn__kprint_type(buffer->dtype, false);
+    if (is_float) type = is_double ? "qn_u64" : "uint";
+    qn__klines_t* at = p->at;
+    uint32_t indent = p->indent;
+    p->at = &p->outer;
+    p->indent = 0;
+    size_t count = buffer->element_count;
+    p->dialect->table(p, *slot, type, count, count ? (const char*)elements.data : "0");
+    p->at = at;
+    p->indent = indent;
+  }
+  qn__buffer_deinit(&elements);
+}
+
+static void print_shared(qn__kprint_t* p, const qn__buf_t* buffer) {
+  (void)qn__kprint_buffer(p, buffer);
+  if (p->shared_count == p->shared_capacity) {
+    uint32_t capacity = 2 * p->shared_capacity + 8;
+    const qn__buf_t** grown = qn__arena_alloc_array(p->arena, capacity, sizeof *grown);
+    if (!grown) {
+      qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+      return;
+    }
+    for (uint32_t i = 0; i < p->shared_count; ++i) grown[i] = p->shared[i];
+    p->shared = grown;
+    p->shared_capacity = capacity;
+  }
+  p->shared[p->shared_count++] = buffer;
+}
+
+static void print_alloc(qn__kprint_t* p, const qn__buf_t* buffer) {
+  switch (buffer->scope) {
+    case QN__SCOPE_LOCAL: {
+      int64_t count = qn__kprint_element_count(buffer);
+      qn__kprint_line(p, "%s %s[%" PRId64 "];", qn__kprint_type(buffer->dtype, false),
+                      qn__kprint_buffer(p, buffer), count > 0 ? count : 1);
+      break;
+    }
+    case QN__SCOPE_SHARED:
+      print_shared(p, buffer);
+      break;
+    case QN__SCOPE_CONST:
+      qn__kprint_table(p, buffer);
+      break;
+    case QN__SCOPE_VIEW:
+      qn__kprint_view(p, buffer);
+      break;
+    default:
+      (void)QN_NEVER(true);
+      break;
+  }
+}
+
+// ---- values
+
+static const char* stored_value(qn__kprint_t* p, const qn__expr_t* value) {
+  if (value->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, value, false);
+  return qn__kprint_expr(p, value);
+}
+
+static bool is_exchange(const qn__expr_t* expr) {
+  if (expr->kind != QN__EXPR_OP) return false;
+  const qn__op_info_t* info = qn__op_info(expr->op);
+  return info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
+}
+
+static void print_exchange(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* expr) {
+  const char* value = stored_value(p, expr->args[0]);
+  const char* lane = NULL;
+  bool is_lane_narrow = false;
+  if (qn__op_info(expr->op)->rule == QN__RULE_LANE) {
+    is_lane_narrow = qn__kprint_is_narrow(p, expr->args[1]) ||
+                     (expr->args[1]->kind == QN__EXPR_INT && expr->args[1]->int_value >= 0 &&
+                      expr->args[1]->int_value <= INT32_MAX);
+    lane = qn__kprint_i64(p, expr->args[1], is_lane_narrow);
+  }
+  p->has_exchange = true;
+  p->has_block_exchange |=
+      expr->op == QN_OP_BLOCK_SUM || expr->op == QN_OP_BLOCK_MIN || expr->op == QN_OP_BLOCK_MAX;
+  bool is_var_narrow = qn__kprint_is_narrow_var(p, var);
+  const char* name = is_var_narrow ? qn__kprint_temp(p) : qn__kprint_var(p, var);
+  if (!p->dialect->exchange(p, expr->op, expr->dtype, value, lane, is_lane_narrow, name)) {
+    qn__kprint_unsupported(p, "the target has no '%s' of %s", qn__op_info(expr->op)->text,
+                           qn_dtype_text(expr->dtype));
+  }
+  if (is_var_narrow) {
+    const char* narrow = qn__kprint_var(p, var);
+    qn__kprint_line(p, "const int %s = int(%s);", narrow, name);
+  }
+}
+
+static void print_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const qn__var_t* var = stmt->let.var;
+  if (is_exchange(stmt->let.value)) {
+    print_exchange(p, var, stmt->let.value);
+    return;
+  }
+  bool is_narrow = qn__kprint_is_narrow_var(p, var);
+  const char* value = var->dtype == QN_DTYPE_I64 ? qn__kprint_i64(p, stmt->let.value, is_narrow)
+                                                 : qn__kprint_expr(p, stmt->let.value);
+  const char* name = qn__kprint_var(p, var);
+  qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(var->dtype, is_narrow), name, value);
+}
+
+static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const qn__buf_t* root;
+  const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
+  const char* value = stored_value(p, stmt->store.value);
+  if (root->scope == QN__SCOPE_LOCAL) {
+    qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root), index, value);
+  } else {
+    p->dialect->store(p, root, index, value);
+  }
+}
+
+// An atomic of a thread's own memory.
+static void print_local_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const qn__buf_t* root,
+                               const char* index, const char* operand, const char* operand2,
+                               const char* old) {
+  qn_dtype_t dtype = root->dtype;
+  const char* type = qn__kprint_type(dtype, false);
+  if (!old) old = qn__kprint_temp(p);
+  index = qn__kprint_name(p, qn__kprint_index_type(p), index);
+  const char* name = qn__kprint_buffer(p, root);
+  qn__kprint_line(p, "const %s %s = %s[%s];", type, old, name, index);
+  const char* next = operand;
+  static const qn_op_t ops[] = {
+      [QN_ATOMIC_ADD] = QN_OP_ADD, [QN_ATOMIC_MIN] = QN_OP_MIN, [QN_ATOMIC_MAX] = QN_OP_MAX};
+  switch (stmt->atomic.op) {
+    case QN_ATOMIC_ADD:
+    case QN_ATOMIC_MIN:
+    case QN_ATOMIC_MAX:
+      next = qn__kprint_step(p, ops[stmt->atomic.op], dtype, false, old, operand);
+      break;
+    case QN_ATOMIC_AND:
+    case QN_ATOMIC_OR:
+    case QN_ATOMIC_XOR: {
+      const char* sign = stmt->atomic.op == QN_ATOMIC_AND  ? "&"
+                         : stmt->atomic.op == QN_ATOMIC_OR ? "|"
+                                                           : "^";
+      next = qn__kprint_text(p, "(%s %s %s)", old, sign, operand);
+      break;
+    }
+    case QN_ATOMIC_CAS:
+      next = qn__kprint_text(p, "(%s == %s ? %s : %s)", old, operand, operand2, old);
+      break;
+    case QN_ATOMIC_EXCHANGE:
+      break;
+  }
+  qn__kprint_line(p, "%s[%s] = %s;", name, index, next);
+}
+
+static void print_atomic(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const qn__buf_t* root;
+  const qn__var_t* result = stmt->atomic.result;
+  const char* index = qn__kprint_index(p, stmt->atomic.buffer, stmt->atomic.indices, &root);
+  const char* operand = stored_value(p, stmt->atomic.operand);
+  const char* operand2 = stmt->atomic.operand2 ? stored_value(p, stmt->atomic.operand2) : NULL;
+  bool is_narrow = result && qn__kprint_is_narrow_var(p, result);
+  const char* old = !result ? NULL : is_narrow ? qn__kprint_temp(p) : qn__kprint_var(p, result);
+  if (root->scope == QN__SCOPE_LOCAL) {
+    print_local_atomic(p, stmt, root, index, operand, operand2, old);
+  } else if (!p->dialect->atomic(p, stmt, index, operand, operand2, old)) {
+    qn__kprint_unsupported(p, "the target has no %s on %s", qn__atomic_text(stmt->atomic.op),
+                           qn_dtype_text(root->dtype));
+  }
+  if (is_narrow) {
+    const char* narrow = qn__kprint_var(p, result);
+    qn__kprint_line(p, "const int %s = int(%s);", narrow, old);
+  }
+}
+
+static void print_assert(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const char* condition = qn__kprint_expr(p, stmt->assert_.condition);
+  const char* message = stmt->assert_.message;
+  uint32_t site = qn__kprint_site(p, QN_SITE_ASSERT, UINT32_MAX, 0, message ? message : "");
+  qn__kprint_require(p, condition, site, NULL, NULL, false);
+}
+
+static void print_if(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  const char* condition = qn__kprint_expr(p, stmt->if_.condition);
+  bool needed_barrier = p->needs_barrier;
+  qn__kprint_open(p, "if (%s)", condition);
+  qn__kprint_block(p, &stmt->if_.then_block);
+  bool needs_after_then = p->needs_barrier;
+  qn__kprint_close(p);
+  p->needs_barrier = needed_barrier;
+  if (stmt->if_.else_block.first) {
+    qn__kprint_open(p, "else");
+    qn__kprint_block(p, &stmt->if_.else_block);
+    qn__kprint_close(p);
+  }
+  p->needs_barrier |= needs_after_then;
+}
+
+// ---- all
+
+static void print_one(qn__kprint_t* p, const qn__stmt_t* stmt) {
+  // A let of a reduction has no line of its own.
+  uint32_t line = p->places ? (uint32_t)(uintptr_t)qn__ptrmap_get(p->places, stmt) : 0;
+  if (line) p->ir_line = line;
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      print_let(p, stmt);
+      break;
+    case QN__STMT_STORE:
+      print_store(p, stmt);
+      break;
+    case QN__STMT_ATOMIC:
+      print_atomic(p, stmt);
+      break;
+    case QN__STMT_IF:
+      print_if(p, stmt);
+      break;
+    case QN__STMT_LOOP:
+    case QN__STMT_WHILE:
+      qn__kprint_loop(p, stmt);
+      break;
+    case QN__STMT_ALLOC:
+      print_alloc(p, stmt->alloc.buffer);
+      break;
+    case QN__STMT_BARRIER:
+      qn__kprint_barrier(p);
+      break;
+    case QN__STMT_ASSERT:
+      print_assert(p, stmt);
+      break;
+  }
+}
+
+void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block) {
+  uint32_t line = p->ir_line;
+  for (const qn__stmt_t* stmt = block->first; stmt && qn__kprint_ok(p); stmt = stmt->next) {
+    print_one(p, stmt);
+  }
+  p->ir_line = line;
+}
