@@ -275,7 +275,9 @@ const qn__dialect_t qn__dialect_glsl = {
     .name = "glsl",
     .is_glsl = true,
     .wraps_signed = true,
-    .unroll = "[[unroll]]",
+    // Not [[unroll]]: spirv-opt unrolls such loops itself and forgets in the copies that their
+    // arithmetic must not be contracted.
+    .unroll = NULL,
     .arithmetic = qn__glsl_arithmetic,
     .text_begin = text_begin,
     .kernel_begin = kernel_begin,
