@@ -263,7 +263,7 @@ static void kernel_begin(qn__kprint_t* p) {
 }
 
 static void kernel_end(qn__kprint_t* p) {
-  qn__kprint_close(p);
+  qn__kprint_line(p, "}");
 }
 
 static void table(qn__kprint_t* p, const char* name, const char* type, size_t count,
