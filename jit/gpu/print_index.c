@@ -204,10 +204,18 @@ void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer) {
   p->views[buffer->id] = view;
 }
 
+const char* qn__kprint_array_index(qn__kprint_t* p, const char* index) {
+  bool is_cut = p->dialect->is_glsl && !p->kernel->is_narrow;
+  return is_cut ? qn__kprint_text(p, "int(%s)", index) : index;
+}
+
 const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices) {
   const qn__buf_t* root;
   const char* index = qn__kprint_index(p, buffer, indices, &root);
   if (root->scope == QN__SCOPE_CONST) qn__kprint_table(p, root);
+  if (root->scope == QN__SCOPE_CONST || root->scope == QN__SCOPE_LOCAL) {
+    index = qn__kprint_array_index(p, index);
+  }
   const char* name = qn__kprint_buffer(p, root);
   if (root->scope == QN__SCOPE_LOCAL) return qn__kprint_text(p, "%s[%s]", name, index);
   if (root->scope != QN__SCOPE_CONST) return p->dialect->load(p, root, index);

@@ -142,6 +142,8 @@ const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* valu
 const char* qn__kprint_index(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
                              const qn__buf_t** out_root);
 const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices);
+// A linear index as one of an array of the language: GLSL takes none of 64 bits.
+const char* qn__kprint_array_index(qn__kprint_t* p, const char* index);
 // "if (!(CONDITION)) { fail; return; }"
 void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
                         const char* extent, bool is_wide);

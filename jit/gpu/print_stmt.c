@@ -139,7 +139,8 @@ static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
   if (root->scope == QN__SCOPE_LOCAL) {
-    qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root), index, value);
+    qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root),
+                    qn__kprint_array_index(p, index), value);
   } else {
     p->dialect->store(p, root, index, value);
   }
@@ -152,7 +153,7 @@ static void print_local_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const qn
   qn_dtype_t dtype = root->dtype;
   const char* type = qn__kprint_type(dtype, false);
   if (!old) old = qn__kprint_temp(p);
-  index = qn__kprint_name(p, qn__kprint_index_type(p), index);
+  index = qn__kprint_array_index(p, qn__kprint_name(p, qn__kprint_index_type(p), index));
   const char* name = qn__kprint_buffer(p, root);
   qn__kprint_line(p, "const %s %s = %s[%s];", type, old, name, index);
   const char* next = operand;
