@@ -251,6 +251,7 @@ static void kernel_begin(qn__kprint_t* p) {
     qn__kprint_line(p, "layout(local_size_x = %u) in;", kernel->plan->thread_count);
   }
   declare_buffers(p, bindings);
+  qn__glsl_check_types(p);
   declare_shared(p);
   qn__glsl_exact_helpers(p);
   qn__kprint_open(p, "void main()");

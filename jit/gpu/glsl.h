@@ -35,6 +35,9 @@ int64_t qn__glsl_number(const qn__kprint_t* p, const char* option);
 void qn__glsl_word_helpers(qn__kprint_t* p, const qn__buf_t* buffer, bool is_written);
 void qn__glsl_exact_helpers(qn__kprint_t* p);
 
+// Refuses values of types that the target lacks.
+void qn__glsl_check_types(qn__kprint_t* p);
+
 const char* qn__glsl_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* index);
 void qn__glsl_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index, const char* value);
 bool qn__glsl_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,

@@ -1,0 +1,61 @@
+// jit/gpu/glsl_check.c: what a kernel needs of the target's types, said before the compiler would.
+//
+// Storage says for itself what it needs (glsl_memory.c). Here are the values: 64-bit integers that
+// are not proven to fit 32 bits, and doubles. Thread rule: one thread per printer. Read next:
+// glsl_memory.c.
+#include "jit/gpu/glsl.h"
+
+typedef struct search {
+  qn__kprint_t* p;
+  qn_dtype_t dtype;  // the first that the target has not; NONE: none was met
+  const char* name;  // of the variable or buffer; NULL: a nameless value
+} search_t;
+
+static bool has_dtype(const qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow) {
+  if (dtype == QN_DTYPE_I64) return is_narrow || p->options->has_int64;
+  if (dtype == QN_DTYPE_U64) return p->options->has_int64;
+  return dtype != QN_DTYPE_F64 || p->options->has_float64;
+}
+
+static bool meet(search_t* search, qn_dtype_t dtype, bool is_narrow, const char* name) {
+  if (has_dtype(search->p, dtype, is_narrow)) return true;
+  search->dtype = dtype;
+  search->name = name;
+  return false;
+}
+
+static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  search_t* search = walker->self;
+  const qn__var_t* var = stmt->kind == QN__STMT_LET    ? stmt->let.var
+                         : stmt->kind == QN__STMT_LOOP ? stmt->loop.var
+                                                       : NULL;
+  if (var) return meet(search, var->dtype, qn__kprint_is_narrow_var(search->p, var), var->name);
+  if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope != QN__SCOPE_VIEW) {
+    return meet(search, stmt->alloc.buffer->dtype, false, stmt->alloc.buffer->name);
+  }
+  return true;
+}
+
+static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  search_t* search = walker->self;
+  // An index or a literal is printed as wide as its kernel's indices.
+  bool is_narrow = expr->kind == QN__EXPR_INT || qn__kprint_is_narrow(search->p, expr);
+  const char* name = expr->kind == QN__EXPR_LOAD  ? expr->load.buffer->name
+                     : expr->kind == QN__EXPR_VAR ? expr->var->name
+                                                  : NULL;
+  return meet(search, expr->dtype, is_narrow, name);
+}
+
+void qn__glsl_check_types(qn__kprint_t* p) {
+  search_t search = {.p = p};
+  qn__walker_t walker = {check_stmt, check_expr, &search};
+  if (qn__walk_block(&walker, &p->kernel->root->loop.body)) return;
+  const char* option = search.dtype == QN_DTYPE_F64 ? "supports_float64" : "supports_int64";
+  if (search.name) {
+    qn__kprint_unsupported(p, "'%s' is %s, which this target cannot (option %s)", search.name,
+                           qn_dtype_text(search.dtype), option);
+  } else {
+    qn__kprint_unsupported(p, "a value is %s, which this target cannot (option %s)",
+                           qn_dtype_text(search.dtype), option);
+  }
+}
