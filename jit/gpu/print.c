@@ -31,6 +31,10 @@ static void lines_move(qn__klines_t* to, qn__klines_t* from) {
   qn__buffer_clear(&from->lines);
 }
 
+void qn__kprint_extra(qn__kprint_t* p) {
+  lines_move(p->at, &p->extra);
+}
+
 // ---- one kernel
 
 static bool make_names(qn__kprint_t* p) {
@@ -52,6 +56,8 @@ static void print_kernel(qn__kprint_t* p, uint32_t index) {
   p->temp_count = 0;
   p->name_count = 0;
   p->shared_count = 0;
+  p->extra_shared_bytes = 0;
+  p->loop_depth = 0;
   p->needs_barrier = p->is_in_threads = p->has_barrier = false;
   p->has_exchange = p->has_block_exchange = p->has_fail = false;
   if (!make_names(p)) return;
@@ -77,6 +83,8 @@ static void print_kernel(qn__kprint_t* p, uint32_t index) {
   p->at = &p->body;
   p->indent = 0;
   p->dialect->kernel_end(p);
+  qn__buffer_clear(&p->extra.text);
+  qn__buffer_clear(&p->extra.lines);
   lines_move(&p->kernels, &p->head);
   lines_move(&p->kernels, &p->body);
 }
@@ -135,8 +143,8 @@ qn_status_t qn__print_kernels(const qn__print_options_t* options, uint32_t first
                           .program = program,
                           .arena = program->arena,
                           .status = QN_OK};
-  qn__klines_t* runs[] = {&printer.begin, &printer.outer, &printer.head, &printer.body,
-                          &printer.kernels};
+  qn__klines_t* runs[] = {&printer.begin, &printer.outer, &printer.head,
+                          &printer.body,  &printer.extra, &printer.kernels};
   for (size_t i = 0; i < QN_COUNT_OF(runs); ++i) lines_init(runs[i], allocator);
   qn__ptrmap_t places;
   qn__ptrmap_init(&places, allocator);

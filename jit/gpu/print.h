@@ -36,7 +36,7 @@ typedef struct qn__dialect {
   // The kernel's head, up to and with its opening brace: parameters, bindings, the buffers of
   // p->shared, the variables of the kernel's scalars under their names, and the constants
   //   const uint qn_thread, qn_threads;  // of this thread in its block; of the block
-  //   const INDEX qn_block_first, qn_block_step;  // uint, in a wide kernel qn_i64
+  //   const INDEX qn_block_first, qn_block_step;  // uint, in a wide kernel qn_u64
   // It is called when the body is already written, so that it knows what that used. The record is
   // tested here: nothing is done if it has a tag that is not 0 and not this launch's.
   void (*kernel_begin)(qn__kprint_t* p);

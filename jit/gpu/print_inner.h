@@ -27,11 +27,14 @@ struct qn__kprint {
   qn__gpu_program_t* program;
   qn__arena_t* arena;
   qn__prelude_use_t use;
-  qn_status_t status;    // the first failure, sticky
-  qn__klines_t begin;    // of the text: what dialect->text_begin writes
-  qn__klines_t outer;    // the text's outermost level, behind the prelude: tables, helpers
-  qn__klines_t head;     // of the kernel
-  qn__klines_t body;     // of the kernel
+  qn_status_t status;  // the first failure, sticky
+  qn__klines_t begin;  // of the text: what dialect->text_begin writes
+  qn__klines_t outer;  // the text's outermost level, behind the prelude: tables, helpers
+  qn__klines_t head;   // of the kernel
+  qn__klines_t body;   // of the kernel
+  // Declarations that the body asked for: the dialect puts them into the head (qn__kprint_extra).
+  qn__klines_t extra;
+  uint32_t extra_shared_bytes;
   qn__klines_t kernels;  // those that are done
   qn__klines_t* at;      // where qn__kprint_line appends
   uint32_t indent;
@@ -54,8 +57,9 @@ struct qn__kprint {
   uint32_t shared_count;
   uint32_t shared_capacity;
   const qn__buf_t** shared;
-  bool needs_barrier;  // a thread nest was printed, and the threads have not met since
-  bool is_in_threads;  // inside a thread nest
+  bool needs_barrier;   // a thread nest was printed, and the threads have not met since
+  uint32_t loop_depth;  // serial and while loops around what is printed
+  bool is_in_threads;   // inside a thread nest
   bool has_barrier;
   bool has_exchange;        // the body has a LANE or GROUP operator
   bool has_block_exchange;  // BLOCK_*
@@ -69,6 +73,8 @@ void qn__kprint_line(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // "HEAD {" and "}".
 void qn__kprint_open(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
 void qn__kprint_close(qn__kprint_t* p);
+// Moves p->extra to where lines are appended.
+void qn__kprint_extra(qn__kprint_t* p);
 // A text in the arena; "" (and the status) without memory.
 const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // A new name, "t0", "t1", ...: unique in the kernel.

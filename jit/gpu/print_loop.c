@@ -29,7 +29,9 @@ static bool has_load(qn__expr_t* expr) {
 
 // The body of a loop at the block level: the next round may need what this one wrote.
 static void print_round(qn__kprint_t* p, const qn__block_t* body) {
+  p->loop_depth++;
   qn__kprint_block(p, body);
+  p->loop_depth--;
   if (!p->is_in_threads && p->needs_barrier) qn__kprint_barrier(p);
 }
 

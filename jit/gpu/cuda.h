@@ -1,0 +1,32 @@
+// jit/gpu/cuda.h: what the files of the CUDA dialect share.
+//
+// Thread rule: one thread per printer. Read next: cuda.c.
+#ifndef QUERN_JIT_GPU_CUDA_H_
+#define QUERN_JIT_GPU_CUDA_H_
+
+#include "jit/gpu/print_inner.h"
+
+// What a text uses, in p->dialect_bits.
+enum {
+  QN__CUDA_USES_RECORD = 1,
+  QN__CUDA_USES_FAIL = 2,
+  QN__CUDA_USES_LANES = 4,
+};
+
+// Shared memory that a kernel may declare without asking the driver for more.
+enum { QN__CUDA_STATIC_SHARED_BYTES = 48 * 1024 };
+
+// cuda_memory.c
+const char* qn__cuda_memory_type(qn_dtype_t dtype);
+const char* qn__cuda_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* index);
+void qn__cuda_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index, const char* value);
+bool qn__cuda_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
+                     const char* operand, const char* operand2, const char* old);
+// An element of memory as a value of the compute type.
+const char* qn__cuda_from_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* element);
+
+// cuda_lanes.c
+bool qn__cuda_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+                       const char* lane, bool is_narrow_lane, const char* result);
+
+#endif  // QUERN_JIT_GPU_CUDA_H_
