@@ -119,9 +119,10 @@ qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_ta
   const qn_device_table_t* table = qn__device_table(device.type);
   int32_t count = table ? table->count() : 0;
   if (device.id < 0 || device.id >= count) {
-    return qn_status_make(QN_STATUS_NOT_FOUND, "no device %s:%d; there %s %d of that type",
+    const char* why = table && count == 0 && table->absence ? table->absence() : NULL;
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no device %s:%d; there %s %d of that type%s%s",
                           qn_device_type_text(device.type), device.id, count == 1 ? "is" : "are",
-                          count);
+                          count, why && why[0] ? ": " : "", why ? why : "");
   }
   *out_table = table;
   return QN_OK;

@@ -265,6 +265,9 @@ typedef struct qn_device_table {
   // What from_device asks: the value of the target option `name` ("max_threads_per_block"); none
   // when the device has no answer, and the option's default holds.
   qn_status_t (*target_property)(int32_t id, const char* name, qn_attribute_value_t* out_value);
+  // Why `count` is 0, as one line for messages ("the driver cannot be opened: ..."); "" or NULL
+  // when there is nothing to say. Static storage.
+  const char* (*absence)(void);
 } qn_device_table_t;
 
 // Adds a device type; the table is borrowed for the life of the process. Errors: INVALID_ARGUMENT
