@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/fs.h"
+#include "base/nvrtc_place.h"
 #include "quern/codegen.h"
 #include "quern/config.h"
 
@@ -108,9 +109,13 @@ bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES],
     if (out_is_expected) *out_is_expected = true;
     return qn__elf_build_id(QN_LLVM_LIBRARY_PATH, out);
   }
-#else
-  (void)name;
 #endif
+  if (strcmp(name, "nvrtc") == 0) {
+    // Opened at run time: what would be opened (nvrtc_place.h).
+    if (out_is_expected) *out_is_expected = true;
+    char path[PATH_MAX];
+    return qn__nvrtc_find(path, NULL) && qn__elf_build_id(path, out);
+  }
   return false;
 }
 

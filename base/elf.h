@@ -26,8 +26,8 @@ bool qn__elf_build_id_of_notes(qn_span_t notes, char out[QN__BUILD_ID_HEX_BYTES]
 bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]);
 
 // The build id of the compiler library that the generator `name` was linked with when quern was
-// built. False for generators that have none or when the file is gone; *out_is_expected (may be
-// NULL) tells the two apart.
+// built, or that it will open (nvrtc_place.h). False for generators that have none or when the file
+// is gone; *out_is_expected (may be NULL) tells the two apart.
 bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES],
                              bool* out_is_expected);
 

@@ -139,8 +139,7 @@ static void reduce_block(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const 
   p->at = &p->extra;
   p->indent = 1;
   qn__kprint_line(p, "__shared__ %s %s[%d];", type, scratch, WARP_SIZE);
-  p->extra_shared_bytes +=
-      WARP_SIZE * (dtype == QN_DTYPE_I64 || dtype == QN_DTYPE_U64 || dtype == QN_DTYPE_F64 ? 8 : 4);
+  p->extra_shared_bytes += (uint32_t)WARP_SIZE * (qn_dtype_size_bytes(dtype) == 8 ? 8U : 4U);
   p->at = at;
   p->indent = indent;
   if (p->loop_depth > 0) qn__kprint_barrier(p);

@@ -1,0 +1,233 @@
+// base/nvrtc_place.c: a list of folders, and which of them has the file.
+//
+// A folder with several versions gives the newest, by the list of names. What the dynamic loader
+// would find is not asked of it: that would load the library. Not here: opening it
+// (jit/nvrtc/library.c). Thread rule: any thread. Read next: elf.c.
+#include "base/nvrtc_place.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/env.h"
+#include "base/fs.h"
+
+#if defined(__aarch64__)
+#define QN_TOOLKIT_TARGET "targets/sbsa-linux/lib"
+#define QN_SYSTEM_TRIPLE "aarch64-linux-gnu"
+#else
+#define QN_TOOLKIT_TARGET "targets/x86_64-linux/lib"
+#define QN_SYSTEM_TRIPLE "x86_64-linux-gnu"
+#endif
+
+static const char* const library_names[] = {"libnvrtc.so.14", "libnvrtc.so.13", "libnvrtc.so.12",
+                                            "libnvrtc.so"};
+static const char* const toolkit_folders[] = {"lib64", QN_TOOLKIT_TARGET, "lib"};
+static const char* const system_folders[] = {"/usr/lib/" QN_SYSTEM_TRIPLE, "/usr/lib64", "/usr/lib",
+                                             "/lib/" QN_SYSTEM_TRIPLE};
+// Of the packages nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12.
+static const char* const package_folders[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"};
+
+typedef struct search {
+  char* out;
+  qn__buffer_t* tried;  // NULL: nobody asks
+} search_t;
+
+static bool join(char out[PATH_MAX], const char* folder, const char* name) {
+  int size = snprintf(out, PATH_MAX, "%s/%s", folder, name);
+  return size > 0 && size < PATH_MAX;
+}
+
+static bool is_file(const char* path) {
+  int fd = qn__fs()->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  if (fd < 0) return false;
+  struct stat info;
+  bool is_regular = qn__fs()->fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  (void)qn__fs()->close(fd);
+  return is_regular;
+}
+
+static void note(const search_t* search, const char* place) {
+  if (!search->tried) return;
+  if (search->tried->size > 0) qn__buffer_cstr(search->tried, ", ");
+  qn__buffer_cstr(search->tried, place);
+}
+
+static bool try_folder(const search_t* search, const char* folder) {
+  // A relative folder would be another one for each working directory.
+  if (folder[0] != '/') return false;
+  note(search, folder);
+  for (size_t i = 0; i < QN_COUNT_OF(library_names); i++) {
+    if (join(search->out, folder, library_names[i]) && is_file(search->out)) return true;
+  }
+  return false;
+}
+
+static bool try_folders(const search_t* search, const char* root, const char* const* folders,
+                        size_t count) {
+  char folder[PATH_MAX];
+  for (size_t i = 0; i < count; i++) {
+    if (join(folder, root, folders[i]) && try_folder(search, folder)) return true;
+  }
+  return false;
+}
+
+// ------------------------------------------------------------------------------------ versions
+
+// "cuda-12.6" or "python3.11": the numbers behind the prefix, as one that orders them; -1: no such
+// name.
+static int64_t version_of(const char* name, const char* prefix) {
+  size_t size = strlen(prefix);
+  if (strncmp(name, prefix, size) != 0 || name[size] < '0' || name[size] > '9') return -1;
+  char* end;
+  int64_t major = strtoll(name + size, &end, 10);
+  int64_t minor = *end == '.' ? strtoll(end + 1, NULL, 10) : 0;
+  if (major > 10000 || minor > 10000 || minor < 0) return -1;
+  return major * 100000 + minor;
+}
+
+// The entry PREFIX* of a folder with the highest version below `below`; -1: there is none.
+static int64_t next_version(const char* folder, const char* prefix, int64_t below,
+                            char out[PATH_MAX]) {
+  const qn__fs_t* fs = qn__fs();
+  DIR* dir = fs->opendir(folder);
+  if (!dir) return -1;
+  int64_t best = -1;
+  const struct dirent* entry;
+  while ((entry = fs->readdir(dir))) {
+    int64_t version = version_of(entry->d_name, prefix);
+    char path[PATH_MAX];
+    if (version <= best || version >= below || !join(path, folder, entry->d_name)) continue;
+    best = version;
+    memcpy(out, path, strlen(path) + 1);
+  }
+  (void)fs->closedir(dir);
+  return best;
+}
+
+// ------------------------------------------------------------------------------------ toolkits
+
+// Calls back with the root of each toolkit there may be, until one returns true.
+static bool each_toolkit(bool (*visit)(void* self, const char* root), void* self) {
+  static const char* const variables[] = {"CUDA_HOME", "CUDA_PATH"};
+  for (size_t i = 0; i < QN_COUNT_OF(variables); i++) {
+    const char* root = qn__env_get(variables[i]);
+    if (root && root[0] == '/' && visit(self, root)) return true;
+  }
+  if (visit(self, "/usr/local/cuda")) return true;
+  char root[PATH_MAX];
+  for (int64_t version = INT64_MAX;;) {
+    version = next_version("/usr/local", "cuda-", version, root);
+    if (version < 0) return false;
+    if (visit(self, root)) return true;
+  }
+}
+
+static bool try_toolkit(void* self, const char* root) {
+  const search_t* search = self;
+  return try_folders(search, root, toolkit_folders, QN_COUNT_OF(toolkit_folders));
+}
+
+// ------------------------------------------------------------------------------------ packages
+
+// PREFIX/lib/python3.*/FOLDER/nvidia/...
+static bool try_python(const search_t* search, const char* prefix, const char* folder) {
+  char lib[PATH_MAX], python[PATH_MAX], packages[PATH_MAX];
+  if (!join(lib, prefix, "lib")) return false;
+  for (int64_t version = INT64_MAX;;) {
+    version = next_version(lib, "python", version, python);
+    if (version < 0) return false;
+    if (join(packages, python, folder) &&
+        try_folders(search, packages, package_folders, QN_COUNT_OF(package_folders))) {
+      return true;
+    }
+  }
+}
+
+static bool try_packages(const search_t* search) {
+  const char* environment = qn__env_get("VIRTUAL_ENV");
+  if (environment && environment[0] == '/' && try_python(search, environment, "site-packages")) {
+    return true;
+  }
+  const char* home = qn__env_get("HOME");
+  char user[PATH_MAX];
+  if (home && home[0] == '/' && join(user, home, ".local") &&
+      try_python(search, user, "site-packages")) {
+    return true;
+  }
+  if (try_python(search, "/usr/local", "dist-packages")) return true;
+  if (try_python(search, "/usr/local", "site-packages")) return true;
+  return try_folders(search, "/usr/lib/python3/dist-packages", package_folders,
+                     QN_COUNT_OF(package_folders));
+}
+
+// ------------------------------------------------------------------------------------ the library
+
+// The folders of a list with colons.
+static bool try_list(const search_t* search, const char* list) {
+  while (list && *list) {
+    const char* end = strchr(list, ':');
+    size_t size = end ? (size_t)(end - list) : strlen(list);
+    char folder[PATH_MAX];
+    if (size > 0 && size < sizeof folder) {
+      memcpy(folder, list, size);
+      folder[size] = '\0';
+      if (try_folder(search, folder)) return true;
+    }
+    list = end ? end + 1 : NULL;
+  }
+  return false;
+}
+
+bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried) {
+  search_t search = {out, tried};
+  out[0] = '\0';
+  const char* named = qn__env_get("QUERN_NVRTC_LIBRARY");
+  if (named) {
+    note(&search, named);
+    bool fits = strlen(named) < PATH_MAX;
+    if (fits) memcpy(out, named, strlen(named) + 1);
+    if (fits && named[0] == '/' && is_file(out)) return true;
+    out[0] = '\0';
+    return false;
+  }
+  bool is_found = each_toolkit(try_toolkit, &search);
+  for (size_t i = 0; i < QN_COUNT_OF(system_folders) && !is_found; i++) {
+    is_found = try_folder(&search, system_folders[i]);
+  }
+  is_found = is_found || try_packages(&search) || try_list(&search, qn__env_get("LD_LIBRARY_PATH"));
+  if (!is_found) out[0] = '\0';
+  return is_found;
+}
+
+// ------------------------------------------------------------------------------------ programs
+
+typedef struct program_search {
+  const char* name;
+  char* out;
+} program_search_t;
+
+static bool try_program(void* self, const char* root) {
+  const program_search_t* search = self;
+  char folder[PATH_MAX];
+  return join(folder, root, "bin") && join(search->out, folder, search->name) &&
+         is_file(search->out);
+}
+
+bool qn__cuda_program_find(const char* name, char out[PATH_MAX]) {
+  for (const char* list = qn__env_get("PATH"); list && *list;) {
+    const char* end = strchr(list, ':');
+    size_t size = end ? (size_t)(end - list) : strlen(list);
+    char folder[PATH_MAX];
+    if (size > 0 && size < sizeof folder && list[0] == '/') {
+      memcpy(folder, list, size);
+      folder[size] = '\0';
+      if (join(out, folder, name) && is_file(out)) return true;
+    }
+    list = end ? end + 1 : NULL;
+  }
+  program_search_t search = {name, out};
+  bool is_found = each_toolkit(try_program, &search);
+  if (!is_found) out[0] = '\0';
+  return is_found;
+}
