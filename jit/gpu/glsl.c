@@ -254,6 +254,10 @@ static void kernel_begin(qn__kprint_t* p) {
   qn__glsl_check_types(p);
   declare_shared(p);
   qn__glsl_exact_helpers(p);
+  if (p->has_fail) {
+    qn__glsl_fail_helper(p, bindings->offsets[kernel->plan->arg_count] / 4,
+                         bindings->offsets[kernel->plan->arg_count + 1] / 4);
+  }
   qn__kprint_open(p, "void main()");
   read_constants(p, bindings);
   const char* type = kernel->is_narrow ? "uint" : "qn_i64";

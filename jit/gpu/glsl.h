@@ -34,6 +34,8 @@ int64_t qn__glsl_number(const qn__kprint_t* p, const char* option);
 // main, behind the buffers.
 void qn__glsl_word_helpers(qn__kprint_t* p, const qn__buf_t* buffer, bool is_written);
 void qn__glsl_exact_helpers(qn__kprint_t* p);
+// The function that writes the record; the words of qn_push where its place and the tag are.
+void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at);
 
 // Refuses values of types that the target lacks.
 void qn__glsl_check_types(qn__kprint_t* p);

@@ -125,16 +125,21 @@ void qn__glsl_exact_helpers(qn__kprint_t* p) {
 
 // ---- failures
 
-void qn__glsl_fail(qn__kprint_t* p, uint32_t site, const char* index, const char* extent,
-                   bool is_wide) {
-  qn__kprint_open(p, "if (atomicCompSwap(qn_record[qn_record_at], 0u, qn_tag) == 0u)");
-  qn__kprint_line(p, "qn_record[qn_record_at + 1u] = %uu;", site);
-  const char* const values[] = {index, extent};
-  for (uint32_t i = 0; i < 2; ++i) {
-    uint32_t at = 2 + 2 * i;
-    qn__kprint_line(p, "qn_record[qn_record_at + %uu] = uint(%s);", at, values[i]);
-    qn__kprint_line(p, "qn_record[qn_record_at + %uu] = uint((%s) >> %u);", at + 1, values[i],
-                    is_wide ? 32u : 31u);
+// The record's words: site, then index and extent with their low halves first.
+void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at) {
+  qn__kprint_open(p, "void qn_fail(uint site, uvec2 index, uvec2 extent)");
+  qn__kprint_line(p, "const uint at = qn_push[%u];", record_at);
+  qn__kprint_line(p, "if (atomicCompSwap(qn_record[at], 0u, qn_push[%u]) != 0u) return;", tag_at);
+  static const char* const values[] = {"site", "index.x", "index.y", "extent.x", "extent.y"};
+  for (uint32_t i = 0; i < QN_COUNT_OF(values); ++i) {
+    qn__kprint_line(p, "qn_record[at + %uu] = %s;", i + 1, values[i]);
   }
   qn__kprint_close(p);
+}
+
+void qn__glsl_fail(qn__kprint_t* p, uint32_t site, const char* index, const char* extent,
+                   bool is_wide) {
+  uint32_t shift = is_wide ? 32 : 31;
+  qn__kprint_line(p, "qn_fail(%uu, uvec2(%s, (%s) >> %u), uvec2(%s, (%s) >> %u));", site, index,
+                  index, shift, extent, extent, shift);
 }
