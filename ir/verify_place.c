@@ -72,6 +72,8 @@ static void check_grid_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
 static void check_block_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
   for (qn__place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
+    // A loop of the host around launches.
+    if (v->is_lowered && is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL) continue;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
     qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
                      "block loops are outermost, or inside other block loops",
@@ -225,11 +227,11 @@ static bool bounded_bytes(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t u
 
 static void check_shared(qn__verifier_t* v, const qn__buf_t* buffer) {
   const char* problem = NULL;
-  if (!find_loop(v, is_block)) {
+  if (!find_loop(v, is_block) && !v->is_lowered) {
     problem = "outside of every block loop";
   } else if (find_loop(v, is_thread)) {
     problem = "inside of a thread loop";
-  } else if (find_loop(v, is_free)) {
+  } else if (find_loop(v, v->is_lowered ? is_vector : is_free)) {
     problem = "inside of a loop whose iterations are concurrent";
   }
   if (problem) {

@@ -154,6 +154,17 @@ static void verify_atomic(qn__verifier_t* v, const qn__stmt_t* stmt) {
   (void)qn__verify_declare(v, result, result->name, result->loc);
 }
 
+// Passes leave serial loops around launches: their variables are the host's.
+static bool is_host_loop(const qn__verifier_t* v, const qn__stmt_t* stmt) {
+  if (!v->is_lowered || stmt->loop.kind != QN_LOOP_SERIAL) return false;
+  for (const qn__place_t* place = v->place->outer; place && place->stmt; place = place->outer) {
+    if (place->stmt->kind != QN__STMT_LOOP || place->stmt->loop.kind != QN_LOOP_SERIAL) {
+      return false;
+    }
+  }
+  return qn__verify_is_host(v, stmt->loop.begin) && qn__verify_is_host(v, stmt->loop.end);
+}
+
 static void verify_loop(qn__verifier_t* v, const qn__stmt_t* stmt) {
   const qn__var_t* var = stmt->loop.var;
   if (!qn__loop_kind_text(stmt->loop.kind) || !var || var->kind != QN__VAR_LOOP ||
@@ -169,7 +180,8 @@ static void verify_loop(qn__verifier_t* v, const qn__stmt_t* stmt) {
   v->lane_depth += qn__loop_is_thread(stmt->loop.kind);
   v->has_threads |= qn__loop_is_thread(stmt->loop.kind);
   qn__decl_t* outer = qn__verify_open_scope(v);
-  (void)qn__verify_declare(v, var, var->name, var->loc);
+  qn__decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
+  if (decl) decl->is_host = is_host_loop(v, stmt);
   uint64_t local_bytes = v->local_bytes;
   if (qn__verify_enter(v, stmt->loc)) {
     qn__verify_stmts(v, &stmt->loop.body, false);

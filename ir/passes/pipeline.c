@@ -28,3 +28,13 @@ qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* optio
   };
   return qn__passes_run(body, options, passes, QN_COUNT_OF(passes));
 }
+
+qn_status_t qn__passes_run_gpu(qn__body_t* body, const qn__pass_options_t* options) {
+  // The mapping reads index algebra: it comes behind simplifying, and what it writes is simplified
+  // again.
+  static const qn__pass_t* const passes[] = {
+      &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify, &qn__pass_map_gpu,
+      &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
+  };
+  return qn__passes_run(body, options, passes, QN_COUNT_OF(passes));
+}

@@ -1,0 +1,228 @@
+// ir/passes/lower_exchanges.c: exchanges among threads, as the target has them.
+//
+// An exchange (LANE and GROUP operators) becomes the whole value of a let of its own:
+//   - in the arm of a lazy operator it moves out, with an operand that is evaluated only where the
+//     arm is: the condition is the same for all threads, the verifier saw to that;
+//   - in a reduction it makes a loop of the reduction, which adds up in a local buffer;
+//   - in the condition of `while` it is computed before the loop and at the end of its body.
+// Those that the target lacks then go through shared memory:
+//   - shuffle:  all[t] = x; barrier; all[source]
+//   - warp_sum: all[t] = x; barrier; the first lane sums its warp: sums[warp]; barrier; sums[warp]
+//   - block_sum: as warp_sum (or with it, where there is one), then every thread sums the warps.
+// A barrier stands in front too: what shares the memory may still be read. Thread rule: one thread
+// per body. Read next: lower_exchanges_memory.c.
+#include "ir/passes/exchange.h"
+
+// ---- nodes
+
+static qn__var_t* let_before(qn__exchange_t* self, qn__block_t* out, const char* name,
+                             qn__expr_t* value) {
+  qn__stmt_t* let = value ? qn__stmt_new(self->arena, QN__STMT_LET, value->loc) : NULL;
+  qn__var_t* var = value ? qn__var_new(self->arena, QN__VAR_LET, value->dtype, name) : NULL;
+  if (!let || !var) return NULL;
+  let->let.var = var;
+  let->let.value = value;
+  qn__block_append(out, let);
+  return var;
+}
+
+static bool is_exchange(const qn__expr_t* expr) {
+  if (expr->kind != QN__EXPR_OP) return false;
+  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
+}
+
+static bool is_lazy(const qn__expr_t* expr) {
+  return expr->kind == QN__EXPR_COND ||
+         (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
+}
+
+static qn__expr_t* zero_of(qn__exchange_t* self, qn_dtype_t dtype) {
+  return qn__dtype_is_float(dtype) ? qn__expr_float(self->arena, dtype, 0)
+                                   : qn__expr_int(self->arena, dtype, 0);
+}
+
+static qn__expr_t* copy(qn__exchange_t* self, const qn__expr_t* expr) {
+  return expr ? qn__expr_replace(self->arena, expr, NULL, NULL) : NULL;
+}
+
+// `condition && value` as a lazy operator, whatever the dtype.
+static qn__expr_t* only_where(qn__exchange_t* self, const qn__expr_t* condition,
+                              qn__expr_t* value) {
+  if (!condition || !value) return value;
+  qn__expr_t* cond = qn__expr_new(self->arena, QN__EXPR_COND, value->dtype, value->loc);
+  if (!cond) return NULL;
+  cond->args[0] = copy(self, condition);
+  cond->args[1] = value;
+  cond->args[2] = zero_of(self, value->dtype);
+  return cond->args[0] && cond->args[2] ? cond : NULL;
+}
+
+static qn__expr_t* both(qn__exchange_t* self, const qn__expr_t* outer, qn__expr_t* inner) {
+  if (!outer || !inner) return inner;
+  qn__expr_t* left = copy(self, outer);
+  return left ? qn__expr_op(self->arena, QN_OP_LOGIC_AND, left, inner, NULL) : NULL;
+}
+
+// ---- out of expressions
+
+typedef struct pull {
+  qn__exchange_t* self;
+  qn__block_t* out;
+  const qn__expr_t* condition;  // under which the place is evaluated, or NULL
+} pull_t;
+
+static bool pull_slot(void* context, qn__expr_t** slot);
+
+// The condition becomes a variable, so that it is evaluated once; each arm knows when it counts.
+static bool pull_lazy(pull_t* pull, qn__expr_t* expr) {
+  qn__exchange_t* self = pull->self;
+  if (!pull_slot(pull, &expr->args[0])) return false;
+  qn__expr_t* guarded = only_where(self, pull->condition, expr->args[0]);
+  qn__var_t* var = let_before(self, pull->out, "condition", guarded);
+  qn__expr_t* use = var ? qn__expr_var(self->arena, var) : NULL;
+  if (!use) return false;
+  expr->args[0] = use;
+  for (int i = 1; i < 3; ++i) {
+    if (!expr->args[i] || !qn__expr_facts(expr->args[i]).has_cross_lane) continue;
+    qn__expr_t* holds = qn__expr_var(self->arena, var);
+    bool is_negated = expr->kind == QN__EXPR_COND ? i == 2 : expr->op == QN_OP_LOGIC_OR;
+    if (holds && is_negated) {
+      holds = qn__expr_op(self->arena, QN_OP_LOGIC_NOT, holds, NULL, NULL);
+    }
+    pull_t inner = {self, pull->out, both(self, pull->condition, holds)};
+    if (!inner.condition || !pull_slot(&inner, &expr->args[i])) return false;
+  }
+  return true;
+}
+
+static qn_op_t step_op(qn_reduce_kind_t kind) {
+  switch (kind) {
+    case QN_REDUCE_SUM:
+      return QN_OP_ADD;
+    case QN_REDUCE_PROD:
+      return QN_OP_MUL;
+    case QN_REDUCE_MIN:
+      return QN_OP_MIN;
+    case QN_REDUCE_MAX:
+      return QN_OP_MAX;
+  }
+  return QN_OP_ADD;
+}
+
+static void rewrite_block(qn__exchange_t* self, qn__block_t* block);
+
+// alloc total; total[] = neutral; for k in begin..end { lets; total[] = total[] + value; } total[]
+static bool pull_reduce(pull_t* pull, qn__expr_t** slot) {
+  qn__exchange_t* self = pull->self;
+  qn__expr_t* reduce = *slot;
+  if (!pull_slot(pull, &reduce->reduce.begin) || !pull_slot(pull, &reduce->reduce.end)) {
+    return false;
+  }
+  qn__scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
+  qn__expr_t* first = qn__dtype_is_float(reduce->dtype)
+                          ? qn__expr_float(self->arena, reduce->dtype, neutral.f)
+                          : qn__expr_int(self->arena, reduce->dtype, neutral.i);
+  qn__buf_t* total =
+      qn__exchange_buffer(self, pull->out, QN__SCOPE_LOCAL, reduce->dtype, "total", -1);
+  qn__stmt_t* loop = qn__stmt_new(self->arena, QN__STMT_LOOP, reduce->loc);
+  if (!first || !total || !loop) return false;
+  qn__exchange_store(self, pull->out, total, NULL, first);
+  loop->loop.kind = QN_LOOP_SERIAL;
+  loop->loop.var = reduce->reduce.reduce_var;
+  loop->loop.var->kind = QN__VAR_LOOP;
+  // An arm that does not count has no iterations.
+  loop->loop.begin = only_where(self, pull->condition, reduce->reduce.begin);
+  loop->loop.end = only_where(self, pull->condition, reduce->reduce.end);
+  loop->loop.body = reduce->reduce.lets;
+  qn__expr_t* before = qn__exchange_load(self, total, NULL);
+  qn__expr_t* step = before && loop->loop.begin && loop->loop.end
+                         ? qn__expr_op(self->arena, step_op(reduce->reduce.reduce_kind), before,
+                                       reduce->reduce.value, NULL)
+                         : NULL;
+  if (!step) return false;
+  qn__exchange_store(self, &loop->loop.body, total, NULL, step);
+  rewrite_block(self, &loop->loop.body);
+  qn__block_append(pull->out, loop);
+  qn__expr_t* use = qn__exchange_load(self, total, NULL);
+  if (use) *slot = use;
+  return use != NULL;
+}
+
+static bool pull_slot(void* context, qn__expr_t** slot) {
+  pull_t* pull = context;
+  qn__exchange_t* self = pull->self;
+  qn__expr_t* expr = *slot;
+  if (!expr || !qn__expr_facts(expr).has_cross_lane) return true;
+  if (is_lazy(expr)) return pull_lazy(pull, expr);
+  if (expr->kind == QN__EXPR_REDUCE) return pull_reduce(pull, slot);
+  if (!qn__expr_each_child(expr, pull_slot, pull)) return false;
+  if (!is_exchange(expr)) return true;
+  expr->args[0] = only_where(self, pull->condition, expr->args[0]);
+  if (expr->args[1]) expr->args[1] = only_where(self, pull->condition, expr->args[1]);
+  if (!expr->args[0]) return false;
+  qn__expr_t* value = qn__exchange_lower(self, pull->out, expr);
+  if (value) *slot = value;
+  return value != NULL;
+}
+
+// ---- statements
+
+static void pull_stmt(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* out) {
+  pull_t pull = {self, out, NULL};
+  (void)qn__stmt_each_expr(stmt, pull_slot, &pull);
+}
+
+// alloc go: bool; go[] = c; while go[] { ...; go[] = c; }
+static void rewrite_while(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* out) {
+  qn__expr_t* condition = stmt->while_.condition;
+  qn__expr_t* again = copy(self, condition);
+  qn__buf_t* go = qn__exchange_buffer(self, out, QN__SCOPE_LOCAL, QN_DTYPE_BOOL, "go", -1);
+  if (!again || !go) return;
+  qn__block_t before = {NULL, NULL};
+  qn__exchange_store(self, &before, go, NULL, condition);
+  rewrite_block(self, &before);
+  qn__block_splice(out, &before);
+  stmt->while_.condition = qn__exchange_load(self, go, NULL);
+  qn__exchange_store(self, &stmt->while_.body, go, NULL, again);
+}
+
+static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
+  qn__block_t result = {NULL, NULL};
+  qn__stmt_t* next;
+  for (qn__stmt_t* stmt = block->first; stmt && !self->arena->is_exhausted; stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    bool is_thread = stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
+    bool is_outermost = is_thread && self->depth == 0;
+    if (is_thread) qn__exchange_enter(self, stmt);
+    if (stmt->kind == QN__STMT_WHILE && qn__expr_facts(stmt->while_.condition).has_cross_lane) {
+      rewrite_while(self, stmt, &result);
+    } else {
+      pull_stmt(self, stmt, &result);
+    }
+    if (self->arena->is_exhausted) return;
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) rewrite_block(self, blocks[i]);
+    if (is_thread) qn__exchange_leave(self, stmt);
+    if (is_outermost) qn__block_splice(&result, &self->shared);
+    qn__block_append(&result, stmt);
+  }
+  *block = result;
+}
+
+static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+  for (qn__function_t* function = body->first; function; function = function->next) {
+    qn__exchange_t self = {.arena = &body->arena,
+                           .options = options,
+                           .warp_size = options->warp_size ? options->warp_size : 32,
+                           .max_threads = options->max_threads ? options->max_threads : 1024};
+    rewrite_block(&self, &function->body);
+    QN_TRY(qn__pass_status(body, "lowering exchanges"));
+  }
+  return QN_OK;
+}
+
+const qn__pass_t qn__pass_lower_exchanges = {
+    "lower_exchanges", "exchanges among threads as lets, or through shared memory", run};

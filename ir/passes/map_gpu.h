@@ -1,0 +1,177 @@
+// ir/passes/map_gpu.h: what the files of the mapping to a GPU share.
+//
+// 1. map_gpu.c cuts a function into what the host does and *units*, each a launch to be.
+// 2. map_gpu_import.c brings values of the device from the unit that computes them to those that
+//    use them.
+// 3. map_gpu_launch.c gives each unit its blocks and threads: flat (map_gpu_flat.c), or by a
+// *team*:
+//    the threads of a block that work on one iteration together (map_gpu_team.c, with
+//    map_gpu_spread.c for what is spread over the threads and map_gpu_sync.c for the barriers).
+//    map_gpu_choose.c decides.
+//
+// Thread rule: one thread per body. Read next: map_gpu.c.
+#ifndef QUERN_IR_PASSES_MAP_GPU_H_
+#define QUERN_IR_PASSES_MAP_GPU_H_
+
+#include "ir/passes/lanes.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/rewrite.h"
+
+typedef struct qn__gmap_unit qn__gmap_unit_t;
+
+// A condition that only the device knows, around launches: each launch tests it.
+typedef struct qn__gmap_guard qn__gmap_guard_t;
+struct qn__gmap_guard {
+  qn__var_t* var;  // bool, of an entity
+  bool is_negated;
+  const qn__gmap_guard_t* outer;
+};
+
+// Replacement, inside one unit, of what another one or the host's level declares.
+typedef struct qn__gmap_alias qn__gmap_alias_t;
+struct qn__gmap_alias {
+  const void* from;
+  void* to;
+  qn__gmap_alias_t* next;
+};
+
+typedef enum qn__gmap_unit_kind {
+  QN__GMAP_GROUP,     // statements of one thread, or of one team
+  QN__GMAP_FREE,      // one loop over independent iterations
+  QN__GMAP_EXPLICIT,  // one nest of block loops, or of thread loops
+} qn__gmap_unit_kind_t;
+
+struct qn__gmap_unit {
+  qn__gmap_unit_kind_t kind;
+  const qn__block_t* home;  // the host's list that the anchor is in
+  qn__stmt_t* anchor;       // becomes the outermost block loop
+  qn__block_t stmts;
+  qn__block_t prologue;  // lets and views at the block level, made by the import
+  const qn__gmap_guard_t* guards;
+  qn__gmap_alias_t* aliases;
+  qn__gmap_unit_t* next;
+};
+
+// Behind `user` of a variable or buffer that stands at the host's level but has its value on the
+// device.
+typedef struct qn__gmap_entity {
+  bool is_sunk;           // computed again in each unit; else computed in `unit`
+  qn__gmap_unit_t* unit;  // LET, ATOMIC that is not sunk; LOCAL: the only one that uses it
+  const qn__block_t* home;
+  qn__stmt_t* stmt;    // LET, ATOMIC or ALLOC
+  qn__buf_t* carrier;  // one element in global memory, once another unit asked for it
+  bool is_wide;        // LOCAL: used by more than one unit
+} qn__gmap_entity_t;
+
+typedef struct qn__map {
+  qn__arena_t* arena;
+  const qn__pass_options_t* options;
+  qn__function_t* function;
+  qn__block_t globals;  // allocations for the top of the function
+  qn__gmap_unit_t* first;
+  qn__gmap_unit_t* last;
+  qn_status_t status;  // the first thing that cannot be mapped
+  uint32_t warp_size;
+  uint32_t threads;  // of a block, preferred
+  uint32_t max_threads;
+  // Ids of what the mapping declares go on behind those of the function.
+  uint32_t var_count;
+  uint32_t buffer_count;
+  qn__lanes_t lanes;  // qn__gmap_lanes
+} qn__gmap_t;
+
+static inline bool qn__gmap_stopped(const qn__gmap_t* map) {
+  return map->arena->is_exhausted || !qn_ok(map->status);
+}
+
+// ---- nodes (map_gpu_kit.c). NULL operands give NULL; the arena remembers that it ran out.
+
+qn__expr_t* qn__gmap_int(qn__gmap_t* map, int64_t value);
+qn__expr_t* qn__gmap_use(qn__gmap_t* map, qn__var_t* var);
+qn__expr_t* qn__gmap_copy(qn__gmap_t* map, const qn__expr_t* expr);
+// Constants are folded, zeros and ones dropped.
+qn__expr_t* qn__gmap_op(qn__gmap_t* map, qn_op_t op, qn__expr_t* a, qn__expr_t* b);
+qn__var_t* qn__gmap_var(qn__gmap_t* map, qn__var_kind_t kind, qn_dtype_t dtype, const char* name);
+qn__buf_t* qn__gmap_buffer(qn__gmap_t* map, qn__scope_t scope, qn_dtype_t dtype, const char* name,
+                           uint32_t rank);
+// Appends `let var = value` for a fresh variable, which it returns.
+qn__var_t* qn__gmap_let(qn__gmap_t* map, qn__block_t* block, const char* name, qn__expr_t* value);
+// Appends a let of a variable that exists; it becomes a LET variable.
+void qn__gmap_let_var(qn__gmap_t* map, qn__block_t* block, qn__var_t* var, qn__expr_t* value);
+qn__stmt_t* qn__gmap_loop(qn__gmap_t* map, qn_loop_kind_t kind, qn__var_t* var, qn__expr_t* begin,
+                          qn__expr_t* end);
+qn__stmt_t* qn__gmap_if(qn__gmap_t* map, qn__expr_t* condition);
+qn__stmt_t* qn__gmap_store(qn__gmap_t* map, qn__buf_t* buffer, qn__expr_t* value);  // rank 0
+qn__expr_t* qn__gmap_load(qn__gmap_t* map, qn__buf_t* buffer);                      // rank 0
+// Declares a buffer of one element in `block`.
+qn__buf_t* qn__gmap_cell(qn__gmap_t* map, qn__block_t* block, qn__scope_t scope, qn_dtype_t dtype,
+                         const char* name);
+void qn__gmap_append(qn__block_t* block, qn__stmt_t* stmt);
+void qn__gmap_refuse(qn__gmap_t* map, const char* format, ...) QN_PRINTF(2, 3);
+
+// max(end - begin, 0).
+qn__expr_t* qn__gmap_extent(qn__gmap_t* map, const qn__stmt_t* loop);
+
+// ---- questions (map_gpu_kit.c)
+
+// A statement that stops the walk: true.
+bool qn__gmap_any_stmt(qn__block_t* block, bool (*is_it)(const qn__stmt_t* stmt));
+bool qn__gmap_is_concurrent(const qn__stmt_t* stmt);  // a parallel, block or thread loop
+bool qn__gmap_meets(qn__block_t* block);              // has a barrier or an exchange
+bool qn__gmap_uses_var(qn__expr_t* expr, const qn__var_t* var);
+// Pure arithmetic, so that it may be computed anywhere and more than once.
+bool qn__gmap_is_pure(const qn__gmap_t* map, qn__expr_t* expr);
+// Marks the loops whose iterations may run in any order, at once, by their kind or because it is
+// proven: their `lane_count` is 1 until the end of the mapping.
+void qn__gmap_mark_free(qn__gmap_t* map, qn__block_t* block);
+static inline bool qn__gmap_is_free(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count != 0;
+}
+// Facts about one loop, for all that is declared so far. NULL without memory.
+qn__lanes_t* qn__gmap_lanes(qn__gmap_t* map);
+// What the passes before might have left in a thread's own code becomes serial.
+void qn__gmap_serialise(qn__block_t* block);
+
+// Does the host know its value at the launch? (map_gpu.c)
+bool qn__gmap_is_host(qn__expr_t* expr);
+
+// ---- import (map_gpu_import.c)
+
+// Ends the import of all units: carriers, local buffers at the host's level.
+void qn__gmap_import(qn__gmap_t* map);
+
+// ---- nests (map_gpu_nest.c)
+
+enum { qn__gmap_max_nest = 8 };
+// Loops that are one index space: `index` counts it.
+typedef struct qn__gmap_nest {
+  uint32_t count;
+  qn__stmt_t* loops[qn__gmap_max_nest];  // outermost first
+  uint32_t order[qn__gmap_max_nest];     // slowest first: places in `loops`
+  qn__block_t lets;                      // of all levels, pure, in order
+  qn__block_t body;                      // of the innermost
+} qn__gmap_nest_t;
+
+// Takes apart the largest perfect nest of independent loops at `loop`. Its loops are only read
+// later; `lets` and `body` are moved out of it.
+void qn__gmap_nest_open(qn__gmap_t* map, qn__stmt_t* loop, qn__gmap_nest_t* out);
+// Iterations, as an expression.
+qn__expr_t* qn__gmap_nest_extent(qn__gmap_t* map, const qn__gmap_nest_t* nest);
+// Appends lets of the loops' variables for position `index` (a cheap expression, copied), then the
+// nest's own lets.
+void qn__gmap_nest_place(qn__gmap_t* map, qn__gmap_nest_t* nest, const qn__expr_t* index,
+                         qn__block_t* out);
+
+// ---- launches
+
+void qn__gmap_launch(qn__gmap_t* map, qn__gmap_unit_t* unit);  // map_gpu_launch.c
+// One iteration for each thread, or a few; `nest` is consumed. (map_gpu_flat.c)
+void qn__gmap_flat(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest);
+
+// Puts prologue, block loop and thread loop around `body` and fills in the anchor. `block_extent`
+// and `thread_extent` count from 0.
+void qn__gmap_finish(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__var_t* block_var,
+                     qn__expr_t* block_extent, qn__block_t* shared, qn__var_t* thread_var,
+                     qn__expr_t* thread_extent, qn__block_t* body);
+
+#endif  // QUERN_IR_PASSES_MAP_GPU_H_

@@ -1,0 +1,135 @@
+// ir/passes/map_gpu_flat.c: a nest of independent iterations, one for each thread, or a few.
+//
+//   block.x block in 0..ceildiv(E, 1024) { thread.x t in 0..256 { unroll k in 0..4 {
+//     let at = block * 1024 + k * 256 + t; if at < E { ... } } } }
+//
+// Several iterations for a thread pay where the body is short and bound by memory: the loads of all
+// are under way at once, and what is computed for each block and thread is shared. Threads step by
+// the block's size, so that neighbours stay neighbours in memory. Where only the device knows the
+// extent a fixed grid steps through it. Thread rule: one thread per body. Read next:
+// map_gpu_choose.c.
+#include "ir/passes/cost.h"
+#include "ir/passes/map_gpu.h"
+
+enum {
+  elements_per_thread = 4,
+  most_cost = 40,       // of a body that is bound by memory
+  blocks_per_core = 8,  // of a grid of fixed size
+  assumed_cores = 32,
+};
+
+static int64_t round_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+static bool is_long(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE ||
+         stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_ALLOC;
+}
+
+static int64_t elements(const qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent) {
+  if (qn__gmap_any_stmt(&nest->body, is_long)) return 1;
+  qn__cost_model_t model = {.options = map->options};
+  if (qn__cost_block(&model, &nest->body) > most_cost) return 1;
+  // A grid that is known to be short is better spread than deep.
+  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
+  if (extent >= 0 && extent < elements_per_thread * (int64_t)map->threads * cores) return 1;
+  return elements_per_thread;
+}
+
+static qn__block_t guarded(qn__gmap_t* map, qn__var_t* index, const qn__expr_t* extent,
+                           qn__gmap_nest_t* nest) {
+  qn__block_t inner = {NULL, NULL};
+  qn__expr_t* use = qn__gmap_use(map, index);
+  qn__gmap_nest_place(map, nest, use, &inner);
+  qn__block_splice(&inner, &nest->body);
+  if (!extent) return inner;
+  qn__stmt_t* test = qn__gmap_if(
+      map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, index), qn__gmap_copy(map, extent)));
+  if (!test) return inner;
+  test->if_.then_block = inner;
+  return qn__block_of(test);
+}
+
+// position = block * (threads * per_thread) + k * threads + t
+static qn__expr_t* position(qn__gmap_t* map, qn__var_t* block, qn__var_t* k, qn__var_t* t,
+                            int64_t threads, int64_t per_thread) {
+  qn__expr_t* at = qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block),
+                               qn__gmap_int(map, threads * per_thread));
+  if (k) {
+    at = qn__gmap_op(map, QN_OP_ADD, at,
+                     qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, threads)));
+  }
+  return qn__gmap_op(map, QN_OP_ADD, at, qn__gmap_use(map, t));
+}
+
+static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
+  qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
+  if (!extent) return;
+  int64_t constant = -1;
+  int64_t threads = map->threads;
+  if (qn__expr_const_int(extent, &constant) && constant < threads) {
+    int64_t wanted = round_up(constant > 0 ? constant : 1, map->warp_size);
+    if (wanted < threads) threads = wanted;
+  }
+  int64_t per_thread = elements(map, nest, constant);
+  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__var_t* k = per_thread > 1 ? qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k") : NULL;
+  qn__block_t body = {NULL, NULL};
+  qn__var_t* at = qn__gmap_let(map, &body, "at", position(map, block, k, t, threads, per_thread));
+  bool is_exact = constant > 0 && constant % (threads * per_thread) == 0;
+  qn__block_t inner = guarded(map, at, is_exact ? NULL : extent, nest);
+  qn__block_splice(&body, &inner);
+  if (k) {
+    qn__stmt_t* loop =
+        qn__gmap_loop(map, QN_LOOP_UNROLL, k, qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
+    if (!loop) return;
+    loop->loop.body = body;
+    body = qn__block_of(loop);
+  }
+  qn__expr_t* grid =
+      qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, threads * per_thread));
+  qn__gmap_finish(map, unit, block, grid, NULL, t, qn__gmap_int(map, threads), &body);
+}
+
+// for k in 0..ceildiv(E - position, all threads) { let at = position + k * all threads; ... }
+static void fixed_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
+  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
+  int64_t grid = cores * blocks_per_core;
+  int64_t threads = map->threads;
+  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__block_t body = {NULL, NULL};
+  qn__var_t* first = qn__gmap_let(map, &body, "first", position(map, block, NULL, t, threads, 1));
+  qn__expr_t* left =
+      qn__gmap_op(map, QN_OP_SUB, qn__gmap_nest_extent(map, nest), qn__gmap_use(map, first));
+  qn__stmt_t* loop =
+      qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0),
+                    qn__gmap_op(map, QN_OP_CEILDIV, left, qn__gmap_int(map, grid * threads)));
+  if (!loop) return;
+  qn__expr_t* step =
+      qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, grid * threads));
+  qn__var_t* at = qn__gmap_let(map, &loop->loop.body, "at",
+                               qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, first), step));
+  qn__block_t inner = guarded(map, at, NULL, nest);
+  qn__block_splice(&loop->loop.body, &inner);
+  qn__block_append(&body, loop);
+  qn__gmap_finish(map, unit, block, qn__gmap_int(map, grid), NULL, t, qn__gmap_int(map, threads),
+                  &body);
+}
+
+void qn__gmap_flat(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
+  qn__gmap_serialise(&nest->body);
+  bool is_known = true;
+  for (uint32_t i = 0; i < nest->count; ++i) {
+    is_known = is_known && qn__gmap_is_host(nest->loops[i]->loop.begin) &&
+               qn__gmap_is_host(nest->loops[i]->loop.end);
+  }
+  if (is_known) {
+    known_grid(map, unit, nest);
+  } else {
+    fixed_grid(map, unit, nest);
+  }
+}

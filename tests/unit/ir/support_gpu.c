@@ -1,0 +1,146 @@
+// tests/unit/ir/support_gpu.c: see support_gpu.h.
+#include "support_gpu.h"
+
+#include <stdio.h>
+
+#include "ir/passes/rewrite.h"
+
+typedef struct check {
+  const qn__pass_options_t* options;
+  const char* problem;
+  bool is_let;  // the expression is the whole value of a let
+} check_t;
+
+static bool fail(check_t* self, const char* problem) {
+  if (!self->problem) self->problem = problem;
+  return false;
+}
+
+static bool is_block(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
+}
+static bool is_thread(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
+}
+
+static bool check_expr(void* context, qn__expr_t** slot) {
+  check_t* self = context;
+  const qn__expr_t* expr = *slot;
+  bool is_whole = self->is_let;
+  self->is_let = false;
+  if (expr->kind == QN__EXPR_REDUCE && expr->reduce.lane_count) {
+    return fail(self, "a reduction in lanes");
+  }
+  if (expr->kind == QN__EXPR_OP) {
+    qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+    if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) {
+      bool is_block_op =
+          expr->op == QN_OP_BLOCK_SUM || expr->op == QN_OP_BLOCK_MIN || expr->op == QN_OP_BLOCK_MAX;
+      bool has = is_block_op ? self->options->has_block_reductions : self->options->has_shuffles;
+      if (!has) return fail(self, "an exchange that the target lacks");
+      if (!is_whole) return fail(self, "an exchange inside of an expression");
+    }
+  }
+  return qn__expr_each_child(*slot, check_expr, self);
+}
+
+static bool check_stmt(check_t* self, qn__stmt_t* stmt) {
+  self->is_let = stmt->kind == QN__STMT_LET;
+  return qn__stmt_each_expr(stmt, check_expr, self);
+}
+
+static bool check_thread(check_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!check_stmt(self, stmt)) return false;
+    if (stmt->kind == QN__STMT_LOOP) {
+      if (stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_UNROLL) {
+        return fail(self, "a concurrent loop inside of a thread");
+      }
+      if (stmt->loop.lane_count) return fail(self, "a loop in lanes");
+    }
+    if (stmt->kind == QN__STMT_ALLOC && (stmt->alloc.buffer->scope == QN__SCOPE_SHARED ||
+                                         stmt->alloc.buffer->scope == QN__SCOPE_GLOBAL)) {
+      return fail(self, "memory of the block inside of a thread");
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (!check_thread(self, blocks[i])) return false;
+    }
+  }
+  return true;
+}
+
+static bool check_level(check_t* self, qn__block_t* block) {
+  qn__stmt_t* stmt = block->first;
+  for (; stmt && !is_thread(stmt); stmt = stmt->next) {
+    if (!check_stmt(self, stmt)) return false;
+    if (stmt->kind == QN__STMT_LET) continue;
+    if (stmt->kind != QN__STMT_ALLOC) return fail(self, "a statement at the block level");
+    qn__scope_t scope = stmt->alloc.buffer->scope;
+    if (scope != QN__SCOPE_SHARED && scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) {
+      return fail(self, "an allocation at the block level");
+    }
+  }
+  if (!stmt || stmt->next) return fail(self, "not one nest of threads at the end of a block level");
+  while (stmt->loop.body.first && is_thread(stmt->loop.body.first) &&
+         stmt->loop.body.first == stmt->loop.body.last) {
+    if (!check_stmt(self, stmt)) return false;
+    stmt = stmt->loop.body.first;
+  }
+  return check_stmt(self, stmt) && check_thread(self, &stmt->loop.body);
+}
+
+static bool host_slot(void* context, qn__expr_t** slot) {
+  const qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE ||
+      qn__dtype_is_float(expr->dtype)) {
+    return fail(context, "what the host cannot compute");
+  }
+  return qn__expr_each_child(*slot, host_slot, context);
+}
+
+static bool check_host(check_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (is_block(stmt)) {
+      qn__stmt_t* loop = stmt;
+      while (loop->loop.body.first && is_block(loop->loop.body.first)) {
+        if (!qn__stmt_each_expr(loop, host_slot, self)) return false;
+        if (loop->loop.body.first != loop->loop.body.last) {
+          return fail(self, "block loops that are not perfectly nested");
+        }
+        loop = loop->loop.body.first;
+      }
+      if (!qn__stmt_each_expr(loop, host_slot, self)) return false;
+      if (!check_level(self, &loop->loop.body)) return false;
+      continue;
+    }
+    if (stmt->kind == QN__STMT_ALLOC) {
+      qn__scope_t scope = stmt->alloc.buffer->scope;
+      if (scope != QN__SCOPE_GLOBAL && scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) {
+        return fail(self, "an allocation of a thread at the host's level");
+      }
+      continue;
+    }
+    bool is_host = stmt->kind == QN__STMT_LET || stmt->kind == QN__STMT_IF ||
+                   stmt->kind == QN__STMT_ASSERT ||
+                   (stmt->kind == QN__STMT_LOOP && stmt->loop.kind == QN_LOOP_SERIAL &&
+                    stmt->loop.lane_count == 0);
+    if (!is_host) return fail(self, "a statement that the host cannot run");
+    if (!qn__stmt_each_expr(stmt, host_slot, self)) return false;
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (!check_host(self, blocks[i])) return false;
+    }
+  }
+  return true;
+}
+
+bool qn_test_is_mapped(qn__function_t* function, const qn__pass_options_t* options, char* message,
+                       size_t message_size) {
+  check_t self = {.options = options};
+  if (check_host(&self, &function->body)) return true;
+  (void)snprintf(message, message_size, "%s", self.problem);
+  return false;
+}
