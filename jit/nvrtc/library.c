@@ -1,0 +1,77 @@
+// jit/nvrtc/library.c: opening libnvrtc.
+//
+// Thread rule: any thread. Read next: compiler.c.
+#include "jit/nvrtc/library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/nvrtc_place.h"
+
+static qn_status_t not_found(qn_allocator_t allocator) {
+  qn__buffer_t tried;
+  qn__buffer_init(&tried, allocator);
+  char path[PATH_MAX];
+  (void)qn__nvrtc_find(path, &tried);
+  qn_str_t places = qn__buffer_as_str(&tried);
+  qn_status_t status = qn_status_make(
+      QN_STATUS_UNAVAILABLE,
+      "the nvrtc generator needs libnvrtc, which is in none of: %.*s; install a CUDA toolkit or "
+      "the "
+      "PyPI package nvidia-cuda-nvrtc, or set QUERN_NVRTC_LIBRARY to its absolute path",
+      QN_STR_ARG(places));
+  qn__buffer_deinit(&tried);
+  return status;
+}
+
+static bool find_symbol(void* handle, const char* name, void* out, const char** missing) {
+  void* symbol = dlsym(handle, name);
+  if (symbol) {
+    memcpy(out, &symbol, sizeof symbol);
+    return true;
+  }
+  if (!*missing) *missing = name;
+  return false;
+}
+
+qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_library) {
+  memset(out_library, 0, sizeof *out_library);
+  if (!qn__nvrtc_find(out_library->path, NULL)) return not_found(allocator);
+  void* handle = dlopen(out_library->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!handle) {
+    const char* why = dlerror();
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "libnvrtc cannot be loaded: %s",
+                          why ? why : out_library->path);
+  }
+  const char* missing = NULL;
+#define QN_NVRTC(result, name, parameters) \
+  (void)find_symbol(handle, #name, &out_library->name, &missing);
+#include "jit/nvrtc/nvrtc_symbols.inc"
+#undef QN_NVRTC
+  if (missing) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "%s is no libnvrtc that quern can use: it has no %s", out_library->path,
+                          missing);
+  }
+  if (out_library->nvrtcVersion(&out_library->major, &out_library->minor) != QN__NVRTC_OK) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "%s does not tell its version", out_library->path);
+  }
+  return QN_OK;
+}
+
+bool qn__nvrtc_identity(const qn__nvrtc_library_t* library,
+                        char out[QN__GENERATOR_IDENTITY_BYTES]) {
+  char own[QN__BUILD_ID_HEX_BYTES], other[QN__BUILD_ID_HEX_BYTES];
+  // An address inside of each object: a function of this file, and one of NVRTC's.
+  bool (*own_function)(const qn__nvrtc_library_t*, char*) = qn__nvrtc_identity;
+  const void *own_address, *library_address;
+  memcpy(&own_address, &own_function, sizeof own_address);
+  memcpy(&library_address, &library->nvrtcVersion, sizeof library_address);
+  bool is_known = qn__mapped_build_id(own_address, own);
+  bool is_library_known = qn__mapped_build_id(library_address, other);
+  char unique[QN__BUILD_ID_HEX_BYTES];
+  (void)snprintf(unique, sizeof unique, "unknown of process %ld", (long)getpid());
+  qn__generator_identity("nvrtc", is_known ? own : unique, is_library_known ? other : unique, out);
+  return is_known && is_library_known;
+}
