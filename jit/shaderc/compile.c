@@ -125,6 +125,7 @@ static qn_status_t print_kernel(job_t* job, uint32_t index) {
       .dialect = &qn__dialect_glsl,
       .program = &job->program,
       .target = job->target,
+      .has_native_fma = has(job, "supports_fused_multiply_add"),
       .is_fast_tier = job->request->tier == QN_TIER_FAST,
       .has_int64 = has(job, "supports_int64"),
       .has_float64 = has(job, "supports_float64"),
