@@ -31,6 +31,7 @@ typedef struct job {
   qn__shaderc_t* shaderc;
   const qn_compile_request_t* request;
   form_t form;  // where to stop
+  bool has_shuffles;
   qn_target_t* target;
   qn__spirv_options_t spirv;
   qn__arena_t arena;
@@ -113,7 +114,7 @@ static qn_status_t lower(job_t* job) {
               .max_threads = (uint32_t)threads,
               .preferred_threads = preferred,
               .max_shared_bytes = (uint32_t)number(job, "max_shared_memory_per_block"),
-              .has_shuffles = has(job, "supports_subgroup_shuffle"),
+              .has_shuffles = job->has_shuffles,
           },
       .index_bits = (uint32_t)index_bits,
   };
@@ -160,6 +161,7 @@ static const char kernel_name[] = "kernel.comp";
 
 static qn_status_t compile_kernel(job_t* job, uint32_t index) {
   QN_TRY(print_kernel(job, index));
+  if (job->form == FORM_IR) return QN_OK;
   qn__gpu_kernel_t* plan = job->program.kernels[index].plan;
   const char* function = job->program.kernels[index].function->name;
   if (job->form == FORM_GLSL) {
@@ -189,18 +191,43 @@ static qn_status_t compile_kernel(job_t* job, uint32_t index) {
   return QN_OK;
 }
 
+static qn_status_t run_stages(job_t* job) {
+  QN_TRY(lower(job));
+  bool has_kernels = job->form != FORM_IR || job->has_shuffles;
+  for (uint32_t i = 0; has_kernels && i < job->program.kernel_count; ++i) {
+    QN_TRY(compile_kernel(job, i));
+  }
+  if (job->form != FORM_IR) return QN_OK;
+  qn__text_print(&job->body, &job->out);
+  return qn__buffer_status(&job->out, "the text of a module");
+}
+
+// What a first attempt made.
+static void forget(job_t* job) {
+  if (job->has_body) qn__body_deinit(&job->body);
+  job->has_body = false;
+  qn__arena_deinit(&job->arena);
+  qn__arena_init(&job->arena, job->shaderc->allocator);
+  memset(&job->program, 0, sizeof job->program);
+  qn__buffer_clear(&job->module_text);
+  qn__buffer_clear(&job->out);
+}
+
+// Only when a kernel is printed does it turn out whether its threads fill their subgroups. If they
+// do not, everything is done again with exchanges through shared memory. The mapped module is that
+// of the code, so --emit ir prints the kernels too where it has shuffles.
 static qn_status_t run(job_t* job) {
   if (job->request->struct_size < sizeof *job->request) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the compile request is of an older version");
   }
   QN_TRY(read_target(job));
-  QN_TRY(lower(job));
-  if (job->form == FORM_IR) {
-    qn__text_print(&job->body, &job->out);
-    return qn__buffer_status(&job->out, "the text of a module");
-  }
-  for (uint32_t i = 0; i < job->program.kernel_count; ++i) QN_TRY(compile_kernel(job, i));
-  return QN_OK;
+  job->has_shuffles = has(job, "supports_subgroup_shuffle");
+  qn_status_t status = run_stages(job);
+  if (qn_status_code(status) != QN_STATUS_UNSUPPORTED || !job->has_shuffles) return status;
+  qn_status_free(status);
+  forget(job);
+  job->has_shuffles = false;
+  return run_stages(job);
 }
 
 // ------------------------------------------------------------------------------------ jobs
