@@ -78,7 +78,7 @@ static const char* print_cond(qn__kprint_t* p, const qn__expr_t* expr) {
   }
   const char* name = qn__kprint_temp(p);
   qn__kprint_line(p, "%s %s;", qn__kprint_type(expr->dtype, is_narrow), name);
-  qn__kprint_open(p, "if (%s)", condition);
+  qn__kprint_open(p, "if (%s)", qn__kprint_bare(p, condition));
   qn__kprint_line(p, "%s = %s;", name, as_wide(p, expr->args[1], is_narrow));
   qn__kprint_close(p);
   qn__kprint_open(p, "else");
@@ -258,7 +258,7 @@ static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
   } else {
     step = qn__kprint_step(p, op, dtype, is_narrow, sum, as_wide(p, value, is_narrow));
   }
-  qn__kprint_line(p, "%s = %s;", sum, step);
+  qn__kprint_line(p, "%s = %s;", sum, qn__kprint_bare(p, step));
   qn__kprint_close(p);
   return dtype == QN_DTYPE_I64 ? qn__kprint_adapt(p, sum, is_narrow, is_result_narrow) : sum;
 }

@@ -167,6 +167,11 @@ static const char* zero(qn__kprint_t* p) {
 
 const char* qn__kprint_index(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
                              const qn__buf_t** out_root) {
+  bool is_plain = buffer->rank == 1 && !buffer->strides && buffer->scope != QN__SCOPE_VIEW;
+  if (is_plain && !p->program->is_checked) {
+    *out_root = buffer;
+    return qn__kprint_bare(p, qn__kprint_i64(p, indices[0], p->kernel->is_narrow));
+  }
   const char* offset = ring_offset(p, buffer, indices, out_root);
   const char* index = offset ? qn__kprint_unring(p, offset, p->kernel->is_narrow) : zero(p);
   if (p->program->is_checked && buffer->scope == QN__SCOPE_VIEW) {

@@ -77,6 +77,8 @@ void qn__kprint_close(qn__kprint_t* p);
 void qn__kprint_extra(qn__kprint_t* p);
 // A text in the arena; "" (and the status) without memory.
 const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+// The text without parentheses around the whole of it.
+const char* qn__kprint_bare(qn__kprint_t* p, const char* text);
 // A new name, "t0", "t1", ...: unique in the kernel.
 const char* qn__kprint_temp(qn__kprint_t* p);
 // The name of a helper of the prelude, marked as used; a helper that is not there is a defect

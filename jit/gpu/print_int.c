@@ -85,12 +85,12 @@ const char* qn__kprint_ring(qn__kprint_t* p, const qn__expr_t* expr, bool is_nar
   }
   const char* value = qn__kprint_i64(p, expr, is_narrow);
   if (p->dialect->wraps_signed) return value;
-  return qn__kprint_text(p, "%s(%s)", ring_type(p, is_narrow), value);
+  return qn__kprint_text(p, "%s(%s)", ring_type(p, is_narrow), qn__kprint_bare(p, value));
 }
 
 const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow) {
   if (p->dialect->wraps_signed) return text;
-  return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", text);
+  return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", qn__kprint_bare(p, text));
 }
 
 // ---- division

@@ -62,7 +62,7 @@ static void print_while(qn__kprint_t* p, const qn__stmt_t* stmt) {
     qn__kprint_open(p, "while (true)");
     qn__kprint_line(p, "if (!%s) break;", qn__kprint_expr(p, condition));
   } else {
-    qn__kprint_open(p, "while (%s)", qn__kprint_expr(p, condition));
+    qn__kprint_open(p, "while (%s)", qn__kprint_bare(p, qn__kprint_expr(p, condition)));
   }
   print_round(p, &stmt->while_.body);
   qn__kprint_close(p);

@@ -131,7 +131,8 @@ static void print_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* value = var->dtype == QN_DTYPE_I64 ? qn__kprint_i64(p, stmt->let.value, is_narrow)
                                                  : qn__kprint_expr(p, stmt->let.value);
   const char* name = qn__kprint_var(p, var);
-  qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(var->dtype, is_narrow), name, value);
+  qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(var->dtype, is_narrow), name,
+                  qn__kprint_bare(p, value));
 }
 
 static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
@@ -139,10 +140,10 @@ static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
   if (root->scope == QN__SCOPE_LOCAL) {
-    qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root),
-                    qn__kprint_array_index(p, index), value);
+    qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root), qn__kprint_array_index(p, index),
+                    value);
   } else {
-    p->dialect->store(p, root, index, value);
+    p->dialect->store(p, root, index, qn__kprint_bare(p, value));
   }
 }
 
@@ -213,7 +214,7 @@ static void print_assert(qn__kprint_t* p, const qn__stmt_t* stmt) {
 static void print_if(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->if_.condition);
   bool needed_barrier = p->needs_barrier;
-  qn__kprint_open(p, "if (%s)", condition);
+  qn__kprint_open(p, "if (%s)", qn__kprint_bare(p, condition));
   qn__kprint_block(p, &stmt->if_.then_block);
   bool needs_after_then = p->needs_barrier;
   qn__kprint_close(p);

@@ -56,6 +56,17 @@ const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) {
   return text;
 }
 
+const char* qn__kprint_bare(qn__kprint_t* p, const char* text) {
+  size_t size = strlen(text);
+  if (size < 2 || text[0] != '(' || text[size - 1] != ')') return text;
+  uint32_t depth = 0;
+  for (size_t i = 0; i + 1 < size; ++i) {
+    if (text[i] == '(') depth++;
+    if (text[i] == ')' && --depth == 0) return text;
+  }
+  return qn__kprint_text(p, "%.*s", (int)(size - 2), text + 1);
+}
+
 static void append_line(qn__kprint_t* p, const char* text) {
   // A directive stands at the beginning of its line.
   uint32_t indent = text[0] == '#' ? 0 : p->indent;
@@ -118,7 +129,7 @@ static bool is_atom(const char* text) {
 const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text) {
   if (is_atom(text)) return text;
   const char* name = qn__kprint_temp(p);
-  qn__kprint_line(p, "const %s %s = %s;", type, name, text);
+  qn__kprint_line(p, "const %s %s = %s;", type, name, qn__kprint_bare(p, text));
   return name;
 }
 
@@ -236,7 +247,8 @@ const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value) {
   }
   const char* result;
   if (is_double) {
-    result = qn__kprint_text(p, "QN_F64(%s)", digits);
+    const char* suffix = p->dialect->is_glsl ? "lf" : "";
+    result = qn__kprint_text(p, signbit(value) ? "(%s%s)" : "%s%s", digits, suffix);
   } else {
     result = qn__kprint_text(p, signbit(value) ? "(%sf)" : "%sf", digits);
   }
