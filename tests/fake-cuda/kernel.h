@@ -1,0 +1,50 @@
+// tests/fake-cuda/kernel.h: between a "cubin" of the fake NVRTC, which is a shared object, and the
+// fake driver, which opens it. Read by both C and C++.
+//
+// Thread rule: constant. Read next: kernel.hpp (what kernels are compiled with), run.c.
+#ifndef QUERN_TESTS_FAKE_CUDA_KERNEL_H_
+#define QUERN_TESTS_FAKE_CUDA_KERNEL_H_
+
+#include <stdint.h>
+
+typedef struct fake_dim {
+  unsigned x, y, z;
+} fake_dim_t;
+
+// The thread that runs; what threadIdx and its like read.
+typedef struct fake_thread {
+  fake_dim_t thread;
+  fake_dim_t block;
+  fake_dim_t block_dim;
+  fake_dim_t grid_dim;
+  void* dynamic_shared;
+  unsigned dynamic_shared_bytes;
+} fake_thread_t;
+
+typedef struct fake_hooks {
+  // All threads of the block that are left meet.
+  void (*barrier)(void);
+  // The lanes of `mask` that there are meet; gives each the values of all, and which lanes came.
+  unsigned (*gather)(unsigned mask, uint64_t value, uint64_t out_values[32]);
+  void (*trap)(void);
+} fake_hooks_t;
+
+typedef struct fake_kernel {
+  const char* name;
+  void (*call)(const fake_thread_t* self, void** params);
+  const unsigned* param_sizes;
+  unsigned param_count;
+  unsigned max_threads;  // of its launch bounds
+} fake_kernel_t;
+
+// What the shared object exports under the name "fake_module".
+typedef struct fake_module {
+  unsigned version;
+  const char* arch;
+  const fake_kernel_t* kernels;
+  unsigned kernel_count;
+  const fake_hooks_t* hooks;  // filled in by the driver
+} fake_module_t;
+#define FAKE_MODULE_VERSION 1u
+
+#endif  // QUERN_TESTS_FAKE_CUDA_KERNEL_H_

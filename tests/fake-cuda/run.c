@@ -1,0 +1,385 @@
+#define _GNU_SOURCE
+// tests/fake-cuda/run.c: runs the blocks of a launch, one after another, on the thread of its
+// stream.
+//
+// A fiber runs threads of the block one after another until one waits for others; then that fiber
+// is parked and another goes on with the threads that are left. So a kernel without barriers needs
+// one fiber and no switch. When nothing can run, whoever waits for each other is let go together;
+// if there is no such group, the threads have diverged, which is a defect of the kernel. Fibers are
+// resumed in rising and falling order in turn, and blocks run in either, so that what relies on an
+// order is found out. A fault in a kernel is an illegal address. Built without sanitizers, which do
+// not know these stacks. See fake.h.
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/fake-cuda/fake.h"
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 256 << 10, SIGNAL_STACK_BYTES = 64 << 10 };
+
+typedef enum thread_state { READY, AT_BARRIER, AT_GATHER, DONE } thread_state_t;
+
+typedef struct fiber {
+#if defined(__x86_64__)
+  void* stack_pointer;
+#else
+  ucontext_t context;
+#endif
+  unsigned char* stack;
+  unsigned thread;  // that it runs
+  struct fiber* next_idle;
+} fiber_t;
+
+typedef struct lane {
+  thread_state_t state;
+  fiber_t* fiber;
+  unsigned mask;
+  uint64_t value;
+  uint64_t* out_values;
+  unsigned out_mask;
+} lane_t;
+
+typedef struct runner {
+#if defined(__x86_64__)
+  void* stack_pointer;
+#else
+  ucontext_t context;
+#endif
+  const fake_kernel_t* kernel;
+  void** params;
+  unsigned block_threads;
+  unsigned next_thread;
+  fiber_t* current;
+  fiber_t* idle;
+  unsigned fiber_count;
+  fiber_t fibers[MOST_THREADS];
+  lane_t lanes[MOST_THREADS];
+  fake_thread_t threads[MOST_THREADS];
+  volatile bool is_running;
+  volatile CUresult fault;
+  void* jump[5];
+} runner_t;
+
+static _Thread_local runner_t* runner;
+
+// ---------------------------------------------------------------------------------- switching
+
+static void run_threads(void);
+
+#if defined(__x86_64__)
+// Saves what a function keeps for its caller, changes stacks, and takes back what the other saved.
+void fake_switch(void** save, void* load);
+__asm__(
+    ".text\n"
+    ".globl fake_switch\n"
+    ".hidden fake_switch\n"
+    ".type fake_switch,@function\n"
+    "fake_switch:\n"
+    "  pushq %rbp\n"
+    "  pushq %rbx\n"
+    "  pushq %r12\n"
+    "  pushq %r13\n"
+    "  pushq %r14\n"
+    "  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n"
+    "  movq %rsi, %rsp\n"
+    "  popq %r15\n"
+    "  popq %r14\n"
+    "  popq %r13\n"
+    "  popq %r12\n"
+    "  popq %rbx\n"
+    "  popq %rbp\n"
+    "  ret\n"
+    ".size fake_switch,.-fake_switch\n");
+
+static void prepare(fiber_t* fiber) {
+  void (*entry)(void) = run_threads;
+  uint64_t* top = (uint64_t*)(void*)(fiber->stack + STACK_BYTES);
+  // Seven words are taken from the stack; a function finds it 8 bytes off 16.
+  uint64_t* sp = top - 9;
+  memset(sp, 0, 9 * sizeof *sp);
+  memcpy(&sp[6], &entry, sizeof entry);
+  fiber->stack_pointer = sp;
+}
+static void to_fiber(fiber_t* fiber) {
+  fake_switch(&runner->stack_pointer, fiber->stack_pointer);
+}
+static void to_runner(fiber_t* fiber) {
+  fake_switch(&fiber->stack_pointer, runner->stack_pointer);
+}
+#else
+static void prepare(fiber_t* fiber) {
+  (void)getcontext(&fiber->context);
+  fiber->context.uc_stack.ss_sp = fiber->stack;
+  fiber->context.uc_stack.ss_size = STACK_BYTES;
+  makecontext(&fiber->context, run_threads, 0);
+}
+static void to_fiber(fiber_t* fiber) {
+  (void)swapcontext(&runner->context, &fiber->context);
+}
+static void to_runner(fiber_t* fiber) {
+  (void)swapcontext(&fiber->context, &runner->context);
+}
+#endif
+
+// What a fiber does, for ever.
+static void run_threads(void) {
+  fiber_t* self = runner->current;
+  for (;;) {
+    while (runner->next_thread < runner->block_threads) {
+      self->thread = runner->next_thread++;
+      runner->kernel->call(&runner->threads[self->thread], runner->params);
+      runner->lanes[self->thread].state = DONE;
+    }
+    self->next_idle = runner->idle;
+    runner->idle = self;
+    to_runner(self);
+  }
+}
+
+static fiber_t* idle_fiber(void) {
+  fiber_t* fiber = runner->idle;
+  if (fiber) {
+    runner->idle = fiber->next_idle;
+    return fiber;
+  }
+  if (runner->fiber_count == MOST_THREADS) return NULL;
+  fiber = &runner->fibers[runner->fiber_count];
+  if (!fiber->stack) {
+    unsigned char* map = mmap(NULL, STACK_BYTES + 4096, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return NULL;
+    (void)mprotect(map, 4096, PROT_NONE);
+    fiber->stack = map + 4096;
+  }
+  runner->fiber_count++;
+  prepare(fiber);
+  return fiber;
+}
+
+static void resume(fiber_t* fiber) {
+  runner->current = fiber;
+  to_fiber(fiber);
+}
+
+// ---------------------------------------------------------------------------------- waiting
+
+static lane_t* park(thread_state_t state) {
+  fiber_t* fiber = runner->current;
+  lane_t* lane = &runner->lanes[fiber->thread];
+  lane->state = state;
+  lane->fiber = fiber;
+  return lane;
+}
+
+static void hook_barrier(void) {
+  lane_t* lane = park(AT_BARRIER);
+  to_runner(lane->fiber);
+}
+
+static unsigned hook_gather(unsigned mask, uint64_t value, uint64_t out_values[32]) {
+  lane_t* lane = park(AT_GATHER);
+  lane->mask = mask;
+  lane->value = value;
+  lane->out_values = out_values;
+  to_runner(lane->fiber);
+  return lane->out_mask;
+}
+
+static void hook_trap(void) {
+  runner->fault = QN__CU_LAUNCH_FAILED;
+  __builtin_longjmp(runner->jump, 1);
+}
+
+const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather, hook_trap};
+
+// Lets the lanes of a warp go that wait for each other.
+static bool resolve_warp(unsigned first) {
+  const unsigned end = first + WARP < runner->block_threads ? first + WARP : runner->block_threads;
+  bool is_any = false;
+  for (unsigned t = first; t < end; t++) {
+    if (runner->lanes[t].state != AT_GATHER) continue;
+    const unsigned mask = runner->lanes[t].mask;
+    unsigned came = 0;
+    bool is_whole = (mask & (1u << (t - first))) != 0;
+    for (unsigned u = first; u < end; u++) {
+      const lane_t* lane = &runner->lanes[u];
+      if (!(mask & (1u << (u - first))) || lane->state == DONE) continue;
+      is_whole &= lane->state == AT_GATHER && lane->mask == mask;
+      came |= 1u << (u - first);
+    }
+    if (!is_whole) continue;
+    uint64_t values[WARP] = {0};
+    for (unsigned u = first; u < end; u++) {
+      if (came & (1u << (u - first))) values[u - first] = runner->lanes[u].value;
+    }
+    for (unsigned u = first; u < end; u++) {
+      lane_t* lane = &runner->lanes[u];
+      if (!(came & (1u << (u - first)))) continue;
+      memcpy(lane->out_values, values, sizeof values);
+      lane->out_mask = came;
+      lane->state = READY;
+    }
+    is_any = true;
+  }
+  return is_any;
+}
+
+// 1: somebody may go on; 0: all are done; -1: they wait for different things.
+static int resolve(void) {
+  bool is_any = false, is_done = true, is_barrier = true, is_someone_gone = false;
+  for (unsigned first = 0; first < runner->block_threads; first += WARP) {
+    is_any |= resolve_warp(first);
+  }
+  if (is_any) return 1;
+  for (unsigned t = 0; t < runner->block_threads; t++) {
+    const thread_state_t state = runner->lanes[t].state;
+    is_done &= state == DONE;
+    is_someone_gone |= state == DONE;
+    is_barrier &= state == DONE || state == AT_BARRIER;
+  }
+  if (is_done) return 0;
+  if (!is_barrier) return -1;
+  if (is_someone_gone) {
+    fake_violation("kernel '%s': some threads wait at a barrier and others have ended",
+                   runner->kernel->name);
+  }
+  for (unsigned t = 0; t < runner->block_threads; t++) {
+    if (runner->lanes[t].state == AT_BARRIER) runner->lanes[t].state = READY;
+  }
+  return 1;
+}
+
+static CUresult run_block(void) {
+  runner->next_thread = 0;
+  for (unsigned t = 0; t < runner->block_threads; t++) runner->lanes[t].state = READY;
+  while (runner->next_thread < runner->block_threads) {
+    fiber_t* fiber = idle_fiber();
+    if (!fiber) return QN__CU_OUT_OF_MEMORY;
+    resume(fiber);
+  }
+  for (bool is_falling = true;; is_falling = !is_falling) {
+    const int next = resolve();
+    if (next == 0) return QN__CU_OK;
+    if (next < 0) {
+      fake_violation("kernel '%s': threads of a block wait for different things",
+                     runner->kernel->name);
+      return QN__CU_LAUNCH_FAILED;
+    }
+    for (unsigned i = 0; i < runner->block_threads; i++) {
+      lane_t* lane = &runner->lanes[is_falling ? runner->block_threads - 1 - i : i];
+      if (lane->state == READY) resume(lane->fiber);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------- launches
+
+static CUresult run_blocks(unsigned grid, unsigned block, void* shared, unsigned shared_bytes,
+                           bool is_reversed) {
+  for (unsigned i = 0; i < grid; i++) {
+    const unsigned b = is_reversed ? grid - 1 - i : i;
+    for (unsigned t = 0; t < block; t++) {
+      runner->threads[t] =
+          (fake_thread_t){{t, 0, 0}, {b, 0, 0}, {block, 1, 1}, {grid, 1, 1}, shared, shared_bytes};
+    }
+    CUresult result = run_block();
+    if (result != QN__CU_OK) return result;
+  }
+  return QN__CU_OK;
+}
+
+CUresult fake_run(const fake_kernel_t* kernel, unsigned grid, unsigned block, unsigned shared_bytes,
+                  void** params, bool is_reversed) {
+  if (!runner || block > MOST_THREADS) return QN__CU_LAUNCH_FAILED;
+  runner->kernel = kernel;
+  runner->params = params;
+  runner->block_threads = block;
+  runner->fault = QN__CU_OK;
+  // Ends at a page that faults, too.
+  const size_t pages = ((size_t)shared_bytes + 4095) / 4096 * 4096;
+  unsigned char* map =
+      mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return QN__CU_OUT_OF_MEMORY;
+  (void)mprotect(map + pages, 4096, PROT_NONE);
+  CUresult result;
+  if (__builtin_setjmp(runner->jump) == 0) {
+    runner->is_running = true;
+    result = run_blocks(grid, block, map + (pages - (shared_bytes + 15u) / 16u * 16u), shared_bytes,
+                        is_reversed);
+  } else {
+    result = runner->fault;
+  }
+  runner->is_running = false;
+  if (result != QN__CU_OK) {
+    // Fibers that stand somewhere begin anew.
+    runner->idle = NULL;
+    runner->fiber_count = 0;
+  }
+  (void)munmap(map, pages + 4096);
+  return result;
+}
+
+static struct sigaction old_actions[4];
+static const int fault_signals[4] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+static void handle(int number, siginfo_t* info, void* context) {
+  (void)info;
+  (void)context;
+  if (runner && runner->is_running) {
+    runner->fault =
+        number == SIGSEGV || number == SIGBUS ? QN__CU_ILLEGAL_ADDRESS : FAKE_ILLEGAL_INSTRUCTION;
+    __builtin_longjmp(runner->jump, 1);
+  }
+  for (int i = 0; i < 4; i++) {
+    if (fault_signals[i] == number) (void)sigaction(number, &old_actions[i], NULL);
+  }
+}
+
+static void install(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = handle;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  for (int i = 0; i < 4; i++) (void)sigaction(fault_signals[i], &action, &old_actions[i]);
+}
+
+static pthread_key_t runner_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void end_runner(void* self) {
+  runner_t* ended = self;
+  for (unsigned i = 0; i < MOST_THREADS; i++) {
+    if (ended->fibers[i].stack) {
+      (void)munmap(ended->fibers[i].stack - 4096, STACK_BYTES + 4096);
+    }
+  }
+  (void)munmap(ended, sizeof *ended);
+}
+
+static void begin(void) {
+  install();
+  (void)pthread_key_create(&runner_key, end_runner);
+}
+
+void fake_run_init(void) {
+  (void)pthread_once(&once, begin);
+  runner_t* made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) return;
+  runner = made;
+  (void)pthread_setspecific(runner_key, made);
+  stack_t stack = {.ss_size = SIGNAL_STACK_BYTES};
+  stack.ss_sp =
+      mmap(NULL, SIGNAL_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack.ss_sp != MAP_FAILED) (void)sigaltstack(&stack, NULL);
+  sigset_t faults;
+  (void)sigemptyset(&faults);
+  for (int i = 0; i < 4; i++) (void)sigaddset(&faults, fault_signals[i]);
+  (void)pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+}

@@ -1,0 +1,337 @@
+#define _GNU_SOURCE
+// tests/fake-cuda/stream.c: streams are threads, events are counters. See fake.h.
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fake-cuda/fake.h"
+
+static bool is_held;
+
+EXPORT void fake_cuda_hold(int hold);
+EXPORT void fake_cuda_hold(int hold) {
+  (void)pthread_mutex_lock(&fake_lock);
+  is_held = hold != 0;
+  (void)pthread_cond_broadcast(&fake_changed);
+  (void)pthread_mutex_unlock(&fake_lock);
+}
+
+// ---------------------------------------------------------------------------------- operations
+
+op_t* fake_op(op_kind_t kind) {
+  op_t* op = calloc(1, sizeof *op);
+  op->kind = kind;
+  return op;
+}
+
+void fake_event_release(CUevent event) {
+  if (--event->use_count > 0 || !event->is_destroyed) return;
+  free(event);
+}
+
+void fake_op_free(op_t* op) {
+  if (op->event) fake_event_release(op->event);
+  if (op->exec) fake_exec_release(op->exec);
+  free(op->params);
+  free(op);
+}
+
+// Everything but waiting, with the lock free. Operations of a graph run one after another.
+static CUresult run_op(const op_t* op, uint64_t number) {
+  switch (op->kind) {
+    case OP_KERNEL:
+      return fake_run(op->function->kernel, op->grid, op->block, op->shared_bytes, op->params,
+                      number % 2 == 1);
+    case OP_COPY:
+      memmove(op->to, op->from, op->size_bytes);
+      return QN__CU_OK;
+    case OP_GRAPH:
+      for (const op_t* inner = op->exec->graph->first; inner; inner = inner->next) {
+        CUresult result = run_op(inner, number);
+        if (result != QN__CU_OK) return result;
+      }
+      return QN__CU_OK;
+    default:
+      return QN__CU_OK;
+  }
+}
+
+// Holds the lock, and lets go of it while the operation runs.
+static void perform(CUstream stream, op_t* op) {
+  if (op->kind == OP_WAIT) {
+    while (op->event->completed < op->sequence) {
+      (void)pthread_cond_wait(&fake_changed, &fake_lock);
+    }
+    return;
+  }
+  while (is_held) (void)pthread_cond_wait(&fake_changed, &fake_lock);
+  if (op->kind == OP_RECORD) {
+    op->event->completed = op->sequence;
+  } else if (op->kind == OP_FREE) {
+    (void)fake_memory_free(op->address, MEMORY_POOL);
+  } else if (stream->context->error == QN__CU_OK) {
+    const uint64_t number = (uint64_t)fake_counts.launches;
+    if (op->kind == OP_KERNEL) fake_counts.launches++;
+    (void)pthread_mutex_unlock(&fake_lock);
+    CUresult result = run_op(op, number);
+    (void)pthread_mutex_lock(&fake_lock);
+    if (result != QN__CU_OK) stream->context->error = result;
+  }
+}
+
+static void* work(void* self) {
+  CUstream stream = self;
+  fake_run_init();
+  (void)pthread_mutex_lock(&fake_lock);
+  for (;;) {
+    while (!stream->first && !stream->is_stopping) {
+      (void)pthread_cond_wait(&fake_changed, &fake_lock);
+    }
+    op_t* op = stream->first;
+    if (!op) break;
+    stream->is_running = true;
+    perform(stream, op);
+    stream->is_running = false;
+    stream->first = op->next;
+    if (!stream->first) stream->last = NULL;
+    fake_op_free(op);
+    (void)pthread_cond_broadcast(&fake_changed);
+  }
+  (void)pthread_mutex_unlock(&fake_lock);
+  return NULL;
+}
+
+static CUstream make_stream(CUcontext context, unsigned flags) {
+  CUstream stream = calloc(1, sizeof *stream);
+  stream->context = context;
+  stream->flags = flags;
+  if (pthread_create(&stream->thread, NULL, work, stream) != 0) {
+    free(stream);
+    return NULL;
+  }
+  fake_add(&stream->object, KIND_STREAM);
+  return stream;
+}
+
+CUresult fake_stream_find(CUstream handle, CUstream* out_stream) {
+  CUcontext context = fake_current();
+  if ((uintptr_t)handle <= 2) {
+    if (!context->legacy) context->legacy = make_stream(context, 0);
+    *out_stream = context->legacy;
+    return context->legacy ? QN__CU_OK : QN__CU_OUT_OF_MEMORY;
+  }
+  if (!fake_is(handle, KIND_STREAM)) {
+    fake_violation("a stream that does not exist");
+    return FAKE_INVALID_HANDLE;
+  }
+  if (handle->context != context) {
+    fake_violation("a stream of another context than the current one");
+    return FAKE_INVALID_HANDLE;
+  }
+  *out_stream = handle;
+  return QN__CU_OK;
+}
+
+CUresult fake_enqueue(CUstream stream, op_t* op) {
+  if (stream->capture) {
+    if (stream->capture->is_invalid) {
+      fake_op_free(op);
+      return FAKE_CAPTURE_INVALIDATED;
+    }
+    fake_capture_append(stream, op);
+    return QN__CU_OK;
+  }
+  if (stream->last) {
+    stream->last->next = op;
+  } else {
+    stream->first = op;
+  }
+  stream->last = op;
+  (void)pthread_cond_broadcast(&fake_changed);
+  return QN__CU_OK;
+}
+
+// What is queued now, not what comes meanwhile: an operation of our own at the end says so.
+void fake_stream_drain(CUstream stream) {
+  if (!stream->first) return;
+  struct CUevent_st done = {.use_count = 1};
+  op_t* op = fake_op(OP_RECORD);
+  op->event = &done;
+  op->sequence = 1;
+  if (stream->last) {
+    stream->last->next = op;
+  } else {
+    stream->first = op;
+  }
+  stream->last = op;
+  (void)pthread_cond_broadcast(&fake_changed);
+  while (done.completed == 0 || done.use_count > 0) {
+    (void)pthread_cond_wait(&fake_changed, &fake_lock);
+  }
+}
+
+// ---------------------------------------------------------------------------------- streams
+
+EXPORT CUresult cuStreamCreate(CUstream* out_stream, unsigned flags);
+EXPORT CUresult cuStreamCreate(CUstream* out_stream, unsigned flags) {
+  ENTER(NEEDS_CONTEXT);
+  if (flags > 1) return fake_leave(QN__CU_INVALID_VALUE);
+  *out_stream = make_stream(fake_current(), flags);
+  if (!*out_stream) return fake_leave(QN__CU_OUT_OF_MEMORY);
+  fake_counts.streams++;
+  return fake_leave(QN__CU_OK);
+}
+
+EXPORT CUresult cuStreamDestroy_v2(CUstream stream);
+EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+  ENTER(NEEDS_CONTEXT);
+  CUstream found;
+  CUresult result = fake_stream_find(stream, &found);
+  if (result != QN__CU_OK) return fake_leave(result);
+  if (stream->capture) fake_violation("a stream is destroyed while it captures");
+  fake_remove(&stream->object);
+  fake_counts.streams--;
+  stream->is_stopping = true;
+  (void)pthread_cond_broadcast(&fake_changed);
+  const pthread_t thread = stream->thread;
+  (void)pthread_mutex_unlock(&fake_lock);
+  (void)pthread_join(thread, NULL);
+  free(stream);
+  return QN__CU_OK;
+}
+
+// A call that a stream that captures spoils its capture by.
+static CUresult refuse_capturing(const struct CUstream_st* stream) {
+  if (!stream->capture) return QN__CU_OK;
+  fake_capture_invalidate(stream->capture);
+  return FAKE_CAPTURE_UNSUPPORTED;
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream handle);
+EXPORT CUresult cuStreamSynchronize(CUstream handle) {
+  ENTER(NEEDS_CONTEXT);
+  CUstream stream;
+  CUresult result = fake_stream_find(handle, &stream);
+  if (result == QN__CU_OK) result = refuse_capturing(stream);
+  if (result != QN__CU_OK) return fake_leave(result);
+  fake_stream_drain(stream);
+  return fake_leave(stream->context->error);
+}
+
+EXPORT CUresult cuStreamQuery(CUstream handle);
+EXPORT CUresult cuStreamQuery(CUstream handle) {
+  ENTER(NEEDS_CONTEXT);
+  CUstream stream;
+  CUresult result = fake_stream_find(handle, &stream);
+  if (result == QN__CU_OK) result = refuse_capturing(stream);
+  if (result == QN__CU_OK) result = stream->first ? QN__CU_NOT_READY : stream->context->error;
+  return fake_leave(result);
+}
+
+EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* out_context);
+EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* out_context) {
+  ENTER(NEEDS_CONTEXT);
+  if ((uintptr_t)handle <= 2) {
+    *out_context = fake_current();
+    return fake_leave(QN__CU_OK);
+  }
+  if (!fake_is(handle, KIND_STREAM)) return fake_leave(FAKE_INVALID_HANDLE);
+  *out_context = handle->context;
+  return fake_leave(QN__CU_OK);
+}
+
+// ---------------------------------------------------------------------------------- events
+
+static CUresult find_event(CUevent event) {
+  if (fake_is(event, KIND_EVENT) && event->context == fake_current()) return QN__CU_OK;
+  fake_violation("an event that does not exist, or of another context");
+  return FAKE_INVALID_HANDLE;
+}
+
+EXPORT CUresult cuEventCreate(CUevent* out_event, unsigned flags);
+EXPORT CUresult cuEventCreate(CUevent* out_event, unsigned flags) {
+  ENTER(NEEDS_CONTEXT);
+  if (flags > 7) return fake_leave(QN__CU_INVALID_VALUE);
+  CUevent event = calloc(1, sizeof *event);
+  event->context = fake_current();
+  fake_add(&event->object, KIND_EVENT);
+  fake_counts.events++;
+  *out_event = event;
+  return fake_leave(QN__CU_OK);
+}
+
+EXPORT CUresult cuEventDestroy_v2(CUevent event);
+EXPORT CUresult cuEventDestroy_v2(CUevent event) {
+  ENTER(NEEDS_CONTEXT);
+  CUresult result = find_event(event);
+  if (result != QN__CU_OK) return fake_leave(result);
+  fake_remove(&event->object);
+  fake_counts.events--;
+  event->is_destroyed = true;
+  if (event->use_count == 0) free(event);
+  return fake_leave(QN__CU_OK);
+}
+
+EXPORT CUresult cuEventRecord(CUevent event, CUstream handle);
+EXPORT CUresult cuEventRecord(CUevent event, CUstream handle) {
+  ENTER(NEEDS_CONTEXT);
+  CUstream stream;
+  CUresult result = find_event(event);
+  if (result == QN__CU_OK) result = fake_stream_find(handle, &stream);
+  if (result != QN__CU_OK) return fake_leave(result);
+  if (stream->capture) {
+    if (stream->capture->is_invalid) return fake_leave(FAKE_CAPTURE_INVALIDATED);
+    event->capture = stream->capture;
+    memcpy(event->clock, stream->capture->clock[stream->member], sizeof event->clock);
+    return fake_leave(QN__CU_OK);
+  }
+  event->capture = NULL;
+  op_t* op = fake_op(OP_RECORD);
+  op->event = event;
+  op->sequence = ++event->recorded;
+  event->use_count++;
+  return fake_leave(fake_enqueue(stream, op));
+}
+
+EXPORT CUresult cuEventQuery(CUevent event);
+EXPORT CUresult cuEventQuery(CUevent event) {
+  ENTER(NEEDS_CONTEXT | UNSAFE);
+  CUresult result = find_event(event);
+  if (result == QN__CU_OK && event->capture) {
+    fake_capture_invalidate(event->capture);
+    result = FAKE_CAPTURED_EVENT;
+  }
+  if (result == QN__CU_OK && event->completed < event->recorded) result = QN__CU_NOT_READY;
+  return fake_leave(result);
+}
+
+EXPORT CUresult cuEventSynchronize(CUevent event);
+EXPORT CUresult cuEventSynchronize(CUevent event) {
+  ENTER(NEEDS_CONTEXT | UNSAFE);
+  CUresult result = find_event(event);
+  if (result == QN__CU_OK && event->capture) {
+    fake_capture_invalidate(event->capture);
+    result = FAKE_CAPTURED_EVENT;
+  }
+  if (result != QN__CU_OK) return fake_leave(result);
+  const uint64_t sequence = event->recorded;
+  event->use_count++;
+  while (event->completed < sequence) (void)pthread_cond_wait(&fake_changed, &fake_lock);
+  result = event->context->error;
+  fake_event_release(event);
+  return fake_leave(result);
+}
+
+EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags);
+EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
+  ENTER(NEEDS_CONTEXT);
+  CUstream stream;
+  CUresult result = flags == 0 ? find_event(event) : QN__CU_INVALID_VALUE;
+  if (result == QN__CU_OK) result = fake_stream_find(handle, &stream);
+  if (result != QN__CU_OK) return fake_leave(result);
+  if (event->capture || stream->capture) return fake_leave(fake_capture_wait(stream, event));
+  op_t* op = fake_op(OP_WAIT);
+  op->event = event;
+  op->sequence = event->recorded;
+  event->use_count++;
+  return fake_leave(fake_enqueue(stream, op));
+}
