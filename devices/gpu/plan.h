@@ -98,12 +98,13 @@ typedef struct qn__gpu_record {
 typedef enum qn__gpu_step_kind {
   QN__GPU_STEP_LET = 1,    // local `slot` = a
   QN__GPU_STEP_WORKSPACE,  // workspace `slot` = a bytes; freed behind the function's last step.
-                           // Overflow, or less than 0: `site`; none to be had: `memory_site`
-  QN__GPU_STEP_LOOP,    // for local `slot` from a to b (exclusive): the next `body_count` steps
+                           // Overflow, or less than 0: `site`, which reports b as the extent;
+                           // none to be had: `memory_site`
+  QN__GPU_STEP_LOOP,       // for local `slot` from a to b (exclusive): the next `body_count` steps
   QN__GPU_STEP_IF,      // a: the next `body_count` steps, else the `else_count` steps behind them
   QN__GPU_STEP_LAUNCH,  // a blocks of b threads (b only when the kernel's count is 0); a <= 0:
                         // nothing
-  QN__GPU_STEP_ASSERT,  // !a: fails at `site`, at once
+  QN__GPU_STEP_ASSERT,  // !a: fails at `site`, at once; b, where it is there, is reported as extent
 } qn__gpu_step_kind_t;
 typedef struct qn__gpu_step {
   qn__gpu_step_kind_t kind;

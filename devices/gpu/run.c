@@ -1,0 +1,202 @@
+// devices/gpu/run.c: the host's part of a call: evaluates, takes workspace, launches, loops, tests.
+//
+// Plans come decoded and checked (plan.c): indices are in range, and what is read was set. So the
+// only things that can fail here are the program's own (asserts, extents), the device's, and a call
+// that no kernel is right for. Workspace is stream-ordered: it is given back at the end, while the
+// launches that use it are still queued, or before its slot is taken again.
+//
+// Everything lies on the stack: a call allocates nothing. Thread rule: any thread. Read next:
+// plan.h.
+#include "devices/gpu/run.h"
+
+typedef struct run {
+  const qn__gpu_plan_t* plan;
+  const qn__gpu_function_t* function;
+  const qn_launch_t* launch;
+  const qn__gpu_backend_t* backend;
+  uint64_t held;  // a bit for each workspace that was taken
+  int64_t locals[QN__GPU_MAX_LOCALS];
+  uint64_t workspaces[QN__GPU_MAX_WORKSPACES];
+  uint64_t workspace_bytes[QN__GPU_MAX_WORKSPACES];
+} run_t;
+
+static bool evaluate(const run_t* run, const qn__gpu_expr_t* expr, int64_t* out_value) {
+  return qn__gpu_eval(expr, run->launch->words, run->locals, out_value);
+}
+
+// The value that wraps as the IR's does.
+static int64_t value_of(const run_t* run, const qn__gpu_expr_t* expr) {
+  int64_t value = 0;
+  if (expr->op_count != 0) (void)evaluate(run, expr, &value);
+  return value;
+}
+
+static qn_status_t describe(const run_t* run, uint32_t site, int64_t extent) {
+  qn_kernel_failure_t failure = {.site = site, .index = 0, .extent = extent};
+  return run->launch->describe(run->launch->owner, &failure);
+}
+
+// ---- workspace
+
+static void free_workspace(run_t* run, uint32_t slot) {
+  if ((run->held >> slot & 1) == 0) return;
+  run->held &= ~(UINT64_C(1) << slot);
+  run->backend->workspace_free(run->backend->self, run->workspaces[slot]);
+}
+
+static qn_status_t run_workspace(run_t* run, const qn__gpu_step_t* step) {
+  int64_t size;
+  if (!evaluate(run, &step->a, &size) || size < 0) {
+    if (step->site != QN__GPU_NO_SITE) {
+      return describe(run, step->site, step->b.op_count ? value_of(run, &step->b) : size);
+    }
+    return qn_status_make(QN_STATUS_VALUE_ERROR,
+                          "the size of a workspace is negative or too large");
+  }
+  free_workspace(run, step->slot);
+  uint64_t address = 0;
+  qn_status_t status =
+      run->backend->workspace_allocate(run->backend->self, (uint64_t)size, &address);
+  if (!qn_ok(status)) {
+    if (qn_status_code(status) != QN_STATUS_OUT_OF_MEMORY || step->memory_site == QN__GPU_NO_SITE) {
+      return status;
+    }
+    qn_status_free(status);
+    return describe(run, step->memory_site, size);
+  }
+  run->workspaces[step->slot] = address;
+  run->workspace_bytes[step->slot] = (uint64_t)size;
+  run->held |= UINT64_C(1) << step->slot;
+  return QN_OK;
+}
+
+// ---- launches
+
+static qn_status_t launch_kernel(const run_t* run, const qn__gpu_step_t* step, uint32_t index,
+                                 int64_t blocks) {
+  const qn__gpu_kernel_t* kernel = &run->plan->kernels[index];
+  int64_t threads =
+      kernel->thread_count != 0 ? (int64_t)kernel->thread_count : value_of(run, &step->b);
+  if (threads <= 0) return QN_OK;
+  if (threads > run->backend->max_threads) {
+    return qn_status_make(QN_STATUS_VALUE_ERROR,
+                          "kernel '%s': a block of %" PRId64 " threads; the device allows %u",
+                          kernel->name, threads, run->backend->max_threads);
+  }
+  uint64_t values[QN__GPU_MAX_ARGS], ends[QN__GPU_MAX_ARGS];
+  for (uint32_t i = 0; i < kernel->arg_count; i++) {
+    const qn__gpu_arg_t* arg = &kernel->args[i];
+    ends[i] = 0;
+    switch (arg->kind) {
+      case QN__GPU_ARG_BUFFER:
+        values[i] = run->launch->words[arg->index];
+        ends[i] = run->launch->ends[arg->index];
+        break;
+      case QN__GPU_ARG_WORKSPACE:
+        values[i] = run->workspaces[arg->index];
+        ends[i] = values[i] + run->workspace_bytes[arg->index];
+        break;
+      case QN__GPU_ARG_WORD:
+        values[i] = run->launch->words[arg->index];
+        break;
+      case QN__GPU_ARG_LOCAL:
+        values[i] = (uint64_t)run->locals[arg->index];
+        break;
+    }
+  }
+  qn__gpu_launch_t launch = {.kernel = index,
+                             .block_count = blocks,
+                             .thread_count = (uint32_t)threads,
+                             .values = values,
+                             .ends = ends};
+  return run->backend->launch(run->backend->self, &launch);
+}
+
+static qn_status_t run_launch(const run_t* run, const qn__gpu_step_t* step) {
+  int64_t blocks, guard = 1;
+  bool is_exact = evaluate(run, &step->a, &blocks);
+  if (!is_exact) {
+    return qn_status_make(QN_STATUS_VALUE_ERROR, "kernel '%s': too many blocks to count",
+                          run->plan->kernels[step->kernel].name);
+  }
+  if (blocks <= 0) return QN_OK;
+  uint32_t kernel = step->kernel;
+  if (step->guard.op_count != 0 && (!evaluate(run, &step->guard, &guard) || guard == 0)) {
+    kernel = step->wide_kernel;
+    if (kernel == QN__GPU_NO_KERNEL) {
+      return qn_status_make(QN_STATUS_VALUE_ERROR,
+                            "kernel '%s': indices of this call need more than 32 bits; compile "
+                            "for index_bits 0 or 64",
+                            run->plan->kernels[step->kernel].name);
+    }
+  }
+  return launch_kernel(run, step, kernel, blocks);
+}
+
+// ---- steps
+
+static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t count);
+
+static qn_status_t run_loop(run_t* run, const qn__gpu_step_t* step) {
+  int64_t end = value_of(run, &step->b);
+  for (int64_t i = value_of(run, &step->a); i < end; i++) {
+    run->locals[step->slot] = i;
+    QN_TRY(run_steps(run, step + 1, step->body_count));
+  }
+  return QN_OK;
+}
+
+static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t count) {
+  for (uint32_t i = 0; i < count; i += 1 + steps[i].body_count + steps[i].else_count) {
+    const qn__gpu_step_t* step = &steps[i];
+    switch (step->kind) {
+      case QN__GPU_STEP_LET:
+        run->locals[step->slot] = value_of(run, &step->a);
+        break;
+      case QN__GPU_STEP_WORKSPACE:
+        QN_TRY(run_workspace(run, step));
+        break;
+      case QN__GPU_STEP_LOOP:
+        QN_TRY(run_loop(run, step));
+        break;
+      case QN__GPU_STEP_IF:
+        if (value_of(run, &step->a) != 0) {
+          QN_TRY(run_steps(run, step + 1, step->body_count));
+        } else {
+          QN_TRY(run_steps(run, step + 1 + step->body_count, step->else_count));
+        }
+        break;
+      case QN__GPU_STEP_LAUNCH:
+        QN_TRY(run_launch(run, step));
+        break;
+      case QN__GPU_STEP_ASSERT:
+        if (value_of(run, &step->a) == 0) {
+          return describe(run, step->site, value_of(run, &step->b));
+        }
+        break;
+    }
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_launch_t* launch,
+                        const qn__gpu_backend_t* backend) {
+  if (index >= plan->function_count) {
+    return qn_status_make(QN_STATUS_INTERNAL, "a launch plan has no function %u", index);
+  }
+  const qn__gpu_function_t* function = &plan->functions[index];
+  if (launch->word_count < function->word_count) {
+    return qn_status_make(QN_STATUS_INTERNAL, "a launch plan wants %u words, the call has %u",
+                          function->word_count, launch->word_count);
+  }
+  // Locals and workspaces are written before they are read; only `held` must begin somewhere.
+  run_t run;
+  run.plan = plan;
+  run.function = function;
+  run.launch = launch;
+  run.backend = backend;
+  run.held = 0;
+  qn_status_t status = run_steps(&run, function->steps, function->step_count);
+  for (uint32_t slot = 0; run.held != 0; slot++) free_workspace(&run, slot);
+  return status;
+}
