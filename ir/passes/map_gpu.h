@@ -168,10 +168,16 @@ void qn__gmap_launch(qn__gmap_t* map, qn__gmap_unit_t* unit);  // map_gpu_launch
 // One iteration for each thread, or a few; `nest` is consumed. (map_gpu_flat.c)
 void qn__gmap_flat(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest);
 
-// Puts prologue, block loop and thread loop around `body` and fills in the anchor. `block_extent`
-// and `thread_extent` count from 0.
+// Puts guards around the body of `threads` (a nest of thread loops around `innermost`), prologue,
+// `level` (may be NULL) and a block loop around it, and fills in the anchor. `block_extent` counts
+// from 0.
 void qn__gmap_finish(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__var_t* block_var,
-                     qn__expr_t* block_extent, qn__block_t* shared, qn__var_t* thread_var,
-                     qn__expr_t* thread_extent, qn__block_t* body);
+                     qn__expr_t* block_extent, qn__block_t* level, qn__stmt_t* threads);
+// `thread.x t in 0..count` around `body`.
+qn__stmt_t* qn__gmap_threads(qn__gmap_t* map, qn__var_t* t, int64_t count, qn__block_t* body);
+// Blocks of a grid whose threads or teams step through an extent that only the device knows.
+int64_t qn__gmap_fixed_grid(const qn__gmap_t* map);
+// Does the host know all bounds of the nest?
+bool qn__gmap_nest_is_host(const qn__gmap_nest_t* nest);
 
 #endif  // QUERN_IR_PASSES_MAP_GPU_H_

@@ -90,13 +90,17 @@ static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
   }
   qn__expr_t* grid =
       qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, threads * per_thread));
-  qn__gmap_finish(map, unit, block, grid, NULL, t, qn__gmap_int(map, threads), &body);
+  qn__gmap_finish(map, unit, block, grid, NULL, qn__gmap_threads(map, t, threads, &body));
+}
+
+int64_t qn__gmap_fixed_grid(const qn__gmap_t* map) {
+  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
+  return cores * blocks_per_core;
 }
 
 // for k in 0..ceildiv(E - position, all threads) { let at = position + k * all threads; ... }
 static void fixed_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
-  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
-  int64_t grid = cores * blocks_per_core;
+  int64_t grid = qn__gmap_fixed_grid(map);
   int64_t threads = map->threads;
   qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
   qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
@@ -116,18 +120,13 @@ static void fixed_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
   qn__block_t inner = guarded(map, at, NULL, nest);
   qn__block_splice(&loop->loop.body, &inner);
   qn__block_append(&body, loop);
-  qn__gmap_finish(map, unit, block, qn__gmap_int(map, grid), NULL, t, qn__gmap_int(map, threads),
-                  &body);
+  qn__gmap_finish(map, unit, block, qn__gmap_int(map, grid), NULL,
+                  qn__gmap_threads(map, t, threads, &body));
 }
 
 void qn__gmap_flat(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
   qn__gmap_serialise(&nest->body);
-  bool is_known = true;
-  for (uint32_t i = 0; i < nest->count; ++i) {
-    is_known = is_known && qn__gmap_is_host(nest->loops[i]->loop.begin) &&
-               qn__gmap_is_host(nest->loops[i]->loop.end);
-  }
-  if (is_known) {
+  if (qn__gmap_nest_is_host(nest)) {
     known_grid(map, unit, nest);
   } else {
     fixed_grid(map, unit, nest);

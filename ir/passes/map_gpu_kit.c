@@ -248,8 +248,14 @@ void qn__gmap_mark_free(qn__gmap_t* map, qn__block_t* block) {
   }
 }
 
+static bool clear_mark(void* self, qn__expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_REDUCE) (*slot)->reduce.lane_count = 0;
+  return qn__expr_each_child(*slot, clear_mark, self);
+}
+
 void qn__gmap_serialise(qn__block_t* block) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, clear_mark, NULL);
     if (stmt->kind == QN__STMT_LOOP) {
       stmt->loop.lane_count = 0;
       if (stmt->loop.kind != QN_LOOP_UNROLL) stmt->loop.kind = QN_LOOP_SERIAL;

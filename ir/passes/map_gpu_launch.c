@@ -3,7 +3,7 @@
 // Explicit block and thread loops keep their shape where their block level holds one nest of thread
 // loops and what comes before it; any other block level is run by a team (map_gpu_team.c), which
 // makes one nest of it. Thread rule: one thread per body. Read next: map_gpu_flat.c.
-#include "ir/passes/map_gpu.h"
+#include "ir/passes/map_gpu_team.h"
 
 // ---- finishing
 
@@ -32,40 +32,70 @@ static void fill_anchor(qn__gmap_unit_t* unit, const qn__stmt_t* loop) {
   unit->anchor->next = next;
 }
 
+qn__stmt_t* qn__gmap_threads(qn__gmap_t* map, qn__var_t* t, int64_t count, qn__block_t* body) {
+  qn__stmt_t* loop =
+      qn__gmap_loop(map, QN_LOOP_THREAD_X, t, qn__gmap_int(map, 0), qn__gmap_int(map, count));
+  if (loop) loop->loop.body = *body;
+  return loop;
+}
+
+static bool is_thread_loop(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
+}
+
+// The guards stand inside of the innermost thread loop of a perfect nest.
+static void guard_threads(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__stmt_t* threads) {
+  while (threads->loop.body.first && threads->loop.body.first == threads->loop.body.last &&
+         is_thread_loop(threads->loop.body.first)) {
+    threads = threads->loop.body.first;
+  }
+  threads->loop.body = add_guards(map, unit, threads->loop.body);
+}
+
 void qn__gmap_finish(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__var_t* block_var,
-                     qn__expr_t* block_extent, qn__block_t* shared, qn__var_t* thread_var,
-                     qn__expr_t* thread_extent, qn__block_t* body) {
-  qn__stmt_t* threads =
-      qn__gmap_loop(map, QN_LOOP_THREAD_X, thread_var, qn__gmap_int(map, 0), thread_extent);
+                     qn__expr_t* block_extent, qn__block_t* level, qn__stmt_t* threads) {
   qn__stmt_t* blocks =
       qn__gmap_loop(map, QN_LOOP_BLOCK_X, block_var, qn__gmap_int(map, 0), block_extent);
   if (!threads || !blocks) return;
-  threads->loop.body = add_guards(map, unit, *body);
+  guard_threads(map, unit, threads);
   qn__block_splice(&blocks->loop.body, &unit->prologue);
-  if (shared) qn__block_splice(&blocks->loop.body, shared);
+  if (level) qn__block_splice(&blocks->loop.body, level);
   qn__block_append(&blocks->loop.body, threads);
   fill_anchor(unit, blocks);
 }
 
-// ---- one thread
+// ---- groups
 
-static void one_thread(qn__gmap_t* map, qn__gmap_unit_t* unit) {
-  qn__gmap_serialise(&unit->stmts);
-  qn__block_t body = unit->prologue;
+static void group_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
+  qn__block_t stmts = unit->prologue;
   unit->prologue = (qn__block_t){NULL, NULL};
-  qn__block_splice(&body, &unit->stmts);
-  qn__gmap_finish(map, unit, qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block"),
-                  qn__gmap_int(map, 1), NULL, qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t"),
-                  qn__gmap_int(map, 1), &body);
+  // What guards need stays at the block level.
+  if (unit->guards) {
+    unit->prologue = stmts;
+    stmts = (qn__block_t){NULL, NULL};
+  }
+  qn__block_splice(&stmts, &unit->stmts);
+  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  if (!qn__gmap_plan(map, &stmts, false)) {
+    qn__gmap_serialise(&stmts);
+    qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+    qn__gmap_finish(map, unit, block, qn__gmap_int(map, 1), NULL,
+                    qn__gmap_threads(map, t, 1, &stmts));
+    return;
+  }
+  qn__gmap_team_t team;
+  if (!qn__gmap_team_init(&team, map, &stmts, map->threads)) return;
+  qn__block_t body = {NULL, NULL};
+  qn__gmap_team_run(&team, &stmts, &body);
+  if (qn__gmap_stopped(map)) return;
+  qn__gmap_finish(map, unit, block, qn__gmap_int(map, 1), &team.level,
+                  qn__gmap_team_loops(&team, &body));
 }
 
 // ---- explicit loops
 
 static bool is_block_loop(const qn__stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
-}
-static bool is_thread_loop(const qn__stmt_t* stmt) {
-  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
 }
 static bool is_exact_loop(const qn__stmt_t* stmt) {
   return is_thread_loop(stmt) && !qn__gmap_is_free(stmt);
@@ -98,43 +128,6 @@ static qn__stmt_t* straighten_blocks(qn__stmt_t* outermost) {
   return loop;
 }
 
-// Moves pure lets between thread loops into the innermost. NULL: something else is between them.
-static qn__stmt_t* straighten_threads(const qn__gmap_t* map, qn__stmt_t* outermost) {
-  qn__stmt_t* loop = outermost;
-  for (;;) {
-    qn__stmt_t* inner = NULL;
-    bool has_others = false;
-    for (qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
-      qn__block_t alone = {stmt, stmt};
-      qn__stmt_t* next = stmt->next;
-      stmt->next = NULL;
-      bool has_threads = qn__gmap_any_stmt(&alone, is_thread_loop);
-      stmt->next = next;
-      if (!has_threads) {
-        has_others =
-            has_others || stmt->kind != QN__STMT_LET || !qn__gmap_is_pure(map, stmt->let.value);
-        continue;
-      }
-      if (inner || !is_thread_loop(stmt)) return NULL;
-      inner = stmt;
-      if (stmt->next) has_others = true;
-    }
-    if (!inner) return loop;
-    if (has_others) return NULL;
-    qn__block_t lets = {NULL, NULL};
-    qn__stmt_t* next;
-    for (qn__stmt_t* stmt = loop->loop.body.first; stmt != inner; stmt = next) {
-      next = stmt->next;
-      stmt->next = NULL;
-      qn__block_append(&lets, stmt);
-    }
-    loop->loop.body = qn__block_of(inner);
-    qn__block_splice(&lets, &inner->loop.body);
-    inner->loop.body = lets;
-    loop = inner;
-  }
-}
-
 // At the block level only what all threads may do at once, then one nest of thread loops.
 static bool is_canonical(const qn__gmap_t* map, const qn__block_t* level) {
   for (const qn__stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
@@ -144,6 +137,59 @@ static bool is_canonical(const qn__gmap_t* map, const qn__block_t* level) {
     if (!is_plain) return false;
   }
   return false;
+}
+
+// Threads for a block level without exact thread loops: as many as its largest nest has.
+static int64_t most_threads(const qn__gmap_t* map, qn__block_t* block) {
+  int64_t most = 0;
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    int64_t count = 1;
+    const qn__stmt_t* loop = stmt;
+    while (loop && is_thread_loop(loop) && count > 0) {
+      int64_t begin, end, extent;
+      bool is_known = qn__expr_const_int(loop->loop.begin, &begin) &&
+                      qn__expr_const_int(loop->loop.end, &end) &&
+                      !__builtin_sub_overflow(end, begin, &extent) && extent > 0 &&
+                      !__builtin_mul_overflow(count, extent, &count);
+      if (!is_known) count = map->threads;
+      if (!is_known) break;
+      loop = loop->loop.body.first;
+    }
+    if (is_thread_loop(stmt) && count > most) most = count;
+    qn__block_t* blocks[2];
+    size_t block_count = is_thread_loop(stmt) ? 0 : qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < block_count; ++i) {
+      int64_t inner = most_threads(map, blocks[i]);
+      if (inner > most) most = inner;
+    }
+  }
+  return most > (int64_t)map->max_threads ? (int64_t)map->max_threads : most;
+}
+
+// Any other block level: its statements become those of a team.
+static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__block_t* level) {
+  qn__block_t lets = {NULL, NULL};
+  while (level->first && level->first->kind == QN__STMT_LET &&
+         qn__gmap_is_pure(map, level->first->let.value)) {
+    qn__stmt_t* let = level->first;
+    level->first = let->next;
+    if (!level->first) level->last = NULL;
+    let->next = NULL;
+    qn__block_append(&lets, let);
+  }
+  bool has_work = qn__gmap_plan(map, level, false);
+  int64_t threads = most_threads(map, level);
+  if (threads == 0) threads = has_work ? (int64_t)map->threads : 1;
+  qn__gmap_team_t team;
+  if (!qn__gmap_team_init(&team, map, level, threads)) return;
+  qn__block_t body = {NULL, NULL};
+  qn__gmap_team_run(&team, level, &body);
+  qn__stmt_t* loops = qn__gmap_stopped(map) ? NULL : qn__gmap_team_loops(&team, &body);
+  if (!loops) return;
+  guard_threads(map, unit, loops);
+  *level = lets;
+  qn__block_splice(level, &team.level);
+  qn__block_append(level, loops);
 }
 
 static void explicit_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
@@ -156,42 +202,134 @@ static void explicit_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
     block->loop.body = unit->stmts;
     outermost = block;
   }
-  qn__stmt_t* block = straighten_blocks(outermost);
-  qn__block_t* level = &block->loop.body;
+  qn__block_t* level = &straighten_blocks(outermost)->loop.body;
   qn__stmt_t* innermost = NULL;
-  if (is_canonical(map, level)) innermost = straighten_threads(map, level->last);
+  if (is_canonical(map, level)) innermost = qn__gmap_straighten_threads(map, level->last);
   if (innermost) {
     qn__gmap_serialise(&innermost->loop.body);
-    innermost->loop.body = add_guards(map, unit, innermost->loop.body);
     for (qn__stmt_t* loop = level->last; loop; loop = loop->loop.body.first) {
       loop->loop.lane_count = 0;
       if (loop == innermost) break;
     }
-    qn__block_splice(&unit->prologue, level);
-    *level = unit->prologue;
+    innermost->loop.body = add_guards(map, unit, innermost->loop.body);
   } else {
-    qn__gmap_refuse(map, "statements beside its thread loops");
+    team_level(map, unit, level);
+    if (qn__gmap_stopped(map)) return;
   }
+  qn__block_splice(&unit->prologue, level);
+  *level = unit->prologue;
   fill_anchor(unit, outermost);
 }
 
 // ---- a loop over independent iterations
 
+// A block for each iteration, or for every so many-th.
+static void block_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest,
+                       int64_t threads) {
+  qn__gmap_team_t team;
+  if (!qn__gmap_team_init(&team, map, &nest->body, threads)) return;
+  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
+  qn__block_t body = {NULL, NULL};
+  if (qn__gmap_nest_is_host(nest)) {
+    qn__expr_t* at = qn__gmap_use(map, block);
+    if (!at) return;
+    qn__gmap_nest_place(map, nest, at, &body);
+    qn__gmap_team_run(&team, &nest->body, &body);
+  } else {
+    int64_t grid = qn__gmap_fixed_grid(map);
+    qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+    qn__expr_t* left = qn__gmap_op(map, QN_OP_SUB, extent, qn__gmap_use(map, block));
+    qn__stmt_t* loop =
+        qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0),
+                      qn__gmap_op(map, QN_OP_CEILDIV, left, qn__gmap_int(map, grid)));
+    qn__expr_t* step = qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, grid));
+    qn__var_t* at = loop ? qn__gmap_let(map, &loop->loop.body, "at",
+                                        qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, block), step))
+                         : NULL;
+    qn__expr_t* use = qn__gmap_use(map, at);
+    if (!use) return;
+    qn__gmap_nest_place(map, nest, use, &loop->loop.body);
+    qn__gmap_team_run(&team, &nest->body, &loop->loop.body);
+    // What one iteration shares the next one uses again.
+    qn__gmap_barrier(&team, &loop->loop.body);
+    qn__block_append(&body, loop);
+    extent = qn__gmap_int(map, grid);
+  }
+  if (qn__gmap_stopped(map)) return;
+  qn__gmap_finish(map, unit, block, extent, &team.level, qn__gmap_team_loops(&team, &body));
+}
+
+// A warp for each iteration, several to a block. The last block's spare warps repeat the last
+// iteration, so that all threads of the block come to each exchange, but store nothing.
+static void warp_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest,
+                      int64_t threads) {
+  int64_t warps = threads / map->warp_size;
+  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
+  qn__block_t body = {NULL, NULL};
+  qn__expr_t* first =
+      qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block), qn__gmap_int(map, warps));
+  qn__expr_t* own =
+      qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_use(map, t), qn__gmap_int(map, map->warp_size));
+  qn__var_t* wanted = qn__gmap_let(map, &body, "wanted", qn__gmap_op(map, QN_OP_ADD, first, own));
+  qn__expr_t* last = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, extent), qn__gmap_int(map, 1));
+  qn__var_t* at =
+      qn__gmap_let(map, &body, "at", qn__gmap_op(map, QN_OP_MIN, qn__gmap_use(map, wanted), last));
+  qn__gmap_team_t team = {.map = map, .is_warp = true, .count = qn__gmap_int(map, map->warp_size)};
+  int64_t constant;
+  if (!(extent && qn__expr_const_int(extent, &constant) && constant % warps == 0)) {
+    team.is_used = qn__gmap_let(
+        map, &body, "is_used",
+        qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, wanted), qn__gmap_copy(map, extent)));
+  }
+  team.thread = qn__gmap_let(
+      map, &body, "lane",
+      qn__gmap_op(map, QN_OP_FLOORMOD, qn__gmap_use(map, t), qn__gmap_int(map, map->warp_size)));
+  qn__expr_t* use = qn__gmap_use(map, at);
+  if (!use || !team.thread || qn__gmap_stopped(map)) return;
+  qn__gmap_nest_place(map, nest, use, &body);
+  qn__gmap_team_run(&team, &nest->body, &body);
+  if (qn__gmap_stopped(map)) return;
+  qn__expr_t* grid = qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, warps));
+  qn__gmap_finish(map, unit, block, grid, &team.level,
+                  qn__gmap_threads(map, t, warps * map->warp_size, &body));
+}
+
 static void free_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
   qn__stmt_t* loop = unit->stmts.first;
-  if (qn__gmap_any_stmt(&loop->loop.body, is_exact_loop)) {
-    qn__gmap_refuse(map, "threads that meet inside of a parallel loop");
-    return;
-  }
+  bool is_exact = qn__gmap_any_stmt(&loop->loop.body, is_exact_loop);
   qn__gmap_nest_t nest;
   qn__gmap_nest_open(map, loop, &nest);
-  if (!qn__gmap_stopped(map)) qn__gmap_flat(map, unit, &nest);
+  if (qn__gmap_stopped(map)) return;
+  qn__gmap_choice_t choice = {QN__GMAP_BLOCK, map->threads};
+  if (is_exact) {
+    (void)qn__gmap_plan(map, &nest.body, false);
+  } else {
+    choice = qn__gmap_choose(map, &nest);
+  }
+  if (choice.way == QN__GMAP_WARP && !qn__gmap_nest_is_host(&nest)) {
+    (void)qn__gmap_plan(map, &nest.body, false);
+    choice.way = QN__GMAP_BLOCK;
+  }
+  switch (choice.way) {
+    case QN__GMAP_FLAT:
+      qn__gmap_flat(map, unit, &nest);
+      return;
+    case QN__GMAP_BLOCK:
+      block_each(map, unit, &nest, choice.threads);
+      return;
+    case QN__GMAP_WARP:
+      warp_each(map, unit, &nest, choice.threads);
+      return;
+  }
 }
 
 void qn__gmap_launch(qn__gmap_t* map, qn__gmap_unit_t* unit) {
   switch (unit->kind) {
     case QN__GMAP_GROUP:
-      one_thread(map, unit);
+      group_unit(map, unit);
       return;
     case QN__GMAP_FREE:
       free_unit(map, unit);

@@ -164,3 +164,13 @@ void qn__gmap_nest_place(qn__gmap_t* map, qn__gmap_nest_t* nest, const qn__expr_
   }
   qn__block_splice(out, &nest->lets);
 }
+
+bool qn__gmap_nest_is_host(const qn__gmap_nest_t* nest) {
+  for (uint32_t i = 0; i < nest->count; ++i) {
+    if (!qn__gmap_is_host(nest->loops[i]->loop.begin) ||
+        !qn__gmap_is_host(nest->loops[i]->loop.end)) {
+      return false;
+    }
+  }
+  return true;
+}

@@ -1,0 +1,135 @@
+// tests/unit/ir/test_pass_map_gpu_random.c: random modules mean the same after the mapping to a
+// GPU.
+//
+// The mapped module runs in the interpreter, whose warps are as wide as the target's. Sums and
+// products of floats are spread over threads, so floats agree within the tolerance that the
+// generator states; integers bit for bit. QUERN_TEST_SEEDS=FIRST:COUNT runs other seeds.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/env.h"
+#include "ir/interpret.h"
+#include "ir/passes/passes.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "support_gpu.h"
+#include "tests/support/generate.h"
+
+static uint64_t first_seed = 1;
+static uint64_t seed_count = 150;
+
+// What differs among targets.
+static const qn__pass_options_t targets[] = {
+    {.vector_bytes = 16,
+     .warp_size = 32,
+     .max_threads = 1024,
+     .preferred_threads = 256,
+     .max_shared_bytes = 49152,
+     .has_shuffles = true,
+     .has_block_reductions = true},
+    {.vector_bytes = 16,
+     .warp_size = 8,
+     .max_threads = 128,
+     .preferred_threads = 64,
+     .max_shared_bytes = 32768,
+     .has_shuffles = true},
+    {.vector_bytes = 16,
+     .warp_size = 8,
+     .max_threads = 64,
+     .preferred_threads = 16,
+     .max_shared_bytes = 16384,
+     .multiprocessors = 2},
+    {.vector_bytes = 16,
+     .warp_size = 32,
+     .max_threads = 256,
+     .preferred_threads = 64,
+     .max_shared_bytes = 32768,
+     .multiprocessors = 4,
+     .has_block_reductions = true},
+};
+
+static void print_body(const qn__body_t* body) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  qn__text_print(body, &text);
+  print_message("%s\n", (const char*)text.data);
+  qn__buffer_deinit(&text);
+}
+
+static void give_up(const qn_generated_t* generated, const qn__body_t* body, const char* what,
+                    const char* message) {
+  print_message("%s\n", generated->text);
+  if (body) print_body(body);
+  fail_msg("seed %" PRIu64 ", %s: %s", generated->seed, what, message);
+}
+
+static void interpret(const qn_generated_t* generated, const qn__body_t* body, uint32_t warp_size,
+                      const char* what, qn_generated_args_t* args) {
+  qn_generated_args_init(generated, args);
+  qn__interpret_args_t call = {
+      .params = args->params, .symbols = generated->symbols, .warp_size = warp_size};
+  qn_status_t status = qn__interpret(body->first, &call, qn_allocator_default());
+  if (!qn_ok(status)) give_up(generated, body, what, qn_status_message(status));
+}
+
+static void compare(const qn_generated_t* generated, const qn_generated_args_t* expected,
+                    const qn__pass_options_t* options, const char* what) {
+  qn__body_t body;
+  assert_true(qn_ok(qn__body_clone(&generated->module->body, qn_allocator_default(), &body)));
+  qn_status_t status = qn__passes_run_gpu(&body, options);
+  if (qn_ok(status)) status = qn__body_verify_status(&body, what);
+  if (!qn_ok(status)) give_up(generated, NULL, what, qn_status_message(status));
+  qn__function_number(body.first);
+  char message[256];
+  if (!qn_test_is_mapped(body.first, options, message, sizeof message)) {
+    give_up(generated, &body, what, message);
+  }
+  qn_generated_args_t actual;
+  interpret(generated, &body, options->warp_size, what, &actual);
+  if (!qn_generated_compare(generated, expected, &actual, false, message, sizeof message)) {
+    give_up(generated, &body, what, message);
+  }
+  qn_generated_args_deinit(&actual);
+  qn__body_deinit(&body);
+}
+
+static void mapping_keeps_the_meaning(void** state) {
+  (void)state;
+  for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
+    qn_generate_options_t make = {.size = 4, .allows_fast = true, .allows_threads = true};
+    qn_generated_t generated;
+    qn_status_t status;
+    if (!qn_generate(seed, &make, &generated, &status)) {
+      give_up(&generated, NULL, "parse", qn_status_message(status));
+    }
+    qn_generated_args_t expected;
+    interpret(&generated, &generated.module->body, 32, "as written", &expected);
+    qn__pass_options_t options = targets[seed % QN_COUNT_OF(targets)];
+    char what[64];
+    for (int checked = 0; checked < 2; ++checked) {
+      options.is_checked = checked != 0;
+      (void)snprintf(what, sizeof what, "target %d%s", (int)(seed % QN_COUNT_OF(targets)),
+                     checked ? ", checked" : "");
+      compare(&generated, &expected, &options, what);
+    }
+    qn_generated_args_deinit(&expected);
+    qn_generated_release(&generated);
+  }
+}
+
+int main(void) {
+  const char* seeds = qn__env_get("QUERN_TEST_SEEDS");
+  if (seeds) {
+    char* end;
+    first_seed = strtoull(seeds, &end, 10);
+    if (*end == ':') seed_count = strtoull(end + 1, NULL, 10);
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(mapping_keeps_the_meaning),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
