@@ -102,6 +102,8 @@ static qn_status_t write_timeless(qn__bundle_writer_t* writer, const qn__entry_t
 static qn_status_t write_entry(qn__bundle_writer_t* writer, const qn__hit_t* hit,
                                const qn__bundle_export_options_t* options,
                                qn__bundle_export_report_t* report) {
+  // What a driver made for itself is of use on this machine alone.
+  if (qn__preimage_has(hit->entry.preimage, QN__SECTION_DRIVER)) return QN_OK;
   if (options->wants && !options->wants(options->self, &hit->entry)) {
     report->unwanted_count++;
     bool has_failed = options->has_failed && *options->has_failed;

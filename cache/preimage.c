@@ -71,6 +71,16 @@ bool qn__preimage_is_valid(qn_span_t preimage) {
   return offset > 0 && offset == preimage.size;
 }
 
+bool qn__preimage_has(qn_span_t preimage, qn__section_t tag) {
+  size_t offset = 0;
+  uint32_t found = 0;
+  qn_span_t bytes;
+  while (qn__preimage_next(preimage, &offset, &found, &bytes)) {
+    if (found == (uint32_t)tag) return true;
+  }
+  return false;
+}
+
 uint32_t qn__preimage_first_difference(qn_span_t a, qn_span_t b) {
   size_t offset_a = 0, offset_b = 0;
   for (;;) {

@@ -32,6 +32,8 @@ qn_hash128_t qn__preimage_key(qn_span_t preimage);
 // malformed; the two are told apart by *inout_offset == preimage.size.
 bool qn__preimage_next(qn_span_t preimage, size_t* inout_offset, uint32_t* out_tag,
                        qn_span_t* out_bytes);
+// Whether the preimage has a section of that tag.
+bool qn__preimage_has(qn_span_t preimage, qn__section_t tag);
 // True when the preimage is well-formed to its last byte.
 bool qn__preimage_is_valid(qn_span_t preimage);
 // The tag of the first section in which the two differ; 0 when they are equal.

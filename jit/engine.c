@@ -60,6 +60,7 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
   QN_TRY(
       qn__pool_init(&engine->pool, qn__config_number(config, QN__SETTING_compile_threads), owner));
   QN_TRY(qn__flights_init(&engine->flights, engine));
+  QN_TRY(qn__driver_door_make(engine, &engine->driver_door));
   return qn__tiers_open(engine);
 }
 
@@ -95,6 +96,7 @@ void qn__engine_retain(qn_engine_t* engine) {
 
 void qn__engine_release(qn_engine_t* engine) {
   if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
+  qn__driver_door_release(engine->driver_door);
   qn__flights_deinit(&engine->flights);
   qn__pool_deinit(&engine->pool);
   qn__table_deinit(&engine->table);

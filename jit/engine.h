@@ -11,6 +11,7 @@
 #include "cache/disk.h"
 #include "cache/remote.h"
 #include "jit/config.h"
+#include "jit/driver_store.h"
 #include "jit/executable.h"
 #include "jit/flight.h"
 #include "jit/generator.h"
@@ -38,6 +39,7 @@ struct qn_engine {
   qn__table_t table;
   qn__pool_t pool;
   qn__flights_t flights;
+  qn__driver_door_t* driver_door;  // how devices put their drivers' data into `disk`
   // The tiers (tiers.c). They are closed by the destroy, or by the last flight after it.
   qn__disk_t* disk;        // NULL: none
   qn__bundle_t** bundles;  // in the order of the search

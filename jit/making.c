@@ -66,8 +66,15 @@ qn_status_t qn__making_load(qn__making_t* making, const qn_artifact_t* artifact,
       .has_perf_map = qn__config_number(&engine->config, QN__SETTING_perf) != 0,
       .has_gdb = qn__config_number(&engine->config, QN__SETTING_gdb) != 0,
   };
-  return qn__executable_load(artifact, making->request.device, making->request.module, making->key,
-                             &options, engine->allocator, out_executable);
+  // The CPU has no driver.
+  if (making->request.device.type != QN_DEVICE_CPU) {
+    qn__driver_store_make(engine, qn__buffer_as_span(&making->preimage), &options.store);
+  }
+  qn_status_t status =
+      qn__executable_load(artifact, making->request.device, making->request.module, making->key,
+                          &options, engine->allocator, out_executable);
+  qn__driver_store_release(&options.store);
+  return status;
 }
 
 qn_executable_t* qn__making_load_entry(qn__making_t* making, const qn__entry_t* entry,

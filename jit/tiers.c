@@ -226,6 +226,7 @@ qn_status_t qn__tiers_open(qn_engine_t* engine) {
 void qn__tiers_close(qn_engine_t* engine) {
   qn__remote_destroy(engine->remote, CLOSE_GRACE_NS);
   engine->remote = NULL;
+  qn__driver_door_close(engine->driver_door);
   qn__disk_close(engine->disk, CLOSE_GRACE_NS);
   engine->disk = NULL;
   if (engine->bundles) qn__generators_use_bundles(&engine->generators, NULL, 0);

@@ -349,6 +349,7 @@ typedef struct cache_reader {
 // Errors: what makes the entry useless for a list; OUT_OF_MEMORY.
 static qn_status_t take_entry(cache_reader_t* reader, const qn__entry_t* entry) {
   qn__warm_origin_t origin;
+  if (qn__preimage_has(entry->preimage, QN__SECTION_DRIVER)) return QN_OK;
   if (entry->module.size == 0) {
     reader->report->without_module_count++;
     return QN_OK;

@@ -171,6 +171,7 @@ static qn_status_t make_again(const sample_t* sample, const char* key, const qn_
 }
 
 static qn_status_t try_entry(const sample_t* sample, const char* key, const qn__entry_t* entry) {
+  if (qn__preimage_has(entry->preimage, QN__SECTION_DRIVER)) return QN_OK;
   qn__warm_origin_t origin;
   if (!qn__warm_origin_read(entry->preimage, &origin)) {
     sample->report->other_codegen_count++;  // of a version whose preimages differ

@@ -55,6 +55,7 @@ static bool has_time(search_t* search) {
 // Takes what was peeked at if it is nearer.
 static void consider(search_t* search, size_t place) {
   const qn__peek_t* peek = search->peek;
+  if (qn__preimage_has(peek->preimage, QN__SECTION_DRIVER)) return;  // no code
   qn__neighbour_t* best = search->best;
   unsigned score = score_of(search->preimage, peek->preimage);
   bool is_nearer = !best->is_set || score > best->score ||
