@@ -1,0 +1,146 @@
+// devices/vulkan/context.h: the objects behind the Vulkan device: the loader's functions, physical
+// devices and what they can do, open devices.
+//
+// The instance is made at the first question about Vulkan devices, a logical device at the first
+// use of it that is more than a question; both live as long as the process. Locks, and their order:
+// a stream's mutex, then one of: the memory's, the layouts', the list of streams', a queue's. No
+// lock is held while anything waits for the device. A child of fork that inherited an instance gets
+// a clear status from every call. Thread rule: any thread, unless a function says otherwise. Read
+// next: loader.c, probe.c, device.c, memory.h, stream.h.
+#ifndef QUERN_DEVICES_VULKAN_CONTEXT_H_
+#define QUERN_DEVICES_VULKAN_CONTEXT_H_
+
+#define VK_NO_PROTOTYPES
+#include <stdatomic.h>
+#include <vulkan/vulkan_core.h>
+
+#include "base/thread.h"
+#include "devices/vulkan/memory.h"
+#include "devices/vulkan/vulkan.h"
+
+enum {
+  QN__VK_MAX_DEVICES = 16,  // four bits of a handle
+  QN__VK_MAX_QUEUES = 4,
+  QN__VK_MAX_BINDINGS = 160,  // descriptors of one kernel
+};
+
+// ---- functions of the loader and of the instance (loader.c)
+
+typedef struct qn__vk_instance {
+  PFN_vkGetInstanceProcAddr get;
+  VkInstance handle;
+  uint32_t api_version;
+#define QN_VK_LOADER(name) PFN_vk##name name;
+#define QN_VK_INSTANCE(name, suffix) PFN_vk##name name;
+#include "devices/vulkan/vulkan_symbols.inc"
+} qn__vk_instance_t;
+
+// Opens the loader and makes an instance. Errors: UNAVAILABLE with the reason.
+qn_status_t qn__vk_instance_open(qn__vk_instance_t* out_instance);
+void qn__vk_instance_close(qn__vk_instance_t* instance);
+
+typedef struct qn__vk_functions {
+#define QN_VK_DEVICE(name, suffix) PFN_vk##name name;
+#include "devices/vulkan/vulkan_symbols.inc"
+} qn__vk_functions_t;
+
+// ---- what a physical device is and has (probe.c)
+
+typedef struct qn__vk_info {
+  VkPhysicalDevice physical;
+  uint32_t api_version;  // in force: the lower of the device's and the instance's
+  VkPhysicalDeviceProperties properties;
+  VkPhysicalDeviceMemoryProperties memory;
+  bool has_driver_properties;
+  VkPhysicalDeviceDriverProperties driver;
+  uint8_t uuid[VK_UUID_SIZE];
+  uint32_t subgroup_size;
+  VkSubgroupFeatureFlags subgroup_operations;  // in compute shaders
+  uint64_t max_allocation_bytes;
+  uint64_t max_buffer_bytes;
+  uint32_t family;
+  uint32_t queue_count;
+  bool is_unified;  // the device's own memory is the host's, too
+  // Features that are there and are switched on.
+  bool has_robust_access;
+  bool has_int64, has_int16, has_int8;
+  bool has_float64, has_float16;
+  bool has_storage_16bit, has_storage_8bit;
+  bool has_atomic_float32, has_atomic_int64;
+  bool has_subgroup_extended_types;
+  bool has_memory_model;
+  bool has_float_controls;
+  VkPhysicalDeviceFloatControlsProperties float_controls;
+  bool has_spirv_1_4;
+  bool has_push_descriptor;
+  bool has_memory_budget;
+  // Extensions that are switched on.
+  const char* extensions[24];
+  uint32_t extension_count;
+} qn__vk_info_t;
+
+// OK, or why this device cannot be used: UNAVAILABLE.
+qn_status_t qn__vk_probe(const qn__vk_instance_t* instance, VkPhysicalDevice physical,
+                         qn_allocator_t allocator, qn__vk_info_t* out_info);
+// The logical device with all that the probe found. Errors: DEVICE_ERROR, OUT_OF_MEMORY.
+qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk_info_t* info,
+                                 VkDevice* out_device);
+
+// ---- devices (device.c)
+
+typedef struct qn__vk_queue {
+  VkQueue handle;
+  qn__mutex_t mutex;  // for the length of a vkQueueSubmit
+} qn__vk_queue_t;
+
+typedef struct qn__vk_layout {
+  VkDescriptorSetLayout set;
+  VkPipelineLayout pipeline;
+} qn__vk_layout_t;
+
+struct qn__vk_stream;
+
+typedef struct qn__vk_device {
+  int32_t id;
+  qn_allocator_t allocator;
+  qn__vk_info_t info;
+  qn__mutex_t open_mutex;
+  _Atomic bool is_open;
+  _Atomic bool is_lost;
+  VkDevice handle;
+  qn__vk_functions_t vk;
+  qn__vk_queue_t queues[QN__VK_MAX_QUEUES];
+  uint32_t queue_count;
+  qn__vk_memory_t memory;
+  // [1]: with the parameter buffer behind the others.
+  qn__mutex_t layouts_mutex;
+  _Atomic(qn__vk_layout_t*) layouts[2][QN__VK_MAX_BINDINGS + 1];
+  qn__mutex_t streams_mutex;
+  struct qn__vk_stream* streams;  // all that live
+  uint32_t next_queue;
+  _Atomic(struct qn__vk_stream*) default_stream;
+  _Atomic uint64_t submit_count, launch_count, barrier_count, set_count, pipeline_count;
+} qn__vk_device_t;
+
+// The open device. Errors: UNAVAILABLE (a child of fork, the end of the process), DEVICE_ERROR
+// (lost, or it cannot be opened).
+qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device);
+// The device as it was probed; NULL: there is none of that number.
+qn__vk_device_t* qn__vk_find(int32_t id);
+const qn__vk_instance_t* qn__vk_instance(void);
+// False in a child of fork that inherited the instance, and at the end of the process: nothing of
+// the driver's may be called.
+bool qn__vk_is_usable(void);
+
+// A result of the driver's as a status, and the device marked as lost if it is.
+qn_status_t qn__vk_status(qn__vk_device_t* device, VkResult result, const char* call);
+// "VK_ERROR_DEVICE_LOST"
+const char* qn__vk_result_text(VkResult result);
+
+// Device attributes and properties for targets (attributes.c).
+qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_value_t* out);
+qn_status_t qn__vk_target_property(int32_t id, const char* name, qn_attribute_value_t* out);
+// Bytes of push constants that layouts have.
+uint32_t qn__vk_push_bytes(const qn__vk_device_t* device);
+
+#endif  // QUERN_DEVICES_VULKAN_CONTEXT_H_

@@ -1,0 +1,264 @@
+// devices/vulkan/probe.c: what a physical device has, and the logical device with just that.
+//
+// Every feature and extension is asked for by name, and switched on only if it is there: what is
+// found here is what code for the device may use. Thread rule: any thread. Read next: attributes.c,
+// device.c.
+#include "base/alloc.h"
+#include "devices/vulkan/context.h"
+
+// The structures of one question or of one device to be made, chained.
+typedef struct features {
+  VkPhysicalDeviceFeatures2 core;
+  VkPhysicalDeviceTimelineSemaphoreFeatures timeline;
+  VkPhysicalDevice16BitStorageFeatures storage_16bit;
+  VkPhysicalDevice8BitStorageFeatures storage_8bit;
+  VkPhysicalDeviceShaderFloat16Int8Features small;
+  VkPhysicalDeviceShaderAtomicFloatFeaturesEXT atomic_float;
+  VkPhysicalDeviceShaderAtomicInt64Features atomic_int64;
+  VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures subgroup_types;
+  VkPhysicalDeviceVulkanMemoryModelFeatures memory_model;
+} features_t;
+
+typedef struct extension_list {
+  VkExtensionProperties* items;
+  uint32_t count;
+} extension_list_t;
+
+static bool has_extension(const extension_list_t* list, const char* name) {
+  for (uint32_t i = 0; i < list->count; i++) {
+    if (strcmp(list->items[i].extensionName, name) == 0) return true;
+  }
+  return false;
+}
+
+// In version `core` (0: in none) or by extension; an extension that is needed is switched on.
+static bool offer(qn__vk_info_t* info, const extension_list_t* list, uint32_t core,
+                  const char* name) {
+  if (core != 0 && info->api_version >= core) return true;
+  if (!has_extension(list, name)) return false;
+  if (info->extension_count == QN_COUNT_OF(info->extensions)) return false;
+  info->extensions[info->extension_count++] = name;
+  return true;
+}
+
+static void link_struct(void*** tail, void* item, bool is_offered) {
+  if (!is_offered) return;
+  VkBaseOutStructure* base = item;
+  **tail = base;
+  *tail = (void**)&base->pNext;
+}
+
+// Chains what the device may be asked about.
+static void chain(features_t* features, const qn__vk_info_t* info, bool has_16bit, bool has_8bit,
+                  bool has_small, bool has_atomic_float, bool has_atomic_int64,
+                  bool has_subgroup_types, bool has_memory_model) {
+  (void)info;
+  memset(features, 0, sizeof *features);
+  features->core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features->timeline.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
+  features->storage_16bit.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+  features->storage_8bit.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES;
+  features->small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+  features->atomic_float.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT;
+  features->atomic_int64.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_INT64_FEATURES;
+  features->subgroup_types.sType =
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SUBGROUP_EXTENDED_TYPES_FEATURES;
+  features->memory_model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
+  void** tail = &features->core.pNext;
+  link_struct(&tail, &features->timeline, true);
+  link_struct(&tail, &features->storage_16bit, has_16bit);
+  link_struct(&tail, &features->storage_8bit, has_8bit);
+  link_struct(&tail, &features->small, has_small);
+  link_struct(&tail, &features->atomic_float, has_atomic_float);
+  link_struct(&tail, &features->atomic_int64, has_atomic_int64);
+  link_struct(&tail, &features->subgroup_types, has_subgroup_types);
+  link_struct(&tail, &features->memory_model, has_memory_model);
+}
+
+static void probe_features(const qn__vk_instance_t* instance, const extension_list_t* list,
+                           qn__vk_info_t* info, bool* out_has_timeline) {
+  bool has_timeline =
+      offer(info, list, VK_API_VERSION_1_2, VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME);
+  bool has_8bit = offer(info, list, VK_API_VERSION_1_2, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
+  bool has_small = offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME);
+  bool has_float = offer(info, list, 0, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
+  bool has_int64 = offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_ATOMIC_INT64_EXTENSION_NAME);
+  bool has_types =
+      offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_SUBGROUP_EXTENDED_TYPES_EXTENSION_NAME);
+  bool has_model = offer(info, list, VK_API_VERSION_1_2, VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME);
+  info->has_float_controls =
+      offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME);
+  info->has_spirv_1_4 = info->has_float_controls &&
+                        offer(info, list, VK_API_VERSION_1_2, VK_KHR_SPIRV_1_4_EXTENSION_NAME);
+  info->has_memory_budget = offer(info, list, 0, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  info->has_push_descriptor = has_extension(list, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  features_t found;
+  chain(&found, info, true, has_8bit, has_small, has_float, has_int64, has_types, has_model);
+  if (!has_timeline) found.core.pNext = found.timeline.pNext;
+  instance->GetPhysicalDeviceFeatures2(info->physical, &found.core);
+  const VkPhysicalDeviceFeatures* core = &found.core.features;
+  info->has_robust_access = core->robustBufferAccess != 0;
+  info->has_int64 = core->shaderInt64 != 0;
+  info->has_int16 = core->shaderInt16 != 0;
+  info->has_float64 = core->shaderFloat64 != 0;
+  info->has_float16 = found.small.shaderFloat16 != 0;
+  info->has_int8 = found.small.shaderInt8 != 0;
+  info->has_storage_16bit = found.storage_16bit.storageBuffer16BitAccess != 0;
+  info->has_storage_8bit = found.storage_8bit.storageBuffer8BitAccess != 0;
+  info->has_atomic_float32 = found.atomic_float.shaderBufferFloat32AtomicAdd != 0;
+  info->has_atomic_int64 = found.atomic_int64.shaderBufferInt64Atomics != 0 &&
+                           found.atomic_int64.shaderSharedInt64Atomics != 0;
+  info->has_subgroup_extended_types = found.subgroup_types.shaderSubgroupExtendedTypes != 0;
+  info->has_memory_model = found.memory_model.vulkanMemoryModel != 0 &&
+                           found.memory_model.vulkanMemoryModelDeviceScope != 0;
+  *out_has_timeline = has_timeline && found.timeline.timelineSemaphore != 0;
+}
+
+static void probe_properties(const qn__vk_instance_t* instance, const extension_list_t* list,
+                             qn__vk_info_t* info) {
+  bool has_maintenance4 = info->api_version >= VK_API_VERSION_1_3;
+  info->has_driver_properties = info->api_version >= VK_API_VERSION_1_2 ||
+                                has_extension(list, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+  VkPhysicalDeviceSubgroupProperties subgroup = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+  VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
+  VkPhysicalDeviceMaintenance3Properties maintenance3 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
+  VkPhysicalDeviceMaintenance4Properties maintenance4 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
+  info->driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
+  info->float_controls.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
+  VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+  void** tail = &all.pNext;
+  link_struct(&tail, &subgroup, true);
+  link_struct(&tail, &id, true);
+  link_struct(&tail, &maintenance3, true);
+  link_struct(&tail, &maintenance4, has_maintenance4);
+  link_struct(&tail, &info->driver, info->has_driver_properties);
+  link_struct(&tail, &info->float_controls, info->has_float_controls);
+  instance->GetPhysicalDeviceProperties2(info->physical, &all);
+  info->driver.pNext = NULL;
+  info->float_controls.pNext = NULL;
+  memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
+  if (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) {
+    info->subgroup_operations = subgroup.supportedOperations;
+  }
+  info->subgroup_size = subgroup.subgroupSize;
+  info->max_allocation_bytes = maintenance3.maxMemoryAllocationSize;
+  info->max_buffer_bytes =
+      has_maintenance4 ? maintenance4.maxBufferSize : maintenance3.maxMemoryAllocationSize;
+}
+
+// A family of queues for computing alone runs beside graphics; else any that computes.
+static bool find_family(const qn__vk_instance_t* instance, qn__vk_info_t* info) {
+  VkQueueFamilyProperties families[32];
+  uint32_t count = QN_COUNT_OF(families);
+  instance->GetPhysicalDeviceQueueFamilyProperties(info->physical, &count, families);
+  for (int wants_pure = 1; wants_pure >= 0; wants_pure--) {
+    for (uint32_t i = 0; i < count; i++) {
+      VkQueueFlags flags = families[i].queueFlags;
+      if (!(flags & VK_QUEUE_COMPUTE_BIT) || families[i].queueCount == 0) continue;
+      if (wants_pure && (flags & VK_QUEUE_GRAPHICS_BIT)) continue;
+      info->family = i;
+      info->queue_count =
+          families[i].queueCount < QN__VK_MAX_QUEUES ? families[i].queueCount : QN__VK_MAX_QUEUES;
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool is_unified(const qn__vk_info_t* info) {
+  if (info->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU) return false;
+  const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
+                                       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                       VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  for (uint32_t i = 0; i < info->memory.memoryTypeCount; i++) {
+    if ((info->memory.memoryTypes[i].propertyFlags & wanted) == wanted) return true;
+  }
+  return false;
+}
+
+static qn_status_t lacking(const qn__vk_info_t* info, const char* what) {
+  return qn_status_make(QN_STATUS_UNAVAILABLE, "vulkan: '%s' has no %s",
+                        info->properties.deviceName, what);
+}
+
+static qn_status_t probe_with(const qn__vk_instance_t* instance, const extension_list_t* list,
+                              qn__vk_info_t* info) {
+  bool has_timeline;
+  probe_features(instance, list, info, &has_timeline);
+  if (!has_timeline) return lacking(info, "timeline semaphores");
+  if (!find_family(instance, info)) return lacking(info, "queue that computes");
+  probe_properties(instance, list, info);
+  VkPhysicalDeviceMemoryProperties2 memory = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+  instance->GetPhysicalDeviceMemoryProperties2(info->physical, &memory);
+  info->memory = memory.memoryProperties;
+  info->is_unified = is_unified(info);
+  return QN_OK;
+}
+
+qn_status_t qn__vk_probe(const qn__vk_instance_t* instance, VkPhysicalDevice physical,
+                         qn_allocator_t allocator, qn__vk_info_t* out_info) {
+  qn__vk_info_t* info = out_info;
+  *info = (qn__vk_info_t){.physical = physical};
+  instance->GetPhysicalDeviceProperties(physical, &info->properties);
+  uint32_t version = info->properties.apiVersion;
+  info->api_version = version < instance->api_version ? version : instance->api_version;
+  if (info->api_version < VK_API_VERSION_1_1) return lacking(info, "Vulkan 1.1");
+  uint32_t count = 0;
+  VkResult result = instance->EnumerateDeviceExtensionProperties(physical, NULL, &count, NULL);
+  if (result != VK_SUCCESS) return lacking(info, "list of extensions");
+  uint32_t capacity = count;
+  VkExtensionProperties* items = qn__alloc_zero(allocator, capacity, sizeof *items);
+  if (!items) return qn__out_of_memory("the extensions of a device");
+  result = instance->EnumerateDeviceExtensionProperties(physical, NULL, &count, items);
+  qn_status_t status = result == VK_SUCCESS
+                           ? probe_with(instance, &(extension_list_t){items, count}, info)
+                           : lacking(info, "list of extensions");
+  qn__free(allocator, items, capacity * sizeof *items);
+  return status;
+}
+
+qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk_info_t* info,
+                                 VkDevice* out_device) {
+  features_t features;
+  chain(&features, info, info->has_storage_16bit, info->has_storage_8bit,
+        info->has_float16 || info->has_int8, info->has_atomic_float32, info->has_atomic_int64,
+        info->has_subgroup_extended_types, info->has_memory_model);
+  VkPhysicalDeviceFeatures* core = &features.core.features;
+  core->robustBufferAccess = info->has_robust_access;
+  core->shaderInt64 = info->has_int64;
+  core->shaderInt16 = info->has_int16;
+  core->shaderFloat64 = info->has_float64;
+  features.timeline.timelineSemaphore = VK_TRUE;
+  features.storage_16bit.storageBuffer16BitAccess = info->has_storage_16bit;
+  features.storage_8bit.storageBuffer8BitAccess = info->has_storage_8bit;
+  features.small.shaderFloat16 = info->has_float16;
+  features.small.shaderInt8 = info->has_int8;
+  features.atomic_float.shaderBufferFloat32Atomics = info->has_atomic_float32;
+  features.atomic_float.shaderBufferFloat32AtomicAdd = info->has_atomic_float32;
+  features.atomic_int64.shaderBufferInt64Atomics = info->has_atomic_int64;
+  features.atomic_int64.shaderSharedInt64Atomics = info->has_atomic_int64;
+  features.subgroup_types.shaderSubgroupExtendedTypes = info->has_subgroup_extended_types;
+  features.memory_model.vulkanMemoryModel = info->has_memory_model;
+  features.memory_model.vulkanMemoryModelDeviceScope = info->has_memory_model;
+  const float priorities[QN__VK_MAX_QUEUES] = {1.0f, 1.0f, 1.0f, 1.0f};
+  VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                   .queueFamilyIndex = info->family,
+                                   .queueCount = info->queue_count,
+                                   .pQueuePriorities = priorities};
+  VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                               .pNext = &features.core,
+                               .queueCreateInfoCount = 1,
+                               .pQueueCreateInfos = &queue,
+                               .enabledExtensionCount = info->extension_count,
+                               .ppEnabledExtensionNames = info->extensions};
+  VkResult result = instance->CreateDevice(info->physical, &create, NULL, out_device);
+  if (result == VK_SUCCESS) return QN_OK;
+  bool is_memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  return qn_status_make(is_memory ? QN_STATUS_OUT_OF_MEMORY : QN_STATUS_DEVICE_ERROR,
+                        "vulkan: vkCreateDevice for '%s': %s", info->properties.deviceName,
+                        qn__vk_result_text(result));
+}

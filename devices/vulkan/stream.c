@@ -1,0 +1,360 @@
+// devices/vulkan/stream.c: making streams, recording into batches, submitting them.
+//
+// Requirements, and why each holds:
+//  1. Work of one stream runs in order: all its batches go to one queue in the order of their
+//     values, because both happen under the stream's mutex; and a barrier between two commands
+//     covers all that was submitted to the queue before.
+//  2. Many launches make few submits, yet work starts soon: a batch is submitted at once when the
+//     stream has nothing under way, as far as is known without asking; otherwise when 64 commands
+//     have come together; after 8, 16 and 32 the driver is asked whether it is idle.
+//  3. The host sees what a batch wrote once its value is reached: each batch ends with a barrier
+//     to the host.
+//  4. Nothing is allocated for a launch once batches, lists and sets have grown to what the program
+//     needs: batches go round, and keep their lists.
+//  5. An error sticks: after a submit that failed nothing is recorded until a sync has handed the
+//     error over.
+// Thread rule: in the header. Read next: sync.c, then launch.c and copy.c, which record.
+#include "devices/vulkan/stream.h"
+
+#include "base/alloc.h"
+
+#define SUBMIT_COMMANDS 64u
+#define MOST_PENDING_PLACES 64u
+
+// ---------------------------------------------------------------------------------- life
+
+static qn_status_t make_timeline(qn__vk_stream_t* stream) {
+  VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                    .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+  VkSemaphoreCreateInfo create = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+  qn__vk_device_t* device = stream->device;
+  VkResult result = device->vk.CreateSemaphore(device->handle, &create, NULL, &stream->timeline);
+  if (result != VK_SUCCESS) stream->timeline = VK_NULL_HANDLE;
+  return qn__vk_status(device, result, "vkCreateSemaphore");
+}
+
+static void destroy_batch(qn__vk_device_t* device, qn__vk_batch_t* batch) {
+  if (batch->pool) device->vk.DestroyCommandPool(device->handle, batch->pool, NULL);
+  qn__free(device->allocator, batch->owners, batch->owner_capacity * sizeof *batch->owners);
+  qn__free(device->allocator, batch->places, batch->place_capacity * sizeof *batch->places);
+  qn__free(device->allocator, batch, sizeof *batch);
+}
+
+// All work is over, or there never was any.
+static void destroy(qn__vk_stream_t* stream) {
+  qn__vk_device_t* device = stream->device;
+  qn__mutex_lock(&device->streams_mutex);
+  for (qn__vk_stream_t** at = &device->streams; *at; at = &(*at)->next) {
+    if (*at != stream) continue;
+    *at = stream->next;
+    break;
+  }
+  qn__mutex_unlock(&device->streams_mutex);
+  while (stream->spare) {
+    qn__vk_batch_t* batch = stream->spare;
+    stream->spare = batch->next;
+    destroy_batch(device, batch);
+  }
+  if (stream->open) destroy_batch(device, stream->open);
+  if (stream->sets) qn__vk_sets_destroy(device, stream->sets);
+  if (stream->timeline) device->vk.DestroySemaphore(device->handle, stream->timeline, NULL);
+  if (stream->record.block) qn_status_free(qn__vk_memory_give(device, stream->record));
+  qn_status_free(stream->error);
+  qn__mutex_deinit(&stream->mutex);
+  qn__free(device->allocator, stream, sizeof *stream);
+}
+
+void qn__vk_stream_retain(qn__vk_stream_t* stream) {
+  atomic_fetch_add_explicit(&stream->reference_count, 1, memory_order_relaxed);
+}
+
+void qn__vk_stream_release(qn__vk_stream_t* stream) {
+  if (atomic_fetch_sub_explicit(&stream->reference_count, 1, memory_order_acq_rel) == 1) {
+    destroy(stream);
+  }
+}
+
+qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_stream) {
+  qn__vk_stream_t* stream = qn__alloc_zero(device->allocator, 1, sizeof *stream);
+  if (!stream) return qn__out_of_memory("a stream");
+  stream->device = device;
+  atomic_init(&stream->reference_count, 1);
+  qn_status_t status = qn__mutex_init(&stream->mutex);
+  if (!qn_ok(status)) {
+    qn__free(device->allocator, stream, sizeof *stream);
+    return status;
+  }
+  status = make_timeline(stream);
+  if (qn_ok(status)) status = qn__vk_sets_make(device, &stream->sets);
+  if (qn_ok(status)) {
+    status =
+        qn__vk_memory_take(device, QN__VK_POOL_HOST, sizeof(qn__gpu_record_t), 0, &stream->record);
+  }
+  if (!qn_ok(status)) {
+    destroy(stream);
+    return status;
+  }
+  stream->record_view =
+      (volatile qn__gpu_record_t*)(void*)(stream->record.block->mapped + stream->record.offset);
+  memset(stream->record.block->mapped + stream->record.offset, 0, sizeof(qn__gpu_record_t));
+  qn__mutex_lock(&device->streams_mutex);
+  stream->queue = &device->queues[device->next_queue++ % device->queue_count];
+  stream->next = device->streams;
+  device->streams = stream;
+  qn__mutex_unlock(&device->streams_mutex);
+  *out_stream = stream;
+  return QN_OK;
+}
+
+qn_status_t qn__vk_stream_of(qn__vk_device_t* device, void* stream, qn__vk_stream_t** out_stream) {
+  *out_stream = stream;
+  if (stream) return QN_OK;
+  *out_stream = atomic_load_explicit(&device->default_stream, memory_order_acquire);
+  if (*out_stream) return QN_OK;
+  qn__vk_stream_t* fresh;
+  QN_TRY(qn__vk_stream_make(device, &fresh));
+  qn__vk_stream_t* expected = NULL;
+  if (!atomic_compare_exchange_strong(&device->default_stream, &expected, fresh)) {
+    qn__vk_stream_release(fresh);
+    fresh = expected;
+  }
+  *out_stream = fresh;
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- recording
+
+static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batch) {
+  qn__vk_device_t* device = stream->device;
+  qn__vk_batch_t* batch = qn__alloc_zero(device->allocator, 1, sizeof *batch);
+  if (!batch) return qn__out_of_memory("a batch of commands");
+  VkCommandPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                    .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
+                                    .queueFamilyIndex = device->info.family};
+  VkResult result = device->vk.CreateCommandPool(device->handle, &create, NULL, &batch->pool);
+  if (result != VK_SUCCESS) batch->pool = VK_NULL_HANDLE;
+  if (result == VK_SUCCESS) {
+    VkCommandBufferAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                            .commandPool = batch->pool,
+                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                            .commandBufferCount = 1};
+    result = device->vk.AllocateCommandBuffers(device->handle, &allocate, &batch->commands);
+  }
+  if (result != VK_SUCCESS) {
+    destroy_batch(device, batch);
+    return qn__vk_status(device, result, "a command buffer");
+  }
+  stream->batch_count++;
+  *out_batch = batch;
+  return QN_OK;
+}
+
+// Locked. Opens a spare batch or a new one; `*out_is_full` when there are as many as may be.
+static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
+  qn__vk_device_t* device = stream->device;
+  qn__vk_batch_t* batch = stream->spare;
+  *out_is_full = !batch && stream->batch_count >= QN__VK_MAX_BATCHES;
+  if (*out_is_full) return QN_OK;
+  if (batch) {
+    stream->spare = batch->next;
+    batch->next = NULL;
+  } else {
+    QN_TRY(make_batch(stream, &batch));
+  }
+  VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                    .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+  VkResult result = device->vk.ResetCommandPool(device->handle, batch->pool, 0);
+  if (result == VK_SUCCESS) result = device->vk.BeginCommandBuffer(batch->commands, &begin);
+  if (result != VK_SUCCESS) {
+    batch->next = stream->spare;
+    stream->spare = batch;
+    return qn__vk_status(device, result, "vkBeginCommandBuffer");
+  }
+  batch->value = stream->submitted + 1;
+  batch->command_count = 0;
+  batch->pipeline = VK_NULL_HANDLE;
+  batch->set = VK_NULL_HANDLE;
+  batch->layout = VK_NULL_HANDLE;
+  stream->open = batch;
+  return QN_OK;
+}
+
+qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream) {
+  qn__mutex_lock(&stream->mutex);
+  for (;;) {
+    if (__builtin_expect(stream->open != NULL, 1)) return QN_OK;
+    bool is_full;
+    qn_status_t status = open_batch(stream, &is_full);
+    if (!qn_ok(status)) {
+      qn__mutex_unlock(&stream->mutex);
+      return status;
+    }
+    if (!is_full) return QN_OK;
+    uint64_t oldest = stream->first ? stream->first->value : stream->submitted;
+    qn__mutex_unlock(&stream->mutex);
+    QN_TRY(qn__vk_stream_wait_value(stream, oldest, UINT64_MAX));
+    qn__vk_stream_retire(stream);
+    qn__mutex_lock(&stream->mutex);
+  }
+}
+
+static VkAccessFlags writes_of(VkPipelineStageFlags stages) {
+  VkAccessFlags access = 0;
+  if (stages & VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT) access |= VK_ACCESS_SHADER_WRITE_BIT;
+  if (stages & VK_PIPELINE_STAGE_TRANSFER_BIT) access |= VK_ACCESS_TRANSFER_WRITE_BIT;
+  return access;
+}
+
+void qn__vk_stream_barrier(qn__vk_stream_t* stream, VkPipelineStageFlags stage) {
+  if (stream->written_stages != 0) {
+    VkMemoryBarrier barrier = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = writes_of(stream->written_stages),
+        .dstAccessMask = stage == VK_PIPELINE_STAGE_TRANSFER_BIT
+                             ? VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT
+                             : VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->written_stages, stage, 0,
+                                          1, &barrier, 0, NULL, 0, NULL);
+    atomic_fetch_add_explicit(&stream->device->barrier_count, 1, memory_order_relaxed);
+    // What was made available before is still so, but a later command of another stage has not
+    // been ordered behind it: this stage goes on to stand for it.
+    stream->written_stages = 0;
+  }
+  stream->written_stages |= stage;
+}
+
+bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place) {
+  qn__vk_batch_t* batch = stream->open;
+  void* places = batch->places;
+  if (!qn__grow(stream->device->allocator, &places, &batch->place_capacity, batch->place_count + 1,
+                sizeof *batch->places)) {
+    return false;
+  }
+  batch->places = places;
+  batch->places[batch->place_count++] = place;
+  return true;
+}
+
+bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool has_record,
+                       struct qn__vk_executable* unsaved, uint32_t* out_tag) {
+  qn__vk_batch_t* batch = stream->open;
+  *out_tag = 0;
+  // The same owner again, as in a function of several launches, or one that is called in a loop.
+  qn__vk_owner_t* owner = batch->owner_count > 0 ? &batch->owners[batch->owner_count - 1] : NULL;
+  if (!owner || owner->owner != launch->owner) {
+    void* owners = batch->owners;
+    if (!qn__grow(stream->device->allocator, &owners, &batch->owner_capacity,
+                  batch->owner_count + 1, sizeof *batch->owners)) {
+      return false;
+    }
+    batch->owners = owners;
+    owner = &batch->owners[batch->owner_count++];
+    *owner = (qn__vk_owner_t){
+        .owner = launch->owner, .release = launch->release, .describe = launch->describe};
+    if (launch->retain) launch->retain(launch->owner);
+  }
+  if (has_record) {
+    if (owner->tag == 0) {
+      if (++stream->last_tag == 0) stream->last_tag = 1;
+      owner->tag = stream->last_tag;
+    }
+    *out_tag = owner->tag;
+  }
+  if (unsaved) owner->unsaved = unsaved;
+  return true;
+}
+
+// ---------------------------------------------------------------------------------- submitting
+
+static void stick(qn__vk_stream_t* stream, qn_status_t status) {
+  if (qn_ok(stream->error)) {
+    stream->error = status;
+  } else {
+    qn_status_free(status);
+  }
+}
+
+static VkResult submit(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
+  qn__vk_device_t* device = stream->device;
+  VkSemaphore waits[QN__VK_MAX_WAITS];
+  uint64_t values[QN__VK_MAX_WAITS];
+  VkPipelineStageFlags stages[QN__VK_MAX_WAITS];
+  for (uint32_t i = 0; i < batch->wait_count; i++) {
+    waits[i] = batch->waits[i].from->timeline;
+    values[i] = batch->waits[i].value;
+    stages[i] = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+  }
+  VkTimelineSemaphoreSubmitInfo timeline = {
+      .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+      .waitSemaphoreValueCount = batch->wait_count,
+      .pWaitSemaphoreValues = values,
+      .signalSemaphoreValueCount = 1,
+      .pSignalSemaphoreValues = &batch->value};
+  VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                       .pNext = &timeline,
+                       .waitSemaphoreCount = batch->wait_count,
+                       .pWaitSemaphores = waits,
+                       .pWaitDstStageMask = stages,
+                       .commandBufferCount = 1,
+                       .pCommandBuffers = &batch->commands,
+                       .signalSemaphoreCount = 1,
+                       .pSignalSemaphores = &stream->timeline};
+  qn__mutex_lock(&stream->queue->mutex);
+  VkResult result = device->vk.QueueSubmit(stream->queue->handle, 1, &info, VK_NULL_HANDLE);
+  qn__mutex_unlock(&stream->queue->mutex);
+  atomic_fetch_add_explicit(&device->submit_count, 1, memory_order_relaxed);
+  return result;
+}
+
+void qn__vk_stream_flush(qn__vk_stream_t* stream) {
+  qn__vk_batch_t* batch = stream->open;
+  if (!batch) return;
+  if (batch->command_count == 0 && batch->wait_count == 0 && batch->owner_count == 0 &&
+      batch->place_count == 0) {
+    return;
+  }
+  qn__vk_device_t* device = stream->device;
+  if (stream->written_stages != 0) {
+    VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                               .srcAccessMask = writes_of(stream->written_stages),
+                               .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
+    device->vk.CmdPipelineBarrier(batch->commands, stream->written_stages,
+                                  VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
+  }
+  VkResult result = device->vk.EndCommandBuffer(batch->commands);
+  if (result == VK_SUCCESS) result = submit(stream, batch);
+  stream->open = NULL;
+  batch->next = NULL;
+  if (result != VK_SUCCESS) {
+    stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));
+    // Nothing of it runs. It goes behind those that do, with their value, so that what it keeps is
+    // let go of in order.
+    batch->value = stream->submitted;
+    atomic_store_explicit(&stream->enqueued, stream->submitted, memory_order_release);
+  } else {
+    stream->submitted = batch->value;
+  }
+  if (stream->last) {
+    stream->last->next = batch;
+  } else {
+    stream->first = batch;
+  }
+  stream->last = batch;
+}
+
+void qn__vk_stream_end(qn__vk_stream_t* stream) {
+  qn__vk_batch_t* batch = stream->open;
+  uint32_t count = ++batch->command_count;
+  atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
+  bool is_due = count >= SUBMIT_COMMANDS || batch->place_count >= MOST_PENDING_PLACES;
+  if (!is_due &&
+      atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted) {
+    is_due = true;
+  }
+  if (!is_due && (count == 8 || count == 16 || count == 32)) {
+    (void)qn__vk_stream_poll(stream);
+    is_due = atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted;
+  }
+  if (is_due) qn__vk_stream_flush(stream);
+  qn__mutex_unlock(&stream->mutex);
+}

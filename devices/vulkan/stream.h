@@ -1,0 +1,152 @@
+// devices/vulkan/stream.h: streams: a timeline semaphore, and batches of commands that are
+// recorded, submitted, and retired when the semaphore has reached their value.
+//
+// A stream's commands go into its open batch; a batch becomes one vkQueueSubmit. Values of the
+// semaphore count batches: batch n signals n. Thread rule: any thread; functions that say "locked"
+// want the stream's mutex, which is never held while anything waits for the device. Read next:
+// stream.c (recording and submitting), sync.c (waiting and retiring), descriptors.c, copy.c.
+#ifndef QUERN_DEVICES_VULKAN_STREAM_H_
+#define QUERN_DEVICES_VULKAN_STREAM_H_
+
+#include "devices/gpu/plan.h"
+#include "devices/vulkan/context.h"
+
+typedef struct qn__vk_stream qn__vk_stream_t;
+struct qn__vk_executable;
+
+// Whom to ask for the message of a failed launch; retained until its batch has passed.
+typedef struct qn__vk_owner {
+  void* owner;
+  void (*release)(void* owner);
+  qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
+  uint32_t tag;                       // of its launches in the batch; 0: they cannot fail
+  struct qn__vk_executable* unsaved;  // the driver may have more to store after this batch
+} qn__vk_owner_t;
+
+typedef struct qn__vk_wait {
+  qn__vk_stream_t* from;  // retained
+  uint64_t value;
+} qn__vk_wait_t;
+
+enum { QN__VK_MAX_WAITS = 16, QN__VK_MAX_BATCHES = 32 };
+
+typedef struct qn__vk_batch {
+  struct qn__vk_batch* next;
+  VkCommandPool pool;
+  VkCommandBuffer commands;
+  uint64_t value;
+  uint32_t command_count;
+  uint32_t wait_count;
+  qn__vk_wait_t waits[QN__VK_MAX_WAITS];
+  size_t owner_count, owner_capacity;
+  qn__vk_owner_t* owners;
+  // Pinned memory that copies and parameters use until the batch has passed.
+  size_t place_count, place_capacity;
+  qn__vk_place_t* places;
+  // The rest of the newest place for parameters.
+  qn__vk_place_t parameters;
+  uint64_t parameters_left;
+  // What is bound in `commands`.
+  VkPipeline pipeline;
+  VkDescriptorSet set;
+  VkPipelineLayout layout;
+  uint32_t dynamic_offset;
+} qn__vk_batch_t;
+
+// What a descriptor set binds.
+typedef struct qn__vk_binding {
+  uint64_t uid;
+  uint64_t offset;
+} qn__vk_binding_t;
+typedef struct qn__vk_binding_source {
+  VkBuffer buffer;
+  uint64_t range;
+} qn__vk_binding_source_t;
+struct qn__vk_sets;
+
+struct qn__vk_stream {
+  qn__vk_device_t* device;
+  _Atomic uint32_t reference_count;
+  qn__mutex_t mutex;
+  qn__vk_queue_t* queue;
+  VkSemaphore timeline;
+  qn__vk_batch_t* open;   // being recorded; NULL: none
+  qn__vk_batch_t* first;  // submitted, oldest first
+  qn__vk_batch_t* last;
+  qn__vk_batch_t* spare;
+  uint32_t batch_count;
+  _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
+  _Atomic uint64_t completed;  // as far as it is known
+  uint64_t submitted;
+  // Stages and kinds of access since the last barrier; 0: none are needed.
+  VkPipelineStageFlags written_stages;
+  // The error record, seen by device and host.
+  qn__vk_place_t record;
+  volatile qn__gpu_record_t* record_view;
+  uint32_t last_tag;
+  bool is_failed;     // the record's failure has been described
+  qn_status_t error;  // sticks until a sync hands it over
+  struct qn__vk_sets* sets;
+  qn__vk_stream_t* next;  // in the device's list
+};
+
+// Owned by the caller: qn__vk_stream_release. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
+qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_stream);
+void qn__vk_stream_retain(qn__vk_stream_t* stream);
+void qn__vk_stream_release(qn__vk_stream_t* stream);
+// The stream of a call: NULL is the device's default one, made at its first use. Borrowed.
+qn_status_t qn__vk_stream_of(qn__vk_device_t* device, void* stream, qn__vk_stream_t** out_stream);
+
+// ---- recording: stream.c
+// Takes the stream's mutex with a batch open to be recorded. Waits, without the mutex, while too
+// many are under way. On failure the mutex is not held.
+qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream);
+// Locked. Orders what comes behind what was recorded; `stage`: that of the command that follows.
+void qn__vk_stream_barrier(qn__vk_stream_t* stream, VkPipelineStageFlags stage);
+// Locked. Counts a command, and submits when enough have come together or the device has nothing
+// to do; lets go of the mutex.
+void qn__vk_stream_end(qn__vk_stream_t* stream);
+// Locked. Submits what is recorded; an error sticks to the stream.
+void qn__vk_stream_flush(qn__vk_stream_t* stream);
+// Locked, with a batch open. Keeps a place until the batch has passed. False without memory.
+bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place);
+// Locked, with a batch open. False without memory. `out_tag`: what launches that may fail are
+// marked with.
+bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool has_record,
+                       struct qn__vk_executable* unsaved, uint32_t* out_tag);
+
+// ---- waiting: sync.c
+// Asks the driver how far the stream is, and lets go of what has passed. Takes the mutex.
+void qn__vk_stream_retire(qn__vk_stream_t* stream);
+// Locked. The same question; true when all that was enqueued is done.
+bool qn__vk_stream_poll(qn__vk_stream_t* stream);
+// Without the mutex. Waits for a submitted value.
+qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, uint64_t timeout_ns);
+// Submits and waits for all that was enqueued before.
+qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream);
+
+// A moment of all streams of a device: what was enqueued before it.
+typedef struct qn__vk_fence qn__vk_fence_t;
+// `*out_fence` NULL: nothing is under way. False without memory.
+bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence);
+bool qn__vk_fence_is_passed(qn__vk_fence_t* fence);
+void qn__vk_fence_release(qn__vk_fence_t* fence);
+// Submits all streams of the device and waits for them.
+void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns);
+
+// ---- descriptor sets: descriptors.c. Locked.
+qn_status_t qn__vk_sets_make(qn__vk_device_t* device, struct qn__vk_sets** out_sets);
+void qn__vk_sets_destroy(qn__vk_device_t* device, struct qn__vk_sets* sets);
+// The set that binds just this; made if there is none. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
+qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* layout, uint32_t count,
+                             bool has_parameters, const qn__vk_binding_t* bindings,
+                             const qn__vk_binding_source_t* sources, VkDescriptorSet* out_set);
+
+// ---- members of the device's table: sync.c
+qn_status_t qn__vk_stream_create(int32_t id, void** out_stream);
+void qn__vk_stream_destroy(int32_t id, void* stream);
+qn_status_t qn__vk_stream_sync(int32_t id, void* stream);
+qn_status_t qn__vk_stream_wait(int32_t id, void* from, void* to);
+bool qn__vk_stream_is_idle(int32_t id, void* stream);
+
+#endif  // QUERN_DEVICES_VULKAN_STREAM_H_

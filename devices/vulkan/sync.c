@@ -1,0 +1,325 @@
+// devices/vulkan/sync.c: waiting for streams, retiring what has passed, errors from the device,
+// one stream after another, moments of all streams.
+//
+// Requirements. (1) Nobody waits for the device with a mutex held. (2) Owners are released without
+// the mutex, as their end may unload code. (3) The failure that a record tells is described while
+// its launch's owner is still retained; the record is cleared when a sync hands the error over, so
+// that all work behind it that looks at the record is skipped until then. (4) A stream waits for
+// another on the device: what it waits for is submitted first, so that a queue that both share
+// never waits for something behind. Thread rule: any thread. Read next: stream.h.
+#include "base/alloc.h"
+#include "devices/vulkan/executable.h"
+#include "devices/vulkan/stream.h"
+
+// ---------------------------------------------------------------------------------- retiring
+
+bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
+  qn__vk_device_t* device = stream->device;
+  uint64_t known = atomic_load_explicit(&stream->completed, memory_order_relaxed);
+  if (known != stream->submitted) {
+    uint64_t value = 0;
+    VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &value);
+    if (result != VK_SUCCESS) {
+      // A lost device finishes nothing; whoever waits is told by qn__vk_use.
+      qn_status_free(qn__vk_status(device, result, "vkGetSemaphoreCounterValue"));
+      value = stream->submitted;
+    }
+    if (value > known) atomic_store_explicit(&stream->completed, value, memory_order_release);
+  }
+  return atomic_load_explicit(&stream->completed, memory_order_relaxed) ==
+         atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
+}
+
+// Locked. A batch has passed: the message of the failure that it left behind, if it did.
+static void note_failure(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
+  uint32_t tag = stream->record_view->tag;
+  if (tag == 0 || stream->is_failed) return;
+  for (size_t i = 0; i < batch->owner_count; i++) {
+    const qn__vk_owner_t* owner = &batch->owners[i];
+    if (owner->tag != tag) continue;
+    qn_kernel_failure_t failure = {stream->record_view->site, stream->record_view->index,
+                                   stream->record_view->extent};
+    qn_status_t status = owner->describe
+                             ? owner->describe(owner->owner, &failure)
+                             : qn_status_make(QN_STATUS_DEVICE_ERROR, "a kernel failed");
+    stream->is_failed = true;
+    if (qn_ok(stream->error)) {
+      stream->error = status;
+    } else {
+      qn_status_free(status);
+    }
+    return;
+  }
+}
+
+static void let_go(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
+  qn__vk_device_t* device = stream->device;
+  for (size_t i = 0; i < batch->owner_count; i++) {
+    qn__vk_owner_t* owner = &batch->owners[i];
+    if (owner->unsaved) qn__vk_executable_save(owner->unsaved);
+    if (owner->release) owner->release(owner->owner);
+  }
+  for (size_t i = 0; i < batch->place_count; i++) {
+    qn_status_free(qn__vk_memory_give(device, batch->places[i]));
+  }
+  for (uint32_t i = 0; i < batch->wait_count; i++) qn__vk_stream_release(batch->waits[i].from);
+  batch->owner_count = 0;
+  batch->place_count = 0;
+  batch->wait_count = 0;
+  batch->parameters_left = 0;
+}
+
+void qn__vk_stream_retire(qn__vk_stream_t* stream) {
+  qn__mutex_lock(&stream->mutex);
+  (void)qn__vk_stream_poll(stream);
+  uint64_t completed = atomic_load_explicit(&stream->completed, memory_order_relaxed);
+  qn__vk_batch_t* passed = stream->first;
+  qn__vk_batch_t** end = &stream->first;
+  qn__vk_batch_t* last = NULL;
+  for (; *end && (*end)->value <= completed; end = &(*end)->next) {
+    last = *end;
+    note_failure(stream, last);
+  }
+  if (last) {
+    stream->first = last->next;
+    if (!stream->first) stream->last = NULL;
+    last->next = NULL;
+  } else {
+    passed = NULL;
+  }
+  qn__mutex_unlock(&stream->mutex);
+  if (!passed) return;
+  for (qn__vk_batch_t* batch = passed; batch; batch = batch->next) let_go(stream, batch);
+  qn__mutex_lock(&stream->mutex);
+  last->next = stream->spare;
+  stream->spare = passed;
+  qn__mutex_unlock(&stream->mutex);
+}
+
+qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, uint64_t timeout_ns) {
+  if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) return QN_OK;
+  qn__vk_device_t* device = stream->device;
+  VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                              .semaphoreCount = 1,
+                              .pSemaphores = &stream->timeline,
+                              .pValues = &value};
+  VkResult result = device->vk.WaitSemaphores(device->handle, &wait, timeout_ns);
+  if (result == VK_TIMEOUT) {
+    return qn_status_make(QN_STATUS_DEADLINE_EXCEEDED, "vulkan:%d: the work is not done",
+                          device->id);
+  }
+  return qn__vk_status(device, result, "vkWaitSemaphores");
+}
+
+static uint64_t flush_now(qn__vk_stream_t* stream) {
+  qn__mutex_lock(&stream->mutex);
+  qn__vk_stream_flush(stream);
+  uint64_t value = stream->submitted;
+  qn__mutex_unlock(&stream->mutex);
+  return value;
+}
+
+qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream) {
+  uint64_t value = flush_now(stream);
+  qn_status_t status = qn__vk_stream_wait_value(stream, value, UINT64_MAX);
+  qn__vk_stream_retire(stream);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------- the table's
+
+qn_status_t qn__vk_stream_create(int32_t id, void** out_stream) {
+  qn__vk_device_t* device;
+  QN_TRY(qn__vk_use(id, &device));
+  qn__vk_stream_t* stream;
+  QN_TRY(qn__vk_stream_make(device, &stream));
+  *out_stream = stream;
+  return QN_OK;
+}
+
+void qn__vk_stream_destroy(int32_t id, void* stream) {
+  (void)id;
+  // A child of fork leaves its parent's streams alone, and so does the end of the process.
+  if (!qn__vk_is_usable()) return;
+  qn__vk_stream_t* self = stream;
+  qn_status_free(qn__vk_stream_drain(self));
+  qn__vk_workspace_forget(self->device, self);
+  qn__vk_stream_release(self);
+}
+
+qn_status_t qn__vk_stream_sync(int32_t id, void* stream) {
+  qn__vk_device_t* device;
+  QN_TRY(qn__vk_use(id, &device));
+  qn__vk_stream_t* self = stream;
+  // A default stream that nobody has used has nothing to wait for.
+  if (!self) self = atomic_load_explicit(&device->default_stream, memory_order_acquire);
+  if (!self) return QN_OK;
+  qn_status_t status = qn__vk_stream_drain(self);
+  qn__mutex_lock(&self->mutex);
+  qn_status_t error = self->error;
+  self->error = QN_OK;
+  if (self->is_failed) {
+    self->is_failed = false;
+    self->record_view->tag = 0;
+  }
+  qn__mutex_unlock(&self->mutex);
+  if (qn_ok(error)) return status;
+  qn_status_free(status);
+  return error;
+}
+
+bool qn__vk_stream_is_idle(int32_t id, void* stream) {
+  qn__vk_device_t* device;
+  qn_status_t status = qn__vk_use(id, &device);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    return true;
+  }
+  qn__vk_stream_t* self = stream;
+  if (!self) self = atomic_load_explicit(&device->default_stream, memory_order_acquire);
+  if (!self) return true;
+  qn__mutex_lock(&self->mutex);
+  qn__vk_stream_flush(self);
+  bool is_idle = qn__vk_stream_poll(self);
+  qn__mutex_unlock(&self->mutex);
+  if (is_idle) qn__vk_stream_retire(self);
+  return is_idle;
+}
+
+// Makes `to` wait for a submitted value of `from`.
+static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t value) {
+  QN_TRY(qn__vk_stream_begin(to));
+  // What is recorded already need not wait, and a batch has so many waits and no more.
+  if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
+    qn__vk_stream_flush(to);
+    qn__mutex_unlock(&to->mutex);
+    QN_TRY(qn__vk_stream_begin(to));
+  }
+  if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
+    qn__mutex_unlock(&to->mutex);
+    return add_wait(to, from, value);  // another thread was faster
+  }
+  qn__vk_batch_t* batch = to->open;
+  qn__vk_stream_retain(from);
+  batch->waits[batch->wait_count++] = (qn__vk_wait_t){from, value};
+  atomic_store_explicit(&to->enqueued, batch->value, memory_order_release);
+  qn__mutex_unlock(&to->mutex);
+  return QN_OK;
+}
+
+qn_status_t qn__vk_stream_wait(int32_t id, void* from, void* to) {
+  qn__vk_device_t* device;
+  QN_TRY(qn__vk_use(id, &device));
+  qn__vk_stream_t *source, *target;
+  QN_TRY(qn__vk_stream_of(device, from, &source));
+  QN_TRY(qn__vk_stream_of(device, to, &target));
+  if (source == target) return QN_OK;
+  qn__mutex_lock(&source->mutex);
+  qn__vk_stream_flush(source);
+  uint64_t value = source->submitted;
+  (void)qn__vk_stream_poll(source);
+  bool is_passed = atomic_load_explicit(&source->completed, memory_order_relaxed) >= value;
+  qn__mutex_unlock(&source->mutex);
+  return is_passed ? QN_OK : add_wait(target, source, value);
+}
+
+// ---------------------------------------------------------------------------------- moments
+
+struct qn__vk_fence {
+  qn_allocator_t allocator;
+  size_t count;
+  qn__vk_wait_t points[];
+};
+
+static size_t fence_bytes(size_t count) {
+  return sizeof(qn__vk_fence_t) + count * sizeof(qn__vk_wait_t);
+}
+
+// What of a stream is under way; asks the driver if it looks busy. Takes no mutex of the stream's.
+static bool is_busy(qn__vk_stream_t* stream, uint64_t* out_value) {
+  uint64_t value = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
+  *out_value = value;
+  if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) return false;
+  uint64_t now = 0;
+  qn__vk_device_t* device = stream->device;
+  VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &now);
+  return result == VK_SUCCESS && now < value;
+}
+
+bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence) {
+  *out_fence = NULL;
+  size_t count = 0;
+  uint64_t value;
+  bool is_done = true;
+  qn__mutex_lock(&device->streams_mutex);
+  for (qn__vk_stream_t* at = device->streams; at; at = at->next) count += is_busy(at, &value);
+  if (count > 0) {
+    qn__vk_fence_t* fence = qn__alloc(device->allocator, fence_bytes(count));
+    is_done = fence != NULL;
+    if (fence) *fence = (qn__vk_fence_t){.allocator = device->allocator, .count = count};
+    size_t filled = 0;
+    for (qn__vk_stream_t* at = fence ? device->streams : NULL; at && filled < count;
+         at = at->next) {
+      if (!is_busy(at, &value)) continue;
+      qn__vk_stream_retain(at);
+      fence->points[filled++] = (qn__vk_wait_t){at, value};
+    }
+    for (; fence && filled < count; filled++) fence->points[filled] = (qn__vk_wait_t){NULL, 0};
+    *out_fence = fence;
+  }
+  qn__mutex_unlock(&device->streams_mutex);
+  return is_done;
+}
+
+bool qn__vk_fence_is_passed(qn__vk_fence_t* fence) {
+  for (size_t i = 0; i < fence->count; i++) {
+    qn__vk_stream_t* stream = fence->points[i].from;
+    uint64_t value = fence->points[i].value;
+    uint64_t now = 0;
+    if (!stream) continue;
+    if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) continue;
+    qn__vk_device_t* device = stream->device;
+    VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &now);
+    if (result == VK_SUCCESS && now < value) return false;
+  }
+  return true;
+}
+
+void qn__vk_fence_release(qn__vk_fence_t* fence) {
+  for (size_t i = 0; i < fence->count; i++) {
+    if (fence->points[i].from) qn__vk_stream_release(fence->points[i].from);
+  }
+  qn__free(fence->allocator, fence, fence_bytes(fence->count));
+}
+
+// The n-th stream of the device, retained; NULL beyond the last. `*inout_n` goes beyond those that
+// are just being destroyed: they wait for this mutex to leave the list.
+static qn__vk_stream_t* stream_at(qn__vk_device_t* device, size_t* inout_n) {
+  qn__vk_stream_t* found = NULL;
+  size_t n = 0;
+  qn__mutex_lock(&device->streams_mutex);
+  for (qn__vk_stream_t* at = device->streams; at && !found; at = at->next, n++) {
+    if (n < *inout_n) continue;
+    uint32_t old = atomic_load(&at->reference_count);
+    while (old != 0 && !atomic_compare_exchange_weak(&at->reference_count, &old, old + 1)) {
+    }
+    if (old != 0) found = at;
+  }
+  qn__mutex_unlock(&device->streams_mutex);
+  *inout_n = n;
+  return found;
+}
+
+void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
+  qn__vk_stream_t* stream;
+  for (size_t n = 0; (stream = stream_at(device, &n)) != NULL;) {
+    uint64_t value = flush_now(stream);
+    int64_t now_ns = qn__now_ns();
+    uint64_t left_ns = deadline_ns == INT64_MAX ? UINT64_MAX
+                       : deadline_ns > now_ns   ? (uint64_t)(deadline_ns - now_ns)
+                                                : 0;
+    qn_status_free(qn__vk_stream_wait_value(stream, value, left_ns));
+    qn__vk_stream_retire(stream);
+    qn__vk_stream_release(stream);
+  }
+}
