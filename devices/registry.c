@@ -11,7 +11,11 @@
 #include "devices/cpu/cpu.h"
 #include "devices/device.h"
 #include "devices/null/null.h"
+#include "quern/config.h"
 #include "target/target.h"
+#if QN_HAVE_VULKAN
+#include "devices/vulkan/vulkan.h"
+#endif
 
 // DLPack's device types go to 17; ours stay below this.
 #define TYPE_LIMIT 64
@@ -19,6 +23,9 @@
 static _Atomic(const qn_device_table_t*) tables[TYPE_LIMIT] = {
     [QN_DEVICE_CPU] = &qn__cpu_device_table,
     [QN_DEVICE_NULL] = &qn__null_device_table,
+#if QN_HAVE_VULKAN
+    [QN_DEVICE_VULKAN] = &qn__vulkan_device_table,
+#endif
 };
 
 static const struct {
