@@ -3,7 +3,8 @@
 // A row is a helper's text and when it is the right one. Several rows may have one name; the first
 // whose conditions hold is written. A row may use what stands in rows above it: the writer finds
 // the names in its text, so that nothing has to be listed. Polynomials are rows without a text,
-// written from the coefficients that the LLVM generator uses too.
+// written from the coefficients that the LLVM generator uses too. Words that not every kernel needs
+// are rows.
 // Not here: the mathematics (prelude_*.inc). Thread rule: constant. Read next: prelude_int.inc.
 #include "jit/gpu/prelude.h"
 
@@ -12,6 +13,7 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
+#include "jit/llvm/math_tables.h"
 
 // What must hold for a row; none: always right.
 enum {
@@ -22,22 +24,44 @@ enum {
   QN_WITH_FMA = 16,
 };
 
+typedef enum row_kind { TEXT, POLYNOMIAL, TABLE } row_kind_t;
+
 typedef struct row {
   const char* name;
   uint32_t when;
-  const char* text;
+  row_kind_t kind;
+  const char* text;            // of a polynomial: "f32" or "f64"; of a table: "u32" or "u64"
+  const double* coefficients;  // lowest power first
+  uint32_t count;
 } row_t;
 
 static const row_t ROWS[] = {
-#define QN_ROW(when, name, ...) {#name, when, #__VA_ARGS__},
-#define QN_TEXT_ROW(when, name, text) {name, when, text},
+#define QN_ROW(when, name, ...) {#name, when, TEXT, #__VA_ARGS__, NULL, 0},
+#define QN_TEXT_ROW(when, name, text) {name, when, TEXT, text, NULL, 0},
+#define QN_WORD(when, name, text) {#name, when, TEXT, "#define " #name " " text, NULL, 0},
+#define QN_TABLE_ROW(when, type, name, count) {#name, when, TABLE, #type, NULL, count},
+#define QN_POLY_ROW(when, type, table) \
+  {"qn_poly_" #table, when, POLYNOMIAL, #type, table, sizeof(table) / sizeof((table)[0])},
 #include "jit/gpu/prelude_int.inc"
 
 #include "jit/gpu/prelude_convert.inc"
 
 #include "jit/gpu/prelude_float.inc"
+
+#include "jit/gpu/prelude_words.inc"
+
+#include "jit/gpu/prelude_exp.inc"
+
+#include "jit/gpu/prelude_log.inc"
+
+#include "jit/gpu/prelude_trig.inc"
+
+#include "jit/gpu/prelude_pow.inc"
 #undef QN_ROW
 #undef QN_TEXT_ROW
+#undef QN_WORD
+#undef QN_TABLE_ROW
+#undef QN_POLY_ROW
 };
 enum { ROW_COUNT = sizeof(ROWS) / sizeof(ROWS[0]) };
 static_assert((int)ROW_COUNT <= (int)QN__PRELUDE_MAX, "a use has a place for every row");
@@ -47,6 +71,7 @@ static const char CUDA_WORDS[] =
     "typedef long long qn_i64;\n"
     "typedef unsigned long long qn_u64;\n"
     "#define QN_FN static __device__ __forceinline__\n"
+    "#define QN_SLOW static __device__ __noinline__\n"
     "#define QN_F32_BITS(x) __float_as_uint(x)\n"
     "#define QN_F32_FROM(x) __uint_as_float(x)\n"
     "#define QN_F64_BITS(x) qn_u64(__double_as_longlong(x))\n"
@@ -66,6 +91,7 @@ static const char CUDA_WORDS[] =
 
 static const char GLSL_WORDS[] =
     "#define QN_FN precise\n"
+    "#define QN_SLOW precise\n"
     "#define QN_F32_BITS(x) floatBitsToUint(x)\n"
     "#define QN_F32_FROM(x) uintBitsToFloat(x)\n"
     "#define QN_POPCOUNT_u32(x) bitCount(x)\n"
@@ -204,7 +230,7 @@ static bool holds(const row_t* row, uint32_t what_is) {
   return (row->when & ~what_is) == 0;
 }
 
-// Marks all names that begin with "qn_" in a text.
+// Marks all names of rows in a text.
 static void mark_names(const char* text, bool* is_used) {
   for (const char* at = text; *at != '\0';) {
     if (!isalpha((unsigned char)*at) && *at != '_') {
@@ -213,10 +239,89 @@ static void mark_names(const char* text, bool* is_used) {
     }
     const char* end = at;
     while (isalnum((unsigned char)*end) || *end == '_') end++;
-    int row = strncmp(at, "qn_", 3) == 0 ? find(at, (size_t)(end - at)) : -1;
+    int row = strncmp(at, "qn_", 3) == 0 || strncmp(at, "QN_", 3) == 0
+                  ? find(at, (size_t)(end - at))
+                  : -1;
     if (row >= 0) is_used[row] = true;
     at = end;
   }
+}
+
+// c0 + x (c1 + x (...)), and "QN_LIT_" literals are for write_text.
+static void write_polynomial(const row_t* row, qn__buffer_t* out) {
+  bool is_f64 = strcmp(row->text, "f64") == 0;
+  const char* type = is_f64 ? "double" : "float";
+  qn__buffer_format(out, "QN_FN %s %s(%s x) { return ", type, row->name, type);
+  for (uint32_t i = 0; i + 1 < row->count; i++) qn__buffer_format(out, "QN_MAD_%s(", row->text);
+  for (uint32_t i = row->count; i-- > 0;) {
+    if (i + 1 < row->count) qn__buffer_cstr(out, ", x, ");
+    qn__buffer_format(out, is_f64 ? "QN_LIT_f64(%.17g)" : "QN_LIT_f32(%.9g)", row->coefficients[i]);
+    if (i + 1 < row->count) qn__buffer_char(out, ')');
+  }
+  qn__buffer_cstr(out, "; }");
+}
+
+// The words of 2/pi.
+static void write_table(const row_t* row, bool is_glsl, qn__buffer_t* out) {
+  bool is_u64 = strcmp(row->text, "u64") == 0;
+  const char* type = is_u64 ? "qn_u64" : "uint";
+  if (is_glsl) {
+    qn__buffer_format(out, "const %s %s[%u] = %s[](", type, row->name, row->count, type);
+  } else {
+    qn__buffer_format(out, "static __constant__ const %s %s[%u] = {", type, row->name, row->count);
+  }
+  for (uint32_t i = 0; i < row->count; i++) {
+    if (i > 0) qn__buffer_char(out, ',');
+    if (is_u64) {
+      unsigned long long word = two_over_pi[i];
+      qn__buffer_format(out, "QN_U64(0x%xu, 0x%xu)", (uint32_t)(word >> 32), (uint32_t)word);
+    } else {
+      unsigned long long word = i == 0 ? 0 : two_over_pi[(i + 1) / 2];
+      qn__buffer_format(out, "0x%xu", (uint32_t)(i % 2 == 1 ? word >> 32 : word));
+    }
+  }
+  qn__buffer_cstr(out, is_glsl ? ");" : "};");
+}
+
+// Makes QN_LIT_f32(2.0) the literal 2.0f and QN_LIT_f64(2.0) 2.0 (2.0LF): GLSL's preprocessor
+// cannot put one together.
+static void write_text(const char* text, bool is_glsl, qn__buffer_t* out) {
+  static const char PREFIX[] = "QN_LIT_f";
+  for (;;) {
+    const char* at = strstr(text, PREFIX);
+    if (at == NULL) break;
+    qn__buffer_str(out, (qn_str_t){text, (size_t)(at - text)});
+    bool is_f64 = at[sizeof PREFIX - 1] == '6';
+    at += sizeof "QN_LIT_f32(" - 1;
+    const char* end = strchr(at, ')');
+    if (QN_NEVER(end == NULL)) return;
+    // An integer's digits alone are no float.
+    bool has_point =
+        memchr(at, '.', (size_t)(end - at)) != NULL || memchr(at, 'e', (size_t)(end - at)) != NULL;
+    qn__buffer_str(out, (qn_str_t){at, (size_t)(end - at)});
+    qn__buffer_format(out, "%s%s", has_point ? "" : ".0", is_f64 ? is_glsl ? "LF" : "" : "f");
+    text = end + 1;
+  }
+  qn__buffer_cstr(out, text);
+}
+
+static void write_row(const row_t* row, bool is_glsl, qn__buffer_t* out) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, out->allocator);
+  if (row->kind == TEXT) {
+    qn__buffer_cstr(&text, row->text);
+  } else if (row->kind == POLYNOMIAL) {
+    write_polynomial(row, &text);
+  } else {
+    write_table(row, is_glsl, &text);
+  }
+  if (text.has_failed) {
+    out->has_failed = true;
+  } else {
+    write_text((const char*)text.data, is_glsl, out);
+    qn__buffer_char(out, '\n');
+  }
+  qn__buffer_deinit(&text);
 }
 
 void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_native_fma,
@@ -244,10 +349,12 @@ void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_nati
     if (!is_used[first] || !is_right) continue;
     is_written[i] = true;
     mark_names(ROWS[i].text, is_used);
+    if (ROWS[i].kind == POLYNOMIAL) {
+      mark_names(strcmp(ROWS[i].text, "f64") == 0 ? "QN_MAD_f64" : "QN_MAD_f32", is_used);
+    }
   }
   for (int i = 0; i < ROW_COUNT; i++) {
     if (!is_written[i]) continue;
-    qn__buffer_cstr(out, ROWS[i].text);
-    qn__buffer_char(out, '\n');
+    write_row(&ROWS[i], is_glsl, out);
   }
 }

@@ -37,7 +37,7 @@
 #include "base/buffer.h"
 #include "quern/ir.h"
 
-enum { QN__PRELUDE_MAX = 256 };
+enum { QN__PRELUDE_MAX = 384 };
 
 // Which helpers a text uses.
 typedef struct qn__prelude_use {

@@ -1,6 +1,6 @@
 // The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
-// Only the math_*.c files of this folder include it.
+// The math_*.c files of this folder and jit/gpu/prelude.c include it.
 #ifndef QN_JIT_LLVM_MATH_TABLES_H_
 #define QN_JIT_LLVM_MATH_TABLES_H_
 
@@ -108,6 +108,23 @@ static const double pow_log_f64[] = {
     0x1.113a54142259fp-3,
     0x1.dac96f846bb1ap-4,
     0x1.0192f4145e313p-3,
+};
+
+// pow_log2_f32: error below 2^-41
+static const double pow_log2_f32[] = {
+    0x1.2776c20000000p-1,
+    0x1.a61bb20000000p-2,
+    0x1.4741e60000000p-2,
+    0x1.26d8a20000000p-2,
+};
+
+// pow_exp2_f32: error below 2^-28
+static const double pow_exp2_f32[] = {
+    0x1.ebfbdc0000000p-3,
+    0x1.c6af880000000p-5,
+    0x1.3b2ddc0000000p-7,
+    0x1.5f04180000000p-10,
+    0x1.416f400000000p-13,
 };
 
 // sin_f32: error below 2^-27
@@ -263,6 +280,24 @@ static const double log2e_f32[] = {
 static const double log2e_f64[] = {
     0x1.7154768000000p+0,
     -0x1.6a3e80f444178p-27,
+};
+
+// ln 2 in two words, the first short
+static const double pow_ln2_f32[] = {
+    0x1.62e0000000000p-1,
+    0x1.0bfbe80000000p-15,
+};
+
+// 2 / ln 2 in two words
+static const double pow_log2_first[] = {
+    0x1.7154760000000p+1,
+    0x1.4ae0c00000000p-25,
+};
+
+// 2 / (3 ln 2) in two words
+static const double pow_log2_second[] = {
+    0x1.ec709e0000000p-1,
+    -0x1.e2fe020000000p-28,
 };
 
 // pi/2 for a target with fused multiply-add

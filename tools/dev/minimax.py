@@ -222,6 +222,21 @@ def pow_log_f64():
     return fit("pow_log_f64", 53, lambda z: atanh_tail(z, 5), lambda z: z * z / 2, span(8), 0, ATANH_Z)
 
 
+# The same for f32 in pairs (GPU): log2(m) = s (2/ln2 + z (2/(3 ln2) + z (c0 + c1 z + …))), the two
+# constants in two words
+@table
+def pow_log2_f32():
+    return fit("pow_log2_f32", 24, lambda z: atanh_tail(z, 5) / LN2, lambda z: z * z / atanh_tail(z, 1) * LN2,
+               span(4), 0, ATANH_Z)
+
+
+# and 2^r = 1 + r (ln 2 + r (c0 + c1 r + …)), ln 2 in two words: |r| <= 1/2
+@table
+def pow_exp2_f32():
+    return fit("pow_exp2_f32", 24, lambda r: LN2 ** 2 * series(2, lambda k: (r * LN2) ** (k - 2) / mp.factorial(k)),
+               lambda r: r * r / mp.exp(r * LN2), span(5), -0.5, 0.5)
+
+
 @table
 def sin_f32():
     return fit("sin_f32", 24, sin_tail, lambda z: z / (1 + z * sin_tail(z)), span(3), 0, PIO4 ** 2)
@@ -294,7 +309,7 @@ def main():
     names = sys.argv[1:] or list(TABLES)
     print("""// The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
-// Only the math_*.c files of this folder include it.
+// The math_*.c files of this folder and jit/gpu/prelude.c include it.
 #ifndef QN_JIT_LLVM_MATH_TABLES_H_
 #define QN_JIT_LLVM_MATH_TABLES_H_
 
@@ -314,6 +329,9 @@ def main():
                 ("ln2_f64", LN2, (38, 53), "ln 2 in two words; n * the first is exact for |n| < 2^12; both positive"),
                 ("log2e_f32", 1 / LN2, (12, 24), "1 / ln 2 in two words, the first short"),
                 ("log2e_f64", 1 / LN2, (26, 53), "1 / ln 2 in two words, the first short"),
+                ("pow_ln2_f32", LN2, (12, 24), "ln 2 in two words, the first short"),
+                ("pow_log2_first", 2 / LN2, (24, 24), "2 / ln 2 in two words"),
+                ("pow_log2_second", 2 / (3 * LN2), (24, 24), "2 / (3 ln 2) in two words"),
                 ("pio2_f32", mp.pi / 2, (24, 12, 24), "pi/2 for a target with fused multiply-add"),
                 ("pio2_f64", mp.pi / 2, (33, 33, 33, 53), "pi/2; n * the first three is exact for n < 2^20"),
                 ("pio2_whole", mp.pi / 2, (53, 53), "pi/2 as an unevaluated sum"),
