@@ -12,6 +12,9 @@
 #include "devices/device.h"
 #include "devices/null/null.h"
 #include "quern/config.h"
+#if QN_HAVE_CUDA
+#include "devices/cuda/cuda.h"
+#endif
 #include "target/target.h"
 #if QN_HAVE_VULKAN
 #include "devices/vulkan/vulkan.h"
@@ -25,6 +28,9 @@ static _Atomic(const qn_device_table_t*) tables[TYPE_LIMIT] = {
     [QN_DEVICE_NULL] = &qn__null_device_table,
 #if QN_HAVE_VULKAN
     [QN_DEVICE_VULKAN] = &qn__vulkan_device_table,
+#endif
+#if QN_HAVE_CUDA
+    [QN_DEVICE_CUDA] = &qn__cuda_device_table,
 #endif
 };
 

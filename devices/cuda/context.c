@@ -1,0 +1,88 @@
+// devices/cuda/context.c: the primary context of a device, and being in it for the time of a call.
+//
+// The host may have a context of its own, current on its threads: what it was before a call, it is
+// again afterwards. A host that uses the primary context too (the CUDA runtime does) costs a look.
+// The context is retained once and never released: other libraries of the process live in it, and
+// its end at the process's end is the driver's. Thread rule: any thread. Read next: stream.c.
+#include "devices/cuda/cuda.h"
+
+// Makes the context and what every use of the device needs.
+static __attribute__((noinline)) qn_status_t open_context(qn__cuda_device_t* device) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__mutex_lock(&device->mutex);
+  if (atomic_load(&device->context)) {
+    qn__mutex_unlock(&device->mutex);
+    return QN_OK;
+  }
+  CUcontext context = NULL;
+  CUstreamCaptureMode mode = QN__CU_CAPTURE_MODE_RELAXED;
+  bool is_pushed = false;
+  qn_status_t status =
+      qn__cuda_check(device, cu->exchange_capture_mode(&mode), "relaxing the capture mode");
+  const bool is_relaxed = qn_ok(status);
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, cu->primary_retain(&context, device->handle),
+                            "opening the primary context");
+  }
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, cu->ctx_push(context), "entering the primary context");
+    is_pushed = qn_ok(status);
+  }
+  if (qn_ok(status)) qn__cuda_workspace_init(device);
+  if (qn_ok(status) && !device->default_stream) {
+    status = qn__cuda_stream_make(device, NULL, false, &device->default_stream);
+  }
+  if (is_pushed) (void)cu->ctx_pop(&(CUcontext){NULL});
+  if (is_relaxed) (void)cu->exchange_capture_mode(&mode);
+  // One that was retained and cannot be used stays retained: the next call tries again.
+  if (qn_ok(status)) atomic_store_explicit(&device->context, context, memory_order_release);
+  qn__mutex_unlock(&device->mutex);
+  return status;
+}
+
+qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
+                                qn__cuda_scope_t* scope) {
+  *scope = (qn__cuda_scope_t){0};
+  *out_device = NULL;
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__cuda_device_t* device = qn__cuda_device(id);
+  if (!cu || !device) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "no device cuda:%d: %s", id,
+                          cu ? "the driver has fewer" : qn__cuda_absence());
+  }
+  QN_TRY(qn__cuda_usable(device));
+  CUcontext context = atomic_load_explicit(&device->context, memory_order_acquire);
+  if (__builtin_expect(!context, 0)) {
+    QN_TRY(open_context(device));
+    context = atomic_load_explicit(&device->context, memory_order_acquire);
+  }
+  CUcontext current = NULL;
+  QN_TRY(qn__cuda_check(device, cu->ctx_get_current(&current), "asking for the current context"));
+  if (current != context) {
+    QN_TRY(qn__cuda_check(device, cu->ctx_push(context), "entering the primary context"));
+    scope->is_pushed = true;
+  }
+  *out_device = device;
+  return QN_OK;
+}
+
+qn_status_t qn__cuda_enter(int32_t id, qn__cuda_device_t** out_device, qn__cuda_scope_t* scope) {
+  QN_TRY(qn__cuda_enter_fast(id, out_device, scope));
+  scope->old_mode = QN__CU_CAPTURE_MODE_RELAXED;
+  qn_status_t status =
+      qn__cuda_check(*out_device, qn__cuda()->exchange_capture_mode(&scope->old_mode),
+                     "relaxing the capture mode");
+  scope->is_relaxed = qn_ok(status);
+  if (!qn_ok(status)) qn__cuda_leave(scope);
+  return status;
+}
+
+// A failure here has no way out: what was current stays wrong only if the driver itself is broken.
+void qn__cuda_leave(const qn__cuda_scope_t* scope) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  if (scope->is_relaxed) {
+    CUstreamCaptureMode mode = scope->old_mode;
+    (void)cu->exchange_capture_mode(&mode);
+  }
+  if (scope->is_pushed) (void)cu->ctx_pop(&(CUcontext){NULL});
+}

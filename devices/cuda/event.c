@@ -1,0 +1,25 @@
+// devices/cuda/event.c: events between uses, so that a wait of one stream for another neither makes
+// nor destroys one.
+//
+// An event may be used again as soon as the wait for it has been enqueued: the wait is for what it
+// stood for then. Thread rule: any thread. Read next: stream.c.
+#include "devices/cuda/cuda.h"
+
+qn_status_t qn__cuda_event_take(qn__cuda_device_t* device, CUevent* out_event) {
+  *out_event = NULL;
+  qn__short_lock(&device->event_lock);
+  if (device->event_count > 0) *out_event = device->events[--device->event_count];
+  qn__short_unlock(&device->event_lock);
+  if (*out_event) return QN_OK;
+  return qn__cuda_check(device, qn__cuda()->event_create(out_event, QN__CU_EVENT_DISABLE_TIMING),
+                        "making an event");
+}
+
+void qn__cuda_event_give(qn__cuda_device_t* device, CUevent event) {
+  if (!event) return;
+  qn__short_lock(&device->event_lock);
+  const bool is_kept = device->event_count < QN__CUDA_EVENTS;
+  if (is_kept) device->events[device->event_count++] = event;
+  qn__short_unlock(&device->event_lock);
+  if (!is_kept) (void)qn__cuda()->event_destroy(event);
+}

@@ -1,0 +1,217 @@
+// devices/cuda/executable.c: loading cubins and letting them go.
+//
+// Everything that can be known is checked when a cubin is loaded: that the machine has what it
+// needs, that blocks fit its registers and shared memory, which is raised to what the kernels use;
+// and every kernel is loaded then, because a driver that loads lazily may otherwise have to wait
+// for the device at a launch. A module is not unloaded while a stream records: that waits for the
+// end of the recording. Thread rule: any thread; an executable is immutable. Read next: launch.c.
+#include <elf.h>
+
+#include "base/alloc.h"
+#include "devices/cuda/cuda.h"
+#include "devices/gpu/run.h"
+
+#define FORMAT "cuda-cubin-1"
+// What a block has without asking for more.
+#define SHARED_BYTES_UNASKED 49152
+
+bool qn__cuda_accepts(const char* format) {
+  return strcmp(format, FORMAT) == 0;
+}
+
+// The driver is given an address without a size: what is not wholly there must not reach it.
+static bool is_whole_elf(const uint8_t* data, size_t size) {
+  Elf64_Ehdr header;
+  if (size < sizeof header) return false;
+  memcpy(&header, data, sizeof header);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_shoff > size || header.e_phoff > size ||
+      (size - header.e_shoff) / sizeof(Elf64_Shdr) < header.e_shnum ||
+      (size - header.e_phoff) / sizeof(Elf64_Phdr) < header.e_phnum) {
+    return false;
+  }
+  for (size_t i = 0; i < header.e_shnum; i++) {
+    Elf64_Shdr section;
+    memcpy(&section, data + header.e_shoff + i * sizeof section, sizeof section);
+    if (section.sh_type == SHT_NOBITS || section.sh_type == SHT_NULL) continue;
+    if (section.sh_offset > size || section.sh_size > size - section.sh_offset) return false;
+  }
+  return true;
+}
+
+// The one cubin that all kernels are in, aligned; `out_copy` is to be freed if it is not NULL.
+static qn_status_t find_image(const qn_artifact_t* artifact, const qn__gpu_plan_t* plan,
+                              const void** out_image, void** out_copy, size_t* out_size) {
+  const qn__gpu_kernel_t* first = &plan->kernels[0];
+  bool is_one = first->code_offset <= artifact->payload_size &&
+                first->code_size_bytes <= artifact->payload_size - first->code_offset;
+  for (uint32_t i = 1; i < plan->kernel_count; i++) {
+    is_one &= plan->kernels[i].code_offset == first->code_offset &&
+              plan->kernels[i].code_size_bytes == first->code_size_bytes;
+  }
+  const uint8_t* data = (const uint8_t*)artifact->payload + (is_one ? first->code_offset : 0);
+  if (!is_one || !is_whole_elf(data, (size_t)first->code_size_bytes)) {
+    return qn_status_make(QN_STATUS_DATA_LOSS, "the artifact holds no whole cubin");
+  }
+  *out_image = data;
+  *out_size = (size_t)first->code_size_bytes;
+  *out_copy = NULL;
+  if ((uintptr_t)data % 16 == 0) return QN_OK;
+  *out_copy = qn__alloc(qn_allocator_default(), *out_size);
+  if (!*out_copy) return qn__out_of_memory("a cubin");
+  memcpy(*out_copy, data, *out_size);
+  *out_image = *out_copy;
+  return QN_OK;
+}
+
+static qn_status_t load_kernel(qn__cuda_device_t* device, CUmodule module,
+                               const qn__gpu_kernel_t* plan, qn__cuda_kernel_t* kernel) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  int max_threads = 0, shared_bytes = 0;
+  QN_TRY(qn__cuda_check(device, cu->module_get_function(&kernel->function, module, plan->name),
+                        "finding kernel '%s'", plan->name));
+  QN_TRY(qn__cuda_check(
+      device,
+      cu->func_get_attribute(&max_threads, QN__CU_FUNC_MAX_THREADS_PER_BLOCK, kernel->function),
+      "asking kernel '%s'", plan->name));
+  QN_TRY(qn__cuda_check(
+      device,
+      cu->func_get_attribute(&shared_bytes, QN__CU_FUNC_SHARED_SIZE_BYTES, kernel->function),
+      "asking kernel '%s'", plan->name));
+  if (cu->func_load) {
+    QN_TRY(
+        qn__cuda_check(device, cu->func_load(kernel->function), "loading kernel '%s'", plan->name));
+  }
+  kernel->max_threads = (uint32_t)max_threads;
+  kernel->dynamic_shared_bytes = plan->dynamic_shared_bytes;
+  if (plan->thread_count > kernel->max_threads) {
+    return qn_status_make(QN_STATUS_INCOMPATIBLE,
+                          "cuda:%d: kernel '%s' has blocks of %u threads, and with its registers "
+                          "the device runs at most %d",
+                          device->id, plan->name, plan->thread_count, max_threads);
+  }
+  const uint64_t all_bytes = (uint64_t)shared_bytes + plan->dynamic_shared_bytes;
+  if (all_bytes > (uint64_t)device->max_shared_bytes) {
+    return qn_status_make(QN_STATUS_INCOMPATIBLE,
+                          "cuda:%d: kernel '%s' needs %" PRIu64
+                          " bytes of shared memory in a block, and the device has %d",
+                          device->id, plan->name, all_bytes, device->max_shared_bytes);
+  }
+  if (plan->dynamic_shared_bytes == 0 || all_bytes <= SHARED_BYTES_UNASKED) return QN_OK;
+  return qn__cuda_check(
+      device,
+      cu->func_set_attribute(kernel->function, QN__CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                             (int)plan->dynamic_shared_bytes),
+      "raising the shared memory of kernel '%s' to %u bytes", plan->name,
+      plan->dynamic_shared_bytes);
+}
+
+static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* artifact,
+                                qn__cuda_executable_t* executable) {
+  const qn__gpu_plan_t* plan = &executable->plan;
+  const void* image = NULL;
+  void* copy = NULL;
+  size_t size = 0;
+  QN_TRY(find_image(artifact, plan, &image, &copy, &size));
+  qn_status_t status = qn__cuda_check(device, qn__cuda()->module_load(&executable->module, image),
+                                      "loading a cubin");
+  qn__free(qn_allocator_default(), copy, size);
+  for (uint32_t i = 0; qn_ok(status) && i < plan->kernel_count; i++) {
+    status = load_kernel(device, executable->module, &plan->kernels[i], &executable->kernels[i]);
+  }
+  return status;
+}
+
+// Which functions have kernels that can fail.
+static void find_records(const qn__gpu_plan_t* plan, bool* has_record) {
+  for (uint32_t f = 0; f < plan->function_count; f++) {
+    const qn__gpu_function_t* function = &plan->functions[f];
+    for (uint32_t s = 0; s < function->step_count; s++) {
+      const qn__gpu_step_t* step = &function->steps[s];
+      if (step->kind != QN__GPU_STEP_LAUNCH) continue;
+      has_record[f] |= step->kernel < plan->kernel_count && plan->kernels[step->kernel].has_record;
+      has_record[f] |=
+          step->wide_kernel < plan->kernel_count && plan->kernels[step->wide_kernel].has_record;
+    }
+  }
+}
+
+static void destroy(qn__cuda_executable_t* executable) {
+  if (executable->module) (void)qn__cuda()->module_unload(executable->module);
+  qn__arena_deinit(&executable->arena);
+  qn__free(qn_allocator_default(), executable, sizeof *executable);
+}
+
+static qn_status_t load(qn__cuda_device_t* device, const qn_artifact_t* artifact,
+                        qn__cuda_executable_t* executable) {
+  const qn_span_t metadata = {artifact->metadata, artifact->metadata_size};
+  qn__gpu_plan_t* plan = &executable->plan;
+  QN_TRY(qn__gpu_isa_check(artifact->isa, device->id, qn__cuda_target_property));
+  QN_TRY(qn__gpu_plan_decode(metadata, artifact->payload_size, &executable->arena, plan));
+  if (plan->function_count != artifact->function_count) {
+    return qn_status_make(QN_STATUS_DATA_LOSS, "a plan of %u functions for an artifact of %zu",
+                          plan->function_count, artifact->function_count);
+  }
+  bool* has_record = qn__arena_alloc(&executable->arena, (size_t)plan->function_count + 1);
+  executable->kernels = qn__arena_alloc_array(&executable->arena, (size_t)plan->kernel_count + 1,
+                                              sizeof *executable->kernels);
+  if (!has_record || !executable->kernels) return qn__out_of_memory("an executable");
+  find_records(plan, has_record);
+  executable->has_record = has_record;
+  return plan->kernel_count == 0 ? QN_OK : load_kernels(device, artifact, executable);
+}
+
+qn_status_t qn__cuda_load(int32_t id, const qn_artifact_t* artifact,
+                          const qn_load_options_t* options, void** out_executable) {
+  (void)options;
+  *out_executable = NULL;
+  qn__cuda_executable_t* executable = qn__alloc_zero(qn_allocator_default(), 1, sizeof *executable);
+  if (!executable) return qn__out_of_memory("an executable");
+  qn__arena_init(&executable->arena, qn_allocator_default());
+  qn__cuda_scope_t scope;
+  qn_status_t status = qn__cuda_enter(id, &executable->device, &scope);
+  if (!qn_ok(status)) {
+    destroy(executable);
+    return status;
+  }
+  status = load(executable->device, artifact, executable);
+  if (qn_ok(status)) {
+    *out_executable = executable;
+  } else {
+    destroy(executable);
+  }
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+void qn__cuda_unload_doomed(qn__cuda_device_t* device) {
+  qn__mutex_lock(&device->mutex);
+  qn__cuda_executable_t* list = device->capture_count == 0 ? device->doomed : NULL;
+  if (list) device->doomed = NULL;
+  qn__mutex_unlock(&device->mutex);
+  while (list) {
+    qn__cuda_executable_t* executable = list;
+    list = executable->next_doomed;
+    destroy(executable);
+  }
+}
+
+void qn__cuda_unload(int32_t id, void* self) {
+  qn__cuda_executable_t* executable = self;
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  qn_status_t status = qn__cuda_enter(id, &device, &scope);
+  if (!qn_ok(status)) {
+    // The driver took its part with it, or it is a parent process's.
+    qn_status_free(status);
+    executable->module = NULL;
+    destroy(executable);
+    return;
+  }
+  qn__mutex_lock(&device->mutex);
+  executable->next_doomed = device->doomed;
+  device->doomed = executable;
+  qn__mutex_unlock(&device->mutex);
+  qn__cuda_unload_doomed(device);
+  qn__cuda_leave(&scope);
+}

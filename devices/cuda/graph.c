@@ -1,0 +1,397 @@
+// devices/cuda/graph.c: what a stream records, as a graph that is launched many times.
+//
+// Requirements.
+//  1. Whatever recorded kernels use lives as long as the graph: the owners of their functions, the
+//     workspace of their calls, and an error record of the graph's own, whose tags are the owners'
+//     positions.
+//  2. A launch of a graph is in flight on a stream like any other: it keeps the graph alive, and a
+//     sync reads its record.
+//  3. Captures are relaxed ones: any thread may end one, and calls that are not recorded (a module
+//     that is loaded, memory) do not spoil it.
+//  4. A stream that waits for one that records joins it; it stops with it.
+//  5. In graphs that the host records on a stream of its own, a driver's user object keeps the
+//     owners. The driver lets go of them on a thread that must not call it, so they are put on a
+//     list, from which the next sync takes them.
+// Thread rule: any thread; one graph is launched by one thread at a time. Read next: flight.c.
+#include "base/alloc.h"
+#include "devices/cuda/cuda.h"
+
+typedef struct graph_block {
+  CUdeviceptr address;
+  size_t size_bytes;
+  bool is_free;
+  struct graph_block* next;
+} graph_block_t;
+
+struct qn__cuda_graph {
+  _Atomic uint32_t reference_count;
+  qn__cuda_device_t* device;
+  CUgraphExec exec;
+  qn__cuda_record_t record;
+  qn__cuda_stream_t* origin;
+  qn__cuda_stream_t* members;  // streams that record it (the device's lock)
+  qn__mutex_t mutex;           // what follows; and the reading of the record
+  qn__cuda_owner_t* owners;
+  size_t owner_count;
+  size_t owner_capacity;
+  graph_block_t* blocks;
+};
+
+static qn_status_t make(qn__cuda_device_t* device, qn__cuda_graph_t** out_graph) {
+  *out_graph = NULL;
+  qn__cuda_graph_t* graph = qn__alloc_zero(qn_allocator_default(), 1, sizeof *graph);
+  if (!graph) return qn__out_of_memory("a graph");
+  atomic_init(&graph->reference_count, 1);
+  graph->device = device;
+  qn_status_t status = qn__mutex_init(&graph->mutex);
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), graph, sizeof *graph);
+    return status;
+  }
+  qn__mutex_lock(&device->mutex);
+  status = qn__cuda_record_take(device, &graph->record);
+  qn__mutex_unlock(&device->mutex);
+  if (!qn_ok(status)) {
+    qn__cuda_graph_release(graph);
+    return status;
+  }
+  *out_graph = graph;
+  return QN_OK;
+}
+
+void qn__cuda_graph_retain(qn__cuda_graph_t* graph) {
+  atomic_fetch_add_explicit(&graph->reference_count, 1, memory_order_relaxed);
+}
+
+// The driver's answers do not matter: of a device that does nothing any more nothing is left.
+void qn__cuda_graph_release(qn__cuda_graph_t* graph) {
+  if (atomic_fetch_sub_explicit(&graph->reference_count, 1, memory_order_acq_rel) != 1) return;
+  const qn__cuda_driver_t* cu = qn__cuda();
+  if (graph->exec) (void)cu->graph_exec_destroy(graph->exec);
+  for (graph_block_t* block = graph->blocks; block;) {
+    graph_block_t* next = block->next;
+    (void)cu->mem_free(block->address);
+    qn__free(qn_allocator_default(), block, sizeof *block);
+    block = next;
+  }
+  for (size_t i = 0; i < graph->owner_count; i++) {
+    graph->owners[i].release(graph->owners[i].owner);
+  }
+  qn__free(qn_allocator_default(), graph->owners, graph->owner_capacity * sizeof *graph->owners);
+  qn__cuda_record_give(graph->device, graph->record);
+  qn__mutex_deinit(&graph->mutex);
+  qn__free(qn_allocator_default(), graph, sizeof *graph);
+}
+
+const qn__cuda_record_t* qn__cuda_graph_record(const qn__cuda_graph_t* graph) {
+  return &graph->record;
+}
+
+qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph) {
+  if (qn__cuda_record_tag(&graph->record) == 0) return QN_OK;
+  qn__cuda_owner_t owner = {0};
+  qn_kernel_failure_t failure = {0};
+  qn__mutex_lock(&graph->mutex);
+  const uint32_t tag = qn__cuda_record_tag(&graph->record);
+  if (tag != 0 && tag <= graph->owner_count) {
+    owner = graph->owners[tag - 1];
+    failure = qn__cuda_record_read(&graph->record);
+    qn__cuda_record_clear(&graph->record);
+  }
+  qn__mutex_unlock(&graph->mutex);
+  return owner.owner ? owner.describe(owner.owner, &failure) : QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- recording
+
+qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* launch,
+                                uint32_t* out_tag) {
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&graph->mutex);
+  const size_t count = graph->owner_count;
+  if (count == 0 || graph->owners[count - 1].owner != launch->owner) {
+    void* items = graph->owners;
+    if (count >= UINT32_MAX - 1 || !qn__grow(qn_allocator_default(), &items, &graph->owner_capacity,
+                                             count + 1, sizeof *graph->owners)) {
+      status = qn__out_of_memory("a recorded call");
+    } else {
+      graph->owners = items;
+      launch->retain(launch->owner);
+      graph->owners[graph->owner_count++] =
+          (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
+    }
+  }
+  *out_tag = (uint32_t)graph->owner_count;
+  qn__mutex_unlock(&graph->mutex);
+  return status;
+}
+
+// The smallest free block that is large enough: what one recorded call is done with, the next of
+// the same order may have.
+qn_status_t qn__cuda_graph_memory_take(qn__cuda_graph_t* graph, size_t size_bytes,
+                                       CUdeviceptr* out_address) {
+  graph_block_t* best = NULL;
+  qn__mutex_lock(&graph->mutex);
+  // Streams of one graph are not in order with each other: their blocks are not shared.
+  const bool may_reuse = graph->members && !graph->members->next_captured;
+  for (graph_block_t* block = graph->blocks; block && may_reuse; block = block->next) {
+    if (!block->is_free || block->size_bytes < size_bytes) continue;
+    if (!best || block->size_bytes < best->size_bytes) best = block;
+  }
+  if (best) best->is_free = false;
+  qn__mutex_unlock(&graph->mutex);
+  if (best) {
+    *out_address = best->address;
+    return QN_OK;
+  }
+  best = qn__alloc_zero(qn_allocator_default(), 1, sizeof *best);
+  if (!best) return qn__out_of_memory("workspace of a graph");
+  best->size_bytes = size_bytes;
+  CUstreamCaptureMode mode = QN__CU_CAPTURE_MODE_RELAXED;
+  qn_status_t status = qn__cuda_check(graph->device, qn__cuda()->exchange_capture_mode(&mode),
+                                      "relaxing the capture mode");
+  if (qn_ok(status)) {
+    status = qn__cuda_memory_take(graph->device, size_bytes, &best->address);
+    (void)qn__cuda()->exchange_capture_mode(&mode);
+  }
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), best, sizeof *best);
+    return status;
+  }
+  *out_address = best->address;
+  qn__mutex_lock(&graph->mutex);
+  best->next = graph->blocks;
+  graph->blocks = best;
+  qn__mutex_unlock(&graph->mutex);
+  return QN_OK;
+}
+
+bool qn__cuda_graph_memory_give(qn__cuda_graph_t* graph, CUdeviceptr address) {
+  bool is_ours = false;
+  qn__mutex_lock(&graph->mutex);
+  for (graph_block_t* block = graph->blocks; block && !is_ours; block = block->next) {
+    is_ours = block->address == address;
+    if (is_ours) block->is_free = true;
+  }
+  qn__mutex_unlock(&graph->mutex);
+  return is_ours;
+}
+
+void qn__cuda_capture_join(qn__cuda_stream_t* from, qn__cuda_stream_t* to) {
+  qn__cuda_graph_t* graph = atomic_load(&from->capture);
+  if (!graph || atomic_load(&to->capture)) return;
+  qn__mutex_lock(&graph->device->mutex);
+  qn__mutex_lock(&graph->mutex);
+  to->next_captured = graph->members;
+  graph->members = to;
+  qn__mutex_unlock(&graph->mutex);
+  atomic_store(&to->capture, graph);
+  qn__mutex_unlock(&graph->device->mutex);
+}
+
+// No stream records the graph any more; what waited for that is done.
+static void stop(qn__cuda_graph_t* graph) {
+  qn__cuda_device_t* device = graph->device;
+  qn__mutex_lock(&device->mutex);
+  for (qn__cuda_stream_t* stream = graph->members; stream;) {
+    qn__cuda_stream_t* next = stream->next_captured;
+    stream->next_captured = NULL;
+    atomic_store(&stream->capture, NULL);
+    stream = next;
+  }
+  graph->members = NULL;
+  graph->origin = NULL;
+  device->capture_count--;
+  qn__mutex_unlock(&device->mutex);
+  qn__cuda_unload_doomed(device);
+}
+
+static qn_status_t begin(qn__cuda_device_t* device, qn__cuda_stream_t* stream) {
+  if (!stream->native) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "cuda:%d: the default stream cannot record a graph: make a stream for it",
+                          device->id);
+  }
+  QN_TRY(qn__cuda_not_capturing(stream, "another recording"));
+  qn__cuda_graph_t* graph;
+  QN_TRY(make(device, &graph));
+  qn_status_t status =
+      qn__cuda_check(device, qn__cuda()->capture_begin(stream->native, QN__CU_CAPTURE_MODE_RELAXED),
+                     "beginning to record");
+  if (!qn_ok(status)) {
+    qn__cuda_graph_release(graph);
+    return status;
+  }
+  qn__mutex_lock(&device->mutex);
+  device->capture_count++;
+  graph->origin = stream;
+  graph->members = stream;
+  stream->next_captured = NULL;
+  atomic_store(&stream->capture, graph);
+  qn__mutex_unlock(&device->mutex);
+  return QN_OK;
+}
+
+qn_status_t qn__cuda_capture_begin(int32_t id, void* inner) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  qn_status_t status = begin(device, qn__cuda_stream(device, inner));
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+// Ends the driver's capture and makes the graph ready, or lets go of it.
+static qn_status_t end(qn__cuda_stream_t* stream, qn__cuda_graph_t* graph) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__cuda_device_t* device = stream->device;
+  CUgraph recorded = NULL;
+  qn_status_t status =
+      qn__cuda_check(device, cu->capture_end(stream->native, &recorded), "ending the recording");
+  stop(graph);
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, cu->graph_instantiate(&graph->exec, recorded, 0),
+                            "making a graph of what was recorded");
+  }
+  if (recorded) (void)cu->graph_destroy(recorded);
+  if (!qn_ok(status)) qn__cuda_graph_release(graph);
+  return status;
+}
+
+qn_status_t qn__cuda_capture_end(int32_t id, void* inner, void** out_graph) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  *out_graph = NULL;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
+  qn__cuda_graph_t* graph = atomic_load(&stream->capture);
+  qn_status_t status = QN_OK;
+  if (!graph || graph->origin != stream) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "cuda:%d: the stream %s, so it cannot end a recording", id,
+                            graph ? "only joined the one that records" : "records nothing");
+  } else {
+    status = end(stream, graph);
+    if (qn_ok(status)) *out_graph = graph;
+  }
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+void qn__cuda_capture_abandon(qn__cuda_stream_t* stream) {
+  qn__cuda_graph_t* graph = atomic_load(&stream->capture);
+  if (!graph) return;
+  if (graph->origin == stream) {
+    qn_status_t status = end(stream, graph);
+    if (qn_ok(status)) qn__cuda_graph_release(graph);
+    qn_status_free(status);
+    return;
+  }
+  // It had joined: the recording goes on without it, and its end will say that it is not joined.
+  qn__mutex_lock(&graph->device->mutex);
+  for (qn__cuda_stream_t** at = &graph->members; *at; at = &(*at)->next_captured) {
+    if (*at != stream) continue;
+    *at = stream->next_captured;
+    break;
+  }
+  atomic_store(&stream->capture, NULL);
+  qn__mutex_unlock(&graph->device->mutex);
+}
+
+// ---------------------------------------------------------------------------------- launching
+
+qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
+  qn__cuda_graph_t* graph = self;
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter_fast(id, &device, &scope));
+  qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
+  qn_status_t status = qn__cuda_not_capturing(stream, "launching a graph");
+  uint64_t position;
+  uint32_t tag;
+  if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, &position, &tag);
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, qn__cuda()->graph_launch(graph->exec, stream->native),
+                            "launching a graph");
+    qn__cuda_flight_end(stream, position);
+  }
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+void qn__cuda_graph_destroy(int32_t id, void* self) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  if (qn__cuda_is_forked()) return;
+  qn_status_t status = qn__cuda_enter(id, &device, &scope);
+  qn__cuda_graph_release(self);
+  if (qn_ok(status)) qn__cuda_leave(&scope);
+  qn_status_free(status);
+}
+
+// ---------------------------------------------------------------------------------- the host's
+// graphs
+
+typedef struct foreign {
+  qn__cuda_owner_t owner;
+  struct foreign* next;
+} foreign_t;
+
+static _Atomic(foreign_t*) gone;
+
+static void foreign_is_gone(void* self) {
+  foreign_t* foreign = self;
+  foreign->next = atomic_load(&gone);
+  while (!atomic_compare_exchange_weak(&gone, &foreign->next, foreign)) continue;
+}
+
+void qn__cuda_graph_release_foreign(void) {
+  foreign_t* list = atomic_load(&gone) ? atomic_exchange(&gone, NULL) : NULL;
+  while (list) {
+    foreign_t* foreign = list;
+    list = foreign->next;
+    foreign->owner.release(foreign->owner.owner);
+    qn__free(qn_allocator_default(), foreign, sizeof *foreign);
+  }
+}
+
+qn_status_t qn__cuda_graph_keep_foreign(qn__cuda_stream_t* stream, const qn_launch_t* launch) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__cuda_device_t* device = stream->device;
+  if (!cu->capture_info || !cu->user_object_create || !cu->user_object_release ||
+      !cu->graph_retain_user_object) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "cuda:%d: the driver is too old for functions in graphs of the host",
+                          device->id);
+  }
+  CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
+  uint64_t number = 0;
+  CUgraph graph = NULL;
+  QN_TRY(qn__cuda_check(device,
+                        cu->capture_info(stream->native, &state, &number, &graph, NULL, NULL),
+                        "asking a stream what it records"));
+  if (state != QN__CU_CAPTURE_STATUS_ACTIVE) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "cuda:%d: what the host records on the stream is no longer valid",
+                          device->id);
+  }
+  foreign_t* foreign = qn__alloc_zero(qn_allocator_default(), 1, sizeof *foreign);
+  if (!foreign) return qn__out_of_memory("a recorded call");
+  CUuserObject object = NULL;
+  qn_status_t status = qn__cuda_check(device,
+                                      cu->user_object_create(&object, foreign, foreign_is_gone, 1,
+                                                             QN__CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                                      "making a user object");
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), foreign, sizeof *foreign);
+    return status;
+  }
+  foreign->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
+  launch->retain(launch->owner);
+  status = qn__cuda_check(
+      device, cu->graph_retain_user_object(graph, object, 1, QN__CU_GRAPH_USER_OBJECT_MOVE),
+      "keeping a function in a graph");
+  // Its last reference: `foreign_is_gone` is called.
+  if (!qn_ok(status)) (void)cu->user_object_release(object, 1);
+  return status;
+}

@@ -1,0 +1,145 @@
+// devices/cuda/launch.c: running a function: its plan, with launches and workspace of the driver.
+//
+// Nothing is allocated but by the driver, and no lock is waited for: see flight.c. A grid has at
+// most a few blocks for each multiprocessor, because kernels stride over the rest. Thread rule: any
+// thread. Read next: flight.c, graph.c.
+#include "devices/cuda/cuda.h"
+#include "devices/gpu/run.h"
+
+typedef struct run {
+  const qn__cuda_executable_t* executable;
+  qn__cuda_stream_t* stream;
+  CUdeviceptr record;  // for kernels that take one
+  uint32_t tag;
+  int64_t max_blocks;
+} run_t;
+
+static qn_status_t allocate(void* self, uint64_t size_bytes, uint64_t* out_address) {
+  run_t* run = self;
+  CUdeviceptr address;
+  qn_status_t status = qn__cuda_workspace_take(run->stream, size_bytes, &address);
+  *out_address = address;
+  return status;
+}
+
+// A failure to free is one of the stream: it comes up at its next sync.
+static void release(void* self, uint64_t address) {
+  run_t* run = self;
+  qn_status_free(qn__cuda_workspace_give(run->stream, address));
+}
+
+static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
+  run_t* run = self;
+  const qn__gpu_kernel_t* plan = &run->executable->plan.kernels[launch->kernel];
+  const qn__cuda_kernel_t* kernel = &run->executable->kernels[launch->kernel];
+  if (__builtin_expect(launch->thread_count > kernel->max_threads, 0)) {
+    return qn_status_make(QN_STATUS_VALUE_ERROR,
+                          "kernel '%s' with blocks of %u threads: with its registers the device "
+                          "runs at most %u",
+                          plan->name, launch->thread_count, kernel->max_threads);
+  }
+  // Buffers, the record, scalars, the tag.
+  uint64_t values[QN__GPU_MAX_ARGS + 2];
+  void* params[QN__GPU_MAX_ARGS + 2];
+  size_t count = 0;
+  bool is_record_due = plan->has_record;
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    const qn__gpu_arg_kind_t kind = plan->args[i].kind;
+    if (is_record_due && (kind == QN__GPU_ARG_WORD || kind == QN__GPU_ARG_LOCAL)) {
+      values[count++] = run->record;
+      is_record_due = false;
+    }
+    values[count++] = launch->values[i];
+  }
+  if (is_record_due) values[count++] = run->record;
+  if (plan->has_record) values[count++] = run->tag;
+  for (size_t i = 0; i < count; i++) params[i] = &values[i];
+  const int64_t blocks =
+      launch->block_count < run->max_blocks ? launch->block_count : run->max_blocks;
+  return qn__cuda_check(
+      run->stream->device,
+      qn__cuda()->launch_kernel(kernel->function, (unsigned)blocks, 1, 1, launch->thread_count, 1,
+                                1, kernel->dynamic_shared_bytes, run->stream->native, params, NULL),
+      "launching kernel '%s'", plan->name);
+}
+
+// Is the stream one of the host's on which the host records a graph?
+static qn_status_t is_recorded_by_host(const qn__cuda_stream_t* stream, bool* out_is_recorded) {
+  *out_is_recorded = false;
+  if (stream->is_owned || !stream->native) return QN_OK;
+  CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
+  QN_TRY(qn__cuda_check(stream->device, qn__cuda()->is_capturing(stream->native, &state),
+                        "asking a stream"));
+  *out_is_recorded = state != QN__CU_CAPTURE_STATUS_NONE;
+  return QN_OK;
+}
+
+// The graph belongs to the host: nobody could read an error record, and workspace must be the
+// graph's.
+static qn_status_t prepare_foreign(const run_t* run, uint32_t index, const qn_launch_t* launch) {
+  const qn__cuda_device_t* device = run->stream->device;
+  if (run->executable->has_record[index]) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "cuda:%d: a function that can fail on the device cannot be recorded into "
+                          "a graph of the host: record it with qn_stream_capture_begin",
+                          device->id);
+  }
+  if (run->executable->plan.functions[index].workspace_count > 0 && !device->pool) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "cuda:%d: a function with workspace cannot be recorded into a graph of "
+                          "the host where the driver has no memory pools: record it with "
+                          "qn_stream_capture_begin",
+                          device->id);
+  }
+  return qn__cuda_graph_keep_foreign(run->stream, launch);
+}
+
+static qn_status_t run_plan(run_t* run, uint32_t index, const qn_launch_t* launch) {
+  const qn__gpu_backend_t backend = {.self = run,
+                                     .max_threads = (uint32_t)run->stream->device->max_threads,
+                                     .workspace_allocate = allocate,
+                                     .workspace_free = release,
+                                     .launch = launch_kernel};
+  return qn__gpu_run(&run->executable->plan, index, launch, &backend);
+}
+
+static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch) {
+  qn__cuda_stream_t* stream = run->stream;
+  qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
+  if (graph) {
+    QN_TRY(qn__cuda_graph_keep(graph, launch, &run->tag));
+    run->record = qn__cuda_graph_record(graph)->address;
+    return run_plan(run, index, launch);
+  }
+  bool is_recorded;
+  QN_TRY(is_recorded_by_host(stream, &is_recorded));
+  if (is_recorded) {
+    QN_TRY(prepare_foreign(run, index, launch));
+    return run_plan(run, index, launch);
+  }
+  uint64_t position;
+  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, &position, &run->tag));
+  run->record = stream->record.address;
+  qn_status_t status = run_plan(run, index, launch);
+  qn__cuda_flight_end(stream, position);
+  return status;
+}
+
+qn_status_t qn__cuda_launch(int32_t id, void* self, uint32_t index, void* inner,
+                            const qn_launch_t* launch) {
+  const qn__cuda_executable_t* executable = self;
+  if (QN_NEVER(index >= executable->plan.function_count)) {
+    return qn_status_make(QN_STATUS_INTERNAL, "the executable has %u functions, not one %u",
+                          executable->plan.function_count, index);
+  }
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter_fast(id, &device, &scope));
+  int64_t max_blocks = (int64_t)device->multiprocessor_count * QN__CUDA_BLOCKS_PER_MULTIPROCESSOR;
+  if (max_blocks > device->max_grid) max_blocks = device->max_grid;
+  run_t run = {
+      .executable = executable, .stream = qn__cuda_stream(device, inner), .max_blocks = max_blocks};
+  qn_status_t status = run_on(&run, index, launch);
+  qn__cuda_leave(&scope);
+  return status;
+}

@@ -1,0 +1,228 @@
+// devices/cuda/stream.c: streams: the driver's own non-blocking ones, the legacy default one, and
+// streams of the host; waiting for them and between them.
+//
+// A sync waits in the driver with no lock held, then takes out what was in flight before it and
+// hands over the first failure. Thread rule: any thread. Read next: flight.c, graph.c.
+#include "base/alloc.h"
+#include "devices/cuda/cuda.h"
+
+static _Atomic uint64_t stream_count;
+
+qn__cuda_stream_t* qn__cuda_stream(qn__cuda_device_t* device, void* stream) {
+  return stream ? stream : device->default_stream;
+}
+
+qn_status_t qn__cuda_not_capturing(const qn__cuda_stream_t* stream, const char* what) {
+  if (!atomic_load_explicit(&stream->capture, memory_order_relaxed)) return QN_OK;
+  return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                        "cuda:%d: %s is not possible while the stream records a graph",
+                        stream->device->id, what);
+}
+
+qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, bool is_owned,
+                                 qn__cuda_stream_t** out_stream) {
+  *out_stream = NULL;
+  qn__cuda_stream_t* stream = qn__alloc_zero(qn_allocator_default(), 1, sizeof *stream);
+  if (!stream) return qn__out_of_memory("a stream");
+  stream->device = device;
+  stream->native = native;
+  stream->is_owned = is_owned;
+  qn__short_lock_init(&stream->lock);
+  qn_status_t status = qn__mutex_init(&stream->drain_mutex);
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), stream, sizeof *stream);
+    return status;
+  }
+  stream->number = native ? atomic_fetch_add(&stream_count, 1) + 1 : 0;
+  status = qn__cuda_record_take(device, &stream->record);
+  for (size_t i = 0; qn_ok(status) && i < QN__CUDA_MARKS; i++) {
+    status = qn__cuda_event_take(device, &stream->marks[i].event);
+  }
+  if (!qn_ok(status)) {
+    // The caller holds the lock that giving a record back takes.
+    qn__mutex_unlock(&device->mutex);
+    qn__cuda_stream_free(stream);
+    qn__mutex_lock(&device->mutex);
+    return status;
+  }
+  *out_stream = stream;
+  return QN_OK;
+}
+
+void qn__cuda_stream_free(qn__cuda_stream_t* stream) {
+  qn__cuda_flight_drain(stream, stream->next);
+  for (size_t i = 0; i < QN__CUDA_MARKS; i++) {
+    qn__cuda_event_give(stream->device, stream->marks[i].event);
+  }
+  qn__cuda_record_give(stream->device, stream->record);
+  qn_status_free(stream->error);
+  qn__mutex_deinit(&stream->drain_mutex);
+  qn__free(qn_allocator_default(), stream, sizeof *stream);
+}
+
+// With the native stream at hand.
+static qn_status_t make_around(qn__cuda_device_t* device, CUstream native, bool is_owned,
+                               void** out_stream) {
+  qn__cuda_stream_t* stream;
+  qn__mutex_lock(&device->mutex);
+  qn_status_t status = qn__cuda_stream_make(device, native, is_owned, &stream);
+  qn__mutex_unlock(&device->mutex);
+  *out_stream = stream;
+  return status;
+}
+
+qn_status_t qn__cuda_stream_create(int32_t id, void** out_stream) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  *out_stream = NULL;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  CUstream native = NULL;
+  qn_status_t status = qn__cuda_check(
+      device, cu->stream_create(&native, QN__CU_STREAM_NON_BLOCKING), "making a stream");
+  if (qn_ok(status)) {
+    status = make_around(device, native, true, out_stream);
+    if (!qn_ok(status)) (void)cu->stream_destroy(native);
+  }
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+qn_status_t qn__cuda_stream_wrap(int32_t id, void* native, void** out_stream) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  *out_stream = NULL;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  CUcontext context = NULL;
+  qn_status_t status = qn__cuda_check(device, qn__cuda()->stream_get_ctx(native, &context),
+                                      "asking a stream for its context");
+  if (qn_ok(status) && context != atomic_load(&device->context)) {
+    status = qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                            "cuda:%d: the stream to wrap is not one of the device's primary "
+                            "context, in which quern works",
+                            id);
+  }
+  if (qn_ok(status)) status = make_around(device, native, false, out_stream);
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+void* qn__cuda_stream_native(int32_t id, void* stream) {
+  (void)id;
+  return stream ? ((qn__cuda_stream_t*)stream)->native : NULL;
+}
+
+// A stream of a device that does nothing any more, or of a parent process, is let go of without a
+// word to the driver.
+void qn__cuda_stream_destroy(int32_t id, void* inner) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__cuda_stream_t* stream = inner;
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  if (qn__cuda_is_forked()) {
+    // Its locks may be anyone's; the parent has the rest.
+    return;
+  }
+  qn_status_t status = qn__cuda_enter(id, &device, &scope);
+  if (qn_ok(status)) {
+    qn__cuda_capture_abandon(stream);
+    status = qn__cuda_check(device, cu->stream_synchronize(stream->native), "waiting for a stream");
+    if (stream->is_owned) (void)cu->stream_destroy(stream->native);
+    qn__cuda_stream_free(stream);
+    qn__cuda_leave(&scope);
+  } else {
+    qn__cuda_stream_free(stream);
+  }
+  qn_status_free(status);
+}
+
+// What failed below `position`, once. With the drain lock held.
+static qn_status_t take_error(qn__cuda_stream_t* stream) {
+  qn_status_t error = stream->error;
+  stream->error = QN_OK;
+  if (stream->error_tag != 0 && stream->error_tag == qn__cuda_record_tag(&stream->record)) {
+    qn__cuda_record_clear(&stream->record);
+  }
+  stream->error_tag = 0;
+  return error;
+}
+
+qn_status_t qn__cuda_stream_sync(int32_t id, void* inner) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
+  qn_status_t status = qn__cuda_not_capturing(stream, "a sync");
+  if (qn_ok(status)) {
+    const uint64_t position = qn__cuda_flight_covered(stream);
+    status = qn__cuda_check(device, qn__cuda()->stream_synchronize(stream->native),
+                            "work of the stream");
+    qn__cuda_flight_drain(stream, position);
+    qn__mutex_lock(&stream->drain_mutex);
+    qn_status_t error = take_error(stream);
+    qn__mutex_unlock(&stream->drain_mutex);
+    if (qn_ok(status)) {
+      status = error;
+    } else {
+      qn_status_free(error);
+    }
+    qn__cuda_graph_release_foreign();
+  }
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+qn_status_t qn__cuda_stream_wait(int32_t id, void* from_inner, void* to_inner) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  qn__cuda_stream_t* from = qn__cuda_stream(device, from_inner);
+  qn__cuda_stream_t* to = qn__cuda_stream(device, to_inner);
+  qn__cuda_graph_t* recorded = atomic_load(&from->capture);
+  qn__cuda_graph_t* recording = atomic_load(&to->capture);
+  qn_status_t status = QN_OK;
+  if (recording && recorded != recording) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "cuda:%d: a stream that records cannot wait for one that does not "
+                            "record the same graph",
+                            id);
+  }
+  if (qn_ok(status) && recorded && !to->native) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "cuda:%d: the default stream cannot wait for one that records", id);
+  }
+  CUevent event = NULL;
+  if (qn_ok(status)) status = qn__cuda_event_take(device, &event);
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, cu->event_record(event, from->native), "recording an event");
+  }
+  if (qn_ok(status)) {
+    status =
+        qn__cuda_check(device, cu->stream_wait_event(to->native, event, 0), "making a stream wait");
+  }
+  if (qn_ok(status) && recorded && !recording) qn__cuda_capture_join(from, to);
+  qn__cuda_event_give(device, event);
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+// What is recorded does not run; a device that does nothing any more has nothing to do either.
+bool qn__cuda_stream_is_idle(int32_t id, void* inner) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  qn_status_t status = qn__cuda_enter(id, &device, &scope);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    return true;
+  }
+  qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
+  bool is_idle = true;
+  if (!atomic_load(&stream->capture)) {
+    const CUresult result = qn__cuda()->stream_query(stream->native);
+    is_idle = result != QN__CU_NOT_READY;
+    if (is_idle) qn_status_free(qn__cuda_check(device, result, "asking a stream"));
+  }
+  qn__cuda_leave(&scope);
+  return is_idle;
+}

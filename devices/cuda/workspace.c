@@ -1,0 +1,223 @@
+// devices/cuda/workspace.c: temporary memory in the order of streams.
+//
+// Where the driver has memory pools, a pool of our own serves it: the device's default pool belongs
+// to the host, too, and gives its memory back at every sync. Elsewhere blocks of powers of two are
+// kept: a freed block remembers its stream, which may have it again at once, and an event behind
+// its last use, which other streams must see passed. What a recorded call uses belongs to the graph
+// (graph.c). Thread rule: any thread. Read next: copy.c.
+#include "base/alloc.h"
+#include "devices/cuda/cuda.h"
+
+#define KEEP_LIMIT_BYTES ((size_t)256 << 20)
+#define SMALLEST_CLASS 12u  // 4 KiB
+
+struct qn__cuda_block {
+  CUdeviceptr address;
+  uint32_t size_class;
+  uint64_t stream;  // the number of the last one that freed it
+  CUevent event;    // behind its last use; NULL: passed
+  qn__cuda_block_t* next;
+};
+
+void qn__cuda_workspace_init(qn__cuda_device_t* device) {
+  const qn__cuda_driver_t* cu = qn__cuda();
+  if (!device->has_pools || device->pool) return;
+  CUmemPoolProps props;
+  memset(&props, 0, sizeof props);
+  props.allocType = QN__CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = QN__CU_MEM_LOCATION_TYPE_DEVICE;
+  props.location.id = device->handle;
+  if (cu->pool_create(&device->pool, &props) != QN__CU_OK) {
+    device->pool = NULL;  // the blocks do
+    return;
+  }
+  uint64_t keep = KEEP_LIMIT_BYTES;
+  (void)cu->pool_set_attribute(device->pool, QN__CU_MEMPOOL_RELEASE_THRESHOLD, &keep);
+}
+
+// ---------------------------------------------------------------------------------- blocks
+
+static size_t class_bytes(uint32_t size_class) {
+  return (size_t)1 << size_class;
+}
+
+static bool class_of(size_t size_bytes, uint32_t* out_class) {
+  uint32_t size_class = SMALLEST_CLASS;
+  while (size_class < QN__CUDA_SIZE_CLASSES - 2 && class_bytes(size_class) < size_bytes) {
+    size_class++;
+  }
+  *out_class = size_class;
+  return class_bytes(size_class) >= size_bytes;
+}
+
+static qn__cuda_block_t** bucket_of(qn__cuda_device_t* device, CUdeviceptr address) {
+  return &device->live_blocks[(address >> SMALLEST_CLASS) % QN__CUDA_BUCKETS];
+}
+
+// Never waits: an event that is not over, or cannot be asked, is not passed.
+static bool is_passed(const qn__cuda_block_t* block) {
+  return !block->event || qn__cuda()->event_query(block->event) == QN__CU_OK;
+}
+
+static void destroy_blocks(qn__cuda_device_t* device, qn__cuda_block_t* list) {
+  while (list) {
+    qn__cuda_block_t* block = list;
+    list = block->next;
+    qn_status_free(qn__cuda_check(device, qn__cuda()->mem_free(block->address), "freeing memory"));
+    qn__cuda_event_give(device, block->event);
+    qn__free(qn_allocator_default(), block, sizeof *block);
+  }
+}
+
+// Unlinks free blocks that are passed until at most `keep_bytes` are kept. Holds the lock.
+static qn__cuda_block_t* unlink_passed(qn__cuda_device_t* device, size_t keep_bytes) {
+  qn__cuda_block_t* list = NULL;
+  for (uint32_t c = QN__CUDA_SIZE_CLASSES; c-- > SMALLEST_CLASS;) {
+    for (qn__cuda_block_t** at = &device->free_blocks[c]; *at && device->kept_bytes > keep_bytes;) {
+      qn__cuda_block_t* block = *at;
+      if (!is_passed(block)) {
+        at = &block->next;
+        continue;
+      }
+      *at = block->next;
+      block->next = list;
+      list = block;
+      device->kept_bytes -= class_bytes(c);
+    }
+  }
+  return list;
+}
+
+void qn__cuda_workspace_trim(qn__cuda_device_t* device, size_t keep_bytes) {
+  if (device->pool) (void)qn__cuda()->pool_trim(device->pool, keep_bytes);
+  qn__mutex_lock(&device->mutex);
+  qn__cuda_block_t* list = unlink_passed(device, keep_bytes);
+  qn__mutex_unlock(&device->mutex);
+  destroy_blocks(device, list);
+}
+
+static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
+                              CUdeviceptr* out_address) {
+  qn__cuda_device_t* device = stream->device;
+  uint32_t size_class;
+  if (!class_of(size_bytes, &size_class)) {
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "cuda:%d: no workspace of %zu bytes", device->id,
+                          size_bytes);
+  }
+  qn__cuda_block_t* found = NULL;
+  qn__mutex_lock(&device->mutex);
+  for (qn__cuda_block_t** at = &device->free_blocks[size_class]; *at; at = &(*at)->next) {
+    if ((*at)->stream != stream->number && !is_passed(*at)) continue;
+    found = *at;
+    *at = found->next;
+    device->kept_bytes -= class_bytes(size_class);
+    break;
+  }
+  qn__mutex_unlock(&device->mutex);
+  if (!found) {
+    found = qn__alloc_zero(qn_allocator_default(), 1, sizeof *found);
+    if (!found) return qn__out_of_memory("workspace");
+    found->size_class = size_class;
+    qn_status_t status = qn__cuda_memory_take(device, class_bytes(size_class), &found->address);
+    if (!qn_ok(status)) {
+      qn__free(qn_allocator_default(), found, sizeof *found);
+      return status;
+    }
+  }
+  *out_address = found->address;
+  qn__mutex_lock(&device->mutex);
+  qn__cuda_block_t** bucket = bucket_of(device, found->address);
+  found->next = *bucket;
+  *bucket = found;
+  qn__mutex_unlock(&device->mutex);
+  return QN_OK;
+}
+
+static qn_status_t give_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
+  qn__cuda_device_t* device = stream->device;
+  qn__cuda_block_t* block = NULL;
+  qn__mutex_lock(&device->mutex);
+  for (qn__cuda_block_t** at = bucket_of(device, address); *at; at = &(*at)->next) {
+    if ((*at)->address != address) continue;
+    block = *at;
+    *at = block->next;
+    break;
+  }
+  qn__mutex_unlock(&device->mutex);
+  if (!block) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "cuda:%d: 0x%llx is no workspace", device->id,
+                          address);
+  }
+  qn_status_t status = block->event ? QN_OK : qn__cuda_event_take(device, &block->event);
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, qn__cuda()->event_record(block->event, stream->native),
+                            "recording an event");
+  }
+  if (!qn_ok(status)) {
+    // When the stream has passed it cannot be told any more: it is never used again.
+    qn__cuda_event_give(device, block->event);
+    qn__free(qn_allocator_default(), block, sizeof *block);
+    return status;
+  }
+  block->stream = stream->number;
+  qn__mutex_lock(&device->mutex);
+  block->next = device->free_blocks[block->size_class];
+  device->free_blocks[block->size_class] = block;
+  device->kept_bytes += class_bytes(block->size_class);
+  qn__cuda_block_t* list =
+      device->kept_bytes > KEEP_LIMIT_BYTES ? unlink_passed(device, KEEP_LIMIT_BYTES) : NULL;
+  qn__mutex_unlock(&device->mutex);
+  destroy_blocks(device, list);
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- both
+
+qn_status_t qn__cuda_workspace_take(qn__cuda_stream_t* stream, size_t size_bytes,
+                                    CUdeviceptr* out_address) {
+  qn__cuda_device_t* device = stream->device;
+  const qn__cuda_driver_t* cu = qn__cuda();
+  *out_address = 0;
+  if (size_bytes == 0) size_bytes = 1;
+  qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
+  if (graph) return qn__cuda_graph_memory_take(graph, size_bytes, out_address);
+  if (!device->pool) return take_block(stream, size_bytes, out_address);
+  CUresult result = cu->pool_alloc(out_address, size_bytes, device->pool, stream->native);
+  if (result == QN__CU_OUT_OF_MEMORY) {
+    (void)cu->pool_trim(device->pool, 0);
+    result = cu->pool_alloc(out_address, size_bytes, device->pool, stream->native);
+  }
+  return qn__cuda_check(device, result, "allocating %zu bytes of workspace", size_bytes);
+}
+
+qn_status_t qn__cuda_workspace_give(qn__cuda_stream_t* stream, CUdeviceptr address) {
+  qn__cuda_device_t* device = stream->device;
+  qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
+  if (graph && qn__cuda_graph_memory_give(graph, address)) return QN_OK;
+  if (!device->pool) return give_block(stream, address);
+  return qn__cuda_check(device, qn__cuda()->pool_free(address, stream->native),
+                        "freeing workspace");
+}
+
+qn_status_t qn__cuda_workspace_allocate(int32_t id, void* inner, size_t size_bytes,
+                                        void** out_pointer) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  CUdeviceptr address;
+  qn_status_t status =
+      qn__cuda_workspace_take(qn__cuda_stream(device, inner), size_bytes, &address);
+  qn__cuda_leave(&scope);
+  if (qn_ok(status)) *out_pointer = (void*)(uintptr_t)address;
+  return status;
+}
+
+qn_status_t qn__cuda_workspace_free(int32_t id, void* inner, void* pointer) {
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_enter(id, &device, &scope));
+  qn_status_t status =
+      qn__cuda_workspace_give(qn__cuda_stream(device, inner), (CUdeviceptr)(uintptr_t)pointer);
+  qn__cuda_leave(&scope);
+  return status;
+}
