@@ -43,9 +43,10 @@ static bool make_names(qn__kprint_t* p) {
   p->var_count = function->var_count;
   p->buffer_count = function->buffer_count;
   p->var_names = qn__arena_alloc_array(p->arena, p->var_count + 1U, sizeof *p->var_names);
+  p->is_nonnegative = qn__arena_alloc_array(p->arena, p->var_count + 1U, sizeof(bool));
   p->buffer_names = qn__arena_alloc_array(p->arena, p->buffer_count + 1U, sizeof *p->buffer_names);
   p->views = qn__arena_alloc_array(p->arena, p->buffer_count + 1U, sizeof *p->views);
-  if (p->var_names && p->buffer_names && p->views) return true;
+  if (p->var_names && p->is_nonnegative && p->buffer_names && p->views) return true;
   qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
   return false;
 }
@@ -75,6 +76,7 @@ static void print_kernel(qn__kprint_t* p, uint32_t index) {
   uint32_t line = p->ir_line;
   p->at = &p->body;
   p->indent = 1;
+  qn__kprint_begin_alive(p);
   qn__kprint_launch(p);
   p->ir_line = line;
   p->at = &p->head;

@@ -23,8 +23,9 @@ typedef struct qn__kprint qn__kprint_t;
 typedef struct qn__dialect {
   const char* name;  // "cuda", "glsl"
   bool is_glsl;
-  bool wraps_signed;   // int arithmetic wraps around by itself; else it is done in uint
-  const char* unroll;  // a line in front of a loop worth unrolling; NULL: none
+  bool wraps_signed;       // int arithmetic wraps around by itself; else it is done in uint
+  bool needs_all_threads;  // at a barrier, those too that failed before (print_alive.c)
+  const char* unroll;      // a line in front of a loop worth unrolling; NULL: none
   // a + b, a - b, a * b of float or double (f32, f64; the narrow floats compute as f32) that must
   // be neither contracted nor reassociated, as an expression. NULL: the operator itself is right.
   // Not asked in `fast` functions.

@@ -151,8 +151,8 @@ static bool is_product(const qn__expr_t* expr) {
 
 static const char* fused(qn__kprint_t* p, qn_dtype_t dtype, const char* a, const char* b,
                          const char* c) {
-  return qn__kprint_text(p, "%s(%s, %s, %s)", dtype == QN_DTYPE_F64 ? "QN_FMA_F64" : "QN_FMA_F32",
-                         a, b, c);
+  const char* helper = qn__kprint_use(p, dtype == QN_DTYPE_F64 ? "qn_fma_f64" : "qn_fma_f32");
+  return qn__kprint_text(p, "%s(%s, %s, %s)", helper, a, b, c);
 }
 
 // a * b + c and its like in a `fast` function; NULL: not one of them.
@@ -247,6 +247,7 @@ static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
   const char* begin = qn__kprint_i64(p, expr->reduce.begin, is_var_narrow);
   const char* end = qn__kprint_name(p, type, qn__kprint_i64(p, expr->reduce.end, is_var_narrow));
   const char* name = qn__kprint_var(p, var);
+  qn__kprint_note_var(p, var, expr->reduce.begin);
   qn__kprint_open(p, "for (%s %s = %s; %s < %s; ++%s)", type, name, begin, name, end, name);
   qn__kprint_block(p, &expr->reduce.lets);
   const qn__expr_t* value = expr->reduce.value;

@@ -60,17 +60,8 @@ static const char* compute(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const 
       break;
   }
   const char* helper = qn__prelude_op(op, computed);
-  if (!helper) {
-    // The words that every dialect has.
-    const char* word = op == QN_OP_DIV    ? "QN_DIV"
-                       : op == QN_OP_SQRT ? "QN_SQRT"
-                       : op == QN_OP_FMA  ? "QN_FMA"
-                                          : NULL;
-    if (QN_NEVER(!word)) return args[0];
-    helper = qn__kprint_text(p, "%s_%s", word, is_double ? "F64" : "F32");
-  } else {
-    (void)qn__kprint_use(p, helper);
-  }
+  if (QN_NEVER(!helper)) return args[0];
+  (void)qn__kprint_use(p, helper);
   switch (qn__op_info(op)->arity) {
     case 1:
       return qn__kprint_text(p, "%s(%s)", helper, args[0]);

@@ -58,10 +58,10 @@ static const char* offset_in(qn__kprint_t* p, const qn__buf_t* buffer, const cha
 void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
                         const char* extent, bool is_wide) {
   p->has_fail = true;
-  qn__kprint_open(p, "if (!(%s))", condition);
+  qn__kprint_open(p, p->is_predicated ? "if (qn_alive && !(%s))" : "if (!(%s))", condition);
   if (!index) is_wide = false;
   p->dialect->fail(p, site, index ? index : "0", extent ? extent : "0", is_wide);
-  qn__kprint_line(p, "return;");
+  qn__kprint_line(p, p->is_predicated ? "qn_alive = false;" : "return;");
   qn__kprint_close(p);
 }
 
@@ -219,11 +219,13 @@ const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t
   const char* index = qn__kprint_index(p, buffer, indices, &root);
   if (root->scope == QN__SCOPE_CONST) qn__kprint_table(p, root);
   if (root->scope == QN__SCOPE_CONST || root->scope == QN__SCOPE_LOCAL) {
-    index = qn__kprint_array_index(p, index);
+    index = qn__kprint_alive_index(p, qn__kprint_array_index(p, index));
   }
   const char* name = qn__kprint_buffer(p, root);
   if (root->scope == QN__SCOPE_LOCAL) return qn__kprint_text(p, "%s[%s]", name, index);
-  if (root->scope != QN__SCOPE_CONST) return p->dialect->load(p, root, index);
+  if (root->scope != QN__SCOPE_CONST) {
+    return qn__kprint_alive_value(p, root->dtype, p->dialect->load(p, root, index));
+  }
   const char* element = qn__kprint_text(p, "%s[%s]", name, index);
   if (!qn__dtype_is_float(root->dtype)) return element;
   qn_dtype_t bits = root->dtype == QN_DTYPE_F64   ? QN_DTYPE_U64

@@ -51,6 +51,7 @@ struct qn__kprint {
   uint32_t var_count;         // of the function
   uint32_t buffer_count;      // of the function
   const char** var_names;     // by var->id; NULL: has none yet
+  bool* is_nonnegative;       // by var->id
   const char** buffer_names;  // by buffer->id
   qn__kview_t** views;        // by buffer->id; NULL: not declared in the kernel
   // Buffers in shared memory, in the order of their declaration.
@@ -64,6 +65,7 @@ struct qn__kprint {
   bool has_exchange;        // the body has a LANE or GROUP operator
   bool has_block_exchange;  // BLOCK_*
   bool has_fail;
+  bool is_predicated;  // print_alive.c
 };
 
 // ---- writing (print_text.c)
@@ -100,6 +102,9 @@ const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
 const char* qn__kprint_index_type(const qn__kprint_t* p);
 bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__var_t* var);
 bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__expr_t* expr);
+// Is it certainly not below 0? Variables are known once they are declared.
+bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__expr_t* expr);
+void qn__kprint_note_var(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* least);
 // Sites of the kernel's function (qn__gpu_site).
 uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
                          const char* message);
@@ -159,6 +164,15 @@ void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, c
 void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer);
 // Elements of a buffer whose shape is constant (local, shared, const).
 int64_t qn__kprint_element_count(const qn__buf_t* buffer);
+
+// ---- threads that failed (print_alive.c). The texts as they are where a thread leaves its kernel.
+
+// Decides it for the kernel, and declares qn_alive.
+void qn__kprint_begin_alive(qn__kprint_t* p);
+const char* qn__kprint_alive_index(qn__kprint_t* p, const char* index);
+const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+// Does a `while` end for a thread that failed?
+bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__stmt_t* loop);
 
 // ---- statements (print_stmt.c, print_loop.c)
 

@@ -100,8 +100,19 @@ static bool is_division(qn_op_t op) {
          op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
 }
 
-// Is it certainly not below 0? Enough for indices.
-static bool is_nonnegative(const qn__expr_t* expr) {
+static bool is_extent(const qn__kprint_t* p, const qn__var_t* symbol) {
+  const qn__function_t* function = p->kernel->function;
+  for (size_t i = 0; i < function->param_count; ++i) {
+    const qn__buf_t* buffer = function->params[i].buffer;
+    for (uint32_t dim = 0; buffer && dim < buffer->rank; ++dim) {
+      const qn__expr_t* extent = buffer->shape[dim];
+      if (extent->kind == QN__EXPR_VAR && extent->var == symbol) return true;
+    }
+  }
+  return false;
+}
+
+bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__expr_t* expr) {
   switch (qn__dtype_class(expr->dtype)) {
     case QN__CLASS_UNSIGNED:
     case QN__CLASS_BOOL:
@@ -109,12 +120,50 @@ static bool is_nonnegative(const qn__expr_t* expr) {
     default:
       break;
   }
-  if (expr->kind == QN__EXPR_INT) return expr->int_value >= 0;
-  if (expr->kind == QN__EXPR_CAST) {
-    return qn__dtype_bits(expr->args[0]->dtype) < qn__dtype_bits(expr->dtype) &&
-           qn__dtype_class(expr->args[0]->dtype) == QN__CLASS_UNSIGNED;
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return expr->int_value >= 0;
+    case QN__EXPR_VAR:
+      if (expr->var->kind == QN__VAR_SYMBOL) return is_extent(p, expr->var);
+      return expr->var->id < p->var_count && p->is_nonnegative[expr->var->id];
+    case QN__EXPR_CAST:
+      return !qn__dtype_is_float(expr->args[0]->dtype) &&
+             qn__dtype_bits(expr->args[0]->dtype) < qn__dtype_bits(expr->dtype) &&
+             qn__kprint_is_nonnegative(p, expr->args[0]);
+    case QN__EXPR_OP:
+      break;
+    default:
+      return false;
   }
-  return false;
+  switch (expr->op) {
+    case QN_OP_ADD:
+    case QN_OP_MUL:
+      // What is narrow did not wrap where that counts (program.h); others may.
+      if (!qn__kprint_is_narrow(p, expr)) return false;
+      return qn__kprint_is_nonnegative(p, expr->args[0]) &&
+             qn__kprint_is_nonnegative(p, expr->args[1]);
+    case QN_OP_FLOORDIV:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_CEILDIV:
+    case QN_OP_TRUNCMOD:
+    case QN_OP_MIN:
+      return qn__kprint_is_nonnegative(p, expr->args[0]) &&
+             qn__kprint_is_nonnegative(p, expr->args[1]);
+    case QN_OP_FLOORMOD:
+      return qn__kprint_is_nonnegative(p, expr->args[1]);
+    case QN_OP_MAX:
+    case QN_OP_AND:
+      return qn__kprint_is_nonnegative(p, expr->args[0]) ||
+             qn__kprint_is_nonnegative(p, expr->args[1]);
+    case QN_OP_SHR:
+      return qn__kprint_is_nonnegative(p, expr->args[0]);
+    default:
+      return false;
+  }
+}
+
+void qn__kprint_note_var(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* least) {
+  if (var->id < p->var_count) p->is_nonnegative[var->id] = qn__kprint_is_nonnegative(p, least);
 }
 
 // Division by a positive power of two.
@@ -141,16 +190,26 @@ static const char* print_division(qn__kprint_t* p, const qn__expr_t* expr, qn_dt
     return divide_by_power(p, expr->op, compute, a, right->int_value);
   }
   // By a constant that is neither 0 nor -1 the language's own division is right where it rounds as
-  // it should.
+  // it should. (GLSL's remainder of what is negative is anything.)
+  bool is_mod = expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCMOD;
+  bool is_truncated = expr->op == QN_OP_TRUNCDIV || expr->op == QN_OP_TRUNCMOD;
+  bool is_left_nonnegative = qn__kprint_is_nonnegative(p, expr->args[0]);
   bool is_plain = right->kind == QN__EXPR_INT && right->int_value > 0 &&
-                  (is_nonnegative(expr->args[0]) || expr->op == QN_OP_TRUNCDIV) &&
-                  expr->op != QN_OP_CEILDIV && expr->op != QN_OP_TRUNCMOD;
-  if (is_plain) {
-    return qn__kprint_text(p, "(%s %s %s)", a, expr->op == QN_OP_FLOORMOD ? "%" : "/", b);
-  }
-  const char* helper = qn__prelude_op(expr->op, compute);
+                  (is_left_nonnegative || (is_truncated && !(is_mod && p->dialect->is_glsl))) &&
+                  expr->op != QN_OP_CEILDIV;
+  if (is_plain) return qn__kprint_text(p, "(%s %s %s)", a, is_mod ? "%" : "/", b);
+  // Without signs there is less to put right.
+  bool is_signed = compute == QN_DTYPE_I32 || compute == QN_DTYPE_I64;
+  bool is_unsigned = is_signed && is_left_nonnegative && qn__kprint_is_nonnegative(p, right);
+  qn_dtype_t by = !is_unsigned ? compute : compute == QN_DTYPE_I32 ? QN_DTYPE_U32 : QN_DTYPE_U64;
+  const char* helper = qn__prelude_op(expr->op, by);
   if (QN_NEVER(!helper)) return a;
-  return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
+  (void)qn__kprint_use(p, helper);
+  if (!is_unsigned) return qn__kprint_text(p, "%s(%s, %s)", helper, a, b);
+  const char* type = qn__kprint_type(compute, false);
+  const char* to = qn__kprint_type(by, false);
+  return qn__kprint_text(p, "%s(%s(%s(%s), %s(%s)))", type, helper, to, qn__kprint_bare(p, a), to,
+                         qn__kprint_bare(p, b));
 }
 
 // ---- the rest

@@ -42,6 +42,7 @@ static void print_serial(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* begin = qn__kprint_i64(p, stmt->loop.begin, is_narrow);
   const char* end = qn__kprint_name(p, type, qn__kprint_i64(p, stmt->loop.end, is_narrow));
   const char* name = qn__kprint_var(p, var);
+  qn__kprint_note_var(p, var, stmt->loop.begin);
   if (stmt->loop.kind == QN_LOOP_UNROLL && p->dialect->unroll) {
     qn__kprint_line(p, "%s", p->dialect->unroll);
   }
@@ -58,11 +59,15 @@ static void print_while(qn__kprint_t* p, const qn__stmt_t* stmt) {
     qn__kprint_barrier(p);
   }
   bool needed_barrier = p->needs_barrier;
+  bool ends_alone = qn__kprint_can_end_alone(p, stmt);
   if (qn__kprint_needs_lines(p, condition)) {
     qn__kprint_open(p, "while (true)");
+    if (ends_alone) qn__kprint_line(p, "if (!qn_alive) break;");
     qn__kprint_line(p, "if (!%s) break;", qn__kprint_expr(p, condition));
   } else {
-    qn__kprint_open(p, "while (%s)", qn__kprint_bare(p, qn__kprint_expr(p, condition)));
+    const char* text = qn__kprint_expr(p, condition);
+    qn__kprint_open(p, ends_alone ? "while (qn_alive && (%s))" : "while (%s)",
+                    qn__kprint_bare(p, text));
   }
   print_round(p, &stmt->while_.body);
   qn__kprint_close(p);
@@ -172,6 +177,7 @@ static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
     if (begin->kind != QN__EXPR_INT || begin->int_value != 0) {
       index = qn__kprint_text(p, "%s + %s", qn__kprint_i64(p, begin, is_var_narrow), index);
     }
+    qn__kprint_note_var(p, loop->loop.var, begin);
     qn__kprint_line(p, "const %s %s = %s;", var_type, qn__kprint_var(p, loop->loop.var), index);
     if (!is_last) {
       rest = qn__kprint_name(p, type, qn__kprint_text(p, "%s / %s", rest, extents[axis]));

@@ -131,6 +131,7 @@ static void print_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* value = var->dtype == QN_DTYPE_I64 ? qn__kprint_i64(p, stmt->let.value, is_narrow)
                                                  : qn__kprint_expr(p, stmt->let.value);
   const char* name = qn__kprint_var(p, var);
+  qn__kprint_note_var(p, var, stmt->let.value);
   qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(var->dtype, is_narrow), name,
                   qn__kprint_bare(p, value));
 }
@@ -139,12 +140,14 @@ static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const qn__buf_t* root;
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
+  if (p->is_predicated) qn__kprint_open(p, "if (qn_alive)");
   if (root->scope == QN__SCOPE_LOCAL) {
     qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root), qn__kprint_array_index(p, index),
                     value);
   } else {
     p->dialect->store(p, root, index, qn__kprint_bare(p, value));
   }
+  if (p->is_predicated) qn__kprint_close(p);
 }
 
 // An atomic of a thread's own memory.
@@ -184,6 +187,23 @@ static void print_local_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const qn
   qn__kprint_line(p, "%s[%s] = %s;", name, index, next);
 }
 
+// The old value leaves the braces that keep a thread out that failed.
+static const char* begin_predicated(qn__kprint_t* p, qn_dtype_t dtype, const char* old) {
+  const char* inner = old ? qn__kprint_temp(p) : NULL;
+  if (old) {
+    const char* zero = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, 0)
+                                                 : qn__kprint_int(p, dtype, false, 0);
+    qn__kprint_line(p, "%s %s = %s;", qn__kprint_type(dtype, false), old, zero);
+  }
+  qn__kprint_open(p, "if (qn_alive)");
+  return inner;
+}
+
+static void end_predicated(qn__kprint_t* p, const char* old, const char* inner) {
+  if (old) qn__kprint_line(p, "%s = %s;", old, inner);
+  qn__kprint_close(p);
+}
+
 static void print_atomic(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const qn__buf_t* root;
   const qn__var_t* result = stmt->atomic.result;
@@ -192,12 +212,14 @@ static void print_atomic(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* operand2 = stmt->atomic.operand2 ? stored_value(p, stmt->atomic.operand2) : NULL;
   bool is_narrow = result && qn__kprint_is_narrow_var(p, result);
   const char* old = !result ? NULL : is_narrow ? qn__kprint_temp(p) : qn__kprint_var(p, result);
+  const char* given = p->is_predicated ? begin_predicated(p, root->dtype, old) : old;
   if (root->scope == QN__SCOPE_LOCAL) {
-    print_local_atomic(p, stmt, root, index, operand, operand2, old);
-  } else if (!p->dialect->atomic(p, stmt, index, operand, operand2, old)) {
+    print_local_atomic(p, stmt, root, index, operand, operand2, given);
+  } else if (!p->dialect->atomic(p, stmt, index, operand, operand2, given)) {
     qn__kprint_unsupported(p, "the target has no %s on %s", qn__atomic_text(stmt->atomic.op),
                            qn_dtype_text(root->dtype));
   }
+  if (p->is_predicated) end_predicated(p, old, given);
   if (is_narrow) {
     const char* narrow = qn__kprint_var(p, result);
     qn__kprint_line(p, "const int %s = int(%s);", narrow, old);

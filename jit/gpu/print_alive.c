@@ -1,0 +1,76 @@
+// jit/gpu/print_alive.c: threads that failed while others of their block still count on them.
+//
+// Behind a failure a thread has nothing left to do, and leaves its kernel. Where the threads of a
+// block meet, some languages want all of them at the barrier (`needs_all_threads`): there a thread
+// that failed goes on with `qn_alive` false. It touches no memory and passes every check, loads
+// give zero, and its own `while` loops end; loops that hold a barrier have conditions that are the
+// same for all threads. Thread rule: one thread per printer. Read next: print_index.c.
+#include "jit/gpu/print_inner.h"
+
+static bool has_no_threads(qn__walker_t* walker, qn__stmt_t* stmt) {
+  (void)walker;
+  return stmt->kind != QN__STMT_LOOP || !qn__loop_is_thread(stmt->loop.kind);
+}
+
+static bool has_threads(qn__block_t* block) {
+  qn__walker_t walker = {has_no_threads, NULL, NULL};
+  return !qn__walk_block(&walker, block);
+}
+
+// The innermost loop of a nest?
+static bool is_innermost(const qn__stmt_t* loop) {
+  const qn__stmt_t* first = loop->loop.body.first;
+  return !first || first->next || first->kind != QN__STMT_LOOP ||
+         !qn__loop_is_thread(first->loop.kind);
+}
+
+static bool visit_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  uint32_t* nest_count = walker->self;
+  if (stmt->kind == QN__STMT_BARRIER) return false;
+  if (stmt->kind == QN__STMT_ALLOC) return stmt->alloc.buffer->scope != QN__SCOPE_SHARED;
+  if (stmt->kind == QN__STMT_WHILE) return !has_threads(&stmt->while_.body);
+  if (stmt->kind != QN__STMT_LOOP) return true;
+  if (!qn__loop_is_thread(stmt->loop.kind)) {
+    return qn__loop_is_block(stmt->loop.kind) || !has_threads(&stmt->loop.body);
+  }
+  *nest_count += is_innermost(stmt);
+  return *nest_count < 2;
+}
+
+static bool visit_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  (void)walker;
+  if (expr->kind != QN__EXPR_OP) return true;
+  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
+}
+
+void qn__kprint_begin_alive(qn__kprint_t* p) {
+  uint32_t nest_count = 0;
+  qn__walker_t walker = {visit_stmt, visit_expr, &nest_count};
+  qn__block_t* body = &p->kernel->root->loop.body;
+  p->is_predicated = p->dialect->needs_all_threads && p->kernel->plan->has_record &&
+                     !qn__walk_block(&walker, body);
+  if (p->is_predicated) qn__kprint_line(p, "bool qn_alive = true;");
+}
+
+const char* qn__kprint_alive_index(qn__kprint_t* p, const char* index) {
+  return p->is_predicated ? qn__kprint_text(p, "(qn_alive ? %s : 0)", index) : index;
+}
+
+const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+  if (!p->is_predicated) return value;
+  const char* zero = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, 0)
+                                               : qn__kprint_int(p, dtype, false, 0);
+  return qn__kprint_text(p, "(qn_alive ? %s : %s)", value, zero);
+}
+
+bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__stmt_t* loop) {
+  if (!p->is_predicated) return false;
+  uint32_t nest_count = 0;
+  qn__walker_t walker = {visit_stmt, visit_expr, &nest_count};
+  union {
+    const qn__block_t* from;
+    qn__block_t* to;
+  } same = {.from = &loop->while_.body};
+  return !has_threads(same.to) && qn__walk_block(&walker, same.to);
+}
