@@ -14,10 +14,11 @@ typedef struct qn__exchange {
   const qn__pass_options_t* options;
   int64_t warp_size;
   int64_t max_threads;
+  uint32_t loops;             // around, of every kind
+  uint32_t rounds;            // serial loops around, inside of a thread loop
   uint32_t depth;             // thread loops around
   const qn__stmt_t* axes[3];  // x, y, z, or NULL
   qn__var_t* linear;          // the thread's number in the innermost loop, once it is asked for
-  int64_t thread_count;       // constant, or 0
   qn__block_t shared;         // allocations for the place before the outermost thread loop
   qn__buf_t* all[qn__exchange_dtypes];   // an element for each thread, by dtype
   qn__buf_t* sums[qn__exchange_dtypes];  // an element for each warp, by dtype

@@ -9,8 +9,8 @@
 //   - shuffle:  all[t] = x; barrier; all[source]
 //   - warp_sum: all[t] = x; barrier; the first lane sums its warp: sums[warp]; barrier; sums[warp]
 //   - block_sum: as warp_sum (or with it, where there is one), then every thread sums the warps.
-// A barrier stands in front too: what shares the memory may still be read. Thread rule: one thread
-// per body. Read next: lower_exchanges_memory.c.
+// A barrier stands in front too where the memory was used before: it may still be read. Thread
+// rule: one thread per body. Read next: lower_exchanges_memory.c.
 #include "ir/passes/exchange.h"
 
 // ---- nodes
@@ -142,7 +142,9 @@ static bool pull_reduce(pull_t* pull, qn__expr_t** slot) {
                          : NULL;
   if (!step) return false;
   qn__exchange_store(self, &loop->loop.body, total, NULL, step);
+  ++self->rounds;
   rewrite_block(self, &loop->loop.body);
+  --self->rounds;
   qn__block_append(pull->out, loop);
   qn__expr_t* use = qn__exchange_load(self, total, NULL);
   if (use) *slot = use;
@@ -187,6 +189,20 @@ static void rewrite_while(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* o
   qn__exchange_store(self, &stmt->while_.body, go, NULL, again);
 }
 
+// Shared memory belongs to a block: thread loops at the top of a function get one around them.
+static qn__stmt_t* with_block(qn__exchange_t* self, qn__stmt_t* threads) {
+  qn__stmt_t* block = qn__stmt_new(self->arena, QN__STMT_LOOP, threads->loc);
+  qn__var_t* var = qn__var_new(self->arena, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  if (!block || !var) return threads;
+  block->loop.kind = QN_LOOP_BLOCK_X;
+  block->loop.var = var;
+  block->loop.begin = qn__expr_int(self->arena, QN_DTYPE_I64, 0);
+  block->loop.end = qn__expr_int(self->arena, QN_DTYPE_I64, 1);
+  qn__block_splice(&block->loop.body, &self->shared);
+  qn__block_append(&block->loop.body, threads);
+  return block;
+}
+
 static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
   qn__block_t result = {NULL, NULL};
   qn__stmt_t* next;
@@ -204,8 +220,14 @@ static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
     if (self->arena->is_exhausted) return;
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
+    bool is_round = stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE;
+    self->loops += is_round;
+    self->rounds += is_round && self->depth > 0 && !is_thread;
     for (size_t i = 0; i < count; ++i) rewrite_block(self, blocks[i]);
+    self->loops -= is_round;
+    self->rounds -= is_round && self->depth > 0 && !is_thread;
     if (is_thread) qn__exchange_leave(self, stmt);
+    if (is_outermost && self->loops == 0 && self->shared.first) stmt = with_block(self, stmt);
     if (is_outermost) qn__block_splice(&result, &self->shared);
     qn__block_append(&result, stmt);
   }

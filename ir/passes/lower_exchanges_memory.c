@@ -101,7 +101,6 @@ void qn__exchange_enter(qn__exchange_t* self, qn__stmt_t* loop) {
 void qn__exchange_leave(qn__exchange_t* self, qn__stmt_t* loop) {
   if (self->linear) {
     // The number of the thread, in front of all that uses it.
-    int64_t count = 1;
     qn__expr_t* value = NULL;
     for (int axis = 2; axis >= 0; --axis) {
       const qn__stmt_t* each = self->axes[axis];
@@ -113,7 +112,6 @@ void qn__exchange_leave(qn__exchange_t* self, qn__stmt_t* loop) {
       value = value ? op(self, QN_OP_ADD, op(self, QN_OP_MUL, value, extent(self, each)), place)
                     : place;
     }
-    (void)count;
     qn__stmt_t* stmt = value ? qn__stmt_new(self->arena, QN__STMT_LET, loop->loc) : NULL;
     if (stmt) {
       stmt->let.var = self->linear;
@@ -156,10 +154,15 @@ static qn__expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
   return count;
 }
 
-static qn__buf_t* memory(qn__exchange_t* self, qn__buf_t** table, qn_dtype_t dtype,
-                         const char* name, int64_t count) {
-  size_t place = (size_t)dtype % qn__exchange_dtypes;
-  qn__buf_t** slot = &table[place];
+static size_t place_of(qn_dtype_t dtype) {
+  return (size_t)dtype % qn__exchange_dtypes;
+}
+
+// Shared memory for exchanges. Where it may have been used before a barrier comes first.
+static qn__buf_t* memory(qn__exchange_t* self, qn__block_t* out, qn__buf_t** table,
+                         qn_dtype_t dtype, const char* name, int64_t count) {
+  qn__buf_t** slot = &table[place_of(dtype)];
+  if (*slot || self->rounds > 0) barrier(self, out);
   if (!*slot) {
     *slot = qn__exchange_buffer(self, &self->shared, QN__SCOPE_SHARED, dtype, name, count);
   }
@@ -180,9 +183,8 @@ static qn__expr_t* lane_of(qn__exchange_t* self) {
 static qn__buf_t* publish(qn__exchange_t* self, qn__block_t* out, qn__expr_t* value) {
   int64_t most;
   if (!thread_count(self, &most)) return NULL;
-  qn__buf_t* all = memory(self, self->all, value->dtype, "lanes", most);
   qn__var_t* held = let(self, out, "own", value);
-  barrier(self, out);
+  qn__buf_t* all = memory(self, out, self->all, value->dtype, "lanes", most);
   qn__exchange_store(self, out, all, use(self, linear(self)), use(self, held));
   barrier(self, out);
   return all;
@@ -270,14 +272,17 @@ static qn__expr_t* lower_group(qn__exchange_t* self, qn__block_t* out, qn__expr_
   qn__expr_t* count = thread_count(self, &most);
   if (!count) return NULL;
   int64_t warps = (most + self->warp_size - 1) / self->warp_size;
-  qn__buf_t* sums = memory(self, self->sums, dtype, "warps", warps);
+  qn__buf_t* sums;
   if (self->options->has_shuffles) {
     qn__expr_t* own = qn__expr_op(self->arena, warp_op(kind), expr->args[0], NULL, NULL);
     qn__var_t* warp = let(self, out, "warp", own);
-    barrier(self, out);
+    sums = memory(self, out, self->sums, dtype, "warps", warps);
     store_by_leader(self, out, sums, use(self, warp));
   } else {
     qn__buf_t* all = publish(self, out, expr->args[0]);
+    // Since its last use all threads have met at the barriers of publish().
+    sums = self->sums[place_of(dtype)];
+    if (!sums) sums = memory(self, out, self->sums, dtype, "warps", warps);
     qn__expr_t* begin = op(self, QN_OP_MUL, warp_of(self), number(self, self->warp_size));
     qn__expr_t* end = op(self, QN_OP_ADD, copy(self, begin), number(self, self->warp_size));
     if (most % self->warp_size != 0 || count->kind != QN__EXPR_INT) {

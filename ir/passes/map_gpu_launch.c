@@ -128,12 +128,19 @@ static qn__stmt_t* straighten_blocks(qn__stmt_t* outermost) {
   return loop;
 }
 
+static bool is_pure_slot(void* map, qn__expr_t** slot) {
+  return qn__gmap_is_pure(map, *slot);
+}
+
 // At the block level only what all threads may do at once, then one nest of thread loops.
-static bool is_canonical(const qn__gmap_t* map, const qn__block_t* level) {
-  for (const qn__stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
+static bool is_canonical(qn__gmap_t* map, const qn__block_t* level) {
+  for (qn__stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
     if (is_thread_loop(stmt)) return stmt->next == NULL;
     bool is_plain = stmt->kind == QN__STMT_LET && qn__gmap_is_pure(map, stmt->let.value);
-    if (stmt->kind == QN__STMT_ALLOC) is_plain = stmt->alloc.buffer->scope != QN__SCOPE_LOCAL;
+    if (stmt->kind == QN__STMT_ALLOC) {
+      is_plain = stmt->alloc.buffer->scope != QN__SCOPE_LOCAL &&
+                 qn__stmt_each_expr(stmt, is_pure_slot, map);
+    }
     if (!is_plain) return false;
   }
   return false;

@@ -5,9 +5,7 @@
 //   - Loops are SERIAL, PARALLEL or VECTOR. PARALLEL loops stand only at the top of a function,
 //   each is a
 //     launch; their iterations are independent and may run in any order on any thread.
-//   - No barrier, no SHARED buffer. LANE and GROUP operators stay where the program has them: the
-//   code
-//     generator refuses those.
+//   - No barrier, no SHARED buffer, no LANE or GROUP operator.
 //   - A loop with `lane_count` L != 0 may run in L lanes, from `begin` in steps of L with a masked
 //   or
 //     scalar tail. (A mark is a permission: running such a loop one iteration at a time is right
@@ -32,14 +30,14 @@
 //     loads), ALLOC in global, CONST, VIEW, and *launches*. A launch is a nest of BLOCK_* loops (at
 //     least one; each axis once; perfectly nested; bounds as above, or, for one-block launches,
 //     any) whose innermost body is the *block level*.
-//   - At the block level stand LET without loads of what the block writes, ALLOC in shared, CONST,
-//     VIEW, uniform SERIAL, WHILE and IF statements around the same, BARRIER, and nests of
-//     THREAD_* loops. Everything else is inside a thread nest. All threads of a block run the block
-//     level; a thread nest is perfectly nested, and one whose extents are all constant or host
-//     expressions. Behind a thread nest the threads of the block meet when anything follows it.
+//   - At the block level stand LET without loads of what the launch writes, ALLOC in shared, CONST
+//     and VIEW, and then one nest of THREAD_* loops, the last statement: perfectly nested, each
+//     axis once, its extents constant or host expressions. All threads run the block level. (What a
+//     program has there besides has moved into the nest, with barriers.) The mapping itself makes
+//     only THREAD_X; programs may have others.
 //   - A thread nest without BARRIER and LANE or GROUP operators may be run by striding. One with
-//   them has
-//     the launch's count of threads exactly: all such nests of a launch have the same extents.
+//     them has the launch's count of threads exactly; a constant count is no more than
+//     `max_threads`.
 //   - No PARALLEL, VECTOR or UNROLL loop is left, except UNROLL loops that are a hint (a serial
 //   loop
 //     worth unrolling by the compiler underneath). No `lane_count`. Reductions are scalar.

@@ -20,13 +20,17 @@ qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
 }
 
 qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* options) {
-  // Unrolling comes after the cut at barriers, so that a barrier in an unrolled loop is one
-  // barrier, and before simplifying, which folds what the copies contain.
+  // A CPU has no exchanges: they become barriers, at which threads are cut. Unrolling comes after
+  // the cut, so that a barrier in an unrolled loop is one barrier, and before simplifying, which
+  // folds what the copies contain.
   static const qn__pass_t* const passes[] = {
-      &qn__pass_lower_views, &qn__pass_serialize_threads, &qn__pass_unroll, &qn__pass_simplify,
-      &qn__pass_hoist,       &qn__pass_vectorize,
+      &qn__pass_lower_views, &qn__pass_lower_exchanges, &qn__pass_serialize_threads,
+      &qn__pass_unroll,      &qn__pass_simplify,        &qn__pass_hoist,
+      &qn__pass_vectorize,
   };
-  return qn__passes_run(body, options, passes, QN_COUNT_OF(passes));
+  qn__pass_options_t cpu = *options;
+  cpu.has_shuffles = cpu.has_block_reductions = false;
+  return qn__passes_run(body, &cpu, passes, QN_COUNT_OF(passes));
 }
 
 qn_status_t qn__passes_run_gpu(qn__body_t* body, const qn__pass_options_t* options) {

@@ -62,30 +62,6 @@ static bool has_feature(const job_t* job, const char* name) {
   return qn__features_has(job->target->arch, job->target->features, name);
 }
 
-// Remembers the first operation that exchanges values among threads.
-static bool find_exchange(qn__walker_t* walker, qn__expr_t* expr) {
-  const char** found = walker->self;
-  if (expr->kind != QN__EXPR_OP) return true;
-  const qn__op_info_t* info = qn__op_info(expr->op);
-  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) *found = info->text;
-  return *found == NULL;
-}
-
-// Before the passes: they take the thread loops apart, after which such an operation would be
-// called an error of the program.
-static qn_status_t refuse_exchanges(qn__body_t* body) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
-    const char* found = NULL;
-    qn__walker_t walker = {NULL, find_exchange, &found};
-    if (qn__walk_block(&walker, &function->body)) continue;
-    return qn_status_make(QN_STATUS_UNSUPPORTED,
-                          "function '%s': '%s' needs a GPU target; a cpu target cannot exchange "
-                          "values among threads",
-                          function->name, found);
-  }
-  return QN_OK;
-}
-
 static qn_status_t prepare_body(job_t* job) {
   const qn_compile_request_t* request = job->request;
   QN_TRY(qn__target_parse(qn__str(request->target_json), job->allocator, &job->target));
@@ -98,7 +74,6 @@ static qn_status_t prepare_body(job_t* job) {
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
-  QN_TRY(refuse_exchanges(&job->body));
   qn__pass_options_t options = {
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),

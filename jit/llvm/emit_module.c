@@ -166,8 +166,8 @@ static qn_status_t declare_all(qn__emit_t* e, qn__function_t* function) {
   if (!self.has_failed) (void)qn__walk_block(&walker, &function->body);
   if (self.refused) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
-                          "function '%s': '%s' needs a GPU target; a cpu target cannot exchange "
-                          "values among threads",
+                          "function '%s': '%s' is left; the passes of a cpu target lower exchanges "
+                          "among threads",
                           function->name, self.refused);
   }
   if (self.has_failed) return qn__out_of_memory("the slots of a function");

@@ -344,6 +344,17 @@ static const program_t programs[] = {
      "      let p = bx * 8 + ty; let q = by * 8 + tx;\n"
      "      if p < m && q < n { y[p, q] = tile[tx, ty]; } } } } } }\n",
      .has_barriers = true},
+    {"exchanges",
+     "func f(x: f32[n], y: i32[n], out a: f32[n], out b: i32[n], out c: f32[ceildiv(n, 40)]) {\n"
+     "  block.x blk in 0..ceildiv(n, 40) { thread.x t in 0..40 { let i = blk * 40 + t;\n"
+     "    let v = i < n ? x[i] : 0.0; let w = i < n ? y[i] : 7;\n"
+     "    let near = shuffle_up(w, 1) ^ shuffle_down(w, 3) ^ shuffle_xor(w, 5) ^ shuffle(w, 9);\n"
+     "    let all = block_max(v) - warp_min(v) + (sum k in 0..2 { shuffle_xor(v, k) });\n"
+     "    if i < n { a[i] = all; b[i] = near; }\n"
+     "    if t == 0 { c[blk] = v; } } } }\n"
+     "func g(x: i32[n], out y: i32[n]) { thread.x t in 0..8 { let s = block_sum(i32(t)) + 1;\n"
+     "  for i in 0..ceildiv(n - t, 8) { y[i * 8 + t] = x[i * 8 + t] + s; } } }\n",
+     .has_plain_values = true, .tolerance = 1e-5, .has_barriers = true},
     {"asserts that hold",
      "func f(x: i32[n], out y: i32[n]) { assert n < 1000000, \"too long\";\n"
      "  parallel i in 0..n { assert x[i] == x[i]; y[i] = x[i]; } }\n",
@@ -385,12 +396,17 @@ static void test_transpose(void** state) {
   (void)state;
   run_example("transpose_shared", 0);
 }
+static void test_block_norm(void** state) {
+  (void)state;
+  run_example("block_norm", 1e-3);
+}
 static void test_two_launches(void** state) {
   (void)state;
   run_example("two_launches", 1e-4);
 }
 
-static void test_gpu_only(void** state) {
+// The passes leave none; the emitter says so where they did not run.
+static void test_exchanges_need_the_passes(void** state) {
   (void)state;
   qn_module_t* module = parse_or_die(
       "func f(x: f32[n], out y: f32[n]) { block.x b in 0..ceildiv(n, 32) {\n"
@@ -400,8 +416,12 @@ static void test_gpu_only(void** state) {
   build_t build = {.cpu = "x86-64", .is_raw = true};
   assert_null(kernels_create(module, build, false, &error));
   assert_int_equal(qn_status_code(error), QN_STATUS_UNSUPPORTED);
-  assert_non_null(strstr(qn_status_message(error), "function 'f': 'warp_sum' needs a GPU target"));
+  assert_non_null(strstr(qn_status_message(error), "function 'f': 'warp_sum' is left"));
   qn_status_free(error);
+  build.is_raw = false;
+  kernels_t* kernels = kernels_create(module, build, false, &error);
+  assert_non_null(kernels);
+  kernels_destroy(kernels);
   qn_module_release(module);
 }
 
@@ -501,10 +521,15 @@ static void test_deterministic(void** state) {
 int main(int argc, char** argv) {
   enum { OTHERS = 8 };
   struct CMUnitTest tests[QN_COUNT_OF(programs) + OTHERS] = {
-      cmocka_unit_test(test_saxpy),         cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_matmul),        cmocka_unit_test(test_transpose),
-      cmocka_unit_test(test_two_launches),  cmocka_unit_test(test_gpu_only),
-      cmocka_unit_test(test_deterministic), cmocka_unit_test(test_narrow_floats)};
+      cmocka_unit_test(test_saxpy),
+      cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_matmul),
+      cmocka_unit_test(test_transpose),
+      cmocka_unit_test(test_two_launches),
+      cmocka_unit_test(test_block_norm),
+      cmocka_unit_test(test_exchanges_need_the_passes),
+      cmocka_unit_test(test_deterministic),
+      cmocka_unit_test(test_narrow_floats)};
   static program_t copies[QN_COUNT_OF(programs)];
   memcpy(copies, programs, sizeof copies);
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
