@@ -22,6 +22,82 @@ static const qn_codegen_t* builtin_table(const char* name) {
   return NULL;
 }
 
+// ---------------------------------------------------------------------------------- registered
+// ones
+
+enum { REGISTERED_LIMIT = 8 };
+
+// Added, never removed. One is complete before the count tells of it.
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  const qn_codegen_t* table;
+  char identity[256];
+} registered[REGISTERED_LIMIT];
+static _Atomic size_t registered_count;
+
+// A table that needs no shared object, with its identity; NULL when there is none of the name.
+static const qn_codegen_t* known_table(const char* name, const char** out_identity) {
+  const qn_codegen_t* table = builtin_table(name);
+  if (table) {
+    *out_identity = table->identity(NULL);
+    return table;
+  }
+  size_t count = atomic_load_explicit(&registered_count, memory_order_acquire);
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(registered[i].table->name, name) != 0) continue;
+    *out_identity = registered[i].identity;
+    return registered[i].table;
+  }
+  return NULL;
+}
+
+static bool is_table(const qn_codegen_t* table) {
+  return table && table->abi_version == QN_CODEGEN_ABI_VERSION &&
+         table->struct_size >= sizeof(qn_codegen_t) && table->create && table->destroy &&
+         table->identity && table->compile;
+}
+
+qn_status_t qn_codegen_register(const qn_codegen_t* table) {
+  if (!is_table(table) || !table->name || !table->name[0] || strlen(table->name) >= 32) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a generator's table of ABI version %u and %zu bytes is expected, with a "
+                          "name, create, destroy, identity and compile",
+                          QN_CODEGEN_ABI_VERSION, sizeof *table);
+  }
+  void* self = NULL;
+  QN_TRY(table->create(&self));
+  char identity[256] = "";
+  const char* text = table->identity(self);
+  bool is_good = text && text[0] && strlen(text) < sizeof identity;
+  if (is_good) (void)snprintf(identity, sizeof identity, "%s", text);
+  table->destroy(self);
+  if (!is_good) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "code generator '%s' gives no identity of at most %zu characters",
+                          table->name, sizeof identity - 1);
+  }
+  qn_status_t status = QN_OK;
+  const char* taken;
+  (void)pthread_mutex_lock(&registering);
+  size_t count = atomic_load_explicit(&registered_count, memory_order_relaxed);
+  if (known_table(table->name, &taken)) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION, "there is a code generator '%s' already",
+                            table->name);
+  } else if (count == REGISTERED_LIMIT) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "code generator '%s': %d have been registered, no more can be",
+                            table->name, REGISTERED_LIMIT);
+  } else {
+    registered[count].table = table;
+    memcpy(registered[count].identity, identity, sizeof identity);
+    atomic_store_explicit(&registered_count, count + 1, memory_order_release);
+  }
+  (void)pthread_mutex_unlock(&registering);
+  return status;
+}
+
+// --------------------------------------------------------------------------------------- finding
+
 // The inverse of what the opened generator says; a generator whose files cannot be read gets an
 // identity that no opened one has, and the beginning of those that bundles may name.
 static void predict_identity(const char* directory, qn__generator_t* item) {
@@ -150,10 +226,10 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
                               "code generator '%s': an engine knows at most %u, with short names",
                               name, QN__MAX_GENERATORS);
     } else {
-      const qn_codegen_t* builtin = builtin_table(name);
+      const char* known = NULL;
       (void)snprintf(item->name, sizeof item->name, "%s", name);
-      if (builtin) {
-        (void)snprintf(item->identity, sizeof item->identity, "%s", builtin->identity(NULL));
+      if (known_table(name, &known)) {
+        (void)snprintf(item->identity, sizeof item->identity, "%s", known);
       } else {
         predict_identity(generators->directory, item);
       }
@@ -183,9 +259,7 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
   qn_codegen_entry_fn_t entry;
   memcpy(&entry, &symbol, sizeof entry);
   const qn_codegen_t* table = entry(QN_CODEGEN_ABI_VERSION);
-  if (!table || table->abi_version != QN_CODEGEN_ABI_VERSION ||
-      table->struct_size < sizeof(qn_codegen_t) || !table->create || !table->destroy ||
-      !table->identity || !table->compile) {
+  if (!is_table(table)) {
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "%s does not serve version %u of the generator's table", path,
                           QN_CODEGEN_ABI_VERSION);
@@ -198,7 +272,8 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
 // lookup of another key could meet, however long a compiler takes to load.
 static qn_status_t open_generator(const char* directory, qn__generator_t* item,
                                   const qn_codegen_t** out_table, void** out_self) {
-  const qn_codegen_t* table = builtin_table(item->name);
+  const char* known;
+  const qn_codegen_t* table = known_table(item->name, &known);
   if (!table) QN_TRY(open_library(directory, item, &table));
   QN_TRY(table->create(out_self));
   const char* identity = table->identity(*out_self);

@@ -106,6 +106,13 @@ typedef struct qn_codegen {
 typedef const qn_codegen_t* (*qn_codegen_entry_fn_t)(uint32_t abi_version);
 #define QN_CODEGEN_ENTRY_SYMBOL "qn_codegen_entry"
 
+// Makes a generator of this process known by its name, for all engines: it then needs no shared
+// object of its own. The table is borrowed for the life of the process; `create` and `destroy` are
+// called once for the identity. Before the first lookup that needs it; any thread. Errors:
+// INVALID_ARGUMENT (ABI version, missing members, identity), FAILED_PRECONDITION (the name is
+// taken, too many), those of `create`.
+QN_API QN_MUST_USE qn_status_t qn_codegen_register(const qn_codegen_t* table);
+
 // --------------------------------------------------------------------------- ABI of CPU images
 //
 // An image is position independent: text and read-only data side by side, no relocations, no

@@ -9,6 +9,7 @@
 
 #include "quern/codegen.h"
 #include "quern/status.h"
+#include "quern/target.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -273,6 +274,35 @@ typedef struct qn_device_table {
 // Adds a device type; the table is borrowed for the life of the process. Errors: INVALID_ARGUMENT
 // (ABI version, missing members), FAILED_PRECONDITION (type taken).
 QN_API QN_MUST_USE qn_status_t qn_device_register(const qn_device_table_t* table);
+
+// ---- plugins: devices, generators and target kinds in one shared object
+
+#define QN_PLUGIN_ABI_VERSION 1u
+
+// What a plugin adds. Lists may be empty; everything is borrowed for the life of the process.
+typedef struct qn_plugin {
+  uint32_t abi_version;  // QN_PLUGIN_ABI_VERSION
+  size_t struct_size;    // sizeof(qn_plugin_t)
+  const char* name;
+  size_t device_count;
+  const qn_device_table_t* const* devices;
+  size_t generator_count;
+  const qn_codegen_t* const* generators;
+  size_t kind_count;
+  const qn_target_kind_info_t* const* kinds;
+} qn_plugin_t;
+
+// The one exported symbol. NULL when the plugin cannot serve `abi_version`.
+typedef const qn_plugin_t* (*qn_plugin_entry_fn_t)(uint32_t abi_version);
+#define QN_PLUGIN_ENTRY_SYMBOL "qn_plugin_entry"
+
+// Opens the shared object at `path` (a path, never a name that is searched for), which stays open,
+// and registers what its entry gives: devices, generators, then kinds. Nothing else happens: code
+// is run on its devices when a program asks. Any thread, before the first use of what it adds.
+// Errors: INVALID_ARGUMENT (no path), UNAVAILABLE (it cannot be opened, has no such entry or
+// another version), those of qn_device_register, qn_codegen_register and qn_target_kind_register,
+// naming the plugin; what was registered before the error stays.
+QN_API QN_MUST_USE qn_status_t qn_plugin_load(const char* path);
 
 #ifdef __cplusplus
 }

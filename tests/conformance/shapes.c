@@ -1,0 +1,109 @@
+// tests/conformance/shapes.c: extents of zero, one, odd and prime numbers, many dimensions, and
+// more elements than 32 bits count.
+#include "tests/conformance/program.h"
+
+static const conf_program_t programs[] = {
+    {.feature = "one dimension",
+     .text =
+         "func sh_1(x: f32[n], out y: f32[n]) { parallel i in 0..n { y[i] = x[i] * 2.0 + 1.0; } }",
+     .args =
+         "rand:0 junk:0;rand:1 junk:1;rand:2 junk:2;rand:3 junk:3;rand:7 junk:7;rand:31 junk:31;"
+         "rand:32 junk:32;rand:33 junk:33;rand:127 junk:127;rand:255 junk:255;rand:256 junk:256;"
+         "rand:257 junk:257;rand:1023 junk:1023;rand:10007 junk:10007;rand:65537 junk:65537"},
+    {.feature = "bytes of odd counts",
+     .text = "func sh_bytes(x: i8[n], out y: i8[n]) { parallel i in 0..n { y[i] = x[i] + 3; } }",
+     .args =
+         "rand:0 junk:0;rand:1 junk:1;rand:2 junk:2;rand:3 junk:3;rand:5 junk:5;rand:127 junk:127;"
+         "rand:10007 junk:10007"},
+    {.feature = "two dimensions",
+     .text =
+         "func sh_2(x: f32[n, m], out y: f32[m, n]) { parallel i in 0..n { parallel j in 0..m {\n"
+         "  y[j, i] = x[i, j]; } } }",
+     .args = "rand:0x0 junk:0x0;rand:0x7 junk:7x0;rand:7x0 junk:0x7;rand:1x1 junk:1x1;"
+             "rand:1x1009 junk:1009x1;rand:1009x1 junk:1x1009;rand:61x67 junk:67x61"},
+    {.feature = "five dimensions",
+     .text =
+         "func sh_5(x: i32[a, b, c, d, e], out y: i32[e, d, c, b, a]) {\n"
+         "  parallel i in 0..a { parallel j in 0..b { parallel k in 0..c { parallel l in 0..d {\n"
+         "  parallel m in 0..e { y[m, l, k, j, i] = x[i, j, k, l, m] + i32(i + j + k + l + m); "
+         "} } } } } }",
+     .args = "iota:2x3x5x7x11 junk:11x7x5x3x2;iota:1x1x1x1x1 junk:1x1x1x1x1;iota:3x1x4x1x5 "
+             "junk:5x1x4x1x3;iota:2x2x0x2x2 junk:2x2x0x2x2"},
+    {.feature = "seven dimensions",
+     .text =
+         "func sh_7(x: i32[a, b, c, d, e, f, g], out y: i32[a, b, c, d, e, f, g]) {\n"
+         "  parallel i in 0..a { parallel j in 0..b { parallel k in 0..c { parallel l in 0..d {\n"
+         "  parallel m in 0..e { parallel o in 0..f { parallel p in 0..g {\n"
+         "  y[i, j, k, l, m, o, p] = x[i, j, k, l, m, o, p] * 2 + i32(p); } } } } } } } }",
+     .args = "iota:2x3x2x3x2x3x2 junk:2x3x2x3x2x3x2"},
+    {.feature = "extents of expressions",
+     .text = "func sh_expr(x: f32[n + 2, 2 * m], out y: f32[n, m]) { parallel i in 0..n {\n"
+             "  parallel j in 0..m { y[i, j] = x[i + 2, 2 * j + 1] - x[i, j]; } } }\n",
+     .args = "rand:9x10 junk:7x5;rand:2x10 junk:0x5"},
+    {.feature = "constant extents",
+     .text = "func sh_const(x: f32[3, 5], out y: f32[5]) { parallel j in 0..5 {\n"
+             "  y[j] = x[0, j] + x[1, j] * x[2, j]; } }",
+     .args = "rand:3x5 junk:5"},
+    {.feature = "reductions of every length",
+     .text = "func sh_reduce(x: i32[n, m], out y: i32[n]) { parallel i in 0..n {\n"
+             "  y[i] = sum j in 0..m { x[i, j] }; } }",
+     .args = "rand:3x0 junk:3;rand:3x1 junk:3;rand:3x2 junk:3;rand:3x31 junk:3;rand:3x33 junk:3;"
+             "rand:3x257 junk:3;rand:2x10007 junk:2;rand:1000x3 junk:1000;rand:0x9 junk:0"},
+    {.feature = "reduction of everything",
+     .text = "func sh_total(x: i32[n], out y: i32[1]) { y[0] = sum j in 0..n { x[j] }; }",
+     .args = "rand:0 junk:1;rand:1 junk:1;rand:10007 junk:1;rand:100003 junk:1"},
+    {.feature = "stencil",
+     .text = "func sh_stencil(x: f32[n, m], out y: f32[n, m]) { parallel i in 0..n {\n"
+             "  parallel j in 0..m {\n"
+             "    let up = i > 0 ? x[i - 1, j] : 0.0; let down = i + 1 < n ? x[i + 1, j] : 0.0;\n"
+             "    y[i, j] = (up + down) * 0.25 + x[i, j] * 0.5; } } }",
+     .args = "rand:19x23 junk:19x23;rand:1x5 junk:1x5"},
+};
+
+// Bytes, so that two gibibytes are enough; the interpreter would take an hour, C does not.
+static void beyond(conf_t* c) {
+  static const char text[] =
+      "func sh_large(inout y: u8[n]) { parallel i in 0..n { y[i] = u8(i * 7 + (i >> 20)) + y[i]; } "
+      "}";
+  int64_t shape[1] = {(INT64_C(1) << 31) + 4099};
+  enum { PIECE = 1 << 20 };
+  qn_function_t* function = conf_function(c, text, "sh_large", false);
+  uint8_t* piece = conf_host_memory(c, PIECE);
+  void* memory = NULL;
+  if (!function || !piece) return;
+  qn_status_t status = qn_device_allocate(c->device, (size_t)shape[0], 0, &memory);
+  if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY) {
+    conf_unsupported(c, "%s", qn_status_message(status));
+    qn_status_free(status);
+    return;
+  }
+  CONF_TRY(c, status);
+  conf_keep(c, CONF_KEPT_DEVICE, memory, c->device);
+  for (int64_t at = 0; at < shape[0]; at += PIECE) {
+    int64_t size = shape[0] - at < PIECE ? shape[0] - at : PIECE;
+    if (!conf_upload(c, memory, (size_t)at, piece, (size_t)size)) return;
+  }
+  qn_tensor_t tensor = conf_tensor(c, memory, QN_DTYPE_U8, 1, shape);
+  qn_value_t args[] = {qn_tensor_value(&tensor)};
+  CONF_TRY(c, qn_function_call(function, args, 1, NULL));
+  CONF_TRY(c, qn_stream_sync(c->device, NULL));
+  for (int64_t at = 0; at < shape[0]; at += PIECE) {
+    int64_t size = shape[0] - at < PIECE ? shape[0] - at : PIECE;
+    if (!conf_download(c, piece, memory, (size_t)at, (size_t)size)) return;
+    for (int64_t i = 0; i < size; i++) {
+      int64_t k = at + i;
+      CONF_CHECK(c, piece[i] == (uint8_t)(k * 7 + (k >> 20)), "element %lld is %d", (long long)k,
+                 piece[i]);
+    }
+  }
+}
+
+static void run(conf_t* c, bool is_listing) {
+  conf_programs(c, conf_area_shapes.name, programs, CONF_COUNT_OF(programs), is_listing);
+  if (!is_listing && !c->options.has_large) return;
+  if (!conf_begin(c, conf_area_shapes.name, "more than 2^31 elements", "")) return;
+  beyond(c);
+  conf_end(c);
+}
+
+const conf_area_t conf_area_shapes = {"shapes", NULL, 0, run};

@@ -1,0 +1,170 @@
+// tools/cmd_conformance.c: `quern conformance`: which feature works on which device.
+//
+// The suite is tests/conformance, which uses the public headers alone. A column is a device with
+// the target that code is compiled for. Thread rule: one thread. Read next:
+// tests/conformance/conformance.h, docs/conformance.md.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quern/quern.h"
+#include "tests/conformance/conformance.h"
+#include "tools/conformance_report.h"
+#include "tools/report.h"
+#include "tools/verbs.h"
+
+typedef struct column_spec {
+  qn_device_t device;
+  const char* target;  // NULL: the device's own kind
+  const char* name;
+} column_spec_t;
+
+typedef struct running {
+  report_t* report;
+  size_t column;
+  bool is_quiet;
+} running_t;
+
+static void on_result(void* self, const conf_result_t* result) {
+  running_t* running = self;
+  report_add(running->report, running->column, result);
+  if (!running->is_quiet) report_show(running->report, running->column, result);
+}
+
+static qn_status_t load_plugins(const args_t* args) {
+  for (int i = 0; i < args->option_count; i++) {
+    if (strcmp(args->options[i].spec->name, "plugin") != 0) continue;
+    qn_status_t status = qn_plugin_load(args->options[i].value);
+    if (!qn_ok(status)) return status;
+  }
+  return QN_OK;
+}
+
+// "interp" is the processor with another target.
+static qn_status_t read_column(const char* text, const char* target, column_spec_t* out) {
+  out->name = text;
+  out->target = target;
+  if (strcmp(text, "interp") == 0) {
+    out->device = (qn_device_t){QN_DEVICE_CPU, 0};
+    if (!target) out->target = "interp";
+    return QN_OK;
+  }
+  qn_status_t status = qn_device_parse(text, &out->device);
+  if (!qn_ok(status)) return status;
+  if (out->device.id < qn_device_count(out->device.type)) return QN_OK;
+  return qn_status_make(QN_STATUS_UNAVAILABLE, "no device '%s' is here; 'quern devices' lists them",
+                        text);
+}
+
+// The devices that were asked for; without any: the interpreter and whatever is here.
+static qn_status_t choose(const args_t* args, column_spec_t** out_columns, size_t* out_count) {
+  static const char* const usual[] = {"interp", "cpu", "cuda", "vulkan"};
+  size_t limit = (size_t)args->option_count + sizeof usual / sizeof usual[0];
+  *out_columns = calloc(limit, sizeof **out_columns);
+  if (!*out_columns) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the devices");
+  const char* target = args_value(args, "target", NULL);
+  for (int i = 0; i < args->option_count; i++) {
+    if (strcmp(args->options[i].spec->name, "device") != 0) continue;
+    qn_status_t status =
+        read_column(args->options[i].value, target, &(*out_columns)[(*out_count)++]);
+    if (!qn_ok(status)) return status;
+  }
+  for (size_t i = 0; *out_count == 0 && target && i < 1; i++) {
+    // A target names its device.
+    qn_target_t* parsed = NULL;
+    qn_status_t status = qn_target_parse(target, &parsed);
+    if (!qn_ok(status)) return status;
+    for (size_t k = 0; k < qn_target_kind_count(); k++) {
+      const qn_target_kind_info_t* kind = qn_target_kind_at(k);
+      if (strcmp(kind->name, qn_target_kind(parsed)) != 0) continue;
+      (*out_columns)[0] = (column_spec_t){{kind->device_type, 0}, target, kind->name};
+      *out_count = 1;
+    }
+    qn_target_release(parsed);
+  }
+  if (*out_count > 0) return QN_OK;
+  for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+    column_spec_t column;
+    qn_status_t status = read_column(usual[i], NULL, &column);
+    if (qn_ok(status)) (*out_columns)[(*out_count)++] = column;
+    qn_status_free(status);
+  }
+  return QN_OK;
+}
+
+static qn_status_t run_column(const args_t* args, const column_spec_t* column, report_t* report) {
+  running_t running = {report, 0, args->is_json || args_has(args, "markdown")};
+  conf_options_t options = {.device = column->device,
+                            .target = column->target,
+                            .filter = args_value(args, "filter", NULL),
+                            .has_large = args_has(args, "large"),
+                            .on_result = on_result,
+                            .self = &running};
+  running.column = report_column(report, column->name, column->device, column->target);
+  conf_totals_t totals;
+  qn_status_t status = conf_run(&options, &totals);
+  return qn_status_annotate(status, "%s", column->name);
+}
+
+static void on_listed(void* self, const conf_result_t* result) {
+  report_add(self, SIZE_MAX, result);
+}
+
+static int run_conformance(const args_t* args) {
+  qn_status_t status = load_plugins(args);
+  if (!qn_ok(status)) return report_status(args, status);
+  report_t* report = report_create();
+  if (!report) return report_no_memory("the report");
+  conf_list(on_listed, report);
+  column_spec_t* columns = NULL;
+  size_t count = 0;
+  if (!args_has(args, "list")) status = choose(args, &columns, &count);
+  for (size_t i = 0; i < count && qn_ok(status); i++) {
+    status = run_column(args, &columns[i], report);
+  }
+  int code = EXIT_DONE;
+  if (!qn_ok(status)) {
+    code = report_status(args, status);
+  } else {
+    report_mode_t mode = args->is_json                ? REPORT_JSON
+                         : args_has(args, "markdown") ? REPORT_MARKDOWN
+                         : args_has(args, "list")     ? REPORT_LIST
+                                                      : REPORT_TEXT;
+    report_print(report, mode);
+    if (report_fail_count(report) > 0) code = EXIT_WRONG;
+  }
+  report_free(report);
+  free(columns);
+  return code;
+}
+
+static const option_spec_t options[] = {
+    {"device", 'd', "D", "a device: interp, cpu, cuda:1, vulkan (default: all that are here)",
+     true},
+    {"target", 't', "T", "compile for this instead of what the device is", false},
+    {"filter", 'f', "TEXT", "only cases whose area/feature/variant has TEXT", false},
+    {"large", 0, NULL, "also what takes gigabytes of memory", false},
+    {"list", 0, NULL, "list the features and run nothing", false},
+    {"plugin", 0, "LIB.so", "load devices, generators and target kinds of others first", true},
+    {"markdown", 0, NULL, "print the matrix as docs/conformance.md has it", false},
+    OPTION_JSON,
+};
+
+const verb_t verb_conformance = {
+    .name = "conformance",
+    .summary = "run the conformance suite: which feature works on which device",
+    .operands = "",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .help =
+        "Runs one suite on each device and tells for each feature whether it passes, fails (and\n"
+        "why), or is unsupported (in the words of the device or the code generator). The oracle "
+        "is\n"
+        "the interpreter. The exit code is 1 when anything fails. --plugin takes a shared object\n"
+        "that exports qn_plugin_entry (quern/device.h).\n",
+    .examples =
+        "  quern conformance --device interp --filter memory/\n"
+        "  quern conformance --device cpu --filter statements/ --json\n"
+        "  quern conformance --list\n",
+    .run = run_conformance,
+};

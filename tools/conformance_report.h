@@ -1,0 +1,26 @@
+// tools/conformance_report.h: the matrix of `quern conformance`: results gathered, and printed.
+//
+// A row is a feature; its variants (dtypes, mostly) are rows of their own in JSON and counted
+// together elsewhere. Thread rule: one thread. Read next: conformance_report.c.
+#ifndef QUERN_TOOLS_CONFORMANCE_REPORT_H_
+#define QUERN_TOOLS_CONFORMANCE_REPORT_H_
+
+#include "tests/conformance/conformance.h"
+
+typedef struct report report_t;
+
+typedef enum report_mode { REPORT_TEXT, REPORT_JSON, REPORT_MARKDOWN, REPORT_LIST } report_mode_t;
+
+// Owned: report_free. NULL without memory.
+report_t* report_create(void);
+void report_free(report_t* report);
+// Adds a column; returns its index. `target` may be NULL.
+size_t report_column(report_t* report, const char* name, qn_device_t device, const char* target);
+// A result of a column; SIZE_MAX: only the row.
+void report_add(report_t* report, size_t column, const conf_result_t* result);
+// One line for people, at once: what did not pass.
+void report_show(const report_t* report, size_t column, const conf_result_t* result);
+void report_print(const report_t* report, report_mode_t mode);
+size_t report_fail_count(const report_t* report);
+
+#endif  // QUERN_TOOLS_CONFORMANCE_REPORT_H_
