@@ -280,6 +280,7 @@ const qn__dialect_t qn__dialect_glsl = {
     .name = "glsl",
     .is_glsl = true,
     .wraps_signed = true,
+    .needs_all_threads = true,
     // Not [[unroll]]: spirv-opt unrolls such loops itself and forgets in the copies that their
     // arithmetic must not be contracted.
     .unroll = NULL,
