@@ -170,7 +170,11 @@ qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_
 
 // ---------------------------------------------------------------------------------- for targets
 
+// Shuffles are of use where subgroups are as code for the target takes them: full, all of one size.
 static bool has_shuffle(const qn__vk_info_t* info) {
+  if (!info->has_full_subgroups || !(info->is_subgroup_size_fixed || info->has_subgroup_size)) {
+    return false;
+  }
   const VkSubgroupFeatureFlags wanted =
       VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
   return (info->subgroup_operations & wanted) == wanted;

@@ -68,6 +68,10 @@ typedef struct qn__vk_info {
   bool has_storage_16bit, has_storage_8bit;
   bool has_atomic_float32, has_atomic_int64;
   bool has_subgroup_extended_types;
+  // Blocks can be asked to consist of full subgroups, and those to have `subgroup_size` threads.
+  bool has_full_subgroups, has_subgroup_size;
+  bool is_subgroup_size_fixed;
+  uint32_t max_block_subgroups;  // where the size is asked for
   bool has_memory_model;
   bool has_float_controls;
   VkPhysicalDeviceFloatControlsProperties float_controls;

@@ -140,9 +140,20 @@ static qn_status_t make_pipeline(qn__vk_executable_t* self, qn__vk_kernel_t* ker
   // Constant 0 is the local size in x of kernels that leave it open.
   VkSpecializationMapEntry entry = {0, 0, sizeof thread_count};
   VkSpecializationInfo specialization = {1, &entry, sizeof thread_count, &thread_count};
+  // Full subgroups of the device's own size, where the block has room for no other: what a target
+  // with shuffles promises.
+  const qn__vk_info_t* info = &device->info;
+  bool is_full = info->has_full_subgroups && thread_count % info->subgroup_size == 0;
+  bool is_sized = is_full && info->has_subgroup_size && !info->is_subgroup_size_fixed &&
+                  thread_count <= info->subgroup_size * info->max_block_subgroups;
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+      .requiredSubgroupSize = info->subgroup_size};
   VkComputePipelineCreateInfo create = {
       .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
       .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                .pNext = is_sized ? &size : NULL,
+                .flags = is_full ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0,
                 .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                 .module = kernel->module,
                 .pName = "main",

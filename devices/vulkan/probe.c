@@ -17,6 +17,7 @@ typedef struct features {
   VkPhysicalDeviceShaderAtomicInt64Features atomic_int64;
   VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures subgroup_types;
   VkPhysicalDeviceVulkanMemoryModelFeatures memory_model;
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size;
 } features_t;
 
 typedef struct extension_list {
@@ -48,11 +49,13 @@ static void link_struct(void*** tail, void* item, bool is_offered) {
   *tail = (void**)&base->pNext;
 }
 
-// Chains what the device may be asked about.
-static void chain(features_t* features, const qn__vk_info_t* info, bool has_16bit, bool has_8bit,
-                  bool has_small, bool has_atomic_float, bool has_atomic_int64,
-                  bool has_subgroup_types, bool has_memory_model) {
-  (void)info;
+// Which of them there are, besides those that every device of Vulkan 1.1 has.
+typedef struct offered {
+  bool timeline, storage_8bit, small, atomic_float, atomic_int64, subgroup_types, memory_model,
+      subgroup_size;
+} offered_t;
+
+static void chain(features_t* features, const offered_t* offered) {
   memset(features, 0, sizeof *features);
   features->core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features->timeline.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
@@ -64,28 +67,33 @@ static void chain(features_t* features, const qn__vk_info_t* info, bool has_16bi
   features->subgroup_types.sType =
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SUBGROUP_EXTENDED_TYPES_FEATURES;
   features->memory_model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
+  features->subgroup_size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
   void** tail = &features->core.pNext;
-  link_struct(&tail, &features->timeline, true);
-  link_struct(&tail, &features->storage_16bit, has_16bit);
-  link_struct(&tail, &features->storage_8bit, has_8bit);
-  link_struct(&tail, &features->small, has_small);
-  link_struct(&tail, &features->atomic_float, has_atomic_float);
-  link_struct(&tail, &features->atomic_int64, has_atomic_int64);
-  link_struct(&tail, &features->subgroup_types, has_subgroup_types);
-  link_struct(&tail, &features->memory_model, has_memory_model);
+  link_struct(&tail, &features->timeline, offered->timeline);
+  link_struct(&tail, &features->storage_16bit, true);
+  link_struct(&tail, &features->storage_8bit, offered->storage_8bit);
+  link_struct(&tail, &features->small, offered->small);
+  link_struct(&tail, &features->atomic_float, offered->atomic_float);
+  link_struct(&tail, &features->atomic_int64, offered->atomic_int64);
+  link_struct(&tail, &features->subgroup_types, offered->subgroup_types);
+  link_struct(&tail, &features->memory_model, offered->memory_model);
+  link_struct(&tail, &features->subgroup_size, offered->subgroup_size);
 }
 
 static void probe_features(const qn__vk_instance_t* instance, const extension_list_t* list,
                            qn__vk_info_t* info, bool* out_has_timeline) {
-  bool has_timeline =
-      offer(info, list, VK_API_VERSION_1_2, VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME);
-  bool has_8bit = offer(info, list, VK_API_VERSION_1_2, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
-  bool has_small = offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME);
-  bool has_float = offer(info, list, 0, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
-  bool has_int64 = offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_ATOMIC_INT64_EXTENSION_NAME);
-  bool has_types =
-      offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_SUBGROUP_EXTENDED_TYPES_EXTENSION_NAME);
-  bool has_model = offer(info, list, VK_API_VERSION_1_2, VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME);
+  const uint32_t core_1_2 = VK_API_VERSION_1_2;
+  offered_t offered = {
+      .timeline = offer(info, list, core_1_2, VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME),
+      .storage_8bit = offer(info, list, core_1_2, VK_KHR_8BIT_STORAGE_EXTENSION_NAME),
+      .small = offer(info, list, core_1_2, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME),
+      .atomic_float = offer(info, list, 0, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME),
+      .atomic_int64 = offer(info, list, core_1_2, VK_KHR_SHADER_ATOMIC_INT64_EXTENSION_NAME),
+      .subgroup_types =
+          offer(info, list, core_1_2, VK_KHR_SHADER_SUBGROUP_EXTENDED_TYPES_EXTENSION_NAME),
+      .memory_model = offer(info, list, core_1_2, VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME),
+      .subgroup_size =
+          offer(info, list, VK_API_VERSION_1_3, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)};
   info->has_float_controls =
       offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME);
   info->has_spirv_1_4 = info->has_float_controls &&
@@ -93,8 +101,7 @@ static void probe_features(const qn__vk_instance_t* instance, const extension_li
   info->has_memory_budget = offer(info, list, 0, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   info->has_push_descriptor = has_extension(list, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   features_t found;
-  chain(&found, info, true, has_8bit, has_small, has_float, has_int64, has_types, has_model);
-  if (!has_timeline) found.core.pNext = found.timeline.pNext;
+  chain(&found, &offered);
   instance->GetPhysicalDeviceFeatures2(info->physical, &found.core);
   const VkPhysicalDeviceFeatures* core = &found.core.features;
   info->has_robust_access = core->robustBufferAccess != 0;
@@ -111,7 +118,10 @@ static void probe_features(const qn__vk_instance_t* instance, const extension_li
   info->has_subgroup_extended_types = found.subgroup_types.shaderSubgroupExtendedTypes != 0;
   info->has_memory_model = found.memory_model.vulkanMemoryModel != 0 &&
                            found.memory_model.vulkanMemoryModelDeviceScope != 0;
-  *out_has_timeline = has_timeline && found.timeline.timelineSemaphore != 0;
+  info->has_subgroup_size = found.subgroup_size.subgroupSizeControl != 0;
+  info->has_full_subgroups =
+      info->has_subgroup_size && found.subgroup_size.computeFullSubgroups != 0;
+  *out_has_timeline = found.timeline.timelineSemaphore != 0;
 }
 
 static void probe_properties(const qn__vk_instance_t* instance, const extension_list_t* list,
@@ -126,6 +136,8 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
   VkPhysicalDeviceMaintenance4Properties maintenance4 = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
+  VkPhysicalDeviceSubgroupSizeControlProperties size = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
   info->driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
   info->float_controls.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
   VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
@@ -136,6 +148,7 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
   link_struct(&tail, &maintenance4, has_maintenance4);
   link_struct(&tail, &info->driver, info->has_driver_properties);
   link_struct(&tail, &info->float_controls, info->has_float_controls);
+  link_struct(&tail, &size, info->has_subgroup_size);
   instance->GetPhysicalDeviceProperties2(info->physical, &all);
   info->driver.pNext = NULL;
   info->float_controls.pNext = NULL;
@@ -144,6 +157,12 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
     info->subgroup_operations = subgroup.supportedOperations;
   }
   info->subgroup_size = subgroup.subgroupSize;
+  info->is_subgroup_size_fixed =
+      info->has_subgroup_size && size.minSubgroupSize == size.maxSubgroupSize;
+  info->max_block_subgroups = size.maxComputeWorkgroupSubgroups;
+  // Switched on, but of no use where compute shaders cannot ask for a size.
+  info->has_subgroup_size = info->has_subgroup_size &&
+                            (size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   info->max_allocation_bytes = maintenance3.maxMemoryAllocationSize;
   info->max_buffer_bytes =
       has_maintenance4 ? maintenance4.maxBufferSize : maintenance3.maxMemoryAllocationSize;
@@ -224,9 +243,14 @@ qn_status_t qn__vk_probe(const qn__vk_instance_t* instance, VkPhysicalDevice phy
 qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk_info_t* info,
                                  VkDevice* out_device) {
   features_t features;
-  chain(&features, info, info->has_storage_16bit, info->has_storage_8bit,
-        info->has_float16 || info->has_int8, info->has_atomic_float32, info->has_atomic_int64,
-        info->has_subgroup_extended_types, info->has_memory_model);
+  chain(&features, &(offered_t){.timeline = true,
+                                .storage_8bit = info->has_storage_8bit,
+                                .small = info->has_float16 || info->has_int8,
+                                .atomic_float = info->has_atomic_float32,
+                                .atomic_int64 = info->has_atomic_int64,
+                                .subgroup_types = info->has_subgroup_extended_types,
+                                .memory_model = info->has_memory_model,
+                                .subgroup_size = info->has_full_subgroups});
   VkPhysicalDeviceFeatures* core = &features.core.features;
   core->robustBufferAccess = info->has_robust_access;
   core->shaderInt64 = info->has_int64;
@@ -242,6 +266,8 @@ qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk
   features.atomic_int64.shaderBufferInt64Atomics = info->has_atomic_int64;
   features.atomic_int64.shaderSharedInt64Atomics = info->has_atomic_int64;
   features.subgroup_types.shaderSubgroupExtendedTypes = info->has_subgroup_extended_types;
+  features.subgroup_size.subgroupSizeControl = info->has_full_subgroups;
+  features.subgroup_size.computeFullSubgroups = info->has_full_subgroups;
   features.memory_model.vulkanMemoryModel = info->has_memory_model;
   features.memory_model.vulkanMemoryModelDeviceScope = info->has_memory_model;
   const float priorities[QN__VK_MAX_QUEUES] = {1.0f, 1.0f, 1.0f, 1.0f};
