@@ -46,6 +46,8 @@ static const row_t ROWS[] = {
 
 #include "jit/gpu/prelude_convert.inc"
 
+#include "jit/gpu/prelude_exact.inc"
+
 #include "jit/gpu/prelude_float.inc"
 
 #include "jit/gpu/prelude_words.inc"
@@ -266,9 +268,9 @@ static void write_table(const row_t* row, bool is_glsl, qn__buffer_t* out) {
   bool is_u64 = strcmp(row->text, "u64") == 0;
   const char* type = is_u64 ? "qn_u64" : "uint";
   if (is_glsl) {
-    qn__buffer_format(out, "const %s %s[%u] = %s[](", type, row->name, row->count, type);
+    qn__buffer_format(out, "const %s %s[%u] = {", type, row->name, row->count);
   } else {
-    qn__buffer_format(out, "static __constant__ const %s %s[%u] = {", type, row->name, row->count);
+    qn__buffer_format(out, "__constant__ %s %s[%u] = {", type, row->name, row->count);
   }
   for (uint32_t i = 0; i < row->count; i++) {
     if (i > 0) qn__buffer_char(out, ',');
@@ -280,7 +282,7 @@ static void write_table(const row_t* row, bool is_glsl, qn__buffer_t* out) {
       qn__buffer_format(out, "0x%xu", (uint32_t)(i % 2 == 1 ? word >> 32 : word));
     }
   }
-  qn__buffer_cstr(out, is_glsl ? ");" : "};");
+  qn__buffer_cstr(out, "};");
 }
 
 // Makes QN_LIT_f32(2.0) the literal 2.0f and QN_LIT_f64(2.0) 2.0 (2.0LF): GLSL's preprocessor

@@ -318,6 +318,33 @@ FAKE_FN float fmaf(float a, float b, float c) {
 FAKE_FN double fma(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
+// Beyond the range the nearest bound. Of a NaN zero, but from or to 64 bits the bits of INT_MIN.
+template <class I, class F>
+FAKE_FN I fake_truncate(F x) {
+  constexpr bool is_signed = (I)-1 < 0;
+  constexpr I most = (I)(~0ull >> (64 - 8 * sizeof(I) + is_signed));
+  constexpr I least = is_signed ? (I)(-most - 1) : (I)0;
+  if (x != x) return sizeof(I) + sizeof(F) > 8 ? (I)((I)1 << (8 * sizeof(I) - 1)) : (I)0;
+  if (x >= (F)most) return most;
+  return x <= (F)least ? least : (I)x;
+}
+#define FAKE_TRUNCATE(name, from, to) \
+  FAKE_FN to name(from x) { return fake_truncate<to>(x); }
+FAKE_TRUNCATE(__float2int_rz, float, int)
+FAKE_TRUNCATE(__float2uint_rz, float, unsigned)
+FAKE_TRUNCATE(__float2ll_rz, float, long long)
+FAKE_TRUNCATE(__float2ull_rz, float, unsigned long long)
+FAKE_TRUNCATE(__double2int_rz, double, int)
+FAKE_TRUNCATE(__double2uint_rz, double, unsigned)
+FAKE_TRUNCATE(__double2ll_rz, double, long long)
+FAKE_TRUNCATE(__double2ull_rz, double, unsigned long long)
+#define FAKE_CONVERT(name, from, to) \
+  FAKE_FN to name(from x) { return (to)x; }
+FAKE_CONVERT(__ll2float_rn, long long, float)
+FAKE_CONVERT(__ull2float_rn, unsigned long long, float)
+FAKE_CONVERT(__ll2double_rn, long long, double)
+FAKE_CONVERT(__ull2double_rn, unsigned long long, double)
+FAKE_CONVERT(__double2float_rn, double, float)
 FAKE_UNARY(sqrtf, __builtin_sqrtf, float)
 FAKE_UNARY(sqrt, __builtin_sqrt, double)
 FAKE_UNARY(floorf, __builtin_floorf, float)
