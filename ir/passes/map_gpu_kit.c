@@ -210,11 +210,15 @@ bool qn__gmap_is_pure(const qn__gmap_t* map, qn__expr_t* expr) {
 // ---- independent iterations
 
 qn__lanes_t* qn__gmap_lanes(qn__gmap_t* map) {
+  if (map->arena->is_exhausted) return NULL;
   if (map->lanes.var_count < map->var_count || map->lanes.buffer_count < map->buffer_count) {
     // With room, so that a few more variables need no new arrays.
     qn__function_t counts = {.var_count = map->var_count + 256,
                              .buffer_count = map->buffer_count + 64};
-    if (!qn__lanes_init(&map->lanes, map->arena, &counts)) return NULL;
+    if (!qn__lanes_init(&map->lanes, map->arena, &counts)) {
+      map->lanes = (qn__lanes_t){0};
+      return NULL;
+    }
   }
   return &map->lanes;
 }
