@@ -18,7 +18,7 @@ enum {
   CUDA_CHECK,      // (out x; n): x[i] = i; fails at site 7 with index n, extent 5 when n is odd
   CUDA_WORKSPACE,  // (a, out c; n): c = a, by way of workspace
   CUDA_SHARED,     // (out c; n): c[i] = n - 1 - i within blocks, through 100000 bytes
-  CUDA_POKE,       // (out c; n): writes element n + 100000
+  CUDA_POKE,       // (out c; n): writes element n + 100
   CUDA_NOTHING,    // (): no steps
   CUDA_SCALE,      // (out c, scalar f32; n): c *= scalar
   CUDA_FUNCTION_COUNT,
@@ -68,8 +68,8 @@ void cuda_free(int32_t id, void* pointer);
 // Nothing of the driver's is left but what lives as long as the process; no rule was broken.
 void cuda_expect_clean(const fake_cuda_counts_t* before);
 
-// Runs `body` in a child process in which no driver was opened, with `settings`
-// ("NAME=VALUE NAME=VALUE"). True when it ends well.
-bool cuda_in_child(const char* settings, void (*body)(void));
+// Runs this program anew with `argument`, and with `settings` ("NAME=VALUE NAME=VALUE") in its
+// environment. True when it ends well.
+bool cuda_in_child(const char* settings, const char* argument);
 
 #endif  // QUERN_TESTS_UNIT_DEVICES_SUPPORT_CUDA_H_

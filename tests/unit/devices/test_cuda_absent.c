@@ -1,0 +1,246 @@
+#define _GNU_SOURCE
+// What the CUDA device says where there is no driver, too old a one or no device; how it does with
+// less of a driver (no pools, no peers), and on a device that failed for good. Each case is a
+// process of its own: this program with the case's name.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "devices/cuda/driver.h"
+#include "devices/device.h"
+#include "tests/unit/devices/support_cuda.h"
+
+// ---------------------------------------------------------------------------------- the cases
+
+// The settings say why; the environment has what is expected.
+static void case_absent(void** state) {
+  (void)state;
+  const char* part = getenv("TEST_EXPECTED");
+  assert_int_equal(qn_device_count(QN_DEVICE_CUDA), 0);
+  qn_attribute_value_t value;
+  cuda_must(qn_device_attribute(cuda_at(0), QN_ATTRIBUTE_EXIST, &value));
+  assert_int_equal(value.int_value, 0);
+  void* pointer;
+  cuda_expect(qn_device_allocate(cuda_at(0), 4, 0, &pointer), QN_STATUS_NOT_FOUND, part);
+  cuda_expect(qn_set_active_device(cuda_at(0)), QN_STATUS_NOT_FOUND, part);
+  cuda_expect(cuda_table()->load(0, cuda_artifact(), NULL, &pointer), QN_STATUS_UNAVAILABLE, part);
+  cuda_expect(cuda_table()->target_property(0, "arch", &value), QN_STATUS_UNAVAILABLE, part);
+  // Everything else works.
+  void* host;
+  const qn_device_t cpu = {QN_DEVICE_CPU, 0};
+  cuda_must(qn_device_allocate(cpu, 4, 0, &host));
+  cuda_must(qn_device_free(cpu, host));
+}
+
+static void run_twice(void* executable, qn_stream_t* one, qn_stream_t* two, float* a, float* c) {
+  cuda_owner_t owner = {0};
+  const uint64_t words[] = {(uintptr_t)a, (uintptr_t)c, 500};
+  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, one, &owner, words, 3));
+  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, two, &owner, words, 3));
+  cuda_must(qn_stream_sync(cuda_at(0), one));
+  cuda_must(qn_stream_sync(cuda_at(0), two));
+  assert_int_equal(owner.reference_count, 0);
+}
+
+// Workspace from blocks: one stream has its own again at once, another one only when it is passed.
+static void case_blocks(void** state) {
+  (void)state;
+  fake_cuda_counts_t counts;
+  void* executable = cuda_load(0);
+  cuda_driver.counts(&counts);
+  assert_int_equal(counts.pools, 0);
+  qn_stream_t *one, *two;
+  cuda_must(qn_stream_create(cuda_at(0), &one));
+  cuda_must(qn_stream_create(cuda_at(0), &two));
+  float* a = cuda_floats(0, 500, 9);
+  float* c = cuda_floats(0, 500, 0);
+  for (int i = 0; i < 50; i++) run_twice(executable, one, two, a, c);
+  float host[500];
+  cuda_read(0, one, c, host, sizeof host);
+  for (int i = 0; i < 500; i++) assert_int_equal((int)host[i], i + 9);
+
+  void *first, *second, *third;
+  cuda_must(qn_workspace_allocate(cuda_at(0), one, 100000, &first));
+  cuda_driver.hold(1);
+  const qn_copy_t busy = {.struct_size = sizeof busy,
+                          .from_device = cuda_at(0),
+                          .from = a,
+                          .to_device = cuda_at(0),
+                          .to = first,
+                          .size_bytes = 2000};
+  cuda_must(qn_device_copy(&busy, one));
+  cuda_must(qn_workspace_free(cuda_at(0), one, first));
+  cuda_must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
+  assert_ptr_not_equal(first, second);
+  cuda_must(qn_workspace_allocate(cuda_at(0), one, 70000, &third));
+  assert_ptr_equal(first, third);
+  cuda_driver.hold(0);
+  cuda_must(qn_workspace_free(cuda_at(0), one, third));
+  cuda_must(qn_stream_sync(cuda_at(0), one));
+  cuda_must(qn_workspace_free(cuda_at(0), two, second));
+  cuda_must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
+  cuda_must(qn_workspace_free(cuda_at(0), two, second));
+  cuda_expect(qn_workspace_free(cuda_at(0), two, a), QN_STATUS_INVALID_ARGUMENT, "no workspace");
+  // Without memory, what is kept is given back.
+  cuda_must(qn_stream_sync(cuda_at(0), two));
+  void* large;
+  cuda_must(qn_device_allocate(cuda_at(0), ((size_t)64 << 20) - 16384, 0, &large));
+  cuda_free(0, large);
+  cuda_free(0, a);
+  cuda_free(0, c);
+  qn_stream_destroy(one);
+  qn_stream_destroy(two);
+  cuda_table()->unload(0, executable);
+  cuda_driver.counts(&counts);
+  assert_int_equal(counts.violations, 0);
+  assert_int_equal(counts.modules, 0);
+}
+
+// Copies between devices without peer access, or refused by the driver.
+static void case_peers(void** state) {
+  (void)state;
+  float* from = cuda_floats(0, 1000, 5);
+  float* to = cuda_floats(1, 1000, 0);
+  const qn_copy_t copy = {.struct_size = sizeof copy,
+                          .from_device = cuda_at(0),
+                          .from = from,
+                          .to_device = cuda_at(1),
+                          .to = to,
+                          .size_bytes = 4000};
+  cuda_must(qn_device_copy(&copy, NULL));
+  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  float host[1000];
+  cuda_read(1, NULL, to, host, sizeof host);
+  for (int i = 0; i < 1000; i++) assert_int_equal((int)host[i], i + 5);
+  assert_int_equal(cuda_driver.calls("cuCtxEnablePeerAccess"), 0);
+  cuda_free(0, from);
+  cuda_free(1, to);
+  fake_cuda_counts_t counts;
+  cuda_driver.counts(&counts);
+  assert_int_equal(counts.violations, 0);
+  assert_int_equal(counts.device_blocks, 0);
+}
+
+static void case_older(void** state) {
+  (void)state;
+  qn_attribute_value_t value;
+  cuda_must(cuda_table()->target_property(0, "arch", &value));
+  assert_string_equal(value.string_value, "sm_80");
+  void* executable;
+  const qn_load_options_t options = {.struct_size = sizeof options};
+  cuda_expect(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
+              "arch");
+  // What the check lets pass the driver still refuses.
+  qn_artifact_t other = cuda_artifact_copy();
+  other.isa = "{\"kind\":\"cuda\"}";
+  cuda_expect(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_INCOMPATIBLE,
+              "CUDA_ERROR_NO_BINARY_FOR_GPU");
+}
+
+// After an illegal address everything on the device says so, at once; the other device works, and
+// nobody who launched is kept.
+static void case_fatal(void** state) {
+  (void)state;
+  void* executable = cuda_load(0);
+  qn_stream_t *stream, *other;
+  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  cuda_owner_t owner = {0};
+  float* c = cuda_floats(0, 100, 0);
+  const uint64_t words[] = {(uintptr_t)c, 100};
+  cuda_must(cuda_run(executable, CUDA_POKE, 0, stream, &owner, words, 2));
+  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR,
+              "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)");
+  assert_int_equal(owner.reference_count, 0);
+  const char* const part = "cuda:0: work on the device ended with CUDA_ERROR_ILLEGAL_ADDRESS";
+  void* pointer;
+  for (int i = 0; i < 2; i++) {
+    cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
+    cuda_expect(qn_stream_sync(cuda_at(0), other), QN_STATUS_DEVICE_ERROR, part);
+    cuda_expect(qn_device_allocate(cuda_at(0), 4, 0, &pointer), QN_STATUS_DEVICE_ERROR, part);
+    cuda_expect(cuda_run(executable, CUDA_POKE, 0, other, &owner, words, 2), QN_STATUS_DEVICE_ERROR,
+                part);
+    cuda_expect(qn_stream_create(cuda_at(0), &(qn_stream_t*){NULL}), QN_STATUS_DEVICE_ERROR, part);
+  }
+  cuda_expect(qn_device_free(cuda_at(0), c), QN_STATUS_DEVICE_ERROR, part);
+  assert_true(qn_stream_is_idle(stream));
+  assert_int_equal(owner.reference_count, 0);
+  qn_stream_destroy(stream);
+  qn_stream_destroy(other);
+  cuda_table()->unload(0, executable);
+  float* fine = cuda_floats(1, 10, 1);
+  cuda_free(1, fine);
+}
+
+// ---------------------------------------------------------------------------------- the tests
+
+static void expect_absent(const char* settings, const char* part) {
+  (void)setenv("TEST_EXPECTED", part, 1);
+  assert_true(cuda_in_child(settings, "absent"));
+}
+
+static void test_absent(void** state) {
+  (void)state;
+  expect_absent("QUERN_CUDA_LIBRARY=/nonexistent/libcuda.so.1",
+                ": the driver cannot be opened: /nonexistent/libcuda.so.1");
+  expect_absent("FAKE_CUDA_VERSION=11020", "is too old: it offers CUDA 11.2, and 11.4 is needed");
+  expect_absent("FAKE_CUDA_INIT=100",
+                "does not start: CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)");
+  expect_absent("FAKE_CUDA_INIT=12345", "does not start: error 12345 of the driver");
+  expect_absent("FAKE_CUDA_DEVICES=0", "has no device");
+  // A library that is no driver.
+  expect_absent("QUERN_CUDA_LIBRARY=" QN_BINARY_DIR "/fake-cuda/libnvrtc.so",
+                "is too old: it has no cuInit");
+}
+
+static void test_without_pools(void** state) {
+  (void)state;
+  assert_true(cuda_in_child("FAKE_CUDA_POOLS=0 FAKE_CUDA_MEMORY=67108864", "blocks"));
+}
+
+static void test_without_peers(void** state) {
+  (void)state;
+  assert_true(cuda_in_child("FAKE_CUDA_PEER=0", "peers"));
+  assert_true(cuda_in_child("FAKE_CUDA_PEER=-1", "peers"));
+}
+
+static void test_older(void** state) {
+  (void)state;
+  assert_true(cuda_in_child("FAKE_CUDA_CAPABILITY=80", "older"));
+}
+
+static void test_fatal(void** state) {
+  (void)state;
+#if defined(__SANITIZE_THREAD__)
+  skip();  // it does not let a fault of a kernel be left by a jump
+#endif
+  assert_true(cuda_in_child("FAKE_CUDA_PEER=1", "fatal"));
+}
+
+int main(int argc, char** argv) {
+  if (!cuda_setup()) {
+    (void)printf("skipped: the fake driver was not built (no C++ compiler)\n");
+    return 0;
+  }
+  static const struct {
+    const char* name;
+    CMUnitTestFunction body;
+  } cases[] = {{"absent", case_absent},
+               {"blocks", case_blocks},
+               {"peers", case_peers},
+               {"older", case_older},
+               {"fatal", case_fatal}};
+  for (size_t i = 0; argc > 1 && i < QN_COUNT_OF(cases); i++) {
+    if (strcmp(argv[1], cases[i].name) != 0) continue;
+    const struct CMUnitTest one[] = {{cases[i].name, cases[i].body, NULL, NULL, NULL}};
+    return cmocka_run_group_tests(one, NULL, NULL);
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_absent),
+                                     cmocka_unit_test(test_without_pools),
+                                     cmocka_unit_test(test_without_peers),
+                                     cmocka_unit_test(test_older), cmocka_unit_test(test_fatal)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
