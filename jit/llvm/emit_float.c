@@ -44,9 +44,32 @@ static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, const LLVMValueRef* args)
   return QN_NEVER(!result) ? args[0] : result;
 }
 
+// The smaller or larger of two f16 values, held as f32. Not llvm.minimum and llvm.maximum: LLVM 19
+// makes the operation on half out of what surrounds it here, and its code for that (with F16C,
+// without AVX512-FP16) loses a NaN beside a zero.
+static LLVMValueRef half_extreme(qn__emit_t* e, bool is_min, LLVMValueRef x, LLVMValueRef y) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef float_type = LLVMTypeOf(x);
+  LLVMTypeRef int_type = qn__emit_like(float_type, e->i32);
+  LLVMValueRef x_bits = LLVMBuildBitCast(b, x, int_type, "");
+  LLVMValueRef y_bits = LLVMBuildBitCast(b, y, int_type, "");
+  // Equal numbers have equal bits, but for zeros: the sign that wins.
+  LLVMValueRef both =
+      is_min ? LLVMBuildOr(b, x_bits, y_bits, "") : LLVMBuildAnd(b, x_bits, y_bits, "");
+  LLVMValueRef takes_x = LLVMBuildFCmp(b, is_min ? LLVMRealOLT : LLVMRealOGT, x, y, "");
+  LLVMValueRef is_equal = LLVMBuildFCmp(b, LLVMRealOEQ, x, y, "");
+  LLVMValueRef has_nan = LLVMBuildFCmp(b, LLVMRealUNO, x, y, "");
+  LLVMValueRef result = LLVMBuildSelect(b, takes_x, x_bits, y_bits, "");
+  result = LLVMBuildSelect(b, is_equal, both, result, "");
+  LLVMValueRef quiet = LLVMBuildBitCast(b, LLVMBuildFAdd(b, x, y, ""), int_type, "");
+  return LLVMBuildBitCast(b, LLVMBuildSelect(b, has_nan, quiet, result, ""), float_type, "");
+}
+
 LLVMValueRef qn__emit_float_op(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype,
                                const LLVMValueRef* args) {
-  LLVMValueRef result = compute(e, op, args);
+  bool is_half_extreme = dtype == QN_DTYPE_F16 && (op == QN_OP_MIN || op == QN_OP_MAX);
+  LLVMValueRef result =
+      is_half_extreme ? half_extreme(e, op == QN_OP_MIN, args[0], args[1]) : compute(e, op, args);
   bool is_test = qn__op_info(op)->rule == QN__RULE_TEST;
   return is_test ? result : qn__emit_round(e, dtype, result);
 }

@@ -154,9 +154,11 @@ static void fill_bits(const conf_t* c, conf_array_t* array, uint8_t* data, uint6
     } else if (!conf_is_float(array->dtype)) {
       bool is_special = i < 64 || bits % 8 == 0;
       set_bits(array->dtype, data, i, is_special ? integers[(bits >> 20) % 8] : bits);
-    } else if (i < 3) {
+    } else if (i < 3 || bits % 32 == 0) {
       const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
       conf_element_set(array->dtype, data, i, odd[(i + seed) % 3]);
+    } else if (bits % 8 == 1) {
+      conf_element_set(array->dtype, data, i, bits >> 30 & 1 ? 0.0 : -0.0);
     } else if (bits % 4 == 0 || i < 40) {
       conf_element_set(array->dtype, data, i, floats[(bits >> 20) % CONF_COUNT_OF(floats)]);
     } else {
