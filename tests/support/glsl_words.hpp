@@ -1,0 +1,73 @@
+// tests/support/glsl_words.hpp: what the GLSL of the prelude needs to be C++.
+//
+// What Vulkan promises less of than IEEE 754 is worse here: quotients and roots that are put right
+// afterwards are off by as much as they may be. Thread rule: none. Read next: support_prelude.c.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef unsigned int uint;
+typedef float float32;
+#define precise static inline
+
+template <class To, class From>
+static inline To bits_of(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+static inline uint floatBitsToUint(float x) {
+  return bits_of<uint>(x);
+}
+static inline float uintBitsToFloat(uint x) {
+  return bits_of<float>(x);
+}
+static inline uint64_t doubleBitsToUint64(double x) {
+  return bits_of<uint64_t>(x);
+}
+static inline double uint64BitsToDouble(uint64_t x) {
+  return bits_of<double>(x);
+}
+struct uvec2 {
+  uint x, y;
+};
+static inline uvec2 unpackDouble2x32(double x) {
+  uint64_t bits = bits_of<uint64_t>(x);
+  return uvec2{(uint)bits, (uint)(bits >> 32)};
+}
+static inline double packDouble2x32(uvec2 x) {
+  return bits_of<double>((uint64_t)x.y << 32 | x.x);
+}
+static inline int bitCount(uint x) {
+  return __builtin_popcount(x);
+}
+static inline int findMSB(uint x) {
+  return x ? 31 - __builtin_clz(x) : -1;
+}
+static inline void umulExtended(uint a, uint b, uint& high, uint& low) {
+  uint64_t product = (uint64_t)a * b;
+  high = (uint)(product >> 32);
+  low = (uint)product;
+}
+
+// Off by up to two units in the last place, which depends on the bits.
+static inline float off(float x) {
+  if (!(x != 0 && isfinite(x))) return x;
+  uint bits = bits_of<uint>(x);
+  return bits_of<float>(bits + bits * 2654435761u % 5 - 2);
+}
+static inline double off(double x) {
+  if (!(x != 0 && isfinite(x))) return x;
+  uint64_t bits = bits_of<uint64_t>(x);
+  return bits_of<double>(bits + (bits * 0x9E3779B97F4A7C15u >> 20) % 5 - 2);
+}
+template <class T>
+static inline T off_quotient(T a, T b) {
+  return off(a / b);
+}
+template <class T>
+static inline T off_root(T x) {
+  return off(::sqrt(x));
+}
