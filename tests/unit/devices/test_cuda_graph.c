@@ -1,0 +1,412 @@
+#define _GNU_SOURCE
+// Graphs of the CUDA device on the fake driver: recording, replay, what a recording must not be
+// disturbed by (loads, unloads, memory, other threads), what it refuses, what the graph keeps
+// alive, failures in it, and functions in graphs of the host. ctest-labels: tsan
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/thread.h"
+#include "devices/cuda/driver.h"
+#include "devices/device.h"
+#include "tests/unit/devices/support_cuda.h"
+
+static fake_cuda_counts_t before;
+static void* executable;
+static qn_stream_t* stream;
+static float* c;
+
+static int begin(void** state) {
+  (void)state;
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  executable = cuda_load(0);
+  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  c = cuda_floats(0, 100, 1);
+  cuda_driver.counts(&before);
+  return 0;
+}
+static int end(void** state) {
+  (void)state;
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  cuda_expect_clean(&before);
+  cuda_free(0, c);
+  qn_stream_destroy(stream);
+  cuda_table()->unload(0, executable);
+  return 0;
+}
+
+static qn_status_t scale(qn_stream_t* on, cuda_owner_t* owner, float factor) {
+  uint64_t words[] = {(uintptr_t)c, 0, 100};
+  memcpy(&words[1], &factor, sizeof factor);
+  return cuda_run(executable, CUDA_SCALE, 0, on, owner, words, 3);
+}
+
+static void expect_floats(float step) {
+  float host[100];
+  cuda_read(0, stream, c, host, sizeof host);
+  for (int i = 0; i < 100; i++) assert_true(host[i] == step * (float)(i + 1));
+}
+
+static void test_replay(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(scale(stream, &owner, 3));
+  cuda_must(scale(stream, &owner, 0.5f));
+  assert_true(qn_stream_is_idle(stream));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  expect_floats(1);  // nothing ran
+  assert_int_equal(owner.reference_count, 1);
+  for (int i = 0; i < 4; i++) cuda_must(qn_graph_launch(graph, stream));
+  expect_floats(1.5f * 1.5f * 1.5f * 1.5f);
+  // In the order of the stream, and on any stream.
+  qn_stream_t* other;
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  cuda_must(scale(stream, &owner, 1 / (1.5f * 1.5f * 1.5f * 1.5f * 2)));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  float host[100];
+  cuda_read(0, stream, c, host, sizeof host);
+  cuda_must(qn_graph_launch(graph, other));
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  float after[100];
+  cuda_read(0, other, c, after, sizeof after);
+  for (int i = 0; i < 100; i++) assert_true(after[i] == host[i] * 3 * 0.5f);
+  qn_stream_destroy(other);
+  assert_int_equal(owner.reference_count, 1);
+  qn_graph_destroy(graph);
+  assert_int_equal(owner.reference_count, 0);
+  qn_graph_destroy(NULL);
+}
+
+static void test_empty(void** state) {
+  (void)state;
+  qn_graph_t* graph;
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_must(qn_graph_launch(graph, stream));
+  cuda_must(qn_graph_launch(graph, NULL));
+  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  qn_graph_destroy(graph);
+}
+
+// Everything that needs the driver while something is recorded works, and spoils nothing.
+static void use_everything(void) {
+  cuda_owner_t owner = {0};
+  void *memory, *host;
+  qn_stream_t* other;
+  qn_attribute_value_t value;
+  cuda_must(qn_device_allocate(cuda_at(0), 1000, 0, &memory));
+  cuda_must(qn_device_host_allocate(cuda_at(0), 1000, &host));
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  void* loaded = cuda_load(0);
+  const uint64_t words[] = {(uintptr_t)memory, 100};
+  cuda_must(cuda_run(loaded, CUDA_CHECK, 0, other, &owner, words, 2));
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  const qn_copy_t copy = {.struct_size = sizeof copy,
+                          .from_device = {QN_DEVICE_CPU, 0},
+                          .from = host,
+                          .to_device = cuda_at(0),
+                          .to = memory,
+                          .size_bytes = 1000};
+  cuda_must(qn_device_copy(&copy, other));
+  for (int i = 0; i < 100; i++) {
+    cuda_must(cuda_run(loaded, CUDA_CHECK, 0, other, &owner, words, 2));
+  }
+  cuda_must(qn_device_attribute(cuda_at(0), QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY, &value));
+  (void)qn_stream_is_idle(other);
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  qn_stream_destroy(other);
+  cuda_table()->unload(0, loaded);
+  cuda_must(qn_device_host_free(cuda_at(0), host));
+  cuda_free(0, memory);
+}
+
+static void* use_everything_elsewhere(void* self) {
+  (void)self;
+  use_everything();
+  return NULL;
+}
+
+static void test_undisturbed(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  pthread_t thread;
+  fake_cuda_counts_t during, after;
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(scale(stream, &owner, 2));
+  cuda_driver.counts(&during);
+  use_everything();
+  assert_int_equal(pthread_create(&thread, NULL, use_everything_elsewhere, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  cuda_must(scale(stream, &owner, 2));
+  // What was unloaded meanwhile waits for the end.
+  cuda_driver.counts(&after);
+  assert_int_equal(after.modules, during.modules + 2);
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_driver.counts(&after);
+  assert_int_equal(after.modules, during.modules);
+  cuda_must(qn_graph_launch(graph, stream));
+  expect_floats(4);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  qn_graph_destroy(graph);
+  assert_int_equal(owner.reference_count, 0);
+}
+
+static void test_refuses(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  cuda_expect(qn_stream_capture_begin(cuda_at(0), NULL), QN_STATUS_UNSUPPORTED, "default stream");
+  cuda_expect(qn_stream_capture_end(cuda_at(0), stream, &graph), QN_STATUS_FAILED_PRECONDITION,
+              "records nothing");
+  assert_null(graph);
+  qn_stream_t* other;
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_expect(qn_stream_capture_begin(cuda_at(0), stream), QN_STATUS_FAILED_PRECONDITION,
+              "records a graph");
+  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_FAILED_PRECONDITION, "a sync");
+  float host[4];
+  qn_copy_t copy = {.struct_size = sizeof copy,
+                    .from_device = cuda_at(0),
+                    .from = c,
+                    .to_device = {QN_DEVICE_CPU, 0},
+                    .to = host,
+                    .size_bytes = sizeof host};
+  cuda_expect(qn_device_copy(&copy, stream), QN_STATUS_FAILED_PRECONDITION, "not pinned");
+  cuda_expect(qn_stream_wait(cuda_at(0), other, stream), QN_STATUS_FAILED_PRECONDITION,
+              "does not record");
+  cuda_expect(qn_stream_wait(cuda_at(0), stream, NULL), QN_STATUS_FAILED_PRECONDITION,
+              "default stream");
+  // None of that spoiled it.
+  cuda_must(scale(stream, &owner, 2));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_FAILED_PRECONDITION, "launching a graph");
+  qn_graph_t* empty;
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &empty));
+  qn_graph_destroy(empty);
+  cuda_must(qn_graph_launch(graph, stream));
+  expect_floats(2);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  qn_graph_destroy(graph);
+  qn_stream_destroy(other);
+}
+
+// Workspace of recorded calls lives with the graph, and calls one after another share it.
+static void test_workspace(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  float* to = cuda_floats(0, 100, 0);
+  fake_cuda_counts_t with, without;
+  cuda_driver.counts(&without);
+  const uint64_t words[] = {(uintptr_t)c, (uintptr_t)to, 100};
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  for (int i = 0; i < 5; i++) {
+    cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, stream, &owner, words, 3));
+  }
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_driver.counts(&with);
+  assert_int_equal(with.device_blocks, without.device_blocks + 1);
+  cuda_must(scale(stream, &owner, 7));
+  for (int i = 0; i < 3; i++) cuda_must(qn_graph_launch(graph, stream));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  float host[100];
+  cuda_read(0, stream, to, host, sizeof host);
+  for (int i = 0; i < 100; i++) assert_true(host[i] == 7.0f * (float)(i + 1));
+  qn_graph_destroy(graph);
+  cuda_driver.counts(&with);
+  assert_int_equal(with.device_blocks, without.device_blocks);
+  cuda_free(0, to);
+}
+
+static void test_failure(void** state) {
+  (void)state;
+  cuda_owner_t first = {0}, second = {0};
+  qn_graph_t* graph;
+  const uint64_t even[] = {(uintptr_t)c, 10}, odd[] = {(uintptr_t)c, 11};
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &first, even, 2));
+  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &second, odd, 2));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  for (int i = 0; i < 2; i++) {
+    cuda_must(qn_graph_launch(graph, stream));
+    cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "site 7 index 11");
+    cuda_must(qn_stream_sync(cuda_at(0), stream));
+  }
+  qn_graph_destroy(graph);
+  assert_int_equal(first.reference_count, 0);
+  assert_int_equal(second.reference_count, 0);
+}
+
+// A graph that is destroyed while a launch of it is queued stays until that is passed.
+static void test_destroy_early(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(scale(stream, &owner, 2));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_driver.hold(1);
+  cuda_must(qn_graph_launch(graph, stream));
+  qn_graph_destroy(graph);
+  assert_int_equal(owner.reference_count, 1);
+  cuda_driver.hold(0);
+  expect_floats(2);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(owner.reference_count, 0);
+}
+
+static void test_join(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  qn_stream_t* other;
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(scale(stream, &owner, 2));
+  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+  cuda_must(scale(other, &owner, 3));
+  cuda_expect(qn_stream_capture_end(cuda_at(0), other, &graph), QN_STATUS_FAILED_PRECONDITION,
+              "only joined");
+  cuda_must(qn_stream_wait(cuda_at(0), other, stream));
+  cuda_must(scale(stream, &owner, 5));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  expect_floats(1);
+  cuda_must(scale(other, &owner, 1));  // it runs again
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  cuda_must(qn_graph_launch(graph, stream));
+  expect_floats(30);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  qn_graph_destroy(graph);
+  // Not joined back: the end says so, and all is as before.
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+  cuda_must(scale(other, &owner, 3));
+  cuda_expect(qn_stream_capture_end(cuda_at(0), stream, &graph), QN_STATUS_DEVICE_ERROR,
+              "CUDA_ERROR_STREAM_CAPTURE_UNJOINED");
+  assert_null(graph);
+  cuda_must(scale(other, &owner, 0.5f));
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  expect_floats(15);
+  qn_stream_destroy(other);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(owner.reference_count, 0);
+}
+
+static void test_stream_destroyed_while_recording(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_stream_t* other;
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), other));
+  cuda_must(scale(other, &owner, 2));
+  qn_stream_destroy(other);
+  assert_int_equal(owner.reference_count, 0);
+  expect_floats(1);
+}
+
+// ---- graphs of the host
+
+static CUresult (*host_begin)(CUstream, CUstreamCaptureMode);
+static CUresult (*host_end)(CUstream, CUgraph*);
+static CUresult (*host_instantiate)(CUgraphExec*, CUgraph, unsigned long long);
+static CUresult (*host_launch)(CUgraphExec, CUstream);
+static CUresult (*host_graph_destroy)(CUgraph);
+static CUresult (*host_exec_destroy)(CUgraphExec);
+static CUresult (*host_stream)(CUstream*, unsigned);
+static CUresult (*host_stream_destroy)(CUstream);
+static CUresult (*host_sync)(CUstream);
+static CUresult (*host_push)(CUcontext);
+static CUresult (*host_pop)(CUcontext*);
+static CUresult (*host_retain)(CUcontext*, CUdevice);
+
+static void find_host(void) {
+  const struct {
+    const char* name;
+    void* out;
+  } symbols[] = {{"cuStreamBeginCapture_v2", &host_begin},
+                 {"cuStreamEndCapture", &host_end},
+                 {"cuGraphInstantiateWithFlags", &host_instantiate},
+                 {"cuGraphLaunch", &host_launch},
+                 {"cuGraphDestroy", &host_graph_destroy},
+                 {"cuGraphExecDestroy", &host_exec_destroy},
+                 {"cuStreamCreate", &host_stream},
+                 {"cuStreamDestroy_v2", &host_stream_destroy},
+                 {"cuStreamSynchronize", &host_sync},
+                 {"cuCtxPushCurrent_v2", &host_push},
+                 {"cuCtxPopCurrent_v2", &host_pop},
+                 {"cuDevicePrimaryCtxRetain", &host_retain}};
+  for (size_t i = 0; i < QN_COUNT_OF(symbols); i++) {
+    void* address = cuda_driver.entry(symbols[i].name);
+    memcpy(symbols[i].out, &address, sizeof address);
+  }
+  CUcontext primary;
+  assert_int_equal(host_retain(&primary, 0), 0);
+  assert_int_equal(host_push(primary), 0);
+}
+
+// The host records on its own stream, in the strictest mode, with functions of quern among its
+// work, and quern goes on with everything else meanwhile, on this thread and others.
+static void test_host_graph(void** state) {
+  (void)state;
+  find_host();
+  CUstream native;
+  CUgraph recorded;
+  CUgraphExec exec;
+  qn_stream_t* wrapped;
+  cuda_owner_t owner = {0};
+  assert_int_equal(host_stream(&native, 1), 0);
+  cuda_must(qn_stream_wrap(cuda_at(0), native, &wrapped));
+  float* to = cuda_floats(0, 100, 0);
+  const uint64_t words[] = {(uintptr_t)c, (uintptr_t)to, 100}, check[] = {(uintptr_t)c, 10};
+  assert_int_equal(host_begin(native, 0), 0);
+  cuda_must(scale(wrapped, &owner, 3));
+  use_everything();
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, use_everything_elsewhere, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, wrapped, &owner, words, 3));
+  cuda_expect(cuda_run(executable, CUDA_CHECK, 0, wrapped, &owner, check, 2), QN_STATUS_UNSUPPORTED,
+              "qn_stream_capture_begin");
+  assert_int_equal(host_end(native, &recorded), 0);
+  assert_int_equal(host_instantiate(&exec, recorded, 0), 0);
+  assert_int_equal(host_graph_destroy(recorded), 0);
+  expect_floats(1);
+  for (int i = 0; i < 2; i++) assert_int_equal(host_launch(exec, native), 0);
+  assert_int_equal(host_sync(native), 0);
+  expect_floats(9);
+  float host[100];
+  cuda_read(0, stream, to, host, sizeof host);
+  for (int i = 0; i < 100; i++) assert_true(host[i] == 9.0f * (float)(i + 1));
+  // Behind the stream's own end the graph still keeps the function, until it goes itself.
+  qn_stream_destroy(wrapped);
+  assert_int_equal(owner.reference_count, 2);
+  assert_int_equal(host_exec_destroy(exec), 0);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(owner.reference_count, 0);
+  assert_int_equal(host_stream_destroy(native), 0);
+  cuda_free(0, to);
+  CUcontext popped;
+  assert_int_equal(host_pop(&popped), 0);
+}
+
+int main(void) {
+  if (!cuda_setup()) {
+    (void)printf("skipped: the fake driver was not built (no C++ compiler)\n");
+    return 0;
+  }
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+  const struct CMUnitTest tests[] = {
+      TEST(test_replay),        TEST(test_empty),     TEST(test_undisturbed),
+      TEST(test_refuses),       TEST(test_workspace), TEST(test_failure),
+      TEST(test_destroy_early), TEST(test_join),      TEST(test_stream_destroyed_while_recording),
+      TEST(test_host_graph)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
