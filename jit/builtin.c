@@ -8,6 +8,7 @@
 #include "jit/generator.h"
 #include "jit/interp.h"
 #include "quern/config.h"
+#include "target/target.h"
 
 typedef struct builtin_artifact {
   qn_artifact_t artifact;  // first: release gets this pointer back
@@ -77,6 +78,21 @@ static qn_status_t make_artifact(const qn_compile_request_t* request, const char
   return QN_OK;
 }
 
+// The metadata: the target's warp_size.
+static qn_status_t add_warp_size(const char* target_json, builtin_artifact_t* self) {
+  qn_target_t* target = NULL;
+  int64_t warp_size = QN__INTERP_WARP_SIZE;
+  QN_TRY(qn__target_parse(qn__str(target_json), qn_allocator_default(), &target));
+  (void)qn_target_get_int(target, "warp_size", &warp_size);
+  qn_target_release(target);
+  uint8_t* bytes = qn__arena_alloc(&self->arena, 4);
+  if (!bytes) return qn__out_of_memory("an artifact");
+  for (size_t i = 0; i < 4; i++) bytes[i] = (uint8_t)((uint64_t)warp_size >> 8 * i);
+  self->artifact.metadata = bytes;
+  self->artifact.metadata_size = 4;
+  return QN_OK;
+}
+
 static qn_status_t create(void** out_self) {
   *out_self = NULL;
   return QN_OK;
@@ -92,7 +108,13 @@ static const char* interp_identity(void* self) {
 static qn_status_t interp_compile(void* self, const qn_compile_request_t* request,
                                   qn_artifact_t** out_artifact) {
   (void)self;
-  return make_artifact(request, QN__INTERP_FORMAT, true, out_artifact);
+  QN_TRY(make_artifact(request, QN__INTERP_FORMAT, true, out_artifact));
+  builtin_artifact_t* made = (builtin_artifact_t*)(void*)*out_artifact;
+  qn_status_t status = add_warp_size(request->target_json, made);
+  if (qn_ok(status)) return QN_OK;
+  release_artifact(*out_artifact);
+  *out_artifact = NULL;
+  return status;
 }
 
 static const char* null_identity(void* self) {

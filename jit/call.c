@@ -311,7 +311,9 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
     if (__builtin_expect(variant->entry(&state.env, all.words) == 0, 1)) return QN_OK;
     return qn__variant_describe(variant, &state.failure);
   }
-  if (!stream && variant->executable->is_interp) return qn__interp_run(variant->ir, all.words);
+  if (!stream && variant->executable->is_interp) {
+    return qn__interp_run(variant->ir, variant->executable->warp_size, all.words);
+  }
   return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
 }
 

@@ -35,6 +35,7 @@ static qn_status_t load(const qn_artifact_t* artifact, const qn_load_options_t* 
                         qn_executable_t* executable) {
   if (!copy_functions(artifact, executable)) return qn__out_of_memory("an executable");
   executable->is_interp = strcmp(artifact->format, QN__INTERP_FORMAT) == 0;
+  executable->warp_size = qn__interp_warp_size(artifact);
   if (executable->is_interp) return QN_OK;
   const qn_device_table_t* table = executable->device_table;
   if (!table->accepts || !table->accepts(artifact->format)) {

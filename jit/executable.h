@@ -26,6 +26,7 @@ struct qn_executable {
   const qn_device_table_t* device_table;
   void* inner;  // the device's own; NULL for the interpreter
   bool is_interp;
+  uint32_t warp_size;  // of the interpreter
   qn_hash128_t module_digest;
   qn__sha256_t module_second_digest;
   char key[33];

@@ -277,11 +277,7 @@ qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, cons
   };
   void* inner = qn__stream_inner(stream);
   if (executable->is_interp) {
-    // The program is only read; the queue's callback takes a plain pointer.
-    void* program;
-    const qn__function_t* ir = variant->ir;
-    memcpy(&program, &ir, sizeof program);
-    return qn__cpu_enqueue(inner, qn__interp_run_queued, program, &launch);
+    return qn__cpu_enqueue(inner, qn__interp_run_queued, variant, &launch);
   }
   return executable->device_table->launch(executable->device.id, executable->inner, variant->index,
                                           inner, &launch);
