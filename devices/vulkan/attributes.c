@@ -16,7 +16,7 @@ static void answer_bool(qn_attribute_value_t* out, bool value) {
 }
 static void answer_text(qn_attribute_value_t* out, const char* text) {
   out->type = QN_ATTRIBUTE_TYPE_STRING;
-  (void)snprintf(out->string_value, sizeof out->string_value, "%s", text);
+  (void)snprintf(out->string_value, sizeof out->string_value, "%.255s", text);
 }
 
 static void answer_version(qn_attribute_value_t* out, uint32_t version) {

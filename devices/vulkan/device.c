@@ -143,7 +143,7 @@ static qn_status_t enumerate(qn_status_t* out_reason) {
       continue;
     }
     QN_TRY(status);
-    qn__vk_device_t* device;
+    qn__vk_device_t* device = NULL;
     QN_TRY(make_device(&info, &device));
     int32_t at = context.count++;
     for (; at > 0 && rank_of(context.devices[at - 1]) > rank_of(device); at--) {

@@ -181,7 +181,7 @@ qn_status_t qn__vk_pipeline_find(qn__vk_executable_t* self, qn__vk_kernel_t* ker
   qn__mutex_lock(&self->mutex);
   *out_pipeline = find_made(kernel, thread_count);
   if (!*out_pipeline) {
-    qn__vk_pipeline_t* fresh;
+    qn__vk_pipeline_t* fresh = NULL;
     status = make_pipeline(self, kernel, thread_count, &fresh);
     if (qn_ok(status)) {
       fresh->next = atomic_load_explicit(&kernel->pipelines, memory_order_relaxed);

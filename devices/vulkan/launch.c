@@ -182,7 +182,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   uint8_t push[QN__VK_MAX_PARAMETER_BYTES];
   memset(push, 0, kernel->push_bytes);
   for (uint32_t i = 0; i < kernel->buffer_count; i++) {
-    uint32_t element;
+    uint32_t element = 0;
     QN_TRY(bind(call, &bindings, i, launch->values[i], launch->ends[i], plan->args[i].size_bytes,
                 &element));
     memcpy(push + kernel->offsets[i], &element, sizeof element);

@@ -277,7 +277,7 @@ static qn_status_t take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t si
     qn__mutex_unlock(&memory->mutex);
     if (is_done) return QN_OK;
   }
-  qn__vk_block_t* block;
+  qn__vk_block_t* block = NULL;
   QN_TRY(make_block(device, pool, block_bytes, is_dedicated, &block));
   uint64_t offset = 0;
   if (is_dedicated) {

@@ -24,7 +24,7 @@ static int begin_all(void** state) {
   (void)state;
   is_present = test_vulkan_begin(&why_absent);
   if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why_absent);
-  if (!test_vulkan_has_validation()) (void)fprintf(stderr, "the validation layer is missing\n");
+  if (!test_vulkan_has_validation()) (void)fprintf(stderr, "without the validation layer\n");
   return 0;
 }
 static int end_all(void** state) {
