@@ -12,7 +12,26 @@
 
 // Binary forms, which do not belong on a terminal or in JSON.
 static bool is_binary(const char* form) {
-  return strcmp(form, "obj") == 0 || strcmp(form, "image") == 0;
+  static const char* const forms[] = {"obj", "image", "spirv", "cubin"};
+  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    if (strcmp(form, forms[i]) == 0) return true;
+  }
+  return false;
+}
+
+// What is shown when no form was asked for: what the kind's generator has that people read.
+static const char* default_form(const qn_target_t* target) {
+  static const char* const by_generator[][2] = {
+      {"llvm", "asm"}, {"nvrtc", "cuda"}, {"shaderc", "glsl"}};
+  const char* generator = "";
+  for (size_t i = 0; i < qn_target_kind_count(); i++) {
+    const qn_target_kind_info_t* kind = qn_target_kind_at(i);
+    if (strcmp(kind->name, qn_target_kind(target)) == 0) generator = kind->codegen;
+  }
+  for (size_t i = 0; i < sizeof by_generator / sizeof by_generator[0]; i++) {
+    if (strcmp(by_generator[i][0], generator) == 0) return by_generator[i][1];
+  }
+  return "ir";
 }
 
 typedef struct gathered {
@@ -36,25 +55,23 @@ static qn_status_t gather(void* self, const void* data, size_t size_bytes) {
   return QN_OK;
 }
 
-static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, gathered_t* out,
-                        qn_target_t** out_target) {
+static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, qn_target_t* target,
+                        const char* form, gathered_t* out) {
   qn_module_t* module = NULL;
   qn_engine_t* engine = NULL;
   qn_status_t status = session_module(args->operands[0], NULL, NULL, &module);
-  if (qn_ok(status)) status = qn_target_parse(args_value(args, "target", "cpu"), out_target);
   if (qn_ok(status)) status = session_engine(&engine);
   if (qn_ok(status)) {
-    status = qn_engine_emit(engine, module, *out_target, options, args_value(args, "emit", "asm"),
-                            (qn_sink_t){out, gather});
+    status = qn_engine_emit(engine, module, target, options, form, (qn_sink_t){out, gather});
   }
   qn_engine_destroy(engine);
   qn_module_release(module);
   return status;
 }
 
-static int print_result(const args_t* args, const gathered_t* bytes, const qn_target_t* target) {
+static int print_result(const args_t* args, const gathered_t* bytes, const qn_target_t* target,
+                        const char* form) {
   const char* path = args_value(args, "output", "-");
-  const char* form = args_value(args, "emit", "asm");
   bool is_file = strcmp(path, "-") != 0;
   if (is_file || !args->is_json) {
     qn_status_t status = text_write(path, bytes->data ? bytes->data : "", bytes->size);
@@ -76,15 +93,18 @@ static int print_result(const args_t* args, const gathered_t* bytes, const qn_ta
 static int run_compile(const args_t* args) {
   qn_lookup_options_t options;
   if (!session_lookup_options(args, &options)) return EXIT_USAGE;
-  const char* form = args_value(args, "emit", "asm");
+  const char* form = args_value(args, "emit", NULL);
   bool is_stdout = strcmp(args_value(args, "output", "-"), "-") == 0;
-  if (is_binary(form) && is_stdout && (args->is_json || is_terminal(stdout))) {
+  if (form && is_binary(form) && is_stdout && (args->is_json || is_terminal(stdout))) {
     return report_usage(args, "--emit %s is binary; name a file with -o", form);
   }
   gathered_t bytes = {0};
   qn_target_t* target = NULL;
-  qn_status_t status = emit(args, &options, &bytes, &target);
-  int code = qn_ok(status) ? print_result(args, &bytes, target) : report_status(args, status);
+  qn_status_t status = qn_target_parse(args_value(args, "target", "cpu"), &target);
+  if (!qn_ok(status)) return report_status(args, status);
+  if (!form) form = default_form(target);
+  status = emit(args, &options, target, form, &bytes);
+  int code = qn_ok(status) ? print_result(args, &bytes, target, form) : report_status(args, status);
   qn_target_release(target);
   free(bytes.data);
   return code;
@@ -92,7 +112,7 @@ static int run_compile(const args_t* args) {
 
 static const option_spec_t options[] = {
     OPTION_TARGET,
-    {"emit", 0, "FORM", "ir, llvm, llvm-raw, asm (default), obj or image", false},
+    {"emit", 0, "FORM", "what to print; see above (default: asm, cuda or glsl)", false},
     {"output", 'o', "FILE", "write to a file (default standard output)", false},
     OPTION_TIER,
     OPTION_CHECKED,
@@ -101,7 +121,8 @@ static const option_spec_t options[] = {
 
 const verb_t verb_compile = {
     .name = "compile",
-    .summary = "show what a module becomes: IR after the passes, LLVM IR, assembly, the image",
+    .summary =
+        "show what a module becomes: IR after the passes, assembly, CUDA C, GLSL, SPIR-V, ...",
     .operands = "FILE.qn",
     .min_operands = 1,
     .max_operands = 1,
@@ -109,16 +130,24 @@ const verb_t verb_compile = {
     .option_count = sizeof options / sizeof options[0],
     .help =
         "The forms are those of the target's code generator:\n"
-        "  ir        the module after quern's own passes, as text\n"
-        "  llvm-raw  LLVM IR as it is handed to LLVM\n"
-        "  llvm      LLVM IR after LLVM's passes\n"
-        "  asm       assembly\n"
-        "  obj       the object file\n"
-        "  image     the position-independent bytes that are cached, loaded and run\n"
+        "  ir          the module after quern's own passes, as text\n"
+        "  llvm-raw    cpu: LLVM IR as it is handed to LLVM\n"
+        "  llvm        cpu: LLVM IR after LLVM's passes\n"
+        "  asm         cpu: assembly (default)\n"
+        "  obj         cpu: the object file\n"
+        "  image       cpu: the position-independent bytes that are cached, loaded and run\n"
+        "  cuda        cuda: CUDA C (default)\n"
+        "  ptx, cubin  cuda: what NVRTC makes of it\n"
+        "  sass        cuda: machine code as text, where a disassembler of the toolkit is found\n"
+        "  glsl        vulkan: a compute shader for each kernel (default)\n"
+        "  spirv, spirv-asm   vulkan: what shaderc makes of them, as words and as text\n"
+        "obj, image, cubin and spirv are binary: they go into a file or a pipe.\n"
         "The cache is not used. The target may be another machine than this one.\n",
     .examples =
         "  quern compile examples/ir/saxpy.qn --emit asm\n"
         "  quern compile examples/ir/softmax.qn --emit ir\n"
+        "  quern compile examples/ir/softmax.qn --target vulkan --emit glsl\n"
+        "  quern compile examples/ir/softmax.qn --target 'cuda -arch=sm_90a' --emit cuda\n"
         "  quern compile examples/ir/softmax.qn --target 'cpu -mcpu=x86-64-v3' --emit image "
         "-o softmax.image\n",
     .run = run_compile,
