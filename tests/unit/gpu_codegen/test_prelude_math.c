@@ -83,22 +83,26 @@ static result_t sweep(const case_t* c, loop_t loop, const inputs_t* in) {
   return result;
 }
 
-static result_t sweep_all_f32(const case_t* c, loop_t loop) {
+// Every argument there is, through several modes at once: the references take the time.
+static void sweep_all_f32(const case_t* c, const loop_t* loops, size_t count, result_t* results) {
   enum { CHUNK = 1 << 16 };
   static float in[CHUNK], out[CHUNK];
-  result_t result = {.worst = -1};
+  static double exact[CHUNK];
+  for (size_t k = 0; k < count; k++) results[k] = (result_t){.worst = -1};
   for (uint64_t start = 0; start < UINT64_C(1) << 32; start += CHUNK) {
     for (uint32_t i = 0; i < CHUNK; i++) {
       uint32_t bits = (uint32_t)start + i;
       memcpy(&in[i], &bits, sizeof(bits));
+      exact[i] = c->reference_f32((double)in[i], 0, 0);
     }
-    loop(in, in, in, out, CHUNK);
-    for (uint32_t i = 0; i < CHUNK; i++) {
-      double a[3] = {(double)in[i], 0, 0};
-      judge(c, false, a, (long double)out[i], (long double)c->reference_f32(a[0], 0, 0), &result);
+    for (size_t k = 0; k < count; k++) {
+      loops[k](in, in, in, out, CHUNK);
+      for (uint32_t i = 0; i < CHUNK; i++) {
+        double a[3] = {(double)in[i], 0, 0};
+        judge(c, false, a, (long double)out[i], (long double)exact[i], &results[k]);
+      }
     }
   }
-  return result;
 }
 
 // ------------------------------------------------------------------------------------ the test
@@ -159,32 +163,45 @@ static int measure(int argc, char** argv) {
     if (strcmp(argv[i], "--mode") == 0 && has_value) mode = atoi(argv[++i]);
     if (strcmp(argv[i], "--count") == 0 && has_value) count = strtoull(argv[++i], NULL, 10);
   }
+  const prelude_mode_t* modes[PRELUDE_MODE_COUNT];
+  void* built[PRELUDE_MODE_COUNT];
+  size_t mode_count = 0;
   for (int m = 0; m < PRELUDE_MODE_COUNT; m++) {
     if (mode >= 0 && mode != m) continue;
-    void* built = build_loops(&PRELUDE_MODES[m]);
-    if (built == NULL) return 1;
-    for (size_t k = 0; k < 2 * CASE_COUNT; k++) {
-      const case_t* c = &CASES[k / 2];
-      bool is_f64 = k % 2 == 1;
-      if (op[0] != '\0' && strcmp(op, c->name) != 0) continue;
-      if (type[0] != '\0' && strcmp(type, is_f64 ? "f64" : "f32") != 0) continue;
-      if (!is_there(&PRELUDE_MODES[m], is_f64)) continue;
-      loop_t loop = find_loop(built, c, is_f64);
-      result_t result;
-      if (is_all && !is_f64 && c->arity == 1) {
-        result = sweep_all_f32(c, loop);
-      } else {
-        inputs_t in = make_inputs(c, is_f64, count / 100000 + 1);
-        result = sweep(c, loop, &in);
-        free_inputs(&in);
-      }
-      printf("%s %s %s: %.4f ulp at (%a, %a, %a): %La for %La\n", PRELUDE_MODES[m].name, c->name,
-             is_f64 ? "f64" : "f32", result.worst, result.argument[0], result.argument[1],
-             result.argument[2], result.got, result.exact);
-      fflush(stdout);
-    }
-    prelude_free(built);
+    modes[mode_count] = &PRELUDE_MODES[m];
+    built[mode_count] = build_loops(&PRELUDE_MODES[m]);
+    if (built[mode_count++] == NULL) return 1;
   }
+  for (size_t k = 0; k < 2 * CASE_COUNT; k++) {
+    const case_t* c = &CASES[k / 2];
+    bool is_f64 = k % 2 == 1;
+    if (op[0] != '\0' && strcmp(op, c->name) != 0) continue;
+    if (type[0] != '\0' && strcmp(type, is_f64 ? "f64" : "f32") != 0) continue;
+    loop_t loops[PRELUDE_MODE_COUNT];
+    result_t results[PRELUDE_MODE_COUNT];
+    const prelude_mode_t* having[PRELUDE_MODE_COUNT];
+    size_t loop_count = 0;
+    for (size_t m = 0; m < mode_count; m++) {
+      if (!is_there(modes[m], is_f64)) continue;
+      having[loop_count] = modes[m];
+      loops[loop_count++] = find_loop(built[m], c, is_f64);
+    }
+    if (is_all && !is_f64 && c->arity == 1) {
+      sweep_all_f32(c, loops, loop_count, results);
+    } else {
+      inputs_t in = make_inputs(c, is_f64, count / 100000 + 1);
+      for (size_t m = 0; m < loop_count; m++) results[m] = sweep(c, loops[m], &in);
+      free_inputs(&in);
+    }
+    for (size_t m = 0; m < loop_count; m++) {
+      const result_t* r = &results[m];
+      printf("%s %s %s: %.4f ulp at (%a, %a, %a): %La for %La\n", having[m]->name, c->name,
+             is_f64 ? "f64" : "f32", r->worst, r->argument[0], r->argument[1], r->argument[2],
+             r->got, r->exact);
+    }
+    fflush(stdout);
+  }
+  for (size_t m = 0; m < mode_count; m++) prelude_free(built[m]);
   return 0;
 }
 
