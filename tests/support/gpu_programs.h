@@ -1,0 +1,21 @@
+// tests/support/gpu_programs.h: modules with every operator, conversion, reduction, kind of memory,
+// atomic and exchange on every dtype, for tests of code generators that print text.
+//
+// Only texts: what they give is compared elsewhere (tests/conformance). Thread rule: any thread.
+// Read next: gpu_programs.c.
+#ifndef QUERN_TESTS_SUPPORT_GPU_PROGRAMS_H_
+#define QUERN_TESTS_SUPPORT_GPU_PROGRAMS_H_
+
+#include "base/buffer.h"
+
+// Every operator, conversion and reduction, tables, local memory, scalars, atomics: one function of
+// one parallel loop each.
+void qn_test_programs_of_operators(qn__buffer_t* out);
+// Shuffles and reductions over warps and blocks, and shared memory with a barrier, in blocks of
+// `threads`.
+void qn_test_programs_of_threads(int threads, qn__buffer_t* out);
+// Lazy operators, views, strides, nests, loops, `fast`, grids, large shared memory, literals,
+// asserts.
+void qn_test_programs_of_constructs(qn__buffer_t* out);
+
+#endif  // QUERN_TESTS_SUPPORT_GPU_PROGRAMS_H_
