@@ -18,7 +18,8 @@ bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__function_t
   lanes->buffer_count = function->buffer_count;
   lanes->vars = qn__arena_alloc_array(arena, function->var_count + 1U, sizeof(qn__lane_t));
   lanes->is_stored = qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof(bool));
-  return lanes->vars && lanes->is_stored;
+  lanes->is_private = qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof(bool));
+  return lanes->vars && lanes->is_stored && lanes->is_private;
 }
 
 static qn__lane_t varying(bool has_inner) {
@@ -137,6 +138,9 @@ static void enter_block(qn__lanes_t* lanes, qn__block_t* block) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, enter_reductions, lanes);
     if (stmt->kind == QN__STMT_LET) qn__lanes_let(lanes, stmt);
+    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_LOCAL) {
+      lanes->is_private[stmt->alloc.buffer->id] = true;
+    }
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) {
       lanes->vars[stmt->atomic.result->id] = varying(true);
     }
@@ -166,6 +170,7 @@ static void find_stores(qn__lanes_t* lanes, qn__block_t* block) {
 void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body) {
   memset(lanes->vars, 0, lanes->var_count * sizeof *lanes->vars);
   memset(lanes->is_stored, 0, lanes->buffer_count * sizeof *lanes->is_stored);
+  memset(lanes->is_private, 0, lanes->buffer_count * sizeof *lanes->is_private);
   lanes->vars[var->id] = (qn__lane_t){false, false, 1};
   if (!body) return;
   find_stores(lanes, body);
@@ -259,10 +264,9 @@ static bool store_is_private(const qn__lanes_t* lanes, qn__block_t* body, const 
 static bool stores_are_private(const qn__lanes_t* lanes, qn__block_t* body, qn__block_t* block,
                                int* inout_budget) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_STORE &&
-        (--*inout_budget < 0 || !store_is_private(lanes, body, stmt))) {
-      return false;
-    }
+    bool is_shared =
+        stmt->kind == QN__STMT_STORE && !lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
+    if (is_shared && (--*inout_budget < 0 || !store_is_private(lanes, body, stmt))) return false;
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {

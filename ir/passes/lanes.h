@@ -24,6 +24,7 @@ static inline bool qn__lane_is_uniform(qn__lane_t lane) {
 typedef struct qn__lanes {
   qn__lane_t* vars;  // by variable id
   bool* is_stored;   // by buffer id of the root: stored to inside the candidate
+  bool* is_private;  // by buffer id of the root: a local buffer that each iteration declares
   uint32_t var_count;
   uint32_t buffer_count;
 } qn__lanes_t;

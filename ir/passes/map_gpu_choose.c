@@ -11,6 +11,7 @@
 
 #define ASSUMED_TRIPS 1024.0
 #define SCATTERED 12.0
+#define WARP_EXCHANGE 12.0  // of a thread: shuffles
 #define EXCHANGE 24.0       // of a thread: shuffles, shared memory, two barriers
 #define WANTED 16384.0      // threads that keep a device busy
 #define LONG_ROW 512        // from here on a block, not a warp, has an iteration
@@ -154,6 +155,7 @@ static void spread_loop_work(team_work_t* self, qn__stmt_t* stmt) {
   work_t work = {lanes, 0};
   add_block(&work, &inner->loop.body, weight);
   self->spread += work.total + weight;
+  self->exchanges += self->weight / 2;  // it may need a barrier
   note_trips(self, all);
 }
 
@@ -248,7 +250,7 @@ qn__gmap_choice_t qn__gmap_choose(qn__gmap_t* map, qn__gmap_nest_t* nest) {
   // A team each.
   team_work_t team = {.map = map, .weight = 1};
   team_block(&team, &nest->body);
-  if (team.longest < map->warp_size / 2 ||
+  if (team.longest < map->warp_size ||
       team.spread < SMALLEST_SHARE * (team.spread + team.together)) {
     return flat;
   }
@@ -262,8 +264,9 @@ qn__gmap_choice_t qn__gmap_choose(qn__gmap_t* map, qn__gmap_nest_t* nest) {
     threads = map->warp_size;
     while (threads < (double)team.longest && threads < map->threads) threads *= 2;
   }
-  double cost_flat = work.total,
-         cost_team = team.spread + threads * (team.together + EXCHANGE * team.exchanges);
+  double exchange = is_warp ? WARP_EXCHANGE : EXCHANGE;
+  double cost_flat = work.total;
+  double cost_team = team.spread + threads * (team.together + exchange * team.exchanges);
   if (iterations >= 0) {
     cost_flat *= busy((double)iterations);
     cost_team *= busy((double)iterations * threads);

@@ -11,9 +11,10 @@
 #include "ir/passes/cost.h"
 #include "ir/passes/map_gpu.h"
 
+#define MOST_COST 40.0  // of a body that is bound by memory
+
 enum {
   elements_per_thread = 4,
-  most_cost = 40,       // of a body that is bound by memory
   blocks_per_core = 8,  // of a grid of fixed size
   assumed_cores = 32,
 };
@@ -30,7 +31,7 @@ static bool is_long(const qn__stmt_t* stmt) {
 static int64_t elements(const qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent) {
   if (qn__gmap_any_stmt(&nest->body, is_long)) return 1;
   qn__cost_model_t model = {.options = map->options};
-  if (qn__cost_block(&model, &nest->body) > most_cost) return 1;
+  if (qn__cost_block(&model, &nest->body) > MOST_COST) return 1;
   // A grid that is known to be short is better spread than deep.
   int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
   if (extent >= 0 && extent < elements_per_thread * (int64_t)map->threads * cores) return 1;

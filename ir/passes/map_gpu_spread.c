@@ -12,6 +12,11 @@
 // ceildiv(extent - t, T): the iterations of this thread. `extent` is consumed.
 static qn__expr_t* share(qn__gmap_team_t* team, qn__expr_t* extent) {
   qn__gmap_t* map = team->map;
+  int64_t constant, threads;
+  if (extent && qn__expr_const_int(extent, &constant) && constant >= 0 &&
+      qn__expr_const_int(team->count, &threads) && threads > 0 && constant % threads == 0) {
+    return qn__gmap_int(map, constant / threads);
+  }
   qn__expr_t* left = qn__gmap_op(map, QN_OP_SUB, extent, qn__gmap_use(map, team->thread));
   return qn__gmap_op(map, QN_OP_CEILDIV, left, qn__gmap_copy(map, team->count));
 }

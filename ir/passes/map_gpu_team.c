@@ -331,7 +331,9 @@ static bool own_slot(void* context, qn__expr_t** slot) {
 // Spreads the reductions in the statement's own expressions.
 static bool spread_own(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
   own_t own = {team, out};
-  qn__gmap_sync(team, out, qn__gmap_access_of_own(team->map, stmt), false);
+  qn__gmap_access_t access = qn__gmap_access_of_own(team->map, stmt);
+  access.writes = NULL;  // what the statement stores it stores later
+  qn__gmap_sync(team, out, access, false);
   return qn__stmt_each_expr(stmt, own_slot, &own);
 }
 
@@ -397,7 +399,7 @@ static void run_rounds(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* bod
   if (has_writes && !team->is_warp) {
     qn__gmap_barrier(team, body);
     if (stmt->kind == QN__STMT_WHILE) {
-      team->sync.by_all = qn__gmap_access_of_own(team->map, stmt);
+      team->sync.by_all = qn__gmap_access_of_own(team->map, stmt);  // the condition, once more
     }
   }
   team->sync = qn__gmap_sync_join(team->map, before, team->sync);

@@ -1,0 +1,250 @@
+// tests/unit/ir/test_pass_map_gpu.c: what the mapping to a GPU makes of the main shapes, as text.
+//
+// That it means the same: test_pass_map_gpu_run.c and test_pass_map_gpu_random.c.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support_pass.h"
+
+static const qn__pass_options_t gpu = {.vector_bytes = 16,
+                                       .warp_size = 32,
+                                       .max_threads = 1024,
+                                       .preferred_threads = 256,
+                                       .max_shared_bytes = 49152,
+                                       .has_shuffles = true,
+                                       .has_block_reductions = true};
+static const qn__pass_options_t plain = {.vector_bytes = 16,
+                                         .warp_size = 8,
+                                         .max_threads = 256,
+                                         .preferred_threads = 64,
+                                         .max_shared_bytes = 16384};
+
+static const qn__pass_t* const mapping[] = {
+    &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify, &qn__pass_map_gpu,
+    &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
+};
+
+static void expect(const qn__pass_options_t* options, const char* text, const char* expected) {
+  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), options, text, expected);
+}
+
+static void expect_example(const qn__pass_options_t* options, const char* name,
+                           const char* expected) {
+  char path[512];
+  (void)snprintf(path, sizeof path, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
+  FILE* file = fopen(path, "rb");
+  assert_non_null(file);
+  static char text[1 << 16];
+  size_t size = fread(text, 1, sizeof text - 1, file);
+  text[size] = '\0';
+  assert_int_equal(fclose(file), 0);
+  expect(options, text, expected);
+}
+
+// ---- flat
+
+static void saxpy_is_flat(void** state) {
+  (void)state;
+  expect_example(&gpu, "saxpy",
+                 "block.x block in 0..ceildiv(n, 1024) {\n thread.x t in 0..256 {\n"
+                 "let h = block * 1024;\n unroll k in 0..4 {\n let at = h + k * 256 + t;\n"
+                 "if at < n {\n y[at] = a * x[at] + y[at];\n");
+}
+
+static void launches_stay_apart(void** state) {
+  (void)state;
+  expect_example(&gpu, "two_launches",
+                 "alloc mean: f32[m] in global;\n block.x block in 0..ceildiv(m, 256) {\n"
+                 "mean[at] = (sum i in 0..n { x[i, at] }) / f32(n);\n"
+                 "block.x block in 0..ceildiv(n * m, 1024) {\n let j = at % m;\n let i = at // m;\n"
+                 "y[i, j] = x[i, j] - mean[j];\n");
+}
+
+// The dimension whose neighbours are neighbours in memory counts fastest.
+static void order_of_dimensions(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(inout y: f32[m, n]) { parallel i in 0..n { parallel j in 0..m {"
+         "  y[j, i] = y[j, i] * 2.0; } } }",
+         "let i = at % n;\n let j = at // n;\n y[j, i] = y[j, i] * 2.0;\n");
+}
+
+static void short_grids_are_one_block(void** state) {
+  (void)state;
+  expect(&gpu, "func f(out y: i64[40]) { parallel i in 0..40 { y[i] = i; } }",
+         "block.x block in 0..1 {\n thread.x t in 0..64 {\n if at < 40 {\n");
+  expect(&gpu, "func f(out y: i64[64]) { parallel i in 0..64 { y[i] = i; } }",
+         "thread.x t in 0..64 {\n ! if at < 64 {\n y[at] = at;\n");
+}
+
+// What only the device knows is read once; a fixed grid steps through the range.
+static void extents_of_the_device(void** state) {
+  (void)state;
+  expect(&gpu, "func f(x: i64[1], out y: i64[n]) { parallel i in 0..x[0] { y[i] = i; } }",
+         "alloc bound: i64[] in global;\n block.x block in 0..1 {\n thread.x t in 0..1 {\n"
+         "bound[] = bound_1;\n block.x block in 0..256 {\n let bound_2 = bound[];\n"
+         "thread.x t in 0..256 {\n let first = block * 256 + t;\n"
+         "for k in 0..ceildiv(max(bound_2, 0) - first, 65536) {\n"
+         "let at = first + k * 65536;\n y[at] = at;\n");
+}
+
+// ---- teams
+
+static void softmax_has_a_block_for_a_row(void** state) {
+  (void)state;
+  expect_example(&gpu, "softmax",
+                 "block.x block in 0..n {\n thread.x t in 0..256 {\n"
+                 "let own = max k in 0..ceildiv(m - t, 256) {\n let j = k * 256 + t;\n"
+                 "let exchange = block_max(own);\n"
+                 "let own_1 = sum k in 0..ceildiv(m - t, 256) {\n"
+                 "exp(x[block, j] - exchange)\n let exchange_1 = block_sum(own_1);\n"
+                 "for k in 0..ceildiv(m - t, 256) {\n let j = k * 256 + t;\n"
+                 "y[block, j] = exp(x[block, j] - exchange) / exchange_1;\n");
+  expect_example(&plain, "softmax",
+                 "alloc lanes: f32[64] in shared;\n alloc warps: f32[8] in shared;\n"
+                 "lanes[t] = own;\n barrier;\n if t & 7 == 0 {\n barrier;\n"
+                 "let total = max k in 0..8 { warps[k] };\n");
+}
+
+static void embed_layernorm_too(void** state) {
+  (void)state;
+  expect_example(&gpu, "embed_layernorm",
+                 "assert s <= p, \"sequence is longer than the position table\";\n"
+                 "block.x block in 0..max(b * s, 0) {\n thread.x t in 0..256 {\n"
+                 "let i = block // s;\n let t_1 = block % s;\n"
+                 "assert 0 <= id && id < v, \"token id out of range\";\n"
+                 "let exchange = block_sum(own);\n let mean = exchange / f32(h);\n"
+                 "let exchange_1 = block_sum(own_1);\n let scale = rsqrt(var + eps);\n"
+                 "for k in 0..ceildiv(h - t, 256) {\n");
+}
+
+// Several warps to a block; those without a row of their own repeat the last one, storing nothing.
+static void short_rows_have_a_warp(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n, 64], out y: f32[n]) { parallel i in 0..n {"
+         "  y[i] = sum j in 0..64 { x[i, j] }; } }",
+         "block.x block in 0..ceildiv(n, 8) {\n thread.x t in 0..256 {\n"
+         "let wanted = block * 8 + (t >> 5);\n let at = min(wanted, n - 1);\n"
+         "let is_used = wanted < n;\n let lane = t & 31;\n let own = sum k in 0..2 {\n"
+         "let exchange = warp_sum(own);\n if lane == 0 && is_used {\n y[at] = exchange;\n");
+}
+
+// Columns are contiguous from thread to thread: no team.
+static void columns_stay_flat(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n, m], out y: f32[m]) { parallel j in 0..m {"
+         "  y[j] = sum i in 0..n { x[i, j] }; } }",
+         "block.x block in 0..ceildiv(m, 256) {\n y[at] = sum i in 0..n { x[i, at] };\n");
+}
+
+static void a_local_array_becomes_shared(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n, 1024], out y: f32[n, 1024]) { parallel i in 0..n {"
+         "  alloc w: f32[1024] in local; for j in 0..1024 { w[j] = x[i, j] * 2.0; }"
+         "  let s = sum j in 0..1024 { w[1023 - j] * x[i, j] };"
+         "  for j in 0..1024 { y[i, j] = s + w[j]; } } }",
+         "block.x block in 0..n {\n alloc w: f32[1024] in shared;\n thread.x t in 0..256 {\n"
+         "for k in 0..4 {\n w[j] = x[block, j] * 2.0;\n barrier;\n"
+         "let exchange = block_sum(own);\n ! barrier;\n y[block, j] = exchange + w[j];\n");
+}
+
+// ---- the rest of a function
+
+static void what_is_not_a_loop_is_a_launch(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n], out z: f32[2]) { let k = x[0]; let m = n // 2;"
+         "  z[0] = k; z[1] = 2.0; parallel i in 0..m { y[i] = k; } }",
+         "alloc k: f32[] in global;\n let m = n >> 1;\n block.x block in 0..1 {\n"
+         "thread.x t in 0..1 {\n let k_1 = x[0];\n k[] = k_1;\n z[0] = k_1;\n z[1] = 2.0;\n"
+         "block.x block in 0..ceildiv(m, 1024) {\n let k_2 = k[];\n y[at] = k_2;\n");
+}
+
+static void serial_loops_of_the_host(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n], steps: i64) { for s in 0..steps {"
+         "  parallel i in 0..n - s { y[i] = x[i + s]; } } }",
+         "for s in 0..steps {\n block.x block in 0..ceildiv(max(n - s, 0), 1024) {\n"
+         "thread.x t in 0..256 {\n y[at] = x[at + s];\n");
+}
+
+static void conditions_of_the_device(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: i64[1], out y: i64[n]) { if x[0] > 0 { parallel i in 0..n { y[i] = i; } } }",
+         "alloc condition: bool[] in global;\n condition[] = condition_1;\n"
+         "block.x block in 0..ceildiv(n, 1024) {\n let condition_2 = condition[];\n"
+         "thread.x t in 0..256 {\n if condition_2 {\n");
+}
+
+static void explicit_loops_stay(void** state) {
+  (void)state;
+  expect_example(&gpu, "transpose_shared",
+                 "block.y by in 0..ceildiv(n, 32) {\n block.x bx in 0..ceildiv(m, 32) {\n"
+                 "alloc tile: f32[32, 33] in shared;\n thread.y ty in 0..8 {\n"
+                 "thread.x tx in 0..32 {\n barrier;\n");
+}
+
+static void a_block_level_becomes_one_nest(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n]) { block.x b in 0..n { alloc s: f32[8] in shared;"
+         "  thread.x t in 0..8 { s[t] = x[b]; } let v = s[3]; y[b] = v; } }",
+         "block.x b in 0..n {\n alloc s: f32[8] in shared;\n thread.x t in 0..8 {\n"
+         "s[t] = x[b];\n barrier;\n let v = s[3];\n if t == 0 {\n y[b] = v;\n");
+}
+
+static void a_matmul_tile_is_a_thread_each(void** state) {
+  (void)state;
+  expect_example(&gpu, "matmul_tile",
+                 "block.x block in 0..ceildiv(ceildiv(n, 4), 256) {\n thread.x t in 0..256 {\n"
+                 "for tj in 0..ceildiv(m, 16) {\n alloc acc: f32[4, 16] in local;\n");
+}
+
+// ---- exchanges
+
+static void exchanges_stand_alone(void** state) {
+  (void)state;
+  static const char text[] =
+      "func f(x: f32[n], out y: f32[n]) { block.x b in 0..n { thread.x t in 0..64 {"
+      "  let v = n > 4 ? block_sum(x[t]) : 1.0; if t == 0 { y[b] = v; } } } }";
+  expect(&gpu, text,
+         "let condition = n > 4;\n let exchange = block_sum(condition ? x[t] : 0.0);\n"
+         "let v = condition ? exchange : 1.0;\n");
+  const qn__pass_options_t shuffles = {.warp_size = 32, .max_threads = 1024, .has_shuffles = true};
+  expect(&shuffles, text,
+         "alloc warps: f32[2] in shared;\n let warp = warp_sum(condition ? x[t] : 0.0);\n"
+         "if t & 31 == 0 {\n warps[t >> 5] = warp;\n barrier;\n"
+         "let total = sum k in 0..2 { warps[k] };\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(saxpy_is_flat),
+      cmocka_unit_test(launches_stay_apart),
+      cmocka_unit_test(order_of_dimensions),
+      cmocka_unit_test(short_grids_are_one_block),
+      cmocka_unit_test(extents_of_the_device),
+      cmocka_unit_test(softmax_has_a_block_for_a_row),
+      cmocka_unit_test(embed_layernorm_too),
+      cmocka_unit_test(short_rows_have_a_warp),
+      cmocka_unit_test(columns_stay_flat),
+      cmocka_unit_test(a_local_array_becomes_shared),
+      cmocka_unit_test(what_is_not_a_loop_is_a_launch),
+      cmocka_unit_test(serial_loops_of_the_host),
+      cmocka_unit_test(conditions_of_the_device),
+      cmocka_unit_test(explicit_loops_stay),
+      cmocka_unit_test(a_block_level_becomes_one_nest),
+      cmocka_unit_test(a_matmul_tile_is_a_thread_each),
+      cmocka_unit_test(exchanges_stand_alone),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
