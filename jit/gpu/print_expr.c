@@ -209,7 +209,9 @@ const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool 
     compute = QN_DTYPE_I32;
   }
   if (dtype == QN_DTYPE_U8 || dtype == QN_DTYPE_U16) compute = QN_DTYPE_U32;
-  const char* helper = qn__prelude_op(op, compute);
+  // Sums and products of 8 and 16 bits are within 32.
+  bool is_plain = qn__dtype_bits(dtype) < 32 && (op == QN_OP_ADD || op == QN_OP_MUL);
+  const char* helper = is_plain ? NULL : qn__prelude_op(op, compute);
   const char* result;
   if (helper) {
     result = qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);

@@ -29,9 +29,9 @@ static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
 const char* qn__kprint_wrap(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
   switch (dtype) {
     case QN_DTYPE_I8:
-      return qn__kprint_text(p, "((%s << 24) >> 24)", value);
+      return qn__kprint_text(p, "(int(uint(%s) << 24) >> 24)", qn__kprint_bare(p, value));
     case QN_DTYPE_I16:
-      return qn__kprint_text(p, "((%s << 16) >> 16)", value);
+      return qn__kprint_text(p, "(int(uint(%s) << 16) >> 16)", qn__kprint_bare(p, value));
     case QN_DTYPE_U8:
       return qn__kprint_text(p, "(%s & 0xffu)", value);
     case QN_DTYPE_U16:
@@ -259,7 +259,10 @@ static const char* print_count(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype
 
 static const char* print_binary(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
                                 const char* a, const char* b) {
-  const char* helper = qn__prelude_op(expr->op, compute);
+  // Sums and products of 8 and 16 bits are within 32.
+  bool is_plain = qn__dtype_bits(expr->dtype) < 32 &&
+                  (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB || expr->op == QN_OP_MUL);
+  const char* helper = is_plain ? NULL : qn__prelude_op(expr->op, compute);
   if (helper) return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
   switch (expr->op) {
     case QN_OP_ADD:
