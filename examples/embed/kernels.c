@@ -123,21 +123,6 @@ static qn_status_t load_all(kernels_t* kernels, const char* directory,
   return first;
 }
 
-// The example hands its own pointers to the kernels, so the device must be one that can use them.
-static qn_status_t check_device(const qn_target_t* target) {
-  const char* kind = qn_target_kind(target);
-  for (size_t i = 0; i < qn_target_kind_count(); ++i) {
-    const qn_target_kind_info_t* info = qn_target_kind_at(i);
-    if (strcmp(info->name, kind) == 0 && info->device_type != QN_DEVICE_CPU) {
-      return qn_status_make(QN_STATUS_UNSUPPORTED,
-                            "target %s runs on another device; embed keeps its tensors in host "
-                            "memory, try cpu",
-                            kind);
-    }
-  }
-  return QN_OK;
-}
-
 // A tile wants as many sums in registers as the machine can keep busy: see
 // kernels/rows12/linear.qn.
 static int64_t choose_row_tile(const qn_target_t* target) {
@@ -153,7 +138,7 @@ qn_status_t kernels_load(const char* directory, const char* target,
   }
   qn_status_t status = qn_target_parse(target, &out_kernels->target);
   if (qn_ok(status)) {
-    status = check_device(out_kernels->target);
+    status = place_open(out_kernels->target, &out_kernels->place);
   }
   if (qn_ok(status)) {
     out_kernels->row_tile = choose_row_tile(out_kernels->target);
@@ -174,6 +159,7 @@ void kernels_unload(kernels_t* kernels) {
   }
   qn_engine_destroy(kernels->engine);
   qn_target_release(kernels->target);
+  place_close(&kernels->place);
   memset(kernels, 0, sizeof *kernels);
 }
 
@@ -182,7 +168,9 @@ qn_status_t kernels_call(kernels_t* kernels, kernel_id_t id, const qn_value_t* a
   kernel_t* kernel = &kernels->all[id];
   const int64_t start_ns = now_ns();
   qn_status_t status = qn_function_call(kernel->function, args, count, NULL);
-  kernel->call_ns += now_ns() - start_ns;
+  if (kernels->place.is_host) {
+    kernel->call_ns += now_ns() - start_ns;
+  }
   ++kernel->call_count;
   kernel->operation_count += operation_count;
   return status;

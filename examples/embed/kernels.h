@@ -5,7 +5,7 @@
 #ifndef EMBED_KERNELS_H_
 #define EMBED_KERNELS_H_
 
-#include "common.h"
+#include "place.h"
 
 // The enumerator, the name of both the function and its file, and whether it is a product: those
 // are written for one height of the register tile, in the folder rows6/ or rows12/.
@@ -34,21 +34,22 @@ typedef struct kernel {
   qn_lookup_info_t info;  // where the code came from
   int64_t parse_ns;
   int64_t call_count;
-  int64_t call_ns;
+  int64_t call_ns;         // 0 where calls return before the work is done
   double operation_count;  // floating-point operations that the caller reported
 } kernel_t;
 
 typedef struct kernels {
   qn_engine_t* engine;
   qn_target_t* target;
+  place_t place;     // where their tensors live
   int64_t row_tile;  // rows that the products take at a time
   kernel_t all[KERNEL_COUNT];
 } kernels_t;
 
 // Makes an engine (its cache as the environment says), and looks up every kernel of `directory` for
 // the target. `options` may be NULL. Errors: IO, NOT_FOUND, those of qn_module_parse,
-// qn_target_parse and qn_engine_function; UNSUPPORTED for a target whose memory the host cannot
-// address. Owned: kernels_unload.
+// qn_target_parse and qn_engine_function; UNAVAILABLE where the target's device is not here. Owned:
+// kernels_unload.
 qn_status_t kernels_load(const char* directory, const char* target,
                          const qn_lookup_options_t* options, kernels_t* out_kernels);
 // Zeroed kernels are fine.

@@ -6,7 +6,6 @@
 #include "model.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { HIDDEN, JOINED, CONTEXT, SUMMED, INNER, RANK_LIMIT = 5 };
@@ -21,26 +20,28 @@ typedef struct tensor {
 
 // Describes `data` to the call that `out_tensor` is used in. DLPack has one pointer for what is
 // read and what is written; weights come in through `in` parameters only.
-static qn_value_t describe(tensor_t* out_tensor, qn_dtype_t dtype, const void* data, int32_t rank,
-                           const int64_t* shape) {
+static qn_value_t describe(const model_t* model, tensor_t* out_tensor, qn_dtype_t dtype,
+                           const void* data, int32_t rank, const int64_t* shape) {
   memset(out_tensor, 0, sizeof *out_tensor);
   memcpy(out_tensor->shape, shape, (size_t)rank * sizeof *shape);
   out_tensor->view.data = (void*)(uintptr_t)data;
-  out_tensor->view.device.type = QN_DEVICE_CPU;
+  out_tensor->view.device = model->kernels->place.device;
   out_tensor->view.ndim = rank;
   out_tensor->view.dtype = qn_dtype_to_dl(dtype);
   out_tensor->view.shape = out_tensor->shape;
   return qn_tensor_value(&out_tensor->view);
 }
 
-static qn_value_t f32_1(tensor_t* out, const float* data, int64_t a) {
-  return describe(out, QN_DTYPE_F32, data, 1, (int64_t[]){a});
+static qn_value_t f32_1(const model_t* model, tensor_t* out, const float* data, int64_t a) {
+  return describe(model, out, QN_DTYPE_F32, data, 1, (int64_t[]){a});
 }
-static qn_value_t f32_2(tensor_t* out, const float* data, int64_t a, int64_t b) {
-  return describe(out, QN_DTYPE_F32, data, 2, (int64_t[]){a, b});
+static qn_value_t f32_2(const model_t* model, tensor_t* out, const float* data, int64_t a,
+                        int64_t b) {
+  return describe(model, out, QN_DTYPE_F32, data, 2, (int64_t[]){a, b});
 }
-static qn_value_t f32_3(tensor_t* out, const float* data, int64_t a, int64_t b, int64_t c) {
-  return describe(out, QN_DTYPE_F32, data, 3, (int64_t[]){a, b, c});
+static qn_value_t f32_3(const model_t* model, tensor_t* out, const float* data, int64_t a,
+                        int64_t b, int64_t c) {
+  return describe(model, out, QN_DTYPE_F32, data, 3, (int64_t[]){a, b, c});
 }
 
 // y = x w + bias; for LINEAR_GELU the activation of that; for LINEAR_RESIDUAL plus `residual`.
@@ -53,14 +54,14 @@ static qn_status_t product(model_t* model, kernel_id_t id, int64_t rows, const f
   tensor_t tensors[5];
   qn_value_t args[5];
   size_t count = 0;
-  args[count++] = f32_3(&tensors[0], x, tiles, tile, matrix->inputs);
+  args[count++] = f32_3(model, &tensors[0], x, tiles, tile, matrix->inputs);
   args[count++] =
-      f32_3(&tensors[1], matrix->panels, matrix->outputs / PANEL, matrix->inputs, PANEL);
-  args[count++] = f32_1(&tensors[2], matrix->bias, matrix->outputs);
+      f32_3(model, &tensors[1], matrix->panels, matrix->outputs / PANEL, matrix->inputs, PANEL);
+  args[count++] = f32_1(model, &tensors[2], matrix->bias, matrix->outputs);
   if (residual != NULL) {
-    args[count++] = f32_3(&tensors[3], residual, tiles, tile, matrix->outputs);
+    args[count++] = f32_3(model, &tensors[3], residual, tiles, tile, matrix->outputs);
   }
-  args[count++] = f32_3(&tensors[4], y, tiles, tile, matrix->outputs);
+  args[count++] = f32_3(model, &tensors[4], y, tiles, tile, matrix->outputs);
   return kernels_call(model->kernels, id, args, count,
                       2.0 * (double)rows * (double)matrix->inputs * (double)matrix->outputs);
 }
@@ -68,42 +69,42 @@ static qn_status_t product(model_t* model, kernel_id_t id, int64_t rows, const f
 static qn_status_t layer_norm(model_t* model, int64_t rows, const float* x, const norm_t* norm,
                               float* y) {
   tensor_t tensors[4];
-  const qn_value_t args[] = {f32_2(&tensors[0], x, rows, WIDTH),
-                             f32_1(&tensors[1], norm->gamma, WIDTH),
-                             f32_1(&tensors[2], norm->beta, WIDTH), qn_float(NORM_EPSILON),
-                             f32_2(&tensors[3], y, rows, WIDTH)};
+  const qn_value_t args[] = {f32_2(model, &tensors[0], x, rows, WIDTH),
+                             f32_1(model, &tensors[1], norm->gamma, WIDTH),
+                             f32_1(model, &tensors[2], norm->beta, WIDTH), qn_float(NORM_EPSILON),
+                             f32_2(model, &tensors[3], y, rows, WIDTH)};
   return kernels_call(model->kernels, KERNEL_LAYER_NORM, args, 5, 0.0);
 }
 
 static qn_status_t attention(model_t* model, int64_t batch, int64_t length, const float* joined,
-                             const int64_t* lengths, float* y) {
+                             const int64_t* lengths, const int64_t* host_lengths, float* y) {
   tensor_t tensors[3];
-  const qn_value_t args[] = {
-      describe(&tensors[0], QN_DTYPE_F32, joined, 5,
-               (int64_t[]){batch, length, 3, HEADS, HEAD_WIDTH}),
-      describe(&tensors[1], QN_DTYPE_I64, lengths, 1, &batch),
-      qn_float(1.0 / sqrt((double)HEAD_WIDTH)),
-      describe(&tensors[2], QN_DTYPE_F32, y, 4, (int64_t[]){batch, length, HEADS, HEAD_WIDTH})};
+  const qn_value_t args[] = {describe(model, &tensors[0], QN_DTYPE_F32, joined, 5,
+                                      (int64_t[]){batch, length, 3, HEADS, HEAD_WIDTH}),
+                             describe(model, &tensors[1], QN_DTYPE_I64, lengths, 1, &batch),
+                             qn_float(1.0 / sqrt((double)HEAD_WIDTH)),
+                             describe(model, &tensors[2], QN_DTYPE_F32, y, 4,
+                                      (int64_t[]){batch, length, HEADS, HEAD_WIDTH})};
   double operation_count = 0.0;
   for (int64_t i = 0; i < batch; ++i) {
-    operation_count += 4.0 * (double)lengths[i] * (double)lengths[i] * (double)WIDTH;
+    operation_count += 4.0 * (double)host_lengths[i] * (double)host_lengths[i] * (double)WIDTH;
   }
   return kernels_call(model->kernels, KERNEL_ATTENTION, args, 4, operation_count);
 }
 
 static qn_status_t entrance(model_t* model, int64_t batch, int64_t length, const int64_t* ids,
                             float* y) {
-  const weights_t* weights = model->weights;
+  const weights_t* weights = &model->weights;
   tensor_t tensors[7];
   const qn_value_t args[] = {
-      describe(&tensors[0], QN_DTYPE_I64, ids, 2, (int64_t[]){batch, length}),
-      f32_2(&tensors[1], weights->words, VOCABULARY, WIDTH),
-      f32_2(&tensors[2], weights->positions, POSITIONS, WIDTH),
-      f32_2(&tensors[3], weights->types, TOKEN_TYPES, WIDTH),
-      f32_1(&tensors[4], weights->norm.gamma, WIDTH),
-      f32_1(&tensors[5], weights->norm.beta, WIDTH),
+      describe(model, &tensors[0], QN_DTYPE_I64, ids, 2, (int64_t[]){batch, length}),
+      f32_2(model, &tensors[1], weights->words, VOCABULARY, WIDTH),
+      f32_2(model, &tensors[2], weights->positions, POSITIONS, WIDTH),
+      f32_2(model, &tensors[3], weights->types, TOKEN_TYPES, WIDTH),
+      f32_1(model, &tensors[4], weights->norm.gamma, WIDTH),
+      f32_1(model, &tensors[5], weights->norm.beta, WIDTH),
       qn_float(NORM_EPSILON),
-      f32_3(&tensors[6], y, batch, length, WIDTH)};
+      f32_3(model, &tensors[6], y, batch, length, WIDTH)};
   return kernels_call(model->kernels, KERNEL_EMBED_LAYERNORM, args, 8, 0.0);
 }
 
@@ -111,41 +112,42 @@ static qn_status_t entrance(model_t* model, int64_t batch, int64_t length, const
 static qn_status_t finish(model_t* model, int64_t batch, int64_t length, const int64_t* lengths,
                           const float* hidden, float* pooled, float* embeddings) {
   tensor_t tensors[4];
-  const qn_value_t pool[] = {f32_3(&tensors[0], hidden, batch, length, WIDTH),
-                             describe(&tensors[1], QN_DTYPE_I64, lengths, 1, &batch),
-                             f32_2(&tensors[2], pooled, batch, WIDTH)};
+  const qn_value_t pool[] = {f32_3(model, &tensors[0], hidden, batch, length, WIDTH),
+                             describe(model, &tensors[1], QN_DTYPE_I64, lengths, 1, &batch),
+                             f32_2(model, &tensors[2], pooled, batch, WIDTH)};
   TRY(kernels_call(model->kernels, KERNEL_MEAN_POOL, pool, 3, 0.0));
-  const qn_value_t normalize[] = {f32_2(&tensors[2], pooled, batch, WIDTH),
-                                  f32_2(&tensors[3], embeddings, batch, WIDTH)};
+  const qn_value_t normalize[] = {f32_2(model, &tensors[2], pooled, batch, WIDTH),
+                                  f32_2(model, &tensors[3], embeddings, batch, WIDTH)};
   return kernels_call(model->kernels, KERNEL_L2_NORMALIZE, normalize, 2, 0.0);
 }
 
 qn_status_t model_create(const weights_t* weights, kernels_t* kernels, int64_t row_capacity,
                          model_t* out_model) {
-  *out_model = (model_t){.weights = weights, .kernels = kernels, .row_capacity = row_capacity};
+  *out_model = (model_t){.kernels = kernels, .row_capacity = row_capacity};
+  place_t* place = &kernels->place;
+  TRY(weights_import(weights, place, &out_model->weights));
   const int64_t tile = kernels->row_tile;
   const size_t row_count = (size_t)((row_capacity + tile - 1) / tile * tile);
+  void* buffer = NULL;
   for (size_t i = 0; i < sizeof buffer_widths / sizeof buffer_widths[0]; ++i) {
-    const size_t size_bytes = row_count * (size_t)buffer_widths[i] * sizeof(float);
-    void* buffer = NULL;
-    qn_status_t status =
-        qn_device_allocate((qn_device_t){QN_DEVICE_CPU, 0}, size_bytes, 64, &buffer);
-    if (!qn_ok(status)) {
-      model_destroy(out_model);
-      return status;
-    }
-    // Rows that fill up a tile are read before anything was written to them.
-    memset(buffer, 0, size_bytes);
+    // Rows that fill up a tile are read before anything was written to them: zeros.
+    TRY(place_reserve(place, row_count * (size_t)buffer_widths[i] * sizeof(float), &buffer));
     out_model->buffers[i] = buffer;
   }
+  if (place->is_host) {
+    return QN_OK;
+  }
+  TRY(place_reserve(place, row_count * sizeof *out_model->ids, &buffer));
+  out_model->ids = buffer;
+  TRY(place_reserve(place, row_count * sizeof *out_model->lengths, &buffer));
+  out_model->lengths = buffer;
+  TRY(place_reserve(place, row_count * WIDTH * sizeof *out_model->embeddings, &buffer));
+  out_model->embeddings = buffer;
   return QN_OK;
 }
 
 void model_destroy(model_t* model) {
-  for (size_t i = 0; i < sizeof model->buffers / sizeof model->buffers[0]; ++i) {
-    // Freeing host memory that we own cannot fail in a way that a caller could mend.
-    qn_status_free(qn_device_free((qn_device_t){QN_DEVICE_CPU, 0}, model->buffers[i]));
-  }
+  // The memory belongs to the place.
   memset(model, 0, sizeof *model);
 }
 
@@ -157,6 +159,16 @@ qn_status_t model_embed(model_t* model, int64_t batch, int64_t length, const int
                           "a batch of %lld tokens, the model has buffers for %lld", (long long)rows,
                           (long long)model->row_capacity);
   }
+  const place_t* place = &model->kernels->place;
+  const int64_t* host_lengths = lengths;
+  float* host_embeddings = embeddings;
+  if (!place->is_host) {
+    TRY(place_write(place, model->ids, ids, (size_t)rows * sizeof *ids));
+    TRY(place_write(place, model->lengths, lengths, (size_t)batch * sizeof *lengths));
+    ids = model->ids;
+    lengths = model->lengths;
+    embeddings = model->embeddings;
+  }
   float* hidden = model->buffers[HIDDEN];
   float* joined = model->buffers[JOINED];
   float* context = model->buffers[CONTEXT];
@@ -165,9 +177,9 @@ qn_status_t model_embed(model_t* model, int64_t batch, int64_t length, const int
 
   TRY(entrance(model, batch, length, ids, hidden));
   for (int i = 0; i < LAYERS; ++i) {
-    const layer_t* layer = &model->weights->layers[i];
+    const layer_t* layer = &model->weights.layers[i];
     TRY(product(model, KERNEL_LINEAR, rows, hidden, &layer->query_key_value, NULL, joined));
-    TRY(attention(model, batch, length, joined, lengths, context));
+    TRY(attention(model, batch, length, joined, lengths, host_lengths, context));
     TRY(product(model, KERNEL_LINEAR_RESIDUAL, rows, context, &layer->attention_output, hidden,
                 summed));
     TRY(layer_norm(model, rows, summed, &layer->attention_norm, hidden));
@@ -176,5 +188,10 @@ qn_status_t model_embed(model_t* model, int64_t batch, int64_t length, const int
     TRY(layer_norm(model, rows, summed, &layer->output_norm, hidden));
   }
   // `context` is free again and holds the means.
-  return finish(model, batch, length, lengths, hidden, context, embeddings);
+  TRY(finish(model, batch, length, lengths, hidden, context, embeddings));
+  if (place->is_host) {
+    return QN_OK;
+  }
+  return place_read(place, host_embeddings, embeddings,
+                    (size_t)(batch * WIDTH) * sizeof *embeddings);
 }

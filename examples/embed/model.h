@@ -8,10 +8,14 @@
 #include "weights.h"
 
 typedef struct model {
-  const weights_t* weights;  // borrowed
-  kernels_t* kernels;        // borrowed
-  int64_t row_capacity;      // tokens that the buffers hold, padding included
+  weights_t weights;     // as the kernels see them; borrowed
+  kernels_t* kernels;    // borrowed
+  int64_t row_capacity;  // tokens that the buffers hold, padding included
   float* buffers[5];
+  // Where the host cannot reach the buffers: what goes in and out.
+  int64_t* ids;
+  int64_t* lengths;
+  float* embeddings;
 } model_t;
 
 // Buffers for batches of up to `row_capacity` tokens (sentences times the longest of the batch).

@@ -32,7 +32,10 @@ static void print_kernels(const report_t* report, const kernels_t* kernels, FILE
     const kernel_t* kernel = &kernels->all[i];
     fprintf(file, "%-17s%-10s%12.3f", kernel->name, qn_source_text(kernel->info.source),
             milliseconds(kernel->info.lookup_ns));
-    if (is_timed) {
+    if (is_timed && kernel->call_ns == 0) {
+      // Calls of a device of its own return before the work is done: only passes are timed.
+      fprintf(file, "%9lld%12s", (long long)(kernel->call_count / report->repeat_count), "-");
+    } else if (is_timed) {
       fprintf(file, "%9lld%12.2f", (long long)(kernel->call_count / report->repeat_count),
               milliseconds(kernel->call_ns) / (double)report->repeat_count);
       if (kernel->operation_count > 0.0) {

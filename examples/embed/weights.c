@@ -201,3 +201,39 @@ void weights_free(weights_t* weights) {
   }
   memset(weights, 0, sizeof *weights);
 }
+
+static qn_status_t import(place_t* place, int64_t count, const float** inout_data) {
+  const void* memory = NULL;
+  TRY(place_import(place, *inout_data, (size_t)count * sizeof(float), &memory));
+  *inout_data = memory;
+  return QN_OK;
+}
+
+static qn_status_t import_norm(place_t* place, norm_t* norm) {
+  TRY(import(place, WIDTH, &norm->gamma));
+  return import(place, WIDTH, &norm->beta);
+}
+
+static qn_status_t import_matrix(place_t* place, matrix_t* matrix) {
+  TRY(import(place, matrix->inputs * matrix->outputs, &matrix->panels));
+  return import(place, matrix->outputs, &matrix->bias);
+}
+
+qn_status_t weights_import(const weights_t* from, place_t* place, weights_t* out_weights) {
+  *out_weights = *from;
+  out_weights->storage = NULL;
+  TRY(import(place, (int64_t)VOCABULARY * WIDTH, &out_weights->words));
+  TRY(import(place, (int64_t)POSITIONS * WIDTH, &out_weights->positions));
+  TRY(import(place, (int64_t)TOKEN_TYPES * WIDTH, &out_weights->types));
+  TRY(import_norm(place, &out_weights->norm));
+  for (int i = 0; i < LAYERS; ++i) {
+    layer_t* layer = &out_weights->layers[i];
+    TRY(import_matrix(place, &layer->query_key_value));
+    TRY(import_matrix(place, &layer->attention_output));
+    TRY(import_norm(place, &layer->attention_norm));
+    TRY(import_matrix(place, &layer->inner));
+    TRY(import_matrix(place, &layer->outer));
+    TRY(import_norm(place, &layer->output_norm));
+  }
+  return QN_OK;
+}

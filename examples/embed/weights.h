@@ -5,7 +5,7 @@
 #ifndef EMBED_WEIGHTS_H_
 #define EMBED_WEIGHTS_H_
 
-#include "common.h"
+#include "place.h"
 
 enum {
   LAYERS = 6,
@@ -54,6 +54,9 @@ typedef struct weights {
 // Reads DIRECTORY/model.safetensors; `directory` NULL: numbers from a fixed seed instead. Errors:
 // those of safetensors.h, OUT_OF_MEMORY. Owned: weights_free.
 qn_status_t weights_load(const char* directory, weights_t* out_weights);
+// The same weights as the kernels of a place see them. Borrowed from `from` and the place; not for
+// weights_free. Errors: OUT_OF_MEMORY.
+qn_status_t weights_import(const weights_t* from, place_t* place, weights_t* out_weights);
 // Zeroed weights are fine.
 void weights_free(weights_t* weights);
 
