@@ -94,6 +94,10 @@ static int64_t apply(qn_op_t op, const int64_t* args, bool* is_exact) {
       return ~a;
     case QN_OP_LOGIC_NOT:
       return a == 0;
+    case QN_OP_POPCOUNT:
+      return __builtin_popcountll((uint64_t)a);
+    case QN_OP_CLZ:
+      return a == 0 ? 64 : __builtin_clzll((uint64_t)a);
     case QN_OP_SHL:
       return (int64_t)((uint64_t)a << (b & 63));
     case QN_OP_SHR:
@@ -124,6 +128,8 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
     case QN_OP_ABS:
     case QN_OP_NOT:
     case QN_OP_LOGIC_NOT:
+    case QN_OP_POPCOUNT:
+    case QN_OP_CLZ:
       return 1;
     case QN_OP_SELECT:
       return 3;

@@ -1,0 +1,58 @@
+// jit/gpu/bounds.h: symbolic bounds of i64 values: expressions of what the host knows at a launch.
+//
+// An interval says: whenever the expression is evaluated, its value lies in [lo, hi], provided that
+// both bounds are computed without overflow and no symbol is negative. Both are tested by the guard
+// that is made of them. Bounds are unique: the same expression is the same pointer. Thread rule:
+// one thread per kernel. Read next: bounds.c, then narrow.c.
+#ifndef QUERN_JIT_GPU_BOUNDS_H_
+#define QUERN_JIT_GPU_BOUNDS_H_
+
+#include "jit/gpu/host.h"
+
+typedef struct qn__bound qn__bound_t;
+struct qn__bound {
+  qn_op_t op;  // NONE: `var`, or where that is NULL `value`
+  const qn__bound_t* args[2];
+  const qn__var_t* var;
+  int64_t value;
+  uint32_t size;   // operations when it is evaluated
+  uint32_t depth;  // values at once
+  qn__bound_t* next;
+};
+
+enum { QN__BOUND_BUCKETS = 64 };
+typedef struct qn__bounds {
+  qn__arena_t* arena;
+  qn__bound_t* buckets[QN__BOUND_BUCKETS];
+} qn__bounds_t;
+
+// Both bounds are NULL where nothing is known.
+typedef struct qn__interval {
+  const qn__bound_t* lo;
+  const qn__bound_t* hi;
+  bool is_nonnegative;  // known apart from `lo`, which may be weaker
+} qn__interval_t;
+
+static inline bool qn__interval_is_point(const qn__interval_t* interval) {
+  return interval->lo && interval->lo == interval->hi;
+}
+static inline bool qn__bound_is_const(const qn__bound_t* bound) {
+  return bound->op == QN_OP_NONE && !bound->var;
+}
+
+const qn__bound_t* qn__bound_const(qn__bounds_t* bounds, int64_t value);
+const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__var_t* var);
+// ADD, SUB, MUL, MIN, MAX, the divisions, AND, OR, XOR, SHL, SHR. NULL when an operand is NULL, the
+// result is too large, or a constant overflows.
+const qn__bound_t* qn__bound_op(qn__bounds_t* bounds, qn_op_t op, const qn__bound_t* a,
+                                const qn__bound_t* b);
+void qn__bound_put(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__bound_t* bound);
+
+qn__interval_t qn__interval_range(qn__bounds_t* bounds, int64_t lo, int64_t hi);
+// Every value between the lower of both and the higher.
+qn__interval_t qn__interval_hull(qn__bounds_t* bounds, qn__interval_t a, qn__interval_t b);
+// Of an integer operator on i64 values; operands that it lacks are not looked at.
+qn__interval_t qn__interval_op(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a,
+                               qn__interval_t b);
+
+#endif  // QUERN_JIT_GPU_BOUNDS_H_

@@ -1,0 +1,431 @@
+// jit/gpu/launch.c: a nest of BLOCK_* loops as a launch: how many blocks of how many threads, what
+// the kernel takes from outside, and its one or two kernels.
+//
+// Arguments are whatever the nest uses and does not declare: buffers underneath all views first,
+// then variables, both in the order of their ids, so that equal modules give equal kernels. Thread
+// rule: one thread per program. Read next: narrow.c.
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "jit/gpu/split.h"
+
+// ---- arguments
+
+enum { INSIDE = 1, USED = 2, WRITTEN = 4 };
+
+typedef struct uses {
+  qn__gpu_split_t* split;
+  uint8_t* vars;     // by id
+  uint8_t* buffers;  // by id
+  qn__var_t** var_nodes;
+  qn__buf_t** buffer_nodes;
+  bool has_site;  // something that can fail
+} uses_t;
+
+static void use_buffer(uses_t* uses, qn__buf_t* buffer, bool is_written);
+
+static void use_var(uses_t* uses, qn__var_t* var) {
+  uses->vars[var->id] |= USED;
+  uses->var_nodes[var->id] = var;
+}
+
+static bool is_division(qn_op_t op) {
+  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
+         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
+}
+
+static bool on_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  uses_t* uses = walker->self;
+  bool is_checked = uses->split->options->passes.is_checked;
+  switch (expr->kind) {
+    case QN__EXPR_VAR:
+      use_var(uses, expr->var);
+      break;
+    case QN__EXPR_LOAD:
+      use_buffer(uses, expr->load.buffer, false);
+      uses->has_site |= is_checked;
+      break;
+    case QN__EXPR_REDUCE:
+      uses->vars[expr->reduce.reduce_var->id] |= INSIDE;
+      for (qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+        uses->vars[stmt->let.var->id] |= INSIDE;
+      }
+      break;
+    case QN__EXPR_OP:
+      uses->has_site |= is_checked && is_division(expr->op) &&
+                        !(expr->args[1]->kind == QN__EXPR_INT && expr->args[1]->int_value != 0);
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+static bool on_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  uses_t* uses = walker->self;
+  bool is_checked = uses->split->options->passes.is_checked;
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      uses->vars[stmt->let.var->id] |= INSIDE;
+      break;
+    case QN__STMT_LOOP:
+      uses->vars[stmt->loop.var->id] |= INSIDE;
+      break;
+    case QN__STMT_STORE:
+      use_buffer(uses, stmt->store.buffer, true);
+      uses->has_site |= is_checked;
+      break;
+    case QN__STMT_ATOMIC:
+      use_buffer(uses, stmt->atomic.buffer, true);
+      if (stmt->atomic.result) uses->vars[stmt->atomic.result->id] |= INSIDE;
+      uses->has_site |= is_checked;
+      break;
+    case QN__STMT_ALLOC:
+      uses->buffers[stmt->alloc.buffer->id] |= INSIDE;
+      // The base of a view is used where the view is declared: its place is computed there.
+      if (stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+        use_buffer(uses, stmt->alloc.buffer->base, false);
+        uses->has_site |= is_checked;
+      }
+      break;
+    case QN__STMT_ASSERT:
+      uses->has_site = true;
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+static void use_expr(uses_t* uses, qn__expr_t* expr) {
+  qn__walker_t walker = {on_stmt, on_expr, uses};
+  (void)qn__walk_expr(&walker, expr);
+}
+
+// What an access evaluates besides its own indices. Extents count where they are factors of an
+// index or are checked.
+static void use_shape(uses_t* uses, qn__buf_t* buffer) {
+  bool is_checked = uses->split->options->passes.is_checked;
+  for (uint32_t i = 0; i < buffer->rank; i++) {
+    if (is_checked || (!buffer->strides && i > 0)) use_expr(uses, buffer->shape[i]);
+    if (buffer->strides) use_expr(uses, buffer->strides[i]);
+  }
+}
+
+static void use_buffer(uses_t* uses, qn__buf_t* buffer, bool is_written) {
+  uint8_t wanted = (uint8_t)(USED | (is_written ? WRITTEN : 0));
+  if ((uses->buffers[buffer->id] & wanted) == wanted) return;
+  bool is_new = (uses->buffers[buffer->id] & USED) == 0;
+  uses->buffers[buffer->id] |= wanted;
+  uses->buffer_nodes[buffer->id] = buffer;
+  // A buffer that is declared inside has been walked, or will be.
+  if (is_new) use_shape(uses, buffer);
+  if (buffer->scope != QN__SCOPE_VIEW) return;
+  if (is_new) {
+    for (uint32_t i = 0; i < buffer->base->rank; i++) use_expr(uses, buffer->base_indices[i]);
+  }
+  use_buffer(uses, buffer->base, is_written);
+}
+
+static bool find_uses(qn__gpu_split_t* split, qn__stmt_t* root, uses_t* out) {
+  const qn__function_t* function = split->function;
+  qn__arena_t* arena = split->arena;
+  *out = (uses_t){.split = split};
+  out->vars = qn__arena_alloc(arena, function->var_count + 1U);
+  out->buffers = qn__arena_alloc(arena, function->buffer_count + 1U);
+  out->var_nodes = qn__arena_alloc_array(arena, function->var_count + 1U, sizeof *out->var_nodes);
+  out->buffer_nodes =
+      qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof *out->buffer_nodes);
+  if (!out->vars || !out->buffers || !out->var_nodes || !out->buffer_nodes) return false;
+  qn__walker_t walker = {on_stmt, on_expr, out};
+  qn__block_t block = {root, root};
+  // Only this statement, not those behind it.
+  qn__stmt_t* next = root->next;
+  root->next = NULL;
+  (void)qn__walk_block(&walker, &block);
+  root->next = next;
+  return true;
+}
+
+typedef struct args {
+  uint32_t count;
+  qn__gpu_arg_t items[QN__GPU_MAX_ARGS];
+  qn__gpu_arg_node_t nodes[QN__GPU_MAX_ARGS];
+} args_t;
+
+static bool add_arg(qn__gpu_split_t* split, args_t* args, qn__gpu_arg_t arg,
+                    qn__gpu_arg_node_t node) {
+  if (args->count == QN__GPU_MAX_ARGS) {
+    return qn__gpu_split_unsupported(split, "a launch uses more than %d buffers and values",
+                                     (int)QN__GPU_MAX_ARGS);
+  }
+  args->items[args->count] = arg;
+  args->nodes[args->count++] = node;
+  return true;
+}
+
+static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, args_t* args) {
+  qn__buf_t* buffer = uses->buffer_nodes[id];
+  if (!buffer || (buffer->scope != QN__SCOPE_PARAM && buffer->scope != QN__SCOPE_GLOBAL)) {
+    return true;
+  }
+  bool is_param = buffer->scope == QN__SCOPE_PARAM;
+  qn__gpu_arg_t arg = {.kind = is_param ? QN__GPU_ARG_BUFFER : QN__GPU_ARG_WORKSPACE,
+                       .index = is_param ? split->params[id] : split->slots[id],
+                       .size_bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype),
+                       .is_written = (uses->buffers[id] & WRITTEN) != 0};
+  if (arg.index == QN__GPU_NO_PLACE) {
+    return qn__gpu_split_fail(
+        split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': buffer '%s' is not the host's",
+                              split->function->name, buffer->name));
+  }
+  return add_arg(split, args, arg, (qn__gpu_arg_node_t){.buffer = buffer});
+}
+
+static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, args_t* args) {
+  qn__var_t* var = uses->var_nodes[id];
+  if (!var || (uses->vars[id] & INSIDE) != 0) return true;
+  bool is_local = split->locals[id] != QN__GPU_NO_PLACE;
+  qn__gpu_arg_t arg = {.kind = is_local ? QN__GPU_ARG_LOCAL : QN__GPU_ARG_WORD,
+                       .index = is_local ? split->locals[id] : split->words[id],
+                       .size_bytes = (uint32_t)qn_dtype_size_bytes(var->dtype)};
+  if (arg.index == QN__GPU_NO_PLACE) {
+    return qn__gpu_split_fail(
+        split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': '%s' is not the host's",
+                              split->function->name, var->name));
+  }
+  return add_arg(split, args, arg, (qn__gpu_arg_node_t){.var = var});
+}
+
+// ---- threads
+
+typedef struct thread_search {
+  qn__gpu_split_t* split;
+  int64_t most;  // of the constant nests
+  bool has_nest;
+  bool has_unknown;            // a nest whose extents are not constant
+  const qn__stmt_t* together;  // a nest whose threads meet or exchange
+} thread_search_t;
+
+static bool is_apart_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  (void)walker;
+  return stmt->kind != QN__STMT_BARRIER;
+}
+
+static bool is_apart_expr(qn__walker_t* walker, qn__expr_t* expr) {
+  (void)walker;
+  if (expr->kind != QN__EXPR_OP) return true;
+  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
+}
+
+// The loops of a nest are walked from the outermost inwards.
+static const qn__stmt_t* next_in_nest(const qn__stmt_t* loop, bool is_thread) {
+  const qn__stmt_t* inner = loop->loop.body.first;
+  if (!inner || inner->next || inner->kind != QN__STMT_LOOP) return NULL;
+  bool is_same =
+      is_thread ? qn__loop_is_thread(inner->loop.kind) : qn__loop_is_block(inner->loop.kind);
+  return is_same ? inner : NULL;
+}
+
+// The product of constant extents; -1: they are not constant, or it is too large.
+static int64_t constant_count(const qn__stmt_t* loop, bool is_thread) {
+  int64_t count = 1;
+  for (; loop; loop = next_in_nest(loop, is_thread)) {
+    const qn__expr_t *begin = loop->loop.begin, *end = loop->loop.end;
+    int64_t extent;
+    if (begin->kind != QN__EXPR_INT || end->kind != QN__EXPR_INT ||
+        __builtin_sub_overflow(end->int_value, begin->int_value, &extent) ||
+        __builtin_mul_overflow(count, extent > 0 ? extent : 0, &count)) {
+      return -1;
+    }
+  }
+  return count;
+}
+
+static bool on_thread_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+  thread_search_t* search = walker->self;
+  if (stmt->kind != QN__STMT_LOOP || !qn__loop_is_thread(stmt->loop.kind)) return true;
+  search->has_nest = true;
+  int64_t count = constant_count(stmt, true);
+  search->has_unknown |= count < 0;
+  if (count > search->most) search->most = count;
+  qn__walker_t apart = {is_apart_stmt, is_apart_expr, NULL};
+  if (!search->together && !qn__walk_block(&apart, &stmt->loop.body)) search->together = stmt;
+  return true;
+}
+
+// Extents of a nest as a product, each cut at 0.
+static bool put_product(qn__gpu_split_t* split, const qn__stmt_t* loop, bool is_thread,
+                        qn__gpu_ops_t* ops) {
+  bool is_single = !next_in_nest(loop, is_thread);
+  bool is_first = true;
+  for (; loop; loop = next_in_nest(loop, is_thread)) {
+    const qn__expr_t *begin = loop->loop.begin, *end = loop->loop.end;
+    if (!qn__gpu_host_knows(&split->host, begin) || !qn__gpu_host_knows(&split->host, end)) {
+      return false;
+    }
+    qn__gpu_put_expr(&split->host, ops, end);
+    if (begin->kind != QN__EXPR_INT || begin->int_value != 0) {
+      qn__gpu_put_expr(&split->host, ops, begin);
+      qn__gpu_put_apply(ops, QN_OP_SUB);
+    }
+    if (!is_single) {
+      qn__gpu_put_const(ops, 0);
+      qn__gpu_put_apply(ops, QN_OP_MAX);
+      if (!is_first) qn__gpu_put_apply(ops, QN_OP_MUL);
+    }
+    is_first = false;
+  }
+  return true;
+}
+
+// Threads of a block: a count, or 0 and an expression.
+static bool find_threads(qn__gpu_split_t* split, qn__stmt_t* root, uint32_t* out_count,
+                         qn__gpu_expr_t* out_expr) {
+  const qn__pass_options_t* options = &split->options->passes;
+  uint32_t most = options->max_threads ? options->max_threads : 1024;
+  uint32_t preferred = options->preferred_threads ? options->preferred_threads : 256;
+  if (preferred > most) preferred = most;
+  thread_search_t search = {.split = split};
+  qn__walker_t walker = {on_thread_stmt, NULL, &search};
+  (void)qn__walk_block(&walker, &root->loop.body);
+  *out_count = 1;
+  if (!search.has_nest) return true;
+  if (!search.together) {
+    // Nests stride: any count is right.
+    int64_t count = search.most < (int64_t)most ? search.most : (int64_t)most;
+    if (search.has_unknown && count < (int64_t)preferred) count = preferred;
+    *out_count = count > 0 ? (uint32_t)count : 1;
+    return true;
+  }
+  int64_t count = constant_count(search.together, true);
+  if (count > (int64_t)most) {
+    return qn__gpu_split_unsupported(
+        split, "a block of %" PRId64 " threads that meet; the target allows %u", count, most);
+  }
+  if (count > 0) {
+    *out_count = (uint32_t)count;
+    return true;
+  }
+  *out_count = 0;
+  qn__gpu_ops_t ops = {.arena = split->arena};
+  if (!put_product(split, search.together, true, &ops)) {
+    return qn__gpu_split_unsupported(split,
+                                     "the count of threads that meet is not known at the launch");
+  }
+  return qn__gpu_split_finish(split, &ops, out_expr);
+}
+
+// ---- kernels
+
+static const char* kernel_name(qn__gpu_split_t* split) {
+  if (!split->options->has_names) return "main";
+  char number[16];
+  (void)snprintf(number, sizeof number, "_%u", split->kernel_number++);
+  size_t size = strlen(split->function->name), more = strlen(number) + 1;
+  char* name = qn__arena_alloc(split->arena, size + more);
+  if (!name) return NULL;
+  memcpy(name, split->function->name, size);
+  memcpy(name + size, number, more);
+  return name;
+}
+
+typedef struct shape {
+  const args_t* args;
+  const qn__gpu_arg_t* items;
+  const qn__gpu_arg_node_t* nodes;
+  uint32_t thread_count;
+  bool has_record;
+} shape_t;
+
+// Index of the new kernel; QN__GPU_NO_KERNEL without memory.
+static uint32_t add_kernel(qn__gpu_split_t* split, qn__stmt_t* root, const shape_t* shape,
+                           const qn__gpu_widths_t* widths) {
+  qn__gpu_draft_t* draft = QN__ARENA_NEW(split->arena, qn__gpu_draft_t);
+  const char* name = kernel_name(split);
+  if (!draft || !name) {
+    (void)qn__gpu_split_fail(split, qn__out_of_memory("a kernel"));
+    return QN__GPU_NO_KERNEL;
+  }
+  draft->plan = (qn__gpu_kernel_t){.name = name,
+                                   .thread_count = shape->thread_count,
+                                   .has_record = shape->has_record,
+                                   .arg_count = shape->args->count,
+                                   .args = shape->items};
+  draft->ir = (qn__gpu_kernel_ir_t){.nodes = shape->nodes,
+                                    .function = split->function,
+                                    .root = root,
+                                    .is_narrow = widths != NULL,
+                                    .widths = widths,
+                                    .owner = split->ir};
+  *split->last = draft;
+  split->last = &draft->next;
+  return (*split->kernel_count)++;
+}
+
+// What the step needs before it is there.
+typedef struct plan {
+  qn__gpu_expr_t blocks;
+  qn__gpu_expr_t threads;
+  qn__gpu_expr_t guard;
+  uint32_t kernel;
+  uint32_t wide_kernel;
+} plan_t;
+
+static bool choose_kernels(qn__gpu_split_t* split, qn__stmt_t* root, const shape_t* shape,
+                           plan_t* plan) {
+  const qn__gpu_widths_t* widths = NULL;
+  qn__gpu_ops_t guard = {.arena = split->arena};
+  if (split->options->index_bits != 64 && !qn__gpu_narrow(split, root, &widths, &guard)) {
+    return qn__gpu_split_fail(split, qn__out_of_memory("the widths of a kernel"));
+  }
+  // A guard that is too deep for a plan is none: the wide kernel is always right.
+  if (widths && !qn__gpu_ops_finish(&guard, &plan->guard)) {
+    if (guard.has_failed) return qn__gpu_split_fail(split, qn__out_of_memory("a launch plan"));
+    widths = NULL;
+    plan->guard = (qn__gpu_expr_t){0, NULL};
+  }
+  plan->wide_kernel = QN__GPU_NO_KERNEL;
+  plan->kernel = add_kernel(split, root, shape, widths);
+  if (widths && plan->guard.op_count != 0 && split->options->index_bits == 0) {
+    plan->wide_kernel = add_kernel(split, root, shape, NULL);
+  }
+  return qn_ok(split->status);
+}
+
+bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__stmt_t* root) {
+  uses_t uses;
+  args_t* args = QN__ARENA_NEW(split->arena, args_t);
+  if (!args || !find_uses(split, root, &uses)) {
+    return qn__gpu_split_fail(split, qn__out_of_memory("a launch"));
+  }
+  for (uint32_t i = 0; i < split->function->buffer_count; i++) {
+    if (!add_buffer(split, &uses, i, args)) return false;
+  }
+  for (uint32_t i = 0; i < split->function->var_count; i++) {
+    if (!add_var(split, &uses, i, args)) return false;
+  }
+  shape_t shape = {
+      .args = args, .items = args->items, .nodes = args->nodes, .has_record = uses.has_site};
+  split->ir->has_record |= uses.has_site;
+  plan_t plan = {.kernel = QN__GPU_NO_KERNEL};
+  if (!find_threads(split, root, &shape.thread_count, &plan.threads)) return false;
+  qn__gpu_ops_t blocks = {.arena = split->arena};
+  if (!put_product(split, root, false, &blocks)) {
+    // Bounds that only the device knows: the kernel counts, one block runs all.
+    blocks = (qn__gpu_ops_t){.arena = split->arena};
+    qn__gpu_put_const(&blocks, 1);
+  }
+  if (!qn__gpu_split_finish(split, &blocks, &plan.blocks)) return false;
+  if (!choose_kernels(split, root, &shape, &plan)) return false;
+  qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_LAUNCH);
+  if (!step) return false;
+  step->a = plan.blocks;
+  step->b = plan.threads;
+  step->guard = plan.guard;
+  step->kernel = plan.kernel;
+  step->wide_kernel = plan.wide_kernel;
+  split->ir->launch_count++;
+  return true;
+}

@@ -1,0 +1,62 @@
+// jit/gpu/split.h: what lower.c, split.c, launch.c and narrow.c share while a program is made.
+//
+// Thread rule: one thread per program. Read next: split.c.
+#ifndef QUERN_JIT_GPU_SPLIT_H_
+#define QUERN_JIT_GPU_SPLIT_H_
+
+#include "jit/gpu/host.h"
+#include "jit/gpu/program.h"
+
+// A kernel before all of them are known: then they move into arrays of their own.
+typedef struct qn__gpu_draft {
+  qn__gpu_kernel_t plan;
+  qn__gpu_kernel_ir_t ir;
+  struct qn__gpu_draft* next;
+} qn__gpu_draft_t;
+
+// A function that is being split.
+typedef struct qn__gpu_split {
+  qn__gpu_program_t* program;
+  const qn__gpu_lower_options_t* options;
+  qn__arena_t* arena;
+  qn__function_t* function;
+  qn__gpu_function_ir_t* ir;
+  qn__gpu_host_t host;
+  uint32_t* words;   // by var->id
+  uint32_t* locals;  // by var->id
+  uint32_t* slots;   // by buffer->id: the workspace of a GLOBAL buffer
+  uint32_t* params;  // by buffer->id: the word of a parameter
+  // By var->id: what a local of the host is computed from; of a loop's, where it begins.
+  const qn__expr_t** values;
+  uint32_t local_count;      // in use here; slots are used again behind their block
+  uint32_t workspace_count;  // in use here
+  uint32_t step_capacity;
+  qn__gpu_step_t* steps;
+  qn__gpu_function_t* plan;  // counts grow
+  uint32_t kernel_number;    // of this function, for names
+  // Of the program.
+  qn__gpu_draft_t** last;
+  uint32_t* kernel_count;
+  qn_status_t status;  // sticky
+} qn__gpu_split_t;
+
+// The first failure counts. Return false, for returning.
+bool qn__gpu_split_fail(qn__gpu_split_t* split, qn_status_t status);
+// UNSUPPORTED: "function 'f': WHAT".
+bool qn__gpu_split_unsupported(qn__gpu_split_t* split, const char* format, ...) QN_PRINTF(2, 3);
+// The last step; NULL without memory. It is valid until the next is added.
+qn__gpu_step_t* qn__gpu_split_step(qn__gpu_split_t* split, qn__gpu_step_kind_t kind);
+bool qn__gpu_split_finish(qn__gpu_split_t* split, const qn__gpu_ops_t* ops, qn__gpu_expr_t* out);
+
+// split.c: all of a function.
+qn_status_t qn__gpu_split_function(qn__gpu_split_t* split);
+
+// launch.c: the launch of a nest of BLOCK_* loops: its kernels and its step.
+bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__stmt_t* root);
+
+// narrow.c: the widths of a kernel with 32-bit indices; NULL where there cannot be one.
+// `out_guard`: when it is right; no operations: always. False without memory.
+bool qn__gpu_narrow(qn__gpu_split_t* split, qn__stmt_t* root, const qn__gpu_widths_t** out_widths,
+                    qn__gpu_ops_t* out_guard);
+
+#endif  // QUERN_JIT_GPU_SPLIT_H_
