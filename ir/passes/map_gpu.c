@@ -112,6 +112,38 @@ static qn__gmap_entity_t* entity_of(top_t* top, qn__stmt_t* stmt, const qn__bloc
   return entity;
 }
 
+// ---- long reductions
+
+typedef struct split {
+  top_t* top;
+  qn__block_t* out;
+  const qn__gmap_guard_t* guards;
+} split_t;
+
+static bool split_slot(void* context, qn__expr_t** slot) {
+  split_t* self = context;
+  qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    if (!qn__gmap_is_long(expr)) return true;
+    qn__stmt_t* loop = qn__gmap_split_long(self->top->map, slot);
+    if (loop) launch(self->top, QN__GMAP_FREE, loop, self->out, self->guards);
+    return loop != NULL;
+  }
+  // What is evaluated only sometimes stays where it is.
+  bool is_lazy =
+      expr->kind == QN__EXPR_COND ||
+      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
+  if (is_lazy) return split_slot(self, &expr->args[0]);
+  return qn__expr_each_child(expr, split_slot, self);
+}
+
+// Launches of their own for the long reductions of a statement, before it.
+static void split_long(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
+                       const qn__gmap_guard_t* guards) {
+  split_t split = {top, out, guards};
+  (void)qn__stmt_each_expr(stmt, split_slot, &split);
+}
+
 // ---- lets
 
 static void deal_let(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
@@ -129,6 +161,7 @@ static void deal_let(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
   stmt->let.var->user = entity;
   entity->is_sunk = qn__gmap_is_pure(map, stmt->let.value);
   if (entity->is_sunk) return;
+  split_long(top, stmt, out, guards);
   add_to_group(top, stmt, out, guards);
   entity->unit = top->group;
 }
@@ -286,10 +319,12 @@ static void deal(top_t* top, qn__block_t* block, const qn__gmap_guard_t* guards)
         if (!guards && qn__gmap_is_host(stmt->assert_.condition)) {
           qn__block_append(block, stmt);
         } else {
+          split_long(top, stmt, block, guards);
           add_to_group(top, stmt, block, guards);
         }
         break;
       case QN__STMT_ATOMIC:
+        split_long(top, stmt, block, guards);
         add_to_group(top, stmt, block, guards);
         if (stmt->atomic.result) {
           qn__gmap_entity_t* entity = entity_of(top, stmt, block);
@@ -299,6 +334,9 @@ static void deal(top_t* top, qn__block_t* block, const qn__gmap_guard_t* guards)
         }
         break;
       case QN__STMT_STORE:
+        split_long(top, stmt, block, guards);
+        add_to_group(top, stmt, block, guards);
+        break;
       case QN__STMT_WHILE:
       case QN__STMT_BARRIER:
         add_to_group(top, stmt, block, guards);

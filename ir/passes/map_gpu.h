@@ -140,6 +140,13 @@ bool qn__gmap_is_host(qn__expr_t* expr);
 // Ends the import of all units: carriers, local buffers at the host's level.
 void qn__gmap_import(qn__gmap_t* map);
 
+// ---- long reductions (map_gpu_long.c)
+
+// Is it a reduction that is worth a launch of its own?
+bool qn__gmap_is_long(const qn__expr_t* reduce);
+// Returns a parallel loop that computes partial results; the slot becomes what joins them.
+qn__stmt_t* qn__gmap_split_long(qn__gmap_t* map, qn__expr_t** slot);
+
 // ---- nests (map_gpu_nest.c)
 
 enum { qn__gmap_max_nest = 8 };

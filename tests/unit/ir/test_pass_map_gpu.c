@@ -167,6 +167,17 @@ static void what_is_not_a_loop_is_a_launch(void** state) {
          "block.x block in 0..ceildiv(m, 1024) {\n let k_2 = k[];\n y[at] = k_2;\n");
 }
 
+static void long_sums_have_a_launch_of_their_own(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n]) { let s = sum i in 0..n { x[i] * x[i] };"
+         "  parallel i in 0..n { y[i] = x[i] / s; } }",
+         "alloc partial: f32[256] in global;\n block.x block in 0..256 {\n"
+         "let each = ceildiv(n, 8192) * 32;\n let exchange = block_sum(own);\n"
+         "partial[block] = exchange;\n block.x block in 0..1 {\n"
+         "let exchange = block_sum(own);\n s[] = exchange;\n y[at] = x[at] / s_1;\n");
+}
+
 static void serial_loops_of_the_host(void** state) {
   (void)state;
   expect(&gpu,
@@ -239,6 +250,7 @@ int main(void) {
       cmocka_unit_test(columns_stay_flat),
       cmocka_unit_test(a_local_array_becomes_shared),
       cmocka_unit_test(what_is_not_a_loop_is_a_launch),
+      cmocka_unit_test(long_sums_have_a_launch_of_their_own),
       cmocka_unit_test(serial_loops_of_the_host),
       cmocka_unit_test(conditions_of_the_device),
       cmocka_unit_test(explicit_loops_stay),
