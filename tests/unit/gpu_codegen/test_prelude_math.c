@@ -5,10 +5,10 @@
 // GLSL, with and without a fused fma, 64-bit integers and doubles. With arguments it prints the
 // largest errors found:
 //
-//   gpu_codegen_test_prelude_math --measure [--op NAME] [--type f32|f64] [--mode 0..3]
-//                                 [--all | --count N]
+//   gpu_codegen_test_prelude_math --measure [--op NAME] [--type f32|f64] [--mode 0123]
+//                                 [--all [--stride N] | --count N]
 //
-// --all takes each of the 2^32 arguments of the f32 functions of one argument.
+// --all takes each of the 2^32 arguments of the f32 functions of one argument, or each N-th.
 // What it is not: a test of a device: tests/conformance runs kernels.
 // Threads: none.
 // Next: docs/ir.md, whose bounds these are.
@@ -84,14 +84,15 @@ static result_t sweep(const case_t* c, loop_t loop, const inputs_t* in) {
 }
 
 // Every argument there is, through several modes at once: the references take the time.
-static void sweep_all_f32(const case_t* c, const loop_t* loops, size_t count, result_t* results) {
+static void sweep_all_f32(const case_t* c, uint32_t stride, const loop_t* loops, size_t count,
+                          result_t* results) {
   enum { CHUNK = 1 << 16 };
   static float in[CHUNK], out[CHUNK];
   static double exact[CHUNK];
   for (size_t k = 0; k < count; k++) results[k] = (result_t){.worst = -1};
-  for (uint64_t start = 0; start < UINT64_C(1) << 32; start += CHUNK) {
+  for (uint64_t start = 0; start < UINT64_C(1) << 32; start += (uint64_t)CHUNK * stride) {
     for (uint32_t i = 0; i < CHUNK; i++) {
-      uint32_t bits = (uint32_t)start + i;
+      uint32_t bits = (uint32_t)start + i * stride;
       memcpy(&in[i], &bits, sizeof(bits));
       exact[i] = c->reference_f32((double)in[i], 0, 0);
     }
@@ -152,22 +153,24 @@ static void test_f64(void** state) {
 static int measure(int argc, char** argv) {
   const char* op = "";
   const char* type = "";
-  int mode = -1;
+  const char* wanted = "0123";
   bool is_all = false;
+  uint32_t stride = 1;
   size_t count = 1000000;
   for (int i = 2; i < argc; i++) {
     bool has_value = i + 1 < argc;
     if (strcmp(argv[i], "--all") == 0) is_all = true;
     if (strcmp(argv[i], "--op") == 0 && has_value) op = argv[++i];
     if (strcmp(argv[i], "--type") == 0 && has_value) type = argv[++i];
-    if (strcmp(argv[i], "--mode") == 0 && has_value) mode = atoi(argv[++i]);
+    if (strcmp(argv[i], "--mode") == 0 && has_value) wanted = argv[++i];
+    if (strcmp(argv[i], "--stride") == 0 && has_value) stride = (uint32_t)atoi(argv[++i]);
     if (strcmp(argv[i], "--count") == 0 && has_value) count = strtoull(argv[++i], NULL, 10);
   }
   const prelude_mode_t* modes[PRELUDE_MODE_COUNT];
   void* built[PRELUDE_MODE_COUNT];
   size_t mode_count = 0;
   for (int m = 0; m < PRELUDE_MODE_COUNT; m++) {
-    if (mode >= 0 && mode != m) continue;
+    if (strchr(wanted, '0' + m) == NULL) continue;
     modes[mode_count] = &PRELUDE_MODES[m];
     built[mode_count] = build_loops(&PRELUDE_MODES[m]);
     if (built[mode_count++] == NULL) return 1;
@@ -187,7 +190,7 @@ static int measure(int argc, char** argv) {
       loops[loop_count++] = find_loop(built[m], c, is_f64);
     }
     if (is_all && !is_f64 && c->arity == 1) {
-      sweep_all_f32(c, loops, loop_count, results);
+      sweep_all_f32(c, stride, loops, loop_count, results);
     } else {
       inputs_t in = make_inputs(c, is_f64, count / 100000 + 1);
       for (size_t m = 0; m < loop_count; m++) results[m] = sweep(c, loops[m], &in);
