@@ -91,6 +91,9 @@ function(quern_generator name folder)
   set_target_properties(quern-${name} PROPERTIES LINKER_LANGUAGE C)
   target_link_options(quern-${name} PRIVATE
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/generator.map -Wl,--build-id=sha1)
+  if(NOT QUERN_SANITIZE)
+    target_link_options(quern-${name} PRIVATE -Wl,--no-undefined)
+  endif()
 endfunction()
 
 # What the GPU generators share: a static library, part of each of them and not of libquern.
@@ -120,6 +123,9 @@ function(quern_plugin name folder library)
   set_target_properties(quern-${name} PROPERTIES LINKER_LANGUAGE C)
   target_link_options(quern-${name} PRIVATE
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/generator.map -Wl,--build-id=sha1)
+  if(NOT QUERN_SANITIZE)
+    target_link_options(quern-${name} PRIVATE -Wl,--no-undefined)
+  endif()
 endfunction()
 
 # The conformance suite: on the public headers alone, for the command and for programs of others.
