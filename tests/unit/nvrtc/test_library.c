@@ -1,0 +1,186 @@
+// tests/unit/nvrtc/test_library.c: finding and opening libnvrtc: none, a damaged one, another
+// library; the identity that the engine predicts; what messages say of a text that does not
+// compile.
+#define _GNU_SOURCE  // dladdr
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+// cmocka.h needs those above.
+#include <cmocka.h>
+
+#include "base/nvrtc_place.h"
+#include "jit/nvrtc/messages.h"
+#include "tests/support/tempdir.h"
+#include "tests/unit/nvrtc/support_nvrtc.h"
+
+static void assert_has(const char* text, const char* part) {
+  if (!strstr(text, part)) (void)fprintf(stderr, "no '%s' in: %s\n", part, text);
+  assert_non_null(strstr(text, part));
+}
+
+static void assert_unavailable(const char* path, const char* word) {
+  assert_int_equal(setenv("QUERN_NVRTC_LIBRARY", path, 1), 0);
+  qn__nvrtc_t* nvrtc;
+  qn_status_t status = qn__nvrtc_create(qn_allocator_default(), &nvrtc);
+  assert_null(nvrtc);
+  assert_int_equal(qn_status_code(status), QN_STATUS_UNAVAILABLE);
+  assert_has(qn_status_message(status), word);
+  assert_has(qn_status_message(status), path);
+  qn_status_free(status);
+  assert_int_equal(unsetenv("QUERN_NVRTC_LIBRARY"), 0);
+}
+
+static void missing_library_says_what_was_tried(void** state) {
+  (void)state;
+  assert_unavailable("/nowhere/libnvrtc.so", "QUERN_NVRTC_LIBRARY");
+  // A relative one would be another file for each working directory.
+  assert_unavailable("libnvrtc.so", "absolute path");
+}
+
+static void no_library_at_all(void** state) {
+  (void)state;
+  char folder[QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(folder));
+  char path[PATH_MAX];
+  qn__buffer_t tried;
+  qn__buffer_init(&tried, qn_allocator_default());
+  assert_int_equal(setenv("CUDA_HOME", folder, 1), 0);
+  bool is_found = qn__nvrtc_find(path, &tried);
+  assert_has((const char*)tried.data, folder);
+  if (!is_found) assert_string_equal(path, "");
+  assert_int_equal(unsetenv("CUDA_HOME"), 0);
+  qn__buffer_deinit(&tried);
+  qn_test_tempdir_remove(folder);
+}
+
+static void damaged_library_is_unavailable(void** state) {
+  (void)state;
+  char folder[QN_TEST_PATH_SIZE], path[QN_TEST_PATH_SIZE + 32];
+  assert_true(qn_test_tempdir_make(folder));
+  (void)snprintf(path, sizeof path, "%s/libnvrtc.so", folder);
+  assert_true(qn_test_write_file(path, "\177ELF and then nothing", 20));
+  assert_unavailable(path, "cannot be loaded");
+  char id[QN__BUILD_ID_HEX_BYTES];
+  bool is_expected;
+  assert_int_equal(setenv("QUERN_NVRTC_LIBRARY", path, 1), 0);
+  assert_false(qn__compiler_library_id("nvrtc", id, &is_expected));
+  assert_true(is_expected);
+  assert_int_equal(unsetenv("QUERN_NVRTC_LIBRARY"), 0);
+  qn_test_tempdir_remove(folder);
+}
+
+static void another_library_is_unavailable(void** state) {
+  (void)state;
+  double (*function)(double) = cos;
+  const void* address;
+  memcpy(&address, &function, sizeof address);
+  Dl_info info;
+  assert_true(dladdr(address, &info) != 0);
+  if (!info.dli_fname || info.dli_fname[0] != '/') skip();
+  assert_unavailable(info.dli_fname, "it has no nvrtcVersion");
+}
+
+static void folders_are_searched_in_order(void** state) {
+  (void)state;
+  char folder[QN_TEST_PATH_SIZE], path[PATH_MAX], command[8 * QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(folder));
+  (void)snprintf(command, sizeof command,
+                 "mkdir -p %s/cuda/lib64 %s/env/lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib "
+                 "%s/env/lib/python3.11/site-packages/nvidia/cu13/lib && "
+                 "touch %s/cuda/lib64/libnvrtc.so.12 %s/cuda/lib64/libnvrtc.so.13",
+                 folder, folder, folder, folder, folder);
+  assert_int_equal(system(command), 0);
+  char expected[PATH_MAX];
+  assert_int_equal(setenv("CUDA_PATH", "/nowhere", 1), 0);
+  (void)snprintf(path, sizeof path, "%s/cuda", folder);
+  assert_int_equal(setenv("CUDA_HOME", path, 1), 0);
+  assert_true(qn__nvrtc_find(path, NULL));
+  (void)snprintf(expected, sizeof expected, "%s/cuda/lib64/libnvrtc.so.13", folder);
+  assert_string_equal(path, expected);
+  (void)unsetenv("CUDA_HOME");
+  (void)unsetenv("CUDA_PATH");
+  qn_test_tempdir_remove(folder);
+}
+
+static void identity_is_what_the_engine_predicts(void** state) {
+  (void)state;
+  qn__nvrtc_t* nvrtc = nvrtc_or_null(qn_allocator_default());
+  if (!nvrtc) skip();
+  char id[QN__BUILD_ID_HEX_BYTES];
+  bool is_expected;
+  assert_true(qn__compiler_library_id("nvrtc", id, &is_expected));
+  assert_true(is_expected);
+  assert_has(nvrtc->identity, "nvrtc ");
+  assert_has(nvrtc->identity, id);
+  qn__nvrtc_destroy(nvrtc);
+}
+
+// ---- messages
+
+static const uint32_t lines[] = {0, 0, 3, 3};
+static const qn__cuda_text_t text = {
+    .text = QN_STR_INIT("one\ntwo\n  y = nonsense;\n}\n"),
+    .lines = lines,
+    .line_count = 4,
+    .module_text =
+        QN_STR_INIT("func scale(x: f32[n]) {\n  block.x b in 0..n {\n    y[i] = x[i];\n"),
+};
+
+static void explain(const char* log, const char* expected) {
+  qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "NVRTC does not compile a kernel");
+  status = qn__nvrtc_explain(status, &text, qn__str(log));
+  assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
+  assert_has(qn_status_message(status), expected);
+  qn_status_free(status);
+}
+
+static void messages_name_both_lines(void** state) {
+  (void)state;
+  explain(
+      "quern.cu(1): warning #177-D: unused\n\nquern.cu(3): error: identifier \"nonsense\" is "
+      "undefined\n    y = nonsense;\n        ^\n",
+      "function 'scale', line 3 of the mapped module `y[i] = x[i];`, line 3 of the CUDA text `y "
+      "= nonsense;`: identifier \"nonsense\" is undefined");
+  explain("quern.cu(2): error: bad", "line 2 of the CUDA text `two`: bad");
+  explain("quern.cu(99): error: bad", "line 99 of the CUDA text ``: bad");
+  explain("ptxas fatal: out of registers\n", "NVRTC: ptxas fatal: out of registers");
+  explain(": error: bad", "line 0 of the CUDA text");
+  explain("", "NVRTC");
+}
+
+static void wrong_text_is_internal(void** state) {
+  (void)state;
+  qn__nvrtc_t* nvrtc = nvrtc_or_null(qn_allocator_default());
+  if (!nvrtc) skip();
+  qn__buffer_t out, log;
+  qn__buffer_init(&out, qn_allocator_default());
+  qn__buffer_init(&log, qn_allocator_default());
+  qn__cuda_options_t options = {.arch = "sm_80"};
+  qn_status_t status = qn__cuda_compile(nvrtc->compiler, &options, "quern.cu",
+                                        "\n\nint f() { return nonsense; }\n", &out, &log);
+  assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
+  assert_int_equal(out.size, 0);
+  assert_has((const char*)log.data, "quern.cu(3): error: identifier \"nonsense\" is undefined");
+  qn_status_free(status);
+  qn__buffer_deinit(&out);
+  qn__buffer_deinit(&log);
+  qn__nvrtc_destroy(nvrtc);
+}
+
+int main(void) {
+  nvrtc_use_build_folder();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(missing_library_says_what_was_tried),
+      cmocka_unit_test(no_library_at_all),
+      cmocka_unit_test(damaged_library_is_unavailable),
+      cmocka_unit_test(another_library_is_unavailable),
+      cmocka_unit_test(folders_are_searched_in_order),
+      cmocka_unit_test(identity_is_what_the_engine_predicts),
+      cmocka_unit_test(messages_name_both_lines),
+      cmocka_unit_test(wrong_text_is_internal),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
