@@ -104,6 +104,15 @@ typedef struct qn__vk_layout {
 
 struct qn__vk_stream;
 
+// The thread that submits what callers have recorded and left (flusher.c).
+typedef struct qn__vk_flusher {
+  qn__mutex_t mutex;
+  qn__cond_t changed;
+  pthread_t thread;
+  bool has_thread, is_stopping;
+  _Atomic bool is_armed;
+} qn__vk_flusher_t;
+
 typedef struct qn__vk_device {
   int32_t id;
   qn_allocator_t allocator;
@@ -123,6 +132,7 @@ typedef struct qn__vk_device {
   struct qn__vk_stream* streams;  // all that live
   uint32_t next_queue;
   _Atomic(struct qn__vk_stream*) default_stream;
+  qn__vk_flusher_t flusher;
   _Atomic uint64_t submit_count, launch_count, barrier_count, set_count, pipeline_count;
 } qn__vk_device_t;
 

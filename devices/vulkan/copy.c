@@ -18,7 +18,11 @@ static qn_status_t record_copy(qn__vk_stream_t* stream, qn__vk_place_t from, qn_
     qn__mutex_unlock(&stream->mutex);
     return qn__out_of_memory("a copy");
   }
-  qn__vk_stream_barrier(stream, VK_PIPELINE_STAGE_TRANSFER_BIT);
+  const qn__vk_access_t accesses[] = {{atomic_load_explicit(&from.block->uid, memory_order_relaxed),
+                                       from.offset, from.offset + size_bytes, false},
+                                      {atomic_load_explicit(&to.block->uid, memory_order_relaxed),
+                                       to.offset, to.offset + size_bytes, true}};
+  qn__vk_stream_order(stream, VK_PIPELINE_STAGE_TRANSFER_BIT, accesses, 2);
   VkBufferCopy region = {.srcOffset = from.offset, .dstOffset = to.offset, .size = size_bytes};
   stream->device->vk.CmdCopyBuffer(stream->open->commands, from.block->buffer, to.block->buffer, 1,
                                    &region);

@@ -32,6 +32,8 @@ static void workspace_free(void* self, uint64_t address) {
 typedef struct bindings {
   qn__vk_binding_t keys[QN__VK_MAX_BINDINGS + 1];
   qn__vk_binding_source_t sources[QN__VK_MAX_BINDINGS + 1];
+  uint32_t access_count;
+  qn__vk_access_t accesses[QN__VK_MAX_BINDINGS + 1];
 } bindings_t;
 
 static void bind_whole(bindings_t* bindings, uint32_t index, const qn__vk_block_t* block) {
@@ -42,7 +44,7 @@ static void bind_whole(bindings_t* bindings, uint32_t index, const qn__vk_block_
 
 // Binds what lies at [address, end); `*out_element` is the index of the first element in it.
 static qn_status_t bind(const call_t* call, bindings_t* bindings, uint32_t index, uint64_t address,
-                        uint64_t end, uint32_t element_bytes, uint32_t* out_element) {
+                        uint64_t end, const qn__gpu_arg_t* arg, uint32_t* out_element) {
   qn__vk_device_t* device = call->executable->device;
   uint64_t size = end > address ? end - address : 0;
   qn__vk_place_t place;
@@ -74,15 +76,17 @@ static qn_status_t bind(const call_t* call, bindings_t* bindings, uint32_t index
     bindings->keys[index].offset = start;
     bindings->sources[index].range = block_bytes - start < limit ? block_bytes - start : limit;
   }
+  bindings->accesses[bindings->access_count++] = (qn__vk_access_t){
+      bindings->keys[index].uid, place.offset, place.offset + size, arg->is_written};
   uint64_t distance = place.offset - start;
-  if (distance % element_bytes != 0) {
+  if (distance % arg->size_bytes != 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "vulkan:%d: a buffer at 0x%" PRIx64
                           " is not aligned to its elements of "
                           "%u bytes",
-                          device->id, address, element_bytes);
+                          device->id, address, arg->size_bytes);
   }
-  *out_element = (uint32_t)(distance / element_bytes);
+  *out_element = (uint32_t)(distance / arg->size_bytes);
   return QN_OK;
 }
 
@@ -146,7 +150,8 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
   VkDescriptorSet set;
   QN_TRY(qn__vk_sets_find(stream, kernel->layout, count, kernel->has_parameters, bindings->keys,
                           bindings->sources, &set));
-  qn__vk_stream_barrier(stream, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+  qn__vk_stream_order(stream, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, bindings->accesses,
+                      bindings->access_count);
   if (batch->pipeline != pipeline->handle) {
     vk->CmdBindPipeline(batch->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
     batch->pipeline = pipeline->handle;
@@ -179,12 +184,12 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   qn__vk_pipeline_t* pipeline;
   QN_TRY(qn__vk_pipeline_find(executable, kernel, launch->thread_count, &pipeline));
   bindings_t bindings;
+  bindings.access_count = 0;
   uint8_t push[QN__VK_MAX_PARAMETER_BYTES];
   memset(push, 0, kernel->push_bytes);
   for (uint32_t i = 0; i < kernel->buffer_count; i++) {
     uint32_t element = 0;
-    QN_TRY(bind(call, &bindings, i, launch->values[i], launch->ends[i], plan->args[i].size_bytes,
-                &element));
+    QN_TRY(bind(call, &bindings, i, launch->values[i], launch->ends[i], &plan->args[i], &element));
     memcpy(push + kernel->offsets[i], &element, sizeof element);
   }
   for (uint32_t i = kernel->buffer_count; i < plan->arg_count; i++) {
@@ -192,7 +197,11 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   }
   qn__vk_stream_t* stream = call->stream;
   if (plan->has_record) {
-    bind_whole(&bindings, kernel->buffer_count, stream->record.block);
+    uint32_t last = kernel->buffer_count;
+    uint64_t start = stream->record.offset;
+    bind_whole(&bindings, last, stream->record.block);
+    bindings.accesses[bindings.access_count++] =
+        (qn__vk_access_t){bindings.keys[last].uid, start, start + sizeof(qn__gpu_record_t), true};
     uint32_t word = (uint32_t)(stream->record.offset / 4);
     memcpy(push + kernel->offsets[plan->arg_count], &word, sizeof word);
   }

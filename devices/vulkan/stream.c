@@ -1,9 +1,10 @@
 // devices/vulkan/stream.c: making streams, recording into batches, submitting them.
 //
 // Requirements, and why each holds:
-//  1. Work of one stream runs in order: all its batches go to one queue in the order of their
-//     values, because both happen under the stream's mutex; and a barrier between two commands
-//     covers all that was submitted to the queue before.
+//  1. Work of one stream runs as if in order: all its batches go to one queue in the order of their
+//     values, because both happen under the stream's mutex; and a barrier covers all that was
+//     submitted to the queue before. There is one in front of every command that touches what a
+//     command since the last barrier wrote, or writes what one read; others may overlap.
 //  2. Many launches make few submits, yet work starts soon: a batch is submitted at once when the
 //     stream has nothing under way, as far as is known without asking; otherwise when 64 commands
 //     have come together; after 8, 16 and 32 the driver is asked whether it is idle.
@@ -205,22 +206,58 @@ static VkAccessFlags writes_of(VkPipelineStageFlags stages) {
   return access;
 }
 
-void qn__vk_stream_barrier(qn__vk_stream_t* stream, VkPipelineStageFlags stage) {
-  if (stream->written_stages != 0) {
+static _Atomic bool orders_everything;
+
+void qn__vulkan_order_everything(bool is_on) {
+  atomic_store(&orders_everything, is_on);
+}
+
+static bool is_conflict(const qn__vk_stream_t* stream, const qn__vk_access_t* access) {
+  for (uint32_t i = 0; i < stream->access_count; i++) {
+    const qn__vk_access_t* other = &stream->accesses[i];
+    if (other->uid == access->uid && (other->is_written || access->is_written) &&
+        other->start < access->end && access->start < other->end) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
+                         const qn__vk_access_t* accesses, uint32_t count) {
+  bool needs_barrier =
+      stream->open_stages != 0 && (stream->access_count + count > QN__VK_MAX_ACCESSES ||
+                                   atomic_load_explicit(&orders_everything, memory_order_relaxed));
+  for (uint32_t i = 0; i < count && !needs_barrier; i++) {
+    needs_barrier = is_conflict(stream, &accesses[i]);
+  }
+  if (needs_barrier) {
     VkMemoryBarrier barrier = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = writes_of(stream->written_stages),
-        .dstAccessMask = stage == VK_PIPELINE_STAGE_TRANSFER_BIT
-                             ? VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT
-                             : VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
-    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->written_stages, stage, 0,
-                                          1, &barrier, 0, NULL, 0, NULL);
+        .srcAccessMask = writes_of(stream->open_stages),
+        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
+    // For both stages: a command of the other one that follows without a conflict of its own must
+    // still come behind all that is before this barrier.
+    stream->device->vk.CmdPipelineBarrier(
+        stream->open->commands, stream->open_stages,
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &barrier, 0,
+        NULL, 0, NULL);
     atomic_fetch_add_explicit(&stream->device->barrier_count, 1, memory_order_relaxed);
-    // What was made available before is still so, but a later command of another stage has not
-    // been ordered behind it: this stage goes on to stand for it.
-    stream->written_stages = 0;
+    stream->access_count = 0;
+    stream->open_stages = 0;
   }
-  stream->written_stages |= stage;
+  // A command with more than the list holds is followed by a barrier, whatever comes.
+  stream->open_stages |= stage;
+  if (count > QN__VK_MAX_ACCESSES) {
+    stream->access_count = QN__VK_MAX_ACCESSES;
+    for (uint32_t i = 0; i < QN__VK_MAX_ACCESSES; i++) {
+      stream->accesses[i] = (qn__vk_access_t){0};
+    }
+    return;
+  }
+  memcpy(stream->accesses + stream->access_count, accesses, count * sizeof *accesses);
+  stream->access_count += count;
 }
 
 bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place) {
@@ -314,12 +351,12 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     return;
   }
   qn__vk_device_t* device = stream->device;
-  if (stream->written_stages != 0) {
+  if (stream->open_stages != 0) {
     VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-                               .srcAccessMask = writes_of(stream->written_stages),
+                               .srcAccessMask = writes_of(stream->open_stages),
                                .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
-    device->vk.CmdPipelineBarrier(batch->commands, stream->written_stages,
-                                  VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
+    device->vk.CmdPipelineBarrier(batch->commands, stream->open_stages, VK_PIPELINE_STAGE_HOST_BIT,
+                                  0, 1, &barrier, 0, NULL, 0, NULL);
   }
   VkResult result = device->vk.EndCommandBuffer(batch->commands);
   if (result == VK_SUCCESS) result = submit(stream, batch);
@@ -357,4 +394,5 @@ void qn__vk_stream_end(qn__vk_stream_t* stream) {
   }
   if (is_due) qn__vk_stream_flush(stream);
   qn__mutex_unlock(&stream->mutex);
+  if (!is_due) qn__vk_flush_soon(stream->device);
 }

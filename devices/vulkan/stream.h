@@ -28,7 +28,14 @@ typedef struct qn__vk_wait {
   uint64_t value;
 } qn__vk_wait_t;
 
-enum { QN__VK_MAX_WAITS = 16, QN__VK_MAX_BATCHES = 32 };
+// What a command reads or writes of a block.
+typedef struct qn__vk_access {
+  uint64_t uid;
+  uint64_t start, end;
+  bool is_written;
+} qn__vk_access_t;
+
+enum { QN__VK_MAX_WAITS = 16, QN__VK_MAX_BATCHES = 32, QN__VK_MAX_ACCESSES = 32 };
 
 typedef struct qn__vk_batch {
   struct qn__vk_batch* next;
@@ -78,8 +85,10 @@ struct qn__vk_stream {
   _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
   _Atomic uint64_t completed;  // as far as it is known
   uint64_t submitted;
-  // Stages and kinds of access since the last barrier; 0: none are needed.
-  VkPipelineStageFlags written_stages;
+  // What the commands since the last barrier did, and in which stages.
+  VkPipelineStageFlags open_stages;
+  uint32_t access_count;
+  qn__vk_access_t accesses[QN__VK_MAX_ACCESSES];
   // The error record, seen by device and host.
   qn__vk_place_t record;
   volatile qn__gpu_record_t* record_view;
@@ -101,8 +110,10 @@ qn_status_t qn__vk_stream_of(qn__vk_device_t* device, void* stream, qn__vk_strea
 // Takes the stream's mutex with a batch open to be recorded. Waits, without the mutex, while too
 // many are under way. On failure the mutex is not held.
 qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream);
-// Locked. Orders what comes behind what was recorded; `stage`: that of the command that follows.
-void qn__vk_stream_barrier(qn__vk_stream_t* stream, VkPipelineStageFlags stage);
+// Locked, with a batch open. Before a command of `stage` that does this: a barrier if it touches
+// what a command since the last barrier wrote, or writes what one read.
+void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
+                         const qn__vk_access_t* accesses, uint32_t count);
 // Locked. Counts a command, and submits when enough have come together or the device has nothing
 // to do; lets go of the mutex.
 void qn__vk_stream_end(qn__vk_stream_t* stream);
@@ -120,6 +131,8 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
 void qn__vk_stream_retire(qn__vk_stream_t* stream);
 // Locked. The same question; true when all that was enqueued is done.
 bool qn__vk_stream_poll(qn__vk_stream_t* stream);
+// Any thread, without the mutex: has the stream passed this value? Asks the driver if need be.
+bool qn__vk_stream_has_passed(qn__vk_stream_t* stream, uint64_t value);
 // Without the mutex. Waits for a submitted value.
 qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, uint64_t timeout_ns);
 // Submits and waits for all that was enqueued before.
@@ -133,6 +146,15 @@ bool qn__vk_fence_is_passed(qn__vk_fence_t* fence);
 void qn__vk_fence_release(qn__vk_fence_t* fence);
 // Submits all streams of the device and waits for them.
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns);
+// Submits what is recorded on all streams of the device.
+void qn__vk_flush_all(qn__vk_device_t* device);
+
+// ---- work that nobody waits for: flusher.c
+// Something is recorded and not submitted: it is submitted within a moment, unless it has been by
+// then. Without a stream's mutex.
+void qn__vk_flush_soon(qn__vk_device_t* device);
+// Ends the thread, if there is one.
+void qn__vk_flusher_stop(qn__vk_device_t* device);
 
 // ---- descriptor sets: descriptors.c. Locked.
 qn_status_t qn__vk_sets_make(qn__vk_device_t* device, struct qn__vk_sets** out_sets);

@@ -13,18 +13,33 @@
 
 // ---------------------------------------------------------------------------------- retiring
 
-bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
-  qn__vk_device_t* device = stream->device;
+// Never goes back, whoever asks the driver at the same time.
+static void note_completed(qn__vk_stream_t* stream, uint64_t value) {
   uint64_t known = atomic_load_explicit(&stream->completed, memory_order_relaxed);
-  if (known != stream->submitted) {
-    uint64_t value = 0;
-    VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &value);
-    if (result != VK_SUCCESS) {
-      // A lost device finishes nothing; whoever waits is told by qn__vk_use.
-      qn_status_free(qn__vk_status(device, result, "vkGetSemaphoreCounterValue"));
-      value = stream->submitted;
-    }
-    if (value > known) atomic_store_explicit(&stream->completed, value, memory_order_release);
+  while (known < value &&
+         !atomic_compare_exchange_weak_explicit(&stream->completed, &known, value,
+                                                memory_order_acq_rel, memory_order_relaxed)) {
+  }
+}
+
+bool qn__vk_stream_has_passed(qn__vk_stream_t* stream, uint64_t value) {
+  if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) return true;
+  qn__vk_device_t* device = stream->device;
+  uint64_t now = 0;
+  VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &now);
+  // A lost device finishes nothing; whoever waits is told by qn__vk_use.
+  if (result != VK_SUCCESS) {
+    qn_status_free(qn__vk_status(device, result, "vkGetSemaphoreCounterValue"));
+    return true;
+  }
+  note_completed(stream, now);
+  return now >= value;
+}
+
+bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
+  // What a lost device has not done it never will.
+  if (qn__vk_stream_has_passed(stream, stream->submitted)) {
+    note_completed(stream, stream->submitted);
   }
   return atomic_load_explicit(&stream->completed, memory_order_relaxed) ==
          atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
@@ -235,15 +250,9 @@ static size_t fence_bytes(size_t count) {
   return sizeof(qn__vk_fence_t) + count * sizeof(qn__vk_wait_t);
 }
 
-// What of a stream is under way; asks the driver if it looks busy. Takes no mutex of the stream's.
 static bool is_busy(qn__vk_stream_t* stream, uint64_t* out_value) {
-  uint64_t value = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
-  *out_value = value;
-  if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) return false;
-  uint64_t now = 0;
-  qn__vk_device_t* device = stream->device;
-  VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &now);
-  return result == VK_SUCCESS && now < value;
+  *out_value = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
+  return !qn__vk_stream_has_passed(stream, *out_value);
 }
 
 bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence) {
@@ -273,14 +282,8 @@ bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence) {
 
 bool qn__vk_fence_is_passed(qn__vk_fence_t* fence) {
   for (size_t i = 0; i < fence->count; i++) {
-    qn__vk_stream_t* stream = fence->points[i].from;
-    uint64_t value = fence->points[i].value;
-    uint64_t now = 0;
-    if (!stream) continue;
-    if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) continue;
-    qn__vk_device_t* device = stream->device;
-    VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &now);
-    if (result == VK_SUCCESS && now < value) return false;
+    const qn__vk_wait_t* point = &fence->points[i];
+    if (point->from && !qn__vk_stream_has_passed(point->from, point->value)) return false;
   }
   return true;
 }
@@ -320,6 +323,14 @@ void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
                                                 : 0;
     qn_status_free(qn__vk_stream_wait_value(stream, value, left_ns));
     qn__vk_stream_retire(stream);
+    qn__vk_stream_release(stream);
+  }
+}
+
+void qn__vk_flush_all(qn__vk_device_t* device) {
+  qn__vk_stream_t* stream;
+  for (size_t n = 0; (stream = stream_at(device, &n)) != NULL;) {
+    (void)flush_now(stream);
     qn__vk_stream_release(stream);
   }
 }

@@ -29,4 +29,8 @@ qn_status_t qn__vulkan_stats(int32_t id, qn__vulkan_stats_t* out_stats);
 // next question finds them anew with `allocator` for all memory of the host's.
 void qn__vulkan_reset(qn_allocator_t allocator);
 
+// For tests: a barrier in front of every command. The validation layer takes a descriptor for an
+// access to all that it binds, which is a whole block here.
+void qn__vulkan_order_everything(bool is_on);
+
 #endif  // QUERN_DEVICES_VULKAN_VULKAN_H_

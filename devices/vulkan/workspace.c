@@ -70,7 +70,7 @@ void qn__vk_workspace_deinit(qn__vk_device_t* device) {
 }
 
 static bool is_passed(const kept_t* kept) {
-  return atomic_load_explicit(&kept->stream->completed, memory_order_acquire) >= kept->passed_at;
+  return qn__vk_stream_has_passed(kept->stream, kept->passed_at);
 }
 
 // Takes a node out of a list; its number goes to the spare ones. Locked.

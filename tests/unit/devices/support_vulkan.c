@@ -67,22 +67,24 @@ static void keep_loaded(void) {
   }
 }
 
-bool test_vulkan_begin(const char** out_why) {
+bool test_vulkan_begin(bool checks_order, const char** out_why) {
   static char why[512];
   *out_why = why;
   keep_loaded();
+  qn__vulkan_order_everything(checks_order);
   assert_true(qn_test_tempdir_make(directory));
   has_validation = is_layer_installed() && !HAS_THREAD_SANITIZER;
   if (has_validation) {
     char path[QN_TEST_PATH_SIZE + 64], text[1024];
     (void)snprintf(path, sizeof path, "%s/vk_layer_settings.txt", directory);
-    (void)snprintf(text, sizeof text,
-                   "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n"
-                   "khronos_validation.report_flags = error,warn,perf\n"
-                   "khronos_validation.enables = "
-                   "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
-                   "khronos_validation.log_filename = %s/validation.log\n",
-                   directory);
+    (void)snprintf(
+        text, sizeof text,
+        "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n"
+        "khronos_validation.report_flags = error,warn,perf\n"
+        "khronos_validation.enables = %s\n"
+        "khronos_validation.log_filename = %s/validation.log\n",
+        checks_order ? "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT" : "",
+        directory);
     assert_true(qn_test_write_file(path, text, strlen(text)));
     assert_int_equal(setenv("VK_LAYER_SETTINGS_PATH", path, 1), 0);
     assert_int_equal(setenv("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation", 1), 0);

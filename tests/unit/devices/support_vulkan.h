@@ -27,9 +27,11 @@ typedef enum test_function {
   TEST_FUNCTION_COUNT,
 } test_function_t;
 
-// Turns the validation layer on where it is installed, its messages going into a file. To be called
-// before anything is asked of Vulkan. False when there is no device: `*out_why` says why.
-bool test_vulkan_begin(const char** out_why);
+// Turns the validation layer on where it is installed, its messages going into a file; with
+// `checks_order` also that it looks for missing barriers, for which there is one in front of every
+// command (qn__vulkan_order_everything). To be called once, before anything is asked of Vulkan.
+// False when there is no device: `*out_why` says why.
+bool test_vulkan_begin(bool checks_order, const char** out_why);
 // Destroys devices and instance; what the layer has said since the beginning is the test's failure.
 void test_vulkan_end(void);
 // What the layer has said so far; "" for nothing.

@@ -22,7 +22,7 @@ static bool is_present;
 
 static int begin_all(void** state) {
   (void)state;
-  is_present = test_vulkan_begin(&why_absent);
+  is_present = test_vulkan_begin(true, &why_absent);
   if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why_absent);
   if (!test_vulkan_has_validation()) (void)fprintf(stderr, "without the validation layer\n");
   return 0;

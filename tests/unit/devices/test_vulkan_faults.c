@@ -30,7 +30,7 @@ static bool is_present;
 static int begin_all(void** state) {
   (void)state;
   const char* why;
-  is_present = test_vulkan_begin(&why);
+  is_present = test_vulkan_begin(false, &why);
   if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why);
   return 0;
 }
