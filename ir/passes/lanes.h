@@ -49,5 +49,8 @@ qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__buf_t* buffer,
 // Are the iterations of a serial loop over `var` independent of each other? Call after
 // qn__lanes_enter.
 bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__block_t* body);
+// The same by another proof: each iteration keeps to a tile of its own (lanes_tile.c).
+bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__var_t* iteration,
+                        qn__block_t* body);
 
 #endif  // QUERN_IR_PASSES_LANES_H_

@@ -248,7 +248,8 @@ void qn__gmap_mark_free(qn__gmap_t* map, qn__block_t* block) {
     if (!lanes) return;
     if (qn__gmap_any_stmt(&stmt->loop.body, is_ordered)) continue;
     qn__lanes_enter(lanes, stmt->loop.var, &stmt->loop.body);
-    stmt->loop.lane_count = qn__lanes_is_independent(lanes, &stmt->loop.body);
+    stmt->loop.lane_count = qn__lanes_is_independent(lanes, &stmt->loop.body) ||
+                            qn__lanes_is_tiled(lanes, map->arena, stmt->loop.var, &stmt->loop.body);
   }
 }
 

@@ -213,11 +213,30 @@ static void a_block_level_becomes_one_nest(void** state) {
          "s[t] = x[b];\n barrier;\n let v = s[3];\n if t == 0 {\n y[b] = v;\n");
 }
 
+// Serial loops are launches where their iterations keep to elements, or tiles, of their own.
+static void proven_loops_are_launches(void** state) {
+  (void)state;
+  expect(&gpu, "func f(x: f32[n], out y: f32[n]) { for i in 0..n { y[i] = x[i]; } }",
+         "block.x block in 0..ceildiv(n, 1024) {\n y[at] = x[at];\n");
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n]) { for i in 0..n // 3 { let first = i * 3;"
+         "  for k in 0..2 { y[first + k] = x[i]; } y[first + 2] = y[first + 1]; } }",
+         "block.x block in 0..ceildiv(truncdiv(n, 3), 256) {\n let first = at * 3;\n");
+  // One that reads its neighbour's is not, nor one whose tiles overlap.
+  expect(&gpu, "func f(inout y: f32[n]) { for i in 1..n { y[i] = y[i - 1]; } }",
+         "block.x block in 0..1 {\n thread.x t in 0..1 {\n for i in 1..n {\n");
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n]) { for i in 0..n - 2 { for k in 0..3 {"
+         "  y[i * 2 + k] = x[i]; } } }",
+         "block.x block in 0..1 {\n for i in 0..n - 2 {\n");
+}
+
 static void a_matmul_tile_is_a_thread_each(void** state) {
   (void)state;
   expect_example(&gpu, "matmul_tile",
-                 "block.x block in 0..ceildiv(ceildiv(n, 4), 256) {\n thread.x t in 0..256 {\n"
-                 "for tj in 0..ceildiv(m, 16) {\n alloc acc: f32[4, 16] in local;\n");
+                 "block.x block in 0..ceildiv(ceildiv(n, 4) * ceildiv(m, 16), 256) {\n"
+                 "thread.x t in 0..256 {\n let tj = at % ceildiv(m, 16);\n"
+                 "let ti = at // ceildiv(m, 16);\n alloc acc: f32[4, 16] in local;\n");
 }
 
 // ---- exchanges
@@ -255,6 +274,7 @@ int main(void) {
       cmocka_unit_test(conditions_of_the_device),
       cmocka_unit_test(explicit_loops_stay),
       cmocka_unit_test(a_block_level_becomes_one_nest),
+      cmocka_unit_test(proven_loops_are_launches),
       cmocka_unit_test(a_matmul_tile_is_a_thread_each),
       cmocka_unit_test(exchanges_stand_alone),
   };

@@ -1,0 +1,217 @@
+// ir/passes/lanes_tile.c: do the iterations of a loop keep to tiles of their own?
+//
+// Of every buffer that the body stores to (and that the iteration does not declare itself) all
+// accesses agree, in one dimension, on
+//   step * iteration + something that is the same in all iterations + inner part
+// where the inner part is a sum of variables of inner loops with constant ranges, and all inner
+// parts together span less than a step: tile[i * 16 + v] with v in 0..16. Views, strides and
+// whatever is no such sum are not looked into. Thread rule: one thread per body. Read next:
+// map_gpu_kit.c.
+#include "ir/affine.h"
+#include "ir/passes/lanes.h"
+
+enum { most_vars = 64, most_stores = 32 };
+
+// What is known of a variable that the body declares.
+typedef struct known {
+  const qn__var_t* var;
+  bool is_ranged;  // of a loop or reduction with constant bounds
+  int64_t first, last;
+  qn__affine_t value;  // of a let; not valid otherwise
+} known_t;
+
+typedef struct tile {
+  const qn__lanes_t* lanes;
+  const qn__var_t* iteration;
+  known_t* known;
+  uint32_t known_count;
+  // The access that the others are held against.
+  const qn__buf_t* buffer;
+  uint32_t dim;
+  bool has_base;
+  qn__affine_t base;
+  int64_t step;
+  int64_t low, high;
+  bool has_failed;
+} tile_t;
+
+static const known_t* find(const tile_t* self, const qn__var_t* var) {
+  for (uint32_t i = self->known_count; i-- > 0;) {
+    if (self->known[i].var == var) return &self->known[i];
+  }
+  return NULL;
+}
+
+static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__var_t* var) {
+  const known_t* known = find(lets->self, var);
+  return known && known->value.is_valid ? &known->value : NULL;
+}
+
+static known_t* remember(tile_t* self, const qn__var_t* var) {
+  if (self->known_count == most_vars) return NULL;
+  known_t* known = &self->known[self->known_count++];
+  *known = (known_t){.var = var};
+  return known;
+}
+
+static void remember_range(tile_t* self, const qn__var_t* var, const qn__expr_t* begin,
+                           const qn__expr_t* end) {
+  known_t* known = remember(self, var);
+  if (!known) return;
+  known->is_ranged = qn__expr_const_int(begin, &known->first) &&
+                     qn__expr_const_int(end, &known->last) && known->last > known->first;
+  known->last -= known->is_ranged;
+}
+
+static void remember_let(tile_t* self, const qn__stmt_t* let) {
+  known_t* known = remember(self, let->let.var);
+  qn__affine_lets_t lets = {value_of, self};
+  if (known && let->let.var->dtype == QN_DTYPE_I64) {
+    known->value = qn__affine_of(let->let.value, &lets);
+  }
+}
+
+static bool remember_reductions(void* context, qn__expr_t** slot) {
+  qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    remember_range(context, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end);
+    for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      remember_let(context, let);
+    }
+  }
+  return qn__expr_each_child(expr, remember_reductions, context);
+}
+
+static void remember_block(tile_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, remember_reductions, self);
+    if (stmt->kind == QN__STMT_LET) remember_let(self, stmt);
+    if (stmt->kind == QN__STMT_LOOP) {
+      remember_range(self, stmt->loop.var, stmt->loop.begin, stmt->loop.end);
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) remember_block(self, blocks[i]);
+  }
+}
+
+// ---- accesses
+
+// Takes the inner variables out of a sum: their span. False: something else varies.
+static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, int64_t* out_high) {
+  *out_low = *out_high = 0;
+  for (uint32_t i = 0; i < sum->count;) {
+    const qn__expr_t* atom = sum->terms[i].atom;
+    int64_t factor = sum->terms[i].coefficient;
+    const qn__var_t* var = atom->kind == QN__EXPR_VAR ? atom->var : NULL;
+    const known_t* known = var ? find(self, var) : NULL;
+    if (known && known->is_ranged) {
+      int64_t a, b;
+      if (__builtin_mul_overflow(known->first, factor, &a) ||
+          __builtin_mul_overflow(known->last, factor, &b) ||
+          __builtin_add_overflow(*out_low, a < b ? a : b, out_low) ||
+          __builtin_add_overflow(*out_high, a < b ? b : a, out_high)) {
+        return false;
+      }
+      sum->terms[i] = sum->terms[--sum->count];
+      continue;
+    }
+    qn__expr_t* same = (qn__expr_t*)(uintptr_t)atom;
+    qn__lane_t lane = qn__lanes_of(self->lanes, same);
+    if (var != self->iteration && (!qn__lane_is_uniform(lane) || lane.has_inner)) return false;
+    ++i;
+  }
+  return true;
+}
+
+static void check_access(tile_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+  if (qn__buf_root((qn__buf_t*)(uintptr_t)buffer)->id !=
+      qn__buf_root((qn__buf_t*)(uintptr_t)self->buffer)->id) {
+    return;
+  }
+  qn__affine_lets_t lets = {value_of, self};
+  int64_t low, high;
+  self->has_failed = true;
+  if (buffer != self->buffer || indices[self->dim]->dtype != QN_DTYPE_I64) return;
+  qn__affine_t sum = qn__affine_of(indices[self->dim], &lets);
+  if (!sum.is_valid || !take_inner(self, &sum, &low, &high)) return;
+  if (!self->has_base) {
+    self->has_base = true;
+    self->base = sum;
+    self->step = qn__affine_coefficient(&sum, self->iteration);
+    self->low = low;
+    self->high = high;
+  }
+  qn__affine_t gap = qn__affine_add(&sum, &self->base, -1);
+  if (!qn__affine_is_constant(&gap) || __builtin_add_overflow(low, gap.constant, &low) ||
+      __builtin_add_overflow(high, gap.constant, &high)) {
+    return;
+  }
+  if (low < self->low) self->low = low;
+  if (high > self->high) self->high = high;
+  int64_t span;
+  if (self->step == 0 || self->step == INT64_MIN ||
+      __builtin_sub_overflow(self->high, self->low, &span)) {
+    return;
+  }
+  self->has_failed = span >= (self->step < 0 ? -self->step : self->step);
+}
+
+static bool check_loads(void* context, qn__expr_t** slot) {
+  tile_t* self = context;
+  if ((*slot)->kind == QN__EXPR_LOAD) {
+    check_access(self, (*slot)->load.buffer, (*slot)->load.indices);
+  }
+  return !self->has_failed && qn__expr_each_child(*slot, check_loads, self);
+}
+
+static void check_block(tile_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt && !self->has_failed; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, check_loads, self);
+    if (stmt->kind == QN__STMT_STORE && !self->has_failed) {
+      check_access(self, stmt->store.buffer, stmt->store.indices);
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) check_block(self, blocks[i]);
+  }
+}
+
+static bool store_has_tile(tile_t* self, qn__block_t* body, const qn__stmt_t* store) {
+  const qn__buf_t* buffer = store->store.buffer;
+  if (buffer->strides || buffer->scope == QN__SCOPE_VIEW) return false;
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    self->buffer = buffer;
+    self->dim = d;
+    self->has_base = self->has_failed = false;
+    check_access(self, buffer, store->store.indices);
+    if (!self->has_failed) check_block(self, body);
+    if (!self->has_failed) return true;
+  }
+  return false;
+}
+
+static bool stores_have_tiles(tile_t* self, qn__block_t* body, qn__block_t* block,
+                              int* inout_budget) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    bool is_shared = stmt->kind == QN__STMT_STORE &&
+                     !self->lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
+    if (is_shared && (--*inout_budget < 0 || !store_has_tile(self, body, stmt))) return false;
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (!stores_have_tiles(self, body, blocks[i], inout_budget)) return false;
+    }
+  }
+  return true;
+}
+
+bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__var_t* iteration,
+                        qn__block_t* body) {
+  tile_t self = {.lanes = lanes, .iteration = iteration};
+  self.known = qn__arena_alloc_array(arena, most_vars, sizeof *self.known);
+  if (!self.known) return false;
+  remember_block(&self, body);
+  int budget = most_stores;
+  return stores_have_tiles(&self, body, body, &budget);
+}
