@@ -1,0 +1,106 @@
+// tests/fuzz/fuzz_plan.c: any bytes as the launch plan of an artifact.
+//
+// The first byte is the payload's size. What decodes is encoded again and must give the same bytes;
+// plans without loops are run with a backend that checks what it is given. Read next:
+// devices/gpu/plan.c, tests/fuzz/corpus/plan.
+#include <stdlib.h>
+
+#include "devices/gpu/run.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+static void require(bool is_true) {
+  if (!is_true) abort();
+}
+
+typedef struct backend {
+  const qn__gpu_plan_t* plan;
+  long live;
+} backend_t;
+
+static qn_status_t take(void* self, uint64_t size_bytes, uint64_t* out_address) {
+  backend_t* backend = self;
+  require(size_bytes <= INT64_MAX);
+  if (size_bytes > 1u << 20) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "too large");
+  backend->live++;
+  *out_address = 64;
+  return QN_OK;
+}
+static void give(void* self, uint64_t address) {
+  backend_t* backend = self;
+  require(address == 64 && backend->live-- > 0);
+}
+static qn_status_t launch_it(void* self, const qn__gpu_launch_t* launch) {
+  const backend_t* backend = self;
+  require(launch->kernel < backend->plan->kernel_count && launch->block_count > 0);
+  require(launch->thread_count > 0 && launch->thread_count <= 1024);
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < backend->plan->kernels[launch->kernel].arg_count; i++) {
+    sum += launch->values[i];
+    if (backend->plan->kernels[launch->kernel].args[i].kind <= QN__GPU_ARG_WORKSPACE) {
+      sum += launch->ends[i];
+    }
+  }
+  return sum == 12345 ? qn_status_make(QN_STATUS_DEVICE_ERROR, "bad luck") : QN_OK;
+}
+static void keep(void* owner) {
+  (void)owner;
+}
+static qn_status_t describe(void* owner, const qn_kernel_failure_t* failure) {
+  (void)owner;
+  return qn_status_make(QN_STATUS_ASSERTION, "site %u", failure->site);
+}
+
+static void run(const qn__gpu_plan_t* plan, uint32_t index) {
+  const qn__gpu_function_t* function = &plan->functions[index];
+  if (function->word_count > 1000) return;
+  for (uint32_t i = 0; i < function->step_count; i++) {
+    if (function->steps[i].kind == QN__GPU_STEP_LOOP) return;
+  }
+  uint64_t* words = calloc(function->word_count + 1U, sizeof *words);
+  uint64_t* ends = calloc(function->param_count + 1U, sizeof *ends);
+  require(words && ends);
+  for (uint32_t i = 0; i < function->word_count; i++) words[i] = i * UINT64_C(0x9E3779B97F4A7C15);
+  backend_t backend = {plan, 0};
+  qn_launch_t launch = {.words = words,
+                        .word_count = function->word_count,
+                        .ends = ends,
+                        .retain = keep,
+                        .release = keep,
+                        .describe = describe};
+  qn__gpu_backend_t table = {.self = &backend,
+                             .max_threads = 1024,
+                             .workspace_allocate = take,
+                             .workspace_free = give,
+                             .launch = launch_it};
+  qn_status_free(qn__gpu_run(plan, index, &launch, &table));
+  require(backend.live == 0);
+  free(words);
+  free(ends);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  qn__arena_t arena;
+  qn__arena_init(&arena, qn_allocator_default());
+  qn__gpu_plan_t plan;
+  qn_span_t bytes = {data + 1, size - 1};
+  qn_status_t status = qn__gpu_plan_decode(bytes, data[0], &arena, &plan);
+  if (qn_ok(status)) {
+    qn__buffer_t again;
+    qn__buffer_init(&again, qn_allocator_default());
+    qn__gpu_plan_encode(&plan, &again);
+    require(again.size == bytes.size && memcmp(again.data, bytes.data, bytes.size) == 0);
+    qn__buffer_deinit(&again);
+    uint32_t offsets[QN__GPU_MAX_ARGS + 2];
+    for (uint32_t i = 0; i < plan.kernel_count; i++) {
+      require(qn__gpu_push_layout(&plan.kernels[i], offsets) % 4 == 0);
+    }
+    for (uint32_t i = 0; i < plan.function_count; i++) run(&plan, i);
+  } else {
+    require(qn_status_message(status)[0] != '\0');
+    qn_status_free(status);
+  }
+  qn__arena_deinit(&arena);
+  return 0;
+}
