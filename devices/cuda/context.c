@@ -15,25 +15,23 @@ static __attribute__((noinline)) qn_status_t open_context(qn__cuda_device_t* dev
     return QN_OK;
   }
   CUcontext context = NULL;
-  CUstreamCaptureMode mode = QN__CU_CAPTURE_MODE_RELAXED;
-  bool is_pushed = false;
-  qn_status_t status =
-      qn__cuda_check(device, cu->exchange_capture_mode(&mode), "relaxing the capture mode");
-  const bool is_relaxed = qn_ok(status);
+  qn__cuda_scope_t scope = {.old_mode = QN__CU_CAPTURE_MODE_RELAXED};
+  qn_status_t status = qn__cuda_check(device, cu->exchange_capture_mode(&scope.old_mode),
+                                      "relaxing the capture mode");
+  scope.is_relaxed = qn_ok(status);
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->primary_retain(&context, device->handle),
                             "opening the primary context");
   }
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->ctx_push(context), "entering the primary context");
-    is_pushed = qn_ok(status);
+    if (qn_ok(status)) scope.pushed = context;
   }
   if (qn_ok(status)) qn__cuda_workspace_init(device);
   if (qn_ok(status) && !device->default_stream) {
     status = qn__cuda_stream_make(device, NULL, false, &device->default_stream);
   }
-  if (is_pushed) (void)cu->ctx_pop(&(CUcontext){NULL});
-  if (is_relaxed) (void)cu->exchange_capture_mode(&mode);
+  qn__cuda_leave(&scope);
   // One that was retained and cannot be used stays retained: the next call tries again.
   if (qn_ok(status)) atomic_store_explicit(&device->context, context, memory_order_release);
   qn__mutex_unlock(&device->mutex);
@@ -60,7 +58,7 @@ qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
   QN_TRY(qn__cuda_check(device, cu->ctx_get_current(&current), "asking for the current context"));
   if (current != context) {
     QN_TRY(qn__cuda_check(device, cu->ctx_push(context), "entering the primary context"));
-    scope->is_pushed = true;
+    scope->pushed = context;
   }
   *out_device = device;
   return QN_OK;
@@ -77,12 +75,18 @@ qn_status_t qn__cuda_enter(int32_t id, qn__cuda_device_t** out_device, qn__cuda_
   return status;
 }
 
-// A failure here has no way out: what was current stays wrong only if the driver itself is broken.
+// Leaving may fail, too, or tell of earlier work that failed: whether it was done is looked at, and
+// it is tried once more.
 void qn__cuda_leave(const qn__cuda_scope_t* scope) {
   const qn__cuda_driver_t* cu = qn__cuda();
-  if (scope->is_relaxed) {
-    CUstreamCaptureMode mode = scope->old_mode;
+  CUstreamCaptureMode mode = scope->old_mode;
+  if (scope->is_relaxed && cu->exchange_capture_mode(&mode) != QN__CU_OK) {
+    mode = scope->old_mode;
     (void)cu->exchange_capture_mode(&mode);
   }
-  if (scope->is_pushed) (void)cu->ctx_pop(&(CUcontext){NULL});
+  CUcontext current = NULL;
+  if (scope->pushed && cu->ctx_pop(&current) != QN__CU_OK &&
+      cu->ctx_get_current(&current) == QN__CU_OK && current == scope->pushed) {
+    (void)cu->ctx_pop(&current);
+  }
 }

@@ -100,7 +100,7 @@ qn_status_t qn__cuda_usable(const qn__cuda_device_t* device);
 // ---- context.c: being in the device's context
 
 typedef struct qn__cuda_scope {
-  bool is_pushed;
+  CUcontext pushed;  // NULL: it was current before
   bool is_relaxed;
   CUstreamCaptureMode old_mode;
 } qn__cuda_scope_t;

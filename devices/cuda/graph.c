@@ -248,6 +248,12 @@ static qn_status_t end(qn__cuda_stream_t* stream, qn__cuda_graph_t* graph) {
   CUgraph recorded = NULL;
   qn_status_t status =
       qn__cuda_check(device, cu->capture_end(stream->native, &recorded), "ending the recording");
+  // A failure ends it, too, as a rule; the stream must not be left recording.
+  CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
+  if (!qn_ok(status) && cu->is_capturing(stream->native, &state) == QN__CU_OK &&
+      state != QN__CU_CAPTURE_STATUS_NONE) {
+    (void)cu->capture_end(stream->native, &recorded);
+  }
   stop(graph);
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->graph_instantiate(&graph->exec, recorded, 0),

@@ -25,6 +25,7 @@ static struct {
   long left;
   int status;
   bool is_lasting;
+  char failed[64];
   struct {
     char name[64];
     long count;
@@ -98,6 +99,11 @@ EXPORT void fake_cuda_fail(const char* entry, long n, int status, int is_lasting
   (void)pthread_mutex_unlock(&fake_lock);
 }
 
+EXPORT const char* fake_cuda_failed(void);
+EXPORT const char* fake_cuda_failed(void) {
+  return faults.failed;
+}
+
 EXPORT long fake_cuda_calls(const char* entry);
 EXPORT long fake_cuda_calls(const char* entry) {
   long count = 0;
@@ -151,6 +157,7 @@ static CUresult count_call(const char* entry) {
     return QN__CU_OK;
   }
   if (!faults.is_lasting) faults.left = 0;
+  (void)snprintf(faults.failed, sizeof faults.failed, "%s", entry);
   return faults.status;
 }
 

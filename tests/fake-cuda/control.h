@@ -31,6 +31,8 @@ typedef struct fake_cuda_counts {
 // The n-th call from now of an entry (NULL: of any) gives `status` and has no effect; `is_lasting`:
 // all later ones, too. `n` 0 ends it.
 typedef void (*fake_cuda_fail_fn_t)(const char* entry, long n, int status, int is_lasting);
+// The entry that was last made to fail; "" when none was since the last fake_cuda_fail.
+typedef const char* (*fake_cuda_failed_fn_t)(void);
 // Calls of an entry (NULL: of all) since the last fake_cuda_fail.
 typedef long (*fake_cuda_calls_fn_t)(const char* entry);
 typedef void (*fake_cuda_counts_fn_t)(fake_cuda_counts_t* out_counts);

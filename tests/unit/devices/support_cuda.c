@@ -38,6 +38,7 @@ bool cuda_setup(void) {
   library = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
   if (!library) fail_msg("%s", dlerror());
   find("fake_cuda_fail", &cuda_driver.fail_at);
+  find("fake_cuda_failed", &cuda_driver.failed);
   find("fake_cuda_calls", &cuda_driver.calls);
   find("fake_cuda_counts", &cuda_driver.counts);
   find("fake_cuda_hold", &cuda_driver.hold);

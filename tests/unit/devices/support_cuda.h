@@ -26,6 +26,7 @@ enum {
 
 typedef struct cuda_driver {
   fake_cuda_fail_fn_t fail_at;
+  fake_cuda_failed_fn_t failed;
   fake_cuda_calls_fn_t calls;
   fake_cuda_counts_fn_t counts;
   fake_cuda_hold_fn_t hold;
