@@ -217,6 +217,8 @@ static void print_threads(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* extents[AXES] = {NULL, NULL, NULL};
   const char* linear = "qn_thread";
   bool is_exact = is_together(&nest) || (threads > 0 && count == threads);
+  // A nest that strides in a wide kernel may have more iterations than 32 bits count.
+  bool is_wide = !is_exact && !p->kernel->is_narrow && (count < 0 || count > INT32_MAX);
   if (is_exact) {
     qn__kprint_line(p, "{");
     p->indent++;
@@ -224,12 +226,15 @@ static void print_threads(qn__kprint_t* p, const qn__stmt_t* stmt) {
   } else if (threads > 0 && count >= 0 && count < threads) {
     qn__kprint_open(p, "if (qn_thread < %s)", nest_count(p, &nest, true, extents));
   } else {
-    const char* end = nest_count(p, &nest, true, extents);
+    const char* end = nest_count(p, &nest, !is_wide, extents);
+    const char* type = is_wide ? "qn_u64" : "uint";
     linear = qn__kprint_temp(p);
-    qn__kprint_open(p, "for (uint %s = qn_thread; %s < %s; %s += qn_threads)", linear, linear, end,
-                    linear);
+    qn__kprint_open(p,
+                    is_wide ? "for (%s %s = qn_u64(qn_thread); %s < %s; %s += qn_u64(qn_threads))"
+                            : "for (%s %s = qn_thread; %s < %s; %s += qn_threads)",
+                    type, linear, linear, end, linear);
   }
-  print_variables(p, &nest, true, extents, linear);
+  print_variables(p, &nest, !is_wide, extents, linear);
   p->is_in_threads = true;
   qn__kprint_block(p, nest.body);
   p->is_in_threads = false;
