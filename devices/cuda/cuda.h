@@ -143,9 +143,13 @@ typedef struct qn__cuda_owner {
   qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
 } qn__cuda_owner_t;
 
+// A tag in an error record: which flight (or which call of a graph) above, which of its kernels
+// below. No two kernels in a row have the same one: a kernel goes on only under its own.
+enum { QN__CUDA_TAG_SHIFT = 12, QN__CUDA_MAX_TAGGED = 0xfffff };
+
 // Launches that the GPU may not have passed: those of one owner in a row, or one of a graph.
 typedef struct qn__cuda_flight {
-  uint32_t tag;            // what their kernels write into the record; never 0
+  uint32_t tag;            // the upper part of their kernels' tags; never 0
   uint32_t pending_count;  // callers between qn__cuda_flight_begin and _end
   qn__cuda_owner_t owner;
   qn__cuda_graph_t* graph;  // retained; then there is no owner
@@ -159,6 +163,7 @@ struct qn__cuda_stream {
   uint64_t number;  // unique; the default stream's is 0
   bool is_owned;    // else the host's, or the default one
   qn__cuda_record_t record;
+  _Atomic uint32_t kernel_count;       // the lower part of the next tag
   _Atomic(qn__cuda_graph_t*) capture;  // what it records; NULL: nothing
   qn__cuda_stream_t* next_captured;    // of the same capture
 
@@ -171,7 +176,6 @@ struct qn__cuda_stream {
   uint64_t next;
   uint64_t marked;          // flights below are behind a mark, or about to be: nothing joins them
   uint32_t unmarked_count;  // launches since the last mark
-  uint32_t last_tag;
   bool is_marking;
   uint64_t first_mark;  // marks [first_mark, next_mark)
   uint64_t next_mark;
@@ -201,7 +205,7 @@ void* qn__cuda_stream_native(int32_t id, void* stream);
 qn_status_t qn__cuda_not_capturing(const qn__cuda_stream_t* stream, const char* what);
 
 // A place for a launch (`launch`) or a graph's; its owner or graph is retained. Waits only when
-// hundreds are in flight. Gives the position and the tag.
+// hundreds are in flight. Gives the position and the upper part of the tag.
 qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
                                   qn__cuda_graph_t* graph, uint64_t* out_position,
                                   uint32_t* out_tag);
@@ -275,7 +279,8 @@ void qn__cuda_graph_destroy(int32_t id, void* graph);
 void qn__cuda_capture_abandon(qn__cuda_stream_t* stream);
 // `to` waits for `from`, which records: it records the same from here on.
 void qn__cuda_capture_join(qn__cuda_stream_t* from, qn__cuda_stream_t* to);
-// Keeps the owner of a launch alive as long as the graph; gives the tag of its kernels.
+// Keeps the owner of a launch alive as long as the graph; gives the upper part of its kernels'
+// tags.
 qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* launch,
                                 uint32_t* out_tag);
 // The same for a graph that the host records on a stream of its own.

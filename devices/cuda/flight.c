@@ -73,7 +73,7 @@ static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
   qn__short_lock(&stream->lock);
   for (uint64_t i = stream->first; i < position && !is_found; i++) {
     const qn__cuda_flight_t* flight = flight_at(stream, i);
-    is_found = flight->tag == tag && !flight->graph;
+    is_found = flight->tag == tag >> QN__CUDA_TAG_SHIFT << QN__CUDA_TAG_SHIFT && !flight->graph;
     if (is_found) *out_owner = flight->owner;
   }
   qn__short_unlock(&stream->lock);
@@ -205,9 +205,10 @@ static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
     }
   }
   if (stream->next - stream->first == QN__CUDA_FLIGHTS) return false;
-  if (++stream->last_tag == 0) stream->last_tag = 1;
+  const uint32_t number = (uint32_t)(stream->next % QN__CUDA_MAX_TAGGED) + 1;
   qn__cuda_flight_t* flight = flight_at(stream, stream->next);
-  *flight = (qn__cuda_flight_t){.tag = stream->last_tag, .pending_count = 1, .graph = graph};
+  *flight =
+      (qn__cuda_flight_t){.tag = number << QN__CUDA_TAG_SHIFT, .pending_count = 1, .graph = graph};
   if (launch) {
     flight->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
     launch->retain(launch->owner);

@@ -92,9 +92,9 @@ qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph) {
   qn__cuda_owner_t owner = {0};
   qn_kernel_failure_t failure = {0};
   qn__mutex_lock(&graph->mutex);
-  const uint32_t tag = qn__cuda_record_tag(&graph->record);
-  if (tag != 0 && tag <= graph->owner_count) {
-    owner = graph->owners[tag - 1];
+  const uint32_t number = qn__cuda_record_tag(&graph->record) >> QN__CUDA_TAG_SHIFT;
+  if (number != 0 && number <= graph->owner_count) {
+    owner = graph->owners[number - 1];
     failure = qn__cuda_record_read(&graph->record);
     qn__cuda_record_clear(&graph->record);
   }
@@ -111,8 +111,9 @@ qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* laun
   const size_t count = graph->owner_count;
   if (count == 0 || graph->owners[count - 1].owner != launch->owner) {
     void* items = graph->owners;
-    if (count >= UINT32_MAX - 1 || !qn__grow(qn_allocator_default(), &items, &graph->owner_capacity,
-                                             count + 1, sizeof *graph->owners)) {
+    if (count >= QN__CUDA_MAX_TAGGED ||
+        !qn__grow(qn_allocator_default(), &items, &graph->owner_capacity, count + 1,
+                  sizeof *graph->owners)) {
       status = qn__out_of_memory("a recorded call");
     } else {
       graph->owners = items;
@@ -121,7 +122,7 @@ qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* laun
           (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
     }
   }
-  *out_tag = (uint32_t)graph->owner_count;
+  *out_tag = (uint32_t)graph->owner_count << QN__CUDA_TAG_SHIFT;
   qn__mutex_unlock(&graph->mutex);
   return status;
 }

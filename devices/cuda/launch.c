@@ -52,7 +52,11 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
     values[count++] = launch->values[i];
   }
   if (is_record_due) values[count++] = run->record;
-  if (plan->has_record) values[count++] = run->tag;
+  if (plan->has_record) {
+    const uint32_t number =
+        atomic_fetch_add_explicit(&run->stream->kernel_count, 1, memory_order_relaxed);
+    values[count++] = run->tag | (number & ((1u << QN__CUDA_TAG_SHIFT) - 1));
+  }
   for (size_t i = 0; i < count; i++) params[i] = &values[i];
   const int64_t blocks =
       launch->block_count < run->max_blocks ? launch->block_count : run->max_blocks;

@@ -86,7 +86,7 @@ static const char text[] =
     "}\n"
     "extern \"C\" __global__ void __launch_bounds__(256) check(float* x, record* r, long long n,\n"
     "                                                          unsigned tag) {\n"
-    "  if (r->tag != 0) return;\n"
+    "  if (r->tag != 0 && r->tag != tag) return;\n"
     "  EACH(i, n) x[i] = i;\n"
     "  if (n % 2 == 1 && threadIdx.x == 0 && atomicCAS(&r->tag, 0u, tag) == 0) {\n"
     "    r->site = 7; r->index = n; r->extent = 5;\n"

@@ -109,6 +109,7 @@ static void test_error_sticks(void** state) {
   const uint64_t odd[] = {(uintptr_t)x, 3}, odder[] = {(uintptr_t)x, 5},
                  even[] = {(uintptr_t)x, 10}, elsewhere[] = {(uintptr_t)y, 10};
   cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, odd, 2));
+  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
   cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &another, odder, 2));
   cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
   cuda_must(cuda_run(executable, CUDA_CHECK, 0, other, &owner, elsewhere, 2));
