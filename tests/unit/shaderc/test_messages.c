@@ -1,0 +1,189 @@
+// tests/unit/shaderc/test_messages.c: what is said when a target lacks something, and what shaderc
+// says in terms of the module.
+//
+// Read next: support_shaderc.h.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// After those that it needs.
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "jit/shaderc/messages.h"
+#include "support_shaderc.h"
+
+// Compiling fails so, and the message has all of these parts.
+static void refuses(const char* text, const char* target, qn_status_code_t code, const char* first,
+                    const char* second) {
+  qn_module_t* module = parse(text);
+  request_t request = {target, QN_TIER_FULL, false};
+  compiled_t compiled;
+  qn_status_t status = compile(module, &request, &compiled);
+  const char* message = qn_status_message(status);
+  if (qn_status_code(status) != code || !strstr(message, first) || !strstr(message, second)) {
+    (void)fprintf(stderr, "'%s' and '%s' are not in: %s\n", first, second, message);
+    fail();
+  }
+  qn_status_free(status);
+  qn_module_release(module);
+}
+
+static void test_missing_features(void** state) {
+  (void)state;
+  refuses("func k(x: i64[n], out y: i64[n]) {\n  parallel i in 0..n {\n    y[i] = x[i];\n  }\n}\n",
+          TARGET_LEAST, QN_STATUS_UNSUPPORTED, "function 'k'", "supports_int64");
+  refuses("func k(x: f64[n], out y: f64[n]) {\n  parallel i in 0..n {\n    y[i] = x[i];\n  }\n}\n",
+          TARGET_LEAST, QN_STATUS_UNSUPPORTED, "buffer 'x' holds f64", "supports_float64");
+  refuses("func k(s: f64, out y: f32[n]) {\n  parallel i in 0..n {\n    y[i] = f32(s);\n  }\n}\n",
+          TARGET_LEAST, QN_STATUS_UNSUPPORTED, "'s' is f64", "supports_float64");
+  refuses(
+      "func k(x: f32[n], out y: f32[n]) {\n  parallel i in 0..n {\n    let d = f64(x[i]) * 2.0;\n  "
+      "  "
+      "y[i] = f32(d);\n  }\n}\n",
+      TARGET_LEAST, QN_STATUS_UNSUPPORTED, "is f64", "supports_float64");
+  refuses(
+      "func k(x: u32[n], out y: u32[n]) {\n  parallel i in 0..n {\n    let d = u64(x[i]) * "
+      "u64(x[i]);\n"
+      "    y[i] = u32(d >> 32);\n  }\n}\n",
+      TARGET_LEAST, QN_STATUS_UNSUPPORTED, "is u64", "supports_int64");
+  refuses(
+      "func k(x: i64[n], inout y: i64[1]) {\n  parallel i in 0..n {\n    atomic_add(y[0], x[i]);\n"
+      "  }\n}\n",
+      "{\"kind\":\"vulkan\",\"supports_int64\":true}", QN_STATUS_UNSUPPORTED,
+      "atomic_add on buffer 'y' of i64", "supports_atomic_int64");
+  refuses(
+      "func k(x: f32[n], out y: f32[n]) {\n  block.x b in 0..n {\n    alloc t: f32[5000] in "
+      "shared;\n"
+      "    thread.x i in 0..64 {\n      t[i] = x[i];\n      barrier;\n      y[b * 64 + i] = t[63 - "
+      "i];\n    "
+      "}\n"
+      "  }\n}\n",
+      TARGET_LEAST, QN_STATUS_UNSUPPORTED, "20000 bytes", "max_shared_memory_per_block");
+  refuses(
+      "func k(x: f32[n], out y: f32[n]) {\n  block.x b in 0..n {\n    thread.x i in 0..256 {\n     "
+      " "
+      "y[b * 256 + i] = x[i];\n      barrier;\n      y[b * 256 + i] = y[b * 256 + i] + 1.0;\n    "
+      "}\n  }\n}\n",
+      TARGET_LEAST, QN_STATUS_UNSUPPORTED, "function 'k'", "128");
+}
+
+// What needs no feature at all: narrow types in words, i64 that counts.
+static void test_least_target(void** state) {
+  (void)state;
+  static const char* const texts[] = {
+      "func k(x: f32[n], out y: f32[n]) {\n  parallel i in 0..n {\n    y[i] = x[i] * 2.0;\n  "
+      "}\n}\n",
+      "func k(x: f16[n], b: u8[n], out y: bf16[n]) {\n  parallel i in 0..n {\n    y[i] = "
+      "bf16(x[i]) + "
+      "bf16(b[i]);\n  }\n}\n",
+      "func k(x: f32[n, m], inout h: i32[16], out y: f32[n]) {\n  parallel i in 0..n {\n    y[i] = "
+      "sum j "
+      "in 0..m { x[i, j] };\n    atomic_add(h[i % 16], 1);\n  }\n}\n",
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(texts); ++i) {
+    assert_null(compile_everywhere(texts[i], TARGET_LEAST, false));
+  }
+}
+
+static void test_versions(void** state) {
+  (void)state;
+  const char* text = "func k(out y: f32[n]) {\n  parallel i in 0..n {\n    y[i] = 1.0;\n  }\n}\n";
+  refuses(text, "{\"kind\":\"vulkan\",\"api_version\":\"1.0\"}", QN_STATUS_UNSUPPORTED,
+          "api_version", "1.1 to 1.3");
+  refuses(text, "{\"kind\":\"vulkan\",\"spirv_version\":\"1.0\"}", QN_STATUS_UNSUPPORTED,
+          "spirv_version", "1.3 to 1.5");
+  refuses(text, "cpu -mcpu=x86-64", QN_STATUS_UNSUPPORTED, "kind vulkan", "not cpu");
+  assert_null(compile_everywhere(text, "{\"kind\":\"vulkan\",\"api_version\":\"1.4\"}", false));
+}
+
+static void test_forms(void** state) {
+  (void)state;
+  qn_module_t* module =
+      parse("func k(out y: f32[n]) {\n  parallel i in 0..n {\n    y[i] = 1.0;\n  }\n}\n");
+  request_t request = {TARGET_1_2, QN_TIER_FULL, false};
+  static const char* const forms[][2] = {{"ir", "func k("},
+                                         {"glsl", "void main() {"},
+                                         {"spirv", "\x03\x02\x23\x07"},
+                                         {"spirv-asm", "OpEntryPoint GLCompute"}};
+  for (size_t i = 0; i < QN_COUNT_OF(forms); ++i) {
+    char* text = emit(module, &request, forms[i][0]);
+    assert_non_null(text);
+    assert_non_null(strstr(text, forms[i][1]));
+    free(text);
+  }
+  qn_compile_request_t made = {.struct_size = sizeof made};
+  qn_status_t status = qn__shaderc_emit(the_shaderc(), &made, "ptx", (qn_sink_t){0});
+  assert_int_equal(qn_status_code(status), QN_STATUS_NOT_FOUND);
+  assert_non_null(strstr(qn_status_message(status), "ir, glsl, spirv and spirv-asm"));
+  qn_status_free(status);
+  qn_module_release(module);
+}
+
+// A text that shaderc refuses, as if the printer had made it.
+static void test_mapping(void** state) {
+  (void)state;
+  static const char glsl[] = "#version 450\nvoid main() {\n  int a = 1;\n  nonsense = a;\n}\n";
+  static const uint32_t lines[] = {0, 1, 2, 3, 0};
+  static const char ir[] =
+      "func k(out y: f32[n]) {\n  block.x b in 0..n {\n    y[b] = 1.0;\n  }\n}\n";
+  qn__buffer_t words, messages;
+  qn__buffer_init(&words, qn_allocator_default());
+  qn__buffer_init(&messages, qn_allocator_default());
+  qn__spirv_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
+  qn_status_t status = qn__spirv_compile(the_shaderc()->compiler, &options, "kernel.comp",
+                                         QN_STR(glsl), &words, &messages);
+  assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
+  assert_int_equal(words.size, 0);
+  qn__kernel_text_t kernel = {"k", 7, QN_STR(glsl), lines, QN_COUNT_OF(lines), QN_STR(ir)};
+  status = qn__shaderc_explain(status, &kernel, qn__buffer_as_str(&messages));
+  const char* message = qn_status_message(status);
+  static const char* const parts[] = {"function 'k', kernel 7, line 4 `nonsense = a;`",
+                                      "from line 3 of the mapped module `y[b] = 1.0;`",
+                                      "'nonsense' : undeclared identifier"};
+  for (size_t i = 0; i < QN_COUNT_OF(parts); ++i) {
+    if (!strstr(message, parts[i])) (void)fprintf(stderr, "%s\n", message);
+    assert_non_null(strstr(message, parts[i]));
+  }
+  qn_status_free(status);
+  // Messages of another shape are told as they are; so is a line that comes from nowhere.
+  static const char* const odd[] = {"",
+                                    "no colon",
+                                    "a: error: b",
+                                    "kernel.comp:: error: c",
+                                    "kernel.comp:1: error: d",
+                                    "kernel.comp:99999999999: error: e",
+                                    "kernel.comp:77: error: f\nmore"};
+  for (size_t i = 0; i < QN_COUNT_OF(odd); ++i) {
+    status =
+        qn__shaderc_explain(qn_status_make(QN_STATUS_INTERNAL, "inner"), &kernel, qn__str(odd[i]));
+    assert_non_null(strstr(qn_status_message(status), "function 'k', kernel 7"));
+    assert_non_null(strstr(qn_status_message(status), "inner"));
+    qn_status_free(status);
+  }
+  qn__buffer_deinit(&words);
+  qn__buffer_deinit(&messages);
+}
+
+static void test_validator(void** state) {
+  (void)state;
+  qn__spirv_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
+  static const uint32_t nothing[5] = {0x07230203, 0x00010500, 0, 1, 0};
+  qn_status_t status =
+      qn__spirv_validate((qn_span_t){(const uint8_t*)nothing, sizeof nothing}, &options);
+  assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
+  qn_status_free(status);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_mapping),      cmocka_unit_test(test_validator),
+      cmocka_unit_test(test_versions),     cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_least_target), cmocka_unit_test(test_missing_features),
+  };
+  int result = cmocka_run_group_tests(tests, NULL, NULL);
+  qn__shaderc_destroy(the_shaderc());
+  return result;
+}

@@ -1,0 +1,268 @@
+// tests/unit/shaderc/test_operators.c: every operator on every dtype that it takes, every
+// conversion, reduction, atomic, statement and scope becomes SPIR-V that the validator takes.
+//
+// That it computes the right thing is the business of the tests on devices. Read next:
+// support_shaderc.h.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// After those that it needs.
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "ir/ir.h"
+#include "support_shaderc.h"
+
+static const qn_dtype_t dtypes[] = {QN_DTYPE_BOOL, QN_DTYPE_I8,  QN_DTYPE_I16,  QN_DTYPE_I32,
+                                    QN_DTYPE_I64,  QN_DTYPE_U8,  QN_DTYPE_U16,  QN_DTYPE_U32,
+                                    QN_DTYPE_U64,  QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_F32,
+                                    QN_DTYPE_F64};
+static const char* const targets[] = {TARGET_1_2, TARGET_WORDS, TARGET_1_1, TARGET_1_3};
+
+static qn__buffer_t text;
+
+static void begin(void) {
+  qn__buffer_clear(&text);
+}
+
+// Compiles what is in `text` for the first `count` targets.
+static void check(const char* what, size_t count) {
+  assert_false(text.has_failed);
+  if (text.size == 0) return;
+  for (size_t i = 0; i < count; ++i) {
+    const char* problem = compile_everywhere((const char*)text.data, targets[i], count == 2);
+    if (!problem) continue;
+    (void)fprintf(stderr, "%s, target %s: %s\n", what, targets[i], problem);
+    fail();
+  }
+}
+
+// ---- operators
+
+static void put_call(const qn__op_info_t* info, const char* const* operands) {
+  const char* a = operands[0];
+  const char* b = operands[1];
+  if (info->syntax == QN__SYNTAX_INFIX) {
+    qn__buffer_format(&text, "%s %s %s", a, info->text, b);
+  } else if (info->syntax == QN__SYNTAX_PREFIX) {
+    qn__buffer_format(&text, "%s%s", info->text, a);
+  } else {
+    qn__buffer_format(&text, "%s(%s%s%s%s%s)", info->text, a, info->arity > 1 ? ", " : "",
+                      info->arity > 1 ? b : "", info->arity > 2 ? ", " : "",
+                      info->arity > 2 ? operands[2] : "");
+  }
+}
+
+// A function that applies the operator to elements; none when it does not take the dtype.
+static void put_operator(qn_op_t op, qn_dtype_t dtype) {
+  const qn__op_info_t* info = qn__op_info(op);
+  qn_dtype_t operands[3] = {dtype, dtype, dtype};
+  if (info->rule == QN__RULE_SELECT) operands[0] = QN_DTYPE_BOOL;
+  if (info->rule == QN__RULE_LANE) operands[1] = QN_DTYPE_I64;
+  uint32_t index;
+  const char* expected;
+  qn_dtype_t result = qn__op_result(op, operands, &index, &expected);
+  if (result == QN_DTYPE_NONE) return;
+  bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
+  qn__buffer_format(&text, "func f_%s(x: %s[n], y: %s[n], z: %s[n], out r: %s[n]) {\n",
+                    qn_dtype_text(dtype), qn_dtype_text(operands[0]), qn_dtype_text(operands[1]),
+                    qn_dtype_text(operands[2]), qn_dtype_text(result));
+  if (is_exchange) {
+    qn__buffer_cstr(&text,
+                    "  block.x b in 0..n // 64 {\n    thread.x t in 0..64 {\n"
+                    "      let i = b * 64 + t;\n      r[i] = ");
+  } else {
+    qn__buffer_cstr(&text, "  parallel i in 0..n {\n    r[i] = ");
+  }
+  const char* const args[] = {"x[i]", info->rule == QN__RULE_LANE ? "(i % 7)" : "y[i]", "z[i]"};
+  put_call(info, args);
+  qn__buffer_cstr(&text, is_exchange ? ";\n    }\n  }\n}\n" : ";\n  }\n}\n");
+}
+
+static void test_operators(void** state) {
+  (void)state;
+  for (uint32_t op = 1; qn__op_info((qn_op_t)op); ++op) {
+    begin();
+    for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) put_operator((qn_op_t)op, dtypes[i]);
+    check(qn__op_info((qn_op_t)op)->text, 2);
+  }
+}
+
+static void test_conversions(void** state) {
+  (void)state;
+  for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
+    begin();
+    const char* from = qn_dtype_text(dtypes[i]);
+    for (size_t k = 0; k < QN_COUNT_OF(dtypes); ++k) {
+      const char* to = qn_dtype_text(dtypes[k]);
+      bool has_bits = qn__dtype_bits(dtypes[i]) == qn__dtype_bits(dtypes[k]) &&
+                      dtypes[i] != QN_DTYPE_BOOL && dtypes[k] != QN_DTYPE_BOOL;
+      qn__buffer_format(&text,
+                        "func to_%s(x: %s[n], s: %s, out r: %s[n], out q: %s[n]) {\n"
+                        "  parallel i in 0..n {\n    r[i] = %s(x[i]);\n",
+                        to, from, from, to, to, to);
+      if (has_bits) {
+        qn__buffer_format(&text, "    q[i] = bitcast(%s, s);\n", to);
+      } else {
+        qn__buffer_format(&text, "    q[i] = %s(s);\n", to);
+      }
+      qn__buffer_cstr(&text, "  }\n}\n");
+    }
+    check(from, 2);
+  }
+}
+
+static void test_reductions(void** state) {
+  (void)state;
+  static const char* const kinds[] = {"sum", "prod", "min", "max"};
+  for (size_t k = 0; k < QN_COUNT_OF(kinds); ++k) {
+    begin();
+    for (size_t i = 1; i < QN_COUNT_OF(dtypes); ++i) {
+      const char* dtype = qn_dtype_text(dtypes[i]);
+      qn__buffer_format(&text,
+                        "func r_%s(x: %s[n, m], out r: %s[n]) {\n  parallel i in 0..n {\n    r[i] "
+                        "= %s j in 0..m { let d = x[i, j]; d * d };\n  }\n}\n",
+                        dtype, dtype, dtype, kinds[k]);
+    }
+    check(kinds[k], 2);
+  }
+}
+
+// ---- atomics
+
+static void put_atomic(const char* name, uint32_t operands, const char* dtype, const char* scope) {
+  bool is_local = strcmp(scope, "local") == 0, is_shared = strcmp(scope, "shared") == 0;
+  qn__buffer_format(&text, "func a_%s_%s(x: %s[n], inout h: %s[m], out r: %s[n]) {\n", dtype, scope,
+                    dtype, dtype, dtype);
+  const char* second = operands > 1 ? ", x[0]" : "";
+  if (is_local || is_shared) {
+    qn__buffer_cstr(&text, "  block.x b in 0..n // 64 {\n");
+    if (is_shared) qn__buffer_format(&text, "    alloc s: %s[8] in shared;\n", dtype);
+    qn__buffer_cstr(&text, "    thread.x t in 0..64 {\n      let i = b * 64 + t;\n");
+    if (is_local) qn__buffer_format(&text, "      alloc s: %s[8] in local;\n", dtype);
+    if (is_shared)
+      qn__buffer_cstr(&text, "      if t < 8 {\n        s[t] = x[t];\n      }\n      barrier;\n");
+    if (is_local) qn__buffer_cstr(&text, "      s[i % 8] = x[i];\n");
+    qn__buffer_format(&text,
+                      "      let old = %s(s[i %% 8], x[i]%s);\n      r[i] = old;\n    }\n  }\n}\n",
+                      name, second);
+  } else {
+    qn__buffer_format(&text,
+                      "  parallel i in 0..n {\n    let old = %s(h[i %% m], x[i]%s);\n    r[i] = "
+                      "old;\n    %s(h[0], x[i]%s);\n  }\n}\n",
+                      name, second, name, second);
+  }
+}
+
+static void test_atomics(void** state) {
+  (void)state;
+  static const qn_dtype_t with_all[] = {QN_DTYPE_I32, QN_DTYPE_U32, QN_DTYPE_I64,
+                                        QN_DTYPE_U64, QN_DTYPE_F32, QN_DTYPE_F64};
+  static const char* const scopes[] = {"global", "shared", "local"};
+  for (uint32_t op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; ++op) {
+    begin();
+    for (size_t i = 0; i < QN_COUNT_OF(with_all); ++i) {
+      if (qn__dtype_is_float(with_all[i]) && op != QN_ATOMIC_ADD) continue;
+      for (size_t k = 0; k < QN_COUNT_OF(scopes); ++k) {
+        put_atomic(qn__atomic_text((qn_atomic_op_t)op),
+                   qn__atomic_operand_count((qn_atomic_op_t)op), qn_dtype_text(with_all[i]),
+                   scopes[k]);
+      }
+    }
+    check(qn__atomic_text((qn_atomic_op_t)op), 2);
+  }
+}
+
+// ---- statements and scopes
+
+static void test_scopes(void** state) {
+  (void)state;
+  for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
+    const char* dtype = qn_dtype_text(dtypes[i]);
+    const char* one = dtypes[i] == QN_DTYPE_BOOL ? "true" : "1";
+    begin();
+    qn__buffer_format(
+        &text,
+        "func s(x: %s[n, 4], out y: %s[n, 4], k: %s) {\n"
+        "  alloc g: %s[n, 4] in global;\n"
+        "  const c: %s[4] = [%s, %s, %s, %s];\n"
+        "  parallel i in 0..n {\n    for j in 0..4 {\n      g[i, j] = x[i, j];\n    }\n  }\n"
+        "  parallel i in 0..n {\n    alloc l: %s[4] in local;\n    view row: %s[4] = g[i, 0];\n"
+        "    for j in 0..4 {\n      l[j] = row[j];\n    }\n"
+        "    for j in 0..4 {\n      y[i, j] = j == 2 ? k : l[3 - j] == c[j] ? row[j] : c[3 - j];\n"
+        "    }\n  }\n"
+        "  block.x b in 0..n {\n    alloc t: %s[4] in shared;\n    thread.x j in 0..4 {\n"
+        "      t[j] = y[b, j];\n      barrier;\n      y[b, j] = t[3 - j];\n    }\n  }\n}\n",
+        dtype, dtype, dtype, dtype, dtype, one, one, one, one, dtype, dtype, dtype);
+    check(dtype, 4);
+  }
+}
+
+static void test_statements(void** state) {
+  (void)state;
+  static const char* const texts[] = {
+      // while, if, else, assert, nested loops
+      "func f(x: i32[n], out y: i32[n]) {\n  parallel i in 0..n {\n    assert x[i] > 0, "
+      "\"positive\";\n"
+      "    alloc s: i32[2] in local;\n    s[0] = x[i];\n    s[1] = 0;\n    while s[0] != 1 {\n"
+      "      if s[0] % 2 == 0 {\n        s[0] = s[0] // 2;\n      } else if s[0] > 100 {\n"
+      "        s[0] = 1;\n      } else {\n        s[0] = 3 * s[0] + 1;\n      }\n"
+      "      s[1] = s[1] + 1;\n    }\n    y[i] = s[1];\n  }\n}\n",
+      // vector and unroll loops, strides, rank 0
+      "func f(x: f32[n, 8] strides [s, 1], t: f32[], out y: f32[n, 8]) {\n  parallel i in 0..n {\n"
+      "    vector v in 0..8 {\n      y[i, v] = x[i, v] * t[];\n    }\n    unroll u in 0..3 {\n"
+      "      y[i, u] = y[i, u] + f32(u);\n    }\n  }\n}\n",
+      // grids and blocks of three dimensions
+      "func f(out y: i32[a, b, c]) {\n  block.z k in 0..a {\n    block.y j in 0..b {\n      "
+      "block.x i "
+      "in 0..c {\n        thread.x t in 0..1 {\n          y[k, j, i + t] = i32(i + 10 * j + 100 * "
+      "k);\n        }\n      }\n    }\n  }\n}\n",
+      "func f(out y: i32[n, 2, 3, 4]) {\n  block.x b in 0..n {\n    thread.z k in 0..2 {\n      "
+      "thread.y j in 0..3 {\n        thread.x i in 0..4 {\n          y[b, k, j, i] = i32(i);\n     "
+      "   "
+      "}\n      }\n    }\n  }\n}\n",
+      // a block's size that is known at the call
+      "func f(x: f32[n, m], out y: f32[n, m]) {\n  block.x b in 0..n {\n    thread.x t in 0..m {\n "
+      "     "
+      "y[b, t] = x[b, t] + 1.0;\n    }\n  }\n}\n",
+      // more scalars than push constants
+      "func f(a: f64, b: f64, c: f64, d: f64, e: f64, g: f64, h: f64, i: f64, j: f64, k: f64, l: "
+      "f64,\n"
+      "    m: f64, o: f64, p: f64, q: f64, r: bool, s: i8, t: u16, u: f16, out y: f64[n]) {\n"
+      "  parallel z in 0..n {\n    y[z] = a + b + c + d + e + g + h + i + j + k + l + m + o + p + "
+      "q +\n"
+      "        (r ? f64(s) : f64(t)) + f64(u);\n  }\n}\n",
+      // fast
+      "func f(x: f32[n], y: f32[n], out z: f32[n]) fast {\n  parallel i in 0..n {\n    z[i] = x[i] "
+      "* "
+      "y[i] + x[i];\n  }\n}\n",
+      // what only the host runs
+      "func f(x: f32[n], out y: f32[n]) {\n  assert n > 3, \"enough\";\n  if n > 10 {\n    "
+      "parallel i in "
+      "0..n {\n      y[i] = x[i];\n    }\n  } else {\n    parallel i in 0..n {\n      y[i] = 0;\n  "
+      "  "
+      "}\n  }\n}\n",
+      // no code at all
+      "func f(x: f32[n]) {\n}\n",
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(texts); ++i) {
+    begin();
+    qn__buffer_cstr(&text, texts[i]);
+    check(texts[i], 4);
+  }
+}
+
+int main(void) {
+  qn__buffer_init(&text, qn_allocator_default());
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_statements), cmocka_unit_test(test_scopes),
+      cmocka_unit_test(test_atomics),    cmocka_unit_test(test_reductions),
+      cmocka_unit_test(test_operators),  cmocka_unit_test(test_conversions),
+  };
+  int result = cmocka_run_group_tests(tests, NULL, NULL);
+  qn__buffer_deinit(&text);
+  return result;
+}
