@@ -142,7 +142,7 @@ static const option_spec_t options[] = {
     {"device", 'd', "D", "a device: interp, cpu, cuda:1, vulkan (default: all that are here)",
      true},
     {"target", 't', "T", "compile for this instead of what the device is", false},
-    {"filter", 'f', "TEXT", "only cases whose area/feature/variant has TEXT", false},
+    {"filter", 'f', "TEXT", "only cases whose area/feature/variant has TEXT, or begins with ^TEXT", false},
     {"large", 0, NULL, "also what takes gigabytes of memory", false},
     {"list", 0, NULL, "list the features and run nothing", false},
     {"plugin", 0, "LIB.so", "load devices, generators and target kinds of others first", true},
@@ -163,8 +163,8 @@ const verb_t verb_conformance = {
         "the interpreter. The exit code is 1 when anything fails. --plugin takes a shared object\n"
         "that exports qn_plugin_entry (quern/device.h).\n",
     .examples =
-        "  quern conformance --device interp --filter memory/\n"
-        "  quern conformance --device cpu --filter statements/ --json\n"
+        "  quern conformance --device interp --filter ^memory/\n"
+        "  quern conformance --device cpu --filter ^statements/ --json\n"
         "  quern conformance --list\n",
     .run = run_conformance,
 };

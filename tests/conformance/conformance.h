@@ -31,7 +31,7 @@ typedef struct conf_options {
   // The device, and what to compile for; `target` NULL: the kind of the device, as it is here.
   qn_device_t device;
   const char* target;
-  // Cases whose "area/feature/variant" has this text; NULL: all.
+  // Cases whose "area/feature/variant" has this text, or begins with what is behind '^'; NULL: all.
   const char* filter;
   // Also what takes gigabytes.
   bool has_large;

@@ -35,7 +35,9 @@ bool conf_wants(const conf_t* c, const char* area, const char* feature, const ch
   if (!c->options.filter) return true;
   char name[512];
   (void)snprintf(name, sizeof name, "%s/%s/%s", area, feature, variant);
-  return strstr(name, c->options.filter) != NULL;
+  const char* filter = c->options.filter;
+  return filter[0] == '^' ? strncmp(name, filter + 1, strlen(filter + 1)) == 0
+                          : strstr(name, filter) != NULL;
 }
 
 static void tell(conf_t* c, int64_t elapsed_ns) {

@@ -1,0 +1,82 @@
+# tests/conformance/run_suite.sh WHAT: the suite on one device, as a test; 77 where the device is not
+# here. POSIX sh.
+set -eu
+: "${QUERN:?path of the command}" "${SOURCE:?path of the repository}"
+what=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export NO_COLOR=1 QUERN_CACHE_DIR="$work/cache"
+# The leak checker of gcc 12 misreads the thread-local storage of libraries that were opened at run
+# time; drivers and layers leave things behind that are not ours.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}intercept_tls_get_addr=0:allocator_may_return_null=1"
+export LSAN_OPTIONS="${LSAN_OPTIONS:+$LSAN_OPTIONS:}print_suppressions=0:suppressions=$SOURCE/tests/lsan.supp"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+case $what in
+plugin)
+  code=0
+  "$QUERN" conformance --plugin "$PLUGIN" --device echo >"$work/out" || code=$?
+  [ "$code" -eq 1 ] || fail "a device that computes nothing gave exit code $code"
+  grep -q '^fail echo: statements/store and load' "$work/out" || fail "its kernels pass"
+  for area in attributes memory copies; do
+    "$QUERN" conformance --plugin "$PLUGIN" --device echo --filter "^$area/" >"$work/out" || {
+      cat "$work/out"
+      fail "the area $area on the plugin's device"
+    }
+  done
+  "$QUERN" conformance --plugin "$PLUGIN" --target 'echo -volume=11' >"$work/out" 2>&1 &&
+    fail "an option beyond its range is taken"
+  grep -q "takes 0 to 10, not 11" "$work/out" || fail "$(cat "$work/out")"
+  code=0
+  "$QUERN" conformance --plugin "$QUERN" --list >"$work/out" 2>&1 || code=$?
+  [ "$code" -eq 3 ] || fail "a file that is no plugin gave exit code $code"
+  exit 0
+  ;;
+document)
+  "$QUERN" conformance --list | sed 's,/\([^/]*\)$,/\1,' >"$work/list"
+  sh "$SOURCE/tools/dev/conformance-table" --features <"$SOURCE/docs/conformance.md" >"$work/documented"
+  "$QUERN" conformance --markdown --device interp --filter nothing-has-this-name |
+    sh "$SOURCE/tools/dev/conformance-table" --features >"$work/suite"
+  [ -s "$work/suite" ] || fail "the suite has no features"
+  cmp -s "$work/documented" "$work/suite" || {
+    diff "$work/documented" "$work/suite" | head -20
+    fail "docs/conformance.md is stale; run tools/dev/conformance-table QUERN"
+  }
+  exit 0
+  ;;
+vulkan)
+  # With the validation layer where it is installed, which must stay silent.
+  for place in /usr/share /usr/local/share /etc; do
+    [ -e "$place/vulkan/explicit_layer.d/VkLayer_khronos_validation.json" ] || continue
+    cat >"$work/vk_layer_settings.txt" <<END
+khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
+khronos_validation.report_flags = error,warn,perf
+khronos_validation.log_filename = $work/validation.log
+END
+    export VK_LAYER_SETTINGS_PATH="$work/vk_layer_settings.txt"
+    export VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation
+  done
+  ;;
+esac
+
+if [ "$what" != interp ] && [ "$what" != cpu ]; then
+  "$QUERN" devices "$what:0" >/dev/null 2>"$work/why" || {
+    cat "$work/why"
+    exit 77
+  }
+fi
+code=0
+"$QUERN" conformance --device "$what" >"$work/out" || code=$?
+grep -v '^unsupported' "$work/out" || true
+[ "$code" -eq 0 ] || fail "exit code $code"
+# Most of it must really have run.
+passed=$(sed -n "s/^$what  *\([0-9]*\) .*/\1/p" "$work/out")
+[ "${passed:-0}" -gt 700 ] || fail "only ${passed:-no} cases pass"
+if [ -s "$work/validation.log" ]; then
+  head -50 "$work/validation.log"
+  fail "the validation layer speaks"
+fi
