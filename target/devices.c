@@ -279,6 +279,7 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
   const char* at = isa_json ? isa_json : "";
   bool is_last = false, is_of_kind = false;
   bool is_canonical = kind && *at++ == '{';
+  bool is_known_to_kind = true;
   while (is_canonical && !is_last) {
     member_t member = {0};
     is_canonical = read_member(&at, &member, &is_last);
@@ -291,8 +292,8 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
     }
     int index = qn__option_find(kind, member.name);
     if (index < 0 || kind->options[index].option_class != QN__OPTION_ISA) {
-      is_canonical = false;
-      break;
+      is_known_to_kind = false;  // of another kind, perhaps: that comes, and is the better message
+      continue;
     }
     qn_attribute_value_t answer;
     QN_TRY(ask(asker, id, member.name, &answer));
@@ -301,7 +302,7 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
     if (is_false || (is_known && is_good(&kind->options[index], &member, &answer))) continue;
     return lacks(kind_name, id, &member, &answer);
   }
-  if (is_canonical && is_of_kind) return QN_OK;
+  if (is_canonical && is_of_kind && is_known_to_kind) return QN_OK;
   return qn_status_make(QN_STATUS_INCOMPATIBLE, "needs of code cannot be read: '%.200s'",
                         isa_json ? isa_json : "");
 }
