@@ -4,10 +4,11 @@
 //     let at = block * 1024 + k * 256 + t; if at < E { ... } } } }
 //
 // Several iterations for a thread pay where the body is short and bound by memory: the loads of all
-// are under way at once, and what is computed for each block and thread is shared. Threads step by
-// the block's size, so that neighbours stay neighbours in memory. Where only the device knows the
-// extent a fixed grid steps through it. Thread rule: one thread per body. Read next:
-// map_gpu_choose.c.
+// are under way at once, and what is computed for each block and thread is shared. For that nothing
+// may branch between them: all blocks but the last take a copy of the loop without the test, behind
+// `if block < E // 1024`. Threads step by the block's size, so that neighbours stay neighbours in
+// memory. Where only the device knows the extent a fixed grid steps through it. Thread rule: one
+// thread per body. Read next: map_gpu_choose.c.
 #include "ir/passes/cost.h"
 #include "ir/passes/map_gpu.h"
 
@@ -64,6 +65,17 @@ static qn__expr_t* position(qn__gmap_t* map, qn__var_t* block, qn__var_t* k, qn_
   return qn__gmap_op(map, QN_OP_ADD, at, qn__gmap_use(map, t));
 }
 
+// unroll k in 0..per_thread { lets and body }, with variables of its own.
+static qn__stmt_t* untested_loop(qn__gmap_t* map, const qn__block_t* body, qn__var_t* k,
+                                 int64_t per_thread) {
+  qn__var_t* other = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__expr_t* use = other ? qn__gmap_use(map, other) : NULL;
+  qn__stmt_t* loop = qn__gmap_loop(map, QN_LOOP_UNROLL, other, qn__gmap_int(map, 0),
+                                   qn__gmap_int(map, per_thread));
+  if (!use || !loop) return NULL;
+  return qn__block_replace(map->arena, body, k, use, &loop->loop.body) ? loop : NULL;
+}
+
 static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
   qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
   if (!extent) return;
@@ -81,13 +93,34 @@ static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
   qn__var_t* at = qn__gmap_let(map, &body, "at", position(map, block, k, t, threads, per_thread));
   bool is_exact = constant > 0 && constant % (threads * per_thread) == 0;
   qn__block_t inner = guarded(map, at, is_exact ? NULL : extent, nest);
+  qn__stmt_t* untested = NULL;
+  if (k && !is_exact) {
+    // The test is the block's one statement. What is in it may be read, not moved: it is cloned.
+    qn__block_t plain = body;
+    qn__stmt_t* let = body.last;
+    if (!let || !inner.first) return;
+    let->next = inner.first->if_.then_block.first;
+    if (inner.first->if_.then_block.last) plain.last = inner.first->if_.then_block.last;
+    untested = untested_loop(map, &plain, k, per_thread);
+    let->next = NULL;
+    if (!untested) return;
+  }
   qn__block_splice(&body, &inner);
   if (k) {
-    qn__stmt_t* loop =
-        qn__gmap_loop(map, QN_LOOP_UNROLL, k, qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
+    qn__stmt_t* loop = qn__gmap_loop(map, untested ? QN_LOOP_SERIAL : QN_LOOP_UNROLL, k,
+                                     qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
     if (!loop) return;
     loop->loop.body = body;
     body = qn__block_of(loop);
+  }
+  if (untested) {
+    qn__expr_t* full = qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent),
+                                   qn__gmap_int(map, threads * per_thread));
+    qn__stmt_t* test = qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, block), full));
+    if (!test) return;
+    test->if_.then_block = qn__block_of(untested);
+    test->if_.else_block = body;
+    body = qn__block_of(test);
   }
   qn__expr_t* grid =
       qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, threads * per_thread));

@@ -51,7 +51,10 @@ static void saxpy_is_flat(void** state) {
   (void)state;
   expect_example(&gpu, "saxpy",
                  "block.x block in 0..ceildiv(n, 1024) {\n thread.x t in 0..256 {\n"
+                 "if block < n >> 10 {\n"
                  "let h = block * 1024;\n unroll k in 0..4 {\n let at = h + k * 256 + t;\n"
+                 "y[at] = a * x[at] + y[at];\n"
+                 "let h = block * 1024;\n for k in 0..4 {\n let at = h + k * 256 + t;\n"
                  "if at < n {\n y[at] = a * x[at] + y[at];\n");
 }
 
