@@ -230,9 +230,10 @@ static bool resolve_warp(unsigned first) {
   return is_any;
 }
 
-// 1: somebody may go on; 0: all are done; -1: they wait for different things.
+// 1: somebody may go on; 0: all are done; -1: they wait for different things. A barrier counts the
+// threads that have not ended, as CUDA's does.
 static int resolve(void) {
-  bool is_any = false, is_done = true, is_barrier = true, is_someone_gone = false;
+  bool is_any = false, is_done = true, is_barrier = true;
   for (unsigned first = 0; first < runner->block_threads; first += WARP) {
     is_any |= resolve_warp(first);
   }
@@ -240,15 +241,10 @@ static int resolve(void) {
   for (unsigned t = 0; t < runner->block_threads; t++) {
     const thread_state_t state = runner->lanes[t].state;
     is_done &= state == DONE;
-    is_someone_gone |= state == DONE;
     is_barrier &= state == DONE || state == AT_BARRIER;
   }
   if (is_done) return 0;
   if (!is_barrier) return -1;
-  if (is_someone_gone) {
-    fake_violation("kernel '%s': some threads wait at a barrier and others have ended",
-                   runner->kernel->name);
-  }
   for (unsigned t = 0; t < runner->block_threads; t++) {
     if (runner->lanes[t].state == AT_BARRIER) runner->lanes[t].state = READY;
   }
