@@ -111,6 +111,7 @@ typedef struct qn__vk_flusher {
   pthread_t thread;
   bool has_thread, is_stopping;
   _Atomic bool is_armed;
+  _Atomic uint64_t tick;  // how often it has looked
 } qn__vk_flusher_t;
 
 typedef struct qn__vk_device {

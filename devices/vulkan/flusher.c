@@ -24,9 +24,12 @@ static void* run(void* arg) {
     if (self->is_stopping) break;
     // Before looking: what is recorded from now on arms it again.
     atomic_store(&self->is_armed, false);
+    uint64_t tick = atomic_fetch_add(&self->tick, 1);
     qn__mutex_unlock(&self->mutex);
-    qn__vk_flush_all(device);
+    // What was opened since the look before this one is left for the next.
+    bool is_left = tick == 0 || qn__vk_flush_old(device, tick - 1);
     qn__mutex_lock(&self->mutex);
+    if (is_left) atomic_store(&self->is_armed, true);
   }
   qn__mutex_unlock(&self->mutex);
   return NULL;

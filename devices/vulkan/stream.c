@@ -20,6 +20,8 @@
 #include "base/alloc.h"
 
 #define SUBMIT_COMMANDS 64u
+#define POLL_COMMANDS 16u
+#define FEW_BATCHES 4u
 #define MOST_PENDING_PLACES 64u
 
 // ---------------------------------------------------------------------------------- life
@@ -173,6 +175,7 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   }
   batch->value = stream->submitted + 1;
   batch->command_count = 0;
+  batch->tick = atomic_load_explicit(&device->flusher.tick, memory_order_relaxed);
   batch->pipeline = VK_NULL_HANDLE;
   batch->set = VK_NULL_HANDLE;
   batch->layout = VK_NULL_HANDLE;
@@ -184,6 +187,14 @@ qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream) {
   qn__mutex_lock(&stream->mutex);
   for (;;) {
     if (__builtin_expect(stream->open != NULL, 1)) return QN_OK;
+    // One that has passed is better than a new one: what drivers keep for it is still warm.
+    if (!stream->spare && stream->first && stream->batch_count >= FEW_BATCHES &&
+        qn__vk_stream_has_passed(stream, stream->first->value)) {
+      qn__mutex_unlock(&stream->mutex);
+      qn__vk_stream_retire(stream);
+      qn__mutex_lock(&stream->mutex);
+      continue;
+    }
     bool is_full;
     qn_status_t status = open_batch(stream, &is_full);
     if (!qn_ok(status)) {
@@ -388,7 +399,7 @@ void qn__vk_stream_end(qn__vk_stream_t* stream) {
       atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted) {
     is_due = true;
   }
-  if (!is_due && (count == 8 || count == 16 || count == 32)) {
+  if (!is_due && count == POLL_COMMANDS) {
     (void)qn__vk_stream_poll(stream);
     is_due = atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted;
   }

@@ -43,6 +43,7 @@ typedef struct qn__vk_batch {
   VkCommandBuffer commands;
   uint64_t value;
   uint32_t command_count;
+  uint64_t tick;  // of the flusher, when it was opened
   uint32_t wait_count;
   qn__vk_wait_t waits[QN__VK_MAX_WAITS];
   size_t owner_count, owner_capacity;
@@ -146,8 +147,9 @@ bool qn__vk_fence_is_passed(qn__vk_fence_t* fence);
 void qn__vk_fence_release(qn__vk_fence_t* fence);
 // Submits all streams of the device and waits for them.
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns);
-// Submits what is recorded on all streams of the device.
-void qn__vk_flush_all(qn__vk_device_t* device);
+// Submits what was opened to be recorded at this tick of the flusher or before, on all streams of
+// the device; true when there is younger work.
+bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick);
 
 // ---- work that nobody waits for: flusher.c
 // Something is recorded and not submitted: it is submitted within a moment, unless it has been by

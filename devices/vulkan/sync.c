@@ -327,10 +327,18 @@ void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
   }
 }
 
-void qn__vk_flush_all(qn__vk_device_t* device) {
+bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick) {
   qn__vk_stream_t* stream;
+  bool is_left = false;
   for (size_t n = 0; (stream = stream_at(device, &n)) != NULL;) {
-    (void)flush_now(stream);
+    qn__mutex_lock(&stream->mutex);
+    if (stream->open && stream->open->tick <= tick) {
+      qn__vk_stream_flush(stream);
+    } else if (stream->open) {
+      is_left = true;
+    }
+    qn__mutex_unlock(&stream->mutex);
     qn__vk_stream_release(stream);
   }
+  return is_left;
 }
