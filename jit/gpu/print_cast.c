@@ -94,13 +94,30 @@ const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narro
 
 // ---- bits
 
+// The bits that a value has just been loaded from, where that is all of its text: a conversion
+// there and back would make another NaN of one that signals. NULL: it is not.
+static const char* loaded_bits(qn__kprint_t* p, const char* loader, const char* value) {
+  size_t size = strlen(loader), length = strlen(value), depth = 0;
+  if (strncmp(value, loader, size) != 0 || value[size] != '(') return NULL;
+  for (size_t i = size; i < length; ++i) {
+    depth += value[i] == '(';
+    depth -= value[i] == ')';
+    if (depth == 0 && i + 1 < length) return NULL;
+  }
+  return qn__kprint_text(p, "%s", value + size);
+}
+
 // The bits of a value in a uint or qn_u64: those above its width are anything.
 static const char* bits_of(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, const char* value) {
   switch (dtype) {
-    case QN_DTYPE_F16:
-      return call(p, "qn_f16_from_f32", value);
-    case QN_DTYPE_BF16:
-      return call(p, "qn_bf16_from_f32", value);
+    case QN_DTYPE_F16: {
+      const char* bits = loaded_bits(p, "qn_f32_from_f16", value);
+      return bits ? bits : call(p, "qn_f16_from_f32", value);
+    }
+    case QN_DTYPE_BF16: {
+      const char* bits = loaded_bits(p, "qn_f32_from_bf16", value);
+      return bits ? bits : call(p, "qn_bf16_from_f32", value);
+    }
     case QN_DTYPE_F32:
       return qn__kprint_text(p, "QN_F32_BITS(%s)", value);
     case QN_DTYPE_F64:
