@@ -170,7 +170,7 @@ static double gigabytes_per_second(void (*body)(void*, int64_t), subject_t* s) {
   for (int i = 0; i < SAMPLES; i++) {
     const int64_t begin = bench_now_ns();
     body(s, ITERATIONS);
-    ns[i] = (double)(bench_now_ns() - begin) / ITERATIONS;
+    ns[i] = (double)(bench_now_ns() - begin) / (double)ITERATIONS;
   }
   return 2.0 * (double)s->size_bytes / bench_median(ns, SAMPLES);
 }
