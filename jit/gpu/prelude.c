@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
-#include "jit/llvm/math_tables.h"
+#include "ir/math_tables.h"
 
 // What must hold for a row; none: always right.
 enum {

@@ -5,8 +5,8 @@
 // What it is not: pow, which comes here only for the last step (math_pow.c).
 // Threads: as the builder.
 // Next: math_log.c.
+#include "ir/math_tables.h"
 #include "jit/llvm/math_kit.h"
-#include "jit/llvm/math_tables.h"
 
 // How e^r and 2^n are put together.
 //

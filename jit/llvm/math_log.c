@@ -5,8 +5,8 @@
 // What it is not: the logarithm inside pow, which needs more digits (math_pow.c).
 // Threads: as the builder.
 // Next: math_trig.c.
+#include "ir/math_tables.h"
 #include "jit/llvm/math_kit.h"
-#include "jit/llvm/math_tables.h"
 
 // log(1 + f) - f.
 static qn__val_t log1p_tail(const qn__kit_t* k, qn__val_t f) {

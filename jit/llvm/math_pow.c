@@ -7,8 +7,8 @@
 // What it is not: fast for f64; it is the price of the bound.
 // Threads: as the builder.
 // Next: math_fma.c.
+#include "ir/math_tables.h"
 #include "jit/llvm/math_kit.h"
-#include "jit/llvm/math_tables.h"
 
 // 2 atanh(f / (2 + f)) / ln 2 for f64 lanes that came from f32; 2^-40 is enough.
 static qn__val_t log2_narrowly(const qn__kit_t* w, qn__val_t x) {

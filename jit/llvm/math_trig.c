@@ -15,8 +15,8 @@
 // What it is not: fast for huge arguments; nobody means those.
 // Threads: as the builder.
 // Next: math_pow.c.
+#include "ir/math_tables.h"
 #include "jit/llvm/math_kit.h"
-#include "jit/llvm/math_tables.h"
 
 typedef struct {
   qn__pair_t r;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes jit/llvm/math_tables.h: the polynomial coefficients of the math functions.
+"""Makes ir/math_tables.h: the polynomial coefficients of the math functions.
 
 Every coefficient is computed here, in 60-digit arithmetic (package mpmath, from PyPI), as a minimax fit
 with the coefficients rounded to the working precision one at a time, lowest power first, and the rest
 fitted again after each rounding, so that the error of the rounded polynomial is what is reported.
 
     python3 -m venv venv && venv/bin/pip install mpmath gmpy2
-    venv/bin/python tools/dev/minimax.py > jit/llvm/math_tables.h      (prints the errors on stderr)
+    venv/bin/python tools/dev/minimax.py > ir/math_tables.h      (prints the errors on stderr)
     venv/bin/python tools/dev/minimax.py exp_f32 sin_f64               (only these, to try something)
 
 It is not part of the build: the header that it makes is committed.
@@ -309,9 +309,9 @@ def main():
     names = sys.argv[1:] or list(TABLES)
     print("""// The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
-// The math_*.c files of this folder and jit/gpu/prelude.c include it.
-#ifndef QN_JIT_LLVM_MATH_TABLES_H_
-#define QN_JIT_LLVM_MATH_TABLES_H_
+// The code generators share them: jit/llvm/math_*.c and jit/gpu/prelude.c include it.
+#ifndef QN_IR_MATH_TABLES_H_
+#define QN_IR_MATH_TABLES_H_
 
 // clang-format off""")
     for name in names:
@@ -350,7 +350,7 @@ def main():
             two_over_pi -= word
             print(f"    0x{word:016x}ull,")
         print("};")
-    print("\n// clang-format on\n\n#endif  // QN_JIT_LLVM_MATH_TABLES_H_")
+    print("\n// clang-format on\n\n#endif  // QN_IR_MATH_TABLES_H_")
 
 
 main()
