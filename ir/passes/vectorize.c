@@ -321,16 +321,18 @@ static double plan_block(vectorize_t* self, qn__block_t* block) {
   return cost;
 }
 
-// Only launches stay parallel.
+// Only launches stay parallel: loops that are in no other parallel loop and in none with lanes.
 static void serialize_inner(qn__block_t* block, bool is_inside) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_loop = stmt->kind == QN__STMT_LOOP;
-    if (is_inside && is_loop && stmt->loop.kind == QN_LOOP_PARALLEL) {
-      stmt->loop.kind = QN_LOOP_SERIAL;
-    }
+    bool is_launch = is_loop && stmt->loop.kind == QN_LOOP_PARALLEL;
+    bool has_lanes = is_loop && stmt->loop.lane_count != 0;
+    if (is_inside && is_launch) stmt->loop.kind = QN_LOOP_SERIAL;
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) serialize_inner(blocks[i], true);
+    for (size_t i = 0; i < count; ++i) {
+      serialize_inner(blocks[i], is_inside || is_launch || has_lanes);
+    }
   }
 }
 

@@ -180,7 +180,8 @@ void qn__emit_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin, L
 }
 
 void qn__emit_loop(qn__emit_t* e, const qn__stmt_t* stmt) {
-  bool is_launch = e->fn->depth == 0 && e->fn->loop_depth == 0 && e->fn->lanes == 0;
+  // Also inside of a serial loop, or of `if`: there its launches follow each other.
+  bool is_launch = e->fn->depth == 0 && e->fn->lanes == 0;
   if (stmt->loop.kind == QN_LOOP_PARALLEL && is_launch) {
     qn__emit_parallel(e, stmt);
     return;

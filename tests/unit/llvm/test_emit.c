@@ -344,6 +344,17 @@ static const program_t programs[] = {
      "      let p = bx * 8 + ty; let q = by * 8 + tx;\n"
      "      if p < m && q < n { y[p, q] = tile[tx, ty]; } } } } } }\n",
      .has_barriers = true},
+    {"launches in loops",
+     "func f(x: f32[n], inout y: f32[n], inout z: f32[n], m: i64) { alloc w: f32[n] in global;\n"
+     "  for s in 0..3 { let half = f32(s) * 0.5; alloc c: f32[2] in local; c[0] = half + 1.0;\n"
+     "    let q = n > 0 ? z[0] : half;\n"
+     "    parallel i in 0..n { w[i] = x[i] * c[0] + q; }\n"
+     "    if s > 0 { parallel i in 0..n { y[i] = w[n - 1 - i] + half; } }\n"
+     "    parallel i in 0..n { z[i] = z[i] * 0.25 + y[i]; } }\n"
+     "  alloc k: i32[] in local; k[] = 0;\n"
+     "  while k[] < 2 { parallel i in 0..n { z[i] = z[i] + f32(k[]); } k[] = k[] + 1; }\n"
+     "  if n > 5 { parallel i in 0..n { y[i] = y[i] + z[n - 1 - i]; } } }\n",
+     .has_plain_values = true, .tolerance = 1e-5},
     {"exchanges",
      "func f(x: f32[n], y: i32[n], out a: f32[n], out b: i32[n], out c: f32[ceildiv(n, 40)]) {\n"
      "  block.x blk in 0..ceildiv(n, 40) { thread.x t in 0..40 { let i = blk * 40 + t;\n"
