@@ -3,8 +3,8 @@
 //
 // What a CPU code generator finds after qn__passes_run_cpu:
 //   - Loops are SERIAL, PARALLEL or VECTOR. PARALLEL loops stand at the top of a function, or there
-//     inside of serial loops without lanes, `while` and `if`: each is a launch; their iterations are
-//     independent and may run in any order on any thread.
+//     inside of serial loops without lanes, `while` and `if`: each is a launch; their iterations
+//     are independent and may run in any order on any thread.
 //   - No barrier, no SHARED buffer, no LANE or GROUP operator.
 //   - A loop with `lane_count` L != 0 may run in L lanes, from `begin` in steps of L with a masked
 //   or
