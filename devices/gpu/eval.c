@@ -38,6 +38,13 @@ static int64_t divide(qn_op_t op, int64_t a, int64_t b, bool* is_exact) {
     *is_exact = false;
     return b == 0 || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCMOD ? 0 : a;
   }
+  // A divisor and a dividend that are not negative, as in guards: all roundings follow at once.
+  if (a >= 0 && b > 0) {
+    uint64_t quotient = (uint64_t)a / (uint64_t)b;
+    uint64_t rest = (uint64_t)a - quotient * (uint64_t)b;
+    if (op == QN_OP_FLOORMOD || op == QN_OP_TRUNCMOD) return (int64_t)rest;
+    return (int64_t)(quotient + (op == QN_OP_CEILDIV && rest != 0));
+  }
   int64_t floored = floor_divide(a, b);
   switch (op) {
     case QN_OP_FLOORDIV:
@@ -162,31 +169,69 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
   }
 }
 
+// Guards are sums, products and comparisons for the most part: those are told apart by one jump.
+enum { APPLIED = 64 };
+
 bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
                   int64_t* out_value) {
-  int64_t stack[QN__GPU_MAX_EXPR_DEPTH + 2] = {0};
-  size_t depth = 0;
+  int64_t stack[QN__GPU_MAX_EXPR_DEPTH + 2];
+  int64_t* top = stack;  // where the next value goes
   bool is_exact = true;
+  stack[0] = 0;
   for (uint32_t i = 0; i < expr->op_count; i++) {
     const qn__gpu_op_t* step = &expr->ops[i];
-    switch (step->kind) {
+    switch (step->kind == QN__GPU_APPLY ? APPLIED + (uint32_t)step->op : (uint32_t)step->kind) {
       case QN__GPU_CONST:
-        stack[depth++] = step->value;
+        *top++ = step->value;
         break;
       case QN__GPU_WORD:
-        stack[depth++] = extend(step->dtype, words[step->value]);
+        *top++ = step->dtype == QN_DTYPE_I64 ? (int64_t)words[step->value]
+                                             : extend(step->dtype, words[step->value]);
         break;
       case QN__GPU_LOCAL:
-        stack[depth++] = locals[step->value];
-        break;
-      case QN__GPU_APPLY:
-        depth -= qn__gpu_op_arity(step->op);
-        stack[depth] = apply(step->op, &stack[depth], &is_exact);
-        depth++;
+        *top++ = locals[step->value];
         break;
       case QN__GPU_WRAP:
-        stack[depth - 1] = extend(step->dtype, (uint64_t)stack[depth - 1]);
+        top[-1] = extend(step->dtype, (uint64_t)top[-1]);
         break;
+      case APPLIED + QN_OP_ADD:
+        top--;
+        is_exact &= !__builtin_add_overflow(top[-1], top[0], &top[-1]);
+        break;
+      case APPLIED + QN_OP_MUL:
+        top--;
+        is_exact &= !__builtin_mul_overflow(top[-1], top[0], &top[-1]);
+        break;
+      case APPLIED + QN_OP_MAX:
+        top--;
+        if (top[0] > top[-1]) top[-1] = top[0];
+        break;
+      case APPLIED + QN_OP_LE:
+        top--;
+        top[-1] = top[-1] <= top[0];
+        break;
+      case APPLIED + QN_OP_GE:
+        top--;
+        top[-1] = top[-1] >= top[0];
+        break;
+      case APPLIED + QN_OP_OR:
+      case APPLIED + QN_OP_LOGIC_OR:
+        top--;
+        top[-1] |= top[0];
+        break;
+      case APPLIED + QN_OP_LOGIC_AND:
+        top--;
+        top[-1] &= top[0];
+        break;
+      default: {
+        uint32_t arity = qn__gpu_op_arity(step->op);
+        // Operators that take fewer do not look at the others.
+        int64_t args[3] = {0, 0, 0};
+        top -= arity;
+        memcpy(args, top, arity * sizeof *args);
+        *top++ = apply(step->op, args, &is_exact);
+        break;
+      }
     }
   }
   *out_value = stack[0];

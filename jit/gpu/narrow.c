@@ -117,6 +117,12 @@ static const qn__bound_t* base_of(const qn__bound_t* bound, int64_t* out_shift) 
 
 // Of two needs that differ by a constant the stricter one is enough.
 static void add_need(state_t* state, need_t** list, const qn__bound_t* bound, bool is_most) {
+  // A larger of two is at most something where both are; constants are in range.
+  qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
+  while (list != &state->signs && bound->op == join && qn__bound_is_const(bound->args[1]) &&
+         is_within(bound->args[1]->value)) {
+    bound = bound->args[0];
+  }
   int64_t shift, other_shift;
   const qn__bound_t* base = base_of(bound, &shift);
   for (need_t* need = *list; need; need = need->next) {
@@ -579,11 +585,112 @@ static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const ne
   if (is_joined) qn__gpu_put_apply(out, QN_OP_LOGIC_AND);
 }
 
+// ---- needs that follow from others
+
+// Shifts beyond this are left alone, so that the rules below have room.
+enum { MOST_SHIFT = 1 << 28 };
+
+static bool is_modest(int64_t shift) {
+  return shift >= -MOST_SHIFT && shift <= MOST_SHIFT;
+}
+
+static need_t* find_base(need_t* needs, const qn__bound_t* base) {
+  int64_t shift;
+  for (; needs; needs = needs->next) {
+    if (base_of(needs->bound, &shift) == base && is_modest(shift)) return needs;
+  }
+  return NULL;
+}
+
+// The quotient x / k rounded up or down, k at least 2?
+static bool is_quotient(const qn__bound_t* bound) {
+  if (bound->op != QN_OP_CEILDIV && bound->op != QN_OP_FLOORDIV && bound->op != QN_OP_SHR) {
+    return false;
+  }
+  if (!qn__bound_is_const(bound->args[1])) return false;
+  int64_t by = bound->args[1]->value;
+  return bound->op == QN_OP_SHR ? by >= 1 && by < 63 : by >= 2;
+}
+
+// x rounded up to a multiple of k?
+static bool is_rounded(const qn__bound_t* bound) {
+  return bound->op == QN_OP_MUL && is_quotient(bound->args[0]) &&
+         bound->args[0]->op == QN_OP_CEILDIV && bound->args[1] == bound->args[0]->args[1];
+}
+
+// x <= ceildiv(x, k) * k, so the need of the left side moves into that of the right one, which may
+// become a little stricter.
+static bool moves_into_rounded(state_t* state, const need_t* need) {
+  int64_t shift, other_shift;
+  const qn__bound_t* base = base_of(need->bound, &shift);
+  for (need_t* other = state->most; other; other = other->next) {
+    const qn__bound_t* rounded = base_of(other->bound, &other_shift);
+    if (!is_rounded(rounded) || rounded->args[0]->args[0] != base) continue;
+    if (other_shift < shift) {
+      const qn__bound_t* moved =
+          qn__bound_op(&state->bounds, QN_OP_ADD, rounded, qn__bound_const(&state->bounds, shift));
+      if (!moved) return false;
+      other->bound = moved;
+    }
+    return true;
+  }
+  return false;
+}
+
+// A quotient by 2 or more is in range, with a modest shift, where the dividend is, or a multiple.
+static bool follows_from_dividend(const need_t* needs, const need_t* need) {
+  int64_t shift, other_shift;
+  const qn__bound_t* base = base_of(need->bound, &shift);
+  if (!is_quotient(base) || !is_modest(shift)) return false;
+  const qn__bound_t* dividend = base_of(base->args[0], &other_shift);
+  if (!is_modest(other_shift)) return false;
+  for (const need_t* other = needs; other; other = other->next) {
+    const qn__bound_t* found = base_of(other->bound, &other_shift);
+    if (!is_modest(other_shift)) continue;
+    if (found == dividend || (is_rounded(found) && found->args[0] == base)) return true;
+  }
+  return false;
+}
+
+// A symbol that is not negative has a least value.
+static bool follows_from_sign(const state_t* state, const need_t* need) {
+  int64_t shift;
+  const qn__bound_t* base = base_of(need->bound, &shift);
+  return is_modest(shift) && find_base(state->signs, base) != NULL;
+}
+
+static void drop_needs(state_t* state, need_t** list, bool is_most) {
+  for (need_t** at = list; *at;) {
+    need_t* need = *at;
+    bool follows = is_most ? moves_into_rounded(state, need) : false;
+    follows = follows || follows_from_dividend(*list, need);
+    if (follows) {
+      *at = need->next;
+    } else {
+      at = &need->next;
+    }
+  }
+}
+
+static void drop_needs_of_signs(state_t* state) {
+  for (need_t** at = &state->least; *at;) {
+    need_t* need = *at;
+    if (follows_from_sign(state, need)) {
+      *at = need->next;
+    } else {
+      at = &need->next;
+    }
+  }
+}
+
 // Evaluated at every launch: beyond this the wide kernel is the better choice.
 enum { MOST_GUARD_OPS = 400 };
 
 static bool put_guard(state_t* state, qn__gpu_ops_t* out) {
   const qn__gpu_host_t* host = &state->split->host;
+  drop_needs(state, &state->most, true);
+  drop_needs(state, &state->least, false);
+  drop_needs_of_signs(state);
   put_extreme(host, out, state->signs, QN_OP_OR, QN_OP_GE, 0);
   put_extreme(host, out, state->most, QN_OP_MAX, QN_OP_LE, INT32_MAX);
   put_extreme(host, out, state->least, QN_OP_MIN, QN_OP_GE, INT32_MIN);
