@@ -47,7 +47,7 @@ static const struct {
     {"cos", exact_cos, 1.0, 1.0, false, 100.0},     {"pow", exact_pow, 1.0, 2.0, true, 8.0},
 };
 static const qn_dtype_t dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_F32, QN_DTYPE_F64};
-enum { COUNT = 12000, TEXT_BYTES = 300 };
+enum { COUNT = 12000, TEXT_BYTES = 700 };
 
 static int precision_of(qn_dtype_t dtype) {
   return dtype == QN_DTYPE_F64 ? 53 : dtype == QN_DTYPE_F32 ? 24 : dtype == QN_DTYPE_F16 ? 11 : 8;
