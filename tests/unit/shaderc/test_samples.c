@@ -84,15 +84,15 @@ static void check_golden(const char* name, const char* suffix, const request_t* 
 
 static void test_golden(void** state) {
   (void)state;
+  // Samples that map themselves, so that these texts are the printer's alone.
   request_t request = {.target = TARGET_1_2};
-  check_golden("saxpy", "", &request);
-  check_golden("softmax", "", &request);
   check_golden("transpose_shared", "", &request);
+  check_golden("block_norm", "", &request);
   request.is_checked = true;
-  check_golden("saxpy", "-checked", &request);
+  check_golden("transpose_shared", "-checked", &request);
   request.is_checked = false;
   request.target = TARGET_WORDS;
-  check_golden("fir_filter", "-words", &request);
+  check_golden("block_norm", "-words", &request);
 }
 
 // ---- exact arithmetic
