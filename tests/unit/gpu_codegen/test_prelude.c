@@ -357,9 +357,10 @@ static void test_upper_halves(void** state) {
       for (size_t i = 0; i < columns.count; i++) {
         uint64_t a = columns.value[0][i], b = columns.value[1][i];
         __extension__ typedef __int128 wide_t;
+        __extension__ typedef unsigned __int128 unsigned_wide_t;
         uint64_t wanted = k == 0   ? (uint64_t)(uint32_t)a * (uint32_t)b >> 32
                           : k == 1 ? (uint32_t)((uint64_t)((int64_t)(int32_t)a * (int32_t)b) >> 32)
-                          : k == 2 ? (uint64_t)((wide_t)a * (wide_t)b >> 64)
+                          : k == 2 ? (uint64_t)((unsigned_wide_t)a * b >> 64)
                                    : (uint64_t)((wide_t)(int64_t)a * (wide_t)(int64_t)b >> 64);
         assert_int_equal(columns.out[i], wanted);
       }
