@@ -28,6 +28,9 @@
 //   qn_cos_F qn_pow_F
 //   qn_isnan_F qn_isinf_F qn_isfinite_F   bool
 //
+// Words of the subset that are not helpers (QN_F32_BITS, QN_MAD_f32, ...) are macros: the common
+// ones are always there (prelude.c), the others are rows as helpers are (prelude_words.inc).
+//
 // Conversions of f64 to f16 and bf16 go through f32, as the language says (ir/arith_float.c).
 //
 // Thread rule: constant. Read next: prelude.c.
