@@ -17,7 +17,7 @@
 #include "quern/ir.h"
 #include "quern/target.h"
 
-enum { FIRST_RUNS = 11, RUNS = 15 };
+enum { FIRST_RUNS = 9, RUNS = 7 };
 
 static const char target_text[] =
     "{\"kind\":\"vulkan\",\"supports_int64\":true,\"supports_storage_16bit\":true,"
@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
       void (*const bodies[])(void*, int64_t) = {run_ours, run_floor};
       void* const selves[] = {&work, &work};
       double ns[2];
-      bench_compare_ns(2, bodies, selves, 4, RUNS, ns);
+      bench_compare_ns(2, bodies, selves, 2, RUNS, ns);
       char name[64];
       (void)snprintf(name, sizeof name, "%s, %s tier", samples[i], k ? "fast" : "full");
       bench_row(&report, name, ns[0] / 1e6, "ms", ns[1] / 1e6, 0);
