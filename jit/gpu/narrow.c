@@ -26,7 +26,7 @@
 // kernel.
 // Thread rule: one thread per kernel. Read next: launch.c.
 #include "base/alloc.h"
-#include "jit/gpu/bounds.h"
+#include "jit/gpu/needs.h"
 #include "jit/gpu/split.h"
 
 // ---- the answer
@@ -60,11 +60,6 @@ bool qn__gpu_is_narrow_var(const qn__gpu_widths_t* widths, const qn__var_t* var)
 
 // ---- the work
 
-typedef struct need {
-  const qn__bound_t* bound;
-  struct need* next;
-} need_t;
-
 typedef struct state {
   qn__gpu_split_t* split;
   qn__arena_t* arena;
@@ -73,9 +68,7 @@ typedef struct state {
   qn__interval_t* intervals;  // of the kernel's variables, by id
   bool* is_inside;            // variables of the kernel, by id
   bool* is_buffer_seen;       // by id
-  need_t* most;               // at most INT32_MAX
-  need_t* least;              // at least INT32_MIN
-  need_t* signs;              // symbols that are not negative
+  qn__needs_t needs;
   bool is_checked;
   bool is_impossible;
   bool has_no_memory;
@@ -105,40 +98,6 @@ static void mark(state_t* state, const qn__expr_t* expr) {
 
 // ---- needs
 
-static bool is_within(int64_t value) {
-  return value >= INT32_MIN && value <= INT32_MAX;
-}
-
-static const qn__bound_t* base_of(const qn__bound_t* bound, int64_t* out_shift) {
-  bool is_sum = bound->op == QN_OP_ADD && qn__bound_is_const(bound->args[1]);
-  *out_shift = is_sum ? bound->args[1]->value : 0;
-  return is_sum ? bound->args[0] : bound;
-}
-
-// Of two needs that differ by a constant the stricter one is enough.
-static void add_need(state_t* state, need_t** list, const qn__bound_t* bound, bool is_most) {
-  // A larger of two is at most something where both are; constants are in range.
-  qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
-  while (list != &state->signs && bound->op == join && qn__bound_is_const(bound->args[1]) &&
-         is_within(bound->args[1]->value)) {
-    bound = bound->args[0];
-  }
-  int64_t shift, other_shift;
-  const qn__bound_t* base = base_of(bound, &shift);
-  for (need_t* need = *list; need; need = need->next) {
-    if (base_of(need->bound, &other_shift) != base) continue;
-    if (is_most ? shift > other_shift : shift < other_shift) need->bound = bound;
-    return;
-  }
-  need_t* need = QN__ARENA_NEW(state->arena, need_t);
-  if (!need) {
-    state->has_no_memory = true;
-    return;
-  }
-  *need = (need_t){bound, *list};
-  *list = need;
-}
-
 // Is a value of this interval one of 32 bits? Adds what must hold for it.
 static bool prove(state_t* state, const qn__interval_t* interval) {
   if (!interval->lo || !interval->hi) return false;
@@ -146,9 +105,9 @@ static bool prove(state_t* state, const qn__interval_t* interval) {
   bool is_hi_const = qn__bound_is_const(interval->hi);
   if (is_lo_const && interval->lo->value < INT32_MIN) return false;
   if (is_hi_const && interval->hi->value > INT32_MAX) return false;
-  if (!is_hi_const) add_need(state, &state->most, interval->hi, true);
+  if (!is_hi_const) qn__needs_add_most(&state->needs, interval->hi);
   bool is_same = interval->is_nonnegative && qn__interval_is_point(interval);
-  if (!is_lo_const && !is_same) add_need(state, &state->least, interval->lo, false);
+  if (!is_lo_const && !is_same) qn__needs_add_least(&state->needs, interval->lo);
   return true;
 }
 
@@ -157,14 +116,14 @@ static void need_most(state_t* state, const qn__bound_t* bound) {
   if (!bound || (qn__bound_is_const(bound) && bound->value > INT32_MAX)) {
     state->is_impossible = true;
   } else if (!qn__bound_is_const(bound)) {
-    add_need(state, &state->most, bound, true);
+    qn__needs_add_most(&state->needs, bound);
   }
 }
 static void need_least(state_t* state, const qn__bound_t* bound) {
   if (!bound || (qn__bound_is_const(bound) && bound->value < INT32_MIN)) {
     state->is_impossible = true;
   } else if (!qn__bound_is_const(bound)) {
-    add_need(state, &state->least, bound, false);
+    qn__needs_add_least(&state->needs, bound);
   }
 }
 
@@ -181,7 +140,7 @@ static qn__interval_t interval_of_host(state_t* state, const qn__var_t* var) {
   bool is_nonnegative = var->kind == QN__VAR_SYMBOL ||
                         qn__dtype_class(var->dtype) == QN__CLASS_UNSIGNED ||
                         (value && interval_of(state, value).is_nonnegative);
-  if (is_nonnegative) add_need(state, &state->signs, bound, false);
+  if (is_nonnegative) qn__needs_add_sign(&state->needs, bound);
   return (qn__interval_t){bound, bound, is_nonnegative};
 }
 
@@ -309,7 +268,7 @@ static void visit_wide_op(state_t* state, const qn__expr_t* expr, bool is_low) {
 static void visit_wide(state_t* state, const qn__expr_t* expr, bool is_low) {
   switch (expr->kind) {
     case QN__EXPR_INT:
-      if (is_low || is_within(expr->int_value)) mark(state, expr);
+      if (is_low || qn__is_within_32_bits(expr->int_value)) mark(state, expr);
       break;
     case QN__EXPR_VAR:
       // A variable of the kernel that is narrow was proven to be; one from outside needs the guard
@@ -570,132 +529,7 @@ static void visit_block(state_t* state, const qn__block_t* block, const qn__stmt
   }
 }
 
-// ---- the guard
-
-static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const need_t* needs,
-                        qn_op_t join, qn_op_t compare, int64_t limit) {
-  if (!needs) return;
-  bool is_joined = out->count != 0;
-  for (const need_t* need = needs; need; need = need->next) {
-    qn__bound_put(host, out, need->bound);
-    if (need != needs) qn__gpu_put_apply(out, join);
-  }
-  qn__gpu_put_const(out, limit);
-  qn__gpu_put_apply(out, compare);
-  if (is_joined) qn__gpu_put_apply(out, QN_OP_LOGIC_AND);
-}
-
-// ---- needs that follow from others
-
-// Shifts beyond this are left alone, so that the rules below have room.
-enum { MOST_SHIFT = 1 << 28 };
-
-static bool is_modest(int64_t shift) {
-  return shift >= -MOST_SHIFT && shift <= MOST_SHIFT;
-}
-
-static need_t* find_base(need_t* needs, const qn__bound_t* base) {
-  int64_t shift;
-  for (; needs; needs = needs->next) {
-    if (base_of(needs->bound, &shift) == base && is_modest(shift)) return needs;
-  }
-  return NULL;
-}
-
-// The quotient x / k rounded up or down, k at least 2?
-static bool is_quotient(const qn__bound_t* bound) {
-  if (bound->op != QN_OP_CEILDIV && bound->op != QN_OP_FLOORDIV && bound->op != QN_OP_SHR) {
-    return false;
-  }
-  if (!qn__bound_is_const(bound->args[1])) return false;
-  int64_t by = bound->args[1]->value;
-  return bound->op == QN_OP_SHR ? by >= 1 && by < 63 : by >= 2;
-}
-
-// x rounded up to a multiple of k?
-static bool is_rounded(const qn__bound_t* bound) {
-  return bound->op == QN_OP_MUL && is_quotient(bound->args[0]) &&
-         bound->args[0]->op == QN_OP_CEILDIV && bound->args[1] == bound->args[0]->args[1];
-}
-
-// x <= ceildiv(x, k) * k, so the need of the left side moves into that of the right one, which may
-// become a little stricter.
-static bool moves_into_rounded(state_t* state, const need_t* need) {
-  int64_t shift, other_shift;
-  const qn__bound_t* base = base_of(need->bound, &shift);
-  for (need_t* other = state->most; other; other = other->next) {
-    const qn__bound_t* rounded = base_of(other->bound, &other_shift);
-    if (!is_rounded(rounded) || rounded->args[0]->args[0] != base) continue;
-    if (other_shift < shift) {
-      const qn__bound_t* moved =
-          qn__bound_op(&state->bounds, QN_OP_ADD, rounded, qn__bound_const(&state->bounds, shift));
-      if (!moved) return false;
-      other->bound = moved;
-    }
-    return true;
-  }
-  return false;
-}
-
-// A quotient by 2 or more is in range, with a modest shift, where the dividend is, or a multiple.
-static bool follows_from_dividend(const need_t* needs, const need_t* need) {
-  int64_t shift, other_shift;
-  const qn__bound_t* base = base_of(need->bound, &shift);
-  if (!is_quotient(base) || !is_modest(shift)) return false;
-  const qn__bound_t* dividend = base_of(base->args[0], &other_shift);
-  if (!is_modest(other_shift)) return false;
-  for (const need_t* other = needs; other; other = other->next) {
-    const qn__bound_t* found = base_of(other->bound, &other_shift);
-    if (!is_modest(other_shift)) continue;
-    if (found == dividend || (is_rounded(found) && found->args[0] == base)) return true;
-  }
-  return false;
-}
-
-// A symbol that is not negative has a least value.
-static bool follows_from_sign(const state_t* state, const need_t* need) {
-  int64_t shift;
-  const qn__bound_t* base = base_of(need->bound, &shift);
-  return is_modest(shift) && find_base(state->signs, base) != NULL;
-}
-
-static void drop_needs(state_t* state, need_t** list, bool is_most) {
-  for (need_t** at = list; *at;) {
-    need_t* need = *at;
-    bool follows = is_most ? moves_into_rounded(state, need) : false;
-    follows = follows || follows_from_dividend(*list, need);
-    if (follows) {
-      *at = need->next;
-    } else {
-      at = &need->next;
-    }
-  }
-}
-
-static void drop_needs_of_signs(state_t* state) {
-  for (need_t** at = &state->least; *at;) {
-    need_t* need = *at;
-    if (follows_from_sign(state, need)) {
-      *at = need->next;
-    } else {
-      at = &need->next;
-    }
-  }
-}
-
-// Evaluated at every launch: beyond this the wide kernel is the better choice.
-enum { MOST_GUARD_OPS = 400 };
-
-static bool put_guard(state_t* state, qn__gpu_ops_t* out) {
-  const qn__gpu_host_t* host = &state->split->host;
-  drop_needs(state, &state->most, true);
-  drop_needs(state, &state->least, false);
-  drop_needs_of_signs(state);
-  put_extreme(host, out, state->signs, QN_OP_OR, QN_OP_GE, 0);
-  put_extreme(host, out, state->most, QN_OP_MAX, QN_OP_LE, INT32_MAX);
-  put_extreme(host, out, state->least, QN_OP_MIN, QN_OP_GE, INT32_MIN);
-  return out->count <= MOST_GUARD_OPS;
-}
+// ---- all
 
 // What comes from the host: symbols and its own values are narrow, scalar parameters as they are.
 static void note_outside(state_t* state) {
@@ -718,6 +552,7 @@ bool qn__gpu_narrow(qn__gpu_split_t* split, qn__stmt_t* root, const qn__gpu_widt
                    .arena = arena,
                    .bounds = {.arena = arena},
                    .is_checked = split->options->passes.is_checked};
+  state.needs.bounds = &state.bounds;
   state.widths = QN__ARENA_NEW(arena, qn__gpu_widths_t);
   state.intervals = qn__arena_alloc_array(arena, var_count + 1U, sizeof *state.intervals);
   state.is_inside = qn__arena_alloc(arena, var_count + 1U);
@@ -730,8 +565,8 @@ bool qn__gpu_narrow(qn__gpu_split_t* split, qn__stmt_t* root, const qn__gpu_widt
   state.widths->var_count = var_count;
   note_outside(&state);
   visit_stmt(&state, root, NULL);
-  if (state.has_no_memory || arena->is_exhausted) return false;
-  if (state.is_impossible || !put_guard(&state, out_guard)) {
+  if (state.has_no_memory || state.needs.has_no_memory || arena->is_exhausted) return false;
+  if (state.is_impossible || !qn__needs_put_guard(&state.needs, &split->host, out_guard)) {
     *out_guard = (qn__gpu_ops_t){.arena = arena};
     return true;
   }

@@ -1,0 +1,172 @@
+// jit/gpu/needs.c: needs, those that follow from others dropped, as one expression of the host.
+//
+// A need that is dropped must follow from those that stay for every value of the variables; the
+// ones that stay may become a little stricter for it. Thread rule: one thread per kernel. Read
+// next: narrow.c.
+#include "jit/gpu/needs.h"
+
+static const qn__bound_t* base_of(const qn__bound_t* bound, int64_t* out_shift) {
+  bool is_sum = bound->op == QN_OP_ADD && qn__bound_is_const(bound->args[1]);
+  *out_shift = is_sum ? bound->args[1]->value : 0;
+  return is_sum ? bound->args[0] : bound;
+}
+
+// Of two needs that differ by a constant the stricter one is enough.
+static void add_need(qn__needs_t* self, qn__need_t** list, const qn__bound_t* bound, bool is_most) {
+  // A larger of two is at most something where both are; constants are in range.
+  qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
+  while (list != &self->signs && bound->op == join && qn__bound_is_const(bound->args[1]) &&
+         qn__is_within_32_bits(bound->args[1]->value)) {
+    bound = bound->args[0];
+  }
+  int64_t shift, other_shift;
+  const qn__bound_t* base = base_of(bound, &shift);
+  for (qn__need_t* need = *list; need; need = need->next) {
+    if (base_of(need->bound, &other_shift) != base) continue;
+    if (is_most ? shift > other_shift : shift < other_shift) need->bound = bound;
+    return;
+  }
+  qn__need_t* need = QN__ARENA_NEW(self->bounds->arena, qn__need_t);
+  if (!need) {
+    self->has_no_memory = true;
+    return;
+  }
+  *need = (qn__need_t){bound, *list};
+  *list = need;
+}
+
+void qn__needs_add_most(qn__needs_t* self, const qn__bound_t* bound) {
+  add_need(self, &self->most, bound, true);
+}
+void qn__needs_add_least(qn__needs_t* self, const qn__bound_t* bound) {
+  add_need(self, &self->least, bound, false);
+}
+void qn__needs_add_sign(qn__needs_t* self, const qn__bound_t* variable) {
+  add_need(self, &self->signs, variable, false);
+}
+
+// ---- needs that follow from others
+
+// Shifts beyond this are left alone, so that the rules below have room.
+enum { MOST_SHIFT = 1 << 28 };
+
+static bool is_modest(int64_t shift) {
+  return shift >= -MOST_SHIFT && shift <= MOST_SHIFT;
+}
+
+static qn__need_t* find_base(qn__need_t* needs, const qn__bound_t* base) {
+  int64_t shift;
+  for (; needs; needs = needs->next) {
+    if (base_of(needs->bound, &shift) == base && is_modest(shift)) return needs;
+  }
+  return NULL;
+}
+
+// The quotient x / k rounded up or down, k at least 2?
+static bool is_quotient(const qn__bound_t* bound) {
+  if (bound->op != QN_OP_CEILDIV && bound->op != QN_OP_FLOORDIV && bound->op != QN_OP_SHR) {
+    return false;
+  }
+  if (!qn__bound_is_const(bound->args[1])) return false;
+  int64_t by = bound->args[1]->value;
+  return bound->op == QN_OP_SHR ? by >= 1 && by < 63 : by >= 2;
+}
+
+// x rounded up to a multiple of k?
+static bool is_rounded(const qn__bound_t* bound) {
+  return bound->op == QN_OP_MUL && is_quotient(bound->args[0]) &&
+         bound->args[0]->op == QN_OP_CEILDIV && bound->args[1] == bound->args[0]->args[1];
+}
+
+// x <= ceildiv(x, k) * k, so the need of the left side moves into that of the right one, which may
+// become a little stricter.
+static bool moves_into_rounded(qn__needs_t* self, const qn__need_t* need) {
+  int64_t shift, other_shift;
+  const qn__bound_t* base = base_of(need->bound, &shift);
+  for (qn__need_t* other = self->most; other; other = other->next) {
+    const qn__bound_t* rounded = base_of(other->bound, &other_shift);
+    if (!is_rounded(rounded) || rounded->args[0]->args[0] != base) continue;
+    if (other_shift < shift) {
+      const qn__bound_t* moved =
+          qn__bound_op(self->bounds, QN_OP_ADD, rounded, qn__bound_const(self->bounds, shift));
+      if (!moved) return false;
+      other->bound = moved;
+    }
+    return true;
+  }
+  return false;
+}
+
+// A quotient by 2 or more is in range, with a modest shift, where the dividend is, or a multiple.
+static bool follows_from_dividend(const qn__need_t* needs, const qn__need_t* need) {
+  int64_t shift, other_shift;
+  const qn__bound_t* base = base_of(need->bound, &shift);
+  if (!is_quotient(base) || !is_modest(shift)) return false;
+  const qn__bound_t* dividend = base_of(base->args[0], &other_shift);
+  if (!is_modest(other_shift)) return false;
+  for (const qn__need_t* other = needs; other; other = other->next) {
+    const qn__bound_t* found = base_of(other->bound, &other_shift);
+    if (!is_modest(other_shift)) continue;
+    if (found == dividend || (is_rounded(found) && found->args[0] == base)) return true;
+  }
+  return false;
+}
+
+// A symbol that is not negative has a least value.
+static bool follows_from_sign(const qn__needs_t* self, const qn__need_t* need) {
+  int64_t shift;
+  const qn__bound_t* base = base_of(need->bound, &shift);
+  return is_modest(shift) && find_base(self->signs, base) != NULL;
+}
+
+static void drop_needs(qn__needs_t* self, qn__need_t** list, bool is_most) {
+  for (qn__need_t** at = list; *at;) {
+    qn__need_t* need = *at;
+    bool follows = is_most ? moves_into_rounded(self, need) : false;
+    follows = follows || follows_from_dividend(*list, need);
+    if (follows) {
+      *at = need->next;
+    } else {
+      at = &need->next;
+    }
+  }
+}
+
+static void drop_selfof_signs(qn__needs_t* self) {
+  for (qn__need_t** at = &self->least; *at;) {
+    qn__need_t* need = *at;
+    if (follows_from_sign(self, need)) {
+      *at = need->next;
+    } else {
+      at = &need->next;
+    }
+  }
+}
+
+// ---- the guard
+
+static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const qn__need_t* needs,
+                        qn_op_t join, qn_op_t compare, int64_t limit) {
+  if (!needs) return;
+  bool is_joined = out->count != 0;
+  for (const qn__need_t* need = needs; need; need = need->next) {
+    qn__bound_put(host, out, need->bound);
+    if (need != needs) qn__gpu_put_apply(out, join);
+  }
+  qn__gpu_put_const(out, limit);
+  qn__gpu_put_apply(out, compare);
+  if (is_joined) qn__gpu_put_apply(out, QN_OP_LOGIC_AND);
+}
+
+// Evaluated at every launch: beyond this the wide kernel is the better choice.
+enum { MOST_GUARD_OPS = 400 };
+
+bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out) {
+  drop_needs(self, &self->most, true);
+  drop_needs(self, &self->least, false);
+  drop_selfof_signs(self);
+  put_extreme(host, out, self->signs, QN_OP_OR, QN_OP_GE, 0);
+  put_extreme(host, out, self->most, QN_OP_MAX, QN_OP_LE, INT32_MAX);
+  put_extreme(host, out, self->least, QN_OP_MIN, QN_OP_GE, INT32_MIN);
+  return out->count <= MOST_GUARD_OPS;
+}
