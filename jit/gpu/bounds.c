@@ -222,18 +222,21 @@ static qn__interval_t bits(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, q
   return (qn__interval_t){NULL, NULL, false};
 }
 
+// By counts of constant bounds below the width.
 static qn__interval_t shift(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, qn__interval_t b) {
-  if (!qn__interval_is_point(&b) || !qn__bound_is_const(b.lo)) {
-    return (qn__interval_t){NULL, NULL, false};
-  }
-  int64_t count = b.lo->value & 63;
+  const qn__interval_t unknown = {NULL, NULL, false};
+  if (!b.lo || !b.hi || !qn__bound_is_const(b.lo) || !qn__bound_is_const(b.hi)) return unknown;
+  int64_t least = b.lo->value, most = b.hi->value;
+  if (least == most) least = most = least & 63;
+  if (least < 0 || most > 63 || least > most) return unknown;
   if (op == QN_OP_SHR) {
-    const qn__bound_t* by = qn__bound_const(bounds, count);
+    const qn__bound_t* by = qn__bound_const(bounds, least);
+    if (least != most) return a.is_nonnegative ? up_to(bounds, a.hi) : unknown;
     return (qn__interval_t){qn__bound_op(bounds, op, a.lo, by), qn__bound_op(bounds, op, a.hi, by),
                             a.is_nonnegative};
   }
-  if (count > 31) return (qn__interval_t){NULL, NULL, false};
-  return multiply(bounds, a, qn__interval_range(bounds, INT64_C(1) << count, INT64_C(1) << count));
+  if (most > 31) return unknown;
+  return multiply(bounds, a, qn__interval_range(bounds, INT64_C(1) << least, INT64_C(1) << most));
 }
 
 static qn__interval_t by_rule(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a,

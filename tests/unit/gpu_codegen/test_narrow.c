@@ -263,7 +263,14 @@ static void put_random(text_t* text, int depth) {
     put(text, is_shift ? "((" : "abs((");
     put_random(text, depth - 1);
     put(text, ")");
-    if (is_shift) put(text, "%s %u", chance(2) ? " <<" : " >>", chance(12));
+    if (is_shift) put(text, " %s ", chance(2) ? "<<" : ">>");
+    if (is_shift && chance(2)) {
+      put(text, "(");
+      put_random(text, depth - 1);
+      put(text, " %% %u)", 1 + chance(35));
+    } else if (is_shift) {
+      put(text, "%u", chance(12));
+    }
     put(text, ")");
   } else {
     put(text, "select(");
