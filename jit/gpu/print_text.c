@@ -36,6 +36,8 @@ void qn__kprint_unsupported(qn__kprint_t* p, const char* format, ...) {
 
 // ---- texts and lines
 
+static const char* format_text(qn__kprint_t* p, const char* format, va_list args) QN_PRINTF(2, 0);
+
 static const char* format_text(qn__kprint_t* p, const char* format, va_list args) {
   va_list again;
   va_copy(again, args);
