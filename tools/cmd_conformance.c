@@ -98,6 +98,7 @@ static qn_status_t run_column(const args_t* args, const column_spec_t* column, r
                             .target = column->target,
                             .filter = args_value(args, "filter", NULL),
                             .has_large = args_has(args, "large"),
+                            .form = args_value(args, "emit", NULL),
                             .on_result = on_result,
                             .self = &running};
   running.column = report_column(report, column->name, column->device, column->target);
@@ -111,6 +112,9 @@ static void on_listed(void* self, const conf_result_t* result) {
 }
 
 static int run_conformance(const args_t* args) {
+  if (args_has(args, "emit") && !args_has(args, "target")) {
+    return report_usage(args, "--emit needs --target: what to compile for");
+  }
   qn_status_t status = load_plugins(args);
   if (!qn_ok(status)) return report_status(args, status);
   report_t* report = report_create();
@@ -145,6 +149,7 @@ static const option_spec_t options[] = {
     {"filter", 'f', "TEXT", "only cases whose area/feature/variant has TEXT, or begins with ^TEXT",
      false},
     {"large", 0, NULL, "also what takes gigabytes of memory", false},
+    {"emit", 0, "FORM", "compile the programs to this form of --target and run nothing", false},
     {"list", 0, NULL, "list the features and run nothing", false},
     {"plugin", 0, "LIB.so", "load devices, generators and target kinds of others first", true},
     {"markdown", 0, NULL, "print the matrix as docs/conformance.md has it", false},
@@ -162,10 +167,13 @@ const verb_t verb_conformance = {
         "why), or is unsupported (in the words of the device or the code generator). The oracle "
         "is\n"
         "the interpreter. The exit code is 1 when anything fails. --plugin takes a shared object\n"
-        "that exports qn_plugin_entry (quern/device.h).\n",
+        "that exports qn_plugin_entry (quern/device.h). With --target and --emit no device is "
+        "needed:\n"
+        "what the suite would run is compiled and thrown away.\n",
     .examples =
         "  quern conformance --device interp --filter ^memory/\n"
         "  quern conformance --device cpu --filter ^statements/ --json\n"
+        "  quern conformance --target 'cpu -mcpu=x86-64-v3' --emit image --filter ^grids/\n"
         "  quern conformance --list\n",
     .run = run_conformance,
 };

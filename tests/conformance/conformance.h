@@ -35,6 +35,9 @@ typedef struct conf_options {
   const char* filter;
   // Also what takes gigabytes.
   bool has_large;
+  // Only compiles what cases of IR need, to this form of the target's generator ("cubin"): no
+  // device is asked, and `target` is needed. NULL: runs.
+  const char* form;
   void (*on_result)(void* self, const conf_result_t* result);
   void* self;
 } conf_options_t;

@@ -186,7 +186,9 @@ static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
   }
   qn_executable_t* executable = NULL;
   qn_module_t* module = NULL;
-  if (is_wanted) {
+  bool is_emitted =
+      is_wanted && c->options.form && qn_status_consume(conf_emit(c, all, false)) == QN_STATUS_OK;
+  if (is_wanted && !c->options.form) {
     qn_status_t status = qn_module_parse(all, strlen(all), NULL, &module);
     if (qn_ok(status)) {
       status = qn_engine_executable(c->engine, module, c->target, NULL, NULL, &executable);
@@ -196,7 +198,11 @@ static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
   }
   for (size_t i = 0; i < CONF_COUNT_OF(ops); i++) {
     if (!conf_begin(c, conf_area_math.name, ops[i].text, t)) continue;
-    run_case(c, executable, module, texts[i], names[i], i, dtype);
+    if (!c->options.form) {
+      run_case(c, executable, module, texts[i], names[i], i, dtype);
+    } else if (!is_emitted) {
+      conf_ok(c, conf_emit(c, texts[i], false));
+    }
     conf_end(c);
   }
   qn_executable_release(executable);

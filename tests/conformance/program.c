@@ -130,15 +130,58 @@ void conf_compare(conf_t* c, qn_module_t* module, const char* name, qn_function_
 
 // ------------------------------------------------------------------------------------------ tables
 
-// The wanted rows of one kind as one module; NULL when it cannot be had whole.
-static qn_executable_t* compile_together(conf_t* c, const char* area,
-                                         const conf_program_t* programs, size_t count,
-                                         bool is_checked, qn_module_t** out_module) {
-  *out_module = NULL;
+static qn_status_t count_bytes(void* self, const void* data, size_t size_bytes) {
+  (void)data;
+  *(size_t*)self += size_bytes;
+  return QN_OK;
+}
+
+qn_status_t conf_emit(conf_t* c, const char* text, bool is_checked) {
+  size_t size = 0;
+  qn_module_t* module = NULL;
+  qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
+  qn_status_t status = qn_module_parse(text, strlen(text), NULL, &module);
+  if (qn_ok(status)) {
+    status = qn_engine_emit(c->engine, module, c->target, &options, c->options.form,
+                            (qn_sink_t){&size, count_bytes});
+  }
+  qn_module_release(module);
+  if (qn_ok(status) && size == 0) {
+    return qn_status_make(QN_STATUS_INTERNAL, "the form '%s' is empty", c->options.form);
+  }
+  return status;
+}
+
+// What came of compiling the wanted rows of one kind together.
+typedef struct together {
+  qn_executable_t* executable;  // NULL: the rows are compiled one by one
+  qn_module_t* module;
+  bool is_emitted;
+} together_t;
+
+static void compile_text(conf_t* c, const char* text, bool is_checked, together_t* out) {
+  qn_status_t status;
+  if (c->options.form) {
+    status = conf_emit(c, text, is_checked);
+    out->is_emitted = qn_ok(status);
+  } else {
+    qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
+    status = qn_module_parse(text, strlen(text), NULL, &out->module);
+    if (qn_ok(status)) {
+      status =
+          qn_engine_executable(c->engine, out->module, c->target, &options, NULL, &out->executable);
+    }
+  }
+  // Whatever is wrong is told by the rows, each compiled alone.
+  qn_status_free(status);
+}
+
+static void compile_together(conf_t* c, const char* area, const conf_program_t* programs,
+                             size_t count, bool is_checked, together_t* out) {
   size_t size = 1, wanted_count = 0;
   for (size_t i = 0; i < count; i++) size += strlen(programs[i].text) + 1;
   char* text = malloc(size);
-  if (!text) return NULL;
+  if (!text) return;
   text[0] = '\0';
   char* end = text;
   for (size_t i = 0; i < count; i++) {
@@ -153,30 +196,21 @@ static qn_executable_t* compile_together(conf_t* c, const char* area,
     *end++ = '\n';
     *end = '\0';
   }
-  qn_executable_t* executable = NULL;
-  if (wanted_count > 1) {
-    qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
-    qn_status_t status = qn_module_parse(text, strlen(text), NULL, out_module);
-    if (qn_ok(status)) {
-      status = qn_engine_executable(c->engine, *out_module, c->target, &options, NULL, &executable);
-    }
-    // Whatever is wrong is told by the rows, each compiled alone.
-    qn_status_free(status);
-  }
+  if (wanted_count > 1) compile_text(c, text, is_checked, out);
   free(text);
-  if (executable) return executable;
-  qn_module_release(*out_module);
-  *out_module = NULL;
-  return NULL;
 }
 
-static void run_program(conf_t* c, const conf_program_t* program, qn_executable_t* executable,
-                        qn_module_t* module) {
+static void run_program(conf_t* c, const conf_program_t* program, const together_t* together) {
+  if (c->options.form) {
+    if (!together->is_emitted) conf_ok(c, conf_emit(c, program->text, program->is_checked));
+    return;
+  }
   char name[96];
   name_of(program->text, name);
   qn_function_t* function = NULL;
-  if (executable) {
-    if (!conf_ok(c, qn_executable_function(executable, module, name, &function))) return;
+  qn_module_t* module = together->module;
+  if (together->executable) {
+    if (!conf_ok(c, qn_executable_function(together->executable, module, name, &function))) return;
     conf_keep(c, CONF_KEPT_FUNCTION, function, c->device);
   } else {
     module = conf_module(c, program->text);
@@ -204,19 +238,17 @@ static void run_program(conf_t* c, const conf_program_t* program, qn_executable_
 
 void conf_programs(conf_t* c, const char* area, const conf_program_t* programs, size_t count,
                    bool is_listing) {
-  qn_executable_t* executables[2] = {NULL, NULL};
-  qn_module_t* modules[2] = {NULL, NULL};
+  together_t together[2] = {{NULL, NULL, false}, {NULL, NULL, false}};
   for (int k = 0; k < 2 && !is_listing; k++) {
-    executables[k] = compile_together(c, area, programs, count, k == 1, &modules[k]);
+    compile_together(c, area, programs, count, k == 1, &together[k]);
   }
   for (size_t i = 0; i < count; i++) {
-    int k = programs[i].is_checked ? 1 : 0;
     if (!conf_begin(c, area, programs[i].feature, programs[i].variant)) continue;
-    run_program(c, &programs[i], executables[k], modules[k]);
+    run_program(c, &programs[i], &together[programs[i].is_checked ? 1 : 0]);
     conf_end(c);
   }
   for (int k = 0; k < 2; k++) {
-    qn_executable_release(executables[k]);
-    qn_module_release(modules[k]);
+    qn_executable_release(together[k].executable);
+    qn_module_release(together[k].module);
   }
 }

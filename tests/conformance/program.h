@@ -28,6 +28,9 @@ typedef struct conf_program {
 void conf_programs(conf_t* c, const char* area, const conf_program_t* programs, size_t count,
                    bool is_listing);
 
+// Compiles a text to the form that is asked for instead of a run (conf_options_t).
+qn_status_t conf_emit(conf_t* c, const char* text, bool is_checked);
+
 // One call of function `name` on the target with the arguments; `out_memory` has, for each array,
 // what it holds afterwards. For areas that compare by themselves. The call's error, or that of the
 // synchronisation, goes to `out_status`.

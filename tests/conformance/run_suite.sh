@@ -48,6 +48,24 @@ document)
   }
   exit 0
   ;;
+cubins)
+  # Every program of the suite to machine code of one architecture, by the true NVRTC and without a
+  # GPU: the toolkit's, or what tools/dev/get-nvrtc has put into the build folder.
+  export VIRTUAL_ENV="${VIRTUAL_ENV:-$BUILD/nvrtc}"
+  target="cuda -arch=$2"
+  "$QUERN" compile "$SOURCE/examples/ir/saxpy.qn" --target "$target" --emit cubin -o "$work/saxpy.cubin" 2>"$work/why" || {
+    cat "$work/why"
+    grep -q 'needs libnvrtc' "$work/why" && exit 77
+    fail "saxpy does not compile for $2"
+  }
+  code=0
+  "$QUERN" conformance --target "$target" --emit cubin >"$work/out" || code=$?
+  cat "$work/out"
+  [ "$code" -eq 0 ] || fail "exit code $code"
+  passed=$(sed -n "s/^cuda  *\([0-9]*\) .*/\1/p" "$work/out")
+  [ "${passed:-0}" -gt 700 ] || fail "only ${passed:-no} programs compile"
+  exit 0
+  ;;
 vulkan)
   # With the validation layer where it is installed, which must stay silent.
   for place in /usr/share /usr/local/share /etc; do

@@ -90,7 +90,7 @@ void conf_end(conf_t* c) {
     if (c->kept[i].kind != CONF_KEPT_STREAM) continue;
     (void)qn_status_consume(qn_stream_sync(c->device, c->kept[i].pointer));
   }
-  (void)qn_status_consume(qn_stream_sync(c->device, NULL));
+  if (!c->options.form) (void)qn_status_consume(qn_stream_sync(c->device, NULL));
   while (c->kept_count > 0) give_back(&c->kept[--c->kept_count]);
   (void)qn_status_consume(qn_set_active_device(conf_cpu()));
   c->totals.pass_count += c->verdict == CONF_PASS;
@@ -277,7 +277,9 @@ qn_tensor_t conf_tensor(const conf_t* c, void* data, qn_dtype_t dtype, int32_t r
 
 static void run_area(conf_t* c, const conf_area_t* area) {
   bool is_listing = c->engine == NULL;
-  for (size_t i = 0; i < area->case_count; i++) {
+  // Without a run there are only texts to compile.
+  size_t case_count = c->options.form ? 0 : area->case_count;
+  for (size_t i = 0; i < case_count; i++) {
     if (!conf_begin(c, area->name, area->cases[i].feature, "")) continue;
     area->cases[i].run(c);
     conf_end(c);
@@ -309,7 +311,8 @@ static int64_t attribute_int(qn_device_t device, qn_attribute_t attribute, int64
   return value.type == QN_ATTRIBUTE_TYPE_NONE ? otherwise : value.int_value;
 }
 
-static qn_status_t prepare(conf_t* c) {
+// The device, and the target that its code is compiled for.
+static qn_status_t prepare_device(conf_t* c) {
   qn_attribute_value_t exists = {.type = QN_ATTRIBUTE_TYPE_NONE};
   qn_status_t status = qn_device_attribute(c->device, QN_ATTRIBUTE_EXIST, &exists);
   if (!qn_ok(status)) return status;
@@ -317,12 +320,16 @@ static qn_status_t prepare(conf_t* c) {
     return qn_status_make(QN_STATUS_UNAVAILABLE, "no device %s:%d is here",
                           qn_device_type_text(c->device.type), (int)c->device.id);
   }
+  c->is_address = attribute_int(c->device, QN_ATTRIBUTE_POINTER_IS_ADDRESS, 0) != 0;
+  if (c->options.target) return qn_target_parse(c->options.target, &c->target);
   char text[96];
-  if (!c->options.target) {
-    status = default_target(c->device, text);
-    if (!qn_ok(status)) return status;
-  }
-  status = qn_target_parse(c->options.target ? c->options.target : text, &c->target);
+  status = default_target(c->device, text);
+  return qn_ok(status) ? qn_target_parse(text, &c->target) : status;
+}
+
+static qn_status_t prepare(conf_t* c) {
+  qn_status_t status =
+      c->options.form ? qn_target_parse(c->options.target, &c->target) : prepare_device(c);
   if (!qn_ok(status)) return status;
   c->warp_size = 32;
   c->max_threads = 1024;
@@ -332,7 +339,7 @@ static qn_status_t prepare(conf_t* c) {
   c->long_rounds = strcmp(qn_target_kind(c->target), "interp") == 0 ? 3 : 20000;
   c->flushes_f32 = flushes(c->target, "supports_denorm_preserve_float32");
   c->flushes_f64 = flushes(c->target, "supports_denorm_preserve_float64");
-  c->is_address = attribute_int(c->device, QN_ATTRIBUTE_POINTER_IS_ADDRESS, 0) != 0;
+  char text[96];
   (void)snprintf(text, sizeof text, "interp -warp_size=%d", (int)c->warp_size);
   status = qn_target_parse(text, &c->oracle);
   if (!qn_ok(status)) return status;
