@@ -172,9 +172,8 @@ qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_
 
 // Shuffles are of use where subgroups are as code for the target takes them: full, all of one size.
 static bool has_shuffle(const qn__vk_info_t* info) {
-  if (!info->has_full_subgroups || !(info->is_subgroup_size_fixed || info->has_subgroup_size)) {
-    return false;
-  }
+  bool is_sized = info->has_subgroup_size && info->max_sized_threads >= max_threads(info);
+  if (!info->has_full_subgroups || !(info->is_subgroup_size_fixed || is_sized)) return false;
   const VkSubgroupFeatureFlags wanted =
       VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
   return (info->subgroup_operations & wanted) == wanted;

@@ -71,7 +71,7 @@ typedef struct qn__vk_info {
   // Blocks can be asked to consist of full subgroups, and those to have `subgroup_size` threads.
   bool has_full_subgroups, has_subgroup_size;
   bool is_subgroup_size_fixed;
-  uint32_t max_block_subgroups;  // where the size is asked for
+  uint64_t max_sized_threads;  // of a block, where the size is asked for
   bool has_memory_model;
   bool has_float_controls;
   VkPhysicalDeviceFloatControlsProperties float_controls;

@@ -9,6 +9,10 @@
 #include "devices/vulkan/stream.h"
 
 #define CHUNK_BYTES (UINT64_C(8) << 20)
+// Pinned memory that a stream holds for copies under way: beyond it, the next one waits.
+#define MOST_STAGED_BYTES (UINT64_C(64) << 20)
+// What is read from memory that the host does not cache.
+#define UNCACHED_BYTES UINT64_C(4096)
 
 // Records a copy; `kept`: pinned memory that is given back when it has passed.
 static qn_status_t record_copy(qn__vk_stream_t* stream, qn__vk_place_t from, qn__vk_place_t to,
@@ -17,6 +21,10 @@ static qn_status_t record_copy(qn__vk_stream_t* stream, qn__vk_place_t from, qn_
   if (kept && !qn__vk_stream_keep(stream, *kept)) {
     qn__mutex_unlock(&stream->mutex);
     return qn__out_of_memory("a copy");
+  }
+  if (kept) {
+    stream->open->staged_bytes += size_bytes;
+    atomic_fetch_add_explicit(&stream->staged_bytes, size_bytes, memory_order_relaxed);
   }
   const qn__vk_access_t accesses[] = {{atomic_load_explicit(&from.block->uid, memory_order_relaxed),
                                        from.offset, from.offset + size_bytes, false},
@@ -45,6 +53,8 @@ static qn_status_t upload(qn__vk_stream_t* stream, const uint8_t* from, qn__vk_p
   }
   for (uint64_t done = 0; done < size_bytes;) {
     uint64_t size = size_bytes - done < CHUNK_BYTES ? size_bytes - done : CHUNK_BYTES;
+    uint64_t staged = atomic_load_explicit(&stream->staged_bytes, memory_order_relaxed);
+    if (staged + size > MOST_STAGED_BYTES) QN_TRY(qn__vk_stream_drain(stream));
     qn__vk_place_t staging;
     QN_TRY(qn__vk_memory_take(stream->device, QN__VK_POOL_HOST, size, 0, &staging));
     memcpy(staging.block->mapped + staging.offset, from + done, size);
@@ -61,7 +71,9 @@ static qn_status_t upload(qn__vk_stream_t* stream, const uint8_t* from, qn__vk_p
 
 static qn_status_t download(qn__vk_stream_t* stream, qn__vk_place_t from, uint8_t* to,
                             uint64_t size_bytes) {
-  if (from.block->mapped) {
+  // Memory that is not cached is read slowly: more than a little of it is copied by the device.
+  bool is_cached = stream->device->memory.is_cached[from.block->pool];
+  if (from.block->mapped && (is_cached || size_bytes <= UNCACHED_BYTES)) {
     if (!is_quiet(stream)) QN_TRY(qn__vk_stream_drain(stream));
     memcpy(to, from.block->mapped + from.offset, size_bytes);
     return QN_OK;

@@ -292,7 +292,9 @@ static qn_status_t open_device(qn__vk_device_t* device) {
 
 qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device) {
   int state = atomic_load_explicit(&context.state, memory_order_acquire);
-  qn__vk_device_t* device = qn__vk_find(id);
+  // Launches come here: the list is read at once where there is one.
+  bool is_listed = state == CONTEXT_READY && id >= 0 && id < context.count;
+  qn__vk_device_t* device = is_listed ? context.devices[id] : qn__vk_find(id);
   if (!device) return qn_status_make(QN_STATUS_NOT_FOUND, "no device vulkan:%d", id);
   if (__builtin_expect(state > CONTEXT_READY, 0)) {
     return qn_status_make(

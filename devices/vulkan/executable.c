@@ -143,9 +143,11 @@ static qn_status_t make_pipeline(qn__vk_executable_t* self, qn__vk_kernel_t* ker
   // Full subgroups of the device's own size, where the block has room for no other: what a target
   // with shuffles promises.
   const qn__vk_info_t* info = &device->info;
-  bool is_full = info->has_full_subgroups && thread_count % info->subgroup_size == 0;
-  bool is_sized = is_full && info->has_subgroup_size && !info->is_subgroup_size_fixed &&
-                  thread_count <= info->subgroup_size * info->max_block_subgroups;
+  bool is_whole = info->has_full_subgroups && thread_count % info->subgroup_size == 0;
+  bool is_sized = is_whole && info->has_subgroup_size && !info->is_subgroup_size_fixed &&
+                  thread_count <= info->max_sized_threads;
+  // Where the size may vary, full ones would have to divide the block whatever it is.
+  bool is_full = is_whole && (is_sized || info->is_subgroup_size_fixed);
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
       .requiredSubgroupSize = info->subgroup_size};

@@ -69,8 +69,9 @@ static qn_status_t bind(const call_t* call, bindings_t* bindings, uint32_t index
     if (place.offset + size - start > limit) start = place.offset & ~(SMALL_WINDOW_BYTES - 1);
     if (place.offset + size - start > limit) {
       return qn_status_make(QN_STATUS_VALUE_ERROR,
-                            "vulkan:%d: a buffer of %" PRIu64
-                            " bytes; kernels reach at most %" PRIu64,
+                            "vulkan:%d: a buffer or workspace of %" PRIu64
+                            " bytes; kernels of this device reach at most %" PRIu64
+                            " of one (maxStorageBufferRange); call with parts of it",
                             device->id, size, limit);
     }
     bindings->keys[index].offset = start;

@@ -95,6 +95,7 @@ qn_status_t qn__vk_memory_init(qn__vk_device_t* device) {
         pool == QN__VK_POOL_HOST ||
         (device->info.is_unified && (flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0 &&
          (flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) != 0);
+    memory->is_cached[pool] = (flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
     uint64_t heap = properties->memoryHeaps[properties->memoryTypes[type].heapIndex].size;
     uint64_t shared = SHARED_BYTES;
     while (shared > heap / 8 && shared > SMALLEST_SHARED_BYTES) shared /= 2;
@@ -295,8 +296,8 @@ static qn_status_t take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t si
   return QN_OK;
 }
 
-// Takes a block out of its pool, to be destroyed when all streams have passed this moment. Locked.
-static void retire_block(qn__vk_device_t* device, qn__vk_block_t* block, qn__vk_fence_t* fence) {
+// Takes a block out of its pool: nobody finds it any more. Locked.
+static void hide_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__vk_memory_t* memory = &device->memory;
   for (qn__vk_block_t** at = &memory->pools[block->pool]; *at; at = &(*at)->next) {
     if (*at != block) continue;
@@ -304,9 +305,20 @@ static void retire_block(qn__vk_device_t* device, qn__vk_block_t* block, qn__vk_
     break;
   }
   atomic_store_explicit(&block->uid, 0, memory_order_release);
+}
+
+// The end of a hidden block, when all streams have passed this moment: what was enqueued before it
+// was hidden may still use it.
+static void end_block(qn__vk_device_t* device, qn__vk_block_t* block) {
+  qn__vk_memory_t* memory = &device->memory;
+  qn__vk_fence_t* fence = NULL;
+  while (!qn__vk_fence_take(device, &fence)) qn__vk_drain_all(device, INT64_MAX);
+  qn__mutex_lock(&memory->mutex);
   block->fence = fence;
   block->next = memory->dying;
   memory->dying = block;
+  bury(device);
+  qn__mutex_unlock(&memory->mutex);
 }
 
 static bool is_empty(const qn__vk_block_t* block) {
@@ -325,17 +337,12 @@ static qn__vk_block_t* find_surplus(qn__vk_device_t* device, qn__vk_pool_t pool,
 
 static void drop_surplus(qn__vk_device_t* device, qn__vk_pool_t pool, bool keeps_one) {
   qn__vk_memory_t* memory = &device->memory;
-  qn__vk_fence_t* fence = NULL;
-  if (!qn__vk_fence_take(device, &fence)) return;  // later, when there is memory
   qn__mutex_lock(&memory->mutex);
   qn__vk_block_t* block = find_surplus(device, pool, keeps_one);
-  if (block) {
-    retire_block(device, block, fence);
-    fence = NULL;
-  }
+  if (block) hide_block(device, block);
   bury(device);
   qn__mutex_unlock(&memory->mutex);
-  if (fence) qn__vk_fence_release(fence);
+  if (block) end_block(device, block);
 }
 
 qn_status_t qn__vk_memory_take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
@@ -380,17 +387,11 @@ qn_status_t qn__vk_memory_give(qn__vk_device_t* device, qn__vk_place_t place) {
   bool is_known = size != 0;
   bool has_surplus = false;
   if (is_known && block->is_dedicated) {
-    qn__vk_fence_t* fence = NULL;
-    while (!qn__vk_fence_take(device, &fence)) qn__vk_drain_all(device, INT64_MAX);
     qn__mutex_lock(&memory->mutex);
     is_known = atomic_load(&block->uid) != 0;
-    if (is_known) {
-      retire_block(device, block, fence);
-      fence = NULL;
-      bury(device);
-    }
+    if (is_known) hide_block(device, block);
     qn__mutex_unlock(&memory->mutex);
-    if (fence) qn__vk_fence_release(fence);
+    if (is_known) end_block(device, block);
   } else if (is_known) {
     qn__mutex_lock(&memory->mutex);
     is_known = qn__ranges_give(&block->ranges, place.offset);
@@ -451,7 +452,8 @@ bool qn__vk_find_pinned(qn__vk_device_t* device, const void* pointer, uint64_t s
        block = block->next) {
     uintptr_t start = (uintptr_t)block->mapped;
     uint64_t size = atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
-    if (address < start || address - start > size || size_bytes > size - (address - start)) {
+    // An address behind the last byte may be another block's first.
+    if (address < start || address - start >= size || size_bytes > size - (address - start)) {
       continue;
     }
     *out_place = (qn__vk_place_t){block, address - start};

@@ -55,6 +55,7 @@ typedef struct qn__vk_memory {
   uint64_t next_uid;
   uint32_t type[QN__VK_POOL_COUNT];  // memory type
   bool is_mapped[QN__VK_POOL_COUNT];
+  bool is_cached[QN__VK_POOL_COUNT];         // by the host, where it is mapped
   uint64_t shared_bytes[QN__VK_POOL_COUNT];  // of a block that many share
   _Atomic uint64_t block_count, reserved_bytes, used_bytes;
   struct qn__vk_workspace* workspace;

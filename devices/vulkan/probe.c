@@ -100,6 +100,8 @@ static void probe_features(const qn__vk_instance_t* instance, const extension_li
                         offer(info, list, VK_API_VERSION_1_2, VK_KHR_SPIRV_1_4_EXTENSION_NAME);
   info->has_memory_budget = offer(info, list, 0, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   info->has_push_descriptor = has_extension(list, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  // A device that says it is not quite Vulkan wants that acknowledged.
+  (void)offer(info, list, 0, "VK_KHR_portability_subset");
   features_t found;
   chain(&found, &offered);
   instance->GetPhysicalDeviceFeatures2(info->physical, &found.core);
@@ -112,7 +114,8 @@ static void probe_features(const qn__vk_instance_t* instance, const extension_li
   info->has_int8 = found.small.shaderInt8 != 0;
   info->has_storage_16bit = found.storage_16bit.storageBuffer16BitAccess != 0;
   info->has_storage_8bit = found.storage_8bit.storageBuffer8BitAccess != 0;
-  info->has_atomic_float32 = found.atomic_float.shaderBufferFloat32AtomicAdd != 0;
+  info->has_atomic_float32 = found.atomic_float.shaderBufferFloat32Atomics != 0 &&
+                             found.atomic_float.shaderBufferFloat32AtomicAdd != 0;
   info->has_atomic_int64 = found.atomic_int64.shaderBufferInt64Atomics != 0 &&
                            found.atomic_int64.shaderSharedInt64Atomics != 0;
   info->has_subgroup_extended_types = found.subgroup_types.shaderSubgroupExtendedTypes != 0;
@@ -159,7 +162,7 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
   info->subgroup_size = subgroup.subgroupSize;
   info->is_subgroup_size_fixed =
       info->has_subgroup_size && size.minSubgroupSize == size.maxSubgroupSize;
-  info->max_block_subgroups = size.maxComputeWorkgroupSubgroups;
+  info->max_sized_threads = (uint64_t)size.maxComputeWorkgroupSubgroups * info->subgroup_size;
   // Switched on, but of no use where compute shaders cannot ask for a size.
   info->has_subgroup_size = info->has_subgroup_size &&
                             (size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
@@ -188,7 +191,11 @@ static bool find_family(const qn__vk_instance_t* instance, qn__vk_info_t* info) 
 }
 
 static bool is_unified(const qn__vk_info_t* info) {
-  if (info->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU) return false;
+  // What a discrete one has of both kinds is a window on it, and a virtual one is mostly discrete.
+  if (info->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ||
+      info->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU) {
+    return false;
+  }
   const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
                                        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                        VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;

@@ -23,6 +23,7 @@
 #define POLL_COMMANDS 16u
 #define FEW_BATCHES 4u
 #define MOST_PENDING_PLACES 64u
+#define BOTH_STAGES (VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT)
 
 // ---------------------------------------------------------------------------------- life
 
@@ -250,10 +251,8 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
                          VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
     // For both stages: a command of the other one that follows without a conflict of its own must
     // still come behind all that is before this barrier.
-    stream->device->vk.CmdPipelineBarrier(
-        stream->open->commands, stream->open_stages,
-        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &barrier, 0,
-        NULL, 0, NULL);
+    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->open_stages, BOTH_STAGES,
+                                          0, 1, &barrier, 0, NULL, 0, NULL);
     atomic_fetch_add_explicit(&stream->device->barrier_count, 1, memory_order_relaxed);
     stream->access_count = 0;
     stream->open_stages = 0;
@@ -302,11 +301,14 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
     if (launch->retain) launch->retain(launch->owner);
   }
   if (has_record) {
-    if (owner->tag == 0) {
-      if (++stream->last_tag == 0) stream->last_tag = 1;
-      owner->tag = stream->last_tag;
+    // A tag of its own for each launch, so that what follows a failure within the same function is
+    // skipped too; tag 0 is nobody's.
+    if (++stream->last_tag == 0) {
+      stream->last_tag = 1;
+      if (owner->tag_count > 0) owner->tag_count++;
     }
-    *out_tag = owner->tag;
+    if (owner->tag_count++ == 0) owner->first_tag = stream->last_tag;
+    *out_tag = stream->last_tag;
   }
   if (unsaved) owner->unsaved = unsaved;
   return true;
@@ -364,10 +366,11 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
   if (stream->open_stages != 0) {
     VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-                               .srcAccessMask = writes_of(stream->open_stages),
+                               .srcAccessMask = writes_of(BOTH_STAGES),
                                .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
-    device->vk.CmdPipelineBarrier(batch->commands, stream->open_stages, VK_PIPELINE_STAGE_HOST_BIT,
-                                  0, 1, &barrier, 0, NULL, 0, NULL);
+    // Of all commands of the batch, also those in front of its last barrier.
+    device->vk.CmdPipelineBarrier(batch->commands, BOTH_STAGES, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
+                                  &barrier, 0, NULL, 0, NULL);
   }
   VkResult result = device->vk.EndCommandBuffer(batch->commands);
   if (result == VK_SUCCESS) result = submit(stream, batch);

@@ -19,7 +19,9 @@ typedef struct qn__vk_owner {
   void* owner;
   void (*release)(void* owner);
   qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
-  uint32_t tag;                       // of its launches in the batch; 0: they cannot fail
+  // Its launches in the batch that may fail have `tag_count` tags from `first_tag` on.
+  uint32_t first_tag;
+  uint32_t tag_count;
   struct qn__vk_executable* unsaved;  // the driver may have more to store after this batch
 } qn__vk_owner_t;
 
@@ -51,6 +53,7 @@ typedef struct qn__vk_batch {
   // Pinned memory that copies and parameters use until the batch has passed.
   size_t place_count, place_capacity;
   qn__vk_place_t* places;
+  uint64_t staged_bytes;  // of them, on the way to the device
   // The rest of the newest place for parameters.
   qn__vk_place_t parameters;
   uint64_t parameters_left;
@@ -86,6 +89,7 @@ struct qn__vk_stream {
   _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
   _Atomic uint64_t completed;  // as far as it is known
   uint64_t submitted;
+  _Atomic uint64_t staged_bytes;  // of all batches
   // What the commands since the last barrier did, and in which stages.
   VkPipelineStageFlags open_stages;
   uint32_t access_count;

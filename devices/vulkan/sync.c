@@ -41,7 +41,8 @@ bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
   if (qn__vk_stream_has_passed(stream, stream->submitted)) {
     note_completed(stream, stream->submitted);
   }
-  return atomic_load_explicit(&stream->completed, memory_order_relaxed) ==
+  // Beyond it: a batch may hold nothing but what a call that failed has left behind.
+  return atomic_load_explicit(&stream->completed, memory_order_relaxed) >=
          atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
 }
 
@@ -51,7 +52,7 @@ static void note_failure(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
   if (tag == 0 || stream->is_failed) return;
   for (size_t i = 0; i < batch->owner_count; i++) {
     const qn__vk_owner_t* owner = &batch->owners[i];
-    if (owner->tag != tag) continue;
+    if (tag - owner->first_tag >= owner->tag_count) continue;
     qn_kernel_failure_t failure = {stream->record_view->site, stream->record_view->index,
                                    stream->record_view->extent};
     qn_status_t status = owner->describe
@@ -80,6 +81,8 @@ static void let_go(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
   for (uint32_t i = 0; i < batch->wait_count; i++) qn__vk_stream_release(batch->waits[i].from);
   batch->owner_count = 0;
   batch->place_count = 0;
+  atomic_fetch_sub_explicit(&stream->staged_bytes, batch->staged_bytes, memory_order_relaxed);
+  batch->staged_bytes = 0;
   batch->wait_count = 0;
   batch->parameters_left = 0;
 }

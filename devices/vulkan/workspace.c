@@ -151,7 +151,8 @@ static void give_back(qn__vk_device_t* device, const kept_t* kept) {
   qn__vk_stream_release(kept->stream);
 }
 
-// One kept part that has passed, of the stream if it is given; false: none.
+// One kept part that has passed, or any of a stream that ends if it is given; false: none. (What a
+// submit that failed would have reached is never passed.)
 static bool pop_passed(workspace_t* self, const qn__vk_stream_t* stream, uint64_t limit_bytes,
                        kept_t* out_kept) {
   bool is_found = false;
@@ -159,7 +160,7 @@ static bool pop_passed(workspace_t* self, const qn__vk_stream_t* stream, uint64_
   for (uint32_t c = CLASS_COUNT; c-- > 0 && !is_found && self->kept_bytes > limit_bytes;) {
     for (uint32_t* at = &self->classes[c]; *at != NONE; at = &self->nodes[*at].next) {
       const kept_t* kept = &self->nodes[*at];
-      if ((stream && kept->stream != stream) || !is_passed(kept)) continue;
+      if (stream ? kept->stream != stream : !is_passed(kept)) continue;
       *out_kept = unlink_node(self, at);
       is_found = true;
       break;
