@@ -15,10 +15,8 @@ static __attribute__((noinline)) qn_status_t open_context(qn__cuda_device_t* dev
     return QN_OK;
   }
   CUcontext context = NULL;
-  qn__cuda_scope_t scope = {.old_mode = QN__CU_CAPTURE_MODE_RELAXED};
-  qn_status_t status = qn__cuda_check(device, cu->exchange_capture_mode(&scope.old_mode),
-                                      "relaxing the capture mode");
-  scope.is_relaxed = qn_ok(status);
+  qn__cuda_scope_t scope;
+  qn_status_t status = qn__cuda_relax(device, &scope);
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->primary_retain(&context, device->handle),
                             "opening the primary context");
@@ -64,13 +62,23 @@ qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
   return QN_OK;
 }
 
+// What the scope has pushed stays as it is.
+static qn_status_t relax(qn__cuda_device_t* device, qn__cuda_scope_t* scope) {
+  scope->old_mode = QN__CU_CAPTURE_MODE_RELAXED;
+  qn_status_t status = qn__cuda_check(device, qn__cuda()->exchange_capture_mode(&scope->old_mode),
+                                      "relaxing the capture mode");
+  scope->is_relaxed = qn_ok(status);
+  return status;
+}
+
+qn_status_t qn__cuda_relax(qn__cuda_device_t* device, qn__cuda_scope_t* scope) {
+  *scope = (qn__cuda_scope_t){0};
+  return relax(device, scope);
+}
+
 qn_status_t qn__cuda_enter(int32_t id, qn__cuda_device_t** out_device, qn__cuda_scope_t* scope) {
   QN_TRY(qn__cuda_enter_fast(id, out_device, scope));
-  scope->old_mode = QN__CU_CAPTURE_MODE_RELAXED;
-  qn_status_t status =
-      qn__cuda_check(*out_device, qn__cuda()->exchange_capture_mode(&scope->old_mode),
-                     "relaxing the capture mode");
-  scope->is_relaxed = qn_ok(status);
+  qn_status_t status = relax(*out_device, scope);
   if (!qn_ok(status)) qn__cuda_leave(scope);
   return status;
 }

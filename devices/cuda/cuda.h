@@ -110,6 +110,8 @@ qn_status_t qn__cuda_enter(int32_t id, qn__cuda_device_t** out_device, qn__cuda_
 // The same without touching the capture mode, for calls that no capture refuses.
 qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
                                 qn__cuda_scope_t* scope);
+// Relaxes the capture mode behind qn__cuda_enter_fast, with a scope of its own to leave.
+qn_status_t qn__cuda_relax(qn__cuda_device_t* device, qn__cuda_scope_t* scope);
 void qn__cuda_leave(const qn__cuda_scope_t* scope);
 
 // ---- event.c: events between uses
@@ -165,6 +167,7 @@ struct qn__cuda_stream {
   qn__cuda_record_t record;
   _Atomic uint32_t kernel_count;       // the lower part of the next tag
   _Atomic(qn__cuda_graph_t*) capture;  // what it records; NULL: nothing
+  _Atomic bool is_shared;              // the host knows the native stream, and may record on it
   qn__cuda_stream_t* next_captured;    // of the same capture
 
   qn__mutex_t drain_mutex;  // who takes flights out; never held during a wait
@@ -201,7 +204,9 @@ qn_status_t qn__cuda_stream_wait(int32_t id, void* from, void* to);
 bool qn__cuda_stream_is_idle(int32_t id, void* stream);
 qn_status_t qn__cuda_stream_wrap(int32_t id, void* native, void** out_stream);
 void* qn__cuda_stream_native(int32_t id, void* stream);
-// FAILED_PRECONDITION while the stream records, ok else.
+// Is the stream one on which the host records a graph of its own?
+qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* out_is_recorded);
+// FAILED_PRECONDITION while the stream records, for us or for the host; ok else.
 qn_status_t qn__cuda_not_capturing(const qn__cuda_stream_t* stream, const char* what);
 
 // A place for a launch (`launch`) or a graph's; its owner or graph is retained. Waits only when

@@ -113,8 +113,10 @@ static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* 
   void* copy = NULL;
   size_t size = 0;
   QN_TRY(find_image(artifact, plan, &image, &copy, &size));
+  // What is whole and yet refused is most often of a newer compiler than the driver.
   qn_status_t status = qn__cuda_check(device, qn__cuda()->module_load(&executable->module, image),
-                                      "loading a cubin");
+                                      "loading a cubin for CUDA %d.%d or older",
+                                      qn__cuda_version() / 1000, qn__cuda_version() % 1000 / 10);
   qn__free(qn_allocator_default(), copy, size);
   for (uint32_t i = 0; qn_ok(status) && i < plan->kernel_count; i++) {
     status = load_kernel(device, executable->module, &plan->kernels[i], &executable->kernels[i]);

@@ -150,12 +150,11 @@ static void collect(qn__cuda_stream_t* stream) {
 // Marks, and looks what is over. Under a relaxed capture mode, because a query of an event may be
 // refused while another thread captures.
 static void mark_and_collect(qn__cuda_stream_t* stream) {
-  const qn__cuda_driver_t* cu = qn__cuda();
-  CUstreamCaptureMode mode = QN__CU_CAPTURE_MODE_RELAXED;
-  const bool is_relaxed = cu->exchange_capture_mode(&mode) == QN__CU_OK;
+  qn__cuda_scope_t scope;
+  qn_status_free(qn__cuda_relax(stream->device, &scope));
   mark(stream);
   collect(stream);
-  if (is_relaxed) (void)cu->exchange_capture_mode(&mode);
+  qn__cuda_leave(&scope);
 }
 
 // ---------------------------------------------------------------------------------- launches
@@ -181,15 +180,13 @@ static qn_status_t wait_for_oldest(qn__cuda_stream_t* stream) {
 
 // The ring is full.
 static __attribute__((noinline)) qn_status_t wait_for_place(qn__cuda_stream_t* stream) {
-  const qn__cuda_driver_t* cu = qn__cuda();
-  CUstreamCaptureMode mode = QN__CU_CAPTURE_MODE_RELAXED;
-  QN_TRY(qn__cuda_check(stream->device, cu->exchange_capture_mode(&mode),
-                        "relaxing the capture mode"));
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_relax(stream->device, &scope));
   mark(stream);
   collect(stream);
   qn_status_t status = wait_for_oldest(stream);
   collect(stream);
-  (void)cu->exchange_capture_mode(&mode);
+  qn__cuda_leave(&scope);
   return status;
 }
 

@@ -148,12 +148,11 @@ qn_status_t qn__cuda_graph_memory_take(qn__cuda_graph_t* graph, size_t size_byte
   best = qn__alloc_zero(qn_allocator_default(), 1, sizeof *best);
   if (!best) return qn__out_of_memory("workspace of a graph");
   best->size_bytes = size_bytes;
-  CUstreamCaptureMode mode = QN__CU_CAPTURE_MODE_RELAXED;
-  qn_status_t status = qn__cuda_check(graph->device, qn__cuda()->exchange_capture_mode(&mode),
-                                      "relaxing the capture mode");
+  qn__cuda_scope_t scope;
+  qn_status_t status = qn__cuda_relax(graph->device, &scope);
   if (qn_ok(status)) {
     status = qn__cuda_memory_take(graph->device, size_bytes, &best->address);
-    (void)qn__cuda()->exchange_capture_mode(&mode);
+    qn__cuda_leave(&scope);
   }
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), best, sizeof *best);

@@ -67,17 +67,6 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
       "launching kernel '%s'", plan->name);
 }
 
-// Is the stream one of the host's on which the host records a graph?
-static qn_status_t is_recorded_by_host(const qn__cuda_stream_t* stream, bool* out_is_recorded) {
-  *out_is_recorded = false;
-  if (stream->is_owned || !stream->native) return QN_OK;
-  CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
-  QN_TRY(qn__cuda_check(stream->device, qn__cuda()->is_capturing(stream->native, &state),
-                        "asking a stream"));
-  *out_is_recorded = state != QN__CU_CAPTURE_STATUS_NONE;
-  return QN_OK;
-}
-
 // The graph belongs to the host: nobody could read an error record, and workspace must be the
 // graph's.
 static qn_status_t prepare_foreign(const run_t* run, uint32_t index, const qn_launch_t* launch) {
@@ -116,7 +105,7 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
     return run_plan(run, index, launch);
   }
   bool is_recorded;
-  QN_TRY(is_recorded_by_host(stream, &is_recorded));
+  QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
   if (is_recorded) {
     QN_TRY(prepare_foreign(run, index, launch));
     return run_plan(run, index, launch);

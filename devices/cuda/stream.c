@@ -12,11 +12,28 @@ qn__cuda_stream_t* qn__cuda_stream(qn__cuda_device_t* device, void* stream) {
   return stream ? stream : device->default_stream;
 }
 
+// The driver is asked only about streams that the host can have begun to record on: its own, those
+// whose native one it asked for, and those that wait for such a one.
+qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* out_is_recorded) {
+  *out_is_recorded = false;
+  if (!atomic_load_explicit(&stream->is_shared, memory_order_relaxed) ||
+      atomic_load_explicit(&stream->capture, memory_order_relaxed)) {
+    return QN_OK;
+  }
+  CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
+  QN_TRY(qn__cuda_check(stream->device, qn__cuda()->is_capturing(stream->native, &state),
+                        "asking a stream"));
+  *out_is_recorded = state != QN__CU_CAPTURE_STATUS_NONE;
+  return QN_OK;
+}
+
 qn_status_t qn__cuda_not_capturing(const qn__cuda_stream_t* stream, const char* what) {
-  if (!atomic_load_explicit(&stream->capture, memory_order_relaxed)) return QN_OK;
+  bool is_recorded;
+  QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
+  if (!is_recorded && !atomic_load_explicit(&stream->capture, memory_order_relaxed)) return QN_OK;
   return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
-                        "cuda:%d: %s is not possible while the stream records a graph",
-                        stream->device->id, what);
+                        "cuda:%d: %s is not possible while %s records a graph", stream->device->id,
+                        what, is_recorded ? "the host" : "the stream");
 }
 
 qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, bool is_owned,
@@ -27,6 +44,7 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
   stream->device = device;
   stream->native = native;
   stream->is_owned = is_owned;
+  atomic_init(&stream->is_shared, native && !is_owned);
   qn__short_lock_init(&stream->lock);
   qn_status_t status = qn__mutex_init(&stream->drain_mutex);
   if (!qn_ok(status)) {
@@ -94,8 +112,17 @@ qn_status_t qn__cuda_stream_wrap(int32_t id, void* native, void** out_stream) {
   *out_stream = NULL;
   QN_TRY(qn__cuda_enter(id, &device, &scope));
   CUcontext context = NULL;
-  qn_status_t status = qn__cuda_check(device, qn__cuda()->stream_get_ctx(native, &context),
-                                      "asking a stream for its context");
+  qn_status_t status = QN_OK;
+  if ((uintptr_t)native == QN__CU_STREAM_PER_THREAD) {
+    status = qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                            "cuda:%d: the default stream of each thread is another one in each, "
+                            "and cannot be wrapped: make a stream",
+                            id);
+  }
+  if (qn_ok(status)) {
+    status = qn__cuda_check(device, qn__cuda()->stream_get_ctx(native, &context),
+                            "asking a stream for its context");
+  }
   if (qn_ok(status) && context != atomic_load(&device->context)) {
     status = qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                             "cuda:%d: the stream to wrap is not one of the device's primary "
@@ -109,11 +136,34 @@ qn_status_t qn__cuda_stream_wrap(int32_t id, void* native, void** out_stream) {
 
 void* qn__cuda_stream_native(int32_t id, void* stream) {
   (void)id;
-  return stream ? ((qn__cuda_stream_t*)stream)->native : NULL;
+  qn__cuda_stream_t* self = stream;
+  if (!self) return NULL;
+  atomic_store(&self->is_shared, true);
+  return self->native;
+}
+
+// All that was launched has been waited for and let go. A stream that the host records on cannot be
+// waited for without spoiling the recording.
+static bool is_finished(qn__cuda_stream_t* stream) {
+  bool is_recorded;
+  qn_status_t status = qn__cuda_is_recorded_by_host(stream, &is_recorded);
+  if (qn_ok(status) && is_recorded) {
+    qn__short_lock(&stream->lock);
+    const bool is_empty = stream->first == stream->next;
+    qn__short_unlock(&stream->lock);
+    return is_empty;
+  }
+  if (qn_ok(status)) {
+    status = qn__cuda_check(stream->device, qn__cuda()->stream_synchronize(stream->native),
+                            "waiting for a stream");
+  }
+  qn_status_free(status);
+  return true;
 }
 
 // A stream of a device that does nothing any more, or of a parent process, is let go of without a
-// word to the driver.
+// word to the driver. One on which the host records while earlier launches are in flight is never
+// let go: their end cannot be told, and what they run must stay.
 void qn__cuda_stream_destroy(int32_t id, void* inner) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__cuda_stream_t* stream = inner;
@@ -126,9 +176,9 @@ void qn__cuda_stream_destroy(int32_t id, void* inner) {
   qn_status_t status = qn__cuda_enter(id, &device, &scope);
   if (qn_ok(status)) {
     qn__cuda_capture_abandon(stream);
-    status = qn__cuda_check(device, cu->stream_synchronize(stream->native), "waiting for a stream");
+    const bool is_done = is_finished(stream);
     if (stream->is_owned) (void)cu->stream_destroy(stream->native);
-    qn__cuda_stream_free(stream);
+    if (is_done) qn__cuda_stream_free(stream);
     qn__cuda_leave(&scope);
   } else {
     qn__cuda_stream_free(stream);
@@ -157,7 +207,10 @@ qn_status_t qn__cuda_stream_sync(int32_t id, void* inner) {
     const uint64_t position = qn__cuda_flight_covered(stream);
     status = qn__cuda_check(device, qn__cuda()->stream_synchronize(stream->native),
                             "work of the stream");
-    qn__cuda_flight_drain(stream, position);
+    // After another failure than one that ends the device, its work may go on.
+    if (qn_ok(status) || atomic_load(&device->fatal) != QN__CU_OK) {
+      qn__cuda_flight_drain(stream, position);
+    }
     qn__mutex_lock(&stream->drain_mutex);
     qn_status_t error = take_error(stream);
     qn__mutex_unlock(&stream->drain_mutex);
@@ -181,14 +234,16 @@ qn_status_t qn__cuda_stream_wait(int32_t id, void* from_inner, void* to_inner) {
   qn__cuda_stream_t* to = qn__cuda_stream(device, to_inner);
   qn__cuda_graph_t* recorded = atomic_load(&from->capture);
   qn__cuda_graph_t* recording = atomic_load(&to->capture);
-  qn_status_t status = QN_OK;
-  if (recording && recorded != recording) {
+  bool is_from_host = false, is_to_host = false;
+  qn_status_t status = qn__cuda_is_recorded_by_host(from, &is_from_host);
+  if (qn_ok(status)) status = qn__cuda_is_recorded_by_host(to, &is_to_host);
+  if (qn_ok(status) && ((recording && recorded != recording) || (is_to_host && !is_from_host))) {
     status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                             "cuda:%d: a stream that records cannot wait for one that does not "
                             "record the same graph",
                             id);
   }
-  if (qn_ok(status) && recorded && !to->native) {
+  if (qn_ok(status) && (recorded || is_from_host) && !to->native) {
     status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                             "cuda:%d: the default stream cannot wait for one that records", id);
   }
@@ -202,6 +257,7 @@ qn_status_t qn__cuda_stream_wait(int32_t id, void* from_inner, void* to_inner) {
         qn__cuda_check(device, cu->stream_wait_event(to->native, event, 0), "making a stream wait");
   }
   if (qn_ok(status) && recorded && !recording) qn__cuda_capture_join(from, to);
+  if (qn_ok(status) && is_from_host) atomic_store(&to->is_shared, true);
   qn__cuda_event_give(device, event);
   qn__cuda_leave(&scope);
   return status;
@@ -218,11 +274,13 @@ bool qn__cuda_stream_is_idle(int32_t id, void* inner) {
   }
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   bool is_idle = true;
-  if (!atomic_load(&stream->capture)) {
+  status = qn__cuda_not_capturing(stream, "a look");
+  if (qn_ok(status)) {
     const CUresult result = qn__cuda()->stream_query(stream->native);
     is_idle = result != QN__CU_NOT_READY;
-    if (is_idle) qn_status_free(qn__cuda_check(device, result, "asking a stream"));
+    if (is_idle) status = qn__cuda_check(device, result, "asking a stream");
   }
+  qn_status_free(status);
   qn__cuda_leave(&scope);
   return is_idle;
 }

@@ -100,6 +100,7 @@ static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
                               CUdeviceptr* out_address) {
   qn__cuda_device_t* device = stream->device;
   uint32_t size_class;
+  QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
   if (!class_of(size_bytes, &size_class)) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "cuda:%d: no workspace of %zu bytes", device->id,
                           size_bytes);
@@ -136,6 +137,7 @@ static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
 static qn_status_t give_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
   qn__cuda_device_t* device = stream->device;
   qn__cuda_block_t* block = NULL;
+  QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
   qn__mutex_lock(&device->mutex);
   for (qn__cuda_block_t** at = bucket_of(device, address); *at; at = &(*at)->next) {
     if ((*at)->address != address) continue;
@@ -181,11 +183,19 @@ qn_status_t qn__cuda_workspace_take(qn__cuda_stream_t* stream, size_t size_bytes
   if (size_bytes == 0) size_bytes = 1;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph) return qn__cuda_graph_memory_take(graph, size_bytes, out_address);
-  if (!device->pool) return take_block(stream, size_bytes, out_address);
+  qn__cuda_scope_t scope;
+  if (!device->pool) {
+    QN_TRY(qn__cuda_relax(device, &scope));
+    qn_status_t status = take_block(stream, size_bytes, out_address);
+    qn__cuda_leave(&scope);
+    return status;
+  }
   CUresult result = cu->pool_alloc(out_address, size_bytes, device->pool, stream->native);
   if (result == QN__CU_OUT_OF_MEMORY) {
+    QN_TRY(qn__cuda_relax(device, &scope));
     (void)cu->pool_trim(device->pool, 0);
     result = cu->pool_alloc(out_address, size_bytes, device->pool, stream->native);
+    qn__cuda_leave(&scope);
   }
   return qn__cuda_check(device, result, "allocating %zu bytes of workspace", size_bytes);
 }
@@ -194,7 +204,13 @@ qn_status_t qn__cuda_workspace_give(qn__cuda_stream_t* stream, CUdeviceptr addre
   qn__cuda_device_t* device = stream->device;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph && qn__cuda_graph_memory_give(graph, address)) return QN_OK;
-  if (!device->pool) return give_block(stream, address);
+  if (!device->pool) {
+    qn__cuda_scope_t scope;
+    QN_TRY(qn__cuda_relax(device, &scope));
+    qn_status_t status = give_block(stream, address);
+    qn__cuda_leave(&scope);
+    return status;
+  }
   return qn__cuda_check(device, qn__cuda()->pool_free(address, stream->native),
                         "freeing workspace");
 }

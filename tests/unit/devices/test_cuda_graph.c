@@ -397,16 +397,109 @@ static void test_host_graph(void** state) {
   assert_int_equal(host_pop(&popped), 0);
 }
 
+static qn_status_t copy_pageable(qn_stream_t* on) {
+  const float host[4] = {0};
+  const qn_copy_t copy = {.struct_size = sizeof copy,
+                          .from_device = {QN_DEVICE_CPU, 0},
+                          .from = host,
+                          .to_device = cuda_at(0),
+                          .to = c,
+                          .size_bytes = sizeof host};
+  return qn_device_copy(&copy, on);
+}
+
+// What would spoil the host's recording is refused, before the driver is asked.
+static void test_host_graph_is_not_spoiled(void** state) {
+  (void)state;
+  find_host();
+  CUstream native;
+  CUgraph recorded;
+  CUgraphExec exec;
+  qn_stream_t* wrapped;
+  qn_graph_t* graph;
+  cuda_owner_t owner = {0};
+  assert_int_equal(host_stream(&native, 1), 0);
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_must(qn_stream_wrap(cuda_at(0), native, &wrapped));
+  assert_int_equal(host_begin(native, 0), 0);
+  cuda_must(scale(wrapped, &owner, 3));
+  static const char why[] = "while the host records a graph";
+  const qn_status_code_t code = QN_STATUS_FAILED_PRECONDITION;
+  cuda_expect(qn_stream_sync(cuda_at(0), wrapped), code, why);
+  cuda_expect(copy_pageable(wrapped), code, why);
+  cuda_expect(qn_graph_launch(graph, wrapped), code, why);
+  cuda_expect(qn_stream_capture_begin(cuda_at(0), wrapped), code, why);
+  cuda_expect(qn_stream_wait(cuda_at(0), stream, wrapped), code, "does not record");
+  cuda_expect(qn_stream_wait(cuda_at(0), wrapped, NULL), code, "the default stream");
+  assert_true(qn_stream_is_idle(wrapped));
+  qn_stream_destroy(wrapped);
+  assert_int_equal(host_end(native, &recorded), 0);
+  assert_int_equal(host_instantiate(&exec, recorded, 0), 0);
+  assert_int_equal(host_launch(exec, native), 0);
+  assert_int_equal(host_sync(native), 0);
+  expect_floats(3);
+  assert_int_equal(host_exec_destroy(exec), 0);
+  assert_int_equal(host_graph_destroy(recorded), 0);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(owner.reference_count, 0);
+  qn_graph_destroy(graph);
+  assert_int_equal(host_stream_destroy(native), 0);
+  CUcontext popped;
+  assert_int_equal(host_pop(&popped), 0);
+}
+
+// The host records on a stream of quern's, and on one that waits for that.
+static void test_host_records_our_streams(void** state) {
+  (void)state;
+  find_host();
+  CUgraph recorded;
+  CUgraphExec exec;
+  qn_stream_t *first, *second;
+  cuda_owner_t owner = {0};
+  cuda_must(qn_stream_create(cuda_at(0), &first));
+  cuda_must(qn_stream_create(cuda_at(0), &second));
+  const CUstream native = qn_stream_native(first);
+  cuda_must(scale(first, &owner, 2));  // in flight, and let go behind the recording
+  assert_int_equal(host_begin(native, 2), 0);
+  cuda_must(scale(first, &owner, 3));
+  cuda_must(qn_stream_wait(cuda_at(0), first, second));
+  for (int i = 0; i < 40; i++) cuda_must(scale(second, &owner, 1));
+  cuda_must(qn_stream_wait(cuda_at(0), second, first));
+  assert_int_equal(host_end(native, &recorded), 0);
+  cuda_must(qn_stream_sync(cuda_at(0), first));
+  expect_floats(2);
+  assert_int_equal(host_instantiate(&exec, recorded, 0), 0);
+  for (int i = 0; i < 2; i++) assert_int_equal(host_launch(exec, native), 0);
+  cuda_must(qn_stream_sync(cuda_at(0), first));
+  expect_floats(18);
+  assert_int_equal(host_exec_destroy(exec), 0);
+  assert_int_equal(host_graph_destroy(recorded), 0);
+  cuda_must(qn_stream_sync(cuda_at(0), second));
+  qn_stream_destroy(first);
+  qn_stream_destroy(second);
+  assert_int_equal(owner.reference_count, 0);
+  CUcontext popped;
+  assert_int_equal(host_pop(&popped), 0);
+}
+
 int main(void) {
   if (!cuda_setup()) {
     (void)printf("skipped: the fake driver was not built (no C++ compiler)\n");
     return 0;
   }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {
-      TEST(test_replay),        TEST(test_empty),     TEST(test_undisturbed),
-      TEST(test_refuses),       TEST(test_workspace), TEST(test_failure),
-      TEST(test_destroy_early), TEST(test_join),      TEST(test_stream_destroyed_while_recording),
-      TEST(test_host_graph)};
+  const struct CMUnitTest tests[] = {TEST(test_replay),
+                                     TEST(test_empty),
+                                     TEST(test_undisturbed),
+                                     TEST(test_refuses),
+                                     TEST(test_workspace),
+                                     TEST(test_failure),
+                                     TEST(test_destroy_early),
+                                     TEST(test_join),
+                                     TEST(test_stream_destroyed_while_recording),
+                                     TEST(test_host_graph),
+                                     TEST(test_host_graph_is_not_spoiled),
+                                     TEST(test_host_records_our_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,6 +267,9 @@ static void test_wrap(void** state) {
   assert_int_equal(destroy(foreign), 0);
   assert_int_equal(drop_context(own), 0);
   cuda_expect(qn_stream_wrap(cuda_at(0), NULL, &stream), QN_STATUS_INVALID_ARGUMENT, "null");
+  const uintptr_t per_thread = QN__CU_STREAM_PER_THREAD;
+  cuda_expect(qn_stream_wrap(cuda_at(0), (void*)per_thread, &stream), QN_STATUS_INVALID_ARGUMENT,
+              "each thread");
   cuda_must(qn_stream_wrap(cuda_at(0), native, &stream));
   assert_ptr_equal(qn_stream_native(stream), native);
   cuda_owner_t owner = {0};
