@@ -45,6 +45,11 @@ static void run_twice(void* executable, qn_stream_t* one, qn_stream_t* two, floa
   assert_int_equal(owner.reference_count, 0);
 }
 
+static void find_entry(const char* name, void* out) {
+  void* address = cuda_driver.entry(name);
+  memcpy(out, &address, sizeof address);
+}
+
 // Workspace from blocks: one stream has its own again at once, another one only when it is passed.
 static void case_blocks(void** state) {
   (void)state;
@@ -84,6 +89,40 @@ static void case_blocks(void** state) {
   cuda_must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
   cuda_must(qn_workspace_free(cuda_at(0), two, second));
   cuda_expect(qn_workspace_free(cuda_at(0), two, a), QN_STATUS_INVALID_ARGUMENT, "no workspace");
+  // The host records in the strictest mode: a block that must be made spoils nothing, and workspace
+  // of its own recording is refused.
+  CUresult (*begin)(CUstream, CUstreamCaptureMode);
+  CUresult (*end)(CUstream, CUgraph*);
+  CUresult (*destroy)(CUgraph);
+  CUresult (*push)(CUcontext);
+  CUresult (*pop)(CUcontext*);
+  CUresult (*retain)(CUcontext*, CUdevice);
+  find_entry("cuCtxPushCurrent_v2", &push);
+  find_entry("cuCtxPopCurrent_v2", &pop);
+  find_entry("cuDevicePrimaryCtxRetain", &retain);
+  find_entry("cuStreamBeginCapture_v2", &begin);
+  find_entry("cuStreamEndCapture", &end);
+  find_entry("cuGraphDestroy", &destroy);
+  CUgraph recorded;
+  CUcontext context;
+  assert_int_equal(retain(&context, 0), 0);
+  assert_int_equal(push(context), 0);
+  const CUstream native = qn_stream_native(two);
+  const uint64_t record_words[] = {(uintptr_t)a, (uintptr_t)c, 500};
+  cuda_owner_t owner = {0};
+  void* taken[4];
+  for (int i = 0; i < 4; i++) cuda_must(qn_workspace_allocate(cuda_at(0), one, 2000, &taken[i]));
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  assert_int_equal(begin(native, 0), 0);
+  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, one, &owner, record_words, 3));
+  cuda_expect(qn_workspace_allocate(cuda_at(0), two, 100, &second), QN_STATUS_FAILED_PRECONDITION,
+              "while the host records a graph");
+  assert_int_equal(end(native, &recorded), 0);
+  assert_int_equal(destroy(recorded), 0);
+  assert_int_equal(pop(&context), 0);
+  assert_int_equal(cuda_driver.calls("cuMemAlloc_v2"), 1);
+  for (int i = 0; i < 4; i++) cuda_must(qn_workspace_free(cuda_at(0), one, taken[i]));
+  cuda_must(qn_stream_sync(cuda_at(0), one));
   // Without memory, what is kept is given back.
   cuda_must(qn_stream_sync(cuda_at(0), two));
   void* large;

@@ -103,7 +103,8 @@ static const row_t rows[] = {
     {"bt[i] = bool(f[0]);", "*(b*[0] != 0.0f)*"},
     {"f[i] = f32(bt[0]);", "*(b*[0] != 0) ? 1.0f : 0.0f*"},
     {"u4[i] = bitcast(u32, f[0]);", "b*[*] = QN_F32_BITS(b*[0]);"},
-    {"i2[i] = bitcast(i16, h[0]);", "*(int(uint(int(qn_f16_from_f32(*))) << 16) >> 16)*"},
+    {"i2[i] = bitcast(i16, h[0] + h[1]);", "*(int(uint(int(qn_f16_from_f32(*))) << 16) >> 16)*"},
+    {"i2[i] = bitcast(i16, h[0]);", "*(int(uint(int((uint(b1[0])))) << 16) >> 16)*"},
     // Lazy operators need no lines where their operands need none.
     {"f[i] = i4[0] > 0 ? f[1] : f[2];", "b*[*] = (b*[0] > 0) ? b*[1] : b*[2];"},
     {"bt[i] = i4[0] > 0 && f[1] > 0.0;", "*((b*[0] > 0) && (b*[1] > 0.0f))*"},
