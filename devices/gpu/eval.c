@@ -237,3 +237,74 @@ bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64
   *out_value = stack[0];
   return is_exact;
 }
+
+// ---- counts
+
+// Operators that the mapping puts around the program's own bounds: what overflows there is a count
+// that is wrong. Where any other operator stands, the program wrapped on purpose.
+static bool is_counting(qn_op_t op) {
+  switch (op) {
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+    case QN_OP_MUL:
+    case QN_OP_MIN:
+    case QN_OP_MAX:
+    case QN_OP_FLOORDIV:
+    case QN_OP_CEILDIV:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Is the result of `op` off, with operands of which some are?
+static bool is_result_off(qn_op_t op, const int64_t* args, const bool* off, bool is_exact) {
+  switch (op) {
+    case QN_OP_SELECT:
+      return off[0] || off[args[0] != 0 ? 1 : 2];
+    case QN_OP_LOGIC_AND:
+      return off[0] || (args[0] != 0 && off[1]);
+    case QN_OP_LOGIC_OR:
+      return off[0] || (args[0] == 0 && off[1]);
+    case QN_OP_MUL:
+      // No iterations, however many others there would be.
+      if ((args[0] == 0 && !off[0]) || (args[1] == 0 && !off[1])) return false;
+      break;
+    default:
+      break;
+  }
+  return is_counting(op) && (off[0] || off[1] || !is_exact);
+}
+
+bool qn__gpu_eval_count(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
+                        int64_t* out_value) {
+  if (qn__gpu_eval(expr, words, locals, out_value)) return true;
+  int64_t stack[QN__GPU_MAX_EXPR_DEPTH + 2];
+  bool off[QN__GPU_MAX_EXPR_DEPTH + 2];
+  uint32_t depth = 0;
+  off[0] = true;
+  for (uint32_t i = 0; i < expr->op_count; i++) {
+    const qn__gpu_op_t* step = &expr->ops[i];
+    if (step->kind == QN__GPU_WRAP) {
+      stack[depth - 1] = extend(step->dtype, (uint64_t)stack[depth - 1]);
+      off[depth - 1] = false;
+      continue;
+    }
+    if (step->kind != QN__GPU_APPLY) {
+      (void)qn__gpu_eval(&(qn__gpu_expr_t){1, step}, words, locals, &stack[depth]);
+      off[depth++] = false;
+      continue;
+    }
+    uint32_t arity = qn__gpu_op_arity(step->op);
+    int64_t args[3] = {0, 0, 0};
+    bool args_off[3] = {false, false, false};
+    depth -= arity;
+    memcpy(args, stack + depth, arity * sizeof *args);
+    memcpy(args_off, off + depth, arity * sizeof *args_off);
+    bool is_exact = true;
+    stack[depth] = apply(step->op, args, &is_exact);
+    off[depth] = is_result_off(step->op, args, args_off, is_exact);
+    depth++;
+  }
+  return !off[0];
+}

@@ -152,6 +152,10 @@ uint32_t qn__gpu_op_arity(qn_op_t op);
 // the wrapped one (0 for a division).
 bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
                   int64_t* out_value);
+// The same for a count of blocks: false only where the count itself is not to be had. An arm that
+// is not chosen, a factor beside 0, and what the program wraps on purpose are not held against it.
+bool qn__gpu_eval_count(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
+                        int64_t* out_value);
 
 // ---- the push constants of a Vulkan kernel, laid out in one way by generator and device
 

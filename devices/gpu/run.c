@@ -114,8 +114,7 @@ static qn_status_t launch_kernel(const run_t* run, const qn__gpu_step_t* step, u
 
 static qn_status_t run_launch(const run_t* run, const qn__gpu_step_t* step) {
   int64_t blocks, guard = 1;
-  bool is_exact = evaluate(run, &step->a, &blocks);
-  if (!is_exact) {
+  if (!qn__gpu_eval_count(&step->a, run->launch->words, run->locals, &blocks)) {
     return qn_status_make(QN_STATUS_VALUE_ERROR, "kernel '%s': too many blocks to count",
                           run->plan->kernels[step->kernel].name);
   }

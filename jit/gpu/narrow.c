@@ -68,11 +68,15 @@ typedef struct state {
   qn__interval_t* intervals;  // of the kernel's variables, by id
   bool* is_inside;            // variables of the kernel, by id
   bool* is_buffer_seen;       // by id
+  uint8_t* host_signs;        // of values of the host, by id: sign_t
   qn__needs_t needs;
   bool is_checked;
   bool is_impossible;
   bool has_no_memory;
 } state_t;
+
+// Asked once: a chain of lets that each use the one before twice would be asked 2^n times.
+typedef enum sign { SIGN_UNASKED, SIGN_ANY, SIGN_NONNEGATIVE } sign_t;
 
 static const qn__interval_t unknown = {NULL, NULL, false};
 
@@ -136,10 +140,15 @@ static qn__interval_t interval_of(state_t* state, const qn__expr_t* expr);
 static qn__interval_t interval_of_host(state_t* state, const qn__var_t* var) {
   const qn__bound_t* bound = qn__bound_var(&state->bounds, var);
   if (!bound) return unknown;
-  const qn__expr_t* value = state->split->values[var->id];
-  bool is_nonnegative = var->kind == QN__VAR_SYMBOL ||
-                        qn__dtype_class(var->dtype) == QN__CLASS_UNSIGNED ||
-                        (value && interval_of(state, value).is_nonnegative);
+  uint8_t* sign = &state->host_signs[var->id];
+  if (*sign == SIGN_UNASKED) {
+    const qn__expr_t* value = state->split->values[var->id];
+    bool is_believed = var->kind == QN__VAR_SYMBOL ||
+                       qn__dtype_class(var->dtype) == QN__CLASS_UNSIGNED ||
+                       (value && interval_of(state, value).is_nonnegative);
+    *sign = is_believed ? SIGN_NONNEGATIVE : SIGN_ANY;
+  }
+  bool is_nonnegative = *sign == SIGN_NONNEGATIVE;
   if (is_nonnegative) qn__needs_add_sign(&state->needs, bound);
   return (qn__interval_t){bound, bound, is_nonnegative};
 }
@@ -557,8 +566,10 @@ bool qn__gpu_narrow(qn__gpu_split_t* split, qn__stmt_t* root, const qn__gpu_widt
   state.intervals = qn__arena_alloc_array(arena, var_count + 1U, sizeof *state.intervals);
   state.is_inside = qn__arena_alloc(arena, var_count + 1U);
   state.is_buffer_seen = qn__arena_alloc(arena, buffer_count + 1U);
+  state.host_signs = qn__arena_alloc(arena, var_count + 1U);
   bool* vars = qn__arena_alloc(arena, var_count + 1U);
-  if (!state.widths || !state.intervals || !state.is_inside || !state.is_buffer_seen || !vars) {
+  if (!state.widths || !state.intervals || !state.is_inside || !state.is_buffer_seen ||
+      !state.host_signs || !vars) {
     return false;
   }
   state.widths->vars = vars;

@@ -336,8 +336,41 @@ static void expressions_wrap_and_tell(void** state) {
   assert_true(value_of(negated, 2, &is_exact) == INT64_MIN && !is_exact);
 }
 
+static void counts_of_blocks_forgive_what_does_not_count(void** state) {
+  (void)state;
+  int64_t value = -1;
+  // 0 != 0 ? 7 // 0 : 3
+  static const qn__gpu_op_t chosen[] = {CONST(0),        CONST(7), CONST(0),
+                                        APPLY(FLOORDIV), CONST(3), APPLY(SELECT)};
+  assert_true(qn__gpu_eval_count(&(qn__gpu_expr_t){6, chosen}, NULL, NULL, &value));
+  assert_int_equal(value, 3);
+  static const qn__gpu_op_t other[] = {CONST(1),        CONST(7), CONST(0),
+                                       APPLY(FLOORDIV), CONST(3), APPLY(SELECT)};
+  assert_false(qn__gpu_eval_count(&(qn__gpu_expr_t){6, other}, NULL, NULL, &value));
+  // Huge times huge, times nothing.
+  static const qn__gpu_op_t none[] = {CONST(INT64_MAX), CONST(INT64_MAX), APPLY(MUL), CONST(0),
+                                      APPLY(MUL)};
+  assert_true(qn__gpu_eval_count(&(qn__gpu_expr_t){5, none}, NULL, NULL, &value));
+  assert_int_equal(value, 0);
+  static const qn__gpu_op_t many[] = {CONST(INT64_MAX), CONST(INT64_MAX), APPLY(MUL), CONST(1),
+                                      APPLY(MUL)};
+  assert_false(qn__gpu_eval_count(&(qn__gpu_expr_t){5, many}, NULL, NULL, &value));
+  // A hash: u32 * u32 in i64, and a remainder of what wrapped.
+  static const qn__gpu_op_t hash[] = {CONST(0xFFFFFFFF),
+                                      CONST(0xFFFFFFFF),
+                                      APPLY(MUL),
+                                      {.kind = QN__GPU_WRAP, .dtype = QN_DTYPE_U32}};
+  assert_true(qn__gpu_eval_count(&(qn__gpu_expr_t){4, hash}, NULL, NULL, &value));
+  assert_int_equal(value, 1);
+  static const qn__gpu_op_t rest[] = {CONST(INT64_MAX), CONST(3), APPLY(MUL), CONST(8),
+                                      APPLY(FLOORMOD)};
+  assert_true(qn__gpu_eval_count(&(qn__gpu_expr_t){5, rest}, NULL, NULL, &value));
+  assert_int_equal(value, 5);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(counts_of_blocks_forgive_what_does_not_count),
       cmocka_unit_test(blocks_below_one_launch_nothing),
       cmocka_unit_test(a_count_that_overflows_is_refused),
       cmocka_unit_test(threads_come_from_kernel_or_step),

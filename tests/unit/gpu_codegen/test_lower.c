@@ -288,8 +288,27 @@ static void memory_runs_out(void** state) {
   free(text);
 }
 
+// Each let uses the one before twice: whoever asks both ways asks 2^n times.
+static void chains_of_the_host_take_no_time(void** state) {
+  (void)state;
+  char text[8192];
+  int size = snprintf(text, sizeof text, "func f(k: i64, out y: i64[n]) {\n  let a0 = k + n;\n");
+  for (int i = 1; i < 60; i++) {
+    size += snprintf(text + size, sizeof text - (size_t)size,
+                     "  let a%d = max(a%d, 1) // (min(a%d, 7) + 9);\n", i, i - 1, i - 1);
+  }
+  (void)snprintf(text + size, sizeof text - (size_t)size,
+                 "  parallel i in 0..n { y[(i + a59) %% n] = a59 + i; }\n}\n");
+  qn__gpu_lower_options_t options = {.passes = {.max_threads = 256}};
+  lowered_t lowered;
+  qn_status_t status = lower_text(text, &options, qn_allocator_default(), &lowered);
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+  lowered_release(&lowered);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(chains_of_the_host_take_no_time),
       cmocka_unit_test(what_the_host_runs),
       cmocka_unit_test(memory_between_launches),
       cmocka_unit_test(constant_shapes_need_no_guard),
