@@ -134,6 +134,7 @@ typedef struct qn__vk_device {
   uint32_t next_queue;
   _Atomic(struct qn__vk_stream*) default_stream;
   qn__vk_flusher_t flusher;
+  // Launches and barriers: of streams that have ended.
   _Atomic uint64_t submit_count, launch_count, barrier_count, set_count, pipeline_count;
 } qn__vk_device_t;
 

@@ -333,13 +333,21 @@ qn_status_t qn__vk_status(qn__vk_device_t* device, VkResult result, const char* 
 qn_status_t qn__vulkan_stats(int32_t id, qn__vulkan_stats_t* out_stats) {
   qn__vk_device_t* device;
   QN_TRY(qn__vk_use(id, &device));
+  qn__mutex_lock(&device->streams_mutex);
+  uint64_t launches = atomic_load(&device->launch_count);
+  uint64_t barriers = atomic_load(&device->barrier_count);
+  for (qn__vk_stream_t* stream = device->streams; stream; stream = stream->next) {
+    launches += atomic_load(&stream->launch_count);
+    barriers += atomic_load(&stream->barrier_count);
+  }
+  qn__mutex_unlock(&device->streams_mutex);
   *out_stats = (qn__vulkan_stats_t){
       .block_count = atomic_load(&device->memory.block_count),
       .reserved_bytes = atomic_load(&device->memory.reserved_bytes),
       .used_bytes = atomic_load(&device->memory.used_bytes),
       .submit_count = atomic_load(&device->submit_count),
-      .launch_count = atomic_load(&device->launch_count),
-      .barrier_count = atomic_load(&device->barrier_count),
+      .launch_count = launches,
+      .barrier_count = barriers,
       .set_count = atomic_load(&device->set_count),
       .pipeline_count = atomic_load(&device->pipeline_count),
   };

@@ -79,15 +79,16 @@ static qn_status_t bind(const call_t* call, bindings_t* bindings, uint32_t index
   }
   bindings->accesses[bindings->access_count++] = (qn__vk_access_t){
       bindings->keys[index].uid, place.offset, place.offset + size, arg->is_written};
-  uint64_t distance = place.offset - start;
-  if (distance % arg->size_bytes != 0) {
+  // Within what is bound: 32 bits, which is less to divide.
+  uint32_t distance = (uint32_t)(place.offset - start);
+  if (__builtin_expect(distance % arg->size_bytes != 0, 0)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "vulkan:%d: a buffer at 0x%" PRIx64
                           " is not aligned to its elements of "
                           "%u bytes",
                           device->id, address, arg->size_bytes);
   }
-  *out_element = (uint32_t)(distance / arg->size_bytes);
+  *out_element = distance / arg->size_bytes;
   return QN_OK;
 }
 
@@ -173,7 +174,7 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
   uint32_t limit = device->info.properties.limits.maxComputeWorkGroupCount[0];
   uint32_t blocks = launch->block_count < (int64_t)limit ? (uint32_t)launch->block_count : limit;
   vk->CmdDispatch(batch->commands, blocks, 1, 1);
-  atomic_fetch_add_explicit(&device->launch_count, 1, memory_order_relaxed);
+  qn__vk_count(&stream->launch_count);
   return QN_OK;
 }
 

@@ -51,6 +51,8 @@ static void destroy(qn__vk_stream_t* stream) {
   for (qn__vk_stream_t** at = &device->streams; *at; at = &(*at)->next) {
     if (*at != stream) continue;
     *at = stream->next;
+    atomic_fetch_add(&device->launch_count, atomic_load(&stream->launch_count));
+    atomic_fetch_add(&device->barrier_count, atomic_load(&stream->barrier_count));
     break;
   }
   qn__mutex_unlock(&device->streams_mutex);
@@ -225,7 +227,8 @@ void qn__vulkan_order_everything(bool is_on) {
 }
 
 static bool is_conflict(const qn__vk_stream_t* stream, const qn__vk_access_t* access) {
-  for (uint32_t i = 0; i < stream->access_count; i++) {
+  // What is written is mostly a command's last, and what is touched again was touched just before.
+  for (uint32_t i = stream->access_count; i-- > 0;) {
     const qn__vk_access_t* other = &stream->accesses[i];
     if (other->uid == access->uid && (other->is_written || access->is_written) &&
         other->start < access->end && access->start < other->end) {
@@ -240,7 +243,7 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
   bool needs_barrier =
       stream->open_stages != 0 && (stream->access_count + count > QN__VK_MAX_ACCESSES ||
                                    atomic_load_explicit(&orders_everything, memory_order_relaxed));
-  for (uint32_t i = 0; i < count && !needs_barrier; i++) {
+  for (uint32_t i = count; i-- > 0 && !needs_barrier;) {
     needs_barrier = is_conflict(stream, &accesses[i]);
   }
   if (needs_barrier) {
@@ -253,7 +256,7 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
     // still come behind all that is before this barrier.
     stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->open_stages, BOTH_STAGES,
                                           0, 1, &barrier, 0, NULL, 0, NULL);
-    atomic_fetch_add_explicit(&stream->device->barrier_count, 1, memory_order_relaxed);
+    qn__vk_count(&stream->barrier_count);
     stream->access_count = 0;
     stream->open_stages = 0;
   }

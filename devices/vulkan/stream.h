@@ -89,7 +89,8 @@ struct qn__vk_stream {
   _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
   _Atomic uint64_t completed;  // as far as it is known
   uint64_t submitted;
-  _Atomic uint64_t staged_bytes;  // of all batches
+  _Atomic uint64_t staged_bytes;                 // of all batches
+  _Atomic uint64_t launch_count, barrier_count;  // changed under the mutex
   // What the commands since the last barrier did, and in which stages.
   VkPipelineStageFlags open_stages;
   uint32_t access_count;
@@ -103,6 +104,12 @@ struct qn__vk_stream {
   struct qn__vk_sets* sets;
   qn__vk_stream_t* next;  // in the device's list
 };
+
+// Counts what only the holder of the mutex changes: no locked instruction for each launch.
+static inline void qn__vk_count(_Atomic uint64_t* counter) {
+  uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
+  atomic_store_explicit(counter, count + 1, memory_order_relaxed);
+}
 
 // Owned by the caller: qn__vk_stream_release. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
 qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_stream);

@@ -1,6 +1,6 @@
 #version 450
 // A launch that can fail: where x[i] > limit it fails at site 7 with index i and extent limit;
-// otherwise out[i] = x[i]. It does nothing behind a failure.
+// otherwise out[i] = x[i]. It does nothing behind the failure of another launch.
 layout(local_size_x = 64) in;
 layout(set = 0, binding = 0, std430) readonly buffer X { uint x[]; };
 layout(set = 0, binding = 1, std430) buffer Out { uint data[]; };
@@ -9,7 +9,8 @@ layout(push_constant) uniform Push {
   uint x_first; uint out_first; uint record_first; uint count; uint limit; uint tag;
 };
 void main() {
-  if (record[record_first] != 0u) return;
+  uint failed = record[record_first];
+  if (failed != 0u && failed != tag) return;
   uint stride = gl_NumWorkGroups.x * gl_WorkGroupSize.x;
   for (uint i = gl_GlobalInvocationID.x; i < count; i += stride) {
     uint value = x[x_first + i];

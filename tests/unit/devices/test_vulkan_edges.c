@@ -1,0 +1,343 @@
+// The Vulkan device at its edges: more than a kernel reaches, copies that outrun the device, memory
+// that the host reads slowly, calls that fail halfway, and a failure's wake.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/devices/support_vulkan.h"
+
+#if QN_HAVE_VULKAN
+#include "base/thread.h"
+#include "devices/vulkan/context.h"
+#include "devices/vulkan/stream.h"
+
+static bool is_present;
+
+#define NEED_DEVICE() \
+  if (!is_present) {  \
+    skip();           \
+  }
+#define MEGABYTES(n) ((size_t)(n) << 20)
+
+static int begin_all(void** state) {
+  (void)state;
+  const char* why;
+  is_present = test_vulkan_begin(false, &why);
+  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why);
+  return 0;
+}
+static int end_all(void** state) {
+  (void)state;
+  test_vulkan_end();
+  return 0;
+}
+
+static void expect(qn_status_t status, qn_status_code_t code, const char* part) {
+  if (qn_status_code(status) != code || (part && !strstr(qn_status_message(status), part))) {
+    fail_msg("expected %s with '%s', got: %s: %s", qn_status_code_text(code), part ? part : "",
+             qn_status_code_text(qn_status_code(status)), qn_status_message(status));
+  }
+  qn_status_free(status);
+}
+
+static qn__vulkan_stats_t stats(void) {
+  qn__vulkan_stats_t out;
+  test_must(qn__vulkan_stats(0, &out));
+  return out;
+}
+
+static qn__vk_device_t* open_device(void) {
+  qn__vk_device_t* device;
+  test_must(qn__vk_use(0, &device));
+  return device;
+}
+
+static qn_status_t fill(void* code, qn_stream_t* stream, void* out, uint64_t count,
+                        uint64_t value) {
+  size_t size = count * 4;
+  return test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &out, &size, 2,
+                          (uint64_t[]){count, value});
+}
+
+// Some milliseconds of work.
+static void spin(void* code, qn_stream_t* stream, void* out) {
+  size_t size = 4;
+  uint64_t rounds = 60000;
+  for (int i = 0; i < 300; i++) {
+    test_must(test_vulkan_call(code, TEST_SPIN, stream, NULL, 1, &out, &size, 1, &rounds));
+  }
+}
+
+// ---------------------------------------------------------------------------------- large buffers
+
+// A tensor beyond what one binding reaches is refused with the limit, and any part of it that is
+// within is reached, wherever it lies.
+static void test_parts_of_a_buffer_beyond_the_binding(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  qn__vk_device_t* device = open_device();
+  uint32_t* limit = &device->info.properties.limits.maxStorageBufferRange;
+  uint32_t real = *limit;
+  // As on a device of the least that Vulkan asks for.
+  if (*limit > MEGABYTES(128)) *limit = (uint32_t)MEGABYTES(128);
+  void* code = test_vulkan_load(NULL);
+  size_t size = MEGABYTES(200);
+  char* large = test_vulkan_allocate(size);
+  expect(fill(code, NULL, large, size / 4, 0), QN_STATUS_VALUE_ERROR, "maxStorageBufferRange");
+  const size_t offsets[] = {
+      0, 4, MEGABYTES(100), MEGABYTES(128) - 4, MEGABYTES(128), MEGABYTES(150) + 12, size - 4096};
+  for (uint32_t i = 0; i < QN_COUNT_OF(offsets); i++) {
+    uint32_t got[1024];
+    test_must(fill(code, NULL, large + offsets[i], 1024, i * 100));
+    test_must(test_vulkan_copy_from(got, large, offsets[i], sizeof got, NULL));
+    for (uint32_t k = 0; k < 1024; k++) assert_int_equal(got[k], i * 100 + k);
+  }
+  // As much as one window takes, at a place that no window of round size begins at.
+  size_t most = *limit - 4096;
+  char* part = large + (size - most);
+  uint32_t got[16];
+  test_must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, (void**)&part, &most, 2,
+                             (uint64_t[]){16, 3}));
+  test_must(test_vulkan_copy_from(got, part, 0, sizeof got, NULL));
+  for (uint32_t k = 0; k < 16; k++) assert_int_equal(got[k], 3 + k);
+  *limit = real;
+  test_vulkan_free(large);
+  test_vulkan_unload(code);
+}
+
+// ---------------------------------------------------------------------------------- copies
+
+static void test_staging_is_bounded(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  void* code = test_vulkan_load(NULL);
+  size_t size = MEGABYTES(400);
+  uint32_t* host = malloc(size);
+  assert_non_null(host);
+  for (size_t i = 0; i < size / 4; i++) host[i] = (uint32_t)(i * 2654435761u);
+  char* memory = test_vulkan_allocate(size);
+  void* busy = test_vulkan_allocate(64);
+  qn_stream_t* stream;
+  test_must(qn_stream_create(test_vulkan, &stream));
+  uint64_t before = stats().reserved_bytes;
+  spin(code, stream, busy);
+  test_must(test_vulkan_copy_to(memory, 0, host, size, stream));
+  uint64_t grown = stats().reserved_bytes - before;
+  if (grown > MEGABYTES(136)) fail_msg("%zu MB of staging", (size_t)(grown >> 20));
+  uint32_t* back = calloc(1, size);
+  assert_non_null(back);
+  test_must(test_vulkan_copy_from(back, memory, 0, size, stream));
+  assert_memory_equal(back, host, size);
+  qn_stream_destroy(stream);
+  test_vulkan_free(memory);
+  test_vulkan_free(busy);
+  test_vulkan_unload(code);
+  free(host);
+  free(back);
+}
+
+// Memory that the host sees but does not cache is read by the device.
+static void test_uncached_memory_is_copied_by_the_device(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  qn__vk_device_t* device = open_device();
+  bool was_cached = device->memory.is_cached[QN__VK_POOL_DEVICE];
+  size_t size = MEGABYTES(9);
+  uint8_t* data = malloc(size);
+  uint8_t* back = calloc(1, size);
+  assert_true(data && back);
+  for (size_t i = 0; i < size; i++) data[i] = (uint8_t)(i * 13 + (i >> 9));
+  void* memory = test_vulkan_allocate(size);
+  test_must(test_vulkan_copy_to(memory, 0, data, size, NULL));
+  device->memory.is_cached[QN__VK_POOL_DEVICE] = false;
+  uint64_t submits = stats().submit_count;
+  test_must(test_vulkan_copy_from(back, memory, 0, size, NULL));
+  assert_true(stats().submit_count >= submits + 2);
+  assert_memory_equal(back, data, size);
+  device->memory.is_cached[QN__VK_POOL_DEVICE] = was_cached;
+  test_vulkan_free(memory);
+  free(data);
+  free(back);
+}
+
+// Mapped blocks may lie one behind the other: the end of one is not a place in it.
+static void test_the_end_of_a_pinned_block_is_not_in_it(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  qn__vk_device_t* device = open_device();
+  uint8_t* pinned;
+  test_must(qn_device_host_allocate(test_vulkan, MEGABYTES(40), (void**)&pinned));
+  qn__vk_place_t place, behind;
+  assert_true(qn__vk_find_pinned(device, pinned + MEGABYTES(40) - 1, 1, &place));
+  if (qn__vk_find_pinned(device, pinned + MEGABYTES(40), 0, &behind)) {
+    assert_ptr_not_equal(behind.block, place.block);
+  }
+  test_must(qn_device_host_free(test_vulkan, pinned));
+}
+
+// ---------------------------------------------------------------------------------- failures
+
+static VkResult VKAPI_CALL no_sets(VkDevice device, const VkDescriptorSetAllocateInfo* info,
+                                   VkDescriptorSet* out) {
+  (void)device;
+  (void)info;
+  (void)out;
+  return VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+static void test_a_stream_is_idle_behind_a_call_that_failed_halfway(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  void* code = test_vulkan_load(NULL);
+  qn__vk_device_t* device = open_device();
+  qn_stream_t* stream;
+  test_must(qn_stream_create(test_vulkan, &stream));
+  char* memory = test_vulkan_allocate(MEGABYTES(40));  // a block that no set has bound
+  PFN_vkAllocateDescriptorSets real = device->vk.AllocateDescriptorSets;
+  device->vk.AllocateDescriptorSets = no_sets;
+  expect(fill(code, stream, memory, 64, 1), QN_STATUS_OUT_OF_MEMORY, "vkAllocateDescriptorSets");
+  device->vk.AllocateDescriptorSets = real;
+  int64_t limit_ns = qn__now_ns() + INT64_C(20000000000);
+  while (!qn_stream_is_idle(stream)) assert_true(qn__now_ns() < limit_ns);
+  test_must(qn_stream_sync(test_vulkan, stream));
+  assert_true(qn_stream_is_idle(stream));
+  test_must(fill(code, stream, memory, 64, 1));
+  test_must(qn_stream_sync(test_vulkan, stream));
+  qn_stream_destroy(stream);
+  test_vulkan_free(memory);
+  test_vulkan_unload(code);
+}
+
+static VkResult VKAPI_CALL no_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
+                                     VkFence fence) {
+  (void)queue;
+  (void)count;
+  (void)infos;
+  (void)fence;
+  return VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+// The value that such work would have reached is never passed; what was kept for it goes all the
+// same.
+static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  void* code = test_vulkan_load(NULL);
+  void* y = test_vulkan_allocate(4096);
+  qn__vk_device_t* device = open_device();
+  uint64_t used = stats().used_bytes;
+  PFN_vkQueueSubmit real = device->vk.QueueSubmit;
+  for (int i = 0; i < 3; i++) {
+    qn_stream_t* stream;
+    test_must(qn_stream_create(test_vulkan, &stream));
+    device->vk.QueueSubmit = no_submit;
+    size_t size = 4096;
+    (void)qn_status_consume(
+        test_vulkan_call(code, TEST_TWICE, stream, NULL, 1, &y, &size, 2, (uint64_t[]){1024, 5}));
+    qn_stream_destroy(stream);
+    device->vk.QueueSubmit = real;
+  }
+  assert_int_equal(stats().used_bytes, used);
+  test_vulkan_free(y);
+  test_vulkan_unload(code);
+}
+
+// Launches of one function have tags of their own: those behind the one that failed are skipped.
+static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  enum { COUNT = 500 };
+  void* code = test_vulkan_load(NULL);
+  void* x = test_vulkan_allocate(COUNT * 4);
+  void* out = test_vulkan_allocate(COUNT * 4);
+  qn_stream_t* stream;
+  test_must(qn_stream_create(test_vulkan, &stream));
+  test_owner_t owner = {0};
+  uint32_t zeros[COUNT] = {0}, got[COUNT];
+  size_t sizes[] = {COUNT * 4, COUNT * 4};
+  for (int round = 0; round < 3; round++) {
+    test_must(test_vulkan_copy_to(out, 0, zeros, sizeof zeros, stream));
+    spin(code, stream, x);  // so that all that follows is one batch
+    test_must(fill(code, stream, x, COUNT, 0));
+    for (int i = 0; i < 4; i++) {
+      uint64_t limit = i == 1 ? 10 : COUNT;
+      test_must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2,
+                                 (void*[]){x, i == 0 || i == 1 ? x : out}, sizes, 2,
+                                 (uint64_t[]){COUNT, limit}));
+    }
+    expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
+    assert_int_equal(owner.described_count, round + 1);
+    assert_int_equal(owner.reference_count, 0);
+    test_must(test_vulkan_copy_from(got, out, 0, sizeof got, stream));
+    assert_memory_equal(got, zeros, sizeof got);
+  }
+  // The tags go round and leave out 0.
+  qn__vk_stream_t* inner = qn__stream_inner(stream);
+  inner->last_tag = UINT32_MAX - 2;
+  for (int i = 0; i < 5; i++) {
+    test_must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2, (void*[]){x, out}, sizes, 2,
+                               (uint64_t[]){COUNT, i == 4 ? 10 : COUNT}));
+  }
+  expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
+  qn_stream_destroy(stream);
+  test_vulkan_free(x);
+  test_vulkan_free(out);
+  test_vulkan_unload(code);
+}
+
+// ---------------------------------------------------------------------------------- long runs
+
+// Neither sets nor memory grow with what comes and goes.
+static void test_nothing_grows_in_a_long_run(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  enum { ROUNDS = 10000 };
+  void* code = test_vulkan_load(NULL);
+  qn_stream_t* stream;
+  test_must(qn_stream_create(test_vulkan, &stream));
+  qn__vulkan_stats_t before = stats();
+  for (uint32_t i = 0; i < ROUNDS; i++) {
+    // Every eighth is a block of its own, and so a new set.
+    size_t size = i % 8 == 7 ? MEGABYTES(33) : 64 + i % 5000;
+    char* memory = test_vulkan_allocate(size);
+    if (i % 4 == 3) test_must(fill(code, stream, memory, 16, i));
+    test_vulkan_free(memory);
+  }
+  test_must(qn_stream_sync(test_vulkan, stream));
+  test_vulkan_free(test_vulkan_allocate(MEGABYTES(33)));  // buries what is left
+  qn__vulkan_stats_t after = stats();
+  assert_int_equal(after.used_bytes, before.used_bytes);
+  assert_true(after.block_count <= before.block_count + 2);
+  assert_true(after.set_count <= 1100);
+  qn_stream_destroy(stream);
+  test_vulkan_unload(code);
+}
+
+static void test_the_layer_is_silent(void** state) {
+  (void)state;
+  const char* said = test_vulkan_messages();
+  if (said[0] != '\0') fail_msg("%s", said);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_parts_of_a_buffer_beyond_the_binding),
+      cmocka_unit_test(test_staging_is_bounded),
+      cmocka_unit_test(test_uncached_memory_is_copied_by_the_device),
+      cmocka_unit_test(test_the_end_of_a_pinned_block_is_not_in_it),
+      cmocka_unit_test(test_a_stream_is_idle_behind_a_call_that_failed_halfway),
+      cmocka_unit_test(test_workspace_of_work_that_never_ran_is_given_back),
+      cmocka_unit_test(test_launches_of_one_owner_behind_a_failure_are_skipped),
+      cmocka_unit_test(test_nothing_grows_in_a_long_run),
+      cmocka_unit_test(test_the_layer_is_silent),
+  };
+  return cmocka_run_group_tests(tests, begin_all, end_all);
+}
+#else
+int main(void) {
+  return 0;
+}
+#endif
