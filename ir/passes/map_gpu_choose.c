@@ -179,10 +179,41 @@ static void team_block(team_work_t* self, qn__block_t* block) {
 
 // ---- may a warp do it?
 
+static bool is_spread_loop(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD;
+}
+
 static bool needs_a_block(const qn__stmt_t* stmt) {
   return stmt->kind == QN__STMT_ALLOC
              ? stmt->alloc.buffer->scope == QN__SCOPE_LOCAL
              : stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_WHILE;
+}
+
+// How often threads come to store to a buffer. A loop that is spread gives every element to one
+// thread. One that all go through in rounds, with such a loop inside, counts twice: its rounds may
+// give an element to different threads, unless they are independent.
+static uint32_t count_stores(qn__gmap_t* map, qn__block_t* block, const qn__buf_t* root) {
+  uint32_t count = 0;
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    bool is_spread = is_spread_loop(stmt);
+    qn__gmap_access_t access =
+        is_spread ? qn__gmap_access_of_stmt(map, stmt) : qn__gmap_access_of_own(map, stmt);
+    for (const qn__gmap_roots_t* each = access.writes; each; each = each->next) {
+      count += each->root == root;
+    }
+    if (is_spread) continue;
+    bool is_round = stmt->kind == QN__STMT_LOOP && !qn__gmap_is_free(stmt) &&
+                    qn__gmap_any_stmt(&stmt->loop.body, is_spread_loop);
+    qn__block_t* blocks[2];
+    size_t block_count = qn__stmt_blocks(stmt, blocks);
+    uint32_t most = 0;  // of two branches one is taken
+    for (size_t i = 0; i < block_count; ++i) {
+      uint32_t inner = count_stores(map, blocks[i], root);
+      if (inner > most) most = inner;
+    }
+    count += is_round ? 2 * most : most;
+  }
+  return count;
 }
 
 // Nothing that is written is read or written again: warps of a block never meet.
@@ -193,14 +224,7 @@ static bool fits_a_warp(qn__gmap_t* map, qn__block_t* block) {
     for (const qn__gmap_roots_t* r = access.reads; r; r = r->next) {
       if (r->root == w->root) return false;
     }
-    uint32_t count = 0;
-    for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-      qn__gmap_access_t own = qn__gmap_access_of_stmt(map, stmt);
-      for (const qn__gmap_roots_t* each = own.writes; each; each = each->next) {
-        count += each->root == w->root;
-      }
-    }
-    if (count > 1) return false;
+    if (count_stores(map, block, w->root) > 1) return false;
   }
   return true;
 }

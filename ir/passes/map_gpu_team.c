@@ -167,6 +167,19 @@ static bool find_exact(qn__gmap_team_t* team, qn__block_t* block) {
   return true;
 }
 
+// Threads along an axis. Where a nest may be empty there is one all the same, for what else stands
+// at the block level; the nest itself is tested (run_exact).
+static qn__expr_t* axis_extent(qn__gmap_t* map, const qn__stmt_t* axis) {
+  qn__expr_t* extent = qn__gmap_extent(map, axis);
+  int64_t constant;
+  if (extent && qn__expr_const_int(extent, &constant)) {
+    return constant > 0 ? extent : qn__gmap_int(map, 1);
+  }
+  qn__expr_t* plain = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, axis->loop.end),
+                                  qn__gmap_copy(map, axis->loop.begin));
+  return extent ? qn__gmap_op(map, QN_OP_MAX, plain, qn__gmap_int(map, 1)) : NULL;
+}
+
 bool qn__gmap_team_init(qn__gmap_team_t* team, qn__gmap_t* map, qn__block_t* block,
                         int64_t threads) {
   *team = (qn__gmap_team_t){.map = map};
@@ -176,7 +189,7 @@ bool qn__gmap_team_init(qn__gmap_team_t* team, qn__gmap_t* map, qn__block_t* blo
     if (!team->axes[i]) continue;
     team->axis_vars[i] =
         qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, team->axes[i]->loop.var->name);
-    qn__expr_t* extent = qn__gmap_extent(map, team->axes[i]);
+    qn__expr_t* extent = axis_extent(map, team->axes[i]);
     count = count ? qn__gmap_op(map, QN_OP_MUL, count, extent) : extent;
   }
   int64_t constant;
@@ -190,6 +203,15 @@ bool qn__gmap_team_init(qn__gmap_team_t* team, qn__gmap_t* map, qn__block_t* blo
   return !qn__gmap_stopped(map);
 }
 
+static bool is_never_empty(const qn__stmt_t* loop) {
+  return trips(loop->loop.begin, loop->loop.end) > 0;
+}
+
+static qn__expr_t* axis_end(qn__gmap_t* map, const qn__stmt_t* axis) {
+  if (is_never_empty(axis)) return qn__gmap_copy(map, axis->loop.end);
+  return qn__gmap_op(map, QN_OP_ADD, axis_extent(map, axis), qn__gmap_copy(map, axis->loop.begin));
+}
+
 qn__stmt_t* qn__gmap_team_loops(qn__gmap_team_t* team, qn__block_t* body) {
   static const qn_loop_kind_t kinds[3] = {QN_LOOP_THREAD_X, QN_LOOP_THREAD_Y, QN_LOOP_THREAD_Z};
   qn__gmap_t* map = team->map;
@@ -198,7 +220,7 @@ qn__stmt_t* qn__gmap_team_loops(qn__gmap_team_t* team, qn__block_t* body) {
     if (!team->axis_vars[i]) continue;
     const qn__stmt_t* axis = team->axes[i];
     qn__expr_t* begin = axis ? qn__gmap_copy(map, axis->loop.begin) : qn__gmap_int(map, 0);
-    qn__expr_t* end = axis ? qn__gmap_copy(map, axis->loop.end) : qn__gmap_copy(map, team->count);
+    qn__expr_t* end = axis ? axis_end(map, axis) : qn__gmap_copy(map, team->count);
     qn__stmt_t* loop = qn__gmap_loop(map, kinds[i], team->axis_vars[i], begin, end);
     if (!loop) return NULL;
     loop->loop.body = inner ? qn__block_of(inner) : *body;
@@ -217,7 +239,7 @@ static void number_threads(qn__gmap_team_t* team, qn__block_t* out) {
     qn__expr_t* place = qn__gmap_use(map, team->axis_vars[i]);
     if (team->axes[i]) {
       place = qn__gmap_op(map, QN_OP_SUB, place, qn__gmap_copy(map, team->axes[i]->loop.begin));
-      if (value) value = qn__gmap_op(map, QN_OP_MUL, value, qn__gmap_extent(map, team->axes[i]));
+      if (value) value = qn__gmap_op(map, QN_OP_MUL, value, axis_extent(map, team->axes[i]));
     }
     value = value ? qn__gmap_op(map, QN_OP_ADD, value, place) : place;
   }
@@ -341,7 +363,7 @@ static bool spread_own(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out
 
 typedef struct content {
   bool has_spread;   // loops or reductions that are spread, or exact thread loops
-  bool has_private;  // stores to local buffers that it does not declare itself
+  bool has_private;  // stores to local buffers, its own too
   bool has_memory;   // stores to other memory, or atomics
 } content_t;
 
@@ -412,15 +434,29 @@ static void run_exact(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out)
   // Behind it nothing is known of where its threads met last.
   qn__gmap_access_t access = qn__gmap_access_of_block(map, &alone);
   qn__gmap_sync(team, out, access, false);
-  qn__block_t body = alone;
+  qn__block_t body = alone, lets = {NULL, NULL};
+  qn__expr_t* runs = NULL;  // the same for all threads
   while (body.first && body.first == body.last && is_thread_loop(body.first)) {
     qn__stmt_t* loop = body.first;
-    qn__gmap_let_var(map, out, loop->loop.var,
+    if (!is_never_empty(loop)) {
+      qn__expr_t* each = qn__gmap_op(map, QN_OP_LT, qn__gmap_copy(map, loop->loop.begin),
+                                     qn__gmap_copy(map, loop->loop.end));
+      runs = runs ? qn__gmap_op(map, QN_OP_LOGIC_AND, runs, each) : each;
+    }
+    qn__gmap_let_var(map, &lets, loop->loop.var,
                      qn__gmap_use(map, team->axis_vars[loop->loop.kind - QN_LOOP_THREAD_X]));
     body = loop->loop.body;
   }
   qn__gmap_serialise(&body);
-  qn__block_splice(out, &body);
+  qn__block_splice(&lets, &body);
+  if (!runs) {
+    qn__block_splice(out, &lets);
+    return;
+  }
+  qn__stmt_t* test = qn__gmap_if(map, runs);
+  if (!test) return;
+  test->if_.then_block = lets;
+  qn__block_append(out, test);
 }
 
 // The leader's old value reaches the others through shared memory.

@@ -9,7 +9,8 @@
 //   - a barrier stands between two accesses to one buffer that different threads make, if one of
 //     them is a store (map_gpu_sync.c);
 //   - thread loops whose threads meet (*exact* ones) decide how many threads there are; all such of
-//     one block agree. Other thread loops are spread.
+//     one block agree. Where such a nest may be empty there is one thread all the same, for the
+//     rest of the block level. Other thread loops are spread.
 //
 // Thread rule: one thread per body. Read next: map_gpu_team.c.
 #ifndef QUERN_IR_PASSES_MAP_GPU_TEAM_H_

@@ -259,8 +259,19 @@ static void exchanges_stand_alone(void** state) {
          "let total = sum k in 0..2 { warps[k] };\n");
 }
 
+// Rounds may give an element to other lanes than the one before: a warp has no barrier for that.
+static void rounds_that_store_are_no_warps(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: i32[n, 100], out y: i32[n, 128], out s: i32[n]) { parallel i in 0..n {\n"
+         "let t = sum j in 0..100 { x[i, j] }; s[i] = t;\n"
+         "for k in 0..4 { for j in 0..100 { y[i, j + k] = t + x[i, j] + i32(j * 7 + k); } } } }",
+         "let at = block * 256 + t;\n if at < n {\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rounds_that_store_are_no_warps),
       cmocka_unit_test(saxpy_is_flat),
       cmocka_unit_test(launches_stay_apart),
       cmocka_unit_test(order_of_dimensions),

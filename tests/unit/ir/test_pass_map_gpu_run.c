@@ -169,6 +169,14 @@ static const program_t programs[] = {
      "  let top = max j in 0..m { x[i, j] };\n"
      "  let total = sum j in 0..m { exp(x[i, j] - top) };\n"
      "  for j in 0..m { y[i, j] = exp(x[i, j] - top) / total; } } }"},
+    {"threads that meet, or none",
+     "func f(x: i32[n], out y: i32[8]) { block.x b in 0..8 { y[b] = 5;\n"
+     "  thread.x t in 0..n { if t == 0 { y[b] = y[b] + x[t]; } barrier;\n"
+     "  if t == n - 1 { y[b] = y[b] * 3; } } } }"},
+    {"rounds that store",
+     "func f(x: i32[n], out y: i32[n, 128]) { parallel i in 0..n {\n"
+     "  let t = sum j in 0..n { x[j] };\n"
+     "  for k in 0..4 { for j in 0..100 { y[i, j + k] = t + i32(j * 7 + k); } } } }"},
     {"short rows",
      "func f(x: f32[n, 64], out y: f32[n, 64], out z: f32[n]) {\n"
      "  parallel i in 0..n { let top = max j in 0..64 { x[i, j] };\n"
