@@ -289,7 +289,7 @@ static void test_attributes(void** state) {
     if (value.type == QN_ATTRIBUTE_TYPE_STRING) assert_true(value.string_value[0] != '\0');
     must(qn_device_attribute(null_device, attribute, &value));
   }
-  assert_int_equal(count, 22);
+  assert_int_equal(count, 25);
   qn_attribute_value_t value;
   must(qn_device_attribute(cpu, QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY, &value));
   assert_int_equal(value.type, QN_ATTRIBUTE_TYPE_INT);
