@@ -133,6 +133,9 @@ qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_ta
   int32_t count = table ? table->count() : 0;
   if (device.id < 0 || device.id >= count) {
     const char* why = table && count == 0 && table->absence ? table->absence() : NULL;
+    if (!table && strcmp(qn_device_type_text(device.type), "unknown") != 0) {
+      why = "this build of quern has none";
+    }
     return qn_status_make(QN_STATUS_NOT_FOUND, "no device %s:%d; there %s %d of that type%s%s",
                           qn_device_type_text(device.type), device.id, count == 1 ? "is" : "are",
                           count, why && why[0] ? ": " : "", why ? why : "");

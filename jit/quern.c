@@ -15,7 +15,14 @@ const char* qn_build_info(void) {
   return "quern " QN_VERSION_STRING " (compiled by " COMPILER
          "), generators: interp, null"
 #if QN_HAVE_LLVM
-         ", llvm (LLVM " QN_LLVM_VERSION ")"
+         ", llvm (LLVM " QN_LLVM_VERSION
+         ")"
+#endif
+#if QN_HAVE_CUDA
+         ", nvrtc"
+#endif
+#if QN_HAVE_SHADERC
+         ", shaderc"
 #endif
       ;
 }

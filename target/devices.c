@@ -216,8 +216,8 @@ static bool is_good(const qn__option_t* option, const member_t* wanted,
       return !wanted->number || (!is_text && has->int_value != 0);
     case 'n':
       if (is_text) return false;
-      return option->rule == QN__RULE_EQUAL ? wanted->number == has->int_value
-                                            : wanted->number <= has->int_value;
+      return option->rule == QN__RULE_BY_TYPE ? wanted->number <= has->int_value
+                                              : wanted->number == has->int_value;
     case 'l':
       return is_text && is_list_good(wanted->text, has->string_value);
     default:
@@ -280,6 +280,7 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
   bool is_last = false, is_of_kind = false;
   bool is_canonical = kind && *at++ == '{';
   bool is_known_to_kind = true;
+  bool has_shuffles = false;  // comes before warp_size: members are sorted
   while (is_canonical && !is_last) {
     member_t member = {0};
     is_canonical = read_member(&at, &member, &is_last);
@@ -295,6 +296,10 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
       is_known_to_kind = false;  // of another kind, perhaps: that comes, and is the better message
       continue;
     }
+    if (qn__str_equal(member.name, QN_STR("supports_subgroup_shuffle"))) {
+      has_shuffles = member.number != 0;
+    }
+    if (kind->options[index].rule == QN__RULE_SUBGROUP && !has_shuffles) continue;
     qn_attribute_value_t answer;
     QN_TRY(ask(asker, id, member.name, &answer));
     bool is_false = member.kind == 'b' && !member.number;

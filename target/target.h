@@ -29,6 +29,7 @@ typedef enum qn__option_class {
 typedef enum qn__option_rule {
   QN__RULE_BY_TYPE,
   QN__RULE_EQUAL,
+  QN__RULE_SUBGROUP,
   QN__RULE_VERSION,
   QN__RULE_ARCH,
 } qn__option_rule_t;

@@ -11,6 +11,7 @@
 #include "tests/conformance/conformance.h"
 #include "tools/conformance_report.h"
 #include "tools/report.h"
+#include "tools/session.h"
 #include "tools/verbs.h"
 
 typedef struct column_spec {
@@ -51,9 +52,7 @@ static qn_status_t read_column(const char* text, const char* target, column_spec
   }
   qn_status_t status = qn_device_parse(text, &out->device);
   if (!qn_ok(status)) return status;
-  if (out->device.id < qn_device_count(out->device.type)) return QN_OK;
-  return qn_status_make(QN_STATUS_UNAVAILABLE, "no device '%s' is here; 'quern devices' lists them",
-                        text);
+  return session_device_here(out->device);
 }
 
 // The devices that were asked for; without any: the interpreter and whatever is here.

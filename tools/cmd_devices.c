@@ -7,6 +7,7 @@
 #include "quern/quern.h"
 #include "tools/output.h"
 #include "tools/report.h"
+#include "tools/session.h"
 #include "tools/verbs.h"
 
 // DLPack's device types are small numbers; unused ones are named "unknown".
@@ -72,16 +73,24 @@ static qn_status_t show_device(const args_t* args, qn_device_t device, json_t* l
   return status;
 }
 
+// Why a type has no devices.
+static void show_absence(const args_t* args, int32_t type, json_t* absent) {
+  const char* name = qn_device_type_text(type);
+  qn_status_t why = session_device_here((qn_device_t){type, 0});
+  json_object_set_new(absent, name, json_text(qn_status_message(why)));
+  if (!args->is_json) printf("%s: %s\n", name, qn_status_message(why));
+  qn_status_free(why);
+}
+
 static int run_devices(const args_t* args) {
   json_t* list = json_array();
+  json_t* absent = json_object();
   qn_status_t status = QN_OK;
   bool has_wanted = args->operand_count > 0;
   qn_device_t wanted = {0, 0};
   if (has_wanted) {
     status = qn_device_parse(args->operands[0], &wanted);
-    if (qn_ok(status) && wanted.id >= qn_device_count(wanted.type)) {
-      status = qn_status_make(QN_STATUS_UNAVAILABLE, "no device '%s' here", args->operands[0]);
-    }
+    if (qn_ok(status)) status = session_device_here(wanted);
   }
   for (int32_t type = 1; type < DEVICE_TYPE_END && qn_ok(status); type++) {
     int32_t count = qn_device_count(type);
@@ -90,14 +99,13 @@ static int run_devices(const args_t* args) {
       status = show_device(args, (qn_device_t){type, id}, list);
     }
     bool is_known = strcmp(qn_device_type_text(type), "unknown") != 0;
-    if (count == 0 && is_known && !has_wanted && !args->is_json) {
-      printf("%s: none here\n", qn_device_type_text(type));
-    }
+    if (count == 0 && is_known && !has_wanted) show_absence(args, type, absent);
   }
   if (!qn_ok(status) || !args->is_json) {
     json_decref(list);
+    json_decref(absent);
   } else {
-    print_json(json_pack("{s:o}", "devices", list), 17);
+    print_json(json_pack("{s:o, s:o}", "devices", list, "absent", absent), 17);
   }
   return report_status(args, status);
 }
@@ -114,7 +122,9 @@ const verb_t verb_devices = {
     .help =
         "An attribute is 'none' (null in JSON) where the device cannot answer or the question "
         "does\n"
-        "not apply to it: nothing is made up. DEVICE is cpu, cpu:0, cuda:1 and so on.\n",
+        "not apply to it: nothing is made up. DEVICE is cpu, cpu:0, cuda:1 and so on. A type of "
+        "which\n"
+        "there is no device is told with the reason.\n",
     .examples =
         "  quern devices\n"
         "  quern devices cpu:0 --json\n",

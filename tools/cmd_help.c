@@ -51,7 +51,7 @@ static const topic_t topics[] = {
 enum { TOPIC_COUNT = sizeof topics / sizeof topics[0] };
 
 static void print_rows(FILE* file, const char* name, const char* summary) {
-  fprintf(file, "  %-10s %s\n", name, summary);
+  fprintf(file, "  %-11s %s\n", name, summary);
 }
 
 static void print_overview(FILE* file) {

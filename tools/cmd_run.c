@@ -150,11 +150,8 @@ static qn_status_t prepare(run_t* run) {
   }
   if (!qn_ok(status)) return status;
   qn_device_t device = device_of(run->target);
-  if (qn_device_count(device.type) < 1) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "target '%s' runs on %s devices: there is none here",
-                          qn_target_kind(run->target), qn_device_type_text(device.type));
-  }
+  status = session_device_here(device);
+  if (!qn_ok(status)) return status;
   status = run_args_bind(run->args, run->module, run->function_index, device, run->repeat_count > 1,
                          &run->bound);
   if (!qn_ok(status)) return status;

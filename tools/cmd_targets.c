@@ -116,7 +116,10 @@ static int show_target(const args_t* args, const char* text, const qn_target_kin
     print_json(result, 17);
   } else if (kind) {
     print_options(kind);
-    if (is_made) printf("\non this machine: %s\n", qn_target_json(target));
+    if (is_made) {
+      printf("\n%s: %s\n", runs_here ? "on this machine" : "by default", qn_target_json(target));
+    }
+    if (is_made && !runs_here) printf("not on this machine: %s\n", qn_status_message(status));
   } else {
     // Exactly the canonical text, so that it can be piped into --target.
     printf("%s\n", qn_target_json(target));

@@ -219,6 +219,17 @@ qn_status_t text_write(const char* path, const void* data, size_t size) {
   return replace_file(path, data, size, 0666 & ~mask);
 }
 
+// -------------------------------------------------------------------------------------- devices
+
+qn_status_t session_device_here(qn_device_t device) {
+  qn_attribute_value_t name;
+  qn_status_t status = qn_device_attribute(device, QN_ATTRIBUTE_DEVICE_NAME, &name);
+  if (qn_status_code(status) != QN_STATUS_NOT_FOUND) return status;
+  qn_status_t why = qn_status_make(QN_STATUS_UNAVAILABLE, "%s", qn_status_message(status));
+  qn_status_free(status);
+  return why;
+}
+
 // -------------------------------------------------------------------------------------- modules
 
 qn_status_t session_module(const char* path,

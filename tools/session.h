@@ -38,6 +38,9 @@ qn_status_t session_module(const char* path,
                            void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic),
                            void* self, qn_module_t** out_module);
 
+// That there is such a device. Errors: UNAVAILABLE, with the reason that its driver gave.
+qn_status_t session_device_here(qn_device_t device);
+
 // --tier and --checked. False after a usage error that has been reported.
 bool session_lookup_options(const args_t* args, qn_lookup_options_t* out_options);
 // "90", "90s", "1.5ms", "2min", "1h"; a number alone is in seconds. False unless above 0.

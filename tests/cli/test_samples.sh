@@ -28,12 +28,6 @@ for file in examples/ir/*.qn; do
   json 'it["source"] == "compiled" and it["outputs"]'
   mv out interp.json
   $has_cpu || continue
-  if [ "$name" = block_norm ]; then
-    # Exchanges among the lanes of a warp are for GPUs, and the message says so.
-    expect 1 run "$file" --target cpu "$@"
-    tells "needs a GPU target"
-    continue
-  fi
   for options in "" "--tier fast" "--checked" "--repeat 3"; do
     # shellcheck disable=SC2086
     expect 0 run "$file" --target cpu --json $options "$@"

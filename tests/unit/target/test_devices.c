@@ -55,7 +55,7 @@ static qn_status_t property(int32_t type, int32_t id, const char* name, qn_attri
     answer_text(out, "1.3");
   } else if (strcmp(name, "spirv_version") == 0) {
     answer_text(out, "1.6");
-  } else if (strcmp(name, "supports_int8") == 0) {
+  } else if (strcmp(name, "supports_int8") == 0 || strcmp(name, "supports_subgroup_shuffle") == 0) {
     answer_bool(out, true);
   } else if (strcmp(name, "supports_float64") == 0) {
     answer_bool(out, false);
@@ -203,7 +203,10 @@ static void test_checks(void** state) {
   // Tuning is nobody's need.
   check_needs("cuda -arch=sm_90 -multiprocessors=9999", "cuda", 0, ask_cuda, NULL);
   check_needs("vulkan -warp_size=8", "vulkan", 0, ask_vulkan, NULL);
-  check_needs("vulkan -warp_size=4", "vulkan", 0, ask_vulkan, "warp_size 4");
+  // Without shuffles a warp is a matter of shared memory, of any size.
+  check_needs("vulkan -warp_size=4", "vulkan", 0, ask_vulkan, NULL);
+  check_needs("vulkan -warp_size=4 -supports_subgroup_shuffle", "vulkan", 0, ask_vulkan,
+              "warp_size 4, device vulkan:0 has 8");
   check_needs("vulkan -warp_size=8 -api_version=1.4", "vulkan", 0, ask_vulkan, "api_version 1.4");
   check_needs("vulkan -warp_size=8 -supports_int8", "vulkan", 0, ask_vulkan, NULL);
   check_needs("vulkan -warp_size=8 -supports_float64", "vulkan", 0, ask_vulkan,
