@@ -27,19 +27,20 @@ int64_t qn__glsl_number(const qn__kprint_t* p, const char* option) {
 // ---- the text's beginning
 
 // Modes of floating point that SPIR-V keeps only when it is asked to: numbers of the execution mode
-// and its capability in SPV_KHR_float_controls.
+// and its capability in SPV_KHR_float_controls. glslang keeps the last width of a mode only, so
+// that of f32 stands last: most kernels have no f64.
 static const struct {
   const char* option;
   uint32_t capability;
   uint32_t mode;
   uint32_t width;
 } float_controls[] = {
-    {"supports_denorm_preserve_float32", 4464, 4459, 32},
     {"supports_denorm_preserve_float64", 4464, 4459, 64},
-    {"supports_signed_zero_inf_nan_preserve_float32", 4466, 4461, 32},
+    {"supports_denorm_preserve_float32", 4464, 4459, 32},
     {"supports_signed_zero_inf_nan_preserve_float64", 4466, 4461, 64},
-    {"supports_rounding_rte_float32", 4467, 4462, 32},
+    {"supports_signed_zero_inf_nan_preserve_float32", 4466, 4461, 32},
     {"supports_rounding_rte_float64", 4467, 4462, 64},
+    {"supports_rounding_rte_float32", 4467, 4462, 32},
 };
 
 static void require(qn__kprint_t* p, const char* extension) {
