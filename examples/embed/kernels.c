@@ -124,9 +124,11 @@ static qn_status_t load_all(kernels_t* kernels, const char* directory,
 }
 
 // A tile wants as many sums in registers as the machine can keep busy: see
-// kernels/rows12/linear.qn.
+// kernels/rows12/linear.qn. A GPU has a thread for each sum instead.
 static int64_t choose_row_tile(const qn_target_t* target) {
   int64_t vector_bits = 0;
+  const char* kind = qn_target_kind(target);
+  if (strcmp(kind, "cuda") == 0 || strcmp(kind, "vulkan") == 0) return 1;
   return qn_target_get_int(target, "vector_width", &vector_bits) && vector_bits >= 512 ? 12 : 6;
 }
 
