@@ -18,6 +18,7 @@ typedef struct features {
   VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures subgroup_types;
   VkPhysicalDeviceVulkanMemoryModelFeatures memory_model;
   VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size;
+  VkPhysicalDeviceMaintenance4Features maintenance4;
 } features_t;
 
 typedef struct extension_list {
@@ -52,7 +53,7 @@ static void link_struct(void*** tail, void* item, bool is_offered) {
 // Which of them there are, besides those that every device of Vulkan 1.1 has.
 typedef struct offered {
   bool timeline, storage_8bit, small, atomic_float, atomic_int64, subgroup_types, memory_model,
-      subgroup_size;
+      subgroup_size, maintenance4;
 } offered_t;
 
 static void chain(features_t* features, const offered_t* offered) {
@@ -68,6 +69,7 @@ static void chain(features_t* features, const offered_t* offered) {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SUBGROUP_EXTENDED_TYPES_FEATURES;
   features->memory_model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
   features->subgroup_size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+  features->maintenance4.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES;
   void** tail = &features->core.pNext;
   link_struct(&tail, &features->timeline, offered->timeline);
   link_struct(&tail, &features->storage_16bit, true);
@@ -78,6 +80,7 @@ static void chain(features_t* features, const offered_t* offered) {
   link_struct(&tail, &features->subgroup_types, offered->subgroup_types);
   link_struct(&tail, &features->memory_model, offered->memory_model);
   link_struct(&tail, &features->subgroup_size, offered->subgroup_size);
+  link_struct(&tail, &features->maintenance4, offered->maintenance4);
 }
 
 static void probe_features(const qn__vk_instance_t* instance, const extension_list_t* list,
@@ -257,7 +260,8 @@ qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk
                                 .atomic_int64 = info->has_atomic_int64,
                                 .subgroup_types = info->has_subgroup_extended_types,
                                 .memory_model = info->has_memory_model,
-                                .subgroup_size = info->has_full_subgroups});
+                                .subgroup_size = info->has_full_subgroups,
+                                .maintenance4 = info->api_version >= VK_API_VERSION_1_3});
   VkPhysicalDeviceFeatures* core = &features.core.features;
   core->robustBufferAccess = info->has_robust_access;
   core->shaderInt64 = info->has_int64;
@@ -277,6 +281,8 @@ qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk
   features.subgroup_size.computeFullSubgroups = info->has_full_subgroups;
   features.memory_model.vulkanMemoryModel = info->has_memory_model;
   features.memory_model.vulkanMemoryModelDeviceScope = info->has_memory_model;
+  // Every device of Vulkan 1.3 has it; SPIR-V 1.6 wants it where a block's size is left open.
+  features.maintenance4.maintenance4 = info->api_version >= VK_API_VERSION_1_3;
   const float priorities[QN__VK_MAX_QUEUES] = {1.0f, 1.0f, 1.0f, 1.0f};
   VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                    .queueFamilyIndex = info->family,
