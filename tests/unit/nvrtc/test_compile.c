@@ -1,5 +1,6 @@
 // tests/unit/nvrtc/test_compile.c: every sample and every construct becomes a cubin, for three
 // architectures and without a GPU; forms, determinism, refusals.
+// ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 //
 // That it computes the right thing is the business of the tests on devices. Read next:
 // support_shaderc.h.
+// ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

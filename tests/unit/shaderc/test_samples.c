@@ -2,6 +2,7 @@
 // tiers, checked and not, to SPIR-V that the validator takes; and its GLSL is what it was.
 //
 // `shaderc_test_samples --update` writes the texts in golden/ anew. Read next: support_shaderc.h.
+// ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
