@@ -73,7 +73,9 @@ typedef struct qn_stream qn_stream_t;
 
 // Stream-ordered temporary memory: usable by work enqueued on `stream` from now on; freed memory is
 // handed to another stream only after this one has passed the point of the free. `stream` NULL: the
-// default stream of the thread's active device, which must be `device`.
+// default stream of the thread's active device, which must be `device`. Owned:
+// qn_workspace_free. Errors: OUT_OF_MEMORY, NOT_FOUND (no such device), INVALID_ARGUMENT (another
+// device's stream), DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream,
                                                      size_t size_bytes, void** out_pointer);
 QN_API QN_MUST_USE qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream,
@@ -106,7 +108,8 @@ QN_API QN_MUST_USE qn_status_t qn_device_host_free(qn_device_t device, void* poi
 
 // ---- streams
 
-// An in-order queue of work. Owned: qn_stream_destroy.
+// An in-order queue of work. Owned: qn_stream_destroy. Errors: NOT_FOUND (no such device),
+// UNSUPPORTED (the device has its default stream only), OUT_OF_MEMORY, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream);
 // Lets queued work finish, then releases the stream; errors that stuck are dropped. NULL is fine.
 QN_API void qn_stream_destroy(qn_stream_t* stream);
@@ -144,7 +147,8 @@ QN_API QN_MUST_USE qn_status_t qn_stream_capture_begin(qn_device_t device, qn_st
 // graph. On failure nothing is recorded and the stream works as before.
 QN_API QN_MUST_USE qn_status_t qn_stream_capture_end(qn_device_t device, qn_stream_t* stream,
                                                      qn_graph_t** out_graph);
-// Enqueues all recorded work on `stream`, which must be of the graph's device.
+// Enqueues all recorded work on `stream`, which must be of the graph's device. Errors:
+// INVALID_ARGUMENT, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_graph_launch(qn_graph_t* graph, qn_stream_t* stream);
 // Launches of it must have been synchronised. NULL is fine.
 QN_API void qn_graph_destroy(qn_graph_t* graph);
