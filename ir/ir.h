@@ -351,6 +351,16 @@ typedef struct qn__op_info {
 } qn__op_info_t;
 // Never NULL for values of ops.inc; NULL otherwise.
 const qn__op_info_t* qn__op_info(qn_op_t op);
+// Quotients and remainders of integers.
+static inline bool qn__op_is_division(qn_op_t op) {
+  return op >= QN_OP_FLOORDIV && op <= QN_OP_CEILDIV;
+}
+// Does it exchange values among the threads of a warp or block?
+static inline bool qn__expr_is_exchange(const qn__expr_t* expr) {
+  if (expr->kind != QN__EXPR_OP) return false;
+  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
+}
 // The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE
 // when it does not take them: then the operand that is wrong and what was expected of it
 // (op_rules.c).

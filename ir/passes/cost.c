@@ -46,10 +46,6 @@ static double op_weight(qn_op_t op) {
   }
 }
 
-static bool is_division(qn_op_t op) {
-  return op >= QN_OP_FLOORDIV && op <= QN_OP_CEILDIV;
-}
-
 static uint32_t compute_bytes(qn_dtype_t dtype) {
   if (qn__dtype_is_float(dtype) && qn_dtype_size_bytes(dtype) < 4) return 4;  // widened
   return (uint32_t)qn_dtype_size_bytes(dtype);
@@ -103,7 +99,7 @@ static bool add_index(void* self, qn__expr_t** slot) {
   sum_t* sum = self;
   qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE ||
-      (expr->kind == QN__EXPR_OP && is_division(expr->op))) {
+      (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op))) {
     sum->cost += qn__cost_expr(sum->model, expr);
     return true;
   }
@@ -144,8 +140,8 @@ double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr) {
   double weight = expr->kind == QN__EXPR_OP ? op_weight(expr->op) : 1;
   if (model->lanes && !qn__lane_is_uniform(qn__lanes_of(model->lanes, expr))) {
     // There is no vector division of integers: it is done lane by lane.
-    bool is_by_lane =
-        expr->kind == QN__EXPR_OP && is_division(expr->op) && expr->args[1]->kind != QN__EXPR_INT;
+    bool is_by_lane = expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op) &&
+                      expr->args[1]->kind != QN__EXPR_INT;
     weight *= is_by_lane ? model->lane_count : registers(model, expr->dtype);
   }
   return weight + children(&inner, expr);

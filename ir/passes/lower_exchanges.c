@@ -26,12 +26,6 @@ static qn__var_t* let_before(qn__exchange_t* self, qn__block_t* out, const char*
   return var;
 }
 
-static bool is_exchange(const qn__expr_t* expr) {
-  if (expr->kind != QN__EXPR_OP) return false;
-  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
-}
-
 static bool is_lazy(const qn__expr_t* expr) {
   return expr->kind == QN__EXPR_COND ||
          (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
@@ -159,7 +153,7 @@ static bool pull_slot(void* context, qn__expr_t** slot) {
   if (is_lazy(expr)) return pull_lazy(pull, expr);
   if (expr->kind == QN__EXPR_REDUCE) return pull_reduce(pull, slot);
   if (!qn__expr_each_child(expr, pull_slot, pull)) return false;
-  if (!is_exchange(expr)) return true;
+  if (!qn__expr_is_exchange(expr)) return true;
   expr->args[0] = only_where(self, pull->condition, expr->args[0]);
   if (expr->args[1]) expr->args[1] = only_where(self, pull->condition, expr->args[1]);
   if (!expr->args[0]) return false;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "jit/gpu/nest.h"
 #include "jit/gpu/split.h"
 
 // ---- arguments
@@ -29,11 +30,6 @@ static void use_var(uses_t* uses, qn__var_t* var) {
   uses->var_nodes[var->id] = var;
 }
 
-static bool is_division(qn_op_t op) {
-  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
-         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
-}
-
 static bool on_expr(qn__walker_t* walker, qn__expr_t* expr) {
   uses_t* uses = walker->self;
   bool is_checked = uses->split->options->passes.is_checked;
@@ -52,7 +48,7 @@ static bool on_expr(qn__walker_t* walker, qn__expr_t* expr) {
       }
       break;
     case QN__EXPR_OP:
-      uses->has_site |= is_checked && is_division(expr->op) &&
+      uses->has_site |= is_checked && qn__op_is_division(expr->op) &&
                         !(expr->args[1]->kind == QN__EXPR_INT && expr->args[1]->int_value != 0);
       break;
     default:
@@ -207,60 +203,22 @@ typedef struct thread_search {
   const qn__stmt_t* together;  // a nest whose threads meet or exchange
 } thread_search_t;
 
-static bool is_apart_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
-  (void)walker;
-  return stmt->kind != QN__STMT_BARRIER;
-}
-
-static bool is_apart_expr(qn__walker_t* walker, qn__expr_t* expr) {
-  (void)walker;
-  if (expr->kind != QN__EXPR_OP) return true;
-  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
-}
-
-// The loops of a nest are walked from the outermost inwards.
-static const qn__stmt_t* next_in_nest(const qn__stmt_t* loop, bool is_thread) {
-  const qn__stmt_t* inner = loop->loop.body.first;
-  if (!inner || inner->next || inner->kind != QN__STMT_LOOP) return NULL;
-  bool is_same =
-      is_thread ? qn__loop_is_thread(inner->loop.kind) : qn__loop_is_block(inner->loop.kind);
-  return is_same ? inner : NULL;
-}
-
-// The product of constant extents; -1: they are not constant, or it is too large.
-static int64_t constant_count(const qn__stmt_t* loop, bool is_thread) {
-  int64_t count = 1;
-  for (; loop; loop = next_in_nest(loop, is_thread)) {
-    const qn__expr_t *begin = loop->loop.begin, *end = loop->loop.end;
-    int64_t extent;
-    if (begin->kind != QN__EXPR_INT || end->kind != QN__EXPR_INT ||
-        __builtin_sub_overflow(end->int_value, begin->int_value, &extent) ||
-        __builtin_mul_overflow(count, extent > 0 ? extent : 0, &count)) {
-      return -1;
-    }
-  }
-  return count;
-}
-
 static bool on_thread_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   thread_search_t* search = walker->self;
   if (stmt->kind != QN__STMT_LOOP || !qn__loop_is_thread(stmt->loop.kind)) return true;
   search->has_nest = true;
-  int64_t count = constant_count(stmt, true);
+  int64_t count = qn__gpu_nest_count(stmt);
   search->has_unknown |= count < 0;
   if (count > search->most) search->most = count;
-  qn__walker_t apart = {is_apart_stmt, is_apart_expr, NULL};
-  if (!search->together && !qn__walk_block(&apart, &stmt->loop.body)) search->together = stmt;
+  if (!search->together && qn__gpu_is_together(&stmt->loop.body)) search->together = stmt;
   return true;
 }
 
 // Extents of a nest as a product, each cut at 0.
-static bool put_product(qn__gpu_split_t* split, const qn__stmt_t* loop, bool is_thread,
-                        qn__gpu_ops_t* ops) {
-  bool is_single = !next_in_nest(loop, is_thread);
+static bool put_product(qn__gpu_split_t* split, const qn__stmt_t* loop, qn__gpu_ops_t* ops) {
+  bool is_single = !qn__gpu_nest_inner(loop);
   bool is_first = true;
-  for (; loop; loop = next_in_nest(loop, is_thread)) {
+  for (; loop; loop = qn__gpu_nest_inner(loop)) {
     const qn__expr_t *begin = loop->loop.begin, *end = loop->loop.end;
     if (!qn__gpu_host_knows(&split->host, begin) || !qn__gpu_host_knows(&split->host, end)) {
       return false;
@@ -299,7 +257,7 @@ static bool find_threads(qn__gpu_split_t* split, qn__stmt_t* root, uint32_t* out
     *out_count = count > 0 ? (uint32_t)count : 1;
     return true;
   }
-  int64_t count = constant_count(search.together, true);
+  int64_t count = qn__gpu_nest_count(search.together);
   if (count > (int64_t)most) {
     return qn__gpu_split_unsupported(
         split, "a block of %" PRId64 " threads that meet; the target allows %u", count, most);
@@ -310,7 +268,7 @@ static bool find_threads(qn__gpu_split_t* split, qn__stmt_t* root, uint32_t* out
   }
   *out_count = 0;
   qn__gpu_ops_t ops = {.arena = split->arena};
-  if (!put_product(split, search.together, true, &ops)) {
+  if (!put_product(split, search.together, &ops)) {
     return qn__gpu_split_unsupported(split,
                                      "the count of threads that meet is not known at the launch");
   }
@@ -412,7 +370,7 @@ bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__stmt_t* root) {
   plan_t plan = {.kernel = QN__GPU_NO_KERNEL};
   if (!find_threads(split, root, &shape.thread_count, &plan.threads)) return false;
   qn__gpu_ops_t blocks = {.arena = split->arena};
-  if (!put_product(split, root, false, &blocks)) {
+  if (!put_product(split, root, &blocks)) {
     // Bounds that only the device knows: the kernel counts, one block runs all.
     blocks = (qn__gpu_ops_t){.arena = split->arena};
     qn__gpu_put_const(&blocks, 1);

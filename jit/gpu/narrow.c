@@ -27,6 +27,7 @@
 // Thread rule: one thread per kernel. Read next: launch.c.
 #include "base/alloc.h"
 #include "jit/gpu/needs.h"
+#include "jit/gpu/nest.h"
 #include "jit/gpu/split.h"
 
 // ---- the answer
@@ -253,11 +254,6 @@ static bool is_ring(const qn__expr_t* expr) {
   }
 }
 
-static bool is_exchange(const qn__expr_t* expr) {
-  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
-}
-
 static bool is_proven(state_t* state, const qn__expr_t* expr) {
   qn__interval_t interval = interval_of(state, expr);
   return prove(state, &interval);
@@ -265,7 +261,7 @@ static bool is_proven(state_t* state, const qn__expr_t* expr) {
 
 static void visit_wide_op(state_t* state, const qn__expr_t* expr, bool is_low) {
   bool is_select = expr->op == QN_OP_SELECT;
-  bool is_narrow = !is_exchange(expr) && (is_low || is_proven(state, expr));
+  bool is_narrow = !qn__expr_is_exchange(expr) && (is_low || is_proven(state, expr));
   if (is_narrow) mark(state, expr);
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
     bool is_operand_low = is_narrow && (is_select ? i > 0 : is_ring(expr));
@@ -463,22 +459,15 @@ static void visit_let(state_t* state, const qn__stmt_t* stmt) {
 // The product of the extents of a nest, each cut at 0, is counted in 32 bits.
 static void need_count(state_t* state, const qn__stmt_t* loop) {
   qn__bounds_t* bounds = &state->bounds;
-  bool is_thread = qn__loop_is_thread(loop->loop.kind);
   const qn__bound_t *product = qn__bound_const(bounds, 1), *zero = qn__bound_const(bounds, 0);
-  for (;;) {
+  // Bounds of inner loops may use the outer variables.
+  for (; loop; loop = qn__gpu_nest_inner(loop)) {
     qn__interval_t from = interval_of(state, loop->loop.begin);
     qn__interval_t to = interval_of(state, loop->loop.end);
     const qn__bound_t* extent = qn__bound_op(bounds, QN_OP_SUB, to.hi, from.lo);
     bool is_plain = to.is_nonnegative && from.lo == zero;
     if (!is_plain) extent = qn__bound_op(bounds, QN_OP_MAX, extent, zero);
     product = qn__bound_op(bounds, QN_OP_MUL, product, extent);
-    const qn__stmt_t* inner = loop->loop.body.first;
-    if (!inner || inner->next || inner->kind != QN__STMT_LOOP) break;
-    if (is_thread ? !qn__loop_is_thread(inner->loop.kind) : !qn__loop_is_block(inner->loop.kind)) {
-      break;
-    }
-    // Bounds of inner loops may use the outer variable.
-    loop = inner;
   }
   need_most(state, product);
 }

@@ -11,11 +11,6 @@
 
 // ---- what needs lines
 
-static bool is_division(qn_op_t op) {
-  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
-         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
-}
-
 typedef struct line_search {
   const qn__kprint_t* p;
 } line_search_t;
@@ -25,7 +20,7 @@ static bool has_none(qn__walker_t* walker, qn__expr_t* expr) {
   bool is_checked = search->p->program->is_checked;
   if (expr->kind == QN__EXPR_REDUCE) return false;
   if (expr->kind == QN__EXPR_LOAD) return !is_checked;
-  if (expr->kind == QN__EXPR_OP && is_division(expr->op)) return !is_checked;
+  if (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op)) return !is_checked;
   return true;
 }
 

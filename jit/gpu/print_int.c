@@ -95,11 +95,6 @@ const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow)
 
 // ---- division
 
-static bool is_division(qn_op_t op) {
-  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
-         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
-}
-
 static bool is_extent(const qn__kprint_t* p, const qn__var_t* symbol) {
   const qn__function_t* function = p->kernel->function;
   for (size_t i = 0; i < function->param_count; ++i) {
@@ -316,7 +311,7 @@ static const char* print_computed(qn__kprint_t* p, const qn__expr_t* expr, qn_dt
   }
   const qn__expr_t* right = expr->args[1];
   const char* b = is_i64 ? qn__kprint_i64(p, right, is_narrow) : qn__kprint_expr(p, right);
-  if (is_division(expr->op)) return print_division(p, expr, compute, a, b);
+  if (qn__op_is_division(expr->op)) return print_division(p, expr, compute, a, b);
   return print_binary(p, expr, compute, a, b);
 }
 

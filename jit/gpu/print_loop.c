@@ -7,6 +7,7 @@
 // 3. Behind a thread nest the threads meet when another one follows, in program order or in the
 //    next round of a loop around it; the next block meets too where shared memory is used again.
 // Thread rule: one thread per printer. Read next: print.c.
+#include "jit/gpu/nest.h"
 #include "jit/gpu/print_inner.h"
 
 void qn__kprint_barrier(qn__kprint_t* p) {
@@ -80,52 +81,29 @@ enum { AXES = 3 };
 
 // A perfect nest of block or thread loops, by axis; NULL: no loop of that axis.
 typedef struct nest {
+  const qn__stmt_t* outer;
   const qn__stmt_t* axes[AXES];
   const qn__block_t* body;
 } nest_t;
 
-static nest_t nest_of(const qn__stmt_t* stmt, bool is_blocks) {
-  nest_t nest = {{NULL, NULL, NULL}, NULL};
+static nest_t nest_of(const qn__stmt_t* outer) {
+  nest_t nest = {outer, {NULL, NULL, NULL}, NULL};
+  bool is_blocks = qn__loop_is_block(outer->loop.kind);
   qn_loop_kind_t first = is_blocks ? QN_LOOP_BLOCK_X : QN_LOOP_THREAD_X;
-  for (;;) {
-    uint32_t axis = (uint32_t)stmt->loop.kind - (uint32_t)first;
+  for (const qn__stmt_t* loop = outer; loop; loop = qn__gpu_nest_inner(loop)) {
+    uint32_t axis = (uint32_t)loop->loop.kind - (uint32_t)first;
     if (QN_NEVER(axis >= AXES || nest.axes[axis])) break;
-    nest.axes[axis] = stmt;
-    nest.body = &stmt->loop.body;
-    stmt = nest.body->first;
-    if (!stmt || stmt->next || stmt->kind != QN__STMT_LOOP) break;
-    if (is_blocks ? !qn__loop_is_block(stmt->loop.kind) : !qn__loop_is_thread(stmt->loop.kind)) {
-      break;
-    }
+    nest.axes[axis] = loop;
+    nest.body = &loop->loop.body;
   }
   return nest;
-}
-
-// The number of iterations of a loop when it is constant; -1: it is not.
-static int64_t constant_extent(const qn__stmt_t* loop) {
-  if (loop->loop.begin->kind != QN__EXPR_INT || loop->loop.end->kind != QN__EXPR_INT) return -1;
-  int64_t extent;
-  if (__builtin_sub_overflow(loop->loop.end->int_value, loop->loop.begin->int_value, &extent)) {
-    return -1;
-  }
-  return extent < 0 ? 0 : extent;
-}
-
-static int64_t constant_count(const nest_t* nest) {
-  int64_t count = 1;
-  for (uint32_t axis = 0; axis < AXES; ++axis) {
-    if (!nest->axes[axis]) continue;
-    int64_t extent = constant_extent(nest->axes[axis]);
-    if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) return -1;
-  }
-  return count;
 }
 
 // The iterations of a loop as a uint or qn_u64; a name or a literal. An empty range has none.
 static const char* extent_text(qn__kprint_t* p, const qn__stmt_t* loop, bool is_narrow) {
   const char* type = is_narrow ? "uint" : "qn_u64";
   qn_dtype_t dtype = is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64;
-  int64_t extent = constant_extent(loop);
+  int64_t extent = qn__gpu_loop_extent(loop);
   if (extent >= 0) return qn__kprint_int(p, dtype, false, extent);
   const char* begin = qn__kprint_i64(p, loop->loop.begin, is_narrow);
   const char* end = qn__kprint_i64(p, loop->loop.end, is_narrow);
@@ -152,7 +130,7 @@ static const char* nest_count(qn__kprint_t* p, const nest_t* nest, bool is_narro
     extents[axis] = extent_text(p, nest->axes[axis], is_narrow);
     count = count ? qn__kprint_text(p, "%s * %s", count, extents[axis]) : extents[axis];
   }
-  int64_t constant = constant_count(nest);
+  int64_t constant = qn__gpu_nest_count(nest->outer);
   if (constant >= 0) {
     return qn__kprint_int(p, is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64, false, constant);
   }
@@ -187,36 +165,14 @@ static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
 
 // ---- threads
 
-static bool is_apart_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
-  (void)walker;
-  return stmt->kind != QN__STMT_BARRIER;
-}
-
-static bool is_apart_expr(qn__walker_t* walker, qn__expr_t* expr) {
-  (void)walker;
-  if (expr->kind != QN__EXPR_OP) return true;
-  const qn__op_info_t* info = qn__op_info(expr->op);
-  return info->rule != QN__RULE_LANE && info->rule != QN__RULE_GROUP;
-}
-
-// Do the threads of the nest meet or exchange values within it?
-static bool is_together(const nest_t* nest) {
-  qn__walker_t walker = {is_apart_stmt, is_apart_expr, NULL};
-  union {
-    const qn__block_t* from;
-    qn__block_t* to;
-  } same = {.from = nest->body};
-  return !qn__walk_block(&walker, same.to);
-}
-
 static void print_threads(qn__kprint_t* p, const qn__stmt_t* stmt) {
-  nest_t nest = nest_of(stmt, false);
+  nest_t nest = nest_of(stmt);
   if (p->needs_barrier) qn__kprint_barrier(p);
-  int64_t count = constant_count(&nest);
+  int64_t count = qn__gpu_nest_count(nest.outer);
   int64_t threads = p->kernel->plan->thread_count;
   const char* extents[AXES] = {NULL, NULL, NULL};
   const char* linear = "qn_thread";
-  bool is_exact = is_together(&nest) || (threads > 0 && count == threads);
+  bool is_exact = qn__gpu_is_together(nest.body) || (threads > 0 && count == threads);
   // A nest that strides in a wide kernel may have more iterations than 32 bits count.
   bool is_wide = !is_exact && !p->kernel->is_narrow && (count < 0 || count > INT32_MAX);
   if (is_exact) {
@@ -255,7 +211,7 @@ void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt) {
 // ---- blocks
 
 void qn__kprint_launch(qn__kprint_t* p) {
-  nest_t nest = nest_of(p->kernel->root, true);
+  nest_t nest = nest_of(p->kernel->root);
   bool is_narrow = p->kernel->is_narrow;
   const char* extents[AXES] = {NULL, NULL, NULL};
   const char* count = nest_count(p, &nest, is_narrow, extents);

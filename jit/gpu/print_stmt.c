@@ -90,12 +90,6 @@ static const char* stored_value(qn__kprint_t* p, const qn__expr_t* value) {
   return qn__kprint_expr(p, value);
 }
 
-static bool is_exchange(const qn__expr_t* expr) {
-  if (expr->kind != QN__EXPR_OP) return false;
-  const qn__op_info_t* info = qn__op_info(expr->op);
-  return info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
-}
-
 static void print_exchange(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* expr) {
   const char* value = stored_value(p, expr->args[0]);
   const char* lane = NULL;
@@ -123,7 +117,7 @@ static void print_exchange(qn__kprint_t* p, const qn__var_t* var, const qn__expr
 
 static void print_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const qn__var_t* var = stmt->let.var;
-  if (is_exchange(stmt->let.value)) {
+  if (qn__expr_is_exchange(stmt->let.value)) {
     print_exchange(p, var, stmt->let.value);
     return;
   }

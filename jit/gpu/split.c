@@ -94,12 +94,6 @@ typedef struct path {
   bool is_inverse[MOST_CONDITIONS];
 } path_t;
 
-static bool is_division(const qn__expr_t* expr) {
-  if (expr->kind != QN__EXPR_OP) return false;
-  return expr->op == QN_OP_FLOORDIV || expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCDIV ||
-         expr->op == QN_OP_TRUNCMOD || expr->op == QN_OP_CEILDIV;
-}
-
 static bool check_division(qn__gpu_split_t* split, const path_t* path, const qn__expr_t* divisor) {
   if (divisor->kind == QN__EXPR_INT && divisor->int_value != 0) return true;
   qn__gpu_ops_t ops = {.arena = split->arena};
@@ -136,7 +130,7 @@ static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__expr
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
     if (!check_divisions(split, path, expr->args[i])) return false;
   }
-  return !is_division(expr) || check_division(split, path, expr->args[1]);
+  return !qn__op_is_division(expr->op) || check_division(split, path, expr->args[1]);
 }
 
 static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__expr_t* condition,
