@@ -1,25 +1,14 @@
-// jit/nvrtc/compiler.c: one NVRTC, its warm-up, and what a fork must wait for.
-//
-// NVRTC has global state behind locks of its own. A fork while one of those is held would leave a
-// child that hangs at its first compile. So a fork waits until no compile is under way; that is
-// registered at the first compile and not earlier, because the engine makes generators under a lock
-// that its own fork handler takes. For a fork between creation and first compile the warm-up's
-// state tells: a child in which it is unfinished refuses to compile.
-//
-// The warm-up must not run into the end of the process: the thread holds that (base/fork.h), and
-// the first compile waits for the thread, so that the engine's own hold covers it too.
+// jit/nvrtc/compiler.c: one NVRTC: its options, its results, what it says.
 //
 // Options that not every version knows are tried by the warm-up. What they are follows from the
-// version, so equal identities give equal bytes. Thread rule: in compiler.h. Read next: compile.c.
+// version, so equal identities give equal bytes. Not here: the warm-up's thread and forks
+// (jit/gpu/gate.h). Thread rule: in compiler.h. Read next: compile.c.
 #include "jit/nvrtc/compiler.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/fork.h"
-#include "base/thread.h"
+#include "jit/gpu/gate.h"
 
 // What newer versions offer. `is_fast`: for the fast tier alone.
 static const struct {
@@ -35,18 +24,8 @@ enum { OPTIONAL_COUNT = sizeof optional_options / sizeof optional_options[0] };
 struct qn__cuda_compiler {
   qn_allocator_t allocator;
   const qn__nvrtc_library_t* library;
-  pid_t pid;  // of the process that started the thread
-  pthread_t thread;
-  bool has_thread;  // and it has not been joined; guarded by mutex
-  _Atomic bool is_warm;
-  bool has_option[OPTIONAL_COUNT];  // written before is_warm
-  // Compiles under way, and whether a fork waits for their end.
-  qn__mutex_t mutex;
-  qn__cond_t cond;
-  uint32_t busy_count;
-  bool is_joining;
-  bool is_registered;
-  qn__fork_node_t fork_node;
+  qn__gate_t gate;
+  bool has_option[OPTIONAL_COUNT];  // written by the warm-up
 };
 
 // As small as can be: what takes time are the tables of built-in functions.
@@ -88,7 +67,7 @@ static bool knows_options(const qn__cuda_compiler_t* compiler, const char* const
   return result != QN__NVRTC_INVALID_OPTION;
 }
 
-static void* warm(void* self) {
+static void warm(void* self) {
   qn__cuda_compiler_t* compiler = self;
   const char* all[OPTIONAL_COUNT];
   for (size_t i = 0; i < OPTIONAL_COUNT; ++i) all[i] = optional_options[i].text;
@@ -96,78 +75,9 @@ static void* warm(void* self) {
   for (size_t i = 0; i < OPTIONAL_COUNT; ++i) {
     compiler->has_option[i] = has_all || knows_options(compiler, &all[i], 1);
   }
-  atomic_store_explicit(&compiler->is_warm, true, memory_order_release);
-  qn__exit_release();
-  return NULL;
-}
-
-// Called with the mutex, which it lets go meanwhile; others wait for the one that joins.
-static void join_locked(qn__cuda_compiler_t* compiler) {
-  while (compiler->is_joining) qn__cond_wait(&compiler->cond, &compiler->mutex);
-  if (!compiler->has_thread) return;
-  compiler->is_joining = true;
-  qn__mutex_unlock(&compiler->mutex);
-  (void)pthread_join(compiler->thread, NULL);
-  qn__mutex_lock(&compiler->mutex);
-  compiler->has_thread = false;
-  compiler->is_joining = false;
-  qn__cond_broadcast(&compiler->cond);
-}
-
-// ------------------------------------------------------------------------------------ fork
-
-static void fork_prepare(void* self) {
-  qn__cuda_compiler_t* compiler = self;
-  qn__mutex_lock(&compiler->mutex);
-  join_locked(compiler);
-  while (compiler->busy_count > 0) qn__cond_wait(&compiler->cond, &compiler->mutex);
-}
-static void fork_parent(void* self) {
-  qn__cuda_compiler_t* compiler = self;
-  qn__mutex_unlock(&compiler->mutex);
-}
-static void fork_child(void* self) {
-  qn__cuda_compiler_t* compiler = self;
-  compiler->busy_count = 0;
-  compiler->is_joining = false;
-  qn_status_free(qn__mutex_init(&compiler->mutex));
-  qn_status_free(qn__cond_init(&compiler->cond));
 }
 
 // ------------------------------------------------------------------------------------ compiles
-
-static qn_status_t begin(qn__cuda_compiler_t* compiler) {
-  bool is_child = compiler->pid != getpid();
-  if (is_child && !atomic_load_explicit(&compiler->is_warm, memory_order_acquire)) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "the process was forked while NVRTC warmed up; compile in the parent, or "
-                          "fork before the first lookup");
-  }
-  qn_status_t status = QN_OK;
-  qn__mutex_lock(&compiler->mutex);
-  if (is_child) compiler->has_thread = false;  // it is the parent's
-  join_locked(compiler);
-  bool must_register = !compiler->is_registered;
-  compiler->is_registered = true;
-  qn__mutex_unlock(&compiler->mutex);
-  // Not under the mutex: a fork takes it with the registry's lock held.
-  if (must_register) {
-    compiler->fork_node = (qn__fork_node_t){
-        .self = compiler, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
-    if (!qn__fork_register(&compiler->fork_node)) status = qn__out_of_memory("a fork handler");
-  }
-  qn__mutex_lock(&compiler->mutex);
-  if (qn_ok(status)) ++compiler->busy_count;
-  if (!qn_ok(status)) compiler->is_registered = false;
-  qn__mutex_unlock(&compiler->mutex);
-  return status;
-}
-
-static void end(qn__cuda_compiler_t* compiler) {
-  qn__mutex_lock(&compiler->mutex);
-  if (--compiler->busy_count == 0) qn__cond_broadcast(&compiler->cond);
-  qn__mutex_unlock(&compiler->mutex);
-}
 
 static void take_log(const qn__nvrtc_library_t* nvrtc, void* program, qn__buffer_t* out_log) {
   size_t size = 0;
@@ -274,9 +184,9 @@ static qn_status_t compile(const qn__cuda_compiler_t* compiler, const qn__cuda_o
 qn_status_t qn__cuda_compile(qn__cuda_compiler_t* compiler, const qn__cuda_options_t* options,
                              const char* name, const char* text, qn__buffer_t* out,
                              qn__buffer_t* out_log) {
-  QN_TRY(begin(compiler));
+  QN_TRY(qn__gate_begin(&compiler->gate));
   qn_status_t status = compile(compiler, options, name, text, out, out_log);
-  end(compiler);
+  qn__gate_end(&compiler->gate);
   return status;
 }
 
@@ -289,33 +199,18 @@ qn_status_t qn__cuda_compiler_create(qn_allocator_t allocator, const qn__nvrtc_l
   if (!compiler) return qn__out_of_memory("a CUDA compiler");
   compiler->allocator = allocator;
   compiler->library = library;
-  compiler->pid = getpid();
-  qn_status_t status = qn__mutex_init(&compiler->mutex);
-  if (qn_ok(status)) status = qn__cond_init(&compiler->cond);
+  qn_status_t status = qn__gate_init(&compiler->gate, "NVRTC");
   if (!qn_ok(status)) {
     qn__free(allocator, compiler, sizeof *compiler);
     return status;
   }
-  qn__exit_watch_caller();
-  qn__exit_hold();
-  qn_status_t started = qn__thread_start(&compiler->thread, "quern-nvrtc", 0, warm, compiler);
-  compiler->has_thread = qn_ok(started);
-  // Without a thread it is done here: slow, and right.
-  if (!compiler->has_thread) {
-    qn_status_free(started);
-    (void)warm(compiler);
-  }
+  qn__gate_warm(&compiler->gate, "quern-nvrtc", warm, compiler);
   *out_compiler = compiler;
   return QN_OK;
 }
 
 void qn__cuda_compiler_destroy(qn__cuda_compiler_t* compiler) {
   if (!compiler) return;
-  if (compiler->is_registered) qn__fork_unregister(&compiler->fork_node);
-  if (compiler->has_thread && compiler->pid == getpid()) {
-    (void)pthread_join(compiler->thread, NULL);
-  }
-  qn__cond_deinit(&compiler->cond);
-  qn__mutex_deinit(&compiler->mutex);
+  qn__gate_deinit(&compiler->gate);
   qn__free(compiler->allocator, compiler, sizeof *compiler);
 }
