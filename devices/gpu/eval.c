@@ -28,10 +28,6 @@ static int64_t extend(qn_dtype_t dtype, uint64_t bits) {
   }
 }
 
-static int64_t floor_divide(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
-}
-
 // Division by zero gives 0, and the smallest number by -1 itself; both are told.
 static int64_t divide(qn_op_t op, int64_t a, int64_t b, bool* is_exact) {
   if (b == 0 || (a == INT64_MIN && b == -1)) {
@@ -45,18 +41,20 @@ static int64_t divide(qn_op_t op, int64_t a, int64_t b, bool* is_exact) {
     if (op == QN_OP_FLOORMOD || op == QN_OP_TRUNCMOD) return (int64_t)rest;
     return (int64_t)(quotient + (op == QN_OP_CEILDIV && rest != 0));
   }
-  int64_t floored = floor_divide(a, b);
+  int64_t quotient = a / b, rest = a % b;
+  // The true quotient is below the truncated one.
+  bool is_below = rest != 0 && (rest < 0) != (b < 0);
   switch (op) {
     case QN_OP_FLOORDIV:
-      return floored;
+      return quotient - is_below;
     case QN_OP_FLOORMOD:
-      return a - floored * b;
+      return is_below ? rest + b : rest;
     case QN_OP_CEILDIV:
-      return floored + (floored * b != a);
+      return quotient + (rest != 0 && !is_below);
     case QN_OP_TRUNCDIV:
-      return a / b;
+      return quotient;
     default:
-      return a % b;
+      return rest;
   }
 }
 
