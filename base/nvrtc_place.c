@@ -214,6 +214,18 @@ static bool try_program(void* self, const char* root) {
          is_file(search->out);
 }
 
+// Beside the folder of the library, as in the package nvidia-cuda-nvdisasm: nvidia/cu13/{lib,bin}.
+static bool try_beside_library(program_search_t* search) {
+  char library[PATH_MAX];
+  if (!qn__nvrtc_find(library, NULL)) return false;
+  for (int i = 0; i < 2; i++) {
+    char* slash = strrchr(library, '/');
+    if (!slash) return false;
+    *slash = '\0';
+  }
+  return try_program(search, library);
+}
+
 bool qn__cuda_program_find(const char* name, char out[PATH_MAX]) {
   for (const char* list = qn__env_get("PATH"); list && *list;) {
     const char* end = strchr(list, ':');
@@ -227,7 +239,7 @@ bool qn__cuda_program_find(const char* name, char out[PATH_MAX]) {
     list = end ? end + 1 : NULL;
   }
   program_search_t search = {name, out};
-  bool is_found = each_toolkit(try_program, &search);
+  bool is_found = each_toolkit(try_program, &search) || try_beside_library(&search);
   if (!is_found) out[0] = '\0';
   return is_found;
 }

@@ -15,8 +15,8 @@
 // packages of $VIRTUAL_ENV, of the user and of the system's Python; LD_LIBRARY_PATH. False when
 // there is none; `tried` (may be NULL) then has the places, with commas.
 bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried);
-// A program of the CUDA toolkit, such as "nvdisasm": in PATH, then in the toolkits' folders. False
-// when there is none.
+// A program of the CUDA toolkit, such as "nvdisasm": in PATH, in the toolkits' folders, then in the
+// folder bin beside that of libnvrtc (the PyPI packages share one root). False when there is none.
 bool qn__cuda_program_find(const char* name, char out[PATH_MAX]);
 
 #endif  // QUERN_BASE_NVRTC_PLACE_H_

@@ -50,8 +50,7 @@ static qn_status_t spawn(const char* program, const char* option, int cubin, int
   union {
     const char* const* from;
     char* const* to;
-  } argv = {.from = option ? (const char* const[]){program, option, path, NULL}
-                           : (const char* const[]){program, path, NULL}};
+  } argv = {.from = (const char* const[]){program, option, path, NULL}};
   posix_spawn_file_actions_t actions;
   if (posix_spawn_file_actions_init(&actions) != 0) return qn__out_of_memory("a child process");
   int error = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
@@ -93,9 +92,10 @@ static qn_status_t run(const char* program, const char* option, qn_span_t cubin,
 
 qn_status_t qn__cubin_disassemble(qn_span_t cubin, qn__buffer_t* out) {
   char program[PATH_MAX];
-  if (qn__cuda_program_find("nvdisasm", program)) return run(program, NULL, cubin, out);
+  if (qn__cuda_program_find("nvdisasm", program)) return run(program, "-c", cubin, out);
   if (qn__cuda_program_find("cuobjdump", program)) return run(program, "-sass", cubin, out);
   return qn_status_make(QN_STATUS_UNAVAILABLE,
-                        "form 'sass' needs nvdisasm or cuobjdump, of a CUDA toolkit: neither is in "
-                        "PATH, in CUDA_HOME or in /usr/local/cuda*; form 'cubin' needs neither");
+                        "form 'sass' needs nvdisasm or cuobjdump, of a CUDA toolkit or the PyPI "
+                        "package nvidia-cuda-nvdisasm: neither is in PATH, in CUDA_HOME, in "
+                        "/usr/local/cuda* or beside libnvrtc; form 'cubin' needs neither");
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/digest.h"
+#include "base/nvrtc_place.h"
 #include "devices/gpu/plan.h"
 #include "tests/support/fault.h"
 #include "tests/support/gpu_programs.h"
@@ -207,7 +208,7 @@ static void disassembler_gets_the_cubin(void** state) {
   assert_true(qn_test_tempdir_make(folder));
   char path[QN_TEST_PATH_SIZE + 32], list[QN_TEST_PATH_SIZE + 2048];
   (void)snprintf(path, sizeof path, "%s/nvdisasm", folder);
-  static const char script[] = "#!/bin/sh\nhead -c 4 \"$1\" | tail -c 3\necho; wc -c <\"$1\"\n";
+  static const char script[] = "#!/bin/sh\nhead -c 4 \"$2\" | tail -c 3\necho; wc -c <\"$2\"\n";
   assert_true(qn_test_write_file(path, script, sizeof script - 1));
   char command[QN_TEST_PATH_SIZE + 64];
   (void)snprintf(command, sizeof command, "chmod +x %s", path);
@@ -237,6 +238,24 @@ static void disassembler_gets_the_cubin(void** state) {
   assert_int_equal(setenv("PATH", kept, 1), 0);
   free(kept);
   qn_test_tempdir_remove(folder);
+}
+
+// A true one, where there is one: instructions and nothing of the file's other sections.
+static void sass_is_instructions(void** state) {
+  (void)state;
+  NEEDS_NVRTC();
+  char program[PATH_MAX];
+  if (!qn__cuda_program_find("nvdisasm", program)) skip();
+  qn__buffer_t sass;
+  qn__buffer_init(&sass, qn_allocator_default());
+  assert_ok(emit(saxpy, "cuda -arch=sm_90a", "sass", &sass));
+  qn__buffer_u8(&sass, 0);
+  assert_false(sass.has_failed);
+  assert_non_null(strstr((const char*)sass.data, "LDG.E"));
+  assert_non_null(strstr((const char*)sass.data, "FMUL"));
+  assert_non_null(strstr((const char*)sass.data, "STG.E"));
+  assert_null(strstr((const char*)sass.data, ".debug_frame"));
+  qn__buffer_deinit(&sass);
 }
 
 // ---- refusals
@@ -384,6 +403,7 @@ int main(int count, char** arguments) {
       cmocka_unit_test(forms_are_written),
       cmocka_unit_test(unknown_form_lists_them),
       cmocka_unit_test(disassembler_gets_the_cubin),
+      cmocka_unit_test(sass_is_instructions),
       cmocka_unit_test(refusals_say_why),
       cmocka_unit_test(processes_agree),
       cmocka_unit_test(child_of_a_fork_compiles),
