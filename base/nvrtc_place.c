@@ -1,6 +1,8 @@
 // base/nvrtc_place.c: a list of folders, and which of them has the file.
 //
-// A folder with several versions gives the newest, by the list of names. What the dynamic loader
+// A folder with several versions gives the newest, by the list of names. A driver loads what an
+// NVRTC of its own major version makes, or of an older one: where the machine has a driver, what is
+// too new for it is taken only when there is no other. What the dynamic loader
 // would find is not asked of it: that would load the library. Not here: opening it
 // (jit/nvrtc/library.c). Thread rule: any thread. Read next: elf.c.
 #include "base/nvrtc_place.h"
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/env.h"
 #include "base/fs.h"
 
@@ -20,8 +23,16 @@
 #define QN_SYSTEM_TRIPLE "x86_64-linux-gnu"
 #endif
 
-static const char* const library_names[] = {"libnvrtc.so.14", "libnvrtc.so.13", "libnvrtc.so.12",
-                                            "libnvrtc.so"};
+static const struct {
+  const char* text;
+  int major;  // 0: not told
+} library_names[] = {
+    {"libnvrtc.so.14", 14}, {"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}, {"libnvrtc.so", 0}};
+// The first branch of the driver that offers a major version of CUDA.
+static const struct {
+  long branch;
+  int major;
+} driver_branches[] = {{580, 13}, {525, 12}, {450, 11}};
 static const char* const toolkit_folders[] = {"lib64", QN_TOOLKIT_TARGET, "lib"};
 static const char* const system_folders[] = {"/usr/lib/" QN_SYSTEM_TRIPLE, "/usr/lib64", "/usr/lib",
                                              "/lib/" QN_SYSTEM_TRIPLE};
@@ -31,6 +42,7 @@ static const char* const package_folders[] = {"nvidia/cu13/lib", "nvidia/cuda_nv
 typedef struct search {
   char* out;
   qn__buffer_t* tried;  // NULL: nobody asks
+  int most;             // the newest major version that is taken; 0: any
 } search_t;
 
 static bool join(char out[PATH_MAX], const char* folder, const char* name) {
@@ -58,7 +70,9 @@ static bool try_folder(const search_t* search, const char* folder) {
   if (folder[0] != '/') return false;
   note(search, folder);
   for (size_t i = 0; i < QN_COUNT_OF(library_names); i++) {
-    if (join(search->out, folder, library_names[i]) && is_file(search->out)) return true;
+    const int major = library_names[i].major;
+    if (search->most > 0 && (major == 0 || major > search->most)) continue;
+    if (join(search->out, folder, library_names[i].text) && is_file(search->out)) return true;
   }
   return false;
 }
@@ -179,8 +193,36 @@ static bool try_list(const search_t* search, const char* list) {
   return false;
 }
 
+// The major version of CUDA that the machine's driver offers, by the version of its kernel module,
+// "570.86.15"; 0: there is none, it cannot be told, or it is newer than all that is known here.
+static int driver_major(void) {
+  const qn_allocator_t allocator = qn_allocator_default();
+  uint8_t* text;
+  size_t size;
+  qn_status_t status = qn__fs_read_file(allocator, QN__NVIDIA_VERSION_FILE, 4096, &text, &size);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    return 0;
+  }
+  const long branch = strtol((const char*)text, NULL, 10);
+  qn__free(allocator, text, size + 1);
+  for (size_t i = 0; i < QN_COUNT_OF(driver_branches); i++) {
+    // Of later branches than the newest known it is not known which version they offer.
+    if (branch >= driver_branches[i].branch) return i == 0 ? 0 : driver_branches[i].major;
+  }
+  return 0;
+}
+
+static bool find_library(search_t* search) {
+  bool is_found = each_toolkit(try_toolkit, search);
+  for (size_t i = 0; i < QN_COUNT_OF(system_folders) && !is_found; i++) {
+    is_found = try_folder(search, system_folders[i]);
+  }
+  return is_found || try_packages(search) || try_list(search, qn__env_get("LD_LIBRARY_PATH"));
+}
+
 bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried) {
-  search_t search = {out, tried};
+  search_t search = {.out = out, .tried = tried};
   out[0] = '\0';
   const char* named = qn__env_get("QUERN_NVRTC_LIBRARY");
   if (named) {
@@ -191,11 +233,8 @@ bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried) {
     out[0] = '\0';
     return false;
   }
-  bool is_found = each_toolkit(try_toolkit, &search);
-  for (size_t i = 0; i < QN_COUNT_OF(system_folders) && !is_found; i++) {
-    is_found = try_folder(&search, system_folders[i]);
-  }
-  is_found = is_found || try_packages(&search) || try_list(&search, qn__env_get("LD_LIBRARY_PATH"));
+  search_t fitting = {.out = out, .most = driver_major()};
+  const bool is_found = (fitting.most > 0 && find_library(&fitting)) || find_library(&search);
   if (!is_found) out[0] = '\0';
   return is_found;
 }

@@ -10,9 +10,13 @@
 
 #include "base/buffer.h"
 
+// What the driver's kernel module says of its version.
+#define QN__NVIDIA_VERSION_FILE "/sys/module/nvidia/version"
+
 // The path of libnvrtc. In this order: QUERN_NVRTC_LIBRARY (a file, and then no other one);
 // CUDA_HOME and CUDA_PATH; /usr/local/cuda and /usr/local/cuda-*; the system's folders; the PyPI
-// packages of $VIRTUAL_ENV, of the user and of the system's Python; LD_LIBRARY_PATH. False when
+// packages of $VIRTUAL_ENV, of the user and of the system's Python; LD_LIBRARY_PATH. One of a later
+// major version of CUDA than the machine's driver offers comes behind all others. False when
 // there is none; `tried` (may be NULL) then has the places, with commas.
 bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried);
 // A program of the CUDA toolkit, such as "nvdisasm": in PATH, in the toolkits' folders, then in the

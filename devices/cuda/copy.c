@@ -194,8 +194,11 @@ static qn_status_t copy(qn__cuda_stream_t* stream, const qn_copy_t* copy) {
   const CUdeviceptr to = (CUdeviceptr)(uintptr_t)copy->to + copy->to_offset_bytes;
   const bool is_from_host = copy->from_device.type == QN_DEVICE_CPU;
   const bool is_to_host = copy->to_device.type == QN_DEVICE_CPU;
+  bool is_recorded;
   if ((is_from_host || is_to_host) && !copy->is_host_pinned) {
     QN_TRY(qn__cuda_not_capturing(stream, "a copy of host memory that is not pinned"));
+  } else {
+    QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
   }
   if (is_from_host) {
     return copy_to_device(stream, to, (const char*)copy->from + copy->from_offset_bytes,

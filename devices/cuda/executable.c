@@ -113,11 +113,19 @@ static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* 
   void* copy = NULL;
   size_t size = 0;
   QN_TRY(find_image(artifact, plan, &image, &copy, &size));
-  // What is whole and yet refused is most often of a newer compiler than the driver.
-  qn_status_t status = qn__cuda_check(device, qn__cuda()->module_load(&executable->module, image),
-                                      "loading a cubin for CUDA %d.%d or older",
-                                      qn__cuda_version() / 1000, qn__cuda_version() % 1000 / 10);
+  const CUresult result = qn__cuda()->module_load(&executable->module, image);
   qn__free(qn_allocator_default(), copy, size);
+  qn_status_t status = qn__cuda_check(device, result, "loading a cubin");
+  if (result == QN__CU_INVALID_IMAGE || result == QN__CU_UNSUPPORTED_VERSION) {
+    // A driver takes what any NVRTC of its major version makes, or of an older one.
+    qn_status_free(status);
+    const int version = qn__cuda_version();
+    status = qn_status_make(QN_STATUS_INCOMPATIBLE,
+                            "cuda:%d: the driver refuses a cubin, which is whole: it offers CUDA "
+                            "%d.%d, which takes what an NVRTC of CUDA %d or older makes; install a "
+                            "newer driver, or name another NVRTC with QUERN_NVRTC_LIBRARY",
+                            device->id, version / 1000, version % 1000 / 10, version / 1000);
+  }
   for (uint32_t i = 0; qn_ok(status) && i < plan->kernel_count; i++) {
     status = load_kernel(device, executable->module, &plan->kernels[i], &executable->kernels[i]);
   }

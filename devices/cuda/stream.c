@@ -13,7 +13,9 @@ qn__cuda_stream_t* qn__cuda_stream(qn__cuda_device_t* device, void* stream) {
 }
 
 // The driver is asked only about streams that the host can have begun to record on: its own, those
-// whose native one it asked for, and those that wait for such a one.
+// whose native one it asked for, and those that wait for such a one; and about the legacy default
+// stream, which cannot be used while the host records on a blocking stream: to ask fails then, and
+// to use it would end that recording.
 qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* out_is_recorded) {
   *out_is_recorded = false;
   if (!atomic_load_explicit(&stream->is_shared, memory_order_relaxed) ||
@@ -21,8 +23,14 @@ qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* 
     return QN_OK;
   }
   CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
-  QN_TRY(qn__cuda_check(stream->device, qn__cuda()->is_capturing(stream->native, &state),
-                        "asking a stream"));
+  const CUresult result = qn__cuda()->is_capturing(stream->native, &state);
+  if (__builtin_expect(result == QN__CU_CAPTURE_IMPLICIT, 0)) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "cuda:%d: the default stream cannot be used while the host records a "
+                          "graph on a blocking stream: use another stream",
+                          stream->device->id);
+  }
+  QN_TRY(qn__cuda_check(stream->device, result, "asking a stream"));
   *out_is_recorded = state != QN__CU_CAPTURE_STATUS_NONE;
   return QN_OK;
 }
@@ -44,7 +52,7 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
   stream->device = device;
   stream->native = native;
   stream->is_owned = is_owned;
-  atomic_init(&stream->is_shared, native && !is_owned);
+  atomic_init(&stream->is_shared, !is_owned);
   qn__short_lock_init(&stream->lock);
   qn_status_t status = qn__mutex_init(&stream->drain_mutex);
   if (!qn_ok(status)) {

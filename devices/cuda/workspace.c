@@ -204,6 +204,13 @@ qn_status_t qn__cuda_workspace_give(qn__cuda_stream_t* stream, CUdeviceptr addre
   qn__cuda_device_t* device = stream->device;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph && qn__cuda_graph_memory_give(graph, address)) return QN_OK;
+  if (graph) {
+    // The driver would end the recording: a graph frees only what it has allocated.
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "cuda:%d: workspace from before a recording cannot be freed in it: free "
+                          "it on a stream that does not record",
+                          device->id);
+  }
   if (!device->pool) {
     qn__cuda_scope_t scope;
     QN_TRY(qn__cuda_relax(device, &scope));
@@ -215,14 +222,22 @@ qn_status_t qn__cuda_workspace_give(qn__cuda_stream_t* stream, CUdeviceptr addre
                         "freeing workspace");
 }
 
+// Not where the host records: memory of its graph may only be freed in it, and other memory not.
+static qn_status_t not_recorded_by_host(const qn__cuda_stream_t* stream) {
+  bool is_recorded;
+  QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
+  return is_recorded ? qn__cuda_not_capturing(stream, "workspace of the caller's") : QN_OK;
+}
+
 qn_status_t qn__cuda_workspace_allocate(int32_t id, void* inner, size_t size_bytes,
                                         void** out_pointer) {
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
   QN_TRY(qn__cuda_enter(id, &device, &scope));
-  CUdeviceptr address;
-  qn_status_t status =
-      qn__cuda_workspace_take(qn__cuda_stream(device, inner), size_bytes, &address);
+  CUdeviceptr address = 0;
+  qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
+  qn_status_t status = not_recorded_by_host(stream);
+  if (qn_ok(status)) status = qn__cuda_workspace_take(stream, size_bytes, &address);
   qn__cuda_leave(&scope);
   if (qn_ok(status)) *out_pointer = (void*)(uintptr_t)address;
   return status;
@@ -232,8 +247,11 @@ qn_status_t qn__cuda_workspace_free(int32_t id, void* inner, void* pointer) {
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
   QN_TRY(qn__cuda_enter(id, &device, &scope));
-  qn_status_t status =
-      qn__cuda_workspace_give(qn__cuda_stream(device, inner), (CUdeviceptr)(uintptr_t)pointer);
+  qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
+  qn_status_t status = not_recorded_by_host(stream);
+  if (qn_ok(status)) {
+    status = qn__cuda_workspace_give(stream, (CUdeviceptr)(uintptr_t)pointer);
+  }
   qn__cuda_leave(&scope);
   return status;
 }

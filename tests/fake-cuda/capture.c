@@ -40,6 +40,20 @@ CUresult fake_capture_check_unsafe(void) {
   return result;
 }
 
+CUresult fake_capture_check_legacy(const struct CUctx_st* context, bool is_asked) {
+  CUresult result = QN__CU_OK;
+  for (fake_capture_t* capture = captures; capture; capture = capture->next) {
+    for (int i = 0; i < capture->member_count; i++) {
+      const struct CUstream_st* member = capture->members[i];
+      if (!fake_is(member, KIND_STREAM) || member->context != context || member->flags != 0)
+        continue;
+      if (!is_asked) capture->is_invalid = true;
+      result = FAKE_CAPTURE_IMPLICIT;
+    }
+  }
+  return result;
+}
+
 void fake_capture_append(CUstream stream, op_t* op) {
   fake_capture_t* capture = stream->capture;
   CUgraph graph = capture->graph;
@@ -124,7 +138,7 @@ static void free_graph(CUgraph graph) {
     if (--object->count > 0) continue;
     fake_remove(&object->object);
     fake_counts.user_objects--;
-    object->destroy(object->self);
+    fake_call_host(object->destroy, object->self);
     free(object);
   }
   free(graph);
@@ -179,7 +193,7 @@ EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus
                                           const CUgraphNode** out_nodes, size_t* out_node_count) {
   ENTER(NEEDS_CONTEXT);
   CUstream stream;
-  CUresult result = fake_stream_find(handle, &stream);
+  CUresult result = fake_stream_ask(handle, &stream);
   if (result != QN__CU_OK) return fake_leave(result);
   const fake_capture_t* capture = stream->capture;
   *out_status = !capture ? 0 : capture->is_invalid ? 2 : 1;
@@ -194,7 +208,7 @@ EXPORT CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* out_
 EXPORT CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* out_status) {
   ENTER(NEEDS_CONTEXT);
   CUstream stream;
-  CUresult result = fake_stream_find(handle, &stream);
+  CUresult result = fake_stream_ask(handle, &stream);
   if (result != QN__CU_OK) return fake_leave(result);
   *out_status = !stream->capture ? 0 : stream->capture->is_invalid ? 2 : 1;
   return fake_leave(QN__CU_OK);
@@ -293,7 +307,7 @@ EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned count) {
   }
   fake_remove(&object->object);
   fake_counts.user_objects--;
-  object->destroy(object->self);
+  fake_call_host(object->destroy, object->self);
   free(object);
   return fake_leave(QN__CU_OK);
 }

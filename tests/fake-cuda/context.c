@@ -42,6 +42,7 @@ static const struct {
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
@@ -58,6 +59,7 @@ static const struct {
     {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
     {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
@@ -68,6 +70,8 @@ static const struct {
     {903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
      "capture was not ended in the same stream as it began"},
     {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+    {906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
     {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
      "dependency created on uncaptured work in another stream"},
     {907, "CUDA_ERROR_CAPTURED_EVENT",
@@ -161,12 +165,33 @@ static CUresult count_call(const char* entry) {
   return faults.status;
 }
 
+// The process has come to its end: from here on the driver answers nothing.
+static bool is_shut_down;
+EXPORT void fake_cuda_shut_down(int shut_down);
+EXPORT void fake_cuda_shut_down(int shut_down) {
+  (void)pthread_mutex_lock(&fake_lock);
+  is_shut_down = shut_down != 0;
+  (void)pthread_mutex_unlock(&fake_lock);
+}
+
+static _Thread_local bool is_in_host_function;
+void fake_call_host(CUhostFn function, void* self) {
+  is_in_host_function = true;
+  function(self);
+  is_in_host_function = false;
+}
+
 CUresult fake_enter(const char* entry, unsigned needs) {
+  if (is_in_host_function) {
+    fake_violation("%s is called from a function that may not call the driver", entry);
+    return FAKE_NOT_PERMITTED;
+  }
   // The child of a fork has one thread, which may find the lock taken: it is told before.
   if (owner_pid != 0 && owner_pid != getpid()) return QN__CU_NOT_INITIALIZED;
   (void)pthread_mutex_lock(&fake_lock);
   CUresult result = count_call(entry);
   if (result == QN__CU_OK && owner_pid == 0) result = QN__CU_NOT_INITIALIZED;
+  if (result == QN__CU_OK && is_shut_down) result = QN__CU_DEINITIALIZED;
   if (result == QN__CU_OK && (needs & NEEDS_CONTEXT)) {
     CUcontext context = fake_current();
     result = context ? context->error : FAKE_INVALID_CONTEXT;
@@ -219,6 +244,8 @@ static void read_settings(void) {
   fake_settings.has_pools = (int)number("FAKE_CUDA_POOLS", 1);
   fake_settings.peer = (int)number("FAKE_CUDA_PEER", 1);
   fake_settings.memory_bytes = (size_t)number("FAKE_CUDA_MEMORY", 2L << 30);
+  fake_settings.seed = number("FAKE_CUDA_SEED", 0);
+  fake_settings.has_races = (int)number("FAKE_CUDA_RACES", 0);
 }
 
 EXPORT CUresult cuInit(unsigned flags);

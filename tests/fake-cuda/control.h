@@ -4,7 +4,9 @@
 // Read once, when the driver is initialised, from the environment:
 //   FAKE_CUDA_DEVICES (2), FAKE_CUDA_VERSION (13000), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_POOLS
 //   (1), FAKE_CUDA_PEER (1: direct; 0: no peer access, but copies; -1: copies are refused, too),
-//   FAKE_CUDA_INIT (a status that cuInit gives), FAKE_CUDA_MEMORY (bytes of a device, 2 GiB).
+//   FAKE_CUDA_INIT (a status that cuInit gives), FAKE_CUDA_MEMORY (bytes of a device, 2 GiB),
+//   FAKE_CUDA_SEED (0: threads go on in rising and falling order; else in random ones), and, which
+//   the fake NVRTC reads, too, FAKE_CUDA_RACES (1: kernels whose threads race are violations).
 // Thread rule: any thread. Read next: fake.h.
 #ifndef QUERN_TESTS_FAKE_CUDA_CONTROL_H_
 #define QUERN_TESTS_FAKE_CUDA_CONTROL_H_
@@ -38,6 +40,8 @@ typedef long (*fake_cuda_calls_fn_t)(const char* entry);
 typedef void (*fake_cuda_counts_fn_t)(fake_cuda_counts_t* out_counts);
 // Work on all streams waits until it is let go again.
 typedef void (*fake_cuda_hold_fn_t)(int is_held);
+// The driver shuts down, as at the end of a process (1), or comes back (0).
+typedef void (*fake_cuda_shut_down_fn_t)(int is_shut_down);
 // The device's memory fails at the next work, as after an illegal address. 0 cures the device.
 typedef void (*fake_cuda_break_fn_t)(int ordinal, int status);
 // The grid of the last launch, and its threads and dynamic shared bytes.

@@ -27,6 +27,7 @@ enum {
   FAKE_INVALID_CONTEXT = 201,
   FAKE_INVALID_HANDLE = 400,
   FAKE_NOT_FOUND = 500,
+  FAKE_NOT_PERMITTED = 800,
   FAKE_LAUNCH_OUT_OF_RESOURCES = 701,
   FAKE_ILLEGAL_INSTRUCTION = 715,
   FAKE_CAPTURE_UNSUPPORTED = 900,
@@ -35,6 +36,7 @@ enum {
   FAKE_CAPTURE_UNMATCHED = 903,
   FAKE_CAPTURE_UNJOINED = 904,
   FAKE_CAPTURE_ISOLATION = 905,
+  FAKE_CAPTURE_IMPLICIT = 906,
   FAKE_CAPTURED_EVENT = 907,
   FAKE_CAPTURE_WRONG_THREAD = 908,
 };
@@ -160,6 +162,7 @@ struct CUmod_st {
   fake_object_t object;
   CUcontext context;
   void* library;
+  const fake_module_t* exported;
   int function_count;
   CUfunction functions;
 };
@@ -183,6 +186,8 @@ typedef struct fake_settings {
   int has_pools;
   int peer;
   size_t memory_bytes;
+  long seed;
+  int has_races;
 } fake_settings_t;
 
 extern fake_settings_t fake_settings;
@@ -228,6 +233,8 @@ bool fake_memory_has(const void* address, size_t size_bytes, unsigned kinds, int
 // ---- stream.c
 
 CUresult fake_stream_find(CUstream handle, CUstream* out_stream);
+// The same for who only asks: does not spoil what another stream captures.
+CUresult fake_stream_ask(CUstream handle, CUstream* out_stream);
 // Queues the operation, or records it. Consumed.
 CUresult fake_enqueue(CUstream stream, op_t* op);
 op_t* fake_op(op_kind_t kind);
@@ -239,6 +246,10 @@ void fake_event_release(CUevent event);
 
 CUresult fake_capture_check_unsafe(void);
 void fake_capture_invalidate(fake_capture_t* capture);
+// The legacy stream waits for all blocking ones: while one of the context captures it is unusable.
+CUresult fake_capture_check_legacy(const struct CUctx_st* context, bool is_asked);
+// Calls what may not call the driver.
+void fake_call_host(CUhostFn function, void* self);
 void fake_capture_append(CUstream stream, op_t* op);
 CUresult fake_capture_wait(CUstream stream, CUevent event);
 void fake_exec_release(CUgraphExec exec);
@@ -247,9 +258,22 @@ void fake_exec_release(CUgraphExec exec);
 
 extern const fake_hooks_t fake_run_hooks;
 // Runs all blocks. What stopped it, or QN__CU_OK.
-CUresult fake_run(const fake_kernel_t* kernel, unsigned grid, unsigned block, unsigned shared_bytes,
-                  void** params, bool is_reversed);
+CUresult fake_run(const fake_kernel_t* kernel, const fake_module_t* module, unsigned grid,
+                  unsigned block, unsigned shared_bytes, void** params, uint64_t number);
 // Of a thread that runs work; freed when the thread ends.
 void fake_run_init(void);
+
+// ---- race.c
+
+typedef struct fake_races fake_races_t;
+fake_races_t* fake_races_make(void);  // NULL without memory
+void fake_races_free(fake_races_t* races);
+void fake_races_begin(fake_races_t* races, const char* kernel);
+void fake_races_block(fake_races_t* races, unsigned block);
+// All threads of the block have met; lanes of the warp that begins with thread `first` have.
+void fake_races_barrier(fake_races_t* races);
+void fake_races_meet(fake_races_t* races, unsigned first, unsigned lanes);
+void fake_races_access(fake_races_t* races, const void* address, unsigned size, unsigned thread,
+                       unsigned how, bool is_shared);
 
 #endif  // QUERN_TESTS_FAKE_CUDA_FAKE_H_

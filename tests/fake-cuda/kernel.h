@@ -22,12 +22,16 @@ typedef struct fake_thread {
 } fake_thread_t;
 
 typedef struct fake_hooks {
-  // All threads of the block that are left meet.
-  void (*barrier)(void);
+  // All threads of the block that are left meet, at one place of the text.
+  void (*barrier)(unsigned line);
   // The lanes of `mask` that there are meet; gives each the values of all, and which lanes came.
-  unsigned (*gather)(unsigned mask, uint64_t value, uint64_t out_values[32]);
+  // `is_fence`: each sees from here on what the others had written, which a shuffle does not say.
+  unsigned (*gather)(unsigned mask, uint64_t value, uint64_t out_values[32], int is_fence);
   void (*trap)(void);
+  // In front of each access to memory, where races are looked for.
+  void (*access)(const void* address, unsigned size, unsigned how);
 } fake_hooks_t;
+enum { FAKE_WRITES = 1, FAKE_IS_ATOMIC = 2 };
 
 typedef struct fake_kernel {
   const char* name;
@@ -41,10 +45,12 @@ typedef struct fake_kernel {
 typedef struct fake_module {
   unsigned version;
   const char* arch;
+  int toolkit;  // 13000
   const fake_kernel_t* kernels;
   unsigned kernel_count;
   const fake_hooks_t* hooks;  // filled in by the driver
+  void* (*own)(void);         // an address among this thread's shared variables
 } fake_module_t;
-#define FAKE_MODULE_VERSION 1u
+#define FAKE_MODULE_VERSION 2u
 
 #endif  // QUERN_TESTS_FAKE_CUDA_KERNEL_H_

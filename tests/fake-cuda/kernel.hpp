@@ -9,7 +9,7 @@
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 
-static const fake_hooks_t* fake_hooks();
+__attribute__((no_sanitize("thread"))) static const fake_hooks_t* fake_hooks();
 static thread_local const fake_thread_t* fake_self;
 
 #define __global__ __attribute__((noinline))
@@ -40,20 +40,22 @@ FAKE_FN void* fake_dynamic_shared() {
 
 // ---- barriers and lanes. Others run meanwhile: whose thread this is must be said again.
 
-FAKE_FN void __syncthreads() {
+FAKE_FN void fake_barrier(unsigned line) {
   const fake_thread_t* self = fake_self;
-  fake_hooks()->barrier();
+  fake_hooks()->barrier(line);
   fake_self = self;
 }
-FAKE_FN unsigned fake_gather(unsigned mask, uint64_t value, uint64_t* out_values) {
+#define __syncthreads() fake_barrier(__LINE__)
+FAKE_FN unsigned fake_gather(unsigned mask, uint64_t value, uint64_t* out_values,
+                             bool is_fence = false) {
   const fake_thread_t* self = fake_self;
-  unsigned came = fake_hooks()->gather(mask, value, out_values);
+  unsigned came = fake_hooks()->gather(mask, value, out_values, is_fence);
   fake_self = self;
   return came;
 }
 FAKE_FN void __syncwarp(unsigned mask = 0xffffffffu) {
   uint64_t values[32];
-  (void)fake_gather(mask, 0, values);
+  (void)fake_gather(mask, 0, values, true);
 }
 FAKE_FN void __threadfence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -87,12 +89,14 @@ FAKE_FN T fake_unpack(uint64_t bits) {
   __builtin_memcpy(&value, &bits, sizeof value);
   return value;
 }
-// The value of `source` if it came, else one's own.
+// The value of `source` inside of the width, else one's own. What a lane that did not come has is
+// undefined: it is made to show.
 template <class T>
 FAKE_FN T fake_from(unsigned mask, T value, int source, bool is_inside) {
   uint64_t values[32];
   unsigned came = fake_gather(mask, fake_pack(value), values);
-  if (!is_inside || !(came & (1u << (source & 31)))) return value;
+  if (!is_inside) return value;
+  if (!(came & (1u << (source & 31)))) return fake_unpack<T>(0x7fdfbeef7fdfbeefu);
   return fake_unpack<T>(values[source & 31]);
 }
 template <class T>
@@ -128,6 +132,17 @@ FAKE_FN int __any_sync(unsigned mask, int predicate) {
 FAKE_FN int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate == 0) == 0;
 }
+// Sums of integers wrap.
+template <class T>
+FAKE_FN T fake_sum(T a, T b) {
+  T sum;
+  if constexpr ((T)0.5f == (T)0) {
+    (void)__builtin_add_overflow(a, b, &sum);
+  } else {
+    sum = a + b;
+  }
+  return sum;
+}
 template <class T, class F>
 FAKE_FN T fake_reduce(unsigned mask, T value, F apply) {
   uint64_t values[32];
@@ -144,7 +159,7 @@ FAKE_FN T fake_reduce(unsigned mask, T value, F apply) {
 }
 template <class T>
 FAKE_FN T __reduce_add_sync(unsigned mask, T value) {
-  return fake_reduce(mask, value, [](T a, T b) { return a + b; });
+  return fake_reduce(mask, value, [](T a, T b) { return fake_sum<T>(a, b); });
 }
 template <class T>
 FAKE_FN T __reduce_min_sync(unsigned mask, T value) {
@@ -185,7 +200,7 @@ FAKE_FN T fake_atomic(T* address, F apply) {
 }
 template <class T>
 FAKE_FN T atomicAdd(T* address, fake_t<T> value) {
-  return fake_atomic(address, [=](T old) { return (T)(old + value); });
+  return fake_atomic(address, [=](T old) { return fake_sum<T>(old, value); });
 }
 template <class T>
 FAKE_FN T atomicSub(T* address, fake_t<T> value) {
@@ -392,6 +407,65 @@ FAKE_FN T abs(T a) {
   return a < 0 ? -a : a;
 }
 
+// ---- where races are looked for, the compiler calls these in front of each access
+
+#if defined(FAKE_CUDA_RACES)
+#define FAKE_NOTE extern "C" __attribute__((no_sanitize("thread"), noinline, used))
+FAKE_NOTE void fake_note(const void* address, unsigned size, unsigned how) {
+  if (address != &fake_self) fake_hooks()->access(address, size, how);
+}
+#define FAKE_TSAN(size)                                                                     \
+  FAKE_NOTE void __tsan_read##size(void* a) { fake_note(a, size, 0); }                      \
+  FAKE_NOTE void __tsan_write##size(void* a) { fake_note(a, size, FAKE_WRITES); }           \
+  FAKE_NOTE void __tsan_unaligned_read##size(void* a) { fake_note(a, size, 0); }            \
+  FAKE_NOTE void __tsan_unaligned_write##size(void* a) { fake_note(a, size, FAKE_WRITES); } \
+  FAKE_NOTE void __tsan_volatile_read##size(void* a) { fake_note(a, size, FAKE_IS_ATOMIC); }\
+  FAKE_NOTE void __tsan_volatile_write##size(void* a) {                                     \
+    fake_note(a, size, FAKE_WRITES | FAKE_IS_ATOMIC);                                       \
+  }
+FAKE_TSAN(1)
+FAKE_TSAN(2)
+FAKE_TSAN(4)
+FAKE_TSAN(8)
+FAKE_TSAN(16)
+FAKE_NOTE void __tsan_read_range(void* a, unsigned long n) { fake_note(a, (unsigned)n, 0); }
+FAKE_NOTE void __tsan_write_range(void* a, unsigned long n) {
+  fake_note(a, (unsigned)n, FAKE_WRITES);
+}
+FAKE_NOTE void __tsan_func_entry(void*) {}
+FAKE_NOTE void __tsan_func_exit() {}
+FAKE_NOTE void __tsan_init() {}
+FAKE_NOTE void __tsan_atomic_thread_fence(int) {}
+#define FAKE_TSAN_ATOMIC(bits, type)                                                         \
+  FAKE_NOTE type __tsan_atomic##bits##_load(const volatile type* a, int) {                   \
+    fake_note((const void*)a, bits / 8, FAKE_IS_ATOMIC);                                     \
+    return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                             \
+  }                                                                                          \
+  FAKE_NOTE void __tsan_atomic##bits##_store(volatile type* a, type value, int) {            \
+    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                       \
+    __atomic_store_n(a, value, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                          \
+  FAKE_NOTE type __tsan_atomic##bits##_exchange(volatile type* a, type value, int) {         \
+    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                       \
+    return __atomic_exchange_n(a, value, __ATOMIC_SEQ_CST);                                  \
+  }                                                                                          \
+  FAKE_NOTE bool __tsan_atomic##bits##_compare_exchange_strong(volatile type* a, void* old,  \
+                                                               type value, int, int) {       \
+    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                       \
+    return __atomic_compare_exchange_n(a, (type*)old, value, false, __ATOMIC_SEQ_CST,        \
+                                       __ATOMIC_SEQ_CST);                                    \
+  }
+FAKE_TSAN_ATOMIC(8, unsigned char)
+FAKE_TSAN_ATOMIC(16, unsigned short)
+FAKE_TSAN_ATOMIC(32, unsigned)
+FAKE_TSAN_ATOMIC(64, unsigned long)
+#endif
+
+static void* fake_own() {
+  fake_self = nullptr;
+  return (void*)&fake_self;
+}
+
 // ---- what the driver finds: behind the text, FAKE_KERNEL for each kernel between two others
 
 template <unsigned... I>
@@ -417,11 +491,13 @@ struct fake_entry<F> {
 #define FAKE_KERNEL(name, max_threads)                                             \
   {#name, fake_entry<name>::call, fake_entry<name>::sizes, fake_entry<name>::count, \
    max_threads},
-#define FAKE_MODULE_END(arch)                                                             \
+#define FAKE_MODULE_END(arch, toolkit)                                                             \
   {nullptr, nullptr, nullptr, 0, 0}                                                       \
   }                                                                                       \
   ;                                                                                       \
   extern "C" __attribute__((visibility("default"))) fake_module_t fake_module = {         \
-      FAKE_MODULE_VERSION, arch, fake_kernels,                                            \
-      sizeof fake_kernels / sizeof fake_kernels[0] - 1, nullptr};                         \
-  static const fake_hooks_t* fake_hooks() { return fake_module.hooks; }
+      FAKE_MODULE_VERSION, arch, toolkit, fake_kernels,                                            \
+      sizeof fake_kernels / sizeof fake_kernels[0] - 1, nullptr, fake_own};               \
+  __attribute__((no_sanitize("thread"))) static const fake_hooks_t* fake_hooks() {         \
+    return fake_module.hooks;                                                              \
+  }

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 // tests/fake-cuda/memory.c: memory between pages that fault. See fake.h.
 //
-// An allocation ends (but for the slack of its alignment, which is checked when it is freed) where
-// a page begins that may not be touched, and so it is in front of it.
+// An allocation ends (but for the slack of its alignment, which is checked when it is freed, as is
+// what lies in front of it) where a page begins that may not be touched; so does that slack begin.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,6 +48,7 @@ CUdeviceptr fake_memory_make(memory_kind_t kind, int ordinal, size_t size_bytes)
   }
   unsigned char* start = map + PAGE + pages - whole;
   *block = (block_t){kind, ordinal, map, pages + 2 * PAGE, start, size_bytes, blocks};
+  memset(map + PAGE, SLACK, (size_t)(start - (map + PAGE)));
   memset(start + size_bytes, SLACK, whole - size_bytes);
   if (size_bytes <= (1u << 20)) memset(start, FRESH, size_bytes);
   blocks = block;
@@ -56,15 +57,18 @@ CUdeviceptr fake_memory_make(memory_kind_t kind, int ordinal, size_t size_bytes)
   return (CUdeviceptr)(uintptr_t)start;
 }
 
+static bool is_slack(const unsigned char* at, const unsigned char* end) {
+  while (at < end && *at == SLACK) at++;
+  return at == end;
+}
+
 bool fake_memory_free(CUdeviceptr address, memory_kind_t kind) {
   for (block_t** at = &blocks; *at; at = &(*at)->next) {
     block_t* block = *at;
     if ((CUdeviceptr)(uintptr_t)block->start != address || block->kind != kind) continue;
-    for (unsigned char* p = block->start + block->size_bytes;
-         p < block->map + block->map_bytes - PAGE; p++) {
-      if (*p == SLACK) continue;
-      fake_violation("memory of %zu bytes was written behind its end", block->size_bytes);
-      break;
+    const unsigned char *first = block->map + PAGE, *end = block->map + block->map_bytes - PAGE;
+    if (!is_slack(first, block->start) || !is_slack(block->start + block->size_bytes, end)) {
+      fake_violation("memory of %zu bytes was written outside of it", block->size_bytes);
     }
     *at = block->next;
     if (kind != MEMORY_HOST) used_bytes[block->ordinal] -= block->size_bytes;
@@ -285,7 +289,15 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     fake_violation("cuMemFreeAsync of what is no allocation of a pool");
     return fake_leave(QN__CU_INVALID_VALUE);
   }
-  if (stream->capture) return fake_leave(QN__CU_OK);  // the graph's, as long as it lives
+  if (stream->capture) {
+    // The graph's, as long as it lives; another's cannot be freed by a node.
+    const CUgraph graph = stream->capture->graph;
+    for (int i = 0; i < graph->memory_count; i++) {
+      if (graph->memory[i] == pointer) return fake_leave(QN__CU_OK);
+    }
+    fake_capture_invalidate(stream->capture);
+    return fake_leave(QN__CU_INVALID_VALUE);
+  }
   op_t* op = fake_op(OP_FREE);
   op->address = pointer;
   return fake_leave(fake_enqueue(stream, op));

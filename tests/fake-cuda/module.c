@@ -60,6 +60,11 @@ EXPORT CUresult cuModuleLoadData(CUmodule* out_module, const void* image) {
     if (library) (void)dlclose(library);
     return fake_leave(QN__CU_INVALID_IMAGE);
   }
+  // A driver of CUDA 12 does not know the form of cubins that CUDA 13 makes.
+  if (exported->toolkit / 1000 > fake_settings.version / 1000) {
+    (void)dlclose(library);
+    return fake_leave(QN__CU_INVALID_IMAGE);
+  }
   if (!is_compatible(exported->arch)) {
     (void)dlclose(library);
     return fake_leave(QN__CU_NO_BINARY_FOR_GPU);
@@ -68,6 +73,7 @@ EXPORT CUresult cuModuleLoadData(CUmodule* out_module, const void* image) {
   CUmodule module = calloc(1, sizeof *module);
   module->context = fake_current();
   module->library = library;
+  module->exported = exported;
   module->function_count = (int)exported->kernel_count;
   module->functions = calloc(exported->kernel_count + 1, sizeof *module->functions);
   for (unsigned i = 0; i < exported->kernel_count; i++) {
@@ -203,6 +209,12 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
   if (result == QN__CU_OK) result = fake_stream_find(handle, &stream);
   if (result != QN__CU_OK) return fake_leave(result);
   if (function->module->context != fake_current()) return fake_leave(FAKE_INVALID_HANDLE);
+  size_t param_bytes = 0;
+  for (unsigned i = 0; i < function->kernel->param_count; i++) {
+    param_bytes += (function->kernel->param_sizes[i] + 7) / 8 * 8;
+  }
+  // What holds for every driver and device.
+  if (param_bytes > 4096) return fake_leave(QN__CU_INVALID_VALUE);
   if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x == 0 ||
       block_y != 1 || block_z != 1 || extra || (int)shared_bytes > function->max_dynamic_bytes) {
     return fake_leave(QN__CU_INVALID_VALUE);

@@ -2,10 +2,13 @@
 // tests/fake-cuda/nvrtc.c: an NVRTC that compiles CUDA C as C++ with the system's compiler, for
 // tests. What it calls a cubin is a shared object for the fake driver.
 //
-// Of the text it looks at two things only: the names and launch bounds of kernels, which are told
-// to the driver, and declarations of dynamic shared memory. Options of NVRTC are checked by form.
-// Messages come in NVRTC's form, "name(line): error: text". Thread rule: any thread. Read next:
-// kernel.hpp.
+// Of the text it looks at three things only: the names and launch bounds of kernels, which are told
+// to the driver, declarations of dynamic shared memory, and the tag of error records. It is
+// compiled so that what C leaves undefined and hardware does otherwise than this processor (shifts
+// by too much, sums that overflow, misaligned accesses, conversions out of range) is a trap, which
+// is an illegal instruction, and so that a thread's variables begin as garbage. Options of NVRTC
+// are checked by form. Messages come in NVRTC's form, "name(line): error: text". Thread rule: any
+// thread. Read next: kernel.hpp.
 #include <ctype.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -40,9 +43,26 @@ typedef struct _nvrtcProgram {
   size_t cubin_size;
 }* nvrtcProgram;
 
+enum { VERSION = 13000 };
+
 extern char** environ;
 
 // ---------------------------------------------------------------------------------- the text
+
+// The one race that is meant: each thread of a kernel that can fail reads the record's tag once,
+// while one that fails may swap its own into it, which is as good as none. As a volatile access it
+// is none for race.c.
+static void write_line(FILE* out, const char* line, size_t size) {
+  static const char tag[] = "qn_record->tag";
+  for (;;) {
+    const char* at = memmem(line, size, tag, sizeof tag - 1);
+    if (!at) break;
+    (void)fprintf(out, "%.*s(*(volatile unsigned*)&%s)", (int)(at - line), line, tag);
+    size -= (size_t)(at - line) + sizeof tag - 1;
+    line = at + sizeof tag - 1;
+  }
+  (void)fprintf(out, "%.*s\n", (int)size, line);
+}
 
 // Writes the text with dynamic shared memory as a pointer, one line for one line.
 static void write_text(FILE* out, const char* text) {
@@ -63,7 +83,7 @@ static void write_text(FILE* out, const char* text) {
       (void)fprintf(out, "#define %.*s ((%.*s*)fake_dynamic_shared())\n", (int)(bracket - name),
                     name, (int)(type_end - type), type);
     } else {
-      (void)fprintf(out, "%.*s\n", (int)size, text);
+      write_line(out, text, size);
     }
     text += size + (end != NULL);
   }
@@ -99,7 +119,7 @@ static void write_kernels(FILE* out, const char* text, const char* arch) {
     }
     if (name[0]) (void)fprintf(out, "FAKE_KERNEL(%s, %ld)\n", name, max_threads);
   }
-  (void)fprintf(out, "FAKE_MODULE_END(\"%s\")\n", arch);
+  (void)fprintf(out, "FAKE_MODULE_END(\"%s\", %d)\n", arch, VERSION);
 }
 
 // ---------------------------------------------------------------------------------- compiling
@@ -127,6 +147,8 @@ static char* read_file(const char* path, size_t* out_size) {
 }
 
 static int compile(const char* source, const char* output, const char* log) {
+  const char* races = getenv("FAKE_CUDA_RACES");
+  const bool has_races = races && races[0] == '1';
   char* const arguments[] = {(char*)FAKE_CUDA_CXX,
                              (char*)"-std=c++17",
                              (char*)"-O1",
@@ -135,7 +157,10 @@ static int compile(const char* source, const char* output, const char* log) {
                              (char*)"-w",
                              (char*)"-fvisibility=hidden",
                              (char*)"-ffp-contract=off",
-                             (char*)"-fwrapv",
+                             (char*)"-fsanitize=shift,integer-divide-by-zero,bounds,alignment,"
+                                    "signed-integer-overflow,float-cast-overflow",
+                             (char*)"-fsanitize-undefined-trap-on-error",
+                             (char*)"-ftrivial-auto-var-init=pattern",
                              (char*)"-fno-strict-aliasing",
                              (char*)"-fno-exceptions",
                              (char*)"-fno-rtti",
@@ -149,6 +174,13 @@ static int compile(const char* source, const char* output, const char* log) {
                              (char*)"-o",
                              (char*)output,
                              (char*)"-lm",
+                             // Its own calls in front of accesses, without its library.
+                             has_races ? (char*)"-fsanitize=thread" : NULL,
+                             (char*)"--param=tsan-distinguish-volatile=1",
+                             (char*)"-DFAKE_CUDA_RACES",
+                             (char*)"-nodefaultlibs",
+                             (char*)"-lc",
+                             (char*)"-lgcc",
                              NULL};
   posix_spawn_file_actions_t actions;
   if (posix_spawn_file_actions_init(&actions) != 0) return -1;
@@ -232,8 +264,8 @@ EXPORT const char* nvrtcGetErrorString(nvrtcResult result) {
 
 EXPORT nvrtcResult nvrtcVersion(int* out_major, int* out_minor);
 EXPORT nvrtcResult nvrtcVersion(int* out_major, int* out_minor) {
-  *out_major = 13;
-  *out_minor = 0;
+  *out_major = VERSION / 1000;
+  *out_minor = VERSION % 1000 / 10;
   return NVRTC_SUCCESS;
 }
 

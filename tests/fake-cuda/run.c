@@ -5,10 +5,13 @@
 // A fiber runs threads of the block one after another until one waits for others; then that fiber
 // is parked and another goes on with the threads that are left. So a kernel without barriers needs
 // one fiber and no switch. When nothing can run, whoever waits for each other is let go together;
-// if there is no such group, the threads have diverged, which is a defect of the kernel. Fibers are
-// resumed in rising and falling order in turn, and blocks run in either, so that what relies on an
-// order is found out. A fault in a kernel is an illegal address. Built without sanitizers, which do
-// not know these stacks. See fake.h.
+// if there is no such group, the threads have diverged, which is a defect of the kernel; and so it
+// is where threads meet at barriers in different lines. Fibers are resumed in rising and falling
+// order in turn, and blocks run in either, so that what relies on an order is found out; with a
+// FAKE_CUDA_SEED all orders are random ones, and in half of the launches each warp runs ahead of
+// the others as far as it can. Shared memory has garbage when a block begins. A fault in a kernel
+// is an illegal address. Built without sanitizers, which do not know these stacks. See fake.h.
+#include <link.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +24,7 @@
 #endif
 
 enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 256 << 10, SIGNAL_STACK_BYTES = 64 << 10 };
+enum { GARBAGE = 0xa7 };
 
 typedef enum thread_state { READY, AT_BARRIER, AT_GATHER, DONE } thread_state_t;
 
@@ -38,7 +42,9 @@ typedef struct fiber {
 typedef struct lane {
   thread_state_t state;
   fiber_t* fiber;
+  unsigned line;  // of the barrier
   unsigned mask;
+  bool is_fence;
   uint64_t value;
   uint64_t* out_values;
   unsigned out_mask;
@@ -60,6 +66,14 @@ typedef struct runner {
   fiber_t fibers[MOST_THREADS];
   lane_t lanes[MOST_THREADS];
   fake_thread_t threads[MOST_THREADS];
+  uint64_t random;  // 0: orders are not random
+  bool is_ahead;    // warps run ahead of each other
+  uint16_t order[MOST_THREADS];
+  unsigned char* shared;  // static, then dynamic
+  size_t shared_bytes;
+  unsigned char* dynamic;
+  size_t dynamic_bytes;
+  fake_races_t* races;
   volatile bool is_running;
   volatile CUresult fault;
   void* jump[5];
@@ -101,8 +115,8 @@ static void prepare(fiber_t* fiber) {
   void (*entry)(void) = run_threads;
   uint64_t* top = (uint64_t*)(void*)(fiber->stack + STACK_BYTES);
   // Seven words are taken from the stack; a function finds it 8 bytes off 16.
-  uint64_t* sp = top - 9;
-  memset(sp, 0, 9 * sizeof *sp);
+  uint64_t* sp = top - 8;
+  memset(sp, 0, 8 * sizeof *sp);
   memcpy(&sp[6], &entry, sizeof entry);
   fiber->stack_pointer = sp;
 }
@@ -132,7 +146,7 @@ static void run_threads(void) {
   fiber_t* self = runner->current;
   for (;;) {
     while (runner->next_thread < runner->block_threads) {
-      self->thread = runner->next_thread++;
+      self->thread = runner->order[runner->next_thread++];
       runner->kernel->call(&runner->threads[self->thread], runner->params);
       runner->lanes[self->thread].state = DONE;
     }
@@ -177,14 +191,16 @@ static lane_t* park(thread_state_t state) {
   return lane;
 }
 
-static void hook_barrier(void) {
+static void hook_barrier(unsigned line) {
   lane_t* lane = park(AT_BARRIER);
+  lane->line = line;
   to_runner(lane->fiber);
 }
 
-static unsigned hook_gather(unsigned mask, uint64_t value, uint64_t out_values[32]) {
+static unsigned hook_gather(unsigned mask, uint64_t value, uint64_t out_values[32], int is_fence) {
   lane_t* lane = park(AT_GATHER);
   lane->mask = mask;
+  lane->is_fence = is_fence != 0;
   lane->value = value;
   lane->out_values = out_values;
   to_runner(lane->fiber);
@@ -196,7 +212,50 @@ static void hook_trap(void) {
   __builtin_longjmp(runner->jump, 1);
 }
 
-const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather, hook_trap};
+static bool is_inside(const void* address, const void* start, size_t size_bytes) {
+  return (size_t)((const unsigned char*)address - (const unsigned char*)start) < size_bytes;
+}
+
+// A thread's stack is its own, and what it reads of its coordinates is nobody's to write.
+static void hook_access(const void* address, unsigned size, unsigned how) {
+  const fiber_t* fiber = runner->current;
+  if (!runner->races || is_inside(address, fiber->stack, STACK_BYTES) ||
+      is_inside(address, runner, sizeof *runner)) {
+    return;
+  }
+  const bool is_shared = is_inside(address, runner->shared, runner->shared_bytes) ||
+                         is_inside(address, runner->dynamic, runner->dynamic_bytes);
+  fake_races_access(runner->races, address, size, fiber->thread, how, is_shared);
+}
+
+const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather, hook_trap, hook_access};
+
+// ---------------------------------------------------------------------------------- orders
+
+static unsigned below(unsigned count) {
+  runner->random ^= runner->random << 13;
+  runner->random ^= runner->random >> 7;
+  runner->random ^= runner->random << 17;
+  return (unsigned)((runner->random >> 32) % count);
+}
+
+static void shuffle(uint16_t* items, unsigned count) {
+  for (unsigned i = count; i > 1; i--) {
+    const unsigned k = below(i);
+    const uint16_t item = items[i - 1];
+    items[i - 1] = items[k];
+    items[k] = item;
+  }
+}
+
+// The order in which a block's threads begin, and go on after they have met.
+static void make_order(bool is_falling) {
+  const unsigned count = runner->block_threads;
+  for (unsigned i = 0; i < count; i++) {
+    runner->order[i] = (uint16_t)(is_falling ? count - 1 - i : i);
+  }
+  if (runner->random != 0) shuffle(runner->order, count);
+}
 
 // Lets the lanes of a warp go that wait for each other.
 static bool resolve_warp(unsigned first) {
@@ -214,6 +273,11 @@ static bool resolve_warp(unsigned first) {
       came |= 1u << (u - first);
     }
     if (!is_whole) continue;
+    bool is_fence = runner->races != NULL;
+    for (unsigned u = first; u < end; u++) {
+      if (came & (1u << (u - first))) is_fence &= runner->lanes[u].is_fence;
+    }
+    if (is_fence) fake_races_meet(runner->races, first, came);
     uint64_t values[WARP] = {0};
     for (unsigned u = first; u < end; u++) {
       if (came & (1u << (u - first))) values[u - first] = runner->lanes[u].value;
@@ -245,14 +309,44 @@ static int resolve(void) {
   }
   if (is_done) return 0;
   if (!is_barrier) return -1;
+  unsigned line = 0;
+  for (unsigned t = 0; t < runner->block_threads; t++) {
+    const lane_t* lane = &runner->lanes[t];
+    if (lane->state != AT_BARRIER) continue;
+    if (line != 0 && lane->line != line) return -1;
+    line = lane->line;
+  }
+  if (runner->races) fake_races_barrier(runner->races);
   for (unsigned t = 0; t < runner->block_threads; t++) {
     if (runner->lanes[t].state == AT_BARRIER) runner->lanes[t].state = READY;
   }
   return 1;
 }
 
+// Lets each warp run until it waits for others: in front of them all.
+static void run_ahead(void) {
+  uint16_t warps[MOST_THREADS / WARP], lanes[WARP];
+  const unsigned warp_count = (runner->block_threads + WARP - 1) / WARP;
+  for (unsigned w = 0; w < warp_count; w++) warps[w] = (uint16_t)w;
+  shuffle(warps, warp_count);
+  for (unsigned w = 0; w < warp_count; w++) {
+    const unsigned first = warps[w] * (unsigned)WARP;
+    const unsigned left = runner->block_threads - first;
+    const unsigned count = left < WARP ? left : WARP;
+    do {
+      for (unsigned i = 0; i < count; i++) lanes[i] = (uint16_t)(first + i);
+      shuffle(lanes, count);
+      for (unsigned i = 0; i < count; i++) {
+        lane_t* lane = &runner->lanes[lanes[i]];
+        if (lane->state == READY) resume(lane->fiber);
+      }
+    } while (resolve_warp(first));
+  }
+}
+
 static CUresult run_block(void) {
   runner->next_thread = 0;
+  make_order(false);
   for (unsigned t = 0; t < runner->block_threads; t++) runner->lanes[t].state = READY;
   while (runner->next_thread < runner->block_threads) {
     fiber_t* fiber = idle_fiber();
@@ -267,8 +361,13 @@ static CUresult run_block(void) {
                      runner->kernel->name);
       return QN__CU_LAUNCH_FAILED;
     }
+    if (runner->is_ahead) {
+      run_ahead();
+      continue;
+    }
+    make_order(is_falling);
     for (unsigned i = 0; i < runner->block_threads; i++) {
-      lane_t* lane = &runner->lanes[is_falling ? runner->block_threads - 1 - i : i];
+      lane_t* lane = &runner->lanes[runner->order[i]];
       if (lane->state == READY) resume(lane->fiber);
     }
   }
@@ -276,38 +375,76 @@ static CUresult run_block(void) {
 
 // ---------------------------------------------------------------------------------- launches
 
+// The thread's variables of a kernel's module: its static shared memory.
+static int find_shared(struct dl_phdr_info* info, size_t size, void* own) {
+  (void)size;
+  for (unsigned i = 0; info->dlpi_tls_data && i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type != PT_TLS ||
+        !is_inside(own, info->dlpi_tls_data, info->dlpi_phdr[i].p_memsz)) {
+      continue;
+    }
+    runner->shared = info->dlpi_tls_data;
+    runner->shared_bytes = info->dlpi_phdr[i].p_memsz;
+    return 1;
+  }
+  return 0;
+}
+
+static void prepare_launch(const fake_kernel_t* kernel, const fake_module_t* module,
+                           uint64_t number) {
+  runner->shared = NULL;
+  runner->shared_bytes = 0;
+  (void)dl_iterate_phdr(find_shared, module->own());
+  runner->random = 0;
+  if (fake_settings.seed != 0) {
+    runner->random = ((uint64_t)fake_settings.seed * 0x9e3779b97f4a7c15u) ^ (number + 1);
+    for (int i = 0; i < 8; i++) (void)below(2);
+  }
+  runner->is_ahead = runner->random != 0 && below(2) == 0;
+  if (fake_settings.has_races && !runner->races) runner->races = fake_races_make();
+  if (runner->races) fake_races_begin(runner->races, kernel->name);
+}
+
 static CUresult run_blocks(unsigned grid, unsigned block, void* shared, unsigned shared_bytes,
                            bool is_reversed) {
+  const unsigned turn = runner->random != 0 ? below(grid) : 0;
   for (unsigned i = 0; i < grid; i++) {
-    const unsigned b = is_reversed ? grid - 1 - i : i;
+    const unsigned at = (unsigned)(((uint64_t)i + turn) % grid);
+    const unsigned b = is_reversed ? grid - 1 - at : at;
     for (unsigned t = 0; t < block; t++) {
       runner->threads[t] =
           (fake_thread_t){{t, 0, 0}, {b, 0, 0}, {block, 1, 1}, {grid, 1, 1}, shared, shared_bytes};
     }
+    // Nobody has begun: what a block finds in its memory is what another left.
+    memset(runner->shared, GARBAGE, runner->shared_bytes);
+    memset(runner->dynamic, GARBAGE, runner->dynamic_bytes);
+    if (runner->races) fake_races_block(runner->races, b);
     CUresult result = run_block();
     if (result != QN__CU_OK) return result;
   }
   return QN__CU_OK;
 }
 
-CUresult fake_run(const fake_kernel_t* kernel, unsigned grid, unsigned block, unsigned shared_bytes,
-                  void** params, bool is_reversed) {
+CUresult fake_run(const fake_kernel_t* kernel, const fake_module_t* module, unsigned grid,
+                  unsigned block, unsigned shared_bytes, void** params, uint64_t number) {
   if (!runner || block > MOST_THREADS) return QN__CU_LAUNCH_FAILED;
   runner->kernel = kernel;
   runner->params = params;
   runner->block_threads = block;
   runner->fault = QN__CU_OK;
+  prepare_launch(kernel, module, number);
   // Ends at a page that faults, too.
   const size_t pages = ((size_t)shared_bytes + 4095) / 4096 * 4096;
   unsigned char* map =
       mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) return QN__CU_OUT_OF_MEMORY;
   (void)mprotect(map + pages, 4096, PROT_NONE);
+  runner->dynamic = map + (pages - (shared_bytes + 15u) / 16u * 16u);
+  runner->dynamic_bytes = shared_bytes;
   CUresult result;
   if (__builtin_setjmp(runner->jump) == 0) {
     runner->is_running = true;
-    result = run_blocks(grid, block, map + (pages - (shared_bytes + 15u) / 16u * 16u), shared_bytes,
-                        is_reversed);
+    result = run_blocks(grid, block, runner->dynamic, shared_bytes, number % 2 == 1);
   } else {
     result = runner->fault;
   }
@@ -350,6 +487,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void end_runner(void* self) {
   runner_t* ended = self;
+  fake_races_free(ended->races);
   for (unsigned i = 0; i < MOST_THREADS; i++) {
     if (ended->fibers[i].stack) {
       (void)munmap(ended->fibers[i].stack - 4096, STACK_BYTES + 4096);

@@ -2,6 +2,7 @@
 // tests/fake-cuda/stream.c: streams are threads, events are counters. See fake.h.
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/fake-cuda/fake.h"
 
@@ -39,8 +40,8 @@ void fake_op_free(op_t* op) {
 static CUresult run_op(const op_t* op, uint64_t number) {
   switch (op->kind) {
     case OP_KERNEL:
-      return fake_run(op->function->kernel, op->grid, op->block, op->shared_bytes, op->params,
-                      number % 2 == 1);
+      return fake_run(op->function->kernel, op->function->module->exported, op->grid, op->block,
+                      op->shared_bytes, op->params, number);
     case OP_COPY:
       memmove(op->to, op->from, op->size_bytes);
       return QN__CU_OK;
@@ -78,8 +79,19 @@ static void perform(CUstream stream, op_t* op) {
   }
 }
 
+// Lets other streams and the host go ahead now and then. Holds the lock but meanwhile.
+static void dawdle(uint64_t step) {
+  const uint64_t random = (step * 31 + (uint64_t)fake_settings.seed) * 0x9e3779b97f4a7c15u >> 40;
+  if (random % 4 != 0) return;
+  const struct timespec pause = {.tv_nsec = (long)(random / 4 % 100) * 1000};
+  (void)pthread_mutex_unlock(&fake_lock);
+  (void)nanosleep(&pause, NULL);
+  (void)pthread_mutex_lock(&fake_lock);
+}
+
 static void* work(void* self) {
   CUstream stream = self;
+  uint64_t step = 0;
   fake_run_init();
   (void)pthread_mutex_lock(&fake_lock);
   for (;;) {
@@ -89,6 +101,7 @@ static void* work(void* self) {
     op_t* op = stream->first;
     if (!op) break;
     stream->is_running = true;
+    if (fake_settings.seed != 0) dawdle(++step);
     perform(stream, op);
     stream->is_running = false;
     stream->first = op->next;
@@ -112,12 +125,13 @@ static CUstream make_stream(CUcontext context, unsigned flags) {
   return stream;
 }
 
-CUresult fake_stream_find(CUstream handle, CUstream* out_stream) {
+static CUresult find_stream(CUstream handle, bool is_asked, CUstream* out_stream) {
   CUcontext context = fake_current();
   if ((uintptr_t)handle <= 2) {
     if (!context->legacy) context->legacy = make_stream(context, 0);
     *out_stream = context->legacy;
-    return context->legacy ? QN__CU_OK : QN__CU_OUT_OF_MEMORY;
+    if (!context->legacy) return QN__CU_OUT_OF_MEMORY;
+    return (uintptr_t)handle == 2 ? QN__CU_OK : fake_capture_check_legacy(context, is_asked);
   }
   if (!fake_is(handle, KIND_STREAM)) {
     fake_violation("a stream that does not exist");
@@ -129,6 +143,14 @@ CUresult fake_stream_find(CUstream handle, CUstream* out_stream) {
   }
   *out_stream = handle;
   return QN__CU_OK;
+}
+
+CUresult fake_stream_find(CUstream handle, CUstream* out_stream) {
+  return find_stream(handle, false, out_stream);
+}
+
+CUresult fake_stream_ask(CUstream handle, CUstream* out_stream) {
+  return find_stream(handle, true, out_stream);
 }
 
 CUresult fake_enqueue(CUstream stream, op_t* op) {

@@ -214,6 +214,45 @@ static void case_fatal(void** state) {
   cuda_free(1, fine);
 }
 
+// The end of the process comes to the driver first: who lets go of things afterwards is told, and
+// nothing is called on what there is no more.
+static void case_shut_down(void** state) {
+  (void)state;
+  fake_cuda_shut_down_fn_t shut_down;
+  find_entry("fake_cuda_shut_down", &shut_down);
+  void* executable = cuda_load(0);
+  qn_stream_t *stream, *recording;
+  qn_graph_t* graph;
+  cuda_owner_t owner = {0};
+  float* c = cuda_floats(0, 100, 0);
+  const uint64_t words[] = {(uintptr_t)c, 100};
+  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  cuda_must(qn_stream_create(cuda_at(0), &recording));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), recording));
+  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, words, 2));
+  shut_down(1);
+  static const char part[] = "CUDA_ERROR_DEINITIALIZED (driver shutting down)";
+  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
+  cuda_expect(qn_device_free(cuda_at(0), c), QN_STATUS_DEVICE_ERROR, part);
+  assert_true(qn_stream_is_idle(stream));
+  qn_graph_destroy(graph);
+  qn_stream_destroy(stream);
+  cuda_table()->unload(0, executable);
+  assert_int_equal(owner.reference_count, 0);
+}
+
+// A cubin of CUDA 13 on a driver of CUDA 12: the form is another one.
+static void case_older_driver(void** state) {
+  (void)state;
+  void* executable;
+  const qn_load_options_t options = {.struct_size = sizeof options};
+  cuda_expect(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
+              "it offers CUDA 12.8, which takes what an NVRTC of CUDA 12");
+  assert_null(executable);
+}
+
 // ---------------------------------------------------------------------------------- the tests
 
 static void expect_absent(const char* settings, const char* part) {
@@ -238,6 +277,16 @@ static void test_absent(void** state) {
 static void test_without_pools(void** state) {
   (void)state;
   assert_true(cuda_in_child("FAKE_CUDA_POOLS=0 FAKE_CUDA_MEMORY=67108864", "blocks"));
+}
+
+static void test_shut_down(void** state) {
+  (void)state;
+  assert_true(cuda_in_child("FAKE_CUDA_POOLS=1", "shut_down"));
+}
+
+static void test_older_driver(void** state) {
+  (void)state;
+  assert_true(cuda_in_child("FAKE_CUDA_VERSION=12080", "older_driver"));
 }
 
 static void test_without_peers(void** state) {
@@ -271,15 +320,18 @@ int main(int argc, char** argv) {
                {"blocks", case_blocks},
                {"peers", case_peers},
                {"older", case_older},
+               {"older_driver", case_older_driver},
+               {"shut_down", case_shut_down},
                {"fatal", case_fatal}};
   for (size_t i = 0; argc > 1 && i < QN_COUNT_OF(cases); i++) {
     if (strcmp(argv[1], cases[i].name) != 0) continue;
     const struct CMUnitTest one[] = {{cases[i].name, cases[i].body, NULL, NULL, NULL}};
     return cmocka_run_group_tests(one, NULL, NULL);
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_absent),
-                                     cmocka_unit_test(test_without_pools),
-                                     cmocka_unit_test(test_without_peers),
-                                     cmocka_unit_test(test_older), cmocka_unit_test(test_fatal)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_absent),        cmocka_unit_test(test_without_pools),
+      cmocka_unit_test(test_without_peers), cmocka_unit_test(test_older),
+      cmocka_unit_test(test_older_driver),  cmocka_unit_test(test_shut_down),
+      cmocka_unit_test(test_fatal)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

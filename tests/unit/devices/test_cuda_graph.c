@@ -483,6 +483,79 @@ static void test_host_records_our_streams(void** state) {
   assert_int_equal(host_pop(&popped), 0);
 }
 
+// The legacy stream waits for blocking ones, so it cannot be used while the host records on one:
+// that is refused, and the recording goes on.
+static void test_host_records_on_blocking_stream(void** state) {
+  (void)state;
+  find_host();
+  CUstream native;
+  CUgraph recorded;
+  cuda_owner_t owner = {0};
+  void *memory, *host;
+  cuda_must(qn_device_host_allocate(cuda_at(0), 16, &host));
+  const qn_copy_t copy = {.struct_size = sizeof copy,
+                          .from_device = {QN_DEVICE_CPU, 0},
+                          .from = host,
+                          .to_device = cuda_at(0),
+                          .to = c,
+                          .size_bytes = 16};
+  assert_int_equal(host_stream(&native, 0), 0);
+  assert_int_equal(host_begin(native, 2), 0);
+  static const char why[] = "the default stream cannot be used while the host records";
+  const qn_status_code_t code = QN_STATUS_FAILED_PRECONDITION;
+  cuda_expect(scale(NULL, &owner, 3), code, why);
+  cuda_expect(qn_device_copy(&copy, NULL), code, why);
+  cuda_expect(copy_pageable(NULL), code, why);
+  cuda_expect(qn_stream_sync(cuda_at(0), NULL), code, why);
+  cuda_expect(qn_stream_wait(cuda_at(0), stream, NULL), code, why);
+  cuda_expect(qn_stream_wait(cuda_at(0), NULL, stream), code, why);
+  cuda_expect(qn_workspace_allocate(cuda_at(0), NULL, 16, &memory), code, why);
+  assert_true(qn_stream_is_idle(NULL));
+  cuda_must(scale(stream, &owner, 2));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(host_end(native, &recorded), 0);
+  assert_int_equal(host_graph_destroy(recorded), 0);
+  expect_floats(2);
+  cuda_must(scale(NULL, &owner, 2));
+  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  expect_floats(4);
+  assert_int_equal(owner.reference_count, 0);
+  cuda_must(qn_device_host_free(cuda_at(0), host));
+  assert_int_equal(host_stream_destroy(native), 0);
+  CUcontext popped;
+  assert_int_equal(host_pop(&popped), 0);
+}
+
+// A graph frees only what it has allocated.
+static void test_older_workspace(void** state) {
+  (void)state;
+  void* memory;
+  qn_graph_t* graph;
+  CUstream native;
+  CUgraph recorded;
+  qn_stream_t* wrapped;
+  cuda_must(qn_workspace_allocate(cuda_at(0), stream, 64, &memory));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  const qn_status_code_t code = QN_STATUS_FAILED_PRECONDITION;
+  cuda_expect(qn_workspace_free(cuda_at(0), stream, memory), code, "from before a recording");
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  qn_graph_destroy(graph);
+  find_host();
+  assert_int_equal(host_stream(&native, 1), 0);
+  cuda_must(qn_stream_wrap(cuda_at(0), native, &wrapped));
+  assert_int_equal(host_begin(native, 0), 0);
+  cuda_expect(qn_workspace_free(cuda_at(0), wrapped, memory), code, "the host records");
+  void* other;
+  cuda_expect(qn_workspace_allocate(cuda_at(0), wrapped, 64, &other), code, "the host records");
+  assert_int_equal(host_end(native, &recorded), 0);
+  assert_int_equal(host_graph_destroy(recorded), 0);
+  qn_stream_destroy(wrapped);
+  assert_int_equal(host_stream_destroy(native), 0);
+  cuda_must(qn_workspace_free(cuda_at(0), stream, memory));
+  CUcontext popped;
+  assert_int_equal(host_pop(&popped), 0);
+}
+
 int main(void) {
   if (!cuda_setup()) {
     (void)printf("skipped: the fake driver was not built (no C++ compiler)\n");
@@ -500,6 +573,8 @@ int main(void) {
                                      TEST(test_stream_destroyed_while_recording),
                                      TEST(test_host_graph),
                                      TEST(test_host_graph_is_not_spoiled),
-                                     TEST(test_host_records_our_streams)};
+                                     TEST(test_host_records_our_streams),
+                                     TEST(test_host_records_on_blocking_stream),
+                                     TEST(test_older_workspace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 // cmocka.h needs those above.
 #include <cmocka.h>
 
+#include "base/fs.h"
 #include "base/nvrtc_place.h"
 #include "jit/nvrtc/messages.h"
 #include "tests/support/tempdir.h"
@@ -105,6 +106,54 @@ static void folders_are_searched_in_order(void** state) {
   qn_test_tempdir_remove(folder);
 }
 
+static char version_file[QN_TEST_PATH_SIZE + 16];
+static const qn__fs_t* true_fs;
+static int open_version(const char* path, int flags, mode_t mode) {
+  return true_fs->open(strcmp(path, QN__NVIDIA_VERSION_FILE) == 0 ? version_file : path, flags,
+                       mode);
+}
+
+// What is too new for the machine's driver is taken only when there is no other.
+static void driver_is_looked_at(void** state) {
+  (void)state;
+  char folder[QN_TEST_PATH_SIZE], path[PATH_MAX], command[8 * QN_TEST_PATH_SIZE];
+  assert_true(qn_test_tempdir_make(folder));
+  (void)snprintf(command, sizeof command,
+                 "mkdir -p %s/new/lib64 %s/old/lib64 && touch %s/new/lib64/libnvrtc.so "
+                 "%s/new/lib64/libnvrtc.so.13 %s/old/lib64/libnvrtc.so.12",
+                 folder, folder, folder, folder, folder);
+  assert_int_equal(system(command), 0);
+  (void)snprintf(path, sizeof path, "%s/new", folder);
+  assert_int_equal(setenv("CUDA_HOME", path, 1), 0);
+  (void)snprintf(path, sizeof path, "%s/old", folder);
+  assert_int_equal(setenv("CUDA_PATH", path, 1), 0);
+  (void)snprintf(version_file, sizeof version_file, "%s/version", folder);
+  true_fs = qn__fs();
+  qn__fs_t fs = *true_fs;
+  fs.open = open_version;
+  qn__fs_install(&fs);
+  const struct {
+    const char* version;  // NULL: no driver
+    const char* library;
+  } cases[] = {{NULL, "/new/lib64/libnvrtc.so.13"},
+               {"580.159.03\n", "/new/lib64/libnvrtc.so.13"},
+               {"570.86.15\n", "/old/lib64/libnvrtc.so.12"},
+               {"525.60\n", "/old/lib64/libnvrtc.so.12"},
+               {"900.1\n", "/new/lib64/libnvrtc.so.13"},
+               {"not a number\n", "/new/lib64/libnvrtc.so.13"}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    const char* version = cases[i].version;
+    if (version) assert_true(qn_test_write_file(version_file, version, strlen(version)));
+    assert_true(qn__nvrtc_find(path, NULL));
+    assert_int_equal(strncmp(path, folder, strlen(folder)), 0);
+    assert_string_equal(path + strlen(folder), cases[i].library);
+  }
+  qn__fs_install(NULL);
+  (void)unsetenv("CUDA_HOME");
+  (void)unsetenv("CUDA_PATH");
+  qn_test_tempdir_remove(folder);
+}
+
 static void identity_is_what_the_engine_predicts(void** state) {
   (void)state;
   qn__nvrtc_t* nvrtc = nvrtc_or_null(qn_allocator_default());
@@ -178,6 +227,7 @@ int main(void) {
       cmocka_unit_test(damaged_library_is_unavailable),
       cmocka_unit_test(another_library_is_unavailable),
       cmocka_unit_test(folders_are_searched_in_order),
+      cmocka_unit_test(driver_is_looked_at),
       cmocka_unit_test(identity_is_what_the_engine_predicts),
       cmocka_unit_test(messages_name_both_lines),
       cmocka_unit_test(wrong_text_is_internal),

@@ -1,0 +1,165 @@
+#define _GNU_SOURCE
+// tests/fake-cuda/race.c: accesses of a kernel's threads that nothing orders. See fake.h.
+//
+// The compiler calls in front of each access (FAKE_CUDA_RACES, kernel.hpp). What a thread did is in
+// front of what another does if they are of one block and it stands in front of a barrier of all,
+// or if they are of one warp and met in __syncwarp since; a shuffle or a vote orders nothing, as in
+// CUDA. Two accesses to one byte without that, one of which writes and one of which is no atomic,
+// are a race: between threads, and in memory that is not the block's between blocks of one launch.
+// Of each eight bytes the last few accesses are remembered. Not here: launches that race with each
+// other. Thread rule: the thread that runs a launch. Read next: run.c.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/fake-cuda/fake.h"
+
+enum { WARP = 32, MOST_THREADS = 1024, CELLS = 4, PROBES = 8 };
+#define PLACES ((size_t)1 << 20)
+
+typedef struct cell {
+  uint32_t launch;  // 0: empty
+  uint32_t block;
+  uint32_t epoch;  // barriers of the block
+  uint32_t clock;  // of the thread
+  uint16_t thread;
+  uint8_t bytes;  // of the eight
+  uint8_t how;
+} cell_t;
+typedef struct place {
+  uintptr_t key;
+  uint32_t next;
+  cell_t cells[CELLS];
+} place_t;
+
+struct fake_races {
+  uint32_t launch;
+  uint32_t block;
+  uint32_t epoch;
+  uint32_t clocks[MOST_THREADS][WARP];  // what each thread has seen of the lanes of its warp
+  const char* kernel;
+  bool is_told;
+  place_t places[];
+};
+
+#define BYTES (sizeof(fake_races_t) + PLACES * sizeof(place_t))
+
+fake_races_t* fake_races_make(void) {
+  void* map =
+      mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return map == MAP_FAILED ? NULL : map;
+}
+
+void fake_races_free(fake_races_t* races) {
+  if (races) (void)munmap(races, BYTES);
+}
+
+void fake_races_begin(fake_races_t* races, const char* kernel) {
+  races->launch++;
+  races->kernel = kernel;
+  races->is_told = false;
+}
+
+void fake_races_block(fake_races_t* races, unsigned block) {
+  races->block = block;
+  races->epoch = 0;
+  for (unsigned t = 0; t < MOST_THREADS; t++) {
+    memset(races->clocks[t], 0, sizeof races->clocks[t]);
+    races->clocks[t][t % WARP] = 1;
+  }
+}
+
+void fake_races_barrier(fake_races_t* races) {
+  races->epoch++;
+}
+
+void fake_races_meet(fake_races_t* races, unsigned first, unsigned lanes) {
+  uint32_t all[WARP] = {0};
+  for (unsigned i = 0; i < WARP; i++) {
+    for (unsigned k = 0; lanes >> i & 1 && k < WARP; k++) {
+      if (races->clocks[first + i][k] > all[k]) all[k] = races->clocks[first + i][k];
+    }
+  }
+  for (unsigned i = 0; i < WARP; i++) {
+    if (!(lanes >> i & 1)) continue;
+    memcpy(races->clocks[first + i], all, sizeof all);
+    races->clocks[first + i][i]++;
+  }
+}
+
+static bool is_before(const fake_races_t* races, const cell_t* cell, unsigned thread,
+                      bool is_shared) {
+  if (cell->block != races->block) return is_shared;
+  if (cell->thread == thread || cell->epoch != races->epoch) return true;
+  if (cell->thread / WARP != thread / WARP) return false;
+  return races->clocks[thread][cell->thread % WARP] >= cell->clock;
+}
+
+static void tell(fake_races_t* races, const cell_t* cell, const void* address, unsigned thread,
+                 unsigned how, bool is_shared) {
+  if (races->is_told) return;
+  races->is_told = true;
+  fake_violation(
+      "kernel '%s': a race at %s byte %p: thread %u of block %u %s%s it, thread %u of block %u "
+      "%s%s it, and nothing orders them",
+      races->kernel, is_shared ? "shared" : "global", address, (unsigned)cell->thread, cell->block,
+      cell->how & FAKE_IS_ATOMIC ? "atomically " : "", cell->how & FAKE_WRITES ? "writes" : "reads",
+      thread, races->block, how & FAKE_IS_ATOMIC ? "atomically " : "",
+      how & FAKE_WRITES ? "writes" : "reads");
+}
+
+static place_t* find(fake_races_t* races, uintptr_t key) {
+  const size_t start = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) % PLACES;
+  place_t* stale = NULL;
+  for (size_t i = 0; i < PROBES; i++) {
+    place_t* place = &races->places[(start + i) % PLACES];
+    if (place->key == key) return place;
+    if (!stale && place->cells[0].launch != races->launch) stale = place;
+  }
+  if (!stale) stale = &races->places[start];
+  *stale = (place_t){.key = key};
+  return stale;
+}
+
+static void look(fake_races_t* races, uintptr_t address, unsigned size, unsigned thread,
+                 unsigned how, bool is_shared) {
+  place_t* place = find(races, address >> 3);
+  const uint8_t bytes = (uint8_t)(((1u << size) - 1) << (address & 7));
+  unsigned into = CELLS;
+  for (unsigned i = 0; i < CELLS; i++) {
+    const cell_t* cell = &place->cells[i];
+    if (cell->launch != races->launch) {
+      if (into == CELLS) into = i;
+      continue;
+    }
+    const bool is_ordered = is_before(races, cell, thread, is_shared);
+    if (is_ordered && cell->bytes == bytes && (cell->how == how || how == FAKE_WRITES)) {
+      into = i;
+      continue;
+    }
+    if (is_ordered || !(cell->bytes & bytes) || !((cell->how | how) & FAKE_WRITES) ||
+        (cell->how & how & FAKE_IS_ATOMIC)) {
+      continue;
+    }
+    tell(races, cell, (const void*)address, thread, how, is_shared);
+  }
+  if (into == CELLS) into = place->next++ % CELLS;
+  place->cells[into] = (cell_t){.launch = races->launch,
+                                .block = races->block,
+                                .epoch = races->epoch,
+                                .clock = races->clocks[thread][thread % WARP],
+                                .thread = (uint16_t)thread,
+                                .bytes = bytes,
+                                .how = (uint8_t)how};
+}
+
+void fake_races_access(fake_races_t* races, const void* address, unsigned size, unsigned thread,
+                       unsigned how, bool is_shared) {
+  for (uintptr_t at = (uintptr_t)address, end = at + size; at < end;) {
+    const unsigned room = 8 - (unsigned)(at & 7);
+    const unsigned part = end - at < room ? (unsigned)(end - at) : room;
+    look(races, at, part, thread, how, is_shared);
+    at += part;
+  }
+}
