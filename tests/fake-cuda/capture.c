@@ -57,6 +57,9 @@ CUresult fake_capture_check_legacy(const struct CUctx_st* context, bool is_asked
 void fake_capture_append(CUstream stream, op_t* op) {
   fake_capture_t* capture = stream->capture;
   CUgraph graph = capture->graph;
+  op->member = stream->member;
+  memcpy(op->behind, capture->clock[stream->member], sizeof op->behind);
+  graph->op_count++;
   if (graph->last) {
     graph->last->next = op;
   } else {

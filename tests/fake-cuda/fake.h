@@ -92,6 +92,9 @@ typedef struct op {
   CUdeviceptr address;
   // GRAPH
   CUgraphExec exec;
+  // In a graph: the stream that recorded it, and how much of each stream it comes behind.
+  int member;
+  uint64_t behind[MAX_MEMBERS];
 } op_t;
 
 struct CUstream_st {
@@ -143,6 +146,7 @@ struct CUgraph_st {
   CUcontext context;
   op_t* first;
   op_t* last;
+  size_t op_count;
   CUdeviceptr memory[64];  // of recorded allocations
   int memory_count;
   CUuserObject kept[256];

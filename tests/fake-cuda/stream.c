@@ -36,7 +36,42 @@ void fake_op_free(op_t* op) {
   free(op);
 }
 
-// Everything but waiting, with the lock free. Operations of a graph run one after another.
+static CUresult run_op(const op_t* op, uint64_t number);
+
+static bool is_ready(const op_t* op, const uint64_t done[MAX_MEMBERS]) {
+  for (int i = 0; i < MAX_MEMBERS; i++) {
+    // A stream that joined has 1 from the start (capture.c).
+    if (op->behind[i] > done[i] + (i > 0)) return false;
+  }
+  return true;
+}
+
+// Operations of a graph run one after another, each as soon as what it comes behind is done: with a
+// seed a random one of those, else the first.
+static CUresult run_graph(const struct CUgraph_st* graph, uint64_t number) {
+  const op_t** left = calloc(graph->op_count + 1, sizeof *left);
+  if (!left) return QN__CU_OUT_OF_MEMORY;
+  size_t count = 0;
+  for (const op_t* op = graph->first; op; op = op->next) left[count++] = op;
+  uint64_t done[MAX_MEMBERS] = {0};
+  CUresult result = QN__CU_OK;
+  for (uint64_t step = 1; result == QN__CU_OK && count > 0; step++) {
+    size_t at = 0;
+    if (fake_settings.seed != 0) {
+      const uint64_t random = (number * 31 + step + (uint64_t)fake_settings.seed);
+      at = (size_t)((random * 0x9e3779b97f4a7c15u >> 33) % count);
+    }
+    while (!is_ready(left[at], done)) at = (at + 1) % count;
+    done[left[at]->member]++;
+    result = run_op(left[at], number + step);
+    // In the order of their recording.
+    memmove(left + at, left + at + 1, (--count - at) * sizeof *left);
+  }
+  free((void*)left);
+  return result;
+}
+
+// Everything but waiting, with the lock free.
 static CUresult run_op(const op_t* op, uint64_t number) {
   switch (op->kind) {
     case OP_KERNEL:
@@ -46,11 +81,7 @@ static CUresult run_op(const op_t* op, uint64_t number) {
       memmove(op->to, op->from, op->size_bytes);
       return QN__CU_OK;
     case OP_GRAPH:
-      for (const op_t* inner = op->exec->graph->first; inner; inner = inner->next) {
-        CUresult result = run_op(inner, number);
-        if (result != QN__CU_OK) return result;
-      }
-      return QN__CU_OK;
+      return run_graph(op->exec->graph, number);
     default:
       return QN__CU_OK;
   }
