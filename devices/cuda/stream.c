@@ -189,6 +189,7 @@ void qn__cuda_stream_destroy(int32_t id, void* inner) {
     if (is_done) qn__cuda_stream_free(stream);
     qn__cuda_leave(&scope);
   } else {
+    qn__cuda_capture_abandon(stream);  // what it recorded is let go of, whatever the driver says
     qn__cuda_stream_free(stream);
   }
   qn_status_free(status);

@@ -232,6 +232,7 @@ static void case_shut_down(void** state) {
   cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   cuda_must(qn_stream_capture_begin(cuda_at(0), recording));
   cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, words, 2));
+  cuda_must(cuda_run(executable, CUDA_CHECK, 0, recording, &owner, words, 2));
   shut_down(1);
   static const char part[] = "CUDA_ERROR_DEINITIALIZED (driver shutting down)";
   cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
@@ -239,6 +240,7 @@ static void case_shut_down(void** state) {
   assert_true(qn_stream_is_idle(stream));
   qn_graph_destroy(graph);
   qn_stream_destroy(stream);
+  qn_stream_destroy(recording);
   cuda_table()->unload(0, executable);
   assert_int_equal(owner.reference_count, 0);
 }
