@@ -3,8 +3,8 @@
 // Not here: integers (arith.c). A value is held exactly in a double. f32 is computed in C's float
 // or, for the functions of libm, in double and then rounded; f64 functions are computed in long
 // double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
-// f32 and the f32 result is rounded once more. Conversions to them go through f32 too, so that
-// every device can do the same. Thread rule: pure functions. Read next: walk.c.
+// f32 and the f32 result is rounded once more. Conversions to them are rounded once, whatever they
+// come from. Thread rule: pure functions. Read next: walk.c.
 #include <math.h>
 
 #include "ir/arith.h"
@@ -40,7 +40,7 @@ double qn__round_float(qn_dtype_t dtype, double value) {
   }
 }
 
-// The result of an operation or conversion: rounded to f32 first where f32 is what computes.
+// The result of an operation: rounded to f32 first where f32 is what computes.
 static double round_result(qn_dtype_t dtype, double value) {
   if (dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16) value = qn__round_float(QN_DTYPE_F32, value);
   return qn__round_float(dtype, value);
@@ -138,10 +138,28 @@ static int64_t float_to_int(qn_dtype_t to, double value) {
   return (int64_t)truncated;
 }
 
+// What double holds of a magnitude that it may not hold: the last bit stands for all that is cut
+// off, so that rounding to fewer bits is rounding once.
+static double jammed(uint64_t magnitude) {
+  enum { CUT = 12 };
+  const uint64_t rest = (UINT64_C(1) << CUT) - 1;
+  if (magnitude >> 53 == 0 || (magnitude & rest) == 0) return (double)magnitude;
+  return (double)((magnitude & ~rest) | UINT64_C(1) << (CUT - 1));
+}
+
 static double int_to_float(qn_dtype_t from, int64_t value, qn_dtype_t to) {
   bool is_wide = from == QN_DTYPE_U64;
   if (to == QN_DTYPE_F64) return is_wide ? (double)(uint64_t)value : (double)value;
-  return qn__round_float(to, (double)(is_wide ? (float)(uint64_t)value : (float)value));
+  if (to == QN_DTYPE_F32) return (double)(is_wide ? (float)(uint64_t)value : (float)value);
+  bool is_negative = !is_wide && value < 0;
+  double magnitude = jammed(is_negative ? 0 - (uint64_t)value : (uint64_t)value);
+  return qn__round_float(to, is_negative ? -magnitude : magnitude);
+}
+
+// A NaN becomes a quiet one, as by the conversions of every processor.
+static double float_to_float(qn_dtype_t from, double value, qn_dtype_t to) {
+  if (isnan(value) && from != to) return bits_double(double_bits(value) | UINT64_C(1) << 51);
+  return qn__round_float(to, value);
 }
 
 qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to) {
@@ -150,7 +168,7 @@ qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to)
     return (qn__scalar_t){.i = is_from_float ? value.f != 0 : value.i != 0};
   }
   if (qn__dtype_is_float(to)) {
-    return (qn__scalar_t){.f = is_from_float ? round_result(to, value.f)
+    return (qn__scalar_t){.f = is_from_float ? float_to_float(from, value.f, to)
                                              : int_to_float(from, value.i, to)};
   }
   return (qn__scalar_t){.i = is_from_float ? float_to_int(to, value.f) : qn__wrap_int(to, value.i)};

@@ -22,6 +22,7 @@
 //   qn_f32_from_f64 qn_f64_from_f32
 //   qn_f32_from_f16(uint) qn_f32_from_bf16(uint)     from the low 16 bits
 //   qn_f16_from_f32(float) qn_bf16_from_f32(float)   the bits in a uint; nearest even, NaN is quiet
+//   qn_f16_from_f64(double) qn_bf16_from_f64(double) qn_bf16_from_T(T)   likewise, rounded once
 //   qn_roundto_f16(float) qn_roundto_bf16(float)     the nearest such value, as a float
 //   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F qn_div_F
 //   qn_sqrt_F qn_rsqrt_F qn_fma_F qn_exp_F qn_exp2_F qn_log_F qn_log2_F qn_tanh_F qn_erf_F qn_sin_F
@@ -30,8 +31,6 @@
 //
 // Words of the subset that are not helpers (QN_F32_BITS, QN_MAD_f32, ...) are macros: the common
 // ones are always there (prelude.c), the others are rows as helpers are (prelude_words.inc).
-//
-// Conversions of f64 to f16 and bf16 go through f32, as the language says (ir/arith_float.c).
 //
 // Thread rule: constant. Read next: prelude.c.
 #ifndef QUERN_JIT_GPU_PRELUDE_H_

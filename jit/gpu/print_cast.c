@@ -1,8 +1,7 @@
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
-// Float to integer truncates and saturates and a NaN gives 0; integers wrap; integers and f64
-// become f16 or bf16 by way of f32, as the interpreter does it (ir/arith_float.c). Thread rule: one
-// thread per printer. Read next: print_index.c.
+// Float to integer truncates and saturates and a NaN gives 0; integers wrap; what becomes f16 or
+// bf16 is rounded once. Thread rule: one thread per printer. Read next: print_index.c.
 #include "jit/gpu/print_inner.h"
 
 static const char* call(qn__kprint_t* p, const char* helper, const char* value) {
@@ -28,11 +27,17 @@ static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
   return dtype;
 }
 
+// The value of the bits of an f16 or bf16 that a helper makes of more than f32 holds.
+static const char* round_once(qn__kprint_t* p, qn_dtype_t to, qn_dtype_t from, const char* value) {
+  return convert(p, QN_DTYPE_F32, to, convert(p, to, from, value));
+}
+
 static const char* float_to_float(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t to,
                                   const char* value) {
   if (from == to) return value;
   if (to == QN_DTYPE_F64) return convert(p, QN_DTYPE_F64, QN_DTYPE_F32, value);
-  if (from == QN_DTYPE_F64) value = convert(p, QN_DTYPE_F32, QN_DTYPE_F64, value);
+  if (from == QN_DTYPE_F64)
+    return to == QN_DTYPE_F32 ? convert(p, to, from, value) : round_once(p, to, from, value);
   return qn__kprint_round(p, to, value);
 }
 
@@ -42,9 +47,11 @@ static const char* int_to_float(qn__kprint_t* p, qn_dtype_t from, bool is_from_n
     return qn__kprint_text(p, "(%s ? %s : %s)", value, qn__kprint_float(p, to, 1),
                            qn__kprint_float(p, to, 0));
   }
+  qn_dtype_t taken = compute_dtype(from, is_from_narrow);
+  // f32 holds 24 bits; beyond them f16 has infinities only.
+  if (to == QN_DTYPE_BF16 && qn__dtype_bits(from) > 16) return round_once(p, to, taken, value);
   qn_dtype_t computed = to == QN_DTYPE_F64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
-  value = convert(p, computed, compute_dtype(from, is_from_narrow), value);
-  return qn__kprint_round(p, to, value);
+  return qn__kprint_round(p, to, convert(p, computed, taken, value));
 }
 
 static const char* float_to_int(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t to, bool is_to_narrow,

@@ -1,9 +1,29 @@
 // jit/llvm/emit_cast.c: conversions between dtypes, reinterpretation of bits, and the way between
 // registers and memory.
 //
-// Float to integer truncates and saturates, a NaN gives 0; integers wrap; conversions to a narrow
-// float go through f32, as the interpreter's do. Threads: as emit.h. Next: emit_check.c.
+// Float to integer truncates and saturates, a NaN gives 0; integers wrap. Conversions to a narrow
+// float go through f32 and are rounded once all the same: what f32 cannot hold is cut off before,
+// and the last bit that is kept stands for it. Threads: as emit.h. Next: emit_check.c.
 #include "jit/llvm/emit_inner.h"
+
+// `value` without its `count` lowest bits; the lowest one that stays is set if any of them was. Of
+// a negative number in two's complement this is the odd one of the two neighbours too.
+static LLVMValueRef jam(LLVMBuilderRef b, LLVMValueRef value, uint32_t count) {
+  LLVMTypeRef type = LLVMTypeOf(value);
+  LLVMValueRef rest = qn__emit_int(type, (UINT64_C(1) << count) - 1);
+  LLVMValueRef carry = LLVMBuildAdd(b, LLVMBuildAnd(b, value, rest, ""), rest, "");
+  return LLVMBuildAnd(b, LLVMBuildOr(b, value, carry, ""), LLVMBuildNot(b, rest, ""), "");
+}
+
+// The f32 that rounds to the same f16 and bf16 as the f64 does. 16 bits are kept: three more than
+// f16 has, eight more than bf16, and no more than f32 has where bf16's denormal numbers end.
+static LLVMValueRef f32_to_round(qn__emit_t* e, LLVMValueRef value) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = LLVMTypeOf(value);
+  LLVMValueRef bits = LLVMBuildBitCast(b, value, qn__emit_like(type, e->i64), "");
+  value = LLVMBuildBitCast(b, jam(b, bits, 52 - 15), type, "");
+  return LLVMBuildFPTrunc(b, value, qn__emit_like(type, e->f32), "");
+}
 
 static LLVMValueRef float_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                    LLVMValueRef value) {
@@ -12,7 +32,9 @@ static LLVMValueRef float_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to
   if (to == QN_DTYPE_F64) {
     return from == QN_DTYPE_F64 ? value : LLVMBuildFPExt(b, value, type, "");
   }
-  if (from == QN_DTYPE_F64) value = LLVMBuildFPTrunc(b, value, type, "");
+  if (from == QN_DTYPE_F64) {
+    value = to == QN_DTYPE_F32 ? LLVMBuildFPTrunc(b, value, type, "") : f32_to_round(e, value);
+  }
   return from == to ? value : qn__emit_round(e, to, value);
 }
 
@@ -22,13 +44,32 @@ static LLVMValueRef float_to_int(qn__emit_t* e, qn_dtype_t to, LLVMValueRef valu
   return qn__emit_intrinsic(e, name, types, 2, &value, 1);
 }
 
+// An integer of 32 or 64 bits that f64 holds and that rounds to the same bf16. Those that f64 does
+// not hold lose 11 bits; bf16 has 8.
+static LLVMValueRef int_to_round(qn__emit_t* e, qn_dtype_t from, LLVMValueRef value) {
+  if (qn__dtype_bits(from) < 64) return value;
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = LLVMTypeOf(value);
+  uint64_t most = UINT64_C(1) << 53;
+  LLVMValueRef place = value;
+  if (qn__emit_is_signed(from)) {
+    place = LLVMBuildAdd(b, value, qn__emit_int(type, most), "");
+    most *= 2;
+  }
+  LLVMValueRef is_held = LLVMBuildICmp(b, LLVMIntULT, place, qn__emit_int(type, most), "");
+  return LLVMBuildSelect(b, is_held, value, jam(b, value, 11), "");
+}
+
 static LLVMValueRef int_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                  LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
-  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to));
+  // f32 holds 24 bits; beyond them f16 has infinities only.
+  bool is_wide = to == QN_DTYPE_BF16 && from != QN_DTYPE_BOOL && qn__dtype_bits(from) > 16;
+  if (is_wide) value = int_to_round(e, from, value);
+  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), is_wide ? e->f64 : qn__emit_type(e, to));
   LLVMValueRef result = qn__emit_is_signed(from) ? LLVMBuildSIToFP(b, value, type, "")
                                                  : LLVMBuildUIToFP(b, value, type, "");
-  return qn__emit_round(e, to, result);
+  return qn__emit_round(e, to, is_wide ? f32_to_round(e, result) : result);
 }
 
 static LLVMValueRef int_to_int(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {

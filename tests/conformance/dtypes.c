@@ -128,6 +128,60 @@ static const conf_program_t denormals[] = {
      .args = "iota:512 junk:512"},
 };
 
+// Below, on and above the middle of each two neighbours, by less than f32 can tell. bf16 begins at
+// the smallest normal number, since a device may flush the others.
+static const conf_program_t roundings[] = {
+    {.feature = "rounded once",
+     .variant = "f64 to f16",
+     .text = "func ro_f64_f16(x: u64[n], out y: f16[n], out z: f16[n]) { parallel i in 0..n {\n"
+             "  let k = x[i] % 31743; let d = x[i] // 31743 - 1;\n"
+             "  let m = (f64(bitcast(f16, u16(k))) + f64(bitcast(f16, u16(k + 1)))) * 0.5;\n"
+             "  let v = bitcast(f64, bitcast(u64, m) + d);\n"
+             "  y[i] = f16(v); z[i] = f16(-v); } }",
+     .args = "iota:95229 junk:95229 junk:95229"},
+    {.feature = "rounded once",
+     .variant = "f64 to bf16",
+     .text = "func ro_f64_bf16(x: u64[n], out y: bf16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let k = 128 + x[i] % 32511; let d = x[i] // 32511 - 1;\n"
+             "  let m = (f64(bitcast(bf16, u16(k))) + f64(bitcast(bf16, u16(k + 1)))) * 0.5;\n"
+             "  let v = bitcast(f64, bitcast(u64, m) + d);\n"
+             "  y[i] = bf16(v); z[i] = bf16(-v); } }",
+     .args = "iota:97533 junk:97533 junk:97533"},
+    {.feature = "rounded once",
+     .variant = "f64 beyond f16",
+     .text = "func ro_f64_end(x: u64[n], out y: f16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let d = x[i] - 100;\n"
+             "  y[i] = f16(bitcast(f64, bitcast(u64, f64(65520.0)) + d));\n"
+             "  z[i] = bf16(bitcast(f64, u64(0x47EFF00000000000) + d)); } }",
+     .args = "iota:200 junk:200 junk:200"},
+    {.feature = "rounded once",
+     .variant = "i64 to bf16",
+     .text = "func ro_i64_bf16(x: i64[n], out y: bf16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  let v = (m << (k % 54)) + (k // 54 - 1);\n"
+             "  y[i] = bf16(v); z[i] = bf16(-v); } }",
+     .args = "iota:20736 junk:20736 junk:20736"},
+    {.feature = "rounded once",
+     .variant = "u64 to bf16",
+     .text = "func ro_u64_bf16(x: u64[n], out y: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  y[i] = bf16((m << (k % 55)) + (k // 55 - 1)); } }",
+     .args = "iota:21120 junk:21120"},
+    {.feature = "rounded once",
+     .variant = "i32 to bf16",
+     .text = "func ro_i32_bf16(x: i32[n], out y: bf16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  let v = (m << (k % 22)) + (k // 22 - 1);\n"
+             "  y[i] = bf16(v); z[i] = bf16(-v); } }",
+     .args = "iota:8448 junk:8448 junk:8448"},
+    {.feature = "rounded once",
+     .variant = "u32 to bf16",
+     .text = "func ro_u32_bf16(x: u32[n], out y: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  y[i] = bf16((m << (k % 23)) + (k // 23 - 1)); } }",
+     .args = "iota:8832 junk:8832"},
+};
+
 static void run_denormals(conf_t* c, bool is_listing) {
   for (size_t i = 0; i < CONF_COUNT_OF(denormals); i++) {
     bool is_f64 = i == 3;
@@ -151,6 +205,7 @@ static void run(conf_t* c, bool is_listing) {
     parts[i](&rows);
     conf_programs(c, conf_area_dtypes.name, rows.programs, rows.count, is_listing);
   }
+  conf_programs(c, conf_area_dtypes.name, roundings, CONF_COUNT_OF(roundings), is_listing);
   run_denormals(c, is_listing);
 }
 

@@ -97,7 +97,7 @@ static const row_t rows[] = {
     {"i4[i] = i32(f[0]);", "b*[*] = qn_i32_from_f32(b*[0]);"},
     {"u1[i] = u8(d[0]);", "*qn_u8_from_f64(b*[0])*"},
     {"f[i] = f32(i8_[0]);", "b*[*] = qn_f32_from_i64(b*[0]);"},
-    {"h[i] = f16(d[0]);", "*qn_roundto_f16(qn_f32_from_f64(b*[0]))*"},
+    {"h[i] = f16(d[0]);", "*qn_f32_from_f16(qn_f16_from_f64(b*[0]))*"},
     {"i1[i] = i8(i4[0]);", "*(int(uint(b*[0]) << 24) >> 24)*"},
     {"u4[i] = u32(i1[0]);", "b*[*] = uint(int(b*[0]));"},
     {"bt[i] = bool(f[0]);", "*(b*[0] != 0.0f)*"},

@@ -18,6 +18,7 @@
 
 #include "ir/ir.h"
 #include "jit/gpu/prelude.h"
+#include "tests/support/rounding.h"
 #include "tests/unit/gpu_codegen/support_prelude.h"
 
 typedef void (*loop_t)(const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t* out,
@@ -320,6 +321,46 @@ static void test_conversions(void** state) {
   }
 }
 
+// What more than f32 holds becomes f16 or bf16 by one rounding.
+static void test_rounded_once(void** state) {
+  (void)state;
+  if (modes[0] == NULL) skip();
+  static const qn_dtype_t sources[] = {[QN_TEST_FROM_F64] = QN_DTYPE_F64,
+                                       [QN_TEST_FROM_I32] = QN_DTYPE_I32,
+                                       [QN_TEST_FROM_U32] = QN_DTYPE_U32,
+                                       [QN_TEST_FROM_I64] = QN_DTYPE_I64,
+                                       [QN_TEST_FROM_U64] = QN_DTYPE_U64};
+  size_t checked_count = 0;
+  for (int k = 0; k < ALL_COUNT * ALL_COUNT; k++) {
+    qn_dtype_t from = ALL[k / ALL_COUNT], to = ALL[k % ALL_COUNT];
+    int source = 4;
+    while (source >= 0 && sources[source] != from) source--;
+    bool is_bf16 = to == QN_DTYPE_BF16;
+    if (source < 0 || (!is_bf16 && (to != QN_DTYPE_F16 || source != QN_TEST_FROM_F64))) continue;
+    size_t count = 0;
+    qn_test_rounding_t* cases = qn_test_rounding_cases((qn_test_source_t)source, is_bf16, &count);
+    uint64_t* in = calloc(count, sizeof *in);
+    uint64_t* out = calloc(count, sizeof *out);
+    assert_true(cases && in && out);
+    for (size_t i = 0; i < count; i++) in[i] = cases[i].from;
+    for (size_t m = 0; m < PRELUDE_MODE_COUNT; m++) {
+      if (!has_dtype(&PRELUDE_MODES[m], from)) continue;
+      char name[32];
+      snprintf(name, sizeof name, "cast_%d", k);
+      find(modes[m], name)(in, NULL, NULL, out, count);
+      for (size_t i = 0; i < count; i++) {
+        if (qn_test_rounding_is_right(&cases[i], is_bf16, (uint16_t)out[i])) continue;
+        fail_msg("%s: %s of %s %#llx is %#llx, not %#x", PRELUDE_MODES[m].name, qn_dtype_text(to),
+                 qn_dtype_text(from), (unsigned long long)in[i], (unsigned long long)out[i],
+                 cases[i].to);
+      }
+      checked_count++;
+    }
+    free(in), free(out), free(cases);
+  }
+  assert_int_equal(checked_count, 4 * 3 + 2 * 4);
+}
+
 static void test_rounding_to_16_bits(void** state) {
   (void)state;
   if (modes[0] == NULL) skip();
@@ -431,6 +472,7 @@ int main(void) {
       cmocka_unit_test(test_operators),
       cmocka_unit_test(test_conversions),
       cmocka_unit_test(test_rounding_to_16_bits),
+      cmocka_unit_test(test_rounded_once),
       cmocka_unit_test(test_upper_halves),
       cmocka_unit_test(test_writes_what_is_used),
       cmocka_unit_test(test_has_an_answer_for_every_operator),

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "support_oracle.h"
+#include "tests/support/rounding.h"
 
 enum { MOST_KERNELS = 32 };
 
@@ -507,6 +508,56 @@ static void test_narrow_floats(void** state) {
   }
 }
 
+// Of f64 all that may be rounded twice, and of integers of 32 and 64 bits; in lanes and alone.
+static void check_rounded_once(build_t build, qn_test_source_t source, bool is_bf16) {
+  static const char* const sources[] = {"f64", "i32", "u32", "i64", "u64"};
+  const char* from = sources[source];
+  const char* to = is_bf16 ? "bf16" : "f16";
+  char text[256];
+  (void)snprintf(text, sizeof text,
+                 "func f(x: %s[n], out y: %s[n]) { parallel i in 0..n { y[i] = %s(x[i]); } }", from,
+                 to, to);
+  qn_module_t* module = parse_or_die(text);
+  qn_status_t error;
+  kernels_t* kernels = kernels_create(module, build, false, &error);
+  if (!kernels) fail_msg("%s", qn_status_message(error));
+  size_t count = 0;
+  qn_test_rounding_t* cases = qn_test_rounding_cases(source, is_bf16, &count);
+  assert_non_null(cases);
+  bool is_32 = source == QN_TEST_FROM_I32 || source == QN_TEST_FROM_U32;
+  uint64_t* x = calloc(count, sizeof *x);
+  uint16_t* y = calloc(count, sizeof *y);
+  assert_true(x && y);
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t half = (uint32_t)cases[i].from;
+    memcpy((char*)x + i * (is_32 ? 4 : 8), is_32 ? (void*)&half : (void*)&cases[i].from,
+           is_32 ? 4 : 8);
+  }
+  uint64_t words[] = {(uint64_t)(uintptr_t)x, (uint64_t)(uintptr_t)y, count};
+  assert_int_equal(kernels_run(kernels, 0, words, 3, 0).result, 0);
+  for (size_t i = 0; i < count; ++i) {
+    if (qn_test_rounding_is_right(&cases[i], is_bf16, y[i])) continue;
+    fail_msg("%s: %s of %s %#llx is %#x, not %#x", build.cpu, to, from,
+             (unsigned long long)cases[i].from, y[i], cases[i].to);
+  }
+  free(x), free(y), free(cases);
+  kernels_destroy(kernels);
+  qn_module_release(module);
+}
+
+static void test_rounded_once(void** state) {
+  (void)state;
+  static const char* const all[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "native"};
+  for (size_t i = 0; i < 3 * QN_COUNT_OF(all); ++i) {
+    build_t build = {.cpu = all[i / 3], .is_fast = i % 3 == 1, .is_scalar = i % 3 == 2};
+    if (!build_can_run(build.cpu)) continue;
+    check_rounded_once(build, QN_TEST_FROM_F64, false);
+    for (int s = QN_TEST_FROM_F64; s <= QN_TEST_FROM_U64; ++s) {
+      check_rounded_once(build, (qn_test_source_t)s, true);
+    }
+  }
+}
+
 // Equal modules give equal text, whatever else was compiled before.
 static void test_deterministic(void** state) {
   (void)state;
@@ -530,7 +581,7 @@ static void test_deterministic(void** state) {
 }
 
 int main(int argc, char** argv) {
-  enum { OTHERS = 8 };
+  enum { OTHERS = 9 };
   struct CMUnitTest tests[QN_COUNT_OF(programs) + OTHERS] = {
       cmocka_unit_test(test_saxpy),
       cmocka_unit_test(test_softmax),
@@ -540,7 +591,8 @@ int main(int argc, char** argv) {
       cmocka_unit_test(test_block_norm),
       cmocka_unit_test(test_exchanges_need_the_passes),
       cmocka_unit_test(test_deterministic),
-      cmocka_unit_test(test_narrow_floats)};
+      cmocka_unit_test(test_narrow_floats),
+      cmocka_unit_test(test_rounded_once)};
   static program_t copies[QN_COUNT_OF(programs)];
   memcpy(copies, programs, sizeof copies);
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
