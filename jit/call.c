@@ -168,22 +168,31 @@ static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
 }
 
 static inline bool bind_int(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
-  if (value->type != QN_VALUE_INT && value->type != QN_VALUE_BOOL) return false;
   int64_t v = value->int_value;
+  if (UNLIKELY(value->type != QN_VALUE_INT && value->type != QN_VALUE_BOOL)) {
+    if (value->type != QN_VALUE_UINT) return false;
+    if (v < 0) {  // beyond 2^63 - 1
+      *out_word = (uint64_t)v;
+      return arg->dtype == QN_DTYPE_U64;
+    }
+  }
   if (v < arg->min_value || v > arg->max_value) return false;
   *out_word = qn__scalar_to_bits(arg->dtype, (qn__scalar_t){.i = v});
   return true;
 }
 
+// Integers are rounded once: the nearest f64 of one might be a tie between two f32.
+static bool bind_float_of_int(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
+  if (value->type != QN_VALUE_INT && value->type != QN_VALUE_UINT) return false;
+  qn_dtype_t from = value->type == QN_VALUE_INT ? QN_DTYPE_I64 : QN_DTYPE_U64;
+  qn__scalar_t v = qn__scalar_cast(from, (qn__scalar_t){.i = value->int_value}, arg->dtype);
+  *out_word = qn__scalar_to_bits(arg->dtype, v);
+  return !isinf(v.f);
+}
+
 static inline bool bind_float(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
-  double v;
-  if (value->type == QN_VALUE_FLOAT) {
-    v = value->float_value;
-  } else if (value->type == QN_VALUE_INT) {
-    v = (double)value->int_value;
-  } else {
-    return false;
-  }
+  if (UNLIKELY(value->type != QN_VALUE_FLOAT)) return bind_float_of_int(arg, value, out_word);
+  double v = value->float_value;
   if (arg->dtype == QN_DTYPE_F32) {
     float f = (float)v;
     uint32_t bits;

@@ -26,6 +26,7 @@ typedef struct explain {
 static const char* type_text(int32_t type) {
   static const char* const names[] = {"nothing", "an int",   "a bool",   "a float", "a pointer",
                                       "a dtype", "a device", "a tensor", "a string"};
+  if (type == QN_VALUE_UINT) return "an unsigned int";
   return type >= 0 && (size_t)type < QN_COUNT_OF(names) ? names[type] : "a value of unknown type";
 }
 
@@ -238,11 +239,20 @@ static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
 static qn_status_t check_scalar(explain_t* e, uint32_t index) {
   const qn__arg_t* arg = &e->plan->args[index];
   const qn_value_t* value = &e->args[index];
-  bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL;
+  bool is_uint = value->type == QN_VALUE_UINT;
+  bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL || is_uint;
   if (arg->kind == QN__ARG_INT) {
     if (!is_int) {
       return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got %s",
                    qn_dtype_text(arg->dtype), type_text(value->type));
+    }
+    if (is_uint && value->int_value < 0) {
+      e->words[index] = (uint64_t)value->int_value;
+      if (arg->dtype == QN_DTYPE_U64) return QN_OK;
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRIu64,
+                   qn_dtype_text(arg->dtype), arg->min_value, arg->max_value,
+                   (uint64_t)value->int_value);
     }
     if (value->int_value < arg->min_value || value->int_value > arg->max_value) {
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
@@ -252,11 +262,13 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
     e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__scalar_t){.i = value->int_value});
     return QN_OK;
   }
-  if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT) {
+  if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT && !is_uint) {
     return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a float (%s), got %s",
                  qn_dtype_text(arg->dtype), type_text(value->type));
   }
-  double v = value->type == QN_VALUE_FLOAT ? value->float_value : (double)value->int_value;
+  double v = value->type == QN_VALUE_FLOAT ? value->float_value
+             : is_uint                     ? (double)(uint64_t)value->int_value
+                                           : (double)value->int_value;
   double rounded = qn__round_float(arg->dtype, v);
   if (isinf(rounded) && !isinf(v)) {
     return wrong(e, index, QN_STATUS_VALUE_ERROR, "%.17g is beyond the range of %s", v,

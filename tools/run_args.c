@@ -107,6 +107,9 @@ static qn_status_t make_value(run_args_t* run, size_t index, bool has_repetition
     case VALUE_INT:
       run->values[index] = qn_int(arg->spec.int_value);
       return QN_OK;
+    case VALUE_UINT:
+      run->values[index] = qn_uint((uint64_t)arg->spec.int_value);
+      return QN_OK;
     case VALUE_FLOAT:
       run->values[index] = qn_float(arg->spec.float_value);
       return QN_OK;

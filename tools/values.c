@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,12 @@ static bool parse_number(const char* text, value_spec_t* spec) {
     spec->kind = VALUE_INT;
     spec->int_value = value;
     if (*end == '\0' && end != text && errno == 0) return true;
+    if (errno == ERANGE && value == LLONG_MAX) {
+      errno = 0;
+      spec->kind = VALUE_UINT;
+      spec->int_value = (int64_t)strtoull(text, &end, 10);
+      return *end == '\0' && errno == 0;
+    }
     if (errno == ERANGE) return false;
   }
   spec->kind = VALUE_FLOAT;

@@ -16,6 +16,7 @@ typedef enum value_kind {
   VALUE_INT,
   VALUE_FLOAT,
   VALUE_BOOL,
+  VALUE_UINT,  // beyond 2^63 - 1
   VALUE_FILE,
   VALUE_ZEROS,
   VALUE_ONES,
@@ -25,7 +26,7 @@ typedef enum value_kind {
 
 typedef struct value_spec {
   value_kind_t kind;
-  int64_t int_value;  // INT, BOOL
+  int64_t int_value;  // INT, BOOL; of UINT the bits
   double float_value;
   const char* path;  // FILE; borrowed from the text
   qn_dtype_t dtype;  // generated arrays

@@ -51,7 +51,8 @@ typedef struct qn_tensor {
 // The DLPack dtype of a dtype.
 QN_API qn_dl_dtype_t qn_dtype_to_dl(qn_dtype_t dtype);
 
-// Type indices of tvm-ffi's TVMFFIAny.
+// Type indices of tvm-ffi's TVMFFIAny, and UINT, which it does not have: it ends below 64, where
+// its objects begin.
 typedef enum qn_value_type {
   QN_VALUE_NONE = 0,
   QN_VALUE_INT = 1,
@@ -62,6 +63,7 @@ typedef enum qn_value_type {
   QN_VALUE_DEVICE = 6,
   QN_VALUE_TENSOR = 7,
   QN_VALUE_STRING = 8,
+  QN_VALUE_UINT = 63,  // the bits of a uint64_t; taken wherever INT is, and for u64 beyond 2^63 - 1
 } qn_value_type_t;
 
 // 16 bytes, the same shape as TVMFFIAny.
@@ -69,7 +71,7 @@ typedef struct qn_value {
   int32_t type;  // qn_value_type_t
   uint32_t padding;
   union {
-    int64_t int_value;  // INT, BOOL
+    int64_t int_value;  // INT, BOOL, UINT
     double float_value;
     void* pointer;
     const qn_tensor_t* tensor;
@@ -82,6 +84,11 @@ typedef struct qn_value {
 static inline qn_value_t qn_int(int64_t value) {
   qn_value_t v = {QN_VALUE_INT, 0, {0}};
   v.int_value = value;
+  return v;
+}
+static inline qn_value_t qn_uint(uint64_t value) {
+  qn_value_t v = {QN_VALUE_UINT, 0, {0}};
+  v.int_value = (int64_t)value;
   return v;
 }
 static inline qn_value_t qn_bool(bool value) {

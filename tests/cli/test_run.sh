@@ -165,6 +165,19 @@ tells "did you mean 'cpu'"
 expect 1 run $saxpy --target 'cpu -mcpv=x' --arg a=1
 tells "did you mean 'mcpu'"
 
+# An unsigned scalar beyond 2^63 - 1, which only u64 takes.
+cat >unsigned.qn <<'QN'
+func add(k: u64, out y: u64[n]) { parallel i in 0..n { y[i] = k - u64(i); } }
+func scale(k: i64, out y: i64[n]) { parallel i in 0..n { y[i] = k; } }
+QN
+for target in $TARGETS; do
+  expect 0 run unsigned.qn --func add --target "$target" --arg k=18446744073709551615 --arg y=zeros:u64[2] --json
+  json 'it["outputs"]["y"]["values"] == ["18446744073709551615", "18446744073709551614"]'
+done
+bad "got 9223372036854775808" unsigned.qn --func scale --arg k=9223372036854775808 --arg y=zeros:i64[1]
+expect 2 run unsigned.qn --func add --arg k=18446744073709551616 --arg y=zeros:u64[1] --target interp
+tells "beyond 64-bit"
+
 # Index out of bounds in a checked build.
 cat >beyond.qn <<'QN'
 func beyond(k: i64, out y: f32[n]) {

@@ -15,7 +15,10 @@ static const char text[] =
     "func f(a: f32[n], out y: f32[n]) { for i in 0..n { y[i] = a[i]; } }\n"
     "func wide(a: f32[n], out x: f32[n * 2, m, k]) { for i in 0..n { x[i, 0, 0] = a[i]; } }\n"
     "func last(inout y: f32[n], a: f32[m], k: i32) { for i in 0..n { y[i] = f32(k); } }\n"
-    "func nothing() { }\n";
+    "func nothing() { }\n"
+    "func scalars(a: u64, b: f32, c: bf16, d: i64, out u: u64[n], out v: f32[n], out w: bf16[n]) "
+    "{\n"
+    "  for i in 0..n { u[i] = a + u64(d); v[i] = b; w[i] = c; } }\n";
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
 
@@ -115,6 +118,48 @@ static qn_tensor_t tensor_of(float* data, int32_t rank, int64_t* shape) {
 }
 
 // The product of the extents is 0, that of the last two does not fit in 64 bits.
+// Integers of 64 bits: unsigned ones beyond 2^63 - 1, and those that a float does not hold.
+static void test_wide_integers(void** state) {
+  fixture_t* f = *state;
+  qn_function_t* function = NULL;
+  must(qn_executable_function(f->executable, f->module, "scalars", &function));
+  int64_t shape = 1;
+  uint64_t u = 0;
+  float v = 0;
+  uint16_t w = 0;
+  qn_tensor_t tu = {.data = &u, .device = cpu, .ndim = 1, .dtype = qn_dtype_to_dl(QN_DTYPE_U64)};
+  qn_tensor_t tv = {.data = &v, .device = cpu, .ndim = 1, .dtype = qn_dtype_to_dl(QN_DTYPE_F32)};
+  qn_tensor_t tw = {.data = &w, .device = cpu, .ndim = 1, .dtype = qn_dtype_to_dl(QN_DTYPE_BF16)};
+  tu.shape = tv.shape = tw.shape = &shape;
+  // By way of f64 both of these would be a tie first, and go down to the even one.
+  const int64_t above_f32 = INT64_C(0x4000004000000001), above_bf16 = INT64_C(0x4040000000000001);
+  qn_value_t args[] = {qn_uint(UINT64_MAX),  qn_int(above_f32),    qn_int(above_bf16),  qn_int(0),
+                       qn_tensor_value(&tu), qn_tensor_value(&tv), qn_tensor_value(&tw)};
+  must(qn_function_call(function, args, 7, NULL));
+  assert_true(u == UINT64_MAX);
+  assert_true(v == 0x1.000002p62F);
+  assert_int_equal(w, 0x5E81);
+  args[1] = qn_uint((uint64_t)above_f32 * 2);
+  args[2] = qn_uint((uint64_t)above_bf16 * 2);
+  args[0] = qn_uint(7);
+  args[3] = qn_uint(INT64_MAX);
+  must(qn_function_call(function, args, 7, NULL));
+  assert_true(u == (UINT64_C(1) << 63) + 6);
+  assert_true(v == 0x1.000002p63F);
+  assert_int_equal(w, 0x5F01);
+  args[3] = qn_uint(UINT64_C(1) << 63);
+  must_fail(qn_function_call(function, args, 7, NULL), QN_STATUS_VALUE_ERROR,
+            "expected a value of i64 in [-9223372036854775808, 9223372036854775807], got "
+            "9223372036854775808");
+  args[3] = qn_int(0);
+  args[0] = qn_int(-1);
+  must_fail(qn_function_call(function, args, 7, NULL), QN_STATUS_VALUE_ERROR, "got -1");
+  args[0] = qn_int(1);
+  args[4] = qn_uint(1);
+  must_fail(qn_function_call(function, args, 7, NULL), QN_STATUS_TYPE_ERROR, "an unsigned int");
+  qn_function_release(function);
+}
+
 static void test_empty_tensor_of_huge_rows(void** state) {
   fixture_t* f = *state;
   qn_function_t* wide = function_of(f, "wide");
@@ -164,6 +209,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_null_objects, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_no_parameters, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_wide_integers, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_tensor_of_huge_rows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_tensor_inside_another, set_up, tear_down),
       cmocka_unit_test(test_broken_artifacts),

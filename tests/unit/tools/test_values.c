@@ -34,6 +34,11 @@ static void test_scalars(void** state) {
   assert_int_equal(parsed("-12").kind, VALUE_INT);
   assert_int_equal(parsed("-12").int_value, -12);
   assert_int_equal(parsed("9223372036854775807").int_value, INT64_MAX);
+  assert_int_equal(parsed("9223372036854775807").kind, VALUE_INT);
+  assert_int_equal(parsed("9223372036854775808").kind, VALUE_UINT);
+  assert_int_equal(parsed("+9223372036854775808").int_value, INT64_MIN);
+  assert_int_equal(parsed("18446744073709551615").int_value, -1);
+  assert_int_equal(parsed("-9223372036854775808").kind, VALUE_INT);
   assert_int_equal(parsed("1e3").kind, VALUE_FLOAT);
   assert_true(parsed("1e3").float_value == 1000.0);
   assert_true(parsed("-.5").float_value == -0.5);
@@ -54,7 +59,8 @@ static void test_bad_values_say_why(void** state) {
       {"", "not understood"},
       {"two", "not understood"},
       {"1x", "not understood"},
-      {"9223372036854775808", "beyond 64-bit"},
+      {"18446744073709551616", "beyond 64-bit"},
+      {"-9223372036854775809", "beyond 64-bit"},
       {"zero:f32[2]", "did you mean 'zeros:'"},
       {"gauss:f32[2]", "unknown generator"},
       {"zeros:", "a dtype is missing"},
