@@ -28,7 +28,8 @@ int64_t qn__glsl_number(const qn__kprint_t* p, const char* option) {
 
 // Modes of floating point that SPIR-V keeps only when it is asked to: numbers of the execution mode
 // and its capability in SPV_KHR_float_controls. glslang keeps the last width of a mode only, so
-// that of f32 stands last: most kernels have no f64.
+// that of f32 stands last: most kernels have no f64. In others jit/shaderc/controls.c brings that
+// of f64 back.
 static const struct {
   const char* option;
   uint32_t capability;

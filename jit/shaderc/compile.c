@@ -89,6 +89,7 @@ static qn_status_t read_target(job_t* job) {
   QN_TRY(read_version(job, "spirv_version", 3, spirv_of_vulkan[job->spirv.vulkan_minor],
                       &job->spirv.spirv_minor));
   job->spirv.is_optimized = job->request->tier != QN_TIER_FAST;
+  job->spirv.f64_modes = qn__spirv_modes_of_f64(job->target);
   return QN_OK;
 }
 

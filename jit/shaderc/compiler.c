@@ -63,12 +63,51 @@ static void warm(void* self) {
 
 // ------------------------------------------------------------------------------------ compiles
 
-static qn_status_t take_result(shaderc_compilation_result_t result, qn__buffer_t* out,
+static qn_status_t disassemble(qn_span_t words, qn__buffer_t* out) {
+  spv_context context = spvContextCreate(SPV_ENV_UNIVERSAL_1_6);
+  if (!context) return qn__out_of_memory("the disassembler");
+  const void* data = words.data;
+  spv_text text = NULL;
+  qn_status_t status = QN_OK;
+  if (spvBinaryToText(context, data, words.size / 4,
+                      SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES,
+                      &text, NULL) == SPV_SUCCESS) {
+    qn__buffer_bytes(out, text->str, text->length);
+  } else {
+    status = qn_status_make(QN_STATUS_INTERNAL, "the code of a kernel cannot be disassembled");
+  }
+  spvTextDestroy(text);
+  spvContextDestroy(context);
+  return status;
+}
+
+static qn_status_t take_words(const qn__spirv_compiler_t* compiler,
+                              const qn__spirv_options_t* options, qn_span_t words,
+                              qn__buffer_t* out) {
+  if (!options->wants_assembly) {
+    qn__spirv_append(words, &options->f64_modes, out);
+    return QN_OK;
+  }
+  qn__buffer_t all;
+  qn__buffer_init(&all, compiler->allocator);
+  qn__spirv_append(words, &options->f64_modes, &all);
+  qn_status_t status = qn__buffer_status(&all, "the code of a kernel");
+  if (qn_ok(status)) status = disassemble(qn__buffer_as_span(&all), out);
+  qn__buffer_deinit(&all);
+  return status;
+}
+
+static qn_status_t take_result(const qn__spirv_compiler_t* compiler,
+                               const qn__spirv_options_t* options,
+                               shaderc_compilation_result_t result, qn__buffer_t* out,
                                qn__buffer_t* out_messages) {
   if (!result) return qn__out_of_memory("shaderc's result");
   shaderc_compilation_status code = shaderc_result_get_compilation_status(result);
   if (code == shaderc_compilation_status_success) {
-    qn__buffer_bytes(out, shaderc_result_get_bytes(result), shaderc_result_get_length(result));
+    QN_TRY(take_words(compiler, options,
+                      (qn_span_t){(const uint8_t*)shaderc_result_get_bytes(result),
+                                  shaderc_result_get_length(result)},
+                      out));
     return qn__buffer_status(out, "the code of a kernel");
   }
   qn__buffer_cstr(out_messages, shaderc_result_get_error_message(result));
@@ -85,10 +124,9 @@ qn_status_t qn__spirv_compile(qn__spirv_compiler_t* compiler, const qn__spirv_op
   shaderc_compile_options_t made = make_options(options);
   if (!made) status = qn__out_of_memory("shaderc's options");
   if (qn_ok(status)) {
-    shaderc_compilation_result_t result =
-        (options->wants_assembly ? shaderc_compile_into_spv_assembly : shaderc_compile_into_spv)(
-            compiler->compiler, text.data, text.size, shaderc_compute_shader, name, "main", made);
-    status = take_result(result, out, out_messages);
+    shaderc_compilation_result_t result = shaderc_compile_into_spv(
+        compiler->compiler, text.data, text.size, shaderc_compute_shader, name, "main", made);
+    status = take_result(compiler, options, result, out, out_messages);
     shaderc_result_release(result);
   }
   shaderc_compile_options_release(made);

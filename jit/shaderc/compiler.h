@@ -8,6 +8,7 @@
 #define QUERN_JIT_SHADERC_COMPILER_H_
 
 #include "base/buffer.h"
+#include "jit/shaderc/controls.h"
 
 typedef struct qn__spirv_compiler qn__spirv_compiler_t;
 
@@ -15,7 +16,8 @@ typedef struct qn__spirv_options {
   uint32_t vulkan_minor;  // of Vulkan 1.x: 1 to 3
   uint32_t spirv_minor;   // of SPIR-V 1.x: 3 to 6, and no more than that Vulkan takes
   bool is_optimized;
-  bool wants_assembly;  // text instead of words
+  bool wants_assembly;          // text instead of words
+  qn__spirv_modes_t f64_modes;  // what glslang drops of the text's
 } qn__spirv_options_t;
 
 // Starts the thread that warms up. Errors: OUT_OF_MEMORY, UNAVAILABLE.

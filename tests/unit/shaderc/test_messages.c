@@ -177,11 +177,87 @@ static void test_validator(void** state) {
   qn_status_free(status);
 }
 
+static size_t occurrences(const char* text, const char* part) {
+  size_t count = 0;
+  for (const char* at = strstr(text, part); at; at = strstr(at + 1, part)) count++;
+  return count;
+}
+
+// Modes of floating point: of f32 always, of f64 where a kernel has f64 and the device the mode.
+static void test_float_controls(void** state) {
+  (void)state;
+  static const char* const MODES[] = {"DenormPreserve", "SignedZeroInfNanPreserve",
+                                      "RoundingModeRTE"};
+  static const char all[] = TARGET_1_2;
+  static const char some[] =
+      "{\"kind\":\"vulkan\",\"supports_float64\":true,"
+      "\"supports_rounding_rte_float32\":true,"
+      "\"supports_rounding_rte_float64\":true,"
+      "\"supports_denorm_preserve_float64\":true}";
+  static const char* const TYPES[] = {"f32", "f64"};
+  for (size_t t = 0; t < 2; ++t) {
+    char text[128];
+    (void)snprintf(text, sizeof text,
+                   "func k(x: %s[n], out y: %s[n]) { parallel i in 0..n { y[i] = x[i] * 3.0; } }",
+                   TYPES[t], TYPES[t]);
+    qn_module_t* module = parse(text);
+    for (size_t k = 0; k < 4; ++k) {
+      request_t request = {k % 2 == 0 ? all : some, k < 2 ? QN_TIER_FULL : QN_TIER_FAST, false};
+      char* assembly = emit(module, &request, "spirv-asm");
+      assert_non_null(assembly);
+      // A narrow kernel and a wide one.
+      size_t kernels = occurrences(assembly, "OpEntryPoint");
+      assert_true(kernels > 0);
+      for (size_t m = 0; m < 3; ++m) {
+        char narrow[64], wide[64], capability[64];
+        (void)snprintf(narrow, sizeof narrow, " %s 32\n", MODES[m]);
+        (void)snprintf(wide, sizeof wide, " %s 64\n", MODES[m]);
+        (void)snprintf(capability, sizeof capability, "OpCapability %s\n", MODES[m]);
+        bool has_wide = k % 2 == 0 || m != 1;
+        assert_int_equal(occurrences(assembly, narrow), k % 2 == 0 || m == 2 ? kernels : 0);
+        // glslang keeps the only one that it is asked for.
+        bool wants_wide = has_wide && (t == 1 || (k % 2 == 1 && m == 0));
+        assert_int_equal(occurrences(assembly, wide), wants_wide ? kernels : 0);
+        assert_int_equal(occurrences(assembly, capability), has_wide ? kernels : 0);
+      }
+      free(assembly);
+      compiled_t compiled;
+      qn_status_t status = compile(module, &request, &compiled);
+      assert_true(qn_ok(status));
+      const char* wrong = validate(&compiled, request.target);
+      if (wrong) fail_msg("%s", wrong);
+      compiled_release(&compiled);
+    }
+    qn_module_release(module);
+  }
+}
+
+// What is no module goes through as it is.
+static void test_modes_of_broken_words(void** state) {
+  (void)state;
+  const qn__spirv_modes_t modes = {{4459, 4461}, 2};
+  // The header, a capability, an entry point; then what is cut.
+  uint32_t words[] = {0x07230203, 0x10300, 0, 9, 0, 2u << 16 | 17, 10, 3u << 16 | 15, 5, 4, 0};
+  for (size_t k = 0; k < 4; ++k) {
+    qn__buffer_t out;
+    qn__buffer_init(&out, qn_allocator_default());
+    size_t size = k == 3 ? sizeof words - 4 : sizeof words;
+    words[10] = k == 0 ? 0 : k == 1 ? 7u << 16 | 16 : 1u << 16 | 1;
+    if (k == 2) words[6] = 9;
+    if (k == 3) words[6] = 10;
+    qn__spirv_append((qn_span_t){(const uint8_t*)words, size}, &modes, &out);
+    assert_int_equal(out.size, k == 3 ? size + 2 * 16 : size);
+    assert_memory_equal(out.data, words, size);
+    qn__buffer_deinit(&out);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mapping),      cmocka_unit_test(test_validator),
-      cmocka_unit_test(test_versions),     cmocka_unit_test(test_forms),
-      cmocka_unit_test(test_least_target), cmocka_unit_test(test_missing_features),
+      cmocka_unit_test(test_mapping),        cmocka_unit_test(test_validator),
+      cmocka_unit_test(test_versions),       cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_least_target),   cmocka_unit_test(test_missing_features),
+      cmocka_unit_test(test_float_controls), cmocka_unit_test(test_modes_of_broken_words),
   };
   int result = cmocka_run_group_tests(tests, NULL, NULL);
   qn__shaderc_destroy(the_shaderc());
