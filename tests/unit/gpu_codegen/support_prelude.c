@@ -45,7 +45,7 @@ static void write_file(const char* path, const prelude_mode_t* mode, const char*
       }
       fputc(*text, file);
     }
-    if (!mode->is_glsl) fputs("FAKE_MODULE_BEGIN\nFAKE_MODULE_END(\"\")\n", file);
+    if (!mode->is_glsl) fputs("FAKE_MODULE_BEGIN\nFAKE_MODULE_END(\"\", 0)\n", file);
     fputs(loops, file);
   }
   if (file != NULL) fclose(file);
