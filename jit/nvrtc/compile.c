@@ -3,158 +3,70 @@
 // The stages, each of which can be written out: decode, verify, passes and mapping ("ir"), all
 // kernels as one text ("cuda"), NVRTC ("ptx", "cubin"), a disassembler of the toolkit ("sass"). The
 // payload is the cubin; the launch plan names the kernels in it. A module without kernels has an
-// empty payload. Thread rule: one thread per job. Read next: compiler.c, jit/gpu/cuda.c.
+// empty payload. Thread rule: one thread per job. Read next: jit/gpu/job.h, compiler.c,
+// jit/gpu/cuda.c.
 #include "jit/nvrtc/compile.h"
 
 #include "base/alloc.h"
-#include "ir/encode.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "jit/gpu/print.h"
+#include "jit/gpu/job.h"
 #include "jit/nvrtc/disassemble.h"
-#include "jit/nvrtc/messages.h"
 
-#define QN_NVRTC_FORMS(X) \
-  X(IR, "ir") X(CUDA, "cuda") X(PTX, "ptx") X(CUBIN, "cubin") X(SASS, "sass")
+enum { FORM_IR, FORM_CUDA, FORM_PTX, FORM_CUBIN, FORM_SASS };
+static const char* const forms[] = {[FORM_IR] = "ir",
+                                    [FORM_CUDA] = "cuda",
+                                    [FORM_PTX] = "ptx",
+                                    [FORM_CUBIN] = "cubin",
+                                    [FORM_SASS] = "sass"};
 
-typedef enum form {
-#define AS_ENUM(name, text) FORM_##name,
-  QN_NVRTC_FORMS(AS_ENUM)
-#undef AS_ENUM
-      FORM_COUNT
-} form_t;
+// ------------------------------------------------------------------------------------ stages
 
-static const char* const form_texts[] = {
-#define AS_TEXT(name, text) text,
-    QN_NVRTC_FORMS(AS_TEXT)
-#undef AS_TEXT
-};
-
-typedef struct job {
-  qn__nvrtc_t* nvrtc;
-  const qn_compile_request_t* request;
-  form_t form;  // where to stop
-  qn_target_t* target;
-  const char* arch;
-  qn__arena_t arena;
-  qn__body_t body;
-  bool has_body;
-  qn__gpu_program_t program;
-  qn__buffer_t text;
-  qn__buffer_t lines;  // u32 each: lines of the mapped module's text
-  qn__buffer_t log;
-  qn__buffer_t out;  // the payload, or the form that was asked for
-} job_t;
-
-// ------------------------------------------------------------------------------------ the target
-
-static int64_t number(const job_t* job, const char* option) {
-  int64_t value = 0;
-  (void)qn_target_get_int(job->target, option, &value);
-  return value;
-}
-
-static qn_status_t read_target(job_t* job) {
-  QN_TRY(qn__target_parse(qn__str(job->request->target_json), job->nvrtc->allocator, &job->target));
-  if (job->target->kind->id != QN__KIND_CUDA) {
-    return qn_status_make(QN_STATUS_UNSUPPORTED,
-                          "the nvrtc generator makes code for targets of kind cuda, not %s",
-                          qn_target_kind(job->target));
-  }
-  job->arch = "";
-  (void)qn_target_get_string(job->target, "arch", &job->arch);
+static qn_status_t read_arch(const qn__gpu_job_t* job, const char** out_arch) {
+  const char* arch = "";
+  (void)qn_target_get_string(job->target, "arch", &arch);
   // What is not of this form might be read as another option.
-  size_t digits = strncmp(job->arch, "sm_", 3) == 0 ? strspn(job->arch + 3, "0123456789") : 0;
-  const char* suffix = job->arch + 3 + digits;
+  size_t digits = strncmp(arch, "sm_", 3) == 0 ? strspn(arch + 3, "0123456789") : 0;
+  const char* suffix = arch + 3 + digits;
   if (digits < 2 || digits > 3 ||
       (suffix[0] != '\0' && ((suffix[0] != 'a' && suffix[0] != 'f') || suffix[1] != '\0'))) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
                           "option arch is '%.32s'; machine code is made for sm_NN, with the suffix "
                           "a or f where there is one",
-                          job->arch);
+                          arch);
   }
+  *out_arch = arch;
   return QN_OK;
 }
 
-// ------------------------------------------------------------------------------------ stages
-
-static qn_status_t lower(job_t* job) {
-  const qn_compile_request_t* request = job->request;
-  qn_span_t bytes = {request->module_bytes, request->module_size};
-  QN_TRY(qn__body_decode(bytes, job->nvrtc->allocator, &job->body));
-  job->has_body = true;
-  QN_TRY(qn__body_verify_status(&job->body, "the module"));
-  int64_t threads = number(job, "max_threads_per_block");
-  uint32_t preferred = 1;
-  while (preferred < 256 && preferred * 2 <= threads) preferred *= 2;
+static qn_status_t lower(qn__gpu_job_t* job) {
   qn__gpu_lower_options_t options = {
       .passes =
           {
-              .is_checked = request->is_checked,
-              .warp_size = (uint32_t)number(job, "warp_size"),
-              .max_threads = (uint32_t)threads,
-              .preferred_threads = preferred,
-              .max_shared_bytes = (uint32_t)number(job, "max_shared_memory_per_block"),
-              .multiprocessors = (uint32_t)number(job, "multiprocessors"),
+              .max_threads = (uint32_t)qn__gpu_job_number(job, "max_threads_per_block"),
+              .multiprocessors = (uint32_t)qn__gpu_job_number(job, "multiprocessors"),
               .has_shuffles = true,
               .has_block_reductions = true,
           },
-      .index_bits = (uint32_t)number(job, "index_bits"),
+      .index_bits = (uint32_t)qn__gpu_job_number(job, "index_bits"),
       .has_names = true,
   };
-  return qn__gpu_lower(&job->body, &options, &job->arena, &job->program);
-}
-
-static qn_status_t print(job_t* job) {
-  qn__print_options_t options = {
-      .dialect = &qn__dialect_cuda,
-      .program = &job->program,
-      .target = job->target,
-      .has_native_fma = true,
-      .is_fast_tier = job->request->tier == QN_TIER_FAST,
-      .has_int64 = true,
-      .has_float64 = true,
-  };
-  QN_TRY(qn__print_kernels(&options, 0, job->program.kernel_count, &job->text, &job->lines));
-  QN_TRY(qn__buffer_status(&job->lines, "the lines of a text"));
-  return qn__buffer_status(&job->text, "the text of kernels");
-}
-
-static qn_status_t explain(job_t* job, qn_status_t status) {
-  if (qn_status_code(status) != QN_STATUS_INTERNAL) return status;
-  qn__buffer_t module;
-  qn__buffer_init(&module, job->nvrtc->allocator);
-  qn__text_print(&job->body, &module);
-  size_t count = job->lines.size / sizeof(uint32_t);
-  uint32_t* lines = qn__arena_alloc_array(&job->arena, count + 1, sizeof *lines);
-  if (lines) {
-    memcpy(lines, job->lines.data, count * sizeof *lines);
-    qn__cuda_text_t text = {
-        .text = qn__buffer_as_str(&job->text),
-        .lines = lines,
-        .line_count = count,
-        .module_text = qn__buffer_as_str(&module),
-    };
-    status = qn__nvrtc_explain(status, &text, qn__buffer_as_str(&job->log));
-  }
-  qn__buffer_deinit(&module);
-  return status;
+  return qn__gpu_job_lower(job, options);
 }
 
 // The name that messages begin with.
 static const char text_name[] = "quern.cu";
 
-static qn_status_t make_code(job_t* job) {
+static qn_status_t make_code(qn__gpu_job_t* job, const char* arch) {
+  const qn__nvrtc_t* nvrtc = job->self;
   uint32_t count = job->program.kernel_count;
   if (count == 0) return QN_OK;
   qn__cuda_options_t options = {
-      .arch = job->arch,
+      .arch = arch,
       .is_fast_tier = job->request->tier == QN_TIER_FAST,
       .wants_ptx = job->form == FORM_PTX,
   };
-  qn_status_t status = qn__cuda_compile(job->nvrtc->compiler, &options, text_name,
+  qn_status_t status = qn__cuda_compile(nvrtc->compiler, &options, text_name,
                                         (const char*)job->text.data, &job->out, &job->log);
-  if (!qn_ok(status)) return explain(job, status);
+  if (!qn_ok(status)) return qn__gpu_job_explain(job, status);
   for (uint32_t i = 0; i < count; ++i) {
     job->program.kernels[i].plan->code_offset = 0;
     job->program.kernels[i].plan->code_size_bytes = job->out.size;
@@ -162,10 +74,10 @@ static qn_status_t make_code(job_t* job) {
   return QN_OK;
 }
 
-static qn_status_t disassemble(job_t* job) {
+static qn_status_t disassemble(qn__gpu_job_t* job) {
   if (job->out.size == 0) return QN_OK;
   qn__buffer_t text;
-  qn__buffer_init(&text, job->nvrtc->allocator);
+  qn__buffer_init(&text, job->allocator);
   qn_status_t status = qn__cubin_disassemble(qn__buffer_as_span(&job->out), &text);
   if (qn_ok(status)) {
     qn__buffer_clear(&job->out);
@@ -176,77 +88,42 @@ static qn_status_t disassemble(job_t* job) {
   return status;
 }
 
-static qn_status_t run(job_t* job) {
-  if (job->request->struct_size < sizeof *job->request) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the compile request is of an older version");
-  }
-  QN_TRY(read_target(job));
+static qn_status_t run(qn__gpu_job_t* job) {
+  const char* arch = "";
+  QN_TRY(read_arch(job, &arch));
   QN_TRY(lower(job));
-  if (job->form == FORM_IR) {
-    qn__text_print(&job->body, &job->out);
-    return qn__buffer_status(&job->out, "the text of a module");
-  }
-  QN_TRY(print(job));
+  if (job->form == FORM_IR) return qn__gpu_job_write_ir(job);
+  const qn__print_options_t has = {.has_native_fma = true, .has_int64 = true, .has_float64 = true};
+  QN_TRY(qn__gpu_job_print(job, 0, job->program.kernel_count, has));
   if (job->form == FORM_CUDA) {
-    qn__buffer_bytes(&job->out, job->text.data, job->text.size);
+    qn__buffer_str(&job->out, qn__buffer_as_str(&job->text));
     return qn__buffer_status(&job->out, "the text of kernels");
   }
-  QN_TRY(make_code(job));
+  QN_TRY(make_code(job, arch));
   return job->form == FORM_SASS ? disassemble(job) : QN_OK;
 }
 
 // ------------------------------------------------------------------------------------ jobs
 
-static void begin(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request, form_t form,
-                  job_t* job) {
-  memset(job, 0, sizeof *job);
-  job->nvrtc = nvrtc;
-  job->request = request;
-  job->form = form;
-  qn__arena_init(&job->arena, nvrtc->allocator);
-  qn__buffer_t* const buffers[] = {&job->text, &job->lines, &job->log, &job->out};
-  for (size_t i = 0; i < QN_COUNT_OF(buffers); ++i) qn__buffer_init(buffers[i], nvrtc->allocator);
-}
-
-static void end(job_t* job) {
-  qn__buffer_deinit(&job->text);
-  qn__buffer_deinit(&job->lines);
-  qn__buffer_deinit(&job->log);
-  qn__buffer_deinit(&job->out);
-  if (job->has_body) qn__body_deinit(&job->body);
-  qn_target_release(job->target);
-  qn__arena_deinit(&job->arena);
-}
+static const qn__gpu_maker_t maker = {
+    .name = "nvrtc",
+    .kind = "cuda",
+    .format = "cuda-cubin-1",
+    .forms = forms,
+    .form_count = QN_COUNT_OF(forms),
+    .payload_form = FORM_CUBIN,
+    .dialect = &qn__dialect_cuda,
+    .run = run,
+};
 
 qn_status_t qn__nvrtc_compile(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,
                               qn_artifact_t** out_artifact) {
-  *out_artifact = NULL;
-  job_t job;
-  begin(nvrtc, request, FORM_CUBIN, &job);
-  qn_status_t status = run(&job);
-  if (qn_ok(status)) {
-    status = qn__gpu_artifact(&job.program, "cuda-cubin-1", qn__target_isa_json(job.target),
-                              &job.out, nvrtc->allocator, out_artifact);
-  }
-  end(&job);
-  return status;
+  return qn__gpu_compile(&maker, nvrtc, nvrtc->allocator, request, out_artifact);
 }
 
 qn_status_t qn__nvrtc_emit(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,
                            const char* form, qn_sink_t sink) {
-  form_t wanted = 0;
-  while (wanted < FORM_COUNT && strcmp(form, form_texts[wanted]) != 0) ++wanted;
-  if (wanted == FORM_COUNT) {
-    return qn_status_make(
-        QN_STATUS_NOT_FOUND,
-        "the nvrtc generator has no form '%.32s'; there are ir, cuda, ptx, cubin and sass", form);
-  }
-  job_t job;
-  begin(nvrtc, request, wanted, &job);
-  qn_status_t status = run(&job);
-  if (qn_ok(status)) status = sink.write(sink.self, job.out.data, job.out.size);
-  end(&job);
-  return status;
+  return qn__gpu_emit(&maker, nvrtc, nvrtc->allocator, request, form, sink);
 }
 
 qn_status_t qn__nvrtc_create(qn_allocator_t allocator, qn__nvrtc_t** out_nvrtc) {

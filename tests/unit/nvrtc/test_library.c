@@ -1,6 +1,5 @@
 // tests/unit/nvrtc/test_library.c: finding and opening libnvrtc: none, a damaged one, another
-// library; the identity that the engine predicts; what messages say of a text that does not
-// compile.
+// library; the identity that the engine predicts; a text that does not compile.
 #define _GNU_SOURCE  // dladdr
 #include <dlfcn.h>
 #include <math.h>
@@ -13,7 +12,6 @@
 
 #include "base/fs.h"
 #include "base/nvrtc_place.h"
-#include "jit/nvrtc/messages.h"
 #include "tests/support/tempdir.h"
 #include "tests/unit/nvrtc/support_nvrtc.h"
 
@@ -167,39 +165,6 @@ static void identity_is_what_the_engine_predicts(void** state) {
   qn__nvrtc_destroy(nvrtc);
 }
 
-// ---- messages
-
-static const uint32_t lines[] = {0, 0, 3, 3};
-static const qn__cuda_text_t text = {
-    .text = QN_STR_INIT("one\ntwo\n  y = nonsense;\n}\n"),
-    .lines = lines,
-    .line_count = 4,
-    .module_text =
-        QN_STR_INIT("func scale(x: f32[n]) {\n  block.x b in 0..n {\n    y[i] = x[i];\n"),
-};
-
-static void explain(const char* log, const char* expected) {
-  qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "NVRTC does not compile a kernel");
-  status = qn__nvrtc_explain(status, &text, qn__str(log));
-  assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
-  assert_has(qn_status_message(status), expected);
-  qn_status_free(status);
-}
-
-static void messages_name_both_lines(void** state) {
-  (void)state;
-  explain(
-      "quern.cu(1): warning #177-D: unused\n\nquern.cu(3): error: identifier \"nonsense\" is "
-      "undefined\n    y = nonsense;\n        ^\n",
-      "function 'scale', line 3 of the mapped module `y[i] = x[i];`, line 3 of the CUDA text `y "
-      "= nonsense;`: identifier \"nonsense\" is undefined");
-  explain("quern.cu(2): error: bad", "line 2 of the CUDA text `two`: bad");
-  explain("quern.cu(99): error: bad", "line 99 of the CUDA text ``: bad");
-  explain("ptxas fatal: out of registers\n", "NVRTC: ptxas fatal: out of registers");
-  explain(": error: bad", "line 0 of the CUDA text");
-  explain("", "NVRTC");
-}
-
 static void wrong_text_is_internal(void** state) {
   (void)state;
   qn__nvrtc_t* nvrtc = nvrtc_or_null(qn_allocator_default());
@@ -229,7 +194,6 @@ int main(void) {
       cmocka_unit_test(folders_are_searched_in_order),
       cmocka_unit_test(driver_is_looked_at),
       cmocka_unit_test(identity_is_what_the_engine_predicts),
-      cmocka_unit_test(messages_name_both_lines),
       cmocka_unit_test(wrong_text_is_internal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
