@@ -4,6 +4,7 @@
 // added), and a mistake names the nearest option. Thread rule: one thread. Read next: main.c.
 #include "tools/args.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,16 @@ const char* args_value(const args_t* args, const char* name, const char* otherwi
     if (strcmp(args->options[i].spec->name, name) == 0) return args->options[i].value;
   }
   return otherwise;
+}
+
+bool args_number(const char* text, uint64_t least, uint64_t most, uint64_t* out_number) {
+  if (text[0] < '0' || text[0] > '9') return false;
+  char* end;
+  errno = 0;
+  unsigned long long number = strtoull(text, &end, 10);
+  if (*end != '\0' || errno != 0 || number < least || number > most) return false;
+  *out_number = number;
+  return true;
 }
 
 void args_print_usage(const verb_t* verb, FILE* file) {

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 typedef struct option_spec {
@@ -63,6 +64,9 @@ void args_free(args_t* args);
 bool args_has(const args_t* args, const char* name);
 // The value of an option, or `otherwise`.
 const char* args_value(const args_t* args, const char* name, const char* otherwise);
+
+// A whole number of digits alone, from `least` to `most`. False for any other text.
+bool args_number(const char* text, uint64_t least, uint64_t most, uint64_t* out_number);
 
 // Prints usage, help, options and examples of a verb.
 void args_print_help(const verb_t* verb, FILE* file);

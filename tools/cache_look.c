@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/cache_actions.h"
+#include "tools/list.h"
 
 typedef struct listing {
   qn_cache_entry_info_t* entries;
@@ -15,17 +16,14 @@ typedef struct listing {
 
 static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
   listing_t* listing = self;
-  if (listing->count == listing->capacity) {
-    size_t capacity = listing->capacity ? 2 * listing->capacity : 64;
-    qn_cache_entry_info_t* grown = realloc(listing->entries, capacity * sizeof *grown);
-    if (!grown) {
-      listing->is_out_of_memory = true;
-      return false;
-    }
-    listing->entries = grown;
-    listing->capacity = capacity;
+  qn_cache_entry_info_t* entries =
+      list_room(listing->entries, &listing->capacity, listing->count, sizeof *entries);
+  if (!entries) {
+    listing->is_out_of_memory = true;
+    return false;
   }
-  listing->entries[listing->count++] = *info;
+  listing->entries = entries;
+  entries[listing->count++] = *info;
   return true;
 }
 

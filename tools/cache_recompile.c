@@ -2,7 +2,6 @@
 // compared.
 //
 // Thread rule: one thread; the progress line has its own. Read next: cache_care.c, docs/warm.md.
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,14 +60,6 @@ static bool on_progress(void* self, uint64_t done, uint64_t total) {
   return true;
 }
 
-static bool parse_number(const char* text, uint64_t* out) {
-  char* end;
-  errno = 0;
-  if (text[0] < '0' || text[0] > '9') return false;
-  *out = strtoull(text, &end, 10);
-  return *end == '\0' && errno == 0;
-}
-
 static void print_report(const cache_t* cache, const recompile_t* run,
                          const qn_recompile_report_t* report, uint64_t seed) {
   if (run->is_json) {
@@ -106,13 +97,13 @@ qn_status_t cache_run_recompile(const cache_t* cache, int* out_code) {
   // JSON has no unsigned numbers of 64 bits.
   uint64_t seed = ((uint64_t)time(NULL) ^ (uint64_t)now_ns()) & INT64_MAX;
   qn_recompile_options_t options = {.struct_size = sizeof options};
-  if (strcmp(count, "all") != 0 && (!parse_number(count, &options.count) || options.count == 0)) {
+  if (strcmp(count, "all") != 0 && !args_number(count, 1, UINT64_MAX, &options.count)) {
     *out_code = report_usage(cache->args,
                              "--recompile is '%s', expected a number from 1 on, or all", count);
     return QN_OK;
   }
   const char* seed_text = args_value(cache->args, "seed", NULL);
-  if (seed_text && (!parse_number(seed_text, &seed) || seed > INT64_MAX)) {
+  if (seed_text && !args_number(seed_text, 0, INT64_MAX, &seed)) {
     *out_code = report_usage(cache->args, "--seed is '%s', expected a number", seed_text);
     return QN_OK;
   }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/cache_actions.h"
+#include "tools/list.h"
 
 // Entries that have something in common. Groups are few: a list will do.
 typedef struct group {
@@ -38,30 +39,20 @@ typedef struct stats {
 
 // -------------------------------------------------------------------------------------- groups
 
-static bool grow(void** inout_items, size_t* inout_capacity, size_t count, size_t item_bytes) {
-  if (count < *inout_capacity) return true;
-  size_t capacity = *inout_capacity ? 2 * *inout_capacity : 8;
-  void* grown = realloc(*inout_items, capacity * item_bytes);
-  if (!grown) return false;
-  *inout_items = grown;
-  *inout_capacity = capacity;
-  return true;
-}
-
 static void add_to_group(stats_t* stats, groups_t* groups, const char* name,
                          const qn_cache_summary_t* entry) {
   size_t i = 0;
   while (i < groups->count && strcmp(groups->items[i].name, name) != 0) i++;
   if (i == groups->count) {
-    void* items = groups->items;
     char* copy = strdup(name);
-    if (!copy || !grow(&items, &groups->capacity, groups->count, sizeof *groups->items)) {
+    group_t* items = list_room(groups->items, &groups->capacity, groups->count, sizeof *items);
+    if (items) groups->items = items;
+    if (!copy || !items) {
       free(copy);
       stats->is_out_of_memory = true;
       return;
     }
-    groups->items = items;
-    groups->items[groups->count++] = (group_t){.name = copy};
+    items[groups->count++] = (group_t){.name = copy};
   }
   groups->items[i].entry_count++;
   groups->items[i].size_bytes += entry->info.size_bytes;
@@ -88,15 +79,16 @@ static const char* kind_of(stats_t* stats, const char* target) {
   for (size_t i = 0; i < stats->target_count; i++) {
     if (strcmp(stats->targets[i].target, target) == 0) return stats->targets[i].kind;
   }
-  void* items = stats->targets;
   char* copy = strdup(target);
-  if (!copy || !grow(&items, &stats->target_capacity, stats->target_count, sizeof(kind_of_t))) {
+  kind_of_t* items =
+      list_room(stats->targets, &stats->target_capacity, stats->target_count, sizeof *items);
+  if (items) stats->targets = items;
+  if (!copy || !items) {
     free(copy);
     stats->is_out_of_memory = true;
     return "unknown";
   }
-  stats->targets = items;
-  kind_of_t* one = &stats->targets[stats->target_count++];
+  kind_of_t* one = &items[stats->target_count++];
   one->target = copy;
   json_t* json = json_parsed(target);
   const char* kind = json_string_value(json_object_get(json, "kind"));

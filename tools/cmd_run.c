@@ -3,7 +3,6 @@
 // Each repetition starts from the arguments as they were given, so that an `inout` buffer does not
 // drift; putting them back is not timed. Thread rule: one thread. Read next: run_args.c,
 // run_report.c.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@ enum { MOST_REPETITIONS = 10000000 };
 typedef struct run {
   const args_t* args;
   qn_lookup_options_t options;
-  int64_t repeat_count;
+  uint64_t repeat_count;
   qn_engine_t* engine;
   qn_module_t* module;
   qn_target_t* target;
@@ -75,11 +74,7 @@ static int check_usage(const args_t* args, run_t* run) {
     }
   }
   const char* repeat = args_value(args, "repeat", "1");
-  char* end = NULL;
-  errno = 0;
-  run->repeat_count = strtoll(repeat, &end, 10);
-  if (errno != 0 || *end != '\0' || end == repeat || run->repeat_count < 1 ||
-      run->repeat_count > MOST_REPETITIONS) {
+  if (!args_number(repeat, 1, MOST_REPETITIONS, &run->repeat_count)) {
     return report_usage(args, "--repeat is '%s', expected a number from 1 to %d", repeat,
                         MOST_REPETITIONS);
   }

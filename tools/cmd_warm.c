@@ -4,7 +4,6 @@
 // `quern warm --worker` is such a worker; nobody else calls it. An interrupt stops the work, prints
 // the summary all the same and then ends the command the way a signal does. Thread rule: one
 // thread; the progress line has its own. Read next: warm_report.c, docs/warm.md.
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,15 +46,6 @@ static bool on_progress(void* self, const qn_warm_progress_t* progress,
 
 // -------------------------------------------------------------------------------------- arguments
 
-static bool parse_jobs(const char* text, uint32_t* out_jobs) {
-  char* end;
-  errno = 0;
-  long number = strtol(text, &end, 10);
-  if (end == text || *end || errno != 0 || number < 1 || number > 256) return false;
-  *out_jobs = (uint32_t)number;
-  return true;
-}
-
 // What the command line says, apart from the lists.
 typedef struct plan {
   qn_warm_options_t options;
@@ -86,8 +76,12 @@ static int make_plan(const args_t* args, plan_t* plan) {
       qn_status_t status = qn_target_parse(value, &plan->targets[plan->read.target_count]);
       if (!qn_ok(status)) return report_status(args, status);
       plan->read.target_count++;
-    } else if (strcmp(name, "jobs") == 0 && !parse_jobs(value, &plan->options.jobs)) {
-      return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", value);
+    } else if (strcmp(name, "jobs") == 0) {
+      uint64_t jobs;
+      if (!args_number(value, 1, 256, &jobs)) {
+        return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", value);
+      }
+      plan->options.jobs = (uint32_t)jobs;
     } else if (strcmp(name, "timeout") == 0 && !session_time(value, &plan->options.timeout_ns)) {
       return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min",
                           value);

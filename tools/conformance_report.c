@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/list.h"
 #include "tools/output.h"
 
 enum { COLUMN_LIMIT = 16 };
@@ -93,14 +94,10 @@ static row_t* find_row(report_t* report, const conf_result_t* result) {
   for (size_t i = 0; i < report->row_count; i++) {
     if (is_row(&report->rows[i], result)) return &report->rows[i];
   }
-  if (report->row_count == report->row_capacity) {
-    size_t capacity = 2 * report->row_capacity + 256;
-    row_t* grown = realloc(report->rows, capacity * sizeof *grown);
-    if (!grown) return NULL;
-    report->rows = grown;
-    report->row_capacity = capacity;
-  }
-  row_t* row = &report->rows[report->row_count];
+  row_t* rows = list_room(report->rows, &report->row_capacity, report->row_count, sizeof *rows);
+  if (!rows) return NULL;
+  report->rows = rows;
+  row_t* row = &rows[report->row_count];
   memset(row, 0, sizeof *row);
   row->area = copy_of(result->area);
   row->feature = copy_of(result->feature);

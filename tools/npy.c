@@ -4,11 +4,12 @@
 // Thread rule: pure. Read next: values.c.
 #include "tools/npy.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tools/file.h"
 
 #define MAGIC "\x93NUMPY"
 #define MAX_HEADER_BYTES 65536u
@@ -258,34 +259,12 @@ qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_arra
 
 // ---------------------------------------------------------------------------------- files
 
-static qn_status_t file_error(const char* what, const char* path) {
-  qn_status_code_t code = errno == ENOENT   ? QN_STATUS_NOT_FOUND
-                          : errno == EISDIR ? QN_STATUS_INVALID_ARGUMENT
-                                            : QN_STATUS_IO;
-  return qn_status_make(code, "cannot %s '%s': %s", what, path, strerror(errno));
-}
-
 qn_status_t npy_read(const char* path, npy_array_t* out_array) {
   memset(out_array, 0, sizeof *out_array);
-  FILE* file = fopen(path, "rb");
-  if (!file) return file_error("open", path);
-  size_t size = 0, capacity = 1 << 16;
-  char* bytes = malloc(capacity);
-  while (bytes) {
-    size += fread(bytes + size, 1, capacity - size, file);
-    if (size < capacity) break;
-    capacity *= 2;
-    char* grown = realloc(bytes, capacity);
-    if (!grown) free(bytes);
-    bytes = grown;
-  }
-  bool has_failed = ferror(file) != 0;
-  qn_status_t status = QN_OK;
-  if (has_failed) status = file_error("read", path);
-  (void)fclose(file);
-  if (!bytes) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory to read '%s'", path);
-  if (qn_ok(status)) status = npy_parse(path, bytes, size, out_array);
-  free(bytes);
+  text_t text;
+  qn_status_t status = text_read(path, &text);
+  if (qn_ok(status)) status = npy_parse(path, text.data, text.size, out_array);
+  text_free(&text);
   return status;
 }
 

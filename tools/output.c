@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/list.h"
+
 bool is_terminal(FILE* file) {
   return isatty(fileno(file)) != 0;
 }
@@ -132,14 +134,10 @@ void table_init(table_t* table, size_t column_count) {
 }
 
 void table_add(table_t* table, const char* cell) {
-  if (table->cell_count == table->capacity) {
-    size_t capacity = table->capacity ? 2 * table->capacity : 64;
-    char** cells = realloc(table->cells, capacity * sizeof *cells);
-    if (!cells) return;
-    table->cells = cells;
-    table->capacity = capacity;
-  }
-  table->cells[table->cell_count++] = strdup(cell ? cell : "");
+  char** cells = list_room(table->cells, &table->capacity, table->cell_count, sizeof *cells);
+  if (!cells) return;
+  table->cells = cells;
+  cells[table->cell_count++] = strdup(cell ? cell : "");
 }
 
 static const char* cell_at(const table_t* table, size_t index) {

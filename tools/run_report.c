@@ -95,7 +95,7 @@ void run_report_text(const run_summary_t* summary, const run_args_t* run) {
   printf(", loaded in %s, found in %s; ran in %s", format_ns(lookup->load_ns, times[1]),
          format_ns(lookup->lookup_ns, times[2]), format_ns(summary->run_median_ns, times[3]));
   if (summary->repeat_count > 1) {
-    printf(" (median of %" PRId64 ", least %s)", summary->repeat_count,
+    printf(" (median of %" PRIu64 ", least %s)", summary->repeat_count,
            format_ns(summary->run_least_ns, times[0]));
   }
   printf("\n%skey %s%s\n", style->dim, lookup->key, style->plain);

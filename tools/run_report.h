@@ -14,7 +14,7 @@ typedef struct run_summary {
   bool is_checked;
   qn_lookup_info_t lookup;
   int64_t parse_ns;
-  int64_t repeat_count;
+  uint64_t repeat_count;
   int64_t run_median_ns;
   int64_t run_least_ns;
   int64_t run_most_ns;

@@ -1,4 +1,4 @@
-// tools/session.h: what several verbs begin with: an engine that logs, a text, a module, a target.
+// tools/session.h: what several verbs begin with: an engine that logs, a module, a target.
 //
 // Thread rule: one thread; the log sink is called by any. Read next: session.c.
 #ifndef QUERN_TOOLS_SESSION_H_
@@ -6,6 +6,7 @@
 
 #include "quern/quern.h"
 #include "tools/args.h"
+#include "tools/file.h"
 
 // An engine by the environment; the library's log goes to standard error as QUERN_LOG says.
 // Owned: qn_engine_destroy.
@@ -22,16 +23,6 @@ qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engi
 qn_status_t session_idle_engine(qn_engine_t** out_engine);
 // The value of an engine's option by its name in options.inc. Owned: free. NULL without memory.
 char* session_option(qn_engine_t* engine, const char* name);
-
-typedef struct text {
-  char* data;  // owned: text_free
-  size_t size;
-} text_t;
-// Reads a file; "-" is standard input. Errors: NOT_FOUND, IO, OUT_OF_MEMORY, all naming the file.
-qn_status_t text_read(const char* path, text_t* out_text);
-// Replaces a file at once, by a new one beside it; "-" is standard output. Errors: IO.
-qn_status_t text_write(const char* path, const void* data, size_t size);
-void text_free(text_t* text);
 
 // Reads and parses a file. `on_diagnostic` may be NULL.
 qn_status_t session_module(const char* path,

@@ -7,21 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/list.h"
 #include "tools/session.h"
 
 enum { MOST_BUNDLES = 64 };
 
 void warm_keys_add(warm_keys_t* keys, const char* key) {
-  if (keys->count == keys->capacity) {
-    size_t capacity = keys->capacity ? 2 * keys->capacity : 64;
-    char(*grown)[33] = realloc(keys->keys, capacity * sizeof *grown);
-    if (!grown) {
-      keys->is_out_of_memory = true;
-      return;
-    }
-    keys->keys = grown;
-    keys->capacity = capacity;
+  char(*room)[33] = list_room(keys->keys, &keys->capacity, keys->count, sizeof *room);
+  if (!room) {
+    keys->is_out_of_memory = true;
+    return;
   }
+  keys->keys = room;
   memset(keys->keys[keys->count], 0, 33);
   memcpy(keys->keys[keys->count++], key, strlen(key) < 33 ? strlen(key) : 32);
 }

@@ -1,7 +1,7 @@
 // tests/fuzz/fuzz_npy.c: any bytes as a .npy file.
 //
 // What is read must be consistent with itself: the size in bytes is that of dtype and shape.
-// sources: tools/npy.c
+// sources: tools/npy.c tools/file.c
 // Read next: tests/fuzz/corpus/npy, tests/unit/tools/test_npy.c.
 #include "tools/npy.h"
 
