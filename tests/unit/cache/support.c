@@ -1,8 +1,13 @@
 // tests/unit/cache/support.c: see support.h.
 #include "tests/unit/cache/support.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 char cache_root[QN_TEST_PATH_SIZE];
 
@@ -82,6 +87,12 @@ void entry_path(const sample_t* sample, char out[QN_TEST_PATH_SIZE + 64]) {
   (void)snprintf(out, QN_TEST_PATH_SIZE + 64, "%s/v1/%.2s/%s.k", cache_root, hex, hex + 2);
 }
 
+void set_age(const char* path, int64_t age_s) {
+  int64_t then_s = qn__wall_ns() / 1000000000 - age_s;
+  struct timespec times[2] = {{.tv_sec = (time_t)then_s}, {.tv_sec = (time_t)then_s}};
+  if (utimensat(AT_FDCWD, path, times, 0) != 0) abort();
+}
+
 qn__disk_t* open_cache(const qn__disk_options_t* changes) {
   qn__disk_options_t options = {.root = cache_root};
   if (changes) options = *changes;
@@ -91,6 +102,17 @@ qn__disk_t* open_cache(const qn__disk_options_t* changes) {
   if (!qn_ok(status)) (void)fprintf(stderr, "%s\n", qn_status_message(status));
   qn_status_free(status);
   return disk;
+}
+
+qn__get_result_t get_replaced(qn__disk_t* disk, const sample_t* sample, const uint8_t* bytes,
+                              size_t size) {
+  char path[QN_TEST_PATH_SIZE + 64];
+  entry_path(sample, path);
+  if (!qn_test_write_file(path, bytes, size)) abort();
+  qn__hit_t hit;
+  qn__get_result_t result = qn__disk_get(disk, &sample->expected, &hit);
+  if (hit.bytes) abort();
+  return result;
 }
 
 bool put_and_wait(qn__disk_t* disk, const sample_t* sample) {

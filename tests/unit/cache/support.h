@@ -26,9 +26,14 @@ extern char cache_root[QN_TEST_PATH_SIZE];
 int cache_set_up(void** state);
 int cache_tear_down(void** state);
 void entry_path(const sample_t* sample, char out[QN_TEST_PATH_SIZE + 64]);
+// Makes a file so much older than now, or younger.
+void set_age(const char* path, int64_t age_s);
 // Opens the directory with the default options and a short grace; asserts that it can.
 qn__disk_t* open_cache(const qn__disk_options_t* changes);
 // Puts a sample and waits until it is in place.
 bool put_and_wait(qn__disk_t* disk, const sample_t* sample);
+// Replaces the entry of `sample` by `size` bytes and looks it up; it must be no hit.
+qn__get_result_t get_replaced(qn__disk_t* disk, const sample_t* sample, const uint8_t* bytes,
+                              size_t size);
 
 #endif  // QUERN_TESTS_UNIT_CACHE_SUPPORT_H_

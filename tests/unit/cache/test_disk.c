@@ -1,5 +1,5 @@
-// tests/unit/cache/test_disk.c: one process on a cache directory: trust, get, put, healing, bounds,
-// tools.
+// tests/unit/cache/test_disk.c: one process on a cache directory: trust, get, put, healing,
+// refusals.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,6 @@
 // cmocka wants the four above first.
 #include <cmocka.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -16,17 +15,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "quern/cache.h"
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
-
-#define DAY_S (24 * 3600)
-
-static void set_age(const char* path, int64_t age_s) {
-  int64_t then_s = qn__wall_ns() / 1000000000 - age_s;
-  struct timespec times[2] = {{.tv_sec = (time_t)then_s}, {.tv_sec = (time_t)then_s}};
-  assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-}
 
 static void found_after_put(void** state) {
   (void)state;
@@ -212,18 +202,6 @@ static void untrusted_directories_are_refused(void** state) {
   }
 }
 
-// Replaces the entry of `sample` by `size` bytes and looks it up.
-static qn__get_result_t get_replaced(qn__disk_t* disk, const sample_t* sample, const uint8_t* bytes,
-                                     size_t size) {
-  char path[QN_TEST_PATH_SIZE + 64];
-  entry_path(sample, path);
-  assert_true(qn_test_write_file(path, bytes, size));
-  qn__hit_t hit;
-  qn__get_result_t result = qn__disk_get(disk, &sample->expected, &hit);
-  assert_null(hit.bytes);
-  return result;
-}
-
 static void damaged_files_heal(void** state) {
   (void)state;
   qn__disk_t* disk = open_cache(NULL);
@@ -360,51 +338,6 @@ static void a_stale_handle_is_looked_up_again(void** state) {
   sample_free(&sample);
 }
 
-static void use_is_recorded_daily(void** state) {
-  (void)state;
-  qn__disk_t* disk = open_cache(NULL);
-  sample_t sample;
-  sample_make(&sample, 1, 200);
-  assert_true(put_and_wait(disk, &sample));
-  char path[QN_TEST_PATH_SIZE + 64];
-  entry_path(&sample, path);
-  static const struct {
-    int64_t age_s;
-    bool touches;
-  } cases[] = {{DAY_S - 100, false}, {DAY_S + 100, true}, {100, false}, {-2 * DAY_S, true}};
-  uint64_t touched = 0;
-  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
-    set_age(path, cases[i].age_s);
-    qn__hit_t hit;
-    assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
-    qn__disk_hit_release(disk, &hit);
-    touched += cases[i].touches;
-    assert_int_equal(qn__disk_counter(disk, "disk_touched"), touched);
-    struct stat info;
-    assert_int_equal(lstat(path, &info), 0);
-    int64_t age_s = qn__wall_ns() / 1000000000 - (int64_t)info.st_mtim.tv_sec;
-    assert_true(cases[i].touches ? age_s < 1000 && age_s > -1000 : age_s >= cases[i].age_s);
-  }
-  qn__disk_close(disk, 0);
-  // One that only reads leaves the time alone.
-  qn__disk_options_t options = {.is_read_only = true};
-  disk = open_cache(&options);
-  set_age(path, 3 * DAY_S);
-  qn__hit_t hit;
-  assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
-  qn__disk_hit_release(disk, &hit);
-  assert_int_equal(qn__disk_counter(disk, "disk_touched"), 0);
-  assert_false(qn__disk_put(disk, &sample.entry, NULL));
-  assert_int_equal(qn__disk_counter(disk, "publish_dropped_read_only"), 1);
-  assert_false(qn__disk_sweep(disk));
-  assert_int_equal(qn__disk_clear(disk), 0);
-  uint8_t junk[4] = {0};
-  assert_int_equal(get_replaced(disk, &sample, junk, sizeof junk), QN__GET_BAD);
-  assert_int_equal(access(path, F_OK), 0);
-  qn__disk_close(disk, 0);
-  sample_free(&sample);
-}
-
 static void a_full_queue_drops(void** state) {
   (void)state;
   qn__disk_options_t options = {.max_queue_bytes = 1000};
@@ -475,87 +408,6 @@ static void a_refusal_switches_writing_off_for_a_while(void** state) {
   }
 }
 
-static void the_oldest_are_evicted(void** state) {
-  (void)state;
-  // No sweep of the writer beside those that are counted here.
-  qn__disk_options_t options = {.max_entries = 10, .sweep_period_ns = -1};
-  qn__disk_t* disk = open_cache(&options);
-  sample_t samples[20];
-  char path[QN_TEST_PATH_SIZE + 64];
-  for (unsigned i = 0; i < 20; i++) {
-    sample_make(&samples[i], 4 * i + 1, 100);  // all of one size
-    assert_true(put_and_wait(disk, &samples[i]));
-    entry_path(&samples[i], path);
-    set_age(path, (i * 7 % 20) * 60);
-  }
-  char unknown[QN_TEST_PATH_SIZE + 64], old[QN_TEST_PATH_SIZE + 64], young[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(unknown, sizeof unknown, "%s/v1/ab", cache_root);
-  (void)mkdir(unknown, 0700);
-  (void)snprintf(unknown, sizeof unknown, "%s/v1/ab/notes.txt", cache_root);
-  assert_true(qn_test_write_file(unknown, "mine", 4));
-  set_age(unknown, 1000 * DAY_S);
-  (void)snprintf(old, sizeof old, "%s/v1/tmp/00000001-0123456789abcdef.t", cache_root);
-  assert_true(qn_test_write_file(old, "left", 4));
-  set_age(old, 3700);
-  // From a time that has not come: it would be there until then.
-  char early[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(early, sizeof early, "%s/v1/tmp/00000001-0123456789abcded.t", cache_root);
-  assert_true(qn_test_write_file(early, "left", 4));
-  set_age(early, -1000 * DAY_S);
-  (void)snprintf(young, sizeof young, "%s/v1/tmp/00000001-0123456789abcdee.t", cache_root);
-  assert_true(qn_test_write_file(young, "busy", 4));
-  assert_true(qn__disk_sweep(disk));
-  for (unsigned i = 0; i < 20; i++) {
-    entry_path(&samples[i], path);
-    bool is_kept = i * 7 % 20 < 8;  // four fifths of ten
-    assert_int_equal(access(path, F_OK), is_kept ? 0 : -1);
-  }
-  assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 12);
-  assert_int_equal(qn__disk_counter(disk, "sweep_temporaries"), 2);
-  assert_int_equal(access(unknown, F_OK), 0);
-  assert_int_equal(access(old, F_OK), -1);
-  assert_int_equal(access(early, F_OK), -1);
-  assert_int_equal(access(young, F_OK), 0);
-  // Within the bound nothing goes.
-  assert_true(qn__disk_sweep(disk));
-  assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 12);
-  qn__disk_close(disk, 0);
-  // By bytes.
-  uint64_t entry_bytes = qn__entry_size(&samples[0].entry);
-  options = (qn__disk_options_t){.max_bytes = entry_bytes * 5 + 1};
-  disk = open_cache(&options);
-  assert_true(qn__disk_sweep(disk));
-  assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), 8 - 4);
-  assert_int_equal(qn__disk_counter(disk, "sweep_evicted_bytes"), 4 * entry_bytes);
-  qn__disk_close(disk, 0);
-  for (unsigned i = 0; i < 20; i++) sample_free(&samples[i]);
-}
-
-static void sweeps_are_claimed_once_a_period(void** state) {
-  (void)state;
-  qn__disk_t* disk = open_cache(NULL);
-  sample_t sample;
-  sample_make(&sample, 1, 100);
-  char stamp[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(stamp, sizeof stamp, "%s/v1/stamp", cache_root);
-  static const struct {
-    int64_t age_s;  // of the stamp
-    bool sweeps;
-  } cases[] = {{0, true}, {100, false}, {3700, true}, {-7300, true}};
-  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
-    if (i > 0) set_age(stamp, cases[i].age_s);
-    assert_true(put_and_wait(disk, &sample));
-    qn__disk_close(disk, INT64_C(60000000000));
-    struct stat info;
-    assert_int_equal(lstat(stamp, &info), 0);
-    int64_t age_s = qn__wall_ns() / 1000000000 - (int64_t)info.st_mtim.tv_sec;
-    assert_int_equal(age_s < 50 && age_s > -50, cases[i].sweeps);
-    disk = open_cache(NULL);
-  }
-  qn__disk_close(disk, 0);
-  sample_free(&sample);
-}
-
 static void a_wiped_directory_is_made_again(void** state) {
   (void)state;
   char root[QN_TEST_PATH_SIZE + 8], command[QN_TEST_PATH_SIZE + 8];
@@ -589,153 +441,6 @@ static void a_wiped_directory_is_made_again(void** state) {
   qn__disk_close(disk, 0);
   sample_free(&samples[0]);
   sample_free(&samples[1]);
-}
-
-// ------------------------------------------------------------------------------- quern/cache.h
-
-typedef struct seen {
-  int count;
-  uint64_t bytes;
-  int64_t created_s;
-} seen_t;
-
-static bool see(void* self, const qn_cache_entry_info_t* info) {
-  seen_t* seen = self;
-  seen->count++;
-  seen->bytes += info->size_bytes;
-  seen->created_s = info->created_s;
-  assert_int_equal(strlen(info->key), 32);
-  return true;
-}
-
-static void hear(void* self, const char* key, const char* reason) {
-  assert_int_equal(strlen(key), 32);
-  assert_string_equal(reason, "the checksum of the entry does not match its bytes");
-  ++*(int*)self;
-}
-
-static void tools_look_at_a_directory(void** state) {
-  (void)state;
-  qn_cache_dir_t* dir;
-  char absent[QN_TEST_PATH_SIZE + 8];
-  (void)snprintf(absent, sizeof absent, "%s/absent", cache_root);
-  assert_int_equal(qn_status_consume(qn_cache_dir_open(absent, &dir)), QN_STATUS_NOT_FOUND);
-  assert_null(dir);
-  assert_int_equal(qn_status_consume(qn_cache_dir_open(NULL, &dir)), QN_STATUS_INVALID_ARGUMENT);
-  assert_true(qn_ok(qn_cache_dir_open(cache_root, &dir)));
-  seen_t seen = {0};
-  assert_true(qn_ok(qn_cache_dir_list(dir, see, &seen)));
-  assert_int_equal(seen.count, 0);
-
-  qn__disk_t* disk = open_cache(NULL);
-  sample_t samples[5];
-  for (unsigned i = 0; i < 5; i++) {
-    sample_make(&samples[i], i, 100);
-    assert_true(put_and_wait(disk, &samples[i]));
-  }
-  qn__disk_close(disk, 0);
-  assert_true(qn_ok(qn_cache_dir_list(dir, see, &seen)));
-  assert_int_equal(seen.count, 5);
-  assert_int_equal(seen.created_s, 1700000000);
-  qn_cache_usage_t usage;
-  assert_true(qn_ok(qn_cache_dir_usage(dir, &usage)));
-  assert_int_equal(usage.entry_count, 5);
-  assert_true(usage.size_bytes == seen.bytes);
-  assert_int_equal(usage.temporary_count, 0);
-
-  char key[33];
-  qn__hash128_hex(samples[3].entry.key, key);
-  qn_cache_entry_t* entry;
-  assert_true(qn_ok(qn_cache_dir_read(dir, key, &entry)));
-  assert_string_equal(entry->info.key, key);
-  assert_int_equal(entry->compile_ns, 1003);
-  assert_int_equal(entry->section_count, 7);
-  assert_string_equal(entry->sections[0].name, "schema");
-  assert_string_equal(entry->sections[0].text, "versions 1 1");
-  assert_string_equal(entry->sections[1].name, "module");
-  assert_memory_equal(entry->sections[1].text, "32 bytes, xxh3 ", 15);
-  assert_string_equal(entry->sections[2].name, "target");
-  assert_string_equal(entry->sections[2].text, "{\"kind\":\"cpu\",\"mcpu\":\"znver3\"}");
-  assert_string_equal(entry->sections[4].name, "metadata");
-  assert_null(entry->sections[4].text);
-  assert_memory_equal(entry->sections[5].data, samples[3].module.data, 32);
-  assert_string_equal(entry->sections[6].name, "payload");
-  assert_int_equal(entry->sections[6].size_bytes, 100);
-  assert_memory_equal(entry->sections[6].data, samples[3].payload.data, 100);
-  qn_cache_entry_free(entry);
-  qn_cache_entry_free(NULL);
-  key[6] = '\0';
-  assert_true(qn_ok(qn_cache_dir_read(dir, key, &entry)));
-  qn_cache_entry_free(entry);
-  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "abc", &entry)),
-                   QN_STATUS_INVALID_ARGUMENT);
-  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "xyzw", &entry)),
-                   QN_STATUS_INVALID_ARGUMENT);
-  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "0000000000", &entry)),
-                   QN_STATUS_NOT_FOUND);
-  assert_null(entry);
-
-  char path[QN_TEST_PATH_SIZE + 64];
-  uint8_t bytes[2048];
-  entry_path(&samples[3], path);
-  long size = qn_test_read_file(path, bytes, sizeof bytes);
-  bytes[size - 20] ^= 1;
-  assert_true(qn_test_write_file(path, bytes, (size_t)size));
-  qn_status_t status = qn_cache_dir_read(dir, key, &entry);
-  assert_int_equal(qn_status_code(status), QN_STATUS_DATA_LOSS);
-  assert_non_null(strstr(qn_status_message(status), "checksum"));
-  qn_status_free(status);
-  qn_cache_verify_report_t report;
-  int bad = 0;
-  assert_true(qn_ok(qn_cache_dir_verify(dir, false, hear, &bad, &report)));
-  assert_int_equal(bad, 1);
-  assert_int_equal(report.good_count, 4);
-  assert_int_equal(report.bad_count, 1);
-  assert_int_equal(report.removed_count, 0);
-  assert_int_equal(access(path, F_OK), 0);
-  assert_true(qn_ok(qn_cache_dir_verify(dir, true, NULL, NULL, &report)));
-  assert_int_equal(report.removed_count, 1);
-  assert_int_equal(access(path, F_OK), -1);
-  assert_true(qn_ok(qn_cache_dir_verify(dir, true, hear, &bad, &report)));
-  assert_int_equal(report.good_count, 4);
-  assert_int_equal(report.bad_count, 0);
-
-  (void)snprintf(path, sizeof path, "%s/v1/keep.txt", cache_root);
-  assert_true(qn_test_write_file(path, "mine", 4));
-  uint64_t removed;
-  assert_true(qn_ok(qn_cache_dir_clear(dir, &removed)));
-  assert_int_equal(removed, 4);
-  assert_int_equal(access(path, F_OK), 0);
-  assert_true(qn_ok(qn_cache_dir_usage(dir, &usage)));
-  assert_int_equal(usage.entry_count, 0);
-  qn_cache_dir_close(dir);
-  qn_cache_dir_close(NULL);
-  for (unsigned i = 0; i < 5; i++) sample_free(&samples[i]);
-}
-
-static void an_ambiguous_prefix_is_refused(void** state) {
-  (void)state;
-  char path[QN_TEST_PATH_SIZE + 64];
-  for (int i = 0; i < 2; i++) {
-    (void)snprintf(path, sizeof path, "%s/v1", cache_root);
-    (void)mkdir(path, 0700);
-    (void)snprintf(path, sizeof path, "%s/v1/ab", cache_root);
-    (void)mkdir(path, 0700);
-    (void)snprintf(path, sizeof path, "%s/v1/ab/cdef0%d0000000000000000000000ee.k", cache_root, i);
-    assert_true(qn_test_write_file(path, "x", 1));
-  }
-  qn_cache_dir_t* dir;
-  assert_true(qn_ok(qn_cache_dir_open(cache_root, &dir)));
-  qn_cache_entry_t* entry;
-  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, NULL, &entry)),
-                   QN_STATUS_INVALID_ARGUMENT);
-  qn_status_t status = qn_cache_dir_read(dir, "abcdef", &entry);
-  assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);
-  assert_non_null(strstr(qn_status_message(status), "more than one"));
-  qn_status_free(status);
-  assert_int_equal(qn_status_consume(qn_cache_dir_read(dir, "abcdef00", &entry)),
-                   QN_STATUS_DATA_LOSS);
-  qn_cache_dir_close(dir);
 }
 
 static void a_relative_path_stays_where_it_was(void** state) {
@@ -774,14 +479,9 @@ int main(void) {
       TEST(a_good_entry_of_another_preimage_stays),
       TEST(what_is_no_file_of_ours_is_left_alone),
       TEST(a_stale_handle_is_looked_up_again),
-      TEST(use_is_recorded_daily),
       TEST(a_full_queue_drops),
       TEST(a_refusal_switches_writing_off_for_a_while),
-      TEST(the_oldest_are_evicted),
-      TEST(sweeps_are_claimed_once_a_period),
       TEST(a_wiped_directory_is_made_again),
-      TEST(tools_look_at_a_directory),
-      TEST(an_ambiguous_prefix_is_refused),
       TEST(a_relative_path_stays_where_it_was),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 // tests/unit/cache/test_sweep.c: space on the file system, refusals for space, work between steps,
-// forks and closes in the middle. (Bounds, ages and claims are in test_disk.c.) ctest-labels: tsan
+// forks and closes in the middle. (Bounds, ages and claims are in test_ages.c.) ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,6 @@
 // cmocka wants the four above first.
 #include <cmocka.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,19 +74,13 @@ static int tear_down(void** state) {
   return cache_tear_down(state);
 }
 
-static void set_age(const sample_t* sample, int64_t age_s) {
-  char path[QN_TEST_PATH_SIZE + 64];
-  entry_path(sample, path);
-  int64_t then_s = qn__wall_ns() / 1000000000 - age_s;
-  struct timespec times[2] = {{.tv_sec = (time_t)then_s}, {.tv_sec = (time_t)then_s}};
-  assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-}
-
 // Sample i is i minutes old.
 static void fill(qn__disk_t* disk) {
   for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
     assert_true(put_and_wait(disk, &samples[i]));
-    set_age(&samples[i], i * 60);
+    char path[QN_TEST_PATH_SIZE + 64];
+    entry_path(&samples[i], path);
+    set_age(path, i * 60);
   }
 }
 

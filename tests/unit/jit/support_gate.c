@@ -1,8 +1,10 @@
+#define _GNU_SOURCE  // usleep
 // tests/unit/jit/support_gate.c: see support_gate.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -124,6 +126,12 @@ void gated_begin(gated_t* gated, const qn_engine_options_t* base) {
   must(qn_target_parse("interp", &gated->target));
 }
 
+void gated_begin_with(gated_t* gated, const qn_setting_t* settings, size_t count) {
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .settings = settings, .setting_count = count};
+  gated_begin(gated, &options);
+}
+
 void gated_end(gated_t* gated) {
   gate_set(&gated->gate, true);
   qn_engine_destroy(gated->engine);
@@ -169,6 +177,49 @@ uint64_t counter_of(qn_engine_t* engine, const char* name) {
   qn_engine_counters(engine, find_counter, &wanted);
   if (!wanted.is_found) fail_msg("no counter %s", name);
   return wanted.value;
+}
+
+// -------------------------------------------------------------------------------------- lookups
+
+qn_lookup_options_t lookup_with(qn_miss_policy_t miss, int64_t timeout_ns, int32_t priority) {
+  return (qn_lookup_options_t){.struct_size = sizeof(qn_lookup_options_t),
+                               .miss = miss,
+                               .timeout_ns = timeout_ns,
+                               .priority = priority};
+}
+
+qn_status_t gated_look_up(gated_t* gated, qn_module_t* module, const char* name,
+                          const qn_lookup_options_t* options, qn_lookup_info_t* info) {
+  qn_function_t* function;
+  QN_TRY(qn_engine_function(gated->engine, module, gated->target, name, options, info, &function));
+  qn_function_release(function);
+  return QN_OK;
+}
+
+qn_pending_t* gated_request(gated_t* gated, qn_module_t* module, const char* name,
+                            int32_t priority) {
+  qn_lookup_options_t options = lookup_with(QN_MISS_BLOCK, 0, priority);
+  qn_pending_t* pending;
+  must(qn_engine_request(gated->engine, module, gated->target, name, &options, &pending));
+  return pending;
+}
+
+void await_value(qn_pending_t* pending, int value) {
+  qn_function_t* function;
+  must(qn_pending_wait(pending, -1, NULL, &function));
+  assert_int_equal(call(function), value);
+  qn_function_release(function);
+  qn_pending_release(pending);
+}
+
+void await_queued(qn_engine_t* engine, uint32_t count) {
+  for (;;) {
+    qn__mutex_lock(&engine->pool.mutex);
+    uint32_t queued = engine->pool.queues[QN__LANE_COMPILE].queued_count;
+    qn__mutex_unlock(&engine->pool.mutex);
+    if (queued == count) return;
+    usleep(100);
+  }
 }
 
 // -------------------------------------------------------------------------------------- seekers

@@ -9,7 +9,8 @@
 #include "tests/support/tempdir.h"
 
 #define GATE_LOG 256
-#define GATE_PATIENCE_NS INT64_C(60000000000)
+#define SECOND INT64_C(1000000000)
+#define GATE_PATIENCE_NS (60 * SECOND)
 
 typedef struct gate {
   qn__mutex_t mutex;
@@ -31,6 +32,8 @@ typedef struct gated {
 
 // `settings` may be NULL. The cache directory is a fresh one. The gate is closed.
 void gated_begin(gated_t* gated, const qn_engine_options_t* base);
+// The same with these settings alone.
+void gated_begin_with(gated_t* gated, const qn_setting_t* settings, size_t count);
 void gated_end(gated_t* gated);
 // Puts the gated generator into another engine.
 void gate_install(gate_t* gate, qn_engine_t* engine);
@@ -48,6 +51,18 @@ int call(qn_function_t* function);
 uint64_t counter_of(qn_engine_t* engine, const char* name);
 void must(qn_status_t status);
 void must_be(qn_status_t status, qn_status_code_t code, const char* part);
+
+qn_lookup_options_t lookup_with(qn_miss_policy_t miss, int64_t timeout_ns, int32_t priority);
+// One lookup in this thread; the function is released again.
+qn_status_t gated_look_up(gated_t* gated, qn_module_t* module, const char* name,
+                          const qn_lookup_options_t* options, qn_lookup_info_t* info);
+// Asks without waiting for the answer, so that the order of asking is known.
+qn_pending_t* gated_request(gated_t* gated, qn_module_t* module, const char* name,
+                            int32_t priority);
+// Waits for the answer, expects the value, and releases what was pending.
+void await_value(qn_pending_t* pending, int value);
+// Until so many, and no more, wait for a compile thread.
+void await_queued(qn_engine_t* engine, uint32_t count);
 
 // A lookup on a thread of its own.
 typedef struct seeker {

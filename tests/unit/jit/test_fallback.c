@@ -11,14 +11,10 @@
 
 #include "tests/unit/jit/support_gate.h"
 
-#define SECOND INT64_C(1000000000)
-
 static void begin(gated_t* gated, bool is_forbidden) {
   const qn_setting_t settings[] = {{"compile_threads", "1"},
                                    {"jit", is_forbidden ? "forbid" : "allow"}};
-  qn_engine_options_t options = {
-      .struct_size = sizeof options, .settings = settings, .setting_count = 2};
-  gated_begin(gated, &options);
+  gated_begin_with(gated, settings, 2);
 }
 
 static qn_lookup_options_t fallback(qn_tier_t tier, int64_t timeout_ns, qn_module_t* generic) {

@@ -12,13 +12,9 @@
 
 #include "tests/unit/jit/support_gate.h"
 
-#define SECOND INT64_C(1000000000)
-
 static void begin(gated_t* gated) {
   static const qn_setting_t one_thread[] = {{"compile_threads", "1"}};
-  qn_engine_options_t options = {
-      .struct_size = sizeof options, .settings = one_thread, .setting_count = 1};
-  gated_begin(gated, &options);
+  gated_begin_with(gated, one_thread, 1);
 }
 
 static qn_pending_t* request(gated_t* gated, qn_module_t* module, const char* name,
@@ -136,17 +132,6 @@ static void test_errors(void** state) {
   qn_module_release(other);
   gated_end(&gated);
 }
-
-static void await_queued(qn_engine_t* engine, uint32_t count) {
-  for (;;) {
-    qn__mutex_lock(&engine->pool.mutex);
-    uint32_t queued = engine->pool.queues[QN__LANE_COMPILE].queued_count;
-    qn__mutex_unlock(&engine->pool.mutex);
-    if (queued == count) return;
-    usleep(100);
-  }
-}
-
 // What was cancelled before it began is never compiled, unless somebody else wants it too.
 static void test_cancel_before_it_begins(void** state) {
   (void)state;

@@ -17,8 +17,6 @@
 #include "quern/cache.h"
 #include "tests/unit/jit/support_gate.h"
 
-#define SECOND INT64_C(1000000000)
-
 static qn_lookup_info_t look_up(gated_t* gated, qn_module_t* module,
                                 const qn_lookup_options_t* options, int value) {
   qn_lookup_info_t info;

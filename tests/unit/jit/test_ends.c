@@ -1,0 +1,198 @@
+// Engines that end, fork or find no threads in the middle of compiles. ctest-labels: tsan
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/jit/support_gate.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#endif
+
+static const qn_setting_t one_thread[] = {{"compile_threads", "1"}};
+
+static void test_destroy_in_the_middle(void** state) {
+  (void)state;
+  gated_t gated;
+  gated_begin_with(&gated, one_thread, 1);
+  qn_module_t* modules[] = {module_of("runs", 1), module_of("waits", 2)};
+  qn_pending_t* running = gated_request(&gated, modules[0], "runs", 0);
+  gate_await_started(&gated.gate, 1);
+  qn_pending_t* queued = gated_request(&gated, modules[1], "waits", 0);
+  await_queued(gated.engine, 1);
+  assert_false(qn_pending_is_ready(running));
+  gate_set(&gated.gate, true);
+  qn_engine_destroy(gated.engine);
+  // One was waited for, or it was queued still; the other never began or was compiled.
+  qn_function_t* function = NULL;
+  must(qn_pending_wait(running, 0, NULL, &function));
+  assert_int_equal(call(function), 1);
+  qn_function_release(function);
+  qn_status_t status = qn_pending_wait(queued, 0, NULL, &function);
+  if (qn_ok(status)) {
+    qn_function_release(function);
+  } else {
+    must_be(status, QN_STATUS_CANCELLED, "engine ends");
+  }
+  qn_pending_release(running);
+  qn_pending_release(queued);
+  // It went into the cache.
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .cache_dir = gated.directory, .ignores_environment = true};
+  must(qn_engine_create(&options, &gated.engine));
+  gate_install(&gated.gate, gated.engine);
+  qn_lookup_info_t info;
+  must(gated_look_up(&gated, modules[0], "runs", NULL, &info));
+  assert_int_equal(info.source, QN_SOURCE_DISK);
+  qn_module_release(modules[0]);
+  qn_module_release(modules[1]);
+  gated_end(&gated);
+}
+
+static void hear(void* self, const qn_compile_event_t* event) {
+  (void)event;
+  ++*(_Atomic int*)self;
+}
+
+// A compile that hangs for good holds the destroy for its grace, and nothing longer.
+static void test_destroy_with_a_hanging_compile(void** state) {
+  (void)state;
+  gated_t gated;
+  _Atomic int heard_count = 0;
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .settings = one_thread,
+                                 .setting_count = 1,
+                                 .on_compile = hear,
+                                 .on_compile_self = &heard_count};
+  gated_begin(&gated, &options);
+  gated.engine->compile_grace_ns = 1000000;
+  qn_module_t* modules[] = {module_of("hangs", 1), module_of("waits", 2)};
+  qn_pending_t* hanging = gated_request(&gated, modules[0], "hangs", 0);
+  gate_await_started(&gated.gate, 1);
+  seeker_t seeker;
+  seeker_start(&seeker, &gated, modules[1], "waits", NULL);
+  await_queued(gated.engine, 1);
+  qn_engine_destroy(gated.engine);
+  seeker_join(&seeker);
+  must_be(seeker.status, QN_STATUS_CANCELLED, "engine ends");
+  qn_function_t* function;
+  must_be(qn_pending_wait(hanging, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "not ready");
+  gate_set(&gated.gate, true);
+  must(qn_pending_wait(hanging, -1, NULL, &function));
+  assert_int_equal(heard_count, 0);  // whoever was to hear of it may be gone, as his engine is
+  assert_int_equal(call(function), 1);
+  qn_function_release(function);
+  qn_pending_release(hanging);
+  qn_module_release(modules[0]);
+  qn_module_release(modules[1]);
+  // The thread that was left behind ends the engine; what it uses must last until then.
+  must(qn_engine_create(NULL, &gated.engine));
+  usleep(200000);
+  gated_end(&gated);
+}
+
+static void test_fork_while_it_compiles(void** state) {
+  (void)state;
+#if defined(__SANITIZE_THREAD__)
+  skip();  // ThreadSanitizer does not follow locks that the child made anew
+#endif
+  gated_t gated;
+  // The child waits for the claim that its parent holds.
+  static const qn_setting_t settings[] = {{"compile_threads", "1"}, {"lock_timeout", "200ms"}};
+  gated_begin_with(&gated, settings, 2);
+  qn_module_t* modules[] = {module_of("runs", 1), module_of("waits", 2)};
+  qn_pending_t* running = gated_request(&gated, modules[0], "runs", 0);
+  gate_await_started(&gated.gate, 1);
+  qn_pending_t* queued = gated_request(&gated, modules[1], "waits", 0);
+  await_queued(gated.engine, 1);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    (void)alarm(60);
+    // The parent's lookups never come; the child's own do, of the same keys.
+    qn_function_t* function;
+    must_be(qn_pending_wait(running, -1, NULL, &function), QN_STATUS_CANCELLED, "forked");
+    assert_true(qn_pending_is_ready(queued));
+    must_be(qn_pending_wait(queued, 0, NULL, &function), QN_STATUS_CANCELLED, "forked");
+    qn_pending_release(running);
+    qn_pending_cancel(queued);
+    qn_pending_release(queued);
+    must(qn__mutex_init(&gated.gate.mutex));
+    must(qn__cond_init(&gated.gate.moved));
+    gated.gate.is_open = true;
+    int started = gated.gate.started_count;
+    await_value(gated_request(&gated, modules[0], "runs", 0), 1);
+    must(gated_look_up(&gated, modules[1], "waits", NULL, NULL));
+    assert_int_equal(gated.gate.started_count, started + 2);
+    qn_engine_destroy(gated.engine);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  gate_set(&gated.gate, true);
+  await_value(running, 1);
+  await_value(queued, 2);
+  qn_module_release(modules[0]);
+  qn_module_release(modules[1]);
+  gated_end(&gated);
+}
+
+// Without a thread the caller compiles, if it may wait.
+static void test_no_threads(void** state) {
+  (void)state;
+#if defined(IS_SANITIZED)
+  skip();  // sanitizers need address space without end
+#endif
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    gated_t gated;
+    gated_begin_with(&gated, one_thread, 1);
+    gate_set(&gated.gate, true);
+    qn_module_t* module = module_of("f", 1);
+    qn_module_t* other = module_of("g", 2);
+    FILE* file = fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    if (!file || fscanf(file, "%lu", &pages) != 1) _exit(9);
+    (void)fclose(file);
+    struct rlimit limit = {(pages + 1024) * 4096, (pages + 1024) * 4096};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(9);
+    must(gated_look_up(&gated, module, "f", NULL, NULL));
+    qn_lookup_options_t soon = lookup_with(QN_MISS_BLOCK, 3600 * SECOND, 0);
+    must_be(gated_look_up(&gated, other, "g", &soon, NULL), QN_STATUS_UNAVAILABLE,
+            "no compile thread");
+    qn_lookup_options_t fallback = lookup_with(QN_MISS_FALLBACK, 0, 0);
+    must(gated_look_up(&gated, other, "g", &fallback, NULL));
+    qn_module_t* third = module_of("h", 3);
+    qn_pending_t* pending = gated_request(&gated, third, "h", 0);
+    qn_function_t* function;
+    must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_UNAVAILABLE, "thread");
+    qn_pending_release(pending);
+    _exit(counter_of(gated.engine, "compiles") == 2 ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      // First: the C library keeps the stacks of threads that have ended, and would use one.
+      cmocka_unit_test(test_no_threads),
+      cmocka_unit_test(test_destroy_in_the_middle),
+      cmocka_unit_test(test_destroy_with_a_hanging_compile),
+      cmocka_unit_test(test_fork_while_it_compiles),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
