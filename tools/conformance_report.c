@@ -295,6 +295,14 @@ static void print_markdown(const report_t* report) {
 
 // ------------------------------------------------------------------------------------------ JSON
 
+// Whether any device ran it; a list of what there is has no devices.
+static bool is_told(const report_t* report, const row_t* row) {
+  for (size_t k = 0; k < report->column_count; k++) {
+    if (row->cells[k].verdict) return true;
+  }
+  return report->column_count == 0;
+}
+
 static void print_json_report(const report_t* report) {
   json_t* devices = json_array();
   json_t* features = json_array();
@@ -315,6 +323,7 @@ static void print_json_report(const report_t* report) {
   }
   for (size_t i = 0; i < report->row_count; i++) {
     const row_t* row = &report->rows[i];
+    if (!is_told(report, row)) continue;
     json_t* results = json_object();
     for (size_t k = 0; k < report->column_count; k++) {
       const cell_t* cell = &row->cells[k];

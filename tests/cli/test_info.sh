@@ -1,4 +1,5 @@
-# `quern devices`, `quern targets`, `quern config`, `quern version` and `quern help`.
+# `quern devices`, `quern targets`, `quern conformance --json`, `quern config`, `quern version` and
+# `quern help`.
 . "${0%/*}/lib.sh"
 
 # ---- devices
@@ -49,6 +50,13 @@ expect 1 targets '{"kind": "cpu", "vector_width": "wide"}' --json
 json 'it["error"]["exit_code"] == 1 and "vector_width" in it["error"]["message"]'
 expect 1 targets '{"kind": '
 tells "syntax error"
+
+# ---- conformance: only what ran is told; a list has all
+expect 0 conformance --device interp --filter ^attributes/ --json
+json 'it["features"] and all(f["area"] == "attributes" and "interp" in f["results"] for f in it["features"])'
+json 'it["devices"][0]["pass"] + it["devices"][0]["unsupported"] == len(it["features"])'
+expect 0 conformance --list --json
+json 'len({f["area"] for f in it["features"]}) > 5 and not it["devices"]'
 
 # ---- config
 expect 0 config
