@@ -1,237 +1,21 @@
-// cache/remote.c: the remote tier as its callers see it: get, put, claim, give up, flush.
+// cache/remote.c: the remote tier as its callers use it: get, put, claim, give up, flush.
 //
 // A get costs a caller one allocation, one wait, the MAC and the decoding; when the breaker is open
 // it costs one atomic load. MAC and decoding are done by the caller, so that a slow one of them
 // delays nobody else. A put costs one copy. What goes wrong is a miss and a counter.
 //
-// Not here: the threads and the breaker (remote_lane.c), names and the MAC (remote_value.c), the
-// protocol (redis/redis.c). Thread rule: any thread. Read next: remote_lane.c.
+// Not here: options and ends (remote_open.c), the threads and the breaker (remote_lane.c), names
+// and the MAC (remote_value.c), the protocol (redis/redis.c). Thread rule: any thread. Read next:
+// remote_lane.c.
 #include "cache/remote.h"
 
 #include <errno.h>
 
 #include "base/alloc.h"
 #include "base/digest.h"
-#include "base/env.h"
-#include "base/plugin.h"
 #include "cache/remote_inner.h"
 
-#define MS_NS INT64_C(1000000)
-// How long a destroy waits for the call under way, beyond its grace.
-#define LAST_CALL_NS (100 * MS_NS)
-#define DAY_MS INT64_C(86400000)
 #define CLAIM_MS INT64_C(30000)
-#define SCHEME_BYTES 17u
-
-// ---- making, freeing
-
-static int64_t or_default(int64_t value, int64_t fallback) {
-  return value > 0 ? value : fallback;
-}
-
-// "redis+unix://..." is served by libquern-redis.so, as is "rediss", to say what to do about it.
-static bool plugin_of(const char* url, char out[SCHEME_BYTES]) {
-  const char* end = strstr(url, "://");
-  size_t size = 0;
-  while (end && url + size < end && url[size] != '+') {
-    char c = url[size];
-    bool is_fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    if (!is_fine || size + 1 == SCHEME_BYTES) return false;
-    out[size++] = c;
-  }
-  out[size] = '\0';
-  if (strcmp(out, "rediss") == 0) out[5] = '\0';
-  return size > 0;
-}
-
-static qn_status_t open_store(qn__remote_t* remote, const char* url, const char* directory) {
-  char name[SCHEME_BYTES];
-  if (!plugin_of(url, name)) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "remote tier: '%s' is not a URL; expected redis://HOST or "
-                          "redis+unix://PATH",
-                          remote->url);
-  }
-  void* symbol;
-  qn_status_t status = qn__plugin_open(directory, name, QN__STORE_ENTRY_SYMBOL, &symbol);
-  if (!qn_ok(status)) {
-    qn_status_t wider = qn_status_make(qn_status_code(status), "remote tier: no store for %s: %s",
-                                       remote->url, qn_status_message(status));
-    qn_status_free(status);
-    return wider;
-  }
-  qn__store_entry_fn_t entry;
-  memcpy(&entry, &symbol, sizeof entry);
-  remote->store = entry(QN__STORE_ABI_VERSION);
-  if (!remote->store || remote->store->abi_version != QN__STORE_ABI_VERSION ||
-      remote->store->struct_size < sizeof *remote->store ||
-      strcmp(remote->store->scheme, name) != 0) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "remote tier: libquern-%s.so does not serve version %u of the table",
-                          name, QN__STORE_ABI_VERSION);
-  }
-  return QN_OK;
-}
-
-static qn_status_t open_crypto(qn__remote_t* remote, const qn__remote_options_t* options,
-                               const char* directory) {
-  remote->crypto = options->crypto;
-  if (!remote->crypto) QN_TRY(qn__crypto_open(directory, &remote->crypto));
-  if (options->key) {
-    memcpy(remote->key, options->key, sizeof remote->key);
-    return QN_OK;
-  }
-  if (!options->key_file || !options->key_file[0]) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "remote tier: entries must be authenticated; name the file of the key "
-                          "(QUERN_REMOTE_KEY)");
-  }
-  return qn__key_read(options->key_file, true, remote->key, sizeof remote->key);
-}
-
-static qn_status_t set_url(qn__remote_t* remote, const char* url) {
-  qn__buffer_t masked;
-  qn__buffer_init(&masked, remote->allocator);
-  qn__remote_mask_url(qn__str(url), &masked);
-  if (!masked.has_failed) {
-    remote->url = qn__copy_cstr(remote->allocator, qn__buffer_as_str(&masked));
-  }
-  qn__buffer_deinit(&masked);
-  return remote->url ? QN_OK : qn__out_of_memory("the remote tier");
-}
-
-static qn_status_t open_lane(qn__remote_t* remote, qn__lane_t* lane, const char* url) {
-  return remote->store->create(remote->allocator, qn__net(), url, &lane->connection);
-}
-
-static void name_lane(qn__remote_t* remote, qn__lane_t* lane, bool is_puts) {
-  lane->remote = remote;
-  lane->is_puts = is_puts;
-  lane->thread_name = is_puts ? "quern-put" : "quern-get";
-  lane->what = is_puts ? "puts" : "gets";
-  lane->tail = &lane->head;
-}
-
-static void take_options(qn__remote_t* remote, const qn__remote_options_t* options) {
-  remote->store = options->store;
-  remote->may_write = options->may_write;
-  remote->timeout_ns = or_default(options->timeout_ns, 200 * MS_NS);
-  remote->connect_timeout_ns = or_default(options->connect_timeout_ns, 100 * MS_NS);
-  remote->retry_ns = or_default(options->retry_ns, 1000 * MS_NS);
-  remote->latch_ns = or_default(options->latch_ns, 60000 * MS_NS);
-  int64_t ten_times = remote->timeout_ns > INT64_MAX / 10 ? INT64_MAX : 10 * remote->timeout_ns;
-  remote->put_timeout_ns = or_default(options->put_timeout_ns, ten_times);
-  remote->ttl_ms = options->ttl_ms < 0 ? 0 : or_default(options->ttl_ms, 30 * DAY_MS);
-  const uint64_t most = SIZE_MAX / 4;
-  remote->max_entry_bytes =
-      options->max_entry_bytes ? options->max_entry_bytes : UINT64_C(16) << 20;
-  if (remote->max_entry_bytes > most) remote->max_entry_bytes = most;
-  remote->max_queue_bytes =
-      options->max_queue_bytes ? options->max_queue_bytes : UINT64_C(64) << 20;
-}
-
-static qn_status_t init_locks(qn__remote_t* remote) {
-  QN_TRY(qn__mutex_init(&remote->mutex));
-  qn__cond_t* conds[] = {&remote->done, &remote->asks.work, &remote->puts.work};
-  qn_status_t status = QN_OK;
-  size_t count = 0;
-  while (count < QN_COUNT_OF(conds) && qn_ok(status)) status = qn__cond_init(conds[count++]);
-  if (qn_ok(status)) return QN_OK;
-  for (count--; count > 0; count--) qn__cond_deinit(conds[count - 1]);
-  qn__mutex_deinit(&remote->mutex);
-  return status;
-}
-
-static void free_memory(qn__remote_t* remote) {
-  if (remote->asks.connection) remote->store->destroy(remote->asks.connection);
-  if (remote->puts.connection) remote->store->destroy(remote->puts.connection);
-  if (remote->crypto) remote->crypto->wipe(remote->key, sizeof remote->key);
-  qn__free_cstr(remote->allocator, remote->url);
-  qn_allocator_t allocator = remote->allocator;
-  qn__free(allocator, remote, sizeof *remote);
-}
-
-void qn__remote_free(qn__remote_t* remote) {
-  qn__fork_unregister(&remote->fork_node);
-  qn__remote_free_orphans(remote);
-  qn__cond_deinit(&remote->puts.work);
-  qn__cond_deinit(&remote->asks.work);
-  qn__cond_deinit(&remote->done);
-  qn__mutex_deinit(&remote->mutex);
-  free_memory(remote);
-}
-
-qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t** out_remote) {
-  *out_remote = NULL;
-  if (qn__has_borrowed_rights()) {
-    return qn_status_make(QN_STATUS_PERMISSION_DENIED,
-                          "a process with borrowed user or group rights uses no remote tier");
-  }
-  if (!options->url || !options->url[0]) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "URL of the remote tier is empty");
-  }
-  qn_allocator_t allocator =
-      options->allocator.reallocate ? options->allocator : qn_allocator_default();
-  qn__remote_t* remote = qn__alloc_zero(allocator, 1, sizeof *remote);
-  if (!remote) return qn__out_of_memory("the remote tier");
-  remote->allocator = allocator;
-  take_options(remote, options);
-  name_lane(remote, &remote->asks, false);
-  name_lane(remote, &remote->puts, true);
-  const char* directory = options->plugin_directory ? options->plugin_directory : "";
-  qn_status_t status = set_url(remote, options->url);
-  if (qn_ok(status)) status = qn__remote_set_prefix(remote, options->trust_domain);
-  if (qn_ok(status) && !remote->store) status = open_store(remote, options->url, directory);
-  if (qn_ok(status)) status = open_lane(remote, &remote->asks, options->url);
-  if (qn_ok(status) && remote->may_write) status = open_lane(remote, &remote->puts, options->url);
-  if (qn_ok(status)) status = open_crypto(remote, options, directory);
-  if (qn_ok(status)) status = init_locks(remote);
-  if (!qn_ok(status)) {
-    free_memory(remote);
-    return status;
-  }
-  remote->crypto->random(remote->token, sizeof remote->token);
-  remote->fork_node = (qn__fork_node_t){.self = remote,
-                                        .prepare = qn__remote_fork_prepare,
-                                        .parent = qn__remote_fork_parent,
-                                        .child = qn__remote_fork_child};
-  if (!qn__fork_register(&remote->fork_node)) {
-    qn__remote_free(remote);
-    return qn__out_of_memory("the fork handlers of the remote tier");
-  }
-  *out_remote = remote;
-  return QN_OK;
-}
-
-static bool has_ended(const qn__remote_t* remote) {
-  return remote->asks.state != QN__LANE_RUNNING && remote->puts.state != QN__LANE_RUNNING;
-}
-
-void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
-  if (!remote) return;
-  int64_t deadline_ns = qn__after(qn__after(qn__now_ns(), grace_ns), LAST_CALL_NS);
-  (void)qn__remote_flush(remote, grace_ns);
-  qn__mutex_lock(&remote->mutex);
-  remote->is_closing = true;
-  qn__cond_broadcast(&remote->asks.work);
-  qn__cond_broadcast(&remote->puts.work);
-  bool is_in_time = true;
-  while (!has_ended(remote) && is_in_time) {
-    is_in_time = qn__cond_wait_until(&remote->done, &remote->mutex, deadline_ns);
-  }
-  bool is_abandoned = remote->is_abandoned = !has_ended(remote);
-  qn__lane_t* const lanes[] = {&remote->asks, &remote->puts};
-  pthread_t ended[QN_COUNT_OF(lanes)];
-  size_t ended_count = 0;
-  for (size_t i = 0; i < QN_COUNT_OF(lanes); i++) {
-    if (lanes[i]->state == QN__LANE_ENDED) ended[ended_count++] = lanes[i]->thread;
-    if (lanes[i]->state == QN__LANE_RUNNING) (void)pthread_detach(lanes[i]->thread);
-  }
-  qn__mutex_unlock(&remote->mutex);
-  // Those have let the lock go for good, or are about to.
-  for (size_t i = 0; i < ended_count; i++) (void)pthread_join(ended[i], NULL);
-  if (!is_abandoned) qn__remote_free(remote);
-}
 
 // ---- asking
 
@@ -408,7 +192,7 @@ static bool ask_for_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t seria
   if (!job) return false;
   job->name_size = qn__remote_claim_name(remote, key, job->name);
   (void)qn__remote_owner(remote, serial, job->owner);
-  job->ttl_ms = or_default(ttl_ms, CLAIM_MS);
+  job->ttl_ms = ttl_ms > 0 ? ttl_ms : CLAIM_MS;
   if (!run_and_wait(remote, job, deadline_ns)) return false;
   bool is_foreign = job->state == QN__JOB_DONE && job->result == QN__STORE_ABSENT;
   *out_is_taken = job->state == QN__JOB_DONE && job->result == QN__STORE_OK;
