@@ -209,6 +209,8 @@ qn__expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
 // ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
 
 qn__operand_t qn__parse_expr(qn__parser_t* p);
+// The buffer of a name in front of "["; NULL, and told, where it is none. `help` may be NULL.
+qn__buf_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help);
 // "[" exprs "]" of an access to `buffer` (NULL: poisoned); NULL when something is wrong.
 qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__buf_t* buffer, qn__loc_t name_loc,
                                uint32_t* out_height);

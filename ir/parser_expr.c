@@ -22,15 +22,19 @@ static qn__operand_t bool_literal(qn__parser_t* p, bool value) {
   return operand;
 }
 
-static qn__operand_t parse_load(qn__parser_t* p, qn__loc_t name_loc) {
+qn__buf_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help) {
   qn__binding_t* binding = qn__parser_resolve(p, name_loc);
-  qn__buf_t* buffer = binding ? binding->buffer : NULL;
   if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
-    qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, NULL,
+    qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, help,
                      "'%s' is a value of %s and has no elements", binding->name->text,
                      qn_dtype_text(binding->var->dtype));
     qn__parser_note(p, binding->loc, "'%s' is declared here", binding->name->text);
   }
+  return binding ? binding->buffer : NULL;
+}
+
+static qn__operand_t parse_load(qn__parser_t* p, qn__loc_t name_loc) {
+  qn__buf_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
   qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
   if (!indices || buffer->dtype == QN_DTYPE_NONE) return qn__type_poison();

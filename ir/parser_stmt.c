@@ -100,14 +100,7 @@ static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
   bool is_good = qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after an atomic");
   qn__loc_t name_loc;
   if (is_good && qn__parser_name(p, "a buffer", &name_loc)) {
-    qn__binding_t* binding = qn__parser_resolve(p, name_loc);
-    buffer = binding ? binding->buffer : NULL;
-    if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
-      qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc,
-                       "an atomic works on an element of a buffer",
-                       "'%s' is a value of %s and has no elements", binding->name->text,
-                       qn_dtype_text(binding->var->dtype));
-    }
+    buffer = qn__parse_array(p, name_loc, "an atomic works on an element of a buffer");
     uint32_t height;
     indices = qn__parse_indices(p, buffer, name_loc, &height);
     while (qn__parser_take(p, QN__TOKEN_COMMA)) {
@@ -220,14 +213,7 @@ static bool is_compound(const qn__parser_t* p) {
 static void parse_store(qn__parser_t* p, qn__block_t* block) {
   qn__loc_t name_loc = p->token.loc;
   qn__parser_advance(p);
-  qn__binding_t* binding = qn__parser_resolve(p, name_loc);
-  qn__buf_t* buffer = binding ? binding->buffer : NULL;
-  if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
-    qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, NULL,
-                     "'%s' is a value of %s and has no elements", binding->name->text,
-                     qn_dtype_text(binding->var->dtype));
-    qn__parser_note(p, binding->loc, "'%s' is declared here", binding->name->text);
-  }
+  qn__buf_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
   qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
   qn__loc_t loc = qn__parser_since(p, name_loc.begin);
