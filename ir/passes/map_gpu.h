@@ -175,6 +175,10 @@ void qn__gmap_launch(qn__gmap_t* map, qn__gmap_unit_t* unit);  // map_gpu_launch
 // One iteration for each thread, or a few; `nest` is consumed. (map_gpu_flat.c)
 void qn__gmap_flat(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest);
 
+// A product written as a sum: blocks that each have a tile of the result. False: it is none, or
+// does not pay; then nothing has changed. `nest` is consumed. (map_gpu_tile.c)
+bool qn__gmap_tile(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest);
+
 // Puts guards around the body of `threads` (a nest of thread loops around `innermost`), prologue,
 // `level` (may be NULL) and a block loop around it, and fills in the anchor. `block_extent` counts
 // from 0.

@@ -310,6 +310,7 @@ static void free_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
   qn__gmap_nest_t nest;
   qn__gmap_nest_open(map, loop, &nest);
   if (qn__gmap_stopped(map)) return;
+  if (!is_exact && qn__gmap_tile(map, unit, &nest)) return;
   qn__gmap_choice_t choice = {QN__GMAP_BLOCK, map->threads};
   if (is_exact) {
     (void)qn__gmap_plan(map, &nest.body, false);

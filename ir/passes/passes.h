@@ -65,6 +65,7 @@ typedef struct qn__pass_options {
   uint32_t multiprocessors;    // how many blocks make the device busy; 0: unknown
   bool has_shuffles;           // the generator emits LANE operators and WARP_* itself
   bool has_block_reductions;   // the generator emits BLOCK_* itself
+  bool has_fma;                // `fma` is an instruction: reductions may use it
 } qn__pass_options_t;
 
 typedef struct qn__pass {

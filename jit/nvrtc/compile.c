@@ -45,6 +45,7 @@ static qn_status_t lower(qn__gpu_job_t* job) {
               .multiprocessors = (uint32_t)qn__gpu_job_number(job, "multiprocessors"),
               .has_shuffles = true,
               .has_block_reductions = true,
+              .has_fma = true,
           },
       .index_bits = (uint32_t)qn__gpu_job_number(job, "index_bits"),
       .has_names = true,

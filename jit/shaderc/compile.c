@@ -53,7 +53,8 @@ static qn_status_t lower(qn__gpu_job_t* job, bool has_shuffles) {
   bool has_wide = qn__gpu_job_has(job, "supports_int64");
   qn__gpu_lower_options_t options = {
       .passes = {.max_threads = (uint32_t)(wide < threads ? wide : threads),
-                 .has_shuffles = has_shuffles},
+                 .has_shuffles = has_shuffles,
+                 .has_fma = qn__gpu_job_has(job, "supports_fused_multiply_add")},
       .index_bits = has_wide ? (uint32_t)qn__gpu_job_number(job, "index_bits") : 32,
   };
   return qn__gpu_job_lower(job, options);

@@ -1,0 +1,133 @@
+// ir/passes/map_gpu_tile_size.c: how large tiles are, and whether they pay.
+//
+// A tile of R x C sums reads (R + C) elements from memory for R * C products, from shared memory
+// (r + c) for r * c, where r x c are the sums of a thread: large ones read least. But a tile that
+// is larger than what there is computes for nothing, and few blocks leave a device idle. Extents
+// that are not constant count as large. With few rows or columns, or a short reduction, memory is
+// what a product waits for anyway: then the mapping without tiles reads as little. Thread rule: one
+// thread per body. Read next: map_gpu_tile_write.c.
+#include "ir/passes/map_gpu_tile.h"
+
+enum {
+  fewest = 8,  // rows, columns and steps that are worth a tile
+  most_depth = 16,
+  least_depth = 4,
+  pitch_bytes = 16,  // so that groups of elements stay aligned
+  assumed_shared_bytes = 16384,
+  assumed_cores = 32,
+};
+
+// Iterations of the loops in `dims`; -1: not constant.
+static int64_t iterations(qn__tile_t* tile, uint32_t dims) {
+  int64_t all = 1;
+  for (uint32_t d = 0; d < tile->nest->count; ++d) {
+    if (!(dims >> d & 1)) continue;
+    int64_t extent;
+    const qn__expr_t* expr = qn__gmap_extent(tile->map, tile->nest->loops[d]);
+    if (!expr || !qn__expr_const_int(expr, &extent) || __builtin_mul_overflow(all, extent, &all)) {
+      return -1;
+    }
+  }
+  return all;
+}
+
+static int64_t steps(const qn__tile_t* tile) {
+  int64_t begin, end, extent;
+  if (!qn__expr_const_int(tile->reduce->reduce.begin, &begin) ||
+      !qn__expr_const_int(tile->reduce->reduce.end, &end) ||
+      __builtin_sub_overflow(end, begin, &extent)) {
+    return -1;
+  }
+  return extent > 0 ? extent : 0;
+}
+
+static int64_t ceildiv(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
+}
+
+int64_t qn__tile_pitch(const qn__tile_t* tile, const qn__tile_operand_t* operand) {
+  int64_t extent = qn__tile_extent(tile, operand->side);
+  if (!operand->runs_along_step) return extent;
+  // Threads that run along the step write down a column: each line begins at another bank.
+  int64_t size = (int64_t)qn_dtype_size_bytes(operand->value->dtype);
+  return extent + (size < pitch_bytes ? pitch_bytes / size : 1);
+}
+
+static int64_t shared_bytes(const qn__tile_t* tile, int64_t depth) {
+  int64_t bytes = 0;
+  for (uint32_t o = 0; o < tile->operand_count; ++o) {
+    const qn__tile_operand_t* operand = &tile->operands[o];
+    // Some targets keep small elements in 32 bits there.
+    int64_t size = (int64_t)qn_dtype_size_bytes(operand->value->dtype);
+    bytes += (size < 4 ? 4 : size) * depth * qn__tile_pitch(tile, operand);
+  }
+  return bytes;
+}
+
+// Is every element of a tile brought by one thread, and each thread brings as many?
+static bool is_even(const qn__tile_t* tile, int64_t depth) {
+  for (int s = 0; s < qn__tile_sides; ++s) {
+    int64_t count = depth * qn__tile_extent(tile, (qn__tile_side_t)s);
+    if (count % tile->threads != 0 || count / tile->threads > qn__tile_max_rounds) return false;
+  }
+  return tile->threads % depth == 0;
+}
+
+// Blocks of a grid whose extents are constant; -1: they are not.
+static int64_t blocks(const qn__tile_t* tile, const int64_t* extents, int64_t batch) {
+  int64_t count = batch;
+  for (int s = 0; s < qn__tile_sides; ++s) {
+    if (extents[s] < 0 || count < 0) return -1;
+    int64_t along = ceildiv(extents[s], qn__tile_extent(tile, (qn__tile_side_t)s));
+    if (__builtin_mul_overflow(count, along, &count)) return -1;
+  }
+  return count;
+}
+
+static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
+  const qn__gmap_t* map = tile->map;
+  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
+  int64_t size = (int64_t)qn_dtype_size_bytes(tile->reduce->dtype);
+  bool is_wide = tile->threads == 256 && size <= 4 && tile->operand_count == 2;
+  for (int s = 0; s < qn__tile_sides; ++s) tile->outputs[s] = is_wide ? 8 : 4;
+  // Eight by eight only where the device stays busy for certain.
+  if (is_wide && blocks(tile, extents, batch) < 2 * cores) {
+    for (int s = 0; s < qn__tile_sides; ++s) tile->outputs[s] = 4;
+  }
+  for (int s = 0; s < qn__tile_sides; ++s) {
+    while (extents[s] >= 0 && tile->outputs[s] > 1 &&
+           extents[s] <= tile->lines[s] * tile->outputs[s] / 2) {
+      tile->outputs[s] /= 2;
+    }
+  }
+  for (;;) {
+    int64_t count = blocks(tile, extents, batch);
+    int larger = tile->outputs[QN__TILE_ROW] >= tile->outputs[QN__TILE_COLUMN] ? QN__TILE_ROW
+                                                                               : QN__TILE_COLUMN;
+    if (count < 0 || count >= cores || tile->outputs[larger] <= 2) break;
+    tile->outputs[larger] /= 2;
+  }
+}
+
+bool qn__tile_choose(qn__tile_t* tile) {
+  qn__gmap_t* map = tile->map;
+  int64_t extents[qn__tile_sides], count = steps(tile);
+  for (int s = 0; s < qn__tile_sides; ++s) {
+    extents[s] = iterations(tile, tile->side_dims[s]);
+    if (extents[s] >= 0 && extents[s] < fewest) return false;
+  }
+  if (count >= 0 && count < fewest) return false;
+  int64_t batch = iterations(tile, qn__tile_batch(tile));
+  tile->threads = map->threads >= 256 ? 256 : 64;
+  if (tile->threads > (int64_t)map->max_threads) return false;
+  for (int s = 0; s < qn__tile_sides; ++s) tile->lines[s] = tile->threads == 256 ? 16 : 8;
+  choose_outputs(tile, extents, batch);
+  int64_t limit = map->options->max_shared_bytes;
+  if (limit == 0) limit = assumed_shared_bytes;
+  for (int64_t depth = most_depth; depth >= least_depth; depth /= 2) {
+    if (!is_even(tile, depth) || shared_bytes(tile, depth) > limit) continue;
+    tile->depth = depth;
+    return true;
+  }
+  return false;
+}
