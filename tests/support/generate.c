@@ -445,6 +445,103 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
   g->result->has_threads = true;
 }
 
+// ---- products
+
+// An index in 0..extent that follows `var`, which counts to `bound`.
+static const char* follow(gen_t* g, const char* var, gen_extent_t bound, gen_extent_t extent) {
+  if (strcmp(bound.text, extent.text) == 0) return var;
+  return gen_text(g, gen_chance(g, 50) ? "%s %% %s" : "min(%s, %s - 1)", var, extent.text);
+}
+
+// An operand of a product: a buffer of the target's class at the step `p` and at `i`. Floats are
+// made small, so that a sum of many products keeps a useful bound.
+static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_extent_t bound,
+                            const char* p, gen_extent_t steps, gen_value_t* out) {
+  bool is_float = qn__dtype_is_float(dtype);
+  const gen_buffer_t* buffer = NULL;
+  size_t count = 0;
+  for (size_t b = 0; b < g->buffer_count; ++b) {
+    const gen_buffer_t* each = &g->buffers[b];
+    bool is_fit = is_float ? qn__dtype_is_float(each->dtype) && each->err <= gen_eps(dtype)
+                           : qn__dtype_is_int(each->dtype);
+    if (!each->is_readable || each->rank == 0 || !is_fit) continue;
+    if (gen_below(g, (uint32_t)++count) == 0) buffer = each;
+  }
+  if (!buffer) return false;
+  bool is_turned = gen_chance(g, 50);
+  const char* text = gen_text(g, "%s[", buffer->name);
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    bool is_step = (d == 1) != is_turned;
+    const char* index =
+        is_step ? follow(g, p, steps, buffer->shape[d]) : follow(g, i, bound, buffer->shape[d]);
+    if (buffer->rank == 1) index = gen_text(g, "(%s + %s) %% %s", i, p, buffer->shape[d].text);
+    text = gen_text(g, "%s%s%s", text, d > 0 ? ", " : "", index);
+  }
+  text = gen_text(g, "%s]", text);
+  const char* from = qn_dtype_text(buffer->dtype);
+  if (is_float) text = gen_text(g, "min(max(%s, %s(-1.0)), %s(1.0))", text, from, from);
+  if (buffer->dtype != dtype) text = gen_text(g, "%s(%s)", qn_dtype_text(dtype), text);
+  if (is_float) text = gen_text(g, "%s * %s(0.125)", text, qn_dtype_text(dtype));
+  double eps = gen_eps(dtype);
+  *out = (gen_value_t){gen_text(g, "(%s)", text), dtype, 0.125, 0.125 * buffer->err + 0.25 * eps};
+  return true;
+}
+
+// Each element is a sum of products, which a GPU may cut into tiles. False: there are no operands.
+static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
+  qn_dtype_t dtype = target->dtype;
+  gen_extent_t steps = g->extents[gen_below(g, (uint32_t)g->extent_count)];
+  const char* i = gen_text(g, "ix%u", g->name_count++);
+  const char* j = gen_text(g, "jx%u", g->name_count++);
+  const char* p = gen_text(g, "px%u", g->name_count++);
+  gen_value_t a, b;
+  if (!product_operand(g, dtype, i, target->shape[0], p, steps, &a) ||
+      !product_operand(g, dtype, j, target->shape[1], p, steps, &b)) {
+    return false;
+  }
+  const char* name = qn_dtype_text(dtype);
+  bool is_float = qn__dtype_is_float(dtype);
+  double count = (double)steps.value, eps = gen_eps(dtype);
+  double mag = count * a.mag * b.mag;
+  double err =
+      count * (a.mag * b.err + b.mag * a.err + 2 * a.mag * b.mag * eps) + count * mag * eps;
+  const char* begin = gen_chance(g, 80) ? "0" : "1";
+  const char* sum =
+      gen_text(g, "(sum %s in %s..%s { %s * %s })", p, begin, steps.text, a.text, b.text);
+  if (gen_chance(g, 40)) {
+    const char* d = gen_text(g, "d%u", g->name_count++);
+    sum = gen_text(g, "(sum %s in %s..%s { let %s = %s; %s * %s })", p, begin, steps.text, d,
+                   a.text, d, b.text);
+  }
+  scope_t scope = enter(g);
+  const char* inner = gen_chance(g, 60) ? "parallel" : "for";
+  open_block(g, gen_text(g, "parallel %s in 0..%s", i, target->shape[0].text));
+  open_block(g, gen_text(g, "%s %s in 0..%s", inner, j, target->shape[1].text));
+  const char* where = gen_text(g, "%s, %s", i, j);
+  gen_value_t value = {sum, dtype, is_float ? mag : 0, is_float ? err : 0};
+  if (!is_fresh && gen_chance(g, 40)) {
+    value.text = is_float ? gen_text(g, "%s[%s] * %s(0.5) + %s", target->name, where, name, sum)
+                          : gen_text(g, "%s[%s] + %s", target->name, where, sum);
+    if (is_float) {
+      value.mag += target->mag * 0.5;
+      value.err += target->err + 2 * value.mag * eps;
+    }
+  } else if (gen_chance(g, 40)) {
+    gen_value_t other = gen_literal(g, dtype);
+    const char* v = gen_text(g, "v%u", g->name_count++);
+    line(g, "let %s = %s;", v, sum);
+    value.text = gen_text(g, "max(%s, %s)", v, other.text);
+    if (is_float && other.mag > value.mag) value.mag = other.mag;
+  }
+  value = gen_tame(g, value);
+  line(g, "%s[%s] = %s;", target->name, where, value.text);
+  absorb(target, value);
+  close_block(g);
+  close_block(g);
+  leave(g, scope);
+  return true;
+}
+
 static void launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
   bool is_fresh = !target->is_readable;
   target->is_readable = false;
@@ -455,7 +552,8 @@ static void launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* 
     scan_launch(g, target);
   } else if (is_int && !is_fresh && qn_dtype_size_bytes(target->dtype) >= 4 && gen_chance(g, 40)) {
     atomic_launch(g, target);
-  } else {
+  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL || !gen_chance(g, 30) ||
+             !product_launch(g, target, is_fresh)) {
     elementwise_launch(g, target, is_fresh);
   }
   target->is_readable = true;

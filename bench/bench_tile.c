@@ -1,0 +1,130 @@
+// What do tiles in shared memory save in a product that is written as a sum?
+//
+// The same product twice: as nested parallel loops, which the mapping to a GPU cuts into tiles, and
+// with a thread for each sum by explicit blocks and threads, which is what any other nest of loops
+// becomes. Wall time from the call to the end of a sync, the two in turns, results compared. On the
+// first CUDA device, or else the first of Vulkan; a software driver has no shared memory that
+// would be faster than other memory, so that only the number of its loads counts there.
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/harness.h"
+#include "quern/quern.h"
+
+enum { N = 512, RUNS = 9 };
+
+#define SHAPES "(a: f32[m, k], b: f32[k, n], out c: f32[m, n]) {\n"
+#define SHAPES_ROWS "(a: f32[m, k], b: f32[n, k], out c: f32[m, n]) {\n"
+#define LOOPS "  parallel i in 0..m { parallel j in 0..n {\n"
+#define THREADS                                                          \
+  "  block.x block in 0..ceildiv(m * n, 256) { thread.x t in 0..256 {\n" \
+  "    let at = block * 256 + t;\n"                                      \
+  "    if at < m * n { let i = at // n; let j = at % n;\n"
+
+// Pairs: tiles, threads.
+static const char program[] = "func tiles" SHAPES LOOPS
+                              "    c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }\n"
+                              "func threads" SHAPES THREADS
+                              "    c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } } }\n"
+                              "func tiles_rows" SHAPES_ROWS LOOPS
+                              "    c[i, j] = sum p in 0..k { a[i, p] * b[j, p] }; } } }\n"
+                              "func threads_rows" SHAPES_ROWS THREADS
+                              "    c[i, j] = sum p in 0..k { a[i, p] * b[j, p] }; } } } }\n";
+
+static void must(qn_status_t status) {
+  if (qn_ok(status)) return;
+  (void)fprintf(stderr, "bench_tile: %s\n", qn_status_message(status));
+  exit(1);
+}
+
+static int64_t shape[2] = {N, N};
+static float host[3][N * N];
+static qn_device_t device;
+static void* data[3];
+
+static void copy(int which, bool is_up) {
+  qn_device_t cpu = {QN_DEVICE_CPU, 0};
+  qn_copy_t made = {.struct_size = sizeof made,
+                    .from_device = is_up ? cpu : device,
+                    .from = is_up ? (void*)host[which] : data[which],
+                    .to_device = is_up ? device : cpu,
+                    .to = is_up ? data[which] : (void*)host[which],
+                    .size_bytes = sizeof host[which]};
+  must(qn_device_copy(&made, NULL));
+}
+
+static int64_t call(qn_function_t* function) {
+  qn_tensor_t tensors[3];
+  qn_value_t args[3];
+  for (int i = 0; i < 3; i++) {
+    tensors[i] = (qn_tensor_t){data[i], device, 2, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+    args[i] = qn_tensor_value(&tensors[i]);
+  }
+  int64_t begin = bench_now_ns();
+  must(qn_function_call(function, args, 3, NULL));
+  must(qn_stream_sync(device, NULL));
+  return bench_now_ns() - begin;
+}
+
+int main(int argc, char** argv) {
+  bench_report_t report =
+      bench_begin("tiles", "products written as sums, with tiles and without", argc, argv);
+  const char* targets[] = {"cuda -from_device=0", "vulkan -from_device=0"};
+  const qn_device_t devices[] = {{QN_DEVICE_CUDA, 0}, {QN_DEVICE_VULKAN, 0}};
+  qn_target_t* target = NULL;
+  for (int i = 0; i < 2 && !target; i++) {
+    qn_status_t status = qn_target_parse(targets[i], &target);
+    device = devices[i];
+    if (!qn_ok(status)) qn_status_free(status);
+  }
+  if (!target) {
+    (void)fprintf(stderr, "bench_tile: no GPU here, nor a driver that is one in software\n");
+    return bench_end(&report);
+  }
+  qn_engine_t* engine;
+  qn_module_t* module;
+  must(qn_engine_create(NULL, &engine));
+  must(qn_module_parse(program, strlen(program), NULL, &module));
+  for (int b = 0; b < 3; b++) {
+    for (int i = 0; i < N * N; i++) host[b][i] = (float)((i * 7 + i / N) % 23 - 11) / 16.0F;
+    must(qn_device_allocate(device, sizeof host[b], 0, &data[b]));
+    copy(b, true);
+  }
+  static const char* const names[2][2] = {{"tiles", "threads"}, {"tiles_rows", "threads_rows"}};
+  static const char* const rows[2][2] = {
+      {"rows by columns, a thread each", "rows by columns, tiles"},
+      {"rows by rows, a thread each", "rows by rows, tiles"}};
+  for (int p = 0; p < 2; p++) {
+    qn_function_t* functions[2];
+    double times[2][RUNS];
+    static float first[N * N];
+    for (int f = 0; f < 2; f++) {
+      must(qn_engine_function(engine, module, target, names[p][f], NULL, NULL, &functions[f]));
+      (void)call(functions[f]);
+      copy(2, false);
+      if (f == 0) memcpy(first, host[2], sizeof first);
+    }
+    for (int i = 0; i < N * N; i++) {
+      if (!(fabsf(first[i] - host[2][i]) <= 1e-3F)) {
+        (void)fprintf(stderr, "bench_tile: element %d: %g, not %g\n", i, (double)first[i],
+                      (double)host[2][i]);
+        return 1;
+      }
+    }
+    for (int r = 0; r < RUNS; r++) {
+      for (int f = 0; f < 2; f++) times[f][r] = (double)call(functions[f]) / 1e6;
+    }
+    double floor = bench_median(times[1], RUNS);
+    bench_row(&report, rows[p][0], floor, "ms", 0, 0);
+    bench_row(&report, rows[p][1], bench_median(times[0], RUNS), "ms", floor, 0);
+    for (int f = 0; f < 2; f++) qn_function_release(functions[f]);
+  }
+  for (int b = 0; b < 3; b++) must(qn_device_free(device, data[b]));
+  qn_module_release(module);
+  qn_target_release(target);
+  qn_engine_destroy(engine);
+  return bench_end(&report);
+}
