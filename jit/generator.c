@@ -51,6 +51,25 @@ static const qn_codegen_t* known_table(const char* name, const char** out_identi
   return NULL;
 }
 
+qn_status_t qn_codegen_identity(const char* name, const void* address,
+                                char out_identity[QN_IDENTITY_BYTES]) {
+  _Static_assert((int)QN_IDENTITY_BYTES == (int)QN__GENERATOR_IDENTITY_BYTES, "one length");
+  out_identity[0] = '\0';
+  if (!name || !name[0] || strlen(name) >= 32) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a generator's name of at most 31 characters is expected");
+  }
+  char id[QN__BUILD_ID_HEX_BYTES];
+  if (!qn__mapped_build_id(address, id)) {
+    return qn_status_make(QN_STATUS_NOT_FOUND,
+                          "the object of code generator '%s' has no build id; link it with "
+                          "-Wl,--build-id",
+                          name);
+  }
+  qn__generator_identity(name, id, NULL, out_identity);
+  return QN_OK;
+}
+
 static bool is_table(const qn_codegen_t* table) {
   return table && table->abi_version == QN_CODEGEN_ABI_VERSION &&
          table->struct_size >= sizeof(qn_codegen_t) && table->create && table->destroy &&

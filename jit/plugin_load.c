@@ -6,13 +6,21 @@
 // (base/plugin.h). Thread rule: any thread; the registries have their own locks. Read next:
 // docs/new-backend.md.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "quern/device.h"
 
-static qn_status_t register_all(const qn_plugin_t* plugin) {
+// Those that are in, because two parts of a program may want the same one. More than this many are
+// refused as taken when they come again, which is no worse than before they came.
+enum { KNOWN_LIMIT = 32 };
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static const qn_plugin_t* known[KNOWN_LIMIT];
+static size_t known_count;
+
+static qn_status_t register_parts(const qn_plugin_t* plugin) {
   for (size_t i = 0; i < plugin->device_count; i++) {
     QN_TRY(qn_device_register(plugin->devices[i]));
   }
@@ -23,6 +31,16 @@ static qn_status_t register_all(const qn_plugin_t* plugin) {
     QN_TRY(qn_target_kind_register(plugin->kinds[i]));
   }
   return QN_OK;
+}
+
+static qn_status_t register_all(const qn_plugin_t* plugin) {
+  bool is_known = false;
+  (void)pthread_mutex_lock(&loading);
+  for (size_t i = 0; i < known_count; i++) is_known |= known[i] == plugin;
+  qn_status_t status = is_known ? QN_OK : register_parts(plugin);
+  if (qn_ok(status) && !is_known && known_count < KNOWN_LIMIT) known[known_count++] = plugin;
+  (void)pthread_mutex_unlock(&loading);
+  return status;
 }
 
 qn_status_t qn_plugin_load(const char* path) {

@@ -318,6 +318,27 @@ qn_status_t qn__isa_json_check_device(const char* isa_json, const char* kind, in
   return check_device(isa_json, kind, id, &asker);
 }
 
+qn_status_t qn_target_check_isa(const char* isa_json, int32_t device_type, int32_t device_id) {
+  // Of several kinds for one type the one that the text names.
+  const qn_target_kind_info_t* info = NULL;
+  for (size_t i = 0; i < qn_target_kind_count(); i++) {
+    const qn_target_kind_info_t* kind = qn_target_kind_at(i);
+    if (kind->device_type != device_type) continue;
+    char name[64];
+    (void)snprintf(name, sizeof name, "\"kind\":\"%s\"", kind->name);
+    if (!info || (isa_json && strstr(isa_json, name))) info = kind;
+  }
+  if (!info) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "no target kind is for devices of type %d",
+                          (int)device_type);
+  }
+  if (!qn__kind_asks_device(qn__kind_find(qn__str(info->name)))) {
+    return qn__isa_json_check(isa_json);
+  }
+  asker_t asker = {NULL, device_type};
+  return check_device(isa_json, info->name, device_id, &asker);
+}
+
 qn_status_t qn_target_check_host(const qn_target_t* target) {
   const qn_target_kind_info_t* info = target->kind->info;
   bool is_gpu = target->kind->id == QN__KIND_CUDA || target->kind->id == QN__KIND_VULKAN;

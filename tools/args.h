@@ -52,6 +52,8 @@ struct args {
 #define OPTION_JSON {"json", 0, NULL, "print JSON for programs", false}
 #define OPTION_TARGET \
   {"target", 't', "T", "what to compile for (default cpu); see 'quern help target'", false}
+#define OPTION_PLUGIN \
+  {"plugin", 0, "LIB.so", "load devices, generators and target kinds of others first", true}
 #define OPTION_TIER {"tier", 0, "fast|full", "shortest compile or best code (default full)", false}
 #define OPTION_CHECKED \
   {"checked", 0, NULL, "trap indices out of bounds and division by zero", false}

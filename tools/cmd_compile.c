@@ -116,6 +116,7 @@ static const option_spec_t options[] = {
     {"output", 'o', "FILE", "write to a file (default standard output)", false},
     OPTION_TIER,
     OPTION_CHECKED,
+    OPTION_PLUGIN,
     OPTION_JSON,
 };
 

@@ -14,6 +14,8 @@
 #include "tools/session.h"
 #include "tools/verbs.h"
 
+enum { DEVICE_TYPE_END = 64 };
+
 typedef struct column_spec {
   qn_device_t device;
   const char* target;  // NULL: the device's own kind
@@ -32,15 +34,6 @@ static void on_result(void* self, const conf_result_t* result) {
   if (!running->is_quiet) report_show(running->report, running->column, result);
 }
 
-static qn_status_t load_plugins(const args_t* args) {
-  for (int i = 0; i < args->option_count; i++) {
-    if (strcmp(args->options[i].spec->name, "plugin") != 0) continue;
-    qn_status_t status = qn_plugin_load(args->options[i].value);
-    if (!qn_ok(status)) return status;
-  }
-  return QN_OK;
-}
-
 // "interp" is the processor with another target.
 static qn_status_t read_column(const char* text, const char* target, column_spec_t* out) {
   out->name = text;
@@ -55,10 +48,21 @@ static qn_status_t read_column(const char* text, const char* target, column_spec
   return session_device_here(out->device);
 }
 
+// What plugins brought, the first device of each type.
+static void add_plugged(column_spec_t* columns, size_t* inout_count) {
+  static const int32_t own[] = {QN_DEVICE_CPU, QN_DEVICE_CUDA, QN_DEVICE_VULKAN, QN_DEVICE_NULL};
+  for (int32_t type = 1; type < DEVICE_TYPE_END; type++) {
+    bool is_own = false;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) is_own |= own[i] == type;
+    if (is_own || qn_device_count(type) == 0) continue;
+    columns[(*inout_count)++] = (column_spec_t){{type, 0}, NULL, qn_device_type_text(type)};
+  }
+}
+
 // The devices that were asked for; without any: the interpreter and whatever is here.
 static qn_status_t choose(const args_t* args, column_spec_t** out_columns, size_t* out_count) {
   static const char* const usual[] = {"interp", "cpu", "cuda", "vulkan"};
-  size_t limit = (size_t)args->option_count + sizeof usual / sizeof usual[0];
+  size_t limit = (size_t)args->option_count + sizeof usual / sizeof usual[0] + DEVICE_TYPE_END;
   *out_columns = calloc(limit, sizeof **out_columns);
   if (!*out_columns) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the devices");
   const char* target = args_value(args, "target", NULL);
@@ -88,6 +92,7 @@ static qn_status_t choose(const args_t* args, column_spec_t** out_columns, size_
     if (qn_ok(status)) (*out_columns)[(*out_count)++] = column;
     qn_status_free(status);
   }
+  add_plugged(*out_columns, out_count);
   return QN_OK;
 }
 
@@ -114,13 +119,12 @@ static int run_conformance(const args_t* args) {
   if (args_has(args, "emit") && !args_has(args, "target")) {
     return report_usage(args, "--emit needs --target: what to compile for");
   }
-  qn_status_t status = load_plugins(args);
-  if (!qn_ok(status)) return report_status(args, status);
   report_t* report = report_create();
   if (!report) return report_no_memory("the report");
   conf_list(on_listed, report);
   column_spec_t* columns = NULL;
   size_t count = 0;
+  qn_status_t status = QN_OK;
   if (!args_has(args, "list")) status = choose(args, &columns, &count);
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     status = run_column(args, &columns[i], report);
@@ -150,7 +154,7 @@ static const option_spec_t options[] = {
     {"large", 0, NULL, "also what takes gigabytes of memory", false},
     {"emit", 0, "FORM", "compile the programs to this form of --target and run nothing", false},
     {"list", 0, NULL, "list the features and run nothing", false},
-    {"plugin", 0, "LIB.so", "load devices, generators and target kinds of others first", true},
+    OPTION_PLUGIN,
     {"markdown", 0, NULL, "print the matrix as docs/conformance.md has it", false},
     OPTION_JSON,
 };

@@ -110,7 +110,7 @@ static int run_devices(const args_t* args) {
   return report_status(args, status);
 }
 
-static const option_spec_t options[] = {OPTION_JSON};
+static const option_spec_t options[] = {OPTION_PLUGIN, OPTION_JSON};
 
 const verb_t verb_devices = {
     .name = "devices",

@@ -263,6 +263,7 @@ static const option_spec_t options[] = {
     {"repeat", 0, "N", "call N times and tell the median time", false},
     OPTION_TIER,
     OPTION_CHECKED,
+    OPTION_PLUGIN,
     {"miss", 0, "block|fallback|fail", "what to do when the code is not cached (default block)",
      false},
     {"timeout", 0, "TIME", "the longest that finding or making the code may take", false},

@@ -136,7 +136,7 @@ static int run_targets(const args_t* args) {
   return show_target(args, args->operands[0], find_kind(args->operands[0]));
 }
 
-static const option_spec_t options[] = {OPTION_JSON};
+static const option_spec_t options[] = {OPTION_PLUGIN, OPTION_JSON};
 
 const verb_t verb_targets = {
     .name = "targets",

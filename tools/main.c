@@ -36,13 +36,24 @@ static int unknown_verb(const char* name) {
   return report_usage(NULL, "unknown verb '%s'", name);
 }
 
+// What a verb asks about may be what a plugin brings.
+static int load_plugins(const args_t* args) {
+  for (int i = 0; i < args->option_count; i++) {
+    if (strcmp(args->options[i].spec->name, "plugin") != 0) continue;
+    qn_status_t status = qn_plugin_load(args->options[i].value);
+    if (!qn_ok(status)) return report_status(args, status);
+  }
+  return EXIT_DONE;
+}
+
 static int run_verb(const verb_t* verb, int argc, char** argv) {
   args_t args;
   int code = args_parse(verb, argc, argv, &args);
   if (code == EXIT_DONE && args.is_help) {
     args_print_help(verb, stdout);
   } else if (code == EXIT_DONE) {
-    code = verb->run(&args);
+    code = load_plugins(&args);
+    if (code == EXIT_DONE) code = verb->run(&args);
   }
   args_free(&args);
   return code;

@@ -106,6 +106,15 @@ typedef struct qn_codegen {
 typedef const qn_codegen_t* (*qn_codegen_entry_fn_t)(uint32_t abi_version);
 #define QN_CODEGEN_ENTRY_SYMBOL "qn_codegen_entry"
 
+enum { QN_IDENTITY_BYTES = 256 };
+// The identity by which the engine knows the shared object of generator `name` before it opens it,
+// from the GNU build id (-Wl,--build-id) of the mapped object that holds `address`, a function or
+// an object of the generator's own. A generator that answers with it has its hits without being
+// opened; any other answer makes the first lookup of each process open it. Errors: NOT_FOUND (the
+// object has no build id), INVALID_ARGUMENT (no name, or one of 32 characters and more).
+QN_API QN_MUST_USE qn_status_t qn_codegen_identity(const char* name, const void* address,
+                                                   char out_identity[QN_IDENTITY_BYTES]);
+
 // Makes a generator of this process known by its name, for all engines: it then needs no shared
 // object of its own. The table is borrowed for the life of the process; `create` and `destroy` are
 // called once for the identity. Before the first lookup that needs it; any thread. Errors:

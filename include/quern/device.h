@@ -94,7 +94,8 @@ typedef struct qn_copy {
   // it. Without it the call does not return before host memory may be reused.
   bool is_host_pinned;
 } qn_copy_t;
-// Copies on `stream` (NULL: the default one). Errors: INVALID_ARGUMENT for overlapping ranges,
+// Copies on `stream`, which is one of the device that the copy comes from, or, where that is the
+// CPU, goes to (NULL: the default one of that device). Errors: INVALID_ARGUMENT for overlapping ranges,
 // UNSUPPORTED between devices that cannot, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
 
@@ -302,7 +303,8 @@ typedef const qn_plugin_t* (*qn_plugin_entry_fn_t)(uint32_t abi_version);
 
 // Opens the shared object at `path` (a path, never a name that is searched for), which stays open,
 // and registers what its entry gives: devices, generators, then kinds. Nothing else happens: code
-// is run on its devices when a program asks. Any thread, before the first use of what it adds.
+// is run on its devices when a program asks. One that was loaded before is loaded: OK. Any thread,
+// before the first use of what it adds; not from a plugin's own `create`.
 // Errors: INVALID_ARGUMENT (no path), UNAVAILABLE (it cannot be opened, has no such entry or
 // another version), those of qn_device_register, qn_codegen_register and qn_target_kind_register,
 // naming the plugin; what was registered before the error stays.

@@ -47,6 +47,12 @@ QN_API const qn_target_t* qn_target_host(const qn_target_t* target);
 // kind is here. Tuning options never matter.
 QN_API QN_MUST_USE qn_status_t qn_target_check_host(const qn_target_t* target);
 
+// The same for what code says of itself (qn_artifact_t's `isa`) and one device, by its
+// `target_property`: for a device's `load`. Errors: INCOMPATIBLE, naming the first option that is
+// missing, or a text that cannot be read; UNAVAILABLE when no kind is for devices of that type.
+QN_API QN_MUST_USE qn_status_t qn_target_check_isa(const char* isa_json, int32_t device_type,
+                                                   int32_t device_id);
+
 typedef enum qn_option_type {
   QN_OPTION_BOOL = 1,
   QN_OPTION_INT = 2,

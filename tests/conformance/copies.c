@@ -166,7 +166,9 @@ static void between_devices(conf_t* c) {
       memset(to, 0, SIZE);
       CONF_TRY(c, conf_copy(c->device, own, 11, other, there, 5, SIZE - 20, false, NULL));
       CONF_TRY(c, qn_stream_sync(c->device, NULL));
+      // The default stream of a copy is that of the device that it comes from.
       CONF_TRY(c, conf_copy(other, there, 5, c->device, back, 2, SIZE - 20, false, NULL));
+      CONF_TRY(c, qn_stream_sync(other, NULL));
       CONF_TRY(c, qn_stream_sync(c->device, NULL));
       if (!conf_download(c, to, back, 2, SIZE - 20)) return;
       CONF_CHECK(c, memcmp(to, from + 11, SIZE - 20) == 0, "through %s:%d other bytes came back",

@@ -84,6 +84,13 @@ static void give_back(const conf_kept_t* kept) {
   }
 }
 
+// Code is loaded onto the active device of the target's type; without one, onto the first, which is
+// how most programs are and how the suite runs on it.
+static void go_home(conf_t* c) {
+  qn_device_t home = c->device.id > 0 && !c->options.form ? c->device : conf_cpu();
+  (void)qn_status_consume(qn_set_active_device(home));
+}
+
 void conf_end(conf_t* c) {
   // A case that failed may have left work behind that still uses what is given back.
   for (size_t i = 0; i < c->kept_count; i++) {
@@ -92,7 +99,7 @@ void conf_end(conf_t* c) {
   }
   if (!c->options.form) (void)qn_status_consume(qn_stream_sync(c->device, NULL));
   while (c->kept_count > 0) give_back(&c->kept[--c->kept_count]);
-  (void)qn_status_consume(qn_set_active_device(conf_cpu()));
+  go_home(c);
   c->totals.pass_count += c->verdict == CONF_PASS;
   c->totals.fail_count += c->verdict == CONF_FAIL;
   c->totals.unsupported_count += c->verdict == CONF_UNSUPPORTED;
@@ -343,6 +350,7 @@ static qn_status_t prepare(conf_t* c) {
   (void)snprintf(text, sizeof text, "interp -warp_size=%d", (int)c->warp_size);
   status = qn_target_parse(text, &c->oracle);
   if (!qn_ok(status)) return status;
+  go_home(c);
   qn_engine_options_t options = {
       .struct_size = sizeof options, .cache_mode = QN_CACHE_OFF, .cache_dir = ""};
   return qn_engine_create(&options, &c->engine);
@@ -352,6 +360,7 @@ qn_status_t conf_run(const conf_options_t* options, conf_totals_t* out_totals) {
   conf_t c = {.options = *options, .device = options->device};
   qn_status_t status = prepare(&c);
   for (size_t i = 0; qn_ok(status) && i < CONF_COUNT_OF(areas); i++) run_area(&c, areas[i]);
+  (void)qn_status_consume(qn_set_active_device(conf_cpu()));
   qn_engine_destroy(c.engine);
   qn_target_release(c.target);
   qn_target_release(c.oracle);

@@ -114,6 +114,7 @@ static void default_stream(conf_t* c) {
 
 static void* compile(void* arg) {
   worker_t* w = arg;
+  if (!is_good(w, qn_set_active_device(w->c->device))) return NULL;
   for (int round = 0; round < 4; round++) {
     // Threads meet at some keys and are alone at others.
     int which = round % 2 ? round : w->index + 10 * round;

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 
+#include "base/elf.h"
 #include "jit/artifact.h"
 #include "quern/quern.h"
 
@@ -205,6 +207,23 @@ static void test_broken_artifacts(void** state) {
   must_fail(qn__artifact_check(&artifact), QN_STATUS_DATA_LOSS, "isa");
 }
 
+// What is predicted from the file of a generator is what the generator says of itself.
+static void test_identity_of_others(void** state) {
+  (void)state;
+  char id[QN__BUILD_ID_HEX_BYTES], predicted[QN_IDENTITY_BYTES], said[QN_IDENTITY_BYTES];
+  assert_true(qn__elf_build_id(QN_BINARY_DIR "/lib/libquern.so", id));
+  qn__generator_identity("mine", id, NULL, predicted);
+  void* library = dlopen(QN_BINARY_DIR "/lib/libquern.so", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  assert_non_null(library);
+  must(qn_codegen_identity("mine", dlsym(library, "qn_codegen_identity"), said));
+  assert_string_equal(said, predicted);
+  (void)dlclose(library);
+  int on_stack = 0;
+  must_fail(qn_codegen_identity("mine", &on_stack, said), QN_STATUS_NOT_FOUND, "-Wl,--build-id");
+  assert_string_equal(said, "");
+  must_fail(qn_codegen_identity("", text, said), QN_STATUS_INVALID_ARGUMENT, "31 characters");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_null_objects, set_up, tear_down),
@@ -213,6 +232,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_empty_tensor_of_huge_rows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_tensor_inside_another, set_up, tear_down),
       cmocka_unit_test(test_broken_artifacts),
+      cmocka_unit_test(test_identity_of_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,6 +276,18 @@ static void test_registered_kinds(void** state) {
   expect_int("own_kind", "max_lanes", 64);  // the device's 1024, cut
   expect_host("own_kind -units=gamma,beta", QN_STATUS_OK);
   expect_host("own_kind -units=gamma,delta", QN_STATUS_INCOMPATIBLE);
+  // What a device's load asks.
+  const char* isa = "{\"kind\":\"own_kind\",\"max_lanes\":8,\"units\":[\"beta\"]}";
+  assert_true(qn_ok(qn_target_check_isa(isa, DEVICE_OWN, 0)));
+  isa = "{\"kind\":\"own_kind\",\"max_lanes\":8,\"units\":[\"delta\"]}";
+  assert_int_equal(qn_status_consume(qn_target_check_isa(isa, DEVICE_OWN, 0)),
+                   QN_STATUS_INCOMPATIBLE);
+  isa = "{\"kind\":\"cuda\"}";
+  assert_int_equal(qn_status_consume(qn_target_check_isa(isa, DEVICE_OWN, 0)),
+                   QN_STATUS_INCOMPATIBLE);
+  assert_int_equal(qn_status_consume(qn_target_check_isa(NULL, DEVICE_OWN, 0)),
+                   QN_STATUS_INCOMPATIBLE);
+  assert_int_equal(qn_status_consume(qn_target_check_isa(isa, 61, 0)), QN_STATUS_UNAVAILABLE);
   expect_error("own_kind -max_lanes=65", QN_STATUS_INVALID_ARGUMENT, "takes 1 to 64, not 65");
   expect_error("own_kin", QN_STATUS_NOT_FOUND, "did you mean 'own_kind'?");
   expect_error("something-else", QN_STATUS_NOT_FOUND, "own_kind; tags");
@@ -284,6 +296,9 @@ static void test_registered_kinds(void** state) {
   assert_true(qn_ok(qn_target_kind_register(&frail)));
   expect_error("frail", QN_STATUS_DEVICE_ERROR, "option 'broken' of device 0");
   expect_int("frail -max_lanes=3", "broken", 1);
+  // Two kinds for one type of device: the text says which.
+  isa = "{\"kind\":\"frail\",\"max_lanes\":8}";
+  assert_true(qn_ok(qn_target_check_isa(isa, DEVICE_OWN, 0)));
 }
 
 static void test_bad_kinds(void** state) {
