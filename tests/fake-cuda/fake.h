@@ -110,11 +110,19 @@ struct CUstream_st {
   int member;  // its number in the capture
 };
 
+// One record of an event that no stream has passed yet. An event may be recorded again on another
+// stream meanwhile, and that stream may be the first to get there: what waits for one record must
+// neither go on nor stay because of another.
+typedef struct pending {
+  uint64_t sequence;
+  struct pending* next;
+} pending_t;
+
 struct CUevent_st {
   fake_object_t object;
   CUcontext context;
-  uint64_t recorded;
-  uint64_t completed;
+  uint64_t recorded;  // how often; the number of the latest record
+  pending_t* pending;
   int use_count;  // operations that name it
   bool is_destroyed;
   fake_capture_t* capture;  // recorded in it, and not since

@@ -87,17 +87,42 @@ static CUresult run_op(const op_t* op, uint64_t number) {
   }
 }
 
+static uint64_t begin_record(CUevent event) {
+  pending_t* pending = calloc(1, sizeof *pending);
+  *pending = (pending_t){++event->recorded, event->pending};
+  event->pending = pending;
+  return event->recorded;
+}
+
+static void end_record(CUevent event, uint64_t sequence) {
+  pending_t** at = &event->pending;
+  while (*at && (*at)->sequence != sequence) at = &(*at)->next;
+  pending_t* found = *at;
+  if (!found) return;
+  *at = found->next;
+  free(found);
+}
+
+static bool is_pending(const struct CUevent_st* event, uint64_t sequence) {
+  const pending_t* at = event->pending;
+  while (at && at->sequence != sequence) at = at->next;
+  return at != NULL;
+}
+
+// Holds the lock, but while it waits.
+static void await_record(const struct CUevent_st* event, uint64_t sequence) {
+  while (is_pending(event, sequence)) (void)pthread_cond_wait(&fake_changed, &fake_lock);
+}
+
 // Holds the lock, and lets go of it while the operation runs.
 static void perform(CUstream stream, op_t* op) {
   if (op->kind == OP_WAIT) {
-    while (op->event->completed < op->sequence) {
-      (void)pthread_cond_wait(&fake_changed, &fake_lock);
-    }
+    await_record(op->event, op->sequence);
     return;
   }
   while (is_held) (void)pthread_cond_wait(&fake_changed, &fake_lock);
   if (op->kind == OP_RECORD) {
-    op->event->completed = op->sequence;
+    end_record(op->event, op->sequence);
   } else if (op->kind == OP_FREE) {
     (void)fake_memory_free(op->address, MEMORY_POOL);
   } else if (stream->context->error == QN__CU_OK) {
@@ -209,7 +234,7 @@ void fake_stream_drain(CUstream stream) {
   struct CUevent_st done = {.use_count = 1};
   op_t* op = fake_op(OP_RECORD);
   op->event = &done;
-  op->sequence = 1;
+  op->sequence = begin_record(&done);
   if (stream->last) {
     stream->last->next = op;
   } else {
@@ -217,9 +242,7 @@ void fake_stream_drain(CUstream stream) {
   }
   stream->last = op;
   (void)pthread_cond_broadcast(&fake_changed);
-  while (done.completed == 0 || done.use_count > 0) {
-    (void)pthread_cond_wait(&fake_changed, &fake_lock);
-  }
+  while (done.use_count > 0) (void)pthread_cond_wait(&fake_changed, &fake_lock);
 }
 
 // ---------------------------------------------------------------------------------- streams
@@ -340,7 +363,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream handle) {
   event->capture = NULL;
   op_t* op = fake_op(OP_RECORD);
   op->event = event;
-  op->sequence = ++event->recorded;
+  op->sequence = begin_record(event);
   event->use_count++;
   return fake_leave(fake_enqueue(stream, op));
 }
@@ -353,7 +376,7 @@ EXPORT CUresult cuEventQuery(CUevent event) {
     fake_capture_invalidate(event->capture);
     result = FAKE_CAPTURED_EVENT;
   }
-  if (result == QN__CU_OK && event->completed < event->recorded) result = QN__CU_NOT_READY;
+  if (result == QN__CU_OK && is_pending(event, event->recorded)) result = QN__CU_NOT_READY;
   return fake_leave(result);
 }
 
@@ -368,7 +391,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
   if (result != QN__CU_OK) return fake_leave(result);
   const uint64_t sequence = event->recorded;
   event->use_count++;
-  while (event->completed < sequence) (void)pthread_cond_wait(&fake_changed, &fake_lock);
+  await_record(event, sequence);
   result = event->context->error;
   fake_event_release(event);
   return fake_leave(result);

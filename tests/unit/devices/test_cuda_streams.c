@@ -68,6 +68,36 @@ static void test_order(void** state) {
   qn_stream_destroy(stream);
 }
 
+// An event is recorded again while an earlier record of it is still to come, on a stream that gets
+// there first: each wait is for its own.
+static void test_waits_share_an_event(void** state) {
+  (void)state;
+  qn_stream_t *slow = make_stream(), *a = make_stream(), *b = make_stream(), *c = make_stream();
+  cuda_owner_t owner = {0};
+  float *large = cuda_floats(0, 20000, 1), *small = cuda_floats(0, 100, 1);
+  for (int round = 0; round < 10; round++) {
+    cuda_driver.hold(1);
+    scale(slow, &owner, large, 20000, round % 2 ? 0.5f : 2.0f);
+    cuda_must(qn_stream_wait(cuda_at(0), slow, a));
+    cuda_must(qn_stream_wait(cuda_at(0), a, c));
+    scale(c, &owner, small, 100, round % 2 ? 0.5f : 2.0f);
+    cuda_must(qn_stream_wait(cuda_at(0), b, c));
+    cuda_driver.hold(0);
+    cuda_must(qn_stream_sync(cuda_at(0), c));
+    assert_true(qn_stream_is_idle(slow));
+  }
+  expect_floats(c, large, 20000, 1, 1);
+  expect_floats(c, small, 100, 1, 1);
+  qn_stream_t* streams[] = {slow, a, b, c};
+  for (size_t i = 0; i < QN_COUNT_OF(streams); i++) {
+    cuda_must(qn_stream_sync(cuda_at(0), streams[i]));
+    qn_stream_destroy(streams[i]);
+  }
+  assert_int_equal(owner.reference_count, 0);
+  cuda_free(0, large);
+  cuda_free(0, small);
+}
+
 // A stream waits for what another one had to do, and for nothing of it later; no call makes an
 // event.
 static void test_wait(void** state) {
@@ -381,6 +411,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(test_order),
                                      TEST(test_wait),
+                                     TEST(test_waits_share_an_event),
                                      TEST(test_error_sticks),
                                      TEST(test_error_behind_marks),
                                      TEST(test_owners_are_let_go),
