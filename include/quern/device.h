@@ -95,8 +95,8 @@ typedef struct qn_copy {
   bool is_host_pinned;
 } qn_copy_t;
 // Copies on `stream`, which is one of the device that the copy comes from, or, where that is the
-// CPU, goes to (NULL: the default one of that device). Errors: INVALID_ARGUMENT for overlapping ranges,
-// UNSUPPORTED between devices that cannot, DEVICE_ERROR.
+// CPU, goes to (NULL: the default one of that device). Errors: INVALID_ARGUMENT for overlapping
+// ranges, UNSUPPORTED between devices that cannot, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
 
 // Host memory that the device reads and writes without a staging copy (pinned). Owned:
