@@ -248,9 +248,10 @@ typedef struct qn_lookup_info {
 } qn_lookup_info_t;
 
 // The executable of (module, target, options) on the calling thread's active device, if that is of
-// the target's type, else on the first device of that type (qn_set_active_device): from memory, from a tier of the cache or compiled,
-// once per key however many threads ask (docs/lookups.md). `options` and `out_info` may be NULL.
-// Owned: qn_executable_release. Errors: whatever the code generator says (UNSUPPORTED, UNAVAILABLE,
+// the target's type, else on the first device of that type (qn_set_active_device): from memory,
+// from a tier of the cache or compiled, once per key however many threads ask (docs/lookups.md).
+// `options` and `out_info` may be NULL. Owned: qn_executable_release. Errors: whatever the code
+// generator says (UNSUPPORTED, UNAVAILABLE,
 // ...; for a second also what it said to another lookup), INCOMPATIBLE (ISA beyond the machine),
 // COMPILE_FORBIDDEN, DEADLINE_EXCEEDED, CANCELLED (the engine is being destroyed), UNAVAILABLE (no
 // compile thread can be started, and the lookup has a deadline), OUT_OF_MEMORY.
