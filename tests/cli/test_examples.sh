@@ -12,11 +12,16 @@ sed -n 's/^    quern /quern /p' "$SOURCE/docs/cli.md" >>commands
 grep '^quern ' "$SOURCE/README.md" | grep -v broken.qn >>commands
 grep '^QUERN_CACHE=refresh quern ' "$SOURCE/docs/metrics.md" >>commands
 [ "$(wc -l <commands)" -gt 60 ] || fail "only $(wc -l <commands) examples were found"
+# What a build was made without is said in so many words, too.
+words='needs libnvrtc\|no device vulkan:0'
+for generator in nvrtc shaderc; do
+  [ -e "$(dirname "$QUERN")/../lib/libquern-$generator.so" ] || words="$words\|code generator '$generator' is not installed"
+done
 while IFS= read -r line; do
   # The function of lib.sh must not stand in for the program.
   sh -c "$line" >out 2>err </dev/null || {
     # Without a GPU's driver, or NVIDIA's compiler, the word is clear and that is all there is to see.
-    grep -q 'needs libnvrtc\|no device vulkan:0' err || fail "example: $line"
+    grep -q "$words" err || fail "example: $line"
   }
   checks=$((checks + 1))
 done <commands
