@@ -17,6 +17,7 @@
 #include "devices/gpu/plan.h"
 
 #include "base/alloc.h"
+#include "devices/gpu/memo.h"
 
 // ---------------------------------------------------------------------------------------- writing
 
@@ -241,6 +242,7 @@ static bool get_args(state_t* state, qn__gpu_kernel_t* kernel) {
   qn__gpu_arg_t* args = qn__arena_alloc_array(state->arena, kernel->arg_count + 1, sizeof *args);
   if (!args) return false;
   bool has_scalar = false;
+  kernel->takes_words_only = true;
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
     qn__gpu_arg_t* arg = &args[i];
     arg->kind = (qn__gpu_arg_kind_t)qn__read_u8(&state->reader);
@@ -255,6 +257,8 @@ static bool get_args(state_t* state, qn__gpu_kernel_t* kernel) {
     if (!is_buffer && arg->is_written) return wrong(state, "a written scalar");
     if (!is_scalar_size(arg->size_bytes)) return wrong(state, "an argument's size");
     has_scalar |= !is_buffer;
+    kernel->buffer_count += arg->kind == QN__GPU_ARG_BUFFER;
+    kernel->takes_words_only &= arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORD;
   }
   kernel->args = args;
   return !state->fault;
@@ -317,6 +321,7 @@ static bool get_launch(state_t* state, const qn__gpu_function_t* function, const
     needs_threads |= state->plan->kernels[step->wide_kernel].thread_count == 0;
   }
   if (needs_threads && step->b.op_count == 0) return wrong(state, "a launch without threads");
+  step->memo = qn__gpu_memo_make(step, state->arena);
   return true;
 }
 

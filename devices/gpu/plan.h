@@ -12,8 +12,8 @@
 // block.y, thread.z and the like themselves.
 //
 // Expressions are postfix over i64. All arithmetic wraps as in the IR; evaluation also reports
-// whether any step overflowed or divided by zero. Thread rule: immutable once made. Read next:
-// run.h.
+// whether any step overflowed or divided by zero. Thread rule: immutable once made,
+// but for the memos. Read next: run.h.
 #ifndef QUERN_DEVICES_GPU_PLAN_H_
 #define QUERN_DEVICES_GPU_PLAN_H_
 
@@ -83,6 +83,9 @@ typedef struct qn__gpu_kernel {
   bool has_record;
   uint32_t arg_count;
   const qn__gpu_arg_t* args;
+  // Of decoding, not stored: every argument is a BUFFER or a WORD, and so many are buffers.
+  bool takes_words_only;
+  uint32_t buffer_count;
 } qn__gpu_kernel_t;
 
 // The error record in device memory: the first thread that fails writes it. `tag` is swapped from
@@ -94,6 +97,8 @@ typedef struct qn__gpu_record {
   int64_t index;
   int64_t extent;
 } qn__gpu_record_t;
+
+typedef struct qn__gpu_memo qn__gpu_memo_t;
 
 typedef enum qn__gpu_step_kind {
   QN__GPU_STEP_LET = 1,    // local `slot` = a
@@ -121,6 +126,9 @@ typedef struct qn__gpu_step {
   uint32_t kernel;
   uint32_t wide_kernel;
   qn__gpu_expr_t guard;
+  // LAUNCH, of decoding, not stored: what it came to before (memo.h); NULL: none. The one part of
+  // a plan that changes.
+  qn__gpu_memo_t* memo;
 } qn__gpu_step_t;
 
 typedef struct qn__gpu_function {

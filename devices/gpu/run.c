@@ -9,9 +9,10 @@
 // plan.h.
 #include "devices/gpu/run.h"
 
+#include "devices/gpu/memo.h"
+
 typedef struct run {
   const qn__gpu_plan_t* plan;
-  const qn__gpu_function_t* function;
   const qn_launch_t* launch;
   const qn__gpu_backend_t* backend;
   uint64_t held;  // a bit for each workspace that was taken
@@ -72,64 +73,87 @@ static qn_status_t run_workspace(run_t* run, const qn__gpu_step_t* step) {
 
 // ---- launches
 
-static qn_status_t launch_kernel(const run_t* run, const qn__gpu_step_t* step, uint32_t index,
-                                 int64_t blocks) {
-  const qn__gpu_kernel_t* kernel = &run->plan->kernels[index];
-  int64_t threads =
-      kernel->thread_count != 0 ? (int64_t)kernel->thread_count : value_of(run, &step->b);
-  if (threads <= 0) return QN_OK;
-  if (threads > run->backend->max_threads) {
-    return qn_status_make(QN_STATUS_VALUE_ERROR,
-                          "kernel '%s': a block of %" PRId64 " threads; the device allows %u",
-                          kernel->name, threads, run->backend->max_threads);
+// The values of a kernel's arguments, and where its buffers end.
+static void gather(const run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* values,
+                   uint64_t* ends) {
+  const uint64_t* words = run->launch->words;
+  const qn__gpu_arg_t* args = kernel->args;
+  if (kernel->takes_words_only) {
+    uint32_t i = 0;
+    for (; i < kernel->buffer_count; i++) {
+      values[i] = words[args[i].index];
+      ends[i] = run->launch->ends[args[i].index];
+    }
+    for (; i < kernel->arg_count; i++) values[i] = words[args[i].index];
+    return;
   }
-  uint64_t values[QN__GPU_MAX_ARGS], ends[QN__GPU_MAX_ARGS];
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
-    const qn__gpu_arg_t* arg = &kernel->args[i];
-    ends[i] = 0;
-    switch (arg->kind) {
+    uint32_t index = args[i].index;
+    switch (args[i].kind) {
       case QN__GPU_ARG_BUFFER:
-        values[i] = run->launch->words[arg->index];
-        ends[i] = run->launch->ends[arg->index];
+        values[i] = words[index];
+        ends[i] = run->launch->ends[index];
         break;
       case QN__GPU_ARG_WORKSPACE:
-        values[i] = run->workspaces[arg->index];
-        ends[i] = values[i] + run->workspace_bytes[arg->index];
+        values[i] = run->workspaces[index];
+        ends[i] = values[i] + run->workspace_bytes[index];
         break;
       case QN__GPU_ARG_WORD:
-        values[i] = run->launch->words[arg->index];
+        values[i] = words[index];
         break;
       case QN__GPU_ARG_LOCAL:
-        values[i] = (uint64_t)run->locals[arg->index];
+        values[i] = (uint64_t)run->locals[index];
         break;
     }
   }
-  qn__gpu_launch_t launch = {.kernel = index,
-                             .block_count = blocks,
-                             .thread_count = (uint32_t)threads,
-                             .values = values,
-                             .ends = ends};
-  return run->backend->launch(run->backend->self, &launch);
 }
 
-static qn_status_t run_launch(const run_t* run, const qn__gpu_step_t* step) {
-  int64_t blocks, guard = 1;
-  if (!qn__gpu_eval_count(&step->a, run->launch->words, run->locals, &blocks)) {
+// What the step comes to. Errors: those that the header names; they are found at each call again.
+static qn_status_t choose(const run_t* run, const qn__gpu_step_t* step, qn__gpu_grid_t* out_grid) {
+  int64_t guard = 1;
+  *out_grid = (qn__gpu_grid_t){.kernel = step->kernel};
+  if (!qn__gpu_eval_count(&step->a, run->launch->words, run->locals, &out_grid->block_count)) {
     return qn_status_make(QN_STATUS_VALUE_ERROR, "kernel '%s': too many blocks to count",
                           run->plan->kernels[step->kernel].name);
   }
-  if (blocks <= 0) return QN_OK;
-  uint32_t kernel = step->kernel;
+  if (out_grid->block_count <= 0) return QN_OK;
   if (step->guard.op_count != 0 && (!evaluate(run, &step->guard, &guard) || guard == 0)) {
-    kernel = step->wide_kernel;
-    if (kernel == QN__GPU_NO_KERNEL) {
+    out_grid->kernel = step->wide_kernel;
+    if (step->wide_kernel == QN__GPU_NO_KERNEL) {
       return qn_status_make(QN_STATUS_VALUE_ERROR,
                             "kernel '%s': indices of this call need more than 32 bits; compile "
                             "for index_bits 0 or 64",
                             run->plan->kernels[step->kernel].name);
     }
   }
-  return launch_kernel(run, step, kernel, blocks);
+  const qn__gpu_kernel_t* kernel = &run->plan->kernels[out_grid->kernel];
+  int64_t threads =
+      kernel->thread_count != 0 ? (int64_t)kernel->thread_count : value_of(run, &step->b);
+  if (threads > run->backend->max_threads) {
+    return qn_status_make(QN_STATUS_VALUE_ERROR,
+                          "kernel '%s': a block of %" PRId64 " threads; the device allows %u",
+                          kernel->name, threads, run->backend->max_threads);
+  }
+  out_grid->thread_count = threads > 0 ? (uint32_t)threads : 0;
+  return QN_OK;
+}
+
+static inline __attribute__((always_inline)) qn_status_t run_launch(const run_t* run,
+                                                                    const qn__gpu_step_t* step) {
+  qn__gpu_grid_t grid;
+  if (!step->memo || !qn__gpu_memo_find(step->memo, run->launch->words, &grid)) {
+    QN_TRY(choose(run, step, &grid));
+    if (step->memo) qn__gpu_memo_note(step->memo, run->launch->words, &grid);
+  }
+  if (grid.block_count <= 0 || grid.thread_count == 0) return QN_OK;
+  uint64_t values[QN__GPU_MAX_ARGS], ends[QN__GPU_MAX_ARGS];
+  gather(run, &run->plan->kernels[grid.kernel], values, ends);
+  qn__gpu_launch_t launch = {.kernel = grid.kernel,
+                             .block_count = grid.block_count,
+                             .thread_count = grid.thread_count,
+                             .values = values,
+                             .ends = ends};
+  return run->backend->launch(run->backend->self, &launch);
 }
 
 // ---- steps
@@ -178,6 +202,18 @@ static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t c
   return QN_OK;
 }
 
+static qn_status_t run_all(const qn__gpu_plan_t* plan, const qn__gpu_function_t* function,
+                           const qn_launch_t* launch, const qn__gpu_backend_t* backend) {
+  // Locals and workspaces are written before they are read; only `held` must begin somewhere.
+  run_t run;
+  run.plan = plan;
+  run.launch = launch;
+  run.backend = backend;
+  run.held = 0;
+  qn_status_t status = run_steps(&run, function->steps, function->step_count);
+  for (uint32_t slot = 0; run.held != 0; slot++) free_workspace(&run, slot);
+  return status;
+}
 qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_launch_t* launch,
                         const qn__gpu_backend_t* backend) {
   if (index >= plan->function_count) {
@@ -188,14 +224,14 @@ qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_lau
     return qn_status_make(QN_STATUS_INTERNAL, "a launch plan wants %u words, the call has %u",
                           function->word_count, launch->word_count);
   }
-  // Locals and workspaces are written before they are read; only `held` must begin somewhere.
-  run_t run;
-  run.plan = plan;
-  run.function = function;
-  run.launch = launch;
-  run.backend = backend;
-  run.held = 0;
-  qn_status_t status = run_steps(&run, function->steps, function->step_count);
-  for (uint32_t slot = 0; run.held != 0; slot++) free_workspace(&run, slot);
-  return status;
+  // Most functions are one launch, which has no use for locals and workspaces.
+  const qn__gpu_step_t* first = function->steps;
+  if (function->step_count == 1 && first->kind == QN__GPU_STEP_LAUNCH) {
+    run_t run;
+    run.plan = plan;
+    run.launch = launch;
+    run.backend = backend;
+    return run_launch(&run, first);
+  }
+  return run_all(plan, function, launch, backend);
 }

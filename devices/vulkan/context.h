@@ -122,6 +122,7 @@ typedef struct qn__vk_device {
   _Atomic bool is_open;
   _Atomic bool is_lost;
   VkDevice handle;
+  uint32_t max_threads;  // of a block in one dimension
   qn__vk_functions_t vk;
   qn__vk_queue_t queues[QN__VK_MAX_QUEUES];
   uint32_t queue_count;
@@ -134,9 +135,28 @@ typedef struct qn__vk_device {
   uint32_t next_queue;
   _Atomic(struct qn__vk_stream*) default_stream;
   qn__vk_flusher_t flusher;
+  _Atomic uint64_t last_kernel_uid;
   // Launches and barriers: of streams that have ended.
   _Atomic uint64_t submit_count, launch_count, barrier_count, set_count, pipeline_count;
 } qn__vk_device_t;
+
+// The block of [address, address + size_bytes). False: not an address of this device, given back,
+// or beyond the end of the block. In the header, as every launch asks for every buffer.
+static inline bool qn__vk_decode(const qn__vk_device_t* device, uint64_t address,
+                                 uint64_t size_bytes, qn__vk_place_t* out_place) {
+  uint64_t wanted = QN__VK_ADDRESS_BIT >> QN__VK_DEVICE_SHIFT | (uint64_t)device->id;
+  if (address >> QN__VK_DEVICE_SHIFT != wanted) return false;
+  uint64_t index = address >> QN__VK_BLOCK_SHIFT & (QN__VK_MAX_BLOCKS - 1);
+  uint64_t offset = address & QN__VK_OFFSET_MASK;
+  qn__vk_block_t* block = atomic_load_explicit(&device->memory.table[index], memory_order_acquire);
+  if (!block || atomic_load_explicit(&block->uid, memory_order_acquire) == 0) return false;
+  uint64_t size = atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
+  if (block->pool != QN__VK_POOL_DEVICE || size_bytes > size || offset > size - size_bytes) {
+    return false;
+  }
+  *out_place = (qn__vk_place_t){block, offset};
+  return true;
+}
 
 // The open device. Errors: UNAVAILABLE (a child of fork, the end of the process), DEVICE_ERROR
 // (lost, or it cannot be opened).

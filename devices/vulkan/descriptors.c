@@ -164,10 +164,17 @@ static uint64_t hash_of(uint32_t count, bool has_parameters, const qn__vk_bindin
 }
 
 static bool is_equal(const qn__vk_binding_t* a, const qn__vk_binding_t* b, uint32_t count) {
+  uint64_t difference = 0;
   for (uint32_t i = 0; i < count; i++) {
-    if (a[i].uid != b[i].uid || a[i].offset != b[i].offset) return false;
+    difference |= (a[i].uid ^ b[i].uid) | (a[i].offset ^ b[i].offset);
   }
-  return true;
+  return difference == 0;
+}
+
+VkDescriptorSet qn__vk_sets_again(qn__vk_stream_t* stream) {
+  entry_t* entry = stream->sets->newest;
+  entry->last_used = stream->open->value;
+  return entry->set;
 }
 
 qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* layout, uint32_t count,

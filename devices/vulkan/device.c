@@ -280,6 +280,10 @@ static qn_status_t open_device(qn__vk_device_t* device) {
     status = qn__mutex_init(&queue->mutex);
     if (qn_ok(status)) device->queue_count++;
   }
+  const VkPhysicalDeviceLimits* limits = &device->info.properties.limits;
+  device->max_threads = limits->maxComputeWorkGroupInvocations < limits->maxComputeWorkGroupSize[0]
+                            ? limits->maxComputeWorkGroupInvocations
+                            : limits->maxComputeWorkGroupSize[0];
   if (qn_ok(status)) status = qn__vk_memory_init(device);
   if (!qn_ok(status)) {
     device_deinit(device);
@@ -290,13 +294,12 @@ static qn_status_t open_device(qn__vk_device_t* device) {
   return QN_OK;
 }
 
-qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device) {
-  int state = atomic_load_explicit(&context.state, memory_order_acquire);
-  // Launches come here: the list is read at once where there is one.
-  bool is_listed = state == CONTEXT_READY && id >= 0 && id < context.count;
-  qn__vk_device_t* device = is_listed ? context.devices[id] : qn__vk_find(id);
+// Not listed yet, not open yet, or of no use.
+static __attribute__((noinline)) qn_status_t use_slowly(int32_t id, int state,
+                                                        qn__vk_device_t** out_device) {
+  qn__vk_device_t* device = qn__vk_find(id);
   if (!device) return qn_status_make(QN_STATUS_NOT_FOUND, "no device vulkan:%d", id);
-  if (__builtin_expect(state > CONTEXT_READY, 0)) {
+  if (state > CONTEXT_READY) {
     return qn_status_make(
         QN_STATUS_UNAVAILABLE, "vulkan:%d: %s", id,
         state == CONTEXT_FOREIGN
@@ -304,18 +307,33 @@ qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device) {
               "program, or use Vulkan in the child alone"
             : "the process is ending");
   }
-  if (__builtin_expect(!atomic_load_explicit(&device->is_open, memory_order_acquire), 0)) {
+  if (!atomic_load_explicit(&device->is_open, memory_order_acquire)) {
     qn_status_t status = QN_OK;
     qn__mutex_lock(&device->open_mutex);
     if (!atomic_load(&device->is_open)) status = open_device(device);
     qn__mutex_unlock(&device->open_mutex);
     QN_TRY(status);
   }
-  if (__builtin_expect(atomic_load_explicit(&device->is_lost, memory_order_relaxed), 0)) {
+  if (atomic_load_explicit(&device->is_lost, memory_order_relaxed)) {
     return qn__vk_status(device, VK_ERROR_DEVICE_LOST, "an earlier call");
   }
   *out_device = device;
   return QN_OK;
+}
+
+qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device) {
+  int state = atomic_load_explicit(&context.state, memory_order_acquire);
+  // Launches come here.
+  if (__builtin_expect(state == CONTEXT_READY && id >= 0 && id < context.count, 1)) {
+    qn__vk_device_t* device = context.devices[id];
+    if (__builtin_expect(atomic_load_explicit(&device->is_open, memory_order_acquire) &&
+                             !atomic_load_explicit(&device->is_lost, memory_order_relaxed),
+                         1)) {
+      *out_device = device;
+      return QN_OK;
+    }
+  }
+  return use_slowly(id, state, out_device);
 }
 
 qn_status_t qn__vk_status(qn__vk_device_t* device, VkResult result, const char* call) {

@@ -238,6 +238,8 @@ static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
                                const qn__gpu_kernel_t* plan, uint32_t limit,
                                const qn_artifact_t* artifact) {
   kernel->plan = plan;
+  kernel->uid =
+      atomic_fetch_add_explicit(&self->device->last_kernel_uid, 1, memory_order_relaxed) + 1;
   kernel->offsets =
       qn__arena_alloc_array(&self->arena, plan->arg_count + 2u, sizeof *kernel->offsets);
   if (!kernel->offsets) return qn__out_of_memory("a kernel");

@@ -22,6 +22,7 @@ typedef struct qn__vk_pipeline {
 
 typedef struct qn__vk_kernel {
   const qn__gpu_kernel_t* plan;
+  uint64_t uid;            // of the device's kernels; never used twice
   uint32_t buffer_count;   // of the arguments
   uint32_t binding_count;  // those, and the record
   bool has_parameters;     // what would be pushed lies in a buffer, the binding behind

@@ -2,7 +2,9 @@
 //
 // Everything that may wait, allocate much or compile happens before the stream's mutex is taken.
 // What is bound stays bound: a launch that binds the same blocks as the one before it costs a
-// barrier, push constants and the dispatch. Thread rule: any thread. Read next: stream.c.
+// barrier, push constants and the dispatch. What a stream's last launch was given stays known, too:
+// where the next one has the same kernel and buffers, nothing is looked up (is_bound). Thread rule:
+// any thread. Read next: stream.c.
 #include "base/alloc.h"
 #include "devices/vulkan/executable.h"
 #include "devices/vulkan/stream.h"
@@ -29,66 +31,82 @@ static void workspace_free(void* self, uint64_t address) {
   qn_status_free(status);
 }
 
-typedef struct bindings {
-  qn__vk_binding_t keys[QN__VK_MAX_BINDINGS + 1];
-  qn__vk_binding_source_t sources[QN__VK_MAX_BINDINGS + 1];
-  uint32_t access_count;
-  qn__vk_access_t accesses[QN__VK_MAX_BINDINGS + 1];
-} bindings_t;
-
-static void bind_whole(bindings_t* bindings, uint32_t index, const qn__vk_block_t* block) {
-  bindings->keys[index] =
-      (qn__vk_binding_t){atomic_load_explicit(&block->uid, memory_order_relaxed), 0};
-  bindings->sources[index] = (qn__vk_binding_source_t){block->buffer, VK_WHOLE_SIZE};
+// Values are put at rising offsets, always eight bytes: what is too much of one is the place of the
+// next, or of nobody. So no gap is left as it was, and nothing is copied byte by byte.
+static inline void put(qn__vk_bound_t* bound, uint32_t offset, uint64_t value) {
+  memcpy(bound->push + offset, &value, sizeof value);
 }
 
-// Binds what lies at [address, end); `*out_element` is the index of the first element in it.
-static qn_status_t bind(const call_t* call, bindings_t* bindings, uint32_t index, uint64_t address,
-                        uint64_t end, const qn__gpu_arg_t* arg, uint32_t* out_element) {
+static inline void bind_whole(qn__vk_bound_t* bound, uint32_t index, const qn__vk_block_t* block) {
+  bound->keys[index] =
+      (qn__vk_binding_t){atomic_load_explicit(&block->uid, memory_order_relaxed), 0};
+  bound->sources[index] = (qn__vk_binding_source_t){block->buffer, VK_WHOLE_SIZE};
+}
+
+// A block that is larger than what a kernel reaches: a window on it; as few different ones as may
+// be, so that sets are reused. `*out_start` is where it begins.
+static __attribute__((noinline)) qn_status_t bind_window(const call_t* call, qn__vk_bound_t* bound,
+                                                         uint32_t index, qn__vk_place_t place,
+                                                         uint64_t size, uint64_t block_bytes,
+                                                         uint64_t* out_start) {
+  const qn__vk_device_t* device = call->executable->device;
+  uint64_t limit = device->info.properties.limits.maxStorageBufferRange & ~(SMALL_WINDOW_BYTES - 1);
+  uint64_t start = 0;
+  if (place.offset + size > limit) start = place.offset & ~(WINDOW_BYTES - 1);
+  if (place.offset + size - start > limit) start = place.offset & ~(SMALL_WINDOW_BYTES - 1);
+  if (place.offset + size - start > limit) {
+    return qn_status_make(QN_STATUS_VALUE_ERROR,
+                          "vulkan:%d: a buffer or workspace of %" PRIu64
+                          " bytes; kernels of this device reach at most %" PRIu64
+                          " of one (maxStorageBufferRange); call with parts of it",
+                          device->id, size, limit);
+  }
+  bound->keys[index].offset = start;
+  bound->sources[index].range = block_bytes - start < limit ? block_bytes - start : limit;
+  *out_start = start;
+  return QN_OK;
+}
+
+static __attribute__((noinline, cold)) qn_status_t unaligned(const call_t* call, uint64_t address,
+                                                             uint32_t size_bytes) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "vulkan:%d: a buffer at 0x%" PRIx64
+                        " is not aligned to its elements of "
+                        "%u bytes",
+                        call->executable->device->id, address, size_bytes);
+}
+
+// Binds what lies at [address, end), and pushes the index of its first element in what is bound.
+static inline qn_status_t bind(const call_t* call, qn__vk_bound_t* bound, uint32_t index,
+                               uint64_t address, uint64_t end, const qn__gpu_arg_t* arg,
+                               uint32_t push_offset) {
   qn__vk_device_t* device = call->executable->device;
-  uint64_t size = end > address ? end - address : 0;
-  qn__vk_place_t place;
-  if (size == 0) {
+  if (__builtin_expect(end <= address, 0)) {
     // Nothing is read or written: anything may be bound.
-    bind_whole(bindings, index, call->stream->record.block);
-    *out_element = 0;
+    bind_whole(bound, index, call->stream->record.block);
+    put(bound, push_offset, 0);
     return QN_OK;
   }
-  if (!qn__vk_decode(device, address, size, &place)) {
+  uint64_t size = end - address;
+  qn__vk_place_t place;
+  if (__builtin_expect(!qn__vk_decode(device, address, size, &place), 0)) {
     return qn__vk_bad_address(device, address, size);
   }
-  qn__vk_block_t* block = place.block;
-  uint64_t limit = device->info.properties.limits.maxStorageBufferRange;
-  uint64_t block_bytes = atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
-  bind_whole(bindings, index, block);
+  uint64_t block_bytes = atomic_load_explicit(&place.block->size_bytes, memory_order_relaxed);
+  bind_whole(bound, index, place.block);
   uint64_t start = 0;
-  if (block_bytes > limit) {
-    // A window on the block; as few different ones as may be, so that sets are reused.
-    limit &= ~(SMALL_WINDOW_BYTES - 1);
-    if (place.offset + size > limit) start = place.offset & ~(WINDOW_BYTES - 1);
-    if (place.offset + size - start > limit) start = place.offset & ~(SMALL_WINDOW_BYTES - 1);
-    if (place.offset + size - start > limit) {
-      return qn_status_make(QN_STATUS_VALUE_ERROR,
-                            "vulkan:%d: a buffer or workspace of %" PRIu64
-                            " bytes; kernels of this device reach at most %" PRIu64
-                            " of one (maxStorageBufferRange); call with parts of it",
-                            device->id, size, limit);
-    }
-    bindings->keys[index].offset = start;
-    bindings->sources[index].range = block_bytes - start < limit ? block_bytes - start : limit;
+  if (__builtin_expect(block_bytes > device->info.properties.limits.maxStorageBufferRange, 0)) {
+    QN_TRY(bind_window(call, bound, index, place, size, block_bytes, &start));
   }
-  bindings->accesses[bindings->access_count++] = (qn__vk_access_t){
-      bindings->keys[index].uid, place.offset, place.offset + size, arg->is_written};
-  // Within what is bound: 32 bits, which is less to divide.
+  bound->accesses[bound->access_count++] =
+      (qn__vk_access_t){bound->keys[index].uid, place.offset, place.offset + size, arg->is_written};
+  bound->has_write |= arg->is_written;
+  // Elements have 1, 2, 4 or 8 bytes.
   uint32_t distance = (uint32_t)(place.offset - start);
-  if (__builtin_expect(distance % arg->size_bytes != 0, 0)) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "vulkan:%d: a buffer at 0x%" PRIx64
-                          " is not aligned to its elements of "
-                          "%u bytes",
-                          device->id, address, arg->size_bytes);
+  if (__builtin_expect((distance & (arg->size_bytes - 1)) != 0, 0)) {
+    return unaligned(call, address, arg->size_bytes);
   }
-  *out_element = distance / arg->size_bytes;
+  put(bound, push_offset, distance >> __builtin_ctz(arg->size_bytes));
   return QN_OK;
 }
 
@@ -126,34 +144,42 @@ static uint32_t place_parameters(qn__vk_batch_t* batch, const uint8_t* bytes, ui
 
 // Locked, with a batch open.
 static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pipeline_t* pipeline,
-                          const qn__gpu_launch_t* launch, bindings_t* bindings, uint8_t* push) {
+                          const qn__gpu_launch_t* launch, qn__vk_bound_t* bound, bool is_same) {
   qn__vk_stream_t* stream = call->stream;
   qn__vk_device_t* device = stream->device;
   qn__vk_batch_t* batch = stream->open;
   const qn__vk_functions_t* vk = &device->vk;
   bool is_first = !atomic_load_explicit(&pipeline->was_launched, memory_order_relaxed) &&
                   !atomic_exchange_explicit(&pipeline->was_launched, true, memory_order_relaxed);
+  bool has_record = kernel->plan->has_record;
   uint32_t tag;
-  if (!qn__vk_stream_own(stream, call->launch, kernel->plan->has_record,
-                         is_first ? call->executable : NULL, &tag)) {
-    return qn__out_of_memory("a launch");
+  if (has_record || is_first || !qn__vk_stream_owns(stream, call->launch)) {
+    if (!qn__vk_stream_own(stream, call->launch, has_record, is_first ? call->executable : NULL,
+                           &tag)) {
+      return qn__out_of_memory("a launch");
+    }
+    if (has_record) put(bound, kernel->offsets[kernel->plan->arg_count + 1], tag);
   }
   uint32_t count = kernel->binding_count;
-  if (kernel->plan->has_record) {
-    memcpy(push + kernel->offsets[kernel->plan->arg_count + 1], &tag, sizeof tag);
-  }
   uint32_t dynamic_offset = 0;
   if (kernel->has_parameters) {
-    bind_whole(bindings, count, batch->parameters.block);
-    bindings->sources[count].range = QN__VK_MAX_PARAMETER_BYTES;
-    dynamic_offset = place_parameters(batch, push, kernel->push_bytes);
+    bind_whole(bound, count, batch->parameters.block);
+    bound->sources[count].range = QN__VK_MAX_PARAMETER_BYTES;
+    dynamic_offset = place_parameters(batch, bound->push, kernel->push_bytes);
     count++;
   }
   VkDescriptorSet set;
-  QN_TRY(qn__vk_sets_find(stream, kernel->layout, count, kernel->has_parameters, bindings->keys,
-                          bindings->sources, &set));
-  qn__vk_stream_order(stream, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, bindings->accesses,
-                      bindings->access_count);
+  if (is_same && !kernel->has_parameters) {
+    set = qn__vk_sets_again(stream);
+  } else {
+    QN_TRY(qn__vk_sets_find(stream, kernel->layout, count, kernel->has_parameters, bound->keys,
+                            bound->sources, &set));
+    bound->kernel_uid = kernel->uid;
+  }
+  if (!is_same || !bound->has_write || !qn__vk_stream_order_again(stream, bound->accesses)) {
+    qn__vk_stream_order(stream, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, bound->accesses,
+                        bound->access_count);
+  }
   if (batch->pipeline != pipeline->handle) {
     vk->CmdBindPipeline(batch->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
     batch->pipeline = pipeline->handle;
@@ -169,7 +195,7 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
   }
   if (!kernel->has_parameters && kernel->push_bytes > 0) {
     vk->CmdPushConstants(batch->commands, kernel->layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                         kernel->push_bytes, push);
+                         kernel->push_bytes, bound->push);
   }
   uint32_t limit = device->info.properties.limits.maxComputeWorkGroupCount[0];
   uint32_t blocks = launch->block_count < (int64_t)limit ? (uint32_t)launch->block_count : limit;
@@ -178,47 +204,77 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
   return QN_OK;
 }
 
+// Locked. Are the kernel and its buffers those of the launch before, in blocks that are still
+// there?
+static inline bool is_bound(const qn__vk_device_t* device, const qn__vk_bound_t* bound,
+                            const qn__vk_kernel_t* kernel, const qn__gpu_launch_t* launch) {
+  if (bound->kernel_uid != kernel->uid ||
+      bound->generation != atomic_load_explicit(&device->memory.generation, memory_order_acquire)) {
+    return false;
+  }
+  uint64_t difference = 0;
+  for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+    difference |= (bound->values[i] ^ launch->values[i]) | (bound->ends[i] ^ launch->ends[i]);
+  }
+  return difference == 0;
+}
+
+// Locked. Finds out what the launch's buffers are, and the record.
+static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
+                            const qn__vk_kernel_t* kernel, const qn__gpu_launch_t* launch) {
+  const qn__gpu_kernel_t* plan = kernel->plan;
+  const qn__vk_stream_t* stream = call->stream;
+  // Before the blocks are looked at: one that goes meanwhile makes this binding an old one.
+  bound->kernel_uid = 0;
+  bound->generation =
+      atomic_load_explicit(&stream->device->memory.generation, memory_order_acquire);
+  bound->access_count = 0;
+  bound->has_write = plan->has_record;
+  uint32_t i = 0;
+  for (; i < kernel->buffer_count; i++) {
+    bound->values[i] = launch->values[i];
+    bound->ends[i] = launch->ends[i];
+    QN_TRY(bind(call, bound, i, launch->values[i], launch->ends[i], &plan->args[i],
+                kernel->offsets[i]));
+  }
+  if (plan->has_record) {
+    uint64_t start = stream->record.offset;
+    bind_whole(bound, i, stream->record.block);
+    bound->accesses[bound->access_count++] =
+        (qn__vk_access_t){bound->keys[i].uid, start, start + sizeof(qn__gpu_record_t), true};
+    put(bound, kernel->offsets[plan->arg_count], stream->record.offset / 4);
+  }
+  return QN_OK;
+}
+
+// Locked, with a batch open.
+static qn_status_t enqueue(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pipeline_t* pipeline,
+                           const qn__gpu_launch_t* launch) {
+  const qn__gpu_kernel_t* plan = kernel->plan;
+  qn__vk_bound_t* bound = &call->stream->bound;
+  bool is_same = is_bound(call->stream->device, bound, kernel, launch);
+  if (!is_same) QN_TRY(bind_all(call, bound, kernel, launch));
+  for (uint32_t i = kernel->buffer_count; i < plan->arg_count; i++) {
+    put(bound, kernel->offsets[i], launch->values[i]);
+  }
+  // Work behind a failed one is skipped, as far as the failure is known.
+  if (__builtin_expect(!qn_ok(call->stream->error), 0)) return QN_OK;
+  return record(call, kernel, pipeline, launch, bound, is_same);
+}
+
 static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   const call_t* call = self;
-  qn__vk_executable_t* executable = call->executable;
-  qn__vk_kernel_t* kernel = &executable->kernels[launch->kernel];
-  const qn__gpu_kernel_t* plan = kernel->plan;
-  qn__vk_pipeline_t* pipeline;
-  QN_TRY(qn__vk_pipeline_find(executable, kernel, launch->thread_count, &pipeline));
-  bindings_t bindings;
-  bindings.access_count = 0;
-  uint8_t push[QN__VK_MAX_PARAMETER_BYTES];
-  memset(push, 0, kernel->push_bytes);
-  for (uint32_t i = 0; i < kernel->buffer_count; i++) {
-    uint32_t element = 0;
-    QN_TRY(bind(call, &bindings, i, launch->values[i], launch->ends[i], &plan->args[i], &element));
-    memcpy(push + kernel->offsets[i], &element, sizeof element);
+  qn__vk_kernel_t* kernel = &call->executable->kernels[launch->kernel];
+  qn__vk_pipeline_t* pipeline = atomic_load_explicit(&kernel->pipelines, memory_order_acquire);
+  if (!pipeline || pipeline->thread_count != launch->thread_count) {
+    QN_TRY(qn__vk_pipeline_find(call->executable, kernel, launch->thread_count, &pipeline));
   }
-  for (uint32_t i = kernel->buffer_count; i < plan->arg_count; i++) {
-    memcpy(push + kernel->offsets[i], &launch->values[i], plan->args[i].size_bytes);
-  }
-  qn__vk_stream_t* stream = call->stream;
-  if (plan->has_record) {
-    uint32_t last = kernel->buffer_count;
-    uint64_t start = stream->record.offset;
-    bind_whole(&bindings, last, stream->record.block);
-    bindings.accesses[bindings.access_count++] =
-        (qn__vk_access_t){bindings.keys[last].uid, start, start + sizeof(qn__gpu_record_t), true};
-    uint32_t word = (uint32_t)(stream->record.offset / 4);
-    memcpy(push + kernel->offsets[plan->arg_count], &word, sizeof word);
-  }
-  QN_TRY(begin(stream, kernel->has_parameters));
-  qn_status_t status = QN_OK;
-  // Work behind a failed one is skipped, as far as the failure is known.
-  if (__builtin_expect(!qn_ok(stream->error), 0)) {
-    qn__mutex_unlock(&stream->mutex);
-    return QN_OK;
-  }
-  status = record(call, kernel, pipeline, launch, &bindings, push);
-  if (qn_ok(status)) {
-    qn__vk_stream_end(stream);
+  QN_TRY(begin(call->stream, kernel->has_parameters));
+  qn_status_t status = enqueue(call, kernel, pipeline, launch);
+  if (qn_ok(status) && qn_ok(call->stream->error)) {
+    qn__vk_stream_end(call->stream);
   } else {
-    qn__mutex_unlock(&stream->mutex);
+    qn__mutex_unlock(&call->stream->mutex);
   }
   return status;
 }
@@ -229,13 +285,8 @@ qn_status_t qn__vk_launch(int32_t id, void* executable, uint32_t index, void* st
   QN_TRY(qn__vk_use(id, &device));
   call_t call = {.executable = executable, .launch = launch};
   QN_TRY(qn__vk_stream_of(device, stream, &call.stream));
-  const VkPhysicalDeviceLimits* limits = &device->info.properties.limits;
-  uint32_t max_threads = limits->maxComputeWorkGroupInvocations;
-  if (max_threads > limits->maxComputeWorkGroupSize[0]) {
-    max_threads = limits->maxComputeWorkGroupSize[0];
-  }
   qn__gpu_backend_t backend = {.self = &call,
-                               .max_threads = max_threads,
+                               .max_threads = device->max_threads,
                                .workspace_allocate = workspace_allocate,
                                .workspace_free = workspace_free,
                                .launch = launch_kernel};

@@ -13,10 +13,6 @@
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/stream.h"
 
-#define ADDRESS_BIT (UINT64_C(1) << 57)
-#define DEVICE_SHIFT 53u
-#define BLOCK_SHIFT 40u
-#define OFFSET_MASK ((UINT64_C(1) << BLOCK_SHIFT) - 1)
 #define SHARED_BYTES (UINT64_C(64) << 20)
 #define SMALLEST_SHARED_BYTES (UINT64_C(1) << 20)
 
@@ -305,6 +301,7 @@ static void hide_block(qn__vk_device_t* device, qn__vk_block_t* block) {
     break;
   }
   atomic_store_explicit(&block->uid, 0, memory_order_release);
+  atomic_fetch_add_explicit(&memory->generation, 1, memory_order_release);
 }
 
 // The end of a hidden block, when all streams have passed this moment: what was enqueued before it
@@ -347,7 +344,7 @@ static void drop_surplus(qn__vk_device_t* device, qn__vk_pool_t pool, bool keeps
 
 qn_status_t qn__vk_memory_take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
                                uint64_t alignment_bytes, qn__vk_place_t* out_place) {
-  if (size_bytes > device->info.max_buffer_bytes || size_bytes > OFFSET_MASK) {
+  if (size_bytes > device->info.max_buffer_bytes || size_bytes > QN__VK_OFFSET_MASK) {
     return no_memory(device, pool, size_bytes, "beyond the largest buffer of the device");
   }
   if (size_bytes == 0) size_bytes = 1;
@@ -411,23 +408,8 @@ qn_status_t qn__vk_memory_give(qn__vk_device_t* device, qn__vk_place_t place) {
 // ---------------------------------------------------------------------------------- addresses
 
 uint64_t qn__vk_address(const qn__vk_device_t* device, qn__vk_place_t place) {
-  return ADDRESS_BIT | (uint64_t)device->id << DEVICE_SHIFT |
-         (uint64_t)place.block->index << BLOCK_SHIFT | place.offset;
-}
-
-bool qn__vk_decode(qn__vk_device_t* device, uint64_t address, uint64_t size_bytes,
-                   qn__vk_place_t* out_place) {
-  if (address >> DEVICE_SHIFT != (ADDRESS_BIT >> DEVICE_SHIFT | (uint64_t)device->id)) return false;
-  uint64_t index = address >> BLOCK_SHIFT & (QN__VK_MAX_BLOCKS - 1);
-  uint64_t offset = address & OFFSET_MASK;
-  qn__vk_block_t* block = atomic_load_explicit(&device->memory.table[index], memory_order_acquire);
-  if (!block || atomic_load_explicit(&block->uid, memory_order_acquire) == 0) return false;
-  uint64_t size = atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
-  if (block->pool != QN__VK_POOL_DEVICE || size_bytes > size || offset > size - size_bytes) {
-    return false;
-  }
-  *out_place = (qn__vk_place_t){block, offset};
-  return true;
+  return QN__VK_ADDRESS_BIT | (uint64_t)device->id << QN__VK_DEVICE_SHIFT |
+         (uint64_t)place.block->index << QN__VK_BLOCK_SHIFT | place.offset;
 }
 
 qn_status_t qn__vk_bad_address(const qn__vk_device_t* device, uint64_t address,
@@ -435,7 +417,7 @@ qn_status_t qn__vk_bad_address(const qn__vk_device_t* device, uint64_t address,
   const char* why = "memory that was given back, or beyond its end";
   if (address >> 57 != 1) {
     why = "not a handle of Vulkan memory";
-  } else if ((address >> DEVICE_SHIFT & 15) != (uint64_t)device->id) {
+  } else if ((address >> QN__VK_DEVICE_SHIFT & 15) != (uint64_t)device->id) {
     why = "memory of another Vulkan device";
   }
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT,

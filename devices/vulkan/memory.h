@@ -19,6 +19,12 @@
 
 enum { QN__VK_MAX_BLOCKS = 8192 };
 
+// An address, from above: the bit, the device, the block, the offset.
+#define QN__VK_ADDRESS_BIT (UINT64_C(1) << 57)
+#define QN__VK_DEVICE_SHIFT 53u
+#define QN__VK_BLOCK_SHIFT 40u
+#define QN__VK_OFFSET_MASK ((UINT64_C(1) << QN__VK_BLOCK_SHIFT) - 1)
+
 struct qn__vk_device;
 struct qn__vk_stream;
 struct qn__vk_fence;
@@ -53,6 +59,7 @@ typedef struct qn__vk_memory {
   qn__vk_block_t* spare;  // objects without memory behind them
   qn__vk_block_t* dying;  // of no use any more, but work may still be under way
   uint64_t next_uid;
+  _Atomic uint64_t generation;       // goes up whenever a block has lost its uid
   uint32_t type[QN__VK_POOL_COUNT];  // memory type
   bool is_mapped[QN__VK_POOL_COUNT];
   bool is_cached[QN__VK_POOL_COUNT];         // by the host, where it is mapped
@@ -80,10 +87,6 @@ qn_status_t qn__vk_memory_give(struct qn__vk_device* device, qn__vk_place_t plac
 uint64_t qn__vk_memory_size(struct qn__vk_device* device, qn__vk_place_t place);
 
 uint64_t qn__vk_address(const struct qn__vk_device* device, qn__vk_place_t place);
-// The block of [address, address + size_bytes). False: not an address of this device, given back,
-// or beyond the end of the block.
-bool qn__vk_decode(struct qn__vk_device* device, uint64_t address, uint64_t size_bytes,
-                   qn__vk_place_t* out_place);
 // The status of an address that does not decode.
 qn_status_t qn__vk_bad_address(const struct qn__vk_device* device, uint64_t address,
                                uint64_t size_bytes);

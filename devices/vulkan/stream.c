@@ -238,6 +238,19 @@ static bool is_conflict(const qn__vk_stream_t* stream, const qn__vk_access_t* ac
   return false;
 }
 
+static void put_barrier(qn__vk_stream_t* stream) {
+  VkMemoryBarrier barrier = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+      .srcAccessMask = writes_of(stream->open_stages),
+      .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                       VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
+  // For both stages: a command of the other one that follows without a conflict of its own must
+  // still come behind all that is before this barrier.
+  stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->open_stages, BOTH_STAGES, 0,
+                                        1, &barrier, 0, NULL, 0, NULL);
+  qn__vk_count(&stream->barrier_count);
+}
+
 void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
                          const qn__vk_access_t* accesses, uint32_t count) {
   bool needs_barrier =
@@ -247,19 +260,11 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
     needs_barrier = is_conflict(stream, &accesses[i]);
   }
   if (needs_barrier) {
-    VkMemoryBarrier barrier = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = writes_of(stream->open_stages),
-        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
-                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
-    // For both stages: a command of the other one that follows without a conflict of its own must
-    // still come behind all that is before this barrier.
-    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->open_stages, BOTH_STAGES,
-                                          0, 1, &barrier, 0, NULL, 0, NULL);
-    qn__vk_count(&stream->barrier_count);
+    put_barrier(stream);
     stream->access_count = 0;
     stream->open_stages = 0;
   }
+  stream->alone = stream->open_stages == 0 ? accesses : NULL;
   // A command with more than the list holds is followed by a barrier, whatever comes.
   stream->open_stages |= stage;
   if (count > QN__VK_MAX_ACCESSES) {
@@ -269,8 +274,15 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
     }
     return;
   }
-  memcpy(stream->accesses + stream->access_count, accesses, count * sizeof *accesses);
+  qn__vk_access_t* next = stream->accesses + stream->access_count;
+  for (uint32_t i = 0; i < count; i++) next[i] = accesses[i];
   stream->access_count += count;
+}
+
+bool qn__vk_stream_order_again(qn__vk_stream_t* stream, const qn__vk_access_t* accesses) {
+  if (stream->alone != accesses) return false;
+  put_barrier(stream);
+  return true;
 }
 
 bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place) {

@@ -8,8 +8,8 @@
 #ifndef QUERN_DEVICES_VULKAN_STREAM_H_
 #define QUERN_DEVICES_VULKAN_STREAM_H_
 
-#include "devices/gpu/plan.h"
 #include "devices/vulkan/context.h"
+#include "devices/vulkan/executable.h"
 
 typedef struct qn__vk_stream qn__vk_stream_t;
 struct qn__vk_executable;
@@ -75,6 +75,20 @@ typedef struct qn__vk_binding_source {
 } qn__vk_binding_source_t;
 struct qn__vk_sets;
 
+// What the stream's last launch was given, and what it came to: bindings, accesses, push constants.
+typedef struct qn__vk_bound {
+  uint64_t kernel_uid;  // 0: none that a later launch may rely on
+  uint64_t generation;  // of the memory, before its blocks were looked at
+  uint64_t values[QN__VK_MAX_BINDINGS + 1];
+  uint64_t ends[QN__VK_MAX_BINDINGS + 1];
+  qn__vk_binding_t keys[QN__VK_MAX_BINDINGS + 1];
+  qn__vk_binding_source_t sources[QN__VK_MAX_BINDINGS + 1];
+  bool has_write;  // among the accesses
+  uint32_t access_count;
+  qn__vk_access_t accesses[QN__VK_MAX_BINDINGS + 1];
+  uint8_t push[QN__VK_MAX_PARAMETER_BYTES + sizeof(uint64_t)];
+} qn__vk_bound_t;
+
 struct qn__vk_stream {
   qn__vk_device_t* device;
   _Atomic uint32_t reference_count;
@@ -95,6 +109,7 @@ struct qn__vk_stream {
   VkPipelineStageFlags open_stages;
   uint32_t access_count;
   qn__vk_access_t accesses[QN__VK_MAX_ACCESSES];
+  const qn__vk_access_t* alone;  // the last command's, if there was no other; never followed
   // The error record, seen by device and host.
   qn__vk_place_t record;
   volatile qn__gpu_record_t* record_view;
@@ -102,6 +117,7 @@ struct qn__vk_stream {
   bool is_failed;     // the record's failure has been described
   qn_status_t error;  // sticks until a sync hands it over
   struct qn__vk_sets* sets;
+  qn__vk_bound_t bound;
   qn__vk_stream_t* next;  // in the device's list
 };
 
@@ -126,6 +142,10 @@ qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream);
 // what a command since the last barrier wrote, or writes what one read.
 void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
                          const qn__vk_access_t* accesses, uint32_t count);
+// The same for a command that writes and does just what the one before it did, with the same array:
+// it conflicts with it. False: the command before was another, or it was not alone behind a
+// barrier.
+bool qn__vk_stream_order_again(qn__vk_stream_t* stream, const qn__vk_access_t* accesses);
 // Locked. Counts a command, and submits when enough have come together or the device has nothing
 // to do; lets go of the mutex.
 void qn__vk_stream_end(qn__vk_stream_t* stream);
@@ -137,6 +157,12 @@ bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place);
 // marked with.
 bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool has_record,
                        struct qn__vk_executable* unsaved, uint32_t* out_tag);
+// Locked, with a batch open. Is the launch's owner retained as the batch's last? Then a launch that
+// needs no tag has nothing to own.
+static inline bool qn__vk_stream_owns(const qn__vk_stream_t* stream, const qn_launch_t* launch) {
+  const qn__vk_batch_t* batch = stream->open;
+  return batch->owner_count > 0 && batch->owners[batch->owner_count - 1].owner == launch->owner;
+}
 
 // ---- waiting: sync.c
 // Asks the driver how far the stream is, and lets go of what has passed. Takes the mutex.
@@ -176,6 +202,8 @@ void qn__vk_sets_destroy(qn__vk_device_t* device, struct qn__vk_sets* sets);
 qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* layout, uint32_t count,
                              bool has_parameters, const qn__vk_binding_t* bindings,
                              const qn__vk_binding_source_t* sources, VkDescriptorSet* out_set);
+// The set that was found last, used again; there must have been one.
+VkDescriptorSet qn__vk_sets_again(qn__vk_stream_t* stream);
 
 // ---- members of the device's table: sync.c
 qn_status_t qn__vk_stream_create(int32_t id, void** out_stream);

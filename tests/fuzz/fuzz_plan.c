@@ -16,6 +16,7 @@ static void require(bool is_true) {
 typedef struct backend {
   const qn__gpu_plan_t* plan;
   long live;
+  uint64_t seen;  // mixed of all launches
 } backend_t;
 
 static qn_status_t take(void* self, uint64_t size_bytes, uint64_t* out_address) {
@@ -31,7 +32,7 @@ static void give(void* self, uint64_t address) {
   require(address == 64 && backend->live-- > 0);
 }
 static qn_status_t launch_it(void* self, const qn__gpu_launch_t* launch) {
-  const backend_t* backend = self;
+  backend_t* backend = self;
   require(launch->kernel < backend->plan->kernel_count && launch->block_count > 0);
   require(launch->thread_count > 0 && launch->thread_count <= 1024);
   uint64_t sum = 0;
@@ -41,6 +42,8 @@ static qn_status_t launch_it(void* self, const qn__gpu_launch_t* launch) {
       sum += launch->ends[i];
     }
   }
+  backend->seen = (backend->seen ^ sum ^ (uint64_t)launch->block_count) * 31 +
+                  launch->thread_count * 7 + launch->kernel;
   return sum == 12345 ? qn_status_make(QN_STATUS_DEVICE_ERROR, "bad luck") : QN_OK;
 }
 static void keep(void* owner) {
@@ -49,6 +52,28 @@ static void keep(void* owner) {
 static qn_status_t describe(void* owner, const qn_kernel_failure_t* failure) {
   (void)owner;
   return qn_status_make(QN_STATUS_ASSERTION, "site %u", failure->site);
+}
+
+// What a call of these words came to.
+static uint64_t call(const qn__gpu_plan_t* plan, uint32_t index, const uint64_t* words,
+                     const uint64_t* ends) {
+  backend_t backend = {.plan = plan};
+  qn_launch_t launch = {.words = words,
+                        .word_count = plan->functions[index].word_count,
+                        .ends = ends,
+                        .retain = keep,
+                        .release = keep,
+                        .describe = describe};
+  qn__gpu_backend_t table = {.self = &backend,
+                             .max_threads = 1024,
+                             .workspace_allocate = take,
+                             .workspace_free = give,
+                             .launch = launch_it};
+  qn_status_t status = qn__gpu_run(plan, index, &launch, &table);
+  uint64_t seen = backend.seen * 64 + (uint64_t)qn_status_code(status);
+  qn_status_free(status);
+  require(backend.live == 0);
+  return seen;
 }
 
 static void run(const qn__gpu_plan_t* plan, uint32_t index) {
@@ -60,21 +85,16 @@ static void run(const qn__gpu_plan_t* plan, uint32_t index) {
   uint64_t* words = calloc(function->word_count + 1U, sizeof *words);
   uint64_t* ends = calloc(function->param_count + 1U, sizeof *ends);
   require(words && ends);
-  for (uint32_t i = 0; i < function->word_count; i++) words[i] = i * UINT64_C(0x9E3779B97F4A7C15);
-  backend_t backend = {plan, 0};
-  qn_launch_t launch = {.words = words,
-                        .word_count = function->word_count,
-                        .ends = ends,
-                        .retain = keep,
-                        .release = keep,
-                        .describe = describe};
-  qn__gpu_backend_t table = {.self = &backend,
-                             .max_threads = 1024,
-                             .workspace_allocate = take,
-                             .workspace_free = give,
-                             .launch = launch_it};
-  qn_status_free(qn__gpu_run(plan, index, &launch, &table));
-  require(backend.live == 0);
+  // Large words and small ones in turn: what a plan remembers is what it evaluates to.
+  uint64_t first[2] = {0, 0};
+  for (uint32_t turn = 0; turn < 4; turn++) {
+    for (uint32_t i = 0; i < function->word_count; i++) {
+      words[i] = turn % 2 == 0 ? i * UINT64_C(0x9E3779B97F4A7C15) : i + 3;
+    }
+    uint64_t seen = call(plan, index, words, ends);
+    if (turn < 2) first[turn] = seen;
+    require(seen == first[turn % 2]);
+  }
   free(words);
   free(ends);
 }

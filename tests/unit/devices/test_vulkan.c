@@ -310,6 +310,82 @@ static void test_launches_run_in_order(void** state) {
   test_vulkan_free(y);
 }
 
+// A stream remembers what its last launch was given. What a block of that size had been is given
+// back, and another one comes to lie at the same address.
+static void test_a_launch_like_the_last_looks_again_where_memory_went(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  void* code = test_vulkan_load(NULL);
+  size_t size = (size_t)100 << 20;
+  void* first = test_vulkan_allocate(size);
+  call_fill(code, NULL, first, 16, 1);
+  call_fill(code, NULL, first, 16, 2);
+  test_must(qn_stream_sync(test_vulkan, NULL));
+  test_vulkan_free(first);
+  size_t bytes = 64;
+  expect(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &first, &bytes, 2, (uint64_t[]){16, 3}),
+         QN_STATUS_INVALID_ARGUMENT, "given back");
+  void* second = test_vulkan_allocate(size);
+  assert_ptr_equal(second, first);
+  call_fill(code, NULL, second, 16, 4);
+  call_fill(code, NULL, second, 16, 5);
+  uint32_t got[16];
+  test_must(test_vulkan_copy_from(got, second, 0, sizeof got, NULL));
+  for (uint32_t i = 0; i < 16; i++) assert_int_equal(got[i], 5 + i);
+  // The same without a call between.
+  call_fill(code, NULL, second, 16, 6);
+  test_must(qn_stream_sync(test_vulkan, NULL));
+  test_vulkan_free(second);
+  void* third = test_vulkan_allocate(size);
+  assert_ptr_equal(third, first);
+  call_fill(code, NULL, third, 16, 7);
+  test_must(test_vulkan_copy_from(got, third, 0, sizeof got, NULL));
+  for (uint32_t i = 0; i < 16; i++) assert_int_equal(got[i], 7 + i);
+  test_must(qn_stream_sync(test_vulkan, NULL));
+  test_vulkan_unload(code);
+  // Code that comes to lie where the last code was.
+  code = test_vulkan_load(NULL);
+  call_fill(code, NULL, third, 16, 8);
+  test_must(test_vulkan_copy_from(got, third, 0, sizeof got, NULL));
+  for (uint32_t i = 0; i < 16; i++) assert_int_equal(got[i], 8 + i);
+  test_must(qn_stream_sync(test_vulkan, NULL));
+  test_vulkan_unload(code);
+  test_vulkan_free(third);
+}
+
+// The same buffers, other kernels and numbers in turn.
+static void test_launches_alternate_on_the_same_buffers(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  enum { COUNT = 100 };
+  void* code = test_vulkan_load(NULL);
+  uint32_t* x = test_vulkan_allocate(COUNT * 4);
+  uint32_t* y = test_vulkan_allocate(COUNT * 4);
+  uint32_t expected[COUNT], got[COUNT];
+  call_fill(code, NULL, x, COUNT, 3);
+  call_fill(code, NULL, y, COUNT, 1);
+  call_fill(code, NULL, y, COUNT, 2);
+  for (uint32_t i = 0; i < COUNT; i++) expected[i] = 2 + i;
+  for (uint32_t s = 0; s < 50; s++) {
+    // Once, or twice on end, and with fewer elements: the end is another.
+    uint32_t count = s % 3 == 0 ? COUNT / 2 : COUNT;
+    for (uint32_t n = 0; n <= s % 2; n++) {
+      call_step(code, NULL, x, y, count);
+      for (uint32_t i = 0; i < count; i++) expected[i] = expected[i] * 3 + 3 + i;
+    }
+    if (s % 10 == 9) {
+      call_fill(code, NULL, y, COUNT, s);
+      for (uint32_t i = 0; i < COUNT; i++) expected[i] = s + i;
+    }
+  }
+  test_must(test_vulkan_copy_from(got, y, 0, sizeof got, NULL));
+  assert_memory_equal(got, expected, sizeof got);
+  test_must(qn_stream_sync(test_vulkan, NULL));
+  test_vulkan_unload(code);
+  test_vulkan_free(x);
+  test_vulkan_free(y);
+}
+
 static void test_kinds_of_kernels(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -585,6 +661,8 @@ int main(void) {
       cmocka_unit_test(test_pinned_memory),
       cmocka_unit_test(test_copies_in_parts),
       cmocka_unit_test(test_launches_run_in_order),
+      cmocka_unit_test(test_a_launch_like_the_last_looks_again_where_memory_went),
+      cmocka_unit_test(test_launches_alternate_on_the_same_buffers),
       cmocka_unit_test(test_kinds_of_kernels),
       cmocka_unit_test(test_calls_with_bad_memory_are_refused),
       cmocka_unit_test(test_failures_surface_once),

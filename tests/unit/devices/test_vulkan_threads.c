@@ -302,9 +302,25 @@ static void test_barriers_are_between_dependent_commands(void** state) {
     test_function_t function;
     void* buffers[2];
     unsigned barriers;  // more than before
-  } calls[] = {{TEST_FILL, {a}, 0},    {TEST_FILL, {b}, 0},    {TEST_FILL, {c}, 0},
-               {TEST_STEP, {a, b}, 1}, {TEST_STEP, {a, c}, 0}, {TEST_FILL, {a}, 1},
-               {TEST_FILL, {b}, 0},    {TEST_FILL, {b}, 1},    {TEST_FILL, {memory + 512}, 1}};
+  } calls[] = {{TEST_FILL, {a}, 0},
+               {TEST_FILL, {b}, 0},
+               {TEST_FILL, {c}, 0},
+               {TEST_STEP, {a, b}, 1},
+               {TEST_STEP, {a, c}, 0},
+               {TEST_FILL, {a}, 1},
+               {TEST_FILL, {b}, 0},
+               {TEST_FILL, {b}, 1},
+               {TEST_FILL, {memory + 512}, 1},
+               // The same launch on end, alone behind a barrier and with others in between.
+               {TEST_STEP, {a, c}, 1},
+               {TEST_STEP, {a, c}, 1},
+               {TEST_STEP, {a, c}, 1},
+               {TEST_FILL, {b}, 0},
+               {TEST_STEP, {a, c}, 1},
+               {TEST_FILL, {b}, 0},
+               {TEST_STEP, {a, b}, 1},
+               {TEST_STEP, {a, b}, 1},
+               {TEST_STEP, {b, a}, 1}};
   for (size_t i = 0; i < QN_COUNT_OF(calls); i++) {
     qn__vulkan_stats_t before, behind;
     test_must(qn__vulkan_stats(0, &before));
