@@ -119,9 +119,15 @@ static void destroy_memory(qn__vk_device_t* device, qn__vk_block_t* block) {
 void qn__vk_memory_deinit(qn__vk_device_t* device) {
   qn__vk_memory_t* memory = &device->memory;
   qn__vk_workspace_deinit(device);
+  // A fence may be the last to hold a stream, whose end gives memory back: before any block goes.
   for (uint32_t i = 0; i < memory->table_count; i++) {
     qn__vk_block_t* block = atomic_load(&memory->table[i]);
-    if (block->fence) qn__vk_fence_release(block->fence);
+    qn__vk_fence_t* fence = block->fence;
+    block->fence = NULL;
+    if (fence) qn__vk_fence_release(fence);
+  }
+  for (uint32_t i = 0; i < memory->table_count; i++) {
+    qn__vk_block_t* block = atomic_load(&memory->table[i]);
     if (block->buffer) destroy_memory(device, block);
     qn__free(device->allocator, block, sizeof *block);
   }
