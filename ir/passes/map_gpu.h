@@ -178,6 +178,29 @@ void qn__gmap_flat(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest
 // A product written as a sum: blocks that each have a tile of the result. False: it is none, or
 // does not pay; then nothing has changed. `nest` is consumed. (map_gpu_tile.c)
 bool qn__gmap_tile(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest);
+// Lanes: consecutive iterations of the fastest dimension that one thread has at once, so that its
+// accesses can be wide; 1: none. `extent`: iterations of the nest, -1 where they are not constant;
+// `cost` of one. (map_gpu_wide.c)
+int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent, double cost);
+// What thread `position` of all does: `count` lanes. `out_condition`: NULL, or what must hold for
+// that, the same for all threads; `nest` is consumed only where it is NULL.
+qn__block_t qn__gmap_lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* position,
+                                const qn__expr_t* extent, int64_t threads, int64_t count,
+                                qn__expr_t** out_condition);
+// The same for a nest, or a reduction, that `threads` share.
+int64_t qn__gmap_team_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, const qn__expr_t* threads);
+int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn__expr_t* threads);
+// vector k in 0..count { lets and body }: the lanes of position `at`; `nest` is only read.
+qn__stmt_t* qn__gmap_lanes_loop(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at,
+                                int64_t count);
+// Is a row made of whole groups of lanes? NULL: it has a constant length.
+qn__expr_t* qn__gmap_is_whole(qn__gmap_t* map, const qn__expr_t* length, int64_t count);
+// reduce k in 0..? { reduce lane in 0..count { ... } } at `position`, which uses `k`; `reduce` is
+// only read. The end is the caller's.
+qn__expr_t* qn__gmap_lanes_reduce(qn__gmap_t* map, const qn__expr_t* reduce, qn__var_t* k,
+                                  const qn__expr_t* position, int64_t count);
+// Threads that keep the device busy.
+int64_t qn__gmap_busy_threads(const qn__gmap_t* map);
 
 // Puts guards around the body of `threads` (a nest of thread loops around `innermost`), prologue,
 // `level` (may be NULL) and a block loop around it, and fills in the anchor. `block_extent` counts

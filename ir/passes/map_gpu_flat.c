@@ -7,8 +7,9 @@
 // are under way at once, and what is computed for each block and thread is shared. For that nothing
 // may branch between them: all blocks but the last take a copy of the loop without the test, behind
 // `if block < E // 1024`. Threads step by the block's size, so that neighbours stay neighbours in
-// memory. Where only the device knows the extent a fixed grid steps through it. Thread rule: one
-// thread per body. Read next: map_gpu_choose.c.
+// memory. Where only the device knows the extent a fixed grid steps through it. A target with wide
+// accesses gets consecutive iterations instead (map_gpu_wide.c). Thread rule: one thread per body.
+// Read next: map_gpu_wide.c.
 #include "ir/passes/cost.h"
 #include "ir/passes/map_gpu.h"
 
@@ -29,13 +30,24 @@ static bool is_long(const qn__stmt_t* stmt) {
          stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_ALLOC;
 }
 
-static int64_t elements(const qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent) {
+int64_t qn__gmap_busy_threads(const qn__gmap_t* map) {
+  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
+  return cores * (int64_t)map->threads;
+}
+
+// Iterations for a thread; `out_is_lanes`: they are consecutive.
+static int64_t elements(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent,
+                        bool* out_is_lanes) {
+  *out_is_lanes = false;
   if (qn__gmap_any_stmt(&nest->body, is_long)) return 1;
   qn__cost_model_t model = {.options = map->options};
-  if (qn__cost_block(&model, &nest->body) > MOST_COST) return 1;
+  double cost = qn__cost_block(&model, &nest->body);
+  if (cost > MOST_COST) return 1;
+  int64_t lanes = qn__gmap_lane_count(map, nest, extent, cost);
+  *out_is_lanes = lanes > 1;
+  if (lanes > 1) return lanes;
   // A grid that is known to be short is better spread than deep.
-  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
-  if (extent >= 0 && extent < elements_per_thread * (int64_t)map->threads * cores) return 1;
+  if (extent >= 0 && extent < elements_per_thread * qn__gmap_busy_threads(map)) return 1;
   return elements_per_thread;
 }
 
@@ -76,6 +88,69 @@ static qn__stmt_t* untested_loop(qn__gmap_t* map, const qn__block_t* body, qn__v
   return qn__block_replace(map->arena, body, k, use, &loop->loop.body) ? loop : NULL;
 }
 
+// `per_thread` iterations for thread `t` of block `block`, as many apart as a block has threads.
+static qn__block_t strided_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* block,
+                                qn__var_t* t, const qn__expr_t* extent, int64_t threads,
+                                int64_t per_thread) {
+  qn__block_t none = {NULL, NULL}, body = none;
+  int64_t constant = -1;
+  (void)qn__expr_const_int(extent, &constant);
+  qn__var_t* k = per_thread > 1 ? qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k") : NULL;
+  qn__var_t* at = qn__gmap_let(map, &body, "at", position(map, block, k, t, threads, per_thread));
+  bool is_exact = constant > 0 && constant % (threads * per_thread) == 0;
+  qn__block_t inner = guarded(map, at, is_exact ? NULL : extent, nest);
+  qn__stmt_t* untested = NULL;
+  if (k && !is_exact) {
+    // The test is the block's one statement. What is in it may be read, not moved: it is cloned.
+    qn__block_t plain = body;
+    qn__stmt_t* let = body.last;
+    if (!let || !inner.first) return none;
+    let->next = inner.first->if_.then_block.first;
+    if (inner.first->if_.then_block.last) plain.last = inner.first->if_.then_block.last;
+    untested = untested_loop(map, &plain, k, per_thread);
+    let->next = NULL;
+    if (!untested) return none;
+  }
+  qn__block_splice(&body, &inner);
+  if (k) {
+    qn__stmt_t* loop = qn__gmap_loop(map, untested ? QN_LOOP_SERIAL : QN_LOOP_UNROLL, k,
+                                     qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
+    if (!loop) return none;
+    loop->loop.body = body;
+    body = qn__block_of(loop);
+  }
+  if (untested) {
+    qn__expr_t* full = qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent),
+                                   qn__gmap_int(map, threads * per_thread));
+    qn__stmt_t* test = qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, block), full));
+    if (!test) return none;
+    test->if_.then_block = qn__block_of(untested);
+    test->if_.else_block = body;
+    body = qn__block_of(test);
+  }
+  return body;
+}
+
+// Lanes for each thread where that is right, else iterations that lie apart.
+static qn__block_t lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* block,
+                              qn__var_t* t, const qn__expr_t* extent, int64_t threads,
+                              int64_t count) {
+  qn__block_t body = {NULL, NULL};
+  qn__expr_t* first =
+      qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block), qn__gmap_int(map, threads));
+  qn__var_t* at =
+      qn__gmap_let(map, &body, "at", qn__gmap_op(map, QN_OP_ADD, first, qn__gmap_use(map, t)));
+  qn__expr_t* condition;
+  qn__block_t lanes = qn__gmap_lanes_body(map, nest, at, extent, threads, count, &condition);
+  qn__block_splice(&body, &lanes);
+  if (!condition) return body;
+  qn__stmt_t* test = qn__gmap_if(map, condition);
+  if (!test) return body;
+  test->if_.then_block = body;
+  test->if_.else_block = strided_body(map, nest, block, t, extent, threads, count);
+  return qn__block_of(test);
+}
+
 static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
   qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
   if (!extent) return;
@@ -85,43 +160,14 @@ static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
     int64_t wanted = round_up(constant > 0 ? constant : 1, map->warp_size);
     if (wanted < threads) threads = wanted;
   }
-  int64_t per_thread = elements(map, nest, constant);
+  bool is_lanes;
+  int64_t per_thread = elements(map, nest, constant, &is_lanes);
   qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
   qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
-  qn__var_t* k = per_thread > 1 ? qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k") : NULL;
-  qn__block_t body = {NULL, NULL};
-  qn__var_t* at = qn__gmap_let(map, &body, "at", position(map, block, k, t, threads, per_thread));
-  bool is_exact = constant > 0 && constant % (threads * per_thread) == 0;
-  qn__block_t inner = guarded(map, at, is_exact ? NULL : extent, nest);
-  qn__stmt_t* untested = NULL;
-  if (k && !is_exact) {
-    // The test is the block's one statement. What is in it may be read, not moved: it is cloned.
-    qn__block_t plain = body;
-    qn__stmt_t* let = body.last;
-    if (!let || !inner.first) return;
-    let->next = inner.first->if_.then_block.first;
-    if (inner.first->if_.then_block.last) plain.last = inner.first->if_.then_block.last;
-    untested = untested_loop(map, &plain, k, per_thread);
-    let->next = NULL;
-    if (!untested) return;
-  }
-  qn__block_splice(&body, &inner);
-  if (k) {
-    qn__stmt_t* loop = qn__gmap_loop(map, untested ? QN_LOOP_SERIAL : QN_LOOP_UNROLL, k,
-                                     qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
-    if (!loop) return;
-    loop->loop.body = body;
-    body = qn__block_of(loop);
-  }
-  if (untested) {
-    qn__expr_t* full = qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent),
-                                   qn__gmap_int(map, threads * per_thread));
-    qn__stmt_t* test = qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, block), full));
-    if (!test) return;
-    test->if_.then_block = qn__block_of(untested);
-    test->if_.else_block = body;
-    body = qn__block_of(test);
-  }
+  if (!block || !t) return;
+  qn__block_t body = is_lanes ? lanes_body(map, nest, block, t, extent, threads, per_thread)
+                              : strided_body(map, nest, block, t, extent, threads, per_thread);
+  if (qn__gmap_stopped(map)) return;
   qn__expr_t* grid =
       qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, threads * per_thread));
   qn__gmap_finish(map, unit, block, grid, NULL, qn__gmap_threads(map, t, threads, &body));

@@ -5,8 +5,9 @@
 //                                     let total = block_sum(own);
 //   for j in a..b { S }     becomes   for k in 0..ceildiv(b - a - t, T) {
 //                                       let j = a + k * T + t; S }
-// so that neighbouring threads touch neighbouring elements. Thread rule: one thread per body.
-// Read next: map_gpu_sync.c.
+// so that neighbouring threads touch neighbouring elements, or neighbouring groups of them where
+// the target has wide accesses (map_gpu_wide.c). Thread rule: one thread per body. Read next:
+// map_gpu_sync.c.
 #include "ir/passes/map_gpu_team.h"
 
 // ceildiv(extent - t, T): the iterations of this thread. `extent` is consumed.
@@ -40,12 +41,37 @@ static qn_op_t exchange_of(const qn__gmap_team_t* team, qn_reduce_kind_t kind) {
   }
 }
 
+// The same in lanes (map_gpu_wide.c), or where rows may have any length a choice of both.
+static qn__expr_t* in_lanes(qn__gmap_team_t* team, const qn__expr_t* length, qn__expr_t* lanes,
+                            qn__expr_t* single, int64_t count) {
+  qn__gmap_t* map = team->map;
+  if (!lanes || !single) return NULL;
+  lanes->reduce.end = share(
+      team, qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, length), qn__gmap_int(map, count)));
+  qn__expr_t* condition = qn__gmap_is_whole(map, length, count);
+  if (!condition) return lanes;
+  qn__expr_t* choice = qn__expr_new(map->arena, QN__EXPR_COND, single->dtype, single->loc);
+  if (!choice) return NULL;
+  choice->args[0] = condition;
+  choice->args[1] = lanes;
+  choice->args[2] = single;
+  return choice;
+}
+
 static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot) {
   qn__gmap_t* map = team->map;
   qn__expr_t* reduce = *slot;
   reduce->reduce.lane_count = 0;
   qn__expr_t* begin = reduce->reduce.begin;
   qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, reduce->reduce.end, qn__gmap_copy(map, begin));
+  int64_t lanes = qn__gmap_reduce_lane_count(map, reduce, team->count);
+  qn__expr_t* wide = NULL;
+  qn__expr_t* length = qn__gmap_copy(map, extent);
+  if (lanes > 1) {
+    qn__var_t* step = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
+    wide = qn__gmap_lanes_reduce(map, reduce, step, position(team, step), lanes);
+    if (!wide) return false;
+  }
   qn__var_t* k = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
   qn__block_t lets = {NULL, NULL};
   qn__gmap_let_var(map, &lets, reduce->reduce.reduce_var,
@@ -56,10 +82,13 @@ static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** 
   reduce->reduce.begin = qn__gmap_int(map, 0);
   reduce->reduce.end = share(team, extent);
   if (!k || !reduce->reduce.begin || !reduce->reduce.end) return false;
+  qn_op_t exchange = exchange_of(team, reduce->reduce.reduce_kind);
+  if (wide) reduce = in_lanes(team, length, wide, reduce, lanes);
+  if (!reduce) return false;
   qn__var_t* own = qn__gmap_let(map, out, "own", reduce);
   qn__expr_t* value = qn__gmap_use(map, own);
   if (!value) return false;
-  value = qn__expr_op(map->arena, exchange_of(team, reduce->reduce.reduce_kind), value, NULL, NULL);
+  value = qn__expr_op(map->arena, exchange, value, NULL, NULL);
   qn__expr_t* use = qn__gmap_use(map, qn__gmap_let(map, out, "total", value));
   if (use) *slot = use;
   return use != NULL;
@@ -83,6 +112,37 @@ bool qn__gmap_spread_expr(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** 
   return spread_slot(&self, slot);
 }
 
+// for k in 0..ceildiv(E // 4 - t, T) { let at = k * T + t; vector lane in 0..4 { ... } }
+static qn__stmt_t* lanes_rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest,
+                                const qn__expr_t* extent, int64_t count) {
+  qn__gmap_t* map = team->map;
+  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__expr_t* groups =
+      qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent), qn__gmap_int(map, count));
+  qn__stmt_t* loop =
+      qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), share(team, groups));
+  if (!loop) return NULL;
+  qn__var_t* at = qn__gmap_let(map, &loop->loop.body, "at", position(team, k));
+  qn__stmt_t* lanes = at ? qn__gmap_lanes_loop(map, nest, at, count) : NULL;
+  if (!lanes) return NULL;
+  qn__block_append(&loop->loop.body, lanes);
+  return loop;
+}
+
+static qn__stmt_t* rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest, qn__expr_t* extent) {
+  qn__gmap_t* map = team->map;
+  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__stmt_t* loop =
+      qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), share(team, extent));
+  if (!loop) return NULL;
+  qn__expr_t* at = position(team, k);
+  if (nest->count > 1) at = qn__gmap_use(map, qn__gmap_let(map, &loop->loop.body, "at", at));
+  if (!at) return NULL;
+  qn__gmap_nest_place(map, nest, at, &loop->loop.body);
+  qn__block_splice(&loop->loop.body, &nest->body);
+  return loop;
+}
+
 void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* stmt) {
   qn__gmap_t* map = team->map;
   qn__gmap_nest_t nest;
@@ -90,21 +150,32 @@ void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* s
   if (qn__gmap_stopped(map)) return;
   qn__gmap_serialise(&nest.body);
   qn__expr_t* extent = qn__gmap_nest_extent(map, &nest);
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__stmt_t* loop =
-      qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), share(team, extent));
-  if (!loop) return;
-  qn__expr_t* at = position(team, k);
-  if (nest.count > 1) at = qn__gmap_use(map, qn__gmap_let(map, &loop->loop.body, "at", at));
-  if (!at) return;
-  qn__gmap_nest_place(map, &nest, at, &loop->loop.body);
-  qn__block_splice(&loop->loop.body, &nest.body);
+  int64_t lanes = qn__gmap_team_lane_count(map, &nest, team->count);
+  qn__stmt_t* work = NULL;
+  qn__expr_t* condition = NULL;
+  if (lanes > 1 && extent) {
+    const qn__stmt_t* fastest = nest.loops[nest.order[nest.count - 1]];
+    condition = qn__gmap_is_whole(map, qn__gmap_extent(map, fastest), lanes);
+    work = lanes_rounds(team, &nest, extent, lanes);
+    if (!work) return;
+  }
+  if (!work) {
+    work = rounds(team, &nest, extent);
+  } else if (condition) {
+    qn__stmt_t* choice = qn__gmap_if(map, condition);
+    qn__stmt_t* single = rounds(team, &nest, extent);
+    if (!choice || !single) return;
+    choice->if_.then_block = qn__block_of(work);
+    choice->if_.else_block = qn__block_of(single);
+    work = choice;
+  }
+  if (!work) return;
   if (!team->is_used) {
-    qn__block_append(out, loop);
+    qn__block_append(out, work);
     return;
   }
   qn__stmt_t* test = qn__gmap_if(map, qn__gmap_use(map, team->is_used));
   if (!test) return;
-  test->if_.then_block = qn__block_of(loop);
+  test->if_.then_block = qn__block_of(work);
   qn__block_append(out, test);
 }

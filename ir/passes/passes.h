@@ -40,7 +40,9 @@
 //     `max_threads`.
 //   - No PARALLEL, VECTOR or UNROLL loop is left, except UNROLL loops that are a hint (a serial
 //   loop
-//     worth unrolling by the compiler underneath). No `lane_count`. Reductions are scalar.
+//     worth unrolling by the compiler underneath), and VECTOR loops of a thread, from 0 to 16 at
+//     most (with `access_bytes`): independent iterations, so that the generator may load for all of
+//     them first and store for all of them last. No `lane_count`. Reductions are scalar.
 //   - LANE operators and WARP_* are there only if the target has them (`has_shuffles`); GROUP
 //   operators
 //     over the block (BLOCK_*) only if `has_block_reductions`. They stand only as the whole value
@@ -62,6 +64,7 @@ typedef struct qn__pass_options {
   uint32_t max_threads;        // of a block
   uint32_t preferred_threads;  // of a block that the mapping chooses: a power of two, 256
   uint32_t max_shared_bytes;   // of a block
+  uint32_t access_bytes;       // a thread's widest load and store of global memory; 0: an element
   uint32_t multiprocessors;    // how many blocks make the device busy; 0: unknown
   bool has_shuffles;           // the generator emits LANE operators and WARP_* itself
   bool has_block_reductions;   // the generator emits BLOCK_* itself

@@ -33,6 +33,7 @@ static void text_begin(qn__kprint_t* p) {
     qn__kprint_line(p, "  record->extent = extent;");
     qn__kprint_line(p, "}");
   }
+  if (p->dialect_bits & QN__CUDA_USES_WIDE) qn__cuda_wide_helpers(p);
   if (p->dialect_bits & QN__CUDA_USES_LANES) {
     // Lanes of the warp of `thread` that are there; all of them as a mask; the lane that a shuffle
     // takes from, which is the own one where the one that is asked for is not there.
@@ -226,6 +227,7 @@ const qn__dialect_t qn__dialect_cuda = {
     .table = table,
     .load = qn__cuda_load,
     .store = qn__cuda_store,
+    .wide = &qn__cuda_wide,
     .atomic = qn__cuda_atomic,
     .exchange = qn__cuda_exchange,
     .barrier = barrier,

@@ -11,6 +11,7 @@ enum {
   QN__CUDA_USES_RECORD = 1,
   QN__CUDA_USES_FAIL = 2,
   QN__CUDA_USES_LANES = 4,
+  QN__CUDA_USES_WIDE = 8,
 };
 
 // Shared memory that a kernel may declare without asking the driver for more.
@@ -24,6 +25,13 @@ bool qn__cuda_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
 // An element of memory as a value of the compute type.
 const char* qn__cuda_from_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* element);
+// And back.
+const char* qn__cuda_to_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+
+// cuda_wide.c
+extern const qn__dialect_wide_t qn__cuda_wide;
+// The helpers, for a text that uses them.
+void qn__cuda_wide_helpers(qn__kprint_t* p);
 
 // cuda_lanes.c
 bool qn__cuda_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,

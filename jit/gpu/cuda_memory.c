@@ -48,28 +48,29 @@ const char* qn__cuda_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* 
   return qn__cuda_from_memory(p, buffer->dtype, element);
 }
 
-void qn__cuda_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index,
-                    const char* value) {
-  switch (buffer->dtype) {
+const char* qn__cuda_to_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+  switch (dtype) {
     case QN_DTYPE_BOOL:
     case QN_DTYPE_I8:
     case QN_DTYPE_I16:
     case QN_DTYPE_U8:
     case QN_DTYPE_U16:
-      value = qn__kprint_text(p, "(%s)(%s)", qn__cuda_memory_type(buffer->dtype), value);
-      break;
+      return qn__kprint_text(p, "(%s)(%s)", qn__cuda_memory_type(dtype), value);
     case QN_DTYPE_F16:
-      value = qn__kprint_text(p, "(unsigned short)(%s(%s))", qn__kprint_use(p, "qn_f16_from_f32"),
-                              value);
-      break;
+      return qn__kprint_text(p, "(unsigned short)(%s(%s))", qn__kprint_use(p, "qn_f16_from_f32"),
+                             value);
     case QN_DTYPE_BF16:
-      value = qn__kprint_text(p, "(unsigned short)(%s(%s))", qn__kprint_use(p, "qn_bf16_from_f32"),
-                              value);
-      break;
+      return qn__kprint_text(p, "(unsigned short)(%s(%s))", qn__kprint_use(p, "qn_bf16_from_f32"),
+                             value);
     default:
-      break;
+      return value;
   }
-  qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, buffer), index, value);
+}
+
+void qn__cuda_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index,
+                    const char* value) {
+  qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, buffer), index,
+                  qn__cuda_to_memory(p, buffer->dtype, value));
 }
 
 // ---- atomics

@@ -15,6 +15,18 @@
 
 typedef struct qn__kprint qn__kprint_t;
 
+// Wide accesses to buffers of elements (print_wide.c). NULL: the language has none.
+typedef struct qn__dialect_wide {
+  // The type of an element in memory, and an element as a value of the compute type, and back.
+  const char* (*memory_type)(qn_dtype_t dtype);
+  const char* (*from_memory)(qn__kprint_t* p, qn_dtype_t dtype, const char* element);
+  const char* (*to_memory)(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+  // A statement that copies `count` elements between an array and memory, both by a pointer to the
+  // first; `is_wide`: the memory is aligned for as much as they are, at most 16 bytes.
+  void (*move)(qn__kprint_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
+               const char* from);
+} qn__dialect_wide_t;
+
 // What differs. Members write lines with qn__kprint_line or return a text from qn__kprint_text
 // (print_inner.h), and never fail by themselves. Names of buffers and variables: qn__kprint_buffer,
 // qn__kprint_var. Values are of the compute type: bool; int for i8, i16, i32; uint for u8, u16,
@@ -50,6 +62,7 @@ typedef struct qn__dialect {
   // statement that stores one.
   const char* (*load)(qn__kprint_t* p, const qn__buf_t* buffer, const char* index);
   void (*store)(qn__kprint_t* p, const qn__buf_t* buffer, const char* index, const char* value);
+  const qn__dialect_wide_t* wide;
   // An atomic statement; `old`: the name of a variable that it declares with the old value, NULL
   // when that is not used. False: the target cannot; the printer makes the status.
   bool (*atomic)(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index, const char* operand,

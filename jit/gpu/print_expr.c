@@ -245,6 +245,8 @@ static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
   const char* end = qn__kprint_name(p, type, qn__kprint_i64(p, expr->reduce.end, is_var_narrow));
   const char* name = qn__kprint_var(p, var);
   qn__kprint_note_var(p, var, expr->reduce.begin);
+  bool is_wide = qn__kprint_wide_reduce(p, expr);
+  if (is_wide && p->dialect->unroll) qn__kprint_line(p, "%s", p->dialect->unroll);
   qn__kprint_open(p, "for (%s %s = %s; %s < %s; ++%s)", type, name, begin, name, end, name);
   qn__kprint_block(p, &expr->reduce.lets);
   const qn__expr_t* value = expr->reduce.value;
@@ -258,6 +260,7 @@ static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
   }
   qn__kprint_line(p, "%s = %s;", sum, qn__kprint_bare(p, step));
   qn__kprint_close(p);
+  if (is_wide) qn__kprint_wide_end(p);
   return dtype == QN_DTYPE_I64 ? qn__kprint_adapt(p, sum, is_narrow, is_result_narrow) : sum;
 }
 

@@ -215,6 +215,8 @@ const char* qn__kprint_array_index(qn__kprint_t* p, const char* index) {
 }
 
 const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+  const char* lane = qn__kprint_wide_load(p, buffer, indices);
+  if (lane) return lane;
   const qn__buf_t* root;
   const char* index = qn__kprint_index(p, buffer, indices, &root);
   if (root->scope == QN__SCOPE_CONST) qn__kprint_table(p, root);

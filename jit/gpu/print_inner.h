@@ -21,6 +21,9 @@ typedef struct qn__kview {
   const char** strides;
 } qn__kview_t;
 
+// A loop whose lanes move neighbouring elements together (print_wide.c).
+typedef struct qn__kwide qn__kwide_t;
+
 struct qn__kprint {
   const qn__print_options_t* options;
   const qn__dialect_t* dialect;
@@ -66,6 +69,7 @@ struct qn__kprint {
   bool has_block_exchange;  // BLOCK_*
   bool has_fail;
   bool is_predicated;  // print_alive.c
+  qn__kwide_t* wide;   // print_wide.c: of the loop around; NULL: none
 };
 
 // ---- writing (print_text.c)
@@ -165,6 +169,19 @@ void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer);
 // Elements of a buffer whose shape is constant (local, shared, const).
 int64_t qn__kprint_element_count(const qn__buf_t* buffer);
 
+// ---- wide accesses (print_wide.c)
+
+// Loads all lanes of a VECTOR loop, or of a reduction, and says that the loop that follows is to
+// take them from there. False: nothing was written. If true, qn__kprint_wide_end behind the loop.
+bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__stmt_t* loop);
+bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__expr_t* expr);
+void qn__kprint_wide_end(qn__kprint_t* p);
+// The element as a value of the compute type if its lane has it; else NULL.
+const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__buf_t* buffer,
+                                 qn__expr_t* const* indices);
+// Keeps what a lane stores until all have run. False: it is to be stored at once.
+bool qn__kprint_wide_store(qn__kprint_t* p, const qn__stmt_t* store, const char* value);
+
 // ---- threads that failed (print_alive.c). The texts as they are where a thread leaves its kernel.
 
 // Decides it for the kernel, and declares qn_alive.
@@ -177,6 +194,7 @@ bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__stmt_t* loop);
 // ---- statements (print_stmt.c, print_loop.c)
 
 void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block);
+void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt);
 // The table of a CONST buffer, once.
 void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer);
 void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt);

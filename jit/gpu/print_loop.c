@@ -44,13 +44,14 @@ static void print_serial(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const char* end = qn__kprint_name(p, type, qn__kprint_i64(p, stmt->loop.end, is_narrow));
   const char* name = qn__kprint_var(p, var);
   qn__kprint_note_var(p, var, stmt->loop.begin);
-  if (stmt->loop.kind == QN_LOOP_UNROLL && p->dialect->unroll) {
-    qn__kprint_line(p, "%s", p->dialect->unroll);
-  }
+  bool is_wide = qn__kprint_wide_loop(p, stmt);
+  bool is_unrolled = stmt->loop.kind == QN_LOOP_UNROLL || stmt->loop.kind == QN_LOOP_VECTOR;
+  if (is_unrolled && p->dialect->unroll) qn__kprint_line(p, "%s", p->dialect->unroll);
   bool needed_barrier = p->needs_barrier;
   qn__kprint_open(p, "for (%s %s = %s; %s < %s; ++%s)", type, name, begin, name, end, name);
   print_round(p, &stmt->loop.body);
   qn__kprint_close(p);
+  if (is_wide) qn__kprint_wide_end(p);
   p->needs_barrier |= needed_barrier;
 }
 

@@ -115,7 +115,7 @@ static void print_exchange(qn__kprint_t* p, const qn__var_t* var, const qn__expr
   }
 }
 
-static void print_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
+void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const qn__var_t* var = stmt->let.var;
   if (qn__expr_is_exchange(stmt->let.value)) {
     print_exchange(p, var, stmt->let.value);
@@ -134,6 +134,7 @@ static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
   const qn__buf_t* root;
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
+  if (qn__kprint_wide_store(p, stmt, qn__kprint_bare(p, value))) return;
   if (p->is_predicated) qn__kprint_open(p, "if (qn_alive)");
   if (root->scope == QN__SCOPE_LOCAL) {
     qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, root), qn__kprint_array_index(p, index),
@@ -251,7 +252,7 @@ static void print_one(qn__kprint_t* p, const qn__stmt_t* stmt) {
   if (line) p->ir_line = line;
   switch (stmt->kind) {
     case QN__STMT_LET:
-      print_let(p, stmt);
+      qn__kprint_let(p, stmt);
       break;
     case QN__STMT_STORE:
       print_store(p, stmt);

@@ -42,6 +42,7 @@ static qn_status_t lower(qn__gpu_job_t* job) {
       .passes =
           {
               .max_threads = (uint32_t)qn__gpu_job_number(job, "max_threads_per_block"),
+              .access_bytes = 16,
               .multiprocessors = (uint32_t)qn__gpu_job_number(job, "multiprocessors"),
               .has_shuffles = true,
               .has_block_reductions = true,

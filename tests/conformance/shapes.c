@@ -52,6 +52,50 @@ static const conf_program_t programs[] = {
     {.feature = "reduction of everything",
      .text = "func sh_total(x: i32[n], out y: i32[1]) { y[0] = sum j in 0..n { x[j] }; }",
      .args = "rand:0 junk:1;rand:1 junk:1;rand:10007 junk:1;rand:100003 junk:1"},
+    // A thread may have neighbours at once: tensors that begin at odd places, remainders, in place.
+    {.feature = "neighbours, bool",
+     .text = "func sh_near_bool(x: bool[n], inout y: bool[n]) { parallel i in 0..n {\n"
+             "  y[i] = x[i] ^ !y[i]; } }",
+     .args = "rand:10000 rand:10000;rand:4099@1 rand:4099;rand:4099 rand:4099@3;rand:15 rand:15"},
+    {.feature = "neighbours, i8 and f16",
+     .text = "func sh_near_16(x: i8[n], inout h: f16[n], out y: f32[n]) { parallel i in 0..n {\n"
+             "  h[i] = h[i] + f16(x[i]); y[i] = f32(h[i]) * 0.5; } }",
+     .args = "rand:9001 rand:9001 junk:9001;rand:4096@4 rand:4096 junk:4096;rand:4096 rand:4096@2 "
+             "junk:4096;rand:4096 rand:4096 junk:4096@8;rand:3 rand:3 junk:3"},
+    {.feature = "neighbours, bf16 and i64",
+     .text = "func sh_near_64(x: i64[n], g: bf16[n], b: f64[1], out y: f64[n]) {\n"
+             "  parallel i in 0..n { y[i] = f64(x[i] * 3) + f64(g[i]) * b[0]; } }",
+     .args = "rand:5003 rand:5003 rand:1 junk:5003;rand:5003@8 rand:5003 rand:1 junk:5003;"
+             "rand:5003 rand:5003@6 rand:1 junk:5003@8"},
+    {.feature = "neighbours, shifted",
+     .text = "func sh_near_shift(x: f32[m], k: i64, out y: f32[n]) { parallel i in 0..n {\n"
+             "  let a = x[i + k]; y[i] = i % 3 == 0 ? a + x[i] : a * x[i + 4]; } }",
+     .args = "rand:5000 0 junk:4001;rand:5000 1 junk:4001;rand:5000 4 junk:4000;rand:5000 6 "
+             "junk:4000@4;rand:5000 2 junk:4000@8"},
+    {.feature = "neighbours in rows",
+     .text = "func sh_near_rows(x: f16[n, m] strides [s, 1], b: f16[m], w: f32[n], out y: f16[n, "
+             "m]) {\n"
+             "  parallel i in 0..n { parallel j in 0..m {\n"
+             "  y[i, j] = max(x[i, j] + b[j], f16(0.0)) + f16(w[i]); } } }",
+     .args = "rand:37x64 rand:64 rand:37 junk:37x64;rand:37x63 rand:63 rand:37 junk:37x63;"
+             "rand:37x64/72,1 rand:64 rand:37 junk:37x64;rand:37x64/67,1 rand:64 rand:37 "
+             "junk:37x64;rand:37x64@6 rand:64@2 rand:37 junk:37x64;rand:5x4 rand:4 rand:5 "
+             "junk:5x4;rand:0x8 rand:8 rand:0 junk:0x8;rand:8x0 rand:0 rand:8 junk:8x0"},
+    {.feature = "neighbours in reductions",
+     .text =
+         "func sh_near_sums(x: f16[n, m] strides [s, 1], out y: f16[n, m]) { parallel i in 0..n {\n"
+         "  let most = max j in 0..m { x[i, j] };\n"
+         "  let t = sum j in 0..m { i32(x[i, j] * 4.0) };\n"
+         "  for j in 0..m { y[i, j] = (x[i, j] - most) + f16(t % 16); } } }",
+     .args =
+         "rand:5x4096 junk:5x4096;rand:5x1000 junk:5x1000;rand:5x1001 junk:5x1001;rand:5x2056@2 "
+         "junk:5x2056;rand:5x2056 junk:5x2056@4;rand:3x8 junk:3x8;rand:3x0 junk:3x0;"
+         "rand:5x4096/4100,1 junk:5x4096"},
+    {.feature = "neighbours in warps",
+     .text = "func sh_near_warp(x: i32[n, 256], inout y: i32[n, 256]) { parallel i in 0..n {\n"
+             "  let s = sum j in 0..256 { x[i, j] };\n"
+             "  for j in 0..256 { y[i, j] = x[i, j] + s; } } }",
+     .args = "rand:100x256 rand:100x256;rand:3x256@4 rand:3x256;rand:3x256 rand:3x256@8"},
     {.feature = "stencil",
      .text = "func sh_stencil(x: f32[n, m], out y: f32[n, m]) { parallel i in 0..n {\n"
              "  parallel j in 0..m {\n"

@@ -20,6 +20,7 @@ static qn_status_t make(texts_t* texts, text_options_t options) {
                  .max_threads = 1024,
                  .preferred_threads = 256,
                  .max_shared_bytes = 49152,
+                 .access_bytes = 16,
                  .multiprocessors = 100,
                  .has_shuffles = true,
                  .has_block_reductions = true},

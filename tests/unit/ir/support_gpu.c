@@ -53,7 +53,8 @@ static bool check_thread(check_t* self, qn__block_t* block) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!check_stmt(self, stmt)) return false;
     if (stmt->kind == QN__STMT_LOOP) {
-      if (stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_UNROLL) {
+      bool is_lanes = stmt->loop.kind == QN_LOOP_VECTOR && self->options->access_bytes > 0;
+      if (stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_UNROLL && !is_lanes) {
         return fail(self, "a concurrent loop inside of a thread");
       }
       if (stmt->loop.lane_count) return fail(self, "a loop in lanes");

@@ -1,0 +1,289 @@
+// ir/passes/map_gpu_wide.c: a few consecutive iterations for each thread, so that what they load
+// and store can be moved by one wide access.
+//
+//   let at = block * T + t;
+//   if at < E // 4 { vector k in 0..4 { let i = at * 4 + k; ... } }
+//   else { for k in 0..4 { let i = at * 4 + k; if i < E { ... } } }
+//
+// where E iterations are one loop. Where they are a nest the lanes lie along its fastest dimension,
+// of extent m, and all of it stands behind `m % 4 == 0`, which is the same for all threads; else
+// threads step (map_gpu_flat.c). The lanes of a `vector` loop are independent iterations: a code
+// generator may load for all of them before the first one and store behind the last
+// (jit/gpu/print_wide.c). Whether addresses are aligned is seen at run time, there. Not in checked
+// builds, whose failures are those of single iterations. Thread rule: one thread per body. Read
+// next: map_gpu_flat.c.
+#include "ir/passes/cost.h"
+#include "ir/passes/map_gpu.h"
+
+enum { most_lanes = 16 };
+#define MOST_WORK 160.0  // of all lanes of a thread
+
+// ---- how many
+
+typedef struct widest {
+  const qn__lanes_t* lanes;
+  uint32_t bytes;  // of the largest element that lanes reach side by side; 0: none
+} widest_t;
+
+static void note(widest_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) {
+  qn__scope_t scope = qn__buf_root(buffer)->scope;
+  if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL) return;
+  if (qn__lanes_reach(self->lanes, buffer, indices) != QN__REACH_CONTIGUOUS) return;
+  uint32_t bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype);
+  if (bytes > self->bytes) self->bytes = bytes;
+}
+
+static bool note_loads(void* context, qn__expr_t** slot) {
+  widest_t* self = context;
+  qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD) note(self, expr->load.buffer, expr->load.indices);
+  if (expr->kind == QN__EXPR_REDUCE) return true;
+  return qn__expr_each_child(expr, note_loads, self);
+}
+
+static bool cannot_be_lanes(const qn__stmt_t* stmt) {
+  return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
+}
+
+static int64_t lanes_of_bytes(const qn__gmap_t* map, uint32_t bytes, double cost) {
+  if (bytes == 0) return 1;
+  int64_t count = (int64_t)(map->options->access_bytes / bytes);
+  if (count > most_lanes) count = most_lanes;
+  while (count > 4 && cost * (double)count > MOST_WORK) count /= 2;
+  return count;
+}
+
+// Lanes among `threads`: each thread has some, and rows are whole.
+static int64_t shared_lanes(const qn__expr_t* all, const qn__expr_t* row, const qn__expr_t* threads,
+                            int64_t count) {
+  int64_t extent, length, team;
+  if (!all || !row || !threads || !qn__expr_const_int(threads, &team)) team = 0;
+  if (all && qn__expr_const_int(all, &extent)) {
+    while (count > 1 && extent < count * team) count /= 2;
+  }
+  if (row && qn__expr_const_int(row, &length)) {
+    while (count > 1 && length % count != 0) count /= 2;
+  }
+  return count;
+}
+
+static bool has_lanes(const qn__gmap_t* map) {
+  return map->options->access_bytes > 0 && !map->options->is_checked;
+}
+
+int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent, double cost) {
+  if (!has_lanes(map) || qn__gmap_any_stmt(&nest->body, cannot_be_lanes)) return 1;
+  qn__lanes_t* lanes = qn__gmap_lanes(map);
+  if (!lanes) return 1;
+  const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
+  qn__lanes_enter(lanes, fastest->loop.var, &nest->body);
+  for (const qn__stmt_t* let = nest->lets.first; let; let = let->next) qn__lanes_let(lanes, let);
+  widest_t widest = {lanes, 0};
+  for (qn__stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, note_loads, &widest);
+    if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
+  }
+  int64_t count = lanes_of_bytes(map, widest.bytes, cost);
+  // A grid that is known to be short is better spread than deep.
+  while (count > 1 && extent >= 0 && extent < count * qn__gmap_busy_threads(map)) count /= 2;
+  int64_t row;
+  qn__expr_t* length = qn__gmap_extent(map, fastest);
+  if (nest->count > 1 && length && qn__expr_const_int(length, &row)) {
+    while (count > 1 && row % count != 0) count /= 2;
+  }
+  return count;
+}
+
+int64_t qn__gmap_team_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest,
+                                 const qn__expr_t* threads) {
+  qn__cost_model_t model = {.options = map->options};
+  int64_t count = qn__gmap_lane_count(map, nest, -1, qn__cost_block(&model, &nest->body));
+  const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
+  qn__expr_t* all = qn__gmap_nest_extent(map, nest);
+  qn__expr_t* length = qn__gmap_extent(map, fastest);
+  return shared_lanes(all, length, threads, count);
+}
+
+int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn__expr_t* threads) {
+  if (!has_lanes(map) || qn__expr_facts(reduce->reduce.value).has_reduce) return 1;
+  qn__lanes_t* lanes = qn__gmap_lanes(map);
+  if (!lanes) return 1;
+  qn__cost_model_t model = {.options = map->options};
+  double cost = qn__cost_expr(&model, reduce->reduce.value);
+  qn__lanes_enter(lanes, reduce->reduce.reduce_var, NULL);
+  widest_t widest = {lanes, 0};
+  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    if (qn__expr_facts(let->let.value).has_reduce) return 1;
+    qn__lanes_let(lanes, let);
+    (void)note_loads(&widest, &let->let.value);
+    cost += qn__cost_expr(&model, let->let.value);
+  }
+  (void)note_loads(&widest, &reduce->reduce.value);
+  qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, reduce->reduce.end),
+                                   qn__gmap_copy(map, reduce->reduce.begin));
+  return shared_lanes(extent, extent, threads, lanes_of_bytes(map, widest.bytes, cost));
+}
+
+// ---- bodies
+
+// Lets of the loops' variables for lane `k` of position `at`, of which each has `count`
+// iterations.
+static void place(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at, qn__var_t* k,
+                  int64_t count, qn__block_t* out) {
+  qn__expr_t* rest = qn__gmap_use(map, at);
+  for (uint32_t p = nest->count; p-- > 0;) {
+    qn__stmt_t* loop = nest->loops[nest->order[p]];
+    bool is_fastest = p + 1 == nest->count;
+    qn__expr_t* value = rest;
+    if (p > 0) {
+      qn__expr_t* extent = qn__gmap_extent(map, loop);
+      if (is_fastest) {
+        extent = qn__gmap_op(map, QN_OP_FLOORDIV, extent, qn__gmap_int(map, count));
+      }
+      value = qn__gmap_op(map, QN_OP_FLOORMOD, rest, extent);
+      rest = qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, rest), qn__gmap_copy(map, extent));
+      if (p > 1) rest = qn__gmap_use(map, qn__gmap_let(map, out, "rest", rest));
+    }
+    if (is_fastest) {
+      value = qn__gmap_op(map, QN_OP_MUL, value, qn__gmap_int(map, count));
+      value = qn__gmap_op(map, QN_OP_ADD, value, qn__gmap_use(map, k));
+    }
+    value = qn__gmap_op(map, QN_OP_ADD, qn__gmap_copy(map, loop->loop.begin), value);
+    qn__gmap_let_var(map, out, loop->loop.var, value);
+  }
+}
+
+// What follows `block`, for as long as it is read.
+static void chain(qn__block_t* block, const qn__block_t* more, qn__stmt_t** out_seam) {
+  *out_seam = block->last;
+  if (!more->first) return;
+  if (block->last) {
+    block->last->next = more->first;
+  } else {
+    block->first = more->first;
+  }
+  block->last = more->last;
+}
+
+static void cut(qn__stmt_t* seam) {
+  if (seam) seam->next = NULL;
+}
+
+qn__stmt_t* qn__gmap_lanes_loop(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at,
+                                int64_t count) {
+  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__var_t* own = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__expr_t* use = own ? qn__gmap_use(map, own) : NULL;
+  qn__stmt_t* loop =
+      qn__gmap_loop(map, QN_LOOP_VECTOR, own, qn__gmap_int(map, 0), qn__gmap_int(map, count));
+  qn__block_t placed = {NULL, NULL};
+  if (k) place(map, nest, at, k, count, &placed);
+  if (!k || !use || !loop || qn__gmap_stopped(map)) return NULL;
+  qn__block_t all = placed;
+  qn__stmt_t* first_seam;
+  qn__stmt_t* second_seam;
+  chain(&all, &nest->lets, &first_seam);
+  chain(&all, &nest->body, &second_seam);
+  bool is_whole = qn__block_replace(map->arena, &all, k, use, &loop->loop.body);
+  cut(second_seam);
+  cut(first_seam);
+  return is_whole ? loop : NULL;
+}
+
+// for k in 0..count { let i = at * count + k; if i < E { lets and body } }: the last iterations.
+static qn__block_t rest_of(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at,
+                           const qn__expr_t* extent, int64_t count) {
+  qn__block_t none = {NULL, NULL};
+  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__stmt_t* loop =
+      qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), qn__gmap_int(map, count));
+  if (!loop) return none;
+  qn__expr_t* index = qn__gmap_op(
+      map, QN_OP_ADD, qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, at), qn__gmap_int(map, count)),
+      qn__gmap_use(map, k));
+  qn__var_t* last = qn__gmap_let(map, &loop->loop.body, "last", index);
+  qn__expr_t* use = last ? qn__gmap_use(map, last) : NULL;
+  qn__stmt_t* test = qn__gmap_if(
+      map, last ? qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, last), qn__gmap_copy(map, extent))
+                : NULL);
+  if (!test || !use) return none;
+  qn__gmap_nest_place(map, nest, use, &test->if_.then_block);
+  qn__block_splice(&test->if_.then_block, &nest->body);
+  qn__block_append(&loop->loop.body, test);
+  return qn__block_of(loop);
+}
+
+static qn__stmt_t* below(qn__gmap_t* map, qn__var_t* at, const qn__expr_t* extent, int64_t count) {
+  qn__expr_t* whole =
+      qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent), qn__gmap_int(map, count));
+  return qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, at), whole));
+}
+
+qn__expr_t* qn__gmap_is_whole(qn__gmap_t* map, const qn__expr_t* length, int64_t count) {
+  int64_t constant;
+  if (!length || qn__expr_const_int(length, &constant)) return NULL;
+  return qn__gmap_op(
+      map, QN_OP_EQ,
+      qn__gmap_op(map, QN_OP_FLOORMOD, qn__gmap_copy(map, length), qn__gmap_int(map, count)),
+      qn__gmap_int(map, 0));
+}
+
+qn__block_t qn__gmap_lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* position,
+                                const qn__expr_t* extent, int64_t threads, int64_t count,
+                                qn__expr_t** out_condition) {
+  qn__block_t none = {NULL, NULL};
+  *out_condition = NULL;
+  int64_t constant = -1, row = -1;
+  bool is_known = qn__expr_const_int(extent, &constant);
+  const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
+  qn__expr_t* length = qn__gmap_extent(map, fastest);
+  if (!length || !position) return none;
+  bool is_row_known = qn__expr_const_int(length, &row);
+  qn__stmt_t* lanes = qn__gmap_lanes_loop(map, nest, position, count);
+  if (!lanes) return none;
+  if (is_known && constant > 0 && constant % (threads * count) == 0 &&
+      (nest->count == 1 || is_row_known)) {
+    return qn__block_of(lanes);
+  }
+  qn__stmt_t* test = below(map, position, extent, count);
+  if (!test) return none;
+  test->if_.then_block = qn__block_of(lanes);
+  if (nest->count == 1) {
+    if (!is_known || constant % count != 0) {
+      test->if_.else_block = rest_of(map, nest, position, extent, count);
+    }
+  } else if (!is_row_known) {
+    *out_condition = qn__gmap_op(map, QN_OP_EQ,
+                                 qn__gmap_op(map, QN_OP_FLOORMOD, length, qn__gmap_int(map, count)),
+                                 qn__gmap_int(map, 0));
+  }
+  return qn__block_of(test);
+}
+
+// ---- reductions
+
+qn__expr_t* qn__gmap_lanes_reduce(qn__gmap_t* map, const qn__expr_t* reduce, qn__var_t* k,
+                                  const qn__expr_t* position, int64_t count) {
+  qn__expr_t* inner = qn__gmap_copy(map, reduce);
+  qn__var_t* lane = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "lane");
+  qn__expr_t* outer = qn__expr_new(map->arena, QN__EXPR_REDUCE, reduce->dtype, reduce->loc);
+  if (!inner || !lane || !outer || !k) return NULL;
+  qn__expr_t* index = qn__gmap_op(
+      map, QN_OP_ADD,
+      qn__gmap_op(map, QN_OP_MUL, qn__gmap_copy(map, position), qn__gmap_int(map, count)),
+      qn__gmap_use(map, lane));
+  qn__block_t lets = {NULL, NULL};
+  qn__gmap_let_var(map, &lets, inner->reduce.reduce_var,
+                   qn__gmap_op(map, QN_OP_ADD, inner->reduce.begin, index));
+  qn__block_splice(&lets, &inner->reduce.lets);
+  inner->reduce.lets = lets;
+  inner->reduce.reduce_var = lane;
+  inner->reduce.begin = qn__gmap_int(map, 0);
+  inner->reduce.end = qn__gmap_int(map, count);
+  inner->reduce.lane_count = 0;
+  outer->reduce.reduce_kind = reduce->reduce.reduce_kind;
+  outer->reduce.reduce_var = k;
+  outer->reduce.begin = qn__gmap_int(map, 0);
+  outer->reduce.value = inner;
+  return qn__gmap_stopped(map) ? NULL : outer;
+}
