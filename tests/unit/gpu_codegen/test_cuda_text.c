@@ -371,6 +371,102 @@ static void lack_of_memory_is_a_status(void** state) {
   assert_true(qn_fault_walk_alloc(write_once, text) > 10);
 }
 
+// ---- wide accesses
+
+static uint32_t count_of(const texts_t* texts, const char* word) {
+  uint32_t count = 0;
+  const char* at = (const char*)texts->text.data;
+  while ((at = strstr(at, word))) {
+    at++;
+    count++;
+  }
+  return count;
+}
+
+static void neighbours_move_together(void** state) {
+  (void)state;
+  texts_t texts;
+  make(
+      "func f(a: f32, x: f32[n], inout y: f32[n]) { parallel i in 0..n { y[i] = a * x[i] + y[i]; "
+      "} }",
+      (text_options_t){.index_bits = 32}, &texts);
+  assert_line(&texts, "const bool t* = ((((qn_u64)t* | (qn_u64)t*) & 15ull)) == 0ull;");
+  assert_int_equal(count_of(&texts, "qn_wide_load<4>("), 2);
+  assert_int_equal(count_of(&texts, "qn_wide_store<4>("), 1);
+  assert_int_equal(count_of(&texts, "qn_each_move<4>("), 3);  // where they are not aligned
+  assert_line(&texts, "t*[v*] = (v* * t*[v*]) + t*[v*];");
+  texts_release(&texts);
+  // 16 bytes of the widest element that is accessed side by side; what is not, stays.
+  make(
+      "func f(x: i8[n], h: f16[n], k: i32[n], z: f32[m], out y: f16[n]) { parallel i in 0..n {"
+      " y[i] = f16(x[i]) + h[i] * f16(z[k[i]]) + f16(z[0]); } }",
+      (text_options_t){.index_bits = 32}, &texts);
+  assert_line(&texts,
+              "const bool t* = ((((qn_u64)t*) & 15ull) | (((qn_u64)t* | (qn_u64)t*) & "
+              "7ull) | (((qn_u64)t*) & 3ull)) == 0ull;");
+  assert_int_equal(count_of(&texts, "qn_wide_load<4>("), 3);
+  texts_release(&texts);
+  make("func f(x: bf16[n], out y: bf16[n]) { parallel i in 0..n { y[i] = x[i] + 1.0; } }",
+       (text_options_t){0}, &texts);
+  assert_int_equal(count_of(&texts, "qn_wide_load<8>("), 2);  // narrow and wide indices
+  assert_int_equal(count_of(&texts, "qn_wide_store<8>("), 2);
+  texts_release(&texts);
+}
+
+static void rows_move_together(void** state) {
+  (void)state;
+  texts_t texts;
+  make(
+      "func f(x: f32[n, m], out y: f32[n, m]) { parallel i in 0..n {"
+      " let s = sum j in 0..m { x[i, j] }; parallel j in 0..m { y[i, j] = x[i, j] / s; } } }",
+      (text_options_t){.index_bits = 32}, &texts);
+  assert_line(&texts, "if ((v* & 3) == 0) {");
+  assert_int_equal(count_of(&texts, "qn_wide_load<4>("), 2);
+  assert_int_equal(count_of(&texts, "qn_wide_store<4>("), 1);
+  texts_release(&texts);
+}
+
+// What may be moved in front of all lanes, or behind them, and what may not.
+static void only_what_every_lane_does_is_moved(void** state) {
+  (void)state;
+  static const struct {
+    const char* body;
+    uint32_t loads;
+    uint32_t stores;
+  } cases[] = {
+      // A load or store that only some lanes do.
+      {"if x[i] > 0.0 { y[i] = z[i]; }", 1, 0},
+      {"y[i] = x[i] > 0.0 ? z[i] : 0.0;", 1, 1},
+      // Behind the store the lane has the element.
+      {"y[i] = x[i]; w[i] = y[i] * 2.0;", 1, 2},
+      // Two stores to one buffer, of which the last one counts.
+      {"y[i] = x[i]; y[i] = z[i] + y[i];", 2, 0},
+      {"if x[i] > 0.0 { w[i] = y[i]; } y[i] = z[i];", 2, 1},
+      // Not side by side, and the wrong way round.
+      {"y[i] = x[2 * i];", 0, 1},
+      {"y[i] = x[n - 1 - i];", 0, 1},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "func f(x: f32[2 * n], z: f32[n], inout y: f32[n], inout w: f32[n]) {"
+                   " parallel i in 0..n { %s } }",
+                   cases[i].body);
+    texts_t texts;
+    make(text, (text_options_t){.index_bits = 32}, &texts);
+    if (count_of(&texts, "qn_wide_load<4>(") != cases[i].loads ||
+        count_of(&texts, "qn_wide_store<4>(") != cases[i].stores) {
+      (void)fprintf(stderr, "%s\n%s\n", cases[i].body, (const char*)texts.text.data);
+    }
+    assert_int_equal(count_of(&texts, "qn_wide_load<4>("), cases[i].loads);
+    assert_int_equal(count_of(&texts, "qn_wide_store<4>("), cases[i].stores);
+    texts_release(&texts);
+    make(text, (text_options_t){.index_bits = 32, .is_checked = true}, &texts);
+    assert_int_equal(count_of(&texts, "qn_wide_"), 0);
+    texts_release(&texts);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(constructs_are_written_so),
@@ -382,6 +478,9 @@ int main(void) {
       cmocka_unit_test(checked_builds_check),
       cmocka_unit_test(checks_of_lazy_operands_are_lazy),
       cmocka_unit_test(fast_functions_contract),
+      cmocka_unit_test(neighbours_move_together),
+      cmocka_unit_test(rows_move_together),
+      cmocka_unit_test(only_what_every_lane_does_is_moved),
       cmocka_unit_test(lines_lead_to_the_module),
       cmocka_unit_test(everything_is_written),
       cmocka_unit_test(lack_of_memory_is_a_status),

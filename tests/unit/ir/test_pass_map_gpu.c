@@ -58,6 +58,34 @@ static void saxpy_is_flat(void** state) {
                  "if at < n {\n y[at] = a * x[at] + y[at];\n");
 }
 
+static const qn__pass_options_t wide = {.vector_bytes = 16,
+                                        .warp_size = 32,
+                                        .max_threads = 1024,
+                                        .preferred_threads = 256,
+                                        .max_shared_bytes = 49152,
+                                        .access_bytes = 16,
+                                        .has_shuffles = true,
+                                        .has_block_reductions = true};
+
+// Where the target has wide accesses, a thread has neighbours.
+static void neighbours_are_lanes(void** state) {
+  (void)state;
+  expect_example(&wide, "saxpy",
+                 "block.x block in 0..ceildiv(n, 1024) {\n thread.x t in 0..256 {\n"
+                 "let at = block * 256 + t;\n if at < n >> 2 {\n let h = at * 4;\n"
+                 "vector k in 0..4 {\n y[i] = a * x[i] + y[i];\n"
+                 "} else {\n let h = at * 4;\n for k in 0..4 {\n let last = h + k;\n"
+                 "if last < n {\n y[last] = a * x[last] + y[last];\n");
+  expect(&wide,
+         "func f(x: f16[n, m], b: f16[m], out y: f16[n, m]) { parallel i in 0..n {"
+         "  parallel j in 0..m { y[i, j] = x[i, j] + b[j]; } } }",
+         "block.x block in 0..ceildiv(n * m, 2048) {\n if m & 7 == 0 {\n"
+         "if at < n * m >> 3 {\n let h = at % (m >> 3) * 8;\n vector k in 0..8 {\n"
+         "} else if block < n * m >> 11 {\n unroll k in 0..8 {\n");
+  expect(&wide, "func f(x: f64[n], out y: f64[n]) { parallel i in 0..n { y[i] = x[i] * 2.0; } }",
+         "block.x block in 0..ceildiv(n, 512) {\n vector k in 0..2 {\n");
+}
+
 static void launches_stay_apart(void** state) {
   (void)state;
   expect_example(&gpu, "two_launches",
@@ -273,6 +301,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rounds_that_store_are_no_warps),
       cmocka_unit_test(saxpy_is_flat),
+      cmocka_unit_test(neighbours_are_lanes),
       cmocka_unit_test(launches_stay_apart),
       cmocka_unit_test(order_of_dimensions),
       cmocka_unit_test(short_grids_are_one_block),
