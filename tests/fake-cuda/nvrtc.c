@@ -167,9 +167,6 @@ static int compile(const char* source, const char* output, const char* log) {
                              (char*)"-nostdinc++",
                              (char*)"-fno-math-errno",
                              (char*)"-fno-builtin-printf",
-                             // An address that is not aligned for its access ends the launch.
-                             (char*)"-fsanitize=alignment",
-                             (char*)"-fsanitize-undefined-trap-on-error",
                              (char*)"-I" FAKE_CUDA_SOURCE_DIR,
                              (char*)"-include",
                              (char*)FAKE_CUDA_SOURCE_DIR "/tests/fake-cuda/kernel.hpp",
