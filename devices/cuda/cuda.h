@@ -36,6 +36,7 @@ typedef struct qn__cuda_block qn__cuda_block_t;
 typedef struct qn__cuda_staging qn__cuda_staging_t;
 typedef struct qn__cuda_executable qn__cuda_executable_t;
 typedef struct qn__cuda_records qn__cuda_records_t;
+typedef struct qn__cuda_mirrors qn__cuda_mirrors_t;
 typedef struct qn__cuda_aligned qn__cuda_aligned_t;
 
 enum { QN__CUDA_EVENTS = 64, QN__CUDA_SIZE_CLASSES = 64, QN__CUDA_BUCKETS = 256 };
@@ -60,6 +61,7 @@ typedef struct qn__cuda_device {
   qn__cuda_stream_t* default_stream;  // the legacy one; made with the context
   qn__cuda_aligned_t* aligned;        // allocations whose address is not the driver's own
   qn__cuda_records_t* records;
+  qn__cuda_mirrors_t* mirrors;
   qn__cuda_staging_t* staging;
   uint32_t staging_count;
   uint32_t capture_count;         // streams that record
@@ -119,22 +121,27 @@ void qn__cuda_leave(const qn__cuda_scope_t* scope);
 qn_status_t qn__cuda_event_take(qn__cuda_device_t* device, CUevent* out_event);
 void qn__cuda_event_give(qn__cuda_device_t* device, CUevent event);
 
-// ---- record.c: error records in host memory that the device writes
+// ---- record.c: error records in device memory, and where the host reads copies of them
 
-typedef struct qn__cuda_record {
-  // NULL: none. Written by kernels.
-  volatile qn__gpu_record_t* host;
-  CUdeviceptr address;
-} qn__cuda_record_t;
-// In the context, with the device's lock held.
-qn_status_t qn__cuda_record_take(qn__cuda_device_t* device, qn__cuda_record_t* out_record);
-// With the lock free. The GPU has passed all that may write it.
-void qn__cuda_record_give(qn__cuda_device_t* device, qn__cuda_record_t record);
-// The tag that a kernel left, 0 for none. What it wrote behind it is visible when the kernel is
-// known to be over.
-uint32_t qn__cuda_record_tag(const qn__cuda_record_t* record);
-qn_kernel_failure_t qn__cuda_record_read(const qn__cuda_record_t* record);
-void qn__cuda_record_clear(const qn__cuda_record_t* record);
+enum { QN__CUDA_FLIGHTS = 256, QN__CUDA_MARKS = 8, QN__CUDA_SYNCS = 8 };
+
+// Copies of records in pinned memory, a stream's.
+typedef struct qn__cuda_mirror {
+  qn__gpu_record_t marks[QN__CUDA_MARKS];     // of the stream's record, in front of each mark
+  qn__gpu_record_t syncs[QN__CUDA_SYNCS];     // the same for each thread that waits
+  qn__gpu_record_t graphs[QN__CUDA_FLIGHTS];  // of the graph's record, behind each launch of one
+} qn__cuda_mirror_t;
+
+// In the context, with the device's lock held. What a record holds is undefined.
+qn_status_t qn__cuda_record_take(qn__cuda_device_t* device, CUdeviceptr* out_record);
+qn_status_t qn__cuda_mirror_take(qn__cuda_device_t* device, qn__cuda_mirror_t** out_mirror);
+// With the lock free. The GPU has passed all that may write it. 0 and NULL: none.
+void qn__cuda_record_give(qn__cuda_device_t* device, CUdeviceptr record);
+void qn__cuda_mirror_give(qn__cuda_device_t* device, qn__cuda_mirror_t* mirror);
+// In the order of the stream, and without waiting.
+qn_status_t qn__cuda_record_clear(qn__cuda_device_t* device, CUdeviceptr record, CUstream native);
+qn_status_t qn__cuda_record_copy(qn__cuda_device_t* device, CUdeviceptr record, CUstream native,
+                                 qn__gpu_record_t* to);
 
 // ---- stream.c, flight.c
 
@@ -155,24 +162,29 @@ typedef struct qn__cuda_flight {
   uint32_t pending_count;  // callers between qn__cuda_flight_begin and _end
   qn__cuda_owner_t owner;
   qn__cuda_graph_t* graph;  // retained; then there is no owner
+  bool has_copy;            // of the graph's record, in the stream's mirror
+  uint32_t report_count;    // of the graph when the copy was queued
 } qn__cuda_flight_t;
 
-enum { QN__CUDA_FLIGHTS = 256, QN__CUDA_MARKS = 8, QN__CUDA_LAUNCHES_PER_MARK = 32 };
+enum { QN__CUDA_LAUNCHES_PER_MARK = 32 };
 
 struct qn__cuda_stream {
   qn__cuda_device_t* device;
   CUstream native;
   uint64_t number;  // unique; the default stream's is 0
   bool is_owned;    // else the host's, or the default one
-  qn__cuda_record_t record;
+  CUdeviceptr record;
+  qn__cuda_mirror_t* mirror;
+  _Atomic bool is_clear_due;           // the record, in front of the next kernel that can fail
   _Atomic uint32_t kernel_count;       // the lower part of the next tag
+  _Atomic uint64_t fallible_end;       // flights that can fail are below
   _Atomic(qn__cuda_graph_t*) capture;  // what it records; NULL: nothing
   _Atomic bool is_shared;              // the host knows the native stream, and may record on it
   qn__cuda_stream_t* next_captured;    // of the same capture
 
   qn__mutex_t drain_mutex;  // who takes flights out; never held during a wait
   qn_status_t error;        // the first failure of flights that were taken out
-  uint32_t error_tag;       // what the record says of it; 0: not from this stream's record
+  bool is_failed;           // the record's failure has been found, and no sync has told it
 
   qn__short_lock_t lock;  // of all below
   uint64_t first;         // flights [first, next)
@@ -180,11 +192,15 @@ struct qn__cuda_stream {
   uint64_t marked;          // flights below are behind a mark, or about to be: nothing joins them
   uint32_t unmarked_count;  // launches since the last mark
   bool is_marking;
-  uint64_t first_mark;  // marks [first_mark, next_mark)
+  uint64_t copied;        // a copy that a mark is behind, or that was read, tells of flights below
+  uint64_t seen;          // one that was read does
+  uint32_t syncs_in_use;  // places of the mirror, a bit for each
+  uint64_t first_mark;    // marks [first_mark, next_mark)
   uint64_t next_mark;
   struct {
     CUevent event;
     uint64_t position;  // recorded behind all flights below it
+    bool has_copy;      // of the record, in the mirror, in front of the event
   } marks[QN__CUDA_MARKS];
   qn__cuda_flight_t flights[QN__CUDA_FLIGHTS];
 };
@@ -194,8 +210,8 @@ qn__cuda_stream_t* qn__cuda_stream(qn__cuda_device_t* device, void* stream);
 // In the context, with the device's lock held.
 qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, bool is_owned,
                                  qn__cuda_stream_t** out_stream);
-// Waits for nothing: what is in flight has been passed, or never will be.
-void qn__cuda_stream_free(qn__cuda_stream_t* stream);
+// Waits for nothing: what is in flight has been passed (`is_passed`), or never will be.
+void qn__cuda_stream_free(qn__cuda_stream_t* stream, bool is_passed);
 
 qn_status_t qn__cuda_stream_create(int32_t id, void** out_stream);
 void qn__cuda_stream_destroy(int32_t id, void* stream);
@@ -217,10 +233,19 @@ qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* 
 // All its work has been enqueued, or failed to be. Now and then marks the place and looks what has
 // been passed.
 void qn__cuda_flight_end(qn__cuda_stream_t* stream, uint64_t position);
-// How far all work has been enqueued; nothing joins flights below it any more.
-uint64_t qn__cuda_flight_covered(qn__cuda_stream_t* stream);
-// Takes the flights below `position` out: the GPU has passed them.
-void qn__cuda_flight_drain(qn__cuda_stream_t* stream, uint64_t position);
+// In front of the first kernel of a flight that can fail: the record is cleared if that is due, and
+// a copy of it will be asked for. Errors: of the driver; then the kernel must not be launched.
+qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position);
+// Behind the launch of a graph that can fail, in front of qn__cuda_flight_end: copies its record.
+// `report_count`: the graph's failures that had been told in front of the launch.
+qn_status_t qn__cuda_flight_copy_graph(qn__cuda_stream_t* stream, uint64_t position,
+                                       uint32_t report_count);
+// Waits for all that has been enqueued, with no lock held, reads the record if something of it
+// could fail, and lets go of it. What failed becomes the stream's error. The status is of the
+// waiting.
+qn_status_t qn__cuda_flight_sync(qn__cuda_stream_t* stream, const char* what);
+// Lets go of all flights; `is_passed`: the GPU has passed them.
+void qn__cuda_flight_end_all(qn__cuda_stream_t* stream, bool is_passed);
 
 // ---- memory.c, workspace.c, copy.c
 
@@ -292,15 +317,19 @@ qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* laun
 qn_status_t qn__cuda_graph_keep_foreign(qn__cuda_stream_t* stream, const qn_launch_t* launch);
 // Lets go what foreign graphs kept that are gone.
 void qn__cuda_graph_release_foreign(void);
-const qn__cuda_record_t* qn__cuda_graph_record(const qn__cuda_graph_t* graph);
+CUdeviceptr qn__cuda_graph_record(const qn__cuda_graph_t* graph);
+// A kernel that can fail has been recorded.
+void qn__cuda_graph_may_fail(qn__cuda_graph_t* graph);
 // Workspace of what is recorded: it lives as long as the graph.
 qn_status_t qn__cuda_graph_memory_take(qn__cuda_graph_t* graph, size_t size_bytes,
                                        CUdeviceptr* out_address);
 bool qn__cuda_graph_memory_give(qn__cuda_graph_t* graph, CUdeviceptr address);
 void qn__cuda_graph_retain(qn__cuda_graph_t* graph);
 void qn__cuda_graph_release(qn__cuda_graph_t* graph);
-// What a tag of the graph's record means; ok for 0.
-qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph);
+// What a copy of the graph's record means, behind a launch in front of which so many failures had
+// been told. Ok: nothing, or what has been told.
+qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
+                                   uint32_t report_count);
 
 // ---- attributes.c
 

@@ -10,12 +10,18 @@
 //     flights only as far as all their work had been enqueued before the event was: callers that
 //     are still about to enqueue hold a flight's pending_count, and nothing joins a flight below
 //     `marked`.
-//  3. A failure finds its owner: a kernel writes its flight's tag. Before flights are freed the
-//     record is looked at, and the first failure becomes a status while its owner is still there.
-//     The record itself is cleared at the next sync alone, so that work behind is skipped until
-//     then.
-//  4. A full ring is the one reason to wait, for the oldest mark, with no lock held.
+//  3. A failure finds its owner: a kernel writes its flight's tag into the record, which lies in
+//     device memory. Flights of which one could fail are freed only behind a look at a copy of the
+//     record that was queued when all their work had been: `seen` is how far such looks reach. In
+//     it the first failure becomes a status while its owner is still there. A copy is queued in
+//     front of a mark or of a wait, and only if a flight that could fail is beyond the last one. A
+//     tag of a flight that is not among those looked for is left for the look that covers it.
+//  4. The record is cleared in front of the next kernel that can fail behind the sync that told the
+//     failure, in the order of the stream: what was queued before is skipped.
+//  5. A full ring is the one reason to wait, for the oldest mark, with no lock held.
 // Thread rule: any thread. Read next: launch.c, stream.c.
+#include <sched.h>
+
 #include "devices/cuda/cuda.h"
 
 static qn__cuda_flight_t* flight_at(qn__cuda_stream_t* stream, uint64_t position) {
@@ -29,21 +35,22 @@ static uint64_t covered(qn__cuda_stream_t* stream) {
   return position;
 }
 
-uint64_t qn__cuda_flight_covered(qn__cuda_stream_t* stream) {
-  qn__short_lock(&stream->lock);
-  const uint64_t position = covered(stream);
-  stream->marked = position;
-  qn__short_unlock(&stream->lock);
-  return position;
+// How far a look at the record must reach before flights below `position`, which are complete, are
+// taken out: behind the last one that can fail. Holds the lock.
+static uint64_t fallible_below(const qn__cuda_stream_t* stream, uint64_t position) {
+  const uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
+  return end < position ? end : position;
 }
 
-// Records an event behind the flights that are complete. Without an event they wait for the next.
+// Records an event behind the flights that are complete, and behind a copy of the error record if
+// one is due. Without an event they wait for the next.
 static void mark(qn__cuda_stream_t* stream) {
   qn__short_lock(&stream->lock);
   const uint64_t position = covered(stream);
   const bool may_mark = !stream->is_marking && position > stream->marked &&
                         stream->next_mark - stream->first_mark < QN__CUDA_MARKS;
   const size_t index = stream->next_mark % QN__CUDA_MARKS;
+  const bool has_copy = may_mark && stream->copied < fallible_below(stream, position);
   if (may_mark) {
     stream->is_marking = true;
     stream->marked = position;
@@ -51,12 +58,21 @@ static void mark(qn__cuda_stream_t* stream) {
   }
   qn__short_unlock(&stream->lock);
   if (!may_mark) return;
-  qn_status_t status = qn__cuda_check(
-      stream->device, qn__cuda()->event_record(stream->marks[index].event, stream->native),
-      "recording an event");
+  qn_status_t status = QN_OK;
+  if (has_copy) {
+    status = qn__cuda_record_copy(stream->device, stream->record, stream->native,
+                                  &stream->mirror->marks[index]);
+  }
+  if (qn_ok(status)) {
+    status = qn__cuda_check(stream->device,
+                            qn__cuda()->event_record(stream->marks[index].event, stream->native),
+                            "recording an event");
+  }
   qn__short_lock(&stream->lock);
   if (qn_ok(status)) {
     stream->marks[index].position = position;
+    stream->marks[index].has_copy = has_copy;
+    if (has_copy && stream->copied < position) stream->copied = position;
     stream->next_mark++;
   }
   stream->is_marking = false;
@@ -80,20 +96,36 @@ static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
   return is_found;
 }
 
-// Turns what the record says of the flights below `position` into the stream's error.
-static void look(qn__cuda_stream_t* stream, uint64_t position) {
+// Turns what a copy of the record says of the flights below `position` into the stream's error.
+// With the drain lock held.
+static void look(qn__cuda_stream_t* stream, uint64_t position, const qn__gpu_record_t* record) {
   qn__cuda_owner_t owner;
-  const uint32_t tag = qn__cuda_record_tag(&stream->record);
-  if (tag == 0 || tag == stream->error_tag || !find_tag(stream, position, tag, &owner)) return;
-  stream->error_tag = tag;
-  if (!qn_ok(stream->error)) return;
-  const qn_kernel_failure_t failure = qn__cuda_record_read(&stream->record);
-  stream->error = owner.describe(owner.owner, &failure);
+  if (record->tag != 0 && find_tag(stream, position, record->tag, &owner)) {
+    stream->is_failed = true;
+    if (qn_ok(stream->error)) {
+      const qn_kernel_failure_t failure = {record->site, record->index, record->extent};
+      stream->error = owner.describe(owner.owner, &failure);
+    }
+  }
+  qn__short_lock(&stream->lock);
+  if (stream->seen < position) stream->seen = position;
+  if (stream->copied < position) stream->copied = position;
+  qn__short_unlock(&stream->lock);
 }
 
-static void let_go(qn__cuda_stream_t* stream, const qn__cuda_flight_t* flight) {
+// A flight that was taken out, with what its place of the mirror held.
+typedef struct taken {
+  qn__cuda_flight_t flight;
+  qn__gpu_record_t record;
+} taken_t;
+
+static void let_go(qn__cuda_stream_t* stream, const taken_t* taken, bool is_passed) {
+  const qn__cuda_flight_t* flight = &taken->flight;
   if (flight->graph) {
-    qn_status_t status = qn__cuda_graph_failure(flight->graph);
+    qn_status_t status =
+        is_passed && flight->has_copy
+            ? qn__cuda_graph_failure(flight->graph, &taken->record, flight->report_count)
+            : QN_OK;
     if (qn_ok(stream->error)) {
       stream->error = status;
     } else {
@@ -106,29 +138,33 @@ static void let_go(qn__cuda_stream_t* stream, const qn__cuda_flight_t* flight) {
 }
 
 // With the drain lock held.
-static void drain_locked(qn__cuda_stream_t* stream, uint64_t position) {
-  look(stream, position);
+static void drain(qn__cuda_stream_t* stream, uint64_t position, bool is_passed) {
   for (;;) {
-    qn__cuda_flight_t batch[16];
+    taken_t batch[16];
     size_t count = 0;
     qn__short_lock(&stream->lock);
     while (stream->first < position && count < QN_COUNT_OF(batch)) {
-      batch[count++] = *flight_at(stream, stream->first++);
+      taken_t* taken = &batch[count++];
+      taken->flight = *flight_at(stream, stream->first);
+      if (taken->flight.has_copy) {
+        taken->record = stream->mirror->graphs[stream->first % QN__CUDA_FLIGHTS];
+      }
+      stream->first++;
     }
     qn__short_unlock(&stream->lock);
     if (count == 0) return;
-    for (size_t i = 0; i < count; i++) let_go(stream, &batch[i]);
+    for (size_t i = 0; i < count; i++) let_go(stream, &batch[i], is_passed);
   }
 }
 
-void qn__cuda_flight_drain(qn__cuda_stream_t* stream, uint64_t position) {
+void qn__cuda_flight_end_all(qn__cuda_stream_t* stream, bool is_passed) {
   qn__mutex_lock(&stream->drain_mutex);
-  drain_locked(stream, position);
+  drain(stream, stream->next, is_passed);
   qn__mutex_unlock(&stream->drain_mutex);
 }
 
 // Takes out what marks say has been passed. Somebody else may be at it: then there is nothing to
-// do.
+// do. What a mark without a copy covers has been seen: by marks before it, or by a wait.
 static void collect(qn__cuda_stream_t* stream) {
   const qn__cuda_driver_t* cu = qn__cuda();
   if (pthread_mutex_trylock(&stream->drain_mutex) != 0) return;
@@ -137,9 +173,11 @@ static void collect(qn__cuda_stream_t* stream) {
     const bool is_any = stream->first_mark < stream->next_mark;
     const size_t index = stream->first_mark % QN__CUDA_MARKS;
     const uint64_t position = stream->marks[index].position;
+    const bool has_copy = stream->marks[index].has_copy;
     qn__short_unlock(&stream->lock);
     if (!is_any || cu->event_query(stream->marks[index].event) != QN__CU_OK) break;
-    drain_locked(stream, position);
+    if (has_copy) look(stream, position, &stream->mirror->marks[index]);
+    drain(stream, position, true);
     qn__short_lock(&stream->lock);
     stream->first_mark++;
     qn__short_unlock(&stream->lock);
@@ -157,6 +195,80 @@ static void mark_and_collect(qn__cuda_stream_t* stream) {
   qn__cuda_leave(&scope);
 }
 
+// ---------------------------------------------------------------------------------- waiting
+
+// What one wait covers, and the place of the mirror for its copy.
+typedef struct wait {
+  uint64_t position;
+  uint64_t to_see;  // how far a look must reach
+  int place;        // -1: none
+} wait_t;
+
+static wait_t begin_wait(qn__cuda_stream_t* stream) {
+  qn__short_lock(&stream->lock);
+  wait_t wait = {.position = covered(stream), .place = -1};
+  stream->marked = wait.position;
+  stream->unmarked_count = 0;
+  wait.to_see = fallible_below(stream, wait.position);
+  const uint32_t idle = ~stream->syncs_in_use & ((1u << QN__CUDA_SYNCS) - 1);
+  if (stream->seen < wait.to_see && idle) {
+    wait.place = __builtin_ctz(idle);
+    stream->syncs_in_use |= 1u << wait.place;
+  }
+  qn__short_unlock(&stream->lock);
+  return wait;
+}
+
+// Behind the wait: false if the record must be copied and waited for once more. A device that does
+// nothing any more has nothing to say.
+static bool end_wait(qn__cuda_stream_t* stream, const wait_t* wait, bool is_copied, bool is_dead) {
+  qn__mutex_lock(&stream->drain_mutex);
+  if (is_copied && !is_dead) look(stream, wait->position, &stream->mirror->syncs[wait->place]);
+  qn__short_lock(&stream->lock);
+  const bool is_done = is_dead || stream->seen >= wait->to_see;
+  qn__short_unlock(&stream->lock);
+  if (is_done) drain(stream, wait->position, !is_dead);
+  qn__mutex_unlock(&stream->drain_mutex);
+  return is_done;
+}
+
+// One wait; `*out_is_done` is false if the record is still to be read.
+static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* out_is_done) {
+  qn__cuda_device_t* device = stream->device;
+  const wait_t wait = begin_wait(stream);
+  qn_status_t copied = QN_OK;
+  if (wait.place >= 0) {
+    copied = qn__cuda_record_copy(device, stream->record, stream->native,
+                                  &stream->mirror->syncs[wait.place]);
+  }
+  const bool is_copied = wait.place >= 0 && qn_ok(copied);
+  qn_status_t status =
+      qn__cuda_check(device, qn__cuda()->stream_synchronize(stream->native), "%s", what);
+  // After another failure than one that ends the device, its work may go on.
+  const bool is_dead = atomic_load(&device->fatal) != QN__CU_OK;
+  *out_is_done = true;
+  if (qn_ok(status) || is_dead) *out_is_done = end_wait(stream, &wait, is_copied, is_dead);
+  // A copy that is still on its way is in front of any other that lands there, and of its look.
+  qn__short_lock(&stream->lock);
+  if (wait.place >= 0) stream->syncs_in_use &= ~(1u << wait.place);
+  qn__short_unlock(&stream->lock);
+  if (!qn_ok(status)) {
+    qn_status_free(copied);
+    return status;
+  }
+  return copied;
+}
+
+qn_status_t qn__cuda_flight_sync(qn__cuda_stream_t* stream, const char* what) {
+  for (;;) {
+    bool is_done;
+    QN_TRY(wait_once(stream, what, &is_done));
+    if (is_done) return QN_OK;
+    // As many threads as there are places wait already.
+    (void)sched_yield();
+  }
+}
+
 // ---------------------------------------------------------------------------------- launches
 
 // Waits for the oldest mark, or for the stream if there is none.
@@ -171,11 +283,7 @@ static qn_status_t wait_for_oldest(qn__cuda_stream_t* stream) {
   if (is_any) {
     return qn__cuda_check(stream->device, cu->event_synchronize(event), "waiting for an event");
   }
-  const uint64_t position = qn__cuda_flight_covered(stream);
-  QN_TRY(qn__cuda_check(stream->device, cu->stream_synchronize(stream->native),
-                        "waiting for a stream"));
-  qn__cuda_flight_drain(stream, position);
-  return QN_OK;
+  return qn__cuda_flight_sync(stream, "waiting for a stream");
 }
 
 // The ring is full.
@@ -227,6 +335,44 @@ qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* 
     if (is_taken) return QN_OK;
     QN_TRY(wait_for_place(stream));
   }
+}
+
+// In the mutex, because whoever goes on to launch must find the record cleared or the clearing
+// queued; nothing is waited for in it.
+static qn_status_t clear(qn__cuda_stream_t* stream) {
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&stream->drain_mutex);
+  if (atomic_load_explicit(&stream->is_clear_due, memory_order_relaxed)) {
+    status = qn__cuda_record_clear(stream->device, stream->record, stream->native);
+    if (qn_ok(status)) {
+      atomic_store_explicit(&stream->is_clear_due, false, memory_order_release);
+    }
+  }
+  qn__mutex_unlock(&stream->drain_mutex);
+  return status;
+}
+
+qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
+  uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
+  while (end <= position &&
+         !atomic_compare_exchange_weak_explicit(&stream->fallible_end, &end, position + 1,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+    continue;
+  }
+  return atomic_load_explicit(&stream->is_clear_due, memory_order_acquire) ? clear(stream) : QN_OK;
+}
+
+// The flight is still being added to, so nobody looks at it or at its place of the mirror.
+qn_status_t qn__cuda_flight_copy_graph(qn__cuda_stream_t* stream, uint64_t position,
+                                       uint32_t report_count) {
+  qn__cuda_flight_t* flight = flight_at(stream, position);
+  QN_TRY(qn__cuda_record_copy(stream->device, qn__cuda_graph_record(flight->graph), stream->native,
+                              &stream->mirror->graphs[position % QN__CUDA_FLIGHTS]));
+  qn__short_lock(&stream->lock);
+  flight->has_copy = true;
+  flight->report_count = report_count;
+  qn__short_unlock(&stream->lock);
+  return QN_OK;
 }
 
 void qn__cuda_flight_end(qn__cuda_stream_t* stream, uint64_t position) {

@@ -4,8 +4,10 @@
 //  1. Whatever recorded kernels use lives as long as the graph: the owners of their functions, the
 //     workspace of their calls, and an error record of the graph's own, whose tags are the owners'
 //     positions.
-//  2. A launch of a graph is in flight on a stream like any other: it keeps the graph alive, and a
-//     sync reads its record.
+//  2. A launch of a graph is in flight on a stream like any other: it keeps the graph alive. If the
+//     graph can fail its record is copied behind each launch, to where only the look at this launch
+//     reads; a failure that several copies show is told once, and the record is then cleared in
+//     front of the next launch. Neither the copying nor the clearing is recorded.
 //  3. Captures are relaxed ones: any thread may end one, and calls that are not recorded (a module
 //     that is loaded, memory) do not spoil it.
 //  4. A stream that waits for one that records joins it; it stops with it.
@@ -27,10 +29,13 @@ struct qn__cuda_graph {
   _Atomic uint32_t reference_count;
   qn__cuda_device_t* device;
   CUgraphExec exec;
-  qn__cuda_record_t record;
+  CUdeviceptr record;
+  _Atomic bool may_fail;          // it has a kernel that takes the record
+  _Atomic bool is_clear_due;      // the record, in front of the next launch
+  _Atomic uint32_t report_count;  // failures that were told
   qn__cuda_stream_t* origin;
   qn__cuda_stream_t* members;  // streams that record it (the device's lock)
-  qn__mutex_t mutex;           // what follows; and the reading of the record
+  qn__mutex_t mutex;           // what follows; and the telling of failures
   qn__cuda_owner_t* owners;
   size_t owner_count;
   size_t owner_capacity;
@@ -42,6 +47,7 @@ static qn_status_t make(qn__cuda_device_t* device, qn__cuda_graph_t** out_graph)
   qn__cuda_graph_t* graph = qn__alloc_zero(qn_allocator_default(), 1, sizeof *graph);
   if (!graph) return qn__out_of_memory("a graph");
   atomic_init(&graph->reference_count, 1);
+  atomic_init(&graph->is_clear_due, true);
   graph->device = device;
   qn_status_t status = qn__mutex_init(&graph->mutex);
   if (!qn_ok(status)) {
@@ -83,22 +89,28 @@ void qn__cuda_graph_release(qn__cuda_graph_t* graph) {
   qn__free(qn_allocator_default(), graph, sizeof *graph);
 }
 
-const qn__cuda_record_t* qn__cuda_graph_record(const qn__cuda_graph_t* graph) {
-  return &graph->record;
+CUdeviceptr qn__cuda_graph_record(const qn__cuda_graph_t* graph) {
+  return graph->record;
 }
 
-qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph) {
-  if (qn__cuda_record_tag(&graph->record) == 0) return QN_OK;
+void qn__cuda_graph_may_fail(qn__cuda_graph_t* graph) {
+  atomic_store_explicit(&graph->may_fail, true, memory_order_relaxed);
+}
+
+qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
+                                   uint32_t report_count) {
+  if (record->tag == 0) return QN_OK;
   qn__cuda_owner_t owner = {0};
-  qn_kernel_failure_t failure = {0};
   qn__mutex_lock(&graph->mutex);
-  const uint32_t number = qn__cuda_record_tag(&graph->record) >> QN__CUDA_TAG_SHIFT;
-  if (number != 0 && number <= graph->owner_count) {
+  const uint32_t number = record->tag >> QN__CUDA_TAG_SHIFT;
+  if (report_count == atomic_load(&graph->report_count) && number != 0 &&
+      number <= graph->owner_count) {
     owner = graph->owners[number - 1];
-    failure = qn__cuda_record_read(&graph->record);
-    qn__cuda_record_clear(&graph->record);
+    atomic_fetch_add(&graph->report_count, 1);
+    atomic_store(&graph->is_clear_due, true);
   }
   qn__mutex_unlock(&graph->mutex);
+  const qn_kernel_failure_t failure = {record->site, record->index, record->extent};
   return owner.owner ? owner.describe(owner.owner, &failure) : QN_OK;
 }
 
@@ -306,6 +318,25 @@ void qn__cuda_capture_abandon(qn__cuda_stream_t* stream) {
 
 // ---------------------------------------------------------------------------------- launching
 
+// Only the thread that launches the graph clears its record, so nothing of what fails is lost.
+static qn_status_t run_graph(qn__cuda_graph_t* graph, qn__cuda_stream_t* stream,
+                             uint64_t position) {
+  qn__cuda_device_t* device = graph->device;
+  const bool may_fail = atomic_load_explicit(&graph->may_fail, memory_order_relaxed);
+  if (may_fail && atomic_exchange(&graph->is_clear_due, false)) {
+    qn_status_t status = qn__cuda_record_clear(device, graph->record, stream->native);
+    if (!qn_ok(status)) {
+      atomic_store(&graph->is_clear_due, true);
+      return status;
+    }
+  }
+  // Behind the clearing: what fails in this launch is then never taken for what has been told.
+  const uint32_t report_count = atomic_load(&graph->report_count);
+  QN_TRY(qn__cuda_check(device, qn__cuda()->graph_launch(graph->exec, stream->native),
+                        "launching a graph"));
+  return may_fail ? qn__cuda_flight_copy_graph(stream, position, report_count) : QN_OK;
+}
+
 qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
   qn__cuda_graph_t* graph = self;
   qn__cuda_device_t* device;
@@ -317,8 +348,7 @@ qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
   uint32_t tag;
   if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, &position, &tag);
   if (qn_ok(status)) {
-    status = qn__cuda_check(device, qn__cuda()->graph_launch(graph->exec, stream->native),
-                            "launching a graph");
+    status = run_graph(graph, stream, position);
     qn__cuda_flight_end(stream, position);
   }
   qn__cuda_leave(&scope);

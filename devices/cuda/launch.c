@@ -9,8 +9,11 @@
 typedef struct run {
   const qn__cuda_executable_t* executable;
   qn__cuda_stream_t* stream;
-  CUdeviceptr record;  // for kernels that take one
+  qn__cuda_graph_t* graph;  // that the stream records; NULL: the stream's own work
+  uint64_t position;        // of the flight, without a graph
+  CUdeviceptr record;       // for kernels that take one
   uint32_t tag;
+  bool may_fail;  // a kernel that takes one has been launched
   int64_t max_blocks;
 } run_t;
 
@@ -26,6 +29,16 @@ static qn_status_t allocate(void* self, uint64_t size_bytes, uint64_t* out_addre
 static void release(void* self, uint64_t address) {
   run_t* run = self;
   qn_status_free(qn__cuda_workspace_give(run->stream, address));
+}
+
+// In front of the first kernel of a call that takes the record. Not of each: a call whose first
+// kernel was skipped behind a failure must not go on when the record is cleared in between.
+static qn_status_t prepare_record(run_t* run) {
+  if (run->may_fail) return QN_OK;
+  run->may_fail = true;
+  if (!run->graph) return qn__cuda_flight_may_fail(run->stream, run->position);
+  qn__cuda_graph_may_fail(run->graph);
+  return QN_OK;
 }
 
 static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
@@ -53,6 +66,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   }
   if (is_record_due) values[count++] = run->record;
   if (plan->has_record) {
+    QN_TRY(prepare_record(run));
     const uint32_t number =
         atomic_fetch_add_explicit(&run->stream->kernel_count, 1, memory_order_relaxed);
     values[count++] = run->tag | (number & ((1u << QN__CUDA_TAG_SHIFT) - 1));
@@ -101,7 +115,8 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph) {
     QN_TRY(qn__cuda_graph_keep(graph, launch, &run->tag));
-    run->record = qn__cuda_graph_record(graph)->address;
+    run->graph = graph;
+    run->record = qn__cuda_graph_record(graph);
     return run_plan(run, index, launch);
   }
   bool is_recorded;
@@ -110,11 +125,10 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
     QN_TRY(prepare_foreign(run, index, launch));
     return run_plan(run, index, launch);
   }
-  uint64_t position;
-  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, &position, &run->tag));
-  run->record = stream->record.address;
+  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, &run->position, &run->tag));
+  run->record = stream->record;
   qn_status_t status = run_plan(run, index, launch);
-  qn__cuda_flight_end(stream, position);
+  qn__cuda_flight_end(stream, run->position);
   return status;
 }
 

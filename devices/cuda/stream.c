@@ -60,14 +60,16 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
     return status;
   }
   stream->number = native ? atomic_fetch_add(&stream_count, 1) + 1 : 0;
+  atomic_init(&stream->is_clear_due, true);
   status = qn__cuda_record_take(device, &stream->record);
+  if (qn_ok(status)) status = qn__cuda_mirror_take(device, &stream->mirror);
   for (size_t i = 0; qn_ok(status) && i < QN__CUDA_MARKS; i++) {
     status = qn__cuda_event_take(device, &stream->marks[i].event);
   }
   if (!qn_ok(status)) {
     // The caller holds the lock that giving a record back takes.
     qn__mutex_unlock(&device->mutex);
-    qn__cuda_stream_free(stream);
+    qn__cuda_stream_free(stream, true);
     qn__mutex_lock(&device->mutex);
     return status;
   }
@@ -75,12 +77,13 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
   return QN_OK;
 }
 
-void qn__cuda_stream_free(qn__cuda_stream_t* stream) {
-  qn__cuda_flight_drain(stream, stream->next);
+void qn__cuda_stream_free(qn__cuda_stream_t* stream, bool is_passed) {
+  qn__cuda_flight_end_all(stream, is_passed);
   for (size_t i = 0; i < QN__CUDA_MARKS; i++) {
     qn__cuda_event_give(stream->device, stream->marks[i].event);
   }
   qn__cuda_record_give(stream->device, stream->record);
+  qn__cuda_mirror_give(stream->device, stream->mirror);
   qn_status_free(stream->error);
   qn__mutex_deinit(&stream->drain_mutex);
   qn__free(qn_allocator_default(), stream, sizeof *stream);
@@ -150,11 +153,12 @@ void* qn__cuda_stream_native(int32_t id, void* stream) {
   return self->native;
 }
 
-// All that was launched has been waited for and let go. A stream that the host records on cannot be
-// waited for without spoiling the recording.
-static bool is_finished(qn__cuda_stream_t* stream) {
+// False: all that was launched cannot be waited for, because the host records on the stream, and
+// waiting would spoil the recording. `*out_is_passed`: it has been.
+static bool is_finished(qn__cuda_stream_t* stream, bool* out_is_passed) {
   bool is_recorded;
   qn_status_t status = qn__cuda_is_recorded_by_host(stream, &is_recorded);
+  *out_is_passed = false;
   if (qn_ok(status) && is_recorded) {
     qn__short_lock(&stream->lock);
     const bool is_empty = stream->first == stream->next;
@@ -164,6 +168,7 @@ static bool is_finished(qn__cuda_stream_t* stream) {
   if (qn_ok(status)) {
     status = qn__cuda_check(stream->device, qn__cuda()->stream_synchronize(stream->native),
                             "waiting for a stream");
+    *out_is_passed = qn_ok(status);
   }
   qn_status_free(status);
   return true;
@@ -184,25 +189,29 @@ void qn__cuda_stream_destroy(int32_t id, void* inner) {
   qn_status_t status = qn__cuda_enter(id, &device, &scope);
   if (qn_ok(status)) {
     qn__cuda_capture_abandon(stream);
-    const bool is_done = is_finished(stream);
+    bool is_passed;
+    const bool is_done = is_finished(stream, &is_passed);
     if (stream->is_owned) (void)cu->stream_destroy(stream->native);
-    if (is_done) qn__cuda_stream_free(stream);
+    if (is_done) qn__cuda_stream_free(stream, is_passed);
     qn__cuda_leave(&scope);
   } else {
     qn__cuda_capture_abandon(stream);  // what it recorded is let go of, whatever the driver says
-    qn__cuda_stream_free(stream);
+    qn__cuda_stream_free(stream, false);
   }
   qn_status_free(status);
 }
 
-// What failed below `position`, once. With the drain lock held.
+// What was found to have failed, once. Behind it the stream's work is done again: the record is
+// cleared in front of it.
 static qn_status_t take_error(qn__cuda_stream_t* stream) {
+  qn__mutex_lock(&stream->drain_mutex);
   qn_status_t error = stream->error;
   stream->error = QN_OK;
-  if (stream->error_tag != 0 && stream->error_tag == qn__cuda_record_tag(&stream->record)) {
-    qn__cuda_record_clear(&stream->record);
+  if (stream->is_failed) {
+    stream->is_failed = false;
+    atomic_store_explicit(&stream->is_clear_due, true, memory_order_release);
   }
-  stream->error_tag = 0;
+  qn__mutex_unlock(&stream->drain_mutex);
   return error;
 }
 
@@ -213,21 +222,9 @@ qn_status_t qn__cuda_stream_sync(int32_t id, void* inner) {
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   qn_status_t status = qn__cuda_not_capturing(stream, "a sync");
   if (qn_ok(status)) {
-    const uint64_t position = qn__cuda_flight_covered(stream);
-    status = qn__cuda_check(device, qn__cuda()->stream_synchronize(stream->native),
-                            "work of the stream");
-    // After another failure than one that ends the device, its work may go on.
-    if (qn_ok(status) || atomic_load(&device->fatal) != QN__CU_OK) {
-      qn__cuda_flight_drain(stream, position);
-    }
-    qn__mutex_lock(&stream->drain_mutex);
-    qn_status_t error = take_error(stream);
-    qn__mutex_unlock(&stream->drain_mutex);
-    if (qn_ok(status)) {
-      status = error;
-    } else {
-      qn_status_free(error);
-    }
+    status = qn__cuda_flight_sync(stream, "work of the stream");
+    // What the driver says goes before what a kernel does, which is then told by the next sync.
+    if (qn_ok(status)) status = take_error(stream);
     qn__cuda_graph_release_foreign();
   }
   qn__cuda_leave(&scope);

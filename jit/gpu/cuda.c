@@ -184,7 +184,12 @@ static void kernel_begin(qn__kprint_t* p) {
                   plan->name, parameters(p));
   declare_shared(p);
   if (plan->has_record) {
-    qn__kprint_line(p, "if (qn_record->tag != 0u && qn_record->tag != qn_tag) return;");
+    // Once for a thread, and not volatile: a plain load is cached beside the multiprocessor, where
+    // its blocks find the tag behind the first of them; at the second level all blocks of the grid
+    // would queue for one line. What earlier kernels wrote is seen by any load of this one, and its
+    // own tag stops nobody.
+    qn__kprint_line(p, "const uint qn_failed = qn_record->tag;");
+    qn__kprint_line(p, "if (qn_failed != 0u && qn_failed != qn_tag) return;");
   }
   qn__kprint_line(p, "const uint qn_thread = threadIdx.x;");
   if (plan->thread_count > 0) {

@@ -71,7 +71,15 @@ struct CUctx_st {
   bool can_reach[MAX_DEVICES];
 };
 
-typedef enum op_kind { OP_KERNEL = 1, OP_COPY, OP_RECORD, OP_WAIT, OP_FREE, OP_GRAPH } op_kind_t;
+typedef enum op_kind {
+  OP_KERNEL = 1,
+  OP_COPY,
+  OP_FILL,
+  OP_RECORD,
+  OP_WAIT,
+  OP_FREE,
+  OP_GRAPH
+} op_kind_t;
 typedef struct op {
   op_kind_t kind;
   struct op* next;
@@ -81,10 +89,11 @@ typedef struct op {
   unsigned block;
   unsigned shared_bytes;
   void** params;  // copies, in one block of memory with the pointers
-  // COPY
+  // COPY, FILL
   void* to;
   const void* from;
   size_t size_bytes;
+  unsigned value;
   // RECORD, WAIT
   CUevent event;
   uint64_t sequence;

@@ -141,14 +141,6 @@ EXPORT CUresult cuMemFreeHost(void* pointer) {
   return fake_leave(QN__CU_OK);
 }
 
-EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out_pointer, void* host, unsigned flags);
-EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out_pointer, void* host, unsigned flags) {
-  ENTER(NEEDS_CONTEXT);
-  const bool is_ours = flags == 0 && fake_memory_has(host, 1, 1u << MEMORY_HOST, NULL);
-  *out_pointer = (CUdeviceptr)(uintptr_t)host;
-  return fake_leave(is_ours ? QN__CU_OK : QN__CU_INVALID_VALUE);
-}
-
 enum { ON_DEVICE = (1u << MEMORY_DEVICE) | (1u << MEMORY_POOL) };
 
 static CUresult enqueue_copy(CUstream handle, void* to, const void* from, size_t size_bytes) {
@@ -164,6 +156,23 @@ static CUresult enqueue_copy(CUstream handle, void* to, const void* from, size_t
 
 static void* at(CUdeviceptr address) {
   return (void*)(uintptr_t)address;
+}
+
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream handle);
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream handle) {
+  ENTER(NEEDS_CONTEXT);
+  CUstream stream;
+  CUresult result = fake_stream_find(handle, &stream);
+  if (result != QN__CU_OK) return fake_leave(result);
+  if (to % sizeof(unsigned) != 0 ||
+      !fake_memory_has(at(to), count * sizeof(unsigned), ON_DEVICE, NULL)) {
+    return fake_leave(QN__CU_INVALID_VALUE);
+  }
+  op_t* op = fake_op(OP_FILL);
+  op->to = at(to);
+  op->value = value;
+  op->size_bytes = count * sizeof(unsigned);
+  return fake_leave(fake_enqueue(stream, op));
 }
 
 // Host memory that is not pinned is read and written when the stream gets there, which is the least

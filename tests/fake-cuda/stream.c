@@ -80,6 +80,11 @@ static CUresult run_op(const op_t* op, uint64_t number) {
     case OP_COPY:
       memmove(op->to, op->from, op->size_bytes);
       return QN__CU_OK;
+    case OP_FILL:
+      for (size_t i = 0; i < op->size_bytes / sizeof op->value; i++) {
+        ((unsigned*)op->to)[i] = op->value;
+      }
+      return QN__CU_OK;
     case OP_GRAPH:
       return run_graph(op->exec->graph, number);
     default:

@@ -62,11 +62,17 @@ static qn_status_t run(things_t* t) {
   for (int i = 0; i < 70; i++) {
     QN_TRY(cuda_run(t->executable, CUDA_ADD, 0, t->stream, &owner, add, 4));
   }
+  const uint64_t check[] = {(uintptr_t)t->memory[2], 10};
+  QN_TRY(cuda_run(t->executable, CUDA_CHECK, 0, t->stream, &owner, check, 2));
+  for (int i = 0; i < 40; i++) {
+    QN_TRY(cuda_run(t->executable, CUDA_CHECK, 0, t->other, &owner, check, 2));
+  }
   QN_TRY(qn_stream_wait(cuda_at(0), t->stream, t->other));
   QN_TRY(cuda_run(t->executable, CUDA_WORKSPACE, 0, t->other, &owner, through, 3));
   QN_TRY(qn_stream_capture_begin(cuda_at(0), t->stream));
   t->is_recording = true;
   QN_TRY(cuda_run(t->executable, CUDA_WORKSPACE, 0, t->stream, &owner, through, 3));
+  QN_TRY(cuda_run(t->executable, CUDA_CHECK, 0, t->stream, &owner, check, 2));
   t->is_recording = false;
   QN_TRY(qn_stream_capture_end(cuda_at(0), t->stream, &t->graph));
   QN_TRY(qn_graph_launch(t->graph, t->stream));

@@ -1,0 +1,367 @@
+#define _GNU_SOURCE
+// Error records of the CUDA device on the fake driver: when they are copied and cleared, what
+// surfaces where and how often, and what happens when the driver refuses either.
+// ctest-labels: tsan
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/thread.h"
+#include "devices/cuda/driver.h"
+#include "devices/device.h"
+#include "tests/unit/devices/support_cuda.h"
+
+static const char COPY[] = "cuMemcpyDtoHAsync_v2";
+static const char CLEAR[] = "cuMemsetD32Async";
+
+static fake_cuda_counts_t before;
+static void* executable;
+static qn_stream_t* stream;
+static qn_stream_t* other;
+static float* x;
+
+static int begin(void** state) {
+  (void)state;
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  executable = cuda_load(0);
+  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  cuda_must(qn_stream_create(cuda_at(0), &other));
+  x = cuda_floats(0, 12, 100);
+  cuda_driver.counts(&before);
+  return 0;
+}
+static int end(void** state) {
+  (void)state;
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  cuda_expect_clean(&before);
+  cuda_free(0, x);
+  qn_stream_destroy(stream);
+  qn_stream_destroy(other);
+  cuda_table()->unload(0, executable);
+  return 0;
+}
+
+// Stores 0 to n - 1; fails when n is odd.
+static qn_status_t check(qn_stream_t* on, cuda_owner_t* owner, uint64_t n) {
+  const uint64_t words[] = {(uintptr_t)x, n};
+  return cuda_run(executable, CUDA_CHECK, 0, on, owner, words, 2);
+}
+
+static qn_status_t scale(qn_stream_t* on, cuda_owner_t* owner, float factor) {
+  uint64_t words[] = {(uintptr_t)x, 0, 10};
+  memcpy(&words[1], &factor, sizeof factor);
+  return cuda_run(executable, CUDA_SCALE, 0, on, owner, words, 3);
+}
+
+static void expect_failure(qn_stream_t* on, const char* part) {
+  cuda_expect(qn_stream_sync(cuda_at(0), on), QN_STATUS_ASSERTION, part);
+  cuda_must(qn_stream_sync(cuda_at(0), on));
+}
+
+// From the fourth on, which a call that fails with n = 3 leaves alone.
+static void expect_floats(int first) {
+  float host[10];
+  cuda_read(0, NULL, x, host, sizeof host);
+  for (int i = 3; i < 10; i++) assert_int_equal((int)host[i], first + i);
+}
+
+// Nothing is copied or cleared for work that cannot fail; a sync behind work that can copies once,
+// and only a record that is new or was told is cleared.
+static void test_calls(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  for (int i = 0; i < 500; i++) {
+    cuda_must(scale(i % 2 ? other : stream, &owner, 1));
+    if (i % 5 == 0) cuda_must(qn_stream_sync(cuda_at(0), stream));
+    if (i % 7 == 0) cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+    (void)qn_stream_is_idle(stream);
+  }
+  assert_int_equal(cuda_driver.calls(COPY), 0);
+  assert_int_equal(cuda_driver.calls(CLEAR), 0);
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  for (int i = 0; i < 10; i++) cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(cuda_driver.calls(COPY), 1);
+  assert_int_equal(cuda_driver.calls(CLEAR), 1);
+  for (int i = 0; i < 50; i++) {
+    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    cuda_must(scale(stream, &owner, 1));
+  }
+  assert_int_equal(cuda_driver.calls(COPY), 1);
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(cuda_driver.calls(COPY), 2);
+  assert_int_equal(cuda_driver.calls(CLEAR), 1);
+  cuda_must(check(stream, &owner, 3));
+  expect_failure(stream, "index 3");
+  assert_int_equal(cuda_driver.calls(CLEAR), 1);
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(cuda_driver.calls(COPY), 4);
+  assert_int_equal(cuda_driver.calls(CLEAR), 2);
+  // Long rows: one copy in front of each mark at most.
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  for (int i = 0; i < 320; i++) cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_true(cuda_driver.calls(COPY) <= 11);
+  assert_int_equal(cuda_driver.calls(CLEAR), 0);
+}
+
+// A copy that the driver refuses: the sync says so, keeps who launched, and the next sync tells
+// what failed.
+static void test_copy_fails(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  cuda_must(check(stream, &owner, 3));
+  cuda_driver.fail_at(COPY, 1, QN__CU_INVALID_VALUE, 0);
+  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR,
+              "reading an error record: CUDA_ERROR_INVALID_VALUE");
+  assert_int_equal(owner.reference_count, 1);
+  cuda_must(check(stream, &owner, 10));
+  expect_failure(stream, "index 3");
+  assert_int_equal(owner.reference_count, 0);
+  expect_floats(100);
+}
+
+// In front of a mark: the mark is not made, nothing is lost.
+static void test_copy_at_mark_fails(void** state) {
+  (void)state;
+  enum { OWNERS = 200 };
+  cuda_owner_t owners[OWNERS] = {{0}};
+  cuda_driver.fail_at(COPY, 1, QN__CU_INVALID_VALUE, 1);
+  for (int i = 0; i < OWNERS; i++) cuda_must(check(stream, &owners[i], i == 1 ? 3 : 10));
+  while (!qn_stream_is_idle(stream)) usleep(100);
+  for (int i = 0; i < OWNERS; i++) assert_int_equal(owners[i].reference_count, 1);
+  assert_true(cuda_driver.calls(COPY) > 2);
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  expect_failure(stream, "index 3");
+  for (int i = 0; i < OWNERS; i++) assert_int_equal(owners[i].reference_count, 0);
+}
+
+// A record that cannot be cleared: the call says so and is not done; the next one is.
+static void test_clear_fails(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  for (int i = 0; i < 2; i++) {
+    cuda_driver.fail_at(CLEAR, 1, QN__CU_OUT_OF_MEMORY, 0);
+    cuda_expect(check(stream, &owner, 10), QN_STATUS_OUT_OF_MEMORY, "clearing an error record");
+    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    cuda_must(scale(stream, &owner, 1));
+    cuda_must(check(stream, &owner, 3));
+    expect_failure(stream, "index 3");
+  }
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  expect_floats(0);
+}
+
+// Each stream tells its own, whoever waits for whom; a look tells nothing and takes nothing away.
+static void test_streams(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  cuda_must(check(stream, &owner, 3));
+  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+  cuda_must(scale(other, &owner, 2));
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  while (!qn_stream_is_idle(stream)) usleep(100);
+  cuda_must(check(other, &owner, 5));
+  expect_failure(stream, "index 3");
+  expect_failure(other, "index 5");
+  cuda_must(check(other, &owner, 10));
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  cuda_must(qn_stream_sync(cuda_at(0), other));
+  assert_int_equal(owner.reference_count, 0);
+}
+
+// What was queued before the sync told the failure is skipped, what comes behind is done, and what
+// fails then is told then.
+static void test_again(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  for (int i = 0; i < 20; i++) {
+    cuda_must(check(stream, &owner, 3));
+    cuda_must(check(stream, &owner, 5));
+    cuda_must(check(stream, &owner, 10));
+    expect_failure(stream, "index 3");
+    cuda_must(check(stream, &owner, 10));
+    cuda_must(check(stream, &owner, 7));
+    expect_failure(stream, "index 7");
+  }
+  assert_int_equal(owner.reference_count, 0);
+}
+
+// A stream's failure and a recording are apart: the recording is not spoiled by what has failed,
+// nor does it hold the failure back, nor is the copying or the clearing recorded.
+static void test_capture_behind_failure(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0}, recorded = {0};
+  qn_graph_t* graph;
+  cuda_must(check(stream, &owner, 3));
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  cuda_must(check(stream, &recorded, 10));
+  cuda_must(check(stream, &recorded, 11));
+  assert_int_equal(cuda_driver.calls(COPY), 0);
+  assert_int_equal(cuda_driver.calls(CLEAR), 0);
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  expect_failure(stream, "index 3");
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  expect_floats(0);
+  // The graph's own record: several launches in a row tell one failure, and it works again.
+  for (int i = 0; i < 3; i++) {
+    for (int k = 0; k < 3; k++) cuda_must(qn_graph_launch(graph, stream));
+    cuda_must(check(stream, &owner, 10));
+    expect_failure(stream, "index 11");
+  }
+  // On two streams.
+  cuda_must(qn_graph_launch(graph, stream));
+  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+  cuda_must(qn_graph_launch(graph, other));
+  expect_failure(other, "index 11");
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  cuda_must(qn_graph_launch(graph, other));
+  expect_failure(other, "index 11");
+  qn_graph_destroy(graph);
+  assert_int_equal(recorded.reference_count, 0);
+}
+
+// The copy behind a graph's launch is refused: the launch says so, and the next tells the failure.
+static void test_graph_copy_fails(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(check(stream, &owner, 11));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_driver.fail_at(CLEAR, 1, QN__CU_INVALID_VALUE, 0);
+  cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "clearing");
+  cuda_driver.fail_at(COPY, 1, QN__CU_INVALID_VALUE, 0);
+  cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "reading");
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  cuda_must(qn_graph_launch(graph, stream));
+  expect_failure(stream, "index 11");
+  // A graph that cannot fail costs neither.
+  qn_graph_t* sure;
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  cuda_must(scale(stream, &owner, 1));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &sure));
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  for (int i = 0; i < 5; i++) cuda_must(qn_graph_launch(sure, stream));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  assert_int_equal(cuda_driver.calls(COPY), 0);
+  assert_int_equal(cuda_driver.calls(CLEAR), 0);
+  qn_graph_destroy(sure);
+  qn_graph_destroy(graph);
+}
+
+static void* let_go_later(void* self) {
+  (void)self;
+  usleep(20000);
+  cuda_driver.hold(0);
+  return NULL;
+}
+
+// A failure that nobody asks for goes with its stream, and its record's place comes to the next one
+// clean.
+static void test_destroy(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  for (int i = 0; i < 70; i++) {
+    qn_stream_t* fresh;
+    pthread_t thread;
+    cuda_must(qn_stream_create(cuda_at(0), &fresh));
+    cuda_must(check(fresh, &owner, 10));
+    cuda_must(qn_stream_sync(cuda_at(0), fresh));
+    if (i % 10 == 0) cuda_driver.hold(1);
+    cuda_must(check(fresh, &owner, 3));
+    if (i % 10 == 0) assert_int_equal(pthread_create(&thread, NULL, let_go_later, NULL), 0);
+    qn_stream_destroy(fresh);
+    if (i % 10 == 0) assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(owner.reference_count, 0);
+  }
+}
+
+// ---- threads
+
+enum { THREADS = 12, ROUNDS = 40 };
+typedef struct worker {
+  cuda_owner_t owner;
+  bool is_failing;
+  int failure_count;
+} worker_t;
+
+// More threads wait for one stream than there are places for copies.
+static void* work(void* self) {
+  worker_t* worker = self;
+  for (int i = 0; i < ROUNDS; i++) {
+    cuda_must(check(stream, &worker->owner, worker->is_failing && i % 8 == 0 ? 3 : 10));
+    qn_status_t status = qn_stream_sync(cuda_at(0), stream);
+    if (!qn_ok(status)) {
+      assert_int_equal(qn_status_code(status), QN_STATUS_ASSERTION);
+      worker->failure_count++;
+    }
+    qn_status_free(status);
+  }
+  return NULL;
+}
+
+static void run_threads(bool is_failing, int* out_failure_count) {
+  worker_t workers[THREADS] = {{.failure_count = 0}};
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    workers[i].is_failing = is_failing && i < 2;
+    assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  qn_status_t status = qn_stream_sync(cuda_at(0), stream);
+  *out_failure_count = !qn_ok(status);
+  qn_status_free(status);
+  for (int i = 0; i < THREADS; i++) {
+    assert_int_equal(workers[i].owner.reference_count, 0);
+    *out_failure_count += workers[i].failure_count;
+  }
+}
+
+static void test_threads(void** state) {
+  (void)state;
+  int failure_count;
+  run_threads(false, &failure_count);
+  assert_int_equal(failure_count, 0);
+  run_threads(true, &failure_count);
+  assert_in_range(failure_count, 1, 2 * ROUNDS / 8);
+  cuda_owner_t owner = {0};
+  cuda_must(check(stream, &owner, 3));
+  expect_failure(stream, "index 3");
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  expect_floats(0);
+}
+
+int main(void) {
+  if (!cuda_setup()) {
+    (void)printf("skipped: the fake driver was not built (no C++ compiler)\n");
+    return 0;
+  }
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+  const struct CMUnitTest tests[] = {TEST(test_calls),
+                                     TEST(test_copy_fails),
+                                     TEST(test_copy_at_mark_fails),
+                                     TEST(test_clear_fails),
+                                     TEST(test_streams),
+                                     TEST(test_again),
+                                     TEST(test_capture_behind_failure),
+                                     TEST(test_graph_copy_fails),
+                                     TEST(test_destroy),
+                                     TEST(test_threads)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
