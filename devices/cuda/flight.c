@@ -352,14 +352,17 @@ static qn_status_t clear(qn__cuda_stream_t* stream) {
   return status;
 }
 
+// First the record is cleared: one that could not be holds what nobody may take for a failure, and
+// no kernel of this flight will have written it.
 qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
+  if (atomic_load_explicit(&stream->is_clear_due, memory_order_acquire)) QN_TRY(clear(stream));
   uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
   while (end <= position &&
          !atomic_compare_exchange_weak_explicit(&stream->fallible_end, &end, position + 1,
                                                 memory_order_relaxed, memory_order_relaxed)) {
     continue;
   }
-  return atomic_load_explicit(&stream->is_clear_due, memory_order_acquire) ? clear(stream) : QN_OK;
+  return QN_OK;
 }
 
 // The flight is still being added to, so nobody looks at it or at its place of the mirror.

@@ -291,6 +291,27 @@ static void test_destroy(void** state) {
   }
 }
 
+// A stream's first flight has the tag that the first flight of the record's last stream had. Where
+// the record cannot be cleared for it, what that one left is not taken for its failure.
+static void test_clear_fails_on_a_used_record(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  for (int i = 0; i < 3; i++) {
+    qn_stream_t* fresh;
+    cuda_must(qn_stream_create(cuda_at(0), &fresh));
+    cuda_must(check(fresh, &owner, 3));
+    qn_stream_destroy(fresh);
+    cuda_must(qn_stream_create(cuda_at(0), &fresh));
+    cuda_driver.fail_at(CLEAR, 1, QN__CU_OUT_OF_MEMORY, 0);
+    cuda_expect(check(fresh, &owner, 10), QN_STATUS_OUT_OF_MEMORY, "clearing an error record");
+    cuda_must(qn_stream_sync(cuda_at(0), fresh));
+    cuda_must(check(fresh, &owner, 5));
+    expect_failure(fresh, "index 5");
+    qn_stream_destroy(fresh);
+  }
+  assert_int_equal(owner.reference_count, 0);
+}
+
 // ---- threads
 
 enum { THREADS = 12, ROUNDS = 40 };
@@ -362,6 +383,7 @@ int main(void) {
                                      TEST(test_capture_behind_failure),
                                      TEST(test_graph_copy_fails),
                                      TEST(test_destroy),
+                                     TEST(test_clear_fails_on_a_used_record),
                                      TEST(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
