@@ -67,6 +67,7 @@ typedef struct qn__tile {
   int64_t lines[qn__tile_sides];    // threads along a side
   int64_t outputs[qn__tile_sides];  // elements of a thread along a side
   int64_t depth;                    // steps of the reduction that are in shared memory at once
+  bool is_unrolled;                 // all of them are written out
 } qn__tile_t;
 
 static inline uint32_t qn__tile_batch(const qn__tile_t* tile) {

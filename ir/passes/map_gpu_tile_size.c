@@ -6,10 +6,16 @@
 // that are not constant count as large. With few rows or columns, or a short reduction, memory is
 // what a product waits for anyway: then the mapping without tiles reads as little. Thread rule: one
 // thread per body. Read next: map_gpu_tile_write.c.
+#include "ir/passes/map_gpu_team.h"
 #include "ir/passes/map_gpu_tile.h"
 
 enum {
-  fewest = 8,  // rows, columns and steps that are worth a tile
+  fewest = 8,          // rows, columns and steps that are worth a tile
+  few = 16,            // rows, where there are as few columns
+  most_copies = 4096,  // instructions of sums that are written out
+  most_of_wide = 4,    // instructions of a summand of which a thread has eight by eight
+  of_function = 16,    // instructions of a mathematical function
+  long_steps = 512,
   most_depth = 16,
   least_depth = 4,
   pitch_bytes = 16,  // so that groups of elements stay aligned
@@ -84,11 +90,53 @@ static int64_t blocks(const qn__tile_t* tile, const int64_t* extents, int64_t ba
   return count;
 }
 
+// ---- how much code a sum is
+
+typedef struct summand {
+  const qn__tile_t* tile;
+  int64_t size;
+} summand_t;
+
+static bool add_size(void* context, qn__expr_t** slot) {
+  summand_t* self = context;
+  const qn__expr_t* expr = *slot;
+  for (uint32_t s = 0; s < self->tile->slot_count; ++s) {
+    if (self->tile->slots[s].slot == slot) return true;
+  }
+  if (expr->kind == QN__EXPR_OP) {
+    self->size += qn__op_info(expr->op)->rule == QN__RULE_FLOAT ? of_function : 1;
+  }
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_COND) {
+    ++self->size;
+  }
+  return qn__expr_each_child(*slot, add_size, self);
+}
+
+// Instructions, roughly, of what each sum of a thread does in a step.
+static int64_t summand_size(qn__tile_t* tile) {
+  summand_t self = {tile, 0};
+  uint32_t rows = tile->side_dims[QN__TILE_ROW], columns = tile->side_dims[QN__TILE_COLUMN];
+  (void)add_size(&self, &tile->reduce->reduce.value);
+  for (uint32_t i = 0; i < tile->name_count; ++i) {
+    const qn__tile_name_t* name = &tile->names[i];
+    bool is_each = name->let && (name->mask & rows) && (name->mask & columns);
+    if (is_each && !(name->mask & QN__TILE_FIXED)) (void)add_size(&self, &name->let->let.value);
+  }
+  return self.size;
+}
+
+// ---- sizes
+
+static int64_t cores_of(const qn__tile_t* tile) {
+  int64_t cores = tile->map->options->multiprocessors;
+  return cores > 0 ? cores : assumed_cores;
+}
+
 static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
-  const qn__gmap_t* map = tile->map;
-  int64_t cores = map->options->multiprocessors > 0 ? map->options->multiprocessors : assumed_cores;
+  int64_t cores = cores_of(tile);
   int64_t size = (int64_t)qn_dtype_size_bytes(tile->reduce->dtype);
-  bool is_wide = tile->threads == 256 && size <= 4 && tile->operand_count == 2;
+  bool is_wide = tile->threads == 256 && size <= 4 && tile->operand_count == 2 &&
+                 summand_size(tile) <= most_of_wide;
   for (int s = 0; s < qn__tile_sides; ++s) tile->outputs[s] = is_wide ? 8 : 4;
   // Eight by eight only where the device stays busy for certain.
   if (is_wide && blocks(tile, extents, batch) < 2 * cores) {
@@ -109,6 +157,15 @@ static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t bat
   }
 }
 
+// Would blocks or warps that each add up one sum keep the device busier? They do where a few
+// tiles are all there is of the result, and the operands lie along the reduction.
+static bool is_better_in_teams(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
+  int64_t count = blocks(tile, extents, batch);
+  int64_t trips = steps(tile);
+  return count >= 0 && count <= cores_of(tile) / 8 && (trips < 0 || trips >= long_steps) &&
+         qn__gmap_choose(tile->map, tile->nest).way != QN__GMAP_FLAT;
+}
+
 bool qn__tile_choose(qn__tile_t* tile) {
   qn__gmap_t* map = tile->map;
   int64_t extents[qn__tile_sides], count = steps(tile);
@@ -117,6 +174,11 @@ bool qn__tile_choose(qn__tile_t* tile) {
     if (extents[s] >= 0 && extents[s] < fewest) return false;
   }
   if (count >= 0 && count < fewest) return false;
+  // Caches hold what so few share.
+  if (extents[QN__TILE_ROW] >= 0 && extents[QN__TILE_ROW] < few && extents[QN__TILE_COLUMN] >= 0 &&
+      extents[QN__TILE_COLUMN] < few) {
+    return false;
+  }
   int64_t batch = iterations(tile, qn__tile_batch(tile));
   tile->threads = map->threads >= 256 ? 256 : 64;
   if (tile->threads > (int64_t)map->max_threads) return false;
@@ -127,7 +189,10 @@ bool qn__tile_choose(qn__tile_t* tile) {
   for (int64_t depth = most_depth; depth >= least_depth; depth /= 2) {
     if (!is_even(tile, depth) || shared_bytes(tile, depth) > limit) continue;
     tile->depth = depth;
-    return true;
+    tile->is_unrolled =
+        summand_size(tile) * depth * tile->outputs[QN__TILE_ROW] * tile->outputs[QN__TILE_COLUMN] <=
+        most_copies;
+    return !is_better_in_teams(tile, extents, batch);
   }
   return false;
 }

@@ -13,8 +13,9 @@
 //     }
 //   }
 //
-// 1. What lies outside of the matrices is not branched around as tiles are filled: the last line is
-//    read again, and what comes of it never stored. The last round of a reduction ends early.
+// 1. What lies outside of the matrices is not branched around: the last line is read again, the
+//    summand sees the last line's place again, and what comes of it is never stored. So nothing is
+//    evaluated that the program does not. The last round of a reduction ends early.
 // 2. Everything that names an element of `acc` is written out, so that no code generator has to
 //    unroll anything to keep it in registers.
 // 3. Threads bring elements in the direction in which an operand lies in memory. In shared memory
@@ -175,6 +176,10 @@ static void set_now(write_t* w, uint32_t dims, qn__expr_t* const* now) {
 
 // ---- the block's tile, the thread's part of it
 
+static qn__expr_t* at_most(qn__gmap_t* map, qn__expr_t* value, const qn__expr_t* extent) {
+  return qn__gmap_op(map, QN_OP_MIN, value, add_int(map, qn__gmap_copy(map, extent), -1));
+}
+
 static qn__expr_t* extent_of(write_t* w, uint32_t dims) {
   qn__expr_t* all = qn__gmap_int(w->map, 1);
   for (uint32_t d = 0; d < w->tile->nest->count; ++d) {
@@ -195,17 +200,30 @@ static int64_t offset_of(const qn__tile_t* tile, qn__tile_side_t side, int64_t m
   return m / group * group * tile->lines[side] + m % group;
 }
 
+// Does the summand name a loop of this side, beside what is in the tiles?
+static bool names_side(const qn__tile_t* tile, qn__tile_side_t side) {
+  for (uint32_t i = 0; i < tile->name_count; ++i) {
+    if (tile->is_needed[i] && (tile->names[i].mask & tile->side_dims[side])) return true;
+  }
+  return false;
+}
+
 static void write_outputs(write_t* w, qn__block_t* out, qn__tile_side_t side) {
   qn__gmap_t* map = w->map;
   qn__tile_t* tile = w->tile;
+  bool is_clamped = !w->is_exact[side] && names_side(tile, side);
   for (int64_t m = 0; m < tile->outputs[side]; ++m) {
     place_t* place = &w->places[side][m];
     qn__expr_t* line = qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, w->first[side]),
                                    qn__gmap_use(map, w->own[side]));
     place->at = qn__gmap_let(map, out, side == QN__TILE_ROW ? "row" : "column",
                              add_int(map, line, offset_of(tile, side, m)));
-    if (!place->at) return;
-    write_place(w, out, tile->side_dims[side], place->at, place->now);
+    qn__var_t* at = place->at;
+    if (is_clamped) {
+      at = qn__gmap_let(map, out, "at", at_most(map, qn__gmap_use(map, at), w->extent[side]));
+    }
+    if (!at) return;
+    write_place(w, out, tile->side_dims[side], at, place->now);
   }
 }
 
@@ -321,10 +339,6 @@ static stride_t write_stride(write_t* w, qn__block_t* out, const qn__tile_operan
   stride.line = qn__gmap_let(map, out, "line", is_along ? outer : inner);
   *(is_along ? &stride.line_by : &stride.step_by) = tile->threads / fast;
   return stride;
-}
-
-static qn__expr_t* at_most(qn__gmap_t* map, qn__expr_t* value, const qn__expr_t* extent) {
-  return qn__gmap_op(map, QN_OP_MIN, value, add_int(map, qn__gmap_copy(map, extent), -1));
 }
 
 // The operand's value for element `round` of this thread.
@@ -447,6 +461,29 @@ static void write_steps(write_t* w, qn__block_t* out, qn__var_t* done, qn_loop_k
   qn__block_append(out, loop);
 }
 
+// The steps that a round has in shared memory: all of them, or fewer in the last one.
+static void write_sums(write_t* w, qn__block_t* out, qn__var_t* done) {
+  qn__gmap_t* map = w->map;
+  int64_t depth = w->tile->depth;
+  qn_loop_kind_t kind = w->tile->is_unrolled ? QN_LOOP_UNROLL : QN_LOOP_SERIAL;
+  if (w->has_even_steps) {
+    write_steps(w, out, done, kind, qn__gmap_int(map, depth));
+    return;
+  }
+  qn__var_t* left = qn__gmap_let(
+      map, out, "left",
+      qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, w->steps), qn__gmap_use(map, done)));
+  if (!w->tile->is_unrolled) {
+    write_steps(w, out, done, kind, by_int(map, QN_OP_MIN, left, depth));
+    return;
+  }
+  qn__stmt_t* test = qn__gmap_if(map, by_int(map, QN_OP_GE, left, depth));
+  if (!test) return;
+  write_steps(w, &test->if_.then_block, done, kind, qn__gmap_int(map, depth));
+  write_steps(w, &test->if_.else_block, done, QN_LOOP_SERIAL, qn__gmap_use(map, left));
+  qn__block_append(out, test);
+}
+
 static void write_rounds(write_t* w, qn__block_t* out) {
   qn__gmap_t* map = w->map;
   qn__tile_t* tile = w->tile;
@@ -463,18 +500,7 @@ static void write_rounds(write_t* w, qn__block_t* out) {
   qn__var_t* done = qn__gmap_let(map, body, "done", by_int(map, QN_OP_MUL, round, tile->depth));
   if (!done) return;
   fill_tiles(w, body, strides, done);
-  if (w->has_even_steps) {
-    write_steps(w, body, done, QN_LOOP_UNROLL, qn__gmap_int(map, tile->depth));
-  } else {
-    qn__var_t* left = qn__gmap_let(
-        map, body, "left",
-        qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, w->steps), qn__gmap_use(map, done)));
-    qn__stmt_t* test = qn__gmap_if(map, by_int(map, QN_OP_GE, left, tile->depth));
-    if (!left || !test) return;
-    write_steps(w, &test->if_.then_block, done, QN_LOOP_UNROLL, qn__gmap_int(map, tile->depth));
-    write_steps(w, &test->if_.else_block, done, QN_LOOP_SERIAL, qn__gmap_use(map, left));
-    qn__block_append(body, test);
-  }
+  write_sums(w, body, done);
   qn__block_append(out, loop);
 }
 

@@ -272,6 +272,16 @@ static const program_t programs[] = {
     {"a table under a condition",
      "func f(a: f32[m, k], b: f32[k, n], s: f32[k], out c: f32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { (a[i, p] * b[p, j]) * (p % 2 == 0 ? s[p] : 1.5) }; } } }"},
+    {"a table that is as long as rows are far apart",
+     "func f(a: f32[m, k], b: f32[k, n], s: f32[m], out c: f32[m, n]) { " NEST
+     "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] * (p < i - j ? s[p] : 1.0) }; } } }"},
+    {"a place that no iteration has",
+     "func f(a: i32[m, k], b: i32[k, n], s: i32[k], out c: i32[m, n]) { " NEST
+     "c[i, j] = sum p in 0..k {\n"
+     "  a[i, p] * b[p, j] + (i + j > m + n - 2 && s[p + 1000] > 0 ? 2 : 1) }; } } }"},
+    {"divisors that are zero behind the last line",
+     "func f(a: i64[m, k], b: i64[k, n], out c: i64[m, n]) { " NEST "c[i, j] = sum p in 0..k {\n"
+     "  a[i, p] * b[p, j] + p // (m - i) + p % (n - j) + p // (m + n - 1 - i - j) }; } } }"},
     {"rows of several lengths",
      "func f(a: f32[z, m, k], b: f32[z, k, n], len: i32[z], out c: f32[z, m, n]) {\n"
      "  parallel u in 0..z { let end = min(i64(len[u]), k); " NEST
@@ -387,6 +397,28 @@ static void text_of_a_tile(void** state) {
                      "c[row, column] = acc[0, 0];\n");
 }
 
+// Summands that are much code are not written out for every step, nor for eight by eight sums.
+static void large_summands(void** state) {
+  (void)state;
+  qn__pass_options_t options = targets[0];
+  options.multiprocessors = 1;
+  qn_test_expect(&qn__pass_map_gpu, &options,
+                 "func f(a: f32[m, k], b: f32[n, k], out c: f32[m, n]) { " NEST
+                 "c[i, j] = sum p in 0..k { exp(a[i, p] - b[j, p]) }; } } }",
+                 "alloc acc: f32[4, 4] in local;\n for k_1 in 0..min(left, 16) {\n!unroll\n");
+  qn_test_expect(&qn__pass_map_gpu, &options,
+                 "func f(a: f32[512, 64], b: f32[512, 64], out c: f32[512, 512]) {\n"
+                 "  parallel i in 0..512 { parallel j in 0..512 {\n"
+                 "  c[i, j] = sum p in 0..64 { let d = a[i, p] - b[j, p]; exp(-d * d) }; } } }",
+                 "alloc acc: f32[4, 4] in local;\n for k in 0..16 {\n!unroll\n");
+  // What is done as tiles are filled is no part of it.
+  qn_test_expect(&qn__pass_map_gpu, &options,
+                 "func f(a: f32[512, 64], b: f32[512, 64], out c: f32[512, 512]) {\n"
+                 "  parallel i in 0..512 { parallel j in 0..512 {\n"
+                 "  c[i, j] = sum p in 0..64 { exp(a[i, p]) * b[j, p] }; } } }",
+                 "alloc acc: f32[8, 8] in local;\n unroll k in 0..16 {\n");
+}
+
 // ---- what becomes none
 
 static const program_t others[] = {
@@ -398,6 +430,13 @@ static const program_t others[] = {
      "  parallel j in 0..n { c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }"},
     {"few steps", "func f(a: f32[m, 4], b: f32[4, n], out c: f32[m, n]) { " NEST
                   "c[i, j] = sum p in 0..4 { a[i, p] * b[p, j] }; } } }"},
+    {"many small ones",
+     "func f(a: f32[m, 8, 12], b: f32[m, 12, 15], out c: f32[m, 8, 15]) { parallel u in 0..m {\n"
+     "  parallel i in 0..8 { parallel j in 0..15 {\n"
+     "  c[u, i, j] = sum p in 0..12 { a[u, i, p] * b[u, p, j] }; } } } }"},
+    {"few long ones",
+     "func f(a: f32[16, k], b: f32[16, k], out c: f32[16, 16]) { parallel i in 0..16 {\n"
+     "  parallel j in 0..16 { c[i, j] = sum p in 0..k { a[i, p] * b[j, p] }; } } }"},
     {"read under a condition",
      "func f(a: f32[m, k], b: f32[k, n], out c: f32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { p <= i ? a[i, p] * b[p, j] : 0.0 }; } } }"},
@@ -486,13 +525,11 @@ static void memory_runs_out(void** state) {
 }
 
 int main(void) {
-  enum { FIXED = 5, COUNT = FIXED + QN_COUNT_OF(programs) + QN_COUNT_OF(others) };
+  enum { FIXED = 6, COUNT = FIXED + QN_COUNT_OF(programs) + QN_COUNT_OF(others) };
   struct CMUnitTest tests[COUNT] = {
-      cmocka_unit_test(text_of_a_tile),
-      cmocka_unit_test(large_tiles),
-      cmocka_unit_test(checked_builds_keep_accesses),
-      cmocka_unit_test(small_targets_have_none),
-      cmocka_unit_test(memory_runs_out),
+      cmocka_unit_test(text_of_a_tile),          cmocka_unit_test(large_tiles),
+      cmocka_unit_test(large_summands),          cmocka_unit_test(checked_builds_keep_accesses),
+      cmocka_unit_test(small_targets_have_none), cmocka_unit_test(memory_runs_out),
   };
   size_t count = FIXED;
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
