@@ -23,6 +23,7 @@ enum { most_lanes = 16 };
 typedef struct widest {
   const qn__lanes_t* lanes;
   uint32_t bytes;  // of the largest element that lanes reach side by side; 0: none
+  bool is_apart;   // a reduction in a lane loads by it
 } widest_t;
 
 static void note(widest_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) {
@@ -33,12 +34,22 @@ static void note(widest_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) 
   if (bytes > self->bytes) self->bytes = bytes;
 }
 
+// What a lane loads round after round is better spread over threads, or wide by itself.
+static bool note_rounds(void* context, qn__expr_t** slot) {
+  widest_t* self = context;
+  const qn__expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD &&
+      qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) != QN__REACH_UNIFORM) {
+    self->is_apart = true;
+  }
+  return qn__expr_each_child(*slot, note_rounds, self);
+}
+
 static bool note_loads(void* context, qn__expr_t** slot) {
   widest_t* self = context;
   qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) note(self, expr->load.buffer, expr->load.indices);
-  if (expr->kind == QN__EXPR_REDUCE) return true;
-  return qn__expr_each_child(expr, note_loads, self);
+  return qn__expr_each_child(expr, expr->kind == QN__EXPR_REDUCE ? note_rounds : note_loads, self);
 }
 
 static bool cannot_be_lanes(const qn__stmt_t* stmt) {
@@ -78,11 +89,12 @@ int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t exte
   const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
   qn__lanes_enter(lanes, fastest->loop.var, &nest->body);
   for (const qn__stmt_t* let = nest->lets.first; let; let = let->next) qn__lanes_let(lanes, let);
-  widest_t widest = {lanes, 0};
+  widest_t widest = {lanes, 0, false};
   for (qn__stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, note_loads, &widest);
     if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
   }
+  if (widest.is_apart) return 1;
   int64_t count = lanes_of_bytes(map, widest.bytes, cost);
   // A grid that is known to be short is better spread than deep.
   while (count > 1 && extent >= 0 && extent < count * qn__gmap_busy_threads(map)) count /= 2;
@@ -111,7 +123,7 @@ int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn
   qn__cost_model_t model = {.options = map->options};
   double cost = qn__cost_expr(&model, reduce->reduce.value);
   qn__lanes_enter(lanes, reduce->reduce.reduce_var, NULL);
-  widest_t widest = {lanes, 0};
+  widest_t widest = {lanes, 0, false};
   for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     if (qn__expr_facts(let->let.value).has_reduce) return 1;
     qn__lanes_let(lanes, let);
@@ -253,9 +265,7 @@ qn__block_t qn__gmap_lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_
       test->if_.else_block = rest_of(map, nest, position, extent, count);
     }
   } else if (!is_row_known) {
-    *out_condition = qn__gmap_op(map, QN_OP_EQ,
-                                 qn__gmap_op(map, QN_OP_FLOORMOD, length, qn__gmap_int(map, count)),
-                                 qn__gmap_int(map, 0));
+    *out_condition = qn__gmap_is_whole(map, length, count);
   }
   return qn__block_of(test);
 }

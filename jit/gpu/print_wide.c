@@ -16,11 +16,10 @@
 // length. All lanes are loaded before the first runs and stored behind the last. That is right
 // because
 //   - only what every lane does unconditionally is moved: nothing is touched that was not;
-//   - no lane needs what another one stores, and lanes of one statement store to their own
-//   elements;
-//   - of a buffer that the loop stores to there is one store, to a run, and what is loaded behind
-//   it
-//     is the same element, which the run has.
+//   - no lane needs what another one stores, and lanes of one statement store to elements of
+//     their own;
+//   - of a buffer that the loop stores to there is one store, to a run, and what is loaded
+//     behind it is the same element, which the run has.
 // Not in checked builds, where an access can fail; GLSL has no wide access to buffers of elements.
 // Thread rule: one thread per printer. Read next: cuda_wide.c.
 #include "ir/passes/lanes.h"

@@ -86,6 +86,27 @@ static void neighbours_are_lanes(void** state) {
          "block.x block in 0..ceildiv(n, 512) {\n vector k in 0..2 {\n");
 }
 
+// What reductions load is read by neighbouring threads side by side, or by one thread in a row.
+static void sums_of_neighbours_are_spread(void** state) {
+  (void)state;
+  expect(&wide,
+         "func f(x: f32[8, n], out y: f32[n]) { parallel i in 0..n {"
+         "  y[i] = sum k in 0..8 { x[k, i] }; } }",
+         "unroll k in 0..4 {\n let at = h + k * 256 + t;\n"
+         "y[at] = sum k_1 in 0..8 { x[k_1, at] };\n");
+  expect(&wide,
+         "func f(a: f32[n, m], b: f32[m, m], out y: f32[n, m]) { parallel i in 0..n {"
+         "  let s = sum j in 0..m { a[i, j] };"
+         "  for j in 0..m { y[i, j] = s * sum k in 0..m { b[k, j] }; } } }",
+         "sum lane in 0..4 {\n let exchange = block_sum(own);\n"
+         "for k in 0..ceildiv(m - t, 256) {\n let j = k * 256 + t;\n");
+  // The same for all lanes.
+  expect(&wide,
+         "func f(c: f32[8], x: f32[n], out y: f32[n]) { parallel i in 0..n {"
+         "  let a = x[i]; y[i] = a + sum k in 0..8 { c[k] }; } }",
+         "let h_1 = sum k in 0..8 { c[k] };\n vector k in 0..4 {\n");
+}
+
 static void launches_stay_apart(void** state) {
   (void)state;
   expect_example(&gpu, "two_launches",
@@ -302,6 +323,7 @@ int main(void) {
       cmocka_unit_test(rounds_that_store_are_no_warps),
       cmocka_unit_test(saxpy_is_flat),
       cmocka_unit_test(neighbours_are_lanes),
+      cmocka_unit_test(sums_of_neighbours_are_spread),
       cmocka_unit_test(launches_stay_apart),
       cmocka_unit_test(order_of_dimensions),
       cmocka_unit_test(short_grids_are_one_block),
