@@ -172,7 +172,10 @@ void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body) {
   memset(lanes->is_stored, 0, lanes->buffer_count * sizeof *lanes->is_stored);
   memset(lanes->is_private, 0, lanes->buffer_count * sizeof *lanes->is_private);
   lanes->vars[var->id] = (qn__lane_t){false, false, 1};
-  if (!body) return;
+  if (body) qn__lanes_add(lanes, body);
+}
+
+void qn__lanes_add(qn__lanes_t* lanes, qn__block_t* body) {
   find_stores(lanes, body);
   enter_block(lanes, body);
 }

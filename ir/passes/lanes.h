@@ -34,6 +34,8 @@ bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__function_t
 // Classifies every let of the body; `var` counts the iterations. The body may be NULL (a
 // reduction).
 void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body);
+// More of the body, behind what was entered.
+void qn__lanes_add(qn__lanes_t* lanes, qn__block_t* body);
 // Records what a let of a reduction holds.
 void qn__lanes_let(qn__lanes_t* lanes, const qn__stmt_t* let);
 qn__lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr);

@@ -267,8 +267,8 @@ qn__gmap_choice_t qn__gmap_choose(qn__gmap_t* map, qn__gmap_nest_t* nest) {
     }
   }
   // One thread each.
-  qn__lanes_enter(lanes, nest->loops[nest->order[nest->count - 1]]->loop.var, &nest->body);
-  for (const qn__stmt_t* let = nest->lets.first; let; let = let->next) qn__lanes_let(lanes, let);
+  qn__lanes_enter(lanes, nest->loops[nest->order[nest->count - 1]]->loop.var, &nest->lets);
+  qn__lanes_add(lanes, &nest->body);
   work_t work = {lanes, 0};
   add_block(&work, &nest->body, 1);
   // A team each.

@@ -87,8 +87,8 @@ static void score_block(score_t* self, qn__block_t* block) {
 static double score_of(qn__gmap_t* map, qn__gmap_nest_t* nest, uint32_t which) {
   qn__lanes_t* lanes = qn__gmap_lanes(map);
   if (!lanes) return 0;
-  qn__lanes_enter(lanes, nest->loops[which]->loop.var, &nest->body);
-  for (const qn__stmt_t* let = nest->lets.first; let; let = let->next) qn__lanes_let(lanes, let);
+  qn__lanes_enter(lanes, nest->loops[which]->loop.var, &nest->lets);
+  qn__lanes_add(lanes, &nest->body);
   score_t score = {lanes, 1, 0};
   score_block(&score, &nest->body);
   return score.total;

@@ -22,9 +22,33 @@ enum { most_lanes = 16 };
 
 typedef struct widest {
   const qn__lanes_t* lanes;
-  uint32_t bytes;  // of the largest element that lanes reach side by side; 0: none
-  bool is_apart;   // a reduction in a lane loads by it
+  const qn__var_t* var;  // of the loop or reduction
+  int64_t first;         // its first value; 0 where that is not constant
+  uint32_t bytes;        // of the largest element that lanes reach side by side; 0: none
+  uint64_t shifts;       // constants behind the variable in such indices, all together
+  bool is_apart;         // a reduction in a lane loads by it
 } widest_t;
+
+static widest_t widest_of(const qn__lanes_t* lanes, const qn__var_t* var, qn__expr_t* begin) {
+  widest_t widest = {.lanes = lanes, .var = var};
+  if (!qn__expr_const_int(begin, &widest.first)) widest.first = 0;
+  return widest;
+}
+
+// Which element behind a multiple of the lanes the first of them reaches, if that is constant.
+static uint64_t shift_of(const widest_t* self, const qn__expr_t* index) {
+  uint64_t shift = (uint64_t)self->first;
+  int64_t constant;
+  while (index->kind == QN__EXPR_OP && (index->op == QN_OP_ADD || index->op == QN_OP_SUB)) {
+    bool is_last = qn__expr_const_int(index->args[1], &constant);
+    if (!is_last && !(index->op == QN_OP_ADD && qn__expr_const_int(index->args[0], &constant))) {
+      return 0;
+    }
+    shift += index->op == QN_OP_ADD ? (uint64_t)constant : 0 - (uint64_t)constant;
+    index = index->args[is_last ? 0 : 1];
+  }
+  return index->kind == QN__EXPR_VAR && index->var == self->var ? shift : 0;
+}
 
 static void note(widest_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) {
   qn__scope_t scope = qn__buf_root(buffer)->scope;
@@ -32,6 +56,7 @@ static void note(widest_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) 
   if (qn__lanes_reach(self->lanes, buffer, indices) != QN__REACH_CONTIGUOUS) return;
   uint32_t bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype);
   if (bytes > self->bytes) self->bytes = bytes;
+  for (uint32_t d = 0; d < buffer->rank; ++d) self->shifts |= shift_of(self, indices[d]);
 }
 
 // What a lane loads round after round is better spread over threads, or wide by itself.
@@ -56,11 +81,13 @@ static bool cannot_be_lanes(const qn__stmt_t* stmt) {
   return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
 }
 
-static int64_t lanes_of_bytes(const qn__gmap_t* map, uint32_t bytes, double cost) {
-  if (bytes == 0) return 1;
-  int64_t count = (int64_t)(map->options->access_bytes / bytes);
+static int64_t lanes_of(const qn__gmap_t* map, const widest_t* widest, double cost) {
+  if (widest->bytes == 0 || widest->is_apart) return 1;
+  int64_t count = (int64_t)(map->options->access_bytes / widest->bytes);
   if (count > most_lanes) count = most_lanes;
   while (count > 4 && cost * (double)count > MOST_WORK) count /= 2;
+  // Of x[i] and x[i + 1] one is never aligned: neighbouring threads read them side by side.
+  while (count > 1 && (widest->shifts & (uint64_t)(count - 1)) != 0) count /= 2;
   return count;
 }
 
@@ -87,15 +114,14 @@ int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t exte
   qn__lanes_t* lanes = qn__gmap_lanes(map);
   if (!lanes) return 1;
   const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
-  qn__lanes_enter(lanes, fastest->loop.var, &nest->body);
-  for (const qn__stmt_t* let = nest->lets.first; let; let = let->next) qn__lanes_let(lanes, let);
-  widest_t widest = {lanes, 0, false};
+  qn__lanes_enter(lanes, fastest->loop.var, &nest->lets);
+  qn__lanes_add(lanes, &nest->body);
+  widest_t widest = widest_of(lanes, fastest->loop.var, fastest->loop.begin);
   for (qn__stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, note_loads, &widest);
     if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
   }
-  if (widest.is_apart) return 1;
-  int64_t count = lanes_of_bytes(map, widest.bytes, cost);
+  int64_t count = lanes_of(map, &widest, cost);
   // A grid that is known to be short is better spread than deep.
   while (count > 1 && extent >= 0 && extent < count * qn__gmap_busy_threads(map)) count /= 2;
   int64_t row;
@@ -123,7 +149,7 @@ int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn
   qn__cost_model_t model = {.options = map->options};
   double cost = qn__cost_expr(&model, reduce->reduce.value);
   qn__lanes_enter(lanes, reduce->reduce.reduce_var, NULL);
-  widest_t widest = {lanes, 0, false};
+  widest_t widest = widest_of(lanes, reduce->reduce.reduce_var, reduce->reduce.begin);
   for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     if (qn__expr_facts(let->let.value).has_reduce) return 1;
     qn__lanes_let(lanes, let);
@@ -133,7 +159,7 @@ int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn
   (void)note_loads(&widest, &reduce->reduce.value);
   qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, reduce->reduce.end),
                                    qn__gmap_copy(map, reduce->reduce.begin));
-  return shared_lanes(extent, extent, threads, lanes_of_bytes(map, widest.bytes, cost));
+  return shared_lanes(extent, extent, threads, lanes_of(map, &widest, cost));
 }
 
 // ---- bodies

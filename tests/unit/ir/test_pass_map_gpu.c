@@ -86,6 +86,25 @@ static void neighbours_are_lanes(void** state) {
          "block.x block in 0..ceildiv(n, 512) {\n vector k in 0..2 {\n");
 }
 
+// Accesses that are never aligned together have neighbouring threads instead, or fewer lanes.
+static void shifted_neighbours_are_spread(void** state) {
+  (void)state;
+  expect(&wide,
+         "func f(x: f32[n + 1], out y: f32[n]) { parallel i in 0..n {"
+         "  y[i] = x[i + 1] - x[i]; } }",
+         "unroll k in 0..4 {\n let at = h + k * 256 + t;\n");
+  expect(&wide, "func f(x: f32[n], out y: f32[n]) { parallel i in 1..n { y[i] = x[i]; } }",
+         "unroll k in 0..4 {\n let at = h + k * 256 + t;\n");
+  expect(&wide,
+         "func f(x: f32[n + 6], out y: f32[n]) { parallel i in 0..n {"
+         "  y[i] = x[i + 6] - x[i]; } }",
+         "vector k in 0..2 {\n");
+  expect(&wide,
+         "func f(x: f32[n + 8], out y: f32[n]) { parallel i in 0..n {"
+         "  y[i] = x[i + 8] - x[i]; } }",
+         "vector k in 0..4 {\n");
+}
+
 // What reductions load is read by neighbouring threads side by side, or by one thread in a row.
 static void sums_of_neighbours_are_spread(void** state) {
   (void)state;
@@ -123,6 +142,11 @@ static void order_of_dimensions(void** state) {
          "func f(inout y: f32[m, n]) { parallel i in 0..n { parallel j in 0..m {"
          "  y[j, i] = y[j, i] * 2.0; } } }",
          "let i = at % n;\n let j = at // n;\n y[j, i] = y[j, i] * 2.0;\n");
+  // Through names of the outer dimension.
+  expect(&gpu,
+         "func f(x: f32[n, m], out y: f32[m, n]) { parallel i in 0..n { let q = i + 2;"
+         " parallel j in 0..m { let w = q - 2; y[j, w] = x[i, j]; } } }",
+         "let i = at % n;\n let j = at // n;\n");
 }
 
 static void short_grids_are_one_block(void** state) {
@@ -323,6 +347,7 @@ int main(void) {
       cmocka_unit_test(rounds_that_store_are_no_warps),
       cmocka_unit_test(saxpy_is_flat),
       cmocka_unit_test(neighbours_are_lanes),
+      cmocka_unit_test(shifted_neighbours_are_spread),
       cmocka_unit_test(sums_of_neighbours_are_spread),
       cmocka_unit_test(launches_stay_apart),
       cmocka_unit_test(order_of_dimensions),
