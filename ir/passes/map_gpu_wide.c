@@ -27,6 +27,7 @@ typedef struct widest {
   uint32_t bytes;        // of the largest element that lanes reach side by side; 0: none
   uint64_t shifts;       // constants behind the variable in such indices, all together
   bool is_apart;         // a reduction in a lane loads by it
+  bool has_single;       // stores side by side that only some lanes do
 } widest_t;
 
 static widest_t widest_of(const qn__lanes_t* lanes, const qn__var_t* var, qn__expr_t* begin) {
@@ -77,6 +78,19 @@ static bool note_loads(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, expr->kind == QN__EXPR_REDUCE ? note_rounds : note_loads, self);
 }
 
+static void note_single_stores(widest_t* self, qn__block_t* block) {
+  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_STORE &&
+        qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
+            QN__REACH_CONTIGUOUS) {
+      self->has_single = true;
+    }
+    qn__block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) note_single_stores(self, blocks[i]);
+  }
+}
+
 static bool cannot_be_lanes(const qn__stmt_t* stmt) {
   return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
 }
@@ -86,6 +100,8 @@ static int64_t lanes_of(const qn__gmap_t* map, const widest_t* widest, double co
   int64_t count = (int64_t)(map->options->access_bytes / widest->bytes);
   if (count > most_lanes) count = most_lanes;
   while (count > 4 && cost * (double)count > MOST_WORK) count /= 2;
+  // The more lanes, the further apart are neighbouring threads in what is not moved.
+  if (widest->has_single && count > 4) count = 4;
   // Of x[i] and x[i + 1] one is never aligned: neighbouring threads read them side by side.
   while (count > 1 && (widest->shifts & (uint64_t)(count - 1)) != 0) count /= 2;
   return count;
@@ -120,6 +136,9 @@ int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t exte
   for (qn__stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, note_loads, &widest);
     if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
+    qn__block_t* blocks[2];
+    size_t block_count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < block_count; ++i) note_single_stores(&widest, blocks[i]);
   }
   int64_t count = lanes_of(map, &widest, cost);
   // A grid that is known to be short is better spread than deep.

@@ -38,8 +38,7 @@
 //   - A thread nest without BARRIER and LANE or GROUP operators may be run by striding. One with
 //     them has the launch's count of threads exactly; a constant count is no more than
 //     `max_threads`.
-//   - No PARALLEL, VECTOR or UNROLL loop is left, except UNROLL loops that are a hint (a serial
-//   loop
+//   - No PARALLEL, VECTOR or UNROLL loop is left, except UNROLL loops that are a hint (a loop
 //     worth unrolling by the compiler underneath), and VECTOR loops of a thread, from 0 to 16 at
 //     most (with `access_bytes`): independent iterations, so that the generator may load for all of
 //     them first and store for all of them last. No `lane_count`. Reductions are scalar.

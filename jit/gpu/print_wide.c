@@ -44,7 +44,6 @@ struct qn__kwide {
   run_t runs[MOST_RUNS];
   const char* lane;     // name of the loop's variable
   const char* aligned;  // a bool
-  qn__kwide_t* outer;
 };
 
 // ---- what is looked at: a loop's body, or a reduction's lets and value
@@ -361,7 +360,8 @@ static bool is_lane_count(int64_t count) {
 
 static bool begin(qn__kprint_t* p, qn__var_t* var, const qn__expr_t* first, const qn__expr_t* last,
                   qn__block_t* body, const qn__expr_t* value) {
-  if (!p->dialect->wide || p->program->is_checked || p->is_predicated || !qn__kprint_ok(p)) {
+  if (!p->dialect->wide || p->wide || p->program->is_checked || p->is_predicated ||
+      !qn__kprint_ok(p)) {
     return false;
   }
   if (first->kind != QN__EXPR_INT || first->int_value != 0 || last->kind != QN__EXPR_INT ||
@@ -394,7 +394,6 @@ static bool begin(qn__kprint_t* p, qn__var_t* var, const qn__expr_t* first, cons
                     wide->count);
   }
   print_moves(p, wide, false);
-  wide->outer = p->wide;
   p->wide = wide;
   return true;
 }
@@ -406,7 +405,7 @@ bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__stmt_t* loop) {
 }
 
 bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
-  if (p->wide || !p->is_in_threads) return false;
+  if (!p->is_in_threads) return false;
   qn__block_t lets = expr->reduce.lets;
   return begin(p, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end, &lets,
                expr->reduce.value);
@@ -415,7 +414,7 @@ bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
 void qn__kprint_wide_end(qn__kprint_t* p) {
   qn__kwide_t* wide = p->wide;
   if (!wide) return;
-  p->wide = wide->outer;
+  p->wide = NULL;
   print_moves(p, wide, true);
 }
 

@@ -86,6 +86,16 @@ static void neighbours_are_lanes(void** state) {
          "block.x block in 0..ceildiv(n, 512) {\n vector k in 0..2 {\n");
 }
 
+// What only some lanes store is not moved: threads are not far apart there.
+static void lanes_that_store_alone_are_few(void** state) {
+  (void)state;
+  expect(&wide, "func f(x: i8[n], out y: i8[n]) { parallel i in 0..n { y[i] = x[i]; } }",
+         "vector k in 0..16 {\n");
+  expect(&wide,
+         "func f(x: i8[n], inout y: i8[n]) { parallel i in 0..n { if x[i] > 0 { y[i] = x[i]; } } }",
+         "vector k in 0..4 {\n");
+}
+
 // Accesses that are never aligned together have neighbouring threads instead, or fewer lanes.
 static void shifted_neighbours_are_spread(void** state) {
   (void)state;
@@ -347,6 +357,7 @@ int main(void) {
       cmocka_unit_test(rounds_that_store_are_no_warps),
       cmocka_unit_test(saxpy_is_flat),
       cmocka_unit_test(neighbours_are_lanes),
+      cmocka_unit_test(lanes_that_store_alone_are_few),
       cmocka_unit_test(shifted_neighbours_are_spread),
       cmocka_unit_test(sums_of_neighbours_are_spread),
       cmocka_unit_test(launches_stay_apart),
