@@ -177,8 +177,9 @@ static bool try_packages(const search_t* search) {
 
 // ------------------------------------------------------------------------------------ the library
 
-// The folders of a list with colons.
-static bool try_list(const search_t* search, const char* list) {
+// Calls back with the folders of a list with colons, until one returns true.
+static bool each_folder(const char* list, bool (*visit)(void* self, const char* folder),
+                        void* self) {
   while (list && *list) {
     const char* end = strchr(list, ':');
     size_t size = end ? (size_t)(end - list) : strlen(list);
@@ -186,11 +187,15 @@ static bool try_list(const search_t* search, const char* list) {
     if (size > 0 && size < sizeof folder) {
       memcpy(folder, list, size);
       folder[size] = '\0';
-      if (try_folder(search, folder)) return true;
+      if (visit(self, folder)) return true;
     }
     list = end ? end + 1 : NULL;
   }
   return false;
+}
+
+static bool try_listed(void* self, const char* folder) {
+  return try_folder(self, folder);
 }
 
 // The major version of CUDA that the machine's driver offers, by the version of its kernel module,
@@ -218,7 +223,8 @@ static bool find_library(search_t* search) {
   for (size_t i = 0; i < QN_COUNT_OF(system_folders) && !is_found; i++) {
     is_found = try_folder(search, system_folders[i]);
   }
-  return is_found || try_packages(search) || try_list(search, qn__env_get("LD_LIBRARY_PATH"));
+  return is_found || try_packages(search) ||
+         each_folder(qn__env_get("LD_LIBRARY_PATH"), try_listed, search);
 }
 
 bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried) {
@@ -246,11 +252,14 @@ typedef struct program_search {
   char* out;
 } program_search_t;
 
-static bool try_program(void* self, const char* root) {
+static bool try_bin(void* self, const char* folder) {
   const program_search_t* search = self;
+  return folder[0] == '/' && join(search->out, folder, search->name) && is_file(search->out);
+}
+
+static bool try_program(void* self, const char* root) {
   char folder[PATH_MAX];
-  return join(folder, root, "bin") && join(search->out, folder, search->name) &&
-         is_file(search->out);
+  return join(folder, root, "bin") && try_bin(self, folder);
 }
 
 // Beside the folder of the library, as in the package nvidia-cuda-nvdisasm: nvidia/cu13/{lib,bin}.
@@ -266,19 +275,9 @@ static bool try_beside_library(program_search_t* search) {
 }
 
 bool qn__cuda_program_find(const char* name, char out[PATH_MAX]) {
-  for (const char* list = qn__env_get("PATH"); list && *list;) {
-    const char* end = strchr(list, ':');
-    size_t size = end ? (size_t)(end - list) : strlen(list);
-    char folder[PATH_MAX];
-    if (size > 0 && size < sizeof folder && list[0] == '/') {
-      memcpy(folder, list, size);
-      folder[size] = '\0';
-      if (join(out, folder, name) && is_file(out)) return true;
-    }
-    list = end ? end + 1 : NULL;
-  }
   program_search_t search = {name, out};
-  bool is_found = each_toolkit(try_program, &search) || try_beside_library(&search);
+  bool is_found = each_folder(qn__env_get("PATH"), try_bin, &search) ||
+                  each_toolkit(try_program, &search) || try_beside_library(&search);
   if (!is_found) out[0] = '\0';
   return is_found;
 }

@@ -35,8 +35,7 @@ typedef struct qn__cuda_graph qn__cuda_graph_t;
 typedef struct qn__cuda_block qn__cuda_block_t;
 typedef struct qn__cuda_staging qn__cuda_staging_t;
 typedef struct qn__cuda_executable qn__cuda_executable_t;
-typedef struct qn__cuda_records qn__cuda_records_t;
-typedef struct qn__cuda_mirrors qn__cuda_mirrors_t;
+typedef struct qn__cuda_page qn__cuda_page_t;
 typedef struct qn__cuda_aligned qn__cuda_aligned_t;
 
 enum { QN__CUDA_EVENTS = 64, QN__CUDA_SIZE_CLASSES = 64, QN__CUDA_BUCKETS = 256 };
@@ -60,8 +59,8 @@ typedef struct qn__cuda_device {
   bool is_peer_tried[QN__CUDA_MAX_DEVICES];
   qn__cuda_stream_t* default_stream;  // the legacy one; made with the context
   qn__cuda_aligned_t* aligned;        // allocations whose address is not the driver's own
-  qn__cuda_records_t* records;
-  qn__cuda_mirrors_t* mirrors;
+  qn__cuda_page_t* records;
+  qn__cuda_page_t* mirrors;
   qn__cuda_staging_t* staging;
   uint32_t staging_count;
   uint32_t capture_count;         // streams that record

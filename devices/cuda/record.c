@@ -10,68 +10,117 @@
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
-// A record has a cache line of its own; a page has one bit for each of its places.
-enum { RECORD_STRIDE = 64, RECORD_COUNT = 64, MIRROR_COUNT = 8 };
-_Static_assert(sizeof(qn__gpu_record_t) <= RECORD_STRIDE, "a record fits its place");
-_Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
-
-struct qn__cuda_records {
-  qn__cuda_records_t* next;
-  CUdeviceptr address;
+// A page has one bit for each of its places, of which there are at most 64.
+struct qn__cuda_page {
+  qn__cuda_page_t* next;
+  uint64_t start;
   uint64_t used;
 };
-struct qn__cuda_mirrors {
-  qn__cuda_mirrors_t* next;
-  qn__cuda_mirror_t* host;
-  uint64_t used;
-};
+typedef struct kind {
+  const char* what;
+  size_t stride;
+  uint32_t count;
+  CUresult (*allocate)(const qn__cuda_device_t* device, size_t size_bytes, uint64_t* out_start);
+} kind_t;
 
-// ---------------------------------------------------------------------------------- records
+// ---------------------------------------------------------------------------------- places
 
 // With the device's lock held, so that of what is kept only the pool's can be given back.
-static qn_status_t add_records(qn__cuda_device_t* device) {
+static CUresult allocate_records(const qn__cuda_device_t* device, size_t size_bytes,
+                                 uint64_t* out_start) {
   const qn__cuda_driver_t* cu = qn__cuda();
-  qn__cuda_records_t* page = qn__alloc_zero(qn_allocator_default(), 1, sizeof *page);
-  if (!page) return qn__out_of_memory("error records");
-  const size_t size_bytes = (size_t)RECORD_STRIDE * RECORD_COUNT;
-  CUresult result = cu->mem_alloc(&page->address, size_bytes);
+  CUdeviceptr address = 0;
+  CUresult result = cu->mem_alloc(&address, size_bytes);
   if (result == QN__CU_OUT_OF_MEMORY && device->pool) {
     (void)cu->pool_trim(device->pool, 0);
-    result = cu->mem_alloc(&page->address, size_bytes);
+    result = cu->mem_alloc(&address, size_bytes);
   }
-  qn_status_t status = qn__cuda_check(device, result, "allocating error records");
+  *out_start = address;
+  return result;
+}
+
+static CUresult allocate_mirrors(const qn__cuda_device_t* device, size_t size_bytes,
+                                 uint64_t* out_start) {
+  (void)device;
+  void* host = NULL;
+  CUresult result = qn__cuda()->mem_host_alloc(&host, size_bytes, QN__CU_HOST_ALLOC_PORTABLE);
+  *out_start = (uintptr_t)host;
+  return result;
+}
+
+// A record has a cache line of its own.
+static const kind_t records = {"error records", 64, 64, allocate_records};
+static const kind_t mirrors = {"copies of error records", sizeof(qn__cuda_mirror_t), 8,
+                               allocate_mirrors};
+_Static_assert(sizeof(qn__gpu_record_t) <= 64, "a record fits its place");
+_Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
+
+static qn_status_t add_page(qn__cuda_device_t* device, const kind_t* kind,
+                            qn__cuda_page_t** pages) {
+  qn__cuda_page_t* page = qn__alloc_zero(qn_allocator_default(), 1, sizeof *page);
+  if (!page) return qn__out_of_memory(kind->what);
+  qn_status_t status =
+      qn__cuda_check(device, kind->allocate(device, kind->stride * kind->count, &page->start),
+                     "allocating %s", kind->what);
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), page, sizeof *page);
     return status;
   }
-  page->next = device->records;
-  device->records = page;
+  page->used = kind->count < 64 ? UINT64_MAX << kind->count : 0;
+  page->next = *pages;
+  *pages = page;
   return QN_OK;
 }
 
-qn_status_t qn__cuda_record_take(qn__cuda_device_t* device, CUdeviceptr* out_record) {
-  *out_record = 0;
-  qn__cuda_records_t* page = device->records;
+static qn_status_t take(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_page_t** pages,
+                        uint64_t* out_place) {
+  *out_place = 0;
+  qn__cuda_page_t* page = *pages;
   while (page && page->used == UINT64_MAX) page = page->next;
   if (!page) {
-    QN_TRY(add_records(device));
-    page = device->records;
+    QN_TRY(add_page(device, kind, pages));
+    page = *pages;
   }
   const int index = __builtin_ctzll(~page->used);
   page->used |= UINT64_C(1) << index;
-  *out_record = page->address + (CUdeviceptr)index * RECORD_STRIDE;
+  *out_place = page->start + (uint64_t)index * kind->stride;
   return QN_OK;
 }
 
-void qn__cuda_record_give(qn__cuda_device_t* device, CUdeviceptr record) {
-  if (!record) return;
+static void give(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_page_t* const* pages,
+                 uint64_t place) {
+  if (place == 0) return;
   qn__mutex_lock(&device->mutex);
-  for (qn__cuda_records_t* page = device->records; page; page = page->next) {
-    if (record < page->address || record - page->address >= RECORD_STRIDE * RECORD_COUNT) continue;
-    page->used &= ~(UINT64_C(1) << ((record - page->address) / RECORD_STRIDE));
+  for (qn__cuda_page_t* page = *pages; page; page = page->next) {
+    if (place < page->start || place - page->start >= kind->stride * kind->count) continue;
+    page->used &= ~(UINT64_C(1) << ((place - page->start) / kind->stride));
   }
   qn__mutex_unlock(&device->mutex);
 }
+
+qn_status_t qn__cuda_mirror_take(qn__cuda_device_t* device, qn__cuda_mirror_t** out_mirror) {
+  uint64_t place;
+  qn_status_t status = take(device, &mirrors, &device->mirrors, &place);
+  *out_mirror = (qn__cuda_mirror_t*)(uintptr_t)place;
+  return status;
+}
+
+void qn__cuda_mirror_give(qn__cuda_device_t* device, qn__cuda_mirror_t* mirror) {
+  give(device, &mirrors, &device->mirrors, (uintptr_t)mirror);
+}
+
+qn_status_t qn__cuda_record_take(qn__cuda_device_t* device, CUdeviceptr* out_record) {
+  uint64_t place;
+  qn_status_t status = take(device, &records, &device->records, &place);
+  *out_record = (CUdeviceptr)place;
+  return status;
+}
+
+void qn__cuda_record_give(qn__cuda_device_t* device, CUdeviceptr record) {
+  give(device, &records, &device->records, record);
+}
+
+// ---------------------------------------------------------------------------------- the GPU's part
 
 qn_status_t qn__cuda_record_clear(qn__cuda_device_t* device, CUdeviceptr record, CUstream native) {
   return qn__cuda_check(
@@ -84,50 +133,4 @@ qn_status_t qn__cuda_record_copy(qn__cuda_device_t* device, CUdeviceptr record, 
                                  qn__gpu_record_t* to) {
   return qn__cuda_check(device, qn__cuda()->memcpy_device_to_host(to, record, sizeof *to, native),
                         "reading an error record");
-}
-
-// ---------------------------------------------------------------------------------- mirrors
-
-static qn_status_t add_mirrors(qn__cuda_device_t* device) {
-  qn__cuda_mirrors_t* page = qn__alloc_zero(qn_allocator_default(), 1, sizeof *page);
-  if (!page) return qn__out_of_memory("copies of error records");
-  void* host = NULL;
-  qn_status_t status =
-      qn__cuda_check(device,
-                     qn__cuda()->mem_host_alloc(&host, sizeof(qn__cuda_mirror_t) * MIRROR_COUNT,
-                                                QN__CU_HOST_ALLOC_PORTABLE),
-                     "allocating copies of error records");
-  if (!qn_ok(status)) {
-    qn__free(qn_allocator_default(), page, sizeof *page);
-    return status;
-  }
-  page->host = host;
-  page->used = ~((UINT64_C(1) << MIRROR_COUNT) - 1);
-  page->next = device->mirrors;
-  device->mirrors = page;
-  return QN_OK;
-}
-
-qn_status_t qn__cuda_mirror_take(qn__cuda_device_t* device, qn__cuda_mirror_t** out_mirror) {
-  *out_mirror = NULL;
-  qn__cuda_mirrors_t* page = device->mirrors;
-  while (page && page->used == UINT64_MAX) page = page->next;
-  if (!page) {
-    QN_TRY(add_mirrors(device));
-    page = device->mirrors;
-  }
-  const int index = __builtin_ctzll(~page->used);
-  page->used |= UINT64_C(1) << index;
-  *out_mirror = &page->host[index];
-  return QN_OK;
-}
-
-void qn__cuda_mirror_give(qn__cuda_device_t* device, qn__cuda_mirror_t* mirror) {
-  if (!mirror) return;
-  qn__mutex_lock(&device->mutex);
-  for (qn__cuda_mirrors_t* page = device->mirrors; page; page = page->next) {
-    if (mirror < page->host || mirror >= page->host + MIRROR_COUNT) continue;
-    page->used &= ~(UINT64_C(1) << (mirror - page->host));
-  }
-  qn__mutex_unlock(&device->mutex);
 }
