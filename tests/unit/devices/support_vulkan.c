@@ -34,10 +34,25 @@ const qn_device_t test_vulkan = {QN_DEVICE_VULKAN, 0};
 
 static char directory[QN_TEST_PATH_SIZE];
 static bool has_validation;
+static bool is_present;
 static char messages[16384];
 
 void test_must(qn_status_t status) {
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+}
+
+void test_expect(qn_status_t status, qn_status_code_t code, const char* part) {
+  if (qn_status_code(status) != code || (part && !strstr(qn_status_message(status), part))) {
+    fail_msg("expected %s with '%s', got: %s: %s", qn_status_code_text(code), part ? part : "",
+             qn_status_code_text(qn_status_code(status)), qn_status_message(status));
+  }
+  qn_status_free(status);
+}
+
+qn__vulkan_stats_t test_vulkan_stats(void) {
+  qn__vulkan_stats_t out;
+  test_must(qn__vulkan_stats(0, &out));
+  return out;
 }
 
 // ---------------------------------------------------------------------------------- the layer
@@ -67,9 +82,7 @@ static void keep_loaded(void) {
   }
 }
 
-bool test_vulkan_begin(bool checks_order, const char** out_why) {
-  static char why[512];
-  *out_why = why;
+static int begin(bool checks_order) {
   keep_loaded();
   qn__vulkan_order_everything(checks_order);
   assert_true(qn_test_tempdir_make(directory));
@@ -90,10 +103,25 @@ bool test_vulkan_begin(bool checks_order, const char** out_why) {
     assert_int_equal(setenv("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation", 1), 0);
   }
   qn_status_t status = qn__vulkan_available();
-  bool is_there = qn_ok(status);
-  if (!is_there) (void)snprintf(why, sizeof why, "%s", qn_status_message(status));
+  is_present = qn_ok(status);
+  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", qn_status_message(status));
+  if (!has_validation) (void)fprintf(stderr, "without the validation layer\n");
   qn_status_free(status);
-  return is_there;
+  return 0;
+}
+
+int test_vulkan_begin(void** state) {
+  (void)state;
+  return begin(false);
+}
+
+int test_vulkan_begin_ordered(void** state) {
+  (void)state;
+  return begin(true);
+}
+
+bool test_vulkan_is_present(void) {
+  return is_present;
 }
 
 bool test_vulkan_has_validation(void) {
@@ -108,11 +136,19 @@ const char* test_vulkan_messages(void) {
   return messages;
 }
 
-void test_vulkan_end(void) {
+int test_vulkan_end(void** state) {
+  (void)state;
   qn__vulkan_reset(qn_allocator_default());
   const char* said = test_vulkan_messages();
   if (said[0] != '\0') fail_msg("the validation layer says: %s", said);
   qn_test_tempdir_remove(directory);
+  return 0;
+}
+
+void test_vulkan_is_silent(void** state) {
+  (void)state;
+  const char* said = test_vulkan_messages();
+  if (said[0] != '\0') fail_msg("%s", said);
 }
 
 // ---------------------------------------------------------------------------------- the artifact

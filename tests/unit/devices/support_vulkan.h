@@ -27,13 +27,22 @@ typedef enum test_function {
   TEST_FUNCTION_COUNT,
 } test_function_t;
 
-// Turns the validation layer on where it is installed, its messages going into a file; with
-// `checks_order` also that it looks for missing barriers, for which there is one in front of every
-// command (qn__vulkan_order_everything). To be called once, before anything is asked of Vulkan.
-// False when there is no device: `*out_why` says why.
-bool test_vulkan_begin(bool checks_order, const char** out_why);
+// The beginning and the end of a group of tests, for cmocka_run_group_tests. Turns the validation
+// layer on where it is installed, its messages going into a file; the second also has it look for
+// missing barriers, for which there is one in front of every command (qn__vulkan_order_everything).
+// To be called before anything is asked of Vulkan. Without a device they say why.
+int test_vulkan_begin(void** state);
+int test_vulkan_begin_ordered(void** state);
 // Destroys devices and instance; what the layer has said since the beginning is the test's failure.
-void test_vulkan_end(void);
+int test_vulkan_end(void** state);
+// Skips a test where there is no device.
+bool test_vulkan_is_present(void);
+#define NEED_DEVICE()              \
+  if (!test_vulkan_is_present()) { \
+    skip();                        \
+  }
+// A test: the layer has said nothing so far.
+void test_vulkan_is_silent(void** state);
 // What the layer has said so far; "" for nothing.
 const char* test_vulkan_messages(void);
 bool test_vulkan_has_validation(void);
@@ -64,6 +73,9 @@ qn_status_t test_vulkan_copy_from(void* to, const void* from, size_t offset, siz
 qn_status_t test_vulkan_copy(void* to, size_t to_offset, const void* from, size_t from_offset,
                              size_t size, qn_stream_t* stream);
 void test_must(qn_status_t status);
+// The status has this code and `part` (may be NULL) in its message. Consumes it.
+void test_expect(qn_status_t status, qn_status_code_t code, const char* part);
+qn__vulkan_stats_t test_vulkan_stats(void);
 extern const qn_device_t test_vulkan;
 
 #endif

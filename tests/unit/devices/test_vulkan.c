@@ -12,41 +12,6 @@
 #if QN_HAVE_VULKAN
 #include "base/thread.h"
 
-static const char* why_absent;
-static bool is_present;
-
-#define NEED_DEVICE() \
-  if (!is_present) {  \
-    skip();           \
-  }
-
-static int begin_all(void** state) {
-  (void)state;
-  is_present = test_vulkan_begin(true, &why_absent);
-  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why_absent);
-  if (!test_vulkan_has_validation()) (void)fprintf(stderr, "without the validation layer\n");
-  return 0;
-}
-static int end_all(void** state) {
-  (void)state;
-  test_vulkan_end();
-  return 0;
-}
-
-static void expect(qn_status_t status, qn_status_code_t code, const char* part) {
-  assert_int_equal(qn_status_code(status), code);
-  if (part && !strstr(qn_status_message(status), part)) {
-    fail_msg("'%s' is not in: %s", part, qn_status_message(status));
-  }
-  qn_status_free(status);
-}
-
-static qn__vulkan_stats_t stats(void) {
-  qn__vulkan_stats_t out;
-  test_must(qn__vulkan_stats(0, &out));
-  return out;
-}
-
 // ---------------------------------------------------------------------------------- attributes
 
 static void test_attributes(void** state) {
@@ -117,7 +82,7 @@ static void test_every_target_option_is_answered(void** state) {
 static void test_allocations_are_apart_and_aligned(void** state) {
   (void)state;
   NEED_DEVICE();
-  uint64_t before = stats().used_bytes;
+  uint64_t before = test_vulkan_stats().used_bytes;
   uintptr_t starts[64];
   for (size_t i = 0; i < QN_COUNT_OF(starts); i++) {
     void* pointer;
@@ -133,7 +98,7 @@ static void test_allocations_are_apart_and_aligned(void** state) {
     }
   }
   for (size_t i = 0; i < QN_COUNT_OF(starts); i++) test_vulkan_free((void*)starts[i]);
-  assert_int_equal(stats().used_bytes, before);
+  assert_int_equal(test_vulkan_stats().used_bytes, before);
 }
 
 static void test_bad_addresses_are_refused(void** state) {
@@ -143,19 +108,21 @@ static void test_bad_addresses_are_refused(void** state) {
   void* pointer = test_vulkan_allocate(4096);
   void* other = test_vulkan_allocate(4096);
   char* inside = (char*)pointer + 256;
-  expect(qn_device_free(test_vulkan, inside), QN_STATUS_INVALID_ARGUMENT, "no allocation begins");
-  expect(qn_device_free(test_vulkan, host), QN_STATUS_INVALID_ARGUMENT, "not a handle");
-  expect(qn_device_free(test_vulkan, (char*)pointer + ((size_t)1 << 53)),
-         QN_STATUS_INVALID_ARGUMENT, "another Vulkan device");
-  expect(qn_device_free(test_vulkan, (char*)pointer + ((size_t)77 << 40)),
-         QN_STATUS_INVALID_ARGUMENT, "given back");
-  expect(test_vulkan_copy_to(host, 0, host, 8, NULL), QN_STATUS_INVALID_ARGUMENT, NULL);
+  test_expect(qn_device_free(test_vulkan, inside), QN_STATUS_INVALID_ARGUMENT,
+              "no allocation begins");
+  test_expect(qn_device_free(test_vulkan, host), QN_STATUS_INVALID_ARGUMENT, "not a handle");
+  test_expect(qn_device_free(test_vulkan, (char*)pointer + ((size_t)1 << 53)),
+              QN_STATUS_INVALID_ARGUMENT, "another Vulkan device");
+  test_expect(qn_device_free(test_vulkan, (char*)pointer + ((size_t)77 << 40)),
+              QN_STATUS_INVALID_ARGUMENT, "given back");
+  test_expect(test_vulkan_copy_to(host, 0, host, 8, NULL), QN_STATUS_INVALID_ARGUMENT, NULL);
   char from[8] = "1234567";
-  expect(test_vulkan_copy_to(pointer, (size_t)1 << 38, from, 8, NULL), QN_STATUS_INVALID_ARGUMENT,
-         "beyond its end");
-  expect(test_vulkan_copy_to(host, 0, from, 8, NULL), QN_STATUS_INVALID_ARGUMENT, "not a handle");
+  test_expect(test_vulkan_copy_to(pointer, (size_t)1 << 38, from, 8, NULL),
+              QN_STATUS_INVALID_ARGUMENT, "beyond its end");
+  test_expect(test_vulkan_copy_to(host, 0, from, 8, NULL), QN_STATUS_INVALID_ARGUMENT,
+              "not a handle");
   test_vulkan_free(pointer);
-  expect(qn_device_free(test_vulkan, pointer), QN_STATUS_INVALID_ARGUMENT, "freed twice");
+  test_expect(qn_device_free(test_vulkan, pointer), QN_STATUS_INVALID_ARGUMENT, "freed twice");
   test_vulkan_free(other);
   test_must(qn_device_free(test_vulkan, NULL));
 }
@@ -163,22 +130,23 @@ static void test_bad_addresses_are_refused(void** state) {
 static void test_large_memory_comes_and_goes(void** state) {
   (void)state;
   NEED_DEVICE();
-  uint64_t before = stats().reserved_bytes;
+  uint64_t before = test_vulkan_stats().reserved_bytes;
   size_t size = (size_t)200 << 20;
   void* large = test_vulkan_allocate(size);
-  assert_true(stats().reserved_bytes >= before + size);
+  assert_true(test_vulkan_stats().reserved_bytes >= before + size);
   uint32_t sent = 0x12345678, got = 0;
   test_must(test_vulkan_copy_to(large, size - 4, &sent, 4, NULL));
   test_must(test_vulkan_copy_from(&got, large, size - 4, 4, NULL));
   assert_int_equal(got, sent);
   test_vulkan_free(large);
-  assert_true(stats().reserved_bytes <= before + ((size_t)64 << 20));
-  expect(qn_device_free(test_vulkan, large), QN_STATUS_INVALID_ARGUMENT, "given back");
+  assert_true(test_vulkan_stats().reserved_bytes <= before + ((size_t)64 << 20));
+  test_expect(qn_device_free(test_vulkan, large), QN_STATUS_INVALID_ARGUMENT, "given back");
   void* huge = NULL;
-  expect(qn_device_allocate(test_vulkan, (size_t)1 << 42, 0, &huge), QN_STATUS_OUT_OF_MEMORY,
-         "no device memory");
+  test_expect(qn_device_allocate(test_vulkan, (size_t)1 << 42, 0, &huge), QN_STATUS_OUT_OF_MEMORY,
+              "no device memory");
   assert_null(huge);
-  expect(qn_device_allocate(test_vulkan, SIZE_MAX - 5, 0, &huge), QN_STATUS_OUT_OF_MEMORY, NULL);
+  test_expect(qn_device_allocate(test_vulkan, SIZE_MAX - 5, 0, &huge), QN_STATUS_OUT_OF_MEMORY,
+              NULL);
 }
 
 static void test_empty_blocks_are_given_back(void** state) {
@@ -186,13 +154,13 @@ static void test_empty_blocks_are_given_back(void** state) {
   NEED_DEVICE();
   enum { COUNT = 40 };
   void* parts[COUNT];
-  uint64_t before = stats().used_bytes, blocks = stats().block_count;
+  uint64_t before = test_vulkan_stats().used_bytes, blocks = test_vulkan_stats().block_count;
   for (size_t i = 0; i < COUNT; i++) parts[i] = test_vulkan_allocate((size_t)10 << 20);
-  uint64_t most = stats().block_count;
+  uint64_t most = test_vulkan_stats().block_count;
   assert_true(most >= blocks + 5);
   for (size_t i = 0; i < COUNT; i++) test_vulkan_free(parts[i]);
-  assert_int_equal(stats().used_bytes, before);
-  assert_true(stats().block_count <= blocks + 1);
+  assert_int_equal(test_vulkan_stats().used_bytes, before);
+  assert_true(test_vulkan_stats().block_count <= blocks + 1);
 }
 
 static void test_pinned_memory(void** state) {
@@ -233,7 +201,7 @@ static void test_pinned_memory(void** state) {
   test_must(qn_stream_sync(test_vulkan, NULL));
   assert_memory_equal(ordinary, pinned, sizeof ordinary);
   test_vulkan_free(memory);
-  expect(qn_device_host_free(test_vulkan, ordinary), QN_STATUS_INVALID_ARGUMENT, "not pinned");
+  test_expect(qn_device_host_free(test_vulkan, ordinary), QN_STATUS_INVALID_ARGUMENT, "not pinned");
   test_must(qn_device_host_free(test_vulkan, pinned));
   test_must(qn_device_host_free(test_vulkan, back));
 }
@@ -257,8 +225,8 @@ static void test_copies_in_parts(void** state) {
   test_must(test_vulkan_copy_from(back, second, 0, size, stream));
   assert_memory_equal(back, data, 3);
   assert_memory_equal(back + 3, data + 1, size - 3);
-  expect(test_vulkan_copy(memory, 10, memory, 0, 20, stream), QN_STATUS_INVALID_ARGUMENT,
-         "overlap");
+  test_expect(test_vulkan_copy(memory, 10, memory, 0, 20, stream), QN_STATUS_INVALID_ARGUMENT,
+              "overlap");
   test_must(test_vulkan_copy(memory, 100, memory, 0, 100, stream));
   test_must(test_vulkan_copy_from(back, memory, 0, 200, stream));
   assert_memory_equal(back, back + 100, 100);
@@ -289,7 +257,7 @@ static void test_launches_run_in_order(void** state) {
   uint32_t* x = test_vulkan_allocate(COUNT * 4);
   uint32_t* y = test_vulkan_allocate(COUNT * 4);
   uint32_t expected[COUNT], got[COUNT];
-  uint64_t submits = stats().submit_count;
+  uint64_t submits = test_vulkan_stats().submit_count;
   call_fill(code, NULL, y, COUNT, 5);
   for (uint32_t i = 0; i < COUNT; i++) expected[i] = 5 + i;
   for (uint32_t s = 0; s < STEPS; s++) {
@@ -299,7 +267,7 @@ static void test_launches_run_in_order(void** state) {
   }
   test_must(test_vulkan_copy_from(got, y, 0, sizeof got, NULL));
   assert_memory_equal(got, expected, sizeof got);
-  submits = stats().submit_count - submits;
+  submits = test_vulkan_stats().submit_count - submits;
   if (submits > (2 * STEPS + 1) / 8 + 4) fail_msg("%u submits", (unsigned)submits);
   // A window on a buffer: arithmetic on handles.
   call_fill(code, NULL, y + 100, 10, 7);
@@ -323,8 +291,9 @@ static void test_a_launch_like_the_last_looks_again_where_memory_went(void** sta
   test_must(qn_stream_sync(test_vulkan, NULL));
   test_vulkan_free(first);
   size_t bytes = 64;
-  expect(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &first, &bytes, 2, (uint64_t[]){16, 3}),
-         QN_STATUS_INVALID_ARGUMENT, "given back");
+  test_expect(
+      test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &first, &bytes, 2, (uint64_t[]){16, 3}),
+      QN_STATUS_INVALID_ARGUMENT, "given back");
   void* second = test_vulkan_allocate(size);
   assert_ptr_equal(second, first);
   call_fill(code, NULL, second, 16, 4);
@@ -394,7 +363,7 @@ static void test_kinds_of_kernels(void** state) {
   uint32_t got[1024];
   size_t size = 4096;
   // The size of the block at the launch, a pipeline for each.
-  uint64_t before = stats().pipeline_count;
+  uint64_t before = test_vulkan_stats().pipeline_count;
   for (uint64_t threads = 1; threads <= 128; threads *= 2) {
     for (int again = 0; again < 2; again++) {
       test_must(test_vulkan_call(code, TEST_SIZE, NULL, NULL, 1, (void**)&out, &size, 1, &threads));
@@ -403,10 +372,10 @@ static void test_kinds_of_kernels(void** state) {
     assert_int_equal(got[0], threads);
     assert_int_equal(got[2 * threads - 1], threads);
   }
-  assert_int_equal(stats().pipeline_count - before, 8);
+  assert_int_equal(test_vulkan_stats().pipeline_count - before, 8);
   uint64_t too_many = 1 << 20;
-  expect(test_vulkan_call(code, TEST_SIZE, NULL, NULL, 1, (void**)&out, &size, 1, &too_many),
-         QN_STATUS_VALUE_ERROR, NULL);
+  test_expect(test_vulkan_call(code, TEST_SIZE, NULL, NULL, 1, (void**)&out, &size, 1, &too_many),
+              QN_STATUS_VALUE_ERROR, NULL);
   // Parameters in a buffer, more of them than fit into one piece of it.
   for (uint32_t round = 0; round < 300; round++) {
     uint64_t numbers[40];
@@ -457,8 +426,8 @@ static void test_calls_with_bad_memory_are_refused(void** state) {
   uint64_t scalars[] = {4, 0};
   void* wrong[] = {host, out + ((size_t)1 << 39), out + ((size_t)1 << 53), out + 2};
   for (size_t i = 0; i < QN_COUNT_OF(wrong); i++) {
-    expect(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &wrong[i], &size, 2, scalars),
-           QN_STATUS_INVALID_ARGUMENT, "vulkan:0");
+    test_expect(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &wrong[i], &size, 2, scalars),
+                QN_STATUS_INVALID_ARGUMENT, "vulkan:0");
   }
   // A buffer without elements may be anywhere.
   void* nothing = NULL;
@@ -496,7 +465,7 @@ static void test_failures_surface_once(void** state) {
                                2, (uint64_t[]){COUNT, COUNT}));
     char text[64];
     (void)snprintf(text, sizeof text, "site 7 index %d extent %d", COUNT - 1, COUNT - 2);
-    expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, text);
+    test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, text);
     test_must(qn_stream_sync(test_vulkan, stream));
     assert_int_equal(failing.described_count, round + 1);
     assert_int_equal(fine.described_count + skipped.described_count, 0);
@@ -620,7 +589,8 @@ static void test_workspace_follows_streams(void** state) {
   test_must(qn_workspace_allocate(test_vulkan, one, 100000, &first));
   spin(code, one, NULL, busy);
   test_must(qn_workspace_free(test_vulkan, one, first));
-  expect(qn_workspace_free(test_vulkan, one, first), QN_STATUS_INVALID_ARGUMENT, "no workspace");
+  test_expect(qn_workspace_free(test_vulkan, one, first), QN_STATUS_INVALID_ARGUMENT,
+              "no workspace");
   // The stream's own at once; another's only when this one has passed.
   test_must(qn_workspace_allocate(test_vulkan, one, 100000, &again));
   assert_ptr_equal(again, first);
@@ -644,12 +614,6 @@ static void test_workspace_follows_streams(void** state) {
   test_vulkan_free(busy);
 }
 
-static void test_the_layer_is_silent(void** state) {
-  (void)state;
-  const char* said = test_vulkan_messages();
-  if (said[0] != '\0') fail_msg("%s", said);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attributes),
@@ -669,9 +633,9 @@ int main(void) {
       cmocka_unit_test(test_streams_wait_for_each_other_on_the_device),
       cmocka_unit_test(test_idle_and_destroy_with_work_queued),
       cmocka_unit_test(test_workspace_follows_streams),
-      cmocka_unit_test(test_the_layer_is_silent),
+      cmocka_unit_test(test_vulkan_is_silent),
   };
-  return cmocka_run_group_tests(tests, begin_all, end_all);
+  return cmocka_run_group_tests(tests, test_vulkan_begin_ordered, test_vulkan_end);
 }
 #else
 int main(void) {

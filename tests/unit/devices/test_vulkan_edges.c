@@ -14,40 +14,7 @@
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/stream.h"
 
-static bool is_present;
-
-#define NEED_DEVICE() \
-  if (!is_present) {  \
-    skip();           \
-  }
 #define MEGABYTES(n) ((size_t)(n) << 20)
-
-static int begin_all(void** state) {
-  (void)state;
-  const char* why;
-  is_present = test_vulkan_begin(false, &why);
-  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why);
-  return 0;
-}
-static int end_all(void** state) {
-  (void)state;
-  test_vulkan_end();
-  return 0;
-}
-
-static void expect(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || (part && !strstr(qn_status_message(status), part))) {
-    fail_msg("expected %s with '%s', got: %s: %s", qn_status_code_text(code), part ? part : "",
-             qn_status_code_text(qn_status_code(status)), qn_status_message(status));
-  }
-  qn_status_free(status);
-}
-
-static qn__vulkan_stats_t stats(void) {
-  qn__vulkan_stats_t out;
-  test_must(qn__vulkan_stats(0, &out));
-  return out;
-}
 
 static qn__vk_device_t* open_device(void) {
   qn__vk_device_t* device;
@@ -86,7 +53,7 @@ static void test_parts_of_a_buffer_beyond_the_binding(void** state) {
   void* code = test_vulkan_load(NULL);
   size_t size = MEGABYTES(200);
   char* large = test_vulkan_allocate(size);
-  expect(fill(code, NULL, large, size / 4, 0), QN_STATUS_VALUE_ERROR, "maxStorageBufferRange");
+  test_expect(fill(code, NULL, large, size / 4, 0), QN_STATUS_VALUE_ERROR, "maxStorageBufferRange");
   const size_t offsets[] = {
       0, 4, MEGABYTES(100), MEGABYTES(128) - 4, MEGABYTES(128), MEGABYTES(150) + 12, size - 4096};
   for (uint32_t i = 0; i < QN_COUNT_OF(offsets); i++) {
@@ -122,10 +89,10 @@ static void test_staging_is_bounded(void** state) {
   void* busy = test_vulkan_allocate(64);
   qn_stream_t* stream;
   test_must(qn_stream_create(test_vulkan, &stream));
-  uint64_t before = stats().reserved_bytes;
+  uint64_t before = test_vulkan_stats().reserved_bytes;
   spin(code, stream, busy);
   test_must(test_vulkan_copy_to(memory, 0, host, size, stream));
-  uint64_t grown = stats().reserved_bytes - before;
+  uint64_t grown = test_vulkan_stats().reserved_bytes - before;
   if (grown > MEGABYTES(136)) fail_msg("%zu MB of staging", (size_t)(grown >> 20));
   uint32_t* back = calloc(1, size);
   assert_non_null(back);
@@ -153,9 +120,9 @@ static void test_uncached_memory_is_copied_by_the_device(void** state) {
   void* memory = test_vulkan_allocate(size);
   test_must(test_vulkan_copy_to(memory, 0, data, size, NULL));
   device->memory.is_cached[QN__VK_POOL_DEVICE] = false;
-  uint64_t submits = stats().submit_count;
+  uint64_t submits = test_vulkan_stats().submit_count;
   test_must(test_vulkan_copy_from(back, memory, 0, size, NULL));
-  assert_true(stats().submit_count >= submits + 2);
+  assert_true(test_vulkan_stats().submit_count >= submits + 2);
   assert_memory_equal(back, data, size);
   device->memory.is_cached[QN__VK_POOL_DEVICE] = was_cached;
   test_vulkan_free(memory);
@@ -198,7 +165,8 @@ static void test_a_stream_is_idle_behind_a_call_that_failed_halfway(void** state
   char* memory = test_vulkan_allocate(MEGABYTES(40));  // a block that no set has bound
   PFN_vkAllocateDescriptorSets real = device->vk.AllocateDescriptorSets;
   device->vk.AllocateDescriptorSets = no_sets;
-  expect(fill(code, stream, memory, 64, 1), QN_STATUS_OUT_OF_MEMORY, "vkAllocateDescriptorSets");
+  test_expect(fill(code, stream, memory, 64, 1), QN_STATUS_OUT_OF_MEMORY,
+              "vkAllocateDescriptorSets");
   device->vk.AllocateDescriptorSets = real;
   int64_t limit_ns = qn__now_ns() + INT64_C(20000000000);
   while (!qn_stream_is_idle(stream)) assert_true(qn__now_ns() < limit_ns);
@@ -228,7 +196,7 @@ static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
   void* code = test_vulkan_load(NULL);
   void* y = test_vulkan_allocate(4096);
   qn__vk_device_t* device = open_device();
-  uint64_t used = stats().used_bytes;
+  uint64_t used = test_vulkan_stats().used_bytes;
   PFN_vkQueueSubmit real = device->vk.QueueSubmit;
   for (int i = 0; i < 3; i++) {
     qn_stream_t* stream;
@@ -240,7 +208,7 @@ static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
     qn_stream_destroy(stream);
     device->vk.QueueSubmit = real;
   }
-  assert_int_equal(stats().used_bytes, used);
+  assert_int_equal(test_vulkan_stats().used_bytes, used);
   test_vulkan_free(y);
   test_vulkan_unload(code);
 }
@@ -268,7 +236,7 @@ static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state
                                  (void*[]){x, i == 0 || i == 1 ? x : out}, sizes, 2,
                                  (uint64_t[]){COUNT, limit}));
     }
-    expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
+    test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
     assert_int_equal(owner.described_count, round + 1);
     assert_int_equal(owner.reference_count, 0);
     test_must(test_vulkan_copy_from(got, out, 0, sizeof got, stream));
@@ -281,7 +249,7 @@ static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state
     test_must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2, (void*[]){x, out}, sizes, 2,
                                (uint64_t[]){COUNT, i == 4 ? 10 : COUNT}));
   }
-  expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
+  test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
   qn_stream_destroy(stream);
   test_vulkan_free(x);
   test_vulkan_free(out);
@@ -298,7 +266,7 @@ static void test_nothing_grows_in_a_long_run(void** state) {
   void* code = test_vulkan_load(NULL);
   qn_stream_t* stream;
   test_must(qn_stream_create(test_vulkan, &stream));
-  qn__vulkan_stats_t before = stats();
+  qn__vulkan_stats_t before = test_vulkan_stats();
   for (uint32_t i = 0; i < ROUNDS; i++) {
     // Every eighth is a block of its own, and so a new set.
     size_t size = i % 8 == 7 ? MEGABYTES(33) : 64 + i % 5000;
@@ -308,18 +276,12 @@ static void test_nothing_grows_in_a_long_run(void** state) {
   }
   test_must(qn_stream_sync(test_vulkan, stream));
   test_vulkan_free(test_vulkan_allocate(MEGABYTES(33)));  // buries what is left
-  qn__vulkan_stats_t after = stats();
+  qn__vulkan_stats_t after = test_vulkan_stats();
   assert_int_equal(after.used_bytes, before.used_bytes);
   assert_true(after.block_count <= before.block_count + 2);
   assert_true(after.set_count <= 1100);
   qn_stream_destroy(stream);
   test_vulkan_unload(code);
-}
-
-static void test_the_layer_is_silent(void** state) {
-  (void)state;
-  const char* said = test_vulkan_messages();
-  if (said[0] != '\0') fail_msg("%s", said);
 }
 
 int main(void) {
@@ -332,9 +294,9 @@ int main(void) {
       cmocka_unit_test(test_workspace_of_work_that_never_ran_is_given_back),
       cmocka_unit_test(test_launches_of_one_owner_behind_a_failure_are_skipped),
       cmocka_unit_test(test_nothing_grows_in_a_long_run),
-      cmocka_unit_test(test_the_layer_is_silent),
+      cmocka_unit_test(test_vulkan_is_silent),
   };
-  return cmocka_run_group_tests(tests, begin_all, end_all);
+  return cmocka_run_group_tests(tests, test_vulkan_begin, test_vulkan_end);
 }
 #else
 int main(void) {

@@ -20,34 +20,6 @@
 #include "devices/vulkan/executable.h"
 #include "tests/support/fault.h"
 
-static bool is_present;
-
-#define NEED_DEVICE() \
-  if (!is_present) {  \
-    skip();           \
-  }
-
-static int begin_all(void** state) {
-  (void)state;
-  const char* why;
-  is_present = test_vulkan_begin(false, &why);
-  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why);
-  return 0;
-}
-static int end_all(void** state) {
-  (void)state;
-  test_vulkan_end();
-  return 0;
-}
-
-static void expect(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || (part && !strstr(qn_status_message(status), part))) {
-    fail_msg("expected %s with '%s', got: %s: %s", qn_status_code_text(code), part ? part : "",
-             qn_status_code_text(qn_status_code(status)), qn_status_message(status));
-  }
-  qn_status_free(status);
-}
-
 // ---------------------------------------------------------------------------------- nothing there
 
 static void test_without_a_loader(void** state) {
@@ -55,17 +27,18 @@ static void test_without_a_loader(void** state) {
   qn__vulkan_reset(qn_allocator_default());
   assert_int_equal(setenv("QUERN_VULKAN_LIBRARY", "/nonexistent/libvulkan.so", 1), 0);
   assert_int_equal(qn_device_count(QN_DEVICE_VULKAN), 0);
-  expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "no loader: /nonexistent/libvulkan.so");
+  test_expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE,
+              "no loader: /nonexistent/libvulkan.so");
   void* pointer;
-  expect(qn_device_allocate(test_vulkan, 64, 0, &pointer), QN_STATUS_NOT_FOUND,
-         "/nonexistent/libvulkan.so");
+  test_expect(qn_device_allocate(test_vulkan, 64, 0, &pointer), QN_STATUS_NOT_FOUND,
+              "/nonexistent/libvulkan.so");
   qn_attribute_value_t value;
   test_must(qn_device_attribute(test_vulkan, QN_ATTRIBUTE_EXIST, &value));
   assert_int_equal(value.int_value, 0);
   // A library that is no loader.
   qn__vulkan_reset(qn_allocator_default());
   assert_int_equal(setenv("QUERN_VULKAN_LIBRARY", "libm.so.6", 1), 0);
-  expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "no vkGetInstanceProcAddr");
+  test_expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "no vkGetInstanceProcAddr");
   assert_int_equal(unsetenv("QUERN_VULKAN_LIBRARY"), 0);
   qn__vulkan_reset(qn_allocator_default());
   // The CPU goes on.
@@ -80,7 +53,7 @@ static void test_without_a_driver(void** state) {
   qn__vulkan_reset(qn_allocator_default());
   assert_int_equal(setenv("VK_ICD_FILENAMES", "/nonexistent/icd.json", 1), 0);
   assert_int_equal(setenv("VK_DRIVER_FILES", "/nonexistent/icd.json", 1), 0);
-  expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "vulkan: ");
+  test_expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "vulkan: ");
   assert_int_equal(qn_device_count(QN_DEVICE_VULKAN), 0);
   assert_int_equal(unsetenv("VK_ICD_FILENAMES"), 0);
   assert_int_equal(unsetenv("VK_DRIVER_FILES"), 0);
@@ -158,8 +131,8 @@ static void test_devices_that_lack_something(void** state) {
     fake_version = cases[i].version;
     fake_has_timeline = cases[i].has_timeline;
     fake_queue = cases[i].queue;
-    expect(qn__vk_probe(&instance, VK_NULL_HANDLE, qn_allocator_default(), &info),
-           QN_STATUS_UNAVAILABLE, cases[i].message);
+    test_expect(qn__vk_probe(&instance, VK_NULL_HANDLE, qn_allocator_default(), &info),
+                QN_STATUS_UNAVAILABLE, cases[i].message);
   }
   // Vulkan 1.1 with the extension will do, which is then switched on.
   fake_version = VK_API_VERSION_1_1;
@@ -272,7 +245,7 @@ static void test_submits_that_fail_stick(void** state) {
     test_must(
         test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){64, 1}));
   }
-  expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+  test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
   device->vk.QueueSubmit = real_submit;
   test_must(qn_stream_sync(test_vulkan, stream));
   assert_int_equal(owner.reference_count, 0);
@@ -289,8 +262,8 @@ static void test_submits_that_fail_stick(void** state) {
   test_must(qn_device_allocate(test_vulkan, (size_t)80 << 20, 0, &large));
   test_vulkan_free(large);
   allocate_failures = 1000;
-  expect(qn_device_allocate(test_vulkan, (size_t)90 << 20, 0, &large), QN_STATUS_OUT_OF_MEMORY,
-         "VK_ERROR_OUT_OF_DEVICE_MEMORY");
+  test_expect(qn_device_allocate(test_vulkan, (size_t)90 << 20, 0, &large), QN_STATUS_OUT_OF_MEMORY,
+              "VK_ERROR_OUT_OF_DEVICE_MEMORY");
   device->vk.AllocateMemory = real_allocate;
   qn_stream_destroy(stream);
   test_vulkan_free(out);
@@ -314,9 +287,10 @@ static void test_a_lost_device_stays_lost(void** state) {
       test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1});
   qn_status_free(status);
   for (int i = 0; i < 2; i++) {
-    expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_DEVICE_ERROR, "VK_ERROR_DEVICE_LOST");
-    expect(qn_device_allocate(test_vulkan, 64, 0, &(void*){NULL}), QN_STATUS_DEVICE_ERROR,
-           "VK_ERROR_DEVICE_LOST");
+    test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_DEVICE_ERROR,
+                "VK_ERROR_DEVICE_LOST");
+    test_expect(qn_device_allocate(test_vulkan, 64, 0, &(void*){NULL}), QN_STATUS_DEVICE_ERROR,
+                "VK_ERROR_DEVICE_LOST");
   }
   device->vk.QueueSubmit = real_submit;
   qn_stream_destroy(stream);
@@ -551,18 +525,19 @@ static void test_artifacts_that_are_damaged(void** state) {
   assert_true(table->accepts("vulkan-spirv-1"));
   assert_false(table->accepts("cuda-cubin-1"));
   artifact.function_count--;
-  expect(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "number of functions");
+  test_expect(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS,
+              "number of functions");
   artifact.function_count++;
   uint8_t* payload = malloc(artifact.payload_size);
   assert_non_null(payload);
   memcpy(payload, artifact.payload, artifact.payload_size);
   payload[0] ^= 1;
   artifact.payload = payload;
-  expect(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "no SPIR-V");
+  test_expect(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "no SPIR-V");
   free(payload);
   test_vulkan_artifact("{\"kind\":\"vulkan\",\"max_threads_per_block\":1000000}", &artifact);
-  expect(table->load(0, &artifact, &options, &code), QN_STATUS_INCOMPATIBLE,
-         "max_threads_per_block");
+  test_expect(table->load(0, &artifact, &options, &code), QN_STATUS_INCOMPATIBLE,
+              "max_threads_per_block");
 }
 
 // ---------------------------------------------------------------------------------- LLVM
@@ -590,7 +565,7 @@ int main(void) {
       cmocka_unit_test(test_artifacts_that_are_damaged),
       cmocka_unit_test(test_the_driver_lends_no_symbols),
   };
-  return cmocka_run_group_tests(tests, begin_all, end_all);
+  return cmocka_run_group_tests(tests, test_vulkan_begin, test_vulkan_end);
 }
 #else
 int main(void) {

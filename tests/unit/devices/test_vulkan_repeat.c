@@ -23,7 +23,6 @@ typedef struct call {
   uint64_t scalars[SCALARS];  // the first is a count
 } call_t;
 
-static bool is_present;
 static uint64_t random_state;
 static void* code;
 static qn_stream_t* stream;
@@ -31,19 +30,6 @@ static qn_stream_t* other;
 static uint32_t* memory[BUFFERS];
 static uint32_t model[BUFFERS][COUNT];
 static test_owner_t owners[2];
-
-static int begin_all(void** state) {
-  (void)state;
-  const char* why;
-  is_present = test_vulkan_begin(false, &why);
-  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why);
-  return 0;
-}
-static int end_all(void** state) {
-  (void)state;
-  test_vulkan_end();
-  return 0;
-}
 
 static uint32_t next(uint32_t limit) {
   random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -204,7 +190,7 @@ static void disturb(const call_t* last) {
 
 static void test_repeats_match_a_model(void** state) {
   (void)state;
-  if (!is_present) skip();
+  NEED_DEVICE();
   code = test_vulkan_load(NULL);
   for (uint64_t seed = 0; seed < 8; seed++) {
     random_state = seed * 77 + 5;
@@ -243,7 +229,7 @@ static void test_repeats_match_a_model(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_repeats_match_a_model)};
-  return cmocka_run_group_tests(tests, begin_all, end_all);
+  return cmocka_run_group_tests(tests, test_vulkan_begin, test_vulkan_end);
 }
 #else
 int main(void) {

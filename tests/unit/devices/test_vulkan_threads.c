@@ -13,27 +13,7 @@
 #if QN_HAVE_VULKAN
 #include "base/thread.h"
 
-static bool is_present;
-
-#define NEED_DEVICE() \
-  if (!is_present) {  \
-    skip();           \
-  }
-
 static bool checks_order;
-
-static int begin_all(void** state) {
-  (void)state;
-  const char* why;
-  is_present = test_vulkan_begin(checks_order, &why);
-  if (!is_present) (void)fprintf(stderr, "no Vulkan device: %s\n", why);
-  return 0;
-}
-static int end_all(void** state) {
-  (void)state;
-  test_vulkan_end();
-  return 0;
-}
 
 static uint32_t next(uint64_t* state) {
   *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -376,7 +356,8 @@ int main(int argc, char** argv) {
   // Once with a barrier in front of every command, for the layer to judge, and once as it is, in a
   // process of its own: the layer reads its settings once.
   checks_order = argc == 1;
-  int failed = cmocka_run_group_tests(tests, begin_all, end_all);
+  int failed = cmocka_run_group_tests(
+      tests, checks_order ? test_vulkan_begin_ordered : test_vulkan_begin, test_vulkan_end);
   if (failed == 0 && checks_order) {
     (void)fflush(NULL);
     (void)execl("/proc/self/exe", argv[0], "as-it-is", (char*)NULL);
