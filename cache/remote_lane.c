@@ -291,23 +291,26 @@ static void run_job(qn__lane_t* lane, qn__job_t* job) {
   int64_t now_ns = qn__now_ns();
   if (!has_caller(job)) job->deadline_ns = qn__after(now_ns, remote->put_timeout_ns);
   job->state = QN__JOB_RUNNING;
-  lane->running = job;
+  job->result = QN__STORE_TIMEOUT;
+  // A job that waited in the queue for too long says nothing of the store: it is never `running`,
+  // or who comes meanwhile would take it for one that hangs.
   bool is_in_time = now_ns < job->deadline_ns;
-  qn__mutex_unlock(&remote->mutex);
-
-  qn__store_result_t result = is_in_time ? perform(lane, job) : QN__STORE_TIMEOUT;
-
-  now_ns = qn__now_ns();
-  qn__mutex_lock(&remote->mutex);
-  lane->running = NULL;
-  job->result = result;
-  // A job that waited in the queue for too long says nothing of the store.
+  if (is_in_time) {
+    lane->running = job;
+    qn__mutex_unlock(&remote->mutex);
+    qn__store_result_t result = perform(lane, job);
+    now_ns = qn__now_ns();
+    qn__mutex_lock(&remote->mutex);
+    lane->running = NULL;
+    job->result = result;
+  }
   if (!is_in_time && job->is_probe) lane->is_probing = false;
   bool has_closed = is_in_time && settle(lane, job, now_ns);
   bool has_opened = atomic_load(&lane->open_until_ns) != 0 && !lane->is_logged;
   lane->is_logged |= has_opened;
   int64_t period_ns = lane->period_ns;
-  bool gives_claim_back = job->kind == QN__JOB_CLAIM && job->is_orphan && result == QN__STORE_OK;
+  bool gives_claim_back =
+      job->kind == QN__JOB_CLAIM && job->is_orphan && job->result == QN__STORE_OK;
   if (!has_caller(job)) {
     count_put(remote, job);
     finish_put(lane, job);
