@@ -103,6 +103,7 @@ typedef struct qn__vk_layout {
 } qn__vk_layout_t;
 
 struct qn__vk_stream;
+typedef struct qn__vk_timeline qn__vk_timeline_t;
 
 // The thread that submits what callers have recorded and left (flusher.c).
 typedef struct qn__vk_flusher {
@@ -132,6 +133,7 @@ typedef struct qn__vk_device {
   _Atomic(qn__vk_layout_t*) layouts[2][QN__VK_MAX_BINDINGS + 1];
   qn__mutex_t streams_mutex;
   struct qn__vk_stream* streams;  // all that live
+  qn__vk_timeline_t* timelines;   // of streams that have ended, for those to come
   uint32_t next_queue;
   _Atomic(struct qn__vk_stream*) default_stream;
   qn__vk_flusher_t flusher;

@@ -98,6 +98,7 @@ static void destroy_device(qn__vk_device_t* device) {
     if (stream) qn__vk_stream_release(stream);
     qn__vk_layouts_deinit(device);
     qn__vk_memory_deinit(device);
+    qn__vk_timelines_deinit(device);  // it held the last streams
     device_deinit(device);
   }
   qn__cond_deinit(&device->flusher.changed);

@@ -27,16 +27,6 @@
 
 // ---------------------------------------------------------------------------------- life
 
-static qn_status_t make_timeline(qn__vk_stream_t* stream) {
-  VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
-                                    .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
-  VkSemaphoreCreateInfo create = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
-  qn__vk_device_t* device = stream->device;
-  VkResult result = device->vk.CreateSemaphore(device->handle, &create, NULL, &stream->timeline);
-  if (result != VK_SUCCESS) stream->timeline = VK_NULL_HANDLE;
-  return qn__vk_status(device, result, "vkCreateSemaphore");
-}
-
 static void destroy_batch(qn__vk_device_t* device, qn__vk_batch_t* batch) {
   if (batch->pool) device->vk.DestroyCommandPool(device->handle, batch->pool, NULL);
   qn__free(device->allocator, batch->owners, batch->owner_capacity * sizeof *batch->owners);
@@ -63,7 +53,7 @@ static void destroy(qn__vk_stream_t* stream) {
   }
   if (stream->open) destroy_batch(device, stream->open);
   if (stream->sets) qn__vk_sets_destroy(device, stream->sets);
-  if (stream->timeline) device->vk.DestroySemaphore(device->handle, stream->timeline, NULL);
+  qn__vk_timeline_give(stream);
   if (stream->record.block) qn_status_free(qn__vk_memory_give(device, stream->record));
   qn_status_free(stream->error);
   qn__mutex_deinit(&stream->mutex);
@@ -90,7 +80,7 @@ qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_st
     qn__free(device->allocator, stream, sizeof *stream);
     return status;
   }
-  status = make_timeline(stream);
+  status = qn__vk_timeline_take(stream);
   if (qn_ok(status)) status = qn__vk_sets_make(device, &stream->sets);
   if (qn_ok(status)) {
     status =

@@ -2,9 +2,10 @@
 // recorded, submitted, and retired when the semaphore has reached their value.
 //
 // A stream's commands go into its open batch; a batch becomes one vkQueueSubmit. Values of the
-// semaphore count batches: batch n signals n. Thread rule: any thread; functions that say "locked"
-// want the stream's mutex, which is never held while anything waits for the device. Read next:
-// stream.c (recording and submitting), sync.c (waiting and retiring), descriptors.c, copy.c.
+// semaphore count batches: each signals one more than the batch before it. Thread rule: any thread;
+// functions that say "locked" want the stream's mutex, which is never held while anything waits for
+// the device. Read next: stream.c (recording and submitting), sync.c (waiting and retiring),
+// descriptors.c, copy.c.
 #ifndef QUERN_DEVICES_VULKAN_STREAM_H_
 #define QUERN_DEVICES_VULKAN_STREAM_H_
 
@@ -95,8 +96,9 @@ struct qn__vk_stream {
   qn__mutex_t mutex;
   qn__vk_queue_t* queue;
   VkSemaphore timeline;
-  qn__vk_batch_t* open;   // being recorded; NULL: none
-  qn__vk_batch_t* first;  // submitted, oldest first
+  qn__vk_timeline_t* lent;  // where it comes from
+  qn__vk_batch_t* open;     // being recorded; NULL: none
+  qn__vk_batch_t* first;    // submitted, oldest first
   qn__vk_batch_t* last;
   qn__vk_batch_t* spare;
   uint32_t batch_count;
@@ -187,6 +189,14 @@ void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns);
 // Submits what was opened to be recorded at this tick of the flusher or before, on all streams of
 // the device; true when there is younger work.
 bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick);
+
+// ---- the semaphores of streams: timelines.c
+// Gives the stream a semaphore, and the value that it has. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
+qn_status_t qn__vk_timeline_take(qn__vk_stream_t* stream);
+// Takes it back from a stream whose work is over.
+void qn__vk_timeline_give(qn__vk_stream_t* stream);
+// Without streams. Destroys them all.
+void qn__vk_timelines_deinit(qn__vk_device_t* device);
 
 // ---- work that nobody waits for: flusher.c
 // Something is recorded and not submitted: it is submitted within a moment, unless it has been by

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE  // environ
 // What goes wrong around the Vulkan device: no loader, no driver, devices that lack something,
 // memory that runs out at any allocation, a driver that fails, forks, the end of the process, and
-// pipeline data that is not what it was.
+// pipeline data that is not what it was. ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
