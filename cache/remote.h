@@ -27,7 +27,7 @@ typedef struct qn__remote_options {
   const char* trust_domain;
   bool may_write;              // the role: otherwise nothing is put or claimed
   int64_t timeout_ns;          // of one operation as a caller sees it; 0: 200 ms
-  int64_t connect_timeout_ns;  // 0: 100 ms
+  int64_t connect_timeout_ns;  // 0: half of timeout_ns
   int64_t retry_ns;          // from opening the breaker to the first try; 0: 1 s, doubling to 60 s
   int64_t latch_ns;          // how long puts stay off after the server denied one; 0: 60 s
   int64_t put_timeout_ns;    // of one put, which nobody waits for; 0: ten times timeout_ns

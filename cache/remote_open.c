@@ -107,7 +107,8 @@ static void take_options(qn__remote_t* remote, const qn__remote_options_t* optio
   remote->store = options->store;
   remote->may_write = options->may_write;
   remote->timeout_ns = or_default(options->timeout_ns, 200 * MS_NS);
-  remote->connect_timeout_ns = or_default(options->connect_timeout_ns, 100 * MS_NS);
+  // Who gives an answer more time has a slow machine or a slow network, and these connect slowly.
+  remote->connect_timeout_ns = or_default(options->connect_timeout_ns, remote->timeout_ns / 2 + 1);
   remote->retry_ns = or_default(options->retry_ns, 1000 * MS_NS);
   remote->latch_ns = or_default(options->latch_ns, 60000 * MS_NS);
   int64_t ten_times = remote->timeout_ns > INT64_MAX / 10 ? INT64_MAX : 10 * remote->timeout_ns;

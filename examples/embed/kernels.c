@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { TEXT_LIMIT_BYTES = 1 << 20 };
+static const int64_t FLUSH_NS = 60000000000;
 
 static const struct {
   const char* name;
@@ -158,6 +159,10 @@ qn_status_t kernels_load(const char* directory, const char* target,
 void kernels_unload(kernels_t* kernels) {
   for (int i = 0; i < KERNEL_COUNT; ++i) {
     qn_function_release(kernels->all[i].function);
+  }
+  // A destroy alone would not wait for a slow disk; the next run wants to find what this one has made.
+  if (kernels->engine != NULL) {
+    (void)qn_engine_flush(kernels->engine, FLUSH_NS);
   }
   qn_engine_destroy(kernels->engine);
   qn_target_release(kernels->target);
