@@ -14,12 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_CONNECTIONS 64
+#define MOST_CONNECTIONS 4096
 #define MOST_BYTES 65536
+// What takes longer hangs.
+#define PATIENCE_MS 600000
 
 static void sleep_ms(long ms) {
   const struct timespec time = {ms / 1000, ms % 1000 * 1000000};
@@ -75,7 +78,6 @@ static bool say(const peer_t* peer, int fd, const void* data, size_t size) {
     if (sent <= 0) return false;
     bytes += sent;
     size -= (size_t)sent;
-    if (peer->kind == PEER_DRIP && peer->reply_size > 0) sleep_ms((long)peer->reply_size);
   }
   return true;
 }
@@ -192,6 +194,18 @@ static bool serve_commands(connection_t* connection) {
   return true;
 }
 
+static bool trickle(connection_t* connection) {
+  const peer_t* peer = connection->peer;
+  char head[32];
+  int size = snprintf(head, sizeof head, "$%d\r\n", PEER_TRICKLE_BYTES);
+  bool goes_on = say(peer, connection->fd, head, (size_t)size);
+  while (goes_on && !atomic_load(&peer->is_stopping)) {
+    sleep_ms(5);
+    goes_on = say(peer, connection->fd, "x", 1);
+  }
+  return false;
+}
+
 // What arrived is told in full by its kind. False: the connection is done with.
 static bool serve(connection_t* connection) {
   peer_t* peer = connection->peer;
@@ -200,6 +214,8 @@ static bool serve(connection_t* connection) {
     case PEER_DRIP:
     case PEER_FORGETFUL:
       return serve_commands(connection);
+    case PEER_TRICKLE:
+      return trickle(connection);
     case PEER_ANSWERS:
     case PEER_SAYS_LESS:
       connection->size = 0;
@@ -249,16 +265,22 @@ static void* run_peer(void* arg) {
   return NULL;
 }
 
-static int listen_somewhere(int backlog, int* out_port) {
+int port_of_nobody(int* out_port) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   struct sockaddr_in address = {.sin_family = AF_INET};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  if (fd < 0 || bind(fd, (struct sockaddr*)&address, size) != 0 || listen(fd, backlog) != 0 ||
+  if (fd < 0 || bind(fd, (struct sockaddr*)&address, size) != 0 ||
       getsockname(fd, (struct sockaddr*)&address, &size) != 0) {
     abort();
   }
   *out_port = ntohs(address.sin_port);
+  return fd;
+}
+
+static int listen_somewhere(int backlog, int* out_port) {
+  int fd = port_of_nobody(out_port);
+  if (listen(fd, backlog) != 0) abort();
   return fd;
 }
 
@@ -320,9 +342,11 @@ static const char* server_path(void) {
   return NULL;
 }
 
+// It is spoken to by its socket in a directory of its own, which it makes when it has its port:
+// whoever answers there is this server, and no other test's.
 static bool answers(const redis_server_t* server) {
   char text[64];
-  for (int i = 0; i < 2000; i++) {
+  for (int i = 0; i < PATIENCE_MS / 5; i++) {
     // A server with a password says that it wants one: it is there.
     if (redis_say(server, "PING\r\n", text, sizeof text) && (text[0] == '+' || text[0] == '-') &&
         strncmp(text, "-LOADING", 8) != 0) {
@@ -335,7 +359,8 @@ static bool answers(const redis_server_t* server) {
   return false;
 }
 
-bool redis_restart(redis_server_t* server, const char* const* options) {
+// False when it does not start, as when its port is taken.
+static bool try_start(redis_server_t* server, const char* const* options) {
   char port[16];
   (void)snprintf(port, sizeof port, "%d", server->port);
   const char* argv[64] = {server_path(),
@@ -360,6 +385,7 @@ bool redis_restart(redis_server_t* server, const char* const* options) {
   size_t count = 19;
   while (options && *options) argv[count++] = *options++;
   argv[count] = NULL;
+  (void)unlink(server->unix_path);  // of one that was killed
   server->pid = fork();
   if (server->pid == 0) {
     (void)execv(argv[0], (char* const*)(uintptr_t)argv);
@@ -368,15 +394,31 @@ bool redis_restart(redis_server_t* server, const char* const* options) {
   return server->pid > 0 && answers(server);
 }
 
+bool redis_restart(redis_server_t* server, const char* const* options) {
+  // A connection of somebody else's may have the port for a moment.
+  for (int i = 0; i < PATIENCE_MS / 100; i++) {
+    if (try_start(server, options)) return true;
+    redis_kill(server);
+    sleep_ms(100);
+  }
+  return false;
+}
+
+// Of a range that the system gives to nobody who asks for any port: a server that is started again
+// there finds it free.
+static int some_port(int attempt) {
+  enum { FIRST = 15000, COUNT = 15000 };
+  return FIRST + (int)(((unsigned)getpid() * 7u + (unsigned)attempt * 1009u) % COUNT);
+}
+
 bool redis_start(redis_server_t* server, const char* const* options, bool* out_is_missing) {
   memset(server, 0, sizeof *server);
   *out_is_missing = server_path() == NULL;
   if (*out_is_missing || !qn_test_tempdir_make(server->directory)) return false;
   (void)snprintf(server->unix_path, sizeof server->unix_path, "%s/redis.sock", server->directory);
-  // The port may be taken between our look and the server's: then another one is tried.
-  for (int i = 0; i < 5; i++) {
-    (void)close(listen_somewhere(1, &server->port));
-    if (redis_restart(server, options)) return true;
+  for (int i = 0; i < 50; i++) {
+    server->port = some_port(i);
+    if (try_start(server, options)) return true;
     redis_kill(server);
   }
   qn_test_tempdir_remove(server->directory);
@@ -397,14 +439,15 @@ void redis_stop(redis_server_t* server) {
 }
 
 bool redis_say(const redis_server_t* server, const char* command, char* out, size_t room) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server->port)};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(server->unix_path) >= sizeof address.sun_path) return false;
+  memcpy(address.sun_path, server->unix_path, strlen(server->unix_path));
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   ssize_t got = -1;
   if (fd >= 0 && connect(fd, (struct sockaddr*)&address, sizeof address) == 0 &&
       send(fd, command, strlen(command), MSG_NOSIGNAL) == (ssize_t)strlen(command)) {
     struct pollfd item = {.fd = fd, .events = POLLIN};
-    if (poll(&item, 1, 10000) > 0) got = recv(fd, out, room - 1, 0);
+    if (poll(&item, 1, PATIENCE_MS) > 0) got = recv(fd, out, room - 1, 0);
   }
   if (fd >= 0) (void)close(fd);
   if (got <= 0) return false;

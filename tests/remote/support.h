@@ -14,7 +14,8 @@
 // What a server of our own does with a connection.
 typedef enum peer_kind {
   PEER_GOOD,       // a small store: GET, SET, SET NX, EVAL of an unclaim, AUTH, SELECT
-  PEER_DRIP,       // the same, its answers byte by byte, slowly
+  PEER_DRIP,       // the same, its answers byte by byte
+  PEER_TRICKLE,    // begins a value of PEER_TRICKLE_BYTES and sends a byte of it now and then
   PEER_SILENT,     // reads, never answers
   PEER_DEAF,       // accepts, never reads
   PEER_GREETS,     // sends `reply` as soon as somebody connects
@@ -24,6 +25,9 @@ typedef enum peer_kind {
   PEER_FORGETFUL,  // good, but closes after each answer
 } peer_kind_t;
 
+// So many that nobody lives to see the last one.
+#define PEER_TRICKLE_BYTES 100000000
+
 typedef struct peer peer_t;
 
 // On a free port of 127.0.0.1. `reply` (borrowed) is for those kinds that name it.
@@ -32,6 +36,10 @@ void peer_stop(peer_t* peer);
 int peer_port(const peer_t* peer);
 // Connections accepted, commands answered.
 long peer_connections(peer_t* peer);
+
+// A port of 127.0.0.1 where nobody listens, nor will until the descriptor that comes back is
+// closed.
+int port_of_nobody(int* out_port);
 
 // redis-server with options of its own ("--requirepass", "x", NULL). NULL when it does not start;
 // *out_is_missing: because there is none.

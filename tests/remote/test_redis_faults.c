@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -244,8 +245,9 @@ static void test_drip(void** state) {
   peer_t* peer = peer_start(PEER_DRIP, NULL, 0);
   assert_int_equal(get_once(peer_port(peer), 100, 60 * SECOND, NULL), QN__STORE_ABSENT);
   peer_stop(peer);
-  peer = peer_start(PEER_DRIP, NULL, 30);  // 150 ms for five bytes, one each 30 ms
-  assert_int_equal(get_once(peer_port(peer), 100, 70 * MS, NULL), QN__STORE_TIMEOUT);
+  peer = peer_start(PEER_TRICKLE, NULL, 0);
+  size_t limit = PEER_TRICKLE_BYTES;
+  assert_int_equal(get_once(peer_port(peer), limit, 70 * MS, NULL), QN__STORE_TIMEOUT);
   peer_stop(peer);
 }
 
@@ -256,32 +258,32 @@ static void test_unasked_bytes(void** state) {
   int64_t deadline_ns = qn__now_ns() + 60 * SECOND;
   assert_int_equal(store->connect(connection, deadline_ns), QN__STORE_OK);
   // Once they are there, the connection is found to be no good, and another one is made.
-  for (int i = 0; i < 10000 && peer_connections(peer) < 2; i++) {
+  while (peer_connections(peer) < 2) {
+    deadline_ns = qn__now_ns() + 60 * SECOND;
     assert_int_equal(store->connect(connection, deadline_ns), QN__STORE_OK);
     sleep_ms(1);
   }
-  assert_true(peer_connections(peer) >= 2);
   store->destroy(connection);
   peer_stop(peer);
 }
 
 static void test_nobody_there(void** state) {
   (void)state;
-  peer_t* peer = peer_start(PEER_GOOD, NULL, 0);
-  int port = peer_port(peer);
-  peer_stop(peer);
+  int port;
+  int fd = port_of_nobody(&port);
   char message[256];
   assert_int_equal(get_once(port, 100, 60 * SECOND, message), QN__STORE_ERROR);
   assert_non_null(strstr(message, "cannot connect: "));
+  (void)close(fd);
   void* connection = NULL;
   assert_int_equal(qn_status_consume(store->create(qn_allocator_default(), &qn_fault_net,
                                                    "redis+unix:///nowhere/at/all", &connection)),
                    QN_STATUS_OK);
-  assert_int_equal(store->connect(connection, qn__now_ns() + SECOND), QN__STORE_ERROR);
+  assert_int_equal(store->connect(connection, qn__now_ns() + 60 * SECOND), QN__STORE_ERROR);
   store->destroy(connection);
   connection = connection_to("name.invalid", 1, qn_allocator_default());
   qn_fault_net_arm(1, QN_FAULT_ALWAYS, QN_FAULT_NET_ERRNO, EIO);
-  assert_int_equal(store->connect(connection, qn__now_ns() + SECOND), QN__STORE_ERROR);
+  assert_int_equal(store->connect(connection, qn__now_ns() + 60 * SECOND), QN__STORE_ERROR);
   assert_non_null(strstr(store->message(connection), "cannot look up 'name.invalid'"));
   qn_fault_net_arm(0, QN_FAULT_ONCE, QN_FAULT_NET_ERRNO, 0);
   store->destroy(connection);
@@ -353,7 +355,7 @@ static void use_all(qn__remote_t* remote, const sample_t* sample) {
 static long walk(qn_fault_net_kind_t kind, int error, qn_fault_mode_t mode, int64_t timeout_ns) {
   sample_t sample;
   sample_make(&sample, 3, 700);
-  for (long n = 1;; n++) {
+  for (long n = 1;;) {
     qn_fault_heap_t heap;
     qn_fault_heap_init(&heap);
     peer_t* peer = peer_start(PEER_GOOD, NULL, 0);
@@ -361,25 +363,31 @@ static long walk(qn_fault_net_kind_t kind, int error, qn_fault_mode_t mode, int6
     qn_fault_net_arm(n, mode, kind, error);
     use_all(remote, &sample);
     long failures = qn_fault_net_failures();
+    // On a busy machine an operation without a fault may run out of time, and its calls are not
+    // made.
+    bool is_cut_short = failures == 0 && (qn__remote_counter(remote, "remote_timeouts") > 0 ||
+                                          qn__remote_counter(remote, "remote_off") > 0 ||
+                                          qn__remote_counter(remote, "remote_claims_failed") > 0 ||
+                                          qn__remote_counter(remote, "remote_put_done") < 2);
     qn_fault_net_arm(0, QN_FAULT_ONCE, QN_FAULT_NET_ERRNO, 0);
     // The fault is over: it works again, at the latest once the breakers have let somebody through.
     qn__get_result_t result = QN__GET_OFF;
-    for (int i = 0; i < 10000 && result != QN__GET_HIT; i++) {
+    for (int i = 0; result != QN__GET_HIT; i++) {
       if (i > 0) sleep_ms(1);
       (void)qn__remote_put(remote, &sample.entry);
       assert_true(qn__remote_flush(remote, 60 * SECOND));
       assert_true(get_is_right(remote, &sample, &result));
     }
-    assert_int_equal(result, QN__GET_HIT);
-    qn__remote_destroy(remote, 0);
+    qn__remote_destroy(remote, 60 * SECOND);
     peer_stop(peer);
     assert_int_equal(qn_fault_net_open_count(), 0);
     assert_int_equal(atomic_load(&heap.live_blocks), 0);
     assert_int_equal(atomic_load(&heap.size_errors), 0);
-    if (failures == 0) {
+    if (failures == 0 && !is_cut_short) {
       sample_free(&sample);
       return n;
     }
+    if (!is_cut_short) n++;
   }
 }
 
@@ -415,7 +423,7 @@ static void test_short_and_closed(void** state) {
   assert_true(get_is_right(remote, &sample, &result));
   assert_int_equal(result, QN__GET_HIT);
   qn_fault_net_arm(0, QN_FAULT_ONCE, QN_FAULT_NET_ERRNO, 0);
-  qn__remote_destroy(remote, 0);
+  qn__remote_destroy(remote, 60 * SECOND);
   peer_stop(peer);
   sample_free(&sample);
 }
@@ -425,7 +433,7 @@ static bool use_with(qn_allocator_t allocator, void* user) {
   peer_t* peer = peer_start(PEER_GOOD, NULL, 0);
   qn__remote_t* remote = make_remote(allocator, peer_port(peer), 60 * SECOND);
   if (remote) use_all(remote, sample);
-  qn__remote_destroy(remote, 0);
+  qn__remote_destroy(remote, 60 * SECOND);
   peer_stop(peer);
   return qn_fault_net_open_count() == 0;
 }
@@ -464,7 +472,7 @@ static void test_forgetful_server(void** state) {
   }
   assert_int_equal(qn__remote_breaker(remote, false, NULL), QN__BREAKER_CLOSED);
   assert_int_equal(qn__remote_counter(remote, "remote_errors"), 0);
-  qn__remote_destroy(remote, 0);
+  qn__remote_destroy(remote, 60 * SECOND);
   peer_stop(peer);
   sample_free(&sample);
 }
@@ -504,8 +512,7 @@ static void test_resolver_hangs(void** state) {
   qn__remote_destroy(remote, 0);
   assert_true(atomic_load(&heap.live_blocks) > 0);
   atomic_store(&resolver_hangs, false);
-  for (int i = 0; i < 20000 && atomic_load(&heap.live_blocks) > 0; i++) sleep_ms(1);
-  assert_int_equal(atomic_load(&heap.live_blocks), 0);
+  while (atomic_load(&heap.live_blocks) > 0) sleep_ms(1);
   assert_int_equal(qn_fault_net_open_count(), 0);
   qn_fault_net_on_resolve(NULL, NULL);
   peer_stop(peer);
