@@ -243,7 +243,9 @@ static void what_others_removed_is_credited(void** state) {
   for (unsigned i = 0; i < ENTRIES; i++) {
     sample_make(&entries[i], i, 100);
     assert_true(put_and_wait(disk, &entries[i]));
-    usleep(11000);  // coarse clocks of file systems: each is older than the next
+    char file[QN_TEST_PATH_SIZE + 64];
+    entry_path(&entries[i], file);
+    set_age(file, ENTRIES - i);  // each is older than the next
   }
   qn_fault_fs_install();
   qn_fault_fs_hook(remove_the_oldest, NULL);

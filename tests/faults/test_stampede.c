@@ -20,6 +20,9 @@
 
 #define PROCESSES 64u
 #define KEYS 50u
+// What takes longer hangs.
+#define PATIENCE_SECONDS 1200
+#define PATIENCE_NS (PATIENCE_SECONDS * INT64_C(1000000000))
 
 typedef struct shared {
   _Atomic unsigned ready;
@@ -28,7 +31,7 @@ typedef struct shared {
 } shared_t;
 
 static int ask_for_all(shared_t* shared, unsigned number, unsigned stride) {
-  const qn_setting_t settings[] = {{"lock_timeout", "120s"}};
+  const qn_setting_t settings[] = {{"lock_timeout", "1200s"}};
   qn_engine_t* engine = kernel_engine((qn_allocator_t){0}, cache_root, settings, 1);
   if (!engine) return 1;
   shared->ready++;
@@ -43,8 +46,11 @@ static int ask_for_all(shared_t* shared, unsigned number, unsigned stride) {
                      kernel_counter(engine, "claimed_hits");
   shared->without_claim +=
       kernel_counter(engine, "claim_unavailable") + kernel_counter(engine, "claim_off");
+  // A destroy gives a slow disk some seconds and drops the rest, which somebody would compile
+  // again.
+  bool is_flushed = qn_engine_flush(engine, PATIENCE_NS);
   qn_engine_destroy(engine);
-  return 0;
+  return is_flushed ? 0 : 2;
 }
 
 // `stride` 0: all in the same order; else each begins elsewhere.
@@ -58,11 +64,16 @@ static void stampede(unsigned stride) {
     children[i] = fork();
     assert_true(children[i] >= 0);
     if (children[i] == 0) {
-      (void)alarm(300);
+      (void)alarm(PATIENCE_SECONDS);
       _exit(ask_for_all(shared, i, stride));
     }
   }
-  for (int i = 0; i < 100000 && shared->ready < PROCESSES; i++) usleep(500);
+  // Who cannot begin has ended, with a status that is seen below.
+  siginfo_t ended = {0};
+  while (shared->ready < PROCESSES && ended.si_pid == 0) {
+    usleep(500);
+    assert_int_equal(waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+  }
   shared->is_started = true;
   for (unsigned i = 0; i < PROCESSES; i++) {
     int status = -1;
