@@ -7,7 +7,9 @@
 // again what engines have published. What must hold (a violation ends the soak with status 1, the
 // seed and what was seen): no wrong byte and no wrong result; no error from a lookup; no operation
 // beyond its patience (60 s, --patience); a directory that comes back below its bound; no
-// descriptor, no memory and no temporary file that stays.
+// descriptor, no memory and no temporary file that stays. Patience is for a machine that gets on:
+// as long as fewer operations end than an idle core does in a second or two, it has not begun to
+// run out; ten times as long is too long on any machine.
 //
 // This file is the conductor: it starts, kills, stops and reaps the workers, lets damage happen,
 // watches the clock, and prints one table and JSON. Not here: what workers do (worker.c), the
@@ -33,6 +35,9 @@
 #define SECOND_NS INT64_C(1000000000)
 // The bound is soft between two sweeps; beyond it for so long, nobody sweeps.
 #define BOUND_PATIENCE_NS (30 * SECOND_NS)
+// So many operations have ended since then, or the machine is slow. It may be so slow.
+#define PATIENCE_OPERATIONS 5000
+#define SLOWNESS 10
 
 soak_options_t soak_options = {.seconds = 10,
                                .processes = 4,
@@ -167,16 +172,42 @@ static const char* const operation_names[] = {
 #undef X
 };
 
+static uint64_t count_operations(void) {
+  uint64_t count = 0;
+  for (int i = 0; i < SOAK_OP_COUNT; i++) count += atomic_load(&soak_shared->operations[i]);
+  return count;
+}
+
+// Whether what began then, when so many operations had ended, takes too long.
+static bool is_too_long(int64_t since_ns, uint64_t since_operations, int64_t patience_ns,
+                        int64_t now_ns) {
+  if (now_ns - since_ns <= patience_ns) return false;
+  return now_ns - since_ns > SLOWNESS * patience_ns ||
+         count_operations() - since_operations >= PATIENCE_OPERATIONS;
+}
+
 static void watch_clocks(int64_t now_ns) {
+  // What each slot was at when it was looked at last, and how many operations had ended then.
+  static struct {
+    int64_t since_ns;
+    uint64_t operations;
+  } seen[SOAK_MAX_PROCESSES][SOAK_MAX_THREADS];
   for (unsigned i = 0; i < soak_options.processes; i++) {
     if (!workers[i].pid || workers[i].is_doomed) continue;
     for (unsigned t = 0; t < soak_options.threads; t++) {
       soak_slot_t* slot = &soak_shared->slots[i][t];
       int64_t since_ns = atomic_load(&slot->since_ns);
-      if (!since_ns || now_ns - since_ns < soak_options.patience_ns) continue;
+      if (seen[i][t].since_ns != since_ns) {
+        seen[i][t].since_ns = since_ns;
+        seen[i][t].operations = count_operations();
+      }
+      if (!since_ns ||
+          !is_too_long(since_ns, seen[i][t].operations, soak_options.patience_ns, now_ns)) {
+        continue;
+      }
       soak_violation("process %d, thread %u: %s takes longer than %lld s", (int)workers[i].pid, t,
                      operation_names[atomic_load(&slot->operation)],
-                     (long long)(soak_options.patience_ns / SECOND_NS));
+                     (long long)((now_ns - since_ns) / SECOND_NS));
       // What it waits for is in its core, if somebody wants one.
       (void)kill(workers[i].pid, SIGABRT);
     }
@@ -185,6 +216,7 @@ static void watch_clocks(int64_t now_ns) {
 
 static void watch_size(int64_t now_ns) {
   static int64_t above_since_ns;
+  static uint64_t above_since_operations;
   uint64_t count;
   uint64_t bytes = soak_measure(&count);
   if (bytes > peak_bytes) peak_bytes = bytes;
@@ -193,9 +225,11 @@ static void watch_size(int64_t now_ns) {
     above_since_ns = 0;
   } else if (!above_since_ns) {
     above_since_ns = now_ns;
-  } else if (now_ns - above_since_ns > BOUND_PATIENCE_NS) {
-    soak_violation("the directory has been above its bound for 30 s: %llu bytes, %llu entries",
-                   (unsigned long long)bytes, (unsigned long long)count);
+    above_since_operations = count_operations();
+  } else if (is_too_long(above_since_ns, above_since_operations, BOUND_PATIENCE_NS, now_ns)) {
+    soak_violation("the directory has been above its bound for %lld s: %llu bytes, %llu entries",
+                   (long long)((now_ns - above_since_ns) / SECOND_NS), (unsigned long long)bytes,
+                   (unsigned long long)count);
   }
 }
 
@@ -207,7 +241,7 @@ static void pause_ns(long ns) {
 static void end_workers(void) {
   atomic_store(&soak_shared->is_ending, true);
   resume_workers(0, true);
-  int64_t deadline_ns = qn__now_ns() + soak_options.patience_ns;
+  int64_t deadline_ns = qn__now_ns() + SLOWNESS * soak_options.patience_ns;
   for (;;) {
     bool is_any_left = false;
     reap();
