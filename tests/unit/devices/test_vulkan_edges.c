@@ -1,6 +1,7 @@
 // The Vulkan device at its edges: more than a kernel reaches, copies that outrun the device, memory
 // that the host reads slowly, calls that fail halfway, a failure's wake, and semaphores of streams
 // that ended. ctest-labels: tsan
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -169,8 +170,7 @@ static void test_a_stream_is_idle_behind_a_call_that_failed_halfway(void** state
   test_expect(fill(code, stream, memory, 64, 1), QN_STATUS_OUT_OF_MEMORY,
               "vkAllocateDescriptorSets");
   device->vk.AllocateDescriptorSets = real;
-  int64_t limit_ns = qn__now_ns() + INT64_C(20000000000);
-  while (!qn_stream_is_idle(stream)) assert_true(qn__now_ns() < limit_ns);
+  while (!qn_stream_is_idle(stream)) (void)sched_yield();
   test_must(qn_stream_sync(test_vulkan, stream));
   assert_true(qn_stream_is_idle(stream));
   test_must(fill(code, stream, memory, 64, 1));
