@@ -18,6 +18,23 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "quern/config.h"
+
+#define REBUILD "quern was built without it: build it with "
+
+// Which modules this build has; CMakeLists.txt tells of those that quern/config.h does not name.
+static const struct {
+  const char* name;
+  bool is_built;
+  const char* remedy;
+} modules[] = {
+    {"llvm", QN_HAVE_LLVM, REBUILD "QUERN_LLVM=ON (needs llvm-19-dev)"},
+    {"nvrtc", QN_HAVE_CUDA, REBUILD "QUERN_CUDA=ON"},
+    {"shaderc", QN_HAVE_SHADERC,
+     REBUILD "QUERN_VULKAN=ON (needs libvulkan-dev, libshaderc-dev, glslang-dev, spirv-tools)"},
+    {"redis", QN_HAVE_REDIS, REBUILD "QUERN_REMOTE=ON (needs libhiredis-dev)"},
+    {"sodium", QN_HAVE_SODIUM, REBUILD "QUERN_REMOTE=ON (needs libsodium-dev)"},
+};
 
 // Something of this library whose address can be asked for.
 static const char anchor = 0;
@@ -110,12 +127,23 @@ bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]
   return false;
 }
 
+const char* qn__plugin_remedy(const char* name) {
+  for (size_t i = 0; i < QN_COUNT_OF(modules); i++) {
+    if (strcmp(name, modules[i].name) == 0) {
+      return modules[i].is_built ? NULL : modules[i].remedy;
+    }
+  }
+  return NULL;
+}
+
 qn_status_t qn__plugin_open(const char* directory, const char* name, const char* symbol,
                             void** out_symbol) {
   *out_symbol = NULL;
   char path[PATH_MAX];
   if (!qn__plugin_find(directory, name, path)) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE, "module '%s' is not installed: no %s", name, path);
+    const char* remedy = qn__plugin_remedy(name);
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "module '%s' is not installed: no %s%s%s", name,
+                          path, remedy ? "; " : "", remedy ? remedy : "");
   }
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {

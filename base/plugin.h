@@ -15,6 +15,9 @@ bool qn__library_folder(char out[PATH_MAX]);
 // in its quern/ folder, or in lib/ beside the folder of a statically linked program. False when
 // there is none; `out` then has the place where it was expected first.
 bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]);
+// What to do about a module that this build was made without; NULL for one that it was made with,
+// and for those of others.
+const char* qn__plugin_remedy(const char* name);
 // Opens the module (it is never closed) and finds a symbol of it. Errors: UNAVAILABLE with what was
 // tried and why it failed.
 qn_status_t qn__plugin_open(const char* directory, const char* name, const char* symbol,

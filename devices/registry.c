@@ -34,6 +34,14 @@ static _Atomic(const qn_device_table_t*) tables[TYPE_LIMIT] = {
 #endif
 };
 
+static const char* remedy(int32_t type) {
+  if (type == QN_DEVICE_CUDA) return "quern was built without it: build it with QUERN_CUDA=ON";
+  if (type == QN_DEVICE_VULKAN) {
+    return "quern was built without it: build it with QUERN_VULKAN=ON (needs libvulkan-dev)";
+  }
+  return "this build of quern has none";
+}
+
 static const struct {
   const char* name;
   int32_t type;
@@ -127,15 +135,19 @@ int32_t qn_device_count(int32_t type) {
   return table ? table->count() : 0;
 }
 
+// Why there is no device of the type; NULL where nothing is known to say.
+static const char* absence(int32_t type) {
+  const qn_device_table_t* table = qn__device_table(type);
+  if (table) return table->absence ? table->absence() : NULL;
+  return strcmp(qn_device_type_text(type), "unknown") == 0 ? NULL : remedy(type);
+}
+
 qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_table) {
   *out_table = NULL;
   const qn_device_table_t* table = qn__device_table(device.type);
   int32_t count = table ? table->count() : 0;
   if (device.id < 0 || device.id >= count) {
-    const char* why = table && count == 0 && table->absence ? table->absence() : NULL;
-    if (!table && strcmp(qn_device_type_text(device.type), "unknown") != 0) {
-      why = "this build of quern has none";
-    }
+    const char* why = count == 0 ? absence(device.type) : NULL;
     return qn_status_make(QN_STATUS_NOT_FOUND, "no device %s:%d; there %s %d of that type%s%s",
                           qn_device_type_text(device.type), device.id, count == 1 ? "is" : "are",
                           count, why && why[0] ? ": " : "", why ? why : "");
@@ -205,7 +217,7 @@ static qn_status_t target_property(int32_t type, int32_t id, const char* name,
   return QN_OK;
 }
 
-const qn__device_source_t qn__device_source = {qn_device_count, target_property};
+const qn__device_source_t qn__device_source = {qn_device_count, target_property, absence};
 
 // ---------------------------------------------------------------------------------- memory
 

@@ -267,11 +267,10 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
                                 const qn_codegen_t** out_table) {
   char path[PATH_MAX];
   if (!qn__plugin_find(directory, item->name, path)) {
-    return qn_status_make(
-        QN_STATUS_UNAVAILABLE,
-        "code generator '%s' is not installed: no %s; set QUERN_GENERATOR_DIR, or use "
-        "--target interp",
-        item->name, path);
+    const char* remedy = qn__plugin_remedy(item->name);
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "code generator '%s' is not installed: no %s; %s, or use --target interp",
+                          item->name, path, remedy ? remedy : "set QUERN_GENERATOR_DIR");
   }
   void* symbol;
   QN_TRY(qn__plugin_open(directory, item->name, QN_CODEGEN_ENTRY_SYMBOL, &symbol));

@@ -26,6 +26,12 @@ bool qn__kind_asks_device(const qn__kind_t* kind) {
   }
 }
 
+// Why a type has no devices; "" where nobody can say.
+static const char* absence(int32_t device_type) {
+  const char* why = qn__device_source.absence ? qn__device_source.absence(device_type) : NULL;
+  return why ? why : "";
+}
+
 // ----------------------------------------------------------------------------------- from_device
 
 static qn_status_t odd_answer(const qn__option_t* option, int32_t id, const char* what) {
@@ -78,10 +84,11 @@ qn_status_t qn__target_ask_device(qn_target_t* target, int32_t id) {
   }
   int32_t count = qn__device_source.count(info->device_type);
   if (id >= count) {
+    const char* why = count == 0 ? absence(info->device_type) : "";
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "from_device: there is no device %d of kind '%s' on this machine, which "
-                          "has %d; give the options or a tag",
-                          id, info->name, count);
+                          "has %d%s%s; give the options or a tag",
+                          id, info->name, count, why[0] ? ": " : "", why);
   }
   for (size_t i = 0; i < info->option_count; ++i) {
     const qn__option_t* option = &target->kind->options[i];
@@ -348,8 +355,9 @@ qn_status_t qn_target_check_host(const qn_target_t* target) {
     return target->kind->id == QN__KIND_COUNT ? QN_OK : qn__isa_json_check(target->isa_json);
   }
   int32_t count = qn__device_source.count(info->device_type);
-  qn_status_t status =
-      qn_status_make(QN_STATUS_UNAVAILABLE, "no device of kind '%s' is here", info->name);
+  const char* why = count == 0 ? absence(info->device_type) : "";
+  qn_status_t status = qn_status_make(QN_STATUS_UNAVAILABLE, "no device of kind '%s' is here%s%s",
+                                      info->name, why[0] ? ": " : "", why);
   for (int32_t id = 0; !qn_ok(status) && id < count; ++id) {
     qn_status_free(status);
     asker_t asker = {NULL, info->device_type};

@@ -84,6 +84,8 @@ typedef struct qn__device_source {
   // Option `name` of device `id`; none when it has no answer.
   qn_status_t (*property)(int32_t device_type, int32_t id, const char* name,
                           qn_attribute_value_t* out_value);
+  // Why there are none of a type, or NULL.
+  const char* (*absence)(int32_t device_type);
 } qn__device_source_t;
 extern const qn__device_source_t qn__device_source __attribute__((weak, visibility("hidden")));
 

@@ -17,7 +17,7 @@ expect 3 conformance --device cuda:0
 modules=$(dirname "$QUERN")/../lib
 has_module() { [ -e "$modules/libquern-$1.so" ]; }
 why="the driver cannot be opened: /nonexistent/libcuda.so.1"
-has_module nvrtc || why="this build of quern has none"
+has_module nvrtc || why="quern was built without it: build it with QUERN_CUDA=ON"
 tells "no device cuda:0; there are 0 of that type: $why"
 expect 0 devices --json
 json "'$why' in it['absent']['cuda']"
