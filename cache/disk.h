@@ -58,8 +58,9 @@ typedef struct qn__disk_options {
 // NOT_FOUND, INVALID_ARGUMENT (the path is empty or too long), IO, OUT_OF_MEMORY. Starts no thread.
 qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_disk);
 
-// Lets the writer finish its queue for at most `grace_ns`, then drops the rest. Never waits longer:
-// a writer that hangs in the file system is left to end by itself. NULL is fine.
+// Lets the writer finish its queue for at most `grace_ns`, then drops the rest. A call of the file
+// system that is under way is waited for by 0.1 s more: a writer that hangs in one is left to end
+// by itself. NULL is fine.
 void qn__disk_close(qn__disk_t* disk, int64_t grace_ns);
 
 // Looks an entry up: open, fstat, read, close, verify. Only QN__GET_HIT leaves something to

@@ -43,6 +43,7 @@ static void set_queue_aside(qn__disk_t* disk) {
   disk->queue_bytes = 0;
   disk->done_count = disk->put_count;
   disk->writer_state = QN__WRITER_NONE;
+  disk->is_away = false;
 }
 
 void qn__disk_fork_child(void* self) {

@@ -89,6 +89,7 @@ struct qn__disk {
   uint64_t put_count, done_count;
   qn__writer_state_t writer_state;
   pthread_t writer;
+  bool is_away;       // the writer is in calls of the file system, without the lock
   bool is_abandoned;  // the close gave up waiting: the writer destroys
   // What a child of fork closes, under `mutex` as well.
   qn__lease_t* leases;

@@ -130,6 +130,7 @@ static bool serve_one(qn__disk_t* disk) {
   if (!disk->head) disk->tail = &disk->head;
   node->next = NULL;
   disk->in_flight = node;
+  disk->is_away = true;
   qn__mutex_unlock(&disk->mutex);
 
   int64_t start_ns = qn__now_ns();
@@ -143,6 +144,7 @@ static bool serve_one(qn__disk_t* disk) {
   qn__mutex_unlock(&disk->mutex);
   qn__lease_release(lease);
   qn__mutex_lock(&disk->mutex);
+  disk->is_away = false;
   disk->in_flight = NULL;
   disk->queue_bytes -= node->size_bytes;
   free_node(disk, node);
@@ -163,10 +165,12 @@ void qn__disk_serve_queue(qn__disk_t* disk) {
 static void sweep_if_due(qn__disk_t* disk) {
   if (atomic_load(&disk->is_closing)) return;
   if (qn__disk_is_latched(disk) && !disk->is_short_of_space) return;
+  disk->is_away = true;
   qn__mutex_unlock(&disk->mutex);
   int64_t start_ns = qn__now_ns();
   bool has_swept = qn__disk_sweep_if_due(disk);
   qn__mutex_lock(&disk->mutex);
+  disk->is_away = false;
   if (has_swept) tell(disk, QN__DISK_WORK_SWEEP, start_ns, NULL);
 }
 
@@ -281,9 +285,14 @@ bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns) {
   qn__mutex_lock(&disk->mutex);
   atomic_store(&disk->is_closing, true);
   qn__cond_signal(&disk->work);
+  // A writer that is in no call is about to end, however long a busy machine keeps it from running.
   bool is_in_time = true;
-  while (disk->writer_state == QN__WRITER_RUNNING && is_in_time) {
-    is_in_time = qn__cond_wait_until(&disk->done, &disk->mutex, deadline_ns);
+  while (disk->writer_state == QN__WRITER_RUNNING && (is_in_time || !disk->is_away)) {
+    if (disk->is_away) {
+      is_in_time = qn__cond_wait_until(&disk->done, &disk->mutex, deadline_ns);
+    } else {
+      qn__cond_wait(&disk->done, &disk->mutex);
+    }
   }
   if (disk->writer_state == QN__WRITER_RUNNING) {
     disk->is_abandoned = true;

@@ -46,8 +46,8 @@ typedef struct qn__remote_options {
 // INVALID_ARGUMENT (URL, scheme, domain, no key), UNAVAILABLE (a module is missing), those of
 // qn__key_read, PERMISSION_DENIED in a process with borrowed rights, OUT_OF_MEMORY.
 qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t** out_remote);
-// Lets queued puts go on for at most `grace_ns`, and waits at most 0.1 s more: a thread that hangs
-// in the network or in a name lookup is left to end by itself. NULL is fine.
+// Lets queued puts go on for at most `grace_ns`, and waits at most 0.1 s more for calls under way:
+// a thread that hangs in the network or in a name lookup is left to end by itself. NULL is fine.
 void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns);
 
 // Waits until `deadline_ns` (qn__now_ns; INT64_MAX is fine) or the tier's own timeout, whichever

@@ -75,6 +75,7 @@ typedef struct qn__lane {
   qn__job_t** tail;
   qn__job_t* running;
   qn__lane_state_t state;
+  bool is_away;  // the thread is in calls of the store or of a log, without the lock
   pthread_t thread;
   // The breaker.
   _Atomic int64_t open_until_ns;  // qn__now_ns; 0: closed

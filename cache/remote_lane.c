@@ -297,11 +297,13 @@ static void run_job(qn__lane_t* lane, qn__job_t* job) {
   bool is_in_time = now_ns < job->deadline_ns;
   if (is_in_time) {
     lane->running = job;
+    lane->is_away = true;
     qn__mutex_unlock(&remote->mutex);
     qn__store_result_t result = perform(lane, job);
     now_ns = qn__now_ns();
     qn__mutex_lock(&remote->mutex);
     lane->running = NULL;
+    lane->is_away = false;
     job->result = result;
   }
   if (!is_in_time && job->is_probe) lane->is_probing = false;
@@ -320,6 +322,7 @@ static void run_job(qn__lane_t* lane, qn__job_t* job) {
     qn__cond_signal(&job->done);
     job = NULL;
   }
+  lane->is_away = gives_claim_back || has_opened || has_closed;
   qn__mutex_unlock(&remote->mutex);
 
   if (gives_claim_back) {
@@ -329,6 +332,7 @@ static void run_job(qn__lane_t* lane, qn__job_t* job) {
   if (has_opened) log_open(lane, period_ns);
   if (has_closed) qn__log(QN__LOG_INFO, "remote: %s: %s are on again", remote->url, lane->what);
   qn__mutex_lock(&remote->mutex);
+  lane->is_away = false;
 }
 
 static bool is_running(const qn__lane_t* lane) {
@@ -421,6 +425,7 @@ static void forget_lane(qn__lane_t* lane) {
   lane->tail = &lane->head;
   lane->is_probing = false;
   lane->state = QN__LANE_NONE;
+  lane->is_away = false;
   qn_status_free(qn__cond_init(&lane->work));
 }
 

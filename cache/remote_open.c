@@ -201,6 +201,12 @@ static bool has_ended(const qn__remote_t* remote) {
   return remote->asks.state != QN__LANE_RUNNING && remote->puts.state != QN__LANE_RUNNING;
 }
 
+// Whether one of the threads is.
+static bool is_about_to_end(const qn__remote_t* remote) {
+  return (remote->asks.state == QN__LANE_RUNNING && !remote->asks.is_away) ||
+         (remote->puts.state == QN__LANE_RUNNING && !remote->puts.is_away);
+}
+
 void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
   if (!remote) return;
   int64_t deadline_ns = qn__after(qn__after(qn__now_ns(), grace_ns), LAST_CALL_NS);
@@ -209,9 +215,14 @@ void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
   remote->is_closing = true;
   qn__cond_broadcast(&remote->asks.work);
   qn__cond_broadcast(&remote->puts.work);
+  // A thread that is in no call is about to end, however long a busy machine keeps it from running.
   bool is_in_time = true;
-  while (!has_ended(remote) && is_in_time) {
-    is_in_time = qn__cond_wait_until(&remote->done, &remote->mutex, deadline_ns);
+  while (!has_ended(remote) && (is_in_time || is_about_to_end(remote))) {
+    if (is_about_to_end(remote)) {
+      qn__cond_wait(&remote->done, &remote->mutex);
+    } else {
+      is_in_time = qn__cond_wait_until(&remote->done, &remote->mutex, deadline_ns);
+    }
   }
   bool is_abandoned = remote->is_abandoned = !has_ended(remote);
   qn__lane_t* const lanes[] = {&remote->asks, &remote->puts};
