@@ -10,6 +10,7 @@
 
 // How long destroying an engine waits for compiles that run. Longer ones end by themselves.
 #define COMPILE_GRACE_NS INT64_C(30000000000)
+#define CLOSE_GRACE_NS INT64_C(5000000000)
 
 static const struct {
   const char* name;
@@ -46,6 +47,7 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
   const qn__config_t* config = &engine->config;
   QN_TRY(qn__config_init(&engine->config, options));
   engine->compile_grace_ns = COMPILE_GRACE_NS;
+  engine->close_grace_ns = CLOSE_GRACE_NS;
   engine->is_forbidden = qn__config_number(config, QN__SETTING_jit) != 0;
   engine->on_compile = options->on_compile;
   engine->on_compile_self = options->on_compile_self;

@@ -11,8 +11,6 @@
 #include "cache/crypto.h"
 #include "jit/engine.h"
 
-// How long closing waits for publishes.
-#define CLOSE_GRACE_NS INT64_C(5000000000)
 #define MOST_OWNERS 64u
 #define MOST_KEYS 64u
 
@@ -224,10 +222,10 @@ qn_status_t qn__tiers_open(qn_engine_t* engine) {
 }
 
 void qn__tiers_close(qn_engine_t* engine) {
-  qn__remote_destroy(engine->remote, CLOSE_GRACE_NS);
+  qn__remote_destroy(engine->remote, engine->close_grace_ns);
   engine->remote = NULL;
   qn__driver_door_close(engine->driver_door);
-  qn__disk_close(engine->disk, CLOSE_GRACE_NS);
+  qn__disk_close(engine->disk, engine->close_grace_ns);
   engine->disk = NULL;
   if (engine->bundles) qn__generators_use_bundles(&engine->generators, NULL, 0);
   for (size_t i = 0; i < engine->bundle_count; i++) qn__bundle_close(engine->bundles[i]);

@@ -23,8 +23,8 @@ typedef enum qn_fault_mode {
 // An allocator over malloc that fails on demand, counts what lives, checks that every block comes
 // back with the size it was asked for, and fills blocks with a pattern before use and after free.
 typedef struct qn_fault_heap {
-  long fail_at;  // 1 is the next allocation; 0 never
-  qn_fault_mode_t mode;
+  _Atomic long fail_at;  // 1 is the next allocation; 0 never
+  _Atomic qn_fault_mode_t mode;
   _Atomic long call_count;     // allocations and growths since the last arming
   _Atomic long failure_count;  // of them failed
   _Atomic long live_blocks;
@@ -35,7 +35,7 @@ typedef struct qn_fault_heap {
 void qn_fault_heap_init(qn_fault_heap_t* heap);
 // Borrows `heap`, which must outlive every block.
 qn_allocator_t qn_fault_heap_allocator(qn_fault_heap_t* heap);
-// Restarts the count. `fail_at` 0 disarms.
+// Restarts the count. `fail_at` 0 disarms. Other threads may be allocating.
 void qn_fault_heap_arm(qn_fault_heap_t* heap, long fail_at, qn_fault_mode_t mode);
 
 // Runs `work(allocator, user)` with the n-th allocation failing, n = 1, 2, ..., once and from then

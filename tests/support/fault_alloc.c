@@ -16,8 +16,9 @@ static_assert(sizeof(block_header_t) == 16, "blocks stay aligned to 16 bytes");
 
 static bool is_failing(qn_fault_heap_t* heap) {
   long call = atomic_fetch_add(&heap->call_count, 1) + 1;
-  bool fails = heap->fail_at > 0 &&
-               (heap->mode == QN_FAULT_ALWAYS ? call >= heap->fail_at : call == heap->fail_at);
+  long fail_at = atomic_load(&heap->fail_at);
+  bool fails = fail_at > 0 &&
+               (atomic_load(&heap->mode) == QN_FAULT_ALWAYS ? call >= fail_at : call == fail_at);
   if (fails) atomic_fetch_add(&heap->failure_count, 1);
   return fails;
 }
@@ -65,10 +66,12 @@ qn_allocator_t qn_fault_heap_allocator(qn_fault_heap_t* heap) {
 }
 
 void qn_fault_heap_arm(qn_fault_heap_t* heap, long fail_at, qn_fault_mode_t mode) {
-  heap->fail_at = fail_at;
-  heap->mode = mode;
+  // Other threads may allocate meanwhile: nothing fails by the old count.
+  atomic_store(&heap->fail_at, 0);
+  atomic_store(&heap->mode, mode);
   atomic_store(&heap->call_count, 0);
   atomic_store(&heap->failure_count, 0);
+  atomic_store(&heap->fail_at, fail_at);
 }
 
 long qn_fault_walk_alloc(bool (*work)(qn_allocator_t allocator, void* user), void* user) {

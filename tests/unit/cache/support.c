@@ -97,6 +97,8 @@ qn__disk_t* open_cache(const qn__disk_options_t* changes) {
   qn__disk_options_t options = {.root = cache_root};
   if (changes) options = *changes;
   if (!options.root) options.root = cache_root;
+  if (options.lock_timeout_ns == 0) options.lock_timeout_ns = FOREVER_NS;
+  if (options.hang_ns == 0) options.hang_ns = FOREVER_NS;
   qn__disk_t* disk = NULL;
   qn_status_t status = qn__disk_open(&options, &disk);
   if (!qn_ok(status)) (void)fprintf(stderr, "%s\n", qn_status_message(status));
@@ -117,6 +119,6 @@ qn__get_result_t get_replaced(qn__disk_t* disk, const sample_t* sample, const ui
 
 bool put_and_wait(qn__disk_t* disk, const sample_t* sample) {
   uint64_t done = qn__disk_counter(disk, "publish_done");
-  return qn__disk_put(disk, &sample->entry, NULL) && qn__disk_flush(disk, INT64_C(60000000000)) &&
+  return qn__disk_put(disk, &sample->entry, NULL) && qn__disk_flush(disk, FOREVER_NS) &&
          qn__disk_counter(disk, "publish_done") == done + 1;
 }

@@ -5,6 +5,9 @@
 #include "cache/disk.h"
 #include "tests/support/tempdir.h"
 
+// The bound of a wait for what must come: who waits in vain is ended by ctest.
+#define FOREVER_NS INT64_C(3600000000000)
+
 // An entry whose contents follow from `number`: preimage, metadata, module (none when `number` is a
 // multiple of four) and payload.
 typedef struct sample {
@@ -28,7 +31,8 @@ int cache_tear_down(void** state);
 void entry_path(const sample_t* sample, char out[QN_TEST_PATH_SIZE + 64]);
 // Makes a file so much older than now, or younger.
 void set_age(const char* path, int64_t age_s);
-// Opens the directory with the default options and a short grace; asserts that it can.
+// Opens the directory; asserts that it can. Of the default options, those are not taken that would
+// make it give up on another thread or process because the machine is busy.
 qn__disk_t* open_cache(const qn__disk_options_t* changes);
 // Puts a sample and waits until it is in place.
 bool put_and_wait(qn__disk_t* disk, const sample_t* sample);

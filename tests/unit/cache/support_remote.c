@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -171,6 +172,13 @@ long fake_count(void) {
   for (size_t i = 0; i < ITEMS; i++) count += fake.items[i].name[0] != '\0';
   unlock();
   return count;
+}
+
+pid_t fake_fork(void) {
+  lock();
+  pid_t child = fork();
+  if (child != 0) unlock();
+  return child;
 }
 
 // ---- the store
@@ -367,7 +375,7 @@ qn__remote_options_t remote_usual(void) {
   return (qn__remote_options_t){.url = "fake://nowhere",
                                 .trust_domain = "test",
                                 .may_write = true,
-                                .timeout_ns = 60 * SECOND,
+                                .timeout_ns = HOUR,
                                 .retry_ns = HOUR,
                                 .store = &fake_store,
                                 .crypto = &fake_crypto,
@@ -399,7 +407,7 @@ qn__get_result_t remote_get(qn__remote_t* remote, const sample_t* sample) {
 void remote_put(qn__remote_t* remote, const sample_t* sample) {
   uint64_t done = qn__remote_counter(remote, "remote_put_done");
   assert_true(qn__remote_put(remote, &sample->entry));
-  assert_true(qn__remote_flush(remote, 60 * SECOND));
+  assert_true(qn__remote_flush(remote, HOUR));
   assert_int_equal(qn__remote_counter(remote, "remote_put_done"), done + 1);
 }
 

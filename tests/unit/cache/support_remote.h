@@ -6,6 +6,7 @@
 #define QUERN_TESTS_UNIT_CACHE_SUPPORT_REMOTE_H_
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "cache/remote_inner.h"
 #include "tests/unit/cache/support.h"
@@ -47,6 +48,9 @@ size_t fake_value(const char* name, uint8_t* out, size_t room, char* out_name, s
 void fake_set_value(const char* name, const uint8_t* data, size_t size);
 bool fake_has(const char* name);
 long fake_count(void);
+// A fork while no call changes the store, so that the child's copy is whole. The child is free to
+// use it once the remote tier has forgotten its connections, which it does in the fork.
+pid_t fake_fork(void);
 
 // Options over the two, with long times, so that nothing ends by itself: a test shortens what it is
 // about.

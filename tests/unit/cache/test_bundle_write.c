@@ -18,7 +18,6 @@
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support_bundle.h"
 
-#define PATIENCE_NS INT64_C(60000000000)
 enum { SAMPLES = 6, FILE_ROOM = 1 << 16 };
 
 static sample_t samples[SAMPLES];
@@ -174,16 +173,16 @@ static void the_same_entries_give_the_same_bytes(void** state) {
   assert_int_equal(report.bad_count + report.unwanted_count, 0);
   // From a directory that was filled the other way round, and from two bundles that overlap.
   assert_int_equal(qn__disk_clear(disk), SAMPLES);
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   for (unsigned i = SAMPLES; i-- > 0;) {
     disk = fill_directory(i, i + 1);
-    if (i) qn__disk_close(disk, PATIENCE_NS);
+    if (i) qn__disk_close(disk, FOREVER_NS);
   }
   source.disk = disk;
   options.write.path = other;
   assert_true(qn_ok(qn__bundle_export(&source, 1, &options, &report)));
   assert_true(is_same_file(path, other));
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
 
   char first[BUNDLE_PATH_SIZE], second[BUNDLE_PATH_SIZE];
   bundle_path("c.qnb", first);
@@ -260,7 +259,7 @@ static void nothing_to_write_is_said(void** state) {
   assert_int_equal(report.unwanted_count, 2);
   assert_int_equal(access(path, F_OK), -1);
   assert_int_equal(files_in(cache_root), 1);
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // ---------------------------------------------------------------------------------------- public
@@ -289,7 +288,7 @@ static void count_generator(void* self, const char* identity) {
 
 static void the_public_calls(void** state) {
   (void)state;
-  qn__disk_close(fill_directory(0, SAMPLES), PATIENCE_NS);
+  qn__disk_close(fill_directory(0, SAMPLES), FOREVER_NS);
   qn_cache_dir_t* dir;
   assert_true(qn_ok(qn_cache_dir_open(directory, &dir)));
   unsigned asked = 0;
@@ -370,7 +369,7 @@ static void keys_and_signatures(void** state) {
   assert_int_equal(stat(public_file, &info), 0);
   assert_int_equal(info.st_size, 65);
 
-  qn__disk_close(fill_directory(0, SAMPLES), PATIENCE_NS);
+  qn__disk_close(fill_directory(0, SAMPLES), FOREVER_NS);
   qn_cache_dir_t* dir;
   assert_true(qn_ok(qn_cache_dir_open(directory, &dir)));
   qn_cache_write_options_t options = {.struct_size = sizeof options,
@@ -532,7 +531,7 @@ static long walk_files(qn_fault_kind_t kind, int error) {
     }
   }
   assert_int_equal(qn__disk_clear(disk), 3);
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return runs;
 }
 
@@ -571,7 +570,7 @@ static void every_allocation_may_fail(void** state) {
   assert_int_equal(stat(other, &info), 0);
   assert_int_equal(truncate(other, info.st_size - 30), 0);
   assert_true(qn_fault_walk_alloc(allocating_work, disk) > 10);
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 int main(void) {

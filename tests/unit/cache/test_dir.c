@@ -53,7 +53,7 @@ static void tools_look_at_a_directory(void** state) {
     sample_make(&samples[i], i, 100);
     assert_true(put_and_wait(disk, &samples[i]));
   }
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   assert_true(qn_ok(qn_cache_dir_list(dir, see, &seen)));
   assert_int_equal(seen.count, 5);
   assert_int_equal(seen.created_s, 1700000000);

@@ -49,13 +49,13 @@ static void found_after_put(void** state) {
   assert_int_equal(qn__disk_counter(disk, "disk_misses"), 2);
   assert_int_equal(qn__disk_counter(disk, "publish_done"), 1);
   assert_int_equal(qn__disk_counter(disk, "no such counter"), 0);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   // And by another one, later.
   disk = open_cache(NULL);
   assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   assert_true(sample_equals(&sample, &hit.entry));
   qn__disk_hit_release(disk, &hit);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   struct stat info;
   char path[QN_TEST_PATH_SIZE + 64];
   entry_path(&sample, path);
@@ -76,7 +76,7 @@ static void a_hit_is_four_calls(void** state) {
   sample_t sample;
   sample_make(&sample, 1, 65536);
   assert_true(put_and_wait(disk, &sample));
-  qn__disk_close(disk, INT64_C(60000000000));  // the writer may still be looking for what to sweep
+  qn__disk_close(disk, FOREVER_NS);  // the writer may still be looking for what to sweep
   disk = open_cache(NULL);
   qn_fault_fs_install();
   qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
@@ -90,7 +90,7 @@ static void a_hit_is_four_calls(void** state) {
   assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__GET_ABSENT);
   assert_int_equal(qn_fault_fs_calls(), 1);
   qn_fault_fs_remove();
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&sample);
   sample_free(&other);
 }
@@ -104,7 +104,7 @@ static void hits_allocate_once(void** state) {
   sample_t sample;
   sample_make(&sample, 1, 65536);
   assert_true(put_and_wait(disk, &sample));
-  qn__disk_close(disk, INT64_C(60000000000));
+  qn__disk_close(disk, FOREVER_NS);
   disk = open_cache(&options);
   qn__hit_t hit;
   assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
@@ -115,7 +115,7 @@ static void hits_allocate_once(void** state) {
     qn__disk_hit_release(disk, &hit);
   }
   assert_int_equal(heap.call_count, 0);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   assert_int_equal(heap.live_blocks, 0);
   assert_int_equal(heap.size_errors, 0);
   sample_free(&sample);
@@ -142,7 +142,7 @@ static void untrusted_directories_are_refused(void** state) {
   assert_non_null(disk);
   assert_int_equal(path[strlen(path) - 1], '/');
   assert_int_equal(qn__disk_root(disk)[strlen(qn__disk_root(disk)) - 1], 'r');
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   struct stat info;
   assert_int_equal(lstat(path, &info), 0);
   assert_int_equal(info.st_mode & 07777, 0700);
@@ -157,12 +157,12 @@ static void untrusted_directories_are_refused(void** state) {
   options.owner_count = 1;
   disk = open_cache(&options);
   assert_non_null(disk);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   options.owner_count = 0;
   assert_int_equal(chmod(path, 0755), 0);
   disk = open_cache(&options);
   assert_non_null(disk);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 
   (void)snprintf(path, sizeof path, "%s/deep", cache_root);
   assert_int_equal(chmod(path, 0777), 0);
@@ -173,7 +173,7 @@ static void untrusted_directories_are_refused(void** state) {
   (void)snprintf(path, sizeof path, "%s/deep/er", cache_root);
   disk = open_cache(&options);
   assert_non_null(disk);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 
   (void)snprintf(path, sizeof path, "%s/link", cache_root);
   assert_int_equal(symlink("deep/er", path), 0);
@@ -241,7 +241,7 @@ static void damaged_files_heal(void** state) {
   assert_true(put_and_wait(disk, &sample));
   assert_int_equal(qn__disk_get(disk, &sample.expected, &hit), QN__GET_HIT);
   qn__disk_hit_release(disk, &hit);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&sample);
 }
 
@@ -270,7 +270,7 @@ static void a_good_entry_of_another_preimage_stays(void** state) {
   assert_int_equal(qn__disk_get(disk, &other.expected, &hit), QN__GET_BAD);
   assert_int_equal(hit.reason, QN__REASON_KEY);
   assert_int_equal(access(to, F_OK), -1);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&sample);
   sample_free(&other);
 }
@@ -304,7 +304,7 @@ static void what_is_no_file_of_ours_is_left_alone(void** state) {
     assert_int_equal(qn__disk_counter(disk, "disk_untrusted"), 1);
     assert_int_equal(access(path, F_OK), 0);
   }
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&sample);
 }
 
@@ -334,7 +334,7 @@ static void a_stale_handle_is_looked_up_again(void** state) {
   qn_fault_fs_remove();
   assert_int_equal(qn__disk_counter(disk, "disk_hits"), 3);
   assert_int_equal(qn__disk_counter(disk, "disk_read_errors"), 9);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&sample);
 }
 
@@ -349,7 +349,7 @@ static void a_full_queue_drops(void** state) {
   assert_int_equal(qn__disk_counter(disk, "publish_dropped_full"), 1);
   assert_true(put_and_wait(disk, &small));
   assert_true(qn__disk_flush(disk, 0));
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&small);
   sample_free(&large);
 }
@@ -384,7 +384,7 @@ static void a_refusal_switches_writing_off_for_a_while(void** state) {
     qn_fault_fs_install();
     qn_fault_fs_arm(1, QN_FAULT_ALWAYS, QN_FAULT_ERRNO, cases[i].error);
     assert_true(qn__disk_put(disk, &sample.entry, NULL));
-    assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
+    assert_true(qn__disk_flush(disk, FOREVER_NS));
     qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
     qn__log_install(QN__LOG_ERROR, NULL, NULL);
     assert_int_equal(qn__disk_counter(disk, cases[i].counter), 1);
@@ -399,11 +399,11 @@ static void a_refusal_switches_writing_off_for_a_while(void** state) {
         struct timespec pause = {.tv_nsec = 1000000};
         (void)nanosleep(&pause, NULL);
       }
-      assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
+      assert_true(qn__disk_flush(disk, FOREVER_NS));
       assert_int_equal(qn__disk_counter(disk, "publish_done"), 2);
     }
     qn_fault_fs_remove();
-    qn__disk_close(disk, 0);
+    qn__disk_close(disk, FOREVER_NS);
     sample_free(&sample);
   }
 }
@@ -434,11 +434,11 @@ static void a_wiped_directory_is_made_again(void** state) {
   assert_int_equal(mkdir(root, 0700), 0);
   assert_int_equal(chmod(root, 0777), 0);
   assert_true(qn__disk_put(disk, &samples[0].entry, NULL));
-  assert_true(qn__disk_flush(disk, INT64_C(60000000000)));
+  assert_true(qn__disk_flush(disk, FOREVER_NS));
   assert_int_equal(qn__disk_counter(disk, "publish_failed_denied"), 1);
   assert_int_equal(qn__disk_counter(disk, "publish_latched"), 1);
   assert_int_equal(rmdir(root), 0);  // it is empty
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&samples[0]);
   sample_free(&samples[1]);
 }
@@ -458,7 +458,7 @@ static void a_relative_path_stays_where_it_was(void** state) {
   qn__hit_t hit;
   qn__get_result_t result = qn__disk_get(disk, &sample.expected, &hit);
   qn__disk_hit_release(disk, &hit);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   sample_free(&sample);
   int is_astray = access("relative", F_OK);
   assert_int_equal(chdir(here), 0);

@@ -18,8 +18,6 @@
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
 
-#define PATIENCE_NS INT64_C(60000000000)
-
 static const int errors[] = {ENOSPC, EDQUOT, EIO,    EACCES, EROFS,
                              ESTALE, EBUSY,  EMFILE, EINTR,  ENOENT};
 
@@ -70,10 +68,10 @@ static void work(qn_allocator_t allocator) {
       qn__disk_hit_release(disk, &hit);
     }
     (void)qn__disk_put(disk, &samples[i].entry, lease);
-    assert_true(qn__disk_flush(disk, PATIENCE_NS));
+    assert_true(qn__disk_flush(disk, FOREVER_NS));
     get_one(disk, &samples[i]);
   }
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 static bool count_file(void* self, const qn__disk_file_t* file) {
@@ -95,7 +93,7 @@ static void care(qn_allocator_t allocator) {
     (void)qn__disk_scan(disk, count_file, &count, &temporaries);
     assert_true(count <= (int)QN_COUNT_OF(samples));
     (void)qn__disk_clear(disk);
-    qn__disk_close(disk, PATIENCE_NS);
+    qn__disk_close(disk, FOREVER_NS);
   }
   qn_status_free(status);
 }
@@ -111,7 +109,7 @@ static void must_work(void) {
     qn__disk_hit_release(disk, &hit);
   }
   assert_int_equal(qn__disk_clear(disk), QN_COUNT_OF(samples));
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // Walks all calls of `work` from a fresh directory, and from one that is there with a damaged
@@ -184,7 +182,7 @@ static void every_call_of_care_may_fail(void** state) {
       }
     }
   }
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   must_work();
 }
 
@@ -219,7 +217,7 @@ static void tools_report_failing_calls(void** state) {
   (void)state;
   qn__disk_t* disk = try_open(qn_allocator_default());
   for (size_t i = 0; i < QN_COUNT_OF(samples); i++) assert_true(put_and_wait(disk, &samples[i]));
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   char key[33];
   qn__hash128_hex(samples[2].entry.key, key);
   qn_fault_fs_install();

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,6 @@
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
 
-#define PATIENCE_NS INT64_C(60000000000)
 #define MS INT64_C(1000000)
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -90,7 +90,7 @@ static void one_has_it_and_the_other_finds_the_entry(void** state) {
 
   assert_true(qn__disk_put(a, &sample.entry, lease));
   qn__hit_t hit;
-  assert_int_equal(qn__disk_claim(b, &sample.expected, qn__now_ns() + PATIENCE_NS, &hit, &lease),
+  assert_int_equal(qn__disk_claim(b, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &lease),
                    QN__GET_HIT);
   assert_null(lease);
   assert_true(sample_equals(&sample, &hit.entry));
@@ -104,8 +104,8 @@ static void one_has_it_and_the_other_finds_the_entry(void** state) {
   lease = claim_now(b, &other);
   assert_non_null(lease);
   qn__lease_release(lease);
-  qn__disk_close(a, PATIENCE_NS);
-  qn__disk_close(b, PATIENCE_NS);
+  qn__disk_close(a, FOREVER_NS);
+  qn__disk_close(b, FOREVER_NS);
 }
 
 // Two keys whose file names begin alike, and have equal second halves, are two keys.
@@ -122,7 +122,7 @@ static void keys_do_not_collide(void** state) {
   }
   assert_int_equal(qn__disk_counter(disk, "claim_busy"), 0);
   for (size_t i = 0; i < QN_COUNT_OF(leases); i++) qn__lease_release(leases[i]);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // Every way in which an entry does not come to lie in the directory ends its lease.
@@ -132,7 +132,7 @@ static void leases_end_with_the_put(void** state) {
   static const char* const ways[] = {"full",   "size",   "space", "latched",
                                      "memory", "closed", "done"};
   for (size_t i = 0; i < QN_COUNT_OF(ways); i++) {
-    qn_fault_heap_t heap;
+    static qn_fault_heap_t heap;  // a writer that was left behind by the close looks at it still
     qn_fault_heap_init(&heap);
     qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap),
                                   .max_queue_bytes = i == 0 ? 100 : 0,
@@ -150,20 +150,21 @@ static void leases_end_with_the_put(void** state) {
     }
     if (i == 3) {
       assert_true(qn__disk_put(disk, &other.entry, NULL));
-      assert_true(qn__disk_flush(disk, PATIENCE_NS));
+      assert_true(qn__disk_flush(disk, FOREVER_NS));
       assert_null(claim_now(disk, &other));
       assert_int_equal(qn__disk_counter(disk, "claim_off"), 1);
     }
     if (i == 4) qn_fault_heap_arm(&heap, 1, QN_FAULT_ALWAYS);
     (void)qn__disk_put(disk, &entry, lease);
-    if (i != 5) assert_true(qn__disk_flush(disk, PATIENCE_NS));
+    if (i != 5) assert_true(qn__disk_flush(disk, FOREVER_NS));
     // (A failing unlock does not matter: the close ends the lock as well.)
     if (i == 2 || i == 3) qn_fault_fs_remove();
-    qn__disk_close(disk, i == 5 ? 0 : PATIENCE_NS);
+    qn__disk_close(disk, i == 5 ? 0 : FOREVER_NS);
+    while (i == 5 && heap.live_blocks > 0) pause_ms(1);
     assert_int_equal(heap.live_blocks, 0);
     qn__hit_t hit;
     qn__get_result_t result =
-        qn__disk_claim(watcher, &sample.expected, qn__now_ns() + PATIENCE_NS, &hit, &lease);
+        qn__disk_claim(watcher, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &lease);
     if (result == QN__GET_HIT) {
       assert_null(lease);
       assert_true(i >= 5);
@@ -175,7 +176,7 @@ static void leases_end_with_the_put(void** state) {
       qn__lease_release(lease);
     }
   }
-  qn__disk_close(watcher, 0);
+  qn__disk_close(watcher, FOREVER_NS);
 }
 
 // ------------------------------------------------------------------------------- processes
@@ -207,7 +208,7 @@ static int make_all(const sample_t* keys, int number) {
     pause_ms(1);
     if (!qn__disk_put(disk, &key->entry, lease)) return 14;
   }
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return 0;
 }
 
@@ -241,7 +242,8 @@ static pid_t start_holder(const qn__disk_options_t* options) {
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
-    (void)alarm(120);  // should the test fail before it sends one
+    // Should the test fail before it sends one: ctest waits for all who have its output open.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(22);
     qn__disk_t* disk = open_cache(options);
     qn__hit_t hit;
     qn__lease_t* lease;
@@ -271,13 +273,13 @@ static void a_killed_holder_is_noticed(void** state) {
   assert_true(qn_ok(qn__thread_start(&killer, "killer", 0, kill_soon, &holder)));
   qn__hit_t hit;
   qn__lease_t* lease;
-  assert_int_equal(qn__disk_claim(disk, &sample.expected, qn__now_ns() + PATIENCE_NS, &hit, &lease),
+  assert_int_equal(qn__disk_claim(disk, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &lease),
                    QN__GET_ABSENT);
   assert_non_null(lease);
   qn__lease_release(lease);
   assert_int_equal(pthread_join(killer, NULL), 0);
   assert_int_equal(wait_for(holder), 1000 + SIGKILL);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 static void a_stopped_holder_costs_the_bound(void** state) {
@@ -288,15 +290,26 @@ static void a_stopped_holder_costs_the_bound(void** state) {
   qn__disk_t* disk = open_cache(&options);
   qn__hit_t hit;
   qn__lease_t* lease;
-  // By the directory's bound, by the caller's deadline, and without a wait.
-  const int64_t deadlines_ns[] = {INT64_MAX, qn__now_ns() + 100 * MS, 0, INT64_MIN};
+  // By the directory's bound, and without a wait.
+  const int64_t deadlines_ns[] = {INT64_MAX, 0, INT64_MIN};
   for (size_t i = 0; i < QN_COUNT_OF(deadlines_ns); i++) {
     assert_int_equal(qn__disk_claim(disk, &sample.expected, deadlines_ns[i], &hit, &lease),
                      QN__GET_ABSENT);
     assert_null(lease);
-    assert_int_equal(qn__disk_counter(disk, "claim_timeouts"), i < 2 ? i + 1 : 2);
-    assert_int_equal(qn__disk_counter(disk, "claim_busy"), i < 2 ? 0 : i - 1);
+    assert_int_equal(qn__disk_counter(disk, "claim_timeouts"), 1);
+    assert_int_equal(qn__disk_counter(disk, "claim_busy"), i);
   }
+  // By the caller's deadline, which a busy machine may let pass before the wait begins.
+  qn__disk_t* patient = open_cache(NULL);
+  uint64_t busy_count = 0;
+  for (int64_t wait_ns = 10 * MS; qn__disk_counter(patient, "claim_timeouts") == 0; wait_ns *= 2) {
+    assert_int_equal(qn__disk_counter(patient, "claim_busy"), busy_count++);
+    assert_int_equal(
+        qn__disk_claim(patient, &sample.expected, qn__now_ns() + wait_ns, &hit, &lease),
+        QN__GET_ABSENT);
+    assert_null(lease);
+  }
+  qn__disk_close(patient, FOREVER_NS);
   assert_true(qn__disk_counter(disk, "claim_wait_ns") >= (uint64_t)(50 * MS));
   // It goes on without; what it puts is found by all.
   assert_true(put_and_wait(disk, &sample));
@@ -304,7 +317,7 @@ static void a_stopped_holder_costs_the_bound(void** state) {
   qn__disk_hit_release(disk, &hit);
   assert_int_equal(kill(holder, SIGKILL), 0);
   assert_int_equal(wait_for(holder), 1000 + SIGKILL);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 static bool has_lock_open(void) {
@@ -337,7 +350,7 @@ static void forks_while_holding(void** state) {
     // What the parent holds is the parent's, whatever the child does with its copies.
     qn__lease_release(lease);
     if (claim_now(disk, &sample)) _exit(31);
-    qn__disk_close(disk, PATIENCE_NS);
+    qn__disk_close(disk, FOREVER_NS);
     _exit(heap.live_blocks ? 32 : 0);
   }
   assert_int_equal(wait_for(child), 0);
@@ -357,8 +370,8 @@ static void forks_while_holding(void** state) {
   qn__lease_release(lease);
   assert_int_equal(kill(child, SIGKILL), 0);
   (void)wait_for(child);
-  qn__disk_close(watcher, 0);
-  qn__disk_close(disk, 0);
+  qn__disk_close(watcher, FOREVER_NS);
+  qn__disk_close(disk, FOREVER_NS);
   assert_int_equal(heap.live_blocks, 0);
 }
 
@@ -385,7 +398,7 @@ static void locks_go_where_they_work(void** state) {
   qn__disk_t* disk = open_cache(NULL);
   assert_null(claim_now(disk, &sample));  // nowhere
   assert_int_equal(qn__disk_counter(disk, "claim_unavailable"), 1);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 
   qn__disk_options_t options = {.runtime_dir = runtime};
   disk = open_cache(&options);
@@ -409,9 +422,9 @@ static void locks_go_where_they_work(void** state) {
   assert_non_null(its);
   qn__lease_release(its);
   qn__lease_release(lease);
-  qn__disk_close(third, 0);
-  qn__disk_close(second, 0);
-  qn__disk_close(disk, 0);
+  qn__disk_close(third, FOREVER_NS);
+  qn__disk_close(second, FOREVER_NS);
+  qn__disk_close(disk, FOREVER_NS);
   (void)qn__fs_install(NULL);
 
   disk = open_cache(NULL);
@@ -429,13 +442,13 @@ static void locks_go_where_they_work(void** state) {
   qn__lease_release(lease);
   assert_null(claim_now(disk, &sample));
   qn__lease_release(its);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 
   options = (qn__disk_options_t){.is_read_only = true};
   disk = open_cache(&options);
   assert_null(claim_now(disk, &sample));
   assert_int_equal(qn__disk_counter(disk, "claim_off"), 1);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // Whatever stands in the way of a lock: no lease, no error, no wait.
@@ -467,7 +480,7 @@ static void no_lock_is_no_error(void** state) {
         lease = claim_now(disk, &sample);
         assert_non_null(lease);
         qn__lease_release(lease);
-        qn__disk_close(disk, 0);
+        qn__disk_close(disk, FOREVER_NS);
         if (failures == 0) break;
         assert_true(n < 100);
       }
@@ -485,7 +498,7 @@ static bool claim_without_memory(qn_allocator_t allocator, void* user) {
   qn__lease_t* lease;
   bool is_fine = qn__disk_claim(disk, &sample.expected, 0, &hit, &lease) == QN__GET_ABSENT;
   qn__lease_release(lease);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   return is_fine;
 }
 

@@ -281,12 +281,12 @@ static bool use_all(qn_allocator_t allocator, void* user) {
   bool is_fine = is_miss_or_hit(remote_get(remote, sample));
   is_fine &= !qn__remote_is_being_made(remote, sample->entry.key, 1000, NEVER);
   bool is_put = qn__remote_put(remote, &sample->entry);
-  is_fine &= qn__remote_flush(remote, 60 * SECOND);
+  is_fine &= qn__remote_flush(remote, HOUR);
   is_fine &= is_put == (qn__remote_counter(remote, "remote_put_done") == 1);
   is_fine &= is_miss_or_hit(remote_get(remote, sample));
   is_fine &= !qn__remote_is_being_made(remote, sample->entry.key, 1000, NEVER);
   qn__remote_give_up(remote, sample->entry.key);
-  is_fine &= qn__remote_flush(remote, 60 * SECOND);
+  is_fine &= qn__remote_flush(remote, HOUR);
   is_fine &= qn__remote_breaker(remote, false, NULL) == QN__BREAKER_CLOSED;
   qn__remote_destroy(remote, 0);
   return is_fine && fake_connections() == 0;

@@ -27,7 +27,7 @@ static qn__remote_t* make(qn_allocator_t allocator) {
   const qn__remote_options_t options = {.allocator = allocator,
                                         .url = "fake://nowhere",
                                         .may_write = true,
-                                        .timeout_ns = 60 * SECOND,
+                                        .timeout_ns = HOUR,
                                         .retry_ns = HOUR,
                                         .store = &fake_store,
                                         .crypto = &fake_crypto,
@@ -64,7 +64,7 @@ static qn__get_result_t get(qn__remote_t* remote) {
 }
 
 static void flush(qn__remote_t* remote) {
-  assert_true(qn__remote_flush(remote, 60 * SECOND));
+  assert_true(qn__remote_flush(remote, HOUR));
 }
 
 static void test_one_maker(void** state) {
@@ -251,7 +251,7 @@ static void test_fork(void** state) {
   } while (fake_held(FAKE_GET) == 0);
   for (int i = 0; i < 3; i++) assert_true(qn__remote_put(remote, &sample.entry));
   fake_wait_held(FAKE_PUT, 1);
-  pid_t child = fork();
+  pid_t child = fake_fork();
   if (child == 0) {
     // Its own threads and connections; nothing queued, no claim of the parent's.
     bool is_fine = qn__remote_flush(remote, 0) && get(remote) == QN__GET_HIT;
@@ -282,13 +282,13 @@ static void test_forks_in_a_row(void** state) {
   assert_true(qn__remote_put(remote, &sample.entry));
   for (int i = 0; i < 20; i++) {
     (void)qn__remote_put(remote, &sample.entry);
-    pid_t child = fork();
+    pid_t child = fake_fork();
     if (child == 0) {
       if (i % 2 == 0) (void)get(remote);
-      pid_t grandchild = fork();
+      pid_t grandchild = fake_fork();
       if (grandchild == 0) {
         qn__get_result_t result = get(remote);
-        qn__remote_destroy(remote, SECOND);
+        qn__remote_destroy(remote, HOUR);
         _exit(result == QN__GET_HIT || result == QN__GET_ABSENT ? 0 : 1);
       }
       int code = exit_code(grandchild);

@@ -19,7 +19,6 @@
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
 
-#define PATIENCE_NS INT64_C(60000000000)
 #define SAMPLE_COUNT 12u
 
 // ThreadSanitizer does not support new threads in the child of a process with threads, and the
@@ -111,8 +110,8 @@ static int work_in_process(uint32_t seed) {
     (void)pthread_join(threads[i], NULL);
     has_wrong_bytes |= workers[i].has_wrong_bytes;
   }
-  qn__disk_close(disks[0], PATIENCE_NS);
-  qn__disk_close(disks[1], 0);
+  qn__disk_close(disks[0], FOREVER_NS);
+  qn__disk_close(disks[1], FOREVER_NS);
   return has_wrong_bytes ? 12 : 0;
 }
 
@@ -181,7 +180,7 @@ static void wiped_while_in_use(void** state) {
   assert_true(qn_ok(qn__thread_start(&wiper, "wiper", 0, wipe, NULL)));
   worker_t worker = {disk, 5, 800, false, 0};
   (void)work(&worker);
-  assert_true(qn__disk_flush(disk, PATIENCE_NS));
+  assert_true(qn__disk_flush(disk, FOREVER_NS));
   is_wiping = false;
   assert_int_equal(pthread_join(wiper, NULL), 0);
   assert_false(worker.has_wrong_bytes);
@@ -193,7 +192,7 @@ static void wiped_while_in_use(void** state) {
   worker = (worker_t){disk, 6, 200, false, 0};
   (void)work(&worker);
   assert_true(worker.hits > 0);
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // ------------------------------------------------------------------- a writer that is held up
@@ -264,7 +263,7 @@ static void a_hanging_disk_holds_nobody(void** state) {
   qn__disk_close(disk, 1000000);
   assert_true(heap.live_blocks > 0);
   open_gate();
-  int64_t deadline_ns = qn__now_ns() + PATIENCE_NS;
+  int64_t deadline_ns = qn__now_ns() + FOREVER_NS;
   while (heap.live_blocks > 0 && qn__now_ns() < deadline_ns) (void)sched_yield();
   assert_int_equal(heap.live_blocks, 0);
   assert_int_equal(heap.size_errors, 0);
@@ -328,7 +327,7 @@ static void leave_alone_who_hangs(void* (*visit)(void* disk), const char* call) 
   assert_non_null(has_hit);
   assert_non_null(get_one(disk));
   qn_fault_fs_remove();
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 static void a_hanging_reader_is_left_alone(void** state) {
@@ -365,7 +364,7 @@ static int use_in_child(qn__disk_t* disk) {
     if (qn__disk_get(disk, &samples[3].expected, &hit) != QN__GET_HIT) return 25;
     qn__disk_hit_release(disk, &hit);
   }
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return 0;
 }
 
@@ -395,8 +394,8 @@ static void a_child_goes_on(void** state) {
     }
     assert_int_equal(wait_for(child), 0);
     open_gate();
-    assert_true(qn__disk_flush(disk, PATIENCE_NS));
-    qn__disk_close(disk, PATIENCE_NS);
+    assert_true(qn__disk_flush(disk, FOREVER_NS));
+    qn__disk_close(disk, FOREVER_NS);
     assert_int_equal(heap.live_blocks, 0);
     qn_fault_fs_remove();
     assert_int_equal(count_verified(), (i > 0 && i < 4 ? 3 : 1) + !HAS_TSAN);
@@ -417,13 +416,13 @@ static void forks_in_the_middle_of_everything(void** state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-      (void)alarm(60);  // a child that hangs is killed, and seen
-      bool is_flushed = qn__disk_flush(disk, PATIENCE_NS);
+      (void)alarm(600);  // a child that hangs is killed, and seen
+      bool is_flushed = qn__disk_flush(disk, FOREVER_NS);
       if (HAS_TSAN || HAS_ASAN) _exit(is_flushed ? 0 : 41);
       worker_t worker = {disk, 77, 20, false, 0};
       (void)work(&worker);
-      is_flushed &= qn__disk_flush(disk, PATIENCE_NS);
-      qn__disk_close(disk, 0);
+      is_flushed &= qn__disk_flush(disk, FOREVER_NS);
+      qn__disk_close(disk, FOREVER_NS);
       _exit(worker.has_wrong_bytes ? 40 : is_flushed ? 0 : 41);
     }
     assert_int_equal(wait_for(child), 0);
@@ -432,7 +431,7 @@ static void forks_in_the_middle_of_everything(void** state) {
     assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_false(workers[i].has_wrong_bytes);
   }
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   (void)count_verified();
 }
 
@@ -468,7 +467,7 @@ static void killed_at_every_call(void** state) {
       qn__disk_options_t options = {.sweep_period_ns = -1};
       qn__disk_t* disk = open_cache(&options);
       for (unsigned j = 0; j < 2; j++) (void)put_and_wait(disk, &samples[j]);
-      qn__disk_close(disk, PATIENCE_NS);
+      qn__disk_close(disk, FOREVER_NS);
       _exit(0);
     }
     int result = wait_for(child);
@@ -482,7 +481,7 @@ static void killed_at_every_call(void** state) {
       qn__disk_hit_release(disk, &hit);
       assert_true(put_and_wait(disk, &samples[j]));
     }
-    qn__disk_close(disk, PATIENCE_NS);
+    qn__disk_close(disk, FOREVER_NS);
     assert_int_equal(count_verified(), 2);
     if (result == 0) break;
     assert_true(n < 1000);

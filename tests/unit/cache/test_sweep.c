@@ -15,10 +15,10 @@
 
 #include "base/fs.h"
 #include "base/thread.h"
+#include "cache/disk_inner.h"
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
 
-#define PATIENCE_NS INT64_C(60000000000)
 #define SAMPLE_COUNT 20u
 #define BLOCK UINT64_C(4096)
 
@@ -128,7 +128,7 @@ static void space_is_kept_free(void** state) {
     // A second one finds all in order, unless there was nothing left to give.
     assert_true(qn__disk_sweep(disk));
     assert_int_equal(count_kept(), cases[i].kept);
-    qn__disk_close(disk, 0);
+    qn__disk_close(disk, FOREVER_NS);
   }
 }
 
@@ -141,7 +141,7 @@ static void a_refusal_for_space_makes_room(void** state) {
     qn__disk_options_t options = {.min_free_bytes = BLOCK, .sweep_period_ns = -1};
     qn__disk_t* disk = open_cache(&options);
     fill(disk);
-    qn__disk_close(disk, 0);
+    qn__disk_close(disk, FOREVER_NS);
     options.sweep_period_ns = 0;
     disk = open_cache(&options);
     char stamp[QN_TEST_PATH_SIZE + 64];
@@ -152,7 +152,7 @@ static void a_refusal_for_space_makes_room(void** state) {
     sample_t fresh;
     sample_make(&fresh, 1000, 100);
     assert_true(qn__disk_put(disk, &fresh.entry, NULL));
-    int64_t deadline_ns = qn__now_ns() + PATIENCE_NS;
+    int64_t deadline_ns = qn__now_ns() + FOREVER_NS;
     while (qn__disk_counter(disk, "sweep_runs") == 0 && qn__now_ns() < deadline_ns) {
       (void)sched_yield();
     }
@@ -162,11 +162,11 @@ static void a_refusal_for_space_makes_room(void** state) {
     while (!qn__disk_put(disk, &fresh.entry, NULL) && qn__now_ns() < deadline_ns) {
       (void)sched_yield();
     }
-    assert_true(qn__disk_flush(disk, PATIENCE_NS));
+    assert_true(qn__disk_flush(disk, FOREVER_NS));
     assert_int_equal(qn__disk_counter(disk, "publish_done"), 1);
     assert_true(qn__disk_remove(disk, fresh.entry.key));
     sample_free(&fresh);
-    qn__disk_close(disk, PATIENCE_NS);
+    qn__disk_close(disk, FOREVER_NS);
     assert_int_equal(count_kept(), SAMPLE_COUNT - SAMPLE_COUNT / 5);
   }
 }
@@ -244,17 +244,16 @@ static void a_sweep_does_not_hold_entries_up(void** state) {
   assert_true(qn__disk_put(disk, &samples[1].entry, NULL));
   assert_true(qn__disk_put(disk, &samples[2].entry, NULL));
   open_gate();
-  assert_true(qn__disk_flush(disk, PATIENCE_NS));
+  assert_true(qn__disk_flush(disk, FOREVER_NS));
   while (qn__disk_counter(disk, "sweep_runs") == 0) (void)sched_yield();
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   assert_int_equal(event_count, 4);
   for (int i = 0; i < 4; i++) assert_string_equal(events[i], i < 3 ? "write" : "sweep");
 }
 
-static void* open_gate_soon(void* arg) {
-  (void)arg;
-  struct timespec pause = {.tv_nsec = 20000000};
-  (void)nanosleep(&pause, NULL);
+static void* open_gate_at_close(void* arg) {
+  qn__disk_t* disk = arg;
+  while (!atomic_load(&disk->is_closing)) (void)sched_yield();
   open_gate();
   return NULL;
 }
@@ -267,8 +266,8 @@ static void a_close_ends_a_sweep(void** state) {
   wait_at_gate();
   // The close waits for the call under way, and for no other.
   pthread_t opener;
-  assert_true(qn_ok(qn__thread_start(&opener, "opener", 0, open_gate_soon, NULL)));
-  qn__disk_close(disk, 0);
+  assert_true(qn_ok(qn__thread_start(&opener, "opener", 0, open_gate_at_close, disk)));
+  qn__disk_close(disk, FOREVER_NS);
   assert_int_equal(pthread_join(opener, NULL), 0);
   assert_int_equal(gate_visits, 20);
 }
@@ -300,7 +299,7 @@ static void a_child_of_a_sweep_holds_no_directory(void** state) {
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(status, 0);
   open_gate();
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   assert_int_equal(count_directories_open(), 0);
 }
 
@@ -332,7 +331,7 @@ static void a_callback_may_fork(void** state) {
   int status;
   assert_int_equal(waitpid(forked, &status, 0), forked);
   assert_int_equal(status, 0);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // ------------------------------------------------------------------------------- any time at all
@@ -372,7 +371,7 @@ static void times_that_cannot_be(void** state) {
     assert_int_equal(qn__disk_counter(disk, "disk_touched"), 1);
     assert_true(qn__disk_sweep(disk));
     assert_int_equal(qn__disk_counter(disk, "sweep_evicted"), SAMPLE_COUNT - 4);
-    qn__disk_close(disk, PATIENCE_NS);
+    qn__disk_close(disk, FOREVER_NS);
     (void)qn__fs_install(NULL);
   }
 }

@@ -22,7 +22,6 @@
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"
 
-#define PATIENCE_NS INT64_C(60000000000)
 #define HOUR_NS INT64_C(3600000000000)
 enum { ANNA = 1234, BERT = 1235, MALLORY = 1666, TEAM = 5555 };
 
@@ -67,7 +66,7 @@ static qn__disk_t* open_shared(bool is_read_only) {
 
 static bool opens(bool is_read_only) {
   qn__disk_t* disk = open_shared(is_read_only);
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   return disk != NULL;
 }
 
@@ -140,7 +139,7 @@ static void entries_belong_to_an_owner(void** state) {
     assert_int_equal(qn__disk_counter(disk, "disk_untrusted"), untrusted);
     assert_int_equal(access(path, F_OK), 0);  // nothing is removed
   }
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // Also in a directory of one user: it may be open for reading, and a file in it for writing, as a
@@ -163,7 +162,7 @@ static void what_others_may_write_is_not_read(void** state) {
     assert_int_equal(qn__disk_get(disk, &samples[1].expected, &hit), QN__GET_HIT);
     qn__disk_hit_release(disk, &hit);
   }
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
 }
 
 // ---------------------------------------------------------------------------- two users at work
@@ -176,9 +175,9 @@ static int put_as_me(void) {
   if (qn__disk_claim(disk, &samples[1].expected, 0, &hit, &lease) == QN__GET_HIT) return 11;
   if (!lease) return 12;
   if (!qn__disk_put(disk, &samples[1].entry, lease)) return 13;
-  if (!qn__disk_flush(disk, PATIENCE_NS)) return 14;
+  if (!qn__disk_flush(disk, FOREVER_NS)) return 14;
   if (qn__disk_counter(disk, "publish_done") != 1) return 15;
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return 0;
 }
 
@@ -193,10 +192,10 @@ static int use_as_me(void) {
   (void)qn__disk_claim(disk, &samples[2].expected, 0, &hit, &lease);
   if (!lease) return 23;  // the other's file of locks
   if (!qn__disk_put(disk, &samples[2].entry, lease)) return 24;
-  if (!qn__disk_flush(disk, PATIENCE_NS)) return 26;
+  if (!qn__disk_flush(disk, FOREVER_NS)) return 26;
   // In the shard that the other one has made, and in the other one's place.
   if (!put_and_wait(disk, &samples[1])) return 25;
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return 0;
 }
 
@@ -210,7 +209,7 @@ static int evict_as_me(void) {
   if (qn_status_consume(qn__disk_open(&options, &disk)) != QN_STATUS_OK) return 30;
   if (!qn__disk_sweep(disk)) return 31;
   int evicted = (int)qn__disk_counter(disk, "sweep_evicted");
-  qn__disk_close(disk, 0);
+  qn__disk_close(disk, FOREVER_NS);
   return evicted;
 }
 
@@ -288,8 +287,8 @@ static void links_do_not_widen_rights(void** state) {
     qn__lease_t* lease;
     (void)qn__disk_claim(disk, &samples[1].expected, 0, &hit, &lease);
     (void)qn__disk_put(disk, &samples[1].entry, lease);
-    assert_true(qn__disk_flush(disk, PATIENCE_NS));
-    qn__disk_close(disk, PATIENCE_NS);
+    assert_true(qn__disk_flush(disk, FOREVER_NS));
+    qn__disk_close(disk, FOREVER_NS);
     qn_fault_fs_remove();
     struct stat info;
     assert_int_equal(stat(victim, &info), 0);
@@ -308,11 +307,11 @@ static int put_twice_as_me(void) {
   if (!disk) return 40;
   // In Anna's place: not allowed, and no reason to stop writing.
   (void)qn__disk_put(disk, &samples[1].entry, NULL);
-  if (!qn__disk_flush(disk, PATIENCE_NS)) return 41;
+  if (!qn__disk_flush(disk, FOREVER_NS)) return 41;
   if (qn__disk_counter(disk, "publish_failed_io") != 1) return 42;
   if (qn__disk_counter(disk, "publish_latched") != 0) return 43;
   if (!put_and_wait(disk, &samples[2])) return 44;
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return 0;
 }
 
@@ -344,12 +343,12 @@ static int count_sweeps_as_me(void) {
   qn__disk_t* disk;
   if (qn_status_consume(qn__disk_open(&options, &disk)) != QN_STATUS_OK) return 50;
   if (!put_and_wait(disk, &samples[3])) return 51;
-  int64_t deadline_ns = qn__now_ns() + PATIENCE_NS;
+  int64_t deadline_ns = qn__now_ns() + FOREVER_NS;
   while (qn__disk_counter(disk, "sweep_checks") == 0 && qn__now_ns() < deadline_ns) {
     (void)sched_yield();
   }
   // Waits for the writer, which tells of what it is at before it ends.
-  qn__disk_close(disk, PATIENCE_NS);
+  qn__disk_close(disk, FOREVER_NS);
   return sweep_count;
 }
 

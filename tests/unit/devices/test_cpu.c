@@ -184,18 +184,24 @@ static void test_code_survives_fork(void** state) {
   qn__code_t old, fresh;
   make_code(bytes, 1);
   must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &old));
+  int is_loaded[2];
+  assert_int_equal(pipe(is_loaded), 0);
   pid_t child = fork();
   assert_true(child >= 0);
   // Both sides drop the old code and load new code: it must not land where the other side's old
   // code is.
   const uint8_t* old_address = old.address;
   if (child == 0) {
-    usleep(20000);
+    char byte;
+    if (read(is_loaded[0], &byte, 1) != 1) _exit(2);
     _exit(call_code(old_address) == 1 ? 0 : 1);
   }
   qn__code_remove(&old);
   make_code(bytes, 2);
   must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &fresh));
+  assert_int_equal(write(is_loaded[1], "l", 1), 1);
+  (void)close(is_loaded[0]);
+  (void)close(is_loaded[1]);
   int status;
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));

@@ -74,7 +74,7 @@ static int32_t meet(void* self, qn__cpu_call_t* call, const uint64_t* words) {
   (void)words;
   recorder_t* recorder = self;
   recorder->count++;
-  for (int i = 0; i < 50000 && recorder->count < 2; i++) usleep(100);
+  for (int i = 0; i < 5000000 && recorder->count < 2; i++) usleep(100);
   return recorder->count < 2;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "cache/disk_inner.h"
 #include "tests/unit/jit/support_gate.h"
 
 void must(qn_status_t status) {
@@ -123,6 +124,9 @@ void gated_begin(gated_t* gated, const qn_engine_options_t* base) {
   options.ignores_environment = true;
   must(qn_engine_create(&options, &gated->engine));
   gate_install(&gated->gate, gated->engine);
+  gated->engine->flights.failed_period_ns = GATE_PATIENCE_NS;
+  gated->engine->close_grace_ns = GATE_PATIENCE_NS;
+  if (gated->engine->disk) gated->engine->disk->hang_ns = GATE_PATIENCE_NS;
   must(qn_target_parse("interp", &gated->target));
 }
 
@@ -139,6 +143,14 @@ void gated_end(gated_t* gated) {
   qn_test_tempdir_remove(gated->directory);
   qn__mutex_deinit(&gated->gate.mutex);
   qn__cond_deinit(&gated->gate.moved);
+}
+
+void gated_end_left(gated_t* gated, qn_engine_t* left) {
+  gate_set(&gated->gate, true);
+  while (atomic_load(&left->reference_count) > 1) usleep(100);
+  qn__engine_release(left);
+  must(qn_engine_create(NULL, &gated->engine));
+  gated_end(gated);
 }
 
 qn_module_t* module_of(const char* name, int value) {

@@ -10,7 +10,7 @@
 
 #define GATE_LOG 256
 #define SECOND INT64_C(1000000000)
-#define GATE_PATIENCE_NS (60 * SECOND)
+#define GATE_PATIENCE_NS (3600 * SECOND)
 
 typedef struct gate {
   qn__mutex_t mutex;
@@ -30,11 +30,16 @@ typedef struct gated {
   qn_target_t* target;
 } gated_t;
 
-// `settings` may be NULL. The cache directory is a fresh one. The gate is closed.
+// `settings` may be NULL. The cache directory is a fresh one. The gate is closed. Nothing ends by
+// itself because the machine is slow: failures are remembered, and files and publishes waited for,
+// without end.
 void gated_begin(gated_t* gated, const qn_engine_options_t* base);
 // The same with these settings alone.
 void gated_begin_with(gated_t* gated, const qn_setting_t* settings, size_t count);
 void gated_end(gated_t* gated);
+// The same for an engine that was destroyed while a compile hung: waits until the thread that was
+// left behind has ended it. `left` was retained before the destroy.
+void gated_end_left(gated_t* gated, qn_engine_t* left);
 // Puts the gated generator into another engine.
 void gate_install(gate_t* gate, qn_engine_t* engine);
 

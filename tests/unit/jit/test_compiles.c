@@ -172,7 +172,7 @@ static void test_callback(void** state) {
   assert_true(heard.code_bytes > 0);
   assert_true(heard.compile_ns == info.compile_ns && info.compile_ns > 0);
   // An entry that is damaged.
-  assert_true(qn_engine_flush(gated.engine, 60 * SECOND));
+  assert_true(qn_engine_flush(gated.engine, 3600 * SECOND));
   char path[1024];
   (void)snprintf(path, sizeof path, "%s/v1/%.2s/%s.k", gated.directory, info.key, info.key + 2);
   assert_int_equal(truncate(path, 300), 0);

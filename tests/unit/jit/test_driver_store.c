@@ -150,7 +150,7 @@ static qn_engine_t* look_up(const char* directory, const char* mode) {
   qn_function_t* function;
   must(qn_engine_function(engine, module, target, "f", NULL, NULL, &function));
   qn_function_release(function);
-  assert_true(qn_engine_flush(engine, 60 * SECOND));
+  assert_true(qn_engine_flush(engine, 3600 * SECOND));
   return engine;
 }
 

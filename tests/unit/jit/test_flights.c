@@ -141,7 +141,7 @@ static void test_fork_while_a_generator_is_looked_for(void** state) {
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
-    (void)alarm(30);  // a lock that nobody holds any more is not waited for in vain for ever
+    (void)alarm(600);  // a lock that nobody holds any more is not waited for in vain for ever
     (void)look_up(&in_child);
     _exit(qn_ok(in_child.status) ? 0 : 1);
   }

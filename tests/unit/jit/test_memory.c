@@ -109,7 +109,7 @@ static void churn_on(const char* target_text, qn_tier_t tier) {
   for (int i = 0; i < MODULES; i++) s.modules[i] = make_module(i);
   // Everything is in the directory once, so that what follows compiles nothing.
   for (int i = 0; i < MODULES; i++) qn_function_release(find(&s, i));
-  assert_true(qn_engine_flush(s.engine, INT64_C(60000000000)));
+  assert_true(qn_engine_flush(s.engine, INT64_C(3600000000000)));
   const qn__table_stats_t full = qn__table_stats(&s.engine->table);
   assert_int_equal(full.entry_count, BOUND);
   const uint64_t entry_bytes = full.bytes / full.entry_count;

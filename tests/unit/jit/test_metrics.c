@@ -96,7 +96,7 @@ static void test_stages(void** state) {
   place_t* place = *state;
   qn_engine_t* engine = engine_on(place->directory, "", (qn_allocator_t){0});
   look_up(engine, place, QN_SOURCE_COMPILED);
-  assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+  assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
   assert_int_equal(times(engine, "lookup"), 1);
   assert_int_equal(times(engine, "directory"), 1);
   assert_int_equal(times(engine, "compile"), 1);
@@ -170,7 +170,7 @@ static void test_prometheus(void** state) {
   place_t* place = *state;
   qn_engine_t* engine = engine_on(place->directory, "", (qn_allocator_t){0});
   look_up(engine, place, QN_SOURCE_COMPILED);
-  assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+  assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
   qn__buffer_t out;
   qn__buffer_init(&out, qn_allocator_default());
   must(qn_engine_metrics(engine, (qn_sink_t){&out, append}));
@@ -300,6 +300,7 @@ static void test_trace(void** state) {
   int64_t start_ns = qn__now_ns();
   qn_engine_t* engine = engine_on(place->directory, place->trace, (qn_allocator_t){0});
   look_up(engine, place, QN_SOURCE_COMPILED);
+  assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
   qn_engine_destroy(engine);
   int64_t end_ns = qn__now_ns();
   json_t* trace = load_trace(place->trace);
@@ -413,7 +414,7 @@ static void test_allocations(void** state) {
   qn_fault_heap_init(&heap);
   qn_engine_t* engine = engine_on(place->directory, place->trace, qn_fault_heap_allocator(&heap));
   look_up(engine, place, QN_SOURCE_COMPILED);
-  assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+  assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
   for (int what = 0; what < 2; what++) {
     bool is_clean = false;
     long n = 1;

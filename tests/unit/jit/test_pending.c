@@ -195,7 +195,7 @@ static void test_cancel_while_it_compiles(void** state) {
   must(qn_engine_function(gated.engine, module, gated.target, "f", NULL, &info, &function));
   assert_int_equal(call(function), 6);
   qn_function_release(function);
-  assert_true(qn_engine_flush(gated.engine, 60 * SECOND));
+  assert_true(qn_engine_flush(gated.engine, 3600 * SECOND));
   assert_true(qn_engine_unload(gated.engine, module, gated.target, NULL));
   must(qn_engine_function(gated.engine, module, gated.target, "f", NULL, &info, &function));
   assert_int_equal(info.source, QN_SOURCE_DISK);

@@ -319,7 +319,7 @@ static void test_fork(void** state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-      (void)alarm(30);
+      (void)alarm(600);
       for (uint32_t n = 0; n < 30; n++) put(&f.table, n, 10);
       bool is_right = has(&f.table, 29);
       qn__table_deinit(&f.table);

@@ -69,7 +69,9 @@ static int run_worker(void) {
     say(&broken);
     return 1;
   }
-  if (strcmp(how, "leave") == 0) (void)poll(NULL, 0, 150);
+  if (strcmp(how, "leave") == 0) {
+    while (access(getenv("WARM_TEST_GO"), F_OK) != 0) (void)poll(NULL, 0, 1);
+  }
   say_ready();
   if (strcmp(how, "leave") == 0) return 0;
   if (strcmp(how, "flood") == 0) {
@@ -149,7 +151,7 @@ typedef struct heard {
   size_t outcomes[QN_WARM_OUTCOME_COUNT];
   size_t stop_after;  // items; 0: never
   bool is_lax;        // without memory there may be no key
-  int nap_ms;         // how long the callback takes
+  const char* go;     // the callback makes this file until the worker, if there is one, is gone
   char error[256];
 } heard_t;
 
@@ -165,8 +167,11 @@ static bool on_progress(void* self, const qn_warm_progress_t* progress,
       assert_non_null(strstr(item->name, "f_"));
     }
     if (item->error[0]) (void)snprintf(heard->error, sizeof heard->error, "%s", item->error);
-  } else if (heard->nap_ms) {
-    (void)poll(NULL, 0, heard->nap_ms);
+  } else if (heard->go) {
+    assert_true(qn_test_write_file(heard->go, "", 0));
+    siginfo_t info;
+    (void)waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+    assert_int_equal(unlink(heard->go), 0);
   }
   return heard->stop_after == 0 || heard->items < heard->stop_after;
 }
@@ -247,8 +252,13 @@ static void check_no_worker(fixture_t* f, const char* command, const char* how,
                             qn_status_code_t code, const char* text) {
   (void)setenv("WARM_TEST_WORKER", how, 1);
   int descriptor_count = qn_test_descriptor_count();
-  heard_t heard = {.nap_ms = strcmp(how, "leave") == 0 ? 300 : 0};
+  char go[QN_TEST_PATH_SIZE + 8];
+  (void)snprintf(go, sizeof go, "%s/go", f->directory);
+  bool leaves = strcmp(how, "leave") == 0;
+  (void)setenv("WARM_TEST_GO", go, 1);
+  heard_t heard = {.go = leaves ? go : NULL};
   qn_warm_options_t options = options_with(&heard);
+  if (leaves) options.jobs = 1;
   options.command = command;
   qn_warm_result_t result;
   qn_status_t status = qn_warm(f->engine, f->list, &options, &result);

@@ -88,7 +88,8 @@ static int tear_down(void** state) {
 static qn_explanation_t* explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                                  const qn_lookup_options_t* options) {
   qn_explanation_t* explanation;
-  must(qn_engine_explain(engine, module, target, options, &explanation));
+  // On a slow machine the usual bound may be over before the nearest is found.
+  must(qn__explain(engine, module, target, options, 50000, INT64_C(3600000000000), &explanation));
   assert_int_equal(strlen(explanation->key), 32);
   return explanation;
 }
@@ -99,7 +100,7 @@ static void compile(qn_engine_t* engine, qn_module_t* module, qn_target_t* targe
   must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
   qn_executable_release(executable);
   if (key) memcpy(key, info.key, 33);
-  assert_true(qn_engine_flush(engine, INT64_C(10000000000)));
+  assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
 }
 
 // ---------------------------------------------------------------------------------- entries
@@ -136,7 +137,7 @@ static void put_fake(qn_engine_t* engine, fake_t* fake) {
                        .metadata = {payload, 7},
                        .payload = {payload, sizeof payload}};
   assert_true(qn__disk_put(engine->disk, &entry, NULL));
-  assert_true(qn__disk_flush(engine->disk, INT64_C(10000000000)));
+  assert_true(qn__disk_flush(engine->disk, INT64_C(3600000000000)));
   qn__buffer_deinit(&preimage);
 }
 
@@ -444,7 +445,7 @@ static void test_limits(void** state) {
   }
   for (uint64_t most = 1; most <= 4; most++) {
     qn_explanation_t* it;
-    must(qn__explain(place->engine, place->one, place->interp, NULL, most, INT64_C(10000000000),
+    must(qn__explain(place->engine, place->one, place->interp, NULL, most, INT64_C(3600000000000),
                      &it));
     assert_string_equal(it->section, "module");
     char expected[64];
