@@ -22,7 +22,7 @@
 
 enum { THREADS = 4, REQUESTS = 400, SHAPES = 8, EXPECTED_SHAPES = 3, MAX_ELEMENTS = 16 * 512 };
 
-static const int64_t lookup_deadline_ns = 50 * 1000000;         // of a request
+static const int64_t lookup_deadline_ns = 50 * 1000000;          // of a request
 static const int64_t background_ns = 600 * INT64_C(1000000000);  // nobody waits for it in a request
 
 // Rows and columns; the first EXPECTED_SHAPES are those that the service knows when it starts.

@@ -160,7 +160,8 @@ void kernels_unload(kernels_t* kernels) {
   for (int i = 0; i < KERNEL_COUNT; ++i) {
     qn_function_release(kernels->all[i].function);
   }
-  // A destroy alone would not wait for a slow disk; the next run wants to find what this one has made.
+  // A destroy alone would not wait for a slow disk; the next run wants to find what this one has
+  // made.
   if (kernels->engine != NULL) {
     (void)qn_engine_flush(kernels->engine, FLUSH_NS);
   }
