@@ -8,6 +8,7 @@
 # The tests run it. Read next: docs/warm.md, docs/bundles.md.
 set -eu
 quern=${QUERN:-quern}
+case $quern in */*) quern=$(cd "$(dirname "$quern")" && pwd)/${quern##*/} ;; esac
 target=${1:-cpu}
 ir=$(cd "$(dirname "$0")/ir" && pwd)
 work=$(mktemp -d)

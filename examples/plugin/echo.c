@@ -6,6 +6,7 @@
 // The device's memory is the host's, and its code does nothing; so the suite's cases about memory,
 // copies and attributes pass, and those that compute fail. A real one is in devices/ and jit/. Uses
 // the public headers alone. Read next: docs/new-backend.md.
+#define _POSIX_C_SOURCE 200809L  // posix_memalign
 #include <stdlib.h>
 #include <string.h>
 
