@@ -20,6 +20,11 @@
 
 // How long all that is waited for at the end of a process may take, together.
 #define EXIT_GRACE_NS INT64_C(5000000000)
+// On a machine so busy that the process gets little of its cores meanwhile, that is no measure of a
+// hang: it goes on for as much time on a core, looked at once a period, and never for longer than
+// this. A process that computes nothing hangs.
+#define EXIT_MOST_NS INT64_C(60000000000)
+#define EXIT_LOOK_NS INT64_C(1000000000)
 // glibc allots more as it needs them; a host may make engines without end.
 #define MOST_EXIT_HANDLERS 32u
 
@@ -29,7 +34,12 @@ static qn__fork_node_t* newest;
 // may register something.
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* first_to_exit;
-static int64_t exit_deadline_ns;  // 0: not yet at the end
+typedef struct patience {
+  int64_t start_ns, deadline_ns;  // 0: not yet at the end
+  int64_t start_cpu_ns;
+  int64_t look_ns, look_cpu_ns;  // when it was last looked at
+} patience_t;
+static patience_t exit_patience;
 static bool is_installed;
 static _Atomic unsigned hold_count;
 
@@ -96,14 +106,46 @@ void qn__fork_unregister(qn__fork_node_t* node) {
 
 // ---------------------------------------------------------------------------------------- exit
 
+// What the other threads have computed so far.
+static int64_t others_cpu_ns(void) {
+  struct timespec all, own;
+  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &all) != 0) return 0;
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own) != 0) return 0;
+  return (int64_t)(all.tv_sec - own.tv_sec) * 1000000000 + (all.tv_nsec - own.tv_nsec);
+}
+
+static void begin_patience(patience_t* patience) {
+  patience->start_ns = patience->look_ns = qn__now_ns();
+  patience->deadline_ns = patience->start_ns + EXIT_GRACE_NS;
+  patience->start_cpu_ns = patience->look_cpu_ns = others_cpu_ns();
+}
+
+static bool prolong(patience_t* patience) {
+  if (patience->start_ns == 0) return false;
+  const int64_t now_ns = qn__now_ns(), cpu_ns = others_cpu_ns();
+  const bool is_at_work = cpu_ns - patience->look_cpu_ns > (now_ns - patience->look_ns) / 1000 &&
+                          cpu_ns - patience->start_cpu_ns < EXIT_GRACE_NS;
+  if (!is_at_work || now_ns - patience->start_ns >= EXIT_MOST_NS) return false;
+  patience->look_ns = now_ns;
+  patience->look_cpu_ns = cpu_ns;
+  patience->deadline_ns = now_ns + EXIT_LOOK_NS;
+  return true;
+}
+
 static void on_exit_of_process(void) {
   (void)pthread_mutex_lock(&exit_mutex);
   // The handler may be registered several times: what did not end the first time has had its time.
-  if (exit_deadline_ns == 0) exit_deadline_ns = qn__now_ns() + EXIT_GRACE_NS;
+  if (exit_patience.start_ns == 0) begin_patience(&exit_patience);
   for (qn__fork_node_t* node = first_to_exit; node; node = node->next_to_exit) {
-    node->at_exit(node->self, exit_deadline_ns);
+    node->at_exit(node->self, exit_patience.deadline_ns);
   }
   (void)pthread_mutex_unlock(&exit_mutex);
+}
+
+bool qn__exit_prolong(int64_t* inout_deadline_ns) {
+  if (!prolong(&exit_patience)) return false;
+  *inout_deadline_ns = exit_patience.deadline_ns;
+  return true;
 }
 
 void qn__fork_watch_exit(void) {
@@ -131,8 +173,12 @@ extern void* __dso_handle __attribute__((visibility("hidden")));
 static void on_end_of_main_thread(void* unused) {
   (void)unused;
   const struct timespec pause = {0, 1000000};
-  int64_t deadline_ns = qn__now_ns() + EXIT_GRACE_NS;
-  while (atomic_load(&hold_count) > 0 && qn__now_ns() < deadline_ns) (void)nanosleep(&pause, NULL);
+  patience_t patience;
+  begin_patience(&patience);
+  while (atomic_load(&hold_count) > 0 &&
+         (qn__now_ns() < patience.deadline_ns || prolong(&patience))) {
+    (void)nanosleep(&pause, NULL);
+  }
 }
 
 void qn__exit_watch_caller(void) {

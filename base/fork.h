@@ -35,10 +35,14 @@ void qn__fork_watch_exit(void);
 
 // What a library makes while it is used for the first time is ended before any exit handler that is
 // registered before that use is over. So whoever is in there holds the end of the process: the main
-// thread, if it has been seen by qn__exit_watch_caller, waits for him (5 s at most) before the
-// first handler runs. An exit on another thread does not wait for that one use.
+// thread, if it has been seen by qn__exit_watch_caller, waits for him (5 s, or longer on a busy
+// machine) before the first handler runs. An exit on another thread does not wait for that one use.
 void qn__exit_hold(void);
 void qn__exit_release(void);
+// For an `at_exit` whose deadline has passed, on its thread: true, with a later one, while the
+// process still computes but has had less than 5 s on the cores of a busy machine, for a minute at
+// most.
+bool qn__exit_prolong(int64_t* inout_deadline_ns);
 // To be called on the threads of callers; costs a look at a flag after the first time.
 void qn__exit_watch_caller(void);
 

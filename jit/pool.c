@@ -67,7 +67,8 @@ static void at_exit(void* self, int64_t deadline_ns) {
   }
   bool is_in_time = true;
   while (count_at_work(pool) > own_count && is_in_time) {
-    is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns);
+    is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns) ||
+                 qn__exit_prolong(&deadline_ns);
   }
   qn__mutex_unlock(&pool->mutex);
 }
