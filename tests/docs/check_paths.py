@@ -4,8 +4,8 @@ import re
 import sys
 
 FOLDERS = "base|bench|cache|cmake|devices|docs|examples|include|ir|jit|target|tests|tools"
-# Variables of programs other than the library, by the page that names them.
-OTHERS = {"QUERN_FAULTS_FULL", "QUERN_SOAK_SECONDS", "QUERN_SOAK_SEED", "QUERN"}
+# Variables of programs other than the library, and of the build, by the page that names them.
+OTHERS = {"QUERN_FAULTS_FULL", "QUERN_SOAK_SECONDS", "QUERN_SOAK_SEED", "QUERN_TEST_TIMEOUT", "QUERN"}
 
 options = set(re.findall(r'"(QUERN_[A-Z_]+)"', open("include/quern/options.inc").read()))
 bad = []
