@@ -17,6 +17,7 @@ typedef struct call {
   qn__vk_executable_t* executable;
   qn__vk_stream_t* stream;
   const qn_launch_t* launch;
+  uint32_t epoch;  // of the stream's errors, when the call began
 } call_t;
 
 static qn_status_t workspace_allocate(void* self, uint64_t size_bytes, uint64_t* out_address) {
@@ -247,35 +248,39 @@ static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
   return QN_OK;
 }
 
-// Locked, with a batch open.
-static qn_status_t enqueue(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pipeline_t* pipeline,
-                           const qn__gpu_launch_t* launch) {
+// Locked, with a batch open. `*out_is_same`: as in `record`.
+static qn_status_t prepare(const call_t* call, const qn__vk_kernel_t* kernel,
+                           const qn__gpu_launch_t* launch, bool* out_is_same) {
   const qn__gpu_kernel_t* plan = kernel->plan;
   qn__vk_bound_t* bound = &call->stream->bound;
-  bool is_same = is_bound(call->stream->device, bound, kernel, launch);
-  if (!is_same) QN_TRY(bind_all(call, bound, kernel, launch));
+  *out_is_same = is_bound(call->stream->device, bound, kernel, launch);
+  if (!*out_is_same) QN_TRY(bind_all(call, bound, kernel, launch));
   for (uint32_t i = kernel->buffer_count; i < plan->arg_count; i++) {
     put(bound, kernel->offsets[i], launch->values[i]);
   }
-  // Work behind a failed one is skipped, as far as the failure is known.
-  if (__builtin_expect(!qn_ok(call->stream->error), 0)) return QN_OK;
-  return record(call, kernel, pipeline, launch, bound, is_same);
+  return QN_OK;
 }
 
 static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   const call_t* call = self;
+  qn__vk_stream_t* stream = call->stream;
   qn__vk_kernel_t* kernel = &call->executable->kernels[launch->kernel];
   qn__vk_pipeline_t* pipeline = atomic_load_explicit(&kernel->pipelines, memory_order_acquire);
   if (!pipeline || pipeline->thread_count != launch->thread_count) {
     QN_TRY(qn__vk_pipeline_find(call->executable, kernel, launch->thread_count, &pipeline));
   }
-  QN_TRY(begin(call->stream, kernel->has_parameters));
-  qn_status_t status = enqueue(call, kernel, pipeline, launch);
-  if (qn_ok(status) && qn_ok(call->stream->error)) {
-    qn__vk_stream_end(call->stream);
-  } else {
-    qn__mutex_unlock(&call->stream->mutex);
+  QN_TRY(begin(stream, kernel->has_parameters));
+  bool is_same;
+  qn_status_t status = prepare(call, kernel, launch, &is_same);
+  // Work behind a failed one is skipped, as far as the failure is known.
+  if (qn_ok(status) && __builtin_expect(qn__vk_stream_accepts(stream, call->epoch), 1)) {
+    status = record(call, kernel, pipeline, launch, &stream->bound, is_same);
+    if (qn_ok(status)) {
+      qn__vk_stream_end(stream);
+      return QN_OK;
+    }
   }
+  qn__mutex_unlock(&stream->mutex);
   return status;
 }
 
@@ -285,6 +290,7 @@ qn_status_t qn__vk_launch(int32_t id, void* executable, uint32_t index, void* st
   QN_TRY(qn__vk_use(id, &device));
   call_t call = {.executable = executable, .launch = launch};
   QN_TRY(qn__vk_stream_of(device, stream, &call.stream));
+  call.epoch = qn__vk_stream_epoch(call.stream);
   qn__gpu_backend_t backend = {.self = &call,
                                .max_threads = device->max_threads,
                                .workspace_allocate = workspace_allocate,

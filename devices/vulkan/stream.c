@@ -54,8 +54,7 @@ static void destroy(qn__vk_stream_t* stream) {
   if (stream->open) destroy_batch(device, stream->open);
   if (stream->sets) qn__vk_sets_destroy(device, stream->sets);
   qn__vk_timeline_give(stream);
-  if (stream->record.block) qn_status_free(qn__vk_memory_give(device, stream->record));
-  qn_status_free(stream->error);
+  qn__vk_record_unmake(stream);
   qn__mutex_deinit(&stream->mutex);
   qn__free(device->allocator, stream, sizeof *stream);
 }
@@ -82,17 +81,11 @@ qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_st
   }
   status = qn__vk_timeline_take(stream);
   if (qn_ok(status)) status = qn__vk_sets_make(device, &stream->sets);
-  if (qn_ok(status)) {
-    status =
-        qn__vk_memory_take(device, QN__VK_POOL_HOST, sizeof(qn__gpu_record_t), 0, &stream->record);
-  }
+  if (qn_ok(status)) status = qn__vk_record_make(stream);
   if (!qn_ok(status)) {
     destroy(stream);
     return status;
   }
-  stream->record_view =
-      (volatile qn__gpu_record_t*)(void*)(stream->record.block->mapped + stream->record.offset);
-  memset(stream->record.block->mapped + stream->record.offset, 0, sizeof(qn__gpu_record_t));
   qn__mutex_lock(&device->streams_mutex);
   stream->queue = &device->queues[device->next_queue++ % device->queue_count];
   stream->next = device->streams;
@@ -140,7 +133,7 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
     destroy_batch(device, batch);
     return qn__vk_status(device, result, "a command buffer");
   }
-  stream->batch_count++;
+  batch->number = stream->batch_count++;
   *out_batch = batch;
   return QN_OK;
 }
@@ -168,6 +161,8 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   }
   batch->value = stream->submitted + 1;
   batch->command_count = 0;
+  batch->has_tags = false;
+  batch->has_clearing = false;
   batch->tick = atomic_load_explicit(&device->flusher.tick, memory_order_relaxed);
   batch->pipeline = VK_NULL_HANDLE;
   batch->set = VK_NULL_HANDLE;
@@ -306,6 +301,8 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
     if (launch->retain) launch->retain(launch->owner);
   }
   if (has_record) {
+    if (__builtin_expect(stream->is_clear_due, 0)) qn__vk_record_clear(stream);
+    batch->has_tags = true;
     // A tag of its own for each launch, so that what follows a failure within the same function is
     // skipped too; tag 0 is nobody's.
     if (++stream->last_tag == 0) {
@@ -320,14 +317,6 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
 }
 
 // ---------------------------------------------------------------------------------- submitting
-
-static void stick(qn__vk_stream_t* stream, qn_status_t status) {
-  if (qn_ok(stream->error)) {
-    stream->error = status;
-  } else {
-    qn_status_free(status);
-  }
-}
 
 static VkResult submit(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
   qn__vk_device_t* device = stream->device;
@@ -369,6 +358,7 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     return;
   }
   qn__vk_device_t* device = stream->device;
+  if (batch->has_tags) qn__vk_record_copy(stream);
   if (stream->open_stages != 0) {
     VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                .srcAccessMask = writes_of(BOTH_STAGES),
@@ -382,7 +372,9 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
   stream->open = NULL;
   batch->next = NULL;
   if (result != VK_SUCCESS) {
-    stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));
+    qn__vk_stream_stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));
+    if (batch->has_clearing) stream->is_clear_due = true;
+    batch->has_tags = false;
     // Nothing of it runs. It goes behind those that do, with their value, so that what it keeps is
     // let go of in order.
     batch->value = stream->submitted;

@@ -5,7 +5,7 @@
 // semaphore count batches: each signals one more than the batch before it. Thread rule: any thread;
 // functions that say "locked" want the stream's mutex, which is never held while anything waits for
 // the device. Read next: stream.c (recording and submitting), sync.c (waiting and retiring),
-// descriptors.c, copy.c.
+// record.c (errors), descriptors.c, copy.c.
 #ifndef QUERN_DEVICES_VULKAN_STREAM_H_
 #define QUERN_DEVICES_VULKAN_STREAM_H_
 
@@ -45,8 +45,11 @@ typedef struct qn__vk_batch {
   VkCommandPool pool;
   VkCommandBuffer commands;
   uint64_t value;
+  uint32_t number;  // among the stream's
   uint32_t command_count;
-  uint64_t tick;  // of the flusher, when it was opened
+  bool has_tags;      // it has kernels that take the error record
+  bool has_clearing;  // of the record
+  uint64_t tick;      // of the flusher, when it was opened
   uint32_t wait_count;
   qn__vk_wait_t waits[QN__VK_MAX_WAITS];
   size_t owner_count, owner_capacity;
@@ -112,12 +115,14 @@ struct qn__vk_stream {
   uint32_t access_count;
   qn__vk_access_t accesses[QN__VK_MAX_ACCESSES];
   const qn__vk_access_t* alone;  // the last command's, if there was no other; never followed
-  // The error record, seen by device and host.
+  // Errors: record.c.
   qn__vk_place_t record;
-  volatile qn__gpu_record_t* record_view;
+  qn__vk_place_t mirror;  // copies, one for each batch; none where the host sees the record itself
   uint32_t last_tag;
-  bool is_failed;     // the record's failure has been described
-  qn_status_t error;  // sticks until a sync hands it over
+  bool is_clear_due;       // in front of the next kernel that takes the record
+  bool is_failed;          // the record's failure has become the error, or come behind one
+  qn_status_t error;       // sticks until a sync hands it over
+  _Atomic uint32_t epoch;  // odd while one sticks
   struct qn__vk_sets* sets;
   qn__vk_bound_t bound;
   qn__vk_stream_t* next;  // in the device's list
@@ -164,6 +169,31 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
 static inline bool qn__vk_stream_owns(const qn__vk_stream_t* stream, const qn_launch_t* launch) {
   const qn__vk_batch_t* batch = stream->open;
   return batch->owner_count > 0 && batch->owners[batch->owner_count - 1].owner == launch->owner;
+}
+
+// ---- errors: record.c. Locked, unless they say otherwise.
+// The record and its copies; no lock. On failure, too, unmake is to be called.
+qn_status_t qn__vk_record_make(qn__vk_stream_t* stream);
+void qn__vk_record_unmake(qn__vk_stream_t* stream);
+// With a batch open: clears the record in the order of the stream.
+void qn__vk_record_clear(qn__vk_stream_t* stream);
+// With a batch open that has kernels which take the record, in front of its end: lets the host see
+// what they wrote.
+void qn__vk_record_copy(qn__vk_stream_t* stream);
+// A batch has passed: a failure that it left behind becomes the stream's error.
+void qn__vk_record_look(qn__vk_stream_t* stream, const qn__vk_batch_t* batch);
+// The stream's error, if it has none yet. Consumes the status.
+void qn__vk_stream_stick(qn__vk_stream_t* stream, qn_status_t status);
+// The stream's error, which sticks no more. Owned by the caller.
+qn_status_t qn__vk_stream_take_error(qn__vk_stream_t* stream);
+// Asked at the beginning of a call, by any thread without the mutex ...
+static inline uint32_t qn__vk_stream_epoch(const qn__vk_stream_t* stream) {
+  return atomic_load_explicit(&stream->epoch, memory_order_relaxed) & ~1u;
+}
+// ... so that each of its launches can be: false for what is to be skipped, as an error sticks or
+// has stuck since.
+static inline bool qn__vk_stream_accepts(const qn__vk_stream_t* stream, uint32_t epoch) {
+  return atomic_load_explicit(&stream->epoch, memory_order_relaxed) == epoch;
 }
 
 // ---- waiting: sync.c

@@ -1,12 +1,10 @@
-// devices/vulkan/sync.c: waiting for streams, retiring what has passed, errors from the device,
-// one stream after another, moments of all streams.
+// devices/vulkan/sync.c: waiting for streams, retiring what has passed, one stream after another,
+// moments of all streams.
 //
 // Requirements. (1) Nobody waits for the device with a mutex held. (2) Owners are released without
-// the mutex, as their end may unload code. (3) The failure that a record tells is described while
-// its launch's owner is still retained; the record is cleared when a sync hands the error over, so
-// that all work behind it that looks at the record is skipped until then. (4) A stream waits for
-// another on the device: what it waits for is submitted first, so that a queue that both share
-// never waits for something behind. Thread rule: any thread. Read next: stream.h.
+// the mutex, as their end may unload code. (3) A stream waits for another on the device: what it
+// waits for is submitted first, so that a queue that both share never waits for something behind.
+// Thread rule: any thread. Read next: record.c.
 #include "base/alloc.h"
 #include "devices/vulkan/executable.h"
 #include "devices/vulkan/stream.h"
@@ -46,28 +44,6 @@ bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
          atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
 }
 
-// Locked. A batch has passed: the message of the failure that it left behind, if it did.
-static void note_failure(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
-  uint32_t tag = stream->record_view->tag;
-  if (tag == 0 || stream->is_failed) return;
-  for (size_t i = 0; i < batch->owner_count; i++) {
-    const qn__vk_owner_t* owner = &batch->owners[i];
-    if (tag - owner->first_tag >= owner->tag_count) continue;
-    qn_kernel_failure_t failure = {stream->record_view->site, stream->record_view->index,
-                                   stream->record_view->extent};
-    qn_status_t status = owner->describe
-                             ? owner->describe(owner->owner, &failure)
-                             : qn_status_make(QN_STATUS_DEVICE_ERROR, "a kernel failed");
-    stream->is_failed = true;
-    if (qn_ok(stream->error)) {
-      stream->error = status;
-    } else {
-      qn_status_free(status);
-    }
-    return;
-  }
-}
-
 static void let_go(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
   qn__vk_device_t* device = stream->device;
   for (size_t i = 0; i < batch->owner_count; i++) {
@@ -96,7 +72,7 @@ void qn__vk_stream_retire(qn__vk_stream_t* stream) {
   qn__vk_batch_t* last = NULL;
   for (; *end && (*end)->value <= completed; end = &(*end)->next) {
     last = *end;
-    note_failure(stream, last);
+    qn__vk_record_look(stream, last);
   }
   if (last) {
     stream->first = last->next;
@@ -174,12 +150,7 @@ qn_status_t qn__vk_stream_sync(int32_t id, void* stream) {
   if (!self) return QN_OK;
   qn_status_t status = qn__vk_stream_drain(self);
   qn__mutex_lock(&self->mutex);
-  qn_status_t error = self->error;
-  self->error = QN_OK;
-  if (self->is_failed) {
-    self->is_failed = false;
-    self->record_view->tag = 0;
-  }
+  qn_status_t error = qn__vk_stream_take_error(self);
   qn__mutex_unlock(&self->mutex);
   if (qn_ok(error)) return status;
   qn_status_free(status);

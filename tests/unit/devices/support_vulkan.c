@@ -178,6 +178,7 @@ static const test_kernel_t kernels[] = {
     [TEST_SIZE] = {SPIRV(size), 0, false, 1, 0, 2, 4},
     [TEST_MANY] = {SPIRV(many), 1, false, 1, 40, 1, 4},
     [TEST_BYTES] = {SPIRV(bytes), 64, false, 1, 2, INT64_C(1) << 40, 1},
+    [TEST_LATE] = {SPIRV(late), 0, true, 2, 1, 3, 4},
 };
 
 static struct {
@@ -196,14 +197,15 @@ static qn__gpu_arg_t arg_of(const test_kernel_t* kernel, uint32_t index) {
                          .is_written = is_buffer && index + 1 == kernel->buffer_count};
 }
 
-// Kernels of the plan: those of the table, then two that read workspace for TEST_TWICE.
+// Kernels of the plan: those of the table, then two for TEST_TWICE, of which the one writes
+// workspace and the other reads it, then two for TEST_PAIR.
 static void make_plan(void) {
-  static qn__gpu_kernel_t plan_kernels[QN_COUNT_OF(kernels) + 2];
-  static qn__gpu_arg_t args[QN_COUNT_OF(kernels) + 2][48];
+  static qn__gpu_kernel_t plan_kernels[QN_COUNT_OF(kernels) + 4];
+  static qn__gpu_arg_t args[QN_COUNT_OF(kernels) + 4][48];
   static qn__gpu_step_t steps[TEST_FUNCTION_COUNT][3];
   static qn__gpu_op_t counts[QN_COUNT_OF(kernels)];
   static qn__gpu_function_t functions[TEST_FUNCTION_COUNT];
-  static const qn__gpu_op_t threads = {.kind = QN__GPU_WORD, .dtype = QN_DTYPE_I64, .value = 1};
+  static qn__gpu_op_t threads[QN_COUNT_OF(kernels)];
   size_t offset = 0;
   for (uint32_t i = 0; i < QN_COUNT_OF(kernels); i++) {
     const test_kernel_t* kernel = &kernels[i];
@@ -217,10 +219,12 @@ static void make_plan(void) {
                                          .arg_count = arg_count,
                                          .args = args[i]};
     offset += kernel->size;
+    threads[i] =
+        (qn__gpu_op_t){.kind = QN__GPU_WORD, .dtype = QN_DTYPE_I64, .value = (int64_t)arg_count};
     counts[i] = (qn__gpu_op_t){.kind = QN__GPU_CONST, .value = kernel->block_count};
     steps[i][0] = (qn__gpu_step_t){.kind = QN__GPU_STEP_LAUNCH,
                                    .a = {1, &counts[i]},
-                                   .b = {kernel->thread_count == 0 ? 1 : 0, &threads},
+                                   .b = {kernel->thread_count == 0 ? 1 : 0, &threads[i]},
                                    .kernel = i,
                                    .wide_kernel = QN__GPU_NO_KERNEL,
                                    .site = QN__GPU_NO_SITE,
@@ -257,9 +261,29 @@ static void make_plan(void) {
                                                .workspace_count = 1,
                                                .step_count = 3,
                                                .steps = steps[TEST_TWICE]};
+  // x, middle, out, count, limit, threads.
+  static const qn__gpu_op_t last = {.kind = QN__GPU_WORD, .dtype = QN_DTYPE_I64, .value = 5};
+  plan_kernels[k + 2] = plan_kernels[TEST_CHECK];
+  plan_kernels[k + 2].args = args[k + 2];
+  args[k + 2][0] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 0, 4, false};
+  args[k + 2][1] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 1, 4, true};
+  args[k + 2][2] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 3, 4, false};
+  args[k + 2][3] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 4, 4, false};
+  plan_kernels[k + 3] = plan_kernels[TEST_LATE];
+  plan_kernels[k + 3].args = args[k + 3];
+  args[k + 3][0] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 1, 4, false};
+  args[k + 3][1] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 2, 4, true};
+  args[k + 3][2] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 3, 4, false};
+  steps[TEST_PAIR][0] = steps[TEST_CHECK][0];
+  steps[TEST_PAIR][0].kernel = k + 2;
+  steps[TEST_PAIR][1] = steps[TEST_LATE][0];
+  steps[TEST_PAIR][1].kernel = k + 3;
+  steps[TEST_PAIR][1].b.ops = &last;
+  functions[TEST_PAIR] = (qn__gpu_function_t){
+      .word_count = 6, .param_count = 6, .step_count = 2, .steps = steps[TEST_PAIR]};
   qn__gpu_plan_t plan = {.function_count = TEST_FUNCTION_COUNT,
                          .functions = functions,
-                         .kernel_count = k + 2,
+                         .kernel_count = k + 4,
                          .kernels = plan_kernels};
   qn__buffer_init(&made.plan, qn_allocator_default());
   qn__gpu_plan_encode(&plan, &made.plan);

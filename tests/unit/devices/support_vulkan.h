@@ -23,7 +23,9 @@ typedef enum test_function {
   TEST_SIZE,      // out, threads: of a block chosen at the launch
   TEST_MANY,      // out, 40 numbers
   TEST_BYTES,     // out, count, value
+  TEST_LATE,      // x, out, count, threads: out = x + 1, unless something has failed
   TEST_TWICE,     // y, count, value: workspace = value + i; y = 3 y + workspace
+  TEST_PAIR,      // x, middle, out, count, limit, threads: TEST_CHECK to middle, TEST_LATE to out
   TEST_FUNCTION_COUNT,
 } test_function_t;
 

@@ -228,6 +228,46 @@ static VkResult VKAPI_CALL failing_allocate(VkDevice device, const VkMemoryAlloc
   return real_allocate(device, info, callbacks, out);
 }
 
+static int allocations_left;
+static VkResult VKAPI_CALL scarce_allocate(VkDevice device, const VkMemoryAllocateInfo* info,
+                                           const VkAllocationCallbacks* callbacks,
+                                           VkDeviceMemory* out) {
+  if (allocations_left-- <= 0) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  return real_allocate(device, info, callbacks, out);
+}
+
+// A stream without memory for its error record, or for copies of it where the host does not see
+// the device's memory.
+static void test_streams_without_memory(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  for (int is_mapped = 0; is_mapped < 2; is_mapped++) {
+    for (int n = 0;; n++) {
+      // A device that has no blocks yet.
+      qn__vulkan_reset(qn_allocator_default());
+      qn__vk_device_t* device;
+      test_must(qn__vk_use(0, &device));
+      if (!is_mapped) device->memory.is_mapped[QN__VK_POOL_DEVICE] = false;
+      const int needed = device->memory.is_mapped[QN__VK_POOL_DEVICE] ? 1 : 2;
+      real_allocate = device->vk.AllocateMemory;
+      device->vk.AllocateMemory = scarce_allocate;
+      allocations_left = n;
+      qn_stream_t* stream = NULL;
+      qn_status_t status = qn_stream_create(test_vulkan, &stream);
+      device->vk.AllocateMemory = real_allocate;
+      qn_stream_destroy(stream);
+      assert_int_equal(test_vulkan_stats().used_bytes, 0);
+      if (n == needed) {
+        test_must(status);
+        break;
+      }
+      test_expect(status, QN_STATUS_OUT_OF_MEMORY, "VK_ERROR_OUT_OF_DEVICE_MEMORY");
+    }
+  }
+  qn__vulkan_reset(qn_allocator_default());
+  test_must(qn__vulkan_available());
+}
+
 static void test_submits_that_fail_stick(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -558,6 +598,7 @@ int main(void) {
       cmocka_unit_test(test_without_a_driver),
       cmocka_unit_test(test_devices_that_lack_something),
       cmocka_unit_test(test_every_allocation_may_fail),
+      cmocka_unit_test(test_streams_without_memory),
       cmocka_unit_test(test_submits_that_fail_stick),
       cmocka_unit_test(test_a_lost_device_stays_lost),
       cmocka_unit_test(test_a_child_of_fork_is_told),
