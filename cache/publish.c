@@ -109,9 +109,13 @@ static void drop_queue(qn__disk_t* disk) {
     }
     disk->head = NULL;
     disk->tail = &disk->head;
+    // Leases are released by calls of the file system. The close may wait for a writer in none.
+    disk->is_away = true;
+    qn__cond_broadcast(&disk->done);
     qn__mutex_unlock(&disk->mutex);
     qn__disk_free_nodes(disk, dropped);
     qn__mutex_lock(&disk->mutex);
+    disk->is_away = false;
   }
 }
 

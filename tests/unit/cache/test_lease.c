@@ -179,6 +179,43 @@ static void leases_end_with_the_put(void** state) {
   qn__disk_close(watcher, FOREVER_NS);
 }
 
+// A lock on a server that answers no more.
+static _Atomic bool is_server_away;
+static int hanging_unlock(int fd, int64_t offset) {
+  while (atomic_load(&is_server_away)) pause_ms(1);
+  return qn__fs_posix.unlock(fd, offset);
+}
+
+// Whether the writer is still asleep at the close, has begun, or drops its queue: the close
+// returns.
+static void a_lease_that_hangs_holds_no_close_up(void** state) {
+  (void)state;
+  qn__fs_t table = qn__fs_posix;
+  table.unlock = hanging_unlock;
+  (void)qn__fs_install(&table);
+  static qn_fault_heap_t heap;  // of the writers that are left behind
+  qn_fault_heap_init(&heap);
+  for (int i = 0; i < 20; i++) {
+    qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap),
+                                  .sweep_period_ns = -1};
+    qn__disk_t* disk = open_cache(&options);
+    if (i % 2) assert_true(put_and_wait(disk, &other));  // its writer sleeps
+    qn__lease_t* lease = claim_now(disk, &sample);
+    assert_non_null(lease);
+    atomic_store(&is_server_away, true);
+    assert_true(qn__disk_put(disk, &sample.entry, lease));
+    qn__disk_close(disk, 0);
+    assert_true(heap.live_blocks > 0);
+    atomic_store(&is_server_away, false);
+    while (heap.live_blocks > 0) pause_ms(1);
+    assert_int_equal(heap.size_errors, 0);
+    disk = open_cache(NULL);
+    (void)qn__disk_remove(disk, sample.entry.key);
+    qn__disk_close(disk, FOREVER_NS);
+  }
+  (void)qn__fs_install(NULL);
+}
+
 // ------------------------------------------------------------------------------- processes
 
 enum { PROCESS_COUNT = HAS_SANITIZER ? 12 : 64, KEY_COUNT = 50 };
@@ -514,6 +551,7 @@ int main(void) {
       TEST(one_has_it_and_the_other_finds_the_entry),
       TEST(keys_do_not_collide),
       TEST(leases_end_with_the_put),
+      TEST(a_lease_that_hangs_holds_no_close_up),
       TEST(many_processes_make_each_entry_once),
       TEST(a_killed_holder_is_noticed),
       TEST(a_stopped_holder_costs_the_bound),
