@@ -112,7 +112,7 @@ static void test_order_and_modes(void** state) {
     gate_set(&gated.gate, true);
     // The one that refreshes puts it into the directory, which comes first from then on.
     assert_int_equal(look_up(&gated, bundles.modules[0], NULL, 0).source, sources[i]);
-    gated_end(&gated);
+    gated_end(&gated);  // which waits until it is written
   }
   qn_test_tempdir_remove(directory);
   bundles_end(&bundles);
