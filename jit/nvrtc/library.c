@@ -35,6 +35,19 @@ static bool find_symbol(void* handle, const char* name, void* out, const char** 
   return false;
 }
 
+// NVRTC opens libnvrtc-builtins at the first compile, by its bare name, and says no place to look
+// for it: a toolkit's is found through the loader's cache, that of the PyPI package, or of a
+// toolkit that the cache does not know, is not, although it lies beside libnvrtc. One that is open
+// already serves. Where there is none, NVRTC still looks, and the compile tells.
+static void open_builtins(const qn__nvrtc_library_t* library) {
+  const char* slash = strrchr(library->path, '/');
+  if (!slash) return;
+  char path[PATH_MAX + 64];
+  (void)snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - library->path),
+                 library->path, library->major, library->minor);
+  if (!dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) (void)dlerror();
+}
+
 qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_library) {
   memset(out_library, 0, sizeof *out_library);
   if (!qn__nvrtc_find(out_library->path, NULL)) return not_found(allocator);
@@ -57,6 +70,7 @@ qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_li
   if (out_library->nvrtcVersion(&out_library->major, &out_library->minor) != QN__NVRTC_OK) {
     return qn_status_make(QN_STATUS_UNAVAILABLE, "%s does not tell its version", out_library->path);
   }
+  open_builtins(out_library);
   return QN_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 // cmocka.h needs those above.
 #include <cmocka.h>
 
@@ -165,6 +166,25 @@ static void identity_is_what_the_engine_predicts(void** state) {
   qn__nvrtc_destroy(nvrtc);
 }
 
+// What the loader does not find by name serves when it lies beside libnvrtc, as in the PyPI
+// package.
+static void builtins_are_taken_from_beside(void** state) {
+  (void)state;
+  qn__nvrtc_library_t library;
+  qn_status_t status = qn__nvrtc_open(qn_allocator_default(), &library);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    skip();
+  }
+  char path[PATH_MAX + 64];
+  char* slash = strrchr(library.path, '/');
+  assert_non_null(slash);
+  (void)snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - library.path),
+                 library.path, library.major, library.minor);
+  if (access(path, R_OK) != 0) skip();
+  assert_non_null(dlopen(path, RTLD_NOW | RTLD_NOLOAD));
+}
+
 static void wrong_text_is_internal(void** state) {
   (void)state;
   qn__nvrtc_t* nvrtc = nvrtc_or_null(qn_allocator_default());
@@ -194,6 +214,7 @@ int main(void) {
       cmocka_unit_test(folders_are_searched_in_order),
       cmocka_unit_test(driver_is_looked_at),
       cmocka_unit_test(identity_is_what_the_engine_predicts),
+      cmocka_unit_test(builtins_are_taken_from_beside),
       cmocka_unit_test(wrong_text_is_internal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
