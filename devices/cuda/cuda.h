@@ -151,13 +151,20 @@ typedef struct qn__cuda_owner {
   qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
 } qn__cuda_owner_t;
 
-// A tag in an error record: which flight (or which call of a graph) above, which of its kernels
-// below. No two kernels in a row have the same one: a kernel goes on only under its own.
-enum { QN__CUDA_TAG_SHIFT = 12, QN__CUDA_MAX_TAGGED = 0xfffff };
+// A tag in an error record: which flight (or which owner of a graph) above, which of its kernels
+// below. A kernel goes on only under its own tag, so no two that may meet in a record have the same
+// one: a flight takes no more kernels than it has tags for, and the number of a flight that has
+// failed is not given again.
+enum { QN__CUDA_TAG_SHIFT = 12, QN__CUDA_TAGS = 1 << 12, QN__CUDA_MAX_TAGGED = 0xfffff };
+
+typedef struct qn__cuda_tags {
+  uint32_t upper;  // never 0
+  uint32_t first;  // the lower parts are the low bits of QN__CUDA_TAGS numbers from here on
+} qn__cuda_tags_t;
 
 // Launches that the GPU may not have passed: those of one owner in a row, or one of a graph.
 typedef struct qn__cuda_flight {
-  uint32_t tag;            // the upper part of their kernels' tags; never 0
+  qn__cuda_tags_t tags;    // of their kernels
   uint32_t pending_count;  // callers between qn__cuda_flight_begin and _end
   qn__cuda_owner_t owner;
   qn__cuda_graph_t* graph;  // retained; then there is no owner
@@ -175,7 +182,7 @@ struct qn__cuda_stream {
   CUdeviceptr record;
   qn__cuda_mirror_t* mirror;
   _Atomic bool is_clear_due;           // the record, in front of the next kernel that can fail
-  _Atomic uint32_t kernel_count;       // the lower part of the next tag
+  _Atomic uint32_t kernel_count;       // the number of the next kernel that has a tag
   _Atomic uint64_t fallible_end;       // flights that can fail are below
   _Atomic(qn__cuda_graph_t*) capture;  // what it records; NULL: nothing
   _Atomic bool is_shared;              // the host knows the native stream, and may record on it
@@ -186,6 +193,7 @@ struct qn__cuda_stream {
   bool is_failed;           // the record's failure has been found, and no sync has told it
 
   qn__short_lock_t lock;  // of all below
+  uint32_t failed_upper;  // of the tag that the record was last seen to have
   uint64_t first;         // flights [first, next)
   uint64_t next;
   uint64_t marked;          // flights below are behind a mark, or about to be: nothing joins them
@@ -224,17 +232,20 @@ qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* 
 // FAILED_PRECONDITION while the stream records, for us or for the host; ok else.
 qn_status_t qn__cuda_not_capturing(const qn__cuda_stream_t* stream, const char* what);
 
-// A place for a launch (`launch`) or a graph's; its owner or graph is retained. Waits only when
-// hundreds are in flight. Gives the position and the upper part of the tag.
+// A place for a launch (`launch`) or a graph's; its owner or graph is retained. `may_join`: it may
+// be that of the launch before, if that is of the same owner. Waits only when hundreds are in
+// flight. Gives the position and the tags.
 qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                                  qn__cuda_graph_t* graph, uint64_t* out_position,
-                                  uint32_t* out_tag);
+                                  qn__cuda_graph_t* graph, bool may_join, uint64_t* out_position,
+                                  qn__cuda_tags_t* out_tags);
 // All its work has been enqueued, or failed to be. Now and then marks the place and looks what has
 // been passed.
 void qn__cuda_flight_end(qn__cuda_stream_t* stream, uint64_t position);
 // In front of the first kernel of a flight that can fail: the record is cleared if that is due, and
 // a copy of it will be asked for. Errors: of the driver; then the kernel must not be launched.
 qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position);
+// The same for a call that goes on in another flight: nothing is cleared.
+void qn__cuda_flight_goes_on(qn__cuda_stream_t* stream, uint64_t position);
 // Behind the launch of a graph that can fail, in front of qn__cuda_flight_end: copies its record.
 // `report_count`: the graph's failures that had been told in front of the launch.
 qn_status_t qn__cuda_flight_copy_graph(qn__cuda_stream_t* stream, uint64_t position,
@@ -308,10 +319,11 @@ void qn__cuda_graph_destroy(int32_t id, void* graph);
 void qn__cuda_capture_abandon(qn__cuda_stream_t* stream);
 // `to` waits for `from`, which records: it records the same from here on.
 void qn__cuda_capture_join(qn__cuda_stream_t* from, qn__cuda_stream_t* to);
-// Keeps the owner of a launch alive as long as the graph; gives the upper part of its kernels'
-// tags.
+// Keeps the owner of a launch alive as long as the graph; gives its kernels' tags.
 qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* launch,
-                                uint32_t* out_tag);
+                                qn__cuda_tags_t* out_tags);
+// Of the next kernel that has a tag.
+uint32_t qn__cuda_graph_number(qn__cuda_graph_t* graph);
 // The same for a graph that the host records on a stream of its own.
 qn_status_t qn__cuda_graph_keep_foreign(qn__cuda_stream_t* stream, const qn_launch_t* launch);
 // Lets go what foreign graphs kept that are gone.

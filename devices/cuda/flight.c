@@ -82,6 +82,10 @@ static void mark(qn__cuda_stream_t* stream) {
 
 // ---------------------------------------------------------------------------------- taking out
 
+static uint32_t upper_of(uint32_t tag) {
+  return tag >> QN__CUDA_TAG_SHIFT << QN__CUDA_TAG_SHIFT;
+}
+
 // The flight of a tag below `position`; holds the drain lock, under which none is taken out.
 static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
                      qn__cuda_owner_t* out_owner) {
@@ -89,7 +93,7 @@ static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
   qn__short_lock(&stream->lock);
   for (uint64_t i = stream->first; i < position && !is_found; i++) {
     const qn__cuda_flight_t* flight = flight_at(stream, i);
-    is_found = flight->tag == tag >> QN__CUDA_TAG_SHIFT << QN__CUDA_TAG_SHIFT && !flight->graph;
+    is_found = flight->tags.upper == upper_of(tag) && !flight->graph;
     if (is_found) *out_owner = flight->owner;
   }
   qn__short_unlock(&stream->lock);
@@ -100,7 +104,8 @@ static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
 // With the drain lock held.
 static void look(qn__cuda_stream_t* stream, uint64_t position, const qn__gpu_record_t* record) {
   qn__cuda_owner_t owner;
-  if (record->tag != 0 && find_tag(stream, position, record->tag, &owner)) {
+  const bool has_failed = record->tag != 0 && find_tag(stream, position, record->tag, &owner);
+  if (has_failed) {
     stream->is_failed = true;
     if (qn_ok(stream->error)) {
       const qn_kernel_failure_t failure = {record->site, record->index, record->extent};
@@ -108,6 +113,7 @@ static void look(qn__cuda_stream_t* stream, uint64_t position, const qn__gpu_rec
     }
   }
   qn__short_lock(&stream->lock);
+  if (has_failed) stream->failed_upper = upper_of(record->tag);
   if (stream->seen < position) stream->seen = position;
   if (stream->copied < position) stream->copied = position;
   qn__short_unlock(&stream->lock);
@@ -298,10 +304,21 @@ static __attribute__((noinline)) qn_status_t wait_for_place(qn__cuda_stream_t* s
   return status;
 }
 
-// Joins the newest flight if it is of the same owner, or takes a place. Holds the lock.
+// Tags that no flight of the ring has, nor the record. Holds the lock.
+static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream) {
+  const uint32_t number = (uint32_t)(stream->next % (QN__CUDA_MAX_TAGGED - 1)) + 1;
+  uint32_t upper = number << QN__CUDA_TAG_SHIFT;
+  // The one number that is nobody's otherwise.
+  if (upper == stream->failed_upper) upper = (uint32_t)QN__CUDA_MAX_TAGGED << QN__CUDA_TAG_SHIFT;
+  return (qn__cuda_tags_t){upper,
+                           atomic_load_explicit(&stream->kernel_count, memory_order_relaxed)};
+}
+
+// Joins the newest flight if it may and that is of the same owner, or takes a place. Holds the
+// lock.
 static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                       qn__cuda_graph_t* graph, uint64_t* out_position) {
-  if (launch && stream->next > stream->marked) {
+                       qn__cuda_graph_t* graph, bool may_join, uint64_t* out_position) {
+  if (may_join && stream->next > stream->marked) {
     qn__cuda_flight_t* newest = flight_at(stream, stream->next - 1);
     if (!newest->graph && newest->owner.owner == launch->owner) {
       newest->pending_count++;
@@ -310,10 +327,8 @@ static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
     }
   }
   if (stream->next - stream->first == QN__CUDA_FLIGHTS) return false;
-  const uint32_t number = (uint32_t)(stream->next % QN__CUDA_MAX_TAGGED) + 1;
   qn__cuda_flight_t* flight = flight_at(stream, stream->next);
-  *flight =
-      (qn__cuda_flight_t){.tag = number << QN__CUDA_TAG_SHIFT, .pending_count = 1, .graph = graph};
+  *flight = (qn__cuda_flight_t){.tags = next_tags(stream), .pending_count = 1, .graph = graph};
   if (launch) {
     flight->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
     launch->retain(launch->owner);
@@ -325,12 +340,12 @@ static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
 }
 
 qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                                  qn__cuda_graph_t* graph, uint64_t* out_position,
-                                  uint32_t* out_tag) {
+                                  qn__cuda_graph_t* graph, bool may_join, uint64_t* out_position,
+                                  qn__cuda_tags_t* out_tags) {
   for (;;) {
     qn__short_lock(&stream->lock);
-    const bool is_taken = take_place(stream, launch, graph, out_position);
-    if (is_taken) *out_tag = flight_at(stream, *out_position)->tag;
+    const bool is_taken = take_place(stream, launch, graph, may_join, out_position);
+    if (is_taken) *out_tags = flight_at(stream, *out_position)->tags;
     qn__short_unlock(&stream->lock);
     if (is_taken) return QN_OK;
     QN_TRY(wait_for_place(stream));
@@ -352,16 +367,20 @@ static qn_status_t clear(qn__cuda_stream_t* stream) {
   return status;
 }
 
-// First the record is cleared: one that could not be holds what nobody may take for a failure, and
-// no kernel of this flight will have written it.
-qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
-  if (atomic_load_explicit(&stream->is_clear_due, memory_order_acquire)) QN_TRY(clear(stream));
+void qn__cuda_flight_goes_on(qn__cuda_stream_t* stream, uint64_t position) {
   uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
   while (end <= position &&
          !atomic_compare_exchange_weak_explicit(&stream->fallible_end, &end, position + 1,
                                                 memory_order_relaxed, memory_order_relaxed)) {
     continue;
   }
+}
+
+// First the record is cleared: one that could not be holds what nobody may take for a failure, and
+// no kernel of this flight will have written it.
+qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
+  if (atomic_load_explicit(&stream->is_clear_due, memory_order_acquire)) QN_TRY(clear(stream));
+  qn__cuda_flight_goes_on(stream, position);
   return QN_OK;
 }
 

@@ -34,8 +34,10 @@ struct qn__cuda_graph {
   _Atomic bool is_clear_due;      // the record, in front of the next launch
   _Atomic uint32_t report_count;  // failures that were told
   qn__cuda_stream_t* origin;
-  qn__cuda_stream_t* members;  // streams that record it (the device's lock)
-  qn__mutex_t mutex;           // what follows; and the telling of failures
+  qn__cuda_stream_t* members;     // streams that record it (the device's lock)
+  qn__mutex_t mutex;              // what follows; and the telling of failures
+  _Atomic uint32_t kernel_count;  // of those that have a tag
+  uint32_t first_kernel;          // the number that the newest owner's tags begin with
   qn__cuda_owner_t* owners;
   size_t owner_count;
   size_t owner_capacity;
@@ -117,11 +119,13 @@ qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record
 // ---------------------------------------------------------------------------------- recording
 
 qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* launch,
-                                uint32_t* out_tag) {
+                                qn__cuda_tags_t* out_tags) {
   qn_status_t status = QN_OK;
   qn__mutex_lock(&graph->mutex);
   const size_t count = graph->owner_count;
-  if (count == 0 || graph->owners[count - 1].owner != launch->owner) {
+  const uint32_t number = atomic_load(&graph->kernel_count);
+  if (count == 0 || graph->owners[count - 1].owner != launch->owner ||
+      number - graph->first_kernel >= QN__CUDA_TAGS) {
     void* items = graph->owners;
     if (count >= QN__CUDA_MAX_TAGGED ||
         !qn__grow(qn_allocator_default(), &items, &graph->owner_capacity, count + 1,
@@ -132,11 +136,17 @@ qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* laun
       launch->retain(launch->owner);
       graph->owners[graph->owner_count++] =
           (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
+      graph->first_kernel = number;
     }
   }
-  *out_tag = (uint32_t)graph->owner_count << QN__CUDA_TAG_SHIFT;
+  *out_tags =
+      (qn__cuda_tags_t){(uint32_t)graph->owner_count << QN__CUDA_TAG_SHIFT, graph->first_kernel};
   qn__mutex_unlock(&graph->mutex);
   return status;
+}
+
+uint32_t qn__cuda_graph_number(qn__cuda_graph_t* graph) {
+  return atomic_fetch_add_explicit(&graph->kernel_count, 1, memory_order_relaxed);
 }
 
 // The smallest free block that is large enough: what one recorded call is done with, the next of
@@ -345,8 +355,8 @@ qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   qn_status_t status = qn__cuda_not_capturing(stream, "launching a graph");
   uint64_t position;
-  uint32_t tag;
-  if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, &position, &tag);
+  qn__cuda_tags_t tags;
+  if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, false, &position, &tags);
   if (qn_ok(status)) {
     status = run_graph(graph, stream, position);
     qn__cuda_flight_end(stream, position);

@@ -10,9 +10,11 @@ typedef struct run {
   const qn__cuda_executable_t* executable;
   qn__cuda_stream_t* stream;
   qn__cuda_graph_t* graph;  // that the stream records; NULL: the stream's own work
-  uint64_t position;        // of the flight, without a graph
-  CUdeviceptr record;       // for kernels that take one
-  uint32_t tag;
+  const qn_launch_t* launch;
+  uint64_t position;   // of the flight, without a graph
+  bool has_flight;     // without a graph
+  CUdeviceptr record;  // for kernels that take one
+  qn__cuda_tags_t tags;
   bool may_fail;  // a kernel that takes one has been launched
   int64_t max_blocks;
 } run_t;
@@ -41,6 +43,33 @@ static qn_status_t prepare_record(run_t* run) {
   return QN_OK;
 }
 
+// The tags are used up: another flight, or another of the graph's owners, for the rest of the call.
+// The flight is let go of first, because to wait for a place while holding one might take for ever;
+// what it owns lives as long as the call.
+static __attribute__((noinline)) qn_status_t renew_tags(run_t* run) {
+  if (run->graph) return qn__cuda_graph_keep(run->graph, run->launch, &run->tags);
+  run->has_flight = false;
+  qn__cuda_flight_end(run->stream, run->position);
+  QN_TRY(qn__cuda_flight_begin(run->stream, run->launch, NULL, false, &run->position, &run->tags));
+  run->has_flight = true;
+  qn__cuda_flight_goes_on(run->stream, run->position);
+  return QN_OK;
+}
+
+// A tag that no other kernel has.
+static qn_status_t take_tag(run_t* run, uint32_t* out_tag) {
+  for (;;) {
+    const uint32_t number =
+        run->graph ? qn__cuda_graph_number(run->graph)
+                   : atomic_fetch_add_explicit(&run->stream->kernel_count, 1, memory_order_relaxed);
+    if (__builtin_expect(number - run->tags.first < QN__CUDA_TAGS, 1)) {
+      *out_tag = run->tags.upper | (number & (QN__CUDA_TAGS - 1));
+      return QN_OK;
+    }
+    QN_TRY(renew_tags(run));
+  }
+}
+
 static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   run_t* run = self;
   const qn__gpu_kernel_t* plan = &run->executable->plan.kernels[launch->kernel];
@@ -66,10 +95,10 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   }
   if (is_record_due) values[count++] = run->record;
   if (plan->has_record) {
+    uint32_t tag;
     QN_TRY(prepare_record(run));
-    const uint32_t number =
-        atomic_fetch_add_explicit(&run->stream->kernel_count, 1, memory_order_relaxed);
-    values[count++] = run->tag | (number & ((1u << QN__CUDA_TAG_SHIFT) - 1));
+    QN_TRY(take_tag(run, &tag));
+    values[count++] = tag;
   }
   for (size_t i = 0; i < count; i++) params[i] = &values[i];
   const int64_t blocks =
@@ -114,7 +143,7 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
   qn__cuda_stream_t* stream = run->stream;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph) {
-    QN_TRY(qn__cuda_graph_keep(graph, launch, &run->tag));
+    QN_TRY(qn__cuda_graph_keep(graph, launch, &run->tags));
     run->graph = graph;
     run->record = qn__cuda_graph_record(graph);
     return run_plan(run, index, launch);
@@ -125,10 +154,11 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
     QN_TRY(prepare_foreign(run, index, launch));
     return run_plan(run, index, launch);
   }
-  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, &run->position, &run->tag));
+  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, true, &run->position, &run->tags));
+  run->has_flight = true;
   run->record = stream->record;
   qn_status_t status = run_plan(run, index, launch);
-  qn__cuda_flight_end(stream, run->position);
+  if (run->has_flight) qn__cuda_flight_end(stream, run->position);
   return status;
 }
 
@@ -144,8 +174,10 @@ qn_status_t qn__cuda_launch(int32_t id, void* self, uint32_t index, void* inner,
   QN_TRY(qn__cuda_enter_fast(id, &device, &scope));
   int64_t max_blocks = (int64_t)device->multiprocessor_count * QN__CUDA_BLOCKS_PER_MULTIPROCESSOR;
   if (max_blocks > device->max_grid) max_blocks = device->max_grid;
-  run_t run = {
-      .executable = executable, .stream = qn__cuda_stream(device, inner), .max_blocks = max_blocks};
+  run_t run = {.executable = executable,
+               .launch = launch,
+               .stream = qn__cuda_stream(device, inner),
+               .max_blocks = max_blocks};
   qn_status_t status = run_on(&run, index, launch);
   qn__cuda_leave(&scope);
   return status;

@@ -158,6 +158,8 @@ static const qn__gpu_op_t word_2_times_4[] = {{QN__GPU_WORD, 0, QN_DTYPE_I64, 2}
                                               {QN__GPU_CONST, 0, QN_DTYPE_I64, 4},
                                               {QN__GPU_APPLY, QN_OP_MUL, QN_DTYPE_I64, 0}};
 static const qn__gpu_op_t one[] = {{QN__GPU_CONST, 0, QN_DTYPE_I64, 1}};
+static const qn__gpu_op_t three[] = {{QN__GPU_CONST, 0, QN_DTYPE_I64, 3}};
+static const qn__gpu_op_t word_1[] = {{QN__GPU_WORD, 0, QN_DTYPE_I64, 1}};
 static const qn__gpu_op_t any_threads[] = {{QN__GPU_CONST, 0, QN_DTYPE_I64, 512}};
 
 #define EXPR(array) {QN_COUNT_OF(array), array}
@@ -168,6 +170,7 @@ static const qn__gpu_op_t any_threads[] = {{QN__GPU_CONST, 0, QN_DTYPE_I64, 512}
 static const qn__gpu_arg_t add_args[] = {BUFFER(0, false), BUFFER(1, false), BUFFER(2, true),
                                          WORD(3, 8)};
 static const qn__gpu_arg_t check_args[] = {BUFFER(0, true), WORD(1, 8)};
+static const qn__gpu_arg_t count_args[] = {BUFFER(0, true), {QN__GPU_ARG_LOCAL, 0, 8, false}};
 static const qn__gpu_arg_t down_args[] = {
     BUFFER(0, false), {QN__GPU_ARG_WORKSPACE, 0, 4, true}, WORD(2, 8)};
 static const qn__gpu_arg_t up_args[] = {
@@ -202,6 +205,16 @@ static const qn__gpu_step_t scale_steps[] = {{.kind = QN__GPU_STEP_LAUNCH,
                                               .wide_kernel = QN__GPU_NO_KERNEL,
                                               .site = QN__GPU_NO_SITE,
                                               .memory_site = QN__GPU_NO_SITE}};
+static const qn__gpu_step_t count_steps[] = {{.kind = QN__GPU_STEP_LOOP,
+                                              .slot = 0,
+                                              .a = EXPR(three),
+                                              .b = EXPR(word_1),
+                                              .body_count = 1,
+                                              .kernel = QN__GPU_NO_KERNEL,
+                                              .wide_kernel = QN__GPU_NO_KERNEL,
+                                              .site = QN__GPU_NO_SITE,
+                                              .memory_site = QN__GPU_NO_SITE},
+                                             LAUNCH(7, one)};
 
 static qn_artifact_t artifact;
 
@@ -219,6 +232,7 @@ const qn_artifact_t* cuda_artifact(void) {
       {.name = "shared", .thread_count = 256, .dynamic_shared_bytes = 100000, ARGS(simple_args)},
       {.name = "poke", .thread_count = 32, ARGS(simple_args)},
       {.name = "scale", .thread_count = 0, ARGS(scale_args)},
+      {.name = "check", .thread_count = 256, .has_record = true, ARGS(count_args)},
   };
   for (size_t i = 0; i < QN_COUNT_OF(kernels); i++) kernels[i].code_size_bytes = size;
   static const qn__gpu_function_t functions[CUDA_FUNCTION_COUNT] = {
@@ -229,9 +243,10 @@ const qn_artifact_t* cuda_artifact(void) {
       [CUDA_POKE] = {2, 1, 0, 0, 1, poke_steps},
       [CUDA_NOTHING] = {0, 0, 0, 0, 0, NULL},
       [CUDA_SCALE] = {3, 2, 0, 0, 1, scale_steps},
+      [CUDA_COUNT] = {2, 1, 1, 0, 2, count_steps},
   };
   static const char* const names[] = {"add",  "check",   "workspace", "shared",
-                                      "poke", "nothing", "scale"};
+                                      "poke", "nothing", "scale",     "count"};
   static qn_artifact_function_t described[CUDA_FUNCTION_COUNT];
   for (size_t i = 0; i < CUDA_FUNCTION_COUNT; i++) described[i].name = names[i];
   const qn__gpu_plan_t plan = {CUDA_FUNCTION_COUNT, functions, QN_COUNT_OF(kernels), kernels};

@@ -21,6 +21,7 @@ enum {
   CUDA_POKE,       // (out c; n): writes element n + 100
   CUDA_NOTHING,    // (): no steps
   CUDA_SCALE,      // (out c, scalar f32; n): c *= scalar
+  CUDA_COUNT,      // (out x; n): CUDA_CHECK of x with 3, 4, ... n - 1, a launch each
   CUDA_FUNCTION_COUNT,
 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "devices/cuda/driver.h"
+#include "devices/cuda/cuda.h"
 #include "devices/device.h"
 #include "tests/unit/devices/support_cuda.h"
 
@@ -199,6 +199,99 @@ static void test_again(void** state) {
   assert_int_equal(owner.reference_count, 0);
 }
 
+// ---- tags: what lies behind a failure is skipped, however many kernels lie in between
+
+// The first launch of the call fails, and thousands follow within the same call, or in one graph.
+static void test_many_kernels_of_a_call(void** state) {
+  (void)state;
+  enum { KERNELS = 2 * QN__CUDA_TAGS + 50 };
+  cuda_owner_t owner = {0};
+  float* wide = cuda_floats(0, KERNELS, 1);
+  uint64_t words[] = {(uintptr_t)wide, KERNELS};
+  for (int is_graph = 0; is_graph < 2; is_graph++) {
+    qn_graph_t* graph = NULL;
+    if (is_graph) cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+    cuda_must(cuda_run(executable, CUDA_COUNT, 0, stream, &owner, words, 2));
+    if (is_graph) {
+      cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+      cuda_must(qn_graph_launch(graph, stream));
+    }
+    expect_failure(stream, "index 3");
+    static float host[KERNELS];
+    cuda_read(0, stream, wide, host, sizeof host);
+    for (int i = 0; i < KERNELS; i++) assert_int_equal((int)host[i], i < 3 ? i : i + 1);
+    qn_graph_destroy(graph);
+  }
+  assert_int_equal(owner.reference_count, 0);
+  // As many that are fine.
+  cuda_must(check(stream, &owner, 10));
+  qn__cuda_stream_t* inner = qn__stream_inner(stream);
+  for (int i = 0; i < 3; i++) {
+    inner->kernel_count += QN__CUDA_TAGS - 1;
+    cuda_must(check(stream, &owner, 10));
+  }
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  expect_floats(0);
+  cuda_free(0, wide);
+}
+
+// Calls of one function share a flight: the last of its tags come to an end between them.
+static void test_many_calls_of_a_flight(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn__cuda_stream_t* inner = qn__stream_inner(stream);
+  cuda_must(check(stream, &owner, 3));
+  for (int i = 0; i < 5; i++) {
+    inner->kernel_count += QN__CUDA_TAGS - 1;
+    cuda_must(check(stream, &owner, 10));
+  }
+  expect_failure(stream, "index 3");
+  assert_int_equal(owner.reference_count, 0);
+  expect_floats(100);
+}
+
+// A call whose first kernels end a flight, with a mark behind it, fails in the next one.
+static void test_failure_in_the_rest_of_a_call(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0}, sure = {0};
+  qn__cuda_stream_t* inner = qn__stream_inner(stream);
+  for (int i = 1; i < QN__CUDA_LAUNCHES_PER_MARK; i++) cuda_must(check(stream, &owner, 10));
+  inner->kernel_count += QN__CUDA_TAGS;
+  cuda_must(check(stream, &owner, 3));
+  for (int i = 0; i < 3 * QN__CUDA_LAUNCHES_PER_MARK; i++) {
+    while (!qn_stream_is_idle(stream)) usleep(100);
+    cuda_must(scale(stream, &sure, 1));
+  }
+  expect_failure(stream, "index 3");
+  assert_int_equal(owner.reference_count + sure.reference_count, 0);
+}
+
+// A failure that nobody has asked for stays in the record while flights come and go, until their
+// numbers begin anew: none gets that of the one that failed.
+static void test_numbers_begin_anew(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn__cuda_stream_t* inner = qn__stream_inner(stream);
+  qn__cuda_device_t* device;
+  qn__cuda_scope_t scope;
+  const uint64_t number = inner->next;
+  cuda_must(check(stream, &owner, 3));
+  const uint32_t kernel = inner->kernel_count;
+  cuda_must(qn__cuda_enter(0, &device, &scope));
+  cuda_must(qn__cuda_flight_sync(inner, "a test"));
+  qn__cuda_leave(&scope);
+  assert_true(inner->is_failed && inner->first == inner->next);
+  inner->first = inner->next = inner->marked = number + QN__CUDA_MAX_TAGGED - 1;
+  inner->copied = inner->seen = inner->fallible_end = inner->next;
+  inner->kernel_count = kernel + QN__CUDA_TAGS - 1;
+  cuda_must(check(stream, &owner, 10));
+  expect_failure(stream, "index 3");
+  expect_floats(100);
+  cuda_must(check(stream, &owner, 10));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  expect_floats(0);
+}
+
 // A stream's failure and a recording are apart: the recording is not spoiled by what has failed,
 // nor does it hold the failure back, nor is the copying or the clearing recorded.
 static void test_capture_behind_failure(void** state) {
@@ -380,6 +473,10 @@ int main(void) {
                                      TEST(test_clear_fails),
                                      TEST(test_streams),
                                      TEST(test_again),
+                                     TEST(test_many_kernels_of_a_call),
+                                     TEST(test_many_calls_of_a_flight),
+                                     TEST(test_failure_in_the_rest_of_a_call),
+                                     TEST(test_numbers_begin_anew),
                                      TEST(test_capture_behind_failure),
                                      TEST(test_graph_copy_fails),
                                      TEST(test_destroy),
