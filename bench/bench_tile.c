@@ -2,9 +2,11 @@
 //
 // The same product twice: as nested parallel loops, which the mapping to a GPU cuts into tiles, and
 // with a thread for each sum by explicit blocks and threads, which is what any other nest of loops
-// becomes. Wall time from the call to the end of a sync, the two in turns, results compared. On the
-// first CUDA device, or else the first of Vulkan; a software driver has no shared memory that
-// would be faster than other memory, so that only the number of its loads counts there.
+// becomes. Then with few rows, where the host chooses another launch: over a thread for each sum,
+// and over a whole tile of rows. Wall time from the call to the end of a sync, the two in turns,
+// results compared. On the first CUDA device, or else the first of Vulkan; a software driver has no
+// shared memory that would be faster than other memory, so that only the number of its loads counts
+// there.
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@
 #include "bench/harness.h"
 #include "quern/quern.h"
 
-enum { N = 512, RUNS = 9 };
+enum { N = 512, RUNS = 9, TILE = 64 };
 
 #define SHAPES "(a: f32[m, k], b: f32[k, n], out c: f32[m, n]) {\n"
 #define SHAPES_ROWS "(a: f32[m, k], b: f32[n, k], out c: f32[m, n]) {\n"
@@ -40,7 +42,6 @@ static void must(qn_status_t status) {
   exit(1);
 }
 
-static int64_t shape[2] = {N, N};
 static float host[3][N * N];
 static qn_device_t device;
 static void* data[3];
@@ -56,11 +57,14 @@ static void copy(int which, bool is_up) {
   must(qn_device_copy(&made, NULL));
 }
 
-static int64_t call(qn_function_t* function) {
+// The product of so many rows.
+static int64_t call(qn_function_t* function, int64_t rows) {
+  int64_t shapes[3][2] = {{rows, N}, {N, N}, {rows, N}};
   qn_tensor_t tensors[3];
   qn_value_t args[3];
   for (int i = 0; i < 3; i++) {
-    tensors[i] = (qn_tensor_t){data[i], device, 2, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+    tensors[i] =
+        (qn_tensor_t){data[i], device, 2, qn_dtype_to_dl(QN_DTYPE_F32), shapes[i], NULL, 0};
     args[i] = qn_tensor_value(&tensors[i]);
   }
   int64_t begin = bench_now_ns();
@@ -69,12 +73,71 @@ static int64_t call(qn_function_t* function) {
   return bench_now_ns() - begin;
 }
 
+static qn_engine_t* engine;
+static qn_module_t* module;
+static qn_target_t* target;
+static const char* const names[2][2] = {{"tiles", "threads"}, {"tiles_rows", "threads_rows"}};
+static const char* const layouts[2] = {"rows by columns", "rows by rows"};
+
+// Both must give the same.
+static bool check(qn_function_t* const* functions, int64_t rows) {
+  static float first[N * N];
+  for (int f = 0; f < 2; f++) {
+    (void)call(functions[f], rows);
+    copy(2, false);
+    if (f == 0) memcpy(first, host[2], sizeof first);
+  }
+  for (int64_t i = 0; i < rows * N; i++) {
+    if (fabsf(first[i] - host[2][i]) <= 1e-3F) continue;
+    (void)fprintf(stderr, "bench_tile: element %d: %g, not %g\n", (int)i, (double)first[i],
+                  (double)host[2][i]);
+    return false;
+  }
+  return true;
+}
+
+static bool measure(bench_report_t* report, int layout) {
+  static const int64_t few[] = {1, 4, 16};
+  enum { COUNTS = sizeof few / sizeof few[0] };
+  qn_function_t* functions[2];
+  for (int f = 0; f < 2; f++) {
+    must(qn_engine_function(engine, module, target, names[layout][f], NULL, NULL, &functions[f]));
+  }
+  bool is_same = check(functions, N);
+  for (int c = 0; c < COUNTS; c++) is_same = is_same && check(functions, few[c]);
+  double times[2][RUNS], small[COUNTS][3][RUNS];
+  for (int r = 0; is_same && r < RUNS; r++) {
+    for (int f = 0; f < 2; f++) times[f][r] = (double)call(functions[f], N) / 1e6;
+    for (int c = 0; c < COUNTS; c++) {
+      for (int f = 0; f < 2; f++) small[c][f][r] = (double)call(functions[f], few[c]) / 1e6;
+      small[c][2][r] = (double)call(functions[0], TILE) / 1e6;
+    }
+  }
+  for (int f = 0; f < 2; f++) qn_function_release(functions[f]);
+  if (!is_same) return false;
+  char name[80];
+  double floor = bench_median(times[1], RUNS);
+  (void)snprintf(name, sizeof name, "%s, a thread each", layouts[layout]);
+  bench_row(report, name, floor, "ms", 0, 0);
+  (void)snprintf(name, sizeof name, "%s, tiles", layouts[layout]);
+  bench_row(report, name, bench_median(times[0], RUNS), "ms", floor, 0);
+  for (int c = 0; c < COUNTS; c++) {
+    double tiles = bench_median(small[c][0], RUNS);
+    (void)snprintf(name, sizeof name, "%s, m = %d, over a thread each", layouts[layout],
+                   (int)few[c]);
+    bench_row(report, name, tiles, "ms", bench_median(small[c][1], RUNS), 0);
+    (void)snprintf(name, sizeof name, "%s, m = %d, over m = %d", layouts[layout], (int)few[c],
+                   TILE);
+    bench_row(report, name, tiles, "ms", bench_median(small[c][2], RUNS), 0);
+  }
+  return true;
+}
+
 int main(int argc, char** argv) {
   bench_report_t report =
       bench_begin("tiles", "products written as sums, with tiles and without", argc, argv);
   const char* targets[] = {"cuda -from_device=0", "vulkan -from_device=0"};
   const qn_device_t devices[] = {{QN_DEVICE_CUDA, 0}, {QN_DEVICE_VULKAN, 0}};
-  qn_target_t* target = NULL;
   for (int i = 0; i < 2 && !target; i++) {
     qn_status_t status = qn_target_parse(targets[i], &target);
     device = devices[i];
@@ -84,8 +147,6 @@ int main(int argc, char** argv) {
     (void)fprintf(stderr, "bench_tile: no GPU here, nor a driver that is one in software\n");
     return bench_end(&report);
   }
-  qn_engine_t* engine;
-  qn_module_t* module;
   must(qn_engine_create(NULL, &engine));
   must(qn_module_parse(program, strlen(program), NULL, &module));
   for (int b = 0; b < 3; b++) {
@@ -93,38 +154,12 @@ int main(int argc, char** argv) {
     must(qn_device_allocate(device, sizeof host[b], 0, &data[b]));
     copy(b, true);
   }
-  static const char* const names[2][2] = {{"tiles", "threads"}, {"tiles_rows", "threads_rows"}};
-  static const char* const rows[2][2] = {
-      {"rows by columns, a thread each", "rows by columns, tiles"},
-      {"rows by rows, a thread each", "rows by rows, tiles"}};
-  for (int p = 0; p < 2; p++) {
-    qn_function_t* functions[2];
-    double times[2][RUNS];
-    static float first[N * N];
-    for (int f = 0; f < 2; f++) {
-      must(qn_engine_function(engine, module, target, names[p][f], NULL, NULL, &functions[f]));
-      (void)call(functions[f]);
-      copy(2, false);
-      if (f == 0) memcpy(first, host[2], sizeof first);
-    }
-    for (int i = 0; i < N * N; i++) {
-      if (!(fabsf(first[i] - host[2][i]) <= 1e-3F)) {
-        (void)fprintf(stderr, "bench_tile: element %d: %g, not %g\n", i, (double)first[i],
-                      (double)host[2][i]);
-        return 1;
-      }
-    }
-    for (int r = 0; r < RUNS; r++) {
-      for (int f = 0; f < 2; f++) times[f][r] = (double)call(functions[f]) / 1e6;
-    }
-    double floor = bench_median(times[1], RUNS);
-    bench_row(&report, rows[p][0], floor, "ms", 0, 0);
-    bench_row(&report, rows[p][1], bench_median(times[0], RUNS), "ms", floor, 0);
-    for (int f = 0; f < 2; f++) qn_function_release(functions[f]);
-  }
+  bool is_same = true;
+  for (int layout = 0; layout < 2; layout++) is_same = is_same && measure(&report, layout);
   for (int b = 0; b < 3; b++) must(qn_device_free(device, data[b]));
   qn_module_release(module);
   qn_target_release(target);
   qn_engine_destroy(engine);
-  return bench_end(&report);
+  int status = bench_end(&report);
+  return is_same ? status : 1;
 }

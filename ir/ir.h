@@ -171,6 +171,9 @@ struct qn__stmt {
       qn__expr_t* condition;
       qn__block_t then_block;
       qn__block_t else_block;  // empty: none
+      // Either arm does what is wanted, one of them sooner: set by the mapping to a GPU around
+      // launches, for the condition of the host that chooses. The second takes any call.
+      bool is_choice;
     } if_;
     struct {
       qn_loop_kind_t kind;

@@ -1,5 +1,5 @@
-// devices/gpu/memo.h: what a launch step came to for the words that it was last evaluated with, so
-// that a call of the same shapes evaluates nothing.
+// devices/gpu/memo.h: what a step (a launch, a choice) came to for the words that it was last
+// evaluated with, so that a call of the same shapes evaluates nothing.
 //
 // The expressions of a step (blocks, threads, guard) are functions of the words that they read and
 // of nothing else, unless they read a local: so equal words mean an equal outcome. A step whose
@@ -27,7 +27,7 @@
 
 enum { QN__GPU_MEMO_WORDS = 5, QN__GPU_MEMO_LINES = 4 };
 
-// What a launch step comes to.
+// What a launch step comes to. Of an IF only the count matters: 1, it holds, or 0.
 typedef struct qn__gpu_grid {
   int64_t block_count;  // below 1: nothing is launched
   uint32_t kernel;
@@ -48,7 +48,7 @@ struct qn__gpu_memo {
   uint32_t words[QN__GPU_MEMO_WORDS];  // indices, none twice
 };
 
-// The memo of a launch step; NULL when it has none, or without memory (`arena` is then exhausted).
+// The memo of a step; NULL when it has none, or without memory (`arena` is then exhausted).
 qn__gpu_memo_t* qn__gpu_memo_make(const qn__gpu_step_t* step, qn__arena_t* arena);
 // Notes what the step came to. Does nothing when another thread writes the same line.
 void qn__gpu_memo_note(qn__gpu_memo_t* memo, const uint64_t* words, const qn__gpu_grid_t* grid);

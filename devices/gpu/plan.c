@@ -84,6 +84,7 @@ static void put_step(qn__buffer_t* out, const qn__gpu_step_t* step) {
     case QN__GPU_STEP_IF:
       qn__buffer_varint(out, step->body_count);
       qn__buffer_varint(out, step->else_count);
+      put_expr(out, &step->guard);
       break;
     case QN__GPU_STEP_LAUNCH:
       qn__buffer_varint(out, step->kernel);
@@ -354,6 +355,8 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
     case QN__GPU_STEP_IF:
       step->body_count = get_u32(state, "a count of steps");
       step->else_count = get_u32(state, "a count of steps");
+      if (!get_expr(state, function, known, &step->guard)) return false;
+      step->memo = qn__gpu_memo_make(step, state->arena);
       break;
     case QN__GPU_STEP_LAUNCH:
       return get_launch(state, function, known, step);

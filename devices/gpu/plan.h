@@ -23,7 +23,7 @@
 #include "quern/codegen.h"
 #include "quern/ir.h"
 
-#define QN__GPU_PLAN_VERSION 1u
+#define QN__GPU_PLAN_VERSION 2u
 #define QN__GPU_NO_KERNEL UINT32_MAX
 #define QN__GPU_NO_SITE UINT32_MAX
 // Limits that decoding enforces, so that readers may use fixed arrays.
@@ -106,9 +106,10 @@ typedef enum qn__gpu_step_kind {
                            // Overflow, or less than 0: `site`, which reports b as the extent;
                            // none to be had: `memory_site`
   QN__GPU_STEP_LOOP,       // for local `slot` from a to b (exclusive): the next `body_count` steps
-  QN__GPU_STEP_IF,      // a: the next `body_count` steps, else the `else_count` steps behind them
-  QN__GPU_STEP_LAUNCH,  // a blocks of b threads (b only when the kernel's count is 0); a <= 0:
-                        // nothing
+  QN__GPU_STEP_IF,         // a, and the guard where there is one (not 0, no overflow): the next
+                           // `body_count` steps, else the `else_count` steps behind them
+  QN__GPU_STEP_LAUNCH,     // a blocks of b threads (b only when the kernel's count is 0); a <= 0:
+                           // nothing
   QN__GPU_STEP_ASSERT,  // !a: fails at `site`, at once; b, where it is there, is reported as extent
 } qn__gpu_step_kind_t;
 typedef struct qn__gpu_step {
@@ -122,12 +123,13 @@ typedef struct qn__gpu_step {
   uint32_t memory_site;
   // LAUNCH: `kernel` has 32-bit indices where `guard` is there: it runs if the guard holds (not 0,
   // no overflow), else `wide_kernel` does; without one the call is refused (VALUE_ERROR). No guard:
-  // `kernel`.
+  // `kernel`. IF: where the body is better for some calls and has 32-bit indices, and the other
+  // arm is right for any.
   uint32_t kernel;
   uint32_t wide_kernel;
   qn__gpu_expr_t guard;
-  // LAUNCH, of decoding, not stored: what it came to before (memo.h); NULL: none. The one part of
-  // a plan that changes.
+  // LAUNCH and IF, of decoding, not stored: what it came to before (memo.h); NULL: none. The one
+  // part of a plan that changes.
   qn__gpu_memo_t* memo;
 } qn__gpu_step_t;
 

@@ -158,6 +158,19 @@ static inline __attribute__((always_inline)) qn_status_t run_launch(const run_t*
 
 // ---- steps
 
+static bool holds(const run_t* run, const qn__gpu_step_t* step) {
+  qn__gpu_grid_t known;
+  if (step->memo && qn__gpu_memo_find(step->memo, run->launch->words, &known)) {
+    return known.block_count != 0;
+  }
+  int64_t guard = 1;
+  bool is_so = value_of(run, &step->a) != 0;
+  if (is_so && step->guard.op_count != 0) is_so = evaluate(run, &step->guard, &guard) && guard != 0;
+  known = (qn__gpu_grid_t){.block_count = is_so};
+  if (step->memo) qn__gpu_memo_note(step->memo, run->launch->words, &known);
+  return is_so;
+}
+
 static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t count);
 
 static qn_status_t run_loop(run_t* run, const qn__gpu_step_t* step) {
@@ -183,7 +196,7 @@ static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t c
         QN_TRY(run_loop(run, step));
         break;
       case QN__GPU_STEP_IF:
-        if (value_of(run, &step->a) != 0) {
+        if (holds(run, step)) {
           QN_TRY(run_steps(run, step + 1, step->body_count));
         } else {
           QN_TRY(run_steps(run, step + 1 + step->body_count, step->else_count));

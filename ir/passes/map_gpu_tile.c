@@ -357,6 +357,87 @@ static bool commit(qn__tile_t* tile) {
   return true;
 }
 
+// ---- a launch for each shape
+
+// The same statements, for a block of another launch.
+static qn__block_t share(qn__gmap_t* map, const qn__block_t* block) {
+  qn__block_t out = {NULL, NULL};
+  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    qn__stmt_t* same = qn__stmt_new(map->arena, stmt->kind, stmt->loc);
+    if (!same) break;
+    *same = *stmt;
+    same->next = NULL;
+    qn__block_append(&out, same);
+  }
+  return out;
+}
+
+// Everything that the launch declares is its own, also what is imported.
+static qn__block_t write_variant(qn__tile_t* tile, const qn__gmap_unit_t* unit,
+                                 const qn__tile_shape_t* shape) {
+  qn__gmap_t* map = tile->map;
+  qn__block_t out = {NULL, NULL};
+  qn__gmap_unit_t own = *unit;
+  own.anchor = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__loc_t){0, 0});
+  own.prologue = share(map, &unit->prologue);
+  if (!own.anchor) return out;
+  tile->shape = *shape;
+  qn__tile_write(tile, &own);
+  if (qn__gmap_stopped(map)) return out;
+  qn__block_t launch = qn__block_of(own.anchor);
+  qn__subst_t subst = {.arena = map->arena};
+  (void)qn__block_clone(&subst, &launch, &out);
+  return out;
+}
+
+static qn__expr_t* lines_of(qn__tile_t* tile, qn__tile_side_t side) {
+  qn__expr_t* all = qn__gmap_int(tile->map, 1);
+  for (uint32_t d = 0; d < tile->nest->count; ++d) {
+    if (!(tile->side_dims[side] >> d & 1)) continue;
+    all = qn__gmap_op(tile->map, QN_OP_MUL, all, qn__gmap_extent(tile->map, tile->nest->loops[d]));
+  }
+  return all;
+}
+
+// Where both sides have the same lines, one test says it all.
+static bool is_known(qn__tile_t* tile, uint32_t variant) {
+  const qn__expr_t* lines = lines_of(tile, tile->variants[variant].side);
+  for (uint32_t v = 0; lines && v < variant; ++v) {
+    const qn__expr_t* other = lines_of(tile, tile->variants[v].side);
+    if (other && qn__expr_equal(lines, other)) return true;
+  }
+  return false;
+}
+
+// if rows <= 16 { one launch } else { the other }: the host chooses at the call.
+static void write_all(qn__tile_t* tile, qn__gmap_unit_t* unit) {
+  qn__gmap_t* map = tile->map;
+  qn__tile_shape_t shape = tile->shape;
+  qn__block_t launches[qn__tile_max_variants];
+  while (tile->variant_count > 0 && is_known(tile, tile->variant_count - 1)) --tile->variant_count;
+  for (uint32_t v = 0; v < tile->variant_count; ++v) {
+    launches[v] = write_variant(tile, unit, &tile->variants[v].shape);
+  }
+  tile->shape = shape;
+  if (qn__gmap_stopped(map)) return;
+  qn__tile_write(tile, unit);
+  for (uint32_t v = tile->variant_count; v-- > 0 && !qn__gmap_stopped(map);) {
+    const qn__tile_variant_t* variant = &tile->variants[v];
+    qn__expr_t* is_few =
+        qn__gmap_op(map, QN_OP_LE, lines_of(tile, variant->side), qn__gmap_int(map, variant->most));
+    qn__stmt_t* other = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__loc_t){0, 0});
+    qn__stmt_t* test = qn__gmap_if(map, is_few);
+    if (!other || !test) return;
+    qn__stmt_t* next = unit->anchor->next;
+    *other = *unit->anchor;
+    test->if_.then_block = launches[v];
+    test->if_.else_block = qn__block_of(other);
+    test->if_.is_choice = true;
+    *unit->anchor = *test;
+    unit->anchor->next = next;
+  }
+}
+
 bool qn__gmap_tile(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
   if (map->options->is_checked || nest->count < 2 || !qn__gmap_nest_is_host(nest)) return false;
   find_t find = {0};
@@ -369,6 +450,6 @@ bool qn__gmap_tile(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest
   if (!add_names(tile) || !find_sides(tile) || !find_operands(tile)) return false;
   for (uint32_t o = 0; o < tile->operand_count; ++o) find_direction(tile, &tile->operands[o]);
   if (qn__gmap_stopped(map) || !qn__tile_choose(tile)) return false;
-  if (commit(tile)) qn__tile_write(tile, unit);
+  if (commit(tile)) write_all(tile, unit);
   return true;
 }

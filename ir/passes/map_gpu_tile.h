@@ -13,6 +13,7 @@ enum {
   qn__tile_max_slots = 16,
   qn__tile_max_outputs = 8,  // of a thread, along one side
   qn__tile_max_rounds = 16,  // elements of one operand that a thread brings in a step
+  qn__tile_max_variants = 2,
 };
 
 // What a value depends on: bit d is the nest's loop d; then these.
@@ -48,6 +49,23 @@ typedef struct qn__tile_slot {
   uint32_t operand;
 } qn__tile_slot_t;
 
+// How a block's tile is cut.
+typedef struct qn__tile_shape {
+  int64_t threads;
+  int64_t lines[qn__tile_sides];    // threads along a side
+  int64_t outputs[qn__tile_sides];  // elements of a thread along a side
+  int64_t depth;                    // steps of the reduction that are in shared memory at once
+  bool is_unrolled;                 // all of them are written out
+  bool runs_down;                   // neighbouring threads have neighbouring rows, not columns
+} qn__tile_shape_t;
+
+// A shape that is better while a side whose extent is not constant has few lines.
+typedef struct qn__tile_variant {
+  qn__tile_shape_t shape;
+  qn__tile_side_t side;
+  int64_t most;  // lines
+} qn__tile_variant_t;
+
 typedef struct qn__tile {
   qn__gmap_t* map;
   qn__gmap_nest_t* nest;
@@ -62,12 +80,9 @@ typedef struct qn__tile {
   qn__tile_slot_t slots[qn__tile_max_slots];
   uint32_t slot_count;
   bool is_needed[qn__tile_max_names];  // by the summand, beside operands
-  // Sizes.
-  int64_t threads;
-  int64_t lines[qn__tile_sides];    // threads along a side
-  int64_t outputs[qn__tile_sides];  // elements of a thread along a side
-  int64_t depth;                    // steps of the reduction that are in shared memory at once
-  bool is_unrolled;                 // all of them are written out
+  qn__tile_shape_t shape;  // of what is being chosen or written; at last the one for all extents
+  qn__tile_variant_t variants[qn__tile_max_variants];  // the first that holds at the call is run
+  uint32_t variant_count;
 } qn__tile_t;
 
 static inline uint32_t qn__tile_batch(const qn__tile_t* tile) {
@@ -75,11 +90,11 @@ static inline uint32_t qn__tile_batch(const qn__tile_t* tile) {
   return all & ~(tile->side_dims[QN__TILE_ROW] | tile->side_dims[QN__TILE_COLUMN]);
 }
 static inline int64_t qn__tile_extent(const qn__tile_t* tile, qn__tile_side_t side) {
-  return tile->lines[side] * tile->outputs[side];
+  return tile->shape.lines[side] * tile->shape.outputs[side];
 }
 // Outputs of a thread come in groups of neighbours.
 static inline int64_t qn__tile_group(const qn__tile_t* tile, qn__tile_side_t side) {
-  return tile->outputs[side] < 4 ? tile->outputs[side] : 4;
+  return tile->shape.outputs[side] < 4 ? tile->shape.outputs[side] : 4;
 }
 
 // The index of a name, or -1.
@@ -87,12 +102,12 @@ int qn__tile_find(const qn__tile_t* tile, const qn__var_t* var);
 // Adds the names that `expr` needs, with all that their lets need.
 void qn__tile_close(const qn__tile_t* tile, qn__expr_t* expr, bool* is_needed);
 
-// Chooses sizes; false: tiles would not pay. (map_gpu_tile_size.c)
+// Chooses shapes; false: tiles would not pay. (map_gpu_tile_size.c)
 bool qn__tile_choose(qn__tile_t* tile);
 // Elements of a tile's line, with padding.
 int64_t qn__tile_pitch(const qn__tile_t* tile, const qn__tile_operand_t* operand);
 
-// Writes the launch. (map_gpu_tile_write.c)
+// Writes the launch of tile->shape; the nest can be written again. (map_gpu_tile_write.c)
 void qn__tile_write(qn__tile_t* tile, qn__gmap_unit_t* unit);
 
 #endif  // QUERN_IR_PASSES_MAP_GPU_TILE_H_

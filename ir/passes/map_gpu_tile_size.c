@@ -3,22 +3,32 @@
 // A tile of R x C sums reads (R + C) elements from memory for R * C products, from shared memory
 // (r + c) for r * c, where r x c are the sums of a thread: large ones read least. But a tile that
 // is larger than what there is computes for nothing, and few blocks leave a device idle. Extents
-// that are not constant count as large. With few rows or columns, or a short reduction, memory is
-// what a product waits for anyway: then the mapping without tiles reads as little. Thread rule: one
+// that are not constant count as large. With a short reduction, or few rows and few columns, memory
+// is what a product waits for anyway: then the mapping without tiles reads as little.
+//
+// A *strip* is a tile for few rows of many columns, or the other way round: it has as many lines
+// along the short side as are worth telling apart, few along the long one, so that there are many
+// blocks, and many steps, so that much memory is under way at once. A warp has neighbours along the
+// long side: one without a line has nothing to add up. Constant extents get it where it fits; where
+// a side's extent is not constant, the launch has both and the host chooses. Thread rule: one
 // thread per body. Read next: map_gpu_tile_write.c.
 #include "ir/passes/map_gpu_team.h"
 #include "ir/passes/map_gpu_tile.h"
 
 enum {
-  fewest = 8,          // rows, columns and steps that are worth a tile
-  few = 16,            // rows, where there are as few columns
-  most_copies = 4096,  // instructions of sums that are written out
-  most_of_wide = 4,    // instructions of a summand of which a thread has eight by eight
-  of_function = 16,    // instructions of a mathematical function
+  fewest = 8,                // rows, columns and steps that are worth a tile
+  few = 16,                  // rows, where there are as few columns
+  most_copies = 4096,        // instructions of sums that are written out
+  most_strip_copies = 1024,  // the same, of a strip
+  most_of_wide = 4,          // instructions of a summand of which a thread has eight by eight
+  of_function = 16,          // instructions of a mathematical function
   long_steps = 512,
   most_depth = 16,
   least_depth = 4,
-  pitch_bytes = 16,  // so that groups of elements stay aligned
+  strip_threads = 256,  // with fewer threads tiles are smaller anyway
+  strip_width = 16,     // lines of the short side of a strip
+  strip_length = 32,    // lines of the long one
+  pitch_bytes = 16,     // so that groups of elements stay aligned
   assumed_shared_bytes = 16384,
   assumed_cores = 32,
 };
@@ -74,9 +84,10 @@ static int64_t shared_bytes(const qn__tile_t* tile, int64_t depth) {
 static bool is_even(const qn__tile_t* tile, int64_t depth) {
   for (int s = 0; s < qn__tile_sides; ++s) {
     int64_t count = depth * qn__tile_extent(tile, (qn__tile_side_t)s);
-    if (count % tile->threads != 0 || count / tile->threads > qn__tile_max_rounds) return false;
+    if (count % tile->shape.threads != 0 || count / tile->shape.threads > qn__tile_max_rounds)
+      return false;
   }
-  return tile->threads % depth == 0;
+  return tile->shape.threads % depth == 0;
 }
 
 // Blocks of a grid whose extents are constant; -1: they are not.
@@ -135,25 +146,26 @@ static int64_t cores_of(const qn__tile_t* tile) {
 static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
   int64_t cores = cores_of(tile);
   int64_t size = (int64_t)qn_dtype_size_bytes(tile->reduce->dtype);
-  bool is_wide = tile->threads == 256 && size <= 4 && tile->operand_count == 2 &&
+  bool is_wide = tile->shape.threads == 256 && size <= 4 && tile->operand_count == 2 &&
                  summand_size(tile) <= most_of_wide;
-  for (int s = 0; s < qn__tile_sides; ++s) tile->outputs[s] = is_wide ? 8 : 4;
+  for (int s = 0; s < qn__tile_sides; ++s) tile->shape.outputs[s] = is_wide ? 8 : 4;
   // Eight by eight only where the device stays busy for certain.
   if (is_wide && blocks(tile, extents, batch) < 2 * cores) {
-    for (int s = 0; s < qn__tile_sides; ++s) tile->outputs[s] = 4;
+    for (int s = 0; s < qn__tile_sides; ++s) tile->shape.outputs[s] = 4;
   }
   for (int s = 0; s < qn__tile_sides; ++s) {
-    while (extents[s] >= 0 && tile->outputs[s] > 1 &&
-           extents[s] <= tile->lines[s] * tile->outputs[s] / 2) {
-      tile->outputs[s] /= 2;
+    while (extents[s] >= 0 && tile->shape.outputs[s] > 1 &&
+           extents[s] <= tile->shape.lines[s] * tile->shape.outputs[s] / 2) {
+      tile->shape.outputs[s] /= 2;
     }
   }
   for (;;) {
     int64_t count = blocks(tile, extents, batch);
-    int larger = tile->outputs[QN__TILE_ROW] >= tile->outputs[QN__TILE_COLUMN] ? QN__TILE_ROW
-                                                                               : QN__TILE_COLUMN;
-    if (count < 0 || count >= cores || tile->outputs[larger] <= 2) break;
-    tile->outputs[larger] /= 2;
+    int larger = tile->shape.outputs[QN__TILE_ROW] >= tile->shape.outputs[QN__TILE_COLUMN]
+                     ? QN__TILE_ROW
+                     : QN__TILE_COLUMN;
+    if (count < 0 || count >= cores || tile->shape.outputs[larger] <= 2) break;
+    tile->shape.outputs[larger] /= 2;
   }
 }
 
@@ -164,6 +176,52 @@ static bool is_better_in_teams(qn__tile_t* tile, const int64_t* extents, int64_t
   int64_t trips = steps(tile);
   return count >= 0 && count <= cores_of(tile) / 8 && (trips < 0 || trips >= long_steps) &&
          qn__gmap_choose(tile->map, tile->nest).way != QN__GMAP_FLAT;
+}
+
+// As many steps as shared memory takes, up to `most`; written out if that is no more than `copies`
+// instructions. False: it takes too few.
+static bool choose_depth(qn__tile_t* tile, int64_t most, int64_t copies) {
+  int64_t limit = tile->map->options->max_shared_bytes;
+  if (limit == 0) limit = assumed_shared_bytes;
+  for (int64_t depth = most; depth >= least_depth; depth /= 2) {
+    if (!is_even(tile, depth) || shared_bytes(tile, depth) > limit) continue;
+    qn__tile_shape_t* shape = &tile->shape;
+    shape->depth = depth;
+    shape->is_unrolled = summand_size(tile) * depth * shape->outputs[QN__TILE_ROW] *
+                             shape->outputs[QN__TILE_COLUMN] <=
+                         copies;
+    return true;
+  }
+  return false;
+}
+
+// A strip with `side` as its short side, of `extent` lines (-1: any number up to `strip_width`).
+static bool choose_strip(qn__tile_t* tile, qn__tile_side_t side, int64_t extent) {
+  qn__tile_side_t other = side == QN__TILE_ROW ? QN__TILE_COLUMN : QN__TILE_ROW;
+  qn__tile_shape_t* shape = &tile->shape;
+  if (shape->threads != strip_threads) return false;
+  shape->runs_down = side == QN__TILE_COLUMN;
+  shape->lines[other] = strip_length;
+  shape->lines[side] = shape->threads / strip_length;
+  shape->outputs[other] = 1;
+  shape->outputs[side] = strip_width / shape->lines[side];
+  while (extent >= 0 && shape->outputs[side] > 1 &&
+         extent <= shape->lines[side] * shape->outputs[side] / 2) {
+    shape->outputs[side] /= 2;
+  }
+  return choose_depth(tile, shape->threads / 4, most_strip_copies);
+}
+
+// For each side whose extent is not constant, if it comes to be short.
+static void choose_variants(qn__tile_t* tile, const int64_t* extents) {
+  qn__tile_shape_t shape = tile->shape;
+  for (int s = 0; s < qn__tile_sides; ++s) {
+    if (extents[s] < 0 && choose_strip(tile, (qn__tile_side_t)s, -1)) {
+      tile->variants[tile->variant_count++] =
+          (qn__tile_variant_t){tile->shape, (qn__tile_side_t)s, strip_width};
+    }
+    tile->shape = shape;
+  }
 }
 
 bool qn__tile_choose(qn__tile_t* tile) {
@@ -180,19 +238,19 @@ bool qn__tile_choose(qn__tile_t* tile) {
     return false;
   }
   int64_t batch = iterations(tile, qn__tile_batch(tile));
-  tile->threads = map->threads >= 256 ? 256 : 64;
-  if (tile->threads > (int64_t)map->max_threads) return false;
-  for (int s = 0; s < qn__tile_sides; ++s) tile->lines[s] = tile->threads == 256 ? 16 : 8;
+  tile->shape.threads = map->threads >= 256 ? 256 : 64;
+  if (tile->shape.threads > (int64_t)map->max_threads) return false;
+  int64_t lines = tile->shape.threads == 256 ? 16 : 8;
+  for (int s = 0; s < qn__tile_sides; ++s) tile->shape.lines[s] = lines;
   choose_outputs(tile, extents, batch);
-  int64_t limit = map->options->max_shared_bytes;
-  if (limit == 0) limit = assumed_shared_bytes;
-  for (int64_t depth = most_depth; depth >= least_depth; depth /= 2) {
-    if (!is_even(tile, depth) || shared_bytes(tile, depth) > limit) continue;
-    tile->depth = depth;
-    tile->is_unrolled =
-        summand_size(tile) * depth * tile->outputs[QN__TILE_ROW] * tile->outputs[QN__TILE_COLUMN] <=
-        most_copies;
-    return !is_better_in_teams(tile, extents, batch);
+  if (!choose_depth(tile, most_depth, most_copies)) return false;
+  if (is_better_in_teams(tile, extents, batch)) return false;
+  for (int s = 0; s < qn__tile_sides; ++s) {
+    if (extents[s] < 0 || extents[s] > strip_width) continue;
+    qn__tile_shape_t shape = tile->shape;
+    if (!choose_strip(tile, (qn__tile_side_t)s, extents[s])) tile->shape = shape;
+    return true;
   }
-  return false;
+  choose_variants(tile, extents);
+  return true;
 }

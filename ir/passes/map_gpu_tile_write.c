@@ -13,9 +13,11 @@
 //     }
 //   }
 //
-// 1. What lies outside of the matrices is not branched around: the last line is read again, the
-//    summand sees the last line's place again, and what comes of it is never stored. So nothing is
-//    evaluated that the program does not. The last round of a reduction ends early.
+// 1. What lies outside of the matrices is not branched around where a tile is filled: the last line
+//    is read again. A thread adds up nothing where its first line lies outside; of one that lies
+//    across the edge the summand sees the last line's place again, and what comes of it is never
+//    stored. So nothing is evaluated that the program does not. The last round of a reduction ends
+//    early.
 // 2. Everything that names an element of `acc` is written out, so that no code generator has to
 //    unroll anything to keep it in registers.
 // 3. Threads bring elements in the direction in which an operand lies in memory. In shared memory
@@ -197,7 +199,7 @@ static qn__expr_t* tiles_along(write_t* w, qn__tile_side_t side, qn__expr_t* ext
 // The lines of output `m` within the block's tile begin at own + offset.
 static int64_t offset_of(const qn__tile_t* tile, qn__tile_side_t side, int64_t m) {
   int64_t group = qn__tile_group(tile, side);
-  return m / group * group * tile->lines[side] + m % group;
+  return m / group * group * tile->shape.lines[side] + m % group;
 }
 
 // Does the summand name a loop of this side, beside what is in the tiles?
@@ -212,7 +214,7 @@ static void write_outputs(write_t* w, qn__block_t* out, qn__tile_side_t side) {
   qn__gmap_t* map = w->map;
   qn__tile_t* tile = w->tile;
   bool is_clamped = !w->is_exact[side] && names_side(tile, side);
-  for (int64_t m = 0; m < tile->outputs[side]; ++m) {
+  for (int64_t m = 0; m < tile->shape.outputs[side]; ++m) {
     place_t* place = &w->places[side][m];
     qn__expr_t* line = qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, w->first[side]),
                                    qn__gmap_use(map, w->own[side]));
@@ -257,14 +259,17 @@ static void write_heads(write_t* w, qn__block_t* out, qn__var_t* block) {
     write_place(w, out, qn__tile_batch(tile), rest, now);
     set_now(w, qn__tile_batch(tile), now);
   }
-  int64_t across = tile->lines[QN__TILE_COLUMN];
+  bool runs_down = tile->shape.runs_down;
+  int64_t fastest = tile->shape.lines[runs_down ? QN__TILE_ROW : QN__TILE_COLUMN];
+  qn_op_t down = runs_down ? QN_OP_FLOORMOD : QN_OP_FLOORDIV;
+  qn_op_t across = runs_down ? QN_OP_FLOORDIV : QN_OP_FLOORMOD;
   w->own[QN__TILE_ROW] =
       qn__gmap_let(map, out, "down",
-                   qn__gmap_op(map, QN_OP_MUL, by_int(map, QN_OP_FLOORDIV, w->t, across),
+                   qn__gmap_op(map, QN_OP_MUL, by_int(map, down, w->t, fastest),
                                qn__gmap_int(map, qn__tile_group(tile, QN__TILE_ROW))));
   w->own[QN__TILE_COLUMN] =
       qn__gmap_let(map, out, "across",
-                   qn__gmap_op(map, QN_OP_MUL, by_int(map, QN_OP_FLOORMOD, w->t, across),
+                   qn__gmap_op(map, QN_OP_MUL, by_int(map, across, w->t, fastest),
                                qn__gmap_int(map, qn__tile_group(tile, QN__TILE_COLUMN))));
   write_outputs(w, out, QN__TILE_ROW);
   write_outputs(w, out, QN__TILE_COLUMN);
@@ -291,7 +296,7 @@ static void write_bounds(write_t* w, qn__block_t* out) {
   if (qn__expr_const_int(w->begin, &first) && qn__expr_const_int(end, &last) &&
       !__builtin_sub_overflow(last, first, &count)) {
     w->steps = qn__gmap_int(map, count > 0 ? count : 0);
-    w->has_even_steps = count > 0 && count % tile->depth == 0;
+    w->has_even_steps = count > 0 && count % tile->shape.depth == 0;
     return;
   }
   qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, end, qn__gmap_copy(map, w->begin));
@@ -302,11 +307,11 @@ static void write_zeros(write_t* w, qn__block_t* out) {
   qn__gmap_t* map = w->map;
   const qn__tile_t* tile = w->tile;
   const qn__expr_t* reduce = tile->reduce;
-  w->acc = allocate(map, out, QN__SCOPE_LOCAL, reduce->dtype, "acc", tile->outputs[QN__TILE_ROW],
-                    tile->outputs[QN__TILE_COLUMN]);
+  w->acc = allocate(map, out, QN__SCOPE_LOCAL, reduce->dtype, "acc",
+                    tile->shape.outputs[QN__TILE_ROW], tile->shape.outputs[QN__TILE_COLUMN]);
   qn__scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
-  for (int64_t m = 0; m < tile->outputs[QN__TILE_ROW]; ++m) {
-    for (int64_t n = 0; n < tile->outputs[QN__TILE_COLUMN]; ++n) {
+  for (int64_t m = 0; m < tile->shape.outputs[QN__TILE_ROW]; ++m) {
+    for (int64_t n = 0; n < tile->shape.outputs[QN__TILE_COLUMN]; ++n) {
       qn__expr_t* value = qn__dtype_is_float(reduce->dtype)
                               ? qn__expr_float(map->arena, reduce->dtype, neutral.f)
                               : qn__expr_int(map->arena, reduce->dtype, neutral.i);
@@ -331,13 +336,13 @@ static stride_t write_stride(write_t* w, qn__block_t* out, const qn__tile_operan
   qn__gmap_t* map = w->map;
   const qn__tile_t* tile = w->tile;
   bool is_along = operand->runs_along_step;
-  int64_t fast = is_along ? tile->depth : qn__tile_extent(tile, operand->side);
+  int64_t fast = is_along ? tile->shape.depth : qn__tile_extent(tile, operand->side);
   stride_t stride = {NULL, NULL, 0, 0};
   qn__expr_t* inner = by_int(map, QN_OP_FLOORMOD, w->t, fast);
   qn__expr_t* outer = by_int(map, QN_OP_FLOORDIV, w->t, fast);
   stride.step = qn__gmap_let(map, out, "step", is_along ? inner : outer);
   stride.line = qn__gmap_let(map, out, "line", is_along ? outer : inner);
-  *(is_along ? &stride.line_by : &stride.step_by) = tile->threads / fast;
+  *(is_along ? &stride.line_by : &stride.step_by) = tile->shape.threads / fast;
   return stride;
 }
 
@@ -347,21 +352,27 @@ static qn__var_t* write_element(write_t* w, qn__block_t* out, qn__tile_operand_t
   qn__gmap_t* map = w->map;
   qn__tile_t* tile = w->tile;
   qn__tile_side_t side = operand->side;
-  qn__expr_t* line =
-      qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, w->first[side]),
-                  add_int(map, qn__gmap_use(map, stride->line), round * stride->line_by));
-  if (!w->is_exact[side]) line = at_most(map, line, w->extent[side]);
-  qn__var_t* at = qn__gmap_let(map, out, "at", line);
-  qn__expr_t* step =
-      qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, done),
-                  add_int(map, qn__gmap_use(map, stride->step), round * stride->step_by));
-  if (!w->has_even_steps) step = at_most(map, step, w->steps);
-  step = qn__gmap_op(map, QN_OP_ADD, qn__gmap_copy(map, w->begin), step);
-  tile->names[tile->step].now = named(map, out, tile->names[tile->step].var->name, step);
-  if (!at || qn__gmap_stopped(map)) return NULL;
-  qn__expr_t* now[qn__gmap_max_nest] = {NULL};
-  write_place(w, out, tile->side_dims[side], at, now);
-  set_now(w, tile->side_dims[side], now);
+  // Of line and step one moves; the other is what it was for the element before.
+  if (round == 0 || stride->line_by != 0) {
+    qn__expr_t* line =
+        qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, w->first[side]),
+                    add_int(map, qn__gmap_use(map, stride->line), round * stride->line_by));
+    if (!w->is_exact[side]) line = at_most(map, line, w->extent[side]);
+    qn__var_t* at = qn__gmap_let(map, out, "at", line);
+    if (!at) return NULL;
+    qn__expr_t* now[qn__gmap_max_nest] = {NULL};
+    write_place(w, out, tile->side_dims[side], at, now);
+    set_now(w, tile->side_dims[side], now);
+  }
+  if (round == 0 || stride->step_by != 0) {
+    qn__expr_t* step =
+        qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, done),
+                    add_int(map, qn__gmap_use(map, stride->step), round * stride->step_by));
+    if (!w->has_even_steps) step = at_most(map, step, w->steps);
+    step = qn__gmap_op(map, QN_OP_ADD, qn__gmap_copy(map, w->begin), step);
+    tile->names[tile->step].now = named(map, out, tile->names[tile->step].var->name, step);
+  }
+  if (qn__gmap_stopped(map)) return NULL;
   write_lets(w, out, operand->is_needed, inner_mask(tile), 0);
   return qn__gmap_let(map, out, side == QN__TILE_ROW ? "a" : "b", copy_now(w, operand->value));
 }
@@ -377,7 +388,7 @@ static void fill_tiles(write_t* w, qn__block_t* out, const stride_t* strides, qn
   int64_t rounds[qn__tile_max_operands];
   for (uint32_t o = 0; o < tile->operand_count; ++o) {
     qn__tile_operand_t* operand = &tile->operands[o];
-    rounds[o] = tile->depth * qn__tile_extent(tile, operand->side) / tile->threads;
+    rounds[o] = tile->shape.depth * qn__tile_extent(tile, operand->side) / tile->shape.threads;
     for (int64_t r = 0; r < rounds[o]; ++r) {
       elements[o][r] = write_element(w, out, operand, &strides[o], done, r);
     }
@@ -421,7 +432,7 @@ static void write_step(write_t* w, qn__block_t* out, qn__var_t* done, qn__var_t*
   qn__var_t* elements[qn__tile_max_operands][qn__tile_max_outputs] = {{NULL}};
   for (uint32_t o = 0; o < tile->operand_count; ++o) {
     const qn__tile_operand_t* operand = &tile->operands[o];
-    for (int64_t m = 0; m < tile->outputs[operand->side]; ++m) {
+    for (int64_t m = 0; m < tile->shape.outputs[operand->side]; ++m) {
       qn__expr_t* line =
           add_int(map, qn__gmap_use(map, w->own[operand->side]), offset_of(tile, operand->side, m));
       elements[o][m] = qn__gmap_let(map, out, operand->side == QN__TILE_ROW ? "a" : "b",
@@ -436,9 +447,9 @@ static void write_step(write_t* w, qn__block_t* out, qn__var_t* done, qn__var_t*
   uint32_t both = tile->side_dims[QN__TILE_ROW] | tile->side_dims[QN__TILE_COLUMN];
   // Lets of the reduction are copied in order, for each sum if they depend on its place; operands
   // are no part of their masks any more, so all of them are.
-  for (int64_t m = 0; m < tile->outputs[QN__TILE_ROW]; ++m) {
+  for (int64_t m = 0; m < tile->shape.outputs[QN__TILE_ROW]; ++m) {
     set_now(w, tile->side_dims[QN__TILE_ROW], w->places[QN__TILE_ROW][m].now);
-    for (int64_t n = 0; n < tile->outputs[QN__TILE_COLUMN]; ++n) {
+    for (int64_t n = 0; n < tile->shape.outputs[QN__TILE_COLUMN]; ++n) {
       set_now(w, tile->side_dims[QN__TILE_COLUMN], w->places[QN__TILE_COLUMN][n].now);
       for (uint32_t o = 0; o < tile->operand_count; ++o) {
         const qn__tile_operand_t* operand = &tile->operands[o];
@@ -464,8 +475,8 @@ static void write_steps(write_t* w, qn__block_t* out, qn__var_t* done, qn_loop_k
 // The steps that a round has in shared memory: all of them, or fewer in the last one.
 static void write_sums(write_t* w, qn__block_t* out, qn__var_t* done) {
   qn__gmap_t* map = w->map;
-  int64_t depth = w->tile->depth;
-  qn_loop_kind_t kind = w->tile->is_unrolled ? QN_LOOP_UNROLL : QN_LOOP_SERIAL;
+  int64_t depth = w->tile->shape.depth;
+  qn_loop_kind_t kind = w->tile->shape.is_unrolled ? QN_LOOP_UNROLL : QN_LOOP_SERIAL;
   if (w->has_even_steps) {
     write_steps(w, out, done, kind, qn__gmap_int(map, depth));
     return;
@@ -473,7 +484,7 @@ static void write_sums(write_t* w, qn__block_t* out, qn__var_t* done) {
   qn__var_t* left = qn__gmap_let(
       map, out, "left",
       qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, w->steps), qn__gmap_use(map, done)));
-  if (!w->tile->is_unrolled) {
+  if (!w->tile->shape.is_unrolled) {
     write_steps(w, out, done, kind, by_int(map, QN_OP_MIN, left, depth));
     return;
   }
@@ -483,28 +494,6 @@ static void write_sums(write_t* w, qn__block_t* out, qn__var_t* done) {
   write_steps(w, &test->if_.else_block, done, QN_LOOP_SERIAL, qn__gmap_use(map, left));
   qn__block_append(out, test);
 }
-
-static void write_rounds(write_t* w, qn__block_t* out) {
-  qn__gmap_t* map = w->map;
-  qn__tile_t* tile = w->tile;
-  stride_t strides[qn__tile_max_operands];
-  for (uint32_t o = 0; o < tile->operand_count; ++o) {
-    strides[o] = write_stride(w, out, &tile->operands[o]);
-  }
-  qn__var_t* round = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "round");
-  qn__expr_t* rounds =
-      qn__gmap_op(map, QN_OP_CEILDIV, qn__gmap_copy(map, w->steps), qn__gmap_int(map, tile->depth));
-  qn__stmt_t* loop = qn__gmap_loop(map, QN_LOOP_SERIAL, round, qn__gmap_int(map, 0), rounds);
-  if (!loop) return;
-  qn__block_t* body = &loop->loop.body;
-  qn__var_t* done = qn__gmap_let(map, body, "done", by_int(map, QN_OP_MUL, round, tile->depth));
-  if (!done) return;
-  fill_tiles(w, body, strides, done);
-  write_sums(w, body, done);
-  qn__block_append(out, loop);
-}
-
-// ---- results
 
 // Where the body goes for a line that may lie outside: `out`, or the arm of a test.
 static qn__block_t* inside(write_t* w, qn__block_t* out, qn__tile_side_t side, int64_t m) {
@@ -518,13 +507,40 @@ static qn__block_t* inside(write_t* w, qn__block_t* out, qn__tile_side_t side, i
   return &test->if_.then_block;
 }
 
+static void write_rounds(write_t* w, qn__block_t* out) {
+  qn__gmap_t* map = w->map;
+  qn__tile_t* tile = w->tile;
+  stride_t strides[qn__tile_max_operands];
+  for (uint32_t o = 0; o < tile->operand_count; ++o) {
+    strides[o] = write_stride(w, out, &tile->operands[o]);
+  }
+  qn__var_t* round = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "round");
+  qn__expr_t* rounds = qn__gmap_op(map, QN_OP_CEILDIV, qn__gmap_copy(map, w->steps),
+                                   qn__gmap_int(map, tile->shape.depth));
+  qn__stmt_t* loop = qn__gmap_loop(map, QN_LOOP_SERIAL, round, qn__gmap_int(map, 0), rounds);
+  if (!loop) return;
+  qn__block_t* body = &loop->loop.body;
+  qn__var_t* done =
+      qn__gmap_let(map, body, "done", by_int(map, QN_OP_MUL, round, tile->shape.depth));
+  if (!done) return;
+  fill_tiles(w, body, strides, done);
+  // A thread whose first line lies outside has nothing to store.
+  qn__block_t* sums = body;
+  for (int s = 0; s < qn__tile_sides && sums; ++s) sums = inside(w, sums, (qn__tile_side_t)s, 0);
+  if (!sums) return;
+  write_sums(w, sums, done);
+  qn__block_append(out, loop);
+}
+
+// ---- results
+
 static void write_results(write_t* w, qn__block_t* out) {
   qn__tile_t* tile = w->tile;
   qn__tile_name_t* total = &tile->names[tile->name_count - 1];
-  for (int64_t m = 0; m < tile->outputs[QN__TILE_ROW]; ++m) {
+  for (int64_t m = 0; m < tile->shape.outputs[QN__TILE_ROW]; ++m) {
     set_now(w, tile->side_dims[QN__TILE_ROW], w->places[QN__TILE_ROW][m].now);
     qn__block_t* rows = inside(w, out, QN__TILE_ROW, m);
-    for (int64_t n = 0; rows && n < tile->outputs[QN__TILE_COLUMN]; ++n) {
+    for (int64_t n = 0; rows && n < tile->shape.outputs[QN__TILE_COLUMN]; ++n) {
       set_now(w, tile->side_dims[QN__TILE_COLUMN], w->places[QN__TILE_COLUMN][n].now);
       qn__block_t* columns = inside(w, rows, QN__TILE_COLUMN, n);
       if (!columns) return;
@@ -547,13 +563,14 @@ void qn__tile_write(qn__tile_t* tile, qn__gmap_unit_t* unit) {
   write_t* w = QN__ARENA_NEW(map->arena, write_t);
   if (!w) return;
   *w = (write_t){.tile = tile, .map = map};
+  for (uint32_t i = 0; i < tile->name_count; ++i) tile->names[i].now = NULL;
   w->t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
   qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
   qn__block_t level = {NULL, NULL}, body = {NULL, NULL};
   for (uint32_t o = 0; o < tile->operand_count; ++o) {
     qn__tile_operand_t* operand = &tile->operands[o];
     operand->tile = allocate(map, &level, QN__SCOPE_SHARED, operand->value->dtype,
-                             operand->side == QN__TILE_ROW ? "rows" : "columns", tile->depth,
+                             operand->side == QN__TILE_ROW ? "rows" : "columns", tile->shape.depth,
                              qn__tile_pitch(tile, operand));
   }
   if (qn__gmap_stopped(map)) return;
@@ -572,5 +589,5 @@ void qn__tile_write(qn__tile_t* tile, qn__gmap_unit_t* unit) {
   }
   if (qn__gmap_stopped(map)) return;
   qn__gmap_finish(map, unit, block, blocks, &level,
-                  qn__gmap_threads(map, w->t, tile->threads, &body));
+                  qn__gmap_threads(map, w->t, tile->shape.threads, &body));
 }

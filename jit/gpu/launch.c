@@ -346,7 +346,8 @@ static bool choose_kernels(qn__gpu_split_t* split, qn__stmt_t* root, const shape
   }
   plan->wide_kernel = QN__GPU_NO_KERNEL;
   plan->kernel = add_kernel(split, root, shape, widths);
-  if (widths && plan->guard.op_count != 0 && split->options->index_bits == 0) {
+  bool needs_wide = split->options->index_bits == 0 && !split->has_other_arm;
+  if (widths && plan->guard.op_count != 0 && needs_wide) {
     plan->wide_kernel = add_kernel(split, root, shape, NULL);
   }
   return qn_ok(split->status);

@@ -235,13 +235,31 @@ static bool put_workspace(qn__gpu_split_t* split, const qn__buf_t* buffer) {
 
 static bool put_block(qn__gpu_split_t* split, const qn__block_t* block, uint32_t depth);
 
+// A choice whose first arm is a launch and nothing else is made with the guard of that launch,
+// which then needs no wide kernel: the other arm is right for any call.
+static bool is_choice(const qn__stmt_t* stmt) {
+  const qn__stmt_t* only = stmt->if_.then_block.first;
+  return stmt->if_.is_choice && only && !only->next && only->kind == QN__STMT_LOOP &&
+         qn__loop_is_block(only->loop.kind);
+}
+
+static void lift_guard(qn__gpu_step_t* choice) {
+  qn__gpu_step_t* launch = choice + 1;
+  choice->guard = launch->guard;
+  launch->guard = (qn__gpu_expr_t){0, NULL};
+}
+
 static bool put_if(qn__gpu_split_t* split, const qn__stmt_t* stmt, uint32_t depth) {
   if (!put_checks(split, stmt->if_.condition)) return false;
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_IF);
   if (!step || !finish_expr(split, stmt->if_.condition, &step->a)) return false;
   uint32_t at = split->plan->step_count - 1;
+  bool had_other_arm = split->has_other_arm;
+  split->has_other_arm = is_choice(stmt);
   if (!put_block(split, &stmt->if_.then_block, depth + 1)) return false;
+  split->has_other_arm = had_other_arm;
   split->steps[at].body_count = split->plan->step_count - at - 1;
+  if (is_choice(stmt)) lift_guard(&split->steps[at]);
   uint32_t middle = split->plan->step_count;
   if (!put_block(split, &stmt->if_.else_block, depth + 1)) return false;
   split->steps[at].else_count = split->plan->step_count - middle;

@@ -34,6 +34,7 @@ typedef struct qn__gpu_split {
   qn__gpu_step_t* steps;
   qn__gpu_function_t* plan;  // counts grow
   uint32_t kernel_number;    // of this function, for names
+  bool has_other_arm;        // here: what 32 bits do not do, the other arm of a choice does
   // Of the program.
   qn__gpu_draft_t** last;
   uint32_t* kernel_count;

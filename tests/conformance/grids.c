@@ -137,6 +137,48 @@ static const conf_program_t programs[] = {
              "    c[i, j] = sum p in 0..k { let d = a[i, p] - b[j, p]; d * d }; } } }",
      .args = "rand:40x20 rand:70x20 junk:40x70",
      .tolerance = {.relative = 1e-10}},
+    // How many rows or columns there are is known at the call: what is launched may depend on it.
+    {.feature = "products as sums",
+     .variant = "few rows or many",
+     .text = "func gr_product_few_rows(a: i32[m, k], b: i32[k, n], out c: i32[m, n]) {\n"
+             "  parallel i in 0..m { parallel j in 0..n {\n"
+             "    c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }",
+     .args = "rand:0x70 rand:70x40 junk:0x40;rand:1x70 rand:70x40 junk:1x40;"
+             "rand:2x70 rand:70x40 junk:2x40;rand:3x70 rand:70x40 junk:3x40;"
+             "rand:7x70 rand:70x40 junk:7x40;rand:8x70 rand:70x40 junk:8x40;"
+             "rand:15x70 rand:70x40 junk:15x40;rand:16x70 rand:70x40 junk:16x40;"
+             "rand:17x70 rand:70x40 junk:17x40;rand:63x70 rand:70x40 junk:63x40;"
+             "rand:64x70 rand:70x40 junk:64x40;rand:65x70 rand:70x40 junk:65x40;"
+             "rand:200x70 rand:70x40 junk:200x40"},
+    {.feature = "products as sums",
+     .variant = "few columns or many",
+     .text = "func gr_product_few_columns(a: i32[m, k], b: i32[n, k], inout c: i32[m, n]) {\n"
+             "  parallel i in 0..m { parallel j in 0..n { let old = c[i, j];\n"
+             "    c[i, j] = old - (sum p in 0..k { a[i, p] * b[j, p] }); } } }",
+     .args = "rand:40x70 rand:0x70 rand:40x0;rand:40x70 rand:1x70 rand:40x1;"
+             "rand:40x70 rand:2x70 rand:40x2;rand:40x70 rand:3x70 rand:40x3;"
+             "rand:40x70 rand:7x70 rand:40x7;rand:40x70 rand:8x70 rand:40x8;"
+             "rand:40x70 rand:15x70 rand:40x15;rand:40x70 rand:16x70 rand:40x16;"
+             "rand:40x70 rand:17x70 rand:40x17;rand:40x70 rand:63x70 rand:40x63;"
+             "rand:40x70 rand:64x70 rand:40x64;rand:40x70 rand:65x70 rand:40x65;"
+             "rand:40x70 rand:200x70 rand:40x200"},
+    {.feature = "products as sums",
+     .variant = "few rows or many, f32, extents of the module",
+     .text =
+         "func gr_product_few_f32(a: f32[m, 64], b: f32[96, 64], s: f32[m], out c: f32[m, 96]) {\n"
+         "  parallel i in 0..m { parallel j in 0..96 {\n"
+         "    c[i, j] = s[i] * (sum p in 0..64 { a[i, p] * b[j, p] }); } } }",
+     .args = "rand:0x64 rand:96x64 rand:0 junk:0x96;rand:1x64 rand:96x64 rand:1 junk:1x96;"
+             "rand:2x64 rand:96x64 rand:2 junk:2x96;rand:3x64 rand:96x64 rand:3 junk:3x96;"
+             "rand:7x64 rand:96x64 rand:7 junk:7x96;rand:8x64 rand:96x64 rand:8 junk:8x96;"
+             "rand:15x64 rand:96x64 rand:15 junk:15x96;"
+             "rand:16x64 rand:96x64 rand:16 junk:16x96;"
+             "rand:17x64 rand:96x64 rand:17 junk:17x96;"
+             "rand:63x64 rand:96x64 rand:63 junk:63x96;"
+             "rand:64x64 rand:96x64 rand:64 junk:64x96;"
+             "rand:65x64 rand:96x64 rand:65 junk:65x96;"
+             "rand:200x64 rand:96x64 rand:200 junk:200x96",
+     .tolerance = {.relative = 1e-4}},
     {.feature = "many blocks",
      .text = "func gr_many(inout y: i32[n]) { block.x b in 0..n { thread.x t in 0..1 {\n"
              "  y[b] = y[b] + i32(b % 1000); } } }",

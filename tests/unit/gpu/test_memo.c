@@ -23,6 +23,7 @@
 EXPR(blocks, WORD(1), WORD(2), APPLY(MUL), CONST(8), APPLY(CEILDIV));
 EXPR(threads, WORD(3));
 EXPR(guard, WORD(1), WORD(2), APPLY(MUL), CONST(5000), APPLY(LE));
+EXPR(positive, WORD(3), CONST(0), APPLY(GT));
 EXPR(local, LOCAL(0), CONST(1), APPLY(ADD), CONST(1), APPLY(ADD));
 EXPR(many, WORD(0), WORD(1), APPLY(ADD), WORD(2), APPLY(ADD), WORD(3), APPLY(ADD), WORD(4),
      APPLY(ADD), WORD(5), APPLY(ADD));
@@ -39,9 +40,10 @@ static const qn__gpu_kernel_t kernels[] = {
 
 enum { WORDS = 4, MAX_THREADS = 256 };
 
-static void decode(const qn__gpu_step_t* step, qn__arena_t* arena, qn__gpu_plan_t* out_plan) {
+static void decode(const qn__gpu_step_t* steps, uint32_t count, qn__arena_t* arena,
+                   qn__gpu_plan_t* out_plan) {
   qn__gpu_function_t function = {
-      .word_count = 6, .param_count = 1, .local_count = 1, .step_count = 1, .steps = step};
+      .word_count = 6, .param_count = 1, .local_count = 1, .step_count = count, .steps = steps};
   qn__gpu_plan_t plan = {
       .function_count = 1, .functions = &function, .kernel_count = 2, .kernels = kernels};
   qn__buffer_t bytes;
@@ -58,7 +60,7 @@ static void decode_step(uint32_t wide_kernel, qn__arena_t* arena, qn__gpu_plan_t
                          .guard = guard,
                          .kernel = 0,
                          .wide_kernel = wide_kernel};
-  decode(&step, arena, out_plan);
+  decode(&step, 1, arena, out_plan);
   assert_non_null(out_plan->functions[0].steps[0].memo);
 }
 
@@ -143,6 +145,38 @@ static void what_is_remembered_is_right(void** state) {
   assert_true(qn_ok(run(&plan, &checker, 7, 7, 0)));
   assert_true(qn_ok(run(&plan, &checker, 7, 7, 0)));
   assert_int_equal(checker.launches, 40000);
+  qn__arena_deinit(&arena);
+}
+
+// An arm is chosen from memory, too.
+static void choices_remember(void** state) {
+  (void)state;
+  const qn__gpu_step_t steps[] = {
+      {.kind = QN__GPU_STEP_IF, .a = positive, .guard = guard, .body_count = 1, .else_count = 1},
+      {.kind = QN__GPU_STEP_LAUNCH,
+       .a = blocks,
+       .b = threads,
+       .kernel = 0,
+       .wide_kernel = QN__GPU_NO_KERNEL},
+      {.kind = QN__GPU_STEP_LAUNCH, .a = blocks, .kernel = 1, .wide_kernel = QN__GPU_NO_KERNEL},
+  };
+  qn__arena_t arena;
+  qn__arena_init(&arena, qn_allocator_default());
+  qn__gpu_plan_t plan;
+  decode(steps, QN_COUNT_OF(steps), &arena, &plan);
+  const qn__gpu_memo_t* memo = plan.functions[0].steps[0].memo;
+  assert_non_null(memo);
+  assert_int_equal(memo->word_count, 3);
+  checker_t checker = {.launches = 0};
+  uint64_t random = 1;
+  for (int i = 0; i < 20000; i++) {
+    random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    uint64_t n = 40 + (random >> 33) % 6 * 30, m = 1 + (random >> 43) % 40;
+    assert_true(qn_ok(run(&plan, &checker, n, m, 1 + (uint64_t)i % 2)));
+    assert_true(qn_ok(run(&plan, &checker, n, m, 1 + (uint64_t)i % 2)));
+  }
+  assert_int_equal(checker.launches, 40000);
+  assert_int_equal(checker.mistakes, 0);
   qn__arena_deinit(&arena);
 }
 
@@ -249,6 +283,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(which_steps_remember),
       cmocka_unit_test(what_is_remembered_is_right),
+      cmocka_unit_test(choices_remember),
       cmocka_unit_test(it_answers_for_the_same_words_alone),
       cmocka_unit_test(refusals_are_not_remembered),
       cmocka_unit_test(threads_alternate_between_shapes),

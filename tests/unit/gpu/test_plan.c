@@ -52,7 +52,7 @@ static void make_sample(sample_t* s) {
       {.kind = QN__GPU_STEP_LET, .slot = 1, .a = wrapped},
       {.kind = QN__GPU_STEP_WORKSPACE, .a = local, .b = word, .site = 3, .memory_site = 4},
       {.kind = QN__GPU_STEP_LOOP, .slot = 0, .a = local, .b = word, .body_count = 3},
-      {.kind = QN__GPU_STEP_IF, .a = word, .body_count = 1, .else_count = 1},
+      {.kind = QN__GPU_STEP_IF, .a = word, .guard = local, .body_count = 1, .else_count = 1},
       {.kind = QN__GPU_STEP_LAUNCH,
        .a = word,
        .guard = local,
@@ -192,6 +192,7 @@ static void plans_that_reach_outside(void** state) {
   BAD(s.steps[2].body_count = 5);
   BAD(s.steps[3].else_count = 2);
   BAD(s.steps[3].body_count = 3);
+  BAD(s.steps[3].guard.op_count = 2);
   BAD(s.steps[4].kernel = 2);
   BAD(s.steps[4].wide_kernel = 2);
   BAD(s.steps[4].guard.op_count = 0);

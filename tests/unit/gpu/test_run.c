@@ -215,6 +215,26 @@ static void loops_and_branches(void** state) {
                       "narrow 1 x 64 0-111 9; wide 2 x 64 0-111 9; wide 9 x 64 0-111 9; ");
 }
 
+// A choice also asks whether the body's indices fit; the other arm is right for any call.
+static void a_guard_chooses_the_arm(void** state) {
+  (void)state;
+  EXPR(few, WORD(0), CONST(16), APPLY(LE));
+  PLAN(plan, {.kind = QN__GPU_STEP_IF, .a = few, .guard = small, .body_count = 1, .else_count = 1},
+       {.kind = QN__GPU_STEP_LAUNCH, .a = three, .kernel = 0, .wide_kernel = QN__GPU_NO_KERNEL},
+       {.kind = QN__GPU_STEP_LAUNCH, .a = three, .kernel = 1, .wide_kernel = QN__GPU_NO_KERNEL});
+  record_t record = {.size = 0};
+  expect(run(&plan, &record, (uint64_t[]){16, 100}, 2), QN_STATUS_OK, NULL);
+  expect(run(&plan, &record, (uint64_t[]){17, 100}, 2), QN_STATUS_OK, NULL);
+  expect(run(&plan, &record, (uint64_t[]){16, 101}, 2), QN_STATUS_OK, NULL);
+  assert_string_equal(record.log,
+                      "narrow 3 x 64 10-111 64; wide 3 x 64 11-111 64; wide 3 x 64 10-111 65; ");
+  PLAN(over, {.kind = QN__GPU_STEP_IF, .a = three, .guard = product, .body_count = 1},
+       {.kind = QN__GPU_STEP_LAUNCH, .a = three, .kernel = 0, .wide_kernel = QN__GPU_NO_KERNEL});
+  record = (record_t){.size = 0};
+  expect(run(&over, &record, (uint64_t[]){0, (UINT64_C(1) << 32) + 1}, 2), QN_STATUS_OK, NULL);
+  assert_string_equal(record.log, "");
+}
+
 static void workspace_is_freed_on_every_path(void** state) {
   (void)state;
   PLAN(plan, {.kind = QN__GPU_STEP_WORKSPACE, .slot = 0, .a = word, .site = 4, .memory_site = 5},
@@ -384,6 +404,7 @@ int main(void) {
       cmocka_unit_test(a_count_that_overflows_is_refused),
       cmocka_unit_test(threads_come_from_kernel_or_step),
       cmocka_unit_test(a_guard_chooses_the_kernel),
+      cmocka_unit_test(a_guard_chooses_the_arm),
       cmocka_unit_test(loops_and_branches),
       cmocka_unit_test(workspace_is_freed_on_every_path),
       cmocka_unit_test(a_bad_size_is_told),

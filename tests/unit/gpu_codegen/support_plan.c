@@ -132,6 +132,10 @@ static void put_step(qn__buffer_t* out, const qn__gpu_plan_t* plan, const qn__gp
     case QN__GPU_STEP_IF:
       qn__buffer_cstr(out, "if ");
       put_expr(out, &step->a);
+      if (step->guard.op_count != 0) {
+        qn__buffer_cstr(out, " guard ");
+        put_expr(out, &step->guard);
+      }
       qn__buffer_format(out, " [%u, %u]", step->body_count, step->else_count);
       break;
     case QN__GPU_STEP_LAUNCH: {

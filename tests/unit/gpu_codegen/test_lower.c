@@ -142,6 +142,44 @@ static void constant_shapes_need_no_guard(void** state) {
   check(constant_text, &options, "launch constant_0(b0 b1!) blocks 64 threads 64 guard -\n");
 }
 
+static const char product_text[] =
+    "func product(a: f32[m, 64], b: f32[64, 96], out c: f32[m, 96]) {\n"
+    "  parallel i in 0..m { parallel j in 0..96 {\n"
+    "    c[i, j] = sum p in 0..64 { a[i, p] * b[p, j] }; } }\n"
+    "}\n";
+
+// Few rows have a kernel of their own, without a wide one: the other arm has that.
+static void extents_of_a_call_choose(void** state) {
+  (void)state;
+  static const char* const parts[][3] = {
+      {"if (w3 <= 16) guard ((w3 >= 0) && ",
+       " [1, 1]\nlaunch product_0(b0 b1 b2! w3) blocks (ceildiv(w3, 16) * 3) threads 256 guard -\n"
+       "launch product_1(b0 b1 b2! w3) blocks (ceildiv(w3, 64) * 2) threads 256 guard ((w3 >= 0)",
+       " else product_2\n"},
+      {"if (w3 <= 16) guard ((w3 >= 0) && ", " threads 256 guard -\nlaunch product_1(",
+       " threads 256 guard ((w3 >= 0)"},
+      {"if (w3 <= 16) [1, 1]\nlaunch product_0(", " threads 256 guard -\nlaunch product_1(",
+       " blocks (ceildiv(w3, 64) * 2) threads 256 guard -\n"},
+  };
+  static const uint32_t index_bits[] = {0, 32, 64}, kernels[] = {3, 2, 2};
+  for (size_t i = 0; i < QN_COUNT_OF(parts); i++) {
+    qn__gpu_lower_options_t options = lower_options();
+    options.index_bits = index_bits[i];
+    lowered_t lowered;
+    assert_true(qn_ok(lower_text(product_text, &options, qn_allocator_default(), &lowered)));
+    assert_int_equal(lowered.program.plan.kernel_count, kernels[i]);
+    char* shown = plan_text(&lowered.program.plan);
+    const char* rest = shown;
+    for (size_t p = 0; p < QN_COUNT_OF(parts[i]); p++) {
+      const char* found = strstr(rest, parts[i][p]);
+      if (!found || (p == 0 && found != shown)) fail_msg("no '%s' in\n%s", parts[i][p], rest);
+      rest = found + strlen(parts[i][p]);
+    }
+    free(shown);
+    lowered_release(&lowered);
+  }
+}
+
 static void threads_that_meet_are_exact(void** state) {
   (void)state;
   qn__gpu_lower_options_t options = lower_options();
@@ -312,6 +350,7 @@ int main(void) {
       cmocka_unit_test(what_the_host_runs),
       cmocka_unit_test(memory_between_launches),
       cmocka_unit_test(constant_shapes_need_no_guard),
+      cmocka_unit_test(extents_of_a_call_choose),
       cmocka_unit_test(threads_that_meet_are_exact),
       cmocka_unit_test(one_width_of_indices),
       cmocka_unit_test(a_checked_build_tests_the_host_too),

@@ -174,6 +174,7 @@ static void run_target(const program_t* program, const qn_module_t* module, size
   const shape_t shapes[] = {
       {0, 5, 4},          {5, 0, 4},          {5, 4, 0},    {1, 1, 1},          {e, e, 16},
       {e + 1, e - 1, 17}, {e - 1, e + 1, 15}, {37, 41, 13}, {2 * e - 1, 3, 33}, {3, e + 3, 31},
+      {16, 17, 66},       {17, 16, 65},       {1, 33, 64},  {33, 1, 67},        {16, 16, 7},
   };
   qn__body_t body;
   map(program, module, options, &body);
@@ -323,6 +324,10 @@ static const program_t programs[] = {
      "func f(a: f32[64, 32], b: f32[32, 128], out c: f32[64, 128]) {\n"
      "  parallel i in 0..64 { parallel j in 0..128 {\n"
      "  c[i, j] = sum p in 0..32 { a[i, p] * b[p, j] }; } } }"},
+    {"few columns",
+     "func f(a: f32[m, k], b: f32[k, 10], out c: f32[m, 10]) {\n"
+     "  parallel i in 0..m { parallel j in 0..10 {\n"
+     "  c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }"},
     {"few rows",
      "func f(a: f32[9, k], b: f32[k, n], out c: f32[9, n]) {\n"
      "  parallel i in 0..9 { parallel j in 0..n {\n"
@@ -382,6 +387,39 @@ static void text_of_a_tile(void** state) {
                      "let b_9 = columns[k_1, across];\n acc[0, 0] = acc[0, 0] + a_9 * b_9;\n"
                      "} else {\n for k_2 in 0..left {\n if row < m {\n if column < n {\n"
                      "c[row, column] = acc[0, 0];\n");
+  // With more threads the host chooses at the call; a strip has warps along its long side.
+  options = targets[0];
+  qn_test_expect_all(
+      mapping, QN_COUNT_OF(mapping), &options, programs[0].text,
+      "if m <= 16 {\n block.x block in 0..ceildiv(m, 16) * ceildiv(n, 32) {\n"
+      "alloc rows: f32[64, 20] in shared;\n alloc columns: f32[64, 32] in shared;\n"
+      "thread.x t in 0..256 {\n let down = (t >> 5) * 2;\n let across = t & 31;\n"
+      "alloc acc: f32[2, 1] in local;\n let h = row < m;\n let h_1 = column < n;\n barrier;\n"
+      "barrier;\n if h {\n if h_1 {\n let left = k - done;\n if left >= 64 {\n"
+      "unroll k_1 in 0..64 {\n} else if n <= 16 {\n"
+      "block.x block in 0..ceildiv(m, 32) * ceildiv(n, 16) {\n let down = t & 31;\n"
+      "let across = (t >> 5) * 2;\n alloc acc: f32[1, 2] in local;\n } else {\n } else {\n"
+      "block.x block in 0..ceildiv(m, 64) * ceildiv(n, 64) {\n"
+      "alloc acc: f32[4, 4] in local;\n");
+  // Only sides that may be short, and only once.
+  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+                     "func f(a: f32[m, k], b: f32[k, 96], out c: f32[m, 96]) {\n"
+                     "  parallel i in 0..m { parallel j in 0..96 {\n"
+                     "  c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }",
+                     "if m <= 16 {\n!} else if n <= 16 {\n");
+  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+                     "func f(a: f32[m, k], out c: f32[m, m]) {\n"
+                     "  parallel i in 0..m { parallel j in 0..m {\n"
+                     "  c[i, j] = sum p in 0..k { a[i, p] * a[j, p] }; } } }",
+                     "if m <= 16 {\n!} else if m <= 16 {\n");
+  // Constant extents have the one that fits.
+  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+                     "func f(a: f32[k, 8], b: f32[k, 512], out c: f32[8, 512]) {\n"
+                     "  parallel i in 0..8 { parallel j in 0..512 {\n"
+                     "  c[i, j] = sum p in 0..k { a[p, i] * b[p, j] }; } } }",
+                     "block.x block in 0..16 {\n alloc rows: f32[64, 8] in shared;\n"
+                     "alloc acc: f32[1, 1] in local;\n");
+  options = targets[1];
   // Shared memory is what there is of it.
   options.max_shared_bytes = 4096;
   qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options, programs[0].text,
@@ -405,7 +443,7 @@ static void large_summands(void** state) {
   qn_test_expect(&qn__pass_map_gpu, &options,
                  "func f(a: f32[m, k], b: f32[n, k], out c: f32[m, n]) { " NEST
                  "c[i, j] = sum p in 0..k { exp(a[i, p] - b[j, p]) }; } } }",
-                 "alloc acc: f32[4, 4] in local;\n for k_1 in 0..min(left, 16) {\n!unroll\n");
+                 "for k_1 in 0..min(left, 64) {\n alloc acc: f32[4, 4] in local;\n!unroll\n");
   qn_test_expect(&qn__pass_map_gpu, &options,
                  "func f(a: f32[512, 64], b: f32[512, 64], out c: f32[512, 512]) {\n"
                  "  parallel i in 0..512 { parallel j in 0..512 {\n"
