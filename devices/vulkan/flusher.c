@@ -1,20 +1,34 @@
 // devices/vulkan/flusher.c: the thread that submits what was recorded and left: a program may
 // enqueue a launch, do something else for long and wait only then.
 //
-// It sleeps until something has been left, then for a moment, then submits all open batches.
-// Callers wake it at most once in that moment, and never wait for it. Without the thread (none
+// Armed, it looks at all streams again and again, a moment apart, and submits batches that were
+// open already at the look before. It sleeps when it has found none for some looks. So a program
+// that records without a pause wakes it once and shares no mutex with it: to wake a thread takes
+// longer than to record several launches, and a mutex that two threads want has to wake one of them
+// each time.
+//
+// None is forgotten: a batch is noted as open before its recorder asks whether the flusher is
+// armed, and the flusher looks once more after it has said that it is not. Without the thread (none
 // could be started) such work begins at the next sync. Thread rule: any thread. Read next:
 // stream.c.
 #include "devices/vulkan/stream.h"
 
 #define MOMENT_NS INT64_C(100000)
+#define IDLE_LOOKS 16u
+
+// Submits what was open at the look before this one. True when anything is left for the next.
+static bool look(qn__vk_device_t* device) {
+  uint64_t tick = atomic_fetch_add(&device->flusher.tick, 1);
+  return tick == 0 || qn__vk_flush_old(device, tick - 1);
+}
 
 static void* run(void* arg) {
   qn__vk_device_t* device = arg;
   qn__vk_flusher_t* self = &device->flusher;
+  uint32_t idle_looks = 0;
   qn__mutex_lock(&self->mutex);
   while (!self->is_stopping) {
-    if (!atomic_load_explicit(&self->is_armed, memory_order_relaxed)) {
+    if (!atomic_load(&self->is_armed)) {
       qn__cond_wait(&self->changed, &self->mutex);
       continue;
     }
@@ -22,14 +36,14 @@ static void* run(void* arg) {
     while (!self->is_stopping && qn__cond_wait_until(&self->changed, &self->mutex, until_ns)) {
     }
     if (self->is_stopping) break;
-    // Before looking: what is recorded from now on arms it again.
-    atomic_store(&self->is_armed, false);
-    uint64_t tick = atomic_fetch_add(&self->tick, 1);
+    bool is_last = ++idle_looks >= IDLE_LOOKS;
+    if (is_last) atomic_store(&self->is_armed, false);
     qn__mutex_unlock(&self->mutex);
-    // What was opened since the look before this one is left for the next.
-    bool is_left = tick == 0 || qn__vk_flush_old(device, tick - 1);
+    if (look(device)) idle_looks = 0;
     qn__mutex_lock(&self->mutex);
-    if (is_left) atomic_store(&self->is_armed, true);
+    if (!is_last) continue;
+    if (idle_looks == 0) atomic_store(&self->is_armed, true);
+    idle_looks = 0;
   }
   qn__mutex_unlock(&self->mutex);
   return NULL;
@@ -37,7 +51,7 @@ static void* run(void* arg) {
 
 void qn__vk_flush_soon(qn__vk_device_t* device) {
   qn__vk_flusher_t* self = &device->flusher;
-  if (atomic_load_explicit(&self->is_armed, memory_order_relaxed)) return;
+  if (__builtin_expect(atomic_load(&self->is_armed), 1)) return;
   if (atomic_exchange(&self->is_armed, true)) return;
   qn__mutex_lock(&self->mutex);
   if (!self->has_thread && !self->is_stopping) {

@@ -28,7 +28,10 @@
 // ---------------------------------------------------------------------------------- life
 
 static void destroy_batch(qn__vk_device_t* device, qn__vk_batch_t* batch) {
-  if (batch->pool) device->vk.DestroyCommandPool(device->handle, batch->pool, NULL);
+  if (batch->pool) {
+    device->vk.DestroyCommandPool(device->handle, batch->pool, &batch->recording.callbacks);
+  }
+  qn__vk_recording_deinit(&batch->recording);
   qn__free(device->allocator, batch->owners, batch->owner_capacity * sizeof *batch->owners);
   qn__free(device->allocator, batch->places, batch->place_capacity * sizeof *batch->places);
   qn__free(device->allocator, batch, sizeof *batch);
@@ -120,7 +123,9 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
   VkCommandPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                     .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
                                     .queueFamilyIndex = device->info.family};
-  VkResult result = device->vk.CreateCommandPool(device->handle, &create, NULL, &batch->pool);
+  qn__vk_recording_init(&batch->recording, device->allocator);
+  const VkAllocationCallbacks* callbacks = &batch->recording.callbacks;
+  VkResult result = device->vk.CreateCommandPool(device->handle, &create, callbacks, &batch->pool);
   if (result != VK_SUCCESS) batch->pool = VK_NULL_HANDLE;
   if (result == VK_SUCCESS) {
     VkCommandBufferAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
@@ -133,6 +138,7 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
     destroy_batch(device, batch);
     return qn__vk_status(device, result, "a command buffer");
   }
+  qn__vk_recording_begin(&batch->recording);
   batch->number = stream->batch_count++;
   *out_batch = batch;
   return QN_OK;
@@ -163,11 +169,13 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   batch->command_count = 0;
   batch->has_tags = false;
   batch->has_clearing = false;
-  batch->tick = atomic_load_explicit(&device->flusher.tick, memory_order_relaxed);
   batch->pipeline = VK_NULL_HANDLE;
   batch->set = VK_NULL_HANDLE;
   batch->layout = VK_NULL_HANDLE;
   stream->open = batch;
+  // Before whoever records here looks whether the flusher is armed (flusher.c).
+  uint64_t tick = atomic_load_explicit(&device->flusher.tick, memory_order_relaxed);
+  atomic_store(&stream->open_since, tick + 1);
   return QN_OK;
 }
 
@@ -370,6 +378,7 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
   VkResult result = device->vk.EndCommandBuffer(batch->commands);
   if (result == VK_SUCCESS) result = submit(stream, batch);
   stream->open = NULL;
+  atomic_store_explicit(&stream->open_since, 0, memory_order_relaxed);
   batch->next = NULL;
   if (result != VK_SUCCESS) {
     qn__vk_stream_stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));

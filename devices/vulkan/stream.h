@@ -11,6 +11,7 @@
 
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/executable.h"
+#include "devices/vulkan/recording.h"
 
 typedef struct qn__vk_stream qn__vk_stream_t;
 struct qn__vk_executable;
@@ -42,6 +43,7 @@ enum { QN__VK_MAX_WAITS = 16, QN__VK_MAX_BATCHES = 32, QN__VK_MAX_ACCESSES = 32 
 
 typedef struct qn__vk_batch {
   struct qn__vk_batch* next;
+  qn__vk_recording_t recording;  // what the driver records `commands` in
   VkCommandPool pool;
   VkCommandBuffer commands;
   uint64_t value;
@@ -49,7 +51,6 @@ typedef struct qn__vk_batch {
   uint32_t command_count;
   bool has_tags;      // it has kernels that take the error record
   bool has_clearing;  // of the record
-  uint64_t tick;      // of the flusher, when it was opened
   uint32_t wait_count;
   qn__vk_wait_t waits[QN__VK_MAX_WAITS];
   size_t owner_count, owner_capacity;
@@ -99,9 +100,10 @@ struct qn__vk_stream {
   qn__mutex_t mutex;
   qn__vk_queue_t* queue;
   VkSemaphore timeline;
-  qn__vk_timeline_t* lent;  // where it comes from
-  qn__vk_batch_t* open;     // being recorded; NULL: none
-  qn__vk_batch_t* first;    // submitted, oldest first
+  qn__vk_timeline_t* lent;      // where it comes from
+  qn__vk_batch_t* open;         // being recorded; NULL: none
+  _Atomic uint64_t open_since;  // one more than the flusher's tick at that moment; 0: none
+  qn__vk_batch_t* first;        // submitted, oldest first
   qn__vk_batch_t* last;
   qn__vk_batch_t* spare;
   uint32_t batch_count;

@@ -305,13 +305,16 @@ bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick) {
   qn__vk_stream_t* stream;
   bool is_left = false;
   for (size_t n = 0; (stream = stream_at(device, &n)) != NULL;) {
-    qn__mutex_lock(&stream->mutex);
-    if (stream->open && stream->open->tick <= tick) {
-      qn__vk_stream_flush(stream);
-    } else if (stream->open) {
-      is_left = true;
+    uint64_t since = atomic_load(&stream->open_since);
+    bool is_young = since > tick + 1;
+    if (since != 0 && !is_young) {
+      qn__mutex_lock(&stream->mutex);
+      // Another thread may have submitted it meanwhile, and opened one.
+      is_young = atomic_load_explicit(&stream->open_since, memory_order_relaxed) > since;
+      if (!is_young) qn__vk_stream_flush(stream);
+      qn__mutex_unlock(&stream->mutex);
     }
-    qn__mutex_unlock(&stream->mutex);
+    is_left |= is_young;
     qn__vk_stream_release(stream);
   }
   return is_left;
