@@ -6,28 +6,13 @@
 
 #include "ir/ir.h"
 
-static inline bool qn__is_signed(qn_dtype_t dtype) {
-  return qn__dtype_class(dtype) == QN__CLASS_SIGNED;
-}
-
-// The cast from uint64_t is implementation-defined beyond INT64_MAX; gcc and clang wrap.
-static inline int64_t qn__as_signed(uint64_t bits) {
-  return (int64_t)bits;
-}
-
-// The bits that a value of an integer dtype or bool has in memory.
-static inline uint64_t qn__width_mask(qn_dtype_t dtype) {
-  uint32_t bits = qn__dtype_bits(dtype);
-  return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
-}
-
 // The bounds of an integer dtype; that of u64 as its bit pattern.
 static inline int64_t qn__int_min(qn_dtype_t dtype) {
-  return qn__is_signed(dtype) ? qn__as_signed(~(qn__width_mask(dtype) >> 1)) : 0;
+  return qn__dtype_is_signed(dtype) ? qn__as_signed(~(qn__width_mask(dtype) >> 1)) : 0;
 }
 static inline int64_t qn__int_max(qn_dtype_t dtype) {
   uint64_t mask = qn__width_mask(dtype);
-  return qn__as_signed(qn__is_signed(dtype) ? mask >> 1 : mask);
+  return qn__as_signed(qn__dtype_is_signed(dtype) ? mask >> 1 : mask);
 }
 
 // An operator of rule NUMERIC or FLOAT on floats, rounded to `dtype`.

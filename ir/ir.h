@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
-#include "base/base.h"
 #include "base/digest.h"
+#include "base/integer.h"
 #include "quern/ir.h"
 
 typedef enum qn__access_kind {
@@ -313,24 +313,6 @@ bool qn__expr_equal(const qn__expr_t* a, const qn__expr_t* b);
 
 // ---- tables (tables.c)
 
-typedef enum qn__dtype_class {
-  QN__CLASS_NONE,
-  QN__CLASS_BOOL,
-  QN__CLASS_SIGNED,
-  QN__CLASS_UNSIGNED,
-  QN__CLASS_FLOAT,
-} qn__dtype_class_t;
-qn__dtype_class_t qn__dtype_class(qn_dtype_t dtype);
-static inline bool qn__dtype_is_int(qn_dtype_t dtype) {
-  qn__dtype_class_t c = qn__dtype_class(dtype);
-  return c == QN__CLASS_SIGNED || c == QN__CLASS_UNSIGNED;
-}
-static inline bool qn__dtype_is_float(qn_dtype_t dtype) {
-  return qn__dtype_class(dtype) == QN__CLASS_FLOAT;
-}
-uint32_t qn__dtype_bits(qn_dtype_t dtype);  // in memory
-qn_dtype_t qn__dtype_from_str(qn_str_t text);
-
 typedef enum qn__op_rule {
   QN__RULE_NUMERIC,
   QN__RULE_INTEGER,
@@ -391,8 +373,6 @@ typedef union qn__scalar {
   int64_t i;
   double f;
 } qn__scalar_t;
-// Wraps an integer to dtype's width and extends it; bool to 0/1.
-int64_t qn__wrap_int(qn_dtype_t dtype, int64_t value);
 // Rounds to the nearest value of a float dtype, ties to even.
 double qn__round_float(qn_dtype_t dtype, double value);
 // Bit pattern of a value in memory, zero-extended, and back.

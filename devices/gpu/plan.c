@@ -17,6 +17,7 @@
 #include "devices/gpu/plan.h"
 
 #include "base/alloc.h"
+#include "base/dtype.h"
 #include "devices/gpu/memo.h"
 
 // ---------------------------------------------------------------------------------------- writing
@@ -150,21 +151,8 @@ static uint32_t get_count(state_t* state, size_t least_bytes_each, const char* w
   return (uint32_t)count;
 }
 
-static bool is_integer(qn_dtype_t dtype) {
-  switch (dtype) {
-    case QN_DTYPE_BOOL:
-    case QN_DTYPE_I8:
-    case QN_DTYPE_I16:
-    case QN_DTYPE_I32:
-    case QN_DTYPE_I64:
-    case QN_DTYPE_U8:
-    case QN_DTYPE_U16:
-    case QN_DTYPE_U32:
-    case QN_DTYPE_U64:
-      return true;
-    default:
-      return false;
-  }
+static bool is_integer_or_bool(qn_dtype_t dtype) {
+  return qn__dtype_is_int(dtype) || dtype == QN_DTYPE_BOOL;
 }
 
 static bool is_scalar_size(uint32_t size) {
@@ -199,7 +187,7 @@ static bool get_op(state_t* state, const qn__gpu_function_t* function, const kno
       out->dtype = (qn_dtype_t)qn__read_u8(&state->reader);
       out->value = get_u32(state, "a word's index");
       if (out->value >= function->word_count) return wrong(state, "a word's index");
-      if (!is_integer(out->dtype)) return wrong(state, "a word's type");
+      if (!is_integer_or_bool(out->dtype)) return wrong(state, "a word's type");
       break;
     case QN__GPU_LOCAL:
       out->value = get_u32(state, "a local's index");
@@ -212,7 +200,7 @@ static bool get_op(state_t* state, const qn__gpu_function_t* function, const kno
       break;
     case QN__GPU_WRAP:
       out->dtype = (qn_dtype_t)qn__read_u8(&state->reader);
-      if (!is_integer(out->dtype)) return wrong(state, "a type");
+      if (!is_integer_or_bool(out->dtype)) return wrong(state, "a type");
       taken = 1;
       break;
     default:

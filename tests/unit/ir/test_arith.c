@@ -1,7 +1,8 @@
 // tests/unit/ir/test_arith.c: what every operator and conversion computes: edge cases, and random
-// values against 128-bit integers, the compiler's own f32, and exact rounding by hand.
+// values against the compiler's own f32 and exact rounding by hand.
 //
-// Not here: operators among threads (test_interpret.c). Read next: ir/arith.c.
+// Not here: integers (tests/unit/base/test_integer.c), operators among threads (test_interpret.c).
+// Read next: ir/arith.c.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,19 +13,10 @@
 #include <stdlib.h>
 
 #include "ir/ir.h"
+#include "tests/support/random.h"
 #include "tests/support/rounding.h"
 
-static const qn_dtype_t int_dtypes[] = {QN_DTYPE_I8, QN_DTYPE_I16, QN_DTYPE_I32, QN_DTYPE_I64,
-                                        QN_DTYPE_U8, QN_DTYPE_U16, QN_DTYPE_U32, QN_DTYPE_U64};
-
 static uint64_t random_state = 0x2545F4914F6CDD1Du;
-
-static uint64_t next_random(void) {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state * 0x2545F4914F6CDD1Du;
-}
 
 static int64_t int_op(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b) {
   qn__scalar_t out;
@@ -49,108 +41,18 @@ static int64_t cast_to_int(qn_dtype_t from, double value, qn_dtype_t to) {
 
 // ------------------------------------------------------------------------------------ integers
 
-static void integers_wrap(void** state) {
+// What integers compute is base/integer.c's, which has its own tests.
+static void integers_are_computed_by_their_dtype(void** state) {
   (void)state;
-  assert_int_equal(qn__wrap_int(QN_DTYPE_I8, 128), -128);
-  assert_int_equal(qn__wrap_int(QN_DTYPE_U8, -1), 255);
-  assert_int_equal(qn__wrap_int(QN_DTYPE_I32, INT64_C(0x180000000)), INT32_MIN);
-  assert_int_equal(qn__wrap_int(QN_DTYPE_U64, -1), -1);
-  assert_int_equal(qn__wrap_int(QN_DTYPE_BOOL, 6), 1);
-  assert_int_equal(int_op(QN_OP_ADD, QN_DTYPE_I64, INT64_MAX, 1), INT64_MIN);
-  assert_int_equal(int_op(QN_OP_MUL, QN_DTYPE_I8, -128, -128), 0);
   assert_int_equal(int_op(QN_OP_SUB, QN_DTYPE_U16, 0, 1), 65535);
   assert_int_equal(int_op(QN_OP_NEG, QN_DTYPE_U32, 1, 0), UINT32_MAX);
-  assert_int_equal(int_op(QN_OP_ABS, QN_DTYPE_I8, -128, 0), -128);
-  assert_int_equal(int_op(QN_OP_ABS, QN_DTYPE_U8, 200, 0), 200);
-}
-
-static void divisions_follow_their_names(void** state) {
-  (void)state;
-  qn_dtype_t d = QN_DTYPE_I32;
-  assert_int_equal(int_op(QN_OP_FLOORDIV, d, -7, 2), -4);
-  assert_int_equal(int_op(QN_OP_FLOORDIV, d, 7, -2), -4);
-  assert_int_equal(int_op(QN_OP_FLOORMOD, d, -7, 2), 1);
-  assert_int_equal(int_op(QN_OP_FLOORMOD, d, 7, -2), -1);
-  assert_int_equal(int_op(QN_OP_TRUNCDIV, d, -7, 2), -3);
-  assert_int_equal(int_op(QN_OP_TRUNCMOD, d, -7, 2), -1);
-  assert_int_equal(int_op(QN_OP_CEILDIV, d, -7, 2), -3);
-  assert_int_equal(int_op(QN_OP_CEILDIV, d, 7, 2), 4);
-  assert_int_equal(int_op(QN_OP_CEILDIV, QN_DTYPE_U64, -1, 2), INT64_MIN);
-  for (size_t i = 0; i < 4; i++) {
-    int64_t smallest = qn__reduce_neutral(QN_REDUCE_MAX, int_dtypes[i]).i;
-    assert_int_equal(int_op(QN_OP_FLOORDIV, int_dtypes[i], smallest, -1), smallest);
-    assert_int_equal(int_op(QN_OP_TRUNCDIV, int_dtypes[i], smallest, -1), smallest);
-    assert_int_equal(int_op(QN_OP_CEILDIV, int_dtypes[i], smallest, -1), smallest);
-    assert_int_equal(int_op(QN_OP_FLOORMOD, int_dtypes[i], smallest, -1), 0);
-    assert_int_equal(int_op(QN_OP_TRUNCMOD, int_dtypes[i], smallest, -1), 0);
-  }
-  qn__scalar_t out = {.i = 5};
-  assert_false(qn__scalar_op(QN_OP_FLOORMOD, d, (qn__scalar_t[]){{.i = 3}, {.i = 0}}, &out));
-  assert_int_equal(out.i, 0);
-}
-
-__extension__ typedef __int128 wide_t;
-
-// The value of an integer of `dtype`, which 64 bits of sign cannot hold for u64.
-static wide_t wide(qn_dtype_t dtype, int64_t value) {
-  return dtype == QN_DTYPE_U64 ? (wide_t)(uint64_t)value : (wide_t)value;
-}
-
-static wide_t floor_divide(wide_t a, wide_t b) {
-  wide_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
-static void random_integers_agree_with_wide_ones(void** state) {
-  (void)state;
-  for (int round = 0; round < 40000; round++) {
-    qn_dtype_t d = int_dtypes[next_random() % 8];
-    // Small values are as interesting as large ones.
-    int64_t a = qn__wrap_int(d, (int64_t)(next_random() >> (next_random() % 64)));
-    int64_t b = qn__wrap_int(d, (int64_t)(next_random() >> (next_random() % 64)));
-    if (next_random() % 2) b = qn__wrap_int(d, -b);
-    wide_t wa = wide(d, a);
-    wide_t wb = wide(d, b);
-    assert_int_equal(int_op(QN_OP_ADD, d, a, b), qn__wrap_int(d, (int64_t)(wa + wb)));
-    assert_int_equal(int_op(QN_OP_SUB, d, a, b), qn__wrap_int(d, (int64_t)(wa - wb)));
-    uint64_t product = (uint64_t)a * (uint64_t)b;
-    assert_int_equal(int_op(QN_OP_MUL, d, a, b), qn__wrap_int(d, (int64_t)product));
-    assert_int_equal(int_op(QN_OP_MIN, d, a, b), wa < wb ? a : b);
-    assert_int_equal(int_op(QN_OP_MAX, d, a, b), wa < wb ? b : a);
-    assert_int_equal(int_op(QN_OP_LT, d, a, b), wa < wb);
-    assert_int_equal(int_op(QN_OP_GE, d, a, b), wa >= wb);
-    if (b == 0) continue;
-    wide_t q = floor_divide(wa, wb);
-    assert_int_equal(int_op(QN_OP_FLOORDIV, d, a, b), qn__wrap_int(d, (int64_t)q));
-    assert_int_equal(int_op(QN_OP_FLOORMOD, d, a, b), qn__wrap_int(d, (int64_t)(wa - q * wb)));
-    assert_int_equal(int_op(QN_OP_TRUNCDIV, d, a, b), qn__wrap_int(d, (int64_t)(wa / wb)));
-    assert_int_equal(int_op(QN_OP_TRUNCMOD, d, a, b), qn__wrap_int(d, (int64_t)(wa % wb)));
-    assert_int_equal(int_op(QN_OP_CEILDIV, d, a, b),
-                     qn__wrap_int(d, (int64_t)-floor_divide(-wa, wb)));
-  }
-}
-
-static void bits_are_those_of_the_width(void** state) {
-  (void)state;
-  assert_int_equal(int_op(QN_OP_SHL, QN_DTYPE_I8, 1, 7), -128);
-  assert_int_equal(int_op(QN_OP_SHL, QN_DTYPE_U8, 1, 9), 2);  // modulo 8
-  assert_int_equal(int_op(QN_OP_SHR, QN_DTYPE_I8, -128, 15), -1);
-  assert_int_equal(int_op(QN_OP_SHR, QN_DTYPE_U8, 255, -1), 1);  // -1 is 7 modulo 8
-  assert_int_equal(int_op(QN_OP_SHR, QN_DTYPE_I64, INT64_MIN, 63), -1);
-  assert_int_equal(int_op(QN_OP_SHR, QN_DTYPE_U64, -1, 63), 1);
-  assert_int_equal(int_op(QN_OP_NOT, QN_DTYPE_U8, 1, 0), 254);
-  assert_int_equal(int_op(QN_OP_NOT, QN_DTYPE_I32, 0, 0), -1);
-  assert_int_equal(int_op(QN_OP_NOT, QN_DTYPE_BOOL, 1, 0), 0);
-  assert_int_equal(int_op(QN_OP_XOR, QN_DTYPE_BOOL, 1, 1), 0);
-  assert_int_equal(int_op(QN_OP_POPCOUNT, QN_DTYPE_I8, -1, 0), 8);
-  assert_int_equal(int_op(QN_OP_POPCOUNT, QN_DTYPE_I64, -1, 0), 64);
-  assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_I16, 0, 0), 16);
-  assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_I16, -1, 0), 0);
-  assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_U32, 1, 0), 31);
-  assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_U64, 1, 0), 63);
   assert_int_equal(int_op(QN_OP_GT, QN_DTYPE_U64, -1, 1), 1);
   assert_int_equal(int_op(QN_OP_GT, QN_DTYPE_I64, -1, 1), 0);
   assert_int_equal(int_op(QN_OP_LT, QN_DTYPE_BOOL, 0, 1), 1);
+  qn__scalar_t out = {.i = 5};
+  assert_false(
+      qn__scalar_op(QN_OP_FLOORMOD, QN_DTYPE_I32, (qn__scalar_t[]){{.i = 3}, {.i = 0}}, &out));
+  assert_int_equal(out.i, 0);
 }
 
 // ------------------------------------------------------------------------------------ rounding
@@ -209,7 +111,8 @@ static void rounding_is_to_nearest_even(void** state) {
     assert_same_float(qn__round_float(QN_DTYPE_BF16, values[i]), nearest(QN_DTYPE_BF16, values[i]));
   }
   for (int round = 0; round < 60; round++) {
-    double value = ldexp((double)next_random(), -(int)(next_random() % 100) - 10);
+    double value =
+        ldexp((double)random_next(&random_state), -(int)(random_next(&random_state) % 100) - 10);
     assert_same_float(qn__round_float(QN_DTYPE_F16, value), nearest(QN_DTYPE_F16, value));
     assert_same_float(qn__round_float(QN_DTYPE_BF16, value), nearest(QN_DTYPE_BF16, value));
   }
@@ -233,7 +136,7 @@ static void every_16_bit_pattern_survives(void** state) {
 static void f32_patterns_survive(void** state) {
   (void)state;
   for (int round = 0; round < 100000; round++) {
-    uint32_t bits = (uint32_t)next_random();
+    uint32_t bits = (uint32_t)random_next(&random_state);
     if (round % 4 == 0) bits &= 0x807FFFFF;  // zero and subnormal
     if (round % 4 == 1) bits |= 0x7F800000;  // infinite and NaN, also signalling
     qn__scalar_t value = qn__scalar_from_bits(QN_DTYPE_F32, bits);
@@ -314,7 +217,7 @@ static void conversions_to_16_bits_are_rounded_once(void** state) {
 // ------------------------------------------------------------------------------------ floats
 
 static double f32_value(void) {
-  uint32_t bits = (uint32_t)next_random();
+  uint32_t bits = (uint32_t)random_next(&random_state);
   return qn__scalar_from_bits(QN_DTYPE_F32, bits).f;
 }
 
@@ -348,9 +251,9 @@ static void f16_is_f32_rounded(void** state) {
   const qn_dtype_t dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16};
   for (int round = 0; round < 60000; round++) {
     qn_dtype_t d = dtypes[round % 2];
-    double a = qn__scalar_from_bits(d, next_random() & 0xFFFF).f;
-    double b = qn__scalar_from_bits(d, next_random() & 0xFFFF).f;
-    double c = qn__scalar_from_bits(d, next_random() & 0xFFFF).f;
+    double a = qn__scalar_from_bits(d, random_next(&random_state) & 0xFFFF).f;
+    double b = qn__scalar_from_bits(d, random_next(&random_state) & 0xFFFF).f;
+    double c = qn__scalar_from_bits(d, random_next(&random_state) & 0xFFFF).f;
     assert_same_float(float_op(QN_OP_MUL, d, a, b, 0),
                       qn__round_float(d, float_op(QN_OP_MUL, QN_DTYPE_F32, a, b, 0)));
     assert_same_float(float_op(QN_OP_FMA, d, a, b, c),
@@ -460,10 +363,7 @@ static void reductions_begin_with_their_neutral_element(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(integers_wrap),
-      cmocka_unit_test(divisions_follow_their_names),
-      cmocka_unit_test(random_integers_agree_with_wide_ones),
-      cmocka_unit_test(bits_are_those_of_the_width),
+      cmocka_unit_test(integers_are_computed_by_their_dtype),
       cmocka_unit_test(rounding_is_to_nearest_even),
       cmocka_unit_test(every_16_bit_pattern_survives),
       cmocka_unit_test(f32_patterns_survive),

@@ -1,0 +1,34 @@
+// base/dtype.h: the classes and widths of dtypes, from the public table.
+//
+// Not here: which operands an operator takes (ir/op_rules.c), DLPack's codes (jit/tensor.c).
+// Thread rule: pure functions. Read next: integer.h.
+#ifndef QUERN_BASE_DTYPE_H_
+#define QUERN_BASE_DTYPE_H_
+
+#include "base/base.h"
+#include "quern/ir.h"
+
+typedef enum qn__dtype_class {
+  QN__CLASS_NONE,
+  QN__CLASS_BOOL,
+  QN__CLASS_SIGNED,
+  QN__CLASS_UNSIGNED,
+  QN__CLASS_FLOAT,
+} qn__dtype_class_t;
+
+// NONE for any value that is no dtype.
+qn__dtype_class_t qn__dtype_class(qn_dtype_t dtype);
+static inline bool qn__dtype_is_int(qn_dtype_t dtype) {
+  qn__dtype_class_t c = qn__dtype_class(dtype);
+  return c == QN__CLASS_SIGNED || c == QN__CLASS_UNSIGNED;
+}
+static inline bool qn__dtype_is_float(qn_dtype_t dtype) {
+  return qn__dtype_class(dtype) == QN__CLASS_FLOAT;
+}
+static inline bool qn__dtype_is_signed(qn_dtype_t dtype) {
+  return qn__dtype_class(dtype) == QN__CLASS_SIGNED;
+}
+uint32_t qn__dtype_bits(qn_dtype_t dtype);  // in memory; 0 for NONE
+qn_dtype_t qn__dtype_from_str(qn_str_t text);
+
+#endif  // QUERN_BASE_DTYPE_H_

@@ -1,0 +1,145 @@
+// base/integer.h: what the operators compute on integers and bools: the one arithmetic of constant
+// folding, the interpreter and launch plans, so that they cannot disagree.
+//
+// A value is held in 64 bits, sign- or zero-extended from its dtype; one of u64 as its bit pattern.
+// Everything wraps around, shift counts are taken modulo the width, and a division by zero gives 0.
+//
+// Not here: floats and conversions (ir/arith_float.c). Thread rule: pure functions. Read next:
+// integer.c.
+#ifndef QUERN_BASE_INTEGER_H_
+#define QUERN_BASE_INTEGER_H_
+
+#include "base/dtype.h"
+
+// The cast from uint64_t is implementation-defined beyond INT64_MAX; gcc and clang wrap.
+static inline int64_t qn__as_signed(uint64_t bits) {
+  return (int64_t)bits;
+}
+
+// The bits that a value of an integer dtype or bool has in memory.
+static inline uint64_t qn__width_mask(qn_dtype_t dtype) {
+  uint32_t bits = qn__dtype_bits(dtype);
+  return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+}
+
+// Wraps an integer to dtype's width and extends it; bool to 0/1.
+int64_t qn__wrap_int(qn_dtype_t dtype, int64_t value);
+
+typedef enum qn__int_outcome {
+  QN__INT_EXACT,
+  // The result, or the quotient that a remainder belongs to, has more than 64 bits.
+  QN__INT_OVERFLOW,
+  QN__INT_DIVIDED_BY_ZERO,
+} qn__int_outcome_t;
+
+// ---- i64, inline: launch plans compute with it at calls
+
+static inline int64_t qn__u64_divide(qn_op_t op, uint64_t a, uint64_t b) {
+  uint64_t quotient = a / b;
+  uint64_t remainder = a - quotient * b;
+  if (op == QN_OP_FLOORMOD || op == QN_OP_TRUNCMOD) return qn__as_signed(remainder);
+  if (op == QN_OP_CEILDIV && remainder != 0) quotient++;
+  return qn__as_signed(quotient);
+}
+
+static inline qn__int_outcome_t qn__i64_divide(qn_op_t op, int64_t a, int64_t b,
+                                               int64_t* out_value) {
+  *out_value = 0;
+  if (b == 0) return QN__INT_DIVIDED_BY_ZERO;
+  if (a == INT64_MIN && b == -1) {  // would trap
+    if (op != QN_OP_FLOORMOD && op != QN_OP_TRUNCMOD) *out_value = a;
+    return QN__INT_OVERFLOW;
+  }
+  // Neither is negative, as in guards: all roundings follow at once.
+  if (a >= 0 && b > 0) {
+    *out_value = qn__u64_divide(op, (uint64_t)a, (uint64_t)b);
+    return QN__INT_EXACT;
+  }
+  int64_t quotient = a / b, remainder = a % b;
+  // The true quotient is below the truncated one.
+  bool is_below = remainder != 0 && (remainder < 0) != (b < 0);
+  switch (op) {
+    case QN_OP_FLOORDIV:
+      *out_value = quotient - is_below;
+      break;
+    case QN_OP_FLOORMOD:
+      *out_value = is_below ? remainder + b : remainder;
+      break;
+    case QN_OP_CEILDIV:
+      *out_value = quotient + (remainder != 0 && !is_below);
+      break;
+    case QN_OP_TRUNCDIV:
+      *out_value = quotient;
+      break;
+    default:
+      *out_value = remainder;
+      break;
+  }
+  return QN__INT_EXACT;
+}
+
+static inline qn__int_outcome_t qn__int_exact(int64_t value, int64_t* out_value) {
+  *out_value = value;
+  return QN__INT_EXACT;
+}
+
+static inline qn__int_outcome_t qn__int_unless(bool has_overflown) {
+  return has_overflown ? QN__INT_OVERFLOW : QN__INT_EXACT;
+}
+
+// An operator of rule NUMERIC, INTEGER, BITWISE or SHIFT on i64. `b` is not looked at where the
+// operator takes one operand.
+static inline qn__int_outcome_t qn__i64_op(qn_op_t op, int64_t a, int64_t b, int64_t* out_value) {
+  switch (op) {
+    case QN_OP_ADD:
+      return qn__int_unless(__builtin_add_overflow(a, b, out_value));
+    case QN_OP_SUB:
+      return qn__int_unless(__builtin_sub_overflow(a, b, out_value));
+    case QN_OP_MUL:
+      return qn__int_unless(__builtin_mul_overflow(a, b, out_value));
+    case QN_OP_FLOORDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_CEILDIV:
+    case QN_OP_TRUNCDIV:
+    case QN_OP_TRUNCMOD:
+      return qn__i64_divide(op, a, b, out_value);
+    case QN_OP_MIN:
+      return qn__int_exact(a < b ? a : b, out_value);
+    case QN_OP_MAX:
+      return qn__int_exact(a > b ? a : b, out_value);
+    case QN_OP_ABS:
+      if (a >= 0) return qn__int_exact(a, out_value);
+      return qn__int_unless(__builtin_sub_overflow(0, a, out_value));
+    case QN_OP_NEG:
+      return qn__int_unless(__builtin_sub_overflow(0, a, out_value));
+    case QN_OP_AND:
+      return qn__int_exact(a & b, out_value);
+    case QN_OP_OR:
+      return qn__int_exact(a | b, out_value);
+    case QN_OP_XOR:
+      return qn__int_exact(a ^ b, out_value);
+    case QN_OP_NOT:
+      return qn__int_exact(~a, out_value);
+    case QN_OP_SHL:
+      return qn__int_exact(qn__as_signed((uint64_t)a << (b & 63)), out_value);
+    case QN_OP_SHR:
+      return qn__int_exact(a >> (b & 63), out_value);  // gcc and clang extend the sign
+    case QN_OP_POPCOUNT:
+      return qn__int_exact(__builtin_popcountll((uint64_t)a), out_value);
+    case QN_OP_CLZ:
+      return qn__int_exact(a == 0 ? 64 : __builtin_clzll((uint64_t)a), out_value);
+    default:
+      (void)QN_NEVER(true);
+      return qn__int_exact(0, out_value);
+  }
+}
+
+// ---- all
+
+// The same on any integer dtype, or bool where the operator takes it. False: a division by zero.
+bool qn__int_op(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b, int64_t* out_value);
+
+// An operator of rule COMPARE.
+bool qn__int_compare(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b);
+
+#endif  // QUERN_BASE_INTEGER_H_
