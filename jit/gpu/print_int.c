@@ -336,21 +336,6 @@ static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
   }
 }
 
-// Do the low 32 bits of the operands alone decide those of the result?
-static bool is_low_bits_op(const qn__expr_t* expr) {
-  switch (expr->op) {
-    case QN_OP_AND:
-    case QN_OP_OR:
-    case QN_OP_XOR:
-    case QN_OP_NOT:
-      return true;
-    case QN_OP_SHL:
-      return expr->args[1]->kind == QN__EXPR_INT;
-    default:
-      return false;
-  }
-}
-
 const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
   bool is_narrow = qn__kprint_is_narrow(p, expr);
@@ -360,7 +345,7 @@ const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr) {
   }
   if (dtype == QN_DTYPE_I64) {
     bool can_be_narrow = is_narrow;
-    if (is_narrow && !is_low_bits_op(expr)) {
+    if (is_narrow && !qn__gpu_is_low_bits_op(expr)) {
       bool is_count = expr->op == QN_OP_POPCOUNT || expr->op == QN_OP_CLZ;
       const qn__expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;
       can_be_narrow = !is_count && qn__kprint_is_narrow(p, expr->args[0]) &&

@@ -81,6 +81,9 @@ uint32_t qn__gpu_site(qn__gpu_program_t* program, qn__gpu_function_ir_t* functio
 // holds.
 bool qn__gpu_is_narrow_var(const qn__gpu_widths_t* widths, const qn__var_t* var);
 bool qn__gpu_is_narrow_expr(const qn__gpu_widths_t* widths, const qn__expr_t* expr);
+// Do the low bits of the operands (of SHL, the first) alone decide those of the result? `expr` is
+// an operator on integers.
+bool qn__gpu_is_low_bits_op(const qn__expr_t* expr);
 
 // The artifact of a finished program: functions, sites and the encoded plan, all copied. `payload`
 // is consumed on success. `isa` is copied.
