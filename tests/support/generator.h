@@ -1,4 +1,4 @@
-// tests/support/generator.h: the state of the generator, shared by its two files.
+// tests/support/generator.h: the state of the generator, shared by its files.
 //
 // Text of expressions comes from a pool that lives as long as the generator. Read next: generate.c.
 #ifndef QUERN_TESTS_SUPPORT_GENERATOR_H_
@@ -81,5 +81,26 @@ gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth);
 gen_value_t gen_condition(gen_t* g, int depth);
 gen_scalar_t* gen_add_scalar(gen_t* g, const char* prefix, qn_dtype_t dtype, double mag,
                              double err);
+
+// ---- generate_stmt.c
+void gen_line(gen_t* g, const char* format, ...) QN_PRINTF(2, 3);
+void gen_open(gen_t* g, const char* head);  // "HEAD {"
+void gen_close(gen_t* g);
+gen_buffer_t* gen_add_buffer(gen_t* g, const char* prefix, qn_dtype_t dtype);
+const char* gen_shape_text(gen_t* g, const gen_buffer_t* buffer);  // "f32[n, 8]"
+// What a store of `value` makes of the bounds of a buffer.
+void gen_absorb(gen_buffer_t* buffer, gen_value_t value);
+gen_extent_t gen_constant_extent(gen_t* g, uint32_t value);
+extern const char* const gen_loop_words[3];  // of loops that may stand in a body
+// Statements of a body. What they declare is in scope until the counts are put back.
+void gen_let(gen_t* g);
+void gen_statements(gen_t* g, uint32_t count);
+// Stores to `target` at `where`, perhaps under a condition. `is_fresh`: every element must be
+// written.
+void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh);
+
+// ---- generate_launch.c
+// A launch that writes `target`, all of it if nobody has yet.
+void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options);
 
 #endif  // QUERN_TESTS_SUPPORT_GENERATOR_H_
