@@ -270,6 +270,11 @@ qn__stmt_t* qn__stmt_new(qn__arena_t* arena, qn__stmt_kind_t kind, qn__loc_t loc
 qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype, const char* name);
 qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, const char* name,
                        uint32_t rank);
+// The buffer that owns the memory behind `buffer`, which may be a view of a view.
+static inline const qn__buf_t* qn__buf_root(const qn__buf_t* buffer) {
+  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
+  return buffer;
+}
 void qn__block_append(qn__block_t* block, qn__stmt_t* stmt);
 
 // Deep copies. Variables and buffers that the copied piece itself declares are fresh; others are

@@ -67,11 +67,6 @@ static inline void qn__race_join(qn__levels_t* into, qn__levels_t other) {
   for (size_t i = 0; i < QN_COUNT_OF(into->words); i++) into->words[i] |= other.words[i];
 }
 
-static inline const qn__buf_t* qn__race_root_of(const qn__buf_t* buffer) {
-  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
-  return buffer;
-}
-
 // Parameters are outside of every loop.
 static inline qn__race_place_t qn__race_place_of(const qn__race_t* r, const qn__buf_t* buffer) {
   const qn__race_place_t* place = qn__ptrmap_get(&r->known, buffer);

@@ -114,7 +114,7 @@ static qn__levels_t visit_load(qn__race_t* r, const qn__expr_t* expr) {
   const qn__buf_t* buffer = expr->load.buffer;
   qn__levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
   record(r, buffer, expr->load.indices, expr->loc, false);
-  const qn__buf_t* root = qn__race_root_of(buffer);
+  const qn__buf_t* root = qn__buf_root(buffer);
   bool is_constant = root->scope == QN__SCOPE_CONST ||
                      (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
   if (!is_constant) return all_levels();

@@ -62,12 +62,6 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer) {
   return true;
 }
 
-// The buffer underneath all views.
-static const qn__buf_t* root_of(const qn__buf_t* buffer) {
-  while (buffer->scope == QN__SCOPE_VIEW && buffer->base) buffer = buffer->base;
-  return buffer;
-}
-
 static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__buf_t* buffer,
                           qn__expr_t* const* indices) {
   if (!buffer || (buffer->rank > 0 && !indices)) {
@@ -75,7 +69,7 @@ static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__b
     return false;
   }
   if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, stmt->loc, buffer->loc)) return false;
-  const qn__buf_t* root = root_of(buffer);
+  const qn__buf_t* root = qn__buf_root(buffer);
   bool is_in = root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN;
   if (is_in || root->scope == QN__SCOPE_CONST) {
     qn__verify_error(

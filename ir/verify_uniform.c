@@ -55,11 +55,6 @@ static bool visit_all(uniform_t* u, qn__expr_t* const* exprs, size_t count) {
   return is_divergent;
 }
 
-static const qn__buf_t* root_of(const qn__buf_t* buffer) {
-  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
-  return buffer;
-}
-
 static bool visit_op(uniform_t* u, const qn__expr_t* expr) {
   const qn__op_info_t* info = qn__op_info(expr->op);
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
@@ -100,7 +95,7 @@ static bool visit_kind(uniform_t* u, const qn__expr_t* expr) {
     case QN__EXPR_LOAD: {
       const qn__buf_t* buffer = expr->load.buffer;
       bool is_divergent = visit_all(u, expr->load.indices, buffer->rank);
-      const qn__buf_t* root = root_of(buffer);
+      const qn__buf_t* root = qn__buf_root(buffer);
       return is_divergent || is_marked(u, buffer) || is_marked(u, root) ||
              (u->has_given_up && root->scope == QN__SCOPE_LOCAL);
     }
@@ -128,7 +123,7 @@ static bool visit(uniform_t* u, const qn__expr_t* expr) {
 }
 
 static void write_to(uniform_t* u, const qn__buf_t* buffer, bool is_divergent) {
-  const qn__buf_t* root = root_of(buffer);
+  const qn__buf_t* root = qn__buf_root(buffer);
   if (root->scope != QN__SCOPE_LOCAL) return;
   if (is_divergent || u->cause || is_marked(u, buffer)) mark(u, root);
 }

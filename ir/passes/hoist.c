@@ -77,7 +77,7 @@ static bool check_invariant(void* context, qn__expr_t** slot) {
   const qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR && expr->var->user == self->site) self->is_invariant = false;
   if (expr->kind == QN__EXPR_LOAD) {
-    qn__buf_t* root = qn__buf_root(expr->load.buffer);
+    const qn__buf_t* root = qn__buf_root(expr->load.buffer);
     if (expr->load.buffer->user == self->site || root->user == self->site ||
         self->site->hoist->stored_in[root->id] == self->site->hoist->loop_number) {
       self->is_invariant = false;

@@ -125,8 +125,7 @@ static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, 
 }
 
 static void check_access(tile_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
-  if (qn__buf_root((qn__buf_t*)(uintptr_t)buffer)->id !=
-      qn__buf_root((qn__buf_t*)(uintptr_t)self->buffer)->id) {
+  if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) {
     return;
   }
   qn__affine_lets_t lets = {value_of, self};

@@ -35,7 +35,7 @@ static double trips(const qn__expr_t* begin, const qn__expr_t* end) {
 }
 
 static double reach(const work_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
-  if (!self->lanes || qn__buf_root((qn__buf_t*)(uintptr_t)buffer)->scope == QN__SCOPE_LOCAL) {
+  if (!self->lanes || qn__buf_root(buffer)->scope == QN__SCOPE_LOCAL) {
     return 1;
   }
   return qn__lanes_reach(self->lanes, buffer, indices) == QN__REACH_SCATTERED ? SCATTERED : 1;

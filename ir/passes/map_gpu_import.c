@@ -151,7 +151,7 @@ typedef struct place {
 } place_t;
 
 static void place_buffer(place_t* self, qn__buf_t* buffer) {
-  buffer = qn__buf_root(buffer);
+  buffer = qn__buf_root_mutable(buffer);
   qn__gmap_entity_t* entity = buffer->user;
   if (!entity || buffer->scope != QN__SCOPE_LOCAL || !entity->unit) return;
   qn__stmt_t* stmt = entity->stmt;

@@ -253,7 +253,7 @@ static void number_threads(qn__gmap_team_t* team, qn__block_t* out) {
 // ---- 2. local buffers that become shared
 
 static void share_buffer(qn__buf_t* buffer) {
-  buffer = qn__buf_root(buffer);
+  buffer = qn__buf_root_mutable(buffer);
   if (buffer->scope == QN__SCOPE_LOCAL) buffer->user = buffer;
 }
 
@@ -381,7 +381,7 @@ static void look_into(content_t* self, qn__block_t* block) {
         (stmt->loop.lane_count == QN__GMAP_SPREAD || is_exact_loop(stmt))) {
       self->has_spread = true;
     }
-    qn__buf_t* target = NULL;
+    const qn__buf_t* target = NULL;
     if (stmt->kind == QN__STMT_STORE) target = qn__buf_root(stmt->store.buffer);
     if (stmt->kind == QN__STMT_ATOMIC) target = qn__buf_root(stmt->atomic.buffer);
     if (target && target->scope != QN__SCOPE_LOCAL) self->has_memory = true;

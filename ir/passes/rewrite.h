@@ -44,8 +44,8 @@ typedef struct qn__expr_facts {
 } qn__expr_facts_t;
 qn__expr_facts_t qn__expr_facts(qn__expr_t* expr);
 
-// The buffer that owns the memory behind `buffer`.
-static inline qn__buf_t* qn__buf_root(qn__buf_t* buffer) {
+// qn__buf_root for a pass that changes what it finds.
+static inline qn__buf_t* qn__buf_root_mutable(qn__buf_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
   return buffer;
 }

@@ -96,14 +96,9 @@ static const char* atomic_function(qn_atomic_op_t op) {
   }
 }
 
-static const qn__buf_t* root_of(const qn__buf_t* buffer) {
-  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
-  return buffer;
-}
-
 bool qn__cuda_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
-  const qn__buf_t* root = root_of(stmt->atomic.buffer);
+  const qn__buf_t* root = qn__buf_root(stmt->atomic.buffer);
   qn_dtype_t dtype = root->dtype;
   const char* address = qn__kprint_text(p, "&%s[%s]", qn__kprint_buffer(p, root), index);
   // Only minima and maxima know of signs in 64 bits.

@@ -13,15 +13,10 @@
 // Thread rule: one thread per printer. Read next: glsl_lanes.c.
 #include "jit/gpu/glsl.h"
 
-static const qn__buf_t* root_of(const qn__buf_t* buffer) {
-  while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
-  return buffer;
-}
-
 // Is there an atomic on the buffer in this kernel?
 static bool find_atomic(qn__walker_t* walker, qn__stmt_t* stmt) {
   const qn__buf_t* buffer = walker->self;
-  return stmt->kind != QN__STMT_ATOMIC || root_of(stmt->atomic.buffer) != buffer;
+  return stmt->kind != QN__STMT_ATOMIC || qn__buf_root(stmt->atomic.buffer) != buffer;
 }
 
 static bool has_atomic(const qn__kprint_t* p, const qn__buf_t* buffer) {
@@ -264,7 +259,7 @@ static void add_float(qn__kprint_t* p, const qn__buf_t* buffer, const char* plac
 
 bool qn__glsl_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
-  const qn__buf_t* buffer = root_of(stmt->atomic.buffer);
+  const qn__buf_t* buffer = qn__buf_root(stmt->atomic.buffer);
   bool is_wide = buffer->dtype == QN_DTYPE_I64 || buffer->dtype == QN_DTYPE_U64 ||
                  buffer->dtype == QN_DTYPE_F64;
   (void)storage_or_fail(p, buffer);

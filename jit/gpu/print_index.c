@@ -149,9 +149,7 @@ static const char* ring_offset(qn__kprint_t* p, const qn__buf_t* buffer, qn__exp
   const qn__kview_t* view = p->views[buffer->id];
   const char* shift = NULL;
   if (view) {
-    const qn__buf_t* root = buffer->base;
-    while (root->scope == QN__SCOPE_VIEW) root = root->base;
-    *out_root = root;
+    *out_root = qn__buf_root(buffer);
     shift = view->shift;
   } else {
     // Declared by the host: its expressions hold symbols alone.

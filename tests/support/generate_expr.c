@@ -1,6 +1,7 @@
 // tests/support/generate_expr.c: random expressions with bounds of magnitude and error.
 //
-// Not here: statements and arguments (generate.c). Thread rule: one thread per generator.
+// Not here: statements (generate_stmt.c), arguments (generate_args.c). Thread rule: one thread per
+// generator.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
