@@ -36,4 +36,10 @@ bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES],
 void qn__generator_identity(const char* name, const char* build_id, const char* library_id,
                             char out[QN__GENERATOR_IDENTITY_BYTES]);
 
+// The same line, said by the generator itself: of the mapped objects that hold an address of its
+// own and one of its compiler library (NULL: it has none). An object without a build id gets a name
+// that no other call gives it, so that nothing cached is ever shared through it.
+void qn__mapped_identity(const char* name, const void* own_address, const void* library_address,
+                         char out[QN__GENERATOR_IDENTITY_BYTES]);
+
 #endif  // QUERN_BASE_ELF_H_

@@ -324,7 +324,7 @@ qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm) {
   qn__llvm_t* llvm = qn__alloc_zero(allocator, 1, sizeof *llvm);
   if (!llvm) return qn__out_of_memory("the llvm generator");
   llvm->allocator = allocator;
-  (void)qn__llvm_identity(llvm->identity);
+  qn__llvm_identity(llvm->identity);
   qn_status_t status = qn__worker_pool_init(&llvm->pool, allocator);
   if (!qn_ok(status)) {
     qn__free(allocator, llvm, sizeof *llvm);

@@ -6,9 +6,7 @@
 
 #include "base/elf.h"
 
-// The identity of this generator with the libLLVM that is really mapped. An object without a build
-// id gets a name that no other process gives it, so that nothing cached is ever shared through it:
-// false then.
-bool qn__llvm_identity(char out[QN__GENERATOR_IDENTITY_BYTES]);
+// The identity of this generator with the libLLVM that is really mapped.
+void qn__llvm_identity(char out[QN__GENERATOR_IDENTITY_BYTES]);
 
 #endif  // QN_JIT_LLVM_IDENTITY_H_

@@ -135,7 +135,7 @@ qn_status_t qn__nvrtc_create(qn_allocator_t allocator, qn__nvrtc_t** out_nvrtc) 
   nvrtc->allocator = allocator;
   qn_status_t status = qn__nvrtc_open(allocator, &nvrtc->library);
   if (qn_ok(status)) {
-    (void)qn__nvrtc_identity(&nvrtc->library, nvrtc->identity);
+    qn__nvrtc_identity(&nvrtc->library, nvrtc->identity);
     status = qn__cuda_compiler_create(allocator, &nvrtc->library, &nvrtc->compiler);
   }
   if (!qn_ok(status)) {

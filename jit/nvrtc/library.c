@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/nvrtc_place.h"
 
@@ -18,8 +17,7 @@ static qn_status_t not_found(qn_allocator_t allocator) {
   qn_status_t status = qn_status_make(
       QN_STATUS_UNAVAILABLE,
       "the nvrtc generator needs libnvrtc, which is in none of: %.*s; install a CUDA toolkit or "
-      "the "
-      "PyPI package nvidia-cuda-nvrtc, or set QUERN_NVRTC_LIBRARY to its absolute path",
+      "the PyPI package nvidia-cuda-nvrtc, or set QUERN_NVRTC_LIBRARY to its absolute path",
       QN_STR_ARG(places));
   qn__buffer_deinit(&tried);
   return status;
@@ -74,18 +72,12 @@ qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_li
   return QN_OK;
 }
 
-bool qn__nvrtc_identity(const qn__nvrtc_library_t* library,
+void qn__nvrtc_identity(const qn__nvrtc_library_t* library,
                         char out[QN__GENERATOR_IDENTITY_BYTES]) {
-  char own[QN__BUILD_ID_HEX_BYTES], other[QN__BUILD_ID_HEX_BYTES];
   // An address inside of each object: a function of this file, and one of NVRTC's.
-  bool (*own_function)(const qn__nvrtc_library_t*, char*) = qn__nvrtc_identity;
+  void (*own_function)(const qn__nvrtc_library_t*, char*) = qn__nvrtc_identity;
   const void *own_address, *library_address;
   memcpy(&own_address, &own_function, sizeof own_address);
   memcpy(&library_address, &library->nvrtcVersion, sizeof library_address);
-  bool is_known = qn__mapped_build_id(own_address, own);
-  bool is_library_known = qn__mapped_build_id(library_address, other);
-  char unique[QN__BUILD_ID_HEX_BYTES];
-  (void)snprintf(unique, sizeof unique, "unknown of process %ld", (long)getpid());
-  qn__generator_identity("nvrtc", is_known ? own : unique, is_library_known ? other : unique, out);
-  return is_known && is_library_known;
+  qn__mapped_identity("nvrtc", own_address, library_address, out);
 }

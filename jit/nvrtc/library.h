@@ -15,7 +15,6 @@ enum {
   QN__NVRTC_OK = 0,
   QN__NVRTC_OUT_OF_MEMORY = 1,
   QN__NVRTC_INVALID_OPTION = 5,
-  QN__NVRTC_COMPILATION = 6,
   QN__NVRTC_BUILTIN_OPERATION_FAILURE = 7,
 };
 
@@ -31,8 +30,7 @@ typedef struct qn__nvrtc_library {
 // Finds and opens it. Errors: UNAVAILABLE with what was tried, or why it cannot be opened.
 qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_library);
 
-// The identity of this generator with that library. What has no build id gets a name that no other
-// process gives it, so that nothing cached is ever shared through it: false then.
-bool qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN__GENERATOR_IDENTITY_BYTES]);
+// The identity of this generator with that library.
+void qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN__GENERATOR_IDENTITY_BYTES]);
 
 #endif  // QUERN_JIT_NVRTC_LIBRARY_H_

@@ -7,8 +7,7 @@
 
 #include "base/elf.h"
 
-// An object without a build id gets a name that no other process gives it, so that nothing cached
-// is ever shared through it: false then.
-bool qn__shaderc_identity(char out[QN__GENERATOR_IDENTITY_BYTES]);
+// The identity of this generator as it is mapped.
+void qn__shaderc_identity(char out[QN__GENERATOR_IDENTITY_BYTES]);
 
 #endif  // QUERN_JIT_SHADERC_IDENTITY_H_

@@ -138,12 +138,35 @@ static void test_names(void** state) {
   assert_string_not_equal(one, other);
 }
 
+// What has no build id must not be taken for anything else that has none.
+static void test_mapped_identities(void** state) {
+  (void)state;
+  char one[QN__GENERATOR_IDENTITY_BYTES], other[QN__GENERATOR_IDENTITY_BYTES];
+  char on_stack = 0, id[QN__BUILD_ID_HEX_BYTES];
+  assert_false(qn__mapped_build_id(&on_stack, id));
+  qn__mapped_identity("mine", &on_stack, NULL, one);
+  qn__mapped_identity("mine", &on_stack, NULL, other);
+  assert_non_null(strstr(one, "library none"));
+  assert_string_not_equal(one, other);
+  void (*own_function)(void**) = test_mapped_identities;
+  const void* own_address;
+  memcpy(&own_address, &own_function, sizeof own_address);
+  qn__mapped_identity("mine", own_address, &on_stack, one);
+  qn__mapped_identity("mine", own_address, &on_stack, other);
+  assert_string_not_equal(one, other);
+  if (!qn__mapped_build_id(own_address, id)) return;  // linked without one
+  qn__mapped_identity("mine", own_address, NULL, one);
+  qn__generator_identity("mine", id, NULL, other);
+  assert_string_equal(one, other);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_small_file),
       cmocka_unit_test(test_damage),
       cmocka_unit_test(test_faults),
       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_mapped_identities),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
