@@ -51,6 +51,16 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
   return (unsigned)op < QN_OP_COUNT ? operands[op] : 0;
 }
 
+// Applies an operator to the operands below `top`; returns the new top.
+static inline int64_t* apply_step(const qn__gpu_op_t* step, int64_t* top, bool* is_exact) {
+  uint32_t arity = qn__gpu_op_arity(step->op);
+  top -= arity;
+  // Operators that take fewer do not look at the others.
+  int64_t args[3] = {top[0], arity > 1 ? top[1] : 0, arity > 2 ? top[2] : 0};
+  *top = apply(step->op, args, is_exact);
+  return top + 1;
+}
+
 // Guards are sums, products and comparisons for the most part: those are told apart by one jump.
 enum { APPLIED = 64 };
 
@@ -106,14 +116,9 @@ bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64
         top--;
         top[-1] &= top[0];
         break;
-      default: {
-        uint32_t arity = qn__gpu_op_arity(step->op);
-        // Operators that take fewer do not look at the others.
-        top -= arity;
-        int64_t args[3] = {top[0], arity > 1 ? top[1] : 0, arity > 2 ? top[2] : 0};
-        *top++ = apply(step->op, args, &is_exact);
+      default:
+        top = apply_step(step, top, &is_exact);
         break;
-      }
     }
   }
   *out_value = stack[0];

@@ -132,7 +132,7 @@ static void drop_needs(qn__needs_t* self, qn__need_t** list, bool is_most) {
   }
 }
 
-static void drop_selfof_signs(qn__needs_t* self) {
+static void drop_what_signs_give(qn__needs_t* self) {
   for (qn__need_t** at = &self->least; *at;) {
     qn__need_t* need = *at;
     if (follows_from_sign(self, need)) {
@@ -164,7 +164,7 @@ enum { MOST_GUARD_OPS = 400 };
 bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out) {
   drop_needs(self, &self->most, true);
   drop_needs(self, &self->least, false);
-  drop_selfof_signs(self);
+  drop_what_signs_give(self);
   put_extreme(host, out, self->signs, QN_OP_OR, QN_OP_GE, 0);
   put_extreme(host, out, self->most, QN_OP_MAX, QN_OP_LE, INT32_MAX);
   put_extreme(host, out, self->least, QN_OP_MIN, QN_OP_GE, INT32_MIN);

@@ -34,15 +34,23 @@ static const char warm_text[] =
 
 // ------------------------------------------------------------------------------------ warm-up
 
+enum { MOST_ARCHS = 64 };
+
+// How many architectures this version knows; 0 when it does not say.
+static int known_archs(const qn__nvrtc_library_t* nvrtc, int out_archs[MOST_ARCHS]) {
+  int count = 0;
+  if (nvrtc->nvrtcGetNumSupportedArchs(&count) != QN__NVRTC_OK || count < 1 || count > MOST_ARCHS ||
+      nvrtc->nvrtcGetSupportedArchs(out_archs) != QN__NVRTC_OK) {
+    return 0;
+  }
+  return count;
+}
+
 // The oldest architecture that this version knows, from 80 on.
 static int warm_arch(const qn__nvrtc_library_t* nvrtc) {
-  enum { MOST = 64 };
-  int archs[MOST];
-  int count = 0;
-  if (nvrtc->nvrtcGetNumSupportedArchs(&count) != QN__NVRTC_OK || count < 1 || count > MOST ||
-      nvrtc->nvrtcGetSupportedArchs(archs) != QN__NVRTC_OK) {
-    return 80;
-  }
+  int archs[MOST_ARCHS];
+  int count = known_archs(nvrtc, archs);
+  if (count == 0) return 80;
   int best = 0;
   for (int i = 0; i < count; ++i) {
     if (archs[i] >= 80 && (best == 0 || archs[i] < best)) best = archs[i];
@@ -91,14 +99,9 @@ static void take_log(const qn__nvrtc_library_t* nvrtc, void* program, qn__buffer
 
 // The architectures that this version knows, for a message: "sm_75, sm_80".
 static void list_archs(const qn__nvrtc_library_t* nvrtc, char* out, size_t size) {
-  enum { MOST = 64 };
-  int archs[MOST];
-  int count = 0;
+  int archs[MOST_ARCHS];
+  int count = known_archs(nvrtc, archs);
   out[0] = '\0';
-  if (nvrtc->nvrtcGetNumSupportedArchs(&count) != QN__NVRTC_OK || count < 1 || count > MOST ||
-      nvrtc->nvrtcGetSupportedArchs(archs) != QN__NVRTC_OK) {
-    return;
-  }
   size_t used = 0;
   for (int i = 0; i < count && used < size; ++i) {
     int got = snprintf(out + used, size - used, "%ssm_%d", i ? ", " : "", archs[i]);
