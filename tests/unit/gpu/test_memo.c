@@ -10,14 +10,7 @@
 
 #include "devices/gpu/memo.h"
 #include "devices/gpu/run.h"
-
-#define CONST(v) {.kind = QN__GPU_CONST, .value = (v)}
-#define WORD(i) {.kind = QN__GPU_WORD, .dtype = QN_DTYPE_I64, .value = (i)}
-#define LOCAL(i) {.kind = QN__GPU_LOCAL, .value = (i)}
-#define APPLY(o) {.kind = QN__GPU_APPLY, .op = QN_OP_##o}
-#define EXPR(name, ...)                                   \
-  static const qn__gpu_op_t name##_ops[] = {__VA_ARGS__}; \
-  static const qn__gpu_expr_t name = {QN_COUNT_OF(name##_ops), name##_ops}
+#include "tests/unit/gpu/expr.h"
 
 // ceil(n * m / 8) blocks of k threads; 32-bit indices up to n * m = 5000.
 EXPR(blocks, WORD(1), WORD(2), APPLY(MUL), CONST(8), APPLY(CEILDIV));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "devices/gpu/run.h"
+#include "tests/unit/gpu/expr.h"
 
 // ---- a backend that writes down
 
@@ -106,14 +107,6 @@ static void expect(qn_status_t status, qn_status_code_t code, const char* part) 
 }
 
 // ---- expressions and plans
-
-#define CONST(v) {.kind = QN__GPU_CONST, .value = (v)}
-#define WORD(i) {.kind = QN__GPU_WORD, .dtype = QN_DTYPE_I64, .value = (i)}
-#define LOCAL(i) {.kind = QN__GPU_LOCAL, .value = (i)}
-#define APPLY(o) {.kind = QN__GPU_APPLY, .op = QN_OP_##o}
-#define EXPR(name, ...)                                   \
-  static const qn__gpu_op_t name##_ops[] = {__VA_ARGS__}; \
-  static const qn__gpu_expr_t name = {QN_COUNT_OF(name##_ops), name##_ops}
 
 static const qn__gpu_arg_t args[] = {
     {.kind = QN__GPU_ARG_BUFFER, .index = 0, .size_bytes = 4, .is_written = true},

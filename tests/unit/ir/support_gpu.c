@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ir/passes/rewrite.h"
+#include "ir/text.h"
 
 typedef struct check {
   const qn__pass_options_t* options;
@@ -144,4 +145,12 @@ bool qn_test_is_mapped(qn__function_t* function, const qn__pass_options_t* optio
   if (check_host(&self, &function->body)) return true;
   (void)snprintf(message, message_size, "%s", self.problem);
   return false;
+}
+
+void qn_test_show(const qn__body_t* body) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  qn__text_print(body, &text);
+  printf("%s\n", (const char*)text.data);
+  qn__buffer_deinit(&text);
 }

@@ -54,18 +54,10 @@ static const qn__pass_options_t targets[] = {
      .has_block_reductions = true},
 };
 
-static void print_body(const qn__body_t* body) {
-  qn__buffer_t text;
-  qn__buffer_init(&text, qn_allocator_default());
-  qn__text_print(body, &text);
-  print_message("%s\n", (const char*)text.data);
-  qn__buffer_deinit(&text);
-}
-
 static void give_up(const qn_generated_t* generated, const qn__body_t* body, const char* what,
                     const char* message) {
   print_message("%s\n", generated->text);
-  if (body) print_body(body);
+  if (body) qn_test_show(body);
   fail_msg("seed %" PRIu64 ", %s: %s", generated->seed, what, message);
 }
 

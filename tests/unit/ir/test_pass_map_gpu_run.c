@@ -97,14 +97,6 @@ static bool same(const qn__buf_t* buffer, const uint8_t* a, const uint8_t* b, si
   return true;
 }
 
-static void print_body(const qn__body_t* body) {
-  qn__buffer_t text;
-  qn__buffer_init(&text, qn_allocator_default());
-  qn__text_print(body, &text);
-  print_message("%s\n", (const char*)text.data);
-  qn__buffer_deinit(&text);
-}
-
 static void interpret(const program_t* program, const qn__function_t* function,
                       const int64_t* symbols, uint32_t warp_size, uint8_t** memory) {
   uint64_t words[MOST_PARAMS];
@@ -124,7 +116,7 @@ static void compare(const program_t* program, const qn_module_t* module, const q
   for (size_t i = 0; i < function->param_count; ++i) {
     size_t index;
     if (want[i] && !same(function->params[i].buffer, want[i], have[i], &index)) {
-      print_body(mapped);
+      qn_test_show(mapped);
       fail_msg("%s, n = %lld: '%s' differs at %zu", program->name, (long long)symbols[0],
                function->params[i].buffer->name, index);
     }
@@ -147,7 +139,7 @@ static void run_program(void** state) {
     qn__function_number(body.first);
     char message[256];
     if (!qn_test_is_mapped(body.first, &targets[t], message, sizeof message)) {
-      print_body(&body);
+      qn_test_show(&body);
       fail_msg("%s, target %zu: %s", program->name, t, message);
     }
     static const int64_t extents[] = {0, 1, 7, 40, 100};

@@ -95,14 +95,6 @@ static bool same(const qn__buf_t* buffer, const uint8_t* a, const uint8_t* b, do
   return true;
 }
 
-static void print_body(const qn__body_t* body) {
-  qn__buffer_t text;
-  qn__buffer_init(&text, qn_allocator_default());
-  qn__text_print(body, &text);
-  print_message("%s\n", (const char*)text.data);
-  qn__buffer_deinit(&text);
-}
-
 typedef struct shape {
   int64_t m, n, k;
 } shape_t;
@@ -123,7 +115,7 @@ static void compare(const program_t* program, const qn_module_t* module, const q
   for (size_t i = 0; i < function->param_count; ++i) {
     size_t index;
     if (!same(function->params[i].buffer, want[i], have[i], tolerance, &index)) {
-      print_body(mapped);
+      qn_test_show(mapped);
       fail_msg("%s, %lld x %lld x %lld: '%s' differs at %zu", program->name, (long long)shape.m,
                (long long)shape.n, (long long)shape.k, function->params[i].buffer->name, index);
     }
@@ -163,7 +155,7 @@ static void map(const program_t* program, const qn_module_t* module,
   qn__function_number(body->first);
   char message[256];
   if (!qn_test_is_mapped(body->first, options, message, sizeof message)) {
-    print_body(body);
+    qn_test_show(body);
     fail_msg("%s: %s", program->name, message);
   }
 }
@@ -179,7 +171,7 @@ static void run_target(const program_t* program, const qn_module_t* module, size
   qn__body_t body;
   map(program, module, options, &body);
   if (!any(&body.first->body, is_shared)) {
-    print_body(&body);
+    qn_test_show(&body);
     fail_msg("%s, target %zu: no tile", program->name, target);
   }
   for (size_t s = 0; s < QN_COUNT_OF(shapes); s += every) {
@@ -511,7 +503,7 @@ static void run_other(void** state) {
   qn__body_t body;
   map(program, module, &options, &body);
   bool is_tile = any(&body.first->body, is_shared);
-  if (is_tile) print_body(&body);
+  if (is_tile) qn_test_show(&body);
   assert_false(is_tile);
   compare(program, module, &body, (shape_t){33, 20, 17}, 1e-6);
   qn__body_deinit(&body);
