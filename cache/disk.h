@@ -2,7 +2,7 @@
 //
 // Nothing that goes wrong here is an error to a caller of get or put: it is a miss or a lost
 // publish, and a counter. docs/cache-format.md has the layout of the directory and the publish
-// protocol; the top of disk.c and publish.c repeat the requirements that they meet.
+// protocol; the top of disk_read.c and publish.c repeat the requirements that they meet.
 //
 // Not here: the memory tier (jit/), the bytes of an entry (entry.h). Thread rule: any thread,
 // several processes; a child of fork may go on using what it inherited. Read next: disk.c.

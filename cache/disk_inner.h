@@ -1,4 +1,4 @@
-// cache/disk_inner.h: what disk.c, publish.c, sweep.c and scan.c share.
+// cache/disk_inner.h: what the files that make up a cache directory share.
 //
 // Thread rule: what is atomic or constant after the open is free for all; the rest belongs to
 // `mutex`. Read next: disk.c.
@@ -127,6 +127,10 @@ void qn__disk_path(const qn__disk_t* disk, const char* name, char* out);
 void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out);
 void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out);
 void qn__disk_temporary_path(qn__disk_t* disk, char* out);
+// Frees everything; nobody else uses the object any more.
+void qn__disk_destroy(qn__disk_t* disk);
+
+// disk_read.c.
 // A get that counts neither a hit nor an absent entry.
 qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
                                qn__hit_t* out_hit);
@@ -139,8 +143,6 @@ typedef enum qn__disk_visit {
 } qn__disk_visit_t;
 qn__disk_visit_t qn__disk_enter(qn__disk_t* disk);
 void qn__disk_leave(qn__disk_t* disk, qn__disk_visit_t visit);
-// Frees everything; nobody else uses the object any more.
-void qn__disk_destroy(qn__disk_t* disk);
 
 // trust.c.
 // Whether the root may be used: OK or PERMISSION_DENIED, NOT_FOUND, IO.

@@ -13,8 +13,8 @@
 //    parent's (disk_fork.c); its first put starts a writer of its own.
 // 6. The lease that comes with an entry ends when the entry is in place or given up, on every way.
 //
-// Not here: reading (disk.c), bounding the directory (sweep.c). Thread rule: put, flush from any
-// thread; the rest runs on the writer. Read next: write.c.
+// Not here: reading (disk_read.c), bounding the directory (sweep.c). Thread rule: put, flush from
+// any thread; the rest runs on the writer. Read next: write.c.
 #include <errno.h>
 
 #include "base/alloc.h"

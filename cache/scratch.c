@@ -1,6 +1,6 @@
 // cache/scratch.c: taking and giving read buffers.
 //
-// Thread rule: in the header. Read next: disk.c, bundle.c.
+// Thread rule: in the header. Read next: disk_read.c, bundle.c.
 #include "cache/scratch.h"
 
 #include "base/alloc.h"

@@ -1,0 +1,242 @@
+// cache/disk_read.c: reading entries from a cache directory.
+//
+// Requirements on reading:
+// 1. One open, one fstat, one read, one close on a hit, and nothing else: no look before the open,
+//    no lock, no mapping (a file replaced under a mapping on NFS is a SIGBUS), no allocation but
+//    the bytes.
+// 2. No symbolic link, FIFO or device is followed or waited for; a file of another user is not read
+//    (unless that user is an owner of a shared directory).
+// 3. An error of the file system is a miss and deletes nothing: the file may be fine for the next
+//    one.
+// 4. Damaged contents are a miss, and the file is removed if it is still the one that was read.
+//    Should a good one slip in between the second look and the removal, an entry is lost, never
+//    wrong.
+// 5. While one caller hangs in the file system (a server that is gone), others do not follow it
+//    there, neither to read nor to claim: the kernel lets nobody out. One caller at a time is
+//    watched, which is enough to know.
+// 6. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
+//    file.
+//
+// Not here: what makes bytes an entry (entry.c), which files are trusted (trust.c). Thread rule:
+// any thread. Read next: publish.c.
+#include <errno.h>
+#include <fcntl.h>
+
+#include "cache/disk.h"
+#include "cache/disk_inner.h"
+
+#define DAY_NS INT64_C(86400000000000)
+
+void qn__disk_hit_release(qn__disk_t* disk, qn__hit_t* hit) {
+  if (!hit->bytes) return;
+  qn__scratch_give(&disk->scratch, hit->bytes);
+  memset(hit, 0, sizeof *hit);
+}
+
+// 0 when all of `size` was read; ESTALE when the file ended early although fstat said otherwise,
+// which publishing by rename rules out on a sound file system.
+static int read_fully(int fd, uint8_t* out, size_t size) {
+  const qn__fs_t* fs = qn__fs();
+  for (size_t done = 0; done < size;) {
+    ssize_t got = fs->read(fd, out + done, size - done);
+    if (got < 0) return errno;
+    if (got == 0) return ESTALE;
+    done += (size_t)got;
+  }
+  return 0;
+}
+
+static qn__get_result_t open_failed(int error, qn__hit_t* hit) {
+  hit->error = error;
+  if (error == ENOENT) return QN__GET_ABSENT;
+  // What O_NOFOLLOW says of a link, and O_NONBLOCK of a socket.
+  if (error == ELOOP || error == ENXIO) return QN__GET_UNTRUSTED;
+  return QN__GET_ERROR;
+}
+
+// Renews the time of use when it is a day old, or lies in the future of this clock. Of another
+// owner's file the system would not let us: what only others use is evicted once, and is then
+// theirs.
+static void touch(qn__disk_t* disk, int fd, const struct stat* info) {
+  int64_t age_ns = qn__wall_ns() - qn__disk_mtime_ns(info);
+  if (disk->is_read_only || (age_ns < DAY_NS && age_ns > -DAY_NS)) return;
+  if (info->st_uid != disk->owner && disk->owner != 0) return;
+  const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+  if (qn__fs()->futimens(fd, times) == 0) {
+    QN__COUNT(disk, disk_touched, 1);
+  } else {
+    QN__COUNT(disk, disk_touch_errors, 1);
+  }
+}
+
+// Reads and verifies the open file. `out_info` is filled unless the result is ERROR.
+static qn__get_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expectation_t* expected,
+                                       qn__hit_t* hit, struct stat* out_info) {
+  if (qn__fs()->fstat(fd, out_info) != 0) {
+    hit->error = errno;
+    return QN__GET_ERROR;
+  }
+  if (!qn__disk_is_trusted_file(disk, out_info)) return QN__GET_UNTRUSTED;
+  if ((uint64_t)out_info->st_size > QN__ENTRY_MAX_BYTES) {
+    hit->reason = QN__REASON_LENGTHS;
+    return QN__GET_BAD;
+  }
+  size_t size = (size_t)out_info->st_size;
+  uint8_t* bytes = qn__scratch_take(&disk->scratch, size);
+  if (!bytes) return QN__GET_NO_MEMORY;
+  hit->error = read_fully(fd, bytes, size);
+  if (!hit->error) {
+    hit->reason = qn__entry_decode((qn_span_t){bytes, size}, expected, &hit->entry);
+    if (hit->reason == QN__REASON_NONE) {
+      hit->bytes = bytes;
+      hit->size_bytes = size;
+      return QN__GET_HIT;
+    }
+  }
+  qn__scratch_give(&disk->scratch, bytes);
+  return hit->error ? QN__GET_ERROR : QN__GET_BAD;
+}
+
+// Removes a damaged file if it is still the one that was read.
+static bool heal(qn__disk_t* disk, const char* path, const struct stat* seen) {
+  struct stat now;
+  if (qn__fs()->lstat(path, &now) == 0 && qn__disk_is_same_file(seen, &now) &&
+      qn__fs()->unlink(path) == 0) {
+    QN__COUNT(disk, disk_healed, 1);
+    return true;
+  }
+  QN__COUNT(disk, disk_heal_skipped, 1);
+  return false;
+}
+
+static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
+  switch (reason) {
+#define QN_REASON(NAME, name, heals, text) \
+  case QN__REASON_##NAME:                  \
+    QN__COUNT(disk, disk_bad_##name, 1);   \
+    break;
+#include "cache/reasons.inc"
+#undef QN_REASON
+    case QN__REASON_NONE:
+    case QN__REASON_COUNT:
+      break;
+  }
+}
+
+// Counts what went wrong, and the bytes.
+static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hit_t* hit,
+                         const struct stat* info) {
+  switch (result) {
+    case QN__GET_HIT:
+      QN__COUNT(disk, disk_bytes_read, (uint64_t)info->st_size);
+      break;
+    case QN__GET_ABSENT:
+      break;
+    case QN__GET_BAD:
+      count_bad(disk, hit->reason);
+      break;
+    case QN__GET_ERROR:
+      if (hit->error == EACCES || hit->error == EPERM) {
+        QN__COUNT(disk, disk_read_denied, 1);
+      } else {
+        QN__COUNT(disk, disk_read_errors, 1);
+      }
+      break;
+    case QN__GET_UNTRUSTED:
+      if (S_ISREG(info->st_mode)) {
+        QN__COUNT(disk, disk_untrusted, 1);
+      } else {
+        QN__COUNT(disk, disk_not_regular, 1);
+      }
+      break;
+    case QN__GET_NO_MEMORY:
+      QN__COUNT(disk, disk_no_memory, 1);
+      break;
+    case QN__GET_TIMEOUT:  // of other tiers
+    case QN__GET_OFF:      // counted where it is said
+      break;
+  }
+}
+
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
+
+qn__disk_visit_t qn__disk_enter(qn__disk_t* disk) {
+  int64_t now_ns = qn__now_ns();
+  int64_t since_ns = 0;
+  if (atomic_compare_exchange_strong(&disk->inside_since_ns, &since_ns, now_ns)) {
+    return QN__VISIT_WATCHED;
+  }
+  return now_ns - since_ns > disk->hang_ns ? QN__VISIT_REFUSED : QN__VISIT_UNWATCHED;
+}
+
+void qn__disk_leave(qn__disk_t* disk, qn__disk_visit_t visit) {
+  if (visit == QN__VISIT_WATCHED) atomic_store(&disk->inside_since_ns, 0);
+}
+
+static qn__get_result_t look_once(qn__disk_t* disk, const char* path,
+                                  const qn__expectation_t* expected, qn__hit_t* hit,
+                                  struct stat* out_info) {
+  int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
+  if (fd < 0) return open_failed(errno, hit);
+  qn__get_result_t result = read_open_file(disk, fd, expected, hit, out_info);
+  if (result == QN__GET_HIT) touch(disk, fd, out_info);
+  (void)qn__fs()->close(fd);
+  return result;
+}
+
+qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
+                               qn__hit_t* out_hit) {
+  memset(out_hit, 0, sizeof *out_hit);
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, expected->key, path);
+  struct stat info = {0};
+  qn__disk_visit_t visit = qn__disk_enter(disk);
+  if (visit == QN__VISIT_REFUSED) {
+    QN__COUNT(disk, disk_off, 1);
+    return QN__GET_OFF;
+  }
+  qn__get_result_t result = look_once(disk, path, expected, out_hit, &info);
+  // What NFS says of a file that another machine has replaced meanwhile: the name leads to the new
+  // one. Once is enough; twice means trouble.
+  if (result == QN__GET_ERROR && out_hit->error == ESTALE) {
+    out_hit->error = 0;
+    result = look_once(disk, path, expected, out_hit, &info);
+  }
+  qn__disk_leave(disk, visit);
+  count_result(disk, result, out_hit, &info);
+  if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
+    (void)heal(disk, path, &info);
+  }
+  return result;
+}
+
+qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
+                              qn__hit_t* out_hit) {
+  qn__get_result_t result = qn__disk_look(disk, expected, out_hit);
+  if (result == QN__GET_HIT) QN__COUNT(disk, disk_hits, 1);
+  if (result == QN__GET_ABSENT) QN__COUNT(disk, disk_misses, 1);
+  return result;
+}
+
+qn__get_result_t qn__disk_inspect(qn__disk_t* disk, qn_hash128_t key, bool heals,
+                                  qn__hit_t* out_hit, bool* out_removed) {
+  memset(out_hit, 0, sizeof *out_hit);
+  if (out_removed) *out_removed = false;
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, key, path);
+  int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
+  if (fd < 0) return open_failed(errno, out_hit);
+  struct stat info;
+  qn__get_result_t result = read_open_file(disk, fd, NULL, out_hit, &info);
+  (void)qn__fs()->close(fd);
+  if (result == QN__GET_HIT && !qn__hash128_equal(out_hit->entry.key, key)) {
+    qn__disk_hit_release(disk, out_hit);
+    out_hit->reason = QN__REASON_KEY;
+    result = QN__GET_BAD;
+  }
+  if (result == QN__GET_BAD && heals && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
+    bool is_removed = heal(disk, path, &info);
+    if (out_removed) *out_removed = is_removed;
+  }
+  return result;
+}
