@@ -66,23 +66,25 @@ QN_API int32_t qn_device_count(int32_t type);
 // device).
 QN_API QN_MUST_USE qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes,
                                                   size_t alignment_bytes, void** out_pointer);
-// NULL is fine. Work that uses the memory must have been synchronised.
+// NULL is fine. Work that uses the memory must have been synchronised. Errors: NOT_FOUND,
+// DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_device_free(qn_device_t device, void* pointer);
 
 typedef struct qn_stream qn_stream_t;
 
 // Stream-ordered temporary memory: usable by work enqueued on `stream` from now on; freed memory is
 // handed to another stream only after this one has passed the point of the free. `stream` NULL: the
-// default stream of the thread's active device, which must be `device`. Owned:
-// qn_workspace_free. Errors: OUT_OF_MEMORY, NOT_FOUND (no such device), INVALID_ARGUMENT (another
-// device's stream), DEVICE_ERROR.
+// default stream of `device`. Owned: qn_workspace_free. Errors: OUT_OF_MEMORY, NOT_FOUND (no such
+// device), INVALID_ARGUMENT (another device's stream), DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream,
                                                      size_t size_bytes, void** out_pointer);
+// Of the stream that it was allocated on; what is enqueued there may still use it. NULL is fine.
+// Errors: NOT_FOUND, INVALID_ARGUMENT, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream,
                                                  void* pointer);
 
 typedef struct qn_copy {
-  size_t struct_size;
+  size_t struct_size;  // sizeof(qn_copy_t)
   qn_device_t from_device;
   const void* from;
   size_t from_offset_bytes;
@@ -95,8 +97,9 @@ typedef struct qn_copy {
   bool is_host_pinned;
 } qn_copy_t;
 // Copies on `stream`, which is one of the device that the copy comes from, or, where that is the
-// CPU, goes to (NULL: the default one of that device). Errors: INVALID_ARGUMENT for overlapping
-// ranges, UNSUPPORTED between devices that cannot, DEVICE_ERROR.
+// CPU, goes to (NULL: the default one of that device). `copy` is borrowed for the call. Errors:
+// INVALID_ARGUMENT (another struct_size, a null address, overlapping ranges, another device's
+// stream), NOT_FOUND (no such device), UNSUPPORTED between devices that cannot, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
 
 // Host memory that the device reads and writes without a staging copy (pinned). Owned:
@@ -114,15 +117,18 @@ QN_API QN_MUST_USE qn_status_t qn_device_host_free(qn_device_t device, void* poi
 QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream);
 // Lets queued work finish, then releases the stream; errors that stuck are dropped. NULL is fine.
 QN_API void qn_stream_destroy(qn_stream_t* stream);
+// Of any stream but the default one, which is NULL.
 QN_API qn_device_t qn_stream_device(const qn_stream_t* stream);
 // Waits for all work enqueued before the call. The first error of that work is returned, once, and
-// then forgotten; work behind a failed one was skipped.
+// then forgotten; work behind a failed one was skipped. `stream` NULL: the default one. Errors:
+// those of the work; NOT_FOUND (no such device), INVALID_ARGUMENT (another device's stream).
 QN_API QN_MUST_USE qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream);
 // Work enqueued on `to` after this call starts only after the work enqueued on `from` before this
-// call.
+// call. Both are streams of `device` (NULL: the default one). Does not wait. Errors: NOT_FOUND,
+// INVALID_ARGUMENT (another device's stream), UNSUPPORTED, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from,
                                               qn_stream_t* to);
-// True when nothing enqueued is left to do.
+// True when nothing enqueued is left to do, and for NULL.
 QN_API bool qn_stream_is_idle(qn_stream_t* stream);
 
 // A stream that is the driver's own `native` one (CUDA: a CUstream; borrowed until the destroy,
@@ -145,7 +151,8 @@ typedef struct qn_graph qn_graph_t;
 QN_API QN_MUST_USE qn_status_t qn_stream_capture_begin(qn_device_t device, qn_stream_t* stream);
 // Owned: qn_graph_destroy. Memory, functions and scalars of the recorded calls are those of the
 // capture; memory must stay alive as long as the graph is launched, functions are retained by the
-// graph. On failure nothing is recorded and the stream works as before.
+// graph. On failure nothing is recorded and the stream works as before. Errors: UNSUPPORTED,
+// FAILED_PRECONDITION (the stream records nothing), OUT_OF_MEMORY, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_stream_capture_end(qn_device_t device, qn_stream_t* stream,
                                                      qn_graph_t** out_graph);
 // Enqueues all recorded work on `stream`, which must be of the graph's device. Errors:
@@ -160,8 +167,11 @@ QN_API void qn_graph_destroy(qn_graph_t* graph);
 // Errors: NOT_FOUND when there is no such device. Sets the active stream of that device to NULL.
 QN_API QN_MUST_USE qn_status_t qn_set_active_device(qn_device_t device);
 QN_API qn_device_t qn_active_device(void);
-// `stream` (borrowed until replaced) must belong to `device`; NULL is the default one.
+// `stream` (borrowed until replaced or destroyed by this thread) must belong to `device`; NULL is
+// the default one. Errors: NOT_FOUND, INVALID_ARGUMENT (another device's stream), UNSUPPORTED (the
+// thread has active streams on too many devices).
 QN_API QN_MUST_USE qn_status_t qn_set_active_stream(qn_device_t device, qn_stream_t* stream);
+// NULL: the default one. Borrowed until it is destroyed.
 QN_API qn_stream_t* qn_active_stream(qn_device_t device);
 
 // ---- the CPU device's threads

@@ -251,10 +251,10 @@ typedef struct qn_lookup_info {
 // the target's type, else on the first device of that type (qn_set_active_device): from memory,
 // from a tier of the cache or compiled, once per key however many threads ask (docs/lookups.md).
 // `options` and `out_info` may be NULL. Owned: qn_executable_release. Errors: whatever the code
-// generator says (UNSUPPORTED, UNAVAILABLE,
-// ...; for a second also what it said to another lookup), INCOMPATIBLE (ISA beyond the machine),
-// COMPILE_FORBIDDEN, DEADLINE_EXCEEDED, CANCELLED (the engine is being destroyed), UNAVAILABLE (no
-// compile thread can be started, and the lookup has a deadline), OUT_OF_MEMORY.
+// generator says (UNSUPPORTED, UNAVAILABLE, ...; for a second also what it said to another lookup),
+// INCOMPATIBLE (ISA beyond the machine), COMPILE_FORBIDDEN, DEADLINE_EXCEEDED, CANCELLED (the
+// engine is being destroyed), UNAVAILABLE (no compile thread can be started, and the lookup has a
+// deadline), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module,
                                                     qn_target_t* target,
                                                     const qn_lookup_options_t* options,
@@ -274,7 +274,8 @@ QN_API QN_MUST_USE qn_status_t qn_executable_function(qn_executable_t* executabl
                                                       qn_module_t* module, const char* name,
                                                       qn_function_t** out_function);
 
-// qn_engine_executable and qn_executable_function in one. `options` and `out_info` may be NULL.
+// qn_engine_executable and qn_executable_function in one, with the errors of both. `options` and
+// `out_info` may be NULL. Owned: qn_function_release.
 QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module,
                                                   qn_target_t* target, const char* name,
                                                   const qn_lookup_options_t* options,
@@ -312,7 +313,8 @@ QN_API void qn_pending_cancel(qn_pending_t* pending);
 QN_API void qn_pending_release(qn_pending_t* pending);
 
 // Writes an intermediate form of what the lookup would compile: "ir", "llvm", "asm", "image", ...
-// Always runs the generator. Errors: NOT_FOUND lists the forms.
+// Always runs the generator, in the calling thread. Errors: NOT_FOUND lists the forms; those of the
+// generator and of the sink.
 QN_API QN_MUST_USE qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module,
                                               qn_target_t* target,
                                               const qn_lookup_options_t* options, const char* form,

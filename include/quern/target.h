@@ -17,11 +17,11 @@ extern "C" {
 
 typedef struct qn_target qn_target_t;
 
-// Any of the four forms, terminated. Errors: SYNTAX (malformed JSON or command line, with line and
-// column), NOT_FOUND (unknown kind or tag, with the nearest one), INVALID_ARGUMENT (unknown option
-// with the nearest name, wrong type, value out of range), INCOMPATIBLE (an ISA feature beyond the
-// machine is no error here: only when code is loaded), UNAVAILABLE (from_device without such a
-// device).
+// Any of the four forms, terminated. Owned: qn_target_release. Errors: SYNTAX (malformed JSON or
+// command line, with line and column), NOT_FOUND (unknown kind or tag, with the nearest one),
+// INVALID_ARGUMENT (unknown option with the nearest name, wrong type, value out of range),
+// UNAVAILABLE (from_device without such a device), OUT_OF_MEMORY. An ISA feature beyond this
+// machine is no error here: only when code is loaded.
 QN_API QN_MUST_USE qn_status_t qn_target_parse(const char* text, qn_target_t** out_target);
 QN_API void qn_target_retain(qn_target_t* target);
 // NULL is fine.
