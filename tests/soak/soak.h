@@ -1,5 +1,6 @@
-// tests/soak/soak.h: what the conductor (soak.c), the workers (worker.c) and the damage (damage.c)
-// of a soak share: the options, the tables of what is counted, and a page of shared memory.
+// tests/soak/soak.h: what the conductor (soak.c), the workers (worker.c), the damage (damage.c) and
+// the verification (verify.c) of a soak share: the options, the tables of what is counted, and a
+// page of shared memory.
 //
 // Thread rule: soak_shared_t is written by all processes, by atomics only. Read next: soak.c.
 #ifndef QUERN_TESTS_SOAK_SOAK_H_
@@ -137,13 +138,13 @@ uint32_t soak_random(uint64_t* state, uint32_t bound);
 // An index into a table of weights.
 int soak_pick(uint64_t* state, const unsigned* weights, int count);
 
-// worker.c: the samples exist before the first fork.
+// entries.c: the samples exist before the first fork.
 void soak_make_samples(void);
 void soak_free_samples(void);
-// The life of one worker process; gives its exit status.
+// worker.c: the life of one worker process; gives its exit status.
 int soak_work(unsigned index, uint64_t seed);
-// With nobody else at work: everything in the directory is right or refused, heals, and agrees with
-// what a fresh compile gives; nothing temporary outlives a sweep.
+// verify.c. With nobody else at work: everything in the directory is right or refused, heals, and
+// agrees with what a fresh compile gives; nothing temporary outlives a sweep.
 void soak_verify_all(void);
 
 // The path of one of the bundles, which lie beside the directory.
