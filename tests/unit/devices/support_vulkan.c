@@ -6,6 +6,7 @@
 
 #if QN_HAVE_VULKAN
 #include <dlfcn.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,6 +54,10 @@ qn__vulkan_stats_t test_vulkan_stats(void) {
   qn__vulkan_stats_t out;
   test_must(qn__vulkan_stats(0, &out));
   return out;
+}
+
+void test_vulkan_await_used(uint64_t bytes) {
+  while (test_vulkan_stats().used_bytes > bytes) (void)sched_yield();
 }
 
 // ---------------------------------------------------------------------------------- the layer

@@ -209,7 +209,7 @@ static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
     qn_stream_destroy(stream);
     device->vk.QueueSubmit = real;
   }
-  assert_int_equal(test_vulkan_stats().used_bytes, used);
+  test_vulkan_await_used(used);
   test_vulkan_free(y);
   test_vulkan_unload(code);
 }
@@ -278,7 +278,7 @@ static void test_nothing_grows_in_a_long_run(void** state) {
   test_must(qn_stream_sync(test_vulkan, stream));
   test_vulkan_free(test_vulkan_allocate(MEGABYTES(33)));  // buries what is left
   qn__vulkan_stats_t after = test_vulkan_stats();
-  assert_int_equal(after.used_bytes, before.used_bytes);
+  assert_true(after.used_bytes <= before.used_bytes);
   assert_true(after.block_count <= before.block_count + 2);
   assert_true(after.set_count <= 1100);
   qn_stream_destroy(stream);

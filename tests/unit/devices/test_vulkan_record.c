@@ -272,7 +272,7 @@ static void test_unread(void** state) {
     qn_stream_destroy(ending);
   }
   assert_int_equal(fine.described_count, 0);
-  assert_int_equal(test_vulkan_stats().used_bytes, used);
+  test_vulkan_await_used(used);
 }
 
 // ---------------------------------------------------------------------------------- a call of two
