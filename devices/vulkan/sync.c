@@ -269,27 +269,27 @@ void qn__vk_fence_release(qn__vk_fence_t* fence) {
   qn__free(fence->allocator, fence, fence_bytes(fence->count));
 }
 
-// The n-th stream of the device, retained; NULL beyond the last. `*inout_n` goes beyond those that
-// are just being destroyed: they wait for this mutex to leave the list.
-static qn__vk_stream_t* stream_at(qn__vk_device_t* device, size_t* inout_n) {
+// The stream behind `current` in the device's list, or the first; retained. NULL: none. Lets go of
+// `current`, which stays in the list until then, so none is passed over while others end.
+static qn__vk_stream_t* next_stream(qn__vk_device_t* device, qn__vk_stream_t* current) {
   qn__vk_stream_t* found = NULL;
-  size_t n = 0;
   qn__mutex_lock(&device->streams_mutex);
-  for (qn__vk_stream_t* at = device->streams; at && !found; at = at->next, n++) {
-    if (n < *inout_n) continue;
+  for (qn__vk_stream_t* at = current ? current->next : device->streams; at && !found;
+       at = at->next) {
+    // One that is just being destroyed waits for this mutex to leave the list.
     uint32_t old = atomic_load(&at->reference_count);
     while (old != 0 && !atomic_compare_exchange_weak(&at->reference_count, &old, old + 1)) {
     }
     if (old != 0) found = at;
   }
   qn__mutex_unlock(&device->streams_mutex);
-  *inout_n = n;
+  if (current) qn__vk_stream_release(current);
   return found;
 }
 
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
-  qn__vk_stream_t* stream;
-  for (size_t n = 0; (stream = stream_at(device, &n)) != NULL;) {
+  qn__vk_stream_t* stream = NULL;
+  while ((stream = next_stream(device, stream)) != NULL) {
     uint64_t value = flush_now(stream);
     int64_t now_ns = qn__now_ns();
     uint64_t left_ns = deadline_ns == INT64_MAX ? UINT64_MAX
@@ -297,14 +297,13 @@ void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
                                                 : 0;
     qn_status_free(qn__vk_stream_wait_value(stream, value, left_ns));
     qn__vk_stream_retire(stream);
-    qn__vk_stream_release(stream);
   }
 }
 
 bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick) {
-  qn__vk_stream_t* stream;
+  qn__vk_stream_t* stream = NULL;
   bool is_left = false;
-  for (size_t n = 0; (stream = stream_at(device, &n)) != NULL;) {
+  while ((stream = next_stream(device, stream)) != NULL) {
     uint64_t since = atomic_load(&stream->open_since);
     bool is_young = since > tick + 1;
     if (since != 0 && !is_young) {
@@ -315,7 +314,6 @@ bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick) {
       qn__mutex_unlock(&stream->mutex);
     }
     is_left |= is_young;
-    qn__vk_stream_release(stream);
   }
   return is_left;
 }

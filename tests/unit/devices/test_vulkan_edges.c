@@ -358,6 +358,50 @@ static void test_semaphores_outlive_streams(void** state) {
   assert_int_equal(destroyed_while_busy, 0);
 }
 
+// ---------------------------------------------------------------------------------- the list
+
+// One command of no effect; the second in a row is left to be submitted.
+static void record_nothing(qn__vk_stream_t* stream) {
+  test_must(qn__vk_stream_begin(stream));
+  qn__vk_stream_end(stream);
+}
+
+static void* flush_all(void* device) {
+  (void)qn__vk_flush_old(device, UINT64_MAX - 1);
+  return NULL;
+}
+
+// A stream ends while the others are gone through: none of them is passed over.
+static void test_no_stream_is_passed_over(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  qn__vk_device_t* device = open_device();
+  qn__vk_flusher_stop(device);  // who would submit what is left
+  qn__vk_stream_t *left, *held, *ended;
+  test_must(qn__vk_stream_make(device, &left));
+  test_must(qn__vk_stream_make(device, &held));
+  test_must(qn__vk_stream_make(device, &ended));
+  for (int i = 0; i < 2; i++) {
+    record_nothing(left);
+    record_nothing(held);
+  }
+  assert_true(left->open && held->open && left->open->command_count == 1);
+  qn__mutex_lock(&held->mutex);
+  pthread_t thread;
+  test_must(qn__thread_start(&thread, "flush", 0, flush_all, device));
+  // It is at the second one, and waits.
+  while (atomic_load(&held->reference_count) < 2) (void)sched_yield();
+  qn__vk_stream_destroy(0, ended);
+  qn__mutex_unlock(&held->mutex);
+  (void)pthread_join(thread, NULL);
+  assert_null(held->open);
+  assert_null(left->open);
+  qn__vk_stream_destroy(0, held);
+  qn__vk_stream_destroy(0, left);
+  device->flusher.is_stopping = false;
+  atomic_store(&device->flusher.is_armed, false);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_parts_of_a_buffer_beyond_the_binding),
@@ -369,6 +413,7 @@ int main(void) {
       cmocka_unit_test(test_launches_of_one_owner_behind_a_failure_are_skipped),
       cmocka_unit_test(test_nothing_grows_in_a_long_run),
       cmocka_unit_test(test_semaphores_outlive_streams),
+      cmocka_unit_test(test_no_stream_is_passed_over),
       cmocka_unit_test(test_vulkan_is_silent),
   };
   return cmocka_run_group_tests(tests, test_vulkan_begin, test_vulkan_end);
