@@ -244,6 +244,12 @@ static void put_barrier(qn__vk_stream_t* stream) {
   qn__vk_count(&stream->barrier_count);
 }
 
+// No other command's accesses go into the list: the next one is behind a barrier, whatever it does.
+static void fill_accesses(qn__vk_stream_t* stream) {
+  stream->access_count = QN__VK_MAX_ACCESSES;
+  for (uint32_t i = 0; i < QN__VK_MAX_ACCESSES; i++) stream->accesses[i] = (qn__vk_access_t){0};
+}
+
 void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
                          const qn__vk_access_t* accesses, uint32_t count) {
   bool needs_barrier =
@@ -261,10 +267,7 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
   // A command with more than the list holds is followed by a barrier, whatever comes.
   stream->open_stages |= stage;
   if (count > QN__VK_MAX_ACCESSES) {
-    stream->access_count = QN__VK_MAX_ACCESSES;
-    for (uint32_t i = 0; i < QN__VK_MAX_ACCESSES; i++) {
-      stream->accesses[i] = (qn__vk_access_t){0};
-    }
+    fill_accesses(stream);
     return;
   }
   qn__vk_access_t* next = stream->accesses + stream->access_count;
@@ -384,6 +387,10 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     qn__vk_stream_stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));
     if (batch->has_clearing) stream->is_clear_due = true;
     batch->has_tags = false;
+    // Its barriers are lost, too: what came before them is not behind one yet.
+    stream->open_stages = BOTH_STAGES;
+    stream->alone = NULL;
+    fill_accesses(stream);
     // Nothing of it runs. It goes behind those that do, with their value, so that what it keeps is
     // let go of in order.
     batch->value = stream->submitted;

@@ -310,6 +310,44 @@ static void test_submits_that_fail_stick(void** state) {
   test_vulkan_unload(code);
 }
 
+// The barriers of a batch that could not be submitted are lost with it: what it put behind one is
+// put behind one again.
+static void test_barriers_of_a_failed_submit_are_made_up_for(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  void* code = test_vulkan_load(NULL);
+  void *a = test_vulkan_allocate(256), *b = test_vulkan_allocate(256);
+  void* c = test_vulkan_allocate(256);
+  size_t sizes[] = {256, 256};
+  qn_stream_t* stream;
+  test_must(qn_stream_create(test_vulkan, &stream));
+  test_must(test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &a, sizes, 2, (uint64_t[]){64, 1}));
+  qn__vk_device_t* device = qn__vk_find(0);
+  real_submit = device->vk.QueueSubmit;
+  device->vk.QueueSubmit = failing_submit;
+  submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+  // Behind a barrier, as it reads a.
+  test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
+                             (uint64_t[]){64}));
+  test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+  device->vk.QueueSubmit = real_submit;
+  // The next reader of a is the first that runs.
+  const uint64_t before = test_vulkan_stats().barrier_count;
+  test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, c}, sizes, 1,
+                             (uint64_t[]){64}));
+  assert_int_equal(test_vulkan_stats().barrier_count - before, 1);
+  // And no barrier but that.
+  test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
+                             (uint64_t[]){64}));
+  assert_int_equal(test_vulkan_stats().barrier_count - before, 1);
+  test_must(qn_stream_sync(test_vulkan, stream));
+  qn_stream_destroy(stream);
+  test_vulkan_free(a);
+  test_vulkan_free(b);
+  test_vulkan_free(c);
+  test_vulkan_unload(code);
+}
+
 static void test_a_lost_device_stays_lost(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -600,6 +638,7 @@ int main(void) {
       cmocka_unit_test(test_every_allocation_may_fail),
       cmocka_unit_test(test_streams_without_memory),
       cmocka_unit_test(test_submits_that_fail_stick),
+      cmocka_unit_test(test_barriers_of_a_failed_submit_are_made_up_for),
       cmocka_unit_test(test_a_lost_device_stays_lost),
       cmocka_unit_test(test_a_child_of_fork_is_told),
       cmocka_unit_test(test_pipeline_data_is_kept_and_checked),
