@@ -193,6 +193,8 @@ static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t
   batch->waits[batch->wait_count++] = (qn__vk_wait_t){from, value};
   atomic_store_explicit(&to->enqueued, batch->value, memory_order_release);
   qn__mutex_unlock(&to->mutex);
+  // It counts as work under way, so that memory that is given back waits for it: it is not left.
+  qn__vk_flush_soon(to->device);
   return QN_OK;
 }
 

@@ -402,6 +402,36 @@ static void test_no_stream_is_passed_over(void** state) {
   atomic_store(&device->flusher.is_armed, false);
 }
 
+static VkResult VKAPI_PTR no_progress(VkDevice device, VkSemaphore semaphore, uint64_t* out) {
+  (void)device;
+  (void)semaphore;
+  *out = 0;
+  return VK_SUCCESS;
+}
+
+// A stream that waits for another and is not used again: the wait is submitted all the same. Until
+// then memory that is given back would not be freed.
+static void test_a_wait_alone_is_submitted(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  qn__vk_device_t* device = open_device();
+  while (atomic_load(&device->flusher.is_armed)) (void)sched_yield();
+  qn__vk_stream_t *from, *to;
+  test_must(qn__vk_stream_make(device, &from));
+  test_must(qn__vk_stream_make(device, &to));
+  record_nothing(from);
+  assert_null(from->open);
+  const uint64_t before = atomic_load(&to->enqueued);
+  PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
+  device->vk.GetSemaphoreCounterValue = no_progress;
+  test_must(qn__vk_stream_wait(0, from, to));
+  device->vk.GetSemaphoreCounterValue = real;
+  assert_int_equal(atomic_load(&to->enqueued), before + 1);
+  while (atomic_load(&to->open_since) != 0) (void)sched_yield();
+  qn__vk_stream_destroy(0, to);
+  qn__vk_stream_destroy(0, from);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_parts_of_a_buffer_beyond_the_binding),
@@ -414,6 +444,7 @@ int main(void) {
       cmocka_unit_test(test_nothing_grows_in_a_long_run),
       cmocka_unit_test(test_semaphores_outlive_streams),
       cmocka_unit_test(test_no_stream_is_passed_over),
+      cmocka_unit_test(test_a_wait_alone_is_submitted),
       cmocka_unit_test(test_vulkan_is_silent),
   };
   return cmocka_run_group_tests(tests, test_vulkan_begin, test_vulkan_end);
