@@ -501,3 +501,12 @@ struct fake_entry<F> {
   __attribute__((no_sanitize("thread"))) static const fake_hooks_t* fake_hooks() {         \
     return fake_module.hooks;                                                              \
   }
+
+// ---- casts
+
+// g++ takes int(uint(b[int(i)])) for the type of a function while it looks for one, and does not
+// come back where bounds are tested. A sign is no part of a type.
+#define int(...) int(+__VA_ARGS__)
+#define uint(...) uint(+__VA_ARGS__)
+#define qn_i64(...) qn_i64(+__VA_ARGS__)
+#define qn_u64(...) qn_u64(+__VA_ARGS__)

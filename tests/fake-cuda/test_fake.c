@@ -165,6 +165,24 @@ static void test_garbage(void** state) {
   assert_int_not_equal(values[2], 8);
 }
 
+// Casts that read like the parameters of a function, with an index for the extent of an array.
+static void test_casts(void** state) {
+  (void)state;
+  unsigned char out[4096];
+  int value;
+  assert_int_equal(
+      run("typedef unsigned int uint;\n"
+          "static inline uint add(uint a, uint b) { return a + b; }\n" HEAD
+          "const int at = t % 7; if (t != 0) return;\n"
+          "const unsigned char* bytes = (const unsigned char*)out; out[2] = 7; out[22] = 5;\n"
+          "out[1] = out[int((uint(int(add(uint(int(uint(bytes[int((4u * 2u) + uint(at))]))),\n"
+          " uint(at)))) * 3u) + 1u)]; }",
+          1, 64, out),
+      0);
+  memcpy(&value, out + 4, sizeof value);
+  assert_int_equal(value, 5);
+}
+
 // The last test of a process: the device does nothing afterwards.
 static void expect_fault(const char* name, const char* text) {
   unsigned char out[4096];
@@ -202,6 +220,7 @@ int main(int argc, char** argv) {
   } tests[] = {
       {"races", cmocka_unit_test(test_races)},
       {"garbage", cmocka_unit_test(test_garbage)},
+      {"casts", cmocka_unit_test(test_casts)},
       {"diverged_barrier", cmocka_unit_test(test_diverged_barrier)},
       {"misaligned", cmocka_unit_test(test_misaligned)},
       {"shift", cmocka_unit_test(test_shift)},
