@@ -7,16 +7,13 @@
 //     nothing is copied. Else a copy is made at the end of each batch that has such a kernel, and
 //     of no other batch.
 //  2. Nothing is read that the device may be writing. A copy lands in a place of the batch's own.
-//  In
-//     place, a tag is believed only when it is one of a batch that has passed: whoever wrote it has
-//     then written all, and nobody writes the record again before it is cleared.
+//     In place, a tag is believed only when it is one of a batch that has passed: whoever wrote it
+//     has then written all, and nobody writes the record again before it is cleared.
 //  3. A failure finds its owner: it is looked for when its batch has passed, in front of the
-//  release
-//     of what that batch kept.
+//     release of what that batch kept.
 //  4. The record is cleared by the device, in front of the next kernel that can fail behind the
-//  sync
-//     that told the failure: what was queued before is skipped, all of it, and what comes behind is
-//     not. A clearing whose submit failed is due again.
+//     sync that told the failure: what was queued before is skipped, all of it, and what comes
+//     behind is not. A clearing whose submit failed is due again.
 //  5. A call is done as a whole or not from some launch on; never its later launches without the
 //     earlier ones. `epoch` goes up when an error is found, and again when it is told: it is odd
 //     while one sticks. A launch is recorded only in the even epoch in which its call began; so no
@@ -47,8 +44,7 @@ void qn__vk_record_unmake(qn__vk_stream_t* stream) {
   qn_status_free(stream->error);
 }
 
-// ---------------------------------------------------------------------------------- the device's
-// part
+// ---------------------------------------------------------------------------------- of the device
 
 static qn__vk_access_t access_of(qn__vk_place_t place, bool is_written) {
   return (qn__vk_access_t){atomic_load_explicit(&place.block->uid, memory_order_relaxed),
@@ -81,8 +77,7 @@ void qn__vk_record_copy(qn__vk_stream_t* stream) {
                                    to.block->buffer, 1, &region);
 }
 
-// ---------------------------------------------------------------------------------- the host's
-// part
+// ---------------------------------------------------------------------------------- of the host
 
 void qn__vk_record_look(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
   if (!batch->has_tags || stream->is_failed || atomic_load(&stream->device->is_lost)) return;
