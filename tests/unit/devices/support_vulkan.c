@@ -38,6 +38,16 @@ static bool has_validation;
 static bool is_present;
 static char messages[16384];
 
+VkResult test_vulkan_submit_result;
+VkResult VKAPI_CALL test_vulkan_failing_submit(VkQueue queue, uint32_t count,
+                                               const VkSubmitInfo* infos, VkFence fence) {
+  (void)queue;
+  (void)count;
+  (void)infos;
+  (void)fence;
+  return test_vulkan_submit_result;
+}
+
 void test_must(qn_status_t status) {
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
 }

@@ -11,7 +11,7 @@
 #include "quern/config.h"
 
 #if QN_HAVE_VULKAN
-#include "devices/vulkan/vulkan.h"
+#include "devices/vulkan/context.h"
 
 // The functions of the test's executable; what they compute is told in kernels/*.comp. Buffers come
 // first, then scalars, as words.
@@ -74,6 +74,10 @@ qn_status_t test_vulkan_copy_from(void* to, const void* from, size_t offset, siz
                                   qn_stream_t* stream);
 qn_status_t test_vulkan_copy(void* to, size_t to_offset, const void* from, size_t from_offset,
                              size_t size, qn_stream_t* stream);
+// In the place of vk.QueueSubmit: submits nothing, and answers with the result.
+extern VkResult test_vulkan_submit_result;
+VkResult VKAPI_CALL test_vulkan_failing_submit(VkQueue queue, uint32_t count,
+                                               const VkSubmitInfo* infos, VkFence fence);
 void test_must(qn_status_t status);
 // The status has this code and `part` (may be NULL) in its message. Consumes it.
 void test_expect(qn_status_t status, qn_status_code_t code, const char* part);

@@ -180,15 +180,6 @@ static void test_a_stream_is_idle_behind_a_call_that_failed_halfway(void** state
   test_vulkan_unload(code);
 }
 
-static VkResult VKAPI_CALL no_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
-                                     VkFence fence) {
-  (void)queue;
-  (void)count;
-  (void)infos;
-  (void)fence;
-  return VK_ERROR_OUT_OF_HOST_MEMORY;
-}
-
 // The value that such work would have reached is never passed; what was kept for it goes all the
 // same.
 static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
@@ -202,7 +193,8 @@ static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
   for (int i = 0; i < 3; i++) {
     qn_stream_t* stream;
     test_must(qn_stream_create(test_vulkan, &stream));
-    device->vk.QueueSubmit = no_submit;
+    test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+    device->vk.QueueSubmit = test_vulkan_failing_submit;
     size_t size = 4096;
     (void)qn_status_consume(
         test_vulkan_call(code, TEST_TWICE, stream, NULL, 1, &y, &size, 2, (uint64_t[]){1024, 5}));

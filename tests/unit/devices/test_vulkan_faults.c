@@ -206,19 +206,9 @@ static void test_every_allocation_may_fail(void** state) {
   if (runs < 30) fail_msg("the walk ended with %ld", runs);
 }
 
-// ---------------------------------------------------------------------------------- the driver
-// fails
+// ---------------------------------------------------------------------------------- drivers fail
 
 static PFN_vkQueueSubmit real_submit;
-static VkResult submit_result;
-static VkResult VKAPI_CALL failing_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
-                                          VkFence fence) {
-  (void)queue;
-  (void)count;
-  (void)infos;
-  (void)fence;
-  return submit_result;
-}
 static PFN_vkAllocateMemory real_allocate;
 static int allocate_failures;
 static VkResult VKAPI_CALL failing_allocate(VkDevice device, const VkMemoryAllocateInfo* info,
@@ -278,8 +268,8 @@ static void test_submits_that_fail_stick(void** state) {
   test_must(qn_stream_create(test_vulkan, &stream));
   qn__vk_device_t* device = qn__vk_find(0);
   real_submit = device->vk.QueueSubmit;
-  device->vk.QueueSubmit = failing_submit;
-  submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+  test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+  device->vk.QueueSubmit = test_vulkan_failing_submit;
   test_owner_t owner = {0};
   for (int i = 0; i < 5; i++) {
     test_must(
@@ -324,8 +314,8 @@ static void test_barriers_of_a_failed_submit_are_made_up_for(void** state) {
   test_must(test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &a, sizes, 2, (uint64_t[]){64, 1}));
   qn__vk_device_t* device = qn__vk_find(0);
   real_submit = device->vk.QueueSubmit;
-  device->vk.QueueSubmit = failing_submit;
-  submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+  test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+  device->vk.QueueSubmit = test_vulkan_failing_submit;
   // Behind a barrier, as it reads a.
   test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
                              (uint64_t[]){64}));
@@ -359,8 +349,8 @@ static void test_a_lost_device_stays_lost(void** state) {
   test_must(qn_stream_create(test_vulkan, &stream));
   qn__vk_device_t* device = qn__vk_find(0);
   real_submit = device->vk.QueueSubmit;
-  device->vk.QueueSubmit = failing_submit;
-  submit_result = VK_ERROR_DEVICE_LOST;
+  test_vulkan_submit_result = VK_ERROR_DEVICE_LOST;
+  device->vk.QueueSubmit = test_vulkan_failing_submit;
   qn_status_t status =
       test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1});
   qn_status_free(status);

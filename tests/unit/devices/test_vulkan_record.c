@@ -42,14 +42,6 @@ static void VKAPI_CALL counting_copy(VkCommandBuffer commands, VkBuffer from, Vk
   if (regions[0].size == sizeof(qn__gpu_record_t)) copy_count++;
   real.CmdCopyBuffer(commands, from, to, count, regions);
 }
-static VkResult VKAPI_CALL failing_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
-                                          VkFence fence) {
-  (void)queue;
-  (void)count;
-  (void)infos;
-  (void)fence;
-  return VK_ERROR_OUT_OF_HOST_MEMORY;
-}
 static VkResult VKAPI_CALL failing_end(VkCommandBuffer commands) {
   (void)real.EndCommandBuffer(commands);
   return VK_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -275,8 +267,7 @@ static void test_unread(void** state) {
   test_vulkan_await_used(used);
 }
 
-// ---------------------------------------------------------------------------------- a call of two
-// launches
+// ---------------------------------------------------------------------------------- calls of two
 
 static void (*between)(void);
 static VkResult VKAPI_CALL interrupted_create(VkDevice handle, VkPipelineCache cache,
@@ -412,8 +403,7 @@ static void test_threads(void** state) {
   free(last);
 }
 
-// ---------------------------------------------------------------------------------- a driver that
-// fails
+// ---------------------------------------------------------------------------------- drivers fail
 
 // The batch that was to clear the record never runs: the record is cleared by a later one, and
 // what was never done has not failed.
@@ -427,7 +417,8 @@ static void test_clearing_that_is_not_submitted(void** state) {
     expect_failure(stream, 20);
     const int fills = fill_count;
     if (i % 2) {
-      device->vk.QueueSubmit = failing_submit;
+      test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
+      device->vk.QueueSubmit = test_vulkan_failing_submit;
     } else {
       device->vk.EndCommandBuffer = failing_end;
     }

@@ -16,6 +16,18 @@
 
 enum { COUNT = 600, ROUNDS = 50 };
 
+static void begin(qn_fault_heap_t* heap, qn__vk_recording_t* recording) {
+  qn_fault_heap_init(heap);
+  qn__vk_recording_init(recording, qn_fault_heap_allocator(heap));
+}
+
+// Nothing is left.
+static void end(qn_fault_heap_t* heap, qn__vk_recording_t* recording) {
+  qn__vk_recording_deinit(recording);
+  assert_int_equal(heap->live_blocks, 0);
+  assert_int_equal(heap->size_errors, 0);
+}
+
 static void* take(qn__vk_recording_t* recording, size_t size, size_t alignment) {
   return recording->callbacks.pfnAllocation(recording->callbacks.pUserData, size, alignment,
                                             VK_SYSTEM_ALLOCATION_SCOPE_OBJECT);
@@ -52,9 +64,8 @@ static void take_all(qn__vk_recording_t* recording, uint8_t** pieces) {
 static void test_pages_begin_anew(void** state) {
   (void)state;
   qn_fault_heap_t heap;
-  qn_fault_heap_init(&heap);
   qn__vk_recording_t recording;
-  qn__vk_recording_init(&recording, qn_fault_heap_allocator(&heap));
+  begin(&heap, &recording);
   // As long as the pool: not in a page.
   uint8_t* kept = take(&recording, 100, 8);
   assert_int_equal(heap.live_blocks, 1);
@@ -73,18 +84,15 @@ static void test_pages_begin_anew(void** state) {
   assert_true(blocks > 2);
   give(&recording, NULL);
   give(&recording, kept);
-  qn__vk_recording_deinit(&recording);
-  assert_int_equal(heap.live_blocks, 0);
-  assert_int_equal(heap.size_errors, 0);
+  end(&heap, &recording);
 }
 
 // A driver keeps a few pieces: the pages that they lie in stay, and no more come.
 static void test_kept_pieces(void** state) {
   (void)state;
   qn_fault_heap_t heap;
-  qn_fault_heap_init(&heap);
   qn__vk_recording_t recording;
-  qn__vk_recording_init(&recording, qn_fault_heap_allocator(&heap));
+  begin(&heap, &recording);
   qn__vk_recording_begin(&recording);
   static uint8_t* pieces[COUNT];
   uint8_t* kept[3];
@@ -103,16 +111,14 @@ static void test_kept_pieces(void** state) {
     for (size_t k = 0; k < 200; k++) assert_int_equal(kept[i][k], 0xA0 + i);
     give(&recording, kept[i]);
   }
-  qn__vk_recording_deinit(&recording);
-  assert_int_equal(heap.live_blocks, 0);
+  end(&heap, &recording);
 }
 
 static void test_larger_and_smaller(void** state) {
   (void)state;
   qn_fault_heap_t heap;
-  qn_fault_heap_init(&heap);
   qn__vk_recording_t recording;
-  qn__vk_recording_init(&recording, qn_fault_heap_allocator(&heap));
+  begin(&heap, &recording);
   qn__vk_recording_begin(&recording);
   uint8_t* memory = take_again(&recording, NULL, 10);
   for (int i = 0; i < 10; i++) memory[i] = (uint8_t)i;
@@ -130,16 +136,14 @@ static void test_larger_and_smaller(void** state) {
   assert_null(take(&recording, SIZE_MAX - 8, 16));
   assert_int_equal(memory[9], 7);
   give(&recording, memory);
-  qn__vk_recording_deinit(&recording);
-  assert_int_equal(heap.live_blocks, 0);
+  end(&heap, &recording);
 }
 
 static void test_without_memory(void** state) {
   (void)state;
   qn_fault_heap_t heap;
-  qn_fault_heap_init(&heap);
   qn__vk_recording_t recording;
-  qn__vk_recording_init(&recording, qn_fault_heap_allocator(&heap));
+  begin(&heap, &recording);
   qn_fault_heap_arm(&heap, 1, QN_FAULT_ALWAYS);
   assert_null(take(&recording, 64, 8));
   qn__vk_recording_begin(&recording);
@@ -148,8 +152,7 @@ static void test_without_memory(void** state) {
   void* memory = take(&recording, 64, 8);
   assert_non_null(memory);
   give(&recording, memory);
-  qn__vk_recording_deinit(&recording);
-  assert_int_equal(heap.live_blocks, 0);
+  end(&heap, &recording);
 }
 
 int main(void) {
