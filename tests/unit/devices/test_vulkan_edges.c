@@ -332,8 +332,9 @@ static void test_semaphores_outlive_streams(void** state) {
     // In another order each time, so that each semaphore comes to wait and to be waited for.
     for (size_t i = 0; i < STREAMS; i++) qn_stream_destroy(streams[(i + round) % STREAMS]);
   }
-  // One more: the thread that submits what was left may hold a stream for a moment.
-  assert_true(created <= STREAMS + 1);
+  // Two more: the thread that submits what was left holds the stream that it looks at, and still
+  // the one before while it goes on; it may be kept from its core for long with both.
+  assert_true(created <= STREAMS + 2);
   assert_int_equal(destroyed, 0);
   // A stream that a block to be given back outlives: its semaphore comes home last of all.
   qn_stream_t* stream;
