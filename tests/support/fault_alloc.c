@@ -48,11 +48,14 @@ static void* reallocate(void* self, void* pointer, size_t old_size_bytes, size_t
       size_t kept = old->size_bytes < new_size_bytes ? old->size_bytes : new_size_bytes;
       memcpy(fresh + 1, old + 1, kept);
     }
-    atomic_fetch_sub(&heap->live_blocks, 1);
-    atomic_fetch_sub(&heap->live_bytes, (long)old->size_bytes);
+    const long old_bytes = (long)old->size_bytes;
     old->state = DEAD;
     memset(old + 1, 0xDF, old->size_bytes);
     free(old);
+    // The count of blocks at the very end: who has waited for none may do away with the heap, or
+    // begin anew with it, while the thread that freed the last one is still on its way out.
+    atomic_fetch_sub(&heap->live_bytes, old_bytes);
+    atomic_fetch_sub(&heap->live_blocks, 1);
   }
   return fresh ? fresh + 1 : NULL;
 }

@@ -388,6 +388,10 @@ qn__remote_t* remote_make(const qn__remote_options_t* options) {
   return remote;
 }
 
+void remote_end(qn__remote_t* remote) {
+  qn__remote_destroy(remote, HOUR);
+}
+
 qn__get_result_t remote_get_by(qn__remote_t* remote, const sample_t* sample, int64_t deadline_ns) {
   qn__hit_t hit;
   qn__get_result_t result = qn__remote_get(remote, &sample->expected, deadline_ns, &hit);

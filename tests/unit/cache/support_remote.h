@@ -56,6 +56,9 @@ pid_t fake_fork(void);
 // about.
 qn__remote_options_t remote_usual(void);
 qn__remote_t* remote_make(const qn__remote_options_t* options);
+// Destroys a tier of which no call hangs, and waits for its threads however late they are: the
+// destroy alone may leave one behind that is held up in writing a line to the log. NULL is fine.
+void remote_end(qn__remote_t* remote);
 // Asserts that a hit is the sample, and releases it.
 qn__get_result_t remote_get_by(qn__remote_t* remote, const sample_t* sample, int64_t deadline_ns);
 qn__get_result_t remote_get(qn__remote_t* remote, const sample_t* sample);

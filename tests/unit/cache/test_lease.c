@@ -132,7 +132,7 @@ static void leases_end_with_the_put(void** state) {
   static const char* const ways[] = {"full",   "size",   "space", "latched",
                                      "memory", "closed", "done"};
   for (size_t i = 0; i < QN_COUNT_OF(ways); i++) {
-    static qn_fault_heap_t heap;  // a writer that was left behind by the close looks at it still
+    static qn_fault_heap_t heap;  // of a writer that was left behind by the close, too
     qn_fault_heap_init(&heap);
     qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap),
                                   .max_queue_bytes = i == 0 ? 100 : 0,
@@ -398,6 +398,7 @@ static void forks_while_holding(void** state) {
   child = fork();
   assert_true(child >= 0);
   if (child == 0) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(22);  // as in start_holder
     for (;;) (void)pause();
   }
   qn__lease_release(lease);

@@ -46,7 +46,7 @@ static void test_put_then_get(void** state) {
   qn__hash128_hex(sample.entry.key, hex);
   (void)snprintf(name, sizeof name, "quern:1.%u:test:%s", QN__ENTRY_VERSION, hex);
   assert_true(fake_has(name));
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   assert_int_equal(fake_connections(), 0);
   sample_free(&sample);
   sample_free(&other);
@@ -66,7 +66,7 @@ static void test_reader_puts_nothing(void** state) {
   assert_true(qn__remote_flush(remote, 0));
   assert_int_equal(fake_calls(FAKE_CLAIM) + fake_calls(FAKE_PUT) + fake_calls(FAKE_CONNECT), 0);
   assert_int_equal(fake_connections(), 1);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -176,13 +176,13 @@ static void test_authenticity(void** state) {
   // None of it makes the breaker open, and what is whole is taken.
   fake_set_value(name, value, size);
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
 
   // Another key of the fleet, and another domain that somebody copied the value to.
   options.key = other_secret;
   remote = remote_make(&options);
   assert_int_equal(remote_get(remote, &sample), QN__GET_UNTRUSTED);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   options.key = remote_usual().key;
   options.trust_domain = "production";
   remote = remote_make(&options);
@@ -190,7 +190,7 @@ static void test_authenticity(void** state) {
   (void)qn__remote_name(remote, sample.entry.key, other_name);
   fake_set_value(other_name, value, size);
   assert_int_equal(remote_get(remote, &sample), QN__GET_UNTRUSTED);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
   sample_free(&other);
 }
@@ -231,7 +231,7 @@ static void test_authentic_nonsense(void** state) {
   assert_int_equal(qn__remote_counter(remote, "remote_bad_key"), 1);
   assert_int_equal(qn__remote_counter(remote, "remote_bad_mac"), 0);
   assert_int_equal(qn__remote_breaker(remote, false, NULL), QN__BREAKER_CLOSED);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
   sample_free(&other);
 }
@@ -244,7 +244,7 @@ static void test_sizes(void** state) {
   sample_make(&sample, 3, 20000);
   remote_put(writer, &sample);
   assert_int_equal(fake_calls(FAKE_PUT), 1);
-  qn__remote_destroy(writer, 0);
+  remote_end(writer);
   size_t size = qn__entry_size(&sample.entry);
   options.max_entry_bytes = size - 1;
   qn__remote_t* remote = remote_make(&options);
@@ -255,12 +255,12 @@ static void test_sizes(void** state) {
   assert_int_equal(qn__remote_counter(remote, "remote_large"), 1);
   assert_false(qn__remote_put(remote, &sample.entry));
   assert_int_equal(qn__remote_counter(remote, "remote_put_dropped_size"), 1);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   options.max_entry_bytes = size;
   remote = remote_make(&options);
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
   remote_put(remote, &sample);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -288,7 +288,7 @@ static bool use_all(qn_allocator_t allocator, void* user) {
   qn__remote_give_up(remote, sample->entry.key);
   is_fine &= qn__remote_flush(remote, HOUR);
   is_fine &= qn__remote_breaker(remote, false, NULL) == QN__BREAKER_CLOSED;
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   return is_fine && fake_connections() == 0;
 }
 

@@ -42,7 +42,7 @@ static void test_first_timeout_opens(void** state) {
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 1);
   // Puts have a breaker of their own.
   remote_put(remote, &sample);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -73,7 +73,7 @@ static void test_third_error_opens(void** state) {
   remote_is_breaker(remote, false, QN__BREAKER_OPEN, HOUR);
   assert_int_equal(remote_get(remote, &sample), QN__GET_OFF);
   assert_int_equal(qn__remote_counter(remote, "remote_errors"), 9);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -87,7 +87,7 @@ static void test_denial_opens(void** state) {
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
   assert_int_equal(qn__remote_counter(remote, "remote_denied"), 1);
   remote_is_breaker(remote, false, QN__BREAKER_OPEN, HOUR);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -148,7 +148,7 @@ static void test_one_probe(void** state) {
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_probes"), 2);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 2);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_closed"), 1);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -183,7 +183,7 @@ static void test_period_doubles(void** state) {
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
   (void)qn__remote_breaker(remote, false, &period_ns);
   assert_int_equal(period_ns, 2 * SECOND);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -202,7 +202,7 @@ static void test_probe_without_memory(void** state) {
   remote_is_breaker(remote, false, QN__BREAKER_HALF_OPEN, HOUR);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
   remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -239,7 +239,7 @@ static void test_queue_is_refused(void** state) {
   assert_int_equal(timeouts, 1);
   assert_int_equal(offs, askers - 1);
   assert_int_equal(fake_calls(FAKE_GET), 1);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -276,7 +276,7 @@ static void test_orphan(void** state) {
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
   assert_int_equal(qn__remote_counter(remote, "remote_orphaned"), 1);
   assert_int_equal(qn__remote_counter(remote, "remote_timeouts"), left + 1);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   assert_int_equal(atomic_load(&heap.live_blocks), 0);
   assert_int_equal(atomic_load(&heap.size_errors), 0);
   sample_free(&sample);
@@ -312,7 +312,7 @@ static void test_thread_hangs(void** state) {
     result = remote_get(remote, &sample);
   }
   assert_int_equal(result, QN__GET_HIT);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -369,7 +369,7 @@ static void test_denied_put_leaves_gets(void** state) {
   pass_time(&remote->puts);
   remote_put(remote, &sample);
   remote_is_breaker(remote, true, QN__BREAKER_CLOSED, 0);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -393,7 +393,7 @@ static void test_failed_puts(void** state) {
   assert_true(qn__remote_flush(remote, HOUR));
   assert_int_equal(qn__remote_counter(remote, "remote_put_failed_timeout"), 1);
   assert_int_equal(qn__remote_counter(remote, "remote_put_opened"), 2);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&sample);
 }
 
@@ -482,7 +482,7 @@ static void test_many_threads(void** state) {
   uint64_t sum = 0;
   for (size_t i = 0; i < QN_COUNT_OF(ends); i++) sum += qn__remote_counter(remote, ends[i]);
   assert_int_equal(sum, total);
-  qn__remote_destroy(remote, HOUR);
+  remote_end(remote);
   for (unsigned i = 0; i < 4; i++) sample_free(&samples[i]);
 }
 

@@ -94,8 +94,8 @@ static void test_one_maker(void** state) {
   qn__remote_give_up(second, sample.entry.key);
   flush(second);
   assert_false(fake_has(claim_name));
-  qn__remote_destroy(first, 0);
-  qn__remote_destroy(second, 0);
+  remote_end(first);
+  remote_end(second);
 }
 
 static void test_give_up(void** state) {
@@ -120,7 +120,7 @@ static void test_give_up(void** state) {
   assert_int_equal(fake_calls(FAKE_UNCLAIM), 2);
   assert_true(fake_has(claim_name));
   assert_int_equal(qn__remote_counter(remote, "remote_claims_released"), 1);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
 }
 
 // A put that is dropped, or fails, gives the claim back as well.
@@ -138,7 +138,7 @@ static void test_no_put(void** state) {
   assert_true(qn__remote_put(remote, &sample.entry));
   flush(remote);
   assert_false(fake_has(claim_name));
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
 }
 
 // Where puts are denied, claims are still given back, and that does not switch puts on.
@@ -167,7 +167,7 @@ static void test_give_up_while_denied(void** state) {
   flush(remote);
   assert_int_equal(fake_calls(FAKE_UNCLAIM), calls);
   assert_false(qn__remote_has_claim(remote, sample.entry.key));
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   sample_free(&other);
 }
 
@@ -202,7 +202,7 @@ static void test_failing_claims(void** state) {
   assert_int_equal(get(remote), QN__GET_OFF);
   assert_false(is_made_elsewhere(remote));
   assert_int_equal(fake_calls(FAKE_CLAIM), 5);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
 }
 
 static void test_many_claims(void** state) {
@@ -221,7 +221,7 @@ static void test_many_claims(void** state) {
   assert_int_equal(qn__remote_counter(remote, "remote_claims_failed"), 1);
   flush(remote);
   assert_int_equal(fake_count(), 0);  // what cannot be remembered is not claimed
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
 }
 
 // ---- fork
@@ -259,7 +259,7 @@ static void test_fork(void** state) {
     is_fine = is_fine && qn__remote_put(remote, &sample.entry) && qn__remote_flush(remote, HOUR);
     is_fine = is_fine && fake_calls(FAKE_PUT) == puts + 1 && fake_has(claim_name);
     is_fine = is_fine && is_made_elsewhere(remote);
-    qn__remote_destroy(remote, 0);
+    remote_end(remote);
     is_fine = is_fine && atomic_load(&heap.live_blocks) == 0 && atomic_load(&heap.size_errors) == 0;
     _exit(is_fine ? 0 : 1);
   }
@@ -271,7 +271,7 @@ static void test_fork(void** state) {
   assert_int_equal(get(remote), QN__GET_HIT);
   assert_int_equal(qn__remote_counter(remote, "remote_put_done"), 4);
   assert_false(fake_has(claim_name));
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
   assert_int_equal(atomic_load(&heap.live_blocks), 0);
 }
 
@@ -288,11 +288,11 @@ static void test_forks_in_a_row(void** state) {
       pid_t grandchild = fake_fork();
       if (grandchild == 0) {
         qn__get_result_t result = get(remote);
-        qn__remote_destroy(remote, HOUR);
+        remote_end(remote);
         _exit(result == QN__GET_HIT || result == QN__GET_ABSENT ? 0 : 1);
       }
       int code = exit_code(grandchild);
-      qn__remote_destroy(remote, 0);
+      remote_end(remote);
       _exit(code);
     }
     assert_true(child > 0);
@@ -300,7 +300,7 @@ static void test_forks_in_a_row(void** state) {
   }
   flush(remote);
   assert_int_equal(get(remote), QN__GET_HIT);
-  qn__remote_destroy(remote, 0);
+  remote_end(remote);
 }
 
 int main(void) {
