@@ -36,8 +36,9 @@ typedef struct qn__neighbour {
 
 // Searches the directory and the bundles of an engine, by the beginnings of their entries, for the
 // entry of another key that is nearest to `key`: of the same module before all, then the one that
-// agrees in the most sections, then the latest. Ends at `most_entries` or `deadline_ns`. The
-// buffer of `neighbour` is initialised by the caller. Errors: OUT_OF_MEMORY.
+// agrees in the most sections, then the latest. Ends at `most_entries`, or at `deadline_ns` once it
+// has looked at some. The buffer of `neighbour` is initialised by the caller. Errors:
+// OUT_OF_MEMORY.
 qn_status_t qn__neighbour_find(const qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
                                uint64_t most_entries, int64_t deadline_ns,
                                qn__neighbour_t* neighbour);

@@ -12,6 +12,9 @@
 // More than all other sections together.
 #define SCORE_MODULE 64u
 #define SHOWN_FUNCTIONS 3u
+// So many take a moment; they are looked at however late it is. A process that was held for as long
+// as the search may take would know nothing otherwise.
+#define LEAST_ENTRIES 100u
 
 typedef struct search {
   const qn_engine_t* engine;
@@ -46,8 +49,8 @@ static unsigned score_of(qn_span_t wanted, qn_span_t other) {
 // Whether there is time for one more entry.
 static bool has_time(search_t* search) {
   qn__neighbour_t* best = search->best;
-  best->was_stopped =
-      best->looked_count >= search->most_entries || qn__now_ns() > search->deadline_ns;
+  bool is_late = best->looked_count >= LEAST_ENTRIES && qn__now_ns() > search->deadline_ns;
+  best->was_stopped = best->looked_count >= search->most_entries || is_late;
   if (!best->was_stopped) best->looked_count++;
   return !best->was_stopped;
 }

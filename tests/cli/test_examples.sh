@@ -12,6 +12,8 @@ sed -n 's/^    quern /quern /p' "$SOURCE/docs/cli.md" >>commands
 grep '^quern ' "$SOURCE/README.md" | grep -v broken.qn >>commands
 grep '^QUERN_CACHE=refresh quern ' "$SOURCE/docs/metrics.md" >>commands
 [ "$(wc -l <commands)" -gt 60 ] || fail "only $(wc -l <commands) examples were found"
+# How long an example may take is not said for a machine that is busy with other things.
+sed -i 's/--timeout [0-9]*s/--timeout 600s/' commands
 # What a build was made without is said in so many words, too.
 words='needs libnvrtc\|no device vulkan:0'
 for generator in nvrtc shaderc; do

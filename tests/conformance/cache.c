@@ -99,8 +99,8 @@ static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t 
       if (qn_ok(status)) qn_status_free(synchronised);
     }
   }
-  if (is_good && is_publishing && !qn_engine_flush(engine, INT64_C(60000000000))) {
-    conf_fail(c, "the code was not published within a minute");
+  if (is_good && is_publishing && !qn_engine_flush(engine, INT64_C(600000000000))) {
+    conf_fail(c, "the code was not published within ten minutes");
   }
   qn_function_release(function);
   qn_function_release(guarded);

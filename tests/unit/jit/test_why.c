@@ -457,6 +457,12 @@ static void test_limits(void** state) {
     }
     qn_explanation_free(it);
   }
+  // What is over before it begins, as on a machine that has held the process, looks at some.
+  qn_explanation_t* late;
+  must(qn__explain(place->engine, place->one, place->interp, NULL, 50000, -1, &late));
+  assert_string_equal(late->section, "module");
+  must_lack(late->text, "stopped");
+  qn_explanation_free(late);
 }
 
 // ---------------------------------------------------------------------------------- damage
