@@ -1,10 +1,14 @@
 // jit/gpu/gate.c: compiler libraries keep global state behind locks of their own. A fork while one
 // of those is held would leave a child that hangs at its first compile.
 //
-// So a fork waits until no compile is under way; that is registered at the first compile and not
-// earlier, because the engine makes generators under a lock that its own fork handler takes. For a
-// fork between creation and first compile the warm-up's state tells: a child in which it is
-// unfinished refuses to compile.
+// So a fork waits until no compile and no warm-up is under way, of any generator: the library's
+// state is the process's, whoever made the generator. Hence what is counted here is static; each
+// module that a library is linked to has this file for itself.
+//
+// The fork handler is registered by the first warm-up or compile, and not when a generator is made,
+// because the engine makes generators under a lock that its own fork handler takes. What a fork
+// finds before that is untouched, the library as well as the locks below. A child for which the
+// warm-up had not begun refuses to compile.
 //
 // What a library makes when it is first used must not be ended while the warm-up still runs: the
 // thread holds the end of the process (base/fork.h), and the first compile waits for the thread, so
@@ -15,91 +19,117 @@
 
 #include "base/alloc.h"
 
+// ---- fork
+
+// Of all gates. Used only once the fork handler is registered, so that no child finds it taken.
+static struct {
+  qn__mutex_t mutex;
+  qn__cond_t changed;   // nobody is busy any more, or a thread has been joined
+  uint32_t busy_count;  // who is in the library
+  bool is_registered;
+  qn__fork_node_t fork_node;
+} shared = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void fork_prepare(void* self) {
+  (void)self;
+  qn__mutex_lock(&shared.mutex);
+  while (shared.busy_count > 0) qn__cond_wait(&shared.changed, &shared.mutex);
+}
+static void fork_parent(void* self) {
+  (void)self;
+  qn__mutex_unlock(&shared.mutex);
+}
+static void fork_child(void* self) {
+  (void)self;
+  // Also where the thread that was registering is the parent's.
+  shared.is_registered = true;
+  qn_status_free(qn__mutex_init(&shared.mutex));
+  qn_status_free(qn__cond_init(&shared.changed));
+}
+
+static void register_node(void) {
+  if (shared.is_registered) return;
+  shared.fork_node =
+      (qn__fork_node_t){.prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  shared.is_registered = qn__fork_register(&shared.fork_node);
+}
+
+// In a child of a fork that came while this ran, the C library runs it again. False without memory.
+static bool is_guarded(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, register_node);
+  return shared.is_registered;
+}
+
+static void enter(void) {
+  qn__mutex_lock(&shared.mutex);
+  ++shared.busy_count;
+  qn__mutex_unlock(&shared.mutex);
+}
+static void leave(void) {
+  qn__mutex_lock(&shared.mutex);
+  if (--shared.busy_count == 0) qn__cond_broadcast(&shared.changed);
+  qn__mutex_unlock(&shared.mutex);
+}
+
 // ---- warm-up
 
-static void* run_warm(void* self) {
-  qn__gate_t* gate = self;
+static void warm_up(qn__gate_t* gate) {
   gate->warm(gate->self);
   atomic_store_explicit(&gate->is_warm, true, memory_order_release);
+}
+
+static void* run_warm(void* self) {
+  const bool is_counted = is_guarded();
+  if (is_counted) enter();
+  warm_up(self);
+  if (is_counted) leave();
   qn__exit_release();
   return NULL;
 }
 
-// Called with the mutex, which it lets go meanwhile; others wait for the one that joins.
-static void join_locked(qn__gate_t* gate) {
-  while (gate->is_joining) qn__cond_wait(&gate->cond, &gate->mutex);
-  if (!gate->has_thread) return;
-  gate->is_joining = true;
-  qn__mutex_unlock(&gate->mutex);
-  (void)pthread_join(gate->thread, NULL);
-  qn__mutex_lock(&gate->mutex);
-  gate->has_thread = false;
-  gate->is_joining = false;
-  qn__cond_broadcast(&gate->cond);
-}
-
-// ---- fork
-
-static void fork_prepare(void* self) {
-  qn__gate_t* gate = self;
-  qn__mutex_lock(&gate->mutex);
-  join_locked(gate);
-  while (gate->busy_count > 0) qn__cond_wait(&gate->cond, &gate->mutex);
-}
-static void fork_parent(void* self) {
-  qn__mutex_unlock(&((qn__gate_t*)self)->mutex);
-}
-static void fork_child(void* self) {
-  qn__gate_t* gate = self;
-  gate->busy_count = 0;
-  gate->is_joining = false;
-  qn_status_free(qn__mutex_init(&gate->mutex));
-  qn_status_free(qn__cond_init(&gate->cond));
+// Waits for the thread; others wait for the one that joins.
+static void join(qn__gate_t* gate) {
+  qn__mutex_lock(&shared.mutex);
+  while (gate->is_joining) qn__cond_wait(&shared.changed, &shared.mutex);
+  if (gate->has_thread) {
+    gate->is_joining = true;
+    qn__mutex_unlock(&shared.mutex);
+    (void)pthread_join(gate->thread, NULL);
+    qn__mutex_lock(&shared.mutex);
+    gate->has_thread = gate->is_joining = false;
+    qn__cond_broadcast(&shared.changed);
+  }
+  qn__mutex_unlock(&shared.mutex);
 }
 
 // ---- compiles
 
 qn_status_t qn__gate_begin(qn__gate_t* gate) {
-  bool is_child = gate->pid != getpid();
+  // The thread is the parent's, and so is who may have been joining it.
+  const bool is_child = gate->pid != getpid();
   if (is_child && !atomic_load_explicit(&gate->is_warm, memory_order_acquire)) {
     return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "the process was forked while %s warmed up; compile in the parent, or "
-                          "fork before the first lookup",
+                          "the process was forked before %s had warmed up; compile in the parent, "
+                          "or fork before the first lookup",
                           gate->library);
   }
-  qn_status_t status = QN_OK;
-  qn__mutex_lock(&gate->mutex);
-  if (is_child) gate->has_thread = false;  // it is the parent's
-  join_locked(gate);
-  bool must_register = !gate->is_registered;
-  gate->is_registered = true;
-  qn__mutex_unlock(&gate->mutex);
-  // Not under the mutex: a fork takes it with the registry's lock held.
-  if (must_register) {
-    gate->fork_node = (qn__fork_node_t){
-        .self = gate, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
-    if (!qn__fork_register(&gate->fork_node)) status = qn__out_of_memory("a fork handler");
-  }
-  qn__mutex_lock(&gate->mutex);
-  if (qn_ok(status)) ++gate->busy_count;
-  if (!qn_ok(status)) gate->is_registered = false;
-  qn__mutex_unlock(&gate->mutex);
-  return status;
+  if (!is_guarded()) return qn__out_of_memory("a fork handler");
+  if (!is_child) join(gate);
+  enter();
+  return QN_OK;
 }
 
 void qn__gate_end(qn__gate_t* gate) {
-  qn__mutex_lock(&gate->mutex);
-  if (--gate->busy_count == 0) qn__cond_broadcast(&gate->cond);
-  qn__mutex_unlock(&gate->mutex);
+  (void)gate;
+  leave();
 }
 
 // ---- life
 
-qn_status_t qn__gate_init(qn__gate_t* gate, const char* library) {
+void qn__gate_init(qn__gate_t* gate, const char* library) {
   gate->library = library;
   gate->pid = getpid();
-  QN_TRY(qn__mutex_init(&gate->mutex));
-  return qn__cond_init(&gate->cond);
 }
 
 void qn__gate_warm(qn__gate_t* gate, const char* thread_name, void (*warm)(void* self),
@@ -112,12 +142,11 @@ void qn__gate_warm(qn__gate_t* gate, const char* thread_name, void (*warm)(void*
   gate->has_thread = qn_ok(started);
   if (gate->has_thread) return;
   qn_status_free(started);
-  (void)run_warm(gate);
+  // Nothing is registered here. The lock under which generators are made keeps forks away.
+  warm_up(gate);
+  qn__exit_release();
 }
 
 void qn__gate_deinit(qn__gate_t* gate) {
-  if (gate->is_registered) qn__fork_unregister(&gate->fork_node);
   if (gate->has_thread && gate->pid == getpid()) (void)pthread_join(gate->thread, NULL);
-  qn__cond_deinit(&gate->cond);
-  qn__mutex_deinit(&gate->mutex);
 }

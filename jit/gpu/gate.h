@@ -18,27 +18,22 @@ typedef struct qn__gate {
   void* self;
   pid_t pid;  // of the process that started the thread
   pthread_t thread;
-  bool has_thread;  // and it has not been joined; guarded by mutex
-  _Atomic bool is_warm;
-  // Compiles under way, and whether a fork waits for their end.
-  qn__mutex_t mutex;
-  qn__cond_t cond;
-  uint32_t busy_count;
+  bool has_thread;  // and it has not been joined; guarded by the lock of gate.c, as the next
   bool is_joining;
-  bool is_registered;
-  qn__fork_node_t fork_node;
+  _Atomic bool is_warm;
 } qn__gate_t;
 
-// Makes the locks of a zeroed gate. Errors: those of locks.
-qn_status_t qn__gate_init(qn__gate_t* gate, const char* library);
+// Of a zeroed gate.
+void qn__gate_init(qn__gate_t* gate, const char* library);
 // Starts the thread that runs `warm`; where none can be had it is run here: slow, and right. `self`
 // is borrowed until the deinit.
 void qn__gate_warm(qn__gate_t* gate, const char* thread_name, void (*warm)(void* self), void* self);
 // Waits for the thread.
 void qn__gate_deinit(qn__gate_t* gate);
 
-// Around each compile; what the warm-up wrote is visible behind begin. Errors: UNAVAILABLE in the
-// child of a fork that came while the library warmed up, OUT_OF_MEMORY.
+// Around each compile; what the warm-up wrote is visible behind begin. A fork waits for the end of
+// all compiles and warm-ups. Errors: UNAVAILABLE in the child of a fork that came before the gate's
+// warm-up had begun, OUT_OF_MEMORY.
 qn_status_t qn__gate_begin(qn__gate_t* gate);
 void qn__gate_end(qn__gate_t* gate);
 

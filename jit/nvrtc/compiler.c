@@ -202,11 +202,7 @@ qn_status_t qn__cuda_compiler_create(qn_allocator_t allocator, const qn__nvrtc_l
   if (!compiler) return qn__out_of_memory("a CUDA compiler");
   compiler->allocator = allocator;
   compiler->library = library;
-  qn_status_t status = qn__gate_init(&compiler->gate, "NVRTC");
-  if (!qn_ok(status)) {
-    qn__free(allocator, compiler, sizeof *compiler);
-    return status;
-  }
+  qn__gate_init(&compiler->gate, "NVRTC");
   qn__gate_warm(&compiler->gate, "quern-nvrtc", warm, compiler);
   *out_compiler = compiler;
   return QN_OK;

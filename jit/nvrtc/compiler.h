@@ -28,7 +28,7 @@ void qn__cuda_compiler_destroy(qn__cuda_compiler_t* compiler);
 // that does not compile: INTERNAL, and its log ("NAME(LINE): error: ...", a line each) is appended
 // to `out_log`. Errors: also UNSUPPORTED for an architecture that this NVRTC does not know,
 // OUT_OF_MEMORY, UNAVAILABLE where its own files are missing, and in the child of a fork that came
-// while the compiler warmed up.
+// before the warm-up had begun.
 qn_status_t qn__cuda_compile(qn__cuda_compiler_t* compiler, const qn__cuda_options_t* options,
                              const char* name, const char* text, qn__buffer_t* out,
                              qn__buffer_t* out_log);

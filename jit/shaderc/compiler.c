@@ -163,16 +163,11 @@ qn_status_t qn__spirv_compiler_create(qn_allocator_t allocator,
   qn__spirv_compiler_t* compiler = qn__alloc_zero(allocator, 1, sizeof *compiler);
   if (!compiler) return qn__out_of_memory("a shaderc compiler");
   compiler->allocator = allocator;
-  qn_status_t status = qn__gate_init(&compiler->gate, "shaderc");
-  if (qn_ok(status)) {
-    compiler->compiler = shaderc_compiler_initialize();
-    if (!compiler->compiler) {
-      status = qn_status_make(QN_STATUS_UNAVAILABLE, "shaderc cannot be initialised");
-    }
-  }
-  if (!qn_ok(status)) {
+  qn__gate_init(&compiler->gate, "shaderc");
+  compiler->compiler = shaderc_compiler_initialize();
+  if (!compiler->compiler) {
     qn__free(allocator, compiler, sizeof *compiler);
-    return status;
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "shaderc cannot be initialised");
   }
   qn__gate_warm(&compiler->gate, "quern-shaderc", warm, compiler);
   *out_compiler = compiler;

@@ -27,8 +27,8 @@ qn_status_t qn__spirv_compiler_create(qn_allocator_t allocator,
 void qn__spirv_compiler_destroy(qn__spirv_compiler_t* compiler);
 // Appends the words (or assembly) of `text`, named `name` in messages, to `out`. A text that does
 // not compile: INTERNAL, and its messages ("NAME:LINE: error: ...", a line each) are appended to
-// `out_messages`. Errors: also OUT_OF_MEMORY; UNAVAILABLE in the child of a fork that came while
-// the compiler warmed up.
+// `out_messages`. Errors: also OUT_OF_MEMORY; UNAVAILABLE in the child of a fork that came before
+// the warm-up had begun.
 qn_status_t qn__spirv_compile(qn__spirv_compiler_t* compiler, const qn__spirv_options_t* options,
                               const char* name, qn_str_t text, qn__buffer_t* out,
                               qn__buffer_t* out_messages);

@@ -1,0 +1,178 @@
+// tests/unit/gpu_codegen/test_gate.c: what stands in front of a compiler library with global state:
+// warm-ups, compiles and forks at any moment of both, of one generator and of two.
+//
+// The library is a lock that knows nothing of forks, as the locks of real ones do. A child that
+// hangs in it is ended by an alarm, which is far off because machines are slow.
+//
+// ctest-labels: tsan
+// Read next: jit/gpu/gate.h.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first.
+#include <cmocka.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "jit/gpu/gate.h"
+
+// ThreadSanitizer takes threads that had ended before a fork for leaks of the child.
+#if defined(__SANITIZE_THREAD__)
+#define HAS_FORKS 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAS_FORKS 0
+#endif
+#endif
+#ifndef HAS_FORKS
+#define HAS_FORKS 1
+#endif
+
+static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t work_count;
+
+static void work_in_library(void) {
+  (void)pthread_mutex_lock(&library);
+  for (int i = 0; i < 1000; ++i) atomic_fetch_add(&work_count, 1);
+  (void)pthread_mutex_unlock(&library);
+}
+
+static void warm(void* self) {
+  (void)self;
+  work_in_library();
+}
+
+static qn_status_code_t compile(qn__gate_t* gate) {
+  qn_status_t status = qn__gate_begin(gate);
+  if (qn_ok(status)) {
+    work_in_library();
+    qn__gate_end(gate);
+  }
+  return qn_status_consume(status);
+}
+
+static void* compile_thrice(void* arg) {
+  qn_status_code_t worst = QN_STATUS_OK;
+  for (int i = 0; i < 3; ++i) {
+    qn_status_code_t code = compile(arg);
+    if (code != QN_STATUS_OK) worst = code;
+  }
+  return worst == QN_STATUS_OK ? arg : NULL;
+}
+
+// What the child of a fork sees, as its exit code: the code of a compile with the gate.
+static int fork_and_compile(qn__gate_t* gate) {
+  if (!HAS_FORKS) return (int)compile(gate);
+  pid_t child = fork();
+  if (child == 0) {
+    (void)alarm(600);
+    _exit((int)compile(gate));
+  }
+  int status = -1;
+  assert_true(child > 0 && waitpid(child, &status, 0) == child);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+enum { THREADS = 2, ROUNDS = 100, FORKS = 3 };
+
+static void forks_at_the_first_compiles(void** state) {
+  (void)state;
+  for (int round = 0; round < ROUNDS; ++round) {
+    qn__gate_t gate = {0};
+    qn__gate_init(&gate, "the library");
+    qn__gate_warm(&gate, "warm", warm, NULL);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; ++i) {
+      assert_int_equal(pthread_create(&threads[i], NULL, compile_thrice, &gate), 0);
+    }
+    for (int i = 0; i < FORKS; ++i) {
+      int code = fork_and_compile(&gate);
+      assert_true(code == QN_STATUS_OK || code == QN_STATUS_UNAVAILABLE);
+    }
+    for (int i = 0; i < THREADS; ++i) {
+      void* result = NULL;
+      assert_int_equal(pthread_join(threads[i], &result), 0);
+      assert_ptr_equal(result, &gate);
+    }
+    assert_int_equal(fork_and_compile(&gate), QN_STATUS_OK);
+    qn__gate_deinit(&gate);
+  }
+}
+
+// ---- a warm-up that takes as long as is asked
+
+static qn__mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static qn__cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool has_begun, may_end;
+
+static void warm_slowly(void* self) {
+  (void)self;
+  (void)pthread_mutex_lock(&library);
+  qn__mutex_lock(&mutex);
+  has_begun = true;
+  qn__cond_broadcast(&changed);
+  while (!may_end) qn__cond_wait(&changed, &mutex);
+  qn__mutex_unlock(&mutex);
+  (void)pthread_mutex_unlock(&library);
+}
+
+// Soon, so that who waits for the warm-up most likely does so by then.
+static void* end_warm_up(void* arg) {
+  (void)nanosleep(&(struct timespec){0, 30000000}, NULL);
+  qn__mutex_lock(&mutex);
+  may_end = true;
+  qn__cond_broadcast(&changed);
+  qn__mutex_unlock(&mutex);
+  return arg;
+}
+
+// The child compiles with the gate that warmed up at the fork, and with one that had done so long
+// before: the library is the same.
+static void a_fork_waits_for_a_warm_up(void** state) {
+  (void)state;
+  qn__gate_t gates[2] = {{0}, {0}};
+  qn__gate_init(&gates[0], "the library");
+  qn__gate_warm(&gates[0], "warm", warm, NULL);
+  assert_int_equal(compile(&gates[0]), QN_STATUS_OK);
+  for (int i = 0; i < 2; ++i) {
+    has_begun = may_end = false;
+    qn__gate_init(&gates[1], "the library");
+    qn__gate_warm(&gates[1], "warm", warm_slowly, NULL);
+    qn__mutex_lock(&mutex);
+    while (!has_begun) qn__cond_wait(&changed, &mutex);
+    qn__mutex_unlock(&mutex);
+    pthread_t ender;
+    assert_int_equal(pthread_create(&ender, NULL, end_warm_up, NULL), 0);
+    assert_int_equal(fork_and_compile(&gates[i]), QN_STATUS_OK);
+    assert_int_equal(pthread_join(ender, NULL), 0);
+    assert_int_equal(compile(&gates[1]), QN_STATUS_OK);
+    qn__gate_deinit(&gates[1]);
+    gates[1] = (qn__gate_t){0};
+  }
+  qn__gate_deinit(&gates[0]);
+}
+
+// A gate that nobody passes is ended while it warms up.
+static void unused_gates_end(void** state) {
+  (void)state;
+  for (int i = 0; i < 20; ++i) {
+    qn__gate_t gate = {0};
+    qn__gate_init(&gate, "the library");
+    qn__gate_warm(&gate, "warm", warm, NULL);
+    if (i % 2) (void)fork_and_compile(&gate);
+    qn__gate_deinit(&gate);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(forks_at_the_first_compiles),
+      cmocka_unit_test(a_fork_waits_for_a_warm_up),
+      cmocka_unit_test(unused_gates_end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
