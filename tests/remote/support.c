@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -388,6 +389,7 @@ static bool try_start(redis_server_t* server, const char* const* options) {
   (void)unlink(server->unix_path);  // of one that was killed
   server->pid = fork();
   if (server->pid == 0) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // of a test that dies, too
     (void)execv(argv[0], (char* const*)(uintptr_t)argv);
     _exit(127);
   }
