@@ -1,4 +1,4 @@
-// base/histogram.c: the arithmetic of the buckets, and adding with relaxed atomics.
+// base/histogram.c: the arithmetic of the buckets, and adding with atomics.
 //
 // A bucket's index is made of the exponent and the three bits behind the leading one, so finding it
 // is a count of leading zeros and a shift. Thread rule: any thread. Read next: jit/watch.c.
@@ -26,21 +26,22 @@ uint64_t qn__histogram_upper(size_t index) {
 
 void qn__histogram_add(qn__histogram_t* histogram, int64_t value) {
   uint64_t amount = value > 0 ? (uint64_t)value : 0;
-  // The maximum first: whoever reads the buckets and then it finds none below its own buckets.
+  // The maximum first, and the bucket released behind it: whoever reads the buckets and then the
+  // maximum finds none below them.
   uint64_t max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
   while (amount > max &&
          !atomic_compare_exchange_weak_explicit(&histogram->max, &max, amount, memory_order_relaxed,
                                                 memory_order_relaxed)) {
   }
   atomic_fetch_add_explicit(&histogram->buckets[qn__histogram_index(amount)], 1,
-                            memory_order_relaxed);
+                            memory_order_release);
   atomic_fetch_add_explicit(&histogram->total, amount, memory_order_relaxed);
 }
 
 void qn__histogram_read(const qn__histogram_t* histogram, qn__histogram_snapshot_t* out_snapshot) {
   out_snapshot->count = 0;
   for (size_t i = 0; i < QN__HISTOGRAM_BUCKETS; i++) {
-    out_snapshot->buckets[i] = atomic_load_explicit(&histogram->buckets[i], memory_order_relaxed);
+    out_snapshot->buckets[i] = atomic_load_explicit(&histogram->buckets[i], memory_order_acquire);
     out_snapshot->count += out_snapshot->buckets[i];
   }
   out_snapshot->total = atomic_load_explicit(&histogram->total, memory_order_relaxed);
