@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "devices/gpu/plan.h"
+#include "devices/vulkan/stream.h"
 #include "tests/support/tempdir.h"
 #include "tests/unit/devices/kernels/kernels.inc"
 
@@ -46,6 +47,23 @@ VkResult VKAPI_CALL test_vulkan_failing_submit(VkQueue queue, uint32_t count,
   (void)infos;
   (void)fence;
   return test_vulkan_submit_result;
+}
+
+VkResult VKAPI_CALL test_vulkan_no_progress(VkDevice device, VkSemaphore semaphore, uint64_t* out) {
+  (void)device;
+  (void)semaphore;
+  *out = 0;
+  return VK_SUCCESS;
+}
+
+void test_vulkan_stop_flusher(void) {
+  qn__vk_flusher_stop(qn__vk_find(0));
+}
+
+void test_vulkan_allow_flusher(void) {
+  qn__vk_flusher_t* flusher = &qn__vk_find(0)->flusher;
+  flusher->is_stopping = false;
+  atomic_store(&flusher->is_armed, false);
 }
 
 void test_must(qn_status_t status) {

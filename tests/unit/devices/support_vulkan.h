@@ -78,6 +78,12 @@ qn_status_t test_vulkan_copy(void* to, size_t to_offset, const void* from, size_
 extern VkResult test_vulkan_submit_result;
 VkResult VKAPI_CALL test_vulkan_failing_submit(VkQueue queue, uint32_t count,
                                                const VkSubmitInfo* infos, VkFence fence);
+// In the place of vk.GetSemaphoreCounterValue: nothing has passed, as far as anybody asks.
+VkResult VKAPI_CALL test_vulkan_no_progress(VkDevice device, VkSemaphore semaphore, uint64_t* out);
+// Ends the thread that submits what was left, and lets it come again: in between, work is submitted
+// by who records it alone. Nothing may be left at the second call.
+void test_vulkan_stop_flusher(void);
+void test_vulkan_allow_flusher(void);
 void test_must(qn_status_t status);
 // The status has this code and `part` (may be NULL) in its message. Consumes it.
 void test_expect(qn_status_t status, qn_status_code_t code, const char* part);

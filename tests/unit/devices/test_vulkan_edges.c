@@ -369,7 +369,7 @@ static void test_no_stream_is_passed_over(void** state) {
   (void)state;
   NEED_DEVICE();
   qn__vk_device_t* device = open_device();
-  qn__vk_flusher_stop(device);  // who would submit what is left
+  test_vulkan_stop_flusher();  // who would submit what is left
   qn__vk_stream_t *left, *held, *ended;
   test_must(qn__vk_stream_make(device, &left));
   test_must(qn__vk_stream_make(device, &held));
@@ -391,15 +391,7 @@ static void test_no_stream_is_passed_over(void** state) {
   assert_null(left->open);
   qn__vk_stream_destroy(0, held);
   qn__vk_stream_destroy(0, left);
-  device->flusher.is_stopping = false;
-  atomic_store(&device->flusher.is_armed, false);
-}
-
-static VkResult VKAPI_PTR no_progress(VkDevice device, VkSemaphore semaphore, uint64_t* out) {
-  (void)device;
-  (void)semaphore;
-  *out = 0;
-  return VK_SUCCESS;
+  test_vulkan_allow_flusher();
 }
 
 // A stream that waits for another and is not used again: the wait is submitted all the same. Until
@@ -416,7 +408,7 @@ static void test_a_wait_alone_is_submitted(void** state) {
   assert_null(from->open);
   const uint64_t before = atomic_load(&to->enqueued);
   PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
-  device->vk.GetSemaphoreCounterValue = no_progress;
+  device->vk.GetSemaphoreCounterValue = test_vulkan_no_progress;
   test_must(qn__vk_stream_wait(0, from, to));
   device->vk.GetSemaphoreCounterValue = real;
   assert_int_equal(atomic_load(&to->enqueued), before + 1);
