@@ -125,6 +125,7 @@ void gated_begin(gated_t* gated, const qn_engine_options_t* base) {
   must(qn_engine_create(&options, &gated->engine));
   gate_install(&gated->gate, gated->engine);
   gated->engine->flights.failed_period_ns = GATE_PATIENCE_NS;
+  gated->engine->compile_grace_ns = GATE_PATIENCE_NS;
   gated->engine->close_grace_ns = GATE_PATIENCE_NS;
   if (gated->engine->disk) gated->engine->disk->hang_ns = GATE_PATIENCE_NS;
   must(qn_target_parse("interp", &gated->target));

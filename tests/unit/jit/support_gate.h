@@ -31,8 +31,8 @@ typedef struct gated {
 } gated_t;
 
 // `settings` may be NULL. The cache directory is a fresh one. The gate is closed. Nothing ends by
-// itself because the machine is slow: failures are remembered, and files and publishes waited for,
-// without end.
+// itself because the machine is slow: failures are remembered, and files, compiles and publishes
+// waited for, without end.
 void gated_begin(gated_t* gated, const qn_engine_options_t* base);
 // The same with these settings alone.
 void gated_begin_with(gated_t* gated, const qn_setting_t* settings, size_t count);

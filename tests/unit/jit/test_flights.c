@@ -14,13 +14,9 @@
 #include "base/thread.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
-#include "tests/support/tempdir.h"
+#include "tests/unit/jit/support_gate.h"
 
 static const char text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 // Holds the first file call of a name whose path has `part` inside, until the other party is there.
 static struct {
@@ -117,12 +113,20 @@ static void test_forbidden_beside_allowed(void** state) {
       .engine = f->engine, .module = f->module, .target = "interp", .miss = QN_MISS_FAIL};
   lookup_t allowed = {
       .engine = f->engine, .module = f->module, .target = "interp", .is_other = true};
+  // The compile does not end before the one has its answer, which could else be what was compiled.
+  gate_t compiles = {.is_open = false};
+  must(qn__mutex_init(&compiles.mutex));
+  must(qn__cond_init(&compiles.moved));
+  gate_install(&compiles, f->engine);
   set_gate("open", ".k");
   start(&forbidden);
   await_gate();
   start(&allowed);
   join(&forbidden);
+  gate_set(&compiles, true);
   join(&allowed);
+  qn__mutex_deinit(&compiles.mutex);
+  qn__cond_deinit(&compiles.moved);
   assert_int_equal(qn_status_consume(forbidden.status), QN_STATUS_COMPILE_FORBIDDEN);
   must(allowed.status);
 }

@@ -292,7 +292,7 @@ static const qn__crypto_t weak_crypto = {
 // A machine of the fleet: a cache directory of its own and the common store.
 static void machine_begin(gated_t* gated, const char* role, int64_t timeout_ns) {
   const qn_setting_t settings[] = {
-      {"compile_threads", "1"}, {"remote_role", role}, {"lock_timeout", "10s"}};
+      {"compile_threads", "1"}, {"remote_role", role}, {"lock_timeout", "3600s"}};
   qn_engine_options_t options = {
       .struct_size = sizeof options, .settings = settings, .setting_count = 3};
   gated_begin(gated, &options);

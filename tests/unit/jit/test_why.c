@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
+#include "cache/disk_inner.h"
 #include "jit/engine.h"
 #include "jit/why.h"
 #include "quern/cache.h"
@@ -68,6 +69,8 @@ static int set_up(void** state) {
   place_t* place = calloc(1, sizeof *place);
   if (!place || !qn_test_tempdir_make(place->directory)) return -1;
   place->engine = engine_with(place->directory, "rw", "", (qn_allocator_t){0});
+  // Its writer opens no file at a time of its own.
+  place->engine->disk->sweep_period_ns = -1;
   place->one = parse(one_text);
   place->two = parse(two_text);
   place->interp = target_of("interp");
