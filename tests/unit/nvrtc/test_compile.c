@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 // cmocka.h needs those above.
 #include <cmocka.h>
@@ -360,6 +361,31 @@ static void child_of_a_fork_compiles(void** state) {
   assert_int_equal(WEXITSTATUS(code), 0);
 }
 
+// The lock in which another generator may sit at the fork is the same.
+static void child_of_a_fork_while_another_warms_up_compiles(void** state) {
+  (void)state;
+  NEEDS_NVRTC();
+  compile(saxpy, "sm_90a", QN_TIER_FULL, false, "");
+  for (long ms = 0; ms < 30; ms += 10) {
+    qn__nvrtc_t* other = nvrtc_or_null(qn_allocator_default());
+    assert_non_null(other);
+    (void)nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      (void)alarm(600);  // a hang is a failure
+      program_t program = program_make(saxpy, "cuda -arch=sm_80", QN_TIER_FULL, false);
+      qn_artifact_t* artifact;
+      qn_status_t status = qn__nvrtc_compile(nvrtc, &program.request, &artifact);
+      _exit(qn_ok(status) ? 0 : 1);
+    }
+    int code;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
+    qn__nvrtc_destroy(other);
+  }
+}
+
 // ---- memory
 
 static bool compile_once(qn_allocator_t allocator, void* user) {
@@ -407,6 +433,7 @@ int main(int count, char** arguments) {
       cmocka_unit_test(refusals_say_why),
       cmocka_unit_test(processes_agree),
       cmocka_unit_test(child_of_a_fork_compiles),
+      cmocka_unit_test(child_of_a_fork_while_another_warms_up_compiles),
       cmocka_unit_test(lack_of_memory_is_a_status),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
