@@ -186,7 +186,7 @@ missing_marks() { [ "$(cat hang.marks 2>/dev/null | wc -l)" -ge 2 ] || echo "wor
 module hang2 2
 printf '%s.qn\n' hang fine hang2 >lists/interrupted.list
 rm -f hang.marks
-"$QUERN" warm lists/interrupted.list --jobs 2 --json >out 2>err &
+"$QUERN" warm lists/interrupted.list --jobs 2 --timeout 3600 --json >out 2>err &
 pid=$!
 hanging
 kill -TERM $pid
@@ -198,7 +198,7 @@ alone
 
 # Nor do workers outlive one that is killed.
 rm hang.marks
-"$QUERN" warm lists/interrupted.list --jobs 2 >out 2>err &
+"$QUERN" warm lists/interrupted.list --jobs 2 --timeout 3600 >out 2>err &
 pid=$!
 hanging
 kill -KILL $pid
