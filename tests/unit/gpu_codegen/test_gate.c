@@ -19,11 +19,12 @@
 
 #include "jit/gpu/gate.h"
 
-// ThreadSanitizer takes threads that had ended before a fork for leaks of the child.
-#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer takes threads that had ended before a fork for leaks of the child, and the heap
+// of AddressSanitizer keeps its locks in a child as they were.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define HAS_FORKS 0
 #elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #define HAS_FORKS 0
 #endif
 #endif

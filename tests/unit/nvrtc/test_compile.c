@@ -361,7 +361,9 @@ static void child_of_a_fork_compiles(void** state) {
   assert_int_equal(WEXITSTATUS(code), 0);
 }
 
-// The lock in which another generator may sit at the fork is the same.
+// The lock in which another generator may sit at the fork is the same. (Not with the sanitizers'
+// heaps: a thread that ends meanwhile leaves their locks taken in the child.)
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 static void child_of_a_fork_while_another_warms_up_compiles(void** state) {
   (void)state;
   NEEDS_NVRTC();
@@ -385,6 +387,7 @@ static void child_of_a_fork_while_another_warms_up_compiles(void** state) {
     qn__nvrtc_destroy(other);
   }
 }
+#endif
 
 // ---- memory
 
@@ -433,7 +436,9 @@ int main(int count, char** arguments) {
       cmocka_unit_test(refusals_say_why),
       cmocka_unit_test(processes_agree),
       cmocka_unit_test(child_of_a_fork_compiles),
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
       cmocka_unit_test(child_of_a_fork_while_another_warms_up_compiles),
+#endif
       cmocka_unit_test(lack_of_memory_is_a_status),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
