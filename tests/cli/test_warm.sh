@@ -154,16 +154,20 @@ expect 0 cache stats --json
 json 'it["entries"] == 3'
 
 # What hangs is given up after its time, and nothing else is. A machine may be so slow that one second is
-# not enough for the key that is only slow; twice the time is, or twice that.
+# not enough for the keys that do not hang, of which one is slow, and the other is found by its worker alone:
+# what this generator calls itself cannot be told before it is open. Twice the time is, or twice that.
 printf '%s.qn\n' hang fine slow >lists/hang.list
 for seconds in 1 2 4 8 16 32 64; do
   expect 1 warm lists/hang.list --timeout $seconds --json
-  json '{k["name"].split("@")[0]: k["outcome"] for k in it["keys"] if k["name"].split("@")[0] != "slow"} == {"hang": "timed_out", "fine": "cached"}'
+  json '[k["outcome"] for k in it["keys"] if k["name"].startswith("hang")] == ["timed_out"]'
+  tells "hang@"
   tells "timed out: its worker was killed after $seconds s"
   alone
-  ! grep -q '"outcome": "compiled"' out || break
+  [ "$(grep -c '"outcome": "timed_out"' out)" -gt 1 ] || break
 done
-json '[k["outcome"] for k in it["keys"] if k["name"].startswith("slow")] == ["compiled"]'
+# A round that was too short for one may have been enough for the other.
+json '[k["outcome"] for k in it["keys"] if k["name"].startswith("fine")] == ["cached"]'
+json '[k["outcome"] for k in it["keys"] if k["name"].startswith("slow")][0] in ["compiled", "cached"]'
 
 # Keys that nobody can make do not starve the others: more crashes than workers.
 for i in 1 2 3 4 5 6; do
