@@ -458,6 +458,8 @@ static void test_fork(void** state) {
   qn_stream_t* stream;
   cuda_must(qn_stream_create(cuda_at(0), &stream));
   float* memory = cuda_floats(0, 10, 0);
+  float host[10];
+  cuda_read(0, stream, memory, host, sizeof host);  // its thread has begun, and waits
   (void)fflush(NULL);
   const pid_t pid = fork();
   if (pid == 0) {

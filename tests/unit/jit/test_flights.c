@@ -141,7 +141,6 @@ static void test_fork_while_a_generator_is_looked_for(void** state) {
   set_gate("lstat", "libquern-");
   start(&missing);
   await_gate();
-  gate.is_other_there = true;
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
@@ -149,6 +148,7 @@ static void test_fork_while_a_generator_is_looked_for(void** state) {
     (void)look_up(&in_child);
     _exit(qn_ok(in_child.status) ? 0 : 1);
   }
+  gate.is_other_there = true;
   int status;
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));
