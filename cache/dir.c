@@ -101,8 +101,7 @@ qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_usage_t* out_usage)
                      qn__disk_scan(dir->disk, add_usage, out_usage, &out_usage->temporary_count));
 }
 
-// ---------------------------------------------------------------------------------------- one
-// entry
+// --------------------------------------------------------------------------------------- one entry
 
 typedef struct finder {
   const char* prefix;

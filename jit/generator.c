@@ -22,8 +22,7 @@ static const qn_codegen_t* builtin_table(const char* name) {
   return NULL;
 }
 
-// ---------------------------------------------------------------------------------- registered
-// ones
+// --------------------------------------------------------------------------------- registered ones
 
 enum { REGISTERED_LIMIT = 8 };
 

@@ -95,8 +95,7 @@ static qn_status_t copy_staged_to_device(qn__cuda_stream_t* stream, qn__cuda_sta
   return status;
 }
 
-// ---------------------------------------------------------------------------------- host and
-// device
+// --------------------------------------------------------------------------------- host and device
 
 static qn_status_t wait_for(qn__cuda_stream_t* stream) {
   return qn__cuda_check(stream->device, qn__cuda()->stream_synchronize(stream->native),

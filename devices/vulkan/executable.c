@@ -23,8 +23,7 @@ bool qn__vk_accepts(const char* format) {
   return strcmp(format, FORMAT) == 0;
 }
 
-// ---------------------------------------------------------------------------------- the driver's
-// data
+// ------------------------------------------------------------------------------- the driver's data
 
 void qn__vk_identity(const qn__vk_info_t* info, char out[256]) {
   const VkPhysicalDeviceProperties* properties = &info->properties;

@@ -119,8 +119,7 @@ static const qn_device_table_t device = {
     .launch = launch,
 };
 
-// ------------------------------------------------------------------------------- the code
-// generator
+// ------------------------------------------------------------------------------ the code generator
 
 typedef struct made {
   qn_artifact_t artifact;  // first: release gets this pointer back
@@ -186,8 +185,7 @@ static const qn_codegen_t generator = {
     .compile = compile,
 };
 
-// ---------------------------------------------------------------------------------- the target
-// kind
+// --------------------------------------------------------------------------------- the target kind
 
 static const qn_option_info_t options[] = {
     {"volume", QN_OPTION_INT, "3", false, "an example of an option", 0, 10},
@@ -201,8 +199,7 @@ static const qn_target_kind_info_t kind = {
     .options = options,
 };
 
-// ---------------------------------------------------------------------------------------- the
-// entry
+// --------------------------------------------------------------------------------------- the entry
 
 static const qn_device_table_t* const devices[] = {&device};
 static const qn_codegen_t* const generators[] = {&generator};

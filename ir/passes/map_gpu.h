@@ -3,11 +3,9 @@
 // 1. map_gpu.c cuts a function into what the host does and *units*, each a launch to be.
 // 2. map_gpu_import.c brings values of the device from the unit that computes them to those that
 //    use them.
-// 3. map_gpu_launch.c gives each unit its blocks and threads: flat (map_gpu_flat.c), or by a
-// *team*:
-//    the threads of a block that work on one iteration together (map_gpu_team.c, with
-//    map_gpu_spread.c for what is spread over the threads and map_gpu_sync.c for the barriers).
-//    map_gpu_choose.c decides.
+// 3. map_gpu_launch.c gives each unit its blocks and threads: flat (map_gpu_flat.c), by tiles
+//    (map_gpu_tile.h), or by a *team*: the threads of a block that work on one iteration together
+//    (map_gpu_team.h). map_gpu_choose.c decides.
 //
 // Thread rule: one thread per body. Read next: map_gpu.c.
 #ifndef QUERN_IR_PASSES_MAP_GPU_H_
@@ -111,6 +109,8 @@ void qn__gmap_refuse(qn__gmap_t* map, const char* format, ...) QN_PRINTF(2, 3);
 
 // max(end - begin, 0).
 qn__expr_t* qn__gmap_extent(qn__gmap_t* map, const qn__stmt_t* loop);
+// A constant count of iterations; -1: unknown.
+int64_t qn__gmap_trips(const qn__expr_t* begin, const qn__expr_t* end);
 
 // ---- questions (map_gpu_kit.c)
 
@@ -126,6 +126,13 @@ bool qn__gmap_is_pure(const qn__gmap_t* map, qn__expr_t* expr);
 void qn__gmap_mark_free(qn__gmap_t* map, qn__block_t* block);
 static inline bool qn__gmap_is_free(const qn__stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count != 0;
+}
+static inline bool qn__gmap_is_thread(const qn__stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
+}
+// A thread loop whose threads meet.
+static inline bool qn__gmap_is_exact(const qn__stmt_t* stmt) {
+  return qn__gmap_is_thread(stmt) && !qn__gmap_is_free(stmt);
 }
 // Facts about one loop, for all that is declared so far. NULL without memory.
 qn__lanes_t* qn__gmap_lanes(qn__gmap_t* map);

@@ -22,15 +22,8 @@ typedef struct work {
   double total;
 } work_t;
 
-static int64_t constant_trips(const qn__expr_t* begin, const qn__expr_t* end) {
-  int64_t first, last, extent;
-  if (!qn__expr_const_int(begin, &first) || !qn__expr_const_int(end, &last)) return -1;
-  if (__builtin_sub_overflow(last, first, &extent)) return -1;
-  return extent > 0 ? extent : 0;
-}
-
 static double trips(const qn__expr_t* begin, const qn__expr_t* end) {
-  int64_t count = constant_trips(begin, end);
+  int64_t count = qn__gmap_trips(begin, end);
   return count < 0 ? ASSUMED_TRIPS : (double)count;
 }
 
@@ -122,7 +115,7 @@ static bool team_slot(void* context, qn__expr_t** slot) {
     (void)add_slot(&walk, slot);
     self->spread += work.total;
     self->exchanges += self->weight;
-    note_trips(self, constant_trips(expr->reduce.begin, expr->reduce.end));
+    note_trips(self, qn__gmap_trips(expr->reduce.begin, expr->reduce.end));
     return true;
   }
   if (expr->kind == QN__EXPR_REDUCE) {
@@ -143,12 +136,12 @@ static void spread_loop_work(team_work_t* self, qn__stmt_t* stmt) {
   // The innermost loop of a perfect nest counts fastest, or near enough.
   qn__stmt_t* inner = stmt;
   double weight = self->weight * trips(stmt->loop.begin, stmt->loop.end);
-  int64_t all = constant_trips(stmt->loop.begin, stmt->loop.end);
+  int64_t all = qn__gmap_trips(stmt->loop.begin, stmt->loop.end);
   while (inner->loop.body.first && !inner->loop.body.first->next &&
          qn__gmap_is_free(inner->loop.body.first)) {
     inner = inner->loop.body.first;
     weight *= trips(inner->loop.begin, inner->loop.end);
-    int64_t count = constant_trips(inner->loop.begin, inner->loop.end);
+    int64_t count = qn__gmap_trips(inner->loop.begin, inner->loop.end);
     all = count < 0 || all < 0 || __builtin_mul_overflow(all, count, &all) ? -1 : all;
   }
   qn__lanes_enter(lanes, inner->loop.var, &inner->loop.body);
@@ -260,7 +253,7 @@ qn__gmap_choice_t qn__gmap_choose(qn__gmap_t* map, qn__gmap_nest_t* nest) {
   if (local_bytes(&nest->body) > limit) return flat;
   int64_t iterations = 1;
   for (uint32_t i = 0; i < nest->count; ++i) {
-    int64_t count = constant_trips(nest->loops[i]->loop.begin, nest->loops[i]->loop.end);
+    int64_t count = qn__gmap_trips(nest->loops[i]->loop.begin, nest->loops[i]->loop.end);
     if (count < 0 || __builtin_mul_overflow(iterations, count, &iterations)) {
       iterations = -1;
       break;

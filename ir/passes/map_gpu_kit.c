@@ -143,6 +143,13 @@ qn__expr_t* qn__gmap_extent(qn__gmap_t* map, const qn__stmt_t* loop) {
   return qn__gmap_op(map, QN_OP_MAX, extent, qn__gmap_int(map, 0));
 }
 
+int64_t qn__gmap_trips(const qn__expr_t* begin, const qn__expr_t* end) {
+  int64_t first, last, extent;
+  if (!qn__expr_const_int(begin, &first) || !qn__expr_const_int(end, &last)) return -1;
+  if (__builtin_sub_overflow(last, first, &extent)) return -1;
+  return extent > 0 ? extent : 0;
+}
+
 // ---- questions
 
 bool qn__gmap_any_stmt(qn__block_t* block, bool (*is_it)(const qn__stmt_t* stmt)) {

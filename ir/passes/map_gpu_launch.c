@@ -39,14 +39,10 @@ qn__stmt_t* qn__gmap_threads(qn__gmap_t* map, qn__var_t* t, int64_t count, qn__b
   return loop;
 }
 
-static bool is_thread_loop(const qn__stmt_t* stmt) {
-  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
-}
-
 // The guards stand inside of the innermost thread loop of a perfect nest.
 static void guard_threads(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__stmt_t* threads) {
   while (threads->loop.body.first && threads->loop.body.first == threads->loop.body.last &&
-         is_thread_loop(threads->loop.body.first)) {
+         qn__gmap_is_thread(threads->loop.body.first)) {
     threads = threads->loop.body.first;
   }
   threads->loop.body = add_guards(map, unit, threads->loop.body);
@@ -97,9 +93,6 @@ static void group_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
 static bool is_block_loop(const qn__stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
 }
-static bool is_exact_loop(const qn__stmt_t* stmt) {
-  return is_thread_loop(stmt) && !qn__gmap_is_free(stmt);
-}
 
 // Moves what stands between block loops (lets, asserts, tables, views) into the innermost one.
 // Returns the innermost loop.
@@ -135,7 +128,7 @@ static bool is_pure_slot(void* map, qn__expr_t** slot) {
 // At the block level only what all threads may do at once, then one nest of thread loops.
 static bool is_canonical(qn__gmap_t* map, const qn__block_t* level) {
   for (qn__stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
-    if (is_thread_loop(stmt)) return stmt->next == NULL;
+    if (qn__gmap_is_thread(stmt)) return stmt->next == NULL;
     bool is_plain = stmt->kind == QN__STMT_LET && qn__gmap_is_pure(map, stmt->let.value);
     if (stmt->kind == QN__STMT_ALLOC) {
       is_plain = stmt->alloc.buffer->scope != QN__SCOPE_LOCAL &&
@@ -152,7 +145,7 @@ static int64_t most_threads(const qn__gmap_t* map, qn__block_t* block) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     int64_t count = 1;
     const qn__stmt_t* loop = stmt;
-    while (loop && is_thread_loop(loop) && count > 0) {
+    while (loop && qn__gmap_is_thread(loop) && count > 0) {
       int64_t begin, end, extent;
       bool is_known = qn__expr_const_int(loop->loop.begin, &begin) &&
                       qn__expr_const_int(loop->loop.end, &end) &&
@@ -162,9 +155,9 @@ static int64_t most_threads(const qn__gmap_t* map, qn__block_t* block) {
       if (!is_known) break;
       loop = loop->loop.body.first;
     }
-    if (is_thread_loop(stmt) && count > most) most = count;
+    if (qn__gmap_is_thread(stmt) && count > most) most = count;
     qn__block_t* blocks[2];
-    size_t block_count = is_thread_loop(stmt) ? 0 : qn__stmt_blocks(stmt, blocks);
+    size_t block_count = qn__gmap_is_thread(stmt) ? 0 : qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < block_count; ++i) {
       int64_t inner = most_threads(map, blocks[i]);
       if (inner > most) most = inner;
@@ -201,7 +194,7 @@ static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__block_t* leve
 
 static void explicit_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
   qn__stmt_t* outermost = unit->stmts.first;
-  if (is_thread_loop(outermost)) {
+  if (qn__gmap_is_thread(outermost)) {
     qn__stmt_t* block =
         qn__gmap_loop(map, QN_LOOP_BLOCK_X, qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block"),
                       qn__gmap_int(map, 0), qn__gmap_int(map, 1));
@@ -306,7 +299,7 @@ static void warp_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* n
 
 static void free_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
   qn__stmt_t* loop = unit->stmts.first;
-  bool is_exact = qn__gmap_any_stmt(&loop->loop.body, is_exact_loop);
+  bool is_exact = qn__gmap_any_stmt(&loop->loop.body, qn__gmap_is_exact);
   qn__gmap_nest_t nest;
   qn__gmap_nest_open(map, loop, &nest);
   if (qn__gmap_stopped(map)) return;

@@ -12,7 +12,9 @@
 //     one block agree. Where such a nest may be empty there is one thread all the same, for the
 //     rest of the block level. Other thread loops are spread.
 //
-// Thread rule: one thread per body. Read next: map_gpu_team.c.
+// map_gpu_team_plan.c marks what is spread, map_gpu_team_axes.c gives the team its threads,
+// map_gpu_team.c rewrites, with map_gpu_spread.c for what is spread and map_gpu_sync.c for
+// barriers. Thread rule: one thread per body. Read next: map_gpu_team.c.
 #ifndef QUERN_IR_PASSES_MAP_GPU_TEAM_H_
 #define QUERN_IR_PASSES_MAP_GPU_TEAM_H_
 
@@ -51,17 +53,26 @@ typedef struct qn__gmap_team {
 
 // ---- map_gpu_team.c
 
+// Rewrites `block` (consumed) for the team, behind what is in `out`.
+void qn__gmap_team_run(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out);
+
+// ---- map_gpu_team_plan.c
+
 // Marks what is to be spread; returns whether there is anything. `is_warp`: exchanges only where
 // nothing divides the warps of a block.
 bool qn__gmap_plan(qn__gmap_t* map, qn__block_t* block, bool is_warp);
+
+// ---- map_gpu_team_axes.c
+
 // Finds the exact thread loops, if any, and gives the team its threads: theirs, else `threads`.
 // False: refused.
 bool qn__gmap_team_init(qn__gmap_team_t* team, qn__gmap_t* map, qn__block_t* block,
                         int64_t threads);
-// Rewrites `block` (consumed) for the team, behind what is in `out`.
-void qn__gmap_team_run(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out);
 // The team's thread loops around `body`.
 qn__stmt_t* qn__gmap_team_loops(qn__gmap_team_t* team, qn__block_t* body);
+// Computes the number of the thread, unless that has been done: x counts fastest.
+void qn__gmap_team_number(qn__gmap_team_t* team, qn__block_t* out);
+bool qn__gmap_is_never_empty(const qn__stmt_t* loop);
 
 // ---- map_gpu_spread.c
 

@@ -6,16 +6,12 @@
 // map_gpu_launch.c.
 #include "ir/passes/map_gpu_team.h"
 
-static bool is_thread_loop(const qn__stmt_t* stmt) {
-  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
-}
-
 static bool holds_threads(qn__stmt_t* stmt) {
-  if (is_thread_loop(stmt)) return true;
+  if (qn__gmap_is_thread(stmt)) return true;
   qn__block_t* blocks[2];
   size_t count = qn__stmt_blocks(stmt, blocks);
   for (size_t i = 0; i < count; ++i) {
-    if (qn__gmap_any_stmt(blocks[i], is_thread_loop)) return true;
+    if (qn__gmap_any_stmt(blocks[i], qn__gmap_is_thread)) return true;
   }
   return false;
 }
@@ -52,7 +48,7 @@ static bool look_beside(qn__gmap_t* map, qn__stmt_t* loop, beside_t* out) {
   *out = (beside_t){NULL, false};
   for (qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
     if (!holds_threads(stmt)) continue;
-    if (out->inner || !is_thread_loop(stmt)) return false;
+    if (out->inner || !qn__gmap_is_thread(stmt)) return false;
     out->inner = stmt;
   }
   if (!out->inner) return true;

@@ -1,7 +1,8 @@
 // ir/passes/map_gpu_tile.h: a product written as a sum, and how it is cut into tiles.
 //
 // map_gpu_tile.c recognises it, map_gpu_tile_size.c chooses the sizes, map_gpu_tile_write.c writes
-// the blocks and threads. Thread rule: one thread per body. Read next: map_gpu_tile.c.
+// the blocks and threads, with what map_gpu_tile_write.h names. Thread rule: one thread per body.
+// Read next: map_gpu_tile.c.
 #ifndef QUERN_IR_PASSES_MAP_GPU_TILE_H_
 #define QUERN_IR_PASSES_MAP_GPU_TILE_H_
 

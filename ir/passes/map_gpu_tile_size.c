@@ -48,13 +48,7 @@ static int64_t iterations(qn__tile_t* tile, uint32_t dims) {
 }
 
 static int64_t steps(const qn__tile_t* tile) {
-  int64_t begin, end, extent;
-  if (!qn__expr_const_int(tile->reduce->reduce.begin, &begin) ||
-      !qn__expr_const_int(tile->reduce->reduce.end, &end) ||
-      __builtin_sub_overflow(end, begin, &extent)) {
-    return -1;
-  }
-  return extent > 0 ? extent : 0;
+  return qn__gmap_trips(tile->reduce->reduce.begin, tile->reduce->reduce.end);
 }
 
 static int64_t ceildiv(int64_t a, int64_t b) {

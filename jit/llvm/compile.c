@@ -1,8 +1,7 @@
 // jit/llvm/compile.c: canonical bytes in, artifact or an intermediate form out.
 //
 // The stages, each of which can be written out: decode and verify, passes on the body ("ir"), LLVM
-// code
-// ("llvm-raw"), LLVM's passes ("llvm"), the machine's code ("asm", "obj"), linking ("image").
+// code ("llvm-raw"), LLVM's passes ("llvm"), the machine's code ("asm", "obj"), linking ("image").
 // What only our own code touches (the arena, the body, buffers) lives in the job, so that it is
 // freed even when LLVM gives up in between. Thread rule: one thread per job. Read next: image.c.
 #include "jit/llvm/compile.h"

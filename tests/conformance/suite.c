@@ -166,8 +166,7 @@ bool conf_expect(conf_t* c, qn_status_t status, qn_status_code_t code, const cha
   return false;
 }
 
-// ------------------------------------------------------------------------------ taken and given
-// back
+// ---------------------------------------------------------------------------- taken and given back
 
 void conf_keep(conf_t* c, conf_kept_kind_t kind, void* pointer, qn_device_t device) {
   if (!pointer) return;

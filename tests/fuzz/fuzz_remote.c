@@ -23,8 +23,7 @@ static void check(bool is_true) {
   if (!is_true) abort();
 }
 
-// ------------------------------------------------------------------------------- a network of
-// bytes
+// ------------------------------------------------------------------------------ a network of bytes
 
 static struct {
   const uint8_t* data;
