@@ -422,8 +422,8 @@ static void test_a_child_of_fork_is_told(void** state) {
   size_t size = 256;
   test_must(test_vulkan_call(inherited_code, TEST_FILL, inherited_stream, NULL, 1,
                              &inherited_memory, &size, 2, (uint64_t[]){64, 1}));
-#if defined(__SANITIZE_ADDRESS__)
-  // Its heap keeps the locks of the driver's threads in a child as they were: none is at work.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // Their heaps keep the locks of the driver's threads in a child as they were: none is at work.
   test_must(qn_stream_sync(test_vulkan, inherited_stream));
   qn__vk_device_t* device = qn__vk_find(0);
   assert_int_equal(device->vk.DeviceWaitIdle(device->handle), VK_SUCCESS);
