@@ -154,14 +154,9 @@ static void destroy(qn__cuda_executable_t* executable) {
 
 static qn_status_t load(qn__cuda_device_t* device, const qn_artifact_t* artifact,
                         qn__cuda_executable_t* executable) {
-  const qn_span_t metadata = {artifact->metadata, artifact->metadata_size};
   qn__gpu_plan_t* plan = &executable->plan;
   QN_TRY(qn__gpu_isa_check(artifact->isa, device->id, qn__cuda_target_property));
-  QN_TRY(qn__gpu_plan_decode(metadata, artifact->payload_size, &executable->arena, plan));
-  if (plan->function_count != artifact->function_count) {
-    return qn_status_make(QN_STATUS_DATA_LOSS, "a plan of %u functions for an artifact of %zu",
-                          plan->function_count, artifact->function_count);
-  }
+  QN_TRY(qn__gpu_plan_of_artifact(artifact, &executable->arena, plan));
   bool* has_record = qn__arena_alloc(&executable->arena, (size_t)plan->function_count + 1);
   executable->kernels = qn__arena_alloc_array(&executable->arena, (size_t)plan->kernel_count + 1,
                                               sizeof *executable->kernels);

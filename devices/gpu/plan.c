@@ -435,6 +435,16 @@ qn_status_t qn__gpu_plan_decode(qn_span_t bytes, size_t payload_size, qn__arena_
   return QN_OK;
 }
 
+qn_status_t qn__gpu_plan_of_artifact(const qn_artifact_t* artifact, qn__arena_t* arena,
+                                     qn__gpu_plan_t* out_plan) {
+  const qn_span_t metadata = {artifact->metadata, artifact->metadata_size};
+  QN_TRY(qn__gpu_plan_decode(metadata, artifact->payload_size, arena, out_plan));
+  if (out_plan->function_count == artifact->function_count) return QN_OK;
+  return qn_status_make(QN_STATUS_DATA_LOSS,
+                        "artifact: its plan has another number of functions: %u, not %zu",
+                        out_plan->function_count, artifact->function_count);
+}
+
 // --------------------------------------------------------------------------------- push constants
 
 static uint32_t place(uint32_t* end, uint32_t size) {

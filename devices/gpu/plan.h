@@ -155,6 +155,9 @@ void qn__gpu_plan_encode(const qn__gpu_plan_t* plan, qn__buffer_t* out);
 // ranges (within `payload_size`) and expressions are checked. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__gpu_plan_decode(qn_span_t bytes, size_t payload_size, qn__arena_t* arena,
                                 qn__gpu_plan_t* out_plan);
+// The plan of an artifact; it has as many functions.
+qn_status_t qn__gpu_plan_of_artifact(const qn_artifact_t* artifact, qn__arena_t* arena,
+                                     qn__gpu_plan_t* out_plan);
 
 // Operands of an operator that expressions may apply; 0 for any other.
 uint32_t qn__gpu_op_arity(qn_op_t op);

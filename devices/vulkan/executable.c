@@ -277,11 +277,7 @@ static void mark_first_choices(const qn__gpu_plan_t* plan, bool* is_first) {
 }
 
 static qn_status_t load_into(qn__vk_executable_t* self, const qn_artifact_t* artifact) {
-  QN_TRY(qn__gpu_plan_decode((qn_span_t){artifact->metadata, artifact->metadata_size},
-                             artifact->payload_size, &self->arena, &self->plan));
-  if (self->plan.function_count != artifact->function_count) {
-    return damaged(self, "its plan has another number of functions");
-  }
+  QN_TRY(qn__gpu_plan_of_artifact(artifact, &self->arena, &self->plan));
   self->kernels =
       qn__arena_alloc_array(&self->arena, self->plan.kernel_count, sizeof *self->kernels);
   bool* is_first = qn__arena_alloc_array(&self->arena, self->plan.kernel_count, sizeof *is_first);
