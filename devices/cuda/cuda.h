@@ -36,6 +36,7 @@ typedef struct qn__cuda_block qn__cuda_block_t;
 typedef struct qn__cuda_staging qn__cuda_staging_t;
 typedef struct qn__cuda_executable qn__cuda_executable_t;
 typedef struct qn__cuda_page qn__cuda_page_t;
+typedef struct qn__cuda_record qn__cuda_record_t;
 typedef struct qn__cuda_aligned qn__cuda_aligned_t;
 
 enum { QN__CUDA_EVENTS = 64, QN__CUDA_SIZE_CLASSES = 64, QN__CUDA_BUCKETS = 256 };
@@ -141,6 +142,26 @@ void qn__cuda_mirror_give(qn__cuda_device_t* device, qn__cuda_mirror_t* mirror);
 qn_status_t qn__cuda_record_clear(qn__cuda_device_t* device, CUdeviceptr record, CUstream native);
 qn_status_t qn__cuda_record_copy(qn__cuda_device_t* device, CUdeviceptr record, CUstream native,
                                  qn__gpu_record_t* to);
+// From here on not even the kernel goes on whose tag of a graph the record has.
+qn_status_t qn__cuda_record_close(qn__cuda_device_t* device, CUdeviceptr record, CUstream native);
+
+// A record of a stream. A call has one from its first kernel to its last: behind a failure all that
+// is left of it is skipped, whatever others begin meanwhile.
+struct qn__cuda_record {
+  CUdeviceptr address;
+  _Atomic uint32_t call_count;  // that may launch more with it
+  uint32_t failed_upper;        // of the tag that it was last seen to have (the stream's lock)
+  qn__cuda_record_t* next;      // of the stream's
+};
+// The stream's first one. In the context, with the device's lock held.
+qn_status_t qn__cuda_record_make(qn__cuda_stream_t* stream);
+// Gives them all back. With the lock free.
+void qn__cuda_record_unmake(qn__cuda_stream_t* stream);
+// In front of the first kernel of a call that can fail: the record that it has, until
+// qn__cuda_record_end, which comes behind its last kernel. It is cleared if that is due. Errors: of
+// the driver, OUT_OF_MEMORY; then the kernel must not be launched.
+qn_status_t qn__cuda_record_begin(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record);
+void qn__cuda_record_end(qn__cuda_record_t* record);
 
 // ---- stream.c, flight.c
 
@@ -156,6 +177,11 @@ typedef struct qn__cuda_owner {
 // one: a flight takes no more kernels than it has tags for, and the number of a flight that has
 // failed is not given again.
 enum { QN__CUDA_TAG_SHIFT = 12, QN__CUDA_TAGS = 1 << 12, QN__CUDA_MAX_TAGGED = 0xfffff };
+
+// A graph's kernels have the same tags at each launch: all with the highest bit set, and the
+// highest one of the lowest byte clear, which tells them from what qn__cuda_record_close leaves.
+enum { QN__CUDA_GRAPH_SHIFT = 7, QN__CUDA_MAX_GRAPH_OWNERS = 0x7ffff };
+#define QN__CUDA_GRAPH_TAG UINT32_C(0x80000000)
 
 typedef struct qn__cuda_tags {
   uint32_t upper;  // never 0
@@ -179,9 +205,7 @@ struct qn__cuda_stream {
   CUstream native;
   uint64_t number;  // unique; the default stream's is 0
   bool is_owned;    // else the host's, or the default one
-  CUdeviceptr record;
   qn__cuda_mirror_t* mirror;
-  _Atomic bool is_clear_due;           // the record, in front of the next kernel that can fail
   _Atomic uint32_t kernel_count;       // the number of the next kernel that has a tag
   _Atomic uint64_t fallible_end;       // flights that can fail are below
   _Atomic(qn__cuda_graph_t*) capture;  // what it records; NULL: nothing
@@ -192,8 +216,13 @@ struct qn__cuda_stream {
   qn_status_t error;        // the first failure of flights that were taken out
   bool is_failed;           // the record's failure has been found, and no sync has told it
 
+  // Changed with both the mutex above and the lock below.
+  qn__cuda_record_t* record;  // of calls that begin
+  uint32_t record_epoch;      // how often it has been cleared
+  bool is_clear_due;          // in front of the next kernel that can fail
+  qn__cuda_record_t* records;
+
   qn__short_lock_t lock;  // of all below
-  uint32_t failed_upper;  // of the tag that the record was last seen to have
   uint64_t first;         // flights [first, next)
   uint64_t next;
   uint64_t marked;          // flights below are behind a mark, or about to be: nothing joins them
@@ -206,8 +235,9 @@ struct qn__cuda_stream {
   uint64_t next_mark;
   struct {
     CUevent event;
-    uint64_t position;  // recorded behind all flights below it
-    bool has_copy;      // of the record, in the mirror, in front of the event
+    uint64_t position;      // recorded behind all flights below it
+    bool has_copy;          // of the record, in the mirror, in front of the event
+    uint32_t record_epoch;  // of the copy
   } marks[QN__CUDA_MARKS];
   qn__cuda_flight_t flights[QN__CUDA_FLIGHTS];
 };
@@ -232,20 +262,19 @@ qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* 
 // FAILED_PRECONDITION while the stream records, for us or for the host; ok else.
 qn_status_t qn__cuda_not_capturing(const qn__cuda_stream_t* stream, const char* what);
 
-// A place for a launch (`launch`) or a graph's; its owner or graph is retained. `may_join`: it may
-// be that of the launch before, if that is of the same owner. Waits only when hundreds are in
-// flight. Gives the position and the tags.
+// A place for a call (`launch`), or for the launch of a graph (`graph`); its owner or graph is
+// retained. `record`: of a call that goes on, which gets another place; NULL: of one that begins,
+// which may have that of the call before, if that is of the same owner. Waits only when hundreds
+// are in flight. Gives the position and the tags.
 qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                                  qn__cuda_graph_t* graph, bool may_join, uint64_t* out_position,
-                                  qn__cuda_tags_t* out_tags);
+                                  qn__cuda_graph_t* graph, const qn__cuda_record_t* record,
+                                  uint64_t* out_position, qn__cuda_tags_t* out_tags);
 // All its work has been enqueued, or failed to be. Now and then marks the place and looks what has
 // been passed.
 void qn__cuda_flight_end(qn__cuda_stream_t* stream, uint64_t position);
-// In front of the first kernel of a flight that can fail: the record is cleared if that is due, and
-// a copy of it will be asked for. Errors: of the driver; then the kernel must not be launched.
-qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position);
-// The same for a call that goes on in another flight: nothing is cleared.
-void qn__cuda_flight_goes_on(qn__cuda_stream_t* stream, uint64_t position);
+// In front of the first kernel of a call that can fail, behind qn__cuda_record_begin, and where it
+// goes on in another flight: a copy of the record will be asked for.
+void qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position);
 // Behind the launch of a graph that can fail, in front of qn__cuda_flight_end: copies its record.
 // `report_count`: the graph's failures that had been told in front of the launch.
 qn_status_t qn__cuda_flight_copy_graph(qn__cuda_stream_t* stream, uint64_t position,

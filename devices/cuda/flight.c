@@ -14,10 +14,11 @@
 //     device memory. Flights of which one could fail are freed only behind a look at a copy of the
 //     record that was queued when all their work had been: `seen` is how far such looks reach. In
 //     it the first failure becomes a status while its owner is still there. A copy is queued in
-//     front of a mark or of a wait, and only if a flight that could fail is beyond the last one. A
-//     tag of a flight that is not among those looked for is left for the look that covers it.
-//  4. The record is cleared in front of the next kernel that can fail behind the sync that told the
-//     failure, in the order of the stream: what was queued before is skipped.
+//     front of a mark or of a wait, and only if a flight that could fail is beyond the last one.
+//     A wait finds any flight's failure, also where another thread is still adding to it or to one
+//     before it: who has called and then waits is told.
+//  4. A failure is found once, though several copies show it and calls come and go: a copy counts
+//     only as long as the record has not been cleared since (`record_epoch`, see record.c).
 //  5. A full ring is the one reason to wait, for the oldest mark, with no lock held.
 // Thread rule: any thread. Read next: launch.c, stream.c.
 #include <sched.h>
@@ -51,6 +52,8 @@ static void mark(qn__cuda_stream_t* stream) {
                         stream->next_mark - stream->first_mark < QN__CUDA_MARKS;
   const size_t index = stream->next_mark % QN__CUDA_MARKS;
   const bool has_copy = may_mark && stream->copied < fallible_below(stream, position);
+  const CUdeviceptr record = stream->record->address;
+  const uint32_t record_epoch = stream->record_epoch;
   if (may_mark) {
     stream->is_marking = true;
     stream->marked = position;
@@ -60,8 +63,8 @@ static void mark(qn__cuda_stream_t* stream) {
   if (!may_mark) return;
   qn_status_t status = QN_OK;
   if (has_copy) {
-    status = qn__cuda_record_copy(stream->device, stream->record, stream->native,
-                                  &stream->mirror->marks[index]);
+    status =
+        qn__cuda_record_copy(stream->device, record, stream->native, &stream->mirror->marks[index]);
   }
   if (qn_ok(status)) {
     status = qn__cuda_check(stream->device,
@@ -72,6 +75,7 @@ static void mark(qn__cuda_stream_t* stream) {
   if (qn_ok(status)) {
     stream->marks[index].position = position;
     stream->marks[index].has_copy = has_copy;
+    stream->marks[index].record_epoch = record_epoch;
     if (has_copy && stream->copied < position) stream->copied = position;
     stream->next_mark++;
   }
@@ -86,12 +90,11 @@ static uint32_t upper_of(uint32_t tag) {
   return tag >> QN__CUDA_TAG_SHIFT << QN__CUDA_TAG_SHIFT;
 }
 
-// The flight of a tag below `position`; holds the drain lock, under which none is taken out.
-static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
-                     qn__cuda_owner_t* out_owner) {
+// The flight of a tag; holds the drain lock, under which none is taken out.
+static bool find_tag(qn__cuda_stream_t* stream, uint32_t tag, qn__cuda_owner_t* out_owner) {
   bool is_found = false;
   qn__short_lock(&stream->lock);
-  for (uint64_t i = stream->first; i < position && !is_found; i++) {
+  for (uint64_t i = stream->first; i < stream->next && !is_found; i++) {
     const qn__cuda_flight_t* flight = flight_at(stream, i);
     is_found = flight->tags.upper == upper_of(tag) && !flight->graph;
     if (is_found) *out_owner = flight->owner;
@@ -100,11 +103,14 @@ static bool find_tag(qn__cuda_stream_t* stream, uint64_t position, uint32_t tag,
   return is_found;
 }
 
-// Turns what a copy of the record says of the flights below `position` into the stream's error.
-// With the drain lock held.
-static void look(qn__cuda_stream_t* stream, uint64_t position, const qn__gpu_record_t* record) {
+// Turns what a copy of the record says, which was queued in this epoch when flights below
+// `position` were complete, into the stream's error. With the drain lock held.
+static void look(qn__cuda_stream_t* stream, uint64_t position, uint32_t record_epoch,
+                 const qn__gpu_record_t* record) {
   qn__cuda_owner_t owner;
-  const bool has_failed = record->tag != 0 && find_tag(stream, position, record->tag, &owner);
+  const bool is_known =
+      stream->is_failed || stream->is_clear_due || stream->record_epoch != record_epoch;
+  const bool has_failed = !is_known && record->tag != 0 && find_tag(stream, record->tag, &owner);
   if (has_failed) {
     stream->is_failed = true;
     if (qn_ok(stream->error)) {
@@ -113,7 +119,7 @@ static void look(qn__cuda_stream_t* stream, uint64_t position, const qn__gpu_rec
     }
   }
   qn__short_lock(&stream->lock);
-  if (has_failed) stream->failed_upper = upper_of(record->tag);
+  if (has_failed) stream->record->failed_upper = upper_of(record->tag);
   if (stream->seen < position) stream->seen = position;
   if (stream->copied < position) stream->copied = position;
   qn__short_unlock(&stream->lock);
@@ -180,9 +186,10 @@ static void collect(qn__cuda_stream_t* stream) {
     const size_t index = stream->first_mark % QN__CUDA_MARKS;
     const uint64_t position = stream->marks[index].position;
     const bool has_copy = stream->marks[index].has_copy;
+    const uint32_t record_epoch = stream->marks[index].record_epoch;
     qn__short_unlock(&stream->lock);
     if (!is_any || cu->event_query(stream->marks[index].event) != QN__CU_OK) break;
-    if (has_copy) look(stream, position, &stream->mirror->marks[index]);
+    if (has_copy) look(stream, position, record_epoch, &stream->mirror->marks[index]);
     drain(stream, position, true);
     qn__short_lock(&stream->lock);
     stream->first_mark++;
@@ -206,16 +213,21 @@ static void mark_and_collect(qn__cuda_stream_t* stream) {
 // What one wait covers, and the place of the mirror for its copy.
 typedef struct wait {
   uint64_t position;
-  uint64_t to_see;  // how far a look must reach
+  uint64_t to_see;  // how far a look must reach, or it must be this wait's own
   int place;        // -1: none
+  CUdeviceptr record;
+  uint32_t record_epoch;
 } wait_t;
 
 static wait_t begin_wait(qn__cuda_stream_t* stream) {
   qn__short_lock(&stream->lock);
-  wait_t wait = {.position = covered(stream), .place = -1};
+  wait_t wait = {.position = covered(stream),
+                 .to_see = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed),
+                 .place = -1,
+                 .record = stream->record->address,
+                 .record_epoch = stream->record_epoch};
   stream->marked = wait.position;
   stream->unmarked_count = 0;
-  wait.to_see = fallible_below(stream, wait.position);
   const uint32_t idle = ~stream->syncs_in_use & ((1u << QN__CUDA_SYNCS) - 1);
   if (stream->seen < wait.to_see && idle) {
     wait.place = __builtin_ctz(idle);
@@ -229,9 +241,11 @@ static wait_t begin_wait(qn__cuda_stream_t* stream) {
 // nothing any more has nothing to say.
 static bool end_wait(qn__cuda_stream_t* stream, const wait_t* wait, bool is_copied, bool is_dead) {
   qn__mutex_lock(&stream->drain_mutex);
-  if (is_copied && !is_dead) look(stream, wait->position, &stream->mirror->syncs[wait->place]);
+  if (is_copied && !is_dead) {
+    look(stream, wait->position, wait->record_epoch, &stream->mirror->syncs[wait->place]);
+  }
   qn__short_lock(&stream->lock);
-  const bool is_done = is_dead || stream->seen >= wait->to_see;
+  const bool is_done = is_dead || is_copied || stream->seen >= wait->to_see;
   qn__short_unlock(&stream->lock);
   if (is_done) drain(stream, wait->position, !is_dead);
   qn__mutex_unlock(&stream->drain_mutex);
@@ -244,7 +258,7 @@ static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* 
   const wait_t wait = begin_wait(stream);
   qn_status_t copied = QN_OK;
   if (wait.place >= 0) {
-    copied = qn__cuda_record_copy(device, stream->record, stream->native,
+    copied = qn__cuda_record_copy(device, wait.record, stream->native,
                                   &stream->mirror->syncs[wait.place]);
   }
   const bool is_copied = wait.place >= 0 && qn_ok(copied);
@@ -304,12 +318,14 @@ static __attribute__((noinline)) qn_status_t wait_for_place(qn__cuda_stream_t* s
   return status;
 }
 
-// Tags that no flight of the ring has, nor the record. Holds the lock.
-static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream) {
+// Tags that no flight of the ring has, nor the record: that of calls that begin, where none is
+// given. Holds the lock.
+static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream, const qn__cuda_record_t* record) {
+  if (!record) record = stream->record;
   const uint32_t number = (uint32_t)(stream->next % (QN__CUDA_MAX_TAGGED - 1)) + 1;
   uint32_t upper = number << QN__CUDA_TAG_SHIFT;
   // The one number that is nobody's otherwise.
-  if (upper == stream->failed_upper) upper = (uint32_t)QN__CUDA_MAX_TAGGED << QN__CUDA_TAG_SHIFT;
+  if (upper == record->failed_upper) upper = (uint32_t)QN__CUDA_MAX_TAGGED << QN__CUDA_TAG_SHIFT;
   return (qn__cuda_tags_t){upper,
                            atomic_load_explicit(&stream->kernel_count, memory_order_relaxed)};
 }
@@ -317,8 +333,9 @@ static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream) {
 // Joins the newest flight if it may and that is of the same owner, or takes a place. Holds the
 // lock.
 static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                       qn__cuda_graph_t* graph, bool may_join, uint64_t* out_position) {
-  if (may_join && stream->next > stream->marked) {
+                       qn__cuda_graph_t* graph, const qn__cuda_record_t* record,
+                       uint64_t* out_position) {
+  if (!graph && !record && stream->next > stream->marked) {
     qn__cuda_flight_t* newest = flight_at(stream, stream->next - 1);
     if (!newest->graph && newest->owner.owner == launch->owner) {
       newest->pending_count++;
@@ -328,7 +345,8 @@ static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
   }
   if (stream->next - stream->first == QN__CUDA_FLIGHTS) return false;
   qn__cuda_flight_t* flight = flight_at(stream, stream->next);
-  *flight = (qn__cuda_flight_t){.tags = next_tags(stream), .pending_count = 1, .graph = graph};
+  *flight =
+      (qn__cuda_flight_t){.tags = next_tags(stream, record), .pending_count = 1, .graph = graph};
   if (launch) {
     flight->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
     launch->retain(launch->owner);
@@ -340,11 +358,11 @@ static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
 }
 
 qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                                  qn__cuda_graph_t* graph, bool may_join, uint64_t* out_position,
-                                  qn__cuda_tags_t* out_tags) {
+                                  qn__cuda_graph_t* graph, const qn__cuda_record_t* record,
+                                  uint64_t* out_position, qn__cuda_tags_t* out_tags) {
   for (;;) {
     qn__short_lock(&stream->lock);
-    const bool is_taken = take_place(stream, launch, graph, may_join, out_position);
+    const bool is_taken = take_place(stream, launch, graph, record, out_position);
     if (is_taken) *out_tags = flight_at(stream, *out_position)->tags;
     qn__short_unlock(&stream->lock);
     if (is_taken) return QN_OK;
@@ -352,36 +370,13 @@ qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* 
   }
 }
 
-// In the mutex, because whoever goes on to launch must find the record cleared or the clearing
-// queued; nothing is waited for in it.
-static qn_status_t clear(qn__cuda_stream_t* stream) {
-  qn_status_t status = QN_OK;
-  qn__mutex_lock(&stream->drain_mutex);
-  if (atomic_load_explicit(&stream->is_clear_due, memory_order_relaxed)) {
-    status = qn__cuda_record_clear(stream->device, stream->record, stream->native);
-    if (qn_ok(status)) {
-      atomic_store_explicit(&stream->is_clear_due, false, memory_order_release);
-    }
-  }
-  qn__mutex_unlock(&stream->drain_mutex);
-  return status;
-}
-
-void qn__cuda_flight_goes_on(qn__cuda_stream_t* stream, uint64_t position) {
+void qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
   uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
   while (end <= position &&
          !atomic_compare_exchange_weak_explicit(&stream->fallible_end, &end, position + 1,
                                                 memory_order_relaxed, memory_order_relaxed)) {
     continue;
   }
-}
-
-// First the record is cleared: one that could not be holds what nobody may take for a failure, and
-// no kernel of this flight will have written it.
-qn_status_t qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
-  if (atomic_load_explicit(&stream->is_clear_due, memory_order_acquire)) QN_TRY(clear(stream));
-  qn__cuda_flight_goes_on(stream, position);
-  return QN_OK;
 }
 
 // The flight is still being added to, so nobody looks at it or at its place of the mirror.

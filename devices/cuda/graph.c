@@ -7,7 +7,9 @@
 //  2. A launch of a graph is in flight on a stream like any other: it keeps the graph alive. If the
 //     graph can fail its record is copied behind each launch, to where only the look at this launch
 //     reads; a failure that several copies show is told once, and the record is then cleared in
-//     front of the next launch. Neither the copying nor the clearing is recorded.
+//     front of the next launch. In front of a launch behind one that has not been looked at the
+//     record is closed: what comes between a failure and its telling is skipped, all of it, though
+//     the kernel that failed is among it again. None of this is recorded.
 //  3. Captures are relaxed ones: any thread may end one, and calls that are not recorded (a module
 //     that is loaded, memory) do not spoil it.
 //  4. A stream that waits for one that records joins it; it stops with it.
@@ -33,6 +35,8 @@ struct qn__cuda_graph {
   _Atomic bool may_fail;          // it has a kernel that takes the record
   _Atomic bool is_clear_due;      // the record, in front of the next launch
   _Atomic uint32_t report_count;  // failures that were told
+  _Atomic uint32_t unseen_count;  // launches that may have failed and have not been looked at
+  uint64_t stream_number;         // of the last launch's
   qn__cuda_stream_t* origin;
   qn__cuda_stream_t* members;     // streams that record it (the device's lock)
   qn__mutex_t mutex;              // what follows; and the telling of failures
@@ -101,10 +105,11 @@ void qn__cuda_graph_may_fail(qn__cuda_graph_t* graph) {
 
 qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
                                    uint32_t report_count) {
+  atomic_fetch_sub(&graph->unseen_count, 1);
   if (record->tag == 0) return QN_OK;
   qn__cuda_owner_t owner = {0};
   qn__mutex_lock(&graph->mutex);
-  const uint32_t number = record->tag >> QN__CUDA_TAG_SHIFT;
+  const uint32_t number = (record->tag & ~QN__CUDA_GRAPH_TAG) >> QN__CUDA_TAG_SHIFT;
   if (report_count == atomic_load(&graph->report_count) && number != 0 &&
       number <= graph->owner_count) {
     owner = graph->owners[number - 1];
@@ -118,16 +123,22 @@ qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record
 
 // ---------------------------------------------------------------------------------- recording
 
+// Of the count-th kernel: without the bit that is clear in all tags of a graph.
+static uint32_t number_of(uint32_t count) {
+  const uint32_t upper = count >> QN__CUDA_GRAPH_SHIFT;
+  return (upper << QN__CUDA_GRAPH_SHIFT) + count;
+}
+
 qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* launch,
                                 qn__cuda_tags_t* out_tags) {
   qn_status_t status = QN_OK;
   qn__mutex_lock(&graph->mutex);
   const size_t count = graph->owner_count;
-  const uint32_t number = atomic_load(&graph->kernel_count);
+  const uint32_t number = number_of(atomic_load(&graph->kernel_count));
   if (count == 0 || graph->owners[count - 1].owner != launch->owner ||
       number - graph->first_kernel >= QN__CUDA_TAGS) {
     void* items = graph->owners;
-    if (count >= QN__CUDA_MAX_TAGGED ||
+    if (count >= QN__CUDA_MAX_GRAPH_OWNERS ||
         !qn__grow(qn_allocator_default(), &items, &graph->owner_capacity, count + 1,
                   sizeof *graph->owners)) {
       status = qn__out_of_memory("a recorded call");
@@ -139,14 +150,14 @@ qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* laun
       graph->first_kernel = number;
     }
   }
-  *out_tags =
-      (qn__cuda_tags_t){(uint32_t)graph->owner_count << QN__CUDA_TAG_SHIFT, graph->first_kernel};
+  *out_tags = (qn__cuda_tags_t){
+      QN__CUDA_GRAPH_TAG | (uint32_t)graph->owner_count << QN__CUDA_TAG_SHIFT, graph->first_kernel};
   qn__mutex_unlock(&graph->mutex);
   return status;
 }
 
 uint32_t qn__cuda_graph_number(qn__cuda_graph_t* graph) {
-  return atomic_fetch_add_explicit(&graph->kernel_count, 1, memory_order_relaxed);
+  return number_of(atomic_fetch_add_explicit(&graph->kernel_count, 1, memory_order_relaxed));
 }
 
 // The smallest free block that is large enough: what one recorded call is done with, the next of
@@ -339,11 +350,17 @@ static qn_status_t run_graph(qn__cuda_graph_t* graph, qn__cuda_stream_t* stream,
       atomic_store(&graph->is_clear_due, true);
       return status;
     }
+  } else if (may_fail && atomic_load(&graph->unseen_count) > 0 &&
+             graph->stream_number == stream->number) {
+    // Not on another stream, where it could run beside the launch that fails.
+    QN_TRY(qn__cuda_record_close(device, graph->record, stream->native));
   }
   // Behind the clearing: what fails in this launch is then never taken for what has been told.
   const uint32_t report_count = atomic_load(&graph->report_count);
   QN_TRY(qn__cuda_check(device, qn__cuda()->graph_launch(graph->exec, stream->native),
                         "launching a graph"));
+  graph->stream_number = stream->number;
+  if (may_fail) atomic_fetch_add(&graph->unseen_count, 1);
   return may_fail ? qn__cuda_flight_copy_graph(stream, position, report_count) : QN_OK;
 }
 
@@ -356,7 +373,7 @@ qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
   qn_status_t status = qn__cuda_not_capturing(stream, "launching a graph");
   uint64_t position;
   qn__cuda_tags_t tags;
-  if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, false, &position, &tags);
+  if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, NULL, &position, &tags);
   if (qn_ok(status)) {
     status = run_graph(graph, stream, position);
     qn__cuda_flight_end(stream, position);

@@ -11,11 +11,11 @@ typedef struct run {
   qn__cuda_stream_t* stream;
   qn__cuda_graph_t* graph;  // that the stream records; NULL: the stream's own work
   const qn_launch_t* launch;
-  uint64_t position;   // of the flight, without a graph
-  bool has_flight;     // without a graph
-  CUdeviceptr record;  // for kernels that take one
+  uint64_t position;        // of the flight, without a graph
+  bool has_flight;          // without a graph
+  qn__cuda_record_t* held;  // the stream's, from the first kernel that takes one on
+  CUdeviceptr record;       // the same, or the graph's
   qn__cuda_tags_t tags;
-  bool may_fail;  // a kernel that takes one has been launched
   int64_t max_blocks;
 } run_t;
 
@@ -36,10 +36,15 @@ static void release(void* self, uint64_t address) {
 // In front of the first kernel of a call that takes the record. Not of each: a call whose first
 // kernel was skipped behind a failure must not go on when the record is cleared in between.
 static qn_status_t prepare_record(run_t* run) {
-  if (run->may_fail) return QN_OK;
-  run->may_fail = true;
-  if (!run->graph) return qn__cuda_flight_may_fail(run->stream, run->position);
-  qn__cuda_graph_may_fail(run->graph);
+  if (run->record) return QN_OK;
+  if (run->graph) {
+    qn__cuda_graph_may_fail(run->graph);
+    run->record = qn__cuda_graph_record(run->graph);
+    return QN_OK;
+  }
+  QN_TRY(qn__cuda_record_begin(run->stream, &run->held));
+  run->record = run->held->address;
+  qn__cuda_flight_may_fail(run->stream, run->position);
   return QN_OK;
 }
 
@@ -50,9 +55,10 @@ static __attribute__((noinline)) qn_status_t renew_tags(run_t* run) {
   if (run->graph) return qn__cuda_graph_keep(run->graph, run->launch, &run->tags);
   run->has_flight = false;
   qn__cuda_flight_end(run->stream, run->position);
-  QN_TRY(qn__cuda_flight_begin(run->stream, run->launch, NULL, false, &run->position, &run->tags));
+  QN_TRY(
+      qn__cuda_flight_begin(run->stream, run->launch, NULL, run->held, &run->position, &run->tags));
   run->has_flight = true;
-  qn__cuda_flight_goes_on(run->stream, run->position);
+  qn__cuda_flight_may_fail(run->stream, run->position);
   return QN_OK;
 }
 
@@ -85,6 +91,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   void* params[QN__GPU_MAX_ARGS + 2];
   size_t count = 0;
   bool is_record_due = plan->has_record;
+  if (is_record_due) QN_TRY(prepare_record(run));
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     const qn__gpu_arg_kind_t kind = plan->args[i].kind;
     if (is_record_due && (kind == QN__GPU_ARG_WORD || kind == QN__GPU_ARG_LOCAL)) {
@@ -96,7 +103,6 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   if (is_record_due) values[count++] = run->record;
   if (plan->has_record) {
     uint32_t tag;
-    QN_TRY(prepare_record(run));
     QN_TRY(take_tag(run, &tag));
     values[count++] = tag;
   }
@@ -145,7 +151,6 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
   if (graph) {
     QN_TRY(qn__cuda_graph_keep(graph, launch, &run->tags));
     run->graph = graph;
-    run->record = qn__cuda_graph_record(graph);
     return run_plan(run, index, launch);
   }
   bool is_recorded;
@@ -154,10 +159,10 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
     QN_TRY(prepare_foreign(run, index, launch));
     return run_plan(run, index, launch);
   }
-  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, true, &run->position, &run->tags));
+  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, NULL, &run->position, &run->tags));
   run->has_flight = true;
-  run->record = stream->record;
   qn_status_t status = run_plan(run, index, launch);
+  if (run->held) qn__cuda_record_end(run->held);
   if (run->has_flight) qn__cuda_flight_end(stream, run->position);
   return status;
 }

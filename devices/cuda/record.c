@@ -6,7 +6,16 @@
 // made in the order of the stream; each copy has a place of its own until it was read, so that the
 // GPU writes nowhere that the host reads. What a record holds when it is taken is anybody's: who
 // takes it has it cleared in front of the first kernel that uses it. Neither kind of memory is ever
-// freed. Thread rule: any thread. Read next: flight.c.
+// freed.
+//
+// A call of several kernels is done as a whole or not from some kernel on; never its later kernels
+// without the earlier ones, though another thread's sync tells a failure in between, and others
+// begin calls that are to be done. No lock is held around launches for it: a call keeps the record
+// that it began with (qn__cuda_record_begin), and behind a failure that was told the next call gets
+// one that no call is launching with, cleared in the order of the stream. As a rule it is the same
+// one; another one only while a thread is in the middle of a call. What is left of that call finds
+// the failure where it was. Nothing more can fail in a record that has been told, so only the
+// newest is ever copied. Thread rule: any thread. Read next: flight.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
@@ -133,4 +142,100 @@ qn_status_t qn__cuda_record_copy(qn__cuda_device_t* device, CUdeviceptr record, 
                                  qn__gpu_record_t* to) {
   return qn__cuda_check(device, qn__cuda()->memcpy_device_to_host(to, record, sizeof *to, native),
                         "reading an error record");
+}
+
+// A byte of the tag that is 0 in no tag of a graph goes over one that is different in all of them;
+// a record without a tag stays so.
+qn_status_t qn__cuda_record_close(qn__cuda_device_t* device, CUdeviceptr record, CUstream native) {
+  const CUdeviceptr lowest = record + offsetof(qn__gpu_record_t, tag);
+  return qn__cuda_check(device, qn__cuda()->memcpy_device_to_device(lowest, lowest + 3, 1, native),
+                        "closing an error record");
+}
+
+// ---------------------------------------------------------------------------------- a stream's
+
+// With the device's lock held.
+static qn_status_t add_record(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record) {
+  qn__cuda_record_t* record = qn__alloc_zero(qn_allocator_default(), 1, sizeof *record);
+  if (!record) return qn__out_of_memory("an error record");
+  qn_status_t status = qn__cuda_record_take(stream->device, &record->address);
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), record, sizeof *record);
+    return status;
+  }
+  record->next = stream->records;
+  stream->records = record;
+  *out_record = record;
+  return QN_OK;
+}
+
+qn_status_t qn__cuda_record_make(qn__cuda_stream_t* stream) {
+  stream->is_clear_due = true;
+  return add_record(stream, &stream->record);
+}
+
+void qn__cuda_record_unmake(qn__cuda_stream_t* stream) {
+  while (stream->records) {
+    qn__cuda_record_t* record = stream->records;
+    stream->records = record->next;
+    qn__cuda_record_give(stream->device, record->address);
+    qn__free(qn_allocator_default(), record, sizeof *record);
+  }
+}
+
+// A record that no call is launching with: one that the stream has, or another one.
+static qn_status_t find_idle(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record) {
+  for (qn__cuda_record_t* record = stream->records; record; record = record->next) {
+    *out_record = record;
+    if (atomic_load_explicit(&record->call_count, memory_order_acquire) == 0) return QN_OK;
+  }
+  qn__cuda_device_t* device = stream->device;
+  qn__cuda_scope_t scope;
+  QN_TRY(qn__cuda_relax(device, &scope));
+  qn__mutex_lock(&device->mutex);
+  qn_status_t status = add_record(stream, out_record);
+  qn__mutex_unlock(&device->mutex);
+  qn__cuda_leave(&scope);
+  return status;
+}
+
+// In the mutex, because whoever goes on to launch must find the record cleared or the clearing
+// queued; nothing is waited for in it. While a clearing is due no call takes a record.
+static qn_status_t clear(qn__cuda_stream_t* stream) {
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&stream->drain_mutex);
+  if (stream->is_clear_due) {
+    qn__cuda_record_t* record = NULL;
+    status = find_idle(stream, &record);
+    if (qn_ok(status)) {
+      status = qn__cuda_record_clear(stream->device, record->address, stream->native);
+    }
+    if (qn_ok(status)) {
+      qn__short_lock(&stream->lock);
+      stream->record = record;
+      stream->record_epoch++;
+      stream->is_clear_due = false;
+      qn__short_unlock(&stream->lock);
+    }
+  }
+  qn__mutex_unlock(&stream->drain_mutex);
+  return status;
+}
+
+qn_status_t qn__cuda_record_begin(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record) {
+  for (;;) {
+    qn__short_lock(&stream->lock);
+    const bool is_clear = !stream->is_clear_due;
+    if (is_clear) {
+      *out_record = stream->record;
+      atomic_fetch_add_explicit(&stream->record->call_count, 1, memory_order_relaxed);
+    }
+    qn__short_unlock(&stream->lock);
+    if (is_clear) return QN_OK;
+    QN_TRY(clear(stream));
+  }
+}
+
+void qn__cuda_record_end(qn__cuda_record_t* record) {
+  atomic_fetch_sub_explicit(&record->call_count, 1, memory_order_release);
 }

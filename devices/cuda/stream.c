@@ -60,8 +60,7 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
     return status;
   }
   stream->number = native ? atomic_fetch_add(&stream_count, 1) + 1 : 0;
-  atomic_init(&stream->is_clear_due, true);
-  status = qn__cuda_record_take(device, &stream->record);
+  status = qn__cuda_record_make(stream);
   if (qn_ok(status)) status = qn__cuda_mirror_take(device, &stream->mirror);
   for (size_t i = 0; qn_ok(status) && i < QN__CUDA_MARKS; i++) {
     status = qn__cuda_event_take(device, &stream->marks[i].event);
@@ -82,7 +81,7 @@ void qn__cuda_stream_free(qn__cuda_stream_t* stream, bool is_passed) {
   for (size_t i = 0; i < QN__CUDA_MARKS; i++) {
     qn__cuda_event_give(stream->device, stream->marks[i].event);
   }
-  qn__cuda_record_give(stream->device, stream->record);
+  qn__cuda_record_unmake(stream);
   qn__cuda_mirror_give(stream->device, stream->mirror);
   qn_status_free(stream->error);
   qn__mutex_deinit(&stream->drain_mutex);
@@ -201,15 +200,17 @@ void qn__cuda_stream_destroy(int32_t id, void* inner) {
   qn_status_free(status);
 }
 
-// What was found to have failed, once. Behind it the stream's work is done again: the record is
-// cleared in front of it.
+// What was found to have failed, once. Behind it the stream's work is done again: with a record
+// that is cleared in front of it.
 static qn_status_t take_error(qn__cuda_stream_t* stream) {
   qn__mutex_lock(&stream->drain_mutex);
   qn_status_t error = stream->error;
   stream->error = QN_OK;
   if (stream->is_failed) {
     stream->is_failed = false;
-    atomic_store_explicit(&stream->is_clear_due, true, memory_order_release);
+    qn__short_lock(&stream->lock);
+    stream->is_clear_due = true;
+    qn__short_unlock(&stream->lock);
   }
   qn__mutex_unlock(&stream->drain_mutex);
   return error;

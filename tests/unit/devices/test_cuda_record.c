@@ -357,6 +357,52 @@ static void test_graph_copy_fails(void** state) {
   qn_graph_destroy(graph);
 }
 
+// What comes between a graph's failure and its telling is skipped, the kernel that failed too. A
+// driver that refuses to see to that launches nothing; on another stream it is not asked.
+static void test_graph_between_failure_and_telling(void** state) {
+  (void)state;
+  static const char CLOSE[] = "cuMemcpyDtoDAsync_v2";
+  cuda_owner_t owner = {0};
+  qn_graph_t* graph;
+  float* fresh = cuda_floats(0, 12, 50);
+  const qn_copy_t copy = {.struct_size = sizeof copy,
+                          .from_device = cuda_at(0),
+                          .from = fresh,
+                          .to_device = cuda_at(0),
+                          .to = x,
+                          .size_bytes = 12 * sizeof *fresh};
+  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  for (int i = 0; i < 300; i++) cuda_must(check(stream, &owner, 10));
+  cuda_must(check(stream, &owner, 11));
+  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  cuda_driver.fail_at(NULL, 0, 0, 0);
+  for (int round = 0; round < 3; round++) {
+    cuda_must(qn_graph_launch(graph, stream));
+    cuda_must(qn_device_copy(&copy, stream));
+    for (int i = 0; i < 3; i++) cuda_must(qn_graph_launch(graph, stream));
+    cuda_driver.fail_at(CLOSE, 1, QN__CU_INVALID_VALUE, 0);
+    cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "closing an error record");
+    cuda_driver.fail_at(NULL, 0, 0, 0);
+    expect_failure(stream, "index 11");
+    expect_floats(50);
+    // Behind one that was looked at there is nothing to close.
+    for (int i = 0; i < 2; i++) {
+      cuda_must(qn_graph_launch(graph, i ? other : stream));
+      expect_failure(i ? other : stream, "index 11");
+      expect_floats(0);
+    }
+    assert_int_equal(cuda_driver.calls(CLOSE), 0);
+    cuda_must(qn_graph_launch(graph, stream));
+    cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+    cuda_must(qn_graph_launch(graph, other));
+    assert_int_equal(cuda_driver.calls(CLOSE), 0);
+    expect_failure(stream, "index 11");
+    cuda_must(qn_stream_sync(cuda_at(0), other));
+  }
+  qn_graph_destroy(graph);
+  cuda_free(0, fresh);
+}
+
 static void* let_go_later(void* self) {
   (void)self;
   usleep(20000);
@@ -403,6 +449,157 @@ static void test_clear_fails_on_a_used_record(void** state) {
     qn_stream_destroy(fresh);
   }
   assert_int_equal(owner.reference_count, 0);
+}
+
+// ---- what another thread does in the middle of a call
+
+// The driver's table, whose cuLaunchKernel asks `in_between` in front of the n-th launch.
+static qn__cuda_driver_t* table;
+static long launches_left;
+static void* (*in_between)(void* self);
+static __typeof__(table->launch_kernel) launch_kernel;
+
+static CUresult launch_later(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z,
+                             unsigned shared_bytes, CUstream on, void** params, void** extra) {
+  if (launches_left > 0 && --launches_left == 0) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, in_between, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+  }
+  return launch_kernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                       on, params, extra);
+}
+
+static int begin_between(void** state) {
+  const qn__cuda_driver_t* const_table = qn__cuda();
+  (void)begin(state);
+  memcpy(&table, &const_table, sizeof table);
+  launch_kernel = table->launch_kernel;
+  table->launch_kernel = launch_later;
+  return 0;
+}
+static int end_between(void** state) {
+  table->launch_kernel = launch_kernel;
+  return end(state);
+}
+
+// Stores into `to` with 3, 4, ... n - 1, a launch each; fails with the first odd one that is done.
+static qn_status_t count(float* to, cuda_owner_t* owner, uint64_t n) {
+  const uint64_t words[] = {(uintptr_t)to, n};
+  return cuda_run(executable, CUDA_COUNT, 0, stream, owner, words, 2);
+}
+
+static cuda_owner_t others;
+static float* y;
+
+static void* tell_and_call(void* self) {
+  expect_failure(stream, "index 5");
+  const uint64_t words[] = {(uintptr_t)y, 10};
+  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  return self;
+}
+
+static void expect_y(int first) {
+  float host[10];
+  cuda_read(0, stream, y, host, sizeof host);
+  for (int i = 0; i < 10; i++) assert_int_equal((int)host[i], first + i);
+}
+
+// A call whose first kernel was skipped behind a failure is not gone on with when the failure has
+// been told and another call has begun: not a kernel of it is done. That call is, and so is the
+// next.
+static void test_telling_in_the_middle_of_a_call(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  y = cuda_floats(0, 10, 50);
+  in_between = tell_and_call;
+  for (int i = 0; i < 8; i++) {
+    const uint64_t words[] = {(uintptr_t)y, 5};
+    cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
+    // Also where the rest of the call is one of another flight.
+    qn__cuda_stream_t* inner = qn__stream_inner(stream);
+    cuda_must(scale(stream, &owner, 1));
+    if (i % 2) inner->kernel_count += QN__CUDA_TAGS - 1;
+    launches_left = i < 4 ? 2 : 4;
+    cuda_must(count(x, &owner, 9));
+    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    expect_floats(100);
+    expect_y(0);
+    assert_int_equal(owner.reference_count + others.reference_count, 0);
+    // What is left of a call does not keep its record: there are never more than two.
+    const qn__cuda_record_t* records = inner->records;
+    assert_true(records->next && !records->next->next);
+    assert_int_equal(records->call_count + records->next->call_count, 0);
+  }
+  cuda_must(count(x, &owner, 5));
+  expect_failure(stream, "index 3");
+  cuda_free(0, y);
+}
+
+// The middle of a call again and again: each is in the middle when the next fails and is told.
+enum { DEEPEST = 5 };
+static cuda_owner_t deep[DEEPEST];
+static int depth;
+
+static void* call_deeper(void* self) {
+  expect_failure(stream, "index 5");
+  cuda_owner_t* owner = &deep[depth];
+  if (++depth < DEEPEST) {
+    cuda_must(check(stream, &others, 5));
+    launches_left = 2;
+    cuda_must(count(y, owner, 9));
+  } else {
+    cuda_must(check(stream, &others, 10));
+  }
+  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  return self;
+}
+
+static void test_tellings_in_the_middle_of_calls(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  y = cuda_floats(0, 10, 50);
+  in_between = call_deeper;
+  for (int i = 0; i < 3; i++) {
+    depth = 0;
+    cuda_must(check(stream, &others, 5));
+    launches_left = 2;
+    cuda_must(count(y, &owner, 9));
+    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    assert_int_equal(depth, DEEPEST);
+    expect_y(50);
+    expect_floats(0);
+  }
+  for (int i = 0; i < DEEPEST; i++) assert_int_equal(deep[i].reference_count, 0);
+  cuda_free(0, y);
+}
+
+static void* fail_and_sync(void* self) {
+  cuda_must(check(stream, &others, 7));
+  expect_failure(stream, "index 7");
+  return self;
+}
+
+// Who calls and then waits is told, though another thread is in the middle of a call: also of the
+// same owner, whose flight it shares. The failure is told once.
+static void test_failure_in_the_middle_of_a_call(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  y = cuda_floats(0, 10, 50);
+  in_between = fail_and_sync;
+  for (int i = 0; i < 8; i++) {
+    const uint64_t words[] = {(uintptr_t)y, (uintptr_t)x, 10};
+    if (i >= 4) cuda_must(check(stream, &others, 10));
+    launches_left = 2;
+    cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, stream, i % 2 ? &owner : &others, words, 3));
+    assert_int_equal(launches_left, 0);
+    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    expect_floats(50);
+    assert_int_equal(owner.reference_count + others.reference_count, 0);
+  }
+  cuda_free(0, y);
 }
 
 // ---- threads
@@ -467,6 +664,7 @@ int main(void) {
     return 0;
   }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, begin_between, end_between)
   const struct CMUnitTest tests[] = {TEST(test_calls),
                                      TEST(test_copy_fails),
                                      TEST(test_copy_at_mark_fails),
@@ -479,6 +677,10 @@ int main(void) {
                                      TEST(test_numbers_begin_anew),
                                      TEST(test_capture_behind_failure),
                                      TEST(test_graph_copy_fails),
+                                     TEST(test_graph_between_failure_and_telling),
+                                     BETWEEN(test_telling_in_the_middle_of_a_call),
+                                     BETWEEN(test_tellings_in_the_middle_of_calls),
+                                     BETWEEN(test_failure_in_the_middle_of_a_call),
                                      TEST(test_destroy),
                                      TEST(test_clear_fails_on_a_used_record),
                                      TEST(test_threads)};
