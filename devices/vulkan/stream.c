@@ -13,7 +13,8 @@
 //  4. Nothing is allocated for a launch once batches, lists and sets have grown to what the program
 //     needs: batches go round, and keep their lists.
 //  5. An error sticks: after a submit that failed nothing is recorded until a sync has handed the
-//     error over.
+//     error over. What it waited for is waited for by the next batch, which is submitted for that
+//     alone if it must: work behind it has its place in the order of the stream.
 // Thread rule: in the header. Read next: sync.c, then launch.c and copy.c, which record.
 #include "devices/vulkan/stream.h"
 
@@ -55,11 +56,22 @@ static void destroy(qn__vk_stream_t* stream) {
     destroy_batch(device, batch);
   }
   if (stream->open) destroy_batch(device, stream->open);
+  qn__vk_stream_forgive(stream);
   if (stream->sets) qn__vk_sets_destroy(device, stream->sets);
   qn__vk_timeline_give(stream);
   qn__vk_record_unmake(stream);
   qn__mutex_deinit(&stream->mutex);
   qn__free(device->allocator, stream, sizeof *stream);
+}
+
+void qn__vk_stream_forgive(qn__vk_stream_t* stream) {
+  qn__vk_wait_t waits[QN__VK_MAX_WAITS];
+  qn__mutex_lock(&stream->mutex);
+  const uint32_t count = stream->owed_count;
+  for (uint32_t i = 0; i < count; i++) waits[i] = stream->owed[i];
+  stream->owed_count = 0;
+  qn__mutex_unlock(&stream->mutex);
+  for (uint32_t i = 0; i < count; i++) qn__vk_stream_release(waits[i].from);
 }
 
 void qn__vk_stream_retain(qn__vk_stream_t* stream) {
@@ -166,6 +178,13 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
     return qn__vk_status(device, result, "vkBeginCommandBuffer");
   }
   batch->value = stream->submitted + 1;
+  batch->wait_count = stream->owed_count;
+  for (uint32_t i = 0; i < stream->owed_count; i++) batch->waits[i] = stream->owed[i];
+  stream->owed_count = 0;
+  // Until then the stream is not idle.
+  if (batch->wait_count > 0) {
+    atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
+  }
   batch->command_count = 0;
   batch->has_tags = false;
   batch->has_clearing = false;
@@ -362,6 +381,11 @@ static VkResult submit(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
 }
 
 void qn__vk_stream_flush(qn__vk_stream_t* stream) {
+  if (!stream->open && stream->owed_count > 0) {
+    bool is_full;
+    qn_status_t status = open_batch(stream, &is_full);
+    if (!qn_ok(status)) qn__vk_stream_stick(stream, status);
+  }
   qn__vk_batch_t* batch = stream->open;
   if (!batch) return;
   if (batch->command_count == 0 && batch->wait_count == 0 && batch->owner_count == 0 &&
@@ -387,6 +411,9 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     qn__vk_stream_stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));
     if (batch->has_clearing) stream->is_clear_due = true;
     batch->has_tags = false;
+    stream->owed_count = batch->wait_count;
+    for (uint32_t i = 0; i < batch->wait_count; i++) stream->owed[i] = batch->waits[i];
+    batch->wait_count = 0;
     // Its barriers are lost, too: what came before them is not behind one yet.
     stream->open_stages = BOTH_STAGES;
     stream->alone = NULL;

@@ -107,6 +107,9 @@ struct qn__vk_stream {
   qn__vk_batch_t* last;
   qn__vk_batch_t* spare;
   uint32_t batch_count;
+  // Of a submit that failed: the next batch waits.
+  uint32_t owed_count;
+  qn__vk_wait_t owed[QN__VK_MAX_WAITS];
   _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
   _Atomic uint64_t completed;  // as far as it is known
   uint64_t submitted;
@@ -158,8 +161,10 @@ bool qn__vk_stream_order_again(qn__vk_stream_t* stream, const qn__vk_access_t* a
 // Locked. Counts a command, and submits when enough have come together or the device has nothing
 // to do; lets go of the mutex.
 void qn__vk_stream_end(qn__vk_stream_t* stream);
-// Locked. Submits what is recorded; an error sticks to the stream.
+// Locked. Submits what is recorded, or the waits that are owed; an error sticks to the stream.
 void qn__vk_stream_flush(qn__vk_stream_t* stream);
+// Without the mutex. Nothing comes behind the waits that are owed.
+void qn__vk_stream_forgive(qn__vk_stream_t* stream);
 // Locked, with a batch open. Keeps a place until the batch has passed. False without memory.
 bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place);
 // Locked, with a batch open. False without memory. `out_tag`: what launches that may fail are

@@ -40,8 +40,9 @@ bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
     note_completed(stream, stream->submitted);
   }
   // Beyond it: a batch may hold nothing but what a call that failed has left behind.
-  return atomic_load_explicit(&stream->completed, memory_order_relaxed) >=
-         atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
+  return stream->owed_count == 0 &&
+         atomic_load_explicit(&stream->completed, memory_order_relaxed) >=
+             atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
 }
 
 static void let_go(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
@@ -105,19 +106,28 @@ qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, ui
   return qn__vk_status(device, result, "vkWaitSemaphores");
 }
 
-static uint64_t flush_now(qn__vk_stream_t* stream) {
+// `*out_is_owing`: what is to be waited for could not be submitted.
+static uint64_t flush_now(qn__vk_stream_t* stream, bool* out_is_owing) {
   qn__mutex_lock(&stream->mutex);
   qn__vk_stream_flush(stream);
   uint64_t value = stream->submitted;
+  *out_is_owing = stream->owed_count > 0;
   qn__mutex_unlock(&stream->mutex);
   return value;
 }
 
-qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream) {
-  uint64_t value = flush_now(stream);
+static qn_status_t drain(qn__vk_stream_t* stream, bool* out_is_owing) {
+  uint64_t value = flush_now(stream, out_is_owing);
   qn_status_t status = qn__vk_stream_wait_value(stream, value, UINT64_MAX);
   qn__vk_stream_retire(stream);
   return status;
+}
+
+qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream) {
+  bool is_owing;
+  QN_TRY(drain(stream, &is_owing));
+  // Once more: who has waited for a stream has waited for what that was to wait for.
+  return is_owing ? drain(stream, &is_owing) : QN_OK;
 }
 
 // ---------------------------------------------------------------------------------- the table's
@@ -137,6 +147,8 @@ void qn__vk_stream_destroy(int32_t id, void* stream) {
   if (!qn__vk_is_usable()) return;
   qn__vk_stream_t* self = stream;
   qn_status_free(qn__vk_stream_drain(self));
+  // Streams that cannot submit may be waiting for each other.
+  qn__vk_stream_forgive(self);
   qn__vk_workspace_forget(self->device, self);
   qn__vk_stream_release(self);
 }
@@ -181,7 +193,13 @@ static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t
   // What is recorded already need not wait, and a batch has so many waits and no more.
   if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
     qn__vk_stream_flush(to);
+    const bool is_full = to->owed_count == QN__VK_MAX_WAITS;
     qn__mutex_unlock(&to->mutex);
+    if (is_full) {
+      return qn_status_make(QN_STATUS_DEVICE_ERROR,
+                            "vulkan:%d: a stream that is to wait for %d others cannot submit that",
+                            to->device->id, QN__VK_MAX_WAITS);
+    }
     QN_TRY(qn__vk_stream_begin(to));
   }
   if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
@@ -292,7 +310,8 @@ static qn__vk_stream_t* next_stream(qn__vk_device_t* device, qn__vk_stream_t* cu
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
   qn__vk_stream_t* stream = NULL;
   while ((stream = next_stream(device, stream)) != NULL) {
-    uint64_t value = flush_now(stream);
+    bool is_owing;
+    uint64_t value = flush_now(stream, &is_owing);
     int64_t now_ns = qn__now_ns();
     uint64_t left_ns = deadline_ns == INT64_MAX ? UINT64_MAX
                        : deadline_ns > now_ns   ? (uint64_t)(deadline_ns - now_ns)

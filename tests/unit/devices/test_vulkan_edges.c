@@ -417,6 +417,191 @@ static void test_a_wait_alone_is_submitted(void** state) {
   qn__vk_stream_destroy(0, from);
 }
 
+// ---------------------------------------------------------------------------------- failed submits
+
+// In the place of vk.QueueSubmit: so many submits fail; of others it tells what they wait for.
+static PFN_vkQueueSubmit real_submit;
+static int submits_to_fail;
+static uint32_t waits_seen;
+static uint64_t values_seen;  // the sum of what is waited for
+
+static VkResult VKAPI_CALL submit_later(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
+                                        VkFence fence) {
+  if (submits_to_fail > 0) {
+    submits_to_fail--;
+    return VK_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  const VkTimelineSemaphoreSubmitInfo* timeline = infos->pNext;
+  waits_seen += infos->waitSemaphoreCount;
+  for (uint32_t i = 0; i < infos->waitSemaphoreCount; i++) {
+    values_seen += timeline->pWaitSemaphoreValues[i];
+  }
+  return real_submit(queue, count, infos, fence);
+}
+
+typedef enum way {
+  BY_SYNC,
+  BY_COPY,
+  BY_UPLOAD,
+  BY_DOWNLOAD,
+  BY_WAIT,
+  BY_QUESTION,
+  BY_CALL,
+  BY_END,
+  WAY_COUNT,
+} way_t;
+
+enum { SOURCES = QN__VK_MAX_WAITS + 1 };
+typedef struct waiting {
+  void* code;
+  void* out;
+  qn_stream_t* stream;
+  qn__vk_stream_t *to, *last;
+  qn__vk_stream_t* from[SOURCES];
+  uint64_t values;
+} waiting_t;
+
+// Has the stream wait for the first of the others, which have work, in a batch whose submit fails.
+static void wait_in_vain(waiting_t* self, int count) {
+  qn__vk_device_t* device = self->to->device;
+  PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
+  self->values = 0;
+  submits_to_fail = 1;
+  for (int i = 0; i < count; i++) {
+    device->vk.GetSemaphoreCounterValue = test_vulkan_no_progress;
+    atomic_store(&self->from[i]->completed, 0);
+    qn_status_t status = qn__vk_stream_wait(0, self->from[i], self->to);
+    device->vk.GetSemaphoreCounterValue = real;
+    if (i < QN__VK_MAX_WAITS) {
+      self->values += self->from[i]->submitted;
+      test_must(status);
+    } else {
+      test_expect(status, QN_STATUS_DEVICE_ERROR, "wait for 16 others");
+    }
+  }
+  qn__mutex_lock(&self->to->mutex);
+  if (submits_to_fail > 0) qn__vk_stream_flush(self->to);
+  const bool is_done = qn__vk_stream_poll(self->to);
+  qn__mutex_unlock(&self->to->mutex);
+  assert_false(is_done);
+  assert_int_equal(self->to->owed_count, count < QN__VK_MAX_WAITS ? count : QN__VK_MAX_WAITS);
+  assert_int_equal(submits_to_fail, 0);
+  waits_seen = 0;
+  values_seen = 0;
+}
+
+static void expect_waited(const waiting_t* self, uint32_t count) {
+  assert_int_equal(waits_seen, count);
+  assert_int_equal(values_seen, self->values);
+  assert_int_equal(self->to->owed_count, 0);
+}
+
+static void expect_told(const waiting_t* self) {
+  test_expect(qn_stream_sync(test_vulkan, self->stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+}
+
+static void go_on(waiting_t* self, way_t way) {
+  uint32_t host[64] = {0};
+  size_t size = sizeof host;
+  switch (way) {
+    case BY_SYNC:
+      expect_told(self);
+      break;
+    case BY_COPY:
+      test_must(test_vulkan_copy(self->out, 0, self->out, 128, 128, self->stream));
+      expect_told(self);
+      break;
+    case BY_UPLOAD:
+      test_must(test_vulkan_copy_to(self->out, 0, host, size, self->stream));
+      expect_told(self);
+      break;
+    case BY_DOWNLOAD:
+      test_must(test_vulkan_copy_from(host, self->out, 0, size, self->stream));
+      break;
+    case BY_WAIT:
+      test_must(qn__vk_stream_wait(0, self->to, self->last));
+      break;
+    case BY_QUESTION:
+      (void)qn__vk_stream_is_idle(0, self->to);
+      break;
+    case BY_CALL:
+      // The sync tries twice.
+      submits_to_fail = 2;
+      expect_told(self);
+      assert_int_equal(waits_seen, 0);
+      test_must(test_vulkan_call(self->code, TEST_FILL, self->stream, NULL, 1, &self->out, &size, 2,
+                                 (uint64_t[]){64, 1}));
+      test_must(qn_stream_sync(test_vulkan, self->stream));
+      break;
+    case BY_END:
+    case WAY_COUNT:
+      break;
+  }
+}
+
+// What a batch waits for whose submit fails is waited for by what comes next on the stream,
+// whatever that is, and when that fails, too. More than a batch may wait for is refused then.
+// Nobody is kept for longer than that.
+static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
+  (void)state;
+  NEED_DEVICE();
+  waiting_t self = {.code = test_vulkan_load(NULL), .out = test_vulkan_allocate(256)};
+  qn__vk_device_t* device = open_device();
+  qn__vk_flusher_stop(device);  // who would submit what is left
+  real_submit = device->vk.QueueSubmit;
+  for (int i = 0; i < 2 * WAY_COUNT; i++) {
+    const way_t way = (way_t)(i % WAY_COUNT);
+    const uint32_t count = i < WAY_COUNT ? 2 : QN__VK_MAX_WAITS;
+    test_must(qn_stream_create(test_vulkan, &self.stream));
+    self.to = qn__stream_inner(self.stream);
+    test_must(qn__vk_stream_make(device, &self.last));
+    for (int k = 0; k < SOURCES; k++) {
+      test_must(qn__vk_stream_make(device, &self.from[k]));
+      record_nothing(self.from[k]);
+    }
+    device->vk.QueueSubmit = submit_later;
+    wait_in_vain(&self, count == 2 ? 2 : SOURCES);
+    go_on(&self, way);
+    if (way == BY_END) {
+      submits_to_fail = INT32_MAX;
+    } else {
+      expect_waited(&self, count);
+      qn_status_free(qn_stream_sync(test_vulkan, self.stream));
+    }
+    qn_stream_destroy(self.stream);
+    submits_to_fail = 0;
+    device->vk.QueueSubmit = real_submit;
+    qn__vk_stream_destroy(0, self.last);
+    for (int k = 0; k < SOURCES; k++) {
+      assert_int_equal(atomic_load(&self.from[k]->reference_count), 1);
+      qn__vk_stream_destroy(0, self.from[k]);
+    }
+  }
+  // Streams that wait for each other, and cannot.
+  qn__vk_stream_t* pair[2];
+  for (int k = 0; k < 2; k++) {
+    test_must(qn__vk_stream_make(device, &pair[k]));
+    record_nothing(pair[k]);
+  }
+  PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
+  device->vk.GetSemaphoreCounterValue = test_vulkan_no_progress;
+  device->vk.QueueSubmit = submit_later;
+  submits_to_fail = INT32_MAX;
+  for (int k = 0; k < 2; k++) {
+    atomic_store(&pair[1 - k]->completed, 0);
+    test_must(qn__vk_stream_wait(0, pair[1 - k], pair[k]));
+    (void)qn__vk_flush_old(device, UINT64_MAX - 1);
+    assert_int_equal(pair[k]->owed_count, 1);
+  }
+  device->vk.GetSemaphoreCounterValue = real;
+  for (int k = 0; k < 2; k++) qn__vk_stream_destroy(0, pair[k]);
+  device->vk.QueueSubmit = real_submit;
+  device->flusher.is_stopping = false;
+  atomic_store(&device->flusher.is_armed, false);
+  test_vulkan_free(self.out);
+  test_vulkan_unload(self.code);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_parts_of_a_buffer_beyond_the_binding),
@@ -430,6 +615,7 @@ int main(void) {
       cmocka_unit_test(test_semaphores_outlive_streams),
       cmocka_unit_test(test_no_stream_is_passed_over),
       cmocka_unit_test(test_a_wait_alone_is_submitted),
+      cmocka_unit_test(test_waits_of_a_failed_submit_are_made_up_for),
       cmocka_unit_test(test_vulkan_is_silent),
   };
   return cmocka_run_group_tests(tests, test_vulkan_begin, test_vulkan_end);
