@@ -236,7 +236,9 @@ static qn__interval_t shift(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, 
                             a.is_nonnegative};
   }
   if (most > 31) return unknown;
-  return multiply(bounds, a, qn__interval_range(bounds, INT64_C(1) << least, INT64_C(1) << most));
+  // As a product, whose overflow the host tells.
+  qn__interval_t by = qn__interval_range(bounds, INT64_C(1) << least, INT64_C(1) << most);
+  return qn__interval_op(bounds, QN_OP_MUL, a, by);
 }
 
 static qn__interval_t by_rule(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a,
@@ -293,7 +295,8 @@ static qn__interval_t by_rule(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a
 }
 
 // Operators that a bound may be made of. The host gives their value as the IR has it, or says that
-// it left the range; a left shift loses bits silently.
+// it left the range. A left shift loses bits silently, so it is none: what is not negative as a
+// number may be negative as a bound then.
 static bool is_bound_op(qn_op_t op) {
   switch (op) {
     case QN_OP_ADD:
@@ -309,7 +312,6 @@ static bool is_bound_op(qn_op_t op) {
     case QN_OP_AND:
     case QN_OP_OR:
     case QN_OP_XOR:
-    case QN_OP_SHL:
     case QN_OP_SHR:
       return true;
     default:

@@ -240,7 +240,8 @@ static void put_random(text_t* text, int depth) {
   static const char* const leaves[] = {"i", "j", "k", "n", "m", "s", "i64(q)", "i", "j"};
   static const char* const infix[] = {"+", "-", "*", "//", "%", "&", "|", "^", "+", "-", "*"};
   static const char* const calls[] = {"min", "max", "truncdiv", "truncmod", "ceildiv"};
-  static const int constants[] = {0, 1, 2, 3, 7, 64, 255, 256, 65536, 1000003, 2147483647, -1, -5};
+  static const int constants[] = {0,   1,     2,       3,          7,  64, 255,
+                                  256, 65536, 1000003, 2147483647, -1, -5, -65536};
   uint32_t kind = depth == 0 ? chance(3) : chance(10);
   if (kind < 2) {
     put(text, "%s", leaves[chance(QN_COUNT_OF(leaves))]);
@@ -269,7 +270,7 @@ static void put_random(text_t* text, int depth) {
       put_random(text, depth - 1);
       put(text, " %% %u)", 1 + chance(35));
     } else if (is_shift) {
-      put(text, "%u", chance(12));
+      put(text, "%u", chance(3) ? chance(12) : chance(80));
     }
     put(text, ")");
   } else {
@@ -324,7 +325,7 @@ static int64_t random_extent(void) {
     case 3:
       return INT32_MAX - (int64_t)chance(3);
     case 4:
-      return INT64_C(1) << chance(50);
+      return INT64_C(1) << chance(63);
     default:
       return 1 + chance(2000);
   }
@@ -378,6 +379,36 @@ static long run_launches(const lowered_t* lowered, const uint64_t* words, bool i
   return count;
 }
 
+// A symbol need not be small for a call to be: here it is the stride of one row. Shifted to the
+// left it loses bits, and the sign that it had.
+static void a_shift_that_loses_bits_counts_in_64_bits(void** state) {
+  (void)state;
+  static const char* const values[] = {"(t << 3) // 3", "((t << 3) >> 1) + i",
+                                       "select((t << 3) < i, 1, 2)", "max(t << 4, i - 5)",
+                                       "(t << 1) % 1000 + (t << 2 & 4095)"};
+  long compared = 0;
+  for (size_t i = 0; i < QN_COUNT_OF(values); i++) {
+    for (int checked = 0; checked < 2; checked++) {
+      text_t text = {.size = 0};
+      put(&text,
+          "func f(x: f32[1, m] strides [t, 1], out y: i64[m]) {\n"
+          "  block.x i in 0..m { y[i] = %s; }\n}\n",
+          values[i]);
+      qn__gpu_lower_options_t options = lower_options();
+      options.passes.is_checked = checked != 0;
+      lowered_t lowered;
+      assert_true(qn_ok(lower_text(text.data, &options, qn_allocator_default(), &lowered)));
+      for (uint32_t bit = 0; bit < 63; bit++) {
+        // In the order that the symbols are met.
+        uint64_t words[4] = {0, 0, 5, UINT64_C(1) << bit};
+        (void)run_launches(&lowered, words, checked != 0, &compared);
+      }
+      lowered_release(&lowered);
+    }
+  }
+  assert_true(compared > 500);
+}
+
 static void narrow_arithmetic_is_that_of_64_bits(void** state) {
   (void)state;
   long narrow = 0, compared = 0, programs = 0;
@@ -407,6 +438,7 @@ static void narrow_arithmetic_is_that_of_64_bits(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_shift_that_loses_bits_counts_in_64_bits),
       cmocka_unit_test(narrow_arithmetic_is_that_of_64_bits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
