@@ -96,7 +96,8 @@ static value_t evaluate_op(model_t* model, const qn__expr_t* expr) {
       if (!is_count) shown[i] = low(shown[i]);
     }
     out.shown = low(apply(expr->op, QN_DTYPE_I64, shown));
-  } else if (is_narrow && are_narrow && expr->op != QN_OP_SHR) {
+  } else if (is_narrow && are_narrow && expr->op != QN_OP_SHR && expr->op != QN_OP_SHL) {
+    // (Shifts by what is no constant are done in 64 bits: the count may be larger than 31.)
     out.shown = apply(expr->op, QN_DTYPE_I32, shown);
   } else {
     out.shown = apply(expr->op, QN_DTYPE_I64, shown);
