@@ -13,11 +13,12 @@
 
 #include "base/buffer.h"
 #include "bench/harness.h"
+#include "bench/products.h"
 #include "jit/shaderc/compile.h"
 #include "quern/ir.h"
 #include "quern/target.h"
 
-enum { FIRST_RUNS = 9, RUNS = 7 };
+enum { FIRST_RUNS = 9, RUNS = 7, PRODUCT_RUNS = 3 };
 
 static const char target_text[] =
     "{\"kind\":\"vulkan\",\"supports_int64\":true,\"supports_storage_16bit\":true,"
@@ -49,13 +50,8 @@ static qn_status_t append(void* self, const void* data, size_t size_bytes) {
   return QN_OK;
 }
 
-static void open_work(qn__shaderc_t* shaderc, const char* name, qn_tier_t tier, work_t* work) {
-  static char text[1 << 16];
-  char path[512];
-  (void)snprintf(path, sizeof path, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
-  FILE* file = fopen(path, "rb");
-  size_t size = file ? fread(text, 1, sizeof text, file) : 0;
-  if (file) (void)fclose(file);
+static void open_text(qn__shaderc_t* shaderc, const char* text, size_t size, qn_tier_t tier,
+                      work_t* work) {
   *work = (work_t){.shaderc = shaderc};
   must(qn_module_parse(text, size, NULL, &work->module));
   must(qn_target_parse(target_text, &work->target));
@@ -67,6 +63,16 @@ static void open_work(qn__shaderc_t* shaderc, const char* name, qn_tier_t tier, 
   if (shaderc) {
     must(qn__shaderc_emit(shaderc, &work->request, "glsl", (qn_sink_t){&work->glsl, append}));
   }
+}
+
+static void open_work(qn__shaderc_t* shaderc, const char* name, qn_tier_t tier, work_t* work) {
+  static char text[1 << 16];
+  char path[512];
+  (void)snprintf(path, sizeof path, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
+  FILE* file = fopen(path, "rb");
+  size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+  if (file) (void)fclose(file);
+  open_text(shaderc, text, size, tier, work);
 }
 
 static void close_work(work_t* work) {
@@ -151,6 +157,44 @@ static double first_compile_ns(const char* program, const char* how) {
   return bench_median(values, FIRST_RUNS);
 }
 
+// ---- products
+
+static double spirv_bytes(work_t* work) {
+  qn__buffer_t words;
+  qn__buffer_init(&words, qn_allocator_default());
+  must(qn__shaderc_emit(work->shaderc, &work->request, "spirv", (qn_sink_t){&words, append}));
+  double size = (double)words.size;
+  qn__buffer_deinit(&words);
+  return size;
+}
+
+static void measure_products(bench_report_t* report, qn__shaderc_t* shaderc) {
+  enum { GROUP = BENCH_PRODUCTS_A_LAYOUT };
+  for (int first = 0; first < BENCH_PRODUCTS; first += GROUP) {
+    work_t works[GROUP];
+    void (*bodies[GROUP])(void*, int64_t);
+    void* selves[GROUP];
+    double ns[GROUP], floor_bytes = 0;
+    for (int i = 0; i < GROUP; ++i) {
+      const char* text = bench_products[first + i].text;
+      open_text(shaderc, text, strlen(text), QN_TIER_FULL, &works[i]);
+      bodies[i] = run_floor;
+      selves[i] = &works[i];
+    }
+    bench_compare_ns(GROUP, bodies, selves, 1, PRODUCT_RUNS, ns);
+    for (int i = 0; i < GROUP; ++i) {
+      char row[80];
+      double bytes = spirv_bytes(&works[i]);
+      (void)snprintf(row, sizeof row, "%s: SPIR-V", bench_products[first + i].name);
+      bench_row(report, row, bytes / 1e3, "KB", floor_bytes / 1e3, 0);
+      (void)snprintf(row, sizeof row, "%s: shaderc", bench_products[first + i].name);
+      bench_row(report, row, ns[i] / 1e6, "ms", i ? ns[0] / 1e6 : 0, 0);
+      if (i == 0) floor_bytes = bytes;
+    }
+    for (int i = 0; i < GROUP; ++i) close_work(&works[i]);
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc == 3 && strcmp(argv[1], "--child") == 0) return run_child(argv[2]);
   bench_report_t report =
@@ -176,6 +220,7 @@ int main(int argc, char** argv) {
       close_work(&work);
     }
   }
+  measure_products(&report, shaderc);
   qn__shaderc_destroy(shaderc);
   return bench_end(&report);
 }

@@ -4,8 +4,8 @@
 // must not be released before it has counted its reference. A reader takes the lock of its CPU's
 // stripe, counts its hit there, and counts its reference on a stripe of the executable
 // (base/refcount.h): threads on different CPUs write to no cache line that they share, also when
-// they all look for one key. A writer takes all stripes, which is rare. An uncontended lock costs
-// about 10 ns; schemes without one (epochs) save that and cost far more care.
+// they all look for one key. A writer takes all stripes, which is rare. An uncontended lock
+// is one atomic operation each way; schemes without one (epochs) save that and cost far more care.
 //
 // Why a clock, and not a list in the order of use: moving an entry within a list is a write that
 // all readers would share. A hit sets a flag that is nearly always set already; the hand goes round
@@ -95,7 +95,7 @@ static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
 }
 
 // The lock that a hit takes anyway guards its count: an atomic counter that all threads share would
-// cost a third of a lookup, and more when they meet.
+// cost another atomic operation, and far more when they meet (bench/bench_hits.c).
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
   return get(table, ident, 1);
 }

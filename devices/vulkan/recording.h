@@ -2,9 +2,10 @@
 //
 // Drivers that record on the host take some pieces of memory for each command (lavapipe: eight for
 // a barrier, push constants and a dispatch) and give them back together when the batch's command
-// pool is reset. By malloc that is more than half of what it takes to record, and more yet when the
-// pieces of many batches have been mixed in its lists. So each command pool gets callbacks with
-// pages of its own: taking moves a mark, and a page that nothing is left of begins anew.
+// pool is reset. By malloc that costs more than the rest of recording, the more when the pieces of
+// many batches have been mixed in its lists (bench/bench_vulkan.c). So each command pool gets
+// callbacks with pages of its own: taking moves a mark, and a page that nothing is left of begins
+// anew.
 //
 // Not here: memory of the device (memory.c). Thread rule: one thread at a time, as the command pool
 // itself; drivers call back in the thread that calls them alone. Read next: recording.c.

@@ -1,7 +1,8 @@
 // jit/nvrtc/compiler.h: NVRTC as quern uses it: CUDA C to a cubin, warmed and guarded.
 //
-// Knows nothing of the IR. The first compile in a process costs 110 to 200 ms; so a thread does one
-// while the module that was missed is still being lowered. It also learns which options this
+// Knows nothing of the IR. The first compile in a process costs several times what the next ones
+// do (bench/bench_nvrtc.c); so a thread does one while the module that was missed is still being
+// lowered. It also learns which options this
 // version of NVRTC knows. Thread rule: any thread, many at once on one compiler (NVRTC's promise).
 // Read next: compiler.c.
 #ifndef QUERN_JIT_NVRTC_COMPILER_H_
