@@ -107,8 +107,11 @@ qn__buf_t* qn__gmap_cell(qn__gmap_t* map, qn__block_t* block, qn__scope_t scope,
 void qn__gmap_append(qn__block_t* block, qn__stmt_t* stmt);
 void qn__gmap_refuse(qn__gmap_t* map, const char* format, ...) QN_PRINTF(2, 3);
 
-// max(end - begin, 0).
+// How often the loop goes round: 0 for any that is empty, whatever its bounds are.
 qn__expr_t* qn__gmap_extent(qn__gmap_t* map, const qn__stmt_t* loop);
+qn__expr_t* qn__gmap_range(qn__gmap_t* map, const qn__expr_t* begin, const qn__expr_t* end);
+// The same of a reduction; less than 0 where that does no harm.
+qn__expr_t* qn__gmap_reduce_extent(qn__gmap_t* map, const qn__expr_t* reduce);
 // A constant count of iterations; -1: unknown.
 int64_t qn__gmap_trips(const qn__expr_t* begin, const qn__expr_t* end);
 

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/dtype.h"
 #include "ir/passes/map_gpu.h"
 
 // ---- nodes
@@ -132,15 +133,66 @@ void qn__gmap_refuse(qn__gmap_t* map, const char* format, ...) {
       qn_status_make(QN_STATUS_UNSUPPORTED, "function '%s': %s", map->function->name, text);
 }
 
-qn__expr_t* qn__gmap_extent(qn__gmap_t* map, const qn__stmt_t* loop) {
-  int64_t begin, end;
-  if (qn__expr_const_int(loop->loop.begin, &begin) && qn__expr_const_int(loop->loop.end, &end) &&
-      (end <= begin || begin >= 0 || end <= 0)) {
-    return qn__gmap_int(map, end > begin ? end - begin : 0);
+// Cannot be so large that a difference of two leaves the range: counts, loops over them, and what
+// is computed of those. Scalars and i64 data can.
+static bool is_moderate(const qn__expr_t* expr) {
+  int64_t constant;
+  if (qn__expr_const_int(expr, &constant)) return constant == (int32_t)constant;
+  switch (expr->kind) {
+    case QN__EXPR_VAR:
+      return expr->var->kind == QN__VAR_SYMBOL || expr->var->kind == QN__VAR_LOOP ||
+             expr->var->kind == QN__VAR_REDUCE;
+    case QN__EXPR_CAST:
+      return qn__dtype_is_int(expr->args[0]->dtype) && qn__dtype_bits(expr->args[0]->dtype) <= 32;
+    case QN__EXPR_OP:
+      break;
+    default:
+      return false;
   }
-  qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, loop->loop.end),
-                                   qn__gmap_copy(map, loop->loop.begin));
-  return qn__gmap_op(map, QN_OP_MAX, extent, qn__gmap_int(map, 0));
+  switch (expr->op) {
+    case QN_OP_ADD:
+    case QN_OP_SUB:
+    case QN_OP_MUL:
+    case QN_OP_MIN:
+    case QN_OP_MAX:
+    case QN_OP_FLOORDIV:
+    case QN_OP_CEILDIV:
+    case QN_OP_FLOORMOD:
+    case QN_OP_SHR:
+      return is_moderate(expr->args[0]) && is_moderate(expr->args[1]);
+    default:
+      return false;
+  }
+}
+
+// `is_cut`: at 0, also where end - begin may be less without harm.
+static qn__expr_t* range(qn__gmap_t* map, const qn__expr_t* begin, const qn__expr_t* end,
+                         bool is_cut) {
+  int64_t first, last, count;
+  if (qn__expr_const_int(begin, &first) && qn__expr_const_int(end, &last)) {
+    if (last < first) return qn__gmap_int(map, 0);
+    return qn__gmap_int(map, __builtin_sub_overflow(last, first, &count) ? INT64_MAX : count);
+  }
+  qn__expr_t* most = qn__gmap_copy(map, end);
+  if (is_moderate(begin) && is_moderate(end)) {
+    qn__expr_t* count_of = qn__gmap_op(map, QN_OP_SUB, most, qn__gmap_copy(map, begin));
+    return is_cut ? qn__gmap_op(map, QN_OP_MAX, count_of, qn__gmap_int(map, 0)) : count_of;
+  }
+  // The subtraction then leaves the range for no empty loop.
+  most = qn__gmap_op(map, QN_OP_MAX, most, qn__gmap_copy(map, begin));
+  return qn__gmap_op(map, QN_OP_SUB, most, qn__gmap_copy(map, begin));
+}
+
+qn__expr_t* qn__gmap_range(qn__gmap_t* map, const qn__expr_t* begin, const qn__expr_t* end) {
+  return range(map, begin, end, true);
+}
+
+qn__expr_t* qn__gmap_extent(qn__gmap_t* map, const qn__stmt_t* loop) {
+  return range(map, loop->loop.begin, loop->loop.end, true);
+}
+
+qn__expr_t* qn__gmap_reduce_extent(qn__gmap_t* map, const qn__expr_t* reduce) {
+  return range(map, reduce->reduce.begin, reduce->reduce.end, false);
 }
 
 int64_t qn__gmap_trips(const qn__expr_t* begin, const qn__expr_t* end) {

@@ -67,9 +67,7 @@ qn__stmt_t* qn__gmap_split_long(qn__gmap_t* map, qn__expr_t** slot) {
   loop->loop.lane_count = 1;  // its iterations are independent
   qn__block_t* body = &loop->loop.body;
   qn__expr_t* begin = reduce->reduce.begin;
-  qn__var_t* extent =
-      qn__gmap_let(map, body, "extent",
-                   qn__gmap_op(map, QN_OP_SUB, reduce->reduce.end, qn__gmap_copy(map, begin)));
+  qn__var_t* extent = qn__gmap_let(map, body, "extent", qn__gmap_reduce_extent(map, reduce));
   qn__expr_t* lines = qn__gmap_op(map, QN_OP_CEILDIV, qn__gmap_use(map, extent),
                                   qn__gmap_int(map, count * elements_of_a_line));
   qn__var_t* each = qn__gmap_let(

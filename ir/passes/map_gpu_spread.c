@@ -63,7 +63,7 @@ static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** 
   qn__expr_t* reduce = *slot;
   reduce->reduce.lane_count = 0;
   qn__expr_t* begin = reduce->reduce.begin;
-  qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, reduce->reduce.end, qn__gmap_copy(map, begin));
+  qn__expr_t* extent = qn__gmap_reduce_extent(map, reduce);
   int64_t lanes = qn__gmap_reduce_lane_count(map, reduce, team->count);
   qn__expr_t* wide = NULL;
   qn__expr_t* length = qn__gmap_copy(map, extent);

@@ -64,9 +64,9 @@ static qn__expr_t* axis_extent(qn__gmap_t* map, const qn__stmt_t* axis) {
   if (extent && qn__expr_const_int(extent, &constant)) {
     return constant > 0 ? extent : qn__gmap_int(map, 1);
   }
-  qn__expr_t* plain = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, axis->loop.end),
-                                  qn__gmap_copy(map, axis->loop.begin));
-  return extent ? qn__gmap_op(map, QN_OP_MAX, plain, qn__gmap_int(map, 1)) : NULL;
+  if (!extent) return NULL;
+  if (qn__expr_is_int(axis->loop.begin, 0)) extent = qn__gmap_copy(map, axis->loop.end);
+  return qn__gmap_op(map, QN_OP_MAX, extent, qn__gmap_int(map, 1));
 }
 
 bool qn__gmap_team_init(qn__gmap_team_t* team, qn__gmap_t* map, qn__block_t* block,

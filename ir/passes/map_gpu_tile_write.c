@@ -134,16 +134,14 @@ static void write_bounds(qn__tile_writer_t* w, qn__block_t* out) {
   w->begin = qn__tile_named(map, out, "begin", qn__tile_copy_now(w, tile->reduce->reduce.begin));
   qn__expr_t* end = qn__tile_named(map, out, "end", qn__tile_copy_now(w, tile->reduce->reduce.end));
   if (!w->begin || !end) return;
-  int64_t first, last, count;
-  if (qn__expr_const_int(w->begin, &first) && qn__expr_const_int(end, &last) &&
-      !__builtin_sub_overflow(last, first, &count)) {
-    w->steps = qn__gmap_int(map, count > 0 ? count : 0);
+  qn__expr_t* steps = qn__gmap_range(map, w->begin, end);
+  int64_t count;
+  if (steps && qn__expr_const_int(steps, &count)) {
+    w->steps = steps;
     w->has_even_steps = count > 0 && count % tile->shape.depth == 0;
     return;
   }
-  qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, end, qn__gmap_copy(map, w->begin));
-  w->steps =
-      qn__tile_named(map, out, "steps", qn__gmap_op(map, QN_OP_MAX, extent, qn__gmap_int(map, 0)));
+  w->steps = qn__tile_named(map, out, "steps", steps);
 }
 
 static void write_zeros(qn__tile_writer_t* w, qn__block_t* out) {

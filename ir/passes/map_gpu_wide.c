@@ -176,8 +176,7 @@ int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn
     cost += qn__cost_expr(&model, let->let.value);
   }
   (void)note_loads(&widest, &reduce->reduce.value);
-  qn__expr_t* extent = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, reduce->reduce.end),
-                                   qn__gmap_copy(map, reduce->reduce.begin));
+  qn__expr_t* extent = qn__gmap_reduce_extent(map, reduce);
   return shared_lanes(extent, extent, threads, lanes_of(map, &widest, cost));
 }
 

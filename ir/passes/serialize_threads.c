@@ -47,18 +47,16 @@ static qn__expr_t* copy(serialize_t* self, const qn__expr_t* expr) {
   return qn__expr_replace(self->arena, expr, NULL, NULL);
 }
 
-// max(end - begin, 0): the product of two empty ranges must not look like a full one.
+// max(end, begin) - begin: the product of two empty ranges must not look like a full one.
 static qn__expr_t* extent_of(serialize_t* self, const qn__stmt_t* loop) {
   int64_t begin, end;
   if (qn__expr_const_int(loop->loop.begin, &begin) && qn__expr_const_int(loop->loop.end, &end) &&
       end >= begin && (begin >= 0 || end <= 0)) {
     return qn__expr_int(self->arena, QN_DTYPE_I64, end - begin);
   }
-  qn__expr_t* extent = copy(self, loop->loop.end);
-  if (!qn__expr_is_int(loop->loop.begin, 0)) {
-    extent = op(self, QN_OP_SUB, extent, copy(self, loop->loop.begin));
-  }
-  return op(self, QN_OP_MAX, extent, qn__expr_int(self->arena, QN_DTYPE_I64, 0));
+  qn__expr_t* most = op(self, QN_OP_MAX, copy(self, loop->loop.end), copy(self, loop->loop.begin));
+  if (qn__expr_is_int(loop->loop.begin, 0)) return most;
+  return op(self, QN_OP_SUB, most, copy(self, loop->loop.begin));
 }
 
 static qn__stmt_t* let_of(serialize_t* self, qn__var_t* var, qn__expr_t* value) {

@@ -225,14 +225,16 @@ static bool put_product(qn__gpu_split_t* split, const qn__stmt_t* loop, qn__gpu_
     }
     qn__gpu_put_expr(&split->host, ops, end);
     if (begin->kind != QN__EXPR_INT || begin->int_value != 0) {
+      // max(end, begin) - begin: the subtraction leaves the range for no empty loop.
+      qn__gpu_put_expr(&split->host, ops, begin);
+      qn__gpu_put_apply(ops, QN_OP_MAX);
       qn__gpu_put_expr(&split->host, ops, begin);
       qn__gpu_put_apply(ops, QN_OP_SUB);
-    }
-    if (!is_single) {
+    } else if (!is_single) {
       qn__gpu_put_const(ops, 0);
       qn__gpu_put_apply(ops, QN_OP_MAX);
-      if (!is_first) qn__gpu_put_apply(ops, QN_OP_MUL);
     }
+    if (!is_first) qn__gpu_put_apply(ops, QN_OP_MUL);
     is_first = false;
   }
   return true;

@@ -295,7 +295,12 @@ bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const ch
       char* end;
       double number = strtod(at, &end);
       if (end == at) return odd_item(c, at);
-      out->scalars[i] = conf_is_float(info.dtype) ? qn_float(number) : qn_int((int64_t)number);
+      // A whole number as it is written: 2^63 - 1 is none of a double's.
+      char* whole_end;
+      const int64_t whole = strtoll(at, &whole_end, 10);
+      out->scalars[i] = conf_is_float(info.dtype)
+                            ? qn_float(number)
+                            : qn_int(whole_end == end ? whole : (int64_t)number);
     }
     at += strcspn(at, " ;");
     out->count = i + 1;

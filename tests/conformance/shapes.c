@@ -44,6 +44,40 @@ static const conf_program_t programs[] = {
      .text = "func sh_const(x: f32[3, 5], out y: f32[5]) { parallel j in 0..5 {\n"
              "  y[j] = x[0, j] + x[1, j] * x[2, j]; } }",
      .args = "rand:3x5 junk:5"},
+    {.feature = "empty ranges of any bounds",
+     .text = "func sh_empty(x: i32[n], r: i64, s: i64, inout y: i32[64], out z: i32[4]) {\n"
+             "  parallel i in 1..r { y[i] = y[i] + 7; }\n"
+             "  parallel i in 8..s { parallel j in s..r { y[i + j] = 9; } }\n"
+             "  parallel i in 0..2 { parallel j in 8..s { y[i + j] = 10; } }\n"
+             "  for i in 1..r { parallel j in 0..3 { y[j] = y[j] + 1; } }\n"
+             "  block.x b in 1..r { y[b] = y[b] * 3; }\n"
+             "  block.x b in 1..r { block.y c in 1..s { y[b * 8 + c] = 11; } }\n"
+             "  parallel i in 0..4 { z[i] = sum k in 1..r { x[k] + i32(i) }; }\n"
+             "  z[1] = sum k in 0..r { x[k] };\n"
+             "  z[2] = z[2] + sum k in 8..s { x[k] };\n"
+             "  parallel i in 0..1 { z[3] = min k in 3..r { x[k] }; } }",
+     .args = "rand:8 -9223372036854775808 0 iota:64 junk:4;"
+             "rand:8 -9223372036854775808 8 iota:64 junk:4;"
+             "rand:8 8 -9223372036854775808 iota:64 junk:4;"
+             "rand:8 -9223372036854775807 2 iota:64 junk:4;"
+             "rand:8 -1 8 iota:64 junk:4;"
+             "rand:8 0 0 iota:64 junk:4;"
+             "rand:8 1 4 iota:64 junk:4;"
+             "rand:8 2 1 iota:64 junk:4;"
+             "rand:8 8 0 iota:64 junk:4;"
+             "rand:8 -2147483648 3 iota:64 junk:4"},
+    {.feature = "empty ranges in products",
+     .text = "func sh_empty_dot(a: i32[n, q], b: i32[q, m], r: i64, s: i64, inout c: i32[n, m]) {\n"
+             "  parallel i in 0..n { parallel j in 0..m {\n"
+             "    c[i, j] = sum p in s..r { a[i, p] * b[p, j] }; } } }",
+     .args = "rand:33x40 rand:40x65 -9223372036854775808 1 rand:33x65;"
+             "rand:33x40 rand:40x65 -9223372036854775808 0 rand:33x65;"
+             "rand:33x40 rand:40x65 -3 0 rand:33x65;"
+             "rand:33x40 rand:40x65 0 0 rand:33x65;"
+             "rand:33x40 rand:40x65 40 1 rand:33x65;"
+             "rand:33x40 rand:40x65 16 0 rand:33x65;"
+             "rand:33x40 rand:40x65 1 9223372036854775807 rand:33x65;"
+             "rand:33x40 rand:40x65 40 40 rand:33x65"},
     {.feature = "reductions of every length",
      .text = "func sh_reduce(x: i32[n, m], out y: i32[n]) { parallel i in 0..n {\n"
              "  y[i] = sum j in 0..m { x[i, j] }; } }",
