@@ -143,9 +143,10 @@ static qn__expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
   for (int axis = 0; axis < 3; ++axis) {
     if (!self->axes[axis]) continue;
     qn__expr_t* each = extent(self, self->axes[axis]);
-    count = qn__expr_is_int(count, 1) ? each : op(self, QN_OP_MUL, count, each);
     if (!count) return NULL;
+    count = qn__expr_is_int(count, 1) ? each : op(self, QN_OP_MUL, count, each);
   }
+  if (!count) return NULL;
   if (!qn__expr_const_int(count, out_most)) {
     *out_most = self->max_threads;
   } else {
