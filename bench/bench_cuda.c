@@ -2,8 +2,10 @@
 // the memory's bandwidth?
 //
 // A packed call of a kernel with two buffers and a scalar, against cuLaunchKernel with the same
-// arguments; a copy of the device's memory by the driver, against an elementwise kernel and a row
-// softmax that move as many bytes; a graph of 32 calls against the calls one by one. Without a
+// arguments: what the host spends while the device has room for more, and likewise with a wait for
+// all of them; a copy of the device's memory by the driver, against an elementwise kernel and a row
+// softmax that move as many bytes (1 GiB in, 1 GiB out: no cache holds them), in turns, behind half
+// a second of the same for the clocks; a graph of 32 calls against the calls one by one. Without a
 // device it says so and succeeds. On the fake driver of the tests (QUERN_CUDA_LIBRARY,
 // QUERN_NVRTC_LIBRARY) it shows that it works; its figures then mean nothing.
 #define _POSIX_C_SOURCE 200809L
@@ -91,21 +93,31 @@ static void find_bare(subject_t* s) {
   }
 }
 
-static void launch_bare(void* self, int64_t iterations) {
+static void issue_bare(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i++) {
     must_cu(qn__cuda()->launch_kernel(s->bare, 1, 1, 1, s->threads, 1, 1, s->shared_bytes,
                                       s->native, s->params, NULL),
             "launching");
   }
+}
+
+static void issue_packed(void* self, int64_t iterations) {
+  subject_t* s = self;
+  for (int64_t i = 0; i < iterations; i++) {
+    must(qn_function_call_on(s->function, s->stream, s->args, s->arg_count, NULL));
+  }
+}
+
+static void launch_bare(void* self, int64_t iterations) {
+  subject_t* s = self;
+  issue_bare(s, iterations);
   must(qn_stream_sync(cuda, s->stream));
 }
 
 static void call_packed(void* self, int64_t iterations) {
   subject_t* s = self;
-  for (int64_t i = 0; i < iterations; i++) {
-    must(qn_function_call_on(s->function, s->stream, s->args, s->arg_count, NULL));
-  }
+  issue_packed(s, iterations);
   must(qn_stream_sync(cuda, s->stream));
 }
 
@@ -125,6 +137,22 @@ static void launch_graph(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i += GRAPH_CALLS) must(qn_graph_launch(s->graph, s->stream));
   must(qn_stream_sync(cuda, s->stream));
+}
+
+// Nanoseconds of the host for each call, in turns. A wait, which is not counted, stands behind each
+// sample, so that the device's queue (about a thousand) never holds the host up.
+static void compare_host_ns(subject_t* s, double out_ns[2]) {
+  static void (*const bodies[])(void*, int64_t) = {issue_bare, issue_packed};
+  static double ns[2][RUNS];
+  for (int i = 0; i < RUNS; i++) {
+    for (int which = 0; which < 2; which++) {
+      const int64_t begin = bench_cpu_ns();
+      bodies[which](s, CALLS);
+      ns[which][i] = (double)(bench_cpu_ns() - begin) / CALLS;
+      must(qn_stream_sync(cuda, s->stream));
+    }
+  }
+  for (int which = 0; which < 2; which++) out_ns[which] = bench_median(ns[which], RUNS);
 }
 
 static void* allocate(size_t size_bytes) {
@@ -153,26 +181,66 @@ static void measure_calls(bench_report_t* report, subject_t* s) {
   void (*bodies[])(void*, int64_t) = {launch_bare, call_packed, launch_graph};
   void* selves[] = {s, s, s};
   double ns[3];
+  double host_ns[2];
+  compare_host_ns(s, host_ns);
+  bench_row(report, "cuLaunchKernel, the host's time", host_ns[0], "ns", 0, 0);
+  bench_row(report, "packed call, likewise", host_ns[1], "ns", host_ns[0], 1.2);
   bench_compare_ns(3, bodies, selves, CALLS / GRAPH_CALLS * GRAPH_CALLS, RUNS, ns);
   bench_row(report, "cuLaunchKernel, with its share of a sync", ns[0], "ns", 0, 0);
-  bench_row(report, "packed call, likewise", ns[1], "ns", ns[0], 1.2);
+  bench_row(report, "packed call, with its share of a sync", ns[1], "ns", ns[0], 1.2);
   bench_row(report, "call in a graph of 32", ns[2], "ns", ns[1], 0);
   qn_graph_destroy(s->graph);
   for (int i = 0; i < 2; i++) must(qn_device_free(cuda, s->tensors[i].data));
 }
 
-// Bytes read and written in a nanosecond are gigabytes in a second. Wall time: bench_run_ns counts
-// the processor's, which waits for the device.
-static double gigabytes_per_second(void (*body)(void*, int64_t), subject_t* s) {
-  enum { ITERATIONS = 10, SAMPLES = 7 };
-  double ns[SAMPLES];
-  body(s, 2);
-  for (int i = 0; i < SAMPLES; i++) {
-    const int64_t begin = bench_now_ns();
-    body(s, ITERATIONS);
-    ns[i] = (double)(bench_now_ns() - begin) / (double)ITERATIONS;
+// Numbers between -4 and 4, the same in each piece: nothing is easy to compute, or to send over
+// wires. The memory of a fresh allocation may hold NaNs, or nothing but zeros.
+static void fill(void* to, size_t size_bytes, qn_stream_t* stream) {
+  enum { PIECE = 1 << 18 };
+  static float piece[PIECE];
+  uint32_t state = 1;
+  for (size_t i = 0; i < PIECE; i++) {
+    state = state * 1664525u + 1013904223u;
+    piece[i] = (float)(state >> 8) / (float)(1 << 21) - 4.0f;
   }
-  return 2.0 * (double)s->size_bytes / bench_median(ns, SAMPLES);
+  for (size_t at = 0; at < size_bytes; at += sizeof piece) {
+    const size_t left = size_bytes - at;
+    const qn_copy_t copy = {.struct_size = sizeof copy,
+                            .from_device = {QN_DEVICE_CPU, 0},
+                            .from = piece,
+                            .to_device = cuda,
+                            .to = (char*)to + at,
+                            .size_bytes = left < sizeof piece ? left : sizeof piece};
+    must(qn_device_copy(&copy, stream));
+  }
+  must(qn_stream_sync(cuda, stream));
+}
+
+typedef struct mover {
+  void (*body)(void*, int64_t);
+  subject_t* subject;
+} mover_t;
+
+// Wall time: bench_run_ns counts the processor's, which waits for the device. Bytes read and
+// written in a nanosecond are gigabytes in a second.
+static void measure_movers(const mover_t* movers, size_t count, bool is_small, double* out_gbs) {
+  enum { ITERATIONS = 10, SAMPLES = 15, MOST = 4 };
+  static double ns[MOST][SAMPLES];
+  // A device that did nothing runs at low clocks.
+  const int64_t begin = bench_now_ns(), warm_ns = is_small ? 0 : 500000000;
+  do {
+    for (size_t i = 0; i < count; i++) movers[i].body(movers[i].subject, 2);
+  } while (bench_now_ns() - begin < warm_ns);
+  for (int sample = 0; sample < SAMPLES; sample++) {
+    for (size_t i = 0; i < count; i++) {
+      const int64_t start = bench_now_ns();
+      movers[i].body(movers[i].subject, ITERATIONS);
+      ns[i][sample] = (double)(bench_now_ns() - start) / (double)ITERATIONS;
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    out_gbs[i] = 2.0 * (double)movers[i].subject->size_bytes / bench_median(ns[i], SAMPLES);
+  }
 }
 
 static void measure_bandwidth(bench_report_t* report, subject_t* scale, subject_t* softmax,
@@ -191,9 +259,11 @@ static void measure_bandwidth(bench_report_t* report, subject_t* scale, subject_
   softmax->args[1] = qn_tensor_value(&softmax->tensors[1]);
   softmax->arg_count = 2;
   scale->size_bytes = softmax->size_bytes = size_bytes;
-  const double copy = gigabytes_per_second(copy_memory, scale);
-  const double elementwise = gigabytes_per_second(call_packed, scale);
-  const double soft = gigabytes_per_second(call_packed, softmax);
+  fill(x, size_bytes, scale->stream);
+  const mover_t movers[] = {{copy_memory, scale}, {call_packed, scale}, {call_packed, softmax}};
+  double gbs[3];
+  measure_movers(movers, 3, is_small, gbs);
+  const double copy = gbs[0], elementwise = gbs[1], soft = gbs[2];
   // As times for the same bytes, so that less is better and the limits are 1/0.9 and 1/0.8.
   bench_row(report, "copy on the device", copy, "GB/s", 0, 0);
   bench_row(report, "elementwise", elementwise, "GB/s", copy, 0);

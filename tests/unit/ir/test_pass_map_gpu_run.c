@@ -161,6 +161,26 @@ static const program_t programs[] = {
      "  let top = max j in 0..m { x[i, j] };\n"
      "  let total = sum j in 0..m { exp(x[i, j] - top) };\n"
      "  for j in 0..m { y[i, j] = exp(x[i, j] - top) / total; } } }"},
+    {"rows that are read again",
+     "func f(x: f32[n, m], d: f32[n, m], w: f32[m], out y: f32[n, m], out z: f32[n]) {\n"
+     "  parallel i in 0..n { let mean = sum j in 0..m { x[i, j] } / f32(m + 1);\n"
+     "  let s = sum j in 0..m { (x[i, j] - mean) * (x[i, j] - mean) };\n"
+     "  let t = max j in 0..m { d[i, j] * w[j] };\n"
+     "  z[i] = s + (min j in 0..m { d[i, j] * w[j] - t });\n"
+     "  for j in 0..m { let u = x[i, j] - mean; if j % 3 > 0 {\n"
+     "    y[i, j] = u * s + t * w[j] + (j > 5 ? d[i, j] * w[j] : 0.0); } } } }"},
+    {"rows of constant length that are read again",
+     "func f(x: f16[n, 104], inout y: f16[n, 104]) { parallel i in 0..n {\n"
+     "  let top = max j in 0..104 { x[i, j] };\n"
+     "  let s = sum j in 0..104 { f32(x[i, j] - top) * f32(y[i, j]) };\n"
+     "  for j in 0..104 { y[i, j] = f16(f32(x[i, j] - top) * s); } } }"},
+    {"rows of integers, read and stored again",
+     "func f(x: i32[n, m], inout y: i32[n, m]) { parallel i in 0..n {\n"
+     "  let s = sum j in 0..m { x[i, j] * 3 + y[i, j] };\n"
+     "  let t = max j in 0..m - 1 { x[i, j + 1] * 3 };\n"
+     "  for j in 0..m { y[i, j] = x[i, j] * 3 + s + t; }\n"
+     "  let u = sum j in 0..m { x[i, j] * 3 + y[i, j] };\n"
+     "  for j in 0..m { y[i, j] = y[i, j] + u - x[i, j] * 3; } } }"},
     {"threads that meet, or none",
      "func f(x: i32[n], out y: i32[8]) { block.x b in 0..8 { y[b] = 5;\n"
      "  thread.x t in 0..n { if t == 0 { y[b] = y[b] + x[t]; } barrier;\n"
