@@ -4,6 +4,7 @@
 // are not proven to fit 32 bits, and doubles. Thread rule: one thread per printer. Read next:
 // glsl_memory.c.
 #include "jit/gpu/glsl.h"
+#include "jit/gpu/needs.h"
 
 typedef struct search {
   qn__kprint_t* p;
@@ -38,8 +39,14 @@ static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
 
 static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
   search_t* search = walker->self;
-  // An index or a literal is printed as wide as its kernel's indices.
-  bool is_narrow = expr->kind == QN__EXPR_INT || qn__kprint_is_narrow(search->p, expr);
+  // Bits of an i64 that become a double, whose 64 are an integer's in between.
+  if (expr->kind == QN__EXPR_BITCAST && expr->dtype == QN_DTYPE_F64 &&
+      !meet(search, QN_DTYPE_I64, expr->args[0]->dtype == QN_DTYPE_F64, NULL)) {
+    return false;
+  }
+  // A literal that fits is printed as wide as what is around it.
+  bool is_narrow = qn__kprint_is_narrow(search->p, expr) ||
+                   (expr->kind == QN__EXPR_INT && qn__is_within_32_bits(expr->int_value));
   const char* name = expr->kind == QN__EXPR_LOAD  ? expr->load.buffer->name
                      : expr->kind == QN__EXPR_VAR ? expr->var->name
                                                   : NULL;

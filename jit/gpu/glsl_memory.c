@@ -86,6 +86,8 @@ qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__buf_t* buffer) {
       qn__glsl_storage_t storage = plain("double", 8);
       storage.is_bits = has_atomic(p, buffer);
       if (storage.is_bits) storage.type = "uint64_t";
+      missing.missing = "supports_int64";
+      if (storage.is_bits && !p->options->has_int64) return missing;
       return storage;
     }
     default: {

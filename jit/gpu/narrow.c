@@ -67,6 +67,9 @@ static void visit_wide_op(qn__narrow_t* self, const qn__expr_t* expr, bool is_lo
   if (is_narrow) mark(self, expr);
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
     bool is_operand_low = is_narrow && (is_select ? i > 0 : qn__gpu_is_low_bits_op(expr));
+    // Of a count that is a literal its low bits are taken.
+    bool is_shift = expr->op == QN_OP_SHL || expr->op == QN_OP_SHR;
+    if (is_shift && i == 1 && expr->args[1]->kind == QN__EXPR_INT) is_operand_low = true;
     visit(self, expr->args[i], is_operand_low);
   }
 }

@@ -326,6 +326,14 @@ static void write_row(const row_t* row, bool is_glsl, qn__buffer_t* out) {
   qn__buffer_deinit(&text);
 }
 
+bool qn__prelude_is_without_int64(const char* name) {
+  for (int i = 0; i < ROW_COUNT; i++) {
+    bool is_any = (ROWS[i].when & (QN_ON_CUDA | QN_WITH_I64)) == 0;
+    if (is_any && strcmp(ROWS[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
 void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_native_fma,
                        bool has_int64, bool has_float64, qn__buffer_t* out) {
   uint32_t what_is = is_glsl ? QN_ON_GLSL : QN_ON_CUDA;

@@ -48,6 +48,8 @@ typedef struct qn__prelude_use {
 
 // The position of the helper of this name; -1: there is none (a defect of the caller).
 int qn__prelude_find(const char* name);
+// Can a GLSL target without 64-bit integers have it? (What it uses, it then has too.)
+bool qn__prelude_is_without_int64(const char* name);
 // The name of the helper that computes `op` on operands of `dtype` (compute types: f32 for f16 and
 // bf16), NULL when the language's own operator or built-in function is right on every device.
 const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype);

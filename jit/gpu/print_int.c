@@ -7,6 +7,8 @@
 // 3. An i64 that is narrow (program.h) is an int. Sums, differences, products, bits and left shifts
 //    are right in 32 bits if only their low 32 bits count; the others are done in 32 bits where the
 //    operands are narrow too, else in 64 and cut.
+// 4. A GLSL target without 64-bit integers has narrow operands only (glsl_check.c). What asks 64
+//    bits of them elsewhere (shifts by up to 63, counts of bits) has forms in 32 bits there.
 // Thread rule: one thread per printer. Read next: print_float.c.
 #include "jit/gpu/print_inner.h"
 
@@ -209,6 +211,15 @@ static const char* print_division(qn__kprint_t* p, const qn__expr_t* expr, qn_dt
 
 // ---- the rest
 
+static bool has_32_bits_alone(const qn__kprint_t* p) {
+  return p->dialect->is_glsl && !p->options->has_int64;
+}
+
+// Is this an operator on i64 for a target without them?
+static bool is_confined(const qn__kprint_t* p, const qn__expr_t* expr) {
+  return expr->dtype == QN_DTYPE_I64 && has_32_bits_alone(p);
+}
+
 static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
                                const char* a) {
   const qn__expr_t* right = expr->args[1];
@@ -216,6 +227,7 @@ static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype
   bool is_left = expr->op == QN_OP_SHL;
   if (right->kind == QN__EXPR_INT) {
     uint32_t count = (uint32_t)right->int_value & (bits - 1);
+    if (is_confined(p, expr) && !is_left && count > 31) count = 31;  // what is left is the sign
     if (qn__dtype_bits(compute) < bits && count > 31) return is_left ? "0" : NULL;
     bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
     if (is_left && is_signed && !p->dialect->wraps_signed) {
@@ -224,6 +236,10 @@ static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype
                              is_wide ? "qn_u64" : "uint", a, count);
     }
     return qn__kprint_text(p, "(%s %s %u)", a, is_left ? "<<" : ">>", count);
+  }
+  if (is_confined(p, expr)) {
+    const char* helper = qn__kprint_use(p, is_left ? "qn_narrow_shl" : "qn_narrow_shr");
+    return qn__kprint_text(p, "%s(%s, %s)", helper, a, qn__kprint_i64(p, right, true));
   }
   // A count of more than 31 cannot be asked of 32 bits.
   if (qn__dtype_bits(compute) < bits && bits == 64) return NULL;
@@ -241,6 +257,11 @@ static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype
 static const char* print_count(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
                                const char* a) {
   uint32_t bits = qn__dtype_bits(expr->dtype);
+  if (is_confined(p, expr)) {
+    bool is_popcount = expr->op == QN_OP_POPCOUNT;
+    const char* narrow = is_popcount ? "qn_narrow_popcount" : "qn_narrow_clz";
+    return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, narrow), a);
+  }
   const char* helper = qn__prelude_op(expr->op, compute);
   if (QN_NEVER(!helper)) return a;
   (void)qn__kprint_use(p, helper);
@@ -345,7 +366,8 @@ const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr) {
   }
   if (dtype == QN_DTYPE_I64) {
     bool can_be_narrow = is_narrow;
-    if (is_narrow && !qn__gpu_is_low_bits_op(expr)) {
+    // (Without 64-bit integers all operands were found to be narrow.)
+    if (is_narrow && !qn__gpu_is_low_bits_op(expr) && !has_32_bits_alone(p)) {
       bool is_count = expr->op == QN_OP_POPCOUNT || expr->op == QN_OP_CLZ;
       const qn__expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;
       can_be_narrow = !is_count && qn__kprint_is_narrow(p, expr->args[0]) &&

@@ -11,6 +11,11 @@ void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer) {
   const char** slot = &p->buffer_names[buffer->id];
   if (*slot) return;
   *slot = qn__kprint_text(p, "c%" PRIu32, p->table_count++);
+  if (buffer->dtype == QN_DTYPE_F64 && p->dialect->is_glsl && !p->options->has_int64) {
+    qn__kprint_unsupported(p, "'%s' is a table of the bits of f64 (option supports_int64)",
+                           buffer->name);
+    return;
+  }
   qn__buffer_t elements;
   qn__buffer_init(&elements, p->arena->allocator);
   bool is_float = qn__dtype_is_float(buffer->dtype);

@@ -115,6 +115,10 @@ const char* qn__kprint_use(qn__kprint_t* p, const char* name) {
     qn__kprint_fail_status(
         p, qn_status_make(QN_STATUS_INTERNAL, "the prelude has no helper '%s'", name));
   }
+  if (p->dialect->is_glsl && !p->options->has_int64 && !qn__prelude_is_without_int64(name)) {
+    qn__kprint_unsupported(p, "'%s' needs 64-bit integers, which this target has not (option %s)",
+                           strncmp(name, "qn_", 3) == 0 ? name + 3 : name, "supports_int64");
+  }
   return name;
 }
 
@@ -232,9 +236,13 @@ const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value) {
   double least = is_double ? 0x1p-1022 : 0x1p-126;
   if (!isfinite(value) || (value != 0 && fabs(value) < least)) {
     if (is_double) {
+      uint64_t bits = qn__scalar_to_bits(QN_DTYPE_F64, scalar);
+      if (p->dialect->is_glsl && !p->options->has_int64) {
+        return qn__kprint_text(p, "QN_F64_JOIN(0x%08" PRIx32 "u, 0x%08" PRIx32 "u)",
+                               (uint32_t)(bits >> 32), (uint32_t)bits);
+      }
       return qn__kprint_text(p, "QN_F64_FROM(%s)",
-                             qn__kprint_int(p, QN_DTYPE_U64, false,
-                                            (int64_t)qn__scalar_to_bits(QN_DTYPE_F64, scalar)));
+                             qn__kprint_int(p, QN_DTYPE_U64, false, (int64_t)bits));
     }
     return qn__kprint_text(p, "QN_F32_FROM(0x%08" PRIx32 "u)",
                            (uint32_t)qn__scalar_to_bits(QN_DTYPE_F32, scalar));

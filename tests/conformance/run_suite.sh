@@ -1,5 +1,6 @@
-# tests/conformance/run_suite.sh WHAT: the suite on one device, as a test; 77 where the device is not
-# here. POSIX sh.
+# tests/conformance/run_suite.sh WHAT [least]: the suite on one device, as a test; 77 where the device
+# is not here. With `least`, for the least Vulkan target there is and by areas that ask for integers.
+# POSIX sh.
 set -eu
 : "${QUERN:?path of the command}" "${SOURCE:?path of the repository}"
 what=$1
@@ -106,13 +107,23 @@ if [ "$what" != interp ] && [ "$what" != cpu ]; then
   }
 fi
 code=0
-"$QUERN" conformance --device "$what" >"$work/out" 2>"$work/err" || code=$?
+least=700
+if [ "${2:-}" = least ]; then
+  # No 64-bit integers, no doubles, no small elements: what needs them is unsupported, and only that.
+  least=250
+  for area in operators grids memory statements; do
+    "$QUERN" conformance --device "$what:0" --target "$what -max_threads_per_block=128" --filter "^$area/" \
+      >>"$work/out" 2>>"$work/err" || code=$?
+  done
+else
+  "$QUERN" conformance --device "$what" >"$work/out" 2>"$work/err" || code=$?
+fi
 cat "$work/err" >&2
 grep -v '^unsupported' "$work/out" || true
 [ "$code" -eq 0 ] || fail "exit code $code"
 # Most of it must really have run.
-passed=$(sed -n "s/^$what  *\([0-9]*\) .*/\1/p" "$work/out")
-[ "${passed:-0}" -gt 700 ] || fail "only ${passed:-no} cases pass"
+passed=$(sed -n "s/^$what[:0-9]*  *\([0-9]*\) .*/\1/p" "$work/out" | awk '{ sum += $1 } END { print sum }')
+[ "${passed:-0}" -gt "$least" ] || fail "only ${passed:-no} cases pass"
 # The fake driver's word for a race, or for a rule of the driver's that was broken.
 if grep -q '^fake driver: ' "$work/err"; then
   fail "the fake driver speaks"

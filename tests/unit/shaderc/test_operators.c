@@ -256,12 +256,94 @@ static void test_statements(void** state) {
   }
 }
 
+// ---- lesser targets
+
+// On targets without 64-bit types what is in `text` is had or refused, but never made a text that
+// the compiler underneath does not take.
+static void check_lesser(void) {
+  static const char* const lesser[] = {TARGET_LEAST,
+                                       "{\"kind\":\"vulkan\",\"supports_float64\":true}",
+                                       "{\"kind\":\"vulkan\",\"supports_int64\":true}"};
+  assert_false(text.has_failed);
+  if (text.size == 0) return;
+  qn_module_t* module = parse((const char*)text.data);
+  for (size_t k = 0; k < QN_COUNT_OF(lesser); ++k) {
+    compiled_t compiled;
+    qn_status_t status = compile(module, &(request_t){.target = lesser[k]}, &compiled);
+    if (!qn_ok(status) && qn_status_code(status) != QN_STATUS_UNSUPPORTED) {
+      (void)fprintf(stderr, "target %s: %s\n", lesser[k], qn_status_message(status));
+      fail();
+    }
+    qn_status_free(status);
+    compiled_release(&compiled);
+  }
+  qn_module_release(module);
+}
+
+static void test_lesser_operators(void** state) {
+  (void)state;
+  for (uint32_t op = 1; qn__op_info((qn_op_t)op); ++op) {
+    for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
+      begin();
+      put_operator((qn_op_t)op, dtypes[i]);
+      check_lesser();
+    }
+  }
+}
+
+// Also of narrow i64, to and from all.
+static void test_lesser_conversions(void** state) {
+  (void)state;
+  for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
+    for (size_t k = 0; k < QN_COUNT_OF(dtypes); ++k) {
+      const char* from = qn_dtype_text(dtypes[i]);
+      const char* to = qn_dtype_text(dtypes[k]);
+      begin();
+      qn__buffer_format(&text,
+                        "func f(x: %s[n], out r: %s[n], out q: i32[n]) {\n  parallel i in 0..n {\n"
+                        "    r[i] = %s(x[i]);\n    r[n - 1 - i] = %s(i);\n"
+                        "    q[i] = i32(i64(x[i]));\n  }\n}\n",
+                        from, to, to, to);
+      check_lesser();
+      bool has_bits = qn__dtype_bits(dtypes[i]) == qn__dtype_bits(dtypes[k]) &&
+                      dtypes[i] != QN_DTYPE_BOOL && dtypes[k] != QN_DTYPE_BOOL;
+      if (!has_bits) continue;
+      begin();
+      qn__buffer_format(&text,
+                        "func f(x: %s[n], out r: %s[n]) {\n  parallel i in 0..n {\n"
+                        "    r[i] = bitcast(%s, %s(i));\n  }\n}\n",
+                        from, to, to, from);
+      check_lesser();
+    }
+  }
+}
+
+static void test_lesser_scopes(void** state) {
+  (void)state;
+  static const qn_dtype_t with_atomics[] = {QN_DTYPE_I32, QN_DTYPE_I64, QN_DTYPE_F32, QN_DTYPE_F64};
+  static const char* const scopes[] = {"global", "shared", "local"};
+  for (size_t i = 0; i < QN_COUNT_OF(with_atomics); ++i) {
+    for (size_t k = 0; k < QN_COUNT_OF(scopes); ++k) {
+      begin();
+      put_atomic("atomic_add", 1, qn_dtype_text(with_atomics[i]), scopes[k]);
+      check_lesser();
+    }
+  }
+  begin();
+  qn__buffer_cstr(&text,
+                  "func f(out r: f64[n]) {\n  const c: f64[3] = [1.0, inf, 0.5];\n"
+                  "  parallel i in 0..n {\n    r[i] = c[i % 3];\n  }\n}\n");
+  check_lesser();
+}
+
 int main(void) {
   qn__buffer_init(&text, qn_allocator_default());
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_statements), cmocka_unit_test(test_scopes),
-      cmocka_unit_test(test_atomics),    cmocka_unit_test(test_reductions),
-      cmocka_unit_test(test_operators),  cmocka_unit_test(test_conversions),
+      cmocka_unit_test(test_statements),       cmocka_unit_test(test_scopes),
+      cmocka_unit_test(test_atomics),          cmocka_unit_test(test_reductions),
+      cmocka_unit_test(test_operators),        cmocka_unit_test(test_conversions),
+      cmocka_unit_test(test_lesser_operators), cmocka_unit_test(test_lesser_conversions),
+      cmocka_unit_test(test_lesser_scopes),
   };
   int result = cmocka_run_group_tests(tests, NULL, NULL);
   qn__buffer_deinit(&text);
