@@ -269,7 +269,8 @@ static void check_lesser(void) {
   qn_module_t* module = parse((const char*)text.data);
   for (size_t k = 0; k < QN_COUNT_OF(lesser); ++k) {
     compiled_t compiled;
-    qn_status_t status = compile(module, &(request_t){.target = lesser[k]}, &compiled);
+    qn_status_t status =
+        compile(module, &(request_t){.target = lesser[k], .tier = QN_TIER_FAST}, &compiled);
     if (!qn_ok(status) && qn_status_code(status) != QN_STATUS_UNSUPPORTED) {
       (void)fprintf(stderr, "target %s: %s\n", lesser[k], qn_status_message(status));
       fail();
