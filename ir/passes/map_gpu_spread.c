@@ -58,10 +58,26 @@ static qn__expr_t* in_lanes(qn__gmap_team_t* team, const qn__expr_t* length, qn_
   return choice;
 }
 
+// let own = ...; let total = block_sum(own);
+static bool exchange(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot, qn__expr_t* part,
+                     qn_reduce_kind_t kind) {
+  qn__gmap_t* map = team->map;
+  qn__expr_t* value = qn__gmap_use(map, qn__gmap_let(map, out, "own", part));
+  if (!value) return false;
+  value = qn__expr_op(map->arena, exchange_of(team, kind), value, NULL, NULL);
+  qn__expr_t* use = qn__gmap_use(map, qn__gmap_let(map, out, "total", value));
+  if (use) *slot = use;
+  return use != NULL;
+}
+
 static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot) {
   qn__gmap_t* map = team->map;
   qn__expr_t* reduce = *slot;
   reduce->reduce.lane_count = 0;
+  if (qn__gmap_is_kept(team, NULL, reduce)) {
+    qn__expr_t* kept = qn__gmap_kept_reduce(team, reduce);
+    return kept && exchange(team, out, slot, kept, reduce->reduce.reduce_kind);
+  }
   qn__expr_t* begin = reduce->reduce.begin;
   qn__expr_t* extent = qn__gmap_reduce_extent(map, reduce);
   int64_t lanes = qn__gmap_reduce_lane_count(map, reduce, team->count);
@@ -82,16 +98,9 @@ static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** 
   reduce->reduce.begin = qn__gmap_int(map, 0);
   reduce->reduce.end = share(team, extent);
   if (!k || !reduce->reduce.begin || !reduce->reduce.end) return false;
-  qn_op_t exchange = exchange_of(team, reduce->reduce.reduce_kind);
+  qn_reduce_kind_t kind = reduce->reduce.reduce_kind;
   if (wide) reduce = in_lanes(team, length, wide, reduce, lanes);
-  if (!reduce) return false;
-  qn__var_t* own = qn__gmap_let(map, out, "own", reduce);
-  qn__expr_t* value = qn__gmap_use(map, own);
-  if (!value) return false;
-  value = qn__expr_op(map->arena, exchange, value, NULL, NULL);
-  qn__expr_t* use = qn__gmap_use(map, qn__gmap_let(map, out, "total", value));
-  if (use) *slot = use;
-  return use != NULL;
+  return reduce && exchange(team, out, slot, reduce, kind);
 }
 
 typedef struct spread {
@@ -146,9 +155,14 @@ static qn__stmt_t* rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest, qn__expr
 void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* stmt) {
   qn__gmap_t* map = team->map;
   qn__gmap_nest_t nest;
+  bool is_kept = qn__gmap_is_kept(team, &stmt->loop.body, NULL);
   qn__gmap_nest_open(map, stmt, &nest);
   if (qn__gmap_stopped(map)) return;
   qn__gmap_serialise(&nest.body);
+  if (is_kept) {
+    qn__gmap_kept_loop(team, out, &nest);
+    return;
+  }
   qn__expr_t* extent = qn__gmap_nest_extent(map, &nest);
   int64_t lanes = qn__gmap_team_lane_count(map, &nest, team->count);
   qn__stmt_t* work = NULL;

@@ -318,5 +318,22 @@ void qn__gmap_team_run(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* o
   find_shared(block, false);
   keep_private(block, false);
   move_shared(team, block);
-  run_block(team, block, out);
+  qn__block_t kept;
+  qn__expr_t* condition;
+  if (!qn__gmap_keep(team, block, &kept, &condition)) {
+    run_block(team, block, out);
+  } else if (!condition) {
+    run_block(team, &kept, out);
+  } else {
+    qn__stmt_t* choice = qn__gmap_if(team->map, condition);
+    if (!choice) return;
+    qn__gmap_sync_t before = team->sync;
+    run_block(team, &kept, &choice->if_.then_block);
+    qn__gmap_sync_t after = team->sync;
+    team->sync = before;
+    team->row.lanes = 0;
+    run_block(team, block, &choice->if_.else_block);
+    team->sync = qn__gmap_sync_join(team->map, after, team->sync);
+    qn__block_append(out, choice);
+  }
 }

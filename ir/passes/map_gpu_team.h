@@ -39,6 +39,17 @@ typedef struct qn__gmap_sync {
   qn__gmap_access_t by_leader;
 } qn__gmap_sync_t;
 
+// Rows 0..end whose elements stay with their threads (map_gpu_keep.c).
+enum { QN__GMAP_MOST_KEPT = 2 };
+typedef struct qn__gmap_row {
+  const qn__expr_t* end;
+  int64_t lanes;   // neighbours that a thread has in each round; 0: nothing is kept
+  int64_t rounds;  // of the longest row
+  int64_t threads;
+  const qn__buf_t* kept[QN__GMAP_MOST_KEPT];  // a thread's own: rounds * lanes elements
+  uint32_t kept_count;
+} qn__gmap_row_t;
+
 typedef struct qn__gmap_team {
   qn__gmap_t* map;
   bool is_warp;
@@ -49,6 +60,7 @@ typedef struct qn__gmap_team {
   qn__var_t* is_used;  // warps only: false in warps without an iteration; or NULL
   qn__block_t level;   // for the block level: lets that thread extents use, shared buffers
   qn__gmap_sync_t sync;
+  qn__gmap_row_t row;
 } qn__gmap_team_t;
 
 // ---- map_gpu_team.c
@@ -80,6 +92,18 @@ bool qn__gmap_is_never_empty(const qn__stmt_t* loop);
 bool qn__gmap_spread_expr(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot);
 // Spreads a nest of independent loops.
 void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* loop);
+
+// ---- map_gpu_keep.c
+
+// Makes a copy of `block` in which values of rows are kept, and fills in the team's row. The
+// condition: where it holds the copy is right; NULL: it always is. False: nothing is worth it.
+bool qn__gmap_keep(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out_kept,
+                   qn__expr_t** out_condition);
+// Does the body of a loop, or else the reduction, use what is kept? Then it is over the row.
+bool qn__gmap_is_kept(qn__gmap_team_t* team, qn__block_t* body, qn__expr_t* reduce);
+// A thread's part of such a reduction, and of a loop; both are only read.
+qn__expr_t* qn__gmap_kept_reduce(qn__gmap_team_t* team, const qn__expr_t* reduce);
+void qn__gmap_kept_loop(qn__gmap_team_t* team, qn__block_t* out, qn__gmap_nest_t* nest);
 
 // ---- map_gpu_sync.c
 

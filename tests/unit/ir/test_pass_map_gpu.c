@@ -196,6 +196,39 @@ static void softmax_has_a_block_for_a_row(void** state) {
                  "let total = max k in 0..8 { warps[k] };\n");
 }
 
+// What a thread computed of a row stays with it, as far as that is short; else it is computed
+// again.
+static void rows_are_kept(void** state) {
+  (void)state;
+  expect_example(&wide, "softmax",
+                 "if m & 3 == 0 && m <= 4096 {\n alloc kept: f32[16] in local;\n"
+                 "unroll k in 0..4 {\n let at = k * 256 + t;\n if at < h {\n"
+                 "vector k_1 in 0..4 {\n kept[h_2 + k_1] = x[block, j];\n"
+                 "} else {\n kept[h_3 + lane] = 0.0;\n"
+                 "let exchange = block_max(own);\n alloc kept_1: f32[16] in local;\n"
+                 "kept_1[h_4 + k_2] = exp(kept[h_4 + k_2] - exchange);\n"
+                 "let exchange_1 = block_sum(own_1);\n"
+                 "y[block, j] = kept_1[h_7 + k_3] / exchange_1;\n"
+                 "} else {\n let own = m & 3 == 0 ? max k in 0..ceildiv((m >> 2) - t, 256) {\n"
+                 "y[block, j] = exp(x[block, j] - exchange) / exchange_2;\n");
+  // Every thread has a place in every round: nothing is asked.
+  expect(&wide,
+         "func f(x: f32[n, 2048], out y: f32[n, 2048]) { parallel i in 0..n {"
+         "  let s = sum j in 0..2048 { x[i, j] };"
+         "  for j in 0..2048 { y[i, j] = x[i, j] - s; } } }",
+         "thread.x t in 0..256 {\n alloc kept: f32[8] in local;\n unroll k in 0..2 {\n"
+         "vector k_1 in 0..4 {\n"
+         "let own = (sum lane in 0..4 { kept[lane] }) + (sum lane in 0..4 { kept[4 + lane] });\n"
+         "unroll k in 0..2 {\n vector k_2 in 0..4 {\n"
+         "y[block, j] = kept[h_2 + k_2] - exchange;\n");
+  // The sum reads what is stored to: only its other operand is kept.
+  expect(&wide,
+         "func f(x: f32[n, m], inout y: f32[n, m]) { parallel i in 0..n {"
+         "  let s = sum j in 0..m { x[i, j] * y[i, j] };"
+         "  for j in 0..m { y[i, j] = x[i, j] * y[i, j] - s; } } }",
+         "kept[h_2 + k_1] = x[block, j];\n kept[lane] * y[block, j]\n");
+}
+
 static void embed_layernorm_too(void** state) {
   (void)state;
   expect_example(&gpu, "embed_layernorm",
@@ -365,6 +398,7 @@ int main(void) {
       cmocka_unit_test(short_grids_are_one_block),
       cmocka_unit_test(extents_of_the_device),
       cmocka_unit_test(softmax_has_a_block_for_a_row),
+      cmocka_unit_test(rows_are_kept),
       cmocka_unit_test(embed_layernorm_too),
       cmocka_unit_test(short_rows_have_a_warp),
       cmocka_unit_test(columns_stay_flat),
