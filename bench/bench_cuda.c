@@ -148,7 +148,7 @@ static void compare_host_ns(subject_t* s, double out_ns[2]) {
     for (int which = 0; which < 2; which++) {
       const int64_t begin = bench_cpu_ns();
       bodies[which](s, CALLS);
-      ns[which][i] = (double)(bench_cpu_ns() - begin) / CALLS;
+      ns[which][i] = (double)(bench_cpu_ns() - begin) / (double)CALLS;
       must(qn_stream_sync(cuda, s->stream));
     }
   }
