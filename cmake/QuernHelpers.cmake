@@ -171,6 +171,7 @@ function(quern_examples)
     add_executable(embed ${sources} ${PROJECT_SOURCE_DIR}/tools/npy.c
       ${PROJECT_SOURCE_DIR}/tools/file.c)
     target_include_directories(embed PRIVATE ${PROJECT_SOURCE_DIR})
+    target_compile_definitions(embed PRIVATE EMBED_FOLDER="${PROJECT_SOURCE_DIR}/examples/embed")
     target_link_libraries(embed PRIVATE quern::quern PkgConfig::JANSSON m)
     quern_flags(embed)
   endif()

@@ -30,15 +30,11 @@ static const char help_text[] =
     "Exit codes: 0 good, 1 wrong input or embeddings out of bounds, 2 usage, 3 the machine lacks\n"
     "something.\n";
 
-// A path in this source folder, which the compiler knows. Owned: free; NULL without memory.
+// A path in this source folder, which the build names. Owned: free; NULL without memory.
 static char* beside_source(const char* relative) {
-  const char* slash = strrchr(__FILE__, '/');
-  const int folder_length = slash != NULL ? (int)(slash - __FILE__) : 1;
-  const size_t size = (size_t)folder_length + strlen(relative) + 2;
+  const size_t size = sizeof EMBED_FOLDER + 1 + strlen(relative);
   char* path = malloc(size);
-  if (path != NULL) {
-    snprintf(path, size, "%.*s/%s", folder_length, slash != NULL ? __FILE__ : ".", relative);
-  }
+  if (path != NULL) snprintf(path, size, "%s/%s", EMBED_FOLDER, relative);
   return path;
 }
 
