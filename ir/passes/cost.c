@@ -133,10 +133,7 @@ double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr) {
       break;
   }
   qn__cost_model_t inner = *model;
-  bool is_lazy =
-      expr->kind == QN__EXPR_COND ||
-      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
-  if (is_lazy) inner.is_masked = true;
+  if (qn__expr_is_lazy(expr)) inner.is_masked = true;
   double weight = expr->kind == QN__EXPR_OP ? op_weight(expr->op) : 1;
   if (model->lanes && !qn__lane_is_uniform(qn__lanes_of(model->lanes, expr))) {
     // There is no vector division of integers: it is done lane by lane.

@@ -236,10 +236,7 @@ static bool visit_slot(void* context, qn__expr_t** slot) {
     move_slot(site, slot);
     return !site->hoist->has_failed;
   }
-  if (expr->kind == QN__EXPR_COND ||
-      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR))) {
-    return visit_lazy(site, expr);
-  }
+  if (qn__expr_is_lazy(expr)) return visit_lazy(site, expr);
   if (expr->kind == QN__EXPR_REDUCE) {
     bool was_certain = site->is_certain;
     if (!visit_slot(site, &expr->reduce.begin) || !visit_slot(site, &expr->reduce.end)) {

@@ -26,11 +26,6 @@ static qn__var_t* let_before(qn__exchange_t* self, qn__block_t* out, const char*
   return var;
 }
 
-static bool is_lazy(const qn__expr_t* expr) {
-  return expr->kind == QN__EXPR_COND ||
-         (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
-}
-
 static qn__expr_t* zero_of(qn__exchange_t* self, qn_dtype_t dtype) {
   return qn__dtype_is_float(dtype) ? qn__expr_float(self->arena, dtype, 0)
                                    : qn__expr_int(self->arena, dtype, 0);
@@ -150,7 +145,7 @@ static bool pull_slot(void* context, qn__expr_t** slot) {
   qn__exchange_t* self = pull->self;
   qn__expr_t* expr = *slot;
   if (!expr || !qn__expr_facts(expr).has_cross_lane) return true;
-  if (is_lazy(expr)) return pull_lazy(pull, expr);
+  if (qn__expr_is_lazy(expr)) return pull_lazy(pull, expr);
   if (expr->kind == QN__EXPR_REDUCE) return pull_reduce(pull, slot);
   if (!qn__expr_each_child(expr, pull_slot, pull)) return false;
   if (!qn__expr_is_exchange(expr)) return true;

@@ -130,10 +130,7 @@ static bool split_slot(void* context, qn__expr_t** slot) {
     return loop != NULL;
   }
   // What is evaluated only sometimes stays where it is.
-  bool is_lazy =
-      expr->kind == QN__EXPR_COND ||
-      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
-  if (is_lazy) return split_slot(self, &expr->args[0]);
+  if (qn__expr_is_lazy(expr)) return split_slot(self, &expr->args[0]);
   return qn__expr_each_child(expr, split_slot, self);
 }
 

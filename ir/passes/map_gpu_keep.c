@@ -282,10 +282,7 @@ static bool try_part(void* context, qn__expr_t** slot) {
     if (!visit_stmts(&other, self->stmt->next)) return false;
     if (other.count > 0) return keep_part(self, expr);
   }
-  bool is_lazy =
-      expr->kind == QN__EXPR_COND ||
-      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
-  if (is_lazy) return try_part(self, &expr->args[0]);
+  if (qn__expr_is_lazy(expr)) return try_part(self, &expr->args[0]);
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return true;
   return qn__expr_each_child(expr, try_part, self);
 }

@@ -28,10 +28,7 @@ static bool plan_slot(void* context, qn__expr_t** slot) {
     self->has_work = self->has_work || is_spread;
     return true;  // what is inside belongs to one thread
   }
-  bool is_lazy =
-      expr->kind == QN__EXPR_COND ||
-      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
-  if (is_lazy) return plan_slot(self, &expr->args[0]);
+  if (qn__expr_is_lazy(expr)) return plan_slot(self, &expr->args[0]);
   return qn__expr_each_child(expr, plan_slot, self);
 }
 

@@ -95,10 +95,7 @@ typedef struct find {
 } find_t;
 
 static bool is_lazy_child(const qn__expr_t* parent, uint32_t child) {
-  if (child == 0) return false;
-  return parent->kind == QN__EXPR_COND ||
-         (parent->kind == QN__EXPR_OP &&
-          (parent->op == QN_OP_LOGIC_AND || parent->op == QN_OP_LOGIC_OR));
+  return child > 0 && qn__expr_is_lazy(parent);
 }
 
 typedef struct child {

@@ -44,6 +44,12 @@ typedef struct qn__expr_facts {
 } qn__expr_facts_t;
 qn__expr_facts_t qn__expr_facts(qn__expr_t* expr);
 
+// Are all operands but the first evaluated only where that says so?
+static inline bool qn__expr_is_lazy(const qn__expr_t* expr) {
+  return expr->kind == QN__EXPR_COND ||
+         (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
+}
+
 // qn__buf_root for a pass that changes what it finds.
 static inline qn__buf_t* qn__buf_root_mutable(qn__buf_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;

@@ -132,10 +132,7 @@ static bool collect_loads(void* context, qn__expr_t** slot) {
   search_t* self = context;
   qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) return true;
-  bool is_lazy =
-      expr->kind == QN__EXPR_COND ||
-      (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
-  if (is_lazy) return collect_loads(self, &expr->args[0]);
+  if (qn__expr_is_lazy(expr)) return collect_loads(self, &expr->args[0]);
   if (expr->kind == QN__EXPR_LOAD) {
     const qn__buf_t* buffer = expr->load.buffer;
     if (is_run(self, buffer, expr->load.indices) && can_load_early(self, qn__buf_root(buffer))) {
