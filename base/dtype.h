@@ -1,6 +1,6 @@
 // base/dtype.h: the classes and widths of dtypes, from the public table.
 //
-// Not here: which operands an operator takes (ir/op_rules.c), DLPack's codes (jit/tensor.c).
+// Not here: which operands an operator takes (ir/op_rules.c), DLPack's codes (jit/call/tensor.c).
 // Thread rule: pure functions. Read next: integer.h.
 #ifndef QUERN_BASE_DTYPE_H_
 #define QUERN_BASE_DTYPE_H_

@@ -23,10 +23,10 @@
 // On a machine so busy that the process gets little of its cores meanwhile, that is no measure of a
 // hang: it goes on for as much time on a core, looked at once a period, and never for longer than
 // this. A process that computes nothing hangs.
-#define EXIT_MOST_NS INT64_C(60000000000)
+#define EXIT_MAX_NS INT64_C(60000000000)
 #define EXIT_LOOK_NS INT64_C(1000000000)
 // glibc allots more as it needs them; a host may make engines without end.
-#define MOST_EXIT_HANDLERS 32u
+#define MAX_EXIT_HANDLERS 32u
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* newest;
@@ -125,7 +125,7 @@ static bool prolong(patience_t* patience) {
   const int64_t now_ns = qn__now_ns(), cpu_ns = others_cpu_ns();
   const bool is_at_work = cpu_ns - patience->look_cpu_ns > (now_ns - patience->look_ns) / 1000 &&
                           cpu_ns - patience->start_cpu_ns < EXIT_GRACE_NS;
-  if (!is_at_work || now_ns - patience->start_ns >= EXIT_MOST_NS) return false;
+  if (!is_at_work || now_ns - patience->start_ns >= EXIT_MAX_NS) return false;
   patience->look_ns = now_ns;
   patience->look_cpu_ns = cpu_ns;
   patience->deadline_ns = now_ns + EXIT_LOOK_NS;
@@ -150,8 +150,8 @@ bool qn__exit_prolong(int64_t* inout_deadline_ns) {
 
 void qn__fork_watch_exit(void) {
   static _Atomic unsigned count;
-  if (atomic_load_explicit(&count, memory_order_relaxed) >= MOST_EXIT_HANDLERS) return;
-  if (atomic_fetch_add(&count, 1) < MOST_EXIT_HANDLERS) (void)atexit(on_exit_of_process);
+  if (atomic_load_explicit(&count, memory_order_relaxed) >= MAX_EXIT_HANDLERS) return;
+  if (atomic_fetch_add(&count, 1) < MAX_EXIT_HANDLERS) (void)atexit(on_exit_of_process);
 }
 
 void qn__exit_hold(void) {

@@ -1,7 +1,7 @@
 // base/histogram.c: the arithmetic of the buckets, and adding with atomics.
 //
 // A bucket's index is made of the exponent and the three bits behind the leading one, so finding it
-// is a count of leading zeros and a shift. Thread rule: any thread. Read next: jit/watch.c.
+// is a count of leading zeros and a shift. Thread rule: any thread. Read next: jit/observe/watch.c.
 #include "base/histogram.h"
 
 #define SUB_BITS 3u

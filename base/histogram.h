@@ -3,9 +3,9 @@
 // Each power of two of nanoseconds is split into eight, so the upper end of a value's bucket is at
 // most an eighth larger than the value. A zeroed histogram is an empty one.
 //
-// Not here: names of what is measured (jit/watch.h). Thread rule: any thread; a snapshot taken
-// while others add holds each addition or not, and its count is always the sum of its buckets.
-// Read next: histogram.c.
+// Not here: names of what is measured (jit/observe/watch.h). Thread rule: any thread; a snapshot
+// taken while others add holds each addition or not, and its count is always the sum of its
+// buckets. Read next: histogram.c.
 #ifndef QUERN_BASE_HISTOGRAM_H_
 #define QUERN_BASE_HISTOGRAM_H_
 

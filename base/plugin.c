@@ -5,8 +5,8 @@
 // libsodium survives being unloaded. The loader itself knows what is open already, so nothing is
 // remembered here.
 //
-// Not here: what a module's symbol means (jit/generator.c, cache/crypto.c, cache/remote.c). Thread
-// rule: any thread; the loader has its own lock. Read next: elf.h.
+// Not here: what a module's symbol means (jit/codegen/generator.c, cache/crypto.c, cache/remote.c).
+// Thread rule: any thread; the loader has its own lock. Read next: elf.h.
 #define _GNU_SOURCE  // dladdr1
 #include "base/plugin.h"
 

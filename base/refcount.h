@@ -43,7 +43,7 @@
 // open: fine.
 //
 // Memory: a cache line per stripe, handed in by the object. Thread rule: in the requirements. Read
-// next: jit/table.c, its user.
+// next: jit/engine/table.c, its user.
 #ifndef QUERN_BASE_REFCOUNT_H_
 #define QUERN_BASE_REFCOUNT_H_
 

@@ -5,7 +5,7 @@
 // it; here nobody does. Who finds it taken spins, yields and then naps, so that also a holder of
 // lower priority on the same CPU gets to run. Not for sections that wait for anything.
 //
-// Thread rule: any thread. A child of fork makes it anew. Read next: jit/table.c, its user.
+// Thread rule: any thread. A child of fork makes it anew. Read next: jit/engine/table.c, its user.
 #ifndef QUERN_BASE_SHORT_LOCK_H_
 #define QUERN_BASE_SHORT_LOCK_H_
 

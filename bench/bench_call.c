@@ -10,7 +10,7 @@
 
 #include "bench/harness.h"
 #include "devices/cpu/cpu.h"
-#include "jit/executable.h"
+#include "jit/call/executable.h"
 #include "quern/quern.h"
 
 static const char program[] =

@@ -19,7 +19,7 @@
 #if QN_HAVE_CUDA
 #include "devices/cuda/cuda.h"
 #include "devices/device.h"
-#include "jit/executable.h"
+#include "jit/call/executable.h"
 #include "quern/quern.h"
 
 enum { SMALL = 256, CALLS = 500, GRAPH_CALLS = 32, RUNS = 15 };

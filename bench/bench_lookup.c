@@ -17,7 +17,7 @@
 #include "base/digest.h"
 #include "base/fs.h"
 #include "bench/harness.h"
-#include "jit/engine.h"
+#include "jit/engine/engine.h"
 #include "quern/quern.h"
 
 typedef struct subject {

@@ -27,7 +27,7 @@
 #include "base/log.h"
 #include "cache/remote_inner.h"
 
-#define MOST_FAILURES 3u
+#define MAX_FAILURES 3u
 #define LONGEST_PERIOD_NS INT64_C(60000000000)
 #define LANE_STACK_BYTES ((size_t)512 * 1024)
 
@@ -113,8 +113,8 @@ static void trip(qn__lane_t* lane, bool is_probe, int64_t least_ns, int64_t now_
   if (is_open && !is_probe) return;
   int64_t period_ns = lane->remote->retry_ns;
   if (is_open) {
-    int64_t most_ns = period_ns > LONGEST_PERIOD_NS ? period_ns : LONGEST_PERIOD_NS;
-    period_ns = lane->period_ns > most_ns / 2 ? most_ns : 2 * lane->period_ns;
+    int64_t max_ns = period_ns > LONGEST_PERIOD_NS ? period_ns : LONGEST_PERIOD_NS;
+    period_ns = lane->period_ns > max_ns / 2 ? max_ns : 2 * lane->period_ns;
   }
   if (period_ns < least_ns) period_ns = least_ns;
   lane->period_ns = period_ns;
@@ -165,7 +165,7 @@ static bool settle(qn__lane_t* lane, const qn__job_t* job, int64_t now_ns) {
       trip(lane, job->is_probe, 0, now_ns);
       return false;
     case QN__STORE_ERROR:
-      if (++lane->failure_count >= MOST_FAILURES || job->is_probe) {
+      if (++lane->failure_count >= MAX_FAILURES || job->is_probe) {
         trip(lane, job->is_probe, 0, now_ns);
       }
       return false;

@@ -9,7 +9,7 @@
 #include "ir/builder.h"
 
 // Copied nodes of one builder.
-#define MOST_COPIES ((uint64_t)1 << 22)
+#define MAX_COPIES ((uint64_t)1 << 22)
 
 static uint32_t add_saturating(uint32_t a, uint32_t b) {
   return a > UINT32_MAX - b ? UINT32_MAX : a + b;
@@ -68,7 +68,7 @@ qn__expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* 
                           what);
   }
   builder->weight += built->weight;
-  if (builder->weight > MOST_COPIES) {
+  if (builder->weight > MAX_COPIES) {
     return qn__build_fail(builder, call,
                           "%s is used again and again: too many copies of expressions; give it a "
                           "name with qn_build_let",

@@ -19,7 +19,7 @@ typedef struct uniform {
   bool has_given_up;  // too many rounds: every local buffer counts as divergent
 } uniform_t;
 
-enum { MOST_ROUNDS = 64 };
+enum { MAX_ROUNDS = 64 };
 
 static bool visit(uniform_t* u, const qn__expr_t* expr);
 static void visit_block(uniform_t* u, const qn__block_t* block);
@@ -208,7 +208,7 @@ void qn__verify_uniform(qn__verifier_t* v, const qn__function_t* function) {
   if (!v->has_threads) return;
   uniform_t u = {.v = v};
   qn__ptrmap_init(&u.divergent, v->scratch.allocator);
-  for (int round = 0; round < MOST_ROUNDS && !v->has_failed; round++) {
+  for (int round = 0; round < MAX_ROUNDS && !v->has_failed; round++) {
     u.has_changed = false;
     visit_block(&u, &function->body);
     if (!u.has_changed) break;

@@ -223,17 +223,17 @@ static double fullness(const stats_t* stats, const settings_t* settings) {
 
 // -------------------------------------------------------------------------------------- bundles
 
-enum { MOST_KEY_FILES = 64 };
+enum { MAX_KEY_FILES = 64 };
 
 // Calls back for each bundle that is configured; `text` is cut at its colons.
 static void each_bundle(settings_t* settings,
                         void (*on_bundle)(void* self, const char* path, const char* error,
                                           const qn_cache_bundle_info_t* info),
                         void* self) {
-  const char* keys[MOST_KEY_FILES];
+  const char* keys[MAX_KEY_FILES];
   size_t key_count = 0;
   char* rest = NULL;
-  for (char* key = strtok_r(settings->bundle_keys, ":", &rest); key && key_count < MOST_KEY_FILES;
+  for (char* key = strtok_r(settings->bundle_keys, ":", &rest); key && key_count < MAX_KEY_FILES;
        key = strtok_r(NULL, ":", &rest)) {
     keys[key_count++] = key;
   }

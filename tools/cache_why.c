@@ -2,7 +2,7 @@
 // its key differs from the nearest entry.
 //
 // Nothing is compiled and nothing changes: neither the directory nor the times of use in it. Thread
-// rule: one thread. Read next: jit/why.c.
+// rule: one thread. Read next: jit/observe/why.c.
 #include <stdlib.h>
 #include <string.h>
 

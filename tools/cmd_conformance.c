@@ -1,14 +1,14 @@
 // tools/cmd_conformance.c: `quern conformance`: which feature works on which device.
 //
-// The suite is tests/conformance, which uses the public headers alone. A column is a device with
+// The suite is conformance, which uses the public headers alone. A column is a device with
 // the target that code is compiled for. Thread rule: one thread. Read next:
-// tests/conformance/conformance.h, docs/conformance.md.
+// conformance/conformance.h, docs/conformance.md.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "conformance/conformance.h"
 #include "quern/quern.h"
-#include "tests/conformance/conformance.h"
 #include "tools/conformance_report.h"
 #include "tools/report.h"
 #include "tools/session.h"

@@ -14,7 +14,7 @@
 #include "tools/session.h"
 #include "tools/verbs.h"
 
-enum { MOST_REPETITIONS = 10000000 };
+enum { MAX_REPETITIONS = 10000000 };
 // The longest that a slow disk, or a remote tier, may take for what was compiled: a command that
 // ended before would compile it again the next time.
 #define END_FLUSH_NS INT64_C(60000000000)
@@ -76,9 +76,9 @@ static int check_usage(const args_t* args, run_t* run) {
     }
   }
   const char* repeat = args_value(args, "repeat", "1");
-  if (!args_number(repeat, 1, MOST_REPETITIONS, &run->repeat_count)) {
+  if (!args_number(repeat, 1, MAX_REPETITIONS, &run->repeat_count)) {
     return report_usage(args, "--repeat is '%s', expected a number from 1 to %d", repeat,
-                        MOST_REPETITIONS);
+                        MAX_REPETITIONS);
   }
   return EXIT_DONE;
 }
@@ -196,7 +196,7 @@ static qn_status_t execute(run_t* run) {
   qsort(run->times_ns, count, sizeof *run->times_ns, compare_times);
   summary->run_least_ns = run->times_ns[0];
   summary->run_median_ns = run->times_ns[count / 2];
-  summary->run_most_ns = run->times_ns[count - 1];
+  summary->run_max_ns = run->times_ns[count - 1];
   summary->repeat_count = run->repeat_count;
   summary->target_json = qn_target_json(run->target);
   summary->target_kind = qn_target_kind(run->target);

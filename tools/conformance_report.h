@@ -5,7 +5,7 @@
 #ifndef QUERN_TOOLS_CONFORMANCE_REPORT_H_
 #define QUERN_TOOLS_CONFORMANCE_REPORT_H_
 
-#include "tests/conformance/conformance.h"
+#include "conformance/conformance.h"
 
 typedef struct report report_t;
 

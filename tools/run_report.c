@@ -163,7 +163,7 @@ void run_report_json(const run_summary_t* summary, const run_args_t* run) {
       "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parse", (json_int_t)summary->parse_ns, "lookup",
       (json_int_t)lookup->lookup_ns, "compile", (json_int_t)lookup->compile_ns, "load",
       (json_int_t)lookup->load_ns, "run", (json_int_t)summary->run_median_ns, "run_least",
-      (json_int_t)summary->run_least_ns, "run_most", (json_int_t)summary->run_most_ns);
+      (json_int_t)summary->run_least_ns, "run_most", (json_int_t)summary->run_max_ns);
   json_t* result =
       json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:b, s:o, s:I, s:o, s:o}", "file",
                 json_text(summary->file), "function", json_text(summary->function), "signature",

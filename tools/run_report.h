@@ -17,7 +17,7 @@ typedef struct run_summary {
   uint64_t repeat_count;
   int64_t run_median_ns;
   int64_t run_least_ns;
-  int64_t run_most_ns;
+  int64_t run_max_ns;
 } run_summary_t;
 
 void run_report_text(const run_summary_t* summary, const run_args_t* run);

@@ -10,7 +10,7 @@
 #include "tools/list.h"
 #include "tools/session.h"
 
-enum { MOST_BUNDLES = 64 };
+enum { MAX_BUNDLES = 64 };
 
 void warm_keys_add(warm_keys_t* keys, const char* key) {
   char(*room)[33] = list_room(keys->keys, &keys->capacity, keys->count, sizeof *room);
@@ -39,10 +39,10 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
 }
 
 // The bundles that the engine searches: a key may be warm in one of them alone.
-static qn_status_t open_bundles(const char* paths, qn_cache_bundle_t* bundles[MOST_BUNDLES],
+static qn_status_t open_bundles(const char* paths, qn_cache_bundle_t* bundles[MAX_BUNDLES],
                                 size_t* out_count) {
   *out_count = 0;
-  while (*paths && *out_count < MOST_BUNDLES) {
+  while (*paths && *out_count < MAX_BUNDLES) {
     size_t size = strcspn(paths, ":");
     char* path = strndup(paths, size);
     if (!path) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
@@ -84,7 +84,7 @@ qn_status_t warm_bundle_write(qn_engine_t* engine, warm_keys_t* keys, const char
   char* root = session_option(engine, "cache_dir");
   char* paths = session_option(engine, "bundles");
   qn_cache_dir_t* dir = NULL;
-  qn_cache_bundle_t* bundles[MOST_BUNDLES];
+  qn_cache_bundle_t* bundles[MAX_BUNDLES];
   size_t bundle_count = 0;
   qn_status_t status = root && paths
                            ? qn_cache_dir_open(root, &dir)

@@ -10,7 +10,7 @@
 
 #define CHUNK_BYTES (UINT64_C(8) << 20)
 // Pinned memory that a stream holds for copies under way: beyond it, the next one waits.
-#define MOST_STAGED_BYTES (UINT64_C(64) << 20)
+#define MAX_STAGED_BYTES (UINT64_C(64) << 20)
 // What is read from memory that the host does not cache.
 #define UNCACHED_BYTES UINT64_C(4096)
 
@@ -54,7 +54,7 @@ static qn_status_t upload(qn__vk_stream_t* stream, const uint8_t* from, qn__vk_p
   for (uint64_t done = 0; done < size_bytes;) {
     uint64_t size = size_bytes - done < CHUNK_BYTES ? size_bytes - done : CHUNK_BYTES;
     uint64_t staged = atomic_load_explicit(&stream->staged_bytes, memory_order_relaxed);
-    if (staged + size > MOST_STAGED_BYTES) QN_TRY(qn__vk_stream_drain(stream));
+    if (staged + size > MAX_STAGED_BYTES) QN_TRY(qn__vk_stream_drain(stream));
     qn__vk_place_t staging;
     QN_TRY(qn__vk_memory_take(stream->device, QN__VK_POOL_HOST, size, 0, &staging));
     memcpy(staging.block->mapped + staging.offset, from + done, size);

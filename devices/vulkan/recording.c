@@ -11,7 +11,7 @@
 
 #define ALIGNMENT ((size_t)16)
 #define PAGE_BYTES ((size_t)16384)
-#define MOST_BYTES ((size_t)1024)  // of a piece in a page
+#define MAX_BYTES ((size_t)1024)  // of a piece in a page
 
 // In front of each piece.
 typedef struct piece {
@@ -72,7 +72,7 @@ static void* VKAPI_PTR take(void* recording, size_t size, size_t alignment,
                             VkSystemAllocationScope scope) {
   (void)scope;
   qn__vk_recording_t* self = recording;
-  if (__builtin_expect(!self->is_begun || size > MOST_BYTES || alignment > ALIGNMENT, 0)) {
+  if (__builtin_expect(!self->is_begun || size > MAX_BYTES || alignment > ALIGNMENT, 0)) {
     return take_alone(self, size, alignment);
   }
   uint32_t whole = (uint32_t)(sizeof(piece_t) + ((size + ALIGNMENT - 1) & ~(ALIGNMENT - 1)));

@@ -23,7 +23,7 @@
 #define SUBMIT_COMMANDS 64u
 #define POLL_COMMANDS 16u
 #define FEW_BATCHES 4u
-#define MOST_PENDING_PLACES 64u
+#define MAX_PENDING_PLACES 64u
 #define BOTH_STAGES (VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT)
 
 // ---------------------------------------------------------------------------------- life
@@ -437,7 +437,7 @@ void qn__vk_stream_end(qn__vk_stream_t* stream) {
   qn__vk_batch_t* batch = stream->open;
   uint32_t count = ++batch->command_count;
   atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
-  bool is_due = count >= SUBMIT_COMMANDS || batch->place_count >= MOST_PENDING_PLACES;
+  bool is_due = count >= SUBMIT_COMMANDS || batch->place_count >= MAX_PENDING_PLACES;
   if (!is_due &&
       atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted) {
     is_due = true;

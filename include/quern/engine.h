@@ -328,8 +328,8 @@ QN_API void qn_engine_counters(qn_engine_t* engine,
                                                   const char* doc),
                                void* self);
 
-// How long the stages of lookups took, by table (jit/stages.inc). Names and docs are of static
-// storage. Any thread.
+// How long the stages of lookups took, by table (jit/observe/stages.inc). Names and docs are of
+// static storage. Any thread.
 typedef struct qn_stage_info {
   const char* name;
   const char* doc;

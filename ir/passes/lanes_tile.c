@@ -10,7 +10,7 @@
 #include "ir/affine.h"
 #include "ir/passes/lanes.h"
 
-enum { most_vars = 64, most_stores = 32 };
+enum { max_vars = 64, max_stores = 32 };
 
 // What is known of a variable that the body declares.
 typedef struct known {
@@ -48,7 +48,7 @@ static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__var
 }
 
 static known_t* remember(tile_t* self, const qn__var_t* var) {
-  if (self->known_count == most_vars) return NULL;
+  if (self->known_count == max_vars) return NULL;
   known_t* known = &self->known[self->known_count++];
   *known = (known_t){.var = var};
   return known;
@@ -208,9 +208,9 @@ static bool stores_have_tiles(tile_t* self, qn__block_t* body, qn__block_t* bloc
 bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__var_t* iteration,
                         qn__block_t* body) {
   tile_t self = {.lanes = lanes, .iteration = iteration};
-  self.known = qn__arena_alloc_array(arena, most_vars, sizeof *self.known);
+  self.known = qn__arena_alloc_array(arena, max_vars, sizeof *self.known);
   if (!self.known) return false;
   remember_block(&self, body);
-  int budget = most_stores;
+  int budget = max_stores;
   return stores_have_tiles(&self, body, body, &budget);
 }

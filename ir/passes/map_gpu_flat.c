@@ -13,7 +13,7 @@
 #include "ir/passes/cost.h"
 #include "ir/passes/map_gpu.h"
 
-#define MOST_COST 40.0  // of a body that is bound by memory
+#define MAX_COST 40.0  // of a body that is bound by memory
 
 enum {
   elements_per_thread = 4,
@@ -42,7 +42,7 @@ static int64_t elements(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent,
   if (qn__gmap_any_stmt(&nest->body, is_long)) return 1;
   qn__cost_model_t model = {.options = map->options};
   double cost = qn__cost_block(&model, &nest->body);
-  if (cost > MOST_COST) return 1;
+  if (cost > MAX_COST) return 1;
   int64_t lanes = qn__gmap_lane_count(map, nest, extent, cost);
   *out_is_lanes = lanes > 1;
   if (lanes > 1) return lanes;

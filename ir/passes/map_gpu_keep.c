@@ -276,7 +276,7 @@ static bool keep_part(keep_t* self, const qn__expr_t* part) {
 static bool try_part(void* context, qn__expr_t** slot) {
   keep_t* self = context;
   qn__expr_t* expr = *slot;
-  if (self->team->row.kept_count == QN__GMAP_MOST_KEPT) return true;
+  if (self->team->row.kept_count == QN__GMAP_MAX_KEPT) return true;
   if (can_keep(self, expr)) {
     other_t other = {.keep = self, .part = expr};
     if (!visit_stmts(&other, self->stmt->next)) return false;

@@ -140,7 +140,7 @@ static bool is_canonical(qn__gmap_t* map, const qn__block_t* level) {
 }
 
 // Threads for a block level without exact thread loops: as many as its largest nest has.
-static int64_t most_threads(const qn__gmap_t* map, qn__block_t* block) {
+static int64_t max_threads(const qn__gmap_t* map, qn__block_t* block) {
   int64_t most = 0;
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     int64_t count = 1;
@@ -159,7 +159,7 @@ static int64_t most_threads(const qn__gmap_t* map, qn__block_t* block) {
     qn__block_t* blocks[2];
     size_t block_count = qn__gmap_is_thread(stmt) ? 0 : qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < block_count; ++i) {
-      int64_t inner = most_threads(map, blocks[i]);
+      int64_t inner = max_threads(map, blocks[i]);
       if (inner > most) most = inner;
     }
   }
@@ -178,7 +178,7 @@ static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__block_t* leve
     qn__block_append(&lets, let);
   }
   bool has_work = qn__gmap_plan(map, level, false);
-  int64_t threads = most_threads(map, level);
+  int64_t threads = max_threads(map, level);
   if (threads == 0) threads = has_work ? (int64_t)map->threads : 1;
   qn__gmap_team_t team;
   if (!qn__gmap_team_init(&team, map, level, threads)) return;

@@ -40,13 +40,13 @@ typedef struct qn__gmap_sync {
 } qn__gmap_sync_t;
 
 // Rows 0..end whose elements stay with their threads (map_gpu_keep.c).
-enum { QN__GMAP_MOST_KEPT = 2 };
+enum { QN__GMAP_MAX_KEPT = 2 };
 typedef struct qn__gmap_row {
   const qn__expr_t* end;
   int64_t lanes;   // neighbours that a thread has in each round; 0: nothing is kept
   int64_t rounds;  // of the longest row
   int64_t threads;
-  const qn__buf_t* kept[QN__GMAP_MOST_KEPT];  // a thread's own: rounds * lanes elements
+  const qn__buf_t* kept[QN__GMAP_MAX_KEPT];  // a thread's own: rounds * lanes elements
   uint32_t kept_count;
 } qn__gmap_row_t;
 

@@ -16,14 +16,14 @@
 #include "ir/passes/map_gpu_tile.h"
 
 enum {
-  fewest = 8,                // rows, columns and steps that are worth a tile
-  few = 16,                  // rows, where there are as few columns
-  most_copies = 4096,        // instructions of sums that are written out
-  most_strip_copies = 1024,  // the same, of a strip
-  most_of_wide = 4,          // instructions of a summand of which a thread has eight by eight
-  of_function = 16,          // instructions of a mathematical function
+  fewest = 8,               // rows, columns and steps that are worth a tile
+  few = 16,                 // rows, where there are as few columns
+  max_copies = 4096,        // instructions of sums that are written out
+  max_strip_copies = 1024,  // the same, of a strip
+  max_of_wide = 4,          // instructions of a summand of which a thread has eight by eight
+  of_function = 16,         // instructions of a mathematical function
   long_steps = 512,
-  most_depth = 16,
+  max_depth = 16,
   least_depth = 4,
   strip_threads = 256,  // with fewer threads tiles are smaller anyway
   strip_width = 16,     // lines of the short side of a strip
@@ -141,7 +141,7 @@ static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t bat
   int64_t cores = cores_of(tile);
   int64_t size = (int64_t)qn_dtype_size_bytes(tile->reduce->dtype);
   bool is_wide = tile->shape.threads == 256 && size <= 4 && tile->operand_count == 2 &&
-                 summand_size(tile) <= most_of_wide;
+                 summand_size(tile) <= max_of_wide;
   for (int s = 0; s < qn__tile_sides; ++s) tile->shape.outputs[s] = is_wide ? 8 : 4;
   // Eight by eight only where the device stays busy for certain.
   if (is_wide && blocks(tile, extents, batch) < 2 * cores) {
@@ -203,7 +203,7 @@ static bool choose_strip(qn__tile_t* tile, qn__tile_side_t side, int64_t extent)
          extent <= shape->lines[side] * shape->outputs[side] / 2) {
     shape->outputs[side] /= 2;
   }
-  return choose_depth(tile, shape->threads / 4, most_strip_copies);
+  return choose_depth(tile, shape->threads / 4, max_strip_copies);
 }
 
 // For each side whose extent is not constant, if it comes to be short.
@@ -237,7 +237,7 @@ bool qn__tile_choose(qn__tile_t* tile) {
   int64_t lines = tile->shape.threads == 256 ? 16 : 8;
   for (int s = 0; s < qn__tile_sides; ++s) tile->shape.lines[s] = lines;
   choose_outputs(tile, extents, batch);
-  if (!choose_depth(tile, most_depth, most_copies)) return false;
+  if (!choose_depth(tile, max_depth, max_copies)) return false;
   if (is_better_in_teams(tile, extents, batch)) return false;
   for (int s = 0; s < qn__tile_sides; ++s) {
     if (extents[s] < 0 || extents[s] > strip_width) continue;

@@ -15,8 +15,8 @@
 #include "ir/passes/cost.h"
 #include "ir/passes/map_gpu.h"
 
-enum { most_lanes = 16 };
-#define MOST_WORK 160.0  // of all lanes of a thread
+enum { max_lanes = 16 };
+#define MAX_WORK 160.0  // of all lanes of a thread
 
 // ---- how many
 
@@ -98,8 +98,8 @@ static bool cannot_be_lanes(const qn__stmt_t* stmt) {
 static int64_t lanes_of(const qn__gmap_t* map, const widest_t* widest, double cost) {
   if (widest->bytes == 0 || widest->is_apart) return 1;
   int64_t count = (int64_t)(map->options->access_bytes / widest->bytes);
-  if (count > most_lanes) count = most_lanes;
-  while (count > 4 && cost * (double)count > MOST_WORK) count /= 2;
+  if (count > max_lanes) count = max_lanes;
+  while (count > 4 && cost * (double)count > MAX_WORK) count /= 2;
   // The more lanes, the further apart are neighbouring threads in what is not moved.
   if (widest->has_single && count > 4) count = 4;
   // Of x[i] and x[i + 1] one is never aligned: neighbouring threads read them side by side.

@@ -11,7 +11,7 @@
 // Thread rule: one thread per kernel. Read next: narrow.c.
 #include "jit/gpu/bounds.h"
 
-enum { MOST_SIZE = 64, MOST_DEPTH = 24 };
+enum { MAX_SIZE = 64, MAX_DEPTH = 24 };
 
 // ---- bounds
 
@@ -114,7 +114,7 @@ const qn__bound_t* qn__bound_op(qn__bounds_t* bounds, qn_op_t op, const qn__boun
   if (is_done) return simple;
   qn__bound_t wanted = {.op = op, .args = {a, b}, .size = a->size + b->size + 1};
   wanted.depth = a->depth > b->depth + 1 ? a->depth : b->depth + 1;
-  if (wanted.size > MOST_SIZE || wanted.depth > MOST_DEPTH) return NULL;
+  if (wanted.size > MAX_SIZE || wanted.depth > MAX_DEPTH) return NULL;
   return intern(bounds, &wanted);
 }
 

@@ -21,7 +21,7 @@ static void put(qn__gpu_ops_t* ops, qn__gpu_op_t op, uint32_t taken) {
   }
   ops->items[ops->count++] = op;
   ops->depth = ops->depth - taken + 1;
-  if (ops->depth > ops->most_depth) ops->most_depth = ops->depth;
+  if (ops->depth > ops->max_depth) ops->max_depth = ops->depth;
 }
 
 void qn__gpu_put_const(qn__gpu_ops_t* ops, int64_t value) {
@@ -148,5 +148,5 @@ void qn__gpu_put_expr(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__
 
 bool qn__gpu_ops_finish(const qn__gpu_ops_t* ops, qn__gpu_expr_t* out) {
   *out = (qn__gpu_expr_t){ops->count, ops->items};
-  return !ops->has_failed && ops->most_depth <= QN__GPU_MAX_EXPR_DEPTH;
+  return !ops->has_failed && ops->max_depth <= QN__GPU_MAX_EXPR_DEPTH;
 }

@@ -15,9 +15,9 @@ typedef struct qn__gpu_ops {
   qn__gpu_op_t* items;
   uint32_t count;
   uint32_t capacity;
-  uint32_t depth;       // of the stack behind the last item
-  uint32_t most_depth;  // ever
-  bool has_failed;      // sticky: no memory
+  uint32_t depth;      // of the stack behind the last item
+  uint32_t max_depth;  // ever
+  bool has_failed;     // sticky: no memory
 } qn__gpu_ops_t;
 
 // Where the values of a function's variables are at a call.

@@ -67,22 +67,22 @@ static qn_str_t function_around(qn_str_t module, uint32_t line) {
 
 qn_status_t qn__gpu_explain(qn_status_t status, const qn__gpu_text_t* text, qn_str_t log) {
   static const qn_str_t marker = QN_STR_INIT(": error: ");
-  enum { MOST_SAID = 300, MOST_CODE = 200 };
+  enum { MAX_SAID = 300, MAX_CODE = 200 };
   size_t at = find(log, marker);
   uint32_t line = at < log.size ? number_before(log, at) : 0;
   if (line == 0) {
-    qn_str_t first = line_at(log, 1, MOST_SAID);
+    qn_str_t first = line_at(log, 1, MAX_SAID);
     return qn_status_annotate(status, "the %s text: %.*s", text->language, QN_STR_ARG(first));
   }
   size_t begin = at + marker.size;
-  qn_str_t what = line_at((qn_str_t){log.data + begin, log.size - begin}, 1, MOST_SAID);
-  qn_str_t code = line_at(text->text, line, MOST_CODE);
+  qn_str_t what = line_at((qn_str_t){log.data + begin, log.size - begin}, 1, MAX_SAID);
+  qn_str_t code = line_at(text->text, line, MAX_CODE);
   uint32_t ir_line = module_line(text, line);
   if (ir_line == 0) {
     return qn_status_annotate(status, "line %u of the %s text `%.*s`: %.*s", line, text->language,
                               QN_STR_ARG(code), QN_STR_ARG(what));
   }
-  qn_str_t ir = line_at(text->module_text, ir_line, MOST_CODE);
+  qn_str_t ir = line_at(text->module_text, ir_line, MAX_CODE);
   qn_str_t function = function_around(text->module_text, ir_line);
   return qn_status_annotate(status,
                             "function '%.*s', line %u of the mapped module `%.*s`, line %u of the "

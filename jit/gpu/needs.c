@@ -48,10 +48,10 @@ void qn__needs_add_sign(qn__needs_t* self, const qn__bound_t* variable) {
 // ---- needs that follow from others
 
 // Shifts beyond this are left alone, so that the rules below have room.
-enum { MOST_SHIFT = 1 << 28 };
+enum { MAX_SHIFT = 1 << 28 };
 
 static bool is_modest(int64_t shift) {
-  return shift >= -MOST_SHIFT && shift <= MOST_SHIFT;
+  return shift >= -MAX_SHIFT && shift <= MAX_SHIFT;
 }
 
 static qn__need_t* find_base(qn__need_t* needs, const qn__bound_t* base) {
@@ -159,7 +159,7 @@ static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const qn
 }
 
 // Evaluated at every launch: beyond this the wide kernel is the better choice.
-enum { MOST_GUARD_OPS = 400 };
+enum { MAX_GUARD_OPS = 400 };
 
 bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out) {
   drop_needs(self, &self->most, true);
@@ -168,5 +168,5 @@ bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_
   put_extreme(host, out, self->signs, QN_OP_OR, QN_OP_GE, 0);
   put_extreme(host, out, self->most, QN_OP_MAX, QN_OP_LE, INT32_MAX);
   put_extreme(host, out, self->least, QN_OP_MIN, QN_OP_GE, INT32_MIN);
-  return out->count <= MOST_GUARD_OPS;
+  return out->count <= MAX_GUARD_OPS;
 }

@@ -85,13 +85,13 @@ static uint32_t add_site(qn__gpu_split_t* split, qn_site_kind_t kind, uint32_t b
 
 // ---- divisions of the host, in checked builds
 
-enum { MOST_CONDITIONS = 32 };
+enum { MAX_CONDITIONS = 32 };
 
 // What must hold (or, `is_inverse`, not) for an expression to be evaluated at all.
 typedef struct path {
   uint32_t count;
-  const qn__expr_t* conditions[MOST_CONDITIONS];
-  bool is_inverse[MOST_CONDITIONS];
+  const qn__expr_t* conditions[MAX_CONDITIONS];
+  bool is_inverse[MAX_CONDITIONS];
 } path_t;
 
 static bool check_division(qn__gpu_split_t* split, const path_t* path, const qn__expr_t* divisor) {
@@ -135,9 +135,9 @@ static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__expr
 
 static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__expr_t* condition,
                         bool is_inverse, const qn__expr_t* expr) {
-  if (path->count == MOST_CONDITIONS) {
+  if (path->count == MAX_CONDITIONS) {
     return qn__gpu_split_unsupported(split, "choices nest more than %d deep in an expression",
-                                     (int)MOST_CONDITIONS);
+                                     (int)MAX_CONDITIONS);
   }
   path->conditions[path->count] = condition;
   path->is_inverse[path->count++] = is_inverse;

@@ -8,7 +8,7 @@
 #include "jit/llvm/emit_inner.h"
 
 // Of one function: deep stacks are not for a library to count on.
-enum { MOST_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
+enum { MAX_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
 // Fills extents and strides from what the shape says here. The strides of a row-major buffer are
 // products.
@@ -158,7 +158,7 @@ void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt) {
   int64_t bytes = constant_bytes(buffer);
   slot->is_private = false;
   if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 ||
-      bytes > MOST_STACK_BYTES - e->fn->stack_bytes) {
+      bytes > MAX_STACK_BYTES - e->fn->stack_bytes) {
     allocate_workspace(e, buffer);
     return;
   }

@@ -5,7 +5,7 @@
 // Threads: as emit.h. Next: emit_loop.c.
 #include "jit/llvm/emit_inner.h"
 
-enum { MOST_LANES = 256 };
+enum { MAX_LANES = 256 };
 
 // ------------------------------------------------------------------------------------ abilities
 
@@ -45,7 +45,7 @@ static uint32_t in_tier(const qn__emit_t* e, uint32_t lanes) {
 
 uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
   uint32_t lanes = loop->loop.lane_count;
-  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
+  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   if (loop->loop.kind != QN_LOOP_VECTOR) {
     lanes = in_tier(e, lanes);
     if (!qn__emit_can_mask_conditions(e, loop)) return 0;
@@ -55,7 +55,7 @@ uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
 
 uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr) {
   uint32_t lanes = expr->reduce.lane_count;
-  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MOST_LANES) return 0;
+  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   lanes = in_tier(e, lanes);
   // The halves of the final tree must come out even.
   return lanes > 1 && (lanes & (lanes - 1)) == 0 ? lanes : 0;

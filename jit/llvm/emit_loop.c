@@ -5,7 +5,7 @@
 // launches (emit_parallel.c), reductions (emit_reduce.c). Threads: as emit.h. Next: emit_special.c.
 #include "jit/llvm/emit_inner.h"
 
-enum { MOST_PIECES = 8, MOST_UNROLLED = 64 };
+enum { MAX_PIECES = 8, MAX_UNROLLED = 64 };
 
 // ------------------------------------------------------------------------------------ counting
 
@@ -110,7 +110,7 @@ void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef b
   bool is_constant = qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last);
   if (is_constant && first >= last) return;
   if (is_constant &&
-      (last - first == 1 || (loop->loop.kind == QN_LOOP_UNROLL && last - first <= MOST_UNROLLED))) {
+      (last - first == 1 || (loop->loop.kind == QN_LOOP_UNROLL && last - first <= MAX_UNROLLED))) {
     for (int64_t i = first; i < last; ++i) emit_iteration(e, loop, qn__emit_i64(e, i));
     return;
   }
@@ -140,7 +140,7 @@ static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRe
   int64_t first, last;
   if (qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last)) {
     if (first >= last) return;
-    if ((last - first) / (int64_t)lanes <= MOST_PIECES) {
+    if ((last - first) / (int64_t)lanes <= MAX_PIECES) {
       emit_pieces(e, loop, first, last, lanes);
       return;
     }

@@ -8,12 +8,12 @@
 #include "jit/llvm/emit_inner.h"
 
 // Beyond so many lanes a gather is shorter than element by element.
-enum { MOST_SINGLE_ACCESSES = 32 };
+enum { MAX_SINGLE_ACCESSES = 32 };
 
 // Are lanes that lie apart loaded and stored one by one rather than gathered and scattered?
 static bool is_one_by_one(const qn__emit_t* e, const qn__address_t* address) {
   bool is_fast = e->options->is_fast_tier && e->options->has_avx512;
-  return !is_fast && e->fn->lanes <= MOST_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR;
+  return !is_fast && e->fn->lanes <= MAX_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR;
 }
 
 static uint32_t element_bytes(const qn__buf_t* buffer) {

@@ -131,8 +131,8 @@ static bool scope_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
 
 static qn_status_t make_scopes(qn__emit_t* e, qn__function_t* function, uint32_t count) {
   // Beyond this the lists cost more than they gain.
-  enum { MOST_SCOPES = 64 };
-  if (count == 0 || count > MOST_SCOPES) return QN_OK;
+  enum { MAX_SCOPES = 64 };
+  if (count == 0 || count > MAX_SCOPES) return QN_OK;
   scopes_t scopes = {.e = e, .count = count};
   scopes.all = qn__arena_alloc_array(e->arena, count, sizeof(LLVMMetadataRef));
   scopes.others = qn__arena_alloc_array(e->arena, count, sizeof(LLVMMetadataRef));

@@ -5,11 +5,11 @@
 // one with them. Threads: as emit.h. Next: emit_parallel.c.
 #include "jit/llvm/emit_inner.h"
 
-enum { MOST_CONDITIONS = 64, MOST_COPIED_STATEMENTS = 256, MOST_LANES = 256 };
+enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256, MAX_LANES = 256 };
 
 typedef struct search {
   qn__emit_t* e;
-  const qn__stmt_t* found[MOST_CONDITIONS];
+  const qn__stmt_t* found[MAX_CONDITIONS];
   uint32_t count;
   uint32_t statements;
   uint32_t mark;     // of the variables that the loop declares
@@ -49,19 +49,19 @@ static bool is_invariant(const search_t* search, const qn__expr_t* expr, const q
 
 static void collect(search_t* search, const qn__block_t* block, const qn__stmt_t* vector) {
   for (const qn__stmt_t* stmt = block->first; stmt && !search->is_hopeless; stmt = stmt->next) {
-    if (++search->statements > MOST_COPIED_STATEMENTS) search->is_hopeless = true;
+    if (++search->statements > MAX_COPIED_STATEMENTS) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_WHILE) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_LOOP) {
       bool is_vector = qn__emit_loop_lanes(search->e, stmt) > 1 &&
                        stmt->loop.begin->kind == QN__EXPR_INT &&
                        stmt->loop.end->kind == QN__EXPR_INT &&
-                       stmt->loop.end->int_value - stmt->loop.begin->int_value <= MOST_LANES;
+                       stmt->loop.end->int_value - stmt->loop.begin->int_value <= MAX_LANES;
       if (!is_vector || vector) search->is_hopeless = true;
       collect(search, &stmt->loop.body, stmt);
     }
     if (stmt->kind != QN__STMT_IF) continue;
     const qn__var_t* inner = vector ? vector->loop.var : NULL;
-    if (!stmt->if_.else_block.first && search->count < MOST_CONDITIONS &&
+    if (!stmt->if_.else_block.first && search->count < MAX_CONDITIONS &&
         is_invariant(search, stmt->if_.condition, inner)) {
       search->found[search->count++] = stmt;
     }

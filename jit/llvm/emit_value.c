@@ -55,13 +55,13 @@ LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element) {
 // ------------------------------------------------------------------------------------ constants
 
 // The widest vector that is emitted; lane counts beyond it are not taken (emit_lanes.c).
-enum { MOST_LANES = 256 };
+enum { MAX_LANES = 256 };
 
 static LLVMValueRef splat_constant(LLVMTypeRef type, LLVMValueRef scalar) {
   unsigned lanes = qn__emit_lane_count(type);
   if (lanes == 0) return scalar;
-  LLVMValueRef elements[MOST_LANES];
-  for (unsigned i = 0; i < lanes && i < MOST_LANES; ++i) elements[i] = scalar;
+  LLVMValueRef elements[MAX_LANES];
+  for (unsigned i = 0; i < lanes && i < MAX_LANES; ++i) elements[i] = scalar;
   return LLVMConstVector(elements, lanes);
 }
 
@@ -125,8 +125,8 @@ static LLVMValueRef steps(qn__emit_t* e, LLVMValueRef stride, uint32_t lanes) {
   LLVMTypeRef element = LLVMTypeOf(stride);
   int64_t constant;
   bool is_constant = qn__emit_const_int(stride, &constant);
-  LLVMValueRef elements[MOST_LANES];
-  for (uint32_t i = 0; i < lanes && i < MOST_LANES; ++i) {
+  LLVMValueRef elements[MAX_LANES];
+  for (uint32_t i = 0; i < lanes && i < MAX_LANES; ++i) {
     uint64_t step = is_constant ? (uint64_t)constant * i : i;
     elements[i] = LLVMConstInt(element, step, false);
   }

@@ -147,21 +147,21 @@ bool qn__kit_has_avx512(const qn__kit_t* k) {
 
 qn__val_t qn__kit_avx512(const qn__kit_t* k, const char* name, const qn__val_t* args,
                          unsigned count) {
-  enum { MOST_ARGS = 5, CURRENT_ROUNDING = 4, SMALLEST_MASK = 8 };
+  enum { MAX_ARGS = 5, CURRENT_ROUNDING = 4, SMALLEST_MASK = 8 };
   LLVMContextRef context = k->math->context;
   unsigned bits = width_bits(k);
   char full_name[64];
   snprintf(full_name, sizeof(full_name), "llvm.x86.avx512.mask.%s.%s.%u", name,
            k->is_f64 ? "pd" : "ps", bits);
   // Behind the arguments: what masked lanes keep, a mask of all lanes, for 512 bits the rounding.
-  qn__val_t all[MOST_ARGS] = {NULL};
+  qn__val_t all[MAX_ARGS] = {NULL};
   for (unsigned i = 0; i < count; i++) all[i] = args[i];
   all[count++] = LLVMConstNull(k->f);
   unsigned mask_bits = k->lanes < SMALLEST_MASK ? SMALLEST_MASK : k->lanes;
   all[count++] = LLVMConstAllOnes(LLVMIntTypeInContext(context, mask_bits));
   if (bits == 512)
     all[count++] = LLVMConstInt(LLVMInt32TypeInContext(context), CURRENT_ROUNDING, false);
-  LLVMTypeRef parameters[MOST_ARGS];
+  LLVMTypeRef parameters[MAX_ARGS];
   for (unsigned i = 0; i < count; i++) parameters[i] = LLVMTypeOf(all[i]);
   LLVMTypeRef type = LLVMFunctionType(k->f, parameters, count, false);
   LLVMValueRef callee = LLVMGetNamedFunction(k->math->module, full_name);
@@ -269,10 +269,10 @@ static void add_enum_attribute(LLVMContextRef context, LLVMValueRef function, co
 
 qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__body_t body,
                            LLVMTypeRef result, const qn__val_t* args, unsigned count) {
-  enum { FASTCC = 8, MOST_ARGS = 3 };
+  enum { FASTCC = 8, MAX_ARGS = 3 };
   qn__math_t* math = kit->math;
   LLVMValueRef function = LLVMGetNamedFunction(math->module, name);
-  LLVMTypeRef parameters[MOST_ARGS] = {kit->f, kit->f, kit->f};
+  LLVMTypeRef parameters[MAX_ARGS] = {kit->f, kit->f, kit->f};
   LLVMTypeRef type = LLVMFunctionType(result, parameters, count, false);
   if (function == NULL) {
     function = LLVMAddFunction(math->module, name, type);
@@ -287,12 +287,12 @@ qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__body_t bo
     inner.builder = LLVMCreateBuilderInContext(math->context);
     LLVMPositionBuilderAtEnd(inner.builder,
                              LLVMAppendBasicBlockInContext(math->context, function, "entry"));
-    qn__val_t values[MOST_ARGS] = {NULL, NULL, NULL};
+    qn__val_t values[MAX_ARGS] = {NULL, NULL, NULL};
     for (unsigned i = 0; i < count; i++) values[i] = LLVMGetParam(function, i);
     LLVMBuildRet(inner.builder, body(&inner, values));
     LLVMDisposeBuilder(inner.builder);
   }
-  qn__val_t copy[MOST_ARGS] = {NULL, NULL, NULL};
+  qn__val_t copy[MAX_ARGS] = {NULL, NULL, NULL};
   for (unsigned i = 0; i < count; i++) copy[i] = args[i];
   LLVMValueRef call = LLVMBuildCall2(kit->builder, type, function, copy, count, "");
   LLVMSetInstructionCallConv(call, FASTCC);

@@ -36,12 +36,12 @@ static const char warm_text[] =
 
 // ------------------------------------------------------------------------------------ warm-up
 
-enum { MOST_ARCHS = 64 };
+enum { MAX_ARCHS = 64 };
 
 // How many architectures this version knows; 0 when it does not say.
-static int known_archs(const qn__nvrtc_library_t* nvrtc, int out_archs[MOST_ARCHS]) {
+static int known_archs(const qn__nvrtc_library_t* nvrtc, int out_archs[MAX_ARCHS]) {
   int count = 0;
-  if (nvrtc->nvrtcGetNumSupportedArchs(&count) != QN__NVRTC_OK || count < 1 || count > MOST_ARCHS ||
+  if (nvrtc->nvrtcGetNumSupportedArchs(&count) != QN__NVRTC_OK || count < 1 || count > MAX_ARCHS ||
       nvrtc->nvrtcGetSupportedArchs(out_archs) != QN__NVRTC_OK) {
     return 0;
   }
@@ -50,7 +50,7 @@ static int known_archs(const qn__nvrtc_library_t* nvrtc, int out_archs[MOST_ARCH
 
 // The oldest architecture that this version knows, from 80 on.
 static int warm_arch(const qn__nvrtc_library_t* nvrtc) {
-  int archs[MOST_ARCHS];
+  int archs[MAX_ARCHS];
   int count = known_archs(nvrtc, archs);
   if (count == 0) return 80;
   int best = 0;
@@ -101,7 +101,7 @@ static void take_log(const qn__nvrtc_library_t* nvrtc, void* program, qn__buffer
 
 // The architectures that this version knows, for a message: "sm_75, sm_80".
 static void list_archs(const qn__nvrtc_library_t* nvrtc, char* out, size_t size) {
-  int archs[MOST_ARCHS];
+  int archs[MAX_ARCHS];
   int count = known_archs(nvrtc, archs);
   out[0] = '\0';
   size_t used = 0;

@@ -19,7 +19,7 @@
 #include "base/fs.h"
 #include "base/nvrtc_place.h"
 
-enum { MOST_OUTPUT_BYTES = 256 << 20 };
+enum { MAX_OUTPUT_BYTES = 256 << 20 };
 
 static bool write_all(int fd, qn_span_t bytes) {
   while (bytes.size > 0) {
@@ -39,7 +39,7 @@ static bool read_all(int fd, qn__buffer_t* out) {
     if (got < 0) return false;
     if (got == 0) return true;
     qn__buffer_bytes(out, piece, (size_t)got);
-    if (out->has_failed || out->size - begin > MOST_OUTPUT_BYTES) return false;
+    if (out->has_failed || out->size - begin > MAX_OUTPUT_BYTES) return false;
   }
 }
 

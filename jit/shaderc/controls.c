@@ -19,7 +19,7 @@ enum {
 static const struct {
   const char* option;
   uint32_t mode;
-} controls[QN__SPIRV_MOST_MODES] = {
+} controls[QN__SPIRV_MAX_MODES] = {
     {"supports_denorm_preserve_float64", 4459},
     {"supports_signed_zero_inf_nan_preserve_float64", 4461},
     {"supports_rounding_rte_float64", 4462},

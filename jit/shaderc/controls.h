@@ -9,10 +9,10 @@
 #include "base/buffer.h"
 #include "quern/target.h"
 
-enum { QN__SPIRV_MOST_MODES = 3 };
+enum { QN__SPIRV_MAX_MODES = 3 };
 
 typedef struct qn__spirv_modes {
-  uint32_t numbers[QN__SPIRV_MOST_MODES];
+  uint32_t numbers[QN__SPIRV_MAX_MODES];
   uint32_t count;
 } qn__spirv_modes_t;
 

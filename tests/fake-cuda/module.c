@@ -10,7 +10,7 @@
 
 #include "tests/fake-cuda/fake.h"
 
-enum { UNASKED_SHARED_BYTES = 49152, MOST_SHARED_BYTES = 232448 };
+enum { UNASKED_SHARED_BYTES = 49152, MAX_SHARED_BYTES = 232448 };
 
 // The section headers are a shared object's end.
 static size_t size_of(const void* image) {
@@ -171,7 +171,7 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute att
   ENTER(NEEDS_CONTEXT);
   if (!fake_is(function, KIND_FUNCTION)) return fake_leave(FAKE_INVALID_HANDLE);
   if (attribute != QN__CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-      value > MOST_SHARED_BYTES) {
+      value > MAX_SHARED_BYTES) {
     return fake_leave(QN__CU_INVALID_VALUE);
   }
   function->max_dynamic_bytes = value;

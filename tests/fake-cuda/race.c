@@ -15,7 +15,7 @@
 
 #include "tests/fake-cuda/fake.h"
 
-enum { WARP = 32, MOST_THREADS = 1024, CELLS = 4, PROBES = 8 };
+enum { WARP = 32, MAX_THREADS = 1024, CELLS = 4, PROBES = 8 };
 #define PLACES ((size_t)1 << 20)
 
 typedef struct cell {
@@ -37,7 +37,7 @@ struct fake_races {
   uint32_t launch;
   uint32_t block;
   uint32_t epoch;
-  uint32_t clocks[MOST_THREADS][WARP];  // what each thread has seen of the lanes of its warp
+  uint32_t clocks[MAX_THREADS][WARP];  // what each thread has seen of the lanes of its warp
   const char* kernel;
   bool is_told;
   place_t places[];
@@ -64,7 +64,7 @@ void fake_races_begin(fake_races_t* races, const char* kernel) {
 void fake_races_block(fake_races_t* races, unsigned block) {
   races->block = block;
   races->epoch = 0;
-  for (unsigned t = 0; t < MOST_THREADS; t++) {
+  for (unsigned t = 0; t < MAX_THREADS; t++) {
     memset(races->clocks[t], 0, sizeof races->clocks[t]);
     races->clocks[t][t % WARP] = 1;
   }

@@ -23,7 +23,7 @@
 #include <ucontext.h>
 #endif
 
-enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 256 << 10, SIGNAL_STACK_BYTES = 64 << 10 };
+enum { MAX_THREADS = 1024, WARP = 32, STACK_BYTES = 256 << 10, SIGNAL_STACK_BYTES = 64 << 10 };
 enum { GARBAGE = 0xa7 };
 
 typedef enum thread_state { READY, AT_BARRIER, AT_GATHER, DONE } thread_state_t;
@@ -63,12 +63,12 @@ typedef struct runner {
   fiber_t* current;
   fiber_t* idle;
   unsigned fiber_count;
-  fiber_t fibers[MOST_THREADS];
-  lane_t lanes[MOST_THREADS];
-  fake_thread_t threads[MOST_THREADS];
+  fiber_t fibers[MAX_THREADS];
+  lane_t lanes[MAX_THREADS];
+  fake_thread_t threads[MAX_THREADS];
   uint64_t random;  // 0: orders are not random
   bool is_ahead;    // warps run ahead of each other
-  uint16_t order[MOST_THREADS];
+  uint16_t order[MAX_THREADS];
   unsigned char* shared;  // static, then dynamic
   size_t shared_bytes;
   unsigned char* dynamic;
@@ -162,7 +162,7 @@ static fiber_t* idle_fiber(void) {
     runner->idle = fiber->next_idle;
     return fiber;
   }
-  if (runner->fiber_count == MOST_THREADS) return NULL;
+  if (runner->fiber_count == MAX_THREADS) return NULL;
   fiber = &runner->fibers[runner->fiber_count];
   if (!fiber->stack) {
     unsigned char* map = mmap(NULL, STACK_BYTES + 4096, PROT_READ | PROT_WRITE,
@@ -325,7 +325,7 @@ static int resolve(void) {
 
 // Lets each warp run until it waits for others: in front of them all.
 static void run_ahead(void) {
-  uint16_t warps[MOST_THREADS / WARP], lanes[WARP];
+  uint16_t warps[MAX_THREADS / WARP], lanes[WARP];
   const unsigned warp_count = (runner->block_threads + WARP - 1) / WARP;
   for (unsigned w = 0; w < warp_count; w++) warps[w] = (uint16_t)w;
   shuffle(warps, warp_count);
@@ -427,7 +427,7 @@ static CUresult run_blocks(unsigned grid, unsigned block, void* shared, unsigned
 
 CUresult fake_run(const fake_kernel_t* kernel, const fake_module_t* module, unsigned grid,
                   unsigned block, unsigned shared_bytes, void** params, uint64_t number) {
-  if (!runner || block > MOST_THREADS) return QN__CU_LAUNCH_FAILED;
+  if (!runner || block > MAX_THREADS) return QN__CU_LAUNCH_FAILED;
   runner->kernel = kernel;
   runner->params = params;
   runner->block_threads = block;
@@ -488,7 +488,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void end_runner(void* self) {
   runner_t* ended = self;
   fake_races_free(ended->races);
-  for (unsigned i = 0; i < MOST_THREADS; i++) {
+  for (unsigned i = 0; i < MAX_THREADS; i++) {
     if (ended->fibers[i].stack) {
       (void)munmap(ended->fibers[i].stack - 4096, STACK_BYTES + 4096);
     }

@@ -2,13 +2,13 @@
 // coordinator and worker. What decodes must encode to the same bytes again.
 //
 // The first byte chooses. Files that a list names are looked for in a folder that does not exist.
-// Read next: jit/warm_list.c, jit/warm_message.c.
+// Read next: jit/warm/warm_list.c, jit/warm/warm_message.c.
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "jit/record.h"
-#include "jit/warm.h"
-#include "jit/warm_message.h"
+#include "jit/observe/record.h"
+#include "jit/warm/warm.h"
+#include "jit/warm/warm_message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -22,7 +22,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 // A pause that is not anywhere is at one of so many entries and exits of calls.
-#define MOST_CALLS 6
+#define MAX_CALLS 6
 #define CALL_STOP (SIGTRAP | 0x80)
 
 typedef enum {
@@ -124,7 +124,7 @@ static void pause_one(tracer_t* tracer) {
       PAUSES_SHORTEST_MS *
       exp(draw(tracer) * log(tracer->options->longest_ms / PAUSES_SHORTEST_MS));
   const bool is_anywhere = random_next(&tracer->random) % 3 == 0;
-  const int calls = 1 + (int)(random_next(&tracer->random) % MOST_CALLS);
+  const int calls = 1 + (int)(random_next(&tracer->random) % MAX_CALLS);
   if (tracee->state != TRACEE_RUNS) return;
   if (ask(PTRACE_INTERRUPT, tracee->tid, 0) != 0) {
     // It ended before its parent told of it.

@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_CONNECTIONS 4096
-#define MOST_BYTES 65536
+#define MAX_CONNECTIONS 4096
+#define MAX_BYTES 65536
 // What takes longer hangs.
 #define PATIENCE_MS 600000
 
@@ -48,7 +48,7 @@ struct peer {
   _Atomic bool is_stopping;
   _Atomic long connection_count;
   pthread_t thread;
-  pthread_t workers[MOST_CONNECTIONS];
+  pthread_t workers[MAX_CONNECTIONS];
   int worker_count;
   pthread_mutex_t mutex;
   item_t items[32];
@@ -57,7 +57,7 @@ struct peer {
 typedef struct connection {
   peer_t* peer;
   int fd;
-  uint8_t in[MOST_BYTES];
+  uint8_t in[MAX_BYTES];
   size_t size;
 } connection_t;
 
@@ -145,7 +145,7 @@ static void set(peer_t* peer, word_t name, word_t value) {
 
 static bool answer_get(connection_t* connection, word_t name) {
   peer_t* peer = connection->peer;
-  uint8_t out[MOST_BYTES + 64];
+  uint8_t out[MAX_BYTES + 64];
   size_t size = 5;
   memcpy(out, "$-1\r\n", size);
   (void)pthread_mutex_lock(&peer->mutex);
@@ -255,7 +255,7 @@ static void* run_peer(void* arg) {
     int fd = accept(peer->listener, NULL, NULL);
     if (fd < 0) continue;
     connection_t* connection = calloc(1, sizeof *connection);
-    if (!connection || peer->worker_count == MOST_CONNECTIONS) abort();
+    if (!connection || peer->worker_count == MAX_CONNECTIONS) abort();
     connection->peer = peer;
     connection->fd = fd;
     atomic_fetch_add(&peer->connection_count, 1);

@@ -28,13 +28,13 @@ static void must(qn_status_t status) {
 
 enum { ITERATIONS = 100003 };
 static _Atomic uint8_t visits[ITERATIONS];
-static _Atomic int inside, most_inside;
+static _Atomic int inside, max_inside;
 static _Atomic int64_t fail_from = INT64_MAX;
 
 static int32_t visit(const qn_cpu_env_t* env, void* closure, int64_t begin, int64_t end) {
   int now = ++inside;
-  int most = most_inside;
-  while (now > most && !atomic_compare_exchange_weak(&most_inside, &most, now)) {
+  int most = max_inside;
+  while (now > most && !atomic_compare_exchange_weak(&max_inside, &most, now)) {
   }
   for (int64_t i = begin; i < end; i++) visits[i]++;
   if (closure) usleep(100);
@@ -49,7 +49,7 @@ static int32_t visit(const qn_cpu_env_t* env, void* closure, int64_t begin, int6
 static int32_t run_loop(int64_t count, int64_t grain, bool is_slow, qn__cpu_call_t* call) {
   *call = qn__cpu_call_template;
   for (int64_t i = 0; i < ITERATIONS; i++) visits[i] = 0;
-  most_inside = 0;
+  max_inside = 0;
   return call->env.parallel(&call->env, visit, is_slow ? call : NULL, count, grain);
 }
 
@@ -71,10 +71,10 @@ static void test_budget(void** state) {
   qn__cpu_call_t call;
   assert_int_equal(qn_cpu_set_core_budget(1), 0);
   assert_int_equal(run_loop(1000, 1, true, &call), 0);
-  assert_int_equal(most_inside, 1);
+  assert_int_equal(max_inside, 1);
   assert_int_equal(qn_cpu_set_core_budget(0), 1);
   assert_int_equal(run_loop(1000, 1, true, &call), 0);
-  assert_true(most_inside <= qn_cpu_core_count() || qn_cpu_core_count() == 1);
+  assert_true(max_inside <= qn_cpu_core_count() || qn_cpu_core_count() == 1);
 }
 
 static void test_failure_is_reported(void** state) {

@@ -9,7 +9,7 @@
 //                                 [--all [--stride N] | --count N]
 //
 // --all takes each of the 2^32 arguments of the f32 functions of one argument, or each N-th.
-// What it is not: a test of a device: tests/conformance runs kernels.
+// What it is not: a test of a device: conformance runs kernels.
 // Threads: none.
 // Next: docs/ir.md, whose bounds these are.
 #include <setjmp.h>

@@ -18,7 +18,7 @@
 #include "support_gpu.h"
 #include "tests/support/fault.h"
 
-enum { MOST_PARAMS = 4, ROWS = 2, BUFFER_BYTES = 1 << 14 };
+enum { MAX_PARAMS = 4, ROWS = 2, BUFFER_BYTES = 1 << 14 };
 
 // 8 threads: rows of up to 128 elements are kept.
 static const qn__pass_options_t target = {.vector_bytes = 16,
@@ -127,7 +127,7 @@ static qn_module_t* parse(const char* text) {
 }
 
 static void run(const qn__function_t* function, int64_t m, bool is_special, uint8_t** memory) {
-  uint64_t words[MOST_PARAMS];
+  uint64_t words[MAX_PARAMS];
   for (size_t p = 0; p < function->param_count; ++p) {
     const qn__buf_t* buffer = function->params[p].buffer;
     size_t size = qn_dtype_size_bytes(buffer->dtype);
@@ -168,8 +168,8 @@ static bool same(const qn__buf_t* buffer, const uint8_t* want, const uint8_t* ha
 
 static void check(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
                   int64_t m, bool is_special) {
-  uint8_t* want[MOST_PARAMS];
-  uint8_t* have[MOST_PARAMS];
+  uint8_t* want[MAX_PARAMS];
+  uint8_t* have[MAX_PARAMS];
   const qn__function_t* function = module->functions[0];
   run(function, m, is_special, want);
   run(mapped->first, m, is_special, have);

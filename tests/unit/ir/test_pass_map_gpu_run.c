@@ -16,7 +16,7 @@
 #include "support_gpu.h"
 #include "tests/support/fault.h"
 
-enum { MOST_PARAMS = 8, BUFFER_BYTES = 1 << 16 };
+enum { MAX_PARAMS = 8, BUFFER_BYTES = 1 << 16 };
 
 static const qn__pass_options_t targets[] = {
     {.vector_bytes = 16,
@@ -62,7 +62,7 @@ static void fill(const qn__buf_t* buffer, uint8_t* data) {
 
 // The memory of a call: one block for each parameter.
 static void prepare(const qn__function_t* function, uint8_t** memory, uint64_t* words) {
-  assert_true(function->param_count <= MOST_PARAMS);
+  assert_true(function->param_count <= MAX_PARAMS);
   for (size_t i = 0; i < function->param_count; ++i) {
     const qn__buf_t* buffer = function->params[i].buffer;
     if (buffer) {
@@ -99,7 +99,7 @@ static bool same(const qn__buf_t* buffer, const uint8_t* a, const uint8_t* b, si
 
 static void interpret(const program_t* program, const qn__function_t* function,
                       const int64_t* symbols, uint32_t warp_size, uint8_t** memory) {
-  uint64_t words[MOST_PARAMS];
+  uint64_t words[MAX_PARAMS];
   prepare(function, memory, words);
   qn__interpret_args_t call = {.params = words, .symbols = symbols, .warp_size = warp_size};
   qn_status_t status = qn__interpret(function, &call, qn_allocator_default());
@@ -108,8 +108,8 @@ static void interpret(const program_t* program, const qn__function_t* function,
 
 static void compare(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
                     const int64_t* symbols, const qn__pass_options_t* options) {
-  uint8_t* want[MOST_PARAMS];
-  uint8_t* have[MOST_PARAMS];
+  uint8_t* want[MAX_PARAMS];
+  uint8_t* have[MAX_PARAMS];
   const qn__function_t* function = module->functions[0];
   interpret(program, function, symbols, options->warp_size, want);
   interpret(program, mapped->first, symbols, options->warp_size, have);

@@ -18,7 +18,7 @@
 #include "support_pass.h"
 #include "tests/support/fault.h"
 
-enum { MOST_PARAMS = 8, BUFFER_BYTES = 1 << 17, MOST_SYMBOLS = 8 };
+enum { MAX_PARAMS = 8, BUFFER_BYTES = 1 << 17, MAX_SYMBOLS = 8 };
 
 // Tiles of 64 x 64 by 256 threads, and of 32 x 32 by 64, little shared memory.
 static const qn__pass_options_t targets[] = {
@@ -55,8 +55,8 @@ static void fill(const qn__buf_t* buffer, size_t seed, uint8_t* data) {
 
 static void interpret(const program_t* program, const qn__function_t* function,
                       const int64_t* symbols, uint8_t** memory) {
-  uint64_t words[MOST_PARAMS];
-  assert_true(function->param_count <= MOST_PARAMS);
+  uint64_t words[MAX_PARAMS];
+  assert_true(function->param_count <= MAX_PARAMS);
   for (size_t i = 0; i < function->param_count; ++i) {
     assert_non_null(function->params[i].buffer);
     memory[i] = malloc(BUFFER_BYTES);
@@ -102,14 +102,14 @@ typedef struct shape {
 static void compare(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
                     shape_t shape, double tolerance) {
   const qn__function_t* function = module->functions[0];
-  int64_t symbols[MOST_SYMBOLS] = {0};
-  assert_true(function->symbol_count <= MOST_SYMBOLS);
+  int64_t symbols[MAX_SYMBOLS] = {0};
+  assert_true(function->symbol_count <= MAX_SYMBOLS);
   for (size_t i = 0; i < function->symbol_count; ++i) {
     char name = function->symbols[i]->name[0];
     symbols[i] = name == 'm' ? shape.m : name == 'n' ? shape.n : name == 'k' ? shape.k : 2;
   }
-  uint8_t* want[MOST_PARAMS];
-  uint8_t* have[MOST_PARAMS];
+  uint8_t* want[MAX_PARAMS];
+  uint8_t* have[MAX_PARAMS];
   interpret(program, function, symbols, want);
   interpret(program, mapped->first, symbols, have);
   for (size_t i = 0; i < function->param_count; ++i) {

@@ -5,7 +5,7 @@
 #ifndef QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
 #define QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
 
-#include "jit/engine.h"
+#include "jit/engine/engine.h"
 #include "tests/support/tempdir.h"
 
 #define GATE_LOG 256

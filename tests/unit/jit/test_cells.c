@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "jit/executable.h"
+#include "jit/call/executable.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/thread.h"
 #include "devices/cpu/code_pool.h"
-#include "jit/engine.h"
+#include "jit/engine/engine.h"
 #include "quern/quern.h"
 #include "tests/support/tempdir.h"
 

@@ -16,7 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/thread.h"
-#include "jit/engine.h"
+#include "jit/engine/engine.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 #include "tests/support/tempdir.h"
@@ -526,7 +526,7 @@ static void test_tables(void** state) {
 #include "cache/bundle_counters.inc"
 #include "cache/counters.inc"
 #include "cache/remote_counters.inc"
-#include "jit/counters.inc"
+#include "jit/observe/counters.inc"
 #undef QN_COUNTER
   };
   static char page[1 << 17];
@@ -568,8 +568,8 @@ static void test_tables(void** state) {
 #define QN_GAUGE(name, doc, has, value) "\n| `quern_" #name "` | " doc " |\n",
 #define QN_STAGE(name, doc) "\n| `" #name "` | " doc " |\n",
   static const char* const others[] = {
-#include "jit/gauges.inc"
-#include "jit/stages.inc"
+#include "jit/observe/gauges.inc"
+#include "jit/observe/stages.inc"
   };
 #undef QN_GAUGE
 #undef QN_STAGE

@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 
 #include "base/elf.h"
-#include "jit/artifact.h"
+#include "jit/codegen/artifact.h"
 #include "quern/quern.h"
 
 static const char text[] =

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "jit/plan.h"
+#include "jit/call/plan.h"
 
 static const char program[] =
     "func f(a: f32, k: i32, u: u8, flag: bool, x: f32[n, m], inout y: f32[n] align 64,\n"

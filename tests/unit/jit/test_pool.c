@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "jit/pool.h"
+#include "jit/engine/pool.h"
 
 static void must(qn_status_t status) {
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));

@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "jit/record.h"
+#include "jit/observe/record.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 #include "tests/support/tempdir.h"

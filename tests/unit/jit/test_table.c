@@ -1,7 +1,7 @@
 // The memory table by itself: its bounds, what counts against them and who goes first; threads that
 // find, hold, give back, put and remove at random; fork; memory that runs out. The executables are
 // of the null device, which loads anything. ctest-labels: tsan
-#include "jit/table.h"
+#include "jit/engine/table.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "jit/executable.h"
+#include "jit/call/executable.h"
 #include "tests/support/fault.h"
 
 #define UNBOUNDED UINT64_MAX

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "jit/warm_message.h"
+#include "jit/warm/warm_message.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 #include "tests/support/tempdir.h"

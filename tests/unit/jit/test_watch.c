@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "jit/watch.h"
+#include "jit/observe/watch.h"
 #include "tests/support/fault.h"
 
 static void must(qn_status_t status) {

@@ -12,8 +12,8 @@
 
 #include "base/thread.h"
 #include "cache/disk_inner.h"
-#include "jit/engine.h"
-#include "jit/why.h"
+#include "jit/engine/engine.h"
+#include "jit/observe/why.h"
 #include "quern/cache.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"

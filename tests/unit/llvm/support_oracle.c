@@ -12,7 +12,7 @@
 
 #include "ir/interpret.h"
 
-enum { MOST_PARAMS = 32 };
+enum { MAX_PARAMS = 32 };
 
 static char message[1024];
 
@@ -74,8 +74,8 @@ typedef struct argument {
 
 typedef struct arguments {
   const qn__function_t* function;
-  argument_t buffers[MOST_PARAMS];
-  uint64_t words[2 * MOST_PARAMS];
+  argument_t buffers[MAX_PARAMS];
+  uint64_t words[2 * MAX_PARAMS];
 } arguments_t;
 
 static uint64_t random_bits(uint64_t* state) {
@@ -152,7 +152,7 @@ static bool make_arguments(arguments_t* arguments, const oracle_case_t* test, bo
 }
 
 static void drop_arguments(arguments_t* arguments) {
-  for (size_t i = 0; i < MOST_PARAMS; ++i) {
+  for (size_t i = 0; i < MAX_PARAMS; ++i) {
     argument_t* argument = &arguments->buffers[i];
     if (argument->mapping) munmap(argument->mapping, argument->mapping_size);
   }

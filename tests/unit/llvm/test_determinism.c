@@ -34,7 +34,7 @@
 
 QN_API const qn_codegen_t* qn_codegen_entry(uint32_t abi_version);
 
-enum { MOST_THREADS = 4 };
+enum { MAX_THREADS = 4 };
 
 static uint64_t first_seed = 1;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -199,7 +199,7 @@ static int run_child(char** argv) {
   must(work.codegen->create(&work.generator));
   work.digests = calloc(work.module_count * BUILD_COUNT, sizeof *work.digests);
   if (!work.digests) return 1;
-  pthread_t threads[MOST_THREADS];
+  pthread_t threads[MAX_THREADS];
   for (size_t i = 0; i < thread_count; i++) {
     if (pthread_create(&threads[i], NULL, compile_some, &work) != 0) return 1;
   }

@@ -15,7 +15,7 @@
 #include "support_oracle.h"
 #include "tests/support/rounding.h"
 
-enum { MOST_KERNELS = 32 };
+enum { MAX_KERNELS = 32 };
 
 static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
 
@@ -52,7 +52,7 @@ static void check_function(const qn__function_t* function, size_t index, kernels
 static void run_program(void** state) {
   const program_t* program = *state;
   qn_module_t* module = parse_or_die(program->text);
-  kernels_t* kernels[MOST_KERNELS];
+  kernels_t* kernels[MAX_KERNELS];
   size_t count = 0;
   for (size_t i = 0; i < QN_COUNT_OF(cpus); ++i) {
     if (!build_can_run(cpus[i])) continue;

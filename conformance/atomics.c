@@ -1,0 +1,66 @@
+// conformance/atomics.c: each atomic on each dtype that has it, with and without its old
+// value, in global and shared memory.
+#include <stdio.h>
+
+#include "conformance/program.h"
+
+// The results do not depend on the order of the threads: that is what may be compared.
+static const char* const ops[] = {"add", "min", "max", "and", "or", "xor"};
+static const char* const dtypes[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
+enum { ROW_LIMIT = 96, TEXT_BYTES = 700 };
+
+static const conf_program_t programs[] = {
+    {.feature = "exchange",
+     .text = "func at_exchange(inout slot: i32[1], x: i32[n], inout seen: i32[1]) {\n"
+             "  parallel i in 0..n { let old = atomic_exchange(slot[0], x[i]);\n"
+             "    atomic_add(seen[0], old); }\n"
+             "  seen[0] = seen[0] + slot[0]; slot[0] = 0; }",
+     .args = "zero:1 rand:1000 zero:1"},
+    {.feature = "compare and swap",
+     .text = "func at_cas(inout lock: i32[n], inout won: i32[n]) {\n"
+             "  parallel i in 0..n * 8 { let old = atomic_cas(lock[i % n], 0, 1);\n"
+             "    if old == 0 { atomic_add(won[i % n], 1); } } }",
+     .args = "zero:77 zero:77"},
+    {.feature = "old values are each seen once",
+     .text = "func at_ticket(inout next: i32[1], inout hits: i32[n]) {\n"
+             "  parallel i in 0..n { let ticket = atomic_add(next[0], 1);\n"
+             "    atomic_add(hits[i64(ticket)], 1); } }",
+     .args = "zero:1 zero:3000"},
+    {.feature = "histogram",
+     .text = "func at_histogram(x: u8[n], inout count: i32[256]) {\n"
+             "  parallel i in 0..n { atomic_add(count[i64(x[i])], 1); } }",
+     .args = "below256:20000 zero:256"},
+    {.feature = "shared memory",
+     .text = "func at_shared(x: i32[n, 64], out y: i32[n]) { block.x b in 0..n {\n"
+             "  alloc s: i32[2] in shared;\n"
+             "  thread.x t in 0..64 {\n"
+             "    if t == 0 { s[0] = 0; s[1] = -1000; } barrier;\n"
+             "    atomic_add(s[0], x[b, t]); atomic_max(s[1], x[b, t]); barrier;\n"
+             "    if t == 0 { y[b] = s[0] * 100 + s[1]; } } } }",
+     .args = "rand:12x64 junk:12"},
+};
+
+static void run(conf_t* c, bool is_listing) {
+  static char texts[ROW_LIMIT][TEXT_BYTES];
+  static conf_program_t rows[ROW_LIMIT];
+  size_t count = 0;
+  for (size_t o = 0; o < CONF_COUNT_OF(ops); o++) {
+    for (size_t d = 0; d < CONF_COUNT_OF(dtypes); d++) {
+      bool is_float = dtypes[d][0] == 'f';
+      if (is_float && o > 0) continue;
+      (void)snprintf(texts[count], TEXT_BYTES,
+                     "func at_%s_%s(x: %s[n], inout y: %s[5]) {\n"
+                     "  parallel i in 0..n { atomic_%s(y[i %% 5], x[i]); } }",
+                     ops[o], dtypes[d], dtypes[d], dtypes[d], ops[o]);
+      rows[count] = (conf_program_t){.feature = ops[o],
+                                     .variant = dtypes[d],
+                                     .text = texts[count],
+                                     .args = is_float ? "below8:1000 one:5" : "bits:1000 bits:5"};
+      count++;
+    }
+  }
+  conf_programs(c, conf_area_atomics.name, rows, count, is_listing);
+  conf_programs(c, conf_area_atomics.name, programs, CONF_COUNT_OF(programs), is_listing);
+}
+
+const conf_area_t conf_area_atomics = {"atomics", NULL, 0, run};

@@ -1,0 +1,179 @@
+// conformance/cache.c: code of the target in the cache: found on disk by the next engine, and
+// shipped in a bundle to where there is no compiler.
+#define _XOPEN_SOURCE 700  // mkdtemp, nftw
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "conformance/suite.h"
+
+static const char text[] =
+    "func cached(x: f32[n, m], out y: f32[n]) { parallel i in 0..n {\n"
+    "  y[i] = sum j in 0..m { x[i, j] * 0.5 }; } }\n"
+    "func guarded(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
+    "  assert x[i] >= 0, \"negative\"; y[i] = x[i] + 1; } }";
+
+typedef struct place {
+  char root[64];
+  char cache[96], bundle[96], empty[96];
+} place_t;
+
+static int remove_one(const char* path, const struct stat* info, int type, struct FTW* ftw) {
+  (void)info, (void)type, (void)ftw;
+  (void)remove(path);
+  return 0;
+}
+
+static bool make_place(conf_t* c, place_t* p) {
+  (void)snprintf(p->root, sizeof p->root, "/tmp/quern-conformance-XXXXXX");
+  if (!mkdtemp(p->root)) {
+    conf_fail(c, "no directory in /tmp");
+    return false;
+  }
+  (void)snprintf(p->cache, sizeof p->cache, "%s/cache", p->root);
+  (void)snprintf(p->bundle, sizeof p->bundle, "%s/all.qnb", p->root);
+  (void)snprintf(p->empty, sizeof p->empty, "%s/empty", p->root);
+  return mkdir(p->empty, 0700) == 0;
+}
+
+static void remove_place(const place_t* p) {
+  (void)nftw(p->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// Looks both functions up on an engine of these options, and calls them.
+static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t miss,
+                qn_source_t source, bool is_publishing) {
+  qn_engine_t* engine = NULL;
+  qn_module_t* module = NULL;
+  qn_executable_t* executable = NULL;
+  qn_function_t *function = NULL, *guarded = NULL;
+  qn_lookup_info_t info = {0};
+  qn_lookup_options_t lookup = {.struct_size = sizeof lookup, .miss = miss};
+  bool is_good =
+      conf_ok(c, qn_engine_create(options, &engine)) &&
+      conf_ok(c, qn_module_parse(text, strlen(text), NULL, &module)) &&
+      conf_ok(c, qn_engine_executable(engine, module, c->target, &lookup, &info, &executable)) &&
+      conf_ok(c, qn_executable_function(executable, module, "cached", &function)) &&
+      conf_ok(c, qn_executable_function(executable, module, "guarded", &guarded));
+  if (is_good && info.source != source) {
+    conf_fail(c, "the code's source is '%s', not '%s'", qn_source_text(info.source),
+              qn_source_text(source));
+  }
+  enum { N = 50, M = 9 };
+  int64_t x_shape[2] = {N, M}, y_shape[1] = {N};
+  float* host = conf_host_memory(c, N * M * 4);
+  void* x = conf_device_memory(c, N * M * 4);
+  void* y = conf_device_memory(c, N * 4);
+  is_good = is_good && host && x && y;
+  for (int i = 0; is_good && i < N * M; i++) host[i] = (float)(i / M);
+  is_good = is_good && conf_upload(c, x, 0, host, N * M * 4);
+  if (is_good) {
+    qn_tensor_t from = conf_tensor(c, x, QN_DTYPE_F32, 2, x_shape);
+    qn_tensor_t to = conf_tensor(c, y, QN_DTYPE_F32, 1, y_shape);
+    qn_value_t args[] = {qn_tensor_value(&from), qn_tensor_value(&to)};
+    is_good = conf_ok(c, qn_function_call(function, args, 2, NULL)) &&
+              conf_ok(c, qn_stream_sync(c->device, NULL)) && conf_download(c, host, y, 0, N * 4);
+    for (int i = 0; is_good && i < N; i++) {
+      if (host[i] == 0.5f * (float)M * (float)i) continue;
+      conf_fail(c, "the code from '%s' computes %g at %d", qn_source_text(source), (double)host[i],
+                i);
+      is_good = false;
+    }
+    // The messages of the program come from the cache, too.
+    int32_t numbers[N] = {1, -1};
+    is_good = is_good && conf_upload(c, x, 0, numbers, sizeof numbers);
+    qn_tensor_t in = conf_tensor(c, x, QN_DTYPE_I32, 1, y_shape);
+    qn_tensor_t out = conf_tensor(c, y, QN_DTYPE_I32, 1, y_shape);
+    qn_value_t guarded_args[] = {qn_tensor_value(&in), qn_tensor_value(&out)};
+    qn_status_t status = is_good ? qn_function_call(guarded, guarded_args, 2, NULL) : QN_OK;
+    qn_status_t synchronised = qn_stream_sync(c->device, NULL);
+    if (!qn_ok(status)) qn_status_free(synchronised);
+    if (is_good) {
+      is_good = conf_expect(c, qn_ok(status) ? synchronised : status, QN_STATUS_ASSERTION,
+                            "guarded,negative");
+    } else {
+      qn_status_free(status);
+      if (qn_ok(status)) qn_status_free(synchronised);
+    }
+  }
+  if (is_good && is_publishing && !qn_engine_flush(engine, INT64_C(600000000000))) {
+    conf_fail(c, "the code was not published within ten minutes");
+  }
+  qn_function_release(function);
+  qn_function_release(guarded);
+  qn_executable_release(executable);
+  qn_module_release(module);
+  qn_engine_destroy(engine);
+  return is_good && c->verdict == CONF_PASS;
+}
+
+static qn_engine_options_t on_disk(const place_t* p) {
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .cache_dir = p->cache, .cache_mode = QN_CACHE_RW};
+  return options;
+}
+
+static void warm_hit(conf_t* c) {
+  place_t p;
+  if (!make_place(c, &p)) return;
+  qn_engine_options_t options = on_disk(&p);
+  if (use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true)) {
+    (void)use(c, &options, QN_MISS_FAIL, QN_SOURCE_DISK, false);
+  }
+  remove_place(&p);
+}
+
+// A bundle on an engine that may not compile.
+static void from_bundle(conf_t* c) {
+  place_t p;
+  if (!make_place(c, &p)) return;
+  qn_engine_options_t options = on_disk(&p);
+  qn_cache_dir_t* dir = NULL;
+  bool is_good = use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true) &&
+                 conf_ok(c, qn_cache_dir_open(p.cache, &dir)) &&
+                 conf_ok(c, qn_cache_bundle_write(p.bundle, dir, NULL, 0, NULL, NULL));
+  qn_cache_dir_close(dir);
+  if (is_good) {
+    qn_setting_t settings[] = {{"bundles", p.bundle}, {"jit", "forbid"}};
+    qn_engine_options_t shipped = {.struct_size = sizeof shipped,
+                                   .cache_dir = "",
+                                   .cache_mode = QN_CACHE_RO,
+                                   .settings = settings,
+                                   .setting_count = CONF_COUNT_OF(settings)};
+    (void)use(c, &shipped, QN_MISS_BLOCK, QN_SOURCE_BUNDLE, false);
+  }
+  remove_place(&p);
+}
+
+// The same with no generator installed at all.
+static void without_generator(conf_t* c) {
+  place_t p;
+  if (!make_place(c, &p)) return;
+  qn_engine_options_t options = on_disk(&p);
+  qn_cache_dir_t* dir = NULL;
+  bool is_good = use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true) &&
+                 conf_ok(c, qn_cache_dir_open(p.cache, &dir)) &&
+                 conf_ok(c, qn_cache_bundle_write(p.bundle, dir, NULL, 0, NULL, NULL));
+  qn_cache_dir_close(dir);
+  if (is_good) {
+    qn_setting_t settings[] = {{"bundles", p.bundle}, {"generator_dir", p.empty}};
+    qn_engine_options_t shipped = {.struct_size = sizeof shipped,
+                                   .cache_dir = "",
+                                   .cache_mode = QN_CACHE_RO,
+                                   .generator_dir = p.empty,
+                                   .settings = settings,
+                                   .setting_count = CONF_COUNT_OF(settings)};
+    (void)use(c, &shipped, QN_MISS_BLOCK, QN_SOURCE_BUNDLE, false);
+  }
+  remove_place(&p);
+}
+
+static const conf_case_t cases[] = {
+    {"warm hit on disk", warm_hit},
+    {"bundle where compiling is forbidden", from_bundle},
+    {"bundle where no generator is installed", without_generator},
+};
+const conf_area_t conf_area_cache = {"cache", cases, CONF_COUNT_OF(cases), NULL};

@@ -1,0 +1,212 @@
+// conformance/dtypes.c: every dtype: storage, literals, conversions between all pairs, bits.
+#include <stdio.h>
+
+#include "conformance/program.h"
+
+enum { ROW_LIMIT = 256, TEXT_BYTES = 400 };
+
+typedef struct rows {
+  char texts[ROW_LIMIT][TEXT_BYTES];
+  char variants[ROW_LIMIT][32];
+  conf_program_t programs[ROW_LIMIT];
+  size_t count;
+} rows_t;
+
+static conf_program_t* add(rows_t* rows, const char* feature, const char* variant) {
+  size_t at = rows->count++;
+  (void)snprintf(rows->variants[at], sizeof rows->variants[at], "%s", variant);
+  rows->programs[at] =
+      (conf_program_t){.feature = feature, .variant = rows->variants[at], .text = rows->texts[at]};
+  return &rows->programs[at];
+}
+
+static void add_casts(rows_t* rows) {
+  for (int from = 1; from < QN_DTYPE_COUNT; from++) {
+    for (int to = 1; to < QN_DTYPE_COUNT; to++) {
+      const char* a = qn_dtype_text((qn_dtype_t)from);
+      const char* b = qn_dtype_text((qn_dtype_t)to);
+      char variant[32];
+      (void)snprintf(variant, sizeof variant, "%s to %s", a, b);
+      (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
+                     "func ca_%s_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
+                     "  y[i] = %s(x[i]); } }",
+                     a, b, a, b, b);
+      add(rows, "conversion", variant)->args = "bits:600 junk:600";
+    }
+  }
+}
+
+static void add_bitcasts(rows_t* rows) {
+  for (int from = 1; from < QN_DTYPE_COUNT; from++) {
+    for (int to = 1; to < QN_DTYPE_COUNT; to++) {
+      bool is_same_size =
+          qn_dtype_size_bytes((qn_dtype_t)from) == qn_dtype_size_bytes((qn_dtype_t)to);
+      // Not every byte is a bool.
+      if (!is_same_size || from == to || from == QN_DTYPE_BOOL || to == QN_DTYPE_BOOL) continue;
+      const char* a = qn_dtype_text((qn_dtype_t)from);
+      const char* b = qn_dtype_text((qn_dtype_t)to);
+      char variant[32];
+      (void)snprintf(variant, sizeof variant, "%s to %s", a, b);
+      (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
+                     "func bi_%s_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
+                     "  y[i] = bitcast(%s, x[i]); } }",
+                     a, b, a, b, b);
+      add(rows, "bitcast", variant)->args = "bits:600 junk:600";
+    }
+  }
+}
+
+static const char* literal_of(qn_dtype_t dtype) {
+  switch (dtype) {
+    case QN_DTYPE_BOOL:
+      return "true";
+    case QN_DTYPE_I8:
+      return "i8(-128)";
+    case QN_DTYPE_I16:
+      return "i16(-32768)";
+    case QN_DTYPE_I32:
+      return "i32(-2147483648)";
+    case QN_DTYPE_I64:
+      return "i64(-9223372036854775808)";
+    case QN_DTYPE_U8:
+      return "u8(255)";
+    case QN_DTYPE_U16:
+      return "u16(65535)";
+    case QN_DTYPE_U32:
+      return "u32(4294967295)";
+    case QN_DTYPE_U64:
+      return "u64(18446744073709551615)";
+    default:
+      return "0.1";
+  }
+}
+
+static void add_plain(rows_t* rows) {
+  for (int d = 1; d < QN_DTYPE_COUNT; d++) {
+    const char* t = qn_dtype_text((qn_dtype_t)d);
+    (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
+                   "func sg_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n { y[i] = x[n - 1 - i]; "
+                   "} }",
+                   t, t, t);
+    add(rows, "storage", t)->args = "bits:1001 junk:1001;bits:1 junk:1;bits:0 junk:0";
+    (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
+                   "func lo_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
+                   "  alloc t: %s[3] in local; for k in 0..3 { t[k] = x[(i + k) %% n]; }\n"
+                   "  y[i] = t[i %% 3]; } }",
+                   t, t, t, t);
+    add(rows, "local memory", t)->args = "bits:500 junk:500";
+    (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
+                   "func li_%s(out y: %s[n]) {\n"
+                   "  const t: %s[2] = [%s, %s];\n"
+                   "  parallel i in 0..n { y[i] = i %% 3 == 2 ? %s : t[i %% 3]; } }",
+                   t, t, t, d == QN_DTYPE_BOOL ? "true" : "1", d == QN_DTYPE_BOOL ? "false" : "2",
+                   literal_of((qn_dtype_t)d));
+    add(rows, "literals", t)->args = "junk:100";
+  }
+}
+
+static const conf_program_t denormals[] = {
+    {.feature = "denormal numbers",
+     .variant = "f16",
+     .text = "func dn_f16(x: u16[n], out y: u16[n]) { parallel i in 0..n {\n"
+             "  y[i] = bitcast(u16, bitcast(f16, x[i] % 2048) * 0.5); } }",
+     .args = "iota:2048 junk:2048"},
+    {.feature = "denormal numbers",
+     .variant = "bf16",
+     .text = "func dn_bf16(x: u16[n], out y: u16[n]) { parallel i in 0..n {\n"
+             "  y[i] = bitcast(u16, bitcast(bf16, x[i] % 512) * 0.5); } }",
+     .args = "iota:512 junk:512"},
+    {.feature = "denormal numbers",
+     .variant = "f32",
+     .text = "func dn_f32(x: u32[n], out y: u32[n]) { parallel i in 0..n {\n"
+             "  y[i] = bitcast(u32, bitcast(f32, x[i] * 65537) * 0.5); } }",
+     .args = "iota:512 junk:512"},
+    {.feature = "denormal numbers",
+     .variant = "f64",
+     .text = "func dn_f64(x: u64[n], out y: u64[n]) { parallel i in 0..n {\n"
+             "  y[i] = bitcast(u64, bitcast(f64, x[i] * 17592186044417) * 0.5); } }",
+     .args = "iota:512 junk:512"},
+};
+
+// Below, on and above the middle of each two neighbours, by less than f32 can tell. bf16 begins at
+// the smallest normal number, since a device may flush the others.
+static const conf_program_t roundings[] = {
+    {.feature = "rounded once",
+     .variant = "f64 to f16",
+     .text = "func ro_f64_f16(x: u64[n], out y: f16[n], out z: f16[n]) { parallel i in 0..n {\n"
+             "  let k = x[i] % 31743; let d = x[i] // 31743 - 1;\n"
+             "  let m = (f64(bitcast(f16, u16(k))) + f64(bitcast(f16, u16(k + 1)))) * 0.5;\n"
+             "  let v = bitcast(f64, bitcast(u64, m) + d);\n"
+             "  y[i] = f16(v); z[i] = f16(-v); } }",
+     .args = "iota:95229 junk:95229 junk:95229"},
+    {.feature = "rounded once",
+     .variant = "f64 to bf16",
+     .text = "func ro_f64_bf16(x: u64[n], out y: bf16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let k = 128 + x[i] % 32511; let d = x[i] // 32511 - 1;\n"
+             "  let m = (f64(bitcast(bf16, u16(k))) + f64(bitcast(bf16, u16(k + 1)))) * 0.5;\n"
+             "  let v = bitcast(f64, bitcast(u64, m) + d);\n"
+             "  y[i] = bf16(v); z[i] = bf16(-v); } }",
+     .args = "iota:97533 junk:97533 junk:97533"},
+    {.feature = "rounded once",
+     .variant = "f64 beyond f16",
+     .text = "func ro_f64_end(x: u64[n], out y: f16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let d = x[i] - 100;\n"
+             "  y[i] = f16(bitcast(f64, bitcast(u64, f64(65520.0)) + d));\n"
+             "  z[i] = bf16(bitcast(f64, u64(0x47EFF00000000000) + d)); } }",
+     .args = "iota:200 junk:200 junk:200"},
+    {.feature = "rounded once",
+     .variant = "i64 to bf16",
+     .text = "func ro_i64_bf16(x: i64[n], out y: bf16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  let v = (m << (k % 54)) + (k // 54 - 1);\n"
+             "  y[i] = bf16(v); z[i] = bf16(-v); } }",
+     .args = "iota:20736 junk:20736 junk:20736"},
+    {.feature = "rounded once",
+     .variant = "u64 to bf16",
+     .text = "func ro_u64_bf16(x: u64[n], out y: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  y[i] = bf16((m << (k % 55)) + (k // 55 - 1)); } }",
+     .args = "iota:21120 junk:21120"},
+    {.feature = "rounded once",
+     .variant = "i32 to bf16",
+     .text = "func ro_i32_bf16(x: i32[n], out y: bf16[n], out z: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  let v = (m << (k % 22)) + (k // 22 - 1);\n"
+             "  y[i] = bf16(v); z[i] = bf16(-v); } }",
+     .args = "iota:8448 junk:8448 junk:8448"},
+    {.feature = "rounded once",
+     .variant = "u32 to bf16",
+     .text = "func ro_u32_bf16(x: u32[n], out y: bf16[n]) { parallel i in 0..n {\n"
+             "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
+             "  y[i] = bf16((m << (k % 23)) + (k // 23 - 1)); } }",
+     .args = "iota:8832 junk:8832"},
+};
+
+static void run_denormals(conf_t* c, bool is_listing) {
+  for (size_t i = 0; i < CONF_COUNT_OF(denormals); i++) {
+    bool is_f64 = i == 3;
+    bool flushes = i > 0 && (is_f64 ? c->flushes_f64 : c->flushes_f32);
+    if (!flushes) {
+      conf_programs(c, conf_area_dtypes.name, &denormals[i], 1, is_listing);
+    } else if (conf_begin(c, conf_area_dtypes.name, denormals[i].feature, denormals[i].variant)) {
+      conf_unsupported(
+          c, "the device flushes them: target option '%s' is false",
+          is_f64 ? "supports_denorm_preserve_float64" : "supports_denorm_preserve_float32");
+      conf_end(c);
+    }
+  }
+}
+
+static void run(conf_t* c, bool is_listing) {
+  static rows_t rows;
+  static void (*const parts[])(rows_t*) = {add_plain, add_casts, add_bitcasts};
+  for (size_t i = 0; i < CONF_COUNT_OF(parts); i++) {
+    rows.count = 0;
+    parts[i](&rows);
+    conf_programs(c, conf_area_dtypes.name, rows.programs, rows.count, is_listing);
+  }
+  conf_programs(c, conf_area_dtypes.name, roundings, CONF_COUNT_OF(roundings), is_listing);
+  run_denormals(c, is_listing);
+}
+
+const conf_area_t conf_area_dtypes = {"dtypes", NULL, 0, run};

@@ -1,0 +1,121 @@
+// conformance/operators.c: every operator of ops.inc that has one right answer, on every
+// dtype that it takes; those with an error bound are in math.c, exchanges in exchanges.c.
+#include <stdio.h>
+#include <string.h>
+
+#include "conformance/program.h"
+
+typedef enum rule {
+  NUMERIC,
+  INTEGER,
+  FLOAT,
+  BITWISE,
+  SHIFT,
+  COMPARE,
+  LOGIC,
+  TEST,
+  SELECT,
+  LANE,
+  GROUP,
+} rule_t;
+typedef enum syntax { INFIX, PREFIX, CALL } syntax_t;
+
+static const struct {
+  qn_op_t op;
+  const char* name;
+  const char* text;
+  int arity;
+  rule_t rule;
+  syntax_t syntax;
+} ops[] = {
+#define QN_OP(name, value, text, arity, rule, syntax, doc) \
+  {QN_OP_##name, #name, text, arity, rule, syntax},
+#include "quern/ops.inc"
+#undef QN_OP
+};
+
+enum { ROW_LIMIT = 64, TEXT_BYTES = 500 };
+
+static bool is_integer(qn_dtype_t d) {
+  return d != QN_DTYPE_BOOL && !conf_is_float(d);
+}
+
+static bool takes(rule_t rule, qn_dtype_t d) {
+  switch (rule) {
+    case NUMERIC:
+      return d != QN_DTYPE_BOOL;
+    case INTEGER:
+    case SHIFT:
+      return is_integer(d);
+    case FLOAT:
+    case TEST:
+      return conf_is_float(d);
+    case BITWISE:
+      return !conf_is_float(d);
+    case COMPARE:
+    case SELECT:
+      return true;
+    case LOGIC:
+      return d == QN_DTYPE_BOOL;
+    default:
+      return false;
+  }
+}
+
+// Whose results have a bound that is not 0: math.c.
+static bool has_bound(qn_op_t op) {
+  return op == QN_OP_RSQRT || (op >= QN_OP_EXP && op <= QN_OP_POW);
+}
+
+static bool divides(qn_op_t op) {
+  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
+         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
+}
+
+static void write_call(char* out, size_t size, size_t at) {
+  const char* text = ops[at].text;
+  if (ops[at].op == QN_OP_SELECT) {
+    (void)snprintf(out, size, "select(c[i] != c[0], a[i], b[i])");
+  } else if (ops[at].syntax == INFIX) {
+    (void)snprintf(out, size, "a[i] %s %s", text, divides(ops[at].op) ? "d" : "b[i]");
+  } else if (ops[at].syntax == PREFIX) {
+    (void)snprintf(out, size, "%s(a[i])", text);
+  } else if (ops[at].arity == 1) {
+    (void)snprintf(out, size, "%s(a[i])", text);
+  } else if (ops[at].arity == 2) {
+    (void)snprintf(out, size, "%s(a[i], %s)", text, divides(ops[at].op) ? "d" : "b[i]");
+  } else {
+    (void)snprintf(out, size, "%s(a[i], b[i], c[i])", text);
+  }
+}
+
+static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
+  static char texts[ROW_LIMIT][TEXT_BYTES];
+  static conf_program_t rows[ROW_LIMIT];
+  const char* t = qn_dtype_text(dtype);
+  size_t count = 0;
+  for (size_t i = 0; i < CONF_COUNT_OF(ops) && count < ROW_LIMIT; i++) {
+    if (!takes(ops[i].rule, dtype) || has_bound(ops[i].op)) continue;
+    bool is_bool = ops[i].rule == COMPARE || ops[i].rule == TEST || ops[i].rule == LOGIC;
+    const char* to = is_bool ? "bool" : t;
+    char call[128];
+    write_call(call, sizeof call, i);
+    const char* divisor = divides(ops[i].op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "";
+    (void)snprintf(texts[count], TEXT_BYTES,
+                   "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
+                   "  parallel i in 0..n { %sy[i] = %s; } }",
+                   ops[i].name, t, t, t, t, to, divisor, call);
+    rows[count] = (conf_program_t){.feature = ops[i].op == QN_OP_NEG ? "negation" : ops[i].text,
+                                   .variant = t,
+                                   .text = texts[count],
+                                   .args = "bits:1200 bits:1200 bits:1200 junk:1200"};
+    count++;
+  }
+  conf_programs(c, conf_area_operators.name, rows, count, is_listing);
+}
+
+static void run(conf_t* c, bool is_listing) {
+  for (int d = 1; d < QN_DTYPE_COUNT; d++) run_dtype(c, (qn_dtype_t)d, is_listing);
+}
+
+const conf_area_t conf_area_operators = {"operators", NULL, 0, run};

@@ -1,0 +1,254 @@
+// conformance/program.c: see program.h.
+#include "conformance/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void name_of(const char* text, char out_name[96]) {
+  const char* func = strstr(text, "func ");
+  const char* begin = func ? func + 5 : text;
+  (void)snprintf(out_name, 96, "%.*s", (int)strcspn(begin, "( "), begin);
+}
+
+static bool find_function(conf_t* c, const qn_module_t* module, const char* name,
+                          size_t* out_index) {
+  for (size_t i = 0; i < qn_module_function_count(module); i++) {
+    *out_index = i;
+    if (strcmp(qn_module_function_name(module, i), name) == 0) return true;
+  }
+  conf_fail(c, "the suite has no function '%s'", name);
+  return false;
+}
+
+// --------------------------------------------------------------------------------------- one call
+
+bool conf_call(conf_t* c, qn_function_t* function, const conf_args_t* args,
+               uint8_t* out_memory[CONF_MAX_ARGS], qn_status_t* out_status) {
+  qn_value_t values[CONF_MAX_ARGS];
+  qn_tensor_t tensors[CONF_MAX_ARGS];
+  void* memory[CONF_MAX_ARGS] = {NULL};
+  int64_t shapes[CONF_MAX_ARGS][CONF_MAX_RANK], strides[CONF_MAX_ARGS][CONF_MAX_RANK];
+  for (size_t i = 0; i < args->count; i++) {
+    values[i] = args->scalars[i];
+    if (!args->is_array[i]) continue;
+    const conf_array_t* array = &args->arrays[i];
+    memory[i] = conf_device_memory(c, array->size_bytes);
+    out_memory[i] = conf_host_memory(c, array->size_bytes);
+    if (!memory[i] || !out_memory[i] ||
+        !conf_upload(c, memory[i], 0, array->host, array->size_bytes)) {
+      return false;
+    }
+    memcpy(shapes[i], array->shape, sizeof shapes[i]);
+    memcpy(strides[i], array->strides, sizeof strides[i]);
+    tensors[i] = conf_tensor(c, memory[i], array->dtype, array->rank, shapes[i]);
+    tensors[i].strides = array->has_strides ? strides[i] : NULL;
+    tensors[i].byte_offset = array->offset_bytes;
+    values[i] = qn_tensor_value(&tensors[i]);
+  }
+  *out_status = qn_function_call(function, values, args->count, NULL);
+  qn_status_t synchronised = qn_stream_sync(c->device, NULL);
+  if (qn_ok(*out_status)) {
+    *out_status = synchronised;
+  } else {
+    qn_status_free(synchronised);
+  }
+  bool is_good = true;
+  for (size_t i = 0; i < args->count && is_good; i++) {
+    if (!args->is_array[i]) continue;
+    is_good = conf_download(c, out_memory[i], memory[i], 0, args->arrays[i].size_bytes);
+    conf_drop(c, memory[i]);
+  }
+  if (!is_good) qn_status_free(*out_status);
+  return is_good;
+}
+
+// The arrays of `args` become what the interpreter makes of them.
+static bool call_oracle(conf_t* c, qn_function_t* function, conf_args_t* args) {
+  qn_value_t values[CONF_MAX_ARGS];
+  qn_tensor_t tensors[CONF_MAX_ARGS];
+  for (size_t i = 0; i < args->count; i++) {
+    values[i] = args->scalars[i];
+    if (!args->is_array[i]) continue;
+    conf_array_t* array = &args->arrays[i];
+    tensors[i] = conf_tensor(c, array->host, array->dtype, array->rank, array->shape);
+    tensors[i].device = conf_cpu();
+    tensors[i].strides = array->has_strides ? array->strides : NULL;
+    tensors[i].byte_offset = array->offset_bytes;
+    values[i] = qn_tensor_value(&tensors[i]);
+  }
+  qn_status_t status = qn_function_call_on(function, NULL, values, args->count, NULL);
+  if (qn_ok(status)) return true;
+  conf_fail(c, "the interpreter: %s: %s", qn_status_code_text(qn_status_code(status)),
+            qn_status_message(status));
+  qn_status_free(status);
+  return false;
+}
+
+static qn_function_t* make_oracle(conf_t* c, qn_module_t* module, const char* name) {
+  qn_function_t* function = NULL;
+  qn_status_t status =
+      qn_engine_function(c->engine, module, c->oracle, name, NULL, NULL, &function);
+  if (!qn_ok(status)) {
+    conf_fail(c, "the interpreter: %s", qn_status_message(status));
+    qn_status_free(status);
+    return NULL;
+  }
+  conf_keep(c, CONF_KEPT_FUNCTION, function, conf_cpu());
+  return function;
+}
+
+static bool compare_run(conf_t* c, qn_module_t* module, size_t index, qn_function_t* oracle,
+                        qn_function_t* function, const char* run, conf_tolerance_t tolerance) {
+  conf_args_t args;
+  uint8_t* got[CONF_MAX_ARGS] = {NULL};
+  qn_status_t status = QN_OK;
+  if (!conf_args_make(c, module, index, run, &args)) return false;
+  if (!conf_call(c, function, &args, got, &status) || !conf_ok(c, status)) return false;
+  if (!call_oracle(c, oracle, &args)) return false;
+  for (size_t i = 0; i < args.count; i++) {
+    if (!args.is_array[i]) continue;
+    qn_param_info_t info;
+    if (!conf_ok(c, qn_module_param_info(module, index, i, &info))) return false;
+    char what[160];
+    (void)snprintf(what, sizeof what, "(%.*s) '%s'", (int)strcspn(run, ";"), run, info.name);
+    if (!conf_array_compare(c, what, &args.arrays[i], got[i], tolerance)) return false;
+  }
+  return true;
+}
+
+void conf_compare(conf_t* c, qn_module_t* module, const char* name, qn_function_t* function,
+                  const char* args, conf_tolerance_t tolerance) {
+  size_t index;
+  qn_function_t* oracle = make_oracle(c, module, name);
+  if (!oracle || !find_function(c, module, name, &index)) return;
+  for (const char* run = args; run; run = strchr(run, ';')) {
+    run += *run == ';';
+    if (!compare_run(c, module, index, oracle, function, run, tolerance)) return;
+  }
+}
+
+// ------------------------------------------------------------------------------------------ tables
+
+static qn_status_t count_bytes(void* self, const void* data, size_t size_bytes) {
+  (void)data;
+  *(size_t*)self += size_bytes;
+  return QN_OK;
+}
+
+qn_status_t conf_emit(conf_t* c, const char* text, bool is_checked) {
+  size_t size = 0;
+  qn_module_t* module = NULL;
+  qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
+  qn_status_t status = qn_module_parse(text, strlen(text), NULL, &module);
+  if (qn_ok(status)) {
+    status = qn_engine_emit(c->engine, module, c->target, &options, c->options.form,
+                            (qn_sink_t){&size, count_bytes});
+  }
+  qn_module_release(module);
+  if (qn_ok(status) && size == 0) {
+    return qn_status_make(QN_STATUS_INTERNAL, "the form '%s' is empty", c->options.form);
+  }
+  return status;
+}
+
+// What came of compiling the wanted rows of one kind together.
+typedef struct together {
+  qn_executable_t* executable;  // NULL: the rows are compiled one by one
+  qn_module_t* module;
+  bool is_emitted;
+} together_t;
+
+static void compile_text(conf_t* c, const char* text, bool is_checked, together_t* out) {
+  qn_status_t status;
+  if (c->options.form) {
+    status = conf_emit(c, text, is_checked);
+    out->is_emitted = qn_ok(status);
+  } else {
+    qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
+    status = qn_module_parse(text, strlen(text), NULL, &out->module);
+    if (qn_ok(status)) {
+      status =
+          qn_engine_executable(c->engine, out->module, c->target, &options, NULL, &out->executable);
+    }
+  }
+  // Whatever is wrong is told by the rows, each compiled alone.
+  qn_status_free(status);
+}
+
+static void compile_together(conf_t* c, const char* area, const conf_program_t* programs,
+                             size_t count, bool is_checked, together_t* out) {
+  size_t size = 1, wanted_count = 0;
+  for (size_t i = 0; i < count; i++) size += strlen(programs[i].text) + 1;
+  char* text = malloc(size);
+  if (!text) return;
+  text[0] = '\0';
+  char* end = text;
+  for (size_t i = 0; i < count; i++) {
+    const conf_program_t* program = &programs[i];
+    const char* variant = program->variant ? program->variant : "";
+    if (program->is_checked != is_checked) continue;
+    if (!conf_wants(c, area, program->feature, variant)) continue;
+    wanted_count++;
+    size_t text_size = strlen(program->text);
+    memcpy(end, program->text, text_size);
+    end += text_size;
+    *end++ = '\n';
+    *end = '\0';
+  }
+  if (wanted_count > 1) compile_text(c, text, is_checked, out);
+  free(text);
+}
+
+static void run_program(conf_t* c, const conf_program_t* program, const together_t* together) {
+  if (c->options.form) {
+    if (!together->is_emitted) conf_ok(c, conf_emit(c, program->text, program->is_checked));
+    return;
+  }
+  char name[96];
+  name_of(program->text, name);
+  qn_function_t* function = NULL;
+  qn_module_t* module = together->module;
+  if (together->executable) {
+    if (!conf_ok(c, qn_executable_function(together->executable, module, name, &function))) return;
+    conf_keep(c, CONF_KEPT_FUNCTION, function, c->device);
+  } else {
+    module = conf_module(c, program->text);
+    if (!module) return;
+    function = conf_function(c, program->text, name, program->is_checked);
+    if (!function) return;
+  }
+  if (program->code == QN_STATUS_OK) {
+    conf_compare(c, module, name, function, program->args, program->tolerance);
+    return;
+  }
+  size_t index;
+  conf_args_t args;
+  uint8_t* got[CONF_MAX_ARGS];
+  qn_status_t status = QN_OK;
+  if (!find_function(c, module, name, &index) ||
+      !conf_args_make(c, module, index, program->args, &args) ||
+      !conf_call(c, function, &args, got, &status)) {
+    return;
+  }
+  if (!conf_expect(c, status, program->code, program->parts)) return;
+  // Told once; the stream then works as before.
+  conf_ok(c, qn_stream_sync(c->device, NULL));
+}
+
+void conf_programs(conf_t* c, const char* area, const conf_program_t* programs, size_t count,
+                   bool is_listing) {
+  together_t together[2] = {{NULL, NULL, false}, {NULL, NULL, false}};
+  for (int k = 0; k < 2 && !is_listing; k++) {
+    compile_together(c, area, programs, count, k == 1, &together[k]);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (!conf_begin(c, area, programs[i].feature, programs[i].variant)) continue;
+    run_program(c, &programs[i], &together[programs[i].is_checked ? 1 : 0]);
+    conf_end(c);
+  }
+  for (int k = 0; k < 2; k++) {
+    qn_executable_release(together[k].executable);
+    qn_module_release(together[k].module);
+  }
+}

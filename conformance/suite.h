@@ -1,0 +1,149 @@
+// conformance/suite.h: for authors of cases: the context of a case, what it may use, and the
+// tables.
+//
+// A case is a row of an area's table: a name and a function, or a text of IR with arguments
+// (program.h). Whatever a case takes through the context is given back behind it, so it returns
+// where a check fails. Thread rule: a context belongs to the thread of the run; what cases do in
+// threads of their own must not touch it. Read next: suite.c, memory.c (a plain area).
+#ifndef QUERN_TESTS_CONFORMANCE_SUITE_H_
+#define QUERN_TESTS_CONFORMANCE_SUITE_H_
+
+#include "conformance/conformance.h"
+
+#define CONF_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+typedef struct conf conf_t;
+
+typedef struct conf_case {
+  const char* feature;
+  void (*run)(conf_t* c);
+} conf_case_t;
+
+// An area: plain cases, or a function that runs what it makes itself (list: only names it).
+typedef struct conf_area {
+  const char* name;
+  const conf_case_t* cases;
+  size_t case_count;
+  void (*run)(conf_t* c, bool is_listing);
+} conf_area_t;
+
+extern const conf_area_t conf_area_attributes;  // attributes.c
+extern const conf_area_t conf_area_memory;      // memory.c
+extern const conf_area_t conf_area_copies;      // copies.c
+extern const conf_area_t conf_area_streams;     // streams.c
+extern const conf_area_t conf_area_graphs;      // graphs.c
+extern const conf_area_t conf_area_statements;  // statements.c
+extern const conf_area_t conf_area_grids;       // grids.c
+extern const conf_area_t conf_area_atomics;     // atomics.c
+extern const conf_area_t conf_area_exchanges;   // exchanges.c
+extern const conf_area_t conf_area_failures;    // failures.c
+extern const conf_area_t conf_area_dtypes;      // dtypes.c
+extern const conf_area_t conf_area_operators;   // operators.c
+extern const conf_area_t conf_area_math;        // math.c
+extern const conf_area_t conf_area_shapes;      // shapes.c
+extern const conf_area_t conf_area_calls;       // calls.c
+extern const conf_area_t conf_area_threads;     // threads.c
+extern const conf_area_t conf_area_cache;       // cache.c
+
+typedef enum conf_kept_kind {
+  CONF_KEPT_HOST = 1,
+  CONF_KEPT_DEVICE,
+  CONF_KEPT_STREAM,
+  CONF_KEPT_FUNCTION,
+  CONF_KEPT_EXECUTABLE,
+  CONF_KEPT_MODULE,
+} conf_kept_kind_t;
+
+typedef struct conf_kept {
+  conf_kept_kind_t kind;
+  void* pointer;
+  qn_device_t device;
+} conf_kept_t;
+
+struct conf {
+  conf_options_t options;
+  conf_totals_t totals;
+  qn_device_t device;
+  qn_engine_t* engine;  // without a cache
+  qn_target_t* target;  // what is tested
+  qn_target_t* oracle;  // the interpreter, with warps as wide as the target's
+  int64_t warp_size;
+  int64_t max_threads;  // of a block
+  bool flushes_f32;     // denormal numbers are zeros
+  bool flushes_f64;
+  bool is_address;  // memory handles are addresses
+  int long_rounds;  // of a loop that takes some milliseconds
+  // The case that runs.
+  const char* area;
+  const char* feature;
+  const char* variant;
+  conf_verdict_t verdict;
+  char why[1024];
+  int64_t begin_ns;
+  conf_kept_t* kept;
+  size_t kept_count;
+  size_t kept_capacity;
+};
+
+// ---- the verdict
+
+// Does the filter want the case?
+bool conf_wants(const conf_t* c, const char* area, const char* feature, const char* variant);
+// Around a case; conf_begin is false when nobody wants it (or only names are asked for).
+bool conf_begin(conf_t* c, const char* area, const char* feature, const char* variant);
+void conf_end(conf_t* c);
+// The first failure of a case counts.
+void conf_fail(conf_t* c, const char* format, ...) QN_PRINTF(2, 3);
+void conf_unsupported(conf_t* c, const char* format, ...) QN_PRINTF(2, 3);
+// Ok, or: UNSUPPORTED and UNAVAILABLE make the case unsupported, anything else fails it. Consumes
+// the status.
+bool conf_ok(conf_t* c, qn_status_t status);
+// The status has `code` and all of `parts` (comma-separated, may be NULL) in its message; else the
+// case fails. UNSUPPORTED and UNAVAILABLE, when not expected, make it unsupported. Consumes it.
+bool conf_expect(conf_t* c, qn_status_t status, qn_status_code_t code, const char* parts);
+#define CONF_CHECK(c, condition, ...) \
+  do {                                \
+    if (!(condition)) {               \
+      conf_fail((c), __VA_ARGS__);    \
+      return;                         \
+    }                                 \
+  } while (0)
+#define CONF_TRY(c, expression)              \
+  do {                                       \
+    if (!conf_ok((c), (expression))) return; \
+  } while (0)
+
+// ---- what a case uses; NULL when it failed, which is then the verdict
+
+void* conf_host_memory(conf_t* c, size_t size_bytes);  // zeroed
+void* conf_device_memory(conf_t* c, size_t size_bytes);
+void* conf_device_memory_of(conf_t* c, qn_device_t device, size_t size_bytes);
+qn_stream_t* conf_stream(conf_t* c);
+qn_module_t* conf_module(conf_t* c, const char* text);
+// A function of `text` compiled for the target, by BLOCK and the fast tier unless `options` says
+// so.
+qn_function_t* conf_function(conf_t* c, const char* text, const char* name, bool is_checked);
+void conf_keep(conf_t* c, conf_kept_kind_t kind, void* pointer, qn_device_t device);
+// Gives one thing back before the end of the case.
+void conf_drop(conf_t* c, void* pointer);
+
+// Host to device and back, complete on return.
+bool conf_upload(conf_t* c, void* device_memory, size_t offset_bytes, const void* host,
+                 size_t size_bytes);
+bool conf_download(conf_t* c, void* host, const void* device_memory, size_t offset_bytes,
+                   size_t size_bytes);
+// A copy with all its members, not synchronised.
+qn_status_t conf_copy(qn_device_t from_device, const void* from, size_t from_offset_bytes,
+                      qn_device_t to_device, void* to, size_t to_offset_bytes, size_t size_bytes,
+                      bool is_host_pinned, qn_stream_t* stream);
+// A compact tensor of the device; `shape` is borrowed.
+qn_tensor_t conf_tensor(const conf_t* c, void* data, qn_dtype_t dtype, int32_t rank,
+                        int64_t* shape);
+static inline qn_device_t conf_cpu(void) {
+  qn_device_t device = {QN_DEVICE_CPU, 0};
+  return device;
+}
+
+int64_t conf_now_ns(void);
+
+#endif  // QUERN_TESTS_CONFORMANCE_SUITE_H_

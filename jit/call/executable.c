@@ -1,0 +1,96 @@
+// jit/call/executable.c: loading artifacts and counting references. See executable.h.
+#include "jit/call/executable.h"
+
+#include "base/alloc.h"
+#include "devices/cpu/cpu.h"
+#include "jit/codegen/interp.h"
+
+// Copies what outlives the artifact.
+static bool copy_functions(const qn_artifact_t* artifact, qn_executable_t* executable) {
+  qn__arena_t* arena = &executable->arena;
+  size_t count = artifact->function_count;
+  qn_artifact_function_t* functions = qn__arena_alloc_array(arena, count + 1, sizeof *functions);
+  if (!functions) return false;
+  for (size_t i = 0; i < count; i++) {
+    const qn_artifact_function_t* from = &artifact->functions[i];
+    functions[i] = *from;
+    functions[i].name = qn__arena_cstr(arena, qn__str(from->name));
+    qn_artifact_site_t* sites =
+        qn__arena_alloc_array(arena, (size_t)from->site_count + 1, sizeof *sites);
+    if (!functions[i].name || !sites) return false;
+    for (uint32_t s = 0; s < from->site_count; s++) {
+      sites[s] = from->sites[s];
+      if (!from->sites[s].message) continue;
+      sites[s].message = qn__arena_cstr(arena, qn__str(from->sites[s].message));
+      if (!sites[s].message) return false;
+    }
+    functions[i].sites = sites;
+  }
+  executable->functions = functions;
+  executable->function_count = count;
+  return true;
+}
+
+static qn_status_t load(const qn_artifact_t* artifact, const qn_load_options_t* options,
+                        qn_executable_t* executable) {
+  if (!copy_functions(artifact, executable)) return qn__out_of_memory("an executable");
+  executable->is_interp = strcmp(artifact->format, QN__INTERP_FORMAT) == 0;
+  executable->warp_size = qn__interp_warp_size(artifact);
+  if (executable->is_interp) return QN_OK;
+  const qn_device_table_t* table = executable->device_table;
+  if (!table->accepts || !table->accepts(artifact->format)) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' does not load code of format '%s'",
+                          table->name, artifact->format);
+  }
+  return table->load(executable->device.id, artifact, options, &executable->inner);
+}
+
+qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t device,
+                                const qn_module_t* module, qn_hash128_t key,
+                                const qn_load_options_t* options, qn_allocator_t allocator,
+                                qn_executable_t** out_executable) {
+  *out_executable = NULL;
+  const qn_device_table_t* table = qn__device_table(device.type);
+  if (!table) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "there is no device of type '%s' in this process",
+                          qn_device_type_text(device.type));
+  }
+  // The stripes of the count lie behind the object.
+  const size_t stripes_offset = (sizeof(qn_executable_t) + 15) / 16 * 16;
+  const size_t object_bytes = stripes_offset + qn__refcount_bytes();
+  uint8_t* memory = qn__alloc_zero(allocator, 1, object_bytes);
+  if (!memory) return qn__out_of_memory("an executable");
+  qn_executable_t* executable = (qn_executable_t*)(void*)memory;
+  executable->object_bytes = object_bytes;
+  qn__refcount_init(&executable->references, memory + stripes_offset);
+  executable->allocator = allocator;
+  qn__arena_init(&executable->arena, allocator);
+  executable->device = device;
+  executable->device_table = table;
+  executable->module_digest = module->digest;
+  executable->module_second_digest = module->second_digest;
+  qn__hash128_hex(key, executable->key);
+  qn_status_t status = load(artifact, options, executable);
+  if (!qn_ok(status)) {
+    qn_executable_release(executable);
+    return status;
+  }
+  // A sum of things that are in memory does not overflow.
+  executable->size_bytes = object_bytes + executable->arena.total_bytes +
+                           (executable->inner ? artifact->payload_size : 0);
+  *out_executable = executable;
+  return QN_OK;
+}
+
+void qn_executable_retain(qn_executable_t* executable) {
+  qn__refcount_retain(&executable->references, qn__stripe());
+}
+
+void qn_executable_release(qn_executable_t* executable) {
+  if (!executable || !qn__refcount_release(&executable->references, qn__stripe())) return;
+  if (executable->inner) {
+    executable->device_table->unload(executable->device.id, executable->inner);
+  }
+  qn__arena_deinit(&executable->arena);
+  qn__free(executable->allocator, executable, executable->object_bytes);
+}

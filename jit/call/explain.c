@@ -1,0 +1,345 @@
+// jit/call/explain.c: the slow half of a packed call's checks: finds the first violation and words
+// it.
+//
+// Every message names the function with its signature, the argument by number and name, what was
+// expected and what came. Keep the order of the checks that of call.c. Thread rule: pure. Read
+// next: call.c.
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/buffer.h"
+#include "ir/text.h"
+#include "jit/call/plan.h"
+
+typedef struct explain {
+  const qn__plan_t* plan;
+  const qn_value_t* args;
+  uint64_t words[QN__MAX_WORDS];
+  // Which argument bound each symbol, and where, for "bound by".
+  uint32_t bound_by[QN__MAX_WORDS];
+  struct {
+    uintptr_t begin;
+    uintptr_t end;
+  } ranges[QN__MAX_WORDS];
+} explain_t;
+
+static const char* type_text(int32_t type) {
+  static const char* const names[] = {"nothing", "an int",   "a bool",   "a float", "a pointer",
+                                      "a dtype", "a device", "a tensor", "a string"};
+  if (type == QN_VALUE_UINT) return "an unsigned int";
+  return type >= 0 && (size_t)type < QN_COUNT_OF(names) ? names[type] : "a value of unknown type";
+}
+
+static void dl_dtype_text(qn_dl_dtype_t dtype, char out[48]) {
+  for (qn_dtype_t d = QN_DTYPE_BOOL; d < QN_DTYPE_COUNT; d = (qn_dtype_t)(d + 1)) {
+    qn_dl_dtype_t known = qn_dtype_to_dl(d);
+    if (known.code == dtype.code && known.bits == dtype.bits && dtype.lanes == 1) {
+      (void)snprintf(out, 48, "%s", qn_dtype_text(d));
+      return;
+    }
+  }
+  (void)snprintf(out, 48, "DLPack dtype (code %u, %u bits, %u lanes)", dtype.code, dtype.bits,
+                 dtype.lanes);
+}
+
+// "function saxpy(...): argument 1 'x': " and the rest.
+static qn_status_t wrong(const explain_t* e, uint32_t index, qn_status_code_t code,
+                         const char* format, ...) QN_PRINTF(4, 5);
+static qn_status_t wrong(const explain_t* e, uint32_t index, qn_status_code_t code,
+                         const char* format, ...) {
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  return qn_status_make(code, "%s: argument %u '%s': %s", e->plan->function->signature, index,
+                        e->plan->args[index].name, text);
+}
+
+static const char* symbol_name(const explain_t* e, uint32_t symbol) {
+  return e->plan->function->symbols[symbol]->name;
+}
+
+// `what` is "extent" or "stride" of dimension `d`.
+static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
+                             const qn__dim_t* dim, int64_t value) {
+  uint64_t* symbols = e->words + e->plan->arg_count;
+  switch (dim->kind) {
+    case QN__DIM_BIND:
+      symbols[dim->symbol] = (uint64_t)value;
+      e->bound_by[dim->symbol] = index;
+      return QN_OK;
+    case QN__DIM_SYMBOL:
+      if (symbols[dim->symbol] == (uint64_t)value) return QN_OK;
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64,
+                   what, d, symbol_name(e, dim->symbol), (int64_t)symbols[dim->symbol],
+                   e->bound_by[dim->symbol], e->plan->args[e->bound_by[dim->symbol]].name, value);
+    case QN__DIM_CONST:
+      if (dim->value == value) return QN_OK;
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %" PRId64 ", got %" PRId64,
+                   what, d, dim->value, value);
+    case QN__DIM_EXPR:
+      return QN_OK;
+  }
+  return QN_OK;
+}
+
+static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t* tensor,
+                                 int64_t count, int64_t* out_span) {
+  const qn__arg_t* arg = &e->plan->args[index];
+  int64_t compact_strides[QN__MAX_RANK];
+  int64_t compact = 1, span = 1;
+  for (uint32_t d = arg->rank; d-- > 0;) {
+    compact_strides[d] = compact;
+    if (__builtin_mul_overflow(compact, tensor->shape[d] > 0 ? tensor->shape[d] : 1, &compact)) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
+    }
+  }
+  for (uint32_t d = 0; d < arg->rank; d++) {
+    int64_t stride = tensor->strides ? tensor->strides[d] : compact_strides[d];
+    if (!arg->strides) {
+      if (count != 0 && tensor->shape[d] != 1 && stride != compact_strides[d]) {
+        return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                     "stride %u: expected %" PRId64 " elements (row-major), got %" PRId64
+                     "; make it contiguous or declare strides",
+                     d, compact_strides[d], stride);
+      }
+      continue;
+    }
+    if (stride < 0) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "stride %u: expected at least 0, got %" PRId64,
+                   d, stride);
+    }
+    if (stride == 0 && tensor->shape[d] > 1 && arg->is_written) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "stride %u: expected at least 1, got 0: the tensor is written, and all %" PRId64
+                   " elements of that dimension are one",
+                   d, tensor->shape[d]);
+    }
+    QN_TRY(check_dim(e, index, "stride", d, &arg->strides[d], stride));
+    int64_t reach;
+    if (tensor->shape[d] == 0) continue;
+    if (__builtin_mul_overflow(stride, tensor->shape[d] - 1, &reach) ||
+        __builtin_add_overflow(span, reach, &span)) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "the distance from its first to its last element overflows");
+    }
+  }
+  *out_span = count == 0 ? 0 : arg->strides ? span : count;
+  return QN_OK;
+}
+
+static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t* tensor,
+                                int64_t span) {
+  const qn__arg_t* arg = &e->plan->args[index];
+  if (span > arg->max_elements) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                 e->plan->has_32_bit_indices
+                     ? "it spans %" PRId64
+                       " elements, but this code's 32-bit indices reach %" PRId64
+                     : "it spans %" PRId64 " elements, whose bytes overflow: the most is %" PRId64,
+                 span, arg->max_elements);
+  }
+  int64_t size_bytes = span << arg->item_shift;
+  uintptr_t begin = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
+  e->words[index] = begin;
+  e->ranges[index].begin = begin;
+  e->ranges[index].end = begin + (uintptr_t)size_bytes;
+  if (size_bytes == 0) return QN_OK;
+  if (!tensor->data) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                 "data is null, but the tensor has %" PRId64 " bytes", size_bytes);
+  }
+  if (begin < (uintptr_t)tensor->data || e->ranges[index].end < begin) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                 "byte_offset %" PRIu64 " takes it beyond the address space", tensor->byte_offset);
+  }
+  if ((begin & arg->align_mask) != 0) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                 "expected data aligned to %zu bytes, got address 0x%" PRIxPTR
+                 " (byte_offset %" PRIu64 " included)",
+                 (size_t)arg->align_mask + 1, begin, tensor->byte_offset);
+  }
+  return QN_OK;
+}
+
+static qn_status_t check_tensor(explain_t* e, uint32_t index) {
+  const qn__plan_t* plan = e->plan;
+  const qn__arg_t* arg = &plan->args[index];
+  const qn_value_t* value = &e->args[index];
+  if (value->type != QN_VALUE_TENSOR) {
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor of %s, got %s",
+                 qn_dtype_text(arg->dtype), type_text(value->type));
+  }
+  const qn_tensor_t* tensor = value->tensor;
+  if (!tensor) {
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor, got a null pointer");
+  }
+  qn_device_t device;
+  memcpy(&device, &plan->device_word, sizeof device);
+  if (tensor->device.type != device.type || tensor->device.id != device.id) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR, "expected a tensor on device %s:%d, got %s:%d",
+                 qn_device_type_text(device.type), device.id,
+                 qn_device_type_text(tensor->device.type), tensor->device.id);
+  }
+  if (tensor->ndim != (int32_t)arg->rank) {
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected rank %u, got %d", arg->rank,
+                 tensor->ndim);
+  }
+  qn_dl_dtype_t dtype = qn_dtype_to_dl(arg->dtype);
+  if (memcmp(&dtype, &tensor->dtype, sizeof dtype) != 0) {
+    char got[48];
+    dl_dtype_text(tensor->dtype, got);
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected dtype %s, got %s",
+                 qn_dtype_text(arg->dtype), got);
+  }
+  if (arg->rank != 0 && !tensor->shape) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR, "shape is null");
+  }
+  int64_t count = 1;
+  bool has_overflow = false;
+  for (uint32_t d = 0; d < arg->rank; d++) {
+    if (tensor->shape[d] < 0) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "extent %u: expected at least 0, got %" PRId64,
+                   d, tensor->shape[d]);
+    }
+    QN_TRY(check_dim(e, index, "extent", d, &arg->shape[d], tensor->shape[d]));
+    has_overflow |= __builtin_mul_overflow(count, tensor->shape[d], &count);
+  }
+  if (has_overflow) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
+  }
+  int64_t span = count;
+  QN_TRY(check_strides(e, index, tensor, count, &span));
+  return check_memory(e, index, tensor, span);
+}
+
+static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
+  const qn__plan_t* plan = e->plan;
+  for (uint32_t j = 0; j < index; j++) {
+    if (plan->args[j].kind != QN__ARG_TENSOR) continue;
+    if (!plan->args[j].is_written && !plan->args[index].is_written) continue;
+    // An empty range overlaps nothing, wherever it begins.
+    if (e->ranges[index].begin == e->ranges[index].end || e->ranges[j].begin == e->ranges[j].end) {
+      continue;
+    }
+    if (e->ranges[index].begin < e->ranges[j].end && e->ranges[j].begin < e->ranges[index].end) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "its memory [0x%" PRIxPTR ", 0x%" PRIxPTR
+                   ") overlaps that of argument %u '%s' [0x%" PRIxPTR ", 0x%" PRIxPTR
+                   ") and one of them is written; use one inout parameter",
+                   e->ranges[index].begin, e->ranges[index].end, j, plan->args[j].name,
+                   e->ranges[j].begin, e->ranges[j].end);
+    }
+  }
+  return QN_OK;
+}
+
+static qn_status_t check_scalar(explain_t* e, uint32_t index) {
+  const qn__arg_t* arg = &e->plan->args[index];
+  const qn_value_t* value = &e->args[index];
+  bool is_uint = value->type == QN_VALUE_UINT;
+  bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL || is_uint;
+  if (arg->kind == QN__ARG_INT) {
+    if (!is_int) {
+      return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got %s",
+                   qn_dtype_text(arg->dtype), type_text(value->type));
+    }
+    if (is_uint && value->int_value < 0) {
+      e->words[index] = (uint64_t)value->int_value;
+      if (arg->dtype == QN_DTYPE_U64) return QN_OK;
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRIu64,
+                   qn_dtype_text(arg->dtype), arg->min_value, arg->max_value,
+                   (uint64_t)value->int_value);
+    }
+    if (value->int_value < arg->min_value || value->int_value > arg->max_value) {
+      return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                   "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRId64,
+                   qn_dtype_text(arg->dtype), arg->min_value, arg->max_value, value->int_value);
+    }
+    e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__scalar_t){.i = value->int_value});
+    return QN_OK;
+  }
+  if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT && !is_uint) {
+    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a float (%s), got %s",
+                 qn_dtype_text(arg->dtype), type_text(value->type));
+  }
+  double v = value->type == QN_VALUE_FLOAT ? value->float_value
+             : is_uint                     ? (double)(uint64_t)value->int_value
+                                           : (double)value->int_value;
+  double rounded = qn__round_float(arg->dtype, v);
+  if (isinf(rounded) && !isinf(v)) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR, "%.17g is beyond the range of %s", v,
+                 qn_dtype_text(arg->dtype));
+  }
+  return QN_OK;
+}
+
+static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
+                                      const qn__dim_t* dim, int64_t value) {
+  if (dim->kind != QN__DIM_EXPR) return QN_OK;
+  const qn__plan_expr_t* expr = &e->plan->exprs[dim->expr];
+  int64_t expected = 0;
+  bool is_defined = qn__plan_eval(expr, e->words, &expected);
+  if (is_defined && expected == value) return QN_OK;
+  qn__buffer_t text;
+  qn__buffer_init(&text, e->plan->allocator);
+  qn__text_print_expr(expr->source, &text);
+  qn_status_t status;
+  if (!is_defined) {
+    status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what, d,
+                   QN_STR_ARG(qn__buffer_as_str(&text)));
+  } else {
+    status =
+        wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %.*s = %" PRId64 ", got %" PRId64,
+              what, d, QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
+  }
+  qn__buffer_deinit(&text);
+  return status;
+}
+
+static qn_status_t check_deferred(explain_t* e) {
+  for (uint32_t i = 0; i < e->plan->arg_count; i++) {
+    const qn__arg_t* arg = &e->plan->args[i];
+    if (arg->kind != QN__ARG_TENSOR) continue;
+    const qn_tensor_t* tensor = e->args[i].tensor;
+    int64_t compact = 1;
+    for (uint32_t d = arg->rank; d-- > 0;) {
+      QN_TRY(check_deferred_dim(e, i, "extent", d, &arg->shape[d], tensor->shape[d]));
+      // Only declared strides have been checked for a product of extents other than 0 that fits.
+      if (!arg->strides) continue;
+      QN_TRY(check_deferred_dim(e, i, "stride", d, &arg->strides[d],
+                                tensor->strides ? tensor->strides[d] : compact));
+      compact *= tensor->shape[d] > 0 ? tensor->shape[d] : 1;
+    }
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, size_t count) {
+  if (count != plan->arg_count) {
+    return qn_status_make(QN_STATUS_TYPE_ERROR, "%s: expected %u arguments, got %zu",
+                          plan->function->signature, plan->arg_count, count);
+  }
+  if (count != 0 && !args) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "%s: args is null, but %u arguments are expected",
+                          plan->function->signature, plan->arg_count);
+  }
+  explain_t e;
+  memset(&e, 0, sizeof e);
+  e.plan = plan;
+  e.args = args;
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    if (plan->args[i].kind == QN__ARG_TENSOR) {
+      QN_TRY(check_tensor(&e, i));
+      QN_TRY(check_aliasing(&e, i));
+    } else {
+      QN_TRY(check_scalar(&e, i));
+    }
+  }
+  return check_deferred(&e);
+}

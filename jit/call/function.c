@@ -1,0 +1,285 @@
+// jit/call/function.c: function cells, the launch behind a stream, and what a kernel's failure
+// means.
+//
+// Everything of a function but the call on its fast path, which is call.c. Thread rule: any thread.
+// Read next: call.c.
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+#include "devices/cpu/cpu.h"
+#include "jit/call/executable.h"
+#include "jit/codegen/interp.h"
+
+// ---------------------------------------------------------------------------------- cells
+
+static const qn__function_t* find_function(const qn_module_t* module, const char* name) {
+  for (size_t i = 0; i < module->body.function_count; i++) {
+    if (strcmp(module->functions[i]->name, name) == 0) return module->functions[i];
+  }
+  return NULL;
+}
+
+static qn_status_t no_function(const qn_module_t* module, const char* name) {
+  const char* nearest = NULL;
+  size_t best = 3, count = module->body.function_count;
+  for (size_t i = 0; i < count; i++) {
+    const char* candidate = module->functions[i]->name;
+    size_t distance = qn__edit_distance(qn__str(candidate), qn__str(name), best);
+    if (distance >= best) continue;
+    best = distance;
+    nearest = candidate;
+  }
+  if (nearest) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in the module; did you mean '%s'?",
+                          name, nearest);
+  }
+  return qn_status_make(QN_STATUS_NOT_FOUND,
+                        "no function '%s' in the module; it has %zu, the first is '%s'", name,
+                        count, count ? module->functions[0]->name : "");
+}
+
+static bool is_of_module(const qn_executable_t* executable, const qn_module_t* module) {
+  return qn__hash128_equal(module->digest, executable->module_digest) &&
+         memcmp(&module->second_digest, &executable->module_second_digest,
+                sizeof module->second_digest) == 0;
+}
+
+static qn_status_t another_module(void) {
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "the executable was made of another module than the one given");
+}
+
+static void destroy_variant(qn_allocator_t allocator, qn__variant_t* variant) {
+  qn__plan_destroy(variant->plan);
+  qn__plan_destroy(variant->guard);
+  qn_executable_release(variant->executable);
+  qn_module_release(variant->module);
+  qn__free(allocator, variant, sizeof *variant);
+}
+
+static qn_status_t fill_variant(qn__variant_t* variant) {
+  qn_function_t* function = variant->function;
+  qn_executable_t* executable = variant->executable;
+  variant->ir = find_function(variant->module, function->ir->name);
+  if (!variant->ir) return no_function(variant->module, function->ir->name);
+  while (variant->index < executable->function_count &&
+         strcmp(executable->functions[variant->index].name, variant->ir->name) != 0) {
+    variant->index++;
+  }
+  if (QN_NEVER(variant->index == executable->function_count)) {
+    return qn_status_make(QN_STATUS_INTERNAL, "the code of '%s' has no such function",
+                          variant->ir->name);
+  }
+  if (variant->ir != function->ir) {
+    QN_TRY(qn__signature_check(function->ir, variant->ir));
+    QN_TRY(qn__plan_create(function->ir, function->device, false, function->allocator,
+                           &variant->guard));
+  }
+  QN_TRY(qn__plan_create(variant->ir, function->device,
+                         executable->functions[variant->index].has_32_bit_indices,
+                         function->allocator, &variant->plan));
+  if (function->is_cpu && !executable->is_interp) {
+    variant->entry = qn__cpu_executable_entry(executable->inner, variant->index);
+  }
+  return QN_OK;
+}
+
+qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* executable,
+                                 qn_module_t* variant_module, qn__rank_t rank) {
+  if (!is_of_module(executable, variant_module)) return another_module();
+  if (memcmp(&executable->device, &function->device, sizeof function->device) != 0) {
+    return qn_status_make(
+        QN_STATUS_INVALID_ARGUMENT, "function '%s' is on device %s:%d, its new variant on %s:%d",
+        function->ir->name, qn_device_type_text(function->device.type), function->device.id,
+        qn_device_type_text(executable->device.type), executable->device.id);
+  }
+  qn__variant_t* variant = qn__alloc_zero(function->allocator, 1, sizeof *variant);
+  if (!variant) return qn__out_of_memory("a function");
+  // One program in two objects: names in messages are those of the cell's own.
+  if (is_of_module(executable, function->module)) variant_module = function->module;
+  qn_executable_retain(executable);
+  qn_module_retain(variant_module);
+  variant->function = function;
+  variant->executable = executable;
+  variant->module = variant_module;
+  variant->rank = rank;
+  qn_status_t status = fill_variant(variant);
+  if (!qn_ok(status)) {
+    destroy_variant(function->allocator, variant);
+    return status;
+  }
+  // Acquire: the rank of what was published meanwhile is read.
+  variant->next = atomic_load_explicit(&function->variant, memory_order_acquire);
+  while (!variant->next || variant->next->rank < rank) {
+    if (atomic_compare_exchange_weak_explicit(&function->variant, &variant->next, variant,
+                                              memory_order_acq_rel, memory_order_acquire)) {
+      return QN_OK;
+    }
+  }
+  destroy_variant(function->allocator, variant);
+  return QN_OK;
+}
+
+qn__rank_t qn__function_rank(const qn_function_t* function) {
+  return atomic_load_explicit(&function->variant, memory_order_acquire)->rank;
+}
+
+bool qn_function_is_fallback(const qn_function_t* function) {
+  return qn__function_rank(function) != QN__RANK_ASKED;
+}
+
+qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_executable_t* executable,
+                                qn_module_t* variant_module, qn__rank_t rank,
+                                qn_function_t** out_function) {
+  *out_function = NULL;
+  const qn__function_t* ir = find_function(module, name);
+  if (!ir) return no_function(module, name);
+  qn_allocator_t allocator = executable->allocator;
+  qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
+  if (!function) return qn__out_of_memory("a function");
+  atomic_init(&function->reference_count, 1);
+  function->allocator = allocator;
+  qn_module_retain(module);
+  function->module = module;
+  function->ir = ir;
+  function->device = executable->device;
+  function->is_cpu = executable->device.type == QN_DEVICE_CPU;
+  qn_status_t status = qn__function_publish(function, executable, variant_module, rank);
+  if (!qn_ok(status)) {
+    qn_function_release(function);
+    return status;
+  }
+  *out_function = function;
+  return QN_OK;
+}
+
+qn_status_t qn_executable_function(qn_executable_t* executable, qn_module_t* module,
+                                   const char* name, qn_function_t** out_function) {
+  *out_function = NULL;
+  if (!executable || !module || !name) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a function needs %s, got null",
+                          !executable ? "an executable"
+                          : !module   ? "a module"
+                                      : "a name");
+  }
+  if (!is_of_module(executable, module)) return another_module();
+  return qn__function_create(module, name, executable, module, QN__RANK_ASKED, out_function);
+}
+
+void qn_function_retain(qn_function_t* function) {
+  atomic_fetch_add_explicit(&function->reference_count, 1, memory_order_relaxed);
+}
+
+void qn_function_release(qn_function_t* function) {
+  if (!function) return;
+  if (atomic_fetch_sub_explicit(&function->reference_count, 1, memory_order_acq_rel) != 1) return;
+  qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
+  while (variant) {
+    qn__variant_t* next = variant->next;
+    destroy_variant(function->allocator, variant);
+    variant = next;
+  }
+  qn_module_release(function->module);
+  qn__free(function->allocator, function, sizeof *function);
+}
+
+const char* qn_function_signature(const qn_function_t* function) {
+  return function->ir->signature;
+}
+
+// ---------------------------------------------------------------------------------- failures
+
+typedef struct find_buffer {
+  uint32_t id;
+  const char* name;
+} find_buffer_t;
+
+static bool find_alloc(qn__walker_t* walker, qn__stmt_t* stmt) {
+  find_buffer_t* find = walker->self;
+  if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->id == find->id) {
+    find->name = stmt->alloc.buffer->name;
+    return false;
+  }
+  return true;
+}
+
+// The name of a buffer by its id in the canonical bytes.
+static const char* buffer_name(const qn__function_t* function, uint32_t id) {
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__buf_t* buffer = function->params[i].buffer;
+    if (buffer && buffer->id == id) return buffer->name;
+  }
+  find_buffer_t find = {id, "?"};
+  qn__walker_t walker = {.on_stmt = find_alloc, .self = &find};
+  qn__block_t body = function->body;
+  (void)qn__walk_block(&walker, &body);
+  return find.name;
+}
+
+qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
+  const qn__variant_t* variant = owner;
+  const qn__function_t* ir = variant->ir;  // of the same name as the cell's, with its own buffers
+  if (variant->executable->is_interp && failure->site == QN__SITE_STATUS) {
+    return (qn_status_t)(intptr_t)failure->index;
+  }
+  const qn_artifact_function_t* function = &variant->executable->functions[variant->index];
+  if (failure->site >= function->site_count) {
+    return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at unknown site %u", ir->name,
+                          failure->site);
+  }
+  const qn_artifact_site_t* site = &function->sites[failure->site];
+  const char* buffer = buffer_name(ir, site->buffer_id);
+  switch (site->kind) {
+    case QN_SITE_ASSERT:
+      return qn_status_make(QN_STATUS_ASSERTION, "function '%s': assert failed: %s", ir->name,
+                            site->message);
+    case QN_SITE_BOUNDS:
+      return qn_status_make(QN_STATUS_OUT_OF_BOUNDS,
+                            "function '%s': buffer '%s' dim %u: index %" PRId64
+                            " outside of extent %" PRId64,
+                            ir->name, buffer, site->dim, failure->index, failure->extent);
+    case QN_SITE_DIVISION:
+      return qn_status_make(QN_STATUS_DIVISION_BY_ZERO, "function '%s': integer division by zero",
+                            ir->name);
+    case QN_SITE_EXTENT:
+      return qn_status_make(QN_STATUS_VALUE_ERROR,
+                            "function '%s': buffer '%s' dim %u: extent %" PRId64
+                            " is negative or too large",
+                            ir->name, buffer, site->dim, failure->extent);
+    case QN_SITE_MEMORY:
+      return qn_status_make(QN_STATUS_OUT_OF_MEMORY,
+                            "function '%s': no memory for buffer '%s' of %" PRId64 " bytes",
+                            ir->name, buffer, failure->extent);
+  }
+  return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at a site of unknown kind",
+                        ir->name);
+}
+
+static void retain_owner(void* owner) {
+  qn_function_retain(((qn__variant_t*)owner)->function);
+}
+static void release_owner(void* owner) {
+  qn_function_release(((qn__variant_t*)owner)->function);
+}
+
+// ---------------------------------------------------------------------------------- launches
+
+qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words,
+                               const uint64_t* ends) {
+  const qn_executable_t* executable = variant->executable;
+  qn_launch_t launch = {
+      .words = words,
+      .word_count = variant->plan->arg_count + variant->plan->symbol_count,
+      .ends = ends,
+      .owner = variant,
+      .retain = retain_owner,
+      .release = release_owner,
+      .describe = qn__variant_describe,
+  };
+  void* inner = qn__stream_inner(stream);
+  if (executable->is_interp) {
+    return qn__cpu_enqueue(inner, qn__interp_run_queued, variant, &launch);
+  }
+  return executable->device_table->launch(executable->device.id, executable->inner, variant->index,
+                                          inner, &launch);
+}

@@ -1,0 +1,263 @@
+// jit/call/plan.c: from a function's signature to the plan of its calls. See plan.h.
+//
+// Runs once per function cell. Thread rule: none shared. Read next: call.c.
+#include "jit/call/plan.h"
+
+#include <limits.h>
+
+static bool is_var_of_kind(const qn__expr_t* expr, qn__var_kind_t kind) {
+  return expr->kind == QN__EXPR_VAR && expr->var->kind == kind;
+}
+
+// Position of a variable among the words of a call: parameters first, then symbols.
+static uint32_t word_of(const qn__function_t* function, const qn__var_t* var) {
+  for (size_t i = 0; i < function->param_count; i++) {
+    if (function->params[i].scalar == var) return (uint32_t)i;
+  }
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    if (function->symbols[i] == var) return (uint32_t)(function->param_count + i);
+  }
+  return UINT32_MAX;
+}
+
+static qn_status_t push(qn__plan_expr_t* out, qn__plan_op_t op) {
+  out->ops[out->op_count++] = op;
+  return QN_OK;
+}
+
+static size_t count_nodes(const qn__expr_t* expr) {
+  size_t count = 1;
+  if (expr->kind == QN__EXPR_OP || expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_COND) {
+    for (size_t i = 0; i < 3 && expr->args[i]; i++) count += count_nodes(expr->args[i]);
+  }
+  return count;
+}
+
+// Compiles `expr` behind what `out` has; `depth` is the height of the stack before it.
+static qn_status_t compile(const qn__function_t* function, const qn__expr_t* expr, uint32_t depth,
+                           qn__plan_expr_t* out) {
+  if (depth >= QN__MAX_EXPR_DEPTH) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "function '%s': a shape expression nests deeper than %u levels",
+                          function->name, QN__MAX_EXPR_DEPTH);
+  }
+  switch (expr->kind) {
+    case QN__EXPR_INT:
+      return push(out, (qn__plan_op_t){.kind = QN__PUSH_CONST, .value = expr->int_value});
+    case QN__EXPR_VAR: {
+      uint32_t word = word_of(function, expr->var);
+      if (word == UINT32_MAX) break;
+      return push(out,
+                  (qn__plan_op_t){.kind = QN__PUSH_WORD, .word = word, .dtype = expr->var->dtype});
+    }
+    case QN__EXPR_CAST:
+      QN_TRY(compile(function, expr->args[0], depth, out));
+      return push(out, (qn__plan_op_t){
+                           .kind = QN__CONVERT, .dtype = expr->args[0]->dtype, .to = expr->dtype});
+    case QN__EXPR_COND:
+      for (uint32_t i = 0; i < 3; i++) QN_TRY(compile(function, expr->args[i], depth + i, out));
+      return push(out, (qn__plan_op_t){.kind = QN__CHOOSE});
+    case QN__EXPR_OP: {
+      uint32_t arity = qn__op_info(expr->op)->arity;
+      for (uint32_t i = 0; i < arity; i++) {
+        QN_TRY(compile(function, expr->args[i], depth + i, out));
+      }
+      qn_dtype_t dtype = expr->args[expr->op == QN_OP_SELECT ? 1 : 0]->dtype;
+      return push(out, (qn__plan_op_t){.kind = QN__APPLY, .op = expr->op, .dtype = dtype});
+    }
+    default:
+      break;
+  }
+  return qn_status_make(
+      QN_STATUS_UNSUPPORTED,
+      "function '%s': a shape may use symbols, integer parameters and operators only",
+      function->name);
+}
+
+bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value) {
+  qn__scalar_t stack[QN__MAX_EXPR_DEPTH + 3];
+  uint32_t top = 0;
+  for (uint32_t i = 0; i < expr->op_count; i++) {
+    const qn__plan_op_t* op = &expr->ops[i];
+    switch (op->kind) {
+      case QN__PUSH_CONST:
+        stack[top++].i = op->value;
+        break;
+      case QN__PUSH_WORD:
+        stack[top++] = qn__scalar_from_bits(op->dtype, words[op->word]);
+        break;
+      case QN__CONVERT:
+        stack[top - 1] = qn__scalar_cast(op->dtype, stack[top - 1], op->to);
+        break;
+      case QN__CHOOSE:
+        top -= 2;
+        stack[top - 1] = stack[top - 1].i ? stack[top] : stack[top + 1];
+        break;
+      case QN__APPLY: {
+        uint32_t arity = qn__op_info(op->op)->arity;
+        top -= arity;
+        qn__scalar_t result;
+        if (!qn__scalar_op(op->op, op->dtype, &stack[top], &result)) return false;
+        stack[top++] = result;
+        break;
+      }
+    }
+  }
+  *out_value = stack[0].i;
+  return true;
+}
+
+// What an extent or stride must be; new expressions are appended to the plan.
+static qn_status_t make_dim(qn__plan_t* plan, const qn__expr_t* expr, bool* is_bound,
+                            qn__dim_t* out) {
+  const qn__function_t* function = plan->function;
+  if (expr->kind == QN__EXPR_INT) {
+    *out = (qn__dim_t){.kind = QN__DIM_CONST, .value = expr->int_value};
+    return QN_OK;
+  }
+  if (is_var_of_kind(expr, QN__VAR_SYMBOL)) {
+    uint32_t symbol = word_of(function, expr->var) - (uint32_t)function->param_count;
+    *out = (qn__dim_t){.kind = is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND, .symbol = symbol};
+    is_bound[symbol] = true;
+    return QN_OK;
+  }
+  qn__plan_expr_t* compiled = &plan->exprs[plan->expr_count];
+  compiled->source = expr;
+  compiled->ops = qn__arena_alloc_array(&plan->arena, count_nodes(expr), sizeof(qn__plan_op_t));
+  if (!compiled->ops) return qn__out_of_memory("a call plan");
+  QN_TRY(compile(function, expr, 0, compiled));
+  *out = (qn__dim_t){.kind = QN__DIM_EXPR, .expr = plan->expr_count++};
+  plan->deferred_count++;
+  return QN_OK;
+}
+
+static qn_status_t make_dims(qn__plan_t* plan, qn__expr_t* const* exprs, uint32_t rank,
+                             bool* is_bound, const qn__dim_t** out_dims) {
+  qn__dim_t* dims = qn__arena_alloc_array(&plan->arena, rank ? rank : 1, sizeof(qn__dim_t));
+  if (!dims) return qn__out_of_memory("a call plan");
+  for (uint32_t d = 0; d < rank; d++) QN_TRY(make_dim(plan, exprs[d], is_bound, &dims[d]));
+  *out_dims = dims;
+  return QN_OK;
+}
+
+static void int_range(qn_dtype_t dtype, int64_t* out_min, int64_t* out_max) {
+  uint32_t bits = dtype == QN_DTYPE_BOOL ? 1 : qn__dtype_bits(dtype);
+  bool is_signed = qn__dtype_class(dtype) == QN__CLASS_SIGNED;
+  if (bits == 64) {
+    *out_min = is_signed ? INT64_MIN : 0;
+    *out_max = INT64_MAX;
+  } else if (is_signed) {
+    *out_min = -((int64_t)1 << (bits - 1));
+    *out_max = ((int64_t)1 << (bits - 1)) - 1;
+  } else {
+    *out_min = 0;
+    *out_max = ((int64_t)1 << bits) - 1;
+  }
+}
+
+static qn_status_t make_arg(qn__plan_t* plan, const qn__param_t* param, bool* is_bound,
+                            qn__arg_t* out) {
+  if (param->scalar) {
+    out->name = param->scalar->name;
+    out->dtype = param->scalar->dtype;
+    out->kind = qn__dtype_is_float(out->dtype) ? QN__ARG_FLOAT : QN__ARG_INT;
+    if (out->kind == QN__ARG_INT) int_range(out->dtype, &out->min_value, &out->max_value);
+    return QN_OK;
+  }
+  const qn__buf_t* buffer = param->buffer;
+  if (buffer->rank > QN__MAX_RANK) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "function '%s': parameter '%s' has rank %u, the limit of a call is %u",
+                          plan->function->name, buffer->name, buffer->rank, QN__MAX_RANK);
+  }
+  out->kind = QN__ARG_TENSOR;
+  out->name = buffer->name;
+  out->dtype = buffer->dtype;
+  out->rank = buffer->rank;
+  while (((size_t)1 << out->item_shift) < qn_dtype_size_bytes(buffer->dtype)) out->item_shift++;
+  out->align_mask = (uint64_t)buffer->align_bytes - 1;
+  out->max_elements = plan->has_32_bit_indices ? INT32_MAX : INT64_MAX >> out->item_shift;
+  out->is_written = buffer->access != QN_ACCESS_IN;
+  struct {
+    int32_t ndim;
+    qn_dl_dtype_t dtype;
+  } pair = {(int32_t)buffer->rank, qn_dtype_to_dl(buffer->dtype)};
+  memcpy(&out->ndim_and_dtype, &pair, sizeof pair);
+  QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
+  if (buffer->rank != 0) {
+    out->first_kind = out->shape[0].kind;
+    out->first_symbol = out->shape[0].symbol;
+    out->first_value = out->shape[0].value;
+  }
+  out->unusual_mask = buffer->strides ? UINT64_MAX : out->align_mask;
+  if (buffer->strides) {
+    QN_TRY(make_dims(plan, buffer->strides, buffer->rank, is_bound, &out->strides));
+  }
+  return QN_OK;
+}
+
+static qn_status_t make_pairs(qn__plan_t* plan) {
+  size_t count = plan->arg_count;
+  plan->pairs = qn__arena_alloc_array(&plan->arena, count * count + 1, sizeof *plan->pairs);
+  if (!plan->pairs) return qn__out_of_memory("a call plan");
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    for (uint32_t j = 0; j < i; j++) {
+      const qn__arg_t *a = &plan->args[i], *b = &plan->args[j];
+      if (a->kind != QN__ARG_TENSOR || b->kind != QN__ARG_TENSOR) continue;
+      if (!a->is_written && !b->is_written) continue;
+      plan->pairs[plan->pair_count++] = (qn__pair_t){j, i};
+    }
+  }
+  return QN_OK;
+}
+
+static qn_status_t fill_plan(qn__plan_t* plan) {
+  const qn__function_t* function = plan->function;
+  size_t dim_count = 0;
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__buf_t* buffer = function->params[i].buffer;
+    if (buffer) dim_count += (size_t)buffer->rank * 2;
+  }
+  plan->args = qn__arena_alloc_array(&plan->arena, function->param_count + 1, sizeof *plan->args);
+  plan->exprs = qn__arena_alloc_array(&plan->arena, dim_count + 1, sizeof *plan->exprs);
+  if (!plan->args || !plan->exprs) return qn__out_of_memory("a call plan");
+  bool is_bound[QN__MAX_WORDS] = {false};
+  for (size_t i = 0; i < function->param_count; i++) {
+    QN_TRY(make_arg(plan, &function->params[i], is_bound, &plan->args[i]));
+  }
+  return make_pairs(plan);
+}
+
+qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
+                            bool has_32_bit_indices, qn_allocator_t allocator,
+                            qn__plan_t** out_plan) {
+  *out_plan = NULL;
+  if (function->param_count + function->symbol_count > QN__MAX_WORDS) {
+    return qn_status_make(QN_STATUS_UNSUPPORTED,
+                          "function '%s' has %zu parameters and symbols, the limit of a call is %u",
+                          function->name, function->param_count + function->symbol_count,
+                          QN__MAX_WORDS);
+  }
+  qn__plan_t* plan = qn__alloc_zero(allocator, 1, sizeof *plan);
+  if (!plan) return qn__out_of_memory("a call plan");
+  plan->allocator = allocator;
+  qn__arena_init(&plan->arena, allocator);
+  plan->function = function;
+  memcpy(&plan->device_word, &device, sizeof device);
+  plan->arg_count = (uint32_t)function->param_count;
+  plan->symbol_count = (uint32_t)function->symbol_count;
+  plan->has_32_bit_indices = has_32_bit_indices;
+  qn_status_t status = fill_plan(plan);
+  if (!qn_ok(status)) {
+    qn__plan_destroy(plan);
+    return status;
+  }
+  *out_plan = plan;
+  return QN_OK;
+}
+
+void qn__plan_destroy(qn__plan_t* plan) {
+  if (!plan) return;
+  qn__arena_deinit(&plan->arena);
+  qn__free(plan->allocator, plan, sizeof *plan);
+}

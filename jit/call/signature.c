@@ -1,0 +1,117 @@
+// jit/call/signature.c: does another module's function of the same name take the same arguments?
+// See plan.h.
+//
+// Two functions are compared by their parameters, in order; names of parameters and symbols do not
+// count. What the variant asks for beyond what is wanted would make it refuse calls that are right:
+// where the signatures show that, the variant is refused as a whole; where only the arguments of a
+// call can show it (an expression, two symbols that must agree), the call is. Thread rule: pure.
+// Read next: function.c.
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "jit/call/plan.h"
+
+// What is known of the variant's symbols: extents that are fixed in the wanted signature.
+typedef struct check {
+  const qn__function_t* wanted;
+  const qn__function_t* variant;
+  uint32_t param;
+  const char* param_name;
+  bool is_known[QN__MAX_WORDS];
+  int64_t values[QN__MAX_WORDS];
+} check_t;
+
+static qn_status_t differs(const check_t* c, const char* format, ...) QN_PRINTF(2, 3);
+static qn_status_t differs(const check_t* c, const char* format, ...) {
+  char text[256];
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "function '%s': the generic one does not take the same arguments: "
+                        "parameter %u '%s': %s",
+                        c->wanted->name, c->param, c->param_name, text);
+}
+
+static uint32_t symbol_of(const qn__function_t* function, const qn__var_t* var) {
+  uint32_t i = 0;
+  while (i < function->symbol_count && function->symbols[i] != var) i++;
+  return i;
+}
+
+static qn_status_t check_dim(check_t* c, const char* what, uint32_t d, const qn__expr_t* wanted,
+                             const qn__expr_t* variant) {
+  bool is_fixed = wanted->kind == QN__EXPR_INT;
+  if (variant->kind == QN__EXPR_INT) {
+    if (is_fixed && wanted->int_value == variant->int_value) return QN_OK;
+    return differs(c, "%s %u is fixed to %" PRId64, what, d, variant->int_value);
+  }
+  if (variant->kind != QN__EXPR_VAR || !is_fixed) return QN_OK;
+  uint32_t symbol = symbol_of(c->variant, variant->var);
+  if (symbol >= c->variant->symbol_count || symbol >= QN__MAX_WORDS) return QN_OK;
+  if (c->is_known[symbol] && c->values[symbol] != wanted->int_value) {
+    return differs(c, "%s %u is '%s', which is %" PRId64 " before and %" PRId64 " here", what, d,
+                   variant->var->name, c->values[symbol], wanted->int_value);
+  }
+  c->is_known[symbol] = true;
+  c->values[symbol] = wanted->int_value;
+  return QN_OK;
+}
+
+static qn_status_t check_buffer(check_t* c, const qn__buf_t* wanted, const qn__buf_t* variant) {
+  if (wanted->dtype != variant->dtype) {
+    return differs(c, "expected dtype %s, got %s", qn_dtype_text(wanted->dtype),
+                   qn_dtype_text(variant->dtype));
+  }
+  if (wanted->rank != variant->rank) {
+    return differs(c, "expected rank %u, got %u", wanted->rank, variant->rank);
+  }
+  if (wanted->access != variant->access) {
+    return differs(c, "expected access '%s', got '%s'", qn__access_text(wanted->access),
+                   qn__access_text(variant->access));
+  }
+  if (variant->align_bytes > wanted->align_bytes) {
+    return differs(c, "expected an alignment of at most %u bytes, got %u", wanted->align_bytes,
+                   variant->align_bytes);
+  }
+  if (wanted->strides && !variant->strides) return differs(c, "expected strides, got none");
+  for (uint32_t d = 0; d < wanted->rank; d++) {
+    QN_TRY(check_dim(c, "extent", d, wanted->shape[d], variant->shape[d]));
+    // Strides of a row-major buffer follow from its extents: those are left to the calls.
+    if (!wanted->strides) continue;
+    QN_TRY(check_dim(c, "stride", d, wanted->strides[d], variant->strides[d]));
+  }
+  return QN_OK;
+}
+
+static qn_status_t check_param(check_t* c, const qn__param_t* wanted, const qn__param_t* variant) {
+  if (!wanted->buffer != !variant->buffer) {
+    return differs(c, "expected %s",
+                   wanted->buffer ? "a buffer, got a scalar" : "a scalar, got a buffer");
+  }
+  if (wanted->buffer) return check_buffer(c, wanted->buffer, variant->buffer);
+  if (wanted->scalar->dtype == variant->scalar->dtype) return QN_OK;
+  return differs(c, "expected dtype %s, got %s", qn_dtype_text(wanted->scalar->dtype),
+                 qn_dtype_text(variant->scalar->dtype));
+}
+
+qn_status_t qn__signature_check(const qn__function_t* wanted, const qn__function_t* variant) {
+  if (wanted->param_count != variant->param_count) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "function '%s': the generic one does not take the same arguments: "
+                          "expected %zu parameters, got %zu",
+                          wanted->name, wanted->param_count, variant->param_count);
+  }
+  check_t c;
+  memset(&c, 0, sizeof c);
+  c.wanted = wanted;
+  c.variant = variant;
+  for (size_t i = 0; i < wanted->param_count; i++) {
+    const qn__param_t* param = &wanted->params[i];
+    c.param = (uint32_t)i;
+    c.param_name = param->buffer ? param->buffer->name : param->scalar->name;
+    QN_TRY(check_param(&c, param, &variant->params[i]));
+  }
+  return QN_OK;
+}

@@ -1,0 +1,16 @@
+// jit/call/tensor.c: dtypes as DLPack writes them.
+//
+// Thread rule: pure. Read next: plan.c.
+#include "quern/engine.h"
+
+qn_dl_dtype_t qn_dtype_to_dl(qn_dtype_t dtype) {
+  switch (dtype) {
+#define QN_DTYPE(name, value, text, bits, class_, dl_code, dl_bits) \
+  case QN_DTYPE_##name:                                             \
+    return (qn_dl_dtype_t){dl_code, dl_bits, 1};
+#include "quern/dtypes.inc"
+#undef QN_DTYPE
+    default:
+      return (qn_dl_dtype_t){0, 0, 0};
+  }
+}

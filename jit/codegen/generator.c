@@ -1,0 +1,365 @@
+// jit/codegen/generator.c: finding and opening code generators.
+//
+// A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So
+// the identity is predicted from the GNU build ids in the files of the generator and of the library
+// that it links (base/elf.h), and checked against what is really mapped once a miss opens it.
+//
+// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one lock for
+// what is known and one for opening; neither is held while a generator works. Read next: builtin.c.
+#include "jit/codegen/generator.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/elf.h"
+#include "base/log.h"
+#include "base/plugin.h"
+
+static const qn_codegen_t* builtin_table(const char* name) {
+  if (strcmp(name, qn__interp_codegen.name) == 0) return &qn__interp_codegen;
+  if (strcmp(name, qn__null_codegen.name) == 0) return &qn__null_codegen;
+  return NULL;
+}
+
+// --------------------------------------------------------------------------------- registered ones
+
+enum { REGISTERED_LIMIT = 8 };
+
+// Added, never removed. One is complete before the count tells of it.
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  const qn_codegen_t* table;
+  char identity[256];
+} registered[REGISTERED_LIMIT];
+static _Atomic size_t registered_count;
+
+// A table that needs no shared object, with its identity; NULL when there is none of the name.
+static const qn_codegen_t* known_table(const char* name, const char** out_identity) {
+  const qn_codegen_t* table = builtin_table(name);
+  if (table) {
+    *out_identity = table->identity(NULL);
+    return table;
+  }
+  size_t count = atomic_load_explicit(&registered_count, memory_order_acquire);
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(registered[i].table->name, name) != 0) continue;
+    *out_identity = registered[i].identity;
+    return registered[i].table;
+  }
+  return NULL;
+}
+
+qn_status_t qn_codegen_identity(const char* name, const void* address,
+                                char out_identity[QN_IDENTITY_BYTES]) {
+  _Static_assert((int)QN_IDENTITY_BYTES == (int)QN__GENERATOR_IDENTITY_BYTES, "one length");
+  out_identity[0] = '\0';
+  if (!name || !name[0] || strlen(name) >= 32) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a generator's name of at most 31 characters is expected");
+  }
+  char id[QN__BUILD_ID_HEX_BYTES];
+  if (!qn__mapped_build_id(address, id)) {
+    return qn_status_make(QN_STATUS_NOT_FOUND,
+                          "the object of code generator '%s' has no build id; link it with "
+                          "-Wl,--build-id",
+                          name);
+  }
+  qn__generator_identity(name, id, NULL, out_identity);
+  return QN_OK;
+}
+
+static bool is_table(const qn_codegen_t* table) {
+  return table && table->abi_version == QN_CODEGEN_ABI_VERSION &&
+         table->struct_size >= sizeof(qn_codegen_t) && table->create && table->destroy &&
+         table->identity && table->compile;
+}
+
+qn_status_t qn_codegen_register(const qn_codegen_t* table) {
+  if (!is_table(table) || !table->name || !table->name[0] || strlen(table->name) >= 32) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a generator's table of ABI version %u and %zu bytes is expected, with a "
+                          "name, create, destroy, identity and compile",
+                          QN_CODEGEN_ABI_VERSION, sizeof *table);
+  }
+  void* self = NULL;
+  QN_TRY(table->create(&self));
+  char identity[256] = "";
+  const char* text = table->identity(self);
+  bool is_good = text && text[0] && strlen(text) < sizeof identity;
+  if (is_good) (void)snprintf(identity, sizeof identity, "%s", text);
+  table->destroy(self);
+  if (!is_good) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "code generator '%s' gives no identity of at most %zu characters",
+                          table->name, sizeof identity - 1);
+  }
+  qn_status_t status = QN_OK;
+  const char* taken;
+  (void)pthread_mutex_lock(&registering);
+  size_t count = atomic_load_explicit(&registered_count, memory_order_relaxed);
+  if (known_table(table->name, &taken)) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION, "there is a code generator '%s' already",
+                            table->name);
+  } else if (count == REGISTERED_LIMIT) {
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "code generator '%s': %d have been registered, no more can be",
+                            table->name, REGISTERED_LIMIT);
+  } else {
+    registered[count].table = table;
+    memcpy(registered[count].identity, identity, sizeof identity);
+    atomic_store_explicit(&registered_count, count + 1, memory_order_release);
+  }
+  (void)pthread_mutex_unlock(&registering);
+  return status;
+}
+
+// --------------------------------------------------------------------------------------- finding
+
+// The inverse of what the opened generator says; a generator whose files cannot be read gets an
+// identity that no opened one has, and the beginning of those that bundles may name.
+static void predict_identity(const char* directory, qn__generator_t* item) {
+  char path[PATH_MAX];
+  char id[QN__BUILD_ID_HEX_BYTES];
+  char library_id[QN__BUILD_ID_HEX_BYTES];
+  if (!qn__plugin_find(directory, item->name, path) || !qn__elf_build_id(path, id)) {
+    (void)snprintf(item->identity, sizeof item->identity, "%s (not found)", item->name);
+    (void)snprintf(item->prefix, sizeof item->prefix, "%s ", item->name);
+    return;
+  }
+  bool is_expected;
+  bool has_library = qn__compiler_library_id(item->name, library_id, &is_expected);
+  qn__generator_identity(item->name, id, has_library ? library_id : NULL, item->identity);
+  if (has_library || !is_expected) return;
+  // The generator is there, its compiler is not: bundles made by the same generator will do.
+  qn__generator_identity(item->name, id, "", item->prefix);
+}
+
+// A fork waits until a generator that is being opened is open, so that the child has it whole. So
+// nothing under the locks may register a fork handler of base/fork.h.
+static void fork_prepare(void* self) {
+  qn__generators_t* generators = self;
+  qn__mutex_lock(&generators->opening);
+  qn__mutex_lock(&generators->mutex);
+}
+static void fork_parent(void* self) {
+  qn__generators_t* generators = self;
+  qn__mutex_unlock(&generators->mutex);
+  qn__mutex_unlock(&generators->opening);
+}
+static void fork_child(void* self) {
+  qn__generators_t* generators = self;
+  qn_status_free(qn__mutex_init(&generators->opening));
+  qn_status_free(qn__mutex_init(&generators->mutex));
+}
+
+qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory) {
+  memset(generators, 0, sizeof *generators);
+  generators->directory = directory;
+  QN_TRY(qn__mutex_init(&generators->opening));
+  QN_TRY(qn__mutex_init(&generators->mutex));
+  generators->fork_node = (qn__fork_node_t){
+      .self = generators, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  if (!qn__fork_register(&generators->fork_node)) return qn__out_of_memory("a fork handler");
+  return QN_OK;
+}
+
+void qn__generators_deinit(qn__generators_t* generators) {
+  if (generators->fork_node.self) qn__fork_unregister(&generators->fork_node);
+  for (uint32_t i = 0; i < generators->count; i++) {
+    qn__generator_t* item = &generators->items[i];
+    if (item->table) item->table->destroy(item->self);
+  }
+  qn__mutex_deinit(&generators->mutex);
+  qn__mutex_deinit(&generators->opening);
+}
+
+void qn__generators_use_bundles(qn__generators_t* generators, const qn__bundle_t* const* bundles,
+                                size_t count) {
+  qn__mutex_lock(&generators->mutex);
+  generators->bundles = bundles;
+  generators->bundle_count = count;
+  qn__mutex_unlock(&generators->mutex);
+}
+
+// The n-th of the different identities that bundles name and that begin as they should; NULL beyond
+// the last.
+static const char* bundle_identity(const qn__generators_t* generators, const char* prefix,
+                                   uint32_t n) {
+  size_t size = strlen(prefix);
+  for (size_t i = 0; i < generators->bundle_count; i++) {
+    uint32_t count = qn__bundle_identity_count(generators->bundles[i]);
+    for (uint32_t k = 0; k < count; k++) {
+      const char* identity = qn__bundle_identity(generators->bundles[i], k);
+      if (strncmp(identity, prefix, size) != 0) continue;
+      bool is_new = true;
+      for (size_t j = 0; j < i && is_new; j++) {
+        uint32_t other_count = qn__bundle_identity_count(generators->bundles[j]);
+        for (uint32_t l = 0; l < other_count && is_new; l++) {
+          is_new = strcmp(qn__bundle_identity(generators->bundles[j], l), identity) != 0;
+        }
+      }
+      if (is_new && n-- == 0) return identity;
+    }
+  }
+  return NULL;
+}
+
+static bool alternative_locked(const qn__generators_t* generators, const qn__generator_t* item,
+                               uint32_t n, char out_identity[256]) {
+  const char* identity = NULL;
+  if (item->prefix[0] && !item->table) identity = bundle_identity(generators, item->prefix, n);
+  if (!identity && n == 0) identity = item->identity;
+  if (!identity) return false;
+  (void)snprintf(out_identity, 256, "%s", identity);
+  return true;
+}
+
+bool qn__generators_alternative(qn__generators_t* generators, uint32_t index, uint32_t n,
+                                char out_identity[256]) {
+  qn__mutex_lock(&generators->mutex);
+  bool is_there = alternative_locked(generators, &generators->items[index], n, out_identity);
+  qn__mutex_unlock(&generators->mutex);
+  return is_there;
+}
+
+bool qn__generators_is_installed(qn__generators_t* generators, uint32_t index) {
+  qn__mutex_lock(&generators->mutex);
+  const qn__generator_t* item = &generators->items[index];
+  bool is_installed = item->table || item->prefix[0] == '\0';
+  qn__mutex_unlock(&generators->mutex);
+  return is_installed;
+}
+
+qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, uint32_t* out_index,
+                                char out_identity[256]) {
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&generators->mutex);
+  uint32_t index = 0;
+  while (index < generators->count && strcmp(generators->items[index].name, name) != 0) index++;
+  qn__generator_t* item = &generators->items[index];
+  if (index == generators->count) {
+    if (index == QN__MAX_GENERATORS || strlen(name) >= sizeof item->name) {
+      status = qn_status_make(QN_STATUS_UNSUPPORTED,
+                              "code generator '%s': an engine knows at most %u, with short names",
+                              name, QN__MAX_GENERATORS);
+    } else {
+      const char* known = NULL;
+      (void)snprintf(item->name, sizeof item->name, "%s", name);
+      if (known_table(name, &known)) {
+        (void)snprintf(item->identity, sizeof item->identity, "%s", known);
+      } else {
+        predict_identity(generators->directory, item);
+      }
+      generators->count++;
+    }
+  }
+  if (qn_ok(status)) {
+    *out_index = index;
+    (void)alternative_locked(generators, item, 0, out_identity);
+  }
+  qn__mutex_unlock(&generators->mutex);
+  return status;
+}
+
+static qn_status_t open_library(const char* directory, qn__generator_t* item,
+                                const qn_codegen_t** out_table) {
+  char path[PATH_MAX];
+  if (!qn__plugin_find(directory, item->name, path)) {
+    const char* remedy = qn__plugin_remedy(item->name);
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "code generator '%s' is not installed: no %s; %s, or use --target interp",
+                          item->name, path, remedy ? remedy : "set QUERN_GENERATOR_DIR");
+  }
+  void* symbol;
+  QN_TRY(qn__plugin_open(directory, item->name, QN_CODEGEN_ENTRY_SYMBOL, &symbol));
+  qn_codegen_entry_fn_t entry;
+  memcpy(&entry, &symbol, sizeof entry);
+  const qn_codegen_t* table = entry(QN_CODEGEN_ABI_VERSION);
+  if (!is_table(table)) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "%s does not serve version %u of the generator's table", path,
+                          QN_CODEGEN_ABI_VERSION);
+  }
+  *out_table = table;
+  return QN_OK;
+}
+
+// Only one thread opens, and it reads of the item what does not change; so it needs no lock that a
+// lookup of another key could meet, however long a compiler takes to load.
+static qn_status_t open_generator(const char* directory, qn__generator_t* item,
+                                  const qn_codegen_t** out_table, void** out_self) {
+  const char* known;
+  const qn_codegen_t* table = known_table(item->name, &known);
+  if (!table) QN_TRY(open_library(directory, item, &table));
+  QN_TRY(table->create(out_self));
+  const char* identity = table->identity(*out_self);
+  if (!identity || strlen(identity) >= sizeof item->identity) {
+    // Cut, it might name another build as well, and the key would not tell their code apart.
+    table->destroy(*out_self);
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "code generator '%s' gives no identity of at most %zu characters",
+                          item->name, sizeof item->identity - 1);
+  }
+  if (strcmp(identity, item->identity) != 0) {
+    qn__log(QN__LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
+            item->name, identity, item->identity);
+  }
+  if (!builtin_table(item->name)) qn__fork_watch_exit();
+  *out_table = table;
+  return QN_OK;
+}
+
+static bool take_open(qn__generators_t* generators, uint32_t index, const qn_codegen_t** out_table,
+                      void** out_self, char out_identity[256]) {
+  qn__mutex_lock(&generators->mutex);
+  const qn__generator_t* item = &generators->items[index];
+  bool is_open = item->table != NULL;
+  if (is_open) {
+    *out_table = item->table;
+    *out_self = item->self;
+    memcpy(out_identity, item->identity, sizeof item->identity);
+  }
+  qn__mutex_unlock(&generators->mutex);
+  return is_open;
+}
+
+qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
+                                const qn_codegen_t** out_table, void** out_self,
+                                char out_identity[256]) {
+  if (take_open(generators, index, out_table, out_self, out_identity)) return QN_OK;
+  qn__generator_t* item = &generators->items[index];
+  qn_status_t status = QN_OK;
+  qn__mutex_lock(&generators->opening);
+  if (!take_open(generators, index, out_table, out_self, out_identity)) {
+    const qn_codegen_t* table = NULL;
+    void* self = NULL;
+    status = open_generator(generators->directory, item, &table, &self);
+    if (qn_ok(status)) {
+      qn__mutex_lock(&generators->mutex);
+      (void)snprintf(item->identity, sizeof item->identity, "%s", table->identity(self));
+      item->self = self;
+      item->table = table;
+      qn__mutex_unlock(&generators->mutex);
+      (void)take_open(generators, index, out_table, out_self, out_identity);
+    }
+  }
+  qn__mutex_unlock(&generators->opening);
+  return status;
+}
+
+bool qn__generators_begin_work(qn__generators_t* generators, uint32_t index) {
+  qn__generator_t* item = &generators->items[index];
+  bool is_first = !builtin_table(item->name) && !atomic_load(&item->has_worked);
+  if (is_first) qn__exit_hold();
+  return is_first;
+}
+
+void qn__generators_end_work(qn__generators_t* generators, uint32_t index, bool is_first) {
+  if (!is_first) return;
+  qn__mutex_lock(&generators->mutex);
+  bool is_open = generators->items[index].table != NULL;
+  qn__mutex_unlock(&generators->mutex);
+  if (is_open) atomic_store(&generators->items[index].has_worked, true);
+  qn__exit_release();
+}

@@ -1,0 +1,79 @@
+// jit/codegen/plugin_load.c: plugins of others: one shared object that adds devices, code
+// generators and target kinds.
+//
+// A plugin is code that the program chose to run, by its path; it is never closed, because what it
+// registers is borrowed for the life of the process. Not here: quern's own modules
+// (base/plugin.h). Thread rule: any thread; the registries have their own locks. Read next:
+// docs/new-backend.md.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "quern/device.h"
+
+// Those that are in, because two parts of a program may want the same one. More than this many are
+// refused as taken when they come again, which is no worse than before they came.
+enum { KNOWN_LIMIT = 32 };
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static const qn_plugin_t* known[KNOWN_LIMIT];
+static size_t known_count;
+
+static qn_status_t register_parts(const qn_plugin_t* plugin) {
+  for (size_t i = 0; i < plugin->device_count; i++) {
+    QN_TRY(qn_device_register(plugin->devices[i]));
+  }
+  for (size_t i = 0; i < plugin->generator_count; i++) {
+    QN_TRY(qn_codegen_register(plugin->generators[i]));
+  }
+  for (size_t i = 0; i < plugin->kind_count; i++) {
+    QN_TRY(qn_target_kind_register(plugin->kinds[i]));
+  }
+  return QN_OK;
+}
+
+static qn_status_t register_all(const qn_plugin_t* plugin) {
+  bool is_known = false;
+  (void)pthread_mutex_lock(&loading);
+  for (size_t i = 0; i < known_count; i++) is_known |= known[i] == plugin;
+  qn_status_t status = is_known ? QN_OK : register_parts(plugin);
+  if (qn_ok(status) && !is_known && known_count < KNOWN_LIMIT) known[known_count++] = plugin;
+  (void)pthread_mutex_unlock(&loading);
+  return status;
+}
+
+qn_status_t qn_plugin_load(const char* path) {
+  if (!path || !path[0]) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is empty");
+  }
+  // Without a slash the loader would search for the name.
+  char local[4096];
+  int size = snprintf(local, sizeof local, "%s%s", strchr(path, '/') ? "" : "./", path);
+  if (size < 0 || (size_t)size >= sizeof local) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is too long");
+  }
+  void* library = dlopen(local, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library) {
+    const char* why = dlerror();
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "plugin '%s': %s", path, why ? why : "not opened");
+  }
+  void* symbol = dlsym(library, QN_PLUGIN_ENTRY_SYMBOL);
+  qn_plugin_entry_fn_t entry = NULL;
+  memcpy(&entry, &symbol, sizeof entry);
+  const qn_plugin_t* plugin = entry ? entry(QN_PLUGIN_ABI_VERSION) : NULL;
+  qn_status_t status = QN_OK;
+  if (!entry) {
+    status = qn_status_make(QN_STATUS_UNAVAILABLE, "it exports no %s", QN_PLUGIN_ENTRY_SYMBOL);
+  } else if (!plugin || plugin->abi_version != QN_PLUGIN_ABI_VERSION ||
+             plugin->struct_size < sizeof *plugin) {
+    status = qn_status_make(QN_STATUS_UNAVAILABLE,
+                            "it does not serve version %u of the plugin's "
+                            "table",
+                            QN_PLUGIN_ABI_VERSION);
+  } else {
+    status = register_all(plugin);
+  }
+  (void)dlclose(library);
+  return qn_status_annotate(status, "plugin '%s'", path);
+}

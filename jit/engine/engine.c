@@ -1,0 +1,206 @@
+// jit/engine/engine.c: making and ending an engine, its counters and its configuration.
+//
+// Thread rule: create and destroy are the owner's; the rest is for any thread. Read next: lookup.c.
+#include "jit/engine/engine.h"
+
+#include "base/alloc.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "cache/remote.h"
+
+// How long destroying an engine waits for compiles that run. Longer ones end by themselves.
+#define COMPILE_GRACE_NS INT64_C(30000000000)
+#define CLOSE_GRACE_NS INT64_C(5000000000)
+
+static const struct {
+  const char* name;
+  const char* doc;
+} counter_table[QN__COUNTER_COUNT] = {
+#define QN_COUNTER(name, doc) {#name, doc},
+#include "jit/observe/counters.inc"
+#undef QN_COUNTER
+};
+
+static void install_log(const qn_engine_options_t* options) {
+  if (!options->on_log) return;
+  int level = options->log_level ? options->log_level : QN__LOG_WARN;
+  if (level < QN__LOG_ERROR) level = QN__LOG_ERROR;
+  if (level > QN__LOG_DEBUG) level = QN__LOG_DEBUG;
+  // The levels of the two interfaces are the same numbers.
+  qn__log_install((qn__log_level_t)level, (qn__log_sink_t)options->on_log, options->on_log_self);
+}
+
+// The pool's threads hold the engine's memory: one that hangs in a compiler may outlive the engine.
+static void retain_engine(void* self) {
+  qn__engine_retain(self);
+}
+static void release_engine(void* self) {
+  qn__engine_release(self);
+}
+static void forget_engine(void* self) {
+  qn_engine_t* engine = self;
+  atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_relaxed);
+}
+
+// In the order of the members (engine.h).
+static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
+  const qn__config_t* config = &engine->config;
+  QN_TRY(qn__config_init(&engine->config, options));
+  engine->compile_grace_ns = COMPILE_GRACE_NS;
+  engine->close_grace_ns = CLOSE_GRACE_NS;
+  engine->is_forbidden = qn__config_number(config, QN__SETTING_jit) != 0;
+  engine->on_compile = options->on_compile;
+  engine->on_compile_self = options->on_compile_self;
+  bool has_trace = qn__config_get(config, QN__SETTING_trace)[0] != '\0';
+  QN_TRY(qn__watch_create(engine->allocator, has_trace, &engine->watch));
+  QN_TRY(
+      qn__generators_init(&engine->generators, qn__config_get(config, QN__SETTING_generator_dir)));
+  QN_TRY(qn__table_init(&engine->table, qn__config_number(config, QN__SETTING_memory_max_size),
+                        qn__config_number(config, QN__SETTING_memory_max_entries),
+                        engine->allocator));
+  qn__pool_owner_t owner = {engine, retain_engine, release_engine, forget_engine};
+  QN_TRY(
+      qn__pool_init(&engine->pool, qn__config_number(config, QN__SETTING_compile_threads), owner));
+  QN_TRY(qn__flights_init(&engine->flights, engine));
+  QN_TRY(qn__driver_door_make(engine, &engine->driver_door));
+  return qn__tiers_open(engine);
+}
+
+qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** out_engine) {
+  *out_engine = NULL;
+  static const qn_engine_options_t defaults = {.struct_size = sizeof(qn_engine_options_t)};
+  if (!options) options = &defaults;
+  if (options->struct_size != sizeof *options) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "qn_engine_options_t: struct_size is %zu, expected %zu",
+                          options->struct_size, sizeof *options);
+  }
+  install_log(options);
+  qn__exit_watch_caller();
+  qn_allocator_t allocator =
+      options->allocator.reallocate ? options->allocator : qn_allocator_default();
+  qn_engine_t* engine = qn__alloc_zero(allocator, 1, sizeof *engine);
+  if (!engine) return qn__out_of_memory("an engine");
+  atomic_init(&engine->reference_count, 1);
+  engine->allocator = allocator;
+  qn_status_t status = fill_engine(engine, options);
+  if (!qn_ok(status)) {
+    qn_engine_destroy(engine);
+    return status;
+  }
+  *out_engine = engine;
+  return QN_OK;
+}
+
+void qn__engine_retain(qn_engine_t* engine) {
+  atomic_fetch_add_explicit(&engine->reference_count, 1, memory_order_relaxed);
+}
+
+void qn__engine_release(qn_engine_t* engine) {
+  if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
+  qn__driver_door_release(engine->driver_door);
+  qn__flights_deinit(&engine->flights);
+  qn__pool_deinit(&engine->pool);
+  qn__table_deinit(&engine->table);
+  qn__generators_deinit(&engine->generators);
+  qn__watch_destroy(engine->watch);
+  qn__config_deinit(&engine->config);
+  qn__free(engine->allocator, engine, sizeof *engine);
+}
+
+void qn_engine_destroy(qn_engine_t* engine) {
+  if (!engine) return;
+  qn__flights_close(&engine->flights);
+  if (engine->disk) qn__disk_end_claims(engine->disk);
+  if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
+    atomic_store(&engine->is_left_behind, true);
+    qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
+  }
+  if (qn__flights_leave_tiers(&engine->flights)) qn__tiers_close(engine);
+  if (engine->watch) qn__engine_write_trace(engine);
+  qn__engine_release(engine);
+}
+
+bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns) {
+  int64_t start_ns = qn__now_ns();
+  if (engine->disk && !qn__disk_flush(engine->disk, timeout_ns)) return false;
+  if (!engine->remote) return true;
+  int64_t left_ns = timeout_ns > 0 ? timeout_ns - (qn__now_ns() - start_ns) : 0;
+  return qn__remote_flush(engine->remote, left_ns > 0 ? left_ns : 0);
+}
+
+void qn_engine_counters(qn_engine_t* engine,
+                        void (*on_counter)(void* self, const char* name, uint64_t value,
+                                           const char* doc),
+                        void* self) {
+  // The table counts for itself (table.c); the other counters are of what is behind it.
+  const qn__table_stats_t table = qn__table_stats(&engine->table);
+  const uint64_t of_table[QN__COUNTER_COUNT] = {
+      [QN__COUNTER_lookups] = table.hit_count,
+      [QN__COUNTER_memory_hits] = table.hit_count,
+      [QN__COUNTER_memory_evicted] = table.evicted_count,
+  };
+  for (qn__counter_t i = 0; i < QN__COUNTER_COUNT; i++) {
+    uint64_t value = atomic_load_explicit(&engine->counters[i], memory_order_relaxed);
+    value += of_table[i];
+    on_counter(self, counter_table[i].name, value, counter_table[i].doc);
+  }
+  if (engine->disk) qn__disk_counters(engine->disk, on_counter, self);
+  const qn__bundle_t* const* bundles = (const qn__bundle_t* const*)engine->bundles;
+  if (engine->bundle_count) qn__bundle_counters(bundles, engine->bundle_count, on_counter, self);
+  if (engine->remote) qn__remote_counters(engine->remote, on_counter, self);
+}
+
+void qn_engine_config(qn_engine_t* engine,
+                      void (*on_option)(void* self, const char* name, const char* environment,
+                                        const char* value, const char* origin, const char* doc),
+                      void* self) {
+  // A URL may hold a password, which is for nobody's eyes.
+  qn__buffer_t remote;
+  qn__buffer_init(&remote, engine->config.allocator);
+  qn__remote_mask_url(qn__str(qn__config_get(&engine->config, QN__SETTING_remote)), &remote);
+  const char* masked = remote.has_failed ? "***" : remote.size ? (const char*)remote.data : "";
+#define QN_OPTION(name, environment, type, default_text, doc)          \
+  on_option(self, #name, environment,                                  \
+            QN__SETTING_##name == QN__SETTING_remote                   \
+                ? masked                                               \
+                : qn__config_get(&engine->config, QN__SETTING_##name), \
+            engine->config.origins[QN__SETTING_##name], doc);
+#include "quern/options.inc"
+#undef QN_OPTION
+  qn__buffer_deinit(&remote);
+}
+
+const char* qn_source_text(qn_source_t source) {
+  switch (source) {
+    case QN_SOURCE_COMPILED:
+      return "compiled";
+    case QN_SOURCE_MEMORY:
+      return "memory";
+    case QN_SOURCE_DISK:
+      return "disk";
+    case QN_SOURCE_BUNDLE:
+      return "bundle";
+    case QN_SOURCE_REMOTE:
+      return "remote";
+  }
+  return "unknown";
+}
+
+const char* qn_miss_reason_text(qn_miss_reason_t reason) {
+  switch (reason) {
+    case QN_MISSED_ABSENT:
+      return "absent";
+    case QN_MISSED_DAMAGED:
+      return "damaged";
+    case QN_MISSED_UNREADABLE:
+      return "unreadable";
+    case QN_MISSED_REJECTED:
+      return "rejected";
+    case QN_MISSED_NO_CACHE:
+      return "no cache";
+    case QN_MISSED_REFRESH:
+      return "refresh";
+  }
+  return "unknown";
+}

@@ -1,0 +1,122 @@
+// jit/engine/key.c: what identifies an entry. Every input of code generation is here, and nothing
+// else: no paths, times, process ids or device ordinals.
+//
+// Thread rule: pure. Read next: cache/preimage.h.
+#include <stdio.h>
+
+#include "jit/engine/engine.h"
+#include "target/target.h"
+
+// The thread's active device, if it is of the target's type.
+static qn_device_t device_of(const qn_target_t* target) {
+  int32_t type = target->kind->info->device_type;
+  if (type == QN_DEVICE_CPU)
+    return (qn_device_t){type, 0};  // there is one, and hits are in a hurry
+  qn_device_t active = qn_active_device();
+  return (qn_device_t){type, active.type == type ? active.id : 0};
+}
+
+qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                             const qn_lookup_options_t* options, qn__request_t* out_request) {
+  if (!engine || !module || !target) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a lookup needs %s, got null",
+                          !engine   ? "an engine"
+                          : !module ? "a module"
+                                    : "a target");
+  }
+  *out_request = (qn__request_t){.module = module,
+                                 .target = target,
+                                 .tier = QN_TIER_FULL,
+                                 .device = device_of(target),
+                                 .is_forbidden = engine->is_forbidden};
+  if (!options) return QN_OK;
+  if (options->struct_size != sizeof *options) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "qn_lookup_options_t: struct_size is %zu, expected %zu",
+                          options->struct_size, sizeof *options);
+  }
+  if (options->tier != 0) out_request->tier = options->tier;
+  if (out_request->tier != QN_TIER_FULL && out_request->tier != QN_TIER_FAST) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "tier %d is not a qn_tier_t",
+                          (int)options->tier);
+  }
+  if (options->miss < QN_MISS_BLOCK || options->miss > QN_MISS_FAIL) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "miss: %d is not a qn_miss_policy_t",
+                          (int)options->miss);
+  }
+  if (options->timeout_ns < 0) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "timeout_ns is %" PRId64 "; it must not be negative, and 0 is none",
+                          options->timeout_ns);
+  }
+  out_request->is_checked = options->is_checked;
+  out_request->miss = options->miss;
+  out_request->is_forbidden |= options->miss == QN_MISS_FAIL;
+  out_request->timeout_ns = options->timeout_ns;
+  out_request->priority = options->priority;
+  out_request->generic = options->generic;
+  return QN_OK;
+}
+
+qn__ident_t qn__request_ident(const qn__request_t* request) {
+  qn__ident_t ident;
+  memset(&ident, 0, sizeof ident);
+  ident.module_digest = request->module->digest;
+  ident.module_second_digest = request->module->second_digest;
+  memcpy(ident.target_digest.bytes, qn_target_digest(request->target), 16);
+  // Two devices of one type share entries in the directory, but not what is loaded onto them.
+  ident.options = (uint64_t)request->tier | (request->is_checked ? 1u << 8 : 0) |
+                  (uint64_t)(uint32_t)request->device.id << 16;
+  return ident;
+}
+
+static qn_span_t text_span(const char* text) {
+  return (qn_span_t){(const uint8_t*)text, strlen(text)};
+}
+
+qn_status_t qn__key_make(const qn__request_t* request, const char* generator_identity,
+                         const char* cache_namespace, qn__buffer_t* out_preimage,
+                         qn_hash128_t* out_key) {
+  const uint32_t schema[] = {1, QN_CPU_ABI_VERSION, QN_CODEGEN_ABI_VERSION};
+  uint8_t schema_bytes[sizeof schema];
+  for (size_t i = 0; i < sizeof schema; i++) {
+    schema_bytes[i] = (uint8_t)(schema[i / 4] >> (8 * (i % 4)));
+  }
+  char options[64];
+  (void)snprintf(options, sizeof options, "tier=%s checked=%d",
+                 request->tier == QN_TIER_FAST ? "fast" : "full", request->is_checked);
+  const qn_module_t* module = request->module;
+  qn__preimage_begin(out_preimage);
+  qn__preimage_add(out_preimage, QN__SECTION_SCHEMA,
+                   (qn_span_t){schema_bytes, sizeof schema_bytes});
+  qn__preimage_add_module(out_preimage, module->byte_count, module->digest, &module->second_digest);
+  qn__preimage_add(out_preimage, QN__SECTION_TARGET, text_span(qn_target_json(request->target)));
+  qn__preimage_add(out_preimage, QN__SECTION_GENERATOR, text_span(generator_identity));
+  qn__preimage_add(out_preimage, QN__SECTION_OPTIONS, text_span(options));
+  qn__preimage_add(out_preimage, QN__SECTION_NAMESPACE, text_span(cache_namespace));
+  QN_TRY(qn__buffer_status(out_preimage, "the key of a lookup"));
+  *out_key = qn__preimage_key(qn__buffer_as_span(out_preimage));
+  return QN_OK;
+}
+
+const char* qn__request_name(const qn__request_t* request) {
+  const qn_module_t* module = request->module;
+  return module->body.function_count ? module->functions[0]->name : "module";
+}
+
+void qn__key_describe(const qn__request_t* request, qn_hash128_t key, char out_hex[33],
+                      char out_name[128]) {
+  qn__hash128_hex(key, out_hex);
+  (void)snprintf(out_name, 128, "%.100s@%.12s", qn__request_name(request), out_hex);
+}
+
+qn_compile_request_t qn__compile_request(const qn__request_t* request) {
+  return (qn_compile_request_t){
+      .struct_size = sizeof(qn_compile_request_t),
+      .module_bytes = request->module->bytes,
+      .module_size = request->module->byte_count,
+      .target_json = qn_target_json(request->target),
+      .tier = request->tier,
+      .is_checked = request->is_checked,
+  };
+}

@@ -1,0 +1,230 @@
+// jit/engine/lookup.c: the way of a lookup: memory table, then a flight that asks the tiers and
+// compiles.
+//
+// Requirements:
+//  1. A memory hit takes one lock of the table and allocates nothing.
+//  2. A lookup without a deadline reads the tiers in its own thread; one with a deadline leaves all
+//     that could hang to the pool and only waits, for as long as it may.
+//  3. One maker per key; whoever waits gets the same result or a copy of the same error.
+// docs/lookups.md tells what waits for what. Thread rule: any thread. Read next: flight.h,
+// fallback.c.
+#include "jit/engine/lookup.h"
+
+#include "base/alloc.h"
+#include "target/target.h"
+
+int64_t qn__deadline_after(int64_t timeout_ns) {
+  return timeout_ns <= 0 ? INT64_MAX : qn__after(qn__now_ns(), timeout_ns);
+}
+
+qn_lookup_info_t qn__lookup_memory_info(const qn_executable_t* executable, qn_tier_t tier) {
+  qn_lookup_info_t info = {.source = QN_SOURCE_MEMORY, .tier = tier};
+  memcpy(info.key, executable->key, sizeof info.key);
+  return info;
+}
+
+// ------------------------------------------------------------------------------------- outcomes
+
+qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* request,
+                                 qn__flight_t* flight) {
+  char name[128], key[33];
+  qn__flight_name(flight, name, key);
+  const char* why = "it is being compiled for another lookup";
+  if (qn__flight_stage_now(flight) == QN__FLIGHT_LANDED) {
+    const qn__landing_t* landing = qn__flight_landing(flight);
+    why = landing->outcome == QN__OUTCOME_ABSENT ? landing->why
+                                                 : "another lookup of it has just ended";
+  }
+  qn__count(engine, QN__COUNTER_compiles_forbidden, 1);
+  return qn_status_make(QN_STATUS_COMPILE_FORBIDDEN,
+                        "'%s' is not cached, and compiling is forbidden: %s (key %s, target %s)",
+                        name, why, key, qn_target_json(request->target));
+}
+
+qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request) {
+  qn__count(engine, QN__COUNTER_deadline_exceeded, 1);
+  return qn_status_make(QN_STATUS_DEADLINE_EXCEEDED,
+                        "'%s' for target %s is not ready within %.3f ms; it goes on being made",
+                        qn__request_name(request), qn_target_json(request->target),
+                        (double)request->timeout_ns / 1e6);
+}
+
+qn_status_t qn__lookup_refused(qn_engine_t* engine, const qn__request_t* request) {
+  qn__count(engine, QN__COUNTER_threads_refused, 1);
+  return qn_status_make(QN_STATUS_UNAVAILABLE,
+                        "'%s': no compile thread can be started, and the lookup must not wait",
+                        qn__request_name(request));
+}
+
+qn_status_t qn__lookup_outcome(qn_engine_t* engine, const qn__request_t* request,
+                               qn__flight_t* flight) {
+  const qn__landing_t* landing = qn__flight_landing(flight);
+  switch (landing->outcome) {
+    case QN__OUTCOME_FAILED:
+      return qn_status_clone(landing->status);
+    case QN__OUTCOME_ABSENT:
+      return request->is_forbidden ? qn__lookup_forbidden(engine, request, flight) : QN_OK;
+    case QN__OUTCOME_CANCELLED:
+      qn__count(engine, QN__COUNTER_cancelled, 1);
+      return qn_status_make(QN_STATUS_CANCELLED, "'%s': the engine ends, or the process has forked",
+                            qn__request_name(request));
+    case QN__OUTCOME_FOUND:
+    case QN__OUTCOME_RETRY:
+      break;
+  }
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- the lookup
+
+// The maker of a lookup without a deadline: reads here; compiles here only without threads.
+static void take_through(qn__flight_t* flight, bool may_compile) {
+  if (qn__flight_ask_local(flight) || qn__flight_ask_remote(flight)) return;
+  if (qn__flight_queue(flight)) return;
+  if (may_compile) {
+    qn__flight_compile(flight, false);
+  } else {
+    qn__flight_give_up(flight, QN__OUTCOME_RETRY);
+  }
+}
+
+// Waits for the flight; `*out_executable` stays NULL with an ok status when it is to be tried
+// again.
+static qn_status_t await(qn_engine_t* engine, const qn__request_t* request, qn__flight_t* flight,
+                         bool is_maker, int64_t deadline_ns, qn_lookup_info_t* out_info,
+                         qn_executable_t** out_executable) {
+  // Who may not compile does not wait for a compile either.
+  qn__flight_stage_t stage = request->is_forbidden ? QN__FLIGHT_COMPILE : QN__FLIGHT_LANDED;
+  if (!qn__flight_wait(flight, stage, deadline_ns)) return qn__lookup_too_late(engine, request);
+  if (qn__flight_stage_now(flight) != QN__FLIGHT_LANDED) {
+    return qn__lookup_forbidden(engine, request, flight);
+  }
+  const qn__landing_t* landing = qn__flight_landing(flight);
+  if (landing->outcome != QN__OUTCOME_FOUND) return qn__lookup_outcome(engine, request, flight);
+  qn_executable_retain(landing->executable);
+  *out_executable = landing->executable;
+  *out_info = is_maker ? landing->info : qn__lookup_memory_info(landing->executable, request->tier);
+  return QN_OK;
+}
+
+qn_status_t qn__lookup_behind_memory(qn_engine_t* engine, const qn__request_t* request,
+                                     const qn__ident_t* ident, int64_t deadline_ns,
+                                     qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
+  qn__wish_t wish = {
+      .asks_remote = true, .may_compile = !request->is_forbidden, .priority = request->priority};
+  qn_status_t status = QN_OK;
+  while (qn_ok(status) && !*out_executable) {
+    qn__boarding_t boarding;
+    QN_TRY(qn__flight_board(&engine->flights, request, ident, &wish, &boarding));
+    if (!boarding.is_maker) qn__count(engine, QN__COUNTER_waited, 1);
+    if (boarding.executable) {
+      *out_executable = boarding.executable;
+      *out_info = qn__lookup_memory_info(boarding.executable, request->tier);
+      return QN_OK;
+    }
+    if (boarding.is_maker && deadline_ns == INT64_MAX) {
+      take_through(boarding.flight, wish.may_compile);
+    } else if (boarding.is_maker && !qn__flight_submit(boarding.flight)) {
+      qn__flight_give_up(boarding.flight, QN__OUTCOME_RETRY);
+      status = qn__lookup_refused(engine, request);
+    }
+    if (qn_ok(status)) {
+      status = await(engine, request, boarding.flight, boarding.is_maker, deadline_ns, out_info,
+                     out_executable);
+    }
+    qn__flight_release(boarding.flight);
+  }
+  return status;
+}
+
+static qn_status_t look_behind(qn_engine_t* engine, const qn__request_t* request,
+                               const qn__ident_t* ident, int64_t start_ns,
+                               qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
+  qn__count(engine, QN__COUNTER_lookups, 1);
+  if (start_ns == 0) start_ns = qn__now_ns();
+  // The engine's memory must last for the way out, whoever destroys it meanwhile.
+  qn__engine_retain(engine);
+  qn_lookup_info_t info = {.source = QN_SOURCE_COMPILED, .tier = request->tier};
+  qn_status_t status = qn__lookup_behind_memory(
+      engine, request, ident, qn__deadline_after(request->timeout_ns), &info, out_executable);
+  info.lookup_ns =
+      qn__watch_end(engine->watch, QN__STAGE_lookup, start_ns, qn__request_name(request));
+  if (out_info) *out_info = info;
+  qn__engine_release(engine);
+  return status;
+}
+
+qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                                 const qn_lookup_options_t* options, qn_lookup_info_t* out_info,
+                                 qn_executable_t** out_executable) {
+  *out_executable = NULL;
+  qn__request_t request;
+  QN_TRY(qn__request_init(engine, module, target, options, &request));
+  int64_t start_ns = out_info ? qn__now_ns() : 0;
+  qn__ident_t ident = qn__request_ident(&request);
+  qn_executable_t* executable = qn__table_get(&engine->table, &ident);
+  if (!executable) {
+    return look_behind(engine, &request, &ident, start_ns, out_info, out_executable);
+  }
+  if (out_info) {
+    *out_info = qn__lookup_memory_info(executable, request.tier);
+    out_info->lookup_ns = qn__now_ns() - start_ns;
+  }
+  *out_executable = executable;
+  return QN_OK;
+}
+
+bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                      const qn_lookup_options_t* options) {
+  qn__request_t request;
+  qn_status_t status = qn__request_init(engine, module, target, options, &request);
+  if (!qn_ok(status)) {
+    qn_status_free(status);
+    return false;
+  }
+  qn__ident_t ident = qn__request_ident(&request);
+  qn__flights_forget_failure(&engine->flights, &ident);
+  return qn__table_remove(&engine->table, &ident);
+}
+
+qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                               const char* name, const qn_lookup_options_t* options,
+                               qn_lookup_info_t* out_info, qn_function_t** out_function) {
+  *out_function = NULL;
+  if (!name) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a lookup needs the function's name, got null");
+  }
+  if (options && options->miss == QN_MISS_FALLBACK) {
+    qn__request_t request;
+    QN_TRY(qn__request_init(engine, module, target, options, &request));
+    return qn__lookup_fallback(engine, &request, name, qn__now_ns(), out_info, out_function);
+  }
+  qn_executable_t* executable;
+  QN_TRY(qn_engine_executable(engine, module, target, options, out_info, &executable));
+  qn_status_t status = qn_executable_function(executable, module, name, out_function);
+  qn_executable_release(executable);
+  return status;
+}
+
+qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                           const qn_lookup_options_t* options, const char* form, qn_sink_t sink) {
+  qn__request_t request;
+  QN_TRY(qn__request_init(engine, module, target, options, &request));
+  if (!form || !sink.write) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the %s of what is to be written is null",
+                          form ? "sink" : "form");
+  }
+  const char* name = target->kind->info->codegen;
+  uint32_t generator;
+  char identity[256];
+  QN_TRY(qn__generators_find(&engine->generators, name, &generator, identity));
+  const qn_codegen_t* codegen;
+  void* self;
+  QN_TRY(qn__generators_open(&engine->generators, generator, &codegen, &self, identity));
+  if (!codegen->emit) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "generator '%s' has no intermediate forms", name);
+  }
+  qn_compile_request_t compile = qn__compile_request(&request);
+  return codegen->emit(self, &compile, form, sink);
+}

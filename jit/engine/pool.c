@@ -1,0 +1,356 @@
+// jit/engine/pool.c: see pool.h.
+//
+// Requirements:
+//  1. At most max_running jobs of a lane run at once; within a lane the highest priority goes
+//     first, equals in the order in which they came.
+//  2. A job that can run is run: whoever changes what can run wakes an idle thread or starts one.
+//  3. A thread that cannot be started is no error while there are others.
+//  4. A process that ends waits for reads and compiles that run, for a bounded time: a compiler
+//     whose library is being torn down under it would crash. What is queued, waits for the clock or
+//     for another process is let be; who took his slot back finds the pool stopping.
+//  5. Nothing of a parent's queue or threads is touched in a child of fork: its jobs belong to
+//     flights that the child forgets (flight.c).
+// Thread rule: everything belongs to the mutex. Read next: steps.c.
+#include "jit/engine/pool.h"
+
+#include "base/alloc.h"
+
+// What the default of the system would be on most machines; a process that runs under a smaller
+// limit compiles deep programs all the same. Readers of programs recurse at most as deep as
+// QN__NESTING_LIMIT allows; LLVM's own recursion is what needs the room.
+#define STACK_BYTES ((size_t)8 << 20)
+
+static qn_status_t make_locks(qn__pool_t* pool) {
+  QN_TRY(qn__mutex_init(&pool->mutex));
+  QN_TRY(qn__cond_init(&pool->work));
+  QN_TRY(qn__cond_init(&pool->slot));
+  return qn__cond_init(&pool->ended);
+}
+
+// ---------------------------------------------------------------------------------------- fork
+
+static void fork_prepare(void* self) {
+  qn__mutex_lock(&((qn__pool_t*)self)->mutex);
+}
+static void fork_parent(void* self) {
+  qn__mutex_unlock(&((qn__pool_t*)self)->mutex);
+}
+static void fork_child(void* self) {
+  qn__pool_t* pool = self;
+  qn_status_free(make_locks(pool));
+  uint32_t lost_count = pool->thread_count;
+  pool->thread_count = pool->idle_count = pool->lent_count = pool->returning_count = 0;
+  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+    qn__pool_queue_t* queue = &pool->queues[lane];
+    queue->first = queue->last = NULL;
+    queue->queued_count = queue->running_count = 0;
+  }
+  pool->epoch++;
+  // What the parent's threads hold, nobody releases here.
+  for (uint32_t i = 0; i < lost_count; i++) pool->owner.forget(pool->owner.self);
+}
+
+static uint32_t count_at_work(const qn__pool_t* pool) {
+  return pool->queues[QN__LANE_READ].running_count + pool->queues[QN__LANE_COMPILE].running_count;
+}
+
+static void at_exit(void* self, int64_t deadline_ns) {
+  qn__pool_t* pool = self;
+  qn__mutex_lock(&pool->mutex);
+  // Idle threads stay: one that ended now would run its destructors beside those of the process.
+  pool->is_exiting = true;
+  qn__cond_broadcast(&pool->slot);
+  // A callback that ends the process does not wait for itself.
+  uint32_t own_count = 0;
+  for (uint32_t i = 0; i < pool->thread_count; i++) {
+    if (pthread_equal(pool->threads[i], pthread_self())) own_count = 1;
+  }
+  bool is_in_time = true;
+  while (count_at_work(pool) > own_count && is_in_time) {
+    is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns) ||
+                 qn__exit_prolong(&deadline_ns);
+  }
+  qn__mutex_unlock(&pool->mutex);
+}
+
+// --------------------------------------------------------------------------------------- queue
+
+static void enqueue(qn__pool_t* pool, qn__job_t* job) {
+  qn__pool_queue_t* queue = &pool->queues[job->lane];
+  qn__job_t** at = &queue->first;
+  if (queue->last && queue->last->priority >= job->priority) {
+    at = &queue->last->next;
+  } else {
+    while (*at && (*at)->priority >= job->priority) at = &(*at)->next;
+  }
+  job->next = *at;
+  *at = job;
+  if (!job->next) queue->last = job;
+  job->is_queued = true;
+  queue->queued_count++;
+}
+
+static void unlink_job(qn__pool_t* pool, qn__job_t* job) {
+  qn__pool_queue_t* queue = &pool->queues[job->lane];
+  qn__job_t* previous = NULL;
+  qn__job_t** at = &queue->first;
+  while (*at != job) {
+    previous = *at;
+    at = &previous->next;
+  }
+  *at = job->next;
+  if (queue->last == job) queue->last = previous;
+  job->next = NULL;
+  job->is_queued = false;
+  queue->queued_count--;
+}
+
+static uint32_t free_slots(const qn__pool_t* pool, int lane) {
+  const qn__pool_queue_t* queue = &pool->queues[lane];
+  uint32_t taken = queue->running_count + (lane == QN__LANE_COMPILE ? pool->returning_count : 0);
+  return taken < queue->max_running ? queue->max_running - taken : 0;
+}
+
+// Reads first: they are short, and what they find need not be compiled. The clock last: who waits
+// for it does nothing else, and could be the only thread.
+static qn__job_t* take(qn__pool_t* pool) {
+  if (pool->is_exiting) return NULL;
+  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+    qn__pool_queue_t* queue = &pool->queues[lane];
+    if (!queue->first || free_slots(pool, lane) == 0) continue;
+    qn__job_t* job = queue->first;
+    unlink_job(pool, job);
+    queue->running_count++;
+    return job;
+  }
+  return NULL;
+}
+
+static void* work(void* arg);
+
+// Wakes or starts a thread when there is more to run than threads that are idle.
+static void stir(qn__pool_t* pool) {
+  uint32_t runnable = 0;
+  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+    uint32_t queued = pool->queues[lane].queued_count;
+    uint32_t slots = free_slots(pool, lane);
+    runnable += queued < slots ? queued : slots;
+  }
+  if (runnable == 0 || pool->is_exiting) return;
+  if (runnable > pool->idle_count && pool->thread_count < QN__POOL_MAX_THREADS &&
+      !pool->is_stopping) {
+    pool->owner.retain(pool->owner.self);
+    qn_status_t status = qn__thread_start(&pool->threads[pool->thread_count], "quern-compile",
+                                          STACK_BYTES, work, pool);
+    if (qn_ok(status)) {
+      pool->thread_count++;
+    } else {
+      qn_status_free(status);
+      pool->owner.release(pool->owner.self);
+    }
+  }
+  qn__cond_signal(&pool->work);
+}
+
+// ------------------------------------------------------------------------------------- threads
+
+static void* work(void* arg) {
+  qn__pool_t* pool = arg;
+  qn__mutex_lock(&pool->mutex);
+  const uint32_t epoch = pool->epoch;
+  while (!pool->is_stopping) {
+    qn__job_t* job = take(pool);
+    if (!job) {
+      pool->idle_count++;
+      qn__cond_wait(&pool->work, &pool->mutex);
+      pool->idle_count--;
+      continue;
+    }
+    stir(pool);
+    qn__lane_t lane = job->lane;
+    qn__mutex_unlock(&pool->mutex);
+    job->run(job);
+    qn__mutex_lock(&pool->mutex);
+    if (pool->epoch != epoch) {
+      // A callback forked on this thread, which the child's pool does not know.
+      qn__mutex_unlock(&pool->mutex);
+      return NULL;
+    }
+    pool->queues[lane].running_count--;
+    if (pool->returning_count) qn__cond_broadcast(&pool->slot);
+    if (pool->is_exiting) qn__cond_broadcast(&pool->ended);
+  }
+  qn__pool_owner_t owner = pool->owner;
+  if (--pool->thread_count == 0) qn__cond_broadcast(&pool->ended);
+  qn__mutex_unlock(&pool->mutex);
+  owner.release(owner.self);
+  return NULL;
+}
+
+qn_status_t qn__pool_init(qn__pool_t* pool, uint64_t max_compiles, qn__pool_owner_t owner) {
+  memset(pool, 0, sizeof *pool);
+  pool->owner = owner;
+  if (max_compiles == 0) {
+    int cores = qn__available_cores();
+    max_compiles = cores < 4 ? 1 : cores > 16 ? 8 : (uint64_t)cores / 2;
+  }
+  if (max_compiles > QN__POOL_MAX_COMPILES) max_compiles = QN__POOL_MAX_COMPILES;
+  pool->queues[QN__LANE_COMPILE].max_running = (uint32_t)max_compiles;
+  pool->queues[QN__LANE_ALARM].max_running = 1;
+  pool->queues[QN__LANE_READ].max_running = QN__POOL_MAX_READS;
+  QN_TRY(make_locks(pool));
+  pool->fork_node = (qn__fork_node_t){
+      .self = pool,
+      .prepare = fork_prepare,
+      .parent = fork_parent,
+      .child = fork_child,
+      .at_exit = at_exit,
+  };
+  if (qn__fork_register(&pool->fork_node)) return QN_OK;
+  pool->fork_node.self = NULL;
+  return qn__out_of_memory("a fork handler");
+}
+
+void qn__pool_deinit(qn__pool_t* pool) {
+  if (!pool->fork_node.self) return;
+  qn__fork_unregister(&pool->fork_node);
+  qn__mutex_deinit(&pool->mutex);
+  qn__cond_deinit(&pool->work);
+  qn__cond_deinit(&pool->slot);
+  qn__cond_deinit(&pool->ended);
+}
+
+// ---------------------------------------------------------------------------------------- jobs
+
+bool qn__pool_submit(qn__pool_t* pool, qn__job_t* job) {
+  job->queued_ns = qn__now_ns();
+  qn__mutex_lock(&pool->mutex);
+  bool is_queued = !pool->is_stopping && !pool->is_exiting;
+  if (is_queued) {
+    enqueue(pool, job);
+    stir(pool);
+    uint32_t watching = pool->queues[QN__LANE_ALARM].running_count;
+    if (pool->thread_count == (job->lane == QN__LANE_ALARM ? 0 : watching)) {
+      unlink_job(pool, job);
+      is_queued = false;
+    }
+  }
+  qn__mutex_unlock(&pool->mutex);
+  return is_queued;
+}
+
+void qn__pool_raise(qn__pool_t* pool, qn__job_t* job, int32_t priority) {
+  qn__mutex_lock(&pool->mutex);
+  if (job->priority < priority) {
+    bool is_queued = job->is_queued;
+    if (is_queued) unlink_job(pool, job);
+    job->priority = priority;
+    if (is_queued) enqueue(pool, job);
+  }
+  qn__mutex_unlock(&pool->mutex);
+}
+
+bool qn__pool_withdraw(qn__pool_t* pool, qn__job_t* job) {
+  qn__mutex_lock(&pool->mutex);
+  bool was_queued = job->is_queued;
+  if (was_queued) unlink_job(pool, job);
+  qn__mutex_unlock(&pool->mutex);
+  return was_queued;
+}
+
+bool qn__pool_lend(qn__pool_t* pool) {
+  qn__mutex_lock(&pool->mutex);
+  qn__pool_queue_t* queue = &pool->queues[QN__LANE_COMPILE];
+  bool is_lent = pool->lent_count < QN__POOL_MAX_LENT && queue->running_count > 0;
+  if (is_lent) {
+    pool->lent_count++;
+    queue->running_count--;
+    if (pool->returning_count) qn__cond_broadcast(&pool->slot);
+    stir(pool);
+  }
+  qn__mutex_unlock(&pool->mutex);
+  return is_lent;
+}
+
+void qn__pool_take_back(qn__pool_t* pool) {
+  qn__mutex_lock(&pool->mutex);
+  const uint32_t epoch = pool->epoch;
+  qn__pool_queue_t* queue = &pool->queues[QN__LANE_COMPILE];
+  pool->returning_count++;
+  while (queue->running_count >= queue->max_running && pool->epoch == epoch) {
+    qn__cond_wait(&pool->slot, &pool->mutex);
+  }
+  if (pool->returning_count) pool->returning_count--;
+  if (pool->lent_count) pool->lent_count--;
+  queue->running_count++;
+  qn__mutex_unlock(&pool->mutex);
+}
+
+// ---------------------------------------------------------------------------------------- stop
+
+bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
+  if (!pool->fork_node.self) return true;
+  int64_t deadline_ns = qn__now_ns() + grace_ns;
+  qn__job_t* dropped = NULL;
+  qn__mutex_lock(&pool->mutex);
+  pool->is_stopping = true;
+  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+    while (pool->queues[lane].last) {
+      qn__job_t* job = pool->queues[lane].first;
+      unlink_job(pool, job);
+      job->next = dropped;
+      dropped = job;
+    }
+  }
+  uint32_t started_count = pool->thread_count;
+  qn__cond_broadcast(&pool->work);
+  qn__cond_broadcast(&pool->slot);
+  qn__mutex_unlock(&pool->mutex);
+  while (dropped) {
+    qn__job_t* job = dropped;
+    dropped = job->next;
+    job->next = NULL;
+    job->drop(job);
+  }
+  qn__mutex_lock(&pool->mutex);
+  bool is_in_time = true;
+  while (pool->thread_count && is_in_time) {
+    is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns);
+  }
+  bool have_all_ended = pool->thread_count == 0;
+  qn__mutex_unlock(&pool->mutex);
+  for (uint32_t i = 0; i < started_count; i++) {
+    if (have_all_ended) {
+      (void)pthread_join(pool->threads[i], NULL);
+    } else {
+      (void)pthread_detach(pool->threads[i]);
+    }
+  }
+  return have_all_ended;
+}
+
+bool qn__pool_is_stopping(qn__pool_t* pool) {
+  qn__mutex_lock(&pool->mutex);
+  bool is_stopping = pool->is_stopping || pool->is_exiting;
+  qn__mutex_unlock(&pool->mutex);
+  return is_stopping;
+}
+
+bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns) {
+  qn__mutex_lock(&pool->mutex);
+  bool is_in_time = true;
+  while (!pool->is_stopping && !pool->is_exiting && is_in_time) {
+    is_in_time = qn__cond_wait_until(&pool->slot, &pool->mutex, deadline_ns);
+  }
+  bool is_stopping = pool->is_stopping || pool->is_exiting;
+  qn__mutex_unlock(&pool->mutex);
+  return !is_stopping;
+}
+
+void qn__pool_counts(qn__pool_t* pool, qn__lane_t lane, uint32_t* out_queued,
+                     uint32_t* out_running) {
+  qn__mutex_lock(&pool->mutex);
+  *out_queued = pool->queues[lane].queued_count;
+  *out_running = pool->queues[lane].running_count;
+  qn__mutex_unlock(&pool->mutex);
+}

@@ -1,0 +1,266 @@
+// jit/engine/table.c: see table.h.
+//
+// Why stripes: a lookup must not meet other lookups at one lock or one counter, and what it finds
+// must not be released before it has counted its reference. A reader takes the lock of its CPU's
+// stripe, counts its hit there, and counts its reference on a stripe of the executable
+// (base/refcount.h): threads on different CPUs write to no cache line that they share, also when
+// they all look for one key. A writer takes all stripes, which is rare. An uncontended lock
+// is one atomic operation each way; schemes without one (epochs) save that and cost far more care.
+//
+// Why a clock, and not a list in the order of use: moving an entry within a list is a write that
+// all readers would share. A hit sets a flag that is nearly always set already; the hand goes round
+// when there is too much, passes over what was used since its last visit, and drops what nobody
+// uses.
+//
+// What counts against the bounds is what nobody else holds. A striped count does not tell when it
+// falls to one, so the hand notes what it saw: each put looks at a few more slots, as long as all
+// entries together are beyond the bounds, and so finds out in time what was given back. What the
+// hand sees may be off by operations under way: then something is dropped that is held, which
+// costs a load later and is otherwise harmless, or kept until the next visit.
+#include "jit/engine/table.h"
+
+#include "base/alloc.h"
+#include "jit/call/executable.h"
+
+// Slots that a put looks at even when nothing needs to go.
+#define REFRESH_STEPS 64u
+
+// The digests are uniform: eight bytes of each are hash enough.
+static inline size_t ident_hash(const qn__ident_t* ident) {
+  uint64_t module, target;
+  memcpy(&module, ident->module_digest.bytes, sizeof module);
+  memcpy(&target, ident->target_digest.bytes, sizeof target);
+  return (size_t)(module ^ (target * 0x9E3779B97F4A7C15u) ^ (ident->options << 7));
+}
+
+static void lock_all(qn__table_t* table) {
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__short_lock(&table->stripes[i].lock);
+}
+static void unlock_all(qn__table_t* table) {
+  for (uint32_t i = QN__TABLE_STRIPES; i-- > 0;) qn__short_unlock(&table->stripes[i].lock);
+}
+
+static void make_locks(qn__table_t* table) {
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) qn__short_lock_init(&table->stripes[i].lock);
+}
+
+static void fork_prepare(void* self) {
+  lock_all(self);
+}
+static void fork_parent(void* self) {
+  unlock_all(self);
+}
+static void fork_child(void* self) {
+  make_locks(self);
+}
+
+qn_status_t qn__table_init(qn__table_t* table, uint64_t max_bytes, uint64_t max_entries,
+                           qn_allocator_t allocator) {
+  memset(table, 0, sizeof *table);
+  table->allocator = allocator;
+  table->max_bytes = max_bytes;
+  table->max_entries = max_entries;
+  make_locks(table);
+  table->fork_node = (qn__fork_node_t){
+      .self = table, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  if (!qn__fork_register(&table->fork_node)) return qn__out_of_memory("a fork handler");
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- reading
+
+// The slot of `ident`, or the fresh one where its probe sequence ends; NULL in an empty table.
+static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn__ident_t* ident) {
+  if (capacity == 0) return NULL;
+  for (size_t i = ident_hash(ident) & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
+    if (!slots[i].is_used || qn__ident_equal(&slots[i].ident, ident)) return &slots[i];
+  }
+}
+
+static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
+                                   uint64_t counted_as) {
+  const uint32_t cpu = qn__stripe(), stripe = cpu % QN__TABLE_STRIPES;
+  qn__short_lock(&table->stripes[stripe].lock);
+  qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
+  qn_executable_t* executable = slot ? slot->executable : NULL;
+  if (executable) {
+    qn__refcount_retain(&executable->references, cpu);
+    table->stripes[stripe].hit_count += counted_as;
+    if (!atomic_load_explicit(&slot->is_recent, memory_order_relaxed)) {
+      atomic_store_explicit(&slot->is_recent, true, memory_order_relaxed);
+    }
+  }
+  qn__short_unlock(&table->stripes[stripe].lock);
+  return executable;
+}
+
+// The lock that a hit takes anyway guards its count: an atomic counter that all threads share would
+// cost another atomic operation, and far more when they meet (bench/bench_hits.c).
+qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
+  return get(table, ident, 1);
+}
+
+qn_executable_t* qn__table_peek(qn__table_t* table, const qn__ident_t* ident) {
+  return get(table, ident, 0);
+}
+
+qn__table_stats_t qn__table_stats(qn__table_t* table) {
+  qn__table_stats_t stats = {.hit_count = 0};
+  for (uint32_t i = 0; i < QN__TABLE_STRIPES; i++) {
+    qn__short_lock(&table->stripes[i].lock);
+    stats.hit_count += table->stripes[i].hit_count;
+    // Any one of the locks keeps writers away.
+    stats.evicted_count = table->evicted_count;
+    stats.bytes = table->bytes;
+    stats.entry_count = table->entry_count;
+    qn__short_unlock(&table->stripes[i].lock);
+  }
+  return stats;
+}
+
+// ---------------------------------------------------------------------------------- writing
+//
+// The caller holds all stripes. What is dropped is chained, and released when the locks are free:
+// unloading takes other locks and may be slow.
+
+static void note_held(qn__table_t* table, qn__table_slot_t* slot, bool is_held) {
+  if (slot->is_held == is_held) return;
+  slot->is_held = is_held;
+  if (is_held) {
+    table->held_count++;
+    table->held_bytes += slot->executable->size_bytes;
+  } else {
+    table->held_count--;
+    table->held_bytes -= slot->executable->size_bytes;
+  }
+}
+
+static void drop(qn__table_t* table, qn__table_slot_t* slot, qn_executable_t** dropped) {
+  qn_executable_t* executable = slot->executable;
+  note_held(table, slot, false);
+  slot->executable = NULL;
+  table->entry_count--;
+  table->bytes -= executable->size_bytes;
+  qn__refcount_close(&executable->references);
+  executable->next_dropped = *dropped;
+  *dropped = executable;
+}
+
+static void release_all(qn_executable_t* dropped) {
+  while (dropped) {
+    qn_executable_t* next = dropped->next_dropped;
+    qn_executable_release(dropped);
+    dropped = next;
+  }
+}
+
+static bool is_beyond(const qn__table_t* table, uint64_t bytes, uint64_t entry_count) {
+  return bytes > table->max_bytes || entry_count > table->max_entries;
+}
+
+// The hand comes by.
+static void visit(qn__table_t* table, qn__table_slot_t* slot, bool has_too_much,
+                  qn_executable_t** dropped) {
+  if (!slot->executable) return;
+  note_held(table, slot, qn__refcount_estimate(&slot->executable->references) > 1);
+  if (slot->is_held || !has_too_much) return;
+  if (atomic_exchange_explicit(&slot->is_recent, false, memory_order_relaxed)) return;
+  drop(table, slot, dropped);
+  table->evicted_count++;
+}
+
+// `fresh` was just put: it is held by who put it, but not for long, and so counts.
+static void keep_bounds(qn__table_t* table, const qn__table_slot_t* fresh,
+                        qn_executable_t** dropped) {
+  if (!is_beyond(table, table->bytes, table->entry_count)) return;
+  // Twice round is enough: the first takes the marks of use away, the second what had one.
+  for (size_t step = 0; step <= 2 * table->capacity; step++) {
+    bool has_too_much =
+        is_beyond(table, table->bytes - table->held_bytes, table->entry_count - table->held_count);
+    if (!has_too_much && step >= REFRESH_STEPS) break;
+    qn__table_slot_t* slot = &table->slots[table->hand];
+    if (slot != fresh) visit(table, slot, has_too_much, dropped);
+    table->hand = (table->hand + 1) & (table->capacity - 1);
+  }
+}
+
+// Makes room for one more; forgets removed slots on the way.
+static qn_status_t reserve(qn__table_t* table) {
+  if (table->used_count + 1 <= table->capacity / 2) return QN_OK;
+  size_t capacity = 64;
+  while (capacity < (table->entry_count + 1) * 4) capacity *= 2;
+  qn__table_slot_t* slots = qn__alloc_zero(table->allocator, capacity, sizeof *slots);
+  if (!slots) return qn__out_of_memory("the table of executables");
+  for (size_t i = 0; i < table->capacity; i++) {
+    qn__table_slot_t* from = &table->slots[i];
+    if (!from->executable) continue;
+    qn__table_slot_t* to = find(slots, capacity, &from->ident);
+    to->ident = from->ident;
+    to->executable = from->executable;
+    to->is_used = true;
+    to->is_held = from->is_held;
+    atomic_init(&to->is_recent, atomic_load_explicit(&from->is_recent, memory_order_relaxed));
+  }
+  qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
+  table->slots = slots;
+  table->capacity = capacity;
+  table->used_count = table->entry_count;
+  table->hand &= capacity - 1;
+  return QN_OK;
+}
+
+static void fill(qn__table_t* table, qn__table_slot_t* slot, const qn__ident_t* ident,
+                 qn_executable_t* executable) {
+  if (!slot->is_used) table->used_count++;
+  slot->is_used = true;
+  slot->ident = *ident;
+  slot->executable = executable;
+  atomic_store_explicit(&slot->is_recent, true, memory_order_relaxed);
+  table->entry_count++;
+  table->bytes += executable->size_bytes;
+  qn_executable_retain(executable);
+  qn__refcount_open(&executable->references);
+}
+
+qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
+                          qn_executable_t* executable) {
+  qn_executable_t* dropped = NULL;
+  lock_all(table);
+  qn_status_t status = reserve(table);
+  if (qn_ok(status)) {
+    qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
+    if (slot->executable != executable) {
+      if (slot->executable) drop(table, slot, &dropped);
+      fill(table, slot, ident, executable);
+      keep_bounds(table, slot, &dropped);
+    }
+  }
+  unlock_all(table);
+  release_all(dropped);
+  return status;
+}
+
+bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident) {
+  qn_executable_t* dropped = NULL;
+  lock_all(table);
+  qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
+  if (slot && slot->executable) drop(table, slot, &dropped);
+  unlock_all(table);
+  bool was_there = dropped != NULL;
+  release_all(dropped);
+  return was_there;
+}
+
+void qn__table_deinit(qn__table_t* table) {
+  // An engine that was made by half has neither locks nor entries.
+  if (!table->fork_node.self) return;
+  qn_executable_t* dropped = NULL;
+  lock_all(table);  // for a fork in another thread
+  for (size_t i = 0; i < table->capacity; i++) {
+    if (table->slots[i].executable) drop(table, &table->slots[i], &dropped);
+  }
+  unlock_all(table);
+  qn__fork_unregister(&table->fork_node);
+  release_all(dropped);
+  qn__free(table->allocator, table->slots, table->capacity * sizeof *table->slots);
+}

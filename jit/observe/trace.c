@@ -1,0 +1,205 @@
+// jit/observe/trace.c: the spans of an engine as a trace: JSON of complete events (and of pairs,
+// for waits), for chrome://tracing and Perfetto.
+//
+// Times are microseconds of the monotonic clock, so traces of several processes of a machine share
+// one axis. Thread rule: any thread. Read next: watch.c.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "jit/engine/engine.h"
+
+// What is kept before it is handed to the sink.
+#define CHUNK_BYTES 32768u
+
+typedef struct thread {
+  uint32_t process;
+  uint32_t thread;
+} thread_t;
+
+typedef struct writer {
+  qn__buffer_t text;
+  qn_sink_t sink;
+  qn_status_t status;  // owned: the first failure
+  thread_t* threads;   // those that have been named
+  size_t thread_count, thread_capacity;
+  size_t last_thread;  // spans of one thread come in runs
+  bool has_event;
+  uint64_t wait_count;
+} writer_t;
+
+static void flush(writer_t* writer) {
+  if (qn_ok(writer->status)) writer->status = qn__buffer_status(&writer->text, "a trace");
+  if (qn_ok(writer->status) && writer->text.size) {
+    writer->status = writer->sink.write(writer->sink.self, writer->text.data, writer->text.size);
+  }
+  qn__buffer_clear(&writer->text);
+}
+
+static void begin_event(writer_t* writer) {
+  qn__buffer_cstr(&writer->text, writer->has_event ? ",\n" : "\n");
+  writer->has_event = true;
+}
+
+// "12.345": nanoseconds as microseconds.
+static void put_us(qn__buffer_t* out, int64_t ns) {
+  uint64_t value = ns > 0 ? (uint64_t)ns : 0;
+  qn__buffer_format(out, "%" PRIu64 ".%03u", value / 1000, (unsigned)(value % 1000));
+}
+
+static void put_name(writer_t* writer, const char* event, const qn__span_t* span,
+                     const char* name) {
+  begin_event(writer);
+  qn__buffer_format(&writer->text,
+                    "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
+                    ",\"args\":{\"name\":",
+                    event, span->process, span->thread);
+  qn__buffer_json_string(&writer->text, qn__str(name));
+  qn__buffer_cstr(&writer->text, "}}");
+}
+
+// The first span of a thread names it. Without memory for the list it stays a number.
+static void name_thread(writer_t* writer, const qn__span_t* span, qn_allocator_t allocator) {
+  bool is_new_process = true;
+  for (size_t i = 0; i < writer->thread_count; i++) {
+    size_t at = (writer->last_thread + i) % writer->thread_count;
+    const thread_t* known = &writer->threads[at];
+    if (known->process == span->process) is_new_process = false;
+    if (known->process == span->process && known->thread == span->thread) {
+      writer->last_thread = at;
+      return;
+    }
+  }
+  void* items = writer->threads;
+  if (!qn__grow(allocator, &items, &writer->thread_capacity, writer->thread_count + 1,
+                sizeof *writer->threads)) {
+    return;
+  }
+  writer->threads = items;
+  writer->last_thread = writer->thread_count;
+  writer->threads[writer->thread_count++] = (thread_t){span->process, span->thread};
+  if (is_new_process) put_name(writer, "process_name", span, "quern");
+  put_name(writer, "thread_name", span, span->thread_name);
+}
+
+// The common end of an event.
+static void put_place(qn__buffer_t* out, const qn__span_t* span) {
+  qn__buffer_format(out,
+                    ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"args\":{\"name\":", span->process,
+                    span->thread);
+  qn__buffer_json_string(out, qn__str(span->name));
+  qn__buffer_cstr(out, "}}");
+}
+
+// Complete events of a thread must lie inside of each other. A wait for a thread began while that
+// thread did something else, so it is told as a pair of asynchronous events.
+static void put_wait(writer_t* writer, const qn__span_t* span) {
+  qn__buffer_t* out = &writer->text;
+  writer->wait_count++;
+  for (int i = 0; i < 2; i++) {
+    begin_event(writer);
+    qn__buffer_format(out,
+                      "{\"name\":\"%s\",\"cat\":\"quern\",\"ph\":\"%s\",\"id\":%" PRIu64 ",\"ts\":",
+                      qn__stage_name(span->stage), i ? "e" : "b", writer->wait_count);
+    put_us(out, i ? span->start_ns + span->duration_ns : span->start_ns);
+    put_place(out, span);
+  }
+}
+
+static void put_span(void* self, const qn__span_t* span) {
+  writer_t* writer = self;
+  if (!qn_ok(writer->status)) return;
+  name_thread(writer, span, writer->text.allocator);
+  qn__buffer_t* out = &writer->text;
+  if (span->stage == QN__STAGE_queue) {
+    put_wait(writer, span);
+  } else {
+    begin_event(writer);
+    qn__buffer_format(out, "{\"name\":\"%s\",\"cat\":\"quern\",\"ph\":\"X\",\"ts\":",
+                      qn__stage_name(span->stage));
+    put_us(out, span->start_ns);
+    qn__buffer_cstr(out, ",\"dur\":");
+    put_us(out, span->duration_ns);
+    put_place(out, span);
+  }
+  if (out->size >= CHUNK_BYTES) flush(writer);
+}
+
+qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink) {
+  if (!engine || !sink.write) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a trace needs %s, got null",
+                          engine ? "a sink" : "an engine");
+  }
+  if (!qn__watch_has_trace(engine->watch)) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "the engine keeps no spans; set the option 'trace' or QUERN_TRACE");
+  }
+  writer_t writer = {.sink = sink};
+  qn__buffer_init(&writer.text, engine->allocator);
+  qn__buffer_cstr(&writer.text, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+  qn__watch_spans(engine->watch, put_span, &writer);
+  qn__buffer_format(&writer.text, "\n],\"otherData\":{\"lost_spans\":\"%" PRIu64 "\"}}\n",
+                    qn__watch_lost(engine->watch));
+  flush(&writer);
+  qn__free(engine->allocator, writer.threads, writer.thread_capacity * sizeof *writer.threads);
+  qn__buffer_deinit(&writer.text);
+  return writer.status;
+}
+
+// ---------------------------------------------------------------------------------- the file
+
+static qn_status_t write_file(void* self, const void* data, size_t size_bytes) {
+  const int* fd = self;
+  const char* at = data;
+  while (size_bytes != 0) {
+    ssize_t written = qn__fs()->write(*fd, at, size_bytes);
+    if (written <= 0) return qn__fs_status(written < 0 ? errno : EIO, "write", "it");
+    at += written;
+    size_bytes -= (size_t)written;
+  }
+  return QN_OK;
+}
+
+// The name with each "%p" replaced by the process id.
+static void put_path(qn__buffer_t* out, const char* name) {
+  for (; *name; name++) {
+    if (name[0] == '%' && name[1] == 'p') {
+      qn__buffer_format(out, "%ld", (long)getpid());
+      name++;
+    } else {
+      qn__buffer_char(out, *name);
+    }
+  }
+}
+
+static qn_status_t write_trace(qn_engine_t* engine, const char* path) {
+  int fd = qn__fs()->open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return qn__fs_status(errno, "write", path);
+  qn_status_t status = qn_engine_trace(engine, (qn_sink_t){&fd, write_file});
+  if (qn__fs()->close(fd) != 0 && qn_ok(status)) status = qn__fs_status(errno, "write", path);
+  return status;
+}
+
+void qn__engine_write_trace(qn_engine_t* engine) {
+  const char* name = qn__config_get(&engine->config, QN__SETTING_trace);
+  if (!qn__watch_has_trace(engine->watch) || name[0] == '\0') return;
+  // An engine that did nothing leaves what another one wrote.
+  if (qn__watch_span_count(engine->watch) == 0) return;
+  // A child of fork does not write over its parent's file.
+  bool has_process = strstr(name, "%p") != NULL;
+  if (!has_process && !qn__watch_is_of_this_process(engine->watch)) return;
+  qn__buffer_t path;
+  qn__buffer_init(&path, engine->allocator);
+  put_path(&path, name);
+  qn_status_t status = qn__buffer_status(&path, "the name of a trace");
+  if (qn_ok(status)) status = write_trace(engine, (const char*)path.data);
+  if (!qn_ok(status)) {
+    qn__log(QN__LOG_WARN, "the trace '%s' was not written: %s", name, qn_status_message(status));
+    qn_status_free(status);
+  }
+  qn__buffer_deinit(&path);
+}

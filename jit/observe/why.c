@@ -1,0 +1,402 @@
+// jit/observe/why.c: why a lookup would hit or miss, without doing anything about it.
+//
+// The key is made as a lookup makes it, with the generator's identity as predicted. If no local
+// tier has it, the entry that is nearest to it is looked for: of the same module before all, then
+// the one that agrees in the most sections, then the latest. Only the beginnings of entries are
+// read, and no more of them than the limits below. Nothing is counted, touched, removed or opened
+// for good.
+//
+// Not here: the words of a difference (why_words.c), the search for the nearest (why_nearest.c).
+// Thread rule: any thread. Read next: making.c.
+#include "jit/observe/why.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "cache/peek.h"
+#include "jit/codegen/artifact.h"
+#include "jit/engine/engine.h"
+#include "target/target.h"
+
+// Whichever comes first ends the search for the nearest entry.
+#define MAX_ENTRIES 50000u
+#define MAX_NS INT64_C(2000000000)
+
+// What the explanation is owned by.
+typedef struct explained {
+  qn_explanation_t public;
+  qn__arena_t arena;
+} explained_t;
+
+typedef struct search {
+  qn_engine_t* engine;
+  qn__request_t request;
+  uint32_t generator;
+  char identity[256];
+  qn__buffer_t preimage;
+  qn_hash128_t key;
+  qn__neighbour_t nearest;
+  uint64_t max_entries;
+  int64_t deadline_ns;
+  qn__buffer_t text;
+  qn__difference_t difference;
+} search_t;
+
+// ---------------------------------------------------------------------------------- the key's own
+
+typedef struct answer {
+  bool is_found;
+  bool is_odd;  // something is there under the key that a lookup does not take
+} answer_t;
+
+static void put_key(qn__buffer_t* out, qn_hash128_t key) {
+  char hex[33];
+  qn__hash128_hex(key, hex);
+  qn__buffer_format(out, "%.12s", hex);
+}
+
+// Starts a clause of the text.
+static qn__buffer_t* begin_clause(search_t* search) {
+  if (search->text.size) qn__buffer_cstr(&search->text, "; ");
+  return &search->text;
+}
+
+// Entries are compared whole: a key that two preimages share is a miss.
+static answer_t judge(search_t* search, qn__get_result_t result, const qn__hit_t* hit,
+                      const char* place) {
+  switch (result) {
+    case QN__GET_HIT: {
+      uint32_t tag =
+          qn__preimage_first_difference(qn__buffer_as_span(&search->preimage), hit->entry.preimage);
+      if (tag == 0) return (answer_t){.is_found = true};
+      qn__buffer_format(begin_clause(search),
+                        "%s has an entry of the same key that is another's: %s differs", place,
+                        qn__section_text(tag));
+      return (answer_t){.is_odd = true};
+    }
+    case QN__GET_BAD:
+      qn__buffer_format(begin_clause(search),
+                        "the entry in %s is damaged: %s; a lookup compiles it again", place,
+                        qn__reason_text(hit->reason));
+      return (answer_t){.is_odd = true};
+    case QN__GET_ERROR: {
+      qn_status_t status = qn__fs_status(hit->error, "read", "it");
+      qn__buffer_format(begin_clause(search), "the entry in %s is there, but %s", place,
+                        qn_status_message(status));
+      qn_status_free(status);
+      return (answer_t){.is_odd = true};
+    }
+    case QN__GET_UNTRUSTED:
+      qn__buffer_format(begin_clause(search),
+                        "the entry in %s is not used: it belongs to another user, is no regular "
+                        "file or is not authentic",
+                        place);
+      return (answer_t){.is_odd = true};
+    case QN__GET_NO_MEMORY:
+      qn__buffer_format(begin_clause(search), "there is no memory to read the entry in %s", place);
+      return (answer_t){.is_odd = true};
+    case QN__GET_ABSENT:
+    case QN__GET_TIMEOUT:
+    case QN__GET_OFF:
+      break;
+  }
+  return (answer_t){0};
+}
+
+static void name_place(const search_t* search, size_t place, char out[4200]) {
+  const qn_engine_t* engine = search->engine;
+  if (place == 0) {
+    (void)snprintf(out, 4200, "the directory '%.4096s'", qn__disk_root(engine->disk));
+  } else {
+    (void)snprintf(out, 4200, "the bundle '%.4096s'", qn__bundle_path(engine->bundles[place - 1]));
+  }
+}
+
+static answer_t ask_directory(search_t* search) {
+  qn__disk_t* disk = search->engine->disk;
+  char place[4200];
+  qn__hit_t hit;
+  if (!disk) return (answer_t){0};
+  name_place(search, 0, place);
+  qn__get_result_t result = qn__disk_inspect(disk, search->key, false, &hit, NULL);
+  answer_t answer = judge(search, result, &hit, place);
+  if (result == QN__GET_HIT) qn__disk_hit_release(disk, &hit);
+  return answer;
+}
+
+static answer_t ask_bundle(search_t* search, size_t number) {
+  qn__bundle_t* bundle = search->engine->bundles[number];
+  uint64_t index;
+  if (!qn__bundle_find(bundle, search->key, &index)) return (answer_t){0};
+  char place[4200];
+  qn__hit_t hit;
+  name_place(search, number + 1, place);
+  qn__get_result_t result = qn__bundle_read(bundle, index, &hit);
+  answer_t answer = judge(search, result, &hit, place);
+  if (result == QN__GET_HIT) qn__bundle_hit_release(bundle, &hit);
+  return answer;
+}
+
+// ---------------------------------------------------------------------------------- the words
+
+static void put_time(qn__buffer_t* out, int64_t unix_ns) {
+  if (unix_ns == 0) return;  // left out, as bundles do when asked to
+  time_t seconds = (time_t)(unix_ns / 1000000000);
+  struct tm parts;
+  char text[32];
+  if (!gmtime_r(&seconds, &parts) || !strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts)) return;
+  qn__buffer_format(out, ", made %s UTC", text);
+}
+
+static bool is_generator_missing(const search_t* search) {
+  return !qn__generators_is_installed(&search->engine->generators, search->generator);
+}
+
+static void put_nearest(search_t* search, uint32_t tag) {
+  const qn__neighbour_t* nearest = &search->nearest;
+  qn__difference_t* difference = &search->difference;
+  qn_span_t wanted = qn__buffer_as_span(&search->preimage);
+  qn_span_t cached = qn__buffer_as_span(&nearest->preimage);
+  if (tag == QN__SECTION_MODULE) {
+    const qn_module_t* module = search->request.module;
+    for (size_t i = 0; i < module->body.function_count && i < 3; i++) {
+      qn__buffer_format(&difference->wanted, "%s, ", module->functions[i]->name);
+    }
+    qn__neighbour_functions(search->engine, nearest, &difference->cached);
+  }
+  qn__difference_make(tag, qn__preimage_section(wanted, tag), qn__preimage_section(cached, tag),
+                      difference);
+  char place[4200];
+  name_place(search, nearest->place, place);
+  qn__buffer_t* text = &search->text;
+  if (tag == QN__SECTION_MODULE) {
+    qn__buffer_format(text,
+                      "module: no entry of this module (%.*s); the nearest has another (%.*s)",
+                      QN_STR_ARG(qn__buffer_as_str(&difference->wanted)),
+                      QN_STR_ARG(qn__buffer_as_str(&difference->cached)));
+  } else if (tag == QN__SECTION_GENERATOR && is_generator_missing(search)) {
+    qn__buffer_format(text, "generator: '%s' is not installed, cached %.*s",
+                      search->request.target->kind->info->codegen,
+                      QN_STR_ARG(qn__buffer_as_str(&difference->cached)));
+  } else {
+    qn__buffer_format(text, "%.*s: %.*s, cached %.*s",
+                      QN_STR_ARG(qn__buffer_as_str(&difference->member)),
+                      QN_STR_ARG(qn__buffer_as_str(&difference->wanted)),
+                      QN_STR_ARG(qn__buffer_as_str(&difference->cached)));
+  }
+  if (difference->others.size) {
+    qn__buffer_format(text, "; and %.*s", QN_STR_ARG(qn__buffer_as_str(&difference->others)));
+  }
+  qn__buffer_cstr(text, " (entry ");
+  put_key(text, nearest->key);
+  qn__buffer_format(text, " in %s", place);
+  put_time(text, nearest->created_ns);
+  qn__buffer_char(text, ')');
+}
+
+static void put_tiers(search_t* search) {
+  const qn_engine_t* engine = search->engine;
+  qn__buffer_t* text = &search->text;
+  bool is_none = !engine->disk && engine->bundle_count == 0;
+  if (is_none) {
+    qn__buffer_cstr(text, "there is neither a cache directory nor a bundle");
+    return;
+  }
+  qn__buffer_cstr(text, "there is no entry");
+  if (engine->disk) qn__buffer_format(text, " in '%s'", qn__disk_root(engine->disk));
+  if (engine->bundle_count) {
+    qn__buffer_format(text, "%s%zu bundle%s", engine->disk ? " and " : " in ", engine->bundle_count,
+                      engine->bundle_count == 1 ? "" : "s");
+  }
+}
+
+// What a lookup would meet besides.
+static void put_notes(search_t* search, bool is_found) {
+  qn_engine_t* engine = search->engine;
+  qn__buffer_t* text = &search->text;
+  if (is_found) {
+    if (search->request.device.type != QN_DEVICE_CPU) return;
+    qn_status_t status = qn_target_check_host(search->request.target);
+    if (!qn_ok(status)) {
+      qn__buffer_format(text, "; this machine cannot run it: %s", qn_status_message(status));
+    }
+    qn_status_free(status);
+    return;
+  }
+  if (search->nearest.was_stopped) {
+    qn__buffer_format(text, "; the search for the nearest entry stopped after %" PRIu64,
+                      search->nearest.looked_count);
+  }
+  if (engine->remote) qn__buffer_cstr(text, "; the remote tier was not asked");
+  if (search->request.is_forbidden) {
+    qn__buffer_cstr(text, "; compiling is forbidden");
+  } else if (is_generator_missing(search)) {
+    qn__buffer_format(text, "; generator '%s' is not installed, so it cannot be compiled",
+                      search->request.target->kind->info->codegen);
+  }
+}
+
+static const char* copy(qn__arena_t* arena, const qn__buffer_t* buffer) {
+  return qn__arena_cstr(arena, qn__buffer_as_str(buffer));
+}
+
+static const char* copy_side(search_t* search, qn__arena_t* arena, const qn__buffer_t* side) {
+  qn__buffer_t line;
+  qn__buffer_init(&line, search->engine->allocator);
+  if (search->difference.member.size) {
+    qn__buffer_str(&line, qn__buffer_as_str(&search->difference.member));
+    qn__buffer_cstr(&line, ": ");
+  }
+  qn__buffer_str(&line, qn__buffer_as_str(side));
+  if (line.has_failed) arena->is_exhausted = true;
+  const char* text = copy(arena, &line);
+  qn__buffer_deinit(&line);
+  return text;
+}
+
+static qn_status_t publish(search_t* search, const char* found_in, uint32_t tag,
+                           qn_explanation_t** out_explanation) {
+  const qn__difference_t* difference = &search->difference;
+  QN_TRY(qn__buffer_status(&search->text, "an explanation"));
+  QN_TRY(qn__buffer_status(&difference->member, "an explanation"));
+  QN_TRY(qn__buffer_status(&difference->wanted, "an explanation"));
+  QN_TRY(qn__buffer_status(&difference->cached, "an explanation"));
+  QN_TRY(qn__buffer_status(&difference->others, "an explanation"));
+  qn_allocator_t allocator = search->engine->allocator;
+  explained_t* explained = qn__alloc_zero(allocator, 1, sizeof *explained);
+  if (!explained) return qn__out_of_memory("an explanation");
+  qn__arena_init(&explained->arena, allocator);
+  qn_explanation_t* result = &explained->public;
+  qn__hash128_hex(search->key, result->key);
+  result->found_in = found_in;
+  if (search->nearest.is_set) qn__hash128_hex(search->nearest.key, result->nearest_key);
+  result->section = tag ? qn__section_text(tag) : "";
+  result->wanted = tag ? copy_side(search, &explained->arena, &difference->wanted) : "";
+  result->cached = tag ? copy_side(search, &explained->arena, &difference->cached) : "";
+  result->text = copy(&explained->arena, &search->text);
+  if (explained->arena.is_exhausted) {
+    qn_explanation_free(result);
+    return qn__out_of_memory("an explanation");
+  }
+  *out_explanation = result;
+  return QN_OK;
+}
+
+// ---------------------------------------------------------------------------------- the whole
+
+// Where a lookup would find the key, in the order in which it asks. `*out_is_odd`: something is
+// there that it does not take, and the text says what.
+static const char* find(search_t* search, bool* out_is_odd) {
+  qn_engine_t* engine = search->engine;
+  qn__ident_t ident = qn__request_ident(&search->request);
+  qn_executable_t* executable = qn__table_peek(&engine->table, &ident);
+  if (executable) {
+    qn_executable_release(executable);
+    qn__buffer_cstr(&search->text, "loaded, in memory");
+    return "memory";
+  }
+  answer_t answer = ask_directory(search);
+  *out_is_odd |= answer.is_odd;
+  char place[4200] = "";
+  const char* source = NULL;
+  if (answer.is_found) {
+    name_place(search, 0, place);
+    source = "disk";
+  }
+  for (size_t i = 0; i < engine->bundle_count && !source; i++) {
+    if (search->text.size) qn__buffer_cstr(&search->text, "; ");
+    size_t size = search->text.size;
+    answer = ask_bundle(search, i);
+    *out_is_odd |= answer.is_odd;
+    if (search->text.size == size && size > 0) search->text.size = size - 2;
+    if (!answer.is_found) continue;
+    name_place(search, i + 1, place);
+    source = "bundle";
+  }
+  if (!source) return NULL;
+  qn__buffer_format(&search->text, "%scached, in %s", search->text.size ? "; " : "", place);
+  if (engine->reads_tiers) return source;
+  qn__buffer_cstr(&search->text, ", but the cache mode has it compiled again");
+  return "";
+}
+
+static qn_status_t make_key(search_t* search) {
+  qn__buffer_clear(&search->preimage);
+  return qn__key_make(&search->request, search->identity,
+                      qn__config_get(&search->engine->config, QN__SETTING_cache_namespace),
+                      &search->preimage, &search->key);
+}
+
+static qn_status_t explain(search_t* search, qn_explanation_t** out_explanation) {
+  qn_engine_t* engine = search->engine;
+  QN_TRY(qn__generators_find(&engine->generators, search->request.target->kind->info->codegen,
+                             &search->generator, search->identity));
+  QN_TRY(make_key(search));
+  bool is_odd = false;
+  uint32_t tag = 0;
+  const char* found_in = find(search, &is_odd);
+  // Where no compiler is installed, the bundles say whose keys to try.
+  uint32_t n = 1;
+  for (; !found_in && !is_odd &&
+         qn__generators_alternative(&engine->generators, search->generator, n, search->identity);
+       n++) {
+    QN_TRY(make_key(search));
+    found_in = find(search, &is_odd);
+  }
+  if (!found_in && !is_odd && n > 1) {
+    (void)qn__generators_alternative(&engine->generators, search->generator, 0, search->identity);
+    QN_TRY(make_key(search));
+  }
+  if (!found_in && !is_odd) {
+    QN_TRY(qn__neighbour_find(engine, qn__buffer_as_span(&search->preimage), search->key,
+                              search->max_entries, search->deadline_ns, &search->nearest));
+    qn__buffer_cstr(&search->text, "not cached: ");
+    if (search->nearest.is_set) {
+      tag = qn__preimage_first_difference(qn__buffer_as_span(&search->preimage),
+                                          qn__buffer_as_span(&search->nearest.preimage));
+      put_nearest(search, tag);
+    } else {
+      put_tiers(search);
+    }
+  }
+  put_notes(search, found_in != NULL);
+  return publish(search, found_in ? found_in : "", tag, out_explanation);
+}
+
+qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                        const qn_lookup_options_t* options, uint64_t max_entries, int64_t max_ns,
+                        qn_explanation_t** out_explanation) {
+  *out_explanation = NULL;
+  search_t search;
+  memset(&search, 0, sizeof search);
+  QN_TRY(qn__request_init(engine, module, target, options, &search.request));
+  search.engine = engine;
+  search.max_entries = max_entries;
+  search.deadline_ns = qn__now_ns() + max_ns;
+  qn__buffer_init(&search.preimage, engine->allocator);
+  qn__buffer_init(&search.nearest.preimage, engine->allocator);
+  qn__buffer_init(&search.text, engine->allocator);
+  qn__difference_init(&search.difference, engine->allocator);
+  qn_status_t status = explain(&search, out_explanation);
+  qn__difference_deinit(&search.difference);
+  qn__buffer_deinit(&search.text);
+  qn__buffer_deinit(&search.nearest.preimage);
+  qn__buffer_deinit(&search.preimage);
+  return status;
+}
+
+qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                              const qn_lookup_options_t* options,
+                              qn_explanation_t** out_explanation) {
+  return qn__explain(engine, module, target, options, MAX_ENTRIES, MAX_NS, out_explanation);
+}
+
+void qn_explanation_free(qn_explanation_t* explanation) {
+  if (!explanation) return;
+  explained_t* explained = (explained_t*)explanation;
+  qn_allocator_t allocator = explained->arena.allocator;
+  qn__arena_deinit(&explained->arena);
+  qn__free(allocator, explained, sizeof *explained);
+}

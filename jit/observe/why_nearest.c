@@ -1,0 +1,138 @@
+// jit/observe/why_nearest.c: the search for the entry whose key is nearest to a missed one.
+//
+// Only the beginnings of entries are read (cache/peek.h): sections are compared as they are, and
+// the key, which is their hash, proves them whole. Nothing is counted, touched or removed. Thread
+// rule: any thread. Read next: why_words.c.
+#include "base/alloc.h"
+#include "cache/peek.h"
+#include "jit/codegen/artifact.h"
+#include "jit/engine/engine.h"
+#include "jit/observe/why.h"
+
+// More than all other sections together.
+#define SCORE_MODULE 64u
+#define SHOWN_FUNCTIONS 3u
+// So many take a moment; they are looked at however late it is. A process that was held for as long
+// as the search may take would know nothing otherwise.
+#define LEAST_ENTRIES 100u
+
+typedef struct search {
+  const qn_engine_t* engine;
+  qn_span_t preimage;
+  qn_hash128_t key;
+  uint64_t max_entries;
+  int64_t deadline_ns;
+  qn__peek_t* peek;
+  qn__neighbour_t* best;
+} search_t;
+
+static bool is_equal(qn_span_t a, qn_span_t b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+static unsigned score_of(qn_span_t wanted, qn_span_t other) {
+  static const uint32_t tags[] = {
+#define QN_SECTION(name, tag, text, is_text, doc) tag,
+#include "cache/sections.inc"
+#undef QN_SECTION
+  };
+  unsigned score = 0;
+  for (size_t i = 0; i < QN_COUNT_OF(tags); i++) {
+    if (!is_equal(qn__preimage_section(wanted, tags[i]), qn__preimage_section(other, tags[i]))) {
+      continue;
+    }
+    score += tags[i] == QN__SECTION_MODULE ? SCORE_MODULE : 1;
+  }
+  return score;
+}
+
+// Whether there is time for one more entry.
+static bool has_time(search_t* search) {
+  qn__neighbour_t* best = search->best;
+  bool is_late = best->looked_count >= LEAST_ENTRIES && qn__now_ns() > search->deadline_ns;
+  best->was_stopped = best->looked_count >= search->max_entries || is_late;
+  if (!best->was_stopped) best->looked_count++;
+  return !best->was_stopped;
+}
+
+// Takes what was peeked at if it is nearer.
+static void consider(search_t* search, size_t place) {
+  const qn__peek_t* peek = search->peek;
+  if (qn__preimage_has(peek->preimage, QN__SECTION_DRIVER)) return;  // no code
+  qn__neighbour_t* best = search->best;
+  unsigned score = score_of(search->preimage, peek->preimage);
+  bool is_nearer = !best->is_set || score > best->score ||
+                   (score == best->score && peek->created_ns > best->created_ns);
+  if (!is_nearer || qn__hash128_equal(peek->key, search->key)) return;
+  qn__buffer_clear(&best->preimage);
+  qn__buffer_bytes(&best->preimage, peek->preimage.data, peek->preimage.size);
+  best->score = score;
+  best->created_ns = peek->created_ns;
+  best->key = peek->key;
+  best->place = place;
+  best->is_set = true;
+}
+
+static bool consider_file(void* self, const qn__disk_file_t* file) {
+  search_t* search = self;
+  if (!has_time(search)) return false;
+  if (qn__disk_peek(search->engine->disk, file->key, search->peek)) consider(search, 0);
+  return true;
+}
+
+static void consider_bundle(search_t* search, size_t number) {
+  const qn__bundle_t* bundle = search->engine->bundles[number];
+  for (uint64_t i = 0; i < qn__bundle_count(bundle) && has_time(search); i++) {
+    if (qn__bundle_peek(bundle, i, search->peek)) consider(search, number + 1);
+  }
+}
+
+qn_status_t qn__neighbour_find(const qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
+                               uint64_t max_entries, int64_t deadline_ns,
+                               qn__neighbour_t* neighbour) {
+  search_t search = {.engine = engine,
+                     .preimage = preimage,
+                     .key = key,
+                     .max_entries = max_entries,
+                     .deadline_ns = deadline_ns,
+                     .best = neighbour};
+  search.peek = qn__alloc(engine->allocator, sizeof *search.peek);
+  if (!search.peek) return qn__out_of_memory("an explanation");
+  // A directory that cannot be listed to its end has told what it could.
+  if (engine->disk) (void)qn__disk_scan(engine->disk, consider_file, &search, NULL);
+  for (size_t i = 0; i < engine->bundle_count && !neighbour->was_stopped; i++) {
+    consider_bundle(&search, i);
+  }
+  qn__free(engine->allocator, search.peek, sizeof *search.peek);
+  return qn__buffer_status(&neighbour->preimage, "an explanation");
+}
+
+static void put_functions(const qn_engine_t* engine, const qn__entry_t* entry, qn__buffer_t* out) {
+  qn__arena_t arena;
+  qn__arena_init(&arena, engine->allocator);
+  qn_artifact_t artifact;
+  qn_status_t status = qn__artifact_decode(entry->metadata, entry->payload, &arena, &artifact);
+  if (qn_ok(status)) {
+    for (size_t i = 0; i < artifact.function_count && i < SHOWN_FUNCTIONS; i++) {
+      qn__buffer_format(out, "%s, ", artifact.functions[i].name);
+    }
+  }
+  qn_status_free(status);
+  qn__arena_deinit(&arena);
+}
+
+void qn__neighbour_functions(const qn_engine_t* engine, const qn__neighbour_t* neighbour,
+                             qn__buffer_t* out) {
+  qn__hit_t hit;
+  if (neighbour->place) {
+    qn__bundle_t* bundle = engine->bundles[neighbour->place - 1];
+    uint64_t index;
+    if (!qn__bundle_find(bundle, neighbour->key, &index)) return;
+    if (qn__bundle_read(bundle, index, &hit) != QN__GET_HIT) return;
+    put_functions(engine, &hit.entry, out);
+    qn__bundle_hit_release(bundle, &hit);
+  } else if (qn__disk_inspect(engine->disk, neighbour->key, false, &hit, NULL) == QN__GET_HIT) {
+    put_functions(engine, &hit.entry, out);
+    qn__disk_hit_release(engine->disk, &hit);
+  }
+}
