@@ -20,15 +20,15 @@
 // ---- asking
 
 // True when the breaker is open and its time has not come: the one check that costs no lock.
-static bool is_off(const qn__lane_t* lane) {
+static bool is_off(const qn__remote_queue_t* lane) {
   int64_t until_ns = atomic_load_explicit(&lane->open_until_ns, memory_order_relaxed);
   return until_ns != 0 && qn__now_ns() < until_ns;
 }
 
 // Queues a job for which the caller waits, and waits. True when the job is the caller's, whatever
 // its state; otherwise it is gone.
-static bool run_and_wait(qn__remote_t* remote, qn__job_t* job, int64_t deadline_ns) {
-  qn__lane_t* lane = &remote->asks;
+static bool run_and_wait(qn__remote_t* remote, qn__remote_op_t* job, int64_t deadline_ns) {
+  qn__remote_queue_t* lane = &remote->asks;
   int64_t now_ns = qn__now_ns();
   job->deadline_ns = qn__after(now_ns, remote->timeout_ns);
   if (deadline_ns > job->deadline_ns) deadline_ns = job->deadline_ns;
@@ -52,7 +52,7 @@ static bool run_and_wait(qn__remote_t* remote, qn__job_t* job, int64_t deadline_
 }
 
 // Authenticates first, then decodes.
-static qn__get_result_t open_value(qn__remote_t* remote, qn__job_t* job,
+static qn__get_result_t open_value(qn__remote_t* remote, qn__remote_op_t* job,
                                    const qn__expectation_t* expected, qn__hit_t* hit) {
   const qn_span_t value = {job->value, job->value_size};
   if (!qn__remote_is_authentic(remote, (qn_str_t){job->name, job->name_size}, value)) {
@@ -85,7 +85,7 @@ static qn__get_result_t open_value(qn__remote_t* remote, qn__job_t* job,
   return QN__GET_HIT;
 }
 
-static qn__get_result_t take_answer(qn__remote_t* remote, qn__job_t* job,
+static qn__get_result_t take_answer(qn__remote_t* remote, qn__remote_op_t* job,
                                     const qn__expectation_t* expected, qn__hit_t* hit) {
   if (job->state == QN__JOB_REFUSED) {
     QN__REMOTE_COUNT(remote, remote_off, 1);
@@ -130,7 +130,7 @@ qn__get_result_t qn__remote_get(qn__remote_t* remote, const qn__expectation_t* e
     QN__REMOTE_COUNT(remote, remote_off, 1);
     return QN__GET_OFF;
   }
-  qn__job_t* job = qn__job_make(remote, QN__JOB_GET, 0);
+  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_GET, 0);
   if (!job) {
     QN__REMOTE_COUNT(remote, remote_no_memory, 1);
     return QN__GET_NO_MEMORY;
@@ -176,7 +176,7 @@ static qn__claim_t* reserve_claim(qn__remote_t* remote) {
 }
 
 // Moves the claim of `key`, if this process holds it, into a job that ends it.
-static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__job_t* job) {
+static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__remote_op_t* job) {
   qn__claim_t* claim = find_claim(remote, key);
   if (!claim) return;
   (void)qn__remote_claim_name(remote, key, job->claim);
@@ -188,7 +188,7 @@ static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__job_t* j
 static bool ask_for_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t serial, int64_t ttl_ms,
                           int64_t deadline_ns, bool* out_is_taken) {
   *out_is_taken = false;
-  qn__job_t* job = qn__job_make(remote, QN__JOB_CLAIM, 0);
+  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_CLAIM, 0);
   if (!job) return false;
   job->name_size = qn__remote_claim_name(remote, key, job->name);
   (void)qn__remote_owner(remote, serial, job->owner);
@@ -238,8 +238,8 @@ bool qn__remote_has_claim(qn__remote_t* remote, qn_hash128_t key) {
 }
 
 // With the lock held: queues a job that nobody waits for. Why not, or NULL.
-static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__job_t* job) {
-  qn__lane_t* lane = &remote->puts;
+static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__remote_op_t* job) {
+  qn__remote_queue_t* lane = &remote->puts;
   if (remote->queue_bytes + job->size_bytes > remote->max_queue_bytes) {
     return &remote->counters.remote_put_dropped_full;
   }
@@ -259,7 +259,7 @@ static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__job_t* job) {
 
 void qn__remote_give_up(qn__remote_t* remote, qn_hash128_t key) {
   if (!remote->may_write) return;
-  qn__job_t* job = qn__job_make(remote, QN__JOB_UNCLAIM, 0);
+  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_UNCLAIM, 0);
   if (!job) return;  // the claim ends by itself
   qn__mutex_lock(&remote->mutex);
   hand_claim_over(remote, key, job);
@@ -280,7 +280,7 @@ static bool put(qn__remote_t* remote, const qn__entry_t* entry, qn_hash128_t key
     QN__REMOTE_COUNT(remote, remote_put_dropped_off, 1);
     return false;
   }
-  qn__job_t* job = qn__job_make(remote, QN__JOB_PUT, QN__REMOTE_HEADER_BYTES + size);
+  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_PUT, QN__REMOTE_HEADER_BYTES + size);
   if (!job) {
     QN__REMOTE_COUNT(remote, remote_put_dropped_memory, 1);
     return false;
@@ -329,7 +329,7 @@ bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns) {
 // ---- looking
 
 qn__breaker_state_t qn__remote_breaker(qn__remote_t* remote, bool of_puts, int64_t* out_period_ns) {
-  const qn__lane_t* lane = of_puts ? &remote->puts : &remote->asks;
+  const qn__remote_queue_t* lane = of_puts ? &remote->puts : &remote->asks;
   qn__mutex_lock(&remote->mutex);
   int64_t until_ns = atomic_load(&lane->open_until_ns);
   if (out_period_ns) *out_period_ns = until_ns ? lane->period_ns : 0;

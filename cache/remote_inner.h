@@ -55,7 +55,7 @@ typedef struct qn__job {
   char claim[QN__REMOTE_NAME_BYTES];  // put, unclaim: the name of the claim, "" without one
   char owner[QN__REMOTE_OWNER_BYTES];
   _Alignas(16) uint8_t bytes[];  // put: header and entry
-} qn__job_t;
+} qn__remote_op_t;
 
 typedef enum qn__lane_state {
   QN__LANE_NONE = 0,
@@ -71,9 +71,9 @@ typedef struct qn__lane {
   bool is_puts;
   void* connection;  // the thread's, and the fork handler's
   qn__cond_t work;   // something was queued, or is_closing
-  qn__job_t* head;
-  qn__job_t** tail;
-  qn__job_t* running;
+  qn__remote_op_t* head;
+  qn__remote_op_t** tail;
+  qn__remote_op_t* running;
   qn__lane_state_t state;
   bool is_away;  // the thread is in calls of the store or of a log, without the lock
   pthread_t thread;
@@ -84,7 +84,7 @@ typedef struct qn__lane {
   bool is_probing;
   bool is_logged;  // that it opened
   bool is_denied;  // it opened because the server denied something: it is there, and in time
-} qn__lane_t;
+} qn__remote_queue_t;
 
 typedef enum qn__claim_state {
   QN__CLAIM_NONE = 0,
@@ -119,10 +119,10 @@ struct qn__remote {
   } counters;
 
   qn__mutex_t mutex;
-  qn__cond_t done;     // done_count rose, or a lane ended
-  qn__lane_t asks;     // gets and claims
-  qn__lane_t puts;     // puts and unclaims
-  qn__job_t* orphans;  // left over from before this process was forked
+  qn__cond_t done;           // done_count rose, or a lane ended
+  qn__remote_queue_t asks;   // gets and claims
+  qn__remote_queue_t puts;   // puts and unclaims
+  qn__remote_op_t* orphans;  // left over from before this process was forked
   uint64_t queue_bytes;
   uint64_t put_count, done_count;
   uint64_t claim_serial;
@@ -148,17 +148,17 @@ bool qn__remote_is_authentic(const qn__remote_t* remote, qn_str_t name, qn_span_
 
 // remote_lane.c. All with the lock held unless said otherwise.
 // Whether an operation may be queued; *out_is_probe: it is the one that finds out.
-bool qn__lane_admits(qn__lane_t* lane, int64_t now_ns, bool* out_is_probe);
+bool qn__lane_admits(qn__remote_queue_t* lane, int64_t now_ns, bool* out_is_probe);
 // Whether a claim may be given back: that is never a probe, and goes on where only puts are denied.
-bool qn__lane_takes_unclaims(qn__lane_t* lane, int64_t now_ns);
+bool qn__lane_takes_unclaims(qn__remote_queue_t* lane, int64_t now_ns);
 // Starts the thread where there is none. False when there can be none.
-bool qn__lane_start(qn__lane_t* lane);
-void qn__lane_push(qn__lane_t* lane, qn__job_t* job);
+bool qn__lane_start(qn__remote_queue_t* lane);
+void qn__lane_push(qn__remote_queue_t* lane, qn__remote_op_t* job);
 // The caller of `job` leaves: true when the job is the caller's again, to be freed.
-bool qn__lane_leave(qn__lane_t* lane, qn__job_t* job, int64_t now_ns);
+bool qn__lane_leave(qn__remote_queue_t* lane, qn__remote_op_t* job, int64_t now_ns);
 // Without the lock.
-qn__job_t* qn__job_make(qn__remote_t* remote, qn__job_kind_t kind, size_t size_bytes);
-void qn__job_free(qn__remote_t* remote, qn__job_t* job);
+qn__remote_op_t* qn__job_make(qn__remote_t* remote, qn__job_kind_t kind, size_t size_bytes);
+void qn__job_free(qn__remote_t* remote, qn__remote_op_t* job);
 // With the lock held, or by the last user.
 void qn__remote_free_orphans(qn__remote_t* remote);
 void qn__remote_fork_prepare(void* self);

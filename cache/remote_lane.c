@@ -34,11 +34,11 @@
 // ---- jobs
 
 static size_t job_bytes(size_t size) {
-  return sizeof(qn__job_t) + size;
+  return sizeof(qn__remote_op_t) + size;
 }
 
-qn__job_t* qn__job_make(qn__remote_t* remote, qn__job_kind_t kind, size_t size_bytes) {
-  qn__job_t* job = qn__alloc(remote->allocator, job_bytes(size_bytes));
+qn__remote_op_t* qn__job_make(qn__remote_t* remote, qn__job_kind_t kind, size_t size_bytes) {
+  qn__remote_op_t* job = qn__alloc(remote->allocator, job_bytes(size_bytes));
   if (!job) return NULL;
   memset(job, 0, sizeof *job);
   job->kind = kind;
@@ -48,12 +48,12 @@ qn__job_t* qn__job_make(qn__remote_t* remote, qn__job_kind_t kind, size_t size_b
   return NULL;
 }
 
-static void free_memory(qn__remote_t* remote, qn__job_t* job) {
+static void free_memory(qn__remote_t* remote, qn__remote_op_t* job) {
   qn__free(remote->allocator, job->value, job->value_size);
   qn__free(remote->allocator, job, job_bytes(job->size_bytes));
 }
 
-void qn__job_free(qn__remote_t* remote, qn__job_t* job) {
+void qn__job_free(qn__remote_t* remote, qn__remote_op_t* job) {
   qn__cond_deinit(&job->done);
   free_memory(remote, job);
 }
@@ -61,18 +61,18 @@ void qn__job_free(qn__remote_t* remote, qn__job_t* job) {
 // Jobs of another process: their conditions may count threads that are not here.
 void qn__remote_free_orphans(qn__remote_t* remote) {
   while (remote->orphans) {
-    qn__job_t* job = remote->orphans;
+    qn__remote_op_t* job = remote->orphans;
     remote->orphans = job->next;
     free_memory(remote, job);
   }
 }
 
-static bool has_caller(const qn__job_t* job) {
+static bool has_caller(const qn__remote_op_t* job) {
   return job->kind == QN__JOB_GET || job->kind == QN__JOB_CLAIM;
 }
 
 // A put that is done or given up.
-static void finish_put(qn__lane_t* lane, qn__job_t* job) {
+static void finish_put(qn__remote_queue_t* lane, qn__remote_op_t* job) {
   qn__remote_t* remote = lane->remote;
   remote->queue_bytes -= job->size_bytes;
   remote->done_count++;
@@ -81,13 +81,13 @@ static void finish_put(qn__lane_t* lane, qn__job_t* job) {
 }
 
 // Empties the queue: callers are told, puts are dropped.
-static void refuse_queue(qn__lane_t* lane) {
+static void refuse_queue(qn__remote_queue_t* lane) {
   qn__remote_t* remote = lane->remote;
-  qn__job_t* job = lane->head;
+  qn__remote_op_t* job = lane->head;
   lane->head = NULL;
   lane->tail = &lane->head;
   while (job) {
-    qn__job_t* next = job->next;
+    qn__remote_op_t* next = job->next;
     job->next = NULL;
     if (has_caller(job)) {
       job->state = QN__JOB_REFUSED;
@@ -108,7 +108,7 @@ static void refuse_queue(qn__lane_t* lane) {
 
 // Opens the breaker, or opens it for longer. An operation that was let through before it opened
 // changes nothing any more.
-static void trip(qn__lane_t* lane, bool is_probe, int64_t least_ns, int64_t now_ns) {
+static void trip(qn__remote_queue_t* lane, bool is_probe, int64_t least_ns, int64_t now_ns) {
   bool is_open = atomic_load(&lane->open_until_ns) != 0;
   if (is_open && !is_probe) return;
   int64_t period_ns = lane->remote->retry_ns;
@@ -131,17 +131,17 @@ static void trip(qn__lane_t* lane, bool is_probe, int64_t least_ns, int64_t now_
 }
 
 // True when the thread has not come back from a job in time.
-static bool is_overdue(qn__lane_t* lane, int64_t now_ns) {
+static bool is_overdue(qn__remote_queue_t* lane, int64_t now_ns) {
   if (!lane->running || now_ns <= lane->running->deadline_ns) return false;
   trip(lane, false, 0, now_ns);
   return true;
 }
 
-bool qn__lane_takes_unclaims(qn__lane_t* lane, int64_t now_ns) {
+bool qn__lane_takes_unclaims(qn__remote_queue_t* lane, int64_t now_ns) {
   return !is_overdue(lane, now_ns) && (atomic_load(&lane->open_until_ns) == 0 || lane->is_denied);
 }
 
-bool qn__lane_admits(qn__lane_t* lane, int64_t now_ns, bool* out_is_probe) {
+bool qn__lane_admits(qn__remote_queue_t* lane, int64_t now_ns, bool* out_is_probe) {
   *out_is_probe = false;
   if (is_overdue(lane, now_ns)) return false;
   int64_t until_ns = atomic_load(&lane->open_until_ns);
@@ -154,7 +154,7 @@ bool qn__lane_admits(qn__lane_t* lane, int64_t now_ns, bool* out_is_probe) {
 }
 
 // What an operation says about the store. True when the breaker closed by it.
-static bool settle(qn__lane_t* lane, const qn__job_t* job, int64_t now_ns) {
+static bool settle(qn__remote_queue_t* lane, const qn__remote_op_t* job, int64_t now_ns) {
   if (job->is_probe) lane->is_probing = false;
   // That a claim could be given back says nothing of puts.
   if (job->kind == QN__JOB_UNCLAIM && job->result == QN__STORE_OK) return false;
@@ -190,7 +190,7 @@ static bool settle(qn__lane_t* lane, const qn__job_t* job, int64_t now_ns) {
 
 // ---- the thread
 
-static qn__store_result_t connect_to(qn__lane_t* lane, int64_t deadline_ns) {
+static qn__store_result_t connect_to(qn__remote_queue_t* lane, int64_t deadline_ns) {
   qn__remote_t* remote = lane->remote;
   bool was_connected = remote->store->is_connected(lane->connection);
   int64_t limit_ns = qn__after(qn__now_ns(), remote->connect_timeout_ns);
@@ -204,7 +204,8 @@ static qn__store_result_t connect_to(qn__lane_t* lane, int64_t deadline_ns) {
   return result;
 }
 
-static void unclaim(qn__lane_t* lane, const char* name, const char* owner, int64_t deadline_ns) {
+static void unclaim(qn__remote_queue_t* lane, const char* name, const char* owner,
+                    int64_t deadline_ns) {
   qn__remote_t* remote = lane->remote;
   if (connect_to(lane, deadline_ns) == QN__STORE_OK &&
       remote->store->unclaim(lane->connection, qn__str(name), qn__str(owner), deadline_ns) ==
@@ -213,7 +214,7 @@ static void unclaim(qn__lane_t* lane, const char* name, const char* owner, int64
   }
 }
 
-static qn__store_result_t attempt(qn__lane_t* lane, qn__job_t* job) {
+static qn__store_result_t attempt(qn__remote_queue_t* lane, qn__remote_op_t* job) {
   const qn__store_t* store = lane->remote->store;
   const qn_str_t name = {job->name, job->name_size};
   qn__store_result_t result = connect_to(lane, job->deadline_ns);
@@ -235,7 +236,7 @@ static qn__store_result_t attempt(qn__lane_t* lane, qn__job_t* job) {
   return QN__STORE_ERROR;
 }
 
-static qn__store_result_t perform(qn__lane_t* lane, qn__job_t* job) {
+static qn__store_result_t perform(qn__remote_queue_t* lane, qn__remote_op_t* job) {
   qn__remote_t* remote = lane->remote;
   if (job->kind == QN__JOB_PUT) {
     uint8_t* entry = job->bytes + QN__REMOTE_HEADER_BYTES;
@@ -255,7 +256,7 @@ static qn__store_result_t perform(qn__lane_t* lane, qn__job_t* job) {
   return result;
 }
 
-static void count_put(qn__remote_t* remote, const qn__job_t* job) {
+static void count_put(qn__remote_t* remote, const qn__remote_op_t* job) {
   if (job->kind != QN__JOB_PUT) return;
   switch (job->result) {
     case QN__STORE_OK:
@@ -279,14 +280,14 @@ static void count_put(qn__remote_t* remote, const qn__job_t* job) {
   }
 }
 
-static void log_open(const qn__lane_t* lane, int64_t period_ns) {
+static void log_open(const qn__remote_queue_t* lane, int64_t period_ns) {
   const qn__remote_t* remote = lane->remote;
   qn__log(QN__LOG_WARN, "remote: %s: %s; %s are off for %" PRId64 " ms", remote->url,
           remote->store->message(lane->connection), lane->what, period_ns / 1000000);
 }
 
 // With the lock held and let go inside: one job from the queue to its end.
-static void run_job(qn__lane_t* lane, qn__job_t* job) {
+static void run_job(qn__remote_queue_t* lane, qn__remote_op_t* job) {
   qn__remote_t* remote = lane->remote;
   int64_t now_ns = qn__now_ns();
   if (!has_caller(job)) job->deadline_ns = qn__after(now_ns, remote->put_timeout_ns);
@@ -335,18 +336,18 @@ static void run_job(qn__lane_t* lane, qn__job_t* job) {
   lane->is_away = false;
 }
 
-static bool is_running(const qn__lane_t* lane) {
+static bool is_running(const qn__remote_queue_t* lane) {
   return lane->state == QN__LANE_RUNNING;
 }
 
 static void* run_lane(void* arg) {
-  qn__lane_t* lane = arg;
+  qn__remote_queue_t* lane = arg;
   qn__remote_t* remote = lane->remote;
   qn__mutex_lock(&remote->mutex);
   for (;;) {
     while (!lane->head && !remote->is_closing) qn__cond_wait(&lane->work, &remote->mutex);
     if (remote->is_closing) break;
-    qn__job_t* job = lane->head;
+    qn__remote_op_t* job = lane->head;
     lane->head = job->next;
     if (!lane->head) lane->tail = &lane->head;
     job->next = NULL;
@@ -361,7 +362,7 @@ static void* run_lane(void* arg) {
   return NULL;
 }
 
-bool qn__lane_start(qn__lane_t* lane) {
+bool qn__lane_start(qn__remote_queue_t* lane) {
   if (lane->state == QN__LANE_RUNNING) return true;
   qn__remote_free_orphans(lane->remote);
   qn_status_t status =
@@ -371,13 +372,13 @@ bool qn__lane_start(qn__lane_t* lane) {
   return true;
 }
 
-void qn__lane_push(qn__lane_t* lane, qn__job_t* job) {
+void qn__lane_push(qn__remote_queue_t* lane, qn__remote_op_t* job) {
   *lane->tail = job;
   lane->tail = &job->next;
   qn__cond_signal(&lane->work);
 }
 
-bool qn__lane_leave(qn__lane_t* lane, qn__job_t* job, int64_t now_ns) {
+bool qn__lane_leave(qn__remote_queue_t* lane, qn__remote_op_t* job, int64_t now_ns) {
   // Refuses the queue, and this job with it, when the thread hangs.
   (void)is_overdue(lane, now_ns);
   if (job->state == QN__JOB_RUNNING) {
@@ -386,7 +387,7 @@ bool qn__lane_leave(qn__lane_t* lane, qn__job_t* job, int64_t now_ns) {
     return false;
   }
   if (job->state != QN__JOB_QUEUED) return true;
-  qn__job_t** at = &lane->head;
+  qn__remote_op_t** at = &lane->head;
   while (*at != job) at = &(*at)->next;
   *at = job->next;
   if (lane->tail == &job->next) lane->tail = at;
@@ -406,10 +407,10 @@ void qn__remote_fork_parent(void* self) {
   qn__mutex_unlock(&remote->mutex);
 }
 
-static void forget_lane(qn__lane_t* lane) {
+static void forget_lane(qn__remote_queue_t* lane) {
   qn__remote_t* remote = lane->remote;
   if (lane->connection) remote->store->forget(lane->connection);
-  qn__job_t** end = &remote->orphans;
+  qn__remote_op_t** end = &remote->orphans;
   while (*end) end = &(*end)->next;
   if (lane->running) {
     // What the thread was filling is not ours to look at.

@@ -91,11 +91,11 @@ static qn_status_t set_url(qn__remote_t* remote, const char* url) {
   return remote->url ? QN_OK : qn__out_of_memory("the remote tier");
 }
 
-static qn_status_t open_lane(qn__remote_t* remote, qn__lane_t* lane, const char* url) {
+static qn_status_t open_lane(qn__remote_t* remote, qn__remote_queue_t* lane, const char* url) {
   return remote->store->create(remote->allocator, qn__net(), url, &lane->connection);
 }
 
-static void name_lane(qn__remote_t* remote, qn__lane_t* lane, bool is_puts) {
+static void name_lane(qn__remote_t* remote, qn__remote_queue_t* lane, bool is_puts) {
   lane->remote = remote;
   lane->is_puts = is_puts;
   lane->thread_name = is_puts ? "quern-put" : "quern-get";
@@ -225,7 +225,7 @@ void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
     }
   }
   bool is_abandoned = remote->is_abandoned = !has_ended(remote);
-  qn__lane_t* const lanes[] = {&remote->asks, &remote->puts};
+  qn__remote_queue_t* const lanes[] = {&remote->asks, &remote->puts};
   pthread_t ended[QN_COUNT_OF(lanes)];
   size_t ended_count = 0;
   for (size_t i = 0; i < QN_COUNT_OF(lanes); i++) {

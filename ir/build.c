@@ -19,7 +19,7 @@ void* qn__build_fail(qn_builder_t* builder, const char* call, const char* format
   va_start(arguments, format);
   if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
   va_end(arguments);
-  const qn__function_t* function = builder->function;
+  const qn__ir_func_t* function = builder->function;
   builder->status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: %s%s%s%s", call, message,
                                    function ? " (in function '" : "",
                                    function ? function->name : "", function ? "')" : "");
@@ -120,7 +120,7 @@ void qn_build_function(qn_builder_t* builder, const char* name) {
   }
   if (!qn__build_name(builder, call, name, NULL)) return;
   qn__arena_t* arena = &builder->body.arena;
-  qn__function_t* function = QN__ARENA_NEW(arena, qn__function_t);
+  qn__ir_func_t* function = QN__ARENA_NEW(arena, qn__ir_func_t);
   qn__frame_t* frame = QN__ARENA_NEW(arena, qn__frame_t);
   if (function) function->name = qn__arena_cstr(arena, qn__str(name));
   if (!function || !frame || !function->name) {
@@ -195,7 +195,7 @@ qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* name, qn_a
   if (!qn__access_text(access)) {
     return qn__build_fail(builder, call, "parameter '%s' is neither in, out nor inout", name);
   }
-  qn__buf_t* buffer =
+  qn__ir_buffer_t* buffer =
       qn__build_new_buffer(builder, call, QN__SCOPE_PARAM, name, dtype, rank, shape, strides);
   if (!buffer) return NULL;
   buffer->access = access;
@@ -208,7 +208,7 @@ qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* name, qn_a
 
 // The symbols of the parameters in the order of their first appearance.
 static bool collect_symbol(qn__walker_t* walker, qn__expr_t* expr) {
-  qn__function_t* function = walker->self;
+  qn__ir_func_t* function = walker->self;
   if (expr->kind != QN__EXPR_VAR || expr->var->kind != QN__VAR_SYMBOL) return true;
   for (size_t i = 0; i < function->symbol_count; i++) {
     if (function->symbols[i] == expr->var) return true;
@@ -217,10 +217,10 @@ static bool collect_symbol(qn__walker_t* walker, qn__expr_t* expr) {
   return true;
 }
 
-static void collect_symbols(qn__function_t* function) {
+static void collect_symbols(qn__ir_func_t* function) {
   qn__walker_t walker = {.on_expr = collect_symbol, .self = function};
   for (size_t i = 0; i < function->param_count; i++) {
-    qn__buf_t* buffer = function->params[i].buffer;
+    qn__ir_buffer_t* buffer = function->params[i].buffer;
     for (uint32_t k = 0; buffer && k < buffer->rank; k++) {
       (void)qn__walk_expr(&walker, buffer->shape[k]);
     }
@@ -232,7 +232,7 @@ static void collect_symbols(qn__function_t* function) {
 
 static void end_function(qn_builder_t* builder) {
   qn__arena_t* arena = &builder->body.arena;
-  qn__function_t* function = builder->function;
+  qn__ir_func_t* function = builder->function;
   function->params = qn__arena_alloc_array(arena, builder->param_count, sizeof *function->params);
   function->symbols =
       qn__arena_alloc_array(arena, builder->symbol_count, sizeof *function->symbols);

@@ -28,14 +28,15 @@ static bool open_block(qn_builder_t* builder, qn__frame_kind_t kind, qn__stmt_t*
 
 // ------------------------------------------------------------------------------------ buffers
 
-bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__buf_t* buffer) {
+bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_buffer_t* buffer) {
   if (!buffer) return qn__build_fail(builder, call, "the buffer is NULL");
   if (qn__ptrmap_get(&builder->handles, buffer)) return true;
   return qn__build_fail(builder, call, "the buffer is not one of this builder");
 }
 
-qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call, const qn__buf_t* buffer,
-                               size_t rank, qn__expr_t* const* indices, qn__built_t* inout_built) {
+qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
+                               const qn__ir_buffer_t* buffer, size_t rank,
+                               qn__expr_t* const* indices, qn__built_t* inout_built) {
   if (rank != buffer->rank) {
     return qn__build_fail(builder, call, "buffer '%s' has rank %" PRIu32 ", %zu %s given",
                           buffer->name, buffer->rank, rank,
@@ -44,9 +45,9 @@ qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call, const qn
   return qn__build_take_all(builder, call, "index", indices, rank, QN_DTYPE_NONE, inout_built);
 }
 
-qn__buf_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__scope_t scope,
-                                const char* name, qn_dtype_t dtype, size_t rank,
-                                qn__expr_t* const* shape, qn__expr_t* const* strides) {
+qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__scope_t scope,
+                                      const char* name, qn_dtype_t dtype, size_t rank,
+                                      qn__expr_t* const* shape, qn__expr_t* const* strides) {
   if (qn_dtype_size_bytes(dtype) == 0) {
     return qn__build_fail(builder, call, "buffer '%s' has no dtype", name);
   }
@@ -54,7 +55,7 @@ qn__buf_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__sco
     return qn__build_fail(builder, call, "buffer '%s' has rank %zu, the limit is %d", name, rank,
                           QN__LARGEST_RANK);
   }
-  qn__buf_t* buffer = qn__buf_new(&builder->body.arena, scope, dtype, name, (uint32_t)rank);
+  qn__ir_buffer_t* buffer = qn__buf_new(&builder->body.arena, scope, dtype, name, (uint32_t)rank);
   if (!buffer) return qn__build_out_of_memory(builder);
   buffer->shape =
       qn__build_take_all(builder, call, "extent", shape, rank, QN_DTYPE_I64, &(qn__built_t){0});
@@ -65,13 +66,13 @@ qn__buf_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__sco
   return buffer->strides ? buffer : NULL;
 }
 
-bool qn__build_give_buffer(qn_builder_t* builder, qn__buf_t* buffer) {
+bool qn__build_give_buffer(qn_builder_t* builder, qn__ir_buffer_t* buffer) {
   if (qn__ptrmap_put(&builder->handles, buffer, buffer)) return true;
   (void)qn__build_out_of_memory(builder);
   return false;
 }
 
-static qn__buf_t* declare(qn_builder_t* builder, qn__buf_t* buffer) {
+static qn__ir_buffer_t* declare(qn_builder_t* builder, qn__ir_buffer_t* buffer) {
   qn__stmt_t* stmt = new_stmt(builder, QN__STMT_ALLOC);
   if (!stmt || !qn__build_give_buffer(builder, buffer)) return NULL;
   stmt->alloc.buffer = buffer;
@@ -89,7 +90,7 @@ qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t 
   }
   const char* text = qn__build_name(builder, call, name, "b");
   if (!text) return NULL;
-  qn__buf_t* buffer =
+  qn__ir_buffer_t* buffer =
       qn__build_new_buffer(builder, call, (qn__scope_t)scope, text, dtype, rank, shape, NULL);
   return buffer ? declare(builder, buffer) : NULL;
 }
@@ -111,7 +112,7 @@ qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t 
     extents[i] = qn_build_int(builder, QN_DTYPE_I64, shape[i]);
     if (!extents[i]) return NULL;
   }
-  qn__buf_t* buffer =
+  qn__ir_buffer_t* buffer =
       qn__build_new_buffer(builder, call, QN__SCOPE_CONST, text, dtype, rank, extents, NULL);
   if (!buffer) return NULL;
   buffer->element_count = element_count;
@@ -135,7 +136,7 @@ qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_buffer_t*
   }
   const char* text = qn__build_name(builder, call, name, "b");
   if (!text) return NULL;
-  qn__buf_t* buffer =
+  qn__ir_buffer_t* buffer =
       qn__build_new_buffer(builder, call, QN__SCOPE_VIEW, text, base->dtype, rank, shape, strides);
   if (!buffer) return NULL;
   buffer->base = base;
@@ -220,7 +221,7 @@ qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* valu
 
 // A value for an element of `buffer`.
 static qn__expr_t* take_value(qn_builder_t* builder, const char* call, const char* what,
-                              const qn__buf_t* buffer, qn__expr_t* value) {
+                              const qn__ir_buffer_t* buffer, qn__expr_t* value) {
   qn__expr_t* tree = qn__build_take(builder, call, what, value, NULL);
   if (!tree || tree->dtype == buffer->dtype) return tree;
   return qn__build_fail(builder, call, "%s is %s, buffer '%s' holds %s", what,

@@ -43,7 +43,7 @@ struct qn_builder {
   qn_status_t status;    // the first mistake
   qn__ptrmap_t handles;  // expression -> qn__built_t, buffer -> itself
   uint64_t weight;       // nodes made by copies
-  qn__function_t* function;
+  qn__ir_func_t* function;
   qn__frame_t* frame;
   qn__param_t* params;  // of the open function
   size_t param_count;
@@ -87,14 +87,15 @@ qn__expr_t* qn__build_give_var(qn_builder_t* builder, qn__var_t* var);
 
 // ---- build_stmt.c
 
-bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__buf_t* buffer);
+bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_buffer_t* buffer);
 // Indices of an access; NULL for a mistake.
-qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call, const qn__buf_t* buffer,
-                               size_t rank, qn__expr_t* const* indices, qn__built_t* inout_built);
+qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
+                               const qn__ir_buffer_t* buffer, size_t rank,
+                               qn__expr_t* const* indices, qn__built_t* inout_built);
 // A buffer with its shape and strides (NULL: row-major). NULL for a mistake.
-qn__buf_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__scope_t scope,
-                                const char* name, qn_dtype_t dtype, size_t rank,
-                                qn__expr_t* const* shape, qn__expr_t* const* strides);
-bool qn__build_give_buffer(qn_builder_t* builder, qn__buf_t* buffer);
+qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__scope_t scope,
+                                      const char* name, qn_dtype_t dtype, size_t rank,
+                                      qn__expr_t* const* shape, qn__expr_t* const* strides);
+bool qn__build_give_buffer(qn_builder_t* builder, qn__ir_buffer_t* buffer);
 
 #endif  // QUERN_IR_BUILDER_H_

@@ -50,15 +50,15 @@ static bool clone_exprs(cloner_t* cloner, qn__expr_t* const* exprs, size_t count
   return true;
 }
 
-static qn__buf_t* map_buffer(cloner_t* cloner, qn__buf_t* buffer) {
-  qn__buf_t* mapped = qn__ptrmap_get(&cloner->map, buffer);
+static qn__ir_buffer_t* map_buffer(cloner_t* cloner, qn__ir_buffer_t* buffer) {
+  qn__ir_buffer_t* mapped = qn__ptrmap_get(&cloner->map, buffer);
   if (mapped) return mapped;
   if (cloner->subst->on_buffer) return cloner->subst->on_buffer(cloner->subst, buffer);
   return buffer;
 }
 
-static qn__buf_t* declare_buffer(cloner_t* cloner, const qn__buf_t* buffer) {
-  qn__buf_t* copy = QN__ARENA_NEW(cloner->arena, qn__buf_t);
+static qn__ir_buffer_t* declare_buffer(cloner_t* cloner, const qn__ir_buffer_t* buffer) {
+  qn__ir_buffer_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_buffer_t);
   if (!copy) return NULL;
   *copy = *buffer;
   copy->user = NULL;
@@ -212,7 +212,7 @@ bool qn__block_clone(qn__subst_t* subst, const qn__block_t* block, qn__block_t* 
 // ------------------------------------------------------------------------------------ bodies
 
 // Symbols and scalars come first: any shape may mention them.
-static bool clone_function(cloner_t* cloner, const qn__function_t* from, qn__function_t* to) {
+static bool clone_function(cloner_t* cloner, const qn__ir_func_t* from, qn__ir_func_t* to) {
   *to = *from;
   to->next = NULL;
   to->name = clone_name(cloner, from->name);
@@ -229,7 +229,7 @@ static bool clone_function(cloner_t* cloner, const qn__function_t* from, qn__fun
     if (scalar && !(to->params[i].scalar = declare_var(cloner, scalar))) return false;
   }
   for (size_t i = 0; i < from->param_count; i++) {
-    const qn__buf_t* buffer = from->params[i].buffer;
+    const qn__ir_buffer_t* buffer = from->params[i].buffer;
     if (buffer && !(to->params[i].buffer = declare_buffer(cloner, buffer))) return false;
   }
   return clone_block(cloner, &from->body, &to->body);
@@ -241,9 +241,9 @@ qn_status_t qn__body_clone(const qn__body_t* from, qn_allocator_t allocator, qn_
   cloner_t cloner = make_cloner(&subst);
   cloner.has_foreign_names = true;
   bool is_done = true;
-  for (const qn__function_t* function = from->first; function && is_done;
+  for (const qn__ir_func_t* function = from->first; function && is_done;
        function = function->next) {
-    qn__function_t* copy = QN__ARENA_NEW(&out_body->arena, qn__function_t);
+    qn__ir_func_t* copy = QN__ARENA_NEW(&out_body->arena, qn__ir_func_t);
     is_done = copy && clone_function(&cloner, function, copy);
     if (is_done) qn__body_append(out_body, copy);
   }

@@ -9,9 +9,9 @@ typedef enum qn__code {
 #include "ir/codes.inc"
 #undef QN_CODE
   QN__CODE_COUNT
-} qn__code_t;
+} qn__ir_code_t;
 
 // "QN0103".
-const char* qn__code(qn__code_t code);
+const char* qn__code(qn__ir_code_t code);
 
 #endif  // QUERN_IR_CODES_H_

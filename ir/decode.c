@@ -18,7 +18,7 @@ typedef struct decoder {
   qn__var_t** vars;
   size_t var_count;
   size_t var_capacity;
-  qn__buf_t** buffers;
+  qn__ir_buffer_t** buffers;
   size_t buffer_count;
   size_t buffer_capacity;
   uint32_t depth;
@@ -114,7 +114,7 @@ static qn__var_t* declare_var(decoder_t* d, size_t number, qn__var_kind_t kind, 
   return d->vars[number] = var;
 }
 
-static qn__buf_t* declare_buffer(decoder_t* d, qn__buf_t* buffer) {
+static qn__ir_buffer_t* declare_buffer(decoder_t* d, qn__ir_buffer_t* buffer) {
   void* items = d->buffers;
   if (!qn__grow(d->arena->allocator, &items, &d->buffer_capacity, d->buffer_count + 1,
                 sizeof *d->buffers)) {
@@ -131,7 +131,7 @@ static qn__var_t* read_var(decoder_t* d) {
   return fail(d, "variable %" PRIu64 " is used before it is declared", number);
 }
 
-static qn__buf_t* read_buffer(decoder_t* d) {
+static qn__ir_buffer_t* read_buffer(decoder_t* d) {
   uint64_t number = qn__read_varint(&d->reader);
   if (number < d->buffer_count) return d->buffers[number];
   return fail(d, "buffer %" PRIu64 " is used before it is declared", number);
@@ -243,13 +243,13 @@ static qn__expr_t* read_expr(decoder_t* d) {
 
 // ------------------------------------------------------------------------------------ statements
 
-static bool read_shape(decoder_t* d, qn__buf_t* buffer) {
+static bool read_shape(decoder_t* d, qn__ir_buffer_t* buffer) {
   buffer->shape = read_exprs(d, buffer->rank);
   if (buffer->shape && read_flag(d)) buffer->strides = read_exprs(d, buffer->rank);
   return !is_failed(d);
 }
 
-static bool read_elements(decoder_t* d, qn__buf_t* buffer) {
+static bool read_elements(decoder_t* d, qn__ir_buffer_t* buffer) {
   buffer->element_count = read_count(d, "elements", qn_dtype_size_bytes(buffer->dtype));
   buffer->elements =
       qn__arena_alloc_array(d->arena, buffer->element_count, sizeof *buffer->elements);
@@ -270,7 +270,7 @@ static bool read_alloc(decoder_t* d, qn__stmt_t* stmt) {
   if (is_failed(d)) return false;
   char name[24];
   (void)snprintf(name, sizeof name, "b%zu", d->buffer_count);
-  qn__buf_t* buffer = qn__buf_new(d->arena, (qn__scope_t)scope, dtype, name, rank);
+  qn__ir_buffer_t* buffer = qn__buf_new(d->arena, (qn__scope_t)scope, dtype, name, rank);
   if (!buffer) return fail_memory(d);
   if (!read_shape(d, buffer)) return false;
   if (scope == QN__SCOPE_CONST && !read_elements(d, buffer)) return false;
@@ -385,7 +385,7 @@ static bool read_param(decoder_t* d, qn__param_t* param) {
   if (is_failed(d)) return false;
   if (!qn__access_text((qn_access_t)access)) return fail(d, "access %u", (unsigned)access);
   if (align_bytes > UINT32_MAX) return fail(d, "alignment %" PRIu64, align_bytes);
-  qn__buf_t* buffer = qn__buf_new(d->arena, QN__SCOPE_PARAM, dtype, name, rank);
+  qn__ir_buffer_t* buffer = qn__buf_new(d->arena, QN__SCOPE_PARAM, dtype, name, rank);
   if (!buffer) return fail_memory(d);
   buffer->access = (qn_access_t)access;
   buffer->align_bytes = (uint32_t)align_bytes;
@@ -393,7 +393,7 @@ static bool read_param(decoder_t* d, qn__param_t* param) {
   return param->buffer != NULL;
 }
 
-static bool read_params(decoder_t* d, qn__function_t* function) {
+static bool read_params(decoder_t* d, qn__ir_func_t* function) {
   function->symbol_count = read_count(d, "symbols", 1);
   function->symbols =
       qn__arena_alloc_array(d->arena, function->symbol_count, sizeof *function->symbols);
@@ -413,7 +413,7 @@ static bool read_params(decoder_t* d, qn__function_t* function) {
     if (!read_param(d, &function->params[i])) return false;
   }
   for (size_t i = 0; i < function->param_count; i++) {
-    qn__buf_t* buffer = function->params[i].buffer;
+    qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (buffer && !read_shape(d, buffer)) return false;
   }
   return !is_failed(d);
@@ -428,7 +428,7 @@ static bool read_function(decoder_t* d, qn__body_t* body) {
   size_t end = d->reader.offset + size;
   d->var_count = 0;
   d->buffer_count = 0;
-  qn__function_t* function = QN__ARENA_NEW(d->arena, qn__function_t);
+  qn__ir_func_t* function = QN__ARENA_NEW(d->arena, qn__ir_func_t);
   if (!function) return fail_memory(d);
   function->name = read_text(d);
   function->is_fast = read_flag(d);

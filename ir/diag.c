@@ -27,7 +27,7 @@ enum {
   DEFAULT_ERROR_LIMIT = 20,
 };
 
-const char* qn__code(qn__code_t code) {
+const char* qn__code(qn__ir_code_t code) {
   static const char* const codes[] = {
 #define QN_CODE(name, code_text, doc) code_text,
 #include "ir/codes.inc"

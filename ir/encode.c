@@ -103,13 +103,13 @@ static void encode_expr(const qn__expr_t* expr, qn__buffer_t* out) {
   }
 }
 
-static void encode_shape(const qn__buf_t* buffer, qn__buffer_t* out) {
+static void encode_shape(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {
   encode_exprs(buffer->shape, buffer->rank, out);
   qn__buffer_u8(out, buffer->strides != NULL);
   if (buffer->strides) encode_exprs(buffer->strides, buffer->rank, out);
 }
 
-static void encode_alloc(const qn__buf_t* buffer, qn__buffer_t* out) {
+static void encode_alloc(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {
   qn__buffer_u8(out, (uint8_t)buffer->scope);
   qn__buffer_u8(out, (uint8_t)buffer->dtype);
   qn__buffer_varint(out, buffer->rank);
@@ -181,7 +181,7 @@ static void encode_param(const qn__param_t* param, qn__buffer_t* out) {
     qn__buffer_u8(out, (uint8_t)param->scalar->dtype);
     return;
   }
-  const qn__buf_t* buffer = param->buffer;
+  const qn__ir_buffer_t* buffer = param->buffer;
   qn__buffer_u8(out, QN__TAG_BUFFER);
   encode_name(buffer->name, out);
   qn__buffer_u8(out, (uint8_t)buffer->dtype);
@@ -190,7 +190,7 @@ static void encode_param(const qn__param_t* param, qn__buffer_t* out) {
   qn__buffer_varint(out, buffer->align_bytes);
 }
 
-static void encode_function(const qn__function_t* function, qn__buffer_t* out) {
+static void encode_function(const qn__ir_func_t* function, qn__buffer_t* out) {
   qn__buffer_u8(out, QN__TAG_FUNCTION);
   size_t size_offset = out->size;
   qn__buffer_u32(out, 0);
@@ -216,7 +216,7 @@ void qn__body_encode(const qn__body_t* body, qn__buffer_t* out) {
   qn__buffer_u16(out, QN__ENCODING_VERSION);
   qn__buffer_u16(out, 0);
   qn__buffer_varint(out, body->function_count);
-  for (const qn__function_t* function = body->first; function; function = function->next) {
+  for (const qn__ir_func_t* function = body->first; function; function = function->next) {
     encode_function(function, out);
   }
 }

@@ -363,7 +363,7 @@ static void run_block(qn__machine_t* machine, const qn__block_t* block,
 
 // Symbols and scalars first: the shapes of buffers are made of them.
 static void bind(qn__machine_t* machine) {
-  const qn__function_t* function = machine->function;
+  const qn__ir_func_t* function = machine->function;
   const qn__interpret_args_t* args = machine->args;
   for (size_t i = 0; i < function->symbol_count; ++i) {
     if (!qn__machine_declare_var(machine, function->symbols[i])) return;
@@ -376,12 +376,12 @@ static void bind(qn__machine_t* machine) {
     qn__machine_set_var(machine, scalar, 0, qn__scalar_from_bits(scalar->dtype, args->params[i]));
   }
   for (size_t i = 0; i < function->param_count && !qn__machine_failed(machine); ++i) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (buffer) qn__machine_bind(machine, buffer, args->params[i]);
   }
 }
 
-qn_status_t qn__interpret(const qn__function_t* function, const qn__interpret_args_t* args,
+qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_args_t* args,
                           qn_allocator_t allocator) {
   qn__machine_t machine = {.function = function, .args = args, .allocator = allocator};
   machine.levels[0] = (qn__interpret_level_t){.extent = 1, .count = 1, .per_thread = 1};

@@ -25,7 +25,7 @@ typedef struct qn__interpret_args {
 // Buffers must be as large as their shape and strides say: the caller has checked the call.
 // Errors: ASSERTION, OUT_OF_BOUNDS ("function 'f': buffer 'x' dim 1: index 7 outside of extent 4"),
 // DIVISION_BY_ZERO, VALUE_ERROR (negative or overflowing extents), OUT_OF_MEMORY.
-qn_status_t qn__interpret(const qn__function_t* function, const qn__interpret_args_t* args,
+qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_args_t* args,
                           qn_allocator_t allocator);
 
 #endif  // QUERN_IR_INTERPRET_H_

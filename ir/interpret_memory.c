@@ -9,7 +9,7 @@
 
 #define MAX_BYTES ((int64_t)1 << 40)  // of one buffer, for all threads
 
-static size_t dims_of(const qn__buf_t* buffer) {
+static size_t dims_of(const qn__ir_buffer_t* buffer) {
   return 2 * (size_t)buffer->rank + 1;
 }
 
@@ -24,7 +24,7 @@ typedef struct releaser {
   qn__machine_t* machine;
 } releaser_t;
 
-static void release_buffer(qn__machine_t* machine, const qn__buf_t* buffer) {
+static void release_buffer(qn__machine_t* machine, const qn__ir_buffer_t* buffer) {
   release(machine, &machine->buffers[buffer->id], dims_of(buffer));
 }
 
@@ -37,7 +37,7 @@ static bool release_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
 void qn__machine_free_buffers(qn__machine_t* machine) {
   if (!machine->buffers) return;
   for (size_t i = 0; i < machine->function->param_count; ++i) {
-    const qn__buf_t* buffer = machine->function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = machine->function->params[i].buffer;
     if (buffer) release_buffer(machine, buffer);
   }
   releaser_t releaser = {machine};
@@ -47,7 +47,7 @@ void qn__machine_free_buffers(qn__machine_t* machine) {
 }
 
 // Room for `count` threads' sights of the buffer. False: failed.
-static bool prepare(qn__machine_t* machine, const qn__buf_t* buffer, uint32_t level,
+static bool prepare(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t level,
                     uint32_t count) {
   release_buffer(machine, buffer);
   qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
@@ -60,13 +60,14 @@ static bool prepare(qn__machine_t* machine, const qn__buf_t* buffer, uint32_t le
   return false;
 }
 
-static int64_t* dims_at(const qn__machine_t* machine, const qn__buf_t* buffer, uint32_t index) {
+static int64_t* dims_at(const qn__machine_t* machine, const qn__ir_buffer_t* buffer,
+                        uint32_t index) {
   return machine->buffers[buffer->id].dims + index * dims_of(buffer);
 }
 
 // Extents and strides for one thread, and the number of elements between the lowest and the highest
 // that they reach. False: failed.
-static bool measure(qn__machine_t* machine, const qn__buf_t* buffer, uint32_t index,
+static bool measure(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t index,
                     uint32_t thread, int64_t* out_low, int64_t* out_high) {
   int64_t* extents = dims_at(machine, buffer, index);
   int64_t* strides = extents + buffer->rank;
@@ -107,7 +108,7 @@ static bool measure(qn__machine_t* machine, const qn__buf_t* buffer, uint32_t in
   return true;
 }
 
-void qn__machine_bind(qn__machine_t* machine, const qn__buf_t* buffer, uint64_t address) {
+void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint64_t address) {
   int64_t low, high;
   if (!prepare(machine, buffer, 0, 1) || !measure(machine, buffer, 0, 0, &low, &high)) return;
   int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
@@ -117,7 +118,7 @@ void qn__machine_bind(qn__machine_t* machine, const qn__buf_t* buffer, uint64_t 
   slot->high = slot->data ? slot->data + high * size : NULL;
 }
 
-static void alloc_view(qn__machine_t* machine, const qn__buf_t* view) {
+static void alloc_view(qn__machine_t* machine, const qn__ir_buffer_t* view) {
   const qn__interpret_set_t* active = machine->active;
   if (!prepare(machine, view, machine->level, machine->levels[machine->level].count)) return;
   for (uint32_t i = 0; i < active->count; ++i) {
@@ -134,7 +135,7 @@ static void alloc_view(qn__machine_t* machine, const qn__buf_t* view) {
   }
 }
 
-void qn__machine_alloc(qn__machine_t* machine, const qn__buf_t* buffer) {
+void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer) {
   if (buffer->scope == QN__SCOPE_VIEW) {
     alloc_view(machine, buffer);
     return;
@@ -183,7 +184,7 @@ void qn__machine_alloc(qn__machine_t* machine, const qn__buf_t* buffer) {
   }
 }
 
-uint8_t* qn__machine_address(qn__machine_t* machine, const qn__buf_t* buffer,
+uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__expr_t* const* indices, uint32_t thread) {
   const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
   int64_t offset = 0;
@@ -223,7 +224,7 @@ uint8_t* qn__machine_address(qn__machine_t* machine, const qn__buf_t* buffer,
   return slot->data + offset * size;
 }
 
-qn__scalar_t qn__machine_read(const qn__buf_t* buffer, const uint8_t* address) {
+qn__scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address) {
   uint64_t bits = 0;
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   uint8_t one;
@@ -250,7 +251,7 @@ qn__scalar_t qn__machine_read(const qn__buf_t* buffer, const uint8_t* address) {
   return qn__scalar_from_bits(buffer->dtype, bits);
 }
 
-void qn__machine_write(const qn__buf_t* buffer, uint8_t* address, qn__scalar_t value) {
+void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__scalar_t value) {
   uint64_t bits = qn__scalar_to_bits(buffer->dtype, value);
   uint8_t one = (uint8_t)bits;
   uint16_t two = (uint16_t)bits;

@@ -58,7 +58,7 @@ typedef struct qn__interpret_set {
 } qn__interpret_set_t;
 
 typedef struct qn__machine {
-  const qn__function_t* function;
+  const qn__ir_func_t* function;
   const qn__interpret_args_t* args;
   qn_allocator_t allocator;
   qn__interpret_var_t* vars;        // by id
@@ -93,14 +93,14 @@ void qn__machine_set_var(qn__machine_t* machine, const qn__var_t* var, uint32_t 
 
 // ---- interpret_memory.c
 // The address of an element for one thread, all checks done. NULL: failed.
-uint8_t* qn__machine_address(qn__machine_t* machine, const qn__buf_t* buffer,
+uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__expr_t* const* indices, uint32_t thread);
-qn__scalar_t qn__machine_read(const qn__buf_t* buffer, const uint8_t* address);
-void qn__machine_write(const qn__buf_t* buffer, uint8_t* address, qn__scalar_t value);
+qn__scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
+void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__scalar_t value);
 // Parameters; `address` as in qn__interpret_args_t.
-void qn__machine_bind(qn__machine_t* machine, const qn__buf_t* buffer, uint64_t address);
+void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint64_t address);
 // Runs the declaration of a buffer for the active threads.
-void qn__machine_alloc(qn__machine_t* machine, const qn__buf_t* buffer);
+void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer);
 void qn__machine_free_buffers(qn__machine_t* machine);
 
 #endif  // QUERN_IR_INTERPRETER_H_

@@ -41,9 +41,9 @@ typedef struct qn__loc {
 
 typedef struct qn__stmt qn__stmt_t;
 typedef struct qn__var qn__var_t;
-typedef struct qn__function qn__function_t;
-typedef qn_expr_t qn__expr_t;   // the public handle is the node
-typedef qn_buffer_t qn__buf_t;  // the public handle is the node
+typedef struct qn__ir_func qn__ir_func_t;
+typedef qn_expr_t qn__expr_t;         // the public handle is the node
+typedef qn_buffer_t qn__ir_buffer_t;  // the public handle is the node
 
 typedef enum qn__var_kind {
   QN__VAR_SYMBOL,  // i64, bound from shapes at the call
@@ -79,7 +79,7 @@ struct qn_buffer {
   qn__expr_t** elements;
   size_t element_count;
   // QN__SCOPE_VIEW: the buffer underneath and the element of it where the view starts.
-  qn__buf_t* base;
+  qn__ir_buffer_t* base;
   qn__expr_t** base_indices;
   qn__loc_t loc;
   void* user;  // scratch of the pass or reader at work
@@ -113,7 +113,7 @@ struct qn_expr {
     double float_value;  // FLOAT: exactly representable in dtype
     qn__var_t* var;
     struct {
-      qn__buf_t* buffer;
+      qn__ir_buffer_t* buffer;
       qn__expr_t** indices;  // buffer->rank expressions of any integer dtype
     } load;
     struct {
@@ -155,13 +155,13 @@ struct qn__stmt {
       qn__expr_t* value;
     } let;
     struct {
-      qn__buf_t* buffer;
+      qn__ir_buffer_t* buffer;
       qn__expr_t** indices;
       qn__expr_t* value;
     } store;
     struct {
       qn_atomic_op_t op;
-      qn__buf_t* buffer;
+      qn__ir_buffer_t* buffer;
       qn__expr_t** indices;
       qn__expr_t* operand;
       qn__expr_t* operand2;  // CAS, else NULL
@@ -190,7 +190,7 @@ struct qn__stmt {
       qn__block_t body;
     } while_;
     struct {
-      qn__buf_t* buffer;
+      qn__ir_buffer_t* buffer;
     } alloc;
     struct {
       qn__expr_t* condition;
@@ -201,11 +201,11 @@ struct qn__stmt {
 
 // A parameter is either a buffer or a scalar.
 typedef struct qn__param {
-  qn__buf_t* buffer;
+  qn__ir_buffer_t* buffer;
   qn__var_t* scalar;
 } qn__param_t;
 
-struct qn__function {
+struct qn__ir_func {
   const char* name;
   const char* signature;  // made by qn__module_seal
   qn__loc_t loc;
@@ -218,14 +218,14 @@ struct qn__function {
   // Counts of dense ids, by qn__function_number.
   uint32_t var_count;
   uint32_t buffer_count;
-  qn__function_t* next;
+  qn__ir_func_t* next;
 };
 
 // A module under construction or being rewritten.
 typedef struct qn__body {
   qn__arena_t arena;
-  qn__function_t* first;
-  qn__function_t* last;
+  qn__ir_func_t* first;
+  qn__ir_func_t* last;
   size_t function_count;
 } qn__body_t;
 
@@ -234,7 +234,7 @@ struct qn_module {
   _Atomic uint32_t reference_count;
   qn_allocator_t allocator;
   qn__body_t body;
-  qn__function_t** functions;  // array of body's list
+  qn__ir_func_t** functions;  // array of body's list
   // The text that it was parsed from, for diagnostics; "" when built or decoded.
   const char* source_name;
   qn_str_t source;
@@ -250,7 +250,7 @@ struct qn_module {
 void qn__body_init(qn__body_t* body, qn_allocator_t allocator);
 void qn__body_deinit(qn__body_t* body);
 // Links a function at the end of the list.
-void qn__body_append(qn__body_t* body, qn__function_t* function);
+void qn__body_append(qn__body_t* body, qn__ir_func_t* function);
 
 // Makes a module of a verified body (consumed, also on failure): numbers it, writes signatures and
 // canonical bytes, digests it. `source` is copied.
@@ -268,10 +268,10 @@ qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_
                         qn__expr_t* c);
 qn__stmt_t* qn__stmt_new(qn__arena_t* arena, qn__stmt_kind_t kind, qn__loc_t loc);
 qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype, const char* name);
-qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, const char* name,
-                       uint32_t rank);
+qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype,
+                             const char* name, uint32_t rank);
 // The buffer that owns the memory behind `buffer`, which may be a view of a view.
-static inline const qn__buf_t* qn__buf_root(const qn__buf_t* buffer) {
+static inline const qn__ir_buffer_t* qn__buf_root(const qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
   return buffer;
 }
@@ -285,7 +285,7 @@ struct qn__subst {
   // the callback) or NULL to keep the variable. May be NULL.
   qn__expr_t* (*on_var)(qn__subst_t* subst, qn__var_t* var);
   // Returns the replacement or the buffer itself. May be NULL.
-  qn__buf_t* (*on_buffer)(qn__subst_t* subst, qn__buf_t* buffer);
+  qn__ir_buffer_t* (*on_buffer)(qn__subst_t* subst, qn__ir_buffer_t* buffer);
   qn__arena_t* arena;
   void* self;
 };
@@ -297,7 +297,7 @@ bool qn__block_clone(qn__subst_t* subst, const qn__block_t* block, qn__block_t* 
 qn_status_t qn__body_clone(const qn__body_t* from, qn_allocator_t allocator, qn__body_t* out_body);
 
 // Assigns dense var and buffer ids in program order and fills the counts.
-void qn__function_number(qn__function_t* function);
+void qn__function_number(qn__ir_func_t* function);
 
 // ---- walking (walk.c)
 

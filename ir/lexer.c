@@ -108,7 +108,7 @@ static char peek(const qn__lexer_t* lexer, uint32_t ahead) {
   return at < lexer->text.size ? lexer->text.data[at] : '\0';
 }
 
-static void report(qn__lexer_t* lexer, qn__code_t code, uint32_t begin, uint32_t end,
+static void report(qn__lexer_t* lexer, qn__ir_code_t code, uint32_t begin, uint32_t end,
                    const char* help, const char* what) {
   if (!lexer->diag) return;
   lexer->error_begin = begin;

@@ -35,7 +35,7 @@ static bool describe(qn_module_t* module) {
   qn__buffer_init(&text, module->allocator);
   size_t count = 0;
   bool is_done = true;
-  for (qn__function_t* function = body->first; function && is_done; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function && is_done; function = function->next) {
     qn__function_number(function);
     module->functions[count++] = function;
     qn__buffer_clear(&text);
@@ -223,29 +223,29 @@ size_t qn_module_function_count(const qn_module_t* module) {
   return module->body.function_count;
 }
 
-static const qn__function_t* function_at(const qn_module_t* module, size_t index) {
+static const qn__ir_func_t* function_at(const qn_module_t* module, size_t index) {
   return index < module->body.function_count ? module->functions[index] : NULL;
 }
 
 const char* qn_module_function_name(const qn_module_t* module, size_t index) {
-  const qn__function_t* function = function_at(module, index);
+  const qn__ir_func_t* function = function_at(module, index);
   return function ? function->name : NULL;
 }
 
 const char* qn_module_function_signature(const qn_module_t* module, size_t index) {
-  const qn__function_t* function = function_at(module, index);
+  const qn__ir_func_t* function = function_at(module, index);
   return function ? function->signature : NULL;
 }
 
 size_t qn_module_function_param_count(const qn_module_t* module, size_t index) {
-  const qn__function_t* function = function_at(module, index);
+  const qn__ir_func_t* function = function_at(module, index);
   return function ? function->param_count : 0;
 }
 
 qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_index,
                                  size_t param_index, qn_param_info_t* out_info) {
   *out_info = (qn_param_info_t){.name = NULL};
-  const qn__function_t* function = function_at(module, function_index);
+  const qn__ir_func_t* function = function_at(module, function_index);
   if (!function) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function %zu of a module that has %zu",
                           function_index, module->body.function_count);
@@ -256,7 +256,7 @@ qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_inde
   }
   const qn__param_t* param = &function->params[param_index];
   if (param->buffer) {
-    const qn__buf_t* buffer = param->buffer;
+    const qn__ir_buffer_t* buffer = param->buffer;
     *out_info = (qn_param_info_t){.name = buffer->name,
                                   .is_buffer = true,
                                   .dtype = buffer->dtype,

@@ -79,9 +79,9 @@ qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype
   return var->name ? var : NULL;
 }
 
-qn__buf_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype, const char* name,
-                       uint32_t rank) {
-  qn__buf_t* buffer = QN__ARENA_NEW(arena, qn__buf_t);
+qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype,
+                             const char* name, uint32_t rank) {
+  qn__ir_buffer_t* buffer = QN__ARENA_NEW(arena, qn__ir_buffer_t);
   if (!buffer) return NULL;
   buffer->name = qn__arena_cstr(arena, qn__str(name));
   buffer->scope = scope;
@@ -103,7 +103,7 @@ void qn__block_append(qn__block_t* block, qn__stmt_t* stmt) {
   block->last = stmt;
 }
 
-void qn__body_append(qn__body_t* body, qn__function_t* function) {
+void qn__body_append(qn__body_t* body, qn__ir_func_t* function) {
   function->next = NULL;
   if (body->last) {
     body->last->next = function;
@@ -117,7 +117,7 @@ void qn__body_append(qn__body_t* body, qn__function_t* function) {
 // ------------------------------------------------------------------------------------ numbering
 
 static bool number_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
-  qn__function_t* function = walker->self;
+  qn__ir_func_t* function = walker->self;
   switch (stmt->kind) {
     case QN__STMT_LET:
       stmt->let.var->id = function->var_count++;
@@ -138,14 +138,14 @@ static bool number_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
 }
 
 static bool number_expr(qn__walker_t* walker, qn__expr_t* expr) {
-  qn__function_t* function = walker->self;
+  qn__ir_func_t* function = walker->self;
   if (expr->kind == QN__EXPR_REDUCE) expr->reduce.reduce_var->id = function->var_count++;
   return true;
 }
 
 // Symbols, then scalar parameters, then the body. The canonical bytes rely on this order
 // (encode.c).
-void qn__function_number(qn__function_t* function) {
+void qn__function_number(qn__ir_func_t* function) {
   function->var_count = 0;
   function->buffer_count = 0;
   for (size_t i = 0; i < function->symbol_count; i++) {

@@ -19,9 +19,9 @@ void qn__parser_out_of_memory(qn__parser_t* p) {
   p->token = p->ahead = (qn__token_t){QN__TOKEN_END, {(uint32_t)p->text.size, 0}, 0};
 }
 
-static void report(qn__parser_t* p, qn_severity_t severity, qn__code_t code, qn__loc_t loc,
+static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__loc_t loc,
                    const char* help, const char* format, va_list arguments) QN_PRINTF(6, 0);
-static void report(qn__parser_t* p, qn_severity_t severity, qn__code_t code, qn__loc_t loc,
+static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__loc_t loc,
                    const char* help, const char* format, va_list arguments) {
   if (p->is_stopped) return;
   char message[400];
@@ -31,7 +31,7 @@ static void report(qn__parser_t* p, qn_severity_t severity, qn__code_t code, qn_
   if (p->diag->text.has_failed) qn__parser_out_of_memory(p);
 }
 
-void qn__parser_error(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
                       const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
   p->last_error_begin = loc.begin;
@@ -49,7 +49,7 @@ void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) {
   va_end(arguments);
 }
 
-void qn__parser_syntax(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
                        const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
   // A token that was already complained about is not worth a second message.

@@ -37,8 +37,8 @@ typedef struct qn__binding qn__binding_t;
 typedef struct qn__name qn__name_t;
 struct qn__binding {
   qn__name_t* name;
-  qn__var_t* var;     // or
-  qn__buf_t* buffer;  // or neither: poisoned
+  qn__var_t* var;           // or
+  qn__ir_buffer_t* buffer;  // or neither: poisoned
   qn__loc_t loc;
   uint32_t depth;         // of the block; 0: parameters and symbols
   qn__binding_t* hidden;  // the declaration that this one shadows
@@ -71,8 +71,8 @@ typedef struct qn__parser {
   uint32_t nesting;
 
   qn__map_t names;      // text to qn__name_t
-  qn__map_t functions;  // text to qn__function_t
-  qn__function_t* function;
+  qn__map_t functions;  // text to qn__ir_func_t
+  qn__ir_func_t* function;
   qn__block_scope_t* scope;
   uint32_t depth;
   bool is_signature;  // free names become symbols
@@ -112,11 +112,11 @@ bool qn__parser_name(qn__parser_t* p, const char* what, qn__loc_t* out_loc);
 static inline qn__loc_t qn__parser_since(const qn__parser_t* p, uint32_t begin) {
   return (qn__loc_t){begin, p->previous_end > begin ? p->previous_end - begin : 1};
 }
-void qn__parser_error(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
 void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
 // A syntax mistake at the current token; sets is_lost.
-void qn__parser_syntax(qn__parser_t* p, qn__code_t code, qn__loc_t loc, const char* help,
+void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
                        const char* format, ...) QN_PRINTF(5, 6);
 // Text for `help`, valid until the next call.
 const char* qn__parser_help(qn__parser_t* p, const char* format, ...) QN_PRINTF(2, 3);
@@ -145,7 +145,7 @@ void qn__parser_close_block(qn__parser_t* p);
 // Drops all names, for the next function.
 void qn__parser_reset_names(qn__parser_t* p);
 // Declares; reports a second declaration. Either pointer may be NULL (poison).
-void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__buf_t* buffer);
+void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__ir_buffer_t* buffer);
 // The declaration in force, or NULL: reported, with a suggestion. In a signature a free name
 // becomes a symbol.
 qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__loc_t loc);
@@ -203,16 +203,17 @@ qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t 
 qn__expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what);
 qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what);
 qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand);
-qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand, const qn__buf_t* buffer);
+qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
+                              const qn__ir_buffer_t* buffer);
 qn__expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
 
 // ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
 
 qn__operand_t qn__parse_expr(qn__parser_t* p);
 // The buffer of a name in front of "["; NULL, and told, where it is none. `help` may be NULL.
-qn__buf_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help);
+qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help);
 // "[" exprs "]" of an access to `buffer` (NULL: poisoned); NULL when something is wrong.
-qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__buf_t* buffer, qn__loc_t name_loc,
+qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, qn__loc_t name_loc,
                                uint32_t* out_height);
 // "[" exprs "]" of i64 expressions: shapes and strides. False when lost.
 bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_items,

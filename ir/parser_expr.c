@@ -22,7 +22,7 @@ static qn__operand_t bool_literal(qn__parser_t* p, bool value) {
   return operand;
 }
 
-qn__buf_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help) {
+qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help) {
   qn__binding_t* binding = qn__parser_resolve(p, name_loc);
   if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
     qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, help,
@@ -34,7 +34,7 @@ qn__buf_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help
 }
 
 static qn__operand_t parse_load(qn__parser_t* p, qn__loc_t name_loc) {
-  qn__buf_t* buffer = qn__parse_array(p, name_loc, NULL);
+  qn__ir_buffer_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
   qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
   if (!indices || buffer->dtype == QN_DTYPE_NONE) return qn__type_poison();

@@ -8,9 +8,9 @@
 
 // ------------------------------------------------------------------------------------ buffers
 
-static qn__buf_t* new_buffer(qn__parser_t* p, qn__scope_t scope, qn_dtype_t dtype, qn__loc_t loc,
-                             uint32_t rank, qn__expr_t** shape) {
-  qn__buf_t* buffer = qn__buf_new(p->arena, scope, dtype, qn__parser_intern(p, loc), rank);
+static qn__ir_buffer_t* new_buffer(qn__parser_t* p, qn__scope_t scope, qn_dtype_t dtype,
+                                   qn__loc_t loc, uint32_t rank, qn__expr_t** shape) {
+  qn__ir_buffer_t* buffer = qn__buf_new(p->arena, scope, dtype, qn__parser_intern(p, loc), rank);
   if (!buffer) {
     qn__parser_out_of_memory(p);
     return NULL;
@@ -21,7 +21,8 @@ static qn__buf_t* new_buffer(qn__parser_t* p, qn__scope_t scope, qn_dtype_t dtyp
   return buffer;
 }
 
-static void append_alloc(qn__parser_t* p, qn__block_t* block, qn__buf_t* buffer, qn__loc_t loc) {
+static void append_alloc(qn__parser_t* p, qn__block_t* block, qn__ir_buffer_t* buffer,
+                         qn__loc_t loc) {
   qn__stmt_t* stmt = qn__stmt_new(p->arena, QN__STMT_ALLOC, loc);
   if (!stmt) {
     qn__parser_out_of_memory(p);
@@ -89,7 +90,7 @@ void qn__parse_alloc(qn__parser_t* p, qn__block_t* block) {
   }
   qn__loc_t loc = qn__parser_since(p, begin);
   if (!p->is_lost) qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an allocation");
-  qn__buf_t* buffer = new_buffer(p, scope, dtype, name_loc, rank, shape);
+  qn__ir_buffer_t* buffer = new_buffer(p, scope, dtype, name_loc, rank, shape);
   if (!buffer) return;
   qn__parser_declare(p, name_loc, NULL, buffer);
   append_alloc(p, block, buffer, loc);
@@ -111,7 +112,7 @@ static bool constant_count(qn__parser_t* p, qn__expr_t** shape, uint32_t rank, s
   return true;
 }
 
-static void* parse_element(qn__parser_t* p, const qn__buf_t* buffer) {
+static void* parse_element(qn__parser_t* p, const qn__ir_buffer_t* buffer) {
   qn__operand_t operand = qn__parse_expr(p);
   if (!operand.expr) return NULL;
   qn__loc_t loc = operand.expr->loc;
@@ -132,7 +133,7 @@ void qn__parse_const(qn__parser_t* p, qn__block_t* block) {
   uint32_t rank;
   if (!parse_declared(p, "a table", &name_loc, &dtype, &shape, &rank)) return;
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a table")) return;
-  qn__buf_t* buffer = new_buffer(p, QN__SCOPE_CONST, dtype, name_loc, rank, shape);
+  qn__ir_buffer_t* buffer = new_buffer(p, QN__SCOPE_CONST, dtype, name_loc, rank, shape);
   if (!buffer) return;
   qn__loc_t open = p->token.loc;
   size_t mark = p->list_size;
@@ -178,12 +179,12 @@ void qn__parse_view(qn__parser_t* p, qn__block_t* block) {
                      "'%s' is a value of %s and has no elements", binding->name->text,
                      qn_dtype_text(binding->var->dtype));
   }
-  qn__buf_t* base = binding ? binding->buffer : NULL;
+  qn__ir_buffer_t* base = binding ? binding->buffer : NULL;
   uint32_t height;
   qn__expr_t** indices = qn__parse_indices(p, base, base_loc, &height);
   qn__loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a view");
-  qn__buf_t* buffer = new_buffer(p, QN__SCOPE_VIEW, dtype, name_loc, rank, shape);
+  qn__ir_buffer_t* buffer = new_buffer(p, QN__SCOPE_VIEW, dtype, name_loc, rank, shape);
   if (!buffer) return;
   buffer->strides = strides;
   buffer->base = base;
@@ -240,7 +241,7 @@ static qn_access_t parse_access(qn__parser_t* p) {
 }
 
 // ["align" integer].
-static void parse_align(qn__parser_t* p, qn__buf_t* buffer) {
+static void parse_align(qn__parser_t* p, qn__ir_buffer_t* buffer) {
   enum { LARGEST = 4096 };
   if (!qn__parser_take_word(p, "align")) return;
   qn__loc_t loc = p->token.loc;
@@ -323,7 +324,7 @@ static qn__param_t* parse_param(qn__parser_t* p) {
   return param;
 }
 
-static void parse_params(qn__parser_t* p, qn__function_t* function) {
+static void parse_params(qn__parser_t* p, qn__ir_func_t* function) {
   qn__loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after the name of a function")) return;
   declare_scalars(p);
@@ -365,7 +366,7 @@ void qn__parse_function(qn__parser_t* p) {
   p->stmt_begin = p->token.loc.begin;
   qn__parser_advance(p);
   qn__parser_reset_names(p);
-  qn__function_t* function = QN__ARENA_NEW(p->arena, qn__function_t);
+  qn__ir_func_t* function = QN__ARENA_NEW(p->arena, qn__ir_func_t);
   if (!function) {
     qn__parser_out_of_memory(p);
     return;
@@ -373,7 +374,7 @@ void qn__parse_function(qn__parser_t* p) {
   function->name = "";
   if (qn__parser_name(p, "a function", &function->loc)) {
     qn_str_t name = qn__lexer_slice(p->text, function->loc);
-    const qn__function_t* other = qn__map_get(&p->functions, name);
+    const qn__ir_func_t* other = qn__map_get(&p->functions, name);
     function->name = qn__arena_cstr(p->arena, name);
     if (!function->name) {
       qn__parser_out_of_memory(p);

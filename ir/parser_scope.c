@@ -44,7 +44,7 @@ const char* qn__parser_intern(qn__parser_t* p, qn__loc_t loc) {
   return name ? name->text : "";
 }
 
-void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__buf_t* buffer) {
+void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__ir_buffer_t* buffer) {
   qn__name_t* name = intern(p, loc);
   qn__binding_t* binding = name ? QN__ARENA_NEW(p->arena, qn__binding_t) : NULL;
   if (!binding) {

@@ -93,7 +93,7 @@ static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
   qn__loc_t op_loc = p->token.loc;
   qn__parser_advance(p);
   qn__loc_t open = p->token.loc;
-  qn__buf_t* buffer = NULL;
+  qn__ir_buffer_t* buffer = NULL;
   qn__expr_t** indices = NULL;
   qn__operand_t operands[3] = {{0}};
   size_t count = 0;
@@ -213,7 +213,7 @@ static bool is_compound(const qn__parser_t* p) {
 static void parse_store(qn__parser_t* p, qn__block_t* block) {
   qn__loc_t name_loc = p->token.loc;
   qn__parser_advance(p);
-  qn__buf_t* buffer = qn__parse_array(p, name_loc, NULL);
+  qn__ir_buffer_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
   qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
   qn__loc_t loc = qn__parser_since(p, name_loc.begin);

@@ -387,7 +387,8 @@ qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
   return NULL;
 }
 
-qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand, const qn__buf_t* buffer) {
+qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
+                              const qn__ir_buffer_t* buffer) {
   if (!buffer || buffer->dtype == QN_DTYPE_NONE) return NULL;
   if (!qn__type_settle(p, &operand, buffer->dtype)) return NULL;
   if (operand.expr->dtype == buffer->dtype) return operand.expr;

@@ -74,7 +74,7 @@ qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
 
 // ------------------------------------------------------------------------------------ lists
 
-qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__buf_t* buffer, qn__loc_t name_loc,
+qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, qn__loc_t name_loc,
                                uint32_t* out_height) {
   qn__loc_t open = p->token.loc;
   size_t mark = p->list_size;

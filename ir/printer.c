@@ -118,7 +118,7 @@ void qn__print_let(qn__printer_t* p, const qn__stmt_t* stmt) {
   qn__buffer_char(p->out, ';');
 }
 
-static void print_shape(qn__printer_t* p, const qn__buf_t* buffer) {
+static void print_shape(qn__printer_t* p, const qn__ir_buffer_t* buffer) {
   qn__buffer_cstr(p->out, qn_dtype_text(buffer->dtype));
   qn__print_indices(p, buffer->shape, buffer->rank);
   if (buffer->strides) {
@@ -127,7 +127,7 @@ static void print_shape(qn__printer_t* p, const qn__buf_t* buffer) {
   }
 }
 
-static void print_alloc(qn__printer_t* p, const qn__buf_t* buffer) {
+static void print_alloc(qn__printer_t* p, const qn__ir_buffer_t* buffer) {
   qn__buffer_t* out = p->out;
   qn__print_declare(p, buffer, buffer->name, "b");
   const char* name = qn__print_name(p, buffer, buffer->name);
@@ -153,7 +153,7 @@ static void print_alloc(qn__printer_t* p, const qn__buf_t* buffer) {
 
 static void print_atomic(qn__printer_t* p, const qn__stmt_t* stmt) {
   qn__buffer_t* out = p->out;
-  const qn__buf_t* buffer = stmt->atomic.buffer;
+  const qn__ir_buffer_t* buffer = stmt->atomic.buffer;
   const qn__var_t* result = stmt->atomic.result;
   if (result) {
     qn__print_declare(p, result, result->name, "v");
@@ -216,7 +216,7 @@ static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt) {
       qn__print_let(p, stmt);
       break;
     case QN__STMT_STORE: {
-      const qn__buf_t* buffer = stmt->store.buffer;
+      const qn__ir_buffer_t* buffer = stmt->store.buffer;
       qn__buffer_cstr(out, qn__print_name(p, buffer, buffer->name));
       qn__print_indices(p, stmt->store.indices, buffer->rank);
       qn__buffer_cstr(out, " = ");
@@ -258,7 +258,7 @@ static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt) {
 
 // ------------------------------------------------------------------------------------ functions
 
-static void print_params(qn__printer_t* p, const qn__function_t* function) {
+static void print_params(qn__printer_t* p, const qn__ir_func_t* function) {
   qn__buffer_t* out = p->out;
   qn__buffer_format(out, "%s(", function->name);
   p->is_signature = true;
@@ -269,7 +269,7 @@ static void print_params(qn__printer_t* p, const qn__function_t* function) {
       qn__buffer_format(out, "%s: %s", param->scalar->name, qn_dtype_text(param->scalar->dtype));
       continue;
     }
-    const qn__buf_t* buffer = param->buffer;
+    const qn__ir_buffer_t* buffer = param->buffer;
     if (buffer->access != QN_ACCESS_IN) {
       qn__buffer_format(out, "%s ", qn__access_text(buffer->access));
     }
@@ -283,7 +283,7 @@ static void print_params(qn__printer_t* p, const qn__function_t* function) {
   qn__buffer_char(out, ')');
 }
 
-static void print_function(qn__printer_t* p, const qn__function_t* function) {
+static void print_function(qn__printer_t* p, const qn__ir_func_t* function) {
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
   // Parameters and symbols first: they keep their names.
@@ -320,7 +320,7 @@ bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
   qn__map_init(&printer.suffixes, out->allocator);
   qn__ptrmap_init(&printer.names, out->allocator);
   qn__buffer_bytes(out, "", 0);
-  for (const qn__function_t* f = body->first; f && !out->has_failed; f = f->next) {
+  for (const qn__ir_func_t* f = body->first; f && !out->has_failed; f = f->next) {
     if (f != body->first) qn__buffer_char(out, '\n');
     print_function(&printer, f);
     // Suffixes count from the start again in the next function.
@@ -342,7 +342,7 @@ void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out) {
   qn__print_expr(&printer, expr, expr->dtype, 0);
 }
 
-void qn__text_print_signature(const qn__function_t* function, qn__buffer_t* out) {
+void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out) {
   qn__printer_t printer = {.out = out};
   print_params(&printer, function);
 }

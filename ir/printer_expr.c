@@ -275,7 +275,7 @@ void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, i
       break;
     }
     case QN__EXPR_LOAD: {
-      const qn__buf_t* buffer = expr->load.buffer;
+      const qn__ir_buffer_t* buffer = expr->load.buffer;
       qn__buffer_cstr(out, qn__print_name(p, buffer, buffer->name));
       qn__print_indices(p, expr->load.indices, buffer->rank);
       break;

@@ -26,7 +26,7 @@ typedef struct qn__race_place {
 } qn__race_place_t;
 
 typedef struct qn__race_access {
-  const qn__buf_t* buffer;
+  const qn__ir_buffer_t* buffer;
   qn__expr_t* const* indices;
   qn__loc_t loc;
   bool is_store;
@@ -68,7 +68,8 @@ static inline void qn__race_join(qn__levels_t* into, qn__levels_t other) {
 }
 
 // Parameters are outside of every loop.
-static inline qn__race_place_t qn__race_place_of(const qn__race_t* r, const qn__buf_t* buffer) {
+static inline qn__race_place_t qn__race_place_of(const qn__race_t* r,
+                                                 const qn__ir_buffer_t* buffer) {
   const qn__race_place_t* place = qn__ptrmap_get(&r->known, buffer);
   return place ? *place : (qn__race_place_t){0};
 }
@@ -81,7 +82,7 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__expr_t* expr);
 // ---- verify_race_check.c
 
 // A store that was reached, with the levels of its indices (R3).
-void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__buf_t* buffer,
+void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__levels_t levels);
 // All accesses inside of the loop at `level`, which ends here (R5).
 void qn__race_check_pairs(qn__race_t* r, uint32_t level);

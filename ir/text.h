@@ -26,7 +26,7 @@ bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
 // One expression, for messages: "n + 2".
 void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out);
 // "softmax(x: f32[n, m], out y: f32[n, m])".
-void qn__text_print_signature(const qn__function_t* function, qn__buffer_t* out);
+void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out);
 
 // Canonical layout for a text that parses, its comments kept. Errors: OUT_OF_MEMORY (of `allocator`
 // or of `out`), INTERNAL.

@@ -42,7 +42,7 @@ struct qn__place {
 typedef struct qn__verifier {
   qn__diag_t* diag;
   const qn__body_t* body;
-  const qn__function_t* function;
+  const qn__ir_func_t* function;
   // Passes leave bodies that hold what no source may: larger buffers, deeper trees.
   bool is_lowered;
   bool has_failed;       // out of memory
@@ -90,7 +90,7 @@ void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduc
 void qn__verify_block(qn__verifier_t* v, const qn__block_t* block);
 // What buffers of every kind have in common: dtype, rank, shape, strides. False when nothing may
 // look at the buffer any more; other mistakes are counted only.
-bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer);
+bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer);
 
 // ---- verify_expr.c
 
@@ -99,7 +99,8 @@ bool qn__verify_expr(qn__verifier_t* v, const qn__expr_t* expr);
 bool qn__verify_exprs(qn__verifier_t* v, qn__expr_t* const* exprs, size_t count);
 bool qn__verify_condition(qn__verifier_t* v, const qn__expr_t* expr, const char* what);
 bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what);
-bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices, const qn__buf_t* buffer);
+bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices,
+                        const qn__ir_buffer_t* buffer);
 bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr);
 // Made of literals and variables that are known before a launch?
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__expr_t* expr);
@@ -117,7 +118,7 @@ void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place);
 
 // ---- verify_uniform.c, verify_race.c: functions that passed everything above
 
-void qn__verify_uniform(qn__verifier_t* v, const qn__function_t* function);
-void qn__verify_races(qn__verifier_t* v, const qn__function_t* function);
+void qn__verify_uniform(qn__verifier_t* v, const qn__ir_func_t* function);
+void qn__verify_races(qn__verifier_t* v, const qn__ir_func_t* function);
 
 #endif  // QUERN_IR_VERIFIER_H_

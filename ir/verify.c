@@ -124,7 +124,7 @@ static void check_param_extents(qn__verifier_t* v, qn__expr_t* const* extents, u
   }
 }
 
-static void check_buffer_param(qn__verifier_t* v, const qn__buf_t* buffer) {
+static void check_buffer_param(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   if (buffer->scope != QN__SCOPE_PARAM || !qn__access_text(buffer->access)) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
                      "parameter '%s' has no access of a parameter", buffer->name);
@@ -146,7 +146,7 @@ static void check_buffer_param(qn__verifier_t* v, const qn__buf_t* buffer) {
   }
 }
 
-static void check_param_names(qn__verifier_t* v, const qn__function_t* function) {
+static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) {
   qn__map_t names;
   qn__map_init(&names, v->scratch.allocator);
   for (size_t i = 0; i < function->param_count; i++) {
@@ -165,7 +165,7 @@ static void check_param_names(qn__verifier_t* v, const qn__function_t* function)
 }
 
 // Symbols and scalars may be mentioned by every shape: they are declared first.
-static void check_params(qn__verifier_t* v, const qn__function_t* function) {
+static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__param_t* param = &function->params[i];
     if (!param->buffer == !param->scalar) {
@@ -202,7 +202,7 @@ static void check_params(qn__verifier_t* v, const qn__function_t* function) {
 // ------------------------------------------------------------------------------------ symbols
 
 typedef struct symbol_order {
-  const qn__function_t* function;
+  const qn__ir_func_t* function;
   qn__ptrmap_t appeared;
   size_t next;
   bool is_sorted;
@@ -229,13 +229,13 @@ static void order_of(symbol_order_t* order, const qn__expr_t* expr) {
 
 // Symbols must stand in the order of their first appearance (else equal programs would give
 // different bytes), and each must be the whole of some extent or stride, which is what binds it.
-static void check_symbols(qn__verifier_t* v, const qn__function_t* function) {
+static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
   symbol_order_t order = {.function = function, .is_sorted = true};
   qn__ptrmap_init(&order.appeared, v->scratch.allocator);
   qn__ptrmap_t bound;
   qn__ptrmap_init(&bound, v->scratch.allocator);
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer) continue;
     for (uint32_t part = 0; part < 2; part++) {
       qn__expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
@@ -265,7 +265,7 @@ static void check_symbols(qn__verifier_t* v, const qn__function_t* function) {
 
 // ------------------------------------------------------------------------------------ functions
 
-static void verify_function(qn__verifier_t* v, const qn__function_t* function) {
+static void verify_function(qn__verifier_t* v, const qn__ir_func_t* function) {
   uint32_t errors = v->error_count;
   v->function = function;
   v->depth = 0;
@@ -295,7 +295,7 @@ static bool verify(const qn__body_t* body, qn__diag_t* diag, bool is_lowered) {
   qn__map_t names;
   qn__map_init(&names, allocator);
   size_t count = 0;
-  for (const qn__function_t* function = body->first; function && !qn__verify_stopped(&v);
+  for (const qn__ir_func_t* function = body->first; function && !qn__verify_stopped(&v);
        function = function->next) {
     if (!qn__verify_visit(&v, function, function->loc)) break;
     check_name(&v, &names, function->name, function, "a function", function->loc);

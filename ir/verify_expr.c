@@ -148,7 +148,7 @@ static bool verify_kind(qn__verifier_t* v, const qn__expr_t* expr) {
       if (expr->dtype != expr->var->dtype) break;
       return true;
     case QN__EXPR_LOAD: {
-      const qn__buf_t* buffer = expr->load.buffer;
+      const qn__ir_buffer_t* buffer = expr->load.buffer;
       if (!buffer) break;
       if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, expr->loc, buffer->loc)) {
         return false;
@@ -205,7 +205,8 @@ bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what)
   return false;
 }
 
-bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices, const qn__buf_t* buffer) {
+bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices,
+                        const qn__ir_buffer_t* buffer) {
   if (!qn__verify_exprs(v, indices, buffer->rank)) return false;
   bool is_valid = true;
   for (uint32_t i = 0; i < buffer->rank; i++) {

@@ -186,7 +186,7 @@ void qn__verify_barrier_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
 // ------------------------------------------------------------------------------------ allocations
 
 // The number of elements of a constant shape of positive extents. False: reported.
-static bool constant_count(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t* out_count) {
+static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t* out_count) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; i++) {
     qn__scalar_t extent;
@@ -209,8 +209,8 @@ static bool constant_count(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t*
 }
 
 // The bytes of a constant shape, bounded. False: reported.
-static bool bounded_bytes(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t used, uint64_t limit,
-                          const char* whose, uint64_t* out_bytes) {
+static bool bounded_bytes(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t used,
+                          uint64_t limit, const char* whose, uint64_t* out_bytes) {
   uint64_t count;
   uint64_t bytes;
   if (!constant_count(v, buffer, &count)) return false;
@@ -225,7 +225,7 @@ static bool bounded_bytes(qn__verifier_t* v, const qn__buf_t* buffer, uint64_t u
   return false;
 }
 
-static void check_shared(qn__verifier_t* v, const qn__buf_t* buffer) {
+static void check_shared(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   const char* problem = NULL;
   if (!find_loop(v, is_block) && !v->is_lowered) {
     problem = "outside of every block loop";
@@ -245,7 +245,7 @@ static void check_shared(qn__verifier_t* v, const qn__buf_t* buffer) {
   (void)bounded_bytes(v, buffer, 0, LARGEST_SHARED_BYTES, "per block", &bytes);
 }
 
-static void check_global(qn__verifier_t* v, const qn__buf_t* buffer) {
+static void check_global(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   // The body itself is the first level.
   if (v->depth != 1) {
     qn__verify_error(v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
@@ -261,7 +261,7 @@ static void check_global(qn__verifier_t* v, const qn__buf_t* buffer) {
   }
 }
 
-static void check_table(qn__verifier_t* v, const qn__buf_t* buffer) {
+static void check_table(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   uint64_t count;
   if (!constant_count(v, buffer, &count)) return;
   if (count != buffer->element_count || !buffer->elements) {
@@ -281,7 +281,7 @@ static void check_table(qn__verifier_t* v, const qn__buf_t* buffer) {
 }
 
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
-  const qn__buf_t* buffer = stmt->alloc.buffer;
+  const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   uint64_t bytes = 0;
   switch (buffer->scope) {
     case QN__SCOPE_LOCAL:

@@ -79,7 +79,7 @@ static void leave_condition(qn__race_t* r, condition_state_t before) {
   r->condition_count = before.count;
 }
 
-static void record(qn__race_t* r, const qn__buf_t* buffer, qn__expr_t* const* indices,
+static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices,
                    qn__loc_t loc, bool is_store) {
   if (r->level == 0) return;
   void* items = r->accesses;
@@ -111,10 +111,10 @@ static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition, qn__exp
 }
 
 static qn__levels_t visit_load(qn__race_t* r, const qn__expr_t* expr) {
-  const qn__buf_t* buffer = expr->load.buffer;
+  const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
   record(r, buffer, expr->load.indices, expr->loc, false);
-  const qn__buf_t* root = qn__buf_root(buffer);
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
   bool is_constant = root->scope == QN__SCOPE_CONST ||
                      (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
   if (!is_constant) return all_levels();
@@ -215,7 +215,7 @@ static void visit_loop(qn__race_t* r, const qn__stmt_t* stmt) {
   r->guards = guards;
 }
 
-static void visit_alloc(qn__race_t* r, const qn__buf_t* buffer) {
+static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   qn__race_place_t* place = QN__ARENA_NEW(&r->v->scratch, qn__race_place_t);
   if (!place || !qn__ptrmap_put(&r->known, buffer, place)) {
     qn__verify_out_of_memory(r->v);
@@ -236,7 +236,7 @@ static void visit_stmt(qn__race_t* r, const qn__stmt_t* stmt) {
       visit_let(r, stmt);
       return;
     case QN__STMT_STORE: {
-      const qn__buf_t* buffer = stmt->store.buffer;
+      const qn__ir_buffer_t* buffer = stmt->store.buffer;
       qn__levels_t levels = visit_all(r, stmt->store.indices, buffer->rank);
       (void)qn__race_visit(r, stmt->store.value);
       qn__race_check_store(r, stmt, buffer, levels);
@@ -284,7 +284,7 @@ static void visit_block(qn__race_t* r, const qn__block_t* block) {
   }
 }
 
-void qn__verify_races(qn__verifier_t* v, const qn__function_t* function) {
+void qn__verify_races(qn__verifier_t* v, const qn__ir_func_t* function) {
   qn__race_t r = {.v = v, .pairs_left = QN__RACE_PAIRS};
   r.lets = (qn__affine_lets_t){value_of, &r};
   qn__ptrmap_init(&r.known, v->scratch.allocator);

@@ -18,7 +18,7 @@ static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
 }
 
 // R3.
-void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__buf_t* buffer,
+void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__levels_t levels) {
   qn__race_place_t place = qn__race_place_of(r, buffer);
   qn__race_join(&levels, place.levels);

@@ -47,7 +47,7 @@ void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer) {
 
 // ------------------------------------------------------------------------------------ buffers
 
-bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer) {
+bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   if (qn_dtype_size_bytes(buffer->dtype) == 0 || (buffer->rank > 0 && !buffer->shape) ||
       buffer->rank > QN__LARGEST_RANK) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
@@ -62,14 +62,14 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__buf_t* buffer) {
   return true;
 }
 
-static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__buf_t* buffer,
+static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__expr_t* const* indices) {
   if (!buffer || (buffer->rank > 0 && !indices)) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement lacks its buffer");
     return false;
   }
   if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, stmt->loc, buffer->loc)) return false;
-  const qn__buf_t* root = qn__buf_root(buffer);
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
   bool is_in = root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN;
   if (is_in || root->scope == QN__SCOPE_CONST) {
     qn__verify_error(
@@ -83,7 +83,8 @@ static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__b
   return qn__verify_indices(v, indices, buffer);
 }
 
-static void verify_value(qn__verifier_t* v, const qn__expr_t* value, const qn__buf_t* buffer) {
+static void verify_value(qn__verifier_t* v, const qn__expr_t* value,
+                         const qn__ir_buffer_t* buffer) {
   if (!qn__verify_expr(v, value) || value->dtype == buffer->dtype) return;
   qn__verify_error(v, QN__VERIFY_VALUE, value->loc, NULL, "a value of dtype %s for '%s' of %s",
                    qn_dtype_text(value->dtype), buffer->name, qn_dtype_text(buffer->dtype));
@@ -129,7 +130,7 @@ static void verify_atomic(qn__verifier_t* v, const qn__stmt_t* stmt) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an atomic lacks a part");
     return;
   }
-  const qn__buf_t* buffer = stmt->atomic.buffer;
+  const qn__ir_buffer_t* buffer = stmt->atomic.buffer;
   if (!verify_target(v, stmt, buffer, stmt->atomic.indices)) return;
   if (!has_atomics(buffer->dtype, stmt->atomic.op == QN_ATOMIC_ADD)) {
     qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
@@ -197,7 +198,7 @@ static void verify_while(qn__verifier_t* v, const qn__stmt_t* stmt) {
 }
 
 static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
-  const qn__buf_t* buffer = stmt->alloc.buffer;
+  const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (!buffer || buffer->scope == QN__SCOPE_PARAM || !qn__scope_text(buffer->scope) ||
       (buffer->strides && buffer->scope != QN__SCOPE_VIEW)) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an allocation lacks a part");
@@ -206,7 +207,7 @@ static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
   uint32_t errors = v->error_count;
   if (!qn__verify_buffer(v, buffer)) return;
   if (buffer->scope == QN__SCOPE_VIEW) {
-    const qn__buf_t* base = buffer->base;
+    const qn__ir_buffer_t* base = buffer->base;
     if (!base || (base->rank > 0 && !buffer->base_indices)) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a view lacks its buffer");
       return;

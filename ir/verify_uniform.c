@@ -93,9 +93,9 @@ static bool visit_kind(uniform_t* u, const qn__expr_t* expr) {
     case QN__EXPR_VAR:
       return is_marked(u, expr->var);
     case QN__EXPR_LOAD: {
-      const qn__buf_t* buffer = expr->load.buffer;
+      const qn__ir_buffer_t* buffer = expr->load.buffer;
       bool is_divergent = visit_all(u, expr->load.indices, buffer->rank);
-      const qn__buf_t* root = qn__buf_root(buffer);
+      const qn__ir_buffer_t* root = qn__buf_root(buffer);
       return is_divergent || is_marked(u, buffer) || is_marked(u, root) ||
              (u->has_given_up && root->scope == QN__SCOPE_LOCAL);
     }
@@ -122,13 +122,13 @@ static bool visit(uniform_t* u, const qn__expr_t* expr) {
   return visit_kind(u, expr) && u->thread_depth > 0;
 }
 
-static void write_to(uniform_t* u, const qn__buf_t* buffer, bool is_divergent) {
-  const qn__buf_t* root = qn__buf_root(buffer);
+static void write_to(uniform_t* u, const qn__ir_buffer_t* buffer, bool is_divergent) {
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
   if (root->scope != QN__SCOPE_LOCAL) return;
   if (is_divergent || u->cause || is_marked(u, buffer)) mark(u, root);
 }
 
-static void visit_alloc(uniform_t* u, const qn__buf_t* buffer) {
+static void visit_alloc(uniform_t* u, const qn__ir_buffer_t* buffer) {
   if (buffer->scope != QN__SCOPE_VIEW) return;
   bool is_divergent = visit_all(u, buffer->base_indices, buffer->base->rank);
   is_divergent |= visit_all(u, buffer->shape, buffer->rank);
@@ -204,7 +204,7 @@ static void visit_block(uniform_t* u, const qn__block_t* block) {
   }
 }
 
-void qn__verify_uniform(qn__verifier_t* v, const qn__function_t* function) {
+void qn__verify_uniform(qn__verifier_t* v, const qn__ir_func_t* function) {
   if (!v->has_threads) return;
   uniform_t u = {.v = v};
   qn__ptrmap_init(&u.divergent, v->scratch.allocator);

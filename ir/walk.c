@@ -34,7 +34,7 @@ bool qn__walk_expr(qn__walker_t* walker, qn__expr_t* expr) {
   return true;
 }
 
-static bool walk_buffer(qn__walker_t* walker, qn__buf_t* buffer) {
+static bool walk_buffer(qn__walker_t* walker, qn__ir_buffer_t* buffer) {
   return walk_exprs(walker, buffer->shape, buffer->rank) &&
          (!buffer->strides || walk_exprs(walker, buffer->strides, buffer->rank)) &&
          (!buffer->elements || walk_exprs(walker, buffer->elements, buffer->element_count)) &&

@@ -40,7 +40,7 @@ static qn_status_t odd_answer(const qn__option_t* option, int32_t id, const char
 }
 
 static qn_status_t take_number(const qn__option_t* option, int32_t id, int64_t number,
-                               qn__value_t* out) {
+                               qn__target_value_t* out) {
   bool is_most = option->option_class == QN__OPTION_ISA && option->rule == QN__RULE_BY_TYPE;
   // Of what is a most, less may always be asked for.
   if (number > option->maximum && (is_most || option->option_class == QN__OPTION_TUNING)) {
@@ -58,11 +58,11 @@ static qn_status_t take_number(const qn__option_t* option, int32_t id, int64_t n
 static qn_status_t take(qn_target_t* target, size_t index, int32_t id,
                         const qn_attribute_value_t* answer) {
   const qn__option_t* option = &target->kind->options[index];
-  qn__value_t* value = &target->values[index];
+  qn__target_value_t* value = &target->values[index];
   bool is_number = answer->type == QN_ATTRIBUTE_TYPE_BOOL || answer->type == QN_ATTRIBUTE_TYPE_INT;
   bool wants_number = option->type == QN_OPTION_BOOL || option->type == QN_OPTION_INT;
   if (is_number != wants_number) return odd_answer(option, id, "a value of another type");
-  *value = (qn__value_t){.layer = QN__LAYER_DEVICE};
+  *value = (qn__target_value_t){.layer = QN__LAYER_DEVICE};
   if (option->type == QN_OPTION_BOOL) {
     value->number = answer->int_value != 0;
     return QN_OK;

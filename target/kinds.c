@@ -145,7 +145,7 @@ static qn_status_t check_defaults(const qn__kind_t* kind) {
   qn__arena_init(&arena, qn_allocator_default());
   qn_status_t status = QN_OK;
   for (size_t i = 0; qn_ok(status) && i < kind->info->option_count; ++i) {
-    qn__value_t value = {0};
+    qn__target_value_t value = {0};
     status = qn__value_parse(&arena, kind, i, qn__str(kind->options[i].default_text), &value);
   }
   qn__arena_deinit(&arena);

@@ -94,12 +94,12 @@ static qn_status_t unknown_option(const qn__kind_t* kind, qn_str_t name) {
 }
 
 // Takes the place for a value that may be said once per layer.
-static qn_status_t claim(parser_t* parser, qn__value_t* value, qn_str_t name) {
+static qn_status_t claim(parser_t* parser, qn__target_value_t* value, qn_str_t name) {
   if (value->layer == parser->layer) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option '%.*s' is given twice",
                           QN_STR_ARG(qn__shown(name)));
   }
-  *value = (qn__value_t){.layer = parser->layer};
+  *value = (qn__target_value_t){.layer = parser->layer};
   return QN_OK;
 }
 
@@ -163,7 +163,7 @@ static qn_status_t wrong_type(const char* name, const char* expected, const json
 }
 
 static qn_status_t value_from_json(parser_t* parser, size_t index, const json_t* json,
-                                   qn__value_t* out) {
+                                   qn__target_value_t* out) {
   const qn__kind_t* kind = parser->target->kind;
   const qn__option_t* option = &kind->options[index];
   const char* expected = qn__option_type_text(option->type);
@@ -210,7 +210,7 @@ static qn_status_t read_member(parser_t* parser, const char* name, json_t* json)
   }
   int option = qn__option_find(parser->target->kind, qn__str(name));
   if (option < 0) return unknown_option(parser->target->kind, qn__str(name));
-  qn__value_t* value = &parser->target->values[option];
+  qn__target_value_t* value = &parser->target->values[option];
   QN_TRY(claim(parser, value, qn__str(name)));
   return value_from_json(parser, (size_t)option, json, value);
 }
@@ -348,7 +348,7 @@ static qn_status_t read_option(parser_t* parser, const scanner_t* scanner) {
                           "option 'from_device' takes an integer, not '%.*s'",
                           QN_STR_ARG(qn__shown(value)));
   }
-  qn__value_t* place = &parser->target->values[option];
+  qn__target_value_t* place = &parser->target->values[option];
   QN_TRY(claim(parser, place, name));
   if (!equals) value = QN_STR("true");
   return qn__value_parse(&parser->target->arena, kind, (size_t)option, value, place);

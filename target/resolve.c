@@ -51,7 +51,7 @@ qn_status_t qn__target_resolve(qn_target_t* target) {
     QN_TRY(qn__target_ask_device(target, 0));
   }
   for (size_t i = 0; i < kind->info->option_count; ++i) {
-    qn__value_t* value = &target->values[i];
+    qn__target_value_t* value = &target->values[i];
     if (value->layer != QN__LAYER_NONE) continue;
     value->layer = QN__LAYER_DEFAULT;
     QN_TRY(qn__value_parse(&target->arena, kind, i, qn__str(kind->options[i].default_text), value));

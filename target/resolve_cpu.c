@@ -10,7 +10,7 @@
 #include "target/target.h"
 
 static qn_status_t set_text(qn_target_t* target, const char* name, const char* text) {
-  qn__value_t* value = qn__target_value(target, name);
+  qn__target_value_t* value = qn__target_value(target, name);
   value->text = qn__arena_cstr(&target->arena, qn__str(text));
   return value->text ? QN_OK : qn__out_of_memory("a string of a target");
 }
@@ -70,7 +70,7 @@ static qn_status_t resolve_arch(qn_target_t* target, const char* mcpu) {
 // The model of `option`, with `native` resolved.
 static qn_status_t resolve_model(const qn_target_t* target, const char* option,
                                  const qn__cpu_model_t** out_model) {
-  const qn__value_t* value = qn__target_value(target, option);
+  const qn__target_value_t* value = qn__target_value(target, option);
   const qn__arch_t* arch = target->arch;
   const char* name = value->text;
   if (strcmp(name, "native") == 0) {
@@ -104,8 +104,8 @@ static qn_status_t find_feature(const qn__arch_t* arch, const char* option, cons
 
 static qn_status_t resolve_features(qn_target_t* target, const qn__cpu_model_t* model) {
   const qn__arch_t* arch = target->arch;
-  const qn__value_t* mcpu = qn__target_value(target, "mcpu");
-  qn__value_t* features = qn__target_value(target, "features");
+  const qn__target_value_t* mcpu = qn__target_value(target, "mcpu");
+  qn__target_value_t* features = qn__target_value(target, "features");
   qn__features_t set;
   if (features->layer != QN__LAYER_DEFAULT) {
     set = qn__features_baseline(arch);
@@ -119,7 +119,7 @@ static qn_status_t resolve_features(qn_target_t* target, const qn__cpu_model_t* 
   } else {
     set = qn__cpu_features(arch, model);
   }
-  const qn__value_t* mattr = qn__target_value(target, "mattr");
+  const qn__target_value_t* mattr = qn__target_value(target, "mattr");
   for (size_t i = 0; i < mattr->item_count; ++i) {
     const char* item = mattr->items[i];
     if (item[0] != '+' && item[0] != '-') {
@@ -150,7 +150,7 @@ static qn_status_t resolve_features(qn_target_t* target, const qn__cpu_model_t* 
 }
 
 static qn_status_t resolve_vector_width(const qn_target_t* target, const qn__cpu_model_t* tune) {
-  qn__value_t* width = qn__target_value(target, "vector_width");
+  qn__target_value_t* width = qn__target_value(target, "vector_width");
   if (width->number == 0) {
     uint32_t bits = qn__features_vector_bits(target->arch, target->features);
     width->number = bits < tune->preferred_bits ? bits : tune->preferred_bits;
@@ -163,7 +163,7 @@ static qn_status_t resolve_vector_width(const qn_target_t* target, const qn__cpu
 }
 
 static void take_cache(const qn_target_t* target, const char* name, int64_t bytes) {
-  qn__value_t* value = qn__target_value(target, name);
+  qn__target_value_t* value = qn__target_value(target, name);
   if (value->layer != QN__LAYER_DEFAULT || bytes <= 0) return;
   value->layer = QN__LAYER_DEVICE;
   value->number = bytes;

@@ -39,14 +39,14 @@ const qn_target_t* qn_target_host(const qn_target_t* target) {
   return target->host;
 }
 
-qn__value_t* qn__target_value(const qn_target_t* target, const char* name) {
+qn__target_value_t* qn__target_value(const qn_target_t* target, const char* name) {
   int index = qn__option_find(target->kind, qn__str(name));
   return QN_NEVER(index < 0) ? NULL : &target->values[index];
 }
 
 // NULL when there is no such option, or one of another type, or a mere request.
-static const qn__value_t* lookup(const qn_target_t* target, const char* name,
-                                 qn_option_type_t type) {
+static const qn__target_value_t* lookup(const qn_target_t* target, const char* name,
+                                        qn_option_type_t type) {
   int index = name ? qn__option_find(target->kind, qn__str(name)) : -1;
   if (index < 0) return NULL;
   const qn__option_t* option = &target->kind->options[index];
@@ -55,19 +55,19 @@ static const qn__value_t* lookup(const qn_target_t* target, const char* name,
 }
 
 bool qn_target_get_int(const qn_target_t* target, const char* name, int64_t* out_value) {
-  const qn__value_t* value = lookup(target, name, QN_OPTION_INT);
+  const qn__target_value_t* value = lookup(target, name, QN_OPTION_INT);
   if (value) *out_value = value->number;
   return value != NULL;
 }
 
 bool qn_target_get_bool(const qn_target_t* target, const char* name, bool* out_value) {
-  const qn__value_t* value = lookup(target, name, QN_OPTION_BOOL);
+  const qn__target_value_t* value = lookup(target, name, QN_OPTION_BOOL);
   if (value) *out_value = value->number != 0;
   return value != NULL;
 }
 
 bool qn_target_get_string(const qn_target_t* target, const char* name, const char** out_value) {
-  const qn__value_t* value = lookup(target, name, QN_OPTION_STRING);
+  const qn__target_value_t* value = lookup(target, name, QN_OPTION_STRING);
   if (value) *out_value = value->text;
   return value != NULL;
 }
@@ -86,7 +86,8 @@ const char* qn__target_isa_json(const qn_target_t* target) {
   return target->isa_json;
 }
 
-static void print_value(const qn__option_t* option, const qn__value_t* value, qn__buffer_t* out) {
+static void print_value(const qn__option_t* option, const qn__target_value_t* value,
+                        qn__buffer_t* out) {
   switch (option->type) {
     case QN_OPTION_BOOL:
       qn__buffer_cstr(out, value->number ? "true" : "false");

@@ -105,15 +105,15 @@ typedef struct qn__value {
   const char* text;   // STRING
   size_t item_count;  // STRING_LIST
   const char** items;
-} qn__value_t;
+} qn__target_value_t;
 
 struct qn_target {
   _Atomic uint32_t reference_count;
   qn_allocator_t allocator;
   qn__arena_t arena;  // everything below
   const qn__kind_t* kind;
-  qn__value_t* values;  // one per option of the kind
-  qn__value_t from_device;
+  qn__target_value_t* values;  // one per option of the kind
+  qn__target_value_t from_device;
   qn_target_t* host;        // owned
   const qn__arch_t* arch;   // kind cpu
   qn__features_t features;  // kind cpu
@@ -127,7 +127,7 @@ struct qn_target {
 qn_status_t qn__target_parse(qn_str_t text, qn_allocator_t allocator, qn_target_t** out_target);
 // A value of `option` from text, as on a command line. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
-                            qn_str_t text, qn__value_t* out_value);
+                            qn_str_t text, qn__target_value_t* out_value);
 // A decimal number that fits; false for anything else.
 bool qn__int_parse(qn_str_t text, int64_t* out_number);
 // What messages show of a text from outside: its beginning.
@@ -145,7 +145,7 @@ bool qn__kind_asks_device(const qn__kind_t* kind);
 // Writes the canonical forms and the digest: the last step.
 qn_status_t qn__target_seal(qn_target_t* target);
 // The value of an option that the kind is known to have.
-qn__value_t* qn__target_value(const qn_target_t* target, const char* name);
+qn__target_value_t* qn__target_value(const qn_target_t* target, const char* name);
 
 // ---- asking (target.c, isa.c)
 

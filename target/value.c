@@ -39,7 +39,7 @@ qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t
 }
 
 static qn_status_t parse_list(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
-                              qn_str_t text, qn__value_t* out) {
+                              qn_str_t text, qn__target_value_t* out) {
   size_t count = text.size > 0;
   for (size_t i = 0; i < text.size; ++i) count += text.data[i] == ',';
   out->items = qn__arena_alloc_array(arena, count, sizeof *out->items);
@@ -59,7 +59,7 @@ static qn_status_t parse_list(qn__arena_t* arena, const qn__kind_t* kind, size_t
 }
 
 qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
-                            qn_str_t text, qn__value_t* out) {
+                            qn_str_t text, qn__target_value_t* out) {
   switch (kind->options[option].type) {
     case QN_OPTION_BOOL:
       out->number = qn__str_equal(text, QN_STR("true")) || qn__str_equal(text, QN_STR("1"));

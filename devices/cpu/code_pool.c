@@ -211,7 +211,7 @@ static bool retire(qn__code_slab_t* slab) {
   return false;
 }
 
-qn_status_t qn__code_place(qn_span_t image, qn__code_t* out_code) {
+qn_status_t qn__code_place(qn_span_t image, qn__cpu_code_t* out_code) {
   (void)pthread_once(&pool_once, make_pool);
   size_t size_bytes;
   if (!is_pool_usable || !qn__size_add(image.size, BLOCK_BYTES - 1, &size_bytes)) {
@@ -239,13 +239,13 @@ qn_status_t qn__code_place(qn_span_t image, qn__code_t* out_code) {
   qn__mutex_unlock(&pool.mutex);
   if (is_doomed) destroy_slab(slab);
   if (!qn_ok(status)) return status;
-  *out_code = (qn__code_t){slab->executable + offset, size_bytes, slab};
+  *out_code = (qn__cpu_code_t){slab->executable + offset, size_bytes, slab};
   __builtin___clear_cache((char*)slab->executable + offset,
                           (char*)slab->executable + offset + size_bytes);
   return QN_OK;
 }
 
-void qn__code_remove(qn__code_t* code) {
+void qn__code_remove(qn__cpu_code_t* code) {
   if (!code->slab) return;
   qn__code_slab_t* slab = code->slab;
   qn__mutex_lock(&pool.mutex);
@@ -253,7 +253,7 @@ void qn__code_remove(qn__code_t* code) {
   bool is_doomed = retire(slab);
   qn__mutex_unlock(&pool.mutex);
   if (is_doomed) destroy_slab(slab);
-  *code = (qn__code_t){NULL, 0, NULL};
+  *code = (qn__cpu_code_t){NULL, 0, NULL};
 }
 
 void qn__code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes) {

@@ -12,13 +12,13 @@ typedef struct qn__code {
   const uint8_t* address;  // executable, aligned to 64 bytes
   size_t size_bytes;       // of the block
   qn__code_slab_t* slab;
-} qn__code_t;
+} qn__cpu_code_t;
 
 // Copies `image` into executable memory. Errors: OUT_OF_MEMORY; UNSUPPORTED when the system allows
 // no executable memory.
-qn_status_t qn__code_place(qn_span_t image, qn__code_t* out_code);
+qn_status_t qn__code_place(qn_span_t image, qn__cpu_code_t* out_code);
 // Nothing may run in it any more.
-void qn__code_remove(qn__code_t* code);
+void qn__code_remove(qn__cpu_code_t* code);
 
 // What the process has mapped for code, and what of it is in use. Frozen slabs count.
 void qn__code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes);

@@ -23,7 +23,7 @@ static uint32_t bucket_of(const qn__ranges_t* ranges, uint32_t start) {
 }
 
 static void bin_add(qn__ranges_t* ranges, uint32_t index) {
-  qn__range_t* node = &ranges->nodes[index];
+  qn__vulkan_range_t* node = &ranges->nodes[index];
   uint32_t bin = bin_of(node->size);
   node->is_free = true;
   node->previous = NONE;
@@ -34,7 +34,7 @@ static void bin_add(qn__ranges_t* ranges, uint32_t index) {
 }
 
 static void bin_remove(qn__ranges_t* ranges, uint32_t index) {
-  qn__range_t* node = &ranges->nodes[index];
+  qn__vulkan_range_t* node = &ranges->nodes[index];
   uint32_t bin = bin_of(node->size);
   if (node->previous != NONE) {
     ranges->nodes[node->previous].next = node->next;
@@ -46,7 +46,7 @@ static void bin_remove(qn__ranges_t* ranges, uint32_t index) {
 }
 
 static void bucket_add(qn__ranges_t* ranges, uint32_t index) {
-  qn__range_t* node = &ranges->nodes[index];
+  qn__vulkan_range_t* node = &ranges->nodes[index];
   uint32_t bucket = bucket_of(ranges, node->start);
   node->is_free = false;
   node->next = ranges->buckets[bucket];
@@ -111,7 +111,7 @@ bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint64_t si
   for (uint32_t i = 0; i < FIRST_BUCKETS; i++) ranges->buckets[i] = NONE;
   for (uint32_t i = 0; i < QN__RANGES_BINS; i++) ranges->bins[i] = NONE;
   uint32_t index = new_node(ranges);
-  ranges->nodes[index] = (qn__range_t){.size = ranges->size, .before = NONE, .behind = NONE};
+  ranges->nodes[index] = (qn__vulkan_range_t){.size = ranges->size, .before = NONE, .behind = NONE};
   bin_add(ranges, index);
   return true;
 }
@@ -126,11 +126,11 @@ void qn__ranges_deinit(qn__ranges_t* ranges) {
 }
 
 // Granules to leave out so that the part begins at a multiple of `alignment`.
-static uint32_t gap_of(const qn__range_t* node, uint32_t alignment) {
+static uint32_t gap_of(const qn__vulkan_range_t* node, uint32_t alignment) {
   return (alignment - node->start % alignment) % alignment;
 }
 
-static bool fits(const qn__range_t* node, uint32_t size, uint32_t alignment) {
+static bool fits(const qn__vulkan_range_t* node, uint32_t size, uint32_t alignment) {
   return node->size >= size && node->size - size >= gap_of(node, alignment);
 }
 
@@ -152,12 +152,12 @@ static uint32_t find(const qn__ranges_t* ranges, uint32_t size, uint32_t alignme
 // Cuts the first `size` granules off a node that is in no list; the rest becomes a free node.
 static uint32_t cut(qn__ranges_t* ranges, uint32_t index, uint32_t size) {
   uint32_t rest_index = new_node(ranges);
-  qn__range_t* node = &ranges->nodes[index];
-  qn__range_t* rest = &ranges->nodes[rest_index];
-  *rest = (qn__range_t){.start = node->start + size,
-                        .size = node->size - size,
-                        .before = index,
-                        .behind = node->behind};
+  qn__vulkan_range_t* node = &ranges->nodes[index];
+  qn__vulkan_range_t* rest = &ranges->nodes[rest_index];
+  *rest = (qn__vulkan_range_t){.start = node->start + size,
+                               .size = node->size - size,
+                               .before = index,
+                               .behind = node->behind};
   if (rest->behind != NONE) ranges->nodes[rest->behind].before = rest_index;
   node->behind = rest_index;
   node->size = size;
@@ -208,7 +208,7 @@ uint64_t qn__ranges_size(const qn__ranges_t* ranges, uint64_t offset) {
 
 // Joins `index` with the node behind it, which is in no list.
 static void join(qn__ranges_t* ranges, uint32_t index) {
-  qn__range_t* node = &ranges->nodes[index];
+  qn__vulkan_range_t* node = &ranges->nodes[index];
   uint32_t gone = node->behind;
   node->size += ranges->nodes[gone].size;
   node->behind = ranges->nodes[gone].behind;
@@ -220,7 +220,7 @@ bool qn__ranges_give(qn__ranges_t* ranges, uint64_t offset) {
   uint32_t* at = find_taken(ranges, offset);
   if (!at) return false;
   uint32_t index = *at;
-  qn__range_t* node = &ranges->nodes[index];
+  qn__vulkan_range_t* node = &ranges->nodes[index];
   *at = node->next;
   ranges->taken -= node->size;
   ranges->taken_count--;

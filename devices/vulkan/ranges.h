@@ -20,14 +20,14 @@ typedef struct qn__range {
   uint32_t previous;  // free: in its bin; taken: `next` is in its bucket
   uint32_t next;
   bool is_free;
-} qn__range_t;
+} qn__vulkan_range_t;
 
 typedef struct qn__ranges {
   qn_allocator_t allocator;
   uint32_t size;
   uint32_t taken;  // in granules
   uint32_t taken_count;
-  qn__range_t* nodes;
+  qn__vulkan_range_t* nodes;
   size_t node_capacity;
   uint32_t node_count;   // ever used
   uint32_t first_spare;  // list through `next`

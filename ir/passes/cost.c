@@ -58,7 +58,7 @@ static double registers(const qn__cost_model_t* model, qn_dtype_t dtype) {
   return count < 1 ? 1 : count;
 }
 
-static double access_cost(const qn__cost_model_t* model, const qn__buf_t* buffer,
+static double access_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* buffer,
                           qn__expr_t* const* indices, bool is_store) {
   if (!model->lanes) return 1;
   double count = registers(model, buffer->dtype);
@@ -106,7 +106,7 @@ static bool add_index(void* self, qn__expr_t** slot) {
   return qn__expr_each_child(expr, add_index, self);
 }
 
-static double index_cost(const qn__cost_model_t* model, const qn__buf_t* buffer,
+static double index_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* buffer,
                          qn__expr_t** indices) {
   sum_t sum = {model, 0};
   for (uint32_t d = 0; d < buffer->rank; ++d) (void)add_index(&sum, &indices[d]);

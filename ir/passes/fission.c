@@ -161,7 +161,7 @@ static void mark_var(mark_t* mark, qn__var_t* var) {
   }
 }
 
-static void mark_buffer(mark_t* mark, qn__buf_t* buffer) {
+static void mark_buffer(mark_t* mark, qn__ir_buffer_t* buffer) {
   qn__entity_t* entity = buffer->user;
   if (!entity) return;
   if (buffer->scope == QN__SCOPE_VIEW) {

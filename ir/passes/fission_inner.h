@@ -35,10 +35,10 @@ struct qn__unit {
 // Behind `user` of what a unit declares at its top level, and of the arrays that keep it.
 typedef struct qn__entity {
   qn__unit_t* unit;
-  qn__stmt_t* stmt;      // LET, ATOMIC or ALLOC
-  bool is_kept;          // in `array`
-  qn__buf_t* array;      // NULL for the array itself
-  int64_t thread_count;  // elements of the array (or of this one) per element of the program
+  qn__stmt_t* stmt;        // LET, ATOMIC or ALLOC
+  bool is_kept;            // in `array`
+  qn__ir_buffer_t* array;  // NULL for the array itself
+  int64_t thread_count;    // elements of the array (or of this one) per element of the program
 } qn__entity_t;
 
 typedef struct qn__fission {
@@ -49,7 +49,7 @@ typedef struct qn__fission {
   qn__stmt_t* levels[qn__fission_max_levels];
   bool has_no_memory;
   bool is_too_deep;
-  const qn__buf_t* unsupported;  // a local buffer that cannot be laid out over the threads
+  const qn__ir_buffer_t* unsupported;  // a local buffer that cannot be laid out over the threads
 } qn__fission_t;
 
 static inline bool qn__fission_failed(const qn__fission_t* self) {

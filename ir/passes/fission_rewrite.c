@@ -65,7 +65,7 @@ static void add_alias(rewrite_t* rewrite, const void* from, void* to) {
 }
 
 static qn__expr_t* load_kept(rewrite_t* rewrite, const qn__entity_t* entity) {
-  qn__buf_t* array = entity->array;
+  qn__ir_buffer_t* array = entity->array;
   qn__expr_t* load = qn__fission_check(
       rewrite->self,
       qn__expr_new(rewrite->self->arena, QN__EXPR_LOAD, array->dtype, entity->stmt->loc));
@@ -119,11 +119,11 @@ static void rewrite_var(rewrite_t* rewrite, qn__expr_t** slot) {
   (*slot)->var = here;
 }
 
-static void rewrite_access(rewrite_t* rewrite, qn__buf_t** inout_buffer,
+static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
                            qn__expr_t*** inout_indices);
 
 // Strides of a view of a kept buffer count its threads too.
-static void widen_strides(rewrite_t* rewrite, qn__buf_t* view) {
+static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
   qn__fission_t* self = rewrite->self;
   const qn__entity_t* root = qn__buf_root(view)->user;
   if (!root || root->thread_count <= 1) return;
@@ -137,9 +137,9 @@ static void widen_strides(rewrite_t* rewrite, qn__buf_t* view) {
 }
 
 // A view of another unit, declared again in this one.
-static qn__buf_t* view_here(rewrite_t* rewrite, const qn__buf_t* view) {
+static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* view) {
   qn__fission_t* self = rewrite->self;
-  qn__buf_t* here = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__buf_t));
+  qn__ir_buffer_t* here = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__ir_buffer_t));
   qn__stmt_t* alloc = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, view->loc));
   if (!here || !alloc) return NULL;
   *here = *view;
@@ -174,14 +174,14 @@ static qn__buf_t* view_here(rewrite_t* rewrite, const qn__buf_t* view) {
 }
 
 // `*inout_indices` is rewritten already.
-static void rewrite_access(rewrite_t* rewrite, qn__buf_t** inout_buffer,
+static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
                            qn__expr_t*** inout_indices) {
-  qn__buf_t* buffer = *inout_buffer;
+  qn__ir_buffer_t* buffer = *inout_buffer;
   const qn__entity_t* entity = buffer->user;
   if (!entity) return;
   if (buffer->scope == QN__SCOPE_VIEW) {
     if (entity->unit == rewrite->unit) return;
-    qn__buf_t* here = find_alias(rewrite->unit, buffer);
+    qn__ir_buffer_t* here = find_alias(rewrite->unit, buffer);
     if (!here) {
       here = view_here(rewrite, buffer);
       if (!here) return;
@@ -267,7 +267,7 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
   const qn__stmt_t* stmt = entity->stmt;
   qn__stmt_t* alloc = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, stmt->loc));
   if (!alloc) return;
-  qn__buf_t* own = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
+  qn__ir_buffer_t* own = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
   for (uint32_t i = 0; own && i < own->rank; ++i) {
     if (!is_plain(unit, &own->shape[i])) {
       self->unsupported = own;
@@ -283,7 +283,7 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
   const qn__var_t* var = stmt->kind == QN__STMT_LET ? stmt->let.var : NULL;
   if (stmt->kind == QN__STMT_ATOMIC) var = stmt->atomic.result;
   uint32_t rank = unit->depth + (own ? own->rank : 0);
-  qn__buf_t* array = qn__fission_check(
+  qn__ir_buffer_t* array = qn__fission_check(
       self, qn__buf_new(self->arena, QN__SCOPE_LOCAL, own ? own->dtype : var->dtype,
                         own ? own->name : var->name, rank));
   if (!array) return;

@@ -227,8 +227,8 @@ static qn__expr_t* fold_cond(qn__fold_t* fold, const qn__expr_t* expr) {
 }
 
 static qn__expr_t* fold_reduce(qn__fold_t* fold, const qn__expr_t* expr) {
-  qn__range_t begin = qn__range_of(expr->reduce.begin);
-  qn__range_t end = qn__range_of(expr->reduce.end);
+  qn__ir_range_t begin = qn__range_of(expr->reduce.begin);
+  qn__ir_range_t end = qn__range_of(expr->reduce.end);
   if (end.max > begin.min) return NULL;
   qn__expr_t* neutral =
       literal(fold, expr->dtype, qn__reduce_neutral(expr->reduce.reduce_kind, expr->dtype));
@@ -238,7 +238,7 @@ static qn__expr_t* fold_reduce(qn__fold_t* fold, const qn__expr_t* expr) {
 
 // An element of a table at literal indices.
 static qn__expr_t* fold_load(qn__fold_t* fold, const qn__expr_t* expr) {
-  const qn__buf_t* table = expr->load.buffer;
+  const qn__ir_buffer_t* table = expr->load.buffer;
   if (table->scope != QN__SCOPE_CONST) return NULL;
   uint64_t element = 0;
   for (uint32_t d = 0; d < table->rank; ++d) {

@@ -45,14 +45,14 @@ static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
   qn__expr_t* a = expr->args[0];
   qn_dtype_t dtype = expr->dtype;
   int64_t divisor = expr->args[1]->kind == QN__EXPR_INT ? expr->args[1]->int_value : 0;
-  qn__range_t range = qn__range_of(a);
+  qn__ir_range_t range = qn__range_of(a);
   bool is_signed = qn__dtype_class(dtype) == QN__CLASS_SIGNED;
   bool wants_rest = expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCMOD;
   bool truncates = expr->op == QN_OP_TRUNCDIV || expr->op == QN_OP_TRUNCMOD;
   bool is_floor = !truncates || range.min >= 0 || !is_signed;
   if (divisor == 1) return wants_rest ? drop(fold, a, integer(fold, dtype, 0)) : a;
   if (dtype == QN_DTYPE_U64 || !is_floor) return NULL;
-  qn__range_t divisors = qn__range_of(expr->args[1]);
+  qn__ir_range_t divisors = qn__range_of(expr->args[1]);
   if (range.min >= 0 && range.max < divisors.min) {  // also by what is no literal
     if (wants_rest) return drop(fold, expr->args[1], a);
     return drop(fold, expr, integer(fold, dtype, 0));
@@ -69,7 +69,7 @@ static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
       !affine.has_dropped_load && !affine.has_dropped_division) {
     qn__terms_t rest = affine;
     qn__terms_t quotient = take_multiples(&rest, divisor);
-    qn__range_t rest_range = qn__terms_range(&rest);
+    qn__ir_range_t rest_range = qn__terms_range(&rest);
     bool has_quotient = quotient.count > 0 || quotient.constant != 0;
     if (has_quotient && rest_range.min >= 0 && rest_range.max < divisor) {
       const qn__terms_t* result = wants_rest ? &rest : &quotient;
@@ -83,7 +83,7 @@ static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
       for (size_t i = 0; i < quotient.count; ++i) {
         if (!qn__fold_can_drop(fold, quotient.terms[i].atom)) return NULL;
       }
-      qn__range_t sum = qn__terms_range(&rest);
+      qn__ir_range_t sum = qn__terms_range(&rest);
       if (!qn__range_is_full(dtype, sum)) {
         return binary(fold, QN_OP_FLOORMOD, qn__terms_build(fold->arena, &rest), expr->args[1]);
       }
@@ -139,8 +139,8 @@ qn__expr_t* qn__fold_integer(qn__fold_t* fold, qn__expr_t* expr) {
     case QN_OP_MIN:
     case QN_OP_MAX: {
       if (expr->dtype == QN_DTYPE_U64) return NULL;
-      qn__range_t a = qn__range_of(expr->args[0]);
-      qn__range_t b = qn__range_of(expr->args[1]);
+      qn__ir_range_t a = qn__range_of(expr->args[0]);
+      qn__ir_range_t b = qn__range_of(expr->args[1]);
       bool is_min = expr->op == QN_OP_MIN;
       if (a.max <= b.min) {
         return is_min ? drop(fold, expr->args[1], expr->args[0])
@@ -176,8 +176,8 @@ static bool is_below_end(const qn__expr_t* var, const qn__expr_t* end) {
 
 // -1: false, 1: true, 0: not known.
 static int decide(qn_op_t op, qn__expr_t* left, qn__expr_t* right) {
-  qn__range_t a = qn__range_of(left);
-  qn__range_t b = qn__range_of(right);
+  qn__ir_range_t a = qn__range_of(left);
+  qn__ir_range_t b = qn__range_of(right);
   switch (op) {
     case QN_OP_LT:
       if (a.max < b.min || is_below_end(left, right)) return 1;

@@ -44,7 +44,7 @@ static bool mark_reductions(void* site, qn__expr_t** slot) {
 }
 
 static void mark_stored(hoist_t* hoist, const qn__stmt_t* stmt) {
-  qn__buf_t* buffer = NULL;
+  qn__ir_buffer_t* buffer = NULL;
   if (stmt->kind == QN__STMT_STORE) buffer = stmt->store.buffer;
   if (stmt->kind == QN__STMT_ATOMIC) buffer = stmt->atomic.buffer;
   if (buffer) hoist->stored_in[qn__buf_root(buffer)->id] = hoist->loop_number;
@@ -77,7 +77,7 @@ static bool check_invariant(void* context, qn__expr_t** slot) {
   const qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR && expr->var->user == self->site) self->is_invariant = false;
   if (expr->kind == QN__EXPR_LOAD) {
-    const qn__buf_t* root = qn__buf_root(expr->load.buffer);
+    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
     if (expr->load.buffer->user == self->site || root->user == self->site ||
         self->site->hoist->stored_in[root->id] == self->site->hoist->loop_number) {
       self->is_invariant = false;
@@ -366,7 +366,7 @@ static void hoist_block(hoist_t* hoist, qn__block_t* block, bool is_top) {
 }
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
     qn__function_clear_user(function);
     hoist_t hoist = {.arena = &body->arena, .is_checked = options->is_checked};

@@ -11,19 +11,19 @@
 // Read next: vectorize.c.
 #include "ir/passes/lanes.h"
 
-static const qn__lane_t uniform = {false, false, 0};
+static const qn__ir_lane_t uniform = {false, false, 0};
 
-bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__function_t* function) {
+bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_func_t* function) {
   lanes->var_count = function->var_count;
   lanes->buffer_count = function->buffer_count;
-  lanes->vars = qn__arena_alloc_array(arena, function->var_count + 1U, sizeof(qn__lane_t));
+  lanes->vars = qn__arena_alloc_array(arena, function->var_count + 1U, sizeof(qn__ir_lane_t));
   lanes->is_stored = qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof(bool));
   lanes->is_private = qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof(bool));
   return lanes->vars && lanes->is_stored && lanes->is_private;
 }
 
-static qn__lane_t varying(bool has_inner) {
-  return (qn__lane_t){true, has_inner, 0};
+static qn__ir_lane_t varying(bool has_inner) {
+  return (qn__ir_lane_t){true, has_inner, 0};
 }
 
 typedef struct join {
@@ -34,19 +34,19 @@ typedef struct join {
 
 static bool join_child(void* self, qn__expr_t** slot) {
   join_t* join = self;
-  qn__lane_t lane = qn__lanes_of(join->lanes, *slot);
+  qn__ir_lane_t lane = qn__lanes_of(join->lanes, *slot);
   if (!qn__lane_is_uniform(lane)) join->is_uniform = false;
   if (lane.has_inner) join->has_inner = true;
   return true;
 }
 
-static qn__lane_t of_op(const qn__lanes_t* lanes, qn__expr_t* expr) {
+static qn__ir_lane_t of_op(const qn__lanes_t* lanes, qn__expr_t* expr) {
   const qn__op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return varying(true);
   if (qn__dtype_is_int(expr->dtype) && info->rule == QN__RULE_NUMERIC && info->arity <= 2 &&
       expr->op != QN_OP_MIN && expr->op != QN_OP_MAX && expr->op != QN_OP_ABS) {
-    qn__lane_t a = qn__lanes_of(lanes, expr->args[0]);
-    qn__lane_t b = expr->args[1] ? qn__lanes_of(lanes, expr->args[1]) : uniform;
+    qn__ir_lane_t a = qn__lanes_of(lanes, expr->args[0]);
+    qn__ir_lane_t b = expr->args[1] ? qn__lanes_of(lanes, expr->args[1]) : uniform;
     bool has_inner = a.has_inner || b.has_inner;
     if (a.is_varying || b.is_varying) return varying(has_inner);
     int64_t step = 0;
@@ -77,14 +77,14 @@ static qn__lane_t of_op(const qn__lanes_t* lanes, qn__expr_t* expr) {
         overflows = a.step != 0 || b.step != 0;
         break;
     }
-    return overflows ? varying(has_inner) : (qn__lane_t){false, has_inner, step};
+    return overflows ? varying(has_inner) : (qn__ir_lane_t){false, has_inner, step};
   }
   join_t join = {lanes, true, false};
   (void)qn__expr_each_child(expr, join_child, &join);
-  return join.is_uniform ? (qn__lane_t){false, join.has_inner, 0} : varying(join.has_inner);
+  return join.is_uniform ? (qn__ir_lane_t){false, join.has_inner, 0} : varying(join.has_inner);
 }
 
-qn__lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr) {
+qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -97,20 +97,20 @@ qn__lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr) {
       join_t join = {lanes, true, false};
       (void)qn__expr_each_child(expr, join_child, &join);
       bool is_stored = lanes->is_stored[qn__buf_root(expr->load.buffer)->id];
-      return join.is_uniform && !is_stored ? (qn__lane_t){false, true, 0} : varying(true);
+      return join.is_uniform && !is_stored ? (qn__ir_lane_t){false, true, 0} : varying(true);
     }
     case QN__EXPR_REDUCE: {
       // Its variable and lets were classified when the reduction was entered.
       join_t join = {lanes, true, false};
       (void)qn__expr_each_child(expr, join_child, &join);
-      return join.is_uniform ? (qn__lane_t){false, true, 0} : varying(true);
+      return join.is_uniform ? (qn__ir_lane_t){false, true, 0} : varying(true);
     }
     case QN__EXPR_CAST:
     case QN__EXPR_BITCAST:
     case QN__EXPR_COND: {
       join_t join = {lanes, true, false};
       (void)qn__expr_each_child(expr, join_child, &join);
-      return join.is_uniform ? (qn__lane_t){false, join.has_inner, 0} : varying(join.has_inner);
+      return join.is_uniform ? (qn__ir_lane_t){false, join.has_inner, 0} : varying(join.has_inner);
     }
   }
   return varying(true);
@@ -125,7 +125,7 @@ static bool enter_reductions(void* self, qn__expr_t** slot) {
   qn__lanes_t* lanes = self;
   qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
-    lanes->vars[expr->reduce.reduce_var->id] = (qn__lane_t){false, true, 0};
+    lanes->vars[expr->reduce.reduce_var->id] = (qn__ir_lane_t){false, true, 0};
     for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       if (!enter_reductions(lanes, &let->let.value)) return false;
       qn__lanes_let(lanes, let);
@@ -146,7 +146,8 @@ static void enter_block(qn__lanes_t* lanes, qn__block_t* block) {
     }
     if (stmt->kind == QN__STMT_LOOP) {
       bool is_uniform = qn__lane_is_uniform(qn__lanes_of(lanes, stmt->loop.begin));
-      lanes->vars[stmt->loop.var->id] = is_uniform ? (qn__lane_t){false, true, 0} : varying(true);
+      lanes->vars[stmt->loop.var->id] =
+          is_uniform ? (qn__ir_lane_t){false, true, 0} : varying(true);
     }
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
@@ -171,7 +172,7 @@ void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body) {
   memset(lanes->vars, 0, lanes->var_count * sizeof *lanes->vars);
   memset(lanes->is_stored, 0, lanes->buffer_count * sizeof *lanes->is_stored);
   memset(lanes->is_private, 0, lanes->buffer_count * sizeof *lanes->is_private);
-  lanes->vars[var->id] = (qn__lane_t){false, false, 1};
+  lanes->vars[var->id] = (qn__ir_lane_t){false, false, 1};
   if (body) qn__lanes_add(lanes, body);
 }
 
@@ -180,11 +181,11 @@ void qn__lanes_add(qn__lanes_t* lanes, qn__block_t* body) {
   enter_block(lanes, body);
 }
 
-qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__buf_t* buffer,
+qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
                             qn__expr_t* const* indices) {
   bool is_contiguous = false;
   for (uint32_t d = 0; d < buffer->rank; ++d) {
-    qn__lane_t lane = qn__lanes_of(lanes, indices[d]);
+    qn__ir_lane_t lane = qn__lanes_of(lanes, indices[d]);
     if (qn__lane_is_uniform(lane)) continue;
     if (lane.is_varying || lane.step != 1 || is_contiguous) return QN__REACH_SCATTERED;
     bool has_unit_stride = buffer->strides ? qn__expr_is_int(buffer->strides[d], 1) : true;
@@ -201,19 +202,19 @@ qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__buf_t* buffer,
 
 typedef struct conflict {
   const qn__lanes_t* lanes;
-  qn__buf_t* buffer;           // that is stored to
+  qn__ir_buffer_t* buffer;     // that is stored to
   qn__expr_t* const* indices;  // of that store
   uint32_t dim;
   bool is_found;  // an access that does not keep to the slice
 } conflict_t;
 
-static void check_access(conflict_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) {
+static void check_access(conflict_t* self, qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
   if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) return;
   if (buffer != self->buffer) {
     self->is_found = true;  // the same memory in another shape
     return;
   }
-  qn__lane_t lane = qn__lanes_of(self->lanes, indices[self->dim]);
+  qn__ir_lane_t lane = qn__lanes_of(self->lanes, indices[self->dim]);
   if (lane.is_varying || lane.has_inner || lane.step == 0 ||
       !qn__expr_equal(indices[self->dim], self->indices[self->dim])) {
     self->is_found = true;

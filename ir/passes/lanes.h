@@ -14,23 +14,23 @@ typedef struct qn__lane {
   // function of the iteration alone.
   bool has_inner;
   int64_t step;  // change from one iteration to the next; 0: uniform (when not varying)
-} qn__lane_t;
+} qn__ir_lane_t;
 
-static inline bool qn__lane_is_uniform(qn__lane_t lane) {
+static inline bool qn__lane_is_uniform(qn__ir_lane_t lane) {
   return !lane.is_varying && lane.step == 0;
 }
 
 // Facts about one candidate: a loop or a reduction.
 typedef struct qn__lanes {
-  qn__lane_t* vars;  // by variable id
-  bool* is_stored;   // by buffer id of the root: stored to inside the candidate
-  bool* is_private;  // by buffer id of the root: a local buffer that each iteration declares
+  qn__ir_lane_t* vars;  // by variable id
+  bool* is_stored;      // by buffer id of the root: stored to inside the candidate
+  bool* is_private;     // by buffer id of the root: a local buffer that each iteration declares
   uint32_t var_count;
   uint32_t buffer_count;
 } qn__lanes_t;
 
 // For a numbered function. False without memory.
-bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__function_t* function);
+bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_func_t* function);
 // Classifies every let of the body; `var` counts the iterations. The body may be NULL (a
 // reduction).
 void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body);
@@ -38,14 +38,14 @@ void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body);
 void qn__lanes_add(qn__lanes_t* lanes, qn__block_t* body);
 // Records what a let of a reduction holds.
 void qn__lanes_let(qn__lanes_t* lanes, const qn__stmt_t* let);
-qn__lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr);
+qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr);
 
 typedef enum qn__reach {
   QN__REACH_UNIFORM,     // one element for all lanes
   QN__REACH_CONTIGUOUS,  // lane i: element i
   QN__REACH_SCATTERED,
 } qn__reach_t;
-qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__buf_t* buffer,
+qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
                             qn__expr_t* const* indices);
 
 // Are the iterations of a serial loop over `var` independent of each other? Call after

@@ -26,7 +26,7 @@ typedef struct tile {
   known_t* known;
   uint32_t known_count;
   // The access that the others are held against.
-  const qn__buf_t* buffer;
+  const qn__ir_buffer_t* buffer;
   uint32_t dim;
   bool has_base;
   qn__affine_t base;
@@ -117,14 +117,14 @@ static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, 
       continue;
     }
     qn__expr_t* same = (qn__expr_t*)(uintptr_t)atom;
-    qn__lane_t lane = qn__lanes_of(self->lanes, same);
+    qn__ir_lane_t lane = qn__lanes_of(self->lanes, same);
     if (var != self->iteration && (!qn__lane_is_uniform(lane) || lane.has_inner)) return false;
     ++i;
   }
   return true;
 }
 
-static void check_access(tile_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+static void check_access(tile_t* self, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
   if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) {
     return;
   }
@@ -177,7 +177,7 @@ static void check_block(tile_t* self, qn__block_t* block) {
 }
 
 static bool store_has_tile(tile_t* self, qn__block_t* body, const qn__stmt_t* store) {
-  const qn__buf_t* buffer = store->store.buffer;
+  const qn__ir_buffer_t* buffer = store->store.buffer;
   if (buffer->strides || buffer->scope == QN__SCOPE_VIEW) return false;
   for (uint32_t d = 0; d < buffer->rank; ++d) {
     self->buffer = buffer;

@@ -112,7 +112,7 @@ static bool pull_reduce(pull_t* pull, qn__expr_t** slot) {
   qn__expr_t* first = qn__dtype_is_float(reduce->dtype)
                           ? qn__expr_float(self->arena, reduce->dtype, neutral.f)
                           : qn__expr_int(self->arena, reduce->dtype, neutral.i);
-  qn__buf_t* total =
+  qn__ir_buffer_t* total =
       qn__exchange_buffer(self, pull->out, QN__SCOPE_LOCAL, reduce->dtype, "total", -1);
   qn__stmt_t* loop = qn__stmt_new(self->arena, QN__STMT_LOOP, reduce->loc);
   if (!first || !total || !loop) return false;
@@ -168,7 +168,7 @@ static void pull_stmt(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* out) 
 static void rewrite_while(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* out) {
   qn__expr_t* condition = stmt->while_.condition;
   qn__expr_t* again = copy(self, condition);
-  qn__buf_t* go = qn__exchange_buffer(self, out, QN__SCOPE_LOCAL, QN_DTYPE_BOOL, "go", -1);
+  qn__ir_buffer_t* go = qn__exchange_buffer(self, out, QN__SCOPE_LOCAL, QN_DTYPE_BOOL, "go", -1);
   if (!again || !go) return;
   qn__block_t before = {NULL, NULL};
   qn__exchange_store(self, &before, go, NULL, condition);
@@ -224,7 +224,7 @@ static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
 }
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__exchange_t self = {.arena = &body->arena,
                            .options = options,
                            .warp_size = options->warp_size ? options->warp_size : 32,

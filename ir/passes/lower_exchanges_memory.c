@@ -37,9 +37,9 @@ static void barrier(qn__exchange_t* self, qn__block_t* out) {
   if (stmt) qn__block_append(out, stmt);
 }
 
-qn__buf_t* qn__exchange_buffer(qn__exchange_t* self, qn__block_t* out, qn__scope_t scope,
-                               qn_dtype_t dtype, const char* name, int64_t count) {
-  qn__buf_t* buffer = qn__buf_new(self->arena, scope, dtype, name, count >= 0 ? 1 : 0);
+qn__ir_buffer_t* qn__exchange_buffer(qn__exchange_t* self, qn__block_t* out, qn__scope_t scope,
+                                     qn_dtype_t dtype, const char* name, int64_t count) {
+  qn__ir_buffer_t* buffer = qn__buf_new(self->arena, scope, dtype, name, count >= 0 ? 1 : 0);
   qn__stmt_t* alloc = qn__stmt_new(self->arena, QN__STMT_ALLOC, (qn__loc_t){0, 0});
   if (!buffer || !alloc) return NULL;
   if (count >= 0) {
@@ -57,7 +57,7 @@ static qn__expr_t** indices(qn__exchange_t* self, qn__expr_t* index) {
   return list;
 }
 
-void qn__exchange_store(qn__exchange_t* self, qn__block_t* out, qn__buf_t* buffer,
+void qn__exchange_store(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t* buffer,
                         qn__expr_t* index, qn__expr_t* value) {
   qn__stmt_t* store = value ? qn__stmt_new(self->arena, QN__STMT_STORE, value->loc) : NULL;
   if (!store || !buffer || (buffer->rank > 0 && !index)) return;
@@ -67,7 +67,7 @@ void qn__exchange_store(qn__exchange_t* self, qn__block_t* out, qn__buf_t* buffe
   if (store->store.indices) qn__block_append(out, store);
 }
 
-qn__expr_t* qn__exchange_load(qn__exchange_t* self, qn__buf_t* buffer, qn__expr_t* index) {
+qn__expr_t* qn__exchange_load(qn__exchange_t* self, qn__ir_buffer_t* buffer, qn__expr_t* index) {
   if (!buffer || (buffer->rank > 0 && !index)) return NULL;
   qn__expr_t* load = qn__expr_new(self->arena, QN__EXPR_LOAD, buffer->dtype, (qn__loc_t){0, 0});
   if (!load) return NULL;
@@ -160,9 +160,9 @@ static size_t place_of(qn_dtype_t dtype) {
 }
 
 // Shared memory for exchanges. Where it may have been used before a barrier comes first.
-static qn__buf_t* memory(qn__exchange_t* self, qn__block_t* out, qn__buf_t** table,
-                         qn_dtype_t dtype, const char* name, int64_t count) {
-  qn__buf_t** slot = &table[place_of(dtype)];
+static qn__ir_buffer_t* memory(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t** table,
+                               qn_dtype_t dtype, const char* name, int64_t count) {
+  qn__ir_buffer_t** slot = &table[place_of(dtype)];
   if (*slot || self->rounds > 0) barrier(self, out);
   if (!*slot) {
     *slot = qn__exchange_buffer(self, &self->shared, QN__SCOPE_SHARED, dtype, name, count);
@@ -181,11 +181,11 @@ static qn__expr_t* lane_of(qn__exchange_t* self) {
 }
 
 // all[t] = x, for all to see.
-static qn__buf_t* publish(qn__exchange_t* self, qn__block_t* out, qn__expr_t* value) {
+static qn__ir_buffer_t* publish(qn__exchange_t* self, qn__block_t* out, qn__expr_t* value) {
   int64_t most;
   if (!thread_count(self, &most)) return NULL;
   qn__var_t* held = let(self, out, "own", value);
-  qn__buf_t* all = memory(self, out, self->all, value->dtype, "lanes", most);
+  qn__ir_buffer_t* all = memory(self, out, self->all, value->dtype, "lanes", most);
   qn__exchange_store(self, out, all, use(self, linear(self)), use(self, held));
   barrier(self, out);
   return all;
@@ -200,7 +200,7 @@ static qn__expr_t* lower_lane(qn__exchange_t* self, qn__block_t* out, qn__expr_t
   int64_t most;
   qn__expr_t* count = thread_count(self, &most);
   qn__var_t* operand = let(self, out, "distance", expr->args[1]);
-  qn__buf_t* all = publish(self, out, expr->args[0]);
+  qn__ir_buffer_t* all = publish(self, out, expr->args[0]);
   qn__var_t* lane = let(self, out, "lane", lane_of(self));
   qn_op_t how = QN_OP_ADD;
   if (expr->op == QN_OP_SHUFFLE_UP) how = QN_OP_SUB;
@@ -242,7 +242,7 @@ static qn_op_t warp_op(qn_reduce_kind_t kind) {
 }
 
 // A reduction over `buffer` from `begin` on.
-static qn__expr_t* reduce_over(qn__exchange_t* self, qn_reduce_kind_t kind, qn__buf_t* buffer,
+static qn__expr_t* reduce_over(qn__exchange_t* self, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
                                qn__expr_t* begin, qn__expr_t* end) {
   if (!buffer || !begin || !end) return NULL;
   qn__expr_t* reduce = qn__expr_new(self->arena, QN__EXPR_REDUCE, buffer->dtype, (qn__loc_t){0, 0});
@@ -256,7 +256,7 @@ static qn__expr_t* reduce_over(qn__exchange_t* self, qn_reduce_kind_t kind, qn__
 }
 
 // The first lane of each warp stores what `value` is for its warp.
-static void store_by_leader(qn__exchange_t* self, qn__block_t* out, qn__buf_t* sums,
+static void store_by_leader(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t* sums,
                             qn__expr_t* value) {
   qn__expr_t* is_first = op(self, QN_OP_EQ, lane_of(self), number(self, 0));
   qn__stmt_t* test = is_first ? qn__stmt_new(self->arena, QN__STMT_IF, is_first->loc) : NULL;
@@ -273,14 +273,14 @@ static qn__expr_t* lower_group(qn__exchange_t* self, qn__block_t* out, qn__expr_
   qn__expr_t* count = thread_count(self, &most);
   if (!count) return NULL;
   int64_t warps = (most + self->warp_size - 1) / self->warp_size;
-  qn__buf_t* sums;
+  qn__ir_buffer_t* sums;
   if (self->options->has_shuffles) {
     qn__expr_t* own = qn__expr_op(self->arena, warp_op(kind), expr->args[0], NULL, NULL);
     qn__var_t* warp = let(self, out, "warp", own);
     sums = memory(self, out, self->sums, dtype, "warps", warps);
     store_by_leader(self, out, sums, use(self, warp));
   } else {
-    qn__buf_t* all = publish(self, out, expr->args[0]);
+    qn__ir_buffer_t* all = publish(self, out, expr->args[0]);
     // Since its last use all threads have met at the barriers of publish().
     sums = self->sums[place_of(dtype)];
     if (!sums) sums = memory(self, out, self->sums, dtype, "warps", warps);

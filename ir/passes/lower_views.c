@@ -39,7 +39,7 @@ static qn__expr_t* add(lower_t* self, qn__expr_t* a, qn__expr_t* b) {
 
 // Does the view stay within the extent of dimension `d` of the base? Otherwise it may run on into
 // the next row, which indices of the base must not do. The first dimension has no next row.
-static bool fits(const qn__buf_t* view, uint32_t i, uint32_t d) {
+static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
   const qn__expr_t* extent = view->base->shape[d];
   int64_t start, size, limit, end;
   if (d == 0) return true;
@@ -50,8 +50,8 @@ static bool fits(const qn__buf_t* view, uint32_t i, uint32_t d) {
 }
 
 // Which dimension of the base has each dimension of the view? NULL when there is no such mapping.
-static mapping_t* find_mapping(lower_t* self, const qn__buf_t* view) {
-  const qn__buf_t* base = view->base;
+static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
+  const qn__ir_buffer_t* base = view->base;
   qn__expr_t** strides = qn__buf_strides(self->arena, base);
   mapping_t* mapping = QN__ARENA_NEW(self->arena, mapping_t);
   if (mapping) {
@@ -74,9 +74,9 @@ static mapping_t* find_mapping(lower_t* self, const qn__buf_t* view) {
 }
 
 // Replaces *inout_buffer and *inout_indices by those of the base while the buffer is dissolved.
-static void redirect(lower_t* self, qn__buf_t** inout_buffer, qn__expr_t*** inout_indices) {
+static void redirect(lower_t* self, qn__ir_buffer_t** inout_buffer, qn__expr_t*** inout_indices) {
   while ((*inout_buffer)->scope == QN__SCOPE_VIEW && (*inout_buffer)->user) {
-    qn__buf_t* view = *inout_buffer;
+    qn__ir_buffer_t* view = *inout_buffer;
     const mapping_t* mapping = view->user;
     qn__expr_t** indices =
         qn__arena_alloc_array(self->arena, view->base->rank + 1U, sizeof *indices);
@@ -108,7 +108,7 @@ static bool redirect_loads(void* context, qn__expr_t** slot) {
 }
 
 // Makes start indices plain: lets in `out`, before the view.
-static void bind_start(lower_t* self, qn__buf_t* view, qn__block_t* out) {
+static void bind_start(lower_t* self, qn__ir_buffer_t* view, qn__block_t* out) {
   for (uint32_t d = 0; d < view->base->rank; ++d) {
     qn__expr_t* index = as_i64(self, view->base_indices[d]);
     if (index && index->kind != QN__EXPR_VAR && index->kind != QN__EXPR_INT) {
@@ -133,7 +133,7 @@ static void bind_start(lower_t* self, qn__buf_t* view, qn__block_t* out) {
 
 // Two loads from one place need not give the same, so that such extents and strides cannot be
 // compared.
-static bool has_loads(const qn__buf_t* view) {
+static bool has_loads(const qn__ir_buffer_t* view) {
   for (uint32_t i = 0; i < view->rank; ++i) {
     if (qn__expr_facts(view->shape[i]).has_load || qn__expr_facts(view->strides[i]).has_load) {
       return true;
@@ -143,7 +143,7 @@ static bool has_loads(const qn__buf_t* view) {
 }
 
 // Returns true when the view is dissolved and its declaration goes away.
-static bool lower_view(lower_t* self, qn__buf_t* view, qn__block_t* out) {
+static bool lower_view(lower_t* self, qn__ir_buffer_t* view, qn__block_t* out) {
   redirect(self, &view->base, &view->base_indices);
   if (self->has_failed) return false;
   view->strides = qn__buf_strides(self->arena, view);
@@ -176,7 +176,7 @@ static void lower_block(lower_t* self, qn__block_t* block) {
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count && !self->has_failed; ++i) lower_block(self, blocks[i]);
     if (stmt->kind == QN__STMT_ALLOC) {
-      qn__buf_t* buffer = stmt->alloc.buffer;
+      qn__ir_buffer_t* buffer = stmt->alloc.buffer;
       buffer->user = NULL;
       if (buffer->scope == QN__SCOPE_VIEW && lower_view(self, buffer, &result)) continue;
     }
@@ -188,7 +188,7 @@ static void lower_block(lower_t* self, qn__block_t* block) {
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
   lower_t self = {&body->arena, options->is_checked, false};
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     for (size_t i = 0; i < function->param_count; ++i) {
       if (function->params[i].buffer) function->params[i].buffer->user = NULL;
     }

@@ -186,7 +186,7 @@ static bool bind_slot(void* context, qn__expr_t** slot) {
 
 // ---- allocations
 
-static bool base_is_host(const qn__buf_t* buffer) {
+static bool base_is_host(const qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) {
     if (buffer->user) return false;
     buffer = buffer->base;
@@ -201,7 +201,7 @@ static bool all_host(void* self, qn__expr_t** slot) {
 
 static void deal_alloc(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
                        const qn__gmap_guard_t* guards) {
-  qn__buf_t* buffer = stmt->alloc.buffer;
+  qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (buffer->scope == QN__SCOPE_GLOBAL || buffer->scope == QN__SCOPE_CONST) {
     qn__block_append(out, stmt);
     return;
@@ -344,7 +344,7 @@ static void deal(top_t* top, qn__block_t* block, const qn__gmap_guard_t* guards)
 }
 
 static qn_status_t map_function(qn__arena_t* arena, const qn__pass_options_t* options,
-                                qn__function_t* function) {
+                                qn__ir_func_t* function) {
   qn__function_number(function);
   qn__function_clear_user(function);
   qn__gmap_t map = {.arena = arena,
@@ -376,7 +376,7 @@ static qn_status_t map_function(qn__arena_t* arena, const qn__pass_options_t* op
 }
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     QN_TRY(map_function(&body->arena, options, function));
   }
   return qn__pass_status(body, "mapping to a gpu");

@@ -56,15 +56,15 @@ typedef struct qn__gmap_entity {
   bool is_sunk;           // computed again in each unit; else computed in `unit`
   qn__gmap_unit_t* unit;  // LET, ATOMIC that is not sunk; LOCAL: the only one that uses it
   const qn__block_t* home;
-  qn__stmt_t* stmt;    // LET, ATOMIC or ALLOC
-  qn__buf_t* carrier;  // one element in global memory, once another unit asked for it
-  bool is_wide;        // LOCAL: used by more than one unit
+  qn__stmt_t* stmt;          // LET, ATOMIC or ALLOC
+  qn__ir_buffer_t* carrier;  // one element in global memory, once another unit asked for it
+  bool is_wide;              // LOCAL: used by more than one unit
 } qn__gmap_entity_t;
 
 typedef struct qn__map {
   qn__arena_t* arena;
   const qn__pass_options_t* options;
-  qn__function_t* function;
+  qn__ir_func_t* function;
   qn__block_t globals;  // allocations for the top of the function
   qn__gmap_unit_t* first;
   qn__gmap_unit_t* last;
@@ -90,8 +90,8 @@ qn__expr_t* qn__gmap_copy(qn__gmap_t* map, const qn__expr_t* expr);
 // Constants are folded, zeros and ones dropped.
 qn__expr_t* qn__gmap_op(qn__gmap_t* map, qn_op_t op, qn__expr_t* a, qn__expr_t* b);
 qn__var_t* qn__gmap_var(qn__gmap_t* map, qn__var_kind_t kind, qn_dtype_t dtype, const char* name);
-qn__buf_t* qn__gmap_buffer(qn__gmap_t* map, qn__scope_t scope, qn_dtype_t dtype, const char* name,
-                           uint32_t rank);
+qn__ir_buffer_t* qn__gmap_buffer(qn__gmap_t* map, qn__scope_t scope, qn_dtype_t dtype,
+                                 const char* name, uint32_t rank);
 // Appends `let var = value` for a fresh variable, which it returns.
 qn__var_t* qn__gmap_let(qn__gmap_t* map, qn__block_t* block, const char* name, qn__expr_t* value);
 // Appends a let of a variable that exists; it becomes a LET variable.
@@ -99,11 +99,11 @@ void qn__gmap_let_var(qn__gmap_t* map, qn__block_t* block, qn__var_t* var, qn__e
 qn__stmt_t* qn__gmap_loop(qn__gmap_t* map, qn_loop_kind_t kind, qn__var_t* var, qn__expr_t* begin,
                           qn__expr_t* end);
 qn__stmt_t* qn__gmap_if(qn__gmap_t* map, qn__expr_t* condition);
-qn__stmt_t* qn__gmap_store(qn__gmap_t* map, qn__buf_t* buffer, qn__expr_t* value);  // rank 0
-qn__expr_t* qn__gmap_load(qn__gmap_t* map, qn__buf_t* buffer);                      // rank 0
+qn__stmt_t* qn__gmap_store(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__expr_t* value);  // rank 0
+qn__expr_t* qn__gmap_load(qn__gmap_t* map, qn__ir_buffer_t* buffer);                      // rank 0
 // Declares a buffer of one element in `block`.
-qn__buf_t* qn__gmap_cell(qn__gmap_t* map, qn__block_t* block, qn__scope_t scope, qn_dtype_t dtype,
-                         const char* name);
+qn__ir_buffer_t* qn__gmap_cell(qn__gmap_t* map, qn__block_t* block, qn__scope_t scope,
+                               qn_dtype_t dtype, const char* name);
 void qn__gmap_append(qn__block_t* block, qn__stmt_t* stmt);
 void qn__gmap_refuse(qn__gmap_t* map, const char* format, ...) QN_PRINTF(2, 3);
 

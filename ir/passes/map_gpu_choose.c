@@ -27,7 +27,7 @@ static double trips(const qn__expr_t* begin, const qn__expr_t* end) {
   return count < 0 ? ASSUMED_TRIPS : (double)count;
 }
 
-static double reach(const work_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+static double reach(const work_t* self, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
   if (!self->lanes || qn__buf_root(buffer)->scope == QN__SCOPE_LOCAL) {
     return 1;
   }
@@ -185,7 +185,7 @@ static bool needs_a_block(const qn__stmt_t* stmt) {
 // How often threads come to store to a buffer. A loop that is spread gives every element to one
 // thread. One that all go through in rounds, with such a loop inside, counts twice: its rounds may
 // give an element to different threads, unless they are independent.
-static uint32_t count_stores(qn__gmap_t* map, qn__block_t* block, const qn__buf_t* root) {
+static uint32_t count_stores(qn__gmap_t* map, qn__block_t* block, const qn__ir_buffer_t* root) {
   uint32_t count = 0;
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_spread = is_spread_loop(stmt);

@@ -13,7 +13,7 @@ typedef struct import {
 } import_t;
 
 static bool import_slot(void* context, qn__expr_t** slot);
-static qn__buf_t* import_buffer(import_t* self, qn__buf_t* buffer);
+static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer);
 
 static void* find_alias(const qn__gmap_unit_t* unit, const void* from) {
   for (const qn__gmap_alias_t* alias = unit->aliases; alias; alias = alias->next) {
@@ -30,7 +30,7 @@ static void add_alias(import_t* self, const void* from, void* to) {
 }
 
 // Makes the unit that computes the value store it, right behind its declaration.
-static qn__buf_t* carrier_of(import_t* self, qn__gmap_entity_t* entity) {
+static qn__ir_buffer_t* carrier_of(import_t* self, qn__gmap_entity_t* entity) {
   if (entity->carrier) return entity->carrier;
   qn__gmap_t* map = self->map;
   qn__var_t* var =
@@ -73,10 +73,10 @@ static bool copy_exprs(import_t* self, qn__expr_t*** inout_exprs, uint32_t count
   return true;
 }
 
-static qn__buf_t* import_view(import_t* self, qn__buf_t* view) {
-  qn__buf_t* here = find_alias(self->unit, view);
+static qn__ir_buffer_t* import_view(import_t* self, qn__ir_buffer_t* view) {
+  qn__ir_buffer_t* here = find_alias(self->unit, view);
   if (here) return here;
-  here = QN__ARENA_NEW(self->map->arena, qn__buf_t);
+  here = QN__ARENA_NEW(self->map->arena, qn__ir_buffer_t);
   qn__stmt_t* alloc = qn__stmt_new(self->map->arena, QN__STMT_ALLOC, view->loc);
   if (!here || !alloc) return NULL;
   *here = *view;
@@ -94,7 +94,7 @@ static qn__buf_t* import_view(import_t* self, qn__buf_t* view) {
   return here;
 }
 
-static qn__buf_t* import_buffer(import_t* self, qn__buf_t* buffer) {
+static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
   if (!buffer) return NULL;
   qn__gmap_entity_t* entity = buffer->user;
   if (!entity) return buffer;
@@ -150,7 +150,7 @@ typedef struct place {
   qn__gmap_unit_t* unit;
 } place_t;
 
-static void place_buffer(place_t* self, qn__buf_t* buffer) {
+static void place_buffer(place_t* self, qn__ir_buffer_t* buffer) {
   buffer = qn__buf_root_mutable(buffer);
   qn__gmap_entity_t* entity = buffer->user;
   if (!entity || buffer->scope != QN__SCOPE_LOCAL || !entity->unit) return;

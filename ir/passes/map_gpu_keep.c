@@ -96,7 +96,7 @@ typedef struct contents {
   bool is_wrong;
 } contents_t;
 
-static bool is_kept(const qn__gmap_team_t* team, const qn__buf_t* buffer) {
+static bool is_kept(const qn__gmap_team_t* team, const qn__ir_buffer_t* buffer) {
   for (uint32_t i = 0; i < team->row.kept_count; ++i) {
     if (team->row.kept[i] == buffer) return true;
   }
@@ -141,7 +141,7 @@ static bool look_into(void* context, qn__expr_t** slot) {
   const qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) self->is_wrong = true;
   if (expr->kind == QN__EXPR_LOAD) {
-    const qn__buf_t* root = qn__buf_root(expr->load.buffer);
+    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
     bool is_constant = root->scope == QN__SCOPE_CONST ||
                        (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
     if (!is_constant && !is_kept(self->keep->team, root)) self->is_wrong = true;
@@ -166,11 +166,11 @@ typedef struct other {
   const qn__expr_t* part;
   qn__expr_t* pattern;  // for the range at hand
   qn__var_t* var;
-  qn__buf_t* buffer;  // replaces them; NULL: they are only counted
+  qn__ir_buffer_t* buffer;  // replaces them; NULL: they are only counted
   uint32_t count;
 } other_t;
 
-static qn__expr_t* load_kept(qn__gmap_t* map, qn__buf_t* buffer, qn__var_t* var) {
+static qn__expr_t* load_kept(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__var_t* var) {
   qn__expr_t* load = qn__expr_new(map->arena, QN__EXPR_LOAD, buffer->dtype, buffer->loc);
   if (!load) return NULL;
   load->load.buffer = buffer;
@@ -233,7 +233,7 @@ static bool visit_stmts(other_t* self, qn__stmt_t* first) {
 }
 
 // for c in 0..n { kept[c] = part }, in front of the statement.
-static bool add_loop(keep_t* self, const qn__expr_t* part, qn__buf_t* buffer) {
+static bool add_loop(keep_t* self, const qn__expr_t* part, qn__ir_buffer_t* buffer) {
   qn__gmap_t* map = self->team->map;
   const qn__expr_t* reduce = self->reduce;
   qn__var_t* var = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, reduce->reduce.reduce_var->name);
@@ -260,7 +260,7 @@ static bool add_loop(keep_t* self, const qn__expr_t* part, qn__buf_t* buffer) {
 static bool keep_part(keep_t* self, const qn__expr_t* part) {
   qn__gmap_t* map = self->team->map;
   qn__gmap_row_t* row = &self->team->row;
-  qn__buf_t* buffer = qn__gmap_buffer(map, QN__SCOPE_LOCAL, part->dtype, "kept", 1);
+  qn__ir_buffer_t* buffer = qn__gmap_buffer(map, QN__SCOPE_LOCAL, part->dtype, "kept", 1);
   if (!buffer) return false;
   buffer->shape = qn__arena_alloc_array(map->arena, 1, sizeof *buffer->shape);
   if (!buffer->shape) return false;
@@ -345,7 +345,7 @@ typedef struct place {
   qn__var_t* lane;
 } place_t;
 
-static bool set_place(const place_t* self, const qn__buf_t* buffer, qn__expr_t** indices) {
+static bool set_place(const place_t* self, const qn__ir_buffer_t* buffer, qn__expr_t** indices) {
   if (!is_kept(self->team, buffer)) return true;
   qn__gmap_t* map = self->team->map;
   indices[0] =

@@ -41,9 +41,9 @@ qn__var_t* qn__gmap_var(qn__gmap_t* map, qn__var_kind_t kind, qn_dtype_t dtype, 
   return var;
 }
 
-qn__buf_t* qn__gmap_buffer(qn__gmap_t* map, qn__scope_t scope, qn_dtype_t dtype, const char* name,
-                           uint32_t rank) {
-  qn__buf_t* buffer = qn__buf_new(map->arena, scope, dtype, name, rank);
+qn__ir_buffer_t* qn__gmap_buffer(qn__gmap_t* map, qn__scope_t scope, qn_dtype_t dtype,
+                                 const char* name, uint32_t rank) {
+  qn__ir_buffer_t* buffer = qn__buf_new(map->arena, scope, dtype, name, rank);
   if (buffer) buffer->id = map->buffer_count++;
   return buffer;
 }
@@ -92,7 +92,7 @@ static qn__expr_t** no_indices(qn__gmap_t* map) {
   return qn__arena_alloc_array(map->arena, 1, sizeof(qn__expr_t*));
 }
 
-qn__stmt_t* qn__gmap_store(qn__gmap_t* map, qn__buf_t* buffer, qn__expr_t* value) {
+qn__stmt_t* qn__gmap_store(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__expr_t* value) {
   if (!buffer || !value) return NULL;
   qn__stmt_t* store = qn__stmt_new(map->arena, QN__STMT_STORE, value->loc);
   if (!store) return NULL;
@@ -102,7 +102,7 @@ qn__stmt_t* qn__gmap_store(qn__gmap_t* map, qn__buf_t* buffer, qn__expr_t* value
   return store->store.indices ? store : NULL;
 }
 
-qn__expr_t* qn__gmap_load(qn__gmap_t* map, qn__buf_t* buffer) {
+qn__expr_t* qn__gmap_load(qn__gmap_t* map, qn__ir_buffer_t* buffer) {
   if (!buffer) return NULL;
   qn__expr_t* load = qn__expr_new(map->arena, QN__EXPR_LOAD, buffer->dtype, buffer->loc);
   if (!load) return NULL;
@@ -111,9 +111,9 @@ qn__expr_t* qn__gmap_load(qn__gmap_t* map, qn__buf_t* buffer) {
   return load->load.indices ? load : NULL;
 }
 
-qn__buf_t* qn__gmap_cell(qn__gmap_t* map, qn__block_t* block, qn__scope_t scope, qn_dtype_t dtype,
-                         const char* name) {
-  qn__buf_t* buffer = qn__gmap_buffer(map, scope, dtype, name, 0);
+qn__ir_buffer_t* qn__gmap_cell(qn__gmap_t* map, qn__block_t* block, qn__scope_t scope,
+                               qn_dtype_t dtype, const char* name) {
+  qn__ir_buffer_t* buffer = qn__gmap_buffer(map, scope, dtype, name, 0);
   if (!buffer) return NULL;
   qn__stmt_t* alloc = qn__stmt_new(map->arena, QN__STMT_ALLOC, buffer->loc);
   if (!alloc) return NULL;
@@ -272,8 +272,8 @@ qn__lanes_t* qn__gmap_lanes(qn__gmap_t* map) {
   if (map->arena->is_exhausted) return NULL;
   if (map->lanes.var_count < map->var_count || map->lanes.buffer_count < map->buffer_count) {
     // With room, so that a few more variables need no new arrays.
-    qn__function_t counts = {.var_count = map->var_count + 256,
-                             .buffer_count = map->buffer_count + 64};
+    qn__ir_func_t counts = {.var_count = map->var_count + 256,
+                            .buffer_count = map->buffer_count + 64};
     if (!qn__lanes_init(&map->lanes, map->arena, &counts)) {
       map->lanes = (qn__lanes_t){0};
       return NULL;

@@ -24,7 +24,7 @@ bool qn__gmap_is_long(const qn__expr_t* reduce) {
 }
 
 // The sum of `partial`, or whatever the kind is.
-static qn__expr_t* sum_of(qn__gmap_t* map, qn_reduce_kind_t kind, qn__buf_t* partial,
+static qn__expr_t* sum_of(qn__gmap_t* map, qn_reduce_kind_t kind, qn__ir_buffer_t* partial,
                           int64_t count) {
   qn__expr_t* reduce = qn__expr_new(map->arena, QN__EXPR_REDUCE, partial->dtype, (qn__loc_t){0, 0});
   qn__var_t* p = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "p");
@@ -42,8 +42,8 @@ static qn__expr_t* sum_of(qn__gmap_t* map, qn_reduce_kind_t kind, qn__buf_t* par
   return qn__gmap_stopped(map) ? NULL : reduce;
 }
 
-static qn__buf_t* partial_results(qn__gmap_t* map, qn_dtype_t dtype, int64_t count) {
-  qn__buf_t* partial = qn__gmap_buffer(map, QN__SCOPE_GLOBAL, dtype, "partial", 1);
+static qn__ir_buffer_t* partial_results(qn__gmap_t* map, qn_dtype_t dtype, int64_t count) {
+  qn__ir_buffer_t* partial = qn__gmap_buffer(map, QN__SCOPE_GLOBAL, dtype, "partial", 1);
   qn__stmt_t* alloc = qn__stmt_new(map->arena, QN__STMT_ALLOC, (qn__loc_t){0, 0});
   if (!partial || !alloc) return NULL;
   partial->shape[0] = qn__gmap_int(map, count);
@@ -55,7 +55,7 @@ static qn__buf_t* partial_results(qn__gmap_t* map, qn_dtype_t dtype, int64_t cou
 qn__stmt_t* qn__gmap_split_long(qn__gmap_t* map, qn__expr_t** slot) {
   qn__expr_t* reduce = *slot;
   int64_t count = qn__gmap_fixed_grid(map);
-  qn__buf_t* partial = partial_results(map, reduce->dtype, count);
+  qn__ir_buffer_t* partial = partial_results(map, reduce->dtype, count);
   if (!partial) return NULL;
   qn__expr_t* total = sum_of(map, reduce->reduce.reduce_kind, partial, count);
   qn__var_t* p = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "p");

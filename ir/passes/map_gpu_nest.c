@@ -12,7 +12,7 @@
 static bool only_reads_inputs(void* self, qn__expr_t** slot) {
   const qn__expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) {
-    const qn__buf_t* root = qn__buf_root(expr->load.buffer);
+    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
     bool is_input = root->scope == QN__SCOPE_CONST ||
                     (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
     if (!is_input) return false;

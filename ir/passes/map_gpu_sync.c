@@ -17,14 +17,14 @@ typedef struct collect {
   qn__gmap_access_t access;
 } collect_t;
 
-static bool has_root(const qn__gmap_roots_t* list, const qn__buf_t* root) {
+static bool has_root(const qn__gmap_roots_t* list, const qn__ir_buffer_t* root) {
   for (; list; list = list->next) {
     if (list->root == root) return true;
   }
   return false;
 }
 
-static void add_root(qn__gmap_t* map, const qn__gmap_roots_t** list, const qn__buf_t* root) {
+static void add_root(qn__gmap_t* map, const qn__gmap_roots_t** list, const qn__ir_buffer_t* root) {
   if (has_root(*list, root)) return;
   qn__gmap_roots_t* node = QN__ARENA_NEW(map->arena, qn__gmap_roots_t);
   if (!node) return;
@@ -32,8 +32,8 @@ static void add_root(qn__gmap_t* map, const qn__gmap_roots_t** list, const qn__b
   *list = node;
 }
 
-static void touch(collect_t* self, qn__buf_t* buffer, bool is_write) {
-  const qn__buf_t* root = qn__buf_root(buffer);
+static void touch(collect_t* self, qn__ir_buffer_t* buffer, bool is_write) {
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
   if (root->scope == QN__SCOPE_CONST || root->scope == QN__SCOPE_LOCAL) return;
   if (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN) return;
   add_root(self->map, is_write ? &self->access.writes : &self->access.reads, root);

@@ -8,7 +8,7 @@
 
 // ---- local buffers that become shared
 
-static void share_buffer(qn__buf_t* buffer) {
+static void share_buffer(qn__ir_buffer_t* buffer) {
   buffer = qn__buf_root_mutable(buffer);
   if (buffer->scope == QN__SCOPE_LOCAL) buffer->user = buffer;
 }
@@ -48,7 +48,7 @@ static void move_shared(qn__gmap_team_t* team, qn__block_t* block) {
     qn__block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) move_shared(team, blocks[i]);
-    qn__buf_t* buffer = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
+    qn__ir_buffer_t* buffer = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
     if (buffer && buffer->scope == QN__SCOPE_LOCAL && buffer->user) {
       buffer->user = NULL;
       buffer->scope = QN__SCOPE_SHARED;
@@ -137,7 +137,7 @@ static void look_into(content_t* self, qn__block_t* block) {
         (stmt->loop.lane_count == QN__GMAP_SPREAD || qn__gmap_is_exact(stmt))) {
       self->has_spread = true;
     }
-    const qn__buf_t* target = NULL;
+    const qn__ir_buffer_t* target = NULL;
     if (stmt->kind == QN__STMT_STORE) target = qn__buf_root(stmt->store.buffer);
     if (stmt->kind == QN__STMT_ATOMIC) target = qn__buf_root(stmt->atomic.buffer);
     if (target && target->scope != QN__SCOPE_LOCAL) self->has_memory = true;
@@ -224,7 +224,8 @@ static void run_atomic(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out
     by_leader(team, stmt, out);
     return;
   }
-  qn__buf_t* cell = qn__gmap_cell(map, &team->level, QN__SCOPE_SHARED, result->dtype, result->name);
+  qn__ir_buffer_t* cell =
+      qn__gmap_cell(map, &team->level, QN__SCOPE_SHARED, result->dtype, result->name);
   qn__var_t* old = qn__gmap_var(map, QN__VAR_ATOMIC, result->dtype, result->name);
   if (!cell || !old) return;
   stmt->atomic.result = old;

@@ -26,7 +26,7 @@ enum { QN__GMAP_SPREAD = 2 };
 // Buffers, as a list that is never changed, so that states may share it.
 typedef struct qn__gmap_roots qn__gmap_roots_t;
 struct qn__gmap_roots {
-  const qn__buf_t* root;
+  const qn__ir_buffer_t* root;
   const qn__gmap_roots_t* next;
 };
 typedef struct qn__gmap_access {
@@ -46,7 +46,7 @@ typedef struct qn__gmap_row {
   int64_t lanes;   // neighbours that a thread has in each round; 0: nothing is kept
   int64_t rounds;  // of the longest row
   int64_t threads;
-  const qn__buf_t* kept[QN__GMAP_MAX_KEPT];  // a thread's own: rounds * lanes elements
+  const qn__ir_buffer_t* kept[QN__GMAP_MAX_KEPT];  // a thread's own: rounds * lanes elements
   uint32_t kept_count;
 } qn__gmap_row_t;
 

@@ -69,7 +69,7 @@ static bool join_slot(void* context, qn__expr_t** slot) {
     if (name >= 0) self->mask |= self->tile->names[name].mask;
   }
   if (expr->kind == QN__EXPR_LOAD) {
-    const qn__buf_t* root = qn__buf_root(expr->load.buffer);
+    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
     bool is_memory = root->scope == QN__SCOPE_PARAM || root->scope == QN__SCOPE_GLOBAL ||
                      root->scope == QN__SCOPE_CONST;
     bool is_read_only = is_memory && !self->tile->map->lanes.is_stored[root->id];

@@ -42,7 +42,7 @@ typedef struct qn__tile_operand {
   bool runs_along_step;  // neighbours in memory are neighbours in the reduction
   uint32_t name;         // of the variable that takes its place in the summand
   bool is_needed[qn__tile_max_names];
-  qn__buf_t* tile;  // [depth, extent of the side's tile + padding]
+  qn__ir_buffer_t* tile;  // [depth, extent of the side's tile + padding]
 } qn__tile_operand_t;
 
 typedef struct qn__tile_slot {

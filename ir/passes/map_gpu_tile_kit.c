@@ -18,9 +18,10 @@ qn__expr_t* qn__tile_named(qn__gmap_t* map, qn__block_t* out, const char* name, 
   return qn__gmap_use(map, qn__gmap_let(map, out, name, value));
 }
 
-qn__buf_t* qn__tile_allocate(qn__gmap_t* map, qn__block_t* out, qn__scope_t scope, qn_dtype_t dtype,
-                             const char* name, int64_t rows, int64_t columns) {
-  qn__buf_t* buffer = qn__gmap_buffer(map, scope, dtype, name, 2);
+qn__ir_buffer_t* qn__tile_allocate(qn__gmap_t* map, qn__block_t* out, qn__scope_t scope,
+                                   qn_dtype_t dtype, const char* name, int64_t rows,
+                                   int64_t columns) {
+  qn__ir_buffer_t* buffer = qn__gmap_buffer(map, scope, dtype, name, 2);
   qn__stmt_t* alloc = qn__stmt_new(map->arena, QN__STMT_ALLOC, (qn__loc_t){0, 0});
   if (!buffer || !alloc) return NULL;
   buffer->shape[0] = qn__gmap_int(map, rows);
@@ -39,7 +40,7 @@ static qn__expr_t** two(qn__gmap_t* map, qn__expr_t* a, qn__expr_t* b) {
   return indices;
 }
 
-void qn__tile_store(qn__gmap_t* map, qn__block_t* out, qn__buf_t* buffer, qn__expr_t* a,
+void qn__tile_store(qn__gmap_t* map, qn__block_t* out, qn__ir_buffer_t* buffer, qn__expr_t* a,
                     qn__expr_t* b, qn__expr_t* value) {
   qn__stmt_t* stmt = qn__stmt_new(map->arena, QN__STMT_STORE, (qn__loc_t){0, 0});
   qn__expr_t** indices = two(map, a, b);
@@ -50,7 +51,7 @@ void qn__tile_store(qn__gmap_t* map, qn__block_t* out, qn__buf_t* buffer, qn__ex
   qn__block_append(out, stmt);
 }
 
-qn__expr_t* qn__tile_load(qn__gmap_t* map, qn__buf_t* buffer, qn__expr_t* a, qn__expr_t* b) {
+qn__expr_t* qn__tile_load(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__expr_t* a, qn__expr_t* b) {
   qn__expr_t** indices = two(map, a, b);
   qn__expr_t* expr = buffer && indices
                          ? qn__expr_new(map->arena, QN__EXPR_LOAD, buffer->dtype, (qn__loc_t){0, 0})

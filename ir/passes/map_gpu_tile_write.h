@@ -26,7 +26,7 @@ typedef struct qn__tile_writer {
   qn__expr_t* begin;  // of the reduction; a literal or a variable
   qn__expr_t* steps;  // of the reduction: a literal or a variable
   bool has_even_steps;
-  qn__buf_t* acc;
+  qn__ir_buffer_t* acc;
 } qn__tile_writer_t;
 
 // The lines of output `m` within the block's tile begin at own + offset.
@@ -41,11 +41,12 @@ qn__expr_t* qn__tile_add(qn__gmap_t* map, qn__expr_t* a, int64_t b);
 qn__expr_t* qn__tile_by(qn__gmap_t* map, qn_op_t op, qn__var_t* var, int64_t b);
 // A value of a name, or a literal: cheap to copy.
 qn__expr_t* qn__tile_named(qn__gmap_t* map, qn__block_t* out, const char* name, qn__expr_t* value);
-qn__buf_t* qn__tile_allocate(qn__gmap_t* map, qn__block_t* out, qn__scope_t scope, qn_dtype_t dtype,
-                             const char* name, int64_t rows, int64_t columns);
-void qn__tile_store(qn__gmap_t* map, qn__block_t* out, qn__buf_t* buffer, qn__expr_t* a,
+qn__ir_buffer_t* qn__tile_allocate(qn__gmap_t* map, qn__block_t* out, qn__scope_t scope,
+                                   qn_dtype_t dtype, const char* name, int64_t rows,
+                                   int64_t columns);
+void qn__tile_store(qn__gmap_t* map, qn__block_t* out, qn__ir_buffer_t* buffer, qn__expr_t* a,
                     qn__expr_t* b, qn__expr_t* value);
-qn__expr_t* qn__tile_load(qn__gmap_t* map, qn__buf_t* buffer, qn__expr_t* a, qn__expr_t* b);
+qn__expr_t* qn__tile_load(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__expr_t* a, qn__expr_t* b);
 qn__expr_t* qn__tile_load_acc(const qn__tile_writer_t* w, int64_t m, int64_t n);
 qn__expr_t* qn__tile_at_most(qn__gmap_t* map, qn__expr_t* value, const qn__expr_t* extent);
 

@@ -51,7 +51,7 @@ static uint64_t shift_of(const widest_t* self, const qn__expr_t* index) {
   return index->kind == QN__EXPR_VAR && index->var == self->var ? shift : 0;
 }
 
-static void note(widest_t* self, qn__buf_t* buffer, qn__expr_t* const* indices) {
+static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
   qn__scope_t scope = qn__buf_root(buffer)->scope;
   if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL) return;
   if (qn__lanes_reach(self->lanes, buffer, indices) != QN__REACH_CONTIGUOUS) return;

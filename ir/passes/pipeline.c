@@ -9,7 +9,7 @@ qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count) {
   for (size_t i = 0; i < pass_count; ++i) {
     QN_TRY(passes[i]->run(body, options));
-    for (qn__function_t* function = body->first; function; function = function->next) {
+    for (qn__ir_func_t* function = body->first; function; function = function->next) {
       qn__function_number(function);
     }
 #ifndef NDEBUG

@@ -51,7 +51,7 @@ bool qn__stmt_each_expr(qn__stmt_t* stmt, qn__slot_fn_t fn, void* self) {
     case QN__STMT_WHILE:
       return fn(self, &stmt->while_.condition);
     case QN__STMT_ALLOC: {
-      qn__buf_t* buffer = stmt->alloc.buffer;
+      qn__ir_buffer_t* buffer = stmt->alloc.buffer;
       return each(buffer->shape, buffer->rank, fn, self) &&
              each(buffer->strides, buffer->rank, fn, self) &&
              (buffer->scope != QN__SCOPE_VIEW ||
@@ -154,7 +154,7 @@ static qn__expr_t* times(qn__arena_t* arena, qn__expr_t* a, qn__expr_t* b) {
   return qn__expr_is_int(b, 1) ? a : qn__expr_op(arena, QN_OP_MUL, a, b, NULL);
 }
 
-qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__buf_t* buffer) {
+qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__ir_buffer_t* buffer) {
   qn__expr_t** strides = qn__arena_alloc_array(arena, buffer->rank + 1U, sizeof *strides);
   if (!strides) return NULL;
   qn__expr_t* stride = qn__expr_int(arena, QN_DTYPE_I64, 1);
@@ -216,7 +216,7 @@ static void clear_block(qn__block_t* block) {
   }
 }
 
-void qn__function_clear_user(qn__function_t* function) {
+void qn__function_clear_user(qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; ++i) {
     if (function->params[i].buffer) function->params[i].buffer->user = NULL;
     if (function->params[i].scalar) function->params[i].scalar->user = NULL;

@@ -51,13 +51,13 @@ static inline bool qn__expr_is_lazy(const qn__expr_t* expr) {
 }
 
 // qn__buf_root for a pass that changes what it finds.
-static inline qn__buf_t* qn__buf_root_mutable(qn__buf_t* buffer) {
+static inline qn__ir_buffer_t* qn__buf_root_mutable(qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
   return buffer;
 }
 
 // The strides of a buffer as expressions of their own, rank of them. NULL without memory.
-qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__buf_t* buffer);
+qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__ir_buffer_t* buffer);
 
 // Clone with one variable replaced by a clone of `value` (NULL: nothing is replaced).
 qn__expr_t* qn__expr_replace(qn__arena_t* arena, const qn__expr_t* expr, qn__var_t* var,
@@ -66,7 +66,7 @@ bool qn__block_replace(qn__arena_t* arena, const qn__block_t* block, qn__var_t* 
                        qn__expr_t* value, qn__block_t* out_block);
 
 // Sets `user` of everything that the function declares to NULL.
-void qn__function_clear_user(qn__function_t* function);
+void qn__function_clear_user(qn__ir_func_t* function);
 
 // Number of expression nodes and statements: what growth limits count.
 size_t qn__block_weight(qn__block_t* block);

@@ -173,7 +173,7 @@ static void convert(qn__block_t* block, bool is_top) {
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
   (void)options;
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_clear_user(function);
     serialize_t self = {&body->arena, function->name};
     QN_TRY(serialize_block(&self, &function->body, true));

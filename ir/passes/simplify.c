@@ -18,8 +18,8 @@ static void simplify_block(qn__fold_t* fold, qn__block_t* block, bool is_top);
 static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out);
 
 static bool has_one_iteration(const qn__stmt_t* loop) {
-  qn__range_t begin = qn__range_of(loop->loop.begin);
-  qn__range_t end = qn__range_of(loop->loop.end);
+  qn__ir_range_t begin = qn__range_of(loop->loop.begin);
+  qn__ir_range_t end = qn__range_of(loop->loop.end);
   return begin.min == begin.max && end.min == end.max && begin.min < end.min &&
          begin.min == end.min - 1;
 }
@@ -211,7 +211,7 @@ static bool sweep_reductions(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, sweep_reductions, context);
 }
 
-static qn_status_t sweep(qn__fold_t* fold, qn__function_t* function) {
+static qn_status_t sweep(qn__fold_t* fold, qn__ir_func_t* function) {
   qn__function_number(function);
   sweep_t self = {.fold = fold, .step = 1};
   self.var_uses =
@@ -225,20 +225,20 @@ static qn_status_t sweep(qn__fold_t* fold, qn__function_t* function) {
 }
 
 // Symbols are extents of dimensions: never negative. (One that only appears in strides may be.)
-static void learn_symbols(qn__fold_t* fold, const qn__function_t* function) {
+static void learn_symbols(qn__fold_t* fold, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; ++i) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     for (uint32_t d = 0; buffer && d < buffer->rank; ++d) {
       const qn__expr_t* extent = buffer->shape[d];
       if (extent->kind != QN__EXPR_VAR || extent->var->kind != QN__VAR_SYMBOL) continue;
       qn__var_facts_t* facts = qn__fold_facts(fold, extent->var);
-      if (facts) facts->range = (qn__range_t){0, INT64_MAX};
+      if (facts) facts->range = (qn__ir_range_t){0, INT64_MAX};
     }
   }
 }
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__fold_t fold = {&body->arena, options->is_checked, function->is_fast};
     qn__function_clear_user(function);
     learn_symbols(&fold, function);

@@ -8,22 +8,22 @@
 
 __extension__ typedef __int128 wide_t;  // sums and products of two i64
 
-qn__range_t qn__range_full(qn_dtype_t dtype) {
-  if (dtype == QN_DTYPE_BOOL) return (qn__range_t){0, 1};
+qn__ir_range_t qn__range_full(qn_dtype_t dtype) {
+  if (dtype == QN_DTYPE_BOOL) return (qn__ir_range_t){0, 1};
   uint32_t bits = qn__dtype_bits(dtype);
-  if (bits >= 64 || !qn__dtype_is_int(dtype)) return (qn__range_t){INT64_MIN, INT64_MAX};
+  if (bits >= 64 || !qn__dtype_is_int(dtype)) return (qn__ir_range_t){INT64_MIN, INT64_MAX};
   int64_t span = (int64_t)1 << bits;
-  if (qn__dtype_class(dtype) == QN__CLASS_UNSIGNED) return (qn__range_t){0, span - 1};
-  return (qn__range_t){-(span / 2), span / 2 - 1};
+  if (qn__dtype_class(dtype) == QN__CLASS_UNSIGNED) return (qn__ir_range_t){0, span - 1};
+  return (qn__ir_range_t){-(span / 2), span / 2 - 1};
 }
 
-static qn__range_t within(qn_dtype_t dtype, wide_t min, wide_t max) {
-  qn__range_t full = qn__range_full(dtype);
+static qn__ir_range_t within(qn_dtype_t dtype, wide_t min, wide_t max) {
+  qn__ir_range_t full = qn__range_full(dtype);
   if (min < full.min || max > full.max) return full;
-  return (qn__range_t){(int64_t)min, (int64_t)max};
+  return (qn__ir_range_t){(int64_t)min, (int64_t)max};
 }
 
-static qn__range_t product(qn_dtype_t dtype, qn__range_t a, qn__range_t b) {
+static qn__ir_range_t product(qn_dtype_t dtype, qn__ir_range_t a, qn__ir_range_t b) {
   wide_t corners[4] = {(wide_t)a.min * b.min, (wide_t)a.min * b.max, (wide_t)a.max * b.min,
                        (wide_t)a.max * b.max};
   wide_t min = corners[0], max = corners[0];
@@ -40,10 +40,10 @@ static int64_t floor_div(int64_t a, int64_t b) {
 }
 
 // Division by a positive divisor, rounded down or up.
-static qn__range_t quotient(qn__range_t a, qn__range_t b, bool is_up) {
+static qn__ir_range_t quotient(qn__ir_range_t a, qn__ir_range_t b, bool is_up) {
   int64_t divisors[2] = {b.min, b.max};
   int64_t bounds[2] = {a.min, a.max};
-  qn__range_t range = {INT64_MAX, INT64_MIN};
+  qn__ir_range_t range = {INT64_MAX, INT64_MIN};
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       int64_t value = floor_div(bounds[i], divisors[j]);
@@ -55,22 +55,22 @@ static qn__range_t quotient(qn__range_t a, qn__range_t b, bool is_up) {
   return range;
 }
 
-static qn__range_t range_of_op(const qn__expr_t* expr) {
+static qn__ir_range_t range_of_op(const qn__expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
-  qn__range_t full = qn__range_full(dtype);
+  qn__ir_range_t full = qn__range_full(dtype);
   const qn__op_info_t* info = qn__op_info(expr->op);
   if (!qn__dtype_is_int(dtype) || !expr->args[0]) return full;
   if (expr->op == QN_OP_SELECT) {
-    qn__range_t a = qn__range_of(expr->args[1]);
-    qn__range_t b = qn__range_of(expr->args[2]);
-    return (qn__range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+    qn__ir_range_t a = qn__range_of(expr->args[1]);
+    qn__ir_range_t b = qn__range_of(expr->args[2]);
+    return (qn__ir_range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
   }
   if (info->rule != QN__RULE_NUMERIC && info->rule != QN__RULE_INTEGER &&
       info->rule != QN__RULE_BITWISE && info->rule != QN__RULE_SHIFT) {
     return full;
   }
-  qn__range_t a = qn__range_of(expr->args[0]);
-  qn__range_t b = expr->args[1] ? qn__range_of(expr->args[1]) : (qn__range_t){0, 0};
+  qn__ir_range_t a = qn__range_of(expr->args[0]);
+  qn__ir_range_t b = expr->args[1] ? qn__range_of(expr->args[1]) : (qn__ir_range_t){0, 0};
   switch (expr->op) {
     case QN_OP_ADD:
       return within(dtype, (wide_t)a.min + b.min, (wide_t)a.max + b.max);
@@ -81,13 +81,13 @@ static qn__range_t range_of_op(const qn__expr_t* expr) {
     case QN_OP_MUL:
       return product(dtype, a, b);
     case QN_OP_MIN:
-      return (qn__range_t){a.min < b.min ? a.min : b.min, a.max < b.max ? a.max : b.max};
+      return (qn__ir_range_t){a.min < b.min ? a.min : b.min, a.max < b.max ? a.max : b.max};
     case QN_OP_MAX:
-      return (qn__range_t){a.min > b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+      return (qn__ir_range_t){a.min > b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
     case QN_OP_ABS:
       if (a.min >= 0) return a;
       if (a.min == full.min) return full;
-      return (qn__range_t){0, -a.min > a.max ? -a.min : a.max};
+      return (qn__ir_range_t){0, -a.min > a.max ? -a.min : a.max};
     case QN_OP_FLOORDIV:
       return b.min > 0 ? quotient(a, b, false) : full;
     case QN_OP_CEILDIV:
@@ -97,32 +97,32 @@ static qn__range_t range_of_op(const qn__expr_t* expr) {
     case QN_OP_FLOORMOD:
       if (b.min <= 0) return full;
       if (a.min >= 0 && a.max < b.min) return a;
-      return (qn__range_t){0, b.max - 1};
+      return (qn__ir_range_t){0, b.max - 1};
     case QN_OP_TRUNCMOD:
       if (b.min <= 0 || a.min < 0) return full;
-      return (qn__range_t){0, a.max < b.max - 1 ? a.max : b.max - 1};
+      return (qn__ir_range_t){0, a.max < b.max - 1 ? a.max : b.max - 1};
     case QN_OP_AND:
-      if (b.min >= 0) return (qn__range_t){0, b.max};
-      return a.min >= 0 ? (qn__range_t){0, a.max} : full;
+      if (b.min >= 0) return (qn__ir_range_t){0, b.max};
+      return a.min >= 0 ? (qn__ir_range_t){0, a.max} : full;
     case QN_OP_SHR:
       if (b.min == b.max && b.min >= 0 && b.min < qn__dtype_bits(dtype)) {
-        return (qn__range_t){a.min >> b.min, a.max >> b.min};
+        return (qn__ir_range_t){a.min >> b.min, a.max >> b.min};
       }
       return full;
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
-      return (qn__range_t){0, qn__dtype_bits(dtype)};
+      return (qn__ir_range_t){0, qn__dtype_bits(dtype)};
     default:
       return full;
   }
 }
 
-qn__range_t qn__range_of(const qn__expr_t* expr) {
-  qn__range_t full = qn__range_full(expr->dtype);
+qn__ir_range_t qn__range_of(const qn__expr_t* expr) {
+  qn__ir_range_t full = qn__range_full(expr->dtype);
   if (expr->dtype == QN_DTYPE_U64) return full;
   switch (expr->kind) {
     case QN__EXPR_INT:
-      return (qn__range_t){expr->int_value, expr->int_value};
+      return (qn__ir_range_t){expr->int_value, expr->int_value};
     case QN__EXPR_VAR: {
       const qn__var_facts_t* facts = expr->var->user;
       return facts ? facts->range : full;
@@ -130,16 +130,16 @@ qn__range_t qn__range_of(const qn__expr_t* expr) {
     case QN__EXPR_OP:
       return range_of_op(expr);
     case QN__EXPR_COND: {
-      qn__range_t a = qn__range_of(expr->args[1]);
-      qn__range_t b = qn__range_of(expr->args[2]);
-      return (qn__range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+      qn__ir_range_t a = qn__range_of(expr->args[1]);
+      qn__ir_range_t b = qn__range_of(expr->args[2]);
+      return (qn__ir_range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
     }
     case QN__EXPR_CAST: {
       qn_dtype_t from = expr->args[0]->dtype;
       if (!qn__dtype_is_int(expr->dtype) || qn__dtype_is_float(from) || from == QN_DTYPE_U64) {
         return full;
       }
-      qn__range_t range = qn__range_of(expr->args[0]);
+      qn__ir_range_t range = qn__range_of(expr->args[0]);
       return range.min >= full.min && range.max <= full.max ? range : full;
     }
     default:
@@ -281,14 +281,14 @@ qn__expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
   return qn__expr_op(arena, is_subtracted ? QN_OP_SUB : QN_OP_ADD, sum, literal, NULL);
 }
 
-qn__range_t qn__terms_range(const qn__terms_t* affine) {
-  qn__range_t full = qn__range_full(affine->dtype);
+qn__ir_range_t qn__terms_range(const qn__terms_t* affine) {
+  qn__ir_range_t full = qn__range_full(affine->dtype);
   if (affine->dtype == QN_DTYPE_U64) return full;
   wide_t min = affine->constant, max = affine->constant;
   for (size_t i = 0; i < affine->count; ++i) {
-    qn__range_t atom = qn__range_of(affine->terms[i].atom);
-    qn__range_t factor = {affine->terms[i].factor, affine->terms[i].factor};
-    qn__range_t term = product(affine->dtype, atom, factor);
+    qn__ir_range_t atom = qn__range_of(affine->terms[i].atom);
+    qn__ir_range_t factor = {affine->terms[i].factor, affine->terms[i].factor};
+    qn__ir_range_t term = product(affine->dtype, atom, factor);
     if (qn__range_is_full(affine->dtype, term)) return full;
     min += term.min;
     max += term.max;

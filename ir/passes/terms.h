@@ -11,22 +11,22 @@
 typedef struct qn__range {
   int64_t min;
   int64_t max;
-} qn__range_t;
+} qn__ir_range_t;
 
 typedef struct qn__var_facts {
-  qn__range_t range;
+  qn__ir_range_t range;
   const qn__expr_t* below;  // the variable is less than this (a loop's end), or NULL
   qn__expr_t* replacement;  // a literal or variable to put in its place, or NULL
   size_t use_count;
 } qn__var_facts_t;
 
-qn__range_t qn__range_full(qn_dtype_t dtype);
-static inline bool qn__range_is_full(qn_dtype_t dtype, qn__range_t range) {
-  qn__range_t full = qn__range_full(dtype);
+qn__ir_range_t qn__range_full(qn_dtype_t dtype);
+static inline bool qn__range_is_full(qn_dtype_t dtype, qn__ir_range_t range) {
+  qn__ir_range_t full = qn__range_full(dtype);
   return range.min == full.min && range.max == full.max;
 }
 // Of an expression of an integer dtype (u64: always full) or bool.
-qn__range_t qn__range_of(const qn__expr_t* expr);
+qn__ir_range_t qn__range_of(const qn__expr_t* expr);
 
 enum { qn__terms_max = 12 };
 // sum of factor * atom, plus constant, modulo the width of the dtype.
@@ -49,6 +49,6 @@ qn__expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine);
 // Nodes that qn__terms_build would make, and nodes of an expression, atoms counting one.
 size_t qn__terms_size(const qn__terms_t* affine);
 size_t qn__terms_size_of(const qn__expr_t* expr);
-qn__range_t qn__terms_range(const qn__terms_t* affine);
+qn__ir_range_t qn__terms_range(const qn__terms_t* affine);
 
 #endif  // QUERN_IR_PASSES_TERMS_H_

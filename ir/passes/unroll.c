@@ -64,7 +64,7 @@ static bool unroll_block(unroll_t* self, qn__block_t* block) {
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
   (void)options;
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     unroll_t self = {&body->arena, qn__block_weight(&function->body)};
     if (!unroll_block(&self, &function->body)) return qn__out_of_memory("unrolling");
   }

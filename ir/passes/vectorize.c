@@ -90,7 +90,7 @@ static void check_block(legality_t* self, qn__block_t* block) {
 static bool views_are_uniform(const qn__lanes_t* lanes, qn__block_t* block) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-      const qn__buf_t* view = stmt->alloc.buffer;
+      const qn__ir_buffer_t* view = stmt->alloc.buffer;
       for (uint32_t d = 0; d < view->base->rank; ++d) {
         if (!qn__lane_is_uniform(qn__lanes_of(lanes, view->base_indices[d]))) return false;
       }
@@ -337,7 +337,7 @@ static void serialize_inner(qn__block_t* block, bool is_inside) {
 }
 
 static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
     vectorize_t self = {.options = options};
     if (!qn__lanes_init(&self.lanes, &body->arena, function)) {

@@ -254,7 +254,7 @@ static inline __attribute__((always_inline)) bool bind(const qn__plan_t* plan,
       return false;
     }
   }
-  const qn__pair_t* pair = plan->pairs;
+  const qn__plan_pair_t* pair = plan->pairs;
   for (uint32_t p = plan->pair_count; p != 0; p--, pair++) {
     const uint32_t a = pair->first, b = pair->second;
     // An empty tensor's range holds nothing, wherever it begins.

@@ -55,7 +55,7 @@ struct qn__variant {
   qn_function_t* function;      // the cell
   qn_executable_t* executable;  // retained
   qn_module_t* module;          // retained: what the executable was made of
-  const qn__function_t* ir;     // the function in that module
+  const qn__ir_func_t* ir;      // the function in that module
   uint32_t index;               // of the function in the executable
   qn__rank_t rank;
   qn_cpu_kernel_t entry;  // CPU images: the kernel itself
@@ -73,7 +73,7 @@ struct qn_function {
   _Atomic uint32_t reference_count;
   qn_allocator_t allocator;
   qn_module_t* module;  // retained: names in messages
-  const qn__function_t* ir;
+  const qn__ir_func_t* ir;
   qn_device_t device;
   bool is_cpu;  // calls on the default stream run in the caller
   _Atomic(qn__variant_t*) variant;

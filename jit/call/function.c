@@ -12,7 +12,7 @@
 
 // ---------------------------------------------------------------------------------- cells
 
-static const qn__function_t* find_function(const qn_module_t* module, const char* name) {
+static const qn__ir_func_t* find_function(const qn_module_t* module, const char* name) {
   for (size_t i = 0; i < module->body.function_count; i++) {
     if (strcmp(module->functions[i]->name, name) == 0) return module->functions[i];
   }
@@ -132,7 +132,7 @@ qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_execut
                                 qn_module_t* variant_module, qn__rank_t rank,
                                 qn_function_t** out_function) {
   *out_function = NULL;
-  const qn__function_t* ir = find_function(module, name);
+  const qn__ir_func_t* ir = find_function(module, name);
   if (!ir) return no_function(module, name);
   qn_allocator_t allocator = executable->allocator;
   qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
@@ -204,9 +204,9 @@ static bool find_alloc(qn__walker_t* walker, qn__stmt_t* stmt) {
 }
 
 // The name of a buffer by its id in the canonical bytes.
-static const char* buffer_name(const qn__function_t* function, uint32_t id) {
+static const char* buffer_name(const qn__ir_func_t* function, uint32_t id) {
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (buffer && buffer->id == id) return buffer->name;
   }
   find_buffer_t find = {id, "?"};
@@ -218,7 +218,7 @@ static const char* buffer_name(const qn__function_t* function, uint32_t id) {
 
 qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
   const qn__variant_t* variant = owner;
-  const qn__function_t* ir = variant->ir;  // of the same name as the cell's, with its own buffers
+  const qn__ir_func_t* ir = variant->ir;  // of the same name as the cell's, with its own buffers
   if (variant->executable->is_interp && failure->site == QN__SITE_STATUS) {
     return (qn_status_t)(intptr_t)failure->index;
   }

@@ -10,7 +10,7 @@ static bool is_var_of_kind(const qn__expr_t* expr, qn__var_kind_t kind) {
 }
 
 // Position of a variable among the words of a call: parameters first, then symbols.
-static uint32_t word_of(const qn__function_t* function, const qn__var_t* var) {
+static uint32_t word_of(const qn__ir_func_t* function, const qn__var_t* var) {
   for (size_t i = 0; i < function->param_count; i++) {
     if (function->params[i].scalar == var) return (uint32_t)i;
   }
@@ -34,7 +34,7 @@ static size_t count_nodes(const qn__expr_t* expr) {
 }
 
 // Compiles `expr` behind what `out` has; `depth` is the height of the stack before it.
-static qn_status_t compile(const qn__function_t* function, const qn__expr_t* expr, uint32_t depth,
+static qn_status_t compile(const qn__ir_func_t* function, const qn__expr_t* expr, uint32_t depth,
                            qn__plan_expr_t* out) {
   if (depth >= QN__MAX_EXPR_DEPTH) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -110,7 +110,7 @@ bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* 
 // What an extent or stride must be; new expressions are appended to the plan.
 static qn_status_t make_dim(qn__plan_t* plan, const qn__expr_t* expr, bool* is_bound,
                             qn__dim_t* out) {
-  const qn__function_t* function = plan->function;
+  const qn__ir_func_t* function = plan->function;
   if (expr->kind == QN__EXPR_INT) {
     *out = (qn__dim_t){.kind = QN__DIM_CONST, .value = expr->int_value};
     return QN_OK;
@@ -164,7 +164,7 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__param_t* param, bool* is
     if (out->kind == QN__ARG_INT) int_range(out->dtype, &out->min_value, &out->max_value);
     return QN_OK;
   }
-  const qn__buf_t* buffer = param->buffer;
+  const qn__ir_buffer_t* buffer = param->buffer;
   if (buffer->rank > QN__MAX_RANK) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
                           "function '%s': parameter '%s' has rank %u, the limit of a call is %u",
@@ -205,17 +205,17 @@ static qn_status_t make_pairs(qn__plan_t* plan) {
       const qn__arg_t *a = &plan->args[i], *b = &plan->args[j];
       if (a->kind != QN__ARG_TENSOR || b->kind != QN__ARG_TENSOR) continue;
       if (!a->is_written && !b->is_written) continue;
-      plan->pairs[plan->pair_count++] = (qn__pair_t){j, i};
+      plan->pairs[plan->pair_count++] = (qn__plan_pair_t){j, i};
     }
   }
   return QN_OK;
 }
 
 static qn_status_t fill_plan(qn__plan_t* plan) {
-  const qn__function_t* function = plan->function;
+  const qn__ir_func_t* function = plan->function;
   size_t dim_count = 0;
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (buffer) dim_count += (size_t)buffer->rank * 2;
   }
   plan->args = qn__arena_alloc_array(&plan->arena, function->param_count + 1, sizeof *plan->args);
@@ -228,7 +228,7 @@ static qn_status_t fill_plan(qn__plan_t* plan) {
   return make_pairs(plan);
 }
 
-qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
+qn_status_t qn__plan_create(const qn__ir_func_t* function, qn_device_t device,
                             bool has_32_bit_indices, qn_allocator_t allocator,
                             qn__plan_t** out_plan) {
   *out_plan = NULL;

@@ -81,26 +81,26 @@ typedef struct qn__arg {
 typedef struct qn__pair {
   uint32_t first;
   uint32_t second;
-} qn__pair_t;
+} qn__plan_pair_t;
 
 typedef struct qn__plan {
   qn_allocator_t allocator;
   qn__arena_t arena;
-  const qn__function_t* function;  // borrowed: the cell holds the module
-  uint64_t device_word;            // the tensors' device as it lies in memory
+  const qn__ir_func_t* function;  // borrowed: the cell holds the module
+  uint64_t device_word;           // the tensors' device as it lies in memory
   uint32_t arg_count;
   uint32_t symbol_count;
   uint32_t deferred_count;  // dims of kind EXPR
   uint32_t pair_count;
   bool has_32_bit_indices;
   qn__arg_t* args;
-  qn__pair_t* pairs;
+  qn__plan_pair_t* pairs;
   qn__plan_expr_t* exprs;
   uint32_t expr_count;
 } qn__plan_t;
 
 // Errors: UNSUPPORTED beyond QN__MAX_WORDS and QN__MAX_RANK, OUT_OF_MEMORY.
-qn_status_t qn__plan_create(const qn__function_t* function, qn_device_t device,
+qn_status_t qn__plan_create(const qn__ir_func_t* function, qn_device_t device,
                             bool has_32_bit_indices, qn_allocator_t allocator,
                             qn__plan_t** out_plan);
 void qn__plan_destroy(qn__plan_t* plan);
@@ -109,7 +109,7 @@ void qn__plan_destroy(qn__plan_t* plan);
 // rank and access? Names may differ. What can be seen to be stricter (a fixed extent or an
 // alignment that `wanted` does not ask for, one symbol for two different extents) is refused too;
 // the rest is left to each call. Errors: INVALID_ARGUMENT names the first parameter that differs.
-qn_status_t qn__signature_check(const qn__function_t* wanted, const qn__function_t* variant);
+qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant);
 
 // Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.
 bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,

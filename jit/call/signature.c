@@ -13,8 +13,8 @@
 
 // What is known of the variant's symbols: extents that are fixed in the wanted signature.
 typedef struct check {
-  const qn__function_t* wanted;
-  const qn__function_t* variant;
+  const qn__ir_func_t* wanted;
+  const qn__ir_func_t* variant;
   uint32_t param;
   const char* param_name;
   bool is_known[QN__MAX_WORDS];
@@ -34,7 +34,7 @@ static qn_status_t differs(const check_t* c, const char* format, ...) {
                         c->wanted->name, c->param, c->param_name, text);
 }
 
-static uint32_t symbol_of(const qn__function_t* function, const qn__var_t* var) {
+static uint32_t symbol_of(const qn__ir_func_t* function, const qn__var_t* var) {
   uint32_t i = 0;
   while (i < function->symbol_count && function->symbols[i] != var) i++;
   return i;
@@ -59,7 +59,8 @@ static qn_status_t check_dim(check_t* c, const char* what, uint32_t d, const qn_
   return QN_OK;
 }
 
-static qn_status_t check_buffer(check_t* c, const qn__buf_t* wanted, const qn__buf_t* variant) {
+static qn_status_t check_buffer(check_t* c, const qn__ir_buffer_t* wanted,
+                                const qn__ir_buffer_t* variant) {
   if (wanted->dtype != variant->dtype) {
     return differs(c, "expected dtype %s, got %s", qn_dtype_text(wanted->dtype),
                    qn_dtype_text(variant->dtype));
@@ -96,7 +97,7 @@ static qn_status_t check_param(check_t* c, const qn__param_t* wanted, const qn__
                  qn_dtype_text(variant->scalar->dtype));
 }
 
-qn_status_t qn__signature_check(const qn__function_t* wanted, const qn__function_t* variant) {
+qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant) {
   if (wanted->param_count != variant->param_count) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "function '%s': the generic one does not take the same arguments: "

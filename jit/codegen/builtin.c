@@ -29,7 +29,7 @@ static qn_status_t fill_artifact(const qn_compile_request_t* request, const char
   qn_artifact_function_t* functions =
       qn__arena_alloc_array(&self->arena, body.function_count + 1, sizeof *functions);
   size_t count = 0;
-  for (qn__function_t* f = body.first; f && functions; f = f->next) {
+  for (qn__ir_func_t* f = body.first; f && functions; f = f->next) {
     functions[count].name = qn__arena_cstr(&self->arena, qn__str(f->name));
     functions[count].launch_count = 1;
     if (!functions[count].name) break;

@@ -13,7 +13,7 @@ uint32_t qn__interp_warp_size(const qn_artifact_t* artifact) {
   return size ? size : QN__INTERP_WARP_SIZE;
 }
 
-qn_status_t qn__interp_run(const qn__function_t* function, uint32_t warp_size,
+qn_status_t qn__interp_run(const qn__ir_func_t* function, uint32_t warp_size,
                            const uint64_t* words) {
   int64_t symbols[QN__MAX_WORDS];
   for (size_t i = 0; i < function->symbol_count; i++) {

@@ -19,7 +19,7 @@
 // The warp that an artifact of the interpreter asks for.
 uint32_t qn__interp_warp_size(const qn_artifact_t* artifact);
 // Runs one call now.
-qn_status_t qn__interp_run(const qn__function_t* function, uint32_t warp_size,
+qn_status_t qn__interp_run(const qn__ir_func_t* function, uint32_t warp_size,
                            const uint64_t* words);
 // For qn__cpu_enqueue: `self` is the variant.
 int32_t qn__interp_run_queued(void* self, qn__cpu_call_t* call, const uint64_t* words);

@@ -67,7 +67,7 @@ typedef struct qn__flights {
   int64_t failed_period_ns;
   // Pendings whose owners want to be told when their time is over (pending.c).
   qn_pending_t* alarms;
-  qn__job_t alarm_job;
+  qn__task_t alarm_job;
   bool has_alarm_job;
   qn__fork_node_t fork_node;
 } qn__flights_t;

@@ -8,7 +8,7 @@
 #include "jit/engine/making.h"
 
 struct qn__flight {
-  qn__job_t job;  // first: the pool gives this pointer back
+  qn__task_t job;  // first: the pool gives this pointer back
   qn_engine_t* engine;
   _Atomic uint32_t reference_count;
   qn__request_t request;  // module and target retained

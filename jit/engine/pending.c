@@ -317,7 +317,7 @@ static qn_pending_t* find_late(qn__flights_t* flights, int64_t* out_next_ns) {
 }
 
 // Runs while there are alarms.
-static void watch_the_clock(qn__job_t* job) {
+static void watch_the_clock(qn__task_t* job) {
   qn__flights_t* flights = (qn__flights_t*)(void*)((char*)job - offsetof(qn__flights_t, alarm_job));
   qn__mutex_lock(&flights->mutex);
   while (flights->alarms && !flights->is_closing) {
@@ -336,7 +336,7 @@ static void watch_the_clock(qn__job_t* job) {
   qn__mutex_unlock(&flights->mutex);
 }
 
-static void forget_the_clock(qn__job_t* job) {
+static void forget_the_clock(qn__task_t* job) {
   (void)job;
 }
 
@@ -356,7 +356,7 @@ void qn_pending_notify(qn_pending_t* pending, void (*on_ready)(void* self), void
     qn__cond_broadcast(&flights->moved);
     if (!flights->has_alarm_job) {
       flights->alarm_job =
-          (qn__job_t){.run = watch_the_clock, .drop = forget_the_clock, .lane = QN__LANE_ALARM};
+          (qn__task_t){.run = watch_the_clock, .drop = forget_the_clock, .lane = QN__TASK_ALARM};
       flights->has_alarm_job = qn__pool_submit(&pending->engine->pool, &flights->alarm_job);
     }
   }

@@ -40,7 +40,7 @@ static void fork_child(void* self) {
   qn_status_free(make_locks(pool));
   uint32_t lost_count = pool->thread_count;
   pool->thread_count = pool->idle_count = pool->lent_count = pool->returning_count = 0;
-  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
     qn__pool_queue_t* queue = &pool->queues[lane];
     queue->first = queue->last = NULL;
     queue->queued_count = queue->running_count = 0;
@@ -51,7 +51,7 @@ static void fork_child(void* self) {
 }
 
 static uint32_t count_at_work(const qn__pool_t* pool) {
-  return pool->queues[QN__LANE_READ].running_count + pool->queues[QN__LANE_COMPILE].running_count;
+  return pool->queues[QN__TASK_READ].running_count + pool->queues[QN__TASK_COMPILE].running_count;
 }
 
 static void at_exit(void* self, int64_t deadline_ns) {
@@ -75,9 +75,9 @@ static void at_exit(void* self, int64_t deadline_ns) {
 
 // --------------------------------------------------------------------------------------- queue
 
-static void enqueue(qn__pool_t* pool, qn__job_t* job) {
+static void enqueue(qn__pool_t* pool, qn__task_t* job) {
   qn__pool_queue_t* queue = &pool->queues[job->lane];
-  qn__job_t** at = &queue->first;
+  qn__task_t** at = &queue->first;
   if (queue->last && queue->last->priority >= job->priority) {
     at = &queue->last->next;
   } else {
@@ -90,10 +90,10 @@ static void enqueue(qn__pool_t* pool, qn__job_t* job) {
   queue->queued_count++;
 }
 
-static void unlink_job(qn__pool_t* pool, qn__job_t* job) {
+static void unlink_job(qn__pool_t* pool, qn__task_t* job) {
   qn__pool_queue_t* queue = &pool->queues[job->lane];
-  qn__job_t* previous = NULL;
-  qn__job_t** at = &queue->first;
+  qn__task_t* previous = NULL;
+  qn__task_t** at = &queue->first;
   while (*at != job) {
     previous = *at;
     at = &previous->next;
@@ -107,18 +107,18 @@ static void unlink_job(qn__pool_t* pool, qn__job_t* job) {
 
 static uint32_t free_slots(const qn__pool_t* pool, int lane) {
   const qn__pool_queue_t* queue = &pool->queues[lane];
-  uint32_t taken = queue->running_count + (lane == QN__LANE_COMPILE ? pool->returning_count : 0);
+  uint32_t taken = queue->running_count + (lane == QN__TASK_COMPILE ? pool->returning_count : 0);
   return taken < queue->max_running ? queue->max_running - taken : 0;
 }
 
 // Reads first: they are short, and what they find need not be compiled. The clock last: who waits
 // for it does nothing else, and could be the only thread.
-static qn__job_t* take(qn__pool_t* pool) {
+static qn__task_t* take(qn__pool_t* pool) {
   if (pool->is_exiting) return NULL;
-  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
     qn__pool_queue_t* queue = &pool->queues[lane];
     if (!queue->first || free_slots(pool, lane) == 0) continue;
-    qn__job_t* job = queue->first;
+    qn__task_t* job = queue->first;
     unlink_job(pool, job);
     queue->running_count++;
     return job;
@@ -131,7 +131,7 @@ static void* work(void* arg);
 // Wakes or starts a thread when there is more to run than threads that are idle.
 static void stir(qn__pool_t* pool) {
   uint32_t runnable = 0;
-  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
     uint32_t queued = pool->queues[lane].queued_count;
     uint32_t slots = free_slots(pool, lane);
     runnable += queued < slots ? queued : slots;
@@ -159,7 +159,7 @@ static void* work(void* arg) {
   qn__mutex_lock(&pool->mutex);
   const uint32_t epoch = pool->epoch;
   while (!pool->is_stopping) {
-    qn__job_t* job = take(pool);
+    qn__task_t* job = take(pool);
     if (!job) {
       pool->idle_count++;
       qn__cond_wait(&pool->work, &pool->mutex);
@@ -167,7 +167,7 @@ static void* work(void* arg) {
       continue;
     }
     stir(pool);
-    qn__lane_t lane = job->lane;
+    qn__task_kind_t lane = job->lane;
     qn__mutex_unlock(&pool->mutex);
     job->run(job);
     qn__mutex_lock(&pool->mutex);
@@ -195,9 +195,9 @@ qn_status_t qn__pool_init(qn__pool_t* pool, uint64_t max_compiles, qn__pool_owne
     max_compiles = cores < 4 ? 1 : cores > 16 ? 8 : (uint64_t)cores / 2;
   }
   if (max_compiles > QN__POOL_MAX_COMPILES) max_compiles = QN__POOL_MAX_COMPILES;
-  pool->queues[QN__LANE_COMPILE].max_running = (uint32_t)max_compiles;
-  pool->queues[QN__LANE_ALARM].max_running = 1;
-  pool->queues[QN__LANE_READ].max_running = QN__POOL_MAX_READS;
+  pool->queues[QN__TASK_COMPILE].max_running = (uint32_t)max_compiles;
+  pool->queues[QN__TASK_ALARM].max_running = 1;
+  pool->queues[QN__TASK_READ].max_running = QN__POOL_MAX_READS;
   QN_TRY(make_locks(pool));
   pool->fork_node = (qn__fork_node_t){
       .self = pool,
@@ -222,15 +222,15 @@ void qn__pool_deinit(qn__pool_t* pool) {
 
 // ---------------------------------------------------------------------------------------- jobs
 
-bool qn__pool_submit(qn__pool_t* pool, qn__job_t* job) {
+bool qn__pool_submit(qn__pool_t* pool, qn__task_t* job) {
   job->queued_ns = qn__now_ns();
   qn__mutex_lock(&pool->mutex);
   bool is_queued = !pool->is_stopping && !pool->is_exiting;
   if (is_queued) {
     enqueue(pool, job);
     stir(pool);
-    uint32_t watching = pool->queues[QN__LANE_ALARM].running_count;
-    if (pool->thread_count == (job->lane == QN__LANE_ALARM ? 0 : watching)) {
+    uint32_t watching = pool->queues[QN__TASK_ALARM].running_count;
+    if (pool->thread_count == (job->lane == QN__TASK_ALARM ? 0 : watching)) {
       unlink_job(pool, job);
       is_queued = false;
     }
@@ -239,7 +239,7 @@ bool qn__pool_submit(qn__pool_t* pool, qn__job_t* job) {
   return is_queued;
 }
 
-void qn__pool_raise(qn__pool_t* pool, qn__job_t* job, int32_t priority) {
+void qn__pool_raise(qn__pool_t* pool, qn__task_t* job, int32_t priority) {
   qn__mutex_lock(&pool->mutex);
   if (job->priority < priority) {
     bool is_queued = job->is_queued;
@@ -250,7 +250,7 @@ void qn__pool_raise(qn__pool_t* pool, qn__job_t* job, int32_t priority) {
   qn__mutex_unlock(&pool->mutex);
 }
 
-bool qn__pool_withdraw(qn__pool_t* pool, qn__job_t* job) {
+bool qn__pool_withdraw(qn__pool_t* pool, qn__task_t* job) {
   qn__mutex_lock(&pool->mutex);
   bool was_queued = job->is_queued;
   if (was_queued) unlink_job(pool, job);
@@ -260,7 +260,7 @@ bool qn__pool_withdraw(qn__pool_t* pool, qn__job_t* job) {
 
 bool qn__pool_lend(qn__pool_t* pool) {
   qn__mutex_lock(&pool->mutex);
-  qn__pool_queue_t* queue = &pool->queues[QN__LANE_COMPILE];
+  qn__pool_queue_t* queue = &pool->queues[QN__TASK_COMPILE];
   bool is_lent = pool->lent_count < QN__POOL_MAX_LENT && queue->running_count > 0;
   if (is_lent) {
     pool->lent_count++;
@@ -275,7 +275,7 @@ bool qn__pool_lend(qn__pool_t* pool) {
 void qn__pool_take_back(qn__pool_t* pool) {
   qn__mutex_lock(&pool->mutex);
   const uint32_t epoch = pool->epoch;
-  qn__pool_queue_t* queue = &pool->queues[QN__LANE_COMPILE];
+  qn__pool_queue_t* queue = &pool->queues[QN__TASK_COMPILE];
   pool->returning_count++;
   while (queue->running_count >= queue->max_running && pool->epoch == epoch) {
     qn__cond_wait(&pool->slot, &pool->mutex);
@@ -291,12 +291,12 @@ void qn__pool_take_back(qn__pool_t* pool) {
 bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
   if (!pool->fork_node.self) return true;
   int64_t deadline_ns = qn__now_ns() + grace_ns;
-  qn__job_t* dropped = NULL;
+  qn__task_t* dropped = NULL;
   qn__mutex_lock(&pool->mutex);
   pool->is_stopping = true;
-  for (int lane = 0; lane < QN__LANE_COUNT; lane++) {
+  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
     while (pool->queues[lane].last) {
-      qn__job_t* job = pool->queues[lane].first;
+      qn__task_t* job = pool->queues[lane].first;
       unlink_job(pool, job);
       job->next = dropped;
       dropped = job;
@@ -307,7 +307,7 @@ bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
   qn__cond_broadcast(&pool->slot);
   qn__mutex_unlock(&pool->mutex);
   while (dropped) {
-    qn__job_t* job = dropped;
+    qn__task_t* job = dropped;
     dropped = job->next;
     job->next = NULL;
     job->drop(job);
@@ -347,7 +347,7 @@ bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns) {
   return !is_stopping;
 }
 
-void qn__pool_counts(qn__pool_t* pool, qn__lane_t lane, uint32_t* out_queued,
+void qn__pool_counts(qn__pool_t* pool, qn__task_kind_t lane, uint32_t* out_queued,
                      uint32_t* out_running) {
   qn__mutex_lock(&pool->mutex);
   *out_queued = pool->queues[lane].queued_count;

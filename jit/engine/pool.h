@@ -16,27 +16,27 @@
 #define QN__POOL_MAX_LENT 8u
 #define QN__POOL_MAX_THREADS (1 + QN__POOL_MAX_READS + QN__POOL_MAX_COMPILES + QN__POOL_MAX_LENT)
 
-typedef enum qn__lane {
-  QN__LANE_READ,
-  QN__LANE_COMPILE,
-  QN__LANE_ALARM,  // one job that only waits for the clock
-  QN__LANE_COUNT
-} qn__lane_t;
+typedef enum qn__task_kind {
+  QN__TASK_READ,
+  QN__TASK_COMPILE,
+  QN__TASK_ALARM,  // one job that only waits for the clock
+  QN__TASK_COUNT
+} qn__task_kind_t;
 
-typedef struct qn__job qn__job_t;
-struct qn__job {
-  void (*run)(qn__job_t* job);   // the job may be freed or submitted again in it
-  void (*drop)(qn__job_t* job);  // the pool is stopped before it was run
-  qn__lane_t lane;
+typedef struct qn__task qn__task_t;
+struct qn__task {
+  void (*run)(qn__task_t* job);   // the job may be freed or submitted again in it
+  void (*drop)(qn__task_t* job);  // the pool is stopped before it was run
+  qn__task_kind_t lane;
   int32_t priority;   // higher first, equals in their order
   int64_t queued_ns;  // when it was submitted
   bool is_queued;     // the pool's
-  qn__job_t* next;    // the pool's
+  qn__task_t* next;   // the pool's
 };
 
 typedef struct qn__pool_queue {
-  qn__job_t* first;
-  qn__job_t* last;
+  qn__task_t* first;
+  qn__task_t* last;
   uint32_t queued_count, running_count, max_running;
 } qn__pool_queue_t;
 
@@ -54,7 +54,7 @@ typedef struct qn__pool {
   qn__cond_t work;   // for threads that are idle
   qn__cond_t slot;   // for compiles that want their slot back
   qn__cond_t ended;  // for the stop
-  qn__pool_queue_t queues[QN__LANE_COUNT];
+  qn__pool_queue_t queues[QN__TASK_COUNT];
   pthread_t threads[QN__POOL_MAX_THREADS];
   uint32_t thread_count, idle_count, lent_count, returning_count;
   uint32_t epoch;  // of forks
@@ -70,11 +70,11 @@ void qn__pool_deinit(qn__pool_t* pool);
 
 // Queues a job. False when the pool is stopped, or has no thread (but perhaps one that waits for
 // the clock) and none can be started: the job then is the caller's still.
-bool qn__pool_submit(qn__pool_t* pool, qn__job_t* job);
+bool qn__pool_submit(qn__pool_t* pool, qn__task_t* job);
 // Moves a job ahead if it is queued with a lower priority.
-void qn__pool_raise(qn__pool_t* pool, qn__job_t* job, int32_t priority);
+void qn__pool_raise(qn__pool_t* pool, qn__task_t* job, int32_t priority);
 // Takes a job out of the queue; false when it is not (or no longer) in it.
-bool qn__pool_withdraw(qn__pool_t* pool, qn__job_t* job);
+bool qn__pool_withdraw(qn__pool_t* pool, qn__task_t* job);
 
 // A running compile lends its slot to others while it waits for something else than the processor,
 // and takes it back, before others that are queued. False: it keeps it, because many have lent.
@@ -90,7 +90,7 @@ bool qn__pool_is_stopping(qn__pool_t* pool);
 bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns);
 
 // How many jobs of a lane wait for a thread, and how many run.
-void qn__pool_counts(qn__pool_t* pool, qn__lane_t lane, uint32_t* out_queued,
+void qn__pool_counts(qn__pool_t* pool, qn__task_kind_t lane, uint32_t* out_queued,
                      uint32_t* out_running);
 
 #endif  // QUERN_JIT_POOL_H_

@@ -67,11 +67,11 @@ void qn__flight_give_up(qn__flight_t* flight, qn__outcome_t outcome) {
 
 // ---------------------------------------------------------------------------------------- pool
 
-static void drop(qn__job_t* job) {
+static void drop(qn__task_t* job) {
   qn__flight_give_up((qn__flight_t*)(void*)job, QN__OUTCOME_CANCELLED);
 }
 
-static void run(qn__job_t* job) {
+static void run(qn__task_t* job) {
   qn__flight_t* flight = (qn__flight_t*)(void*)job;
   if (flight->stage == QN__FLIGHT_COMPILE) {
     // Between the decision and the queue those who wished may have cancelled.
@@ -88,7 +88,7 @@ static void run(qn__job_t* job) {
 bool qn__flight_submit(qn__flight_t* flight) {
   flight->job.run = run;
   flight->job.drop = drop;
-  flight->job.lane = QN__LANE_READ;
+  flight->job.lane = QN__TASK_READ;
   return qn__pool_submit(&flight->engine->pool, &flight->job);
 }
 
@@ -98,7 +98,7 @@ bool qn__flight_queue(qn__flight_t* flight) {
   qn__flights_t* flights = &flight->engine->flights;
   flight->job.run = run;
   flight->job.drop = drop;
-  flight->job.lane = QN__LANE_COMPILE;
+  flight->job.lane = QN__TASK_COMPILE;
   qn__mutex_lock(&flights->mutex);
   flight->stage = QN__FLIGHT_COMPILE;
   qn__cond_broadcast(&flights->moved);

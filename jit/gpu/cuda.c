@@ -78,7 +78,7 @@ static uint64_t align_up(uint64_t size, uint64_t align) {
   return (size + align - 1) / align * align;
 }
 
-static uint64_t shared_size(const qn__buf_t* buffer) {
+static uint64_t shared_size(const qn__ir_buffer_t* buffer) {
   int64_t count = qn__kprint_element_count(buffer);
   return (uint64_t)(count > 0 ? count : 1) * qn_dtype_size_bytes(buffer->dtype);
 }
@@ -107,7 +107,7 @@ static void declare_shared(qn__kprint_t* p) {
   }
   uint64_t offset = 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
-    const qn__buf_t* buffer = p->shared[i];
+    const qn__ir_buffer_t* buffer = p->shared[i];
     const char* type = qn__cuda_memory_type(buffer->dtype);
     const char* name = qn__kprint_buffer(p, buffer);
     offset = align_up(offset, ALIGN);

@@ -108,7 +108,7 @@ static bool lay_out(qn__kprint_t* p, bindings_t* out) {
 static void declare_buffers(qn__kprint_t* p, const bindings_t* bindings) {
   const qn__gpu_kernel_ir_t* kernel = p->kernel;
   for (uint32_t i = 0; i < bindings->buffer_count; ++i) {
-    const qn__buf_t* buffer = kernel->nodes[i].buffer;
+    const qn__ir_buffer_t* buffer = kernel->nodes[i].buffer;
     qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
     bool is_written = kernel->plan->args[i].is_written;
     const char* access = !is_written ? "readonly " : p->has_barrier ? "coherent " : "";
@@ -141,7 +141,7 @@ static void declare_buffers(qn__kprint_t* p, const bindings_t* bindings) {
 static void declare_shared(qn__kprint_t* p) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
-    const qn__buf_t* buffer = p->shared[i];
+    const qn__ir_buffer_t* buffer = p->shared[i];
     qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
     int64_t count = qn__kprint_element_count(buffer);
     if (count < 1) count = 1;

@@ -26,13 +26,13 @@ typedef struct qn__glsl_storage {
   bool is_bits;            // the bits of a float, because it is changed by compare-and-swap
   const char* missing;     // the option of the target that `type` needs
 } qn__glsl_storage_t;
-qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__buf_t* buffer);
+qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 
 bool qn__glsl_has(const qn__kprint_t* p, const char* option);
 int64_t qn__glsl_number(const qn__kprint_t* p, const char* option);
 // The functions that read and write elements that share a word, and exact arithmetic: in front of
 // main, behind the buffers.
-void qn__glsl_word_helpers(qn__kprint_t* p, const qn__buf_t* buffer, bool is_written);
+void qn__glsl_word_helpers(qn__kprint_t* p, const qn__ir_buffer_t* buffer, bool is_written);
 void qn__glsl_exact_helpers(qn__kprint_t* p);
 // The function that writes the record; the words of qn_push where its place and the tag are.
 void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at);
@@ -40,8 +40,9 @@ void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at);
 // Refuses values of types that the target lacks.
 void qn__glsl_check_types(qn__kprint_t* p);
 
-const char* qn__glsl_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* index);
-void qn__glsl_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index, const char* value);
+const char* qn__glsl_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index);
+void qn__glsl_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+                    const char* value);
 bool qn__glsl_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
 bool qn__glsl_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,

@@ -15,26 +15,26 @@
 
 // Is there an atomic on the buffer in this kernel?
 static bool find_atomic(qn__walker_t* walker, qn__stmt_t* stmt) {
-  const qn__buf_t* buffer = walker->self;
+  const qn__ir_buffer_t* buffer = walker->self;
   return stmt->kind != QN__STMT_ATOMIC || qn__buf_root(stmt->atomic.buffer) != buffer;
 }
 
-static bool has_atomic(const qn__kprint_t* p, const qn__buf_t* buffer) {
+static bool has_atomic(const qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   // The walk only reads; its callbacks take nodes that they might change.
   union {
-    const qn__buf_t* constant;
+    const qn__ir_buffer_t* constant;
     void* pointer;
   } self = {.constant = buffer};
   qn__walker_t walker = {find_atomic, NULL, self.pointer};
   return !qn__walk_block(&walker, &p->kernel->root->loop.body);
 }
 
-static bool is_shared(const qn__buf_t* buffer) {
+static bool is_shared(const qn__ir_buffer_t* buffer) {
   return buffer->scope == QN__SCOPE_SHARED;
 }
 
 // Is a float atomic one instruction?
-static bool has_float_atomic(const qn__kprint_t* p, const qn__buf_t* buffer) {
+static bool has_float_atomic(const qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   return buffer->dtype == QN_DTYPE_F32 && !is_shared(buffer) &&
          qn__glsl_has(p, "supports_atomic_float32");
 }
@@ -43,8 +43,8 @@ static qn__glsl_storage_t plain(const char* type, uint32_t element_bytes) {
   return (qn__glsl_storage_t){.type = type, .element_bytes = element_bytes};
 }
 
-static qn__glsl_storage_t small(const qn__kprint_t* p, const qn__buf_t* buffer, bool is_signed,
-                                uint32_t bits) {
+static qn__glsl_storage_t small(const qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                                bool is_signed, uint32_t bits) {
   if (is_shared(buffer)) return plain(is_signed ? "int" : "uint", 4);
   if (bits == 8 && qn__glsl_has(p, "supports_storage_8bit")) {
     return plain(is_signed ? "int8_t" : "uint8_t", 1);
@@ -55,7 +55,7 @@ static qn__glsl_storage_t small(const qn__kprint_t* p, const qn__buf_t* buffer, 
   return (qn__glsl_storage_t){.type = "uint", .element_bytes = 4, .bits_in_word = bits};
 }
 
-qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__buf_t* buffer) {
+qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   qn__glsl_storage_t missing = {0};
   switch (buffer->dtype) {
     case QN_DTYPE_BOOL:
@@ -99,7 +99,7 @@ qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__buf_t* buffer) {
   }
 }
 
-static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__buf_t* buffer) {
+static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
   if (!storage.type) {
     qn__kprint_unsupported(p, "buffer '%s' holds %s, which this target cannot (option %s)",
@@ -110,16 +110,16 @@ static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__buf_t* buff
 }
 
 // The place of an element in the array, a uint.
-static const char* place_of(qn__kprint_t* p, const qn__buf_t* buffer, const char* index) {
+static const char* place_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   if (is_shared(buffer)) return qn__kprint_text(p, "uint(%s)", index);
   return qn__kprint_text(p, "uint(%s) + %s_at", index, qn__kprint_buffer(p, buffer));
 }
 
-static const char* element(qn__kprint_t* p, const qn__buf_t* buffer, const char* index) {
+static const char* element(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   return qn__kprint_text(p, "%s[%s]", qn__kprint_buffer(p, buffer), place_of(p, buffer, index));
 }
 
-const char* qn__glsl_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* index) {
+const char* qn__glsl_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   qn__glsl_storage_t storage = storage_or_fail(p, buffer);
   const char* raw = storage.bits_in_word
                         ? qn__kprint_text(p, "%s_get(%s)", qn__kprint_buffer(p, buffer),
@@ -151,7 +151,7 @@ const char* qn__glsl_load(qn__kprint_t* p, const qn__buf_t* buffer, const char* 
 }
 
 // What is stored for a value of the compute type.
-static const char* stored(qn__kprint_t* p, const qn__buf_t* buffer,
+static const char* stored(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                           const qn__glsl_storage_t* storage, const char* value) {
   switch (buffer->dtype) {
     case QN_DTYPE_BOOL:
@@ -177,7 +177,7 @@ static const char* stored(qn__kprint_t* p, const qn__buf_t* buffer,
   return storage->element_bytes < 4 ? qn__kprint_text(p, "%s(%s)", storage->type, value) : value;
 }
 
-void qn__glsl_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index,
+void qn__glsl_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value) {
   qn__glsl_storage_t storage = storage_or_fail(p, buffer);
   const char* raw = stored(p, buffer, &storage, value);
@@ -189,7 +189,7 @@ void qn__glsl_store(qn__kprint_t* p, const qn__buf_t* buffer, const char* index,
   }
 }
 
-void qn__glsl_word_helpers(qn__kprint_t* p, const qn__buf_t* buffer, bool is_written) {
+void qn__glsl_word_helpers(qn__kprint_t* p, const qn__ir_buffer_t* buffer, bool is_written) {
   qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
   if (!storage.bits_in_word) return;
   const char* name = qn__kprint_buffer(p, buffer);
@@ -235,7 +235,7 @@ static const char* function_of(qn_atomic_op_t op) {
 }
 
 // The loop ends when nobody changed the element between its load and the exchange.
-static void add_float(qn__kprint_t* p, const qn__buf_t* buffer, const char* place,
+static void add_float(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* place,
                       const char* operand, const char* old) {
   bool is_double = buffer->dtype == QN_DTYPE_F64;
   const char* type = is_double ? "qn_u64" : "uint";
@@ -261,7 +261,7 @@ static void add_float(qn__kprint_t* p, const qn__buf_t* buffer, const char* plac
 
 bool qn__glsl_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
-  const qn__buf_t* buffer = qn__buf_root(stmt->atomic.buffer);
+  const qn__ir_buffer_t* buffer = qn__buf_root(stmt->atomic.buffer);
   bool is_wide = buffer->dtype == QN_DTYPE_I64 || buffer->dtype == QN_DTYPE_U64 ||
                  buffer->dtype == QN_DTYPE_F64;
   (void)storage_or_fail(p, buffer);

@@ -23,7 +23,7 @@ typedef struct qn__gpu_ops {
 // Where the values of a function's variables are at a call.
 typedef struct qn__gpu_host {
   qn__arena_t* arena;
-  const qn__function_t* function;
+  const qn__ir_func_t* function;
   const uint32_t* words;   // by var->id: the word of a symbol or scalar parameter
   const uint32_t* locals;  // by var->id: the local; QN__GPU_NO_PLACE in both: not the host's
 } qn__gpu_host_t;

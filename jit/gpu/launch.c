@@ -19,11 +19,11 @@ typedef struct uses {
   uint8_t* vars;     // by id
   uint8_t* buffers;  // by id
   qn__var_t** var_nodes;
-  qn__buf_t** buffer_nodes;
+  qn__ir_buffer_t** buffer_nodes;
   bool has_site;  // something that can fail
 } uses_t;
 
-static void use_buffer(uses_t* uses, qn__buf_t* buffer, bool is_written);
+static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written);
 
 static void use_var(uses_t* uses, qn__var_t* var) {
   uses->vars[var->id] |= USED;
@@ -100,7 +100,7 @@ static void use_expr(uses_t* uses, qn__expr_t* expr) {
 
 // What an access evaluates besides its own indices. Extents count where they are factors of an
 // index or are checked.
-static void use_shape(uses_t* uses, qn__buf_t* buffer) {
+static void use_shape(uses_t* uses, qn__ir_buffer_t* buffer) {
   bool is_checked = uses->split->options->passes.is_checked;
   for (uint32_t i = 0; i < buffer->rank; i++) {
     if (is_checked || (!buffer->strides && i > 0)) use_expr(uses, buffer->shape[i]);
@@ -108,7 +108,7 @@ static void use_shape(uses_t* uses, qn__buf_t* buffer) {
   }
 }
 
-static void use_buffer(uses_t* uses, qn__buf_t* buffer, bool is_written) {
+static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written) {
   uint8_t wanted = (uint8_t)(USED | (is_written ? WRITTEN : 0));
   if ((uses->buffers[buffer->id] & wanted) == wanted) return;
   bool is_new = (uses->buffers[buffer->id] & USED) == 0;
@@ -124,7 +124,7 @@ static void use_buffer(uses_t* uses, qn__buf_t* buffer, bool is_written) {
 }
 
 static bool find_uses(qn__gpu_split_t* split, qn__stmt_t* root, uses_t* out) {
-  const qn__function_t* function = split->function;
+  const qn__ir_func_t* function = split->function;
   qn__arena_t* arena = split->arena;
   *out = (uses_t){.split = split};
   out->vars = qn__arena_alloc(arena, function->var_count + 1U);
@@ -161,7 +161,7 @@ static bool add_arg(qn__gpu_split_t* split, args_t* args, qn__gpu_arg_t arg,
 }
 
 static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, args_t* args) {
-  qn__buf_t* buffer = uses->buffer_nodes[id];
+  qn__ir_buffer_t* buffer = uses->buffer_nodes[id];
   if (!buffer || (buffer->scope != QN__SCOPE_PARAM && buffer->scope != QN__SCOPE_GLOBAL)) {
     return true;
   }

@@ -39,7 +39,7 @@ qn_status_t qn__gpu_lower(qn__body_t* body, const qn__gpu_lower_options_t* optio
   qn__gpu_draft_t* first = NULL;
   qn__gpu_draft_t** last = &first;
   uint32_t kernel_count = 0, i = 0;
-  for (qn__function_t* function = body->first; function; function = function->next, i++) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next, i++) {
     qn__function_number(function);
     qn__gpu_function_ir_t* ir = &program->functions[i];
     *ir = (qn__gpu_function_ir_t){.function = function, .plan = &plans[i]};

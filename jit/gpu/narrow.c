@@ -38,12 +38,13 @@ static void mark(qn__narrow_t* self, const qn__expr_t* expr) {
 
 // `is_low`: only the low 32 bits of the value count.
 static void visit(qn__narrow_t* self, const qn__expr_t* expr, bool is_low);
-static void visit_buffer(qn__narrow_t* self, const qn__buf_t* buffer);
+static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer);
 static void visit_loop(qn__narrow_t* self, const qn__var_t* var, const qn__expr_t* begin,
                        const qn__expr_t* end, bool is_needed);
 static void visit_let(qn__narrow_t* self, const qn__stmt_t* stmt);
 
-static void visit_access(qn__narrow_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+static void visit_access(qn__narrow_t* self, const qn__ir_buffer_t* buffer,
+                         qn__expr_t* const* indices) {
   visit_buffer(self, buffer);
   for (uint32_t i = 0; i < buffer->rank; i++) visit(self, indices[i], !self->is_checked);
 }
@@ -167,7 +168,7 @@ static void need_span(qn__narrow_t* self, const qn__bound_t* lo, const qn__bound
 }
 
 // Everything that an access of the buffer computes besides its own indices.
-static void visit_buffer(qn__narrow_t* self, const qn__buf_t* buffer) {
+static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
   if (self->is_buffer_seen[buffer->id]) return;
   self->is_buffer_seen[buffer->id] = true;
   bool is_low = !self->is_checked;
@@ -185,7 +186,7 @@ static void visit_buffer(qn__narrow_t* self, const qn__buf_t* buffer) {
   if (!self->is_checked) return;
   // Whatever the view's own extents allow, from wherever it may begin, must not wrap.
   qn__narrow_span(self, buffer, &lo, &hi);
-  for (const qn__buf_t* base = buffer->base;; base = base->base) {
+  for (const qn__ir_buffer_t* base = buffer->base;; base = base->base) {
     const qn__bound_t *base_lo, *base_hi;
     qn__narrow_span(self, base, &base_lo, &base_hi);
     lo = qn__bound_op(&self->bounds, QN_OP_ADD, lo, base_lo);

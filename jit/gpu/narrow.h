@@ -34,7 +34,7 @@ typedef struct qn__narrow {
 qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__expr_t* expr);
 // The least and the greatest linear index of a buffer or view, each extent at least 1; NULL:
 // unknown.
-void qn__narrow_span(qn__narrow_t* self, const qn__buf_t* buffer, const qn__bound_t** out_lo,
+void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn__bound_t** out_lo,
                      const qn__bound_t** out_hi);
 
 // Is a value of this interval one of 32 bits? Adds what must hold for it.

@@ -120,7 +120,7 @@ qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__expr_t* expr) {
 
 // ---- buffers
 
-void qn__narrow_span(qn__narrow_t* self, const qn__buf_t* buffer, const qn__bound_t** out_lo,
+void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn__bound_t** out_lo,
                      const qn__bound_t** out_hi) {
   qn__bounds_t* bounds = &self->bounds;
   const qn__bound_t *lo = qn__bound_const(bounds, 0), *hi = lo;

@@ -38,7 +38,7 @@ void qn__kprint_extra(qn__kprint_t* p) {
 // ---- one kernel
 
 static bool make_names(qn__kprint_t* p) {
-  qn__function_t* function = p->kernel->function;
+  qn__ir_func_t* function = p->kernel->function;
   qn__function_number(function);
   p->var_count = function->var_count;
   p->buffer_count = function->buffer_count;

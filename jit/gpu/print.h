@@ -60,8 +60,9 @@ typedef struct qn__dialect {
                 const char* elements);
   // Element `index` of a PARAM, GLOBAL or SHARED buffer as a value of the compute type, and a
   // statement that stores one.
-  const char* (*load)(qn__kprint_t* p, const qn__buf_t* buffer, const char* index);
-  void (*store)(qn__kprint_t* p, const qn__buf_t* buffer, const char* index, const char* value);
+  const char* (*load)(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index);
+  void (*store)(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+                const char* value);
   const qn__dialect_wide_t* wide;
   // An atomic statement; `old`: the name of a variable that it declares with the old value, NULL
   // when that is not used. False: the target cannot; the printer makes the status.

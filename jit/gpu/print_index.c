@@ -6,7 +6,7 @@
 // print_stmt.c.
 #include "jit/gpu/print_inner.h"
 
-int64_t qn__kprint_element_count(const qn__buf_t* buffer) {
+int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer) {
   int64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     const qn__expr_t* extent = buffer->shape[i];
@@ -28,7 +28,8 @@ static const char* sum(qn__kprint_t* p, const char* a, const char* b) {
 
 // i0 * s0 + i1 * s1 + ..., in the type of qn__kprint_ring; NULL: 0. Row-major indices are put
 // together from the outside in, so that no product of extents is needed.
-static const char* offset_in(qn__kprint_t* p, const qn__buf_t* buffer, const char* const* indices) {
+static const char* offset_in(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                             const char* const* indices) {
   const char* total = NULL;
   bool is_narrow = p->kernel->is_narrow;
   const qn__kview_t* view = buffer->scope == QN__SCOPE_VIEW ? p->views[buffer->id] : NULL;
@@ -67,7 +68,7 @@ void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, c
 
 // The index as a name of its i64 value, checked against the extent. As unsigned numbers, negative
 // indices are beyond every extent.
-static const char* check_index(qn__kprint_t* p, const qn__buf_t* buffer, uint32_t dim,
+static const char* check_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer, uint32_t dim,
                                const qn__expr_t* index) {
   const qn__expr_t* extent = buffer->shape[dim];
   bool is_certain = index->kind == QN__EXPR_INT && extent->kind == QN__EXPR_INT &&
@@ -93,7 +94,7 @@ static const char* check_index(qn__kprint_t* p, const qn__buf_t* buffer, uint32_
 }
 
 // One more than the linear index of the last element of a buffer that is no view.
-static const char* span_of(qn__kprint_t* p, const qn__buf_t* buffer) {
+static const char* span_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   bool is_narrow = p->kernel->is_narrow;
   const char* one = qn__kprint_int(p,
                                    p->dialect->wraps_signed ? QN_DTYPE_I64
@@ -114,7 +115,7 @@ static const char* span_of(qn__kprint_t* p, const qn__buf_t* buffer) {
 }
 
 // A view may have any shape: that an index is within it does not say that the element exists.
-static const char* check_offset(qn__kprint_t* p, const qn__buf_t* root, const char* offset) {
+static const char* check_offset(qn__kprint_t* p, const qn__ir_buffer_t* root, const char* offset) {
   const char* type = qn__kprint_index_type(p);
   const char* name = qn__kprint_name(p, type, offset);
   const char* bound = qn__kprint_name(p, type, span_of(p, root));
@@ -129,8 +130,8 @@ static const char* check_offset(qn__kprint_t* p, const qn__buf_t* root, const ch
 // ---- accesses
 
 // In the type of qn__kprint_ring; NULL: 0.
-static const char* ring_offset(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
-                               const qn__buf_t** out_root) {
+static const char* ring_offset(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                               qn__expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
   if (!texts) {
     qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
@@ -163,8 +164,8 @@ static const char* zero(qn__kprint_t* p) {
   return qn__kprint_int(p, QN_DTYPE_I64, p->kernel->is_narrow, 0);
 }
 
-const char* qn__kprint_index(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
-                             const qn__buf_t** out_root) {
+const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                             qn__expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   bool is_plain = buffer->rank == 1 && !buffer->strides && buffer->scope != QN__SCOPE_VIEW;
   if (is_plain && !p->program->is_checked) {
     *out_root = buffer;
@@ -183,7 +184,7 @@ static bool is_stable(qn__walker_t* walker, qn__expr_t* expr) {
   return expr->kind != QN__EXPR_LOAD && expr->kind != QN__EXPR_REDUCE;
 }
 
-void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer) {
+void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   qn__kview_t* view = QN__ARENA_NEW(p->arena, qn__kview_t);
   const char** strides = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *strides);
   if (!view || !strides || QN_NEVER(buffer->id >= p->buffer_count)) {
@@ -193,7 +194,7 @@ void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer) {
   bool is_narrow = p->kernel->is_narrow;
   bool wraps = p->dialect->wraps_signed;
   const char* type = wraps ? qn__kprint_index_type(p) : is_narrow ? "uint" : "qn_u64";
-  const qn__buf_t* root;
+  const qn__ir_buffer_t* root;
   const char* shift = ring_offset(p, buffer->base, buffer->base_indices, &root);
   view->shift = shift ? qn__kprint_name(p, type, shift) : NULL;
   for (uint32_t i = 0; buffer->strides && i < buffer->rank; ++i) {
@@ -212,10 +213,11 @@ const char* qn__kprint_array_index(qn__kprint_t* p, const char* index) {
   return is_cut ? qn__kprint_text(p, "int(%s)", index) : index;
 }
 
-const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                            qn__expr_t* const* indices) {
   const char* lane = qn__kprint_wide_load(p, buffer, indices);
   if (lane) return lane;
-  const qn__buf_t* root;
+  const qn__ir_buffer_t* root;
   const char* index = qn__kprint_index(p, buffer, indices, &root);
   if (root->scope == QN__SCOPE_CONST) qn__kprint_table(p, root);
   if (root->scope == QN__SCOPE_CONST || root->scope == QN__SCOPE_LOCAL) {

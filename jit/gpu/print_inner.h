@@ -60,7 +60,7 @@ struct qn__kprint {
   // Buffers in shared memory, in the order of their declaration.
   uint32_t shared_count;
   uint32_t shared_capacity;
-  const qn__buf_t** shared;
+  const qn__ir_buffer_t** shared;
   bool needs_barrier;   // a thread nest was printed, and the threads have not met since
   uint32_t loop_depth;  // serial and while loops around what is printed
   bool is_in_threads;   // inside a thread nest
@@ -99,7 +99,7 @@ bool qn__kprint_ok(const qn__kprint_t* p);
 
 // "v3": variables, symbols and scalar parameters. "b2": buffers that are no views.
 const char* qn__kprint_var(qn__kprint_t* p, const qn__var_t* var);
-const char* qn__kprint_buffer(qn__kprint_t* p, const qn__buf_t* buffer);
+const char* qn__kprint_buffer(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 // The compute type: "int", "float", ... `is_narrow` matters for i64 only.
 const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
 // "int" or "qn_i64": of indices in this kernel.
@@ -156,18 +156,19 @@ const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* valu
 
 // The linear index of an element from the first one of the buffer underneath all views, and that
 // buffer. Bounds are checked first in checked builds.
-const char* qn__kprint_index(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices,
-                             const qn__buf_t** out_root);
-const char* qn__kprint_load(qn__kprint_t* p, const qn__buf_t* buffer, qn__expr_t* const* indices);
+const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                             qn__expr_t* const* indices, const qn__ir_buffer_t** out_root);
+const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                            qn__expr_t* const* indices);
 // A linear index as one of an array of the language: GLSL takes none of 64 bits.
 const char* qn__kprint_array_index(qn__kprint_t* p, const char* index);
 // "if (!(CONDITION)) { fail; return; }"
 void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
                         const char* extent, bool is_wide);
 // What the declaration of a view computes.
-void qn__kprint_view(qn__kprint_t* p, const qn__buf_t* buffer);
+void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 // Elements of a buffer whose shape is constant (local, shared, const).
-int64_t qn__kprint_element_count(const qn__buf_t* buffer);
+int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer);
 
 // ---- wide accesses (print_wide.c)
 
@@ -177,7 +178,7 @@ bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__stmt_t* loop);
 bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__expr_t* expr);
 void qn__kprint_wide_end(qn__kprint_t* p);
 // The element as a value of the compute type if its lane has it; else NULL.
-const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__buf_t* buffer,
+const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                                  qn__expr_t* const* indices);
 // Keeps what a lane stores until all have run. False: it is to be stored at once.
 bool qn__kprint_wide_store(qn__kprint_t* p, const qn__stmt_t* store, const char* value);
@@ -196,7 +197,7 @@ bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__stmt_t* loop);
 void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block);
 void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt);
 // The table of a CONST buffer, once.
-void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer);
+void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt);
 void qn__kprint_barrier(qn__kprint_t* p);
 // The kernel: its block loops and what is in them.

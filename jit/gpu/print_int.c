@@ -98,9 +98,9 @@ const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow)
 // ---- division
 
 static bool is_extent(const qn__kprint_t* p, const qn__var_t* symbol) {
-  const qn__function_t* function = p->kernel->function;
+  const qn__ir_func_t* function = p->kernel->function;
   for (size_t i = 0; i < function->param_count; ++i) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     for (uint32_t dim = 0; buffer && dim < buffer->rank; ++dim) {
       const qn__expr_t* extent = buffer->shape[dim];
       if (extent->kind == QN__EXPR_VAR && extent->var == symbol) return true;

@@ -7,7 +7,7 @@
 
 // ---- declarations
 
-void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer) {
+void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   const char** slot = &p->buffer_names[buffer->id];
   if (*slot) return;
   *slot = qn__kprint_text(p, "c%" PRIu32, p->table_count++);
@@ -49,11 +49,11 @@ void qn__kprint_table(qn__kprint_t* p, const qn__buf_t* buffer) {
   qn__buffer_deinit(&elements);
 }
 
-static void print_shared(qn__kprint_t* p, const qn__buf_t* buffer) {
+static void print_shared(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   (void)qn__kprint_buffer(p, buffer);
   if (p->shared_count == p->shared_capacity) {
     uint32_t capacity = 2 * p->shared_capacity + 8;
-    const qn__buf_t** grown = qn__arena_alloc_array(p->arena, capacity, sizeof *grown);
+    const qn__ir_buffer_t** grown = qn__arena_alloc_array(p->arena, capacity, sizeof *grown);
     if (!grown) {
       qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
       return;
@@ -65,7 +65,7 @@ static void print_shared(qn__kprint_t* p, const qn__buf_t* buffer) {
   p->shared[p->shared_count++] = buffer;
 }
 
-static void print_alloc(qn__kprint_t* p, const qn__buf_t* buffer) {
+static void print_alloc(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   switch (buffer->scope) {
     case QN__SCOPE_LOCAL: {
       int64_t count = qn__kprint_element_count(buffer);
@@ -136,7 +136,7 @@ void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
 }
 
 static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
-  const qn__buf_t* root;
+  const qn__ir_buffer_t* root;
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
   if (qn__kprint_wide_store(p, stmt, qn__kprint_bare(p, value))) return;
@@ -151,7 +151,7 @@ static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
 }
 
 // An atomic of a thread's own memory.
-static void print_local_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const qn__buf_t* root,
+static void print_local_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const qn__ir_buffer_t* root,
                                const char* index, const char* operand, const char* operand2,
                                const char* old) {
   qn_dtype_t dtype = root->dtype;
@@ -205,7 +205,7 @@ static void end_predicated(qn__kprint_t* p, const char* old, const char* inner) 
 }
 
 static void print_atomic(qn__kprint_t* p, const qn__stmt_t* stmt) {
-  const qn__buf_t* root;
+  const qn__ir_buffer_t* root;
   const qn__var_t* result = stmt->atomic.result;
   const char* index = qn__kprint_index(p, stmt->atomic.buffer, stmt->atomic.indices, &root);
   const char* operand = stored_value(p, stmt->atomic.operand);

@@ -146,7 +146,7 @@ const char* qn__kprint_var(qn__kprint_t* p, const qn__var_t* var) {
   return *name;
 }
 
-const char* qn__kprint_buffer(qn__kprint_t* p, const qn__buf_t* buffer) {
+const char* qn__kprint_buffer(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   if (QN_NEVER(buffer->id >= p->buffer_count)) return "b";
   const char** name = &p->buffer_names[buffer->id];
   if (!*name) *name = qn__kprint_text(p, "b%" PRIu32, p->name_count++);

@@ -83,7 +83,7 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__var_t* va
   }
   for (uint32_t i = 0; i < wide->run_count; ++i) {
     const qn__krun_t* run = &wide->runs[i];
-    const qn__buf_t* root;
+    const qn__ir_buffer_t* root;
     const char* index = qn__kprint_index(p, run->buffer, run->indices, &root);
     qn__kprint_line(p, "%s = &%s[%s];", run->pointer, qn__kprint_buffer(p, root), index);
   }
@@ -184,7 +184,7 @@ void qn__kprint_wide_end(qn__kprint_t* p) {
   print_moves(p, wide, true);
 }
 
-const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__buf_t* buffer,
+const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                                  qn__expr_t* const* indices) {
   const qn__krun_t* run = p->wide ? qn__kwide_run(p->wide, buffer, indices) : NULL;
   if (!run || !run->has_value) return NULL;

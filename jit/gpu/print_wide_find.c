@@ -19,8 +19,8 @@ static qn__expr_t* mutable_expr(const qn__expr_t* expr) {
   return same.to;
 }
 
-static bool is_same_element(const qn__buf_t* a, qn__expr_t* const* a_indices, const qn__buf_t* b,
-                            qn__expr_t* const* b_indices) {
+static bool is_same_element(const qn__ir_buffer_t* a, qn__expr_t* const* a_indices,
+                            const qn__ir_buffer_t* b, qn__expr_t* const* b_indices) {
   if (a != b) return false;
   for (uint32_t i = 0; i < a->rank; ++i) {
     if (!qn__expr_equal(a_indices[i], b_indices[i])) return false;
@@ -28,7 +28,8 @@ static bool is_same_element(const qn__buf_t* a, qn__expr_t* const* a_indices, co
   return true;
 }
 
-qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
+                          qn__expr_t* const* indices) {
   for (uint32_t i = 0; i < wide->run_count; ++i) {
     qn__krun_t* run = &wide->runs[i];
     if (is_same_element(run->buffer, run->indices, buffer, indices)) return run;
@@ -37,7 +38,8 @@ qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__buf_t* buffer, qn__expr_t
 }
 
 // Do the lanes reach a run of elements, wherever it begins?
-static bool is_run(const search_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+static bool is_run(const search_t* self, const qn__ir_buffer_t* buffer,
+                   qn__expr_t* const* indices) {
   qn__scope_t scope = qn__buf_root(buffer)->scope;
   if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL && scope != QN__SCOPE_SHARED) {
     return false;
@@ -49,7 +51,8 @@ static bool is_run(const search_t* self, const qn__buf_t* buffer, qn__expr_t* co
   return true;
 }
 
-static qn__krun_t* add_run(search_t* self, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+static qn__krun_t* add_run(search_t* self, const qn__ir_buffer_t* buffer,
+                           qn__expr_t* const* indices) {
   qn__krun_t* run = qn__kwide_run(self->wide, buffer, indices);
   if (run) return run;
   if (self->wide->run_count == QN__KWIDE_RUNS) return NULL;
@@ -63,7 +66,7 @@ static qn__krun_t* add_run(search_t* self, const qn__buf_t* buffer, qn__expr_t* 
 // What a buffer's root sees in the body besides one store.
 typedef struct conflict {
   const qn__stmt_t* store;
-  const qn__buf_t* root;
+  const qn__ir_buffer_t* root;
   bool is_behind;  // the walk is past the store
   bool is_found;
 } conflict_t;
@@ -95,14 +98,14 @@ static void find_conflict(conflict_t* self, const qn__block_t* block) {
 }
 
 static bool can_store_late(const search_t* self, const qn__stmt_t* store) {
-  const qn__buf_t* root = qn__buf_root(store->store.buffer);
+  const qn__ir_buffer_t* root = qn__buf_root(store->store.buffer);
   if (!is_run(self, store->store.buffer, store->store.indices)) return false;
   conflict_t conflict = {store, root, false, false};
   find_conflict(&conflict, self->body);
   return !conflict.is_found;
 }
 
-static bool has_store_to(const qn__block_t* block, const qn__buf_t* root) {
+static bool has_store_to(const qn__block_t* block, const qn__ir_buffer_t* root) {
   for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == root) return true;
     qn__block_t* blocks[2];
@@ -115,7 +118,7 @@ static bool has_store_to(const qn__block_t* block, const qn__buf_t* root) {
 }
 
 // What is loaded before the first lane does anything must not be stored to in between.
-static bool can_load_early(const search_t* self, const qn__buf_t* root) {
+static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
   if (!has_store_to(self->body, root)) return true;
   for (const qn__stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == root) {
@@ -134,7 +137,7 @@ static bool collect_loads(void* context, qn__expr_t** slot) {
   if (expr->kind == QN__EXPR_REDUCE) return true;
   if (qn__expr_is_lazy(expr)) return collect_loads(self, &expr->args[0]);
   if (expr->kind == QN__EXPR_LOAD) {
-    const qn__buf_t* buffer = expr->load.buffer;
+    const qn__ir_buffer_t* buffer = expr->load.buffer;
     if (is_run(self, buffer, expr->load.indices) && can_load_early(self, qn__buf_root(buffer))) {
       qn__krun_t* run = add_run(self, buffer, expr->load.indices);
       // Behind its store the run has what was stored.

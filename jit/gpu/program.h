@@ -23,7 +23,7 @@ typedef struct qn__gpu_lower_options {
 
 // What an argument of a kernel is in the IR. Exactly one is not NULL.
 typedef struct qn__gpu_arg_node {
-  qn__buf_t* buffer;  // a parameter, or a GLOBAL allocation
+  qn__ir_buffer_t* buffer;  // a parameter, or a GLOBAL allocation
   qn__var_t* var;  // a symbol, a scalar parameter, a let of the host, a loop variable of the host
 } qn__gpu_arg_node_t;
 
@@ -35,7 +35,7 @@ typedef struct qn__gpu_kernel_ir {
   qn__gpu_kernel_t*
       plan;  // name, arguments and threads are filled in; code and shared by the generator
   const qn__gpu_arg_node_t* nodes;  // as many as plan->arg_count
-  qn__function_t* function;
+  qn__ir_func_t* function;
   qn__stmt_t* root;  // the outermost BLOCK_* loop
   bool is_narrow;
   const qn__gpu_widths_t* widths;
@@ -44,7 +44,7 @@ typedef struct qn__gpu_kernel_ir {
 } qn__gpu_kernel_ir_t;
 
 typedef struct qn__gpu_function_ir {
-  qn__function_t* function;
+  qn__ir_func_t* function;
   qn__gpu_function_t* plan;
   uint32_t launch_count;
   bool has_record;  // something in it can fail on the device

@@ -189,7 +189,7 @@ static bool put_assert(qn__gpu_split_t* split, const qn__stmt_t* stmt) {
 }
 
 // Fails where an extent is negative.
-static bool check_extent(qn__gpu_split_t* split, const qn__buf_t* buffer, uint32_t dim) {
+static bool check_extent(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer, uint32_t dim) {
   const qn__expr_t* extent = buffer->shape[dim];
   if (!put_checks(split, extent)) return false;
   if (extent->kind == QN__EXPR_INT && extent->int_value >= 0) return true;
@@ -205,7 +205,7 @@ static bool check_extent(qn__gpu_split_t* split, const qn__buf_t* buffer, uint32
   return qn__gpu_split_finish(split, &ops, &step->a);
 }
 
-static bool put_workspace(qn__gpu_split_t* split, const qn__buf_t* buffer) {
+static bool put_workspace(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer) {
   qn__gpu_ops_t ops = {.arena = split->arena};
   qn__gpu_put_const(&ops, (int64_t)qn_dtype_size_bytes(buffer->dtype));
   for (uint32_t i = 0; i < buffer->rank; i++) {
@@ -340,7 +340,7 @@ static uint32_t* alloc_places(qn__gpu_split_t* split, uint32_t count) {
 }
 
 qn_status_t qn__gpu_split_function(qn__gpu_split_t* split) {
-  qn__function_t* function = split->function;
+  qn__ir_func_t* function = split->function;
   split->words = alloc_places(split, function->var_count);
   split->locals = alloc_places(split, function->var_count);
   split->slots = alloc_places(split, function->buffer_count);

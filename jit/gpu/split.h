@@ -19,7 +19,7 @@ typedef struct qn__gpu_split {
   qn__gpu_program_t* program;
   const qn__gpu_lower_options_t* options;
   qn__arena_t* arena;
-  qn__function_t* function;
+  qn__ir_func_t* function;
   qn__gpu_function_ir_t* ir;
   qn__gpu_host_t host;
   uint32_t* words;   // by var->id

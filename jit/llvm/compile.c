@@ -46,7 +46,7 @@ typedef struct job {
   qn__arena_t arena;
   qn__body_t body;
   bool has_body;
-  qn__worker_t* worker;
+  qn__llvm_worker_t* worker;
   LLVMContextRef context;
   LLVMTargetMachineRef machine;
   qn__emit_result_t emitted;

@@ -5,8 +5,8 @@
 #include "jit/llvm/emit_inner.h"
 
 // An index as i64 values.
-static qn__value_t index_value(qn__emit_t* e, const qn__expr_t* expr) {
-  qn__value_t value = qn__emit_expr(e, expr);
+static qn__llvm_value_t index_value(qn__emit_t* e, const qn__expr_t* expr) {
+  qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (qn__dtype_bits(expr->dtype) == 64) return value;
   // What is linear and narrow may wrap between two lanes.
   bool is_uniform = value.shape == QN__SHAPE_UNIFORM;
@@ -15,7 +15,8 @@ static qn__value_t index_value(qn__emit_t* e, const qn__expr_t* expr) {
   return is_uniform ? qn__emit_uniform(QN_DTYPE_I64, v) : qn__emit_varying(QN_DTYPE_I64, v);
 }
 
-static void check_index(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim, qn__value_t index) {
+static void check_index(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
+                        qn__llvm_value_t index) {
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim);
   int64_t value, limit;
   if (index.shape == QN__SHAPE_UNIFORM && qn__emit_const_int(index.v, &value) &&
@@ -36,7 +37,8 @@ static void check_index(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim, qn
 
 // Do all lanes' elements exist in a private array, whatever the mask is? What is the same in all
 // lanes is right when one of them is on.
-static bool is_inside(qn__emit_t* e, const qn__buf_t* buffer, const qn__value_t* indices) {
+static bool is_inside(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+                      const qn__llvm_value_t* indices) {
   const qn__buf_slot_t* slot = buffer->user;
   if (!slot->is_private || buffer->scope == QN__SCOPE_VIEW) return false;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
@@ -58,7 +60,7 @@ static bool is_inside(qn__emit_t* e, const qn__buf_t* buffer, const qn__value_t*
 }
 
 // One more than the offset of the last element of a buffer that is no view.
-static LLVMValueRef span_of(qn__emit_t* e, const qn__buf_t* buffer) {
+static LLVMValueRef span_of(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   LLVMBuilderRef b = e->fn->builder;
   if (!buffer->strides) {
     LLVMValueRef size = qn__emit_i64(e, 1);
@@ -76,7 +78,7 @@ static LLVMValueRef span_of(qn__emit_t* e, const qn__buf_t* buffer) {
 }
 
 // A view may have any shape: that an index is within it does not say that the element exists.
-static void check_offset(qn__emit_t* e, const qn__buf_t* root, qn__value_t offset) {
+static void check_offset(qn__emit_t* e, const qn__ir_buffer_t* root, qn__llvm_value_t offset) {
   LLVMValueRef size = span_of(e, root);
   LLVMValueRef wide = offset.v;
   LLVMValueRef bound = size;
@@ -89,7 +91,8 @@ static void check_offset(qn__emit_t* e, const qn__buf_t* root, qn__value_t offse
 }
 
 // a + b * scale, of i64 values; `a` may be absent.
-static qn__value_t add_scaled(qn__emit_t* e, qn__value_t a, qn__value_t b, LLVMValueRef scale) {
+static qn__llvm_value_t add_scaled(qn__emit_t* e, qn__llvm_value_t a, qn__llvm_value_t b,
+                                   LLVMValueRef scale) {
   LLVMBuilderRef builder = e->fn->builder;
   int64_t factor;
   bool is_one = qn__emit_const_int(scale, &factor) && factor == 1;
@@ -108,7 +111,7 @@ static qn__value_t add_scaled(qn__emit_t* e, qn__value_t a, qn__value_t b, LLVMV
   if (b.shape == QN__SHAPE_LINEAR) {
     step = is_one ? b.stride : LLVMBuildMul(builder, b.stride, scale, "");
   }
-  qn__value_t term = qn__emit_linear(QN_DTYPE_I64, v, step);
+  qn__llvm_value_t term = qn__emit_linear(QN_DTYPE_I64, v, step);
   if (!a.v) return term;
   if (a.shape == QN__SHAPE_VARYING) {
     return qn__emit_varying(QN_DTYPE_I64, LLVMBuildAdd(builder, a.v, qn__emit_widen(e, term), ""));
@@ -119,10 +122,10 @@ static qn__value_t add_scaled(qn__emit_t* e, qn__value_t a, qn__value_t b, LLVMV
 }
 
 // The offset of an element from the first one of the buffer underneath all views.
-static qn__value_t element_offset(qn__emit_t* e, const qn__buf_t* buffer,
-                                  const qn__value_t* indices) {
+static qn__llvm_value_t element_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+                                       const qn__llvm_value_t* indices) {
   const qn__buf_slot_t* slot = buffer->user;
-  qn__value_t offset = {NULL, NULL, QN_DTYPE_I64, QN__SHAPE_UNIFORM};
+  qn__llvm_value_t offset = {NULL, NULL, QN_DTYPE_I64, QN__SHAPE_UNIFORM};
   // Varying parts last, so that what is uniform is added up as scalars.
   for (int pass = 0; pass < 2; ++pass) {
     if (pass == 0 && buffer->scope == QN__SCOPE_VIEW) {
@@ -140,8 +143,8 @@ static qn__value_t element_offset(qn__emit_t* e, const qn__buf_t* buffer,
   return offset;
 }
 
-static bool evaluate(qn__emit_t* e, const qn__buf_t* buffer, qn__expr_t* const* indices,
-                     qn__value_t** out_values) {
+static bool evaluate(qn__emit_t* e, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices,
+                     qn__llvm_value_t** out_values) {
   *out_values = qn__arena_alloc_array(e->arena, buffer->rank + 1U, sizeof **out_values);
   if (!*out_values) {
     e->has_failed = true;
@@ -154,21 +157,23 @@ static bool evaluate(qn__emit_t* e, const qn__buf_t* buffer, qn__expr_t* const* 
   return true;
 }
 
-qn__value_t qn__emit_offset(qn__emit_t* e, const qn__buf_t* buffer, qn__expr_t* const* indices) {
-  qn__value_t* values;
+qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+                                 qn__expr_t* const* indices) {
+  qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) {
     return qn__emit_uniform(QN_DTYPE_I64, qn__emit_i64(e, 0));
   }
   return element_offset(e, buffer, values);
 }
 
-qn__address_t qn__emit_address(qn__emit_t* e, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+qn__address_t qn__emit_address(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+                               qn__expr_t* const* indices) {
   const qn__buf_slot_t* slot = buffer->user;
   LLVMValueRef base = qn__emit_pointer(e, slot->root);
   qn__address_t address = {buffer, base, NULL, QN__SHAPE_UNIFORM, false};
-  qn__value_t* values;
+  qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) return address;
-  qn__value_t offset = element_offset(e, buffer, values);
+  qn__llvm_value_t offset = element_offset(e, buffer, values);
   if (qn__emit_checks(e) && buffer->scope == QN__SCOPE_VIEW) check_offset(e, slot->root, offset);
   LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
   address.pointer = LLVMBuildGEP2(e->fn->builder, type, base, &offset.v, 1, "");

@@ -12,7 +12,7 @@ enum { MAX_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
 // Fills extents and strides from what the shape says here. The strides of a row-major buffer are
 // products.
-static void declare_shape(qn__emit_t* e, const qn__buf_t* buffer) {
+static void declare_shape(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__buf_slot_t* slot = buffer->user;
   slot->owner = e->fn->serial;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
@@ -31,7 +31,7 @@ static void declare_shape(qn__emit_t* e, const qn__buf_t* buffer) {
 }
 
 // Bytes of a buffer whose extents are all constant and whose size is modest; -1 otherwise.
-static int64_t constant_bytes(const qn__buf_t* buffer) {
+static int64_t constant_bytes(const qn__ir_buffer_t* buffer) {
   const qn__buf_slot_t* slot = buffer->user;
   int64_t bytes = qn__dtype_bits(buffer->dtype) / 8;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
@@ -46,7 +46,7 @@ static int64_t constant_bytes(const qn__buf_t* buffer) {
 
 // The product of the extents and the element's size; fails where one is negative or the product too
 // large.
-static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__buf_t* buffer) {
+static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   const qn__buf_slot_t* slot = buffer->user;
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef bytes = qn__emit_i64(e, qn__dtype_bits(buffer->dtype) / 8);
@@ -63,7 +63,7 @@ static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__buf_t* buffer) {
   return bytes;
 }
 
-static void allocate_workspace(qn__emit_t* e, const qn__buf_t* buffer) {
+static void allocate_workspace(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__buf_slot_t* slot = buffer->user;
   LLVMBuilderRef b = e->fn->builder;
   qn__workspace_t* workspace = QN__ARENA_NEW(e->arena, qn__workspace_t);
@@ -110,7 +110,7 @@ void qn__emit_release_workspace(qn__emit_t* e, const qn__workspace_t* until, boo
   }
 }
 
-static void declare_table(qn__emit_t* e, const qn__buf_t* buffer) {
+static void declare_table(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__buf_slot_t* slot = buffer->user;
   if (slot->pointer) return;  // the copy of a loop body
   uint32_t bits = qn__dtype_bits(buffer->dtype);
@@ -138,13 +138,13 @@ static void declare_table(qn__emit_t* e, const qn__buf_t* buffer) {
   LLVMSetAlignment(slot->pointer, 64);
 }
 
-static void declare_view(qn__emit_t* e, const qn__buf_t* view) {
+static void declare_view(qn__emit_t* e, const qn__ir_buffer_t* view) {
   qn__buf_slot_t* slot = view->user;
   slot->shift = qn__emit_offset(e, view->base, view->base_indices);
 }
 
 void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt) {
-  const qn__buf_t* buffer = stmt->alloc.buffer;
+  const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   qn__buf_slot_t* slot = buffer->user;
   declare_shape(e, buffer);
   if (buffer->scope == QN__SCOPE_VIEW) {

@@ -28,7 +28,7 @@ void qn__emit_atomic(qn__emit_t* e, const qn__stmt_t* stmt) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef operand = qn__emit_scalar(e, stmt->atomic.operand);
   LLVMValueRef operand2 = stmt->atomic.operand2 ? qn__emit_scalar(e, stmt->atomic.operand2) : NULL;
-  const qn__buf_t* buffer = stmt->atomic.buffer;
+  const qn__ir_buffer_t* buffer = stmt->atomic.buffer;
   LLVMValueRef pointer = qn__emit_address(e, buffer, stmt->atomic.indices).pointer;
   LLVMValueRef old;
   if (operand2) {

@@ -81,8 +81,8 @@ bool qn__emit_is_nonnegative(const qn__expr_t* expr) {
 
 // One of two values, made at the ends of two blocks that have no terminators yet; goes on at
 // `done`. In lanes the result is uniform when both are.
-static qn__value_t merge(qn__emit_t* e, qn__value_t a, LLVMBasicBlockRef at_a, qn__value_t b,
-                         LLVMBasicBlockRef at_b, LLVMBasicBlockRef done) {
+static qn__llvm_value_t merge(qn__emit_t* e, qn__llvm_value_t a, LLVMBasicBlockRef at_a,
+                              qn__llvm_value_t b, LLVMBasicBlockRef at_b, LLVMBasicBlockRef done) {
   LLVMBuilderRef builder = e->fn->builder;
   bool is_uniform = a.shape == QN__SHAPE_UNIFORM && b.shape == QN__SHAPE_UNIFORM;
   qn__emit_at(e, at_a);
@@ -99,32 +99,33 @@ static qn__value_t merge(qn__emit_t* e, qn__value_t a, LLVMBasicBlockRef at_a, q
 }
 
 // Evaluates `expr` with the mask narrowed to where `condition` holds.
-static qn__value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* expr) {
+static qn__llvm_value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* expr) {
   qn__mask_state_t state = qn__emit_narrow(e, condition);
-  qn__value_t value = qn__emit_expr(e, expr);
+  qn__llvm_value_t value = qn__emit_expr(e, expr);
   qn__emit_unmask(e, state);
   return value;
 }
 
 // condition ? a : b with a uniform condition and branches; NULL stands for the condition itself.
-static qn__value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* a,
-                          const qn__expr_t* b) {
+static qn__llvm_value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* a,
+                               const qn__expr_t* b) {
   LLVMBuilderRef builder = e->fn->builder;
   LLVMBasicBlockRef yes = qn__emit_block(e, "yes");
   LLVMBasicBlockRef no = qn__emit_block(e, "no");
   LLVMBasicBlockRef done = qn__emit_block(e, "done");
   LLVMBuildCondBr(builder, condition, yes, no);
   qn__emit_at(e, yes);
-  qn__value_t itself = qn__emit_uniform(QN_DTYPE_BOOL, condition);
-  qn__value_t value_a = a ? qn__emit_expr(e, a) : itself;
+  qn__llvm_value_t itself = qn__emit_uniform(QN_DTYPE_BOOL, condition);
+  qn__llvm_value_t value_a = a ? qn__emit_expr(e, a) : itself;
   LLVMBasicBlockRef at_a = LLVMGetInsertBlock(builder);
   qn__emit_at(e, no);
-  qn__value_t value_b = b ? qn__emit_expr(e, b) : itself;
+  qn__llvm_value_t value_b = b ? qn__emit_expr(e, b) : itself;
   LLVMBasicBlockRef at_b = LLVMGetInsertBlock(builder);
   return merge(e, value_a, at_a, value_b, at_b, done);
 }
 
-static qn__value_t choose(qn__emit_t* e, qn__value_t condition, qn__value_t a, qn__value_t b) {
+static qn__llvm_value_t choose(qn__emit_t* e, qn__llvm_value_t condition, qn__llvm_value_t a,
+                               qn__llvm_value_t b) {
   LLVMBuilderRef builder = e->fn->builder;
   bool is_uniform = condition.shape == QN__SHAPE_UNIFORM && a.shape == QN__SHAPE_UNIFORM &&
                     b.shape == QN__SHAPE_UNIFORM;
@@ -136,31 +137,31 @@ static qn__value_t choose(qn__emit_t* e, qn__value_t condition, qn__value_t a, q
   return qn__emit_varying(a.dtype, LLVMBuildSelect(builder, condition.v, wide_a, wide_b, ""));
 }
 
-static qn__value_t emit_cond(qn__emit_t* e, const qn__expr_t* expr) {
-  qn__value_t condition = qn__emit_expr(e, expr->args[0]);
+static qn__llvm_value_t emit_cond(qn__emit_t* e, const qn__expr_t* expr) {
+  qn__llvm_value_t condition = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]) && is_speculable(e, expr->args[2]);
   if (is_plain) {
-    qn__value_t a = qn__emit_expr(e, expr->args[1]);
+    qn__llvm_value_t a = qn__emit_expr(e, expr->args[1]);
     return choose(e, condition, a, qn__emit_expr(e, expr->args[2]));
   }
   if (condition.shape == QN__SHAPE_UNIFORM) {
     return branch(e, condition.v, expr->args[1], expr->args[2]);
   }
-  qn__value_t a = under(e, condition.v, expr->args[1]);
+  qn__llvm_value_t a = under(e, condition.v, expr->args[1]);
   LLVMValueRef otherwise = LLVMBuildNot(e->fn->builder, condition.v, "");
   return choose(e, condition, a, under(e, otherwise, expr->args[2]));
 }
 
 // a && b, a || b.
-static qn__value_t emit_logic(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t emit_logic(qn__emit_t* e, const qn__expr_t* expr) {
   LLVMBuilderRef builder = e->fn->builder;
   bool is_and = expr->op == QN_OP_LOGIC_AND;
-  qn__value_t a = qn__emit_expr(e, expr->args[0]);
+  qn__llvm_value_t a = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]);
   if (!is_plain && a.shape == QN__SHAPE_UNIFORM) {
     return branch(e, a.v, is_and ? expr->args[1] : NULL, is_and ? NULL : expr->args[1]);
   }
-  qn__value_t b;
+  qn__llvm_value_t b;
   if (is_plain) {
     b = qn__emit_expr(e, expr->args[1]);
   } else {
@@ -177,8 +178,8 @@ static qn__value_t emit_logic(qn__emit_t* e, const qn__expr_t* expr) {
 // ------------------------------------------------------------------------------------ operators
 
 // An integer operation that keeps its operands' linearity. False: it does not.
-static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__value_t a, qn__value_t b,
-                           qn__value_t* out) {
+static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__llvm_value_t b,
+                           qn__llvm_value_t* out) {
   if (!qn__dtype_is_int(a.dtype)) return false;
   if (a.shape == QN__SHAPE_VARYING || b.shape == QN__SHAPE_VARYING) return false;
   LLVMBuilderRef builder = e->fn->builder;
@@ -231,10 +232,10 @@ static LLVMValueRef emit_operator(qn__emit_t* e, const qn__expr_t* expr, qn_dtyp
   return qn__emit_int_op(e, expr, operand_dtype, args);
 }
 
-static qn__value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) return emit_logic(e, expr);
   uint32_t arity = qn__op_info(expr->op)->arity;
-  qn__value_t values[3] = {{NULL, NULL, QN_DTYPE_NONE, QN__SHAPE_UNIFORM}};
+  qn__llvm_value_t values[3] = {{NULL, NULL, QN_DTYPE_NONE, QN__SHAPE_UNIFORM}};
   bool is_uniform = true;
   bool can_be_linear = true;
   for (uint32_t i = 0; i < arity; ++i) {
@@ -242,7 +243,7 @@ static qn__value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
     is_uniform = is_uniform && values[i].shape == QN__SHAPE_UNIFORM;
     can_be_linear = can_be_linear && values[i].shape != QN__SHAPE_VARYING;
   }
-  qn__value_t result;
+  qn__llvm_value_t result;
   if (!is_uniform && can_be_linear && arity <= 2 &&
       emit_linear_op(e, expr->op, values[0], arity == 2 ? values[1] : values[0], &result)) {
     return result;
@@ -255,8 +256,8 @@ static qn__value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 
-static qn__value_t emit_conversion(qn__emit_t* e, const qn__expr_t* expr) {
-  qn__value_t value = qn__emit_expr(e, expr->args[0]);
+static qn__llvm_value_t emit_conversion(qn__emit_t* e, const qn__expr_t* expr) {
+  qn__llvm_value_t value = qn__emit_expr(e, expr->args[0]);
   qn_dtype_t from = expr->args[0]->dtype;
   if (expr->kind == QN__EXPR_CAST && value.shape == QN__SHAPE_LINEAR &&
       qn__dtype_is_int(expr->dtype) && qn__dtype_bits(expr->dtype) <= qn__dtype_bits(from)) {
@@ -274,7 +275,7 @@ static qn__value_t emit_conversion(qn__emit_t* e, const qn__expr_t* expr) {
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 
-qn__value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr) {
+qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -297,7 +298,7 @@ qn__value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr) {
 }
 
 LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__expr_t* expr) {
-  qn__value_t value = qn__emit_expr(e, expr);
+  qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (value.shape == QN__SHAPE_UNIFORM) return value.v;
   // The lanes that are on agree: any of them will do.
   LLVMValueRef wide = qn__emit_widen(e, value);

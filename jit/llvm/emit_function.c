@@ -175,7 +175,7 @@ static LLVMValueRef import(qn__emit_t* e, LLVMValueRef value, uint32_t owner, qn
 
 // ------------------------------------------------------------------------------------ variables
 
-void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__value_t value) {
+void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__llvm_value_t value) {
   qn__var_slot_t* slot = var->user;
   slot->value = value;
   slot->owner = e->fn->serial;
@@ -196,7 +196,7 @@ static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__var_kind_t kin
   return qn__emit_from_memory(e, dtype, word);
 }
 
-qn__value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var) {
+qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var) {
   qn__var_slot_t* slot = var->user;
   if (slot->word != UINT32_MAX) {
     LLVMValueRef known = recall(e, &slot->memo);
@@ -216,7 +216,7 @@ qn__value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var) {
 
 // ------------------------------------------------------------------------------------ buffers
 
-LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__buf_t* buffer) {
+LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__buf_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
     return import(e, slot->pointer, slot->owner, &slot->pointer_memo);
@@ -229,7 +229,7 @@ LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__buf_t* buffer) {
   return known;
 }
 
-qn__value_t qn__emit_view_shift(qn__emit_t* e, const qn__buf_t* view) {
+qn__llvm_value_t qn__emit_view_shift(qn__emit_t* e, const qn__ir_buffer_t* view) {
   qn__buf_slot_t* slot = view->user;
   if (slot->owner == e->fn->serial) return slot->shift;
   return qn__emit_uniform(QN_DTYPE_I64, import(e, slot->shift.v, slot->owner, &slot->shift_memo));
@@ -246,7 +246,7 @@ static LLVMValueRef shape_value(qn__emit_t* e, const qn__expr_t* expr, qn__memo_
   return known;
 }
 
-LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim) {
+LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
   qn__buf_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
     return import(e, slot->extents[dim], slot->owner, &slot->extent_memos[dim]);
@@ -254,7 +254,7 @@ LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__buf_t* buffer, uint32_t di
   return shape_value(e, buffer->shape[dim], &slot->extent_memos[dim]);
 }
 
-LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim) {
+LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
   qn__buf_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
     return import(e, slot->strides[dim], slot->owner, &slot->stride_memos[dim]);

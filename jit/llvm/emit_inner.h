@@ -26,7 +26,7 @@ typedef struct qn__value {
   LLVMValueRef stride;  // LINEAR: a scalar of v's type
   qn_dtype_t dtype;
   qn__shape_t shape;
-} qn__value_t;
+} qn__llvm_value_t;
 
 // Depth 0 is the kernel, depth 1 the body of a parallel loop.
 #define QN__EMIT_DEPTHS 2
@@ -40,7 +40,7 @@ typedef struct qn__memo {
 // Behind qn__var_t.user. Symbols and scalar parameters have only the memo: they come from the
 // words.
 typedef struct qn__var_slot {
-  qn__value_t value;
+  qn__llvm_value_t value;
   uint32_t owner;       // serial of the LLVM function where `value` was made; 0: not yet
   uint32_t word;        // index into the words; UINT32_MAX: none
   bool is_nonnegative;  // whatever the arguments are
@@ -61,9 +61,9 @@ typedef struct qn__buf_slot {
   LLVMValueRef scope_list;   // alias metadata: the list of its own scope
   LLVMValueRef others_list;  // and that of all other scopes
   bool is_private;           // an array of constant size on the stack
-  qn__value_t shift;         // views: where it starts, in elements from the root's first
+  qn__llvm_value_t shift;    // views: where it starts, in elements from the root's first
   qn__memo_t shift_memo;
-  const qn__buf_t* root;  // the buffer underneath all views
+  const qn__ir_buffer_t* root;  // the buffer underneath all views
 } qn__buf_slot_t;
 
 typedef struct qn__workspace {
@@ -115,7 +115,7 @@ typedef struct qn__emit {
   LLVMModuleRef module;
   LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer;
   LLVMTypeRef kernel_type, body_type, parallel_type, allocate_type, release_type, fail_type;
-  const qn__function_t* function;
+  const qn__ir_func_t* function;
   qn__fn_t* fn;
   uint32_t serial;
   uint32_t body_count;   // of the function
@@ -146,11 +146,11 @@ unsigned qn__emit_lane_count(LLVMTypeRef type);  // 0 for a scalar
 LLVMValueRef qn__emit_splat(qn__emit_t* e, LLVMValueRef scalar, uint32_t lanes);
 LLVMValueRef qn__emit_intrinsic(qn__emit_t* e, const char* name, const LLVMTypeRef* overloads,
                                 unsigned overload_count, const LLVMValueRef* args, unsigned count);
-qn__value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
-qn__value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
-qn__value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
+qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
+qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
+qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
 // The value as a vector of fn->lanes; in scalar code as it is.
-LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__value_t value);
+LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__llvm_value_t value);
 LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__expr_t* expr);
 LLVMValueRef qn__emit_undefined(const qn__emit_t* e, qn_dtype_t dtype);
 static inline bool qn__emit_is_signed(qn_dtype_t dtype) {
@@ -200,14 +200,14 @@ typedef struct qn__entry_state {
 qn__entry_state_t qn__emit_entry_begin(qn__emit_t* e);
 void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state);
 
-void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__value_t value);
-qn__value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var);
+void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__llvm_value_t value);
+qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var);
 // Address of the first element, extents and strides in elements (i64), in the current function.
-LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__buf_t* buffer);
-LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim);
-LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__buf_t* buffer, uint32_t dim);
+LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__ir_buffer_t* buffer);
+LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
+LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
 // Where a view starts, in elements from the first one of its root.
-qn__value_t qn__emit_view_shift(qn__emit_t* e, const qn__buf_t* view);
+qn__llvm_value_t qn__emit_view_shift(qn__emit_t* e, const qn__ir_buffer_t* view);
 // A value of the kernel in the body of its parallel loop.
 LLVMValueRef qn__emit_capture(qn__emit_t* e, LLVMValueRef outer);
 
@@ -229,7 +229,7 @@ static inline bool qn__emit_checks(const qn__emit_t* e) {
 
 // ---- emit_expr.c
 
-qn__value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr);
+qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr);
 // Of an expression that is the same in all lanes.
 LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__expr_t* expr);
 // Is it never negative, whatever the arguments?
@@ -260,20 +260,22 @@ LLVMValueRef qn__emit_to_memory(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef va
 // ---- emit_address.c, emit_memory.c, emit_atomic.c
 
 typedef struct qn__address {
-  const qn__buf_t* buffer;
+  const qn__ir_buffer_t* buffer;
   LLVMValueRef pointer;  // UNIFORM and LINEAR: of lane 0's element; VARYING: a vector of pointers
   LLVMValueRef stride;   // LINEAR: elements between lanes, i64
   qn__shape_t shape;
   bool is_harmless;  // every lane's element exists, also where the lane is off
 } qn__address_t;
 // Evaluates and, in checked builds, checks the indices.
-qn__address_t qn__emit_address(qn__emit_t* e, const qn__buf_t* buffer, qn__expr_t* const* indices);
+qn__address_t qn__emit_address(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+                               qn__expr_t* const* indices);
 // Offset in elements from the first one of the buffer underneath, checked against `buffer`.
-qn__value_t qn__emit_offset(qn__emit_t* e, const qn__buf_t* buffer, qn__expr_t* const* indices);
-qn__value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr);
+qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+                                 qn__expr_t* const* indices);
+qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr);
 void qn__emit_store(qn__emit_t* e, const qn__stmt_t* stmt);
 void qn__emit_atomic(qn__emit_t* e, const qn__stmt_t* stmt);
-void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__buf_t* buffer);
+void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer);
 
 // ---- emit_stmt.c, emit_alloc.c, emit_loop.c, emit_special.c, emit_parallel.c, emit_cost.c
 
@@ -304,10 +306,11 @@ typedef struct qn__counter {
   LLVMBasicBlockRef after;
   int64_t step;
   bool can_overrun;
-} qn__counter_t;
-qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
-                                   int64_t step, LLVMValueRef carried);
-LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__counter_t* counter, LLVMValueRef carried);
+} qn__llvm_counter_t;
+qn__llvm_counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+                                        int64_t step, LLVMValueRef carried);
+LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__llvm_counter_t* counter,
+                                LLVMValueRef carried);
 // The end of the iterations that fill all lanes.
 // How many of the lanes from `index` on are below `end`: the lane count, or less.
 LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, uint32_t lanes);
@@ -320,7 +323,7 @@ LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__stmt_t* loop);
 
 // ---- emit_reduce.c
 
-qn__value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr);
+qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr);
 
 // ---- emit_lanes.c: may this code run in lanes?
 

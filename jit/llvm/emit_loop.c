@@ -9,10 +9,10 @@ enum { MAX_PIECES = 8, MAX_UNROLLED = 64 };
 
 // ------------------------------------------------------------------------------------ counting
 
-qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
-                                   int64_t step, LLVMValueRef carried) {
+qn__llvm_counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+                                        int64_t step, LLVMValueRef carried) {
   LLVMBuilderRef b = e->fn->builder;
-  qn__counter_t counter = {.start = carried, .end = end, .step = step};
+  qn__llvm_counter_t counter = {.start = carried, .end = end, .step = step};
   counter.body = qn__emit_block(e, "loop");
   counter.after = qn__emit_block(e, "endloop");
   counter.before = LLVMGetInsertBlock(b);
@@ -28,7 +28,8 @@ qn__counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueR
   return counter;
 }
 
-LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__counter_t* counter, LLVMValueRef carried) {
+LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__llvm_counter_t* counter,
+                                LLVMValueRef carried) {
   LLVMBuilderRef b = e->fn->builder;
   e->fn->loop_depth--;
   LLVMValueRef step = qn__emit_i64(e, counter->step);
@@ -80,7 +81,7 @@ LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, 
 static void emit_iteration(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index) {
   qn__var_slot_t* slot = loop->loop.var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
-  qn__value_t value = qn__emit_uniform(QN_DTYPE_I64, index);
+  qn__llvm_value_t value = qn__emit_uniform(QN_DTYPE_I64, index);
   qn__emit_bind(e, loop->loop.var, value);
   qn__emit_block_of(e, &loop->loop.body);
 }
@@ -114,7 +115,7 @@ void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef b
     for (int64_t i = first; i < last; ++i) emit_iteration(e, loop, qn__emit_i64(e, i));
     return;
   }
-  qn__counter_t counter = qn__emit_count_begin(e, begin, end, 1, NULL);
+  qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, 1, NULL);
   emit_iteration(e, loop, counter.index);
   (void)qn__emit_count_end(e, &counter, NULL);
 }
@@ -147,14 +148,14 @@ static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRe
   }
   bool is_masked = qn__emit_can_mask_loop(e, &loop->loop.body);
   if (is_masked && e->options->is_fast_tier) {
-    qn__counter_t counter = qn__emit_count_begin(e, begin, end, (int64_t)lanes, NULL);
+    qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, (int64_t)lanes, NULL);
     counter.can_overrun = true;
     emit_lanes(e, loop, counter.index, lanes, qn__emit_left(e, counter.index, end, lanes));
     (void)qn__emit_count_end(e, &counter, NULL);
     return;
   }
   LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
-  qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, NULL);
+  qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, NULL);
   emit_lanes(e, loop, counter.index, lanes, NULL);
   (void)qn__emit_count_end(e, &counter, NULL);
   if (!is_masked) {

@@ -6,7 +6,7 @@
 // emit_loop.c.
 #include "jit/llvm/emit_inner.h"
 
-static bool is_maskable(const qn__emit_t* e, const qn__buf_t* buffer) {
+static bool is_maskable(const qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   if (e->options->has_avx512) return true;
   return e->options->has_avx2 && qn__dtype_bits(buffer->dtype) >= 32;
 }
@@ -69,12 +69,12 @@ static bool is_varying(const search_t* search, const qn__expr_t* expr) {
   }
 }
 
-static bool is_on_stack(const qn__buf_t* buffer) {
+static bool is_on_stack(const qn__ir_buffer_t* buffer) {
   const qn__buf_slot_t* slot = buffer->user;
   return slot->root->scope == QN__SCOPE_LOCAL || slot->root->scope == QN__SCOPE_SHARED;
 }
 
-static bool is_fine(const search_t* search, const qn__buf_t* buffer) {
+static bool is_fine(const search_t* search, const qn__ir_buffer_t* buffer) {
   return is_on_stack(buffer) || is_maskable(search->e, buffer);
 }
 

@@ -16,11 +16,11 @@ static bool is_one_by_one(const qn__emit_t* e, const qn__address_t* address) {
   return !is_fast && e->fn->lanes <= MAX_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR;
 }
 
-static uint32_t element_bytes(const qn__buf_t* buffer) {
+static uint32_t element_bytes(const qn__ir_buffer_t* buffer) {
   return qn__dtype_bits(buffer->dtype) / 8;
 }
 
-void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__buf_t* buffer) {
+void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer) {
   const qn__buf_slot_t* slot = buffer->user;
   const qn__buf_slot_t* root = slot->root->user;
   if (!root->scope_list || !LLVMIsAInstruction(access)) return;
@@ -28,19 +28,19 @@ void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__buf_t* buff
   if (root->others_list) LLVMSetMetadata(access, e->noalias_kind, root->others_list);
 }
 
-static LLVMValueRef align_value(qn__emit_t* e, const qn__buf_t* buffer) {
+static LLVMValueRef align_value(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   return LLVMConstInt(e->i32, element_bytes(buffer), false);
 }
 
 // What an array on the stack holds before it is stored to is some value, not LLVM's undef, which
 // could be another one at each use.
-static LLVMValueRef settled(qn__emit_t* e, const qn__buf_t* buffer, LLVMValueRef load) {
+static LLVMValueRef settled(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef load) {
   const qn__buf_slot_t* slot = buffer->user;
   const qn__buf_slot_t* root = slot->root->user;
   return root->is_private ? LLVMBuildFreeze(e->fn->builder, load, "") : load;
 }
 
-static LLVMValueRef plain_load(qn__emit_t* e, const qn__buf_t* buffer, LLVMTypeRef type,
+static LLVMValueRef plain_load(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMTypeRef type,
                                LLVMValueRef pointer) {
   LLVMValueRef load = LLVMBuildLoad2(e->fn->builder, type, pointer, "");
   LLVMSetAlignment(load, element_bytes(buffer));
@@ -48,7 +48,7 @@ static LLVMValueRef plain_load(qn__emit_t* e, const qn__buf_t* buffer, LLVMTypeR
   return settled(e, buffer, load);
 }
 
-static void plain_store(qn__emit_t* e, const qn__buf_t* buffer, LLVMValueRef value,
+static void plain_store(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
                         LLVMValueRef pointer) {
   LLVMValueRef store = LLVMBuildStore(e->fn->builder, value, pointer);
   LLVMSetAlignment(store, element_bytes(buffer));
@@ -60,8 +60,8 @@ static LLVMValueRef lane_pointers(qn__emit_t* e, const qn__address_t* address) {
   if (address->shape == QN__SHAPE_VARYING) return address->pointer;
   LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
   LLVMValueRef stride = address->shape == QN__SHAPE_LINEAR ? address->stride : qn__emit_i64(e, 0);
-  LLVMValueRef steps =
-      qn__emit_widen(e, (qn__value_t){qn__emit_i64(e, 0), stride, QN_DTYPE_I64, QN__SHAPE_LINEAR});
+  LLVMValueRef steps = qn__emit_widen(
+      e, (qn__llvm_value_t){qn__emit_i64(e, 0), stride, QN_DTYPE_I64, QN__SHAPE_LINEAR});
   return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &steps, 1, "");
 }
 
@@ -180,8 +180,8 @@ static LLVMValueRef load_lanes(qn__emit_t* e, const qn__address_t* address) {
   return gather(e, address, type);
 }
 
-qn__value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr) {
-  const qn__buf_t* buffer = expr->load.buffer;
+qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr) {
+  const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__address_t address = qn__emit_address(e, buffer, expr->load.indices);
   if (address.shape != QN__SHAPE_UNIFORM) {
     return qn__emit_varying(buffer->dtype,
@@ -212,7 +212,7 @@ static void scatter(qn__emit_t* e, const qn__address_t* address, LLVMValueRef va
 
 static void store_lanes(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
-  const qn__buf_t* buffer = address->buffer;
+  const qn__ir_buffer_t* buffer = address->buffer;
   if (has_step(address, 1)) {
     if (e->fn->mask && !address->is_harmless) {
       masked_store(e, address, value);
@@ -240,7 +240,7 @@ static void store_lanes(qn__emit_t* e, const qn__address_t* address, LLVMValueRe
 }
 
 // All lanes store to one element: the last one that is on decides.
-static LLVMValueRef last_value(qn__emit_t* e, qn__value_t value) {
+static LLVMValueRef last_value(qn__emit_t* e, qn__llvm_value_t value) {
   if (value.shape == QN__SHAPE_UNIFORM) return value.v;
   LLVMValueRef lane =
       e->fn->mask ? qn__emit_last_lane(e, e->fn->mask) : qn__emit_i64(e, (int64_t)e->fn->lanes - 1);
@@ -248,8 +248,8 @@ static LLVMValueRef last_value(qn__emit_t* e, qn__value_t value) {
 }
 
 void qn__emit_store(qn__emit_t* e, const qn__stmt_t* stmt) {
-  const qn__buf_t* buffer = stmt->store.buffer;
-  qn__value_t value = qn__emit_expr(e, stmt->store.value);
+  const qn__ir_buffer_t* buffer = stmt->store.buffer;
+  qn__llvm_value_t value = qn__emit_expr(e, stmt->store.value);
   qn__address_t address = qn__emit_address(e, buffer, stmt->store.indices);
   if (address.shape != QN__SHAPE_UNIFORM) {
     LLVMValueRef wide = qn__emit_to_memory(e, buffer->dtype, qn__emit_widen(e, value));

@@ -29,7 +29,7 @@ static void declare_var(declare_t* self, qn__var_t* var, uint32_t word) {
   var->user = slot;
 }
 
-static void declare_buffer(declare_t* self, qn__buf_t* buffer, uint32_t word) {
+static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t word) {
   qn__arena_t* arena = self->e->arena;
   size_t rank = buffer->rank + 1U;
   qn__buf_slot_t* slot = QN__ARENA_NEW(arena, qn__buf_slot_t);
@@ -98,7 +98,7 @@ typedef struct scopes {
   LLVMMetadataRef* others;
 } scopes_t;
 
-static void scope_buffer(scopes_t* self, const qn__buf_t* buffer) {
+static void scope_buffer(scopes_t* self, const qn__ir_buffer_t* buffer) {
   qn__emit_t* e = self->e;
   if (buffer->scope == QN__SCOPE_VIEW || buffer->scope == QN__SCOPE_CONST) return;
   qn__buf_slot_t* slot = buffer->user;
@@ -129,7 +129,7 @@ static bool scope_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return true;
 }
 
-static qn_status_t make_scopes(qn__emit_t* e, qn__function_t* function, uint32_t count) {
+static qn_status_t make_scopes(qn__emit_t* e, qn__ir_func_t* function, uint32_t count) {
   // Beyond this the lists cost more than they gain.
   enum { MAX_SCOPES = 64 };
   if (count == 0 || count > MAX_SCOPES) return QN_OK;
@@ -149,7 +149,7 @@ static qn_status_t make_scopes(qn__emit_t* e, qn__function_t* function, uint32_t
   return QN_OK;
 }
 
-static qn_status_t declare_all(qn__emit_t* e, qn__function_t* function) {
+static qn_status_t declare_all(qn__emit_t* e, qn__ir_func_t* function) {
   declare_t self = {.e = e};
   uint32_t word = 0;
   for (size_t i = 0; i < function->param_count; ++i, ++word) {
@@ -188,8 +188,7 @@ static uint32_t count_launches(const qn__block_t* block) {
   return count;
 }
 
-static qn_status_t emit_function(qn__emit_t* e, qn__function_t* function,
-                                 qn__emit_function_t* out) {
+static qn_status_t emit_function(qn__emit_t* e, qn__ir_func_t* function, qn__emit_function_t* out) {
   e->function = function;
   e->fn = NULL;
   e->body_count = 0;
@@ -261,7 +260,7 @@ qn_status_t qn__emit_module(const qn__body_t* body, const qn__emit_options_t* op
   init(e);
   qn_status_t status = QN_OK;
   size_t count = 0;
-  for (qn__function_t* f = body->first; f && qn_ok(status); f = f->next) {
+  for (qn__ir_func_t* f = body->first; f && qn_ok(status); f = f->next) {
     status = emit_function(e, f, &functions[count++]);
   }
   if (!qn_ok(status)) {

@@ -38,7 +38,7 @@ static LLVMValueRef step(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
 }
 
 // The reduced value of the iterations at hand, after the lets.
-static LLVMValueRef value_of(qn__emit_t* e, const qn__expr_t* expr, qn__value_t index) {
+static LLVMValueRef value_of(qn__emit_t* e, const qn__expr_t* expr, qn__llvm_value_t index) {
   qn__var_slot_t* slot = expr->reduce.reduce_var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(expr->reduce.begin);
   qn__emit_bind(e, expr->reduce.reduce_var, index);
@@ -50,7 +50,7 @@ static LLVMValueRef value_of(qn__emit_t* e, const qn__expr_t* expr, qn__value_t 
 static LLVMValueRef run_serial(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
                                LLVMValueRef end, LLVMValueRef start) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
-  qn__counter_t counter = qn__emit_count_begin(e, begin, end, 1, start);
+  qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, 1, start);
   LLVMValueRef value = value_of(e, expr, qn__emit_uniform(QN_DTYPE_I64, counter.index));
   value = step(e, expr->reduce.reduce_kind, dtype, counter.carried, value);
   return qn__emit_count_end(e, &counter, value);
@@ -124,7 +124,7 @@ static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRe
   bool is_one_loop = is_masked && e->options->is_fast_tier;
   LLVMValueRef main_end = is_one_loop ? end : qn__emit_main_end(e, begin, end, lanes);
   LLVMValueRef start = qn__emit_splat(e, neutral(e, kind, dtype), lanes);
-  qn__counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, start);
+  qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, start);
   counter.can_overrun = is_one_loop;
   fn->lanes = lanes;
   LLVMValueRef count = is_one_loop ? qn__emit_left(e, counter.index, end, lanes) : NULL;
@@ -136,7 +136,7 @@ static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRe
   return is_masked ? total : run_serial(e, expr, main_end, end, total);
 }
 
-qn__value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr) {
+qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   LLVMValueRef begin = qn__emit_scalar(e, expr->reduce.begin);
   LLVMValueRef end = qn__emit_scalar(e, expr->reduce.end);

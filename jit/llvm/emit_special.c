@@ -80,7 +80,7 @@ static LLVMValueRef holds(qn__emit_t* e, const qn__expr_t* condition, const qn__
   fn->mask = NULL;
   qn__emit_bind(e, loop->loop.var,
                 qn__emit_linear(QN_DTYPE_I64, qn__emit_i64(e, first), qn__emit_i64(e, 1)));
-  qn__value_t value = qn__emit_expr(e, condition);
+  qn__llvm_value_t value = qn__emit_expr(e, condition);
   LLVMValueRef result =
       value.shape == QN__SHAPE_UNIFORM ? value.v : qn__emit_all(e, qn__emit_widen(e, value));
   fn->lanes = 0;

@@ -65,7 +65,7 @@ static void emit_if(qn__emit_t* e, const qn__expr_t* condition, const conjunct_t
     emit_if(e, condition->args[0], &right, then_block, else_block);
     return;
   }
-  qn__value_t value = qn__emit_expr(e, condition);
+  qn__llvm_value_t value = qn__emit_expr(e, condition);
   if (value.shape == QN__SHAPE_UNIFORM) {
     branch_uniform(e, value.v, rest, then_block, else_block);
     return;
@@ -99,7 +99,7 @@ static void emit_let(qn__emit_t* e, const qn__stmt_t* stmt) {
 }
 
 static void emit_assert(qn__emit_t* e, const qn__stmt_t* stmt) {
-  qn__value_t value = qn__emit_expr(e, stmt->assert_.condition);
+  qn__llvm_value_t value = qn__emit_expr(e, stmt->assert_.condition);
   const char* message = stmt->assert_.message ? stmt->assert_.message : "";
   uint32_t site = qn__emit_site(e, QN_SITE_ASSERT, UINT32_MAX, 0, message);
   qn__emit_require(e, value.v, site, NULL, NULL);

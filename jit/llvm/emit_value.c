@@ -106,18 +106,18 @@ LLVMValueRef qn__emit_splat(qn__emit_t* e, LLVMValueRef scalar, uint32_t lanes) 
   return LLVMBuildShuffleVector(b, one, LLVMGetPoison(type), zeros, "");
 }
 
-qn__value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v) {
-  return (qn__value_t){v, NULL, dtype, QN__SHAPE_UNIFORM};
+qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v) {
+  return (qn__llvm_value_t){v, NULL, dtype, QN__SHAPE_UNIFORM};
 }
 
-qn__value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v) {
-  return (qn__value_t){v, NULL, dtype, QN__SHAPE_VARYING};
+qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v) {
+  return (qn__llvm_value_t){v, NULL, dtype, QN__SHAPE_VARYING};
 }
 
-qn__value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride) {
+qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride) {
   int64_t constant;
   if (qn__emit_const_int(stride, &constant) && constant == 0) return qn__emit_uniform(dtype, v);
-  return (qn__value_t){v, stride, dtype, QN__SHAPE_LINEAR};
+  return (qn__llvm_value_t){v, stride, dtype, QN__SHAPE_LINEAR};
 }
 
 // 0, s, 2s, ... as a vector.
@@ -135,7 +135,7 @@ static LLVMValueRef steps(qn__emit_t* e, LLVMValueRef stride, uint32_t lanes) {
   return LLVMBuildMul(e->fn->builder, qn__emit_splat(e, stride, lanes), result, "");
 }
 
-LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__value_t value) {
+LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__llvm_value_t value) {
   uint32_t lanes = e->fn->lanes;
   if (lanes == 0 || value.shape == QN__SHAPE_VARYING) return value.v;
   LLVMValueRef splat = qn__emit_splat(e, value.v, lanes);

@@ -67,7 +67,7 @@ static void write_symbols(qn__object_t* object, const char* first_entry, uint64_
   }
 }
 
-qn_status_t qn__image_link(qn__worker_t* worker, qn_span_t bytes, const char* const* entries,
+qn_status_t qn__image_link(qn__llvm_worker_t* worker, qn_span_t bytes, const char* const* entries,
                            size_t entry_count, qn__arena_t* arena, qn__image_t* image) {
   qn__object_t object;
   QN_TRY(qn__object_inspect(bytes, arena, &object));

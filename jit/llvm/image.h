@@ -27,7 +27,7 @@ qn_status_t qn__image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machi
 
 // The image of an object. `entries` are symbols of functions; results are in `arena`. Errors: as
 // qn__object_inspect and qn__linker_link.
-qn_status_t qn__image_link(qn__worker_t* worker, qn_span_t object, const char* const* entries,
+qn_status_t qn__image_link(qn__llvm_worker_t* worker, qn_span_t object, const char* const* entries,
                            size_t entry_count, qn__arena_t* arena, qn__image_t* image);
 
 #endif  // QN_JIT_LLVM_IMAGE_H_

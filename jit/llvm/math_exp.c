@@ -74,7 +74,7 @@ static qn__val_t exp_clamped(const qn__kit_t* k, qn__val_t x, bool is_normal) {
 }
 
 // e^(x.hi + x.lo) for f64, where the second word is below the last bit of the first; |x.hi| <= 750.
-qn__val_t qn__math_exp_pair(const qn__kit_t* k, qn__pair_t x) {
+qn__val_t qn__math_exp_pair(const qn__kit_t* k, qn__llvm_pair_t x) {
   power_t power = round_to_power(k, x.hi, LOG2_E, false);
   qn__val_t r = kmsub(k, power.n, kf(k, ln2_f64[0]), x.hi);
   r = kadd(k, r, kmsub(k, power.n, kf(k, ln2_f64[1]), x.lo));

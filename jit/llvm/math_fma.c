@@ -13,7 +13,7 @@ static qn__val_t fma_f32(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t a = LLVMBuildFPExt(k->builder, args[0], w.f, "");
   qn__val_t b = LLVMBuildFPExt(k->builder, args[1], w.f, "");
   qn__val_t c = LLVMBuildFPExt(k->builder, args[2], w.f, "");
-  qn__pair_t sum = qn__kit_two_sum(&w, kmul(&w, a, b), c);
+  qn__llvm_pair_t sum = qn__kit_two_sum(&w, kmul(&w, a, b), c);
   // If something was cut off and the last bit is even, go to the odd neighbour on the side of the
   // rest. With infinities the rest is NaN, and the comparisons are false.
   qn__val_t zero = kf(&w, 0.0);

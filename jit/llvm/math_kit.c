@@ -213,16 +213,16 @@ qn__split_t qn__kit_split(const qn__kit_t* k, qn__val_t x, bool with_denormals) 
   return (qn__split_t){ksub(k, exponent, subtract), f};
 }
 
-qn__pair_t qn__kit_two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
+qn__llvm_pair_t qn__kit_two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
   qn__val_t sum = kadd(k, a, b);
   qn__val_t b_part = ksub(k, sum, a);
   qn__val_t a_part = ksub(k, sum, b_part);
-  return (qn__pair_t){sum, kadd(k, ksub(k, a, a_part), ksub(k, b, b_part))};
+  return (qn__llvm_pair_t){sum, kadd(k, ksub(k, a, a_part), ksub(k, b, b_part))};
 }
 
-qn__pair_t qn__kit_fast_two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
+qn__llvm_pair_t qn__kit_fast_two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
   qn__val_t sum = kadd(k, a, b);
-  return (qn__pair_t){sum, ksub(k, b, ksub(k, sum, a))};
+  return (qn__llvm_pair_t){sum, ksub(k, b, ksub(k, sum, a))};
 }
 
 // The upper half of the bits of a, by clearing the lower ones: no overflow, unlike Veltkamp's way.
@@ -231,18 +231,18 @@ static qn__val_t upper_half(const qn__kit_t* k, qn__val_t a) {
   return kfrom_bits(k, kand(k, kbits(k, a), ki(k, mask)));
 }
 
-qn__pair_t qn__kit_two_product(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
+qn__llvm_pair_t qn__kit_two_product(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
   qn__val_t product = kmul(k, a, b);
   if (k->math->has_fma) {
     qn__val_t args[] = {a, b, kneg(k, product)};
-    return (qn__pair_t){product, qn__kit_call(k, "llvm.fma", args, 3)};
+    return (qn__llvm_pair_t){product, qn__kit_call(k, "llvm.fma", args, 3)};
   }
   qn__val_t a_hi = upper_half(k, a), b_hi = upper_half(k, b);
   qn__val_t a_lo = ksub(k, a, a_hi), b_lo = ksub(k, b, b_hi);
   qn__val_t rest = ksub(k, kmul(k, a_hi, b_hi), product);
   rest = kadd(k, rest, kmul(k, a_hi, b_lo));
   rest = kadd(k, rest, kmul(k, a_lo, b_hi));
-  return (qn__pair_t){product, kadd(k, rest, kmul(k, a_lo, b_lo))};
+  return (qn__llvm_pair_t){product, kadd(k, rest, kmul(k, a_lo, b_lo))};
 }
 
 // The attributes that decide which instructions may be used must be the caller's, or the two would

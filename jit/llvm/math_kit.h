@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
   qn__val_t hi;
   qn__val_t lo;
-} qn__pair_t;
+} qn__llvm_pair_t;
 
 // False when the type is not a float or double or a vector of these.
 bool qn__kit_init(qn__kit_t* kit, qn__math_t* math, LLVMBuilderRef builder, LLVMTypeRef type);
@@ -179,10 +179,10 @@ qn__split_t qn__kit_split(const qn__kit_t* kit, qn__val_t x, bool with_denormals
 
 // Two-word arithmetic; exact unless it overflows or underflows. (The product of doubles without
 // fused multiply-add misses by up to 2^-105 of its value.)
-qn__pair_t qn__kit_two_sum(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
+qn__llvm_pair_t qn__kit_two_sum(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
 // For |a| >= |b|, or a == 0.
-qn__pair_t qn__kit_fast_two_sum(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
-qn__pair_t qn__kit_two_product(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
+qn__llvm_pair_t qn__kit_fast_two_sum(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
+qn__llvm_pair_t qn__kit_two_product(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
 
 // The functions, each in the file of its family; args as in qn__math_emit.
 qn__val_t qn__math_exp(const qn__kit_t* kit, const qn__val_t* args);
@@ -210,7 +210,7 @@ qn__val_t qn__math_isinf(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_isfinite(const qn__kit_t* kit, const qn__val_t* args);
 
 // e^(x.hi + x.lo) for f64 and |x.hi| <= 750.
-qn__val_t qn__math_exp_pair(const qn__kit_t* kit, qn__pair_t x);
+qn__val_t qn__math_exp_pair(const qn__kit_t* kit, qn__llvm_pair_t x);
 
 // The function `name` of the module, made if it is not there yet: `body` then fills it through a
 // kit whose builder stands in its entry block, and returns the value to return. The parameters are

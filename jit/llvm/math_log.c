@@ -56,7 +56,7 @@ qn__val_t qn__math_log2(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t low = kmul(k, rest, kf(k, log2e[0] + log2e[1]));
   low = kmad(k, head, kf(k, log2e[1]), low);
   // For k = -1 the sum is smaller than its parts: what it rounds off must not be lost.
-  qn__pair_t sum = qn__kit_fast_two_sum(k, parts.k, kmul(k, head, kf(k, log2e[0])));
+  qn__llvm_pair_t sum = qn__kit_fast_two_sum(k, parts.k, kmul(k, head, kf(k, log2e[0])));
   qn__val_t result = kadd(k, sum.hi, kadd(k, sum.lo, low));
   if (qn__kit_has_avx512(k) && !k->math->fast) {
     // The two-word sum makes NaN of an infinite k.

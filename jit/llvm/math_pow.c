@@ -37,44 +37,44 @@ static qn__val_t magnitude_f32(const qn__kit_t* k, qn__val_t base, qn__val_t y) 
 }
 
 // log x in two words, x positive and finite.
-static qn__pair_t log_in_two_words(const qn__kit_t* k, qn__val_t x) {
+static qn__llvm_pair_t log_in_two_words(const qn__kit_t* k, qn__val_t x) {
   qn__split_t parts = qn__kit_split(k, x, true);
   // s = f / (2 + f). The quotient need not be rounded well: the remainder makes the second word.
-  qn__pair_t d = qn__kit_fast_two_sum(k, kf(k, 2.0), parts.f);
+  qn__llvm_pair_t d = qn__kit_fast_two_sum(k, kf(k, 2.0), parts.f);
   qn__val_t inverse = kdiv(k, kf(k, 1.0), d.hi);
   qn__val_t s = kmul(k, parts.f, inverse);
-  qn__pair_t back = qn__kit_two_product(k, s, d.hi);
+  qn__llvm_pair_t back = qn__kit_two_product(k, s, d.hi);
   qn__val_t rest = ksub(k, ksub(k, parts.f, back.hi), back.lo);
   rest = kmsub(k, s, d.lo, rest);
   qn__val_t s_lo = kmul(k, rest, inverse);
 
   // z = s^2, c = s^3.
-  qn__pair_t z = qn__kit_two_product(k, s, s);
+  qn__llvm_pair_t z = qn__kit_two_product(k, s, s);
   z.lo = kmad(k, kadd(k, s, s), s_lo, z.lo);
-  qn__pair_t c = qn__kit_two_product(k, s, z.hi);
+  qn__llvm_pair_t c = qn__kit_two_product(k, s, z.hi);
   c.lo = kadd(k, c.lo, kmad(k, s, z.lo, kmul(k, s_lo, z.hi)));
 
   // 2 atanh(s) = 2 s + s^3 (2/3 + z P(z)): only the last product may be in one word.
   qn__val_t tail = kmul(k, z.hi, QN__POLY(k, z.hi, pow_log_f64));
-  qn__pair_t q = qn__kit_fast_two_sum(k, kf(k, two_thirds[0]), tail);
+  qn__llvm_pair_t q = qn__kit_fast_two_sum(k, kf(k, two_thirds[0]), tail);
   q.lo = kadd(k, q.lo, kf(k, two_thirds[1]));
-  qn__pair_t u = qn__kit_two_product(k, c.hi, q.hi);
+  qn__llvm_pair_t u = qn__kit_two_product(k, c.hi, q.hi);
   u.lo = kadd(k, u.lo, kmad(k, c.hi, q.lo, kmul(k, c.lo, q.hi)));
-  qn__pair_t log1p = qn__kit_fast_two_sum(k, kadd(k, s, s), u.hi);
+  qn__llvm_pair_t log1p = qn__kit_fast_two_sum(k, kadd(k, s, s), u.hi);
   log1p.lo = kadd(k, log1p.lo, kadd(k, u.lo, kadd(k, s_lo, s_lo)));
 
   // k times the first word of ln 2 is exact.
-  qn__pair_t sum = qn__kit_fast_two_sum(k, kmul(k, parts.k, kf(k, ln2_f64[0])), log1p.hi);
+  qn__llvm_pair_t sum = qn__kit_fast_two_sum(k, kmul(k, parts.k, kf(k, ln2_f64[0])), log1p.hi);
   qn__val_t lo = kadd(k, sum.lo, kmad(k, parts.k, kf(k, ln2_f64[1]), log1p.lo));
   return qn__kit_fast_two_sum(k, sum.hi, lo);
 }
 
 static qn__val_t magnitude_f64(const qn__kit_t* k, qn__val_t base, qn__val_t y) {
   double inf = __builtin_inf();
-  qn__pair_t log = log_in_two_words(k, base);
+  qn__llvm_pair_t log = log_in_two_words(k, base);
   // |log| is at least 2^-53: an exponent of 2^70 gives infinity or zero as any larger one does.
   y = kmost(k, kf(k, -0x1p70), kleast(k, kf(k, 0x1p70), y));
-  qn__pair_t t = qn__kit_two_product(k, y, log.hi);
+  qn__llvm_pair_t t = qn__kit_two_product(k, y, log.hi);
   t.lo = kmad(k, y, log.lo, t.lo);
   qn__val_t in_range = kcmp(k, LLVMRealOLT, kabs(k, t.hi), kf(k, 750.0));
   t.lo = kselect(k, in_range, t.lo, kf(k, 0.0));

@@ -19,7 +19,7 @@
 #include "jit/llvm/math_kit.h"
 
 typedef struct {
-  qn__pair_t r;
+  qn__llvm_pair_t r;
   qn__val_t n;  // integer lanes; the two lowest bits count
 } reduced_t;
 
@@ -62,8 +62,8 @@ static reduced_t reduce_f64(const qn__kit_t* k, qn__val_t magnitude) {
   qn__val_t n = ksub(k, shifted, magic);
   // Sterbenz: the first difference is exact, or large enough for its error not to matter.
   qn__val_t first = ksub(k, magnitude, kmul(k, n, kf(k, pio2_f64[0])));
-  qn__pair_t second = qn__kit_two_sum(k, first, kneg(k, kmul(k, n, kf(k, pio2_f64[1]))));
-  qn__pair_t third = qn__kit_two_sum(k, second.hi, kneg(k, kmul(k, n, kf(k, pio2_f64[2]))));
+  qn__llvm_pair_t second = qn__kit_two_sum(k, first, kneg(k, kmul(k, n, kf(k, pio2_f64[1]))));
+  qn__llvm_pair_t third = qn__kit_two_sum(k, second.hi, kneg(k, kmul(k, n, kf(k, pio2_f64[2]))));
   qn__val_t lo = kmsub(k, n, kf(k, pio2_f64[3]), kadd(k, second.lo, third.lo));
   return (reduced_t){qn__kit_fast_two_sum(k, third.hi, lo), kbits(k, shifted)};
 }
@@ -156,7 +156,7 @@ static qn__val_t reduce_huge_body(const qn__kit_t* k, const qn__val_t* args) {
   head_f = kmul(k, head_f, kf(k, 0x1p-53));
   tail_f = kmul(k, tail_f, kf(k, 0x1p-106));
 
-  qn__pair_t r = qn__kit_two_product(k, head_f, kf(k, pio2_whole[0]));
+  qn__llvm_pair_t r = qn__kit_two_product(k, head_f, kf(k, pio2_whole[0]));
   qn__val_t rest =
       kadd(k, kmul(k, head_f, kf(k, pio2_whole[1])), kmul(k, tail_f, kf(k, pio2_whole[0])));
   r = qn__kit_fast_two_sum(k, r.hi, kadd(k, r.lo, rest));

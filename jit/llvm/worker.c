@@ -21,9 +21,9 @@ typedef struct machine {
   LLVMTargetMachineRef machine;
 } machine_t;
 
-struct qn__worker {
+struct qn__llvm_worker {
   qn_allocator_t allocator;
-  qn__worker_t* next;
+  qn__llvm_worker_t* next;
   qn__linker_t* linker;
   machine_t machines[MACHINE_LIMIT];
   size_t next_machine;  // the slot that is replaced next
@@ -49,7 +49,7 @@ qn_status_t qn__worker_pool_init(qn__worker_pool_t* pool, qn_allocator_t allocat
   return qn__mutex_init(&pool->mutex);
 }
 
-static void destroy(qn__worker_t* worker) {
+static void destroy(qn__llvm_worker_t* worker) {
   qn__linker_destroy(worker->linker);
   for (size_t i = 0; i < MACHINE_LIMIT; ++i) {
     if (worker->machines[i].arch) LLVMDisposeTargetMachine(worker->machines[i].machine);
@@ -59,16 +59,16 @@ static void destroy(qn__worker_t* worker) {
 
 void qn__worker_pool_deinit(qn__worker_pool_t* pool) {
   while (pool->idle) {
-    qn__worker_t* worker = pool->idle;
+    qn__llvm_worker_t* worker = pool->idle;
     pool->idle = worker->next;
     destroy(worker);
   }
   qn__mutex_deinit(&pool->mutex);
 }
 
-qn_status_t qn__worker_take(qn__worker_pool_t* pool, qn__worker_t** out_worker) {
+qn_status_t qn__worker_take(qn__worker_pool_t* pool, qn__llvm_worker_t** out_worker) {
   qn__mutex_lock(&pool->mutex);
-  qn__worker_t* worker = pool->idle;
+  qn__llvm_worker_t* worker = pool->idle;
   if (worker) pool->idle = worker->next;
   qn__mutex_unlock(&pool->mutex);
   if (!worker) {
@@ -79,7 +79,7 @@ qn_status_t qn__worker_take(qn__worker_pool_t* pool, qn__worker_t** out_worker) 
   return worker ? QN_OK : qn__out_of_memory("a compile worker");
 }
 
-void qn__worker_give_back(qn__worker_pool_t* pool, qn__worker_t* worker, bool is_abandoned) {
+void qn__worker_give_back(qn__worker_pool_t* pool, qn__llvm_worker_t* worker, bool is_abandoned) {
   if (is_abandoned) {
     // Only our own memory is given back.
     qn__free(worker->allocator, worker, sizeof *worker);
@@ -132,7 +132,7 @@ static qn_status_t make_machine(const qn__arch_t* arch, const char* features, qn
   return QN_OK;
 }
 
-qn_status_t qn__worker_machine(qn__worker_t* worker, const qn_target_t* target, qn_tier_t tier,
+qn_status_t qn__worker_machine(qn__llvm_worker_t* worker, const qn_target_t* target, qn_tier_t tier,
                                LLVMTargetMachineRef* out_machine) {
   for (size_t i = 0; i < MACHINE_LIMIT; ++i) {
     const machine_t* slot = &worker->machines[i];
@@ -161,7 +161,7 @@ qn_status_t qn__worker_machine(qn__worker_t* worker, const qn_target_t* target, 
   return QN_OK;
 }
 
-qn_status_t qn__worker_linker(qn__worker_t* worker, qn__linker_t** out_linker) {
+qn_status_t qn__worker_linker(qn__llvm_worker_t* worker, qn__linker_t** out_linker) {
   *out_linker = NULL;
   if (worker->linker && qn__linker_is_broken(worker->linker)) {
     qn__linker_destroy(worker->linker);

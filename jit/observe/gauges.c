@@ -15,7 +15,7 @@ void qn__gauges(qn_engine_t* engine,
                 void* self) {
   const qn__table_stats_t table = qn__table_stats(&engine->table);
   uint32_t queued, running;
-  qn__pool_counts(&engine->pool, QN__LANE_COMPILE, &queued, &running);
+  qn__pool_counts(&engine->pool, QN__TASK_COMPILE, &queued, &running);
 #define QN_GAUGE(name, doc, has, value) \
   if (has) on_gauge(self, #name, (uint64_t)(value), doc);
 #include "jit/observe/gauges.inc"

@@ -28,7 +28,7 @@
 
 // Reads what the worker said on its standard error, and keeps the end of it. One that talks without
 // end is heard a pipe's content at a time: others, and the clock, have their turn.
-static void read_errors(qn__worker_t* worker) {
+static void read_errors(qn__warm_worker_t* worker) {
   char data[QN__WARM_TAIL_BYTES];
   for (size_t turn = 0; turn < PIPE_BYTES / sizeof data; turn++) {
     ssize_t got = qn__process_receive(worker->process.errors, data, sizeof data);
@@ -49,7 +49,7 @@ static void read_errors(qn__worker_t* worker) {
 }
 
 // The tail as one line of text, for a message.
-static const char* tail_text(qn__worker_t* worker) {
+static const char* tail_text(qn__warm_worker_t* worker) {
   size_t size = 0;
   for (size_t i = 0; i < worker->tail_size; i++) {
     char c = worker->tail[i];
@@ -60,7 +60,7 @@ static const char* tail_text(qn__worker_t* worker) {
   return worker->tail;
 }
 
-static void begin_send(qn__worker_t* worker) {
+static void begin_send(qn__warm_worker_t* worker) {
   ssize_t sent = 0;
   while (worker->out_at < worker->out.size) {
     sent = qn__process_send(worker->process.socket, worker->out.data + worker->out_at,
@@ -74,7 +74,7 @@ static void begin_send(qn__worker_t* worker) {
   }
 }
 
-static qn_status_t start_worker(qn__warmer_t* w, qn__worker_t* worker) {
+static qn_status_t start_worker(qn__warmer_t* w, qn__warm_worker_t* worker) {
   // First what may fail without a process.
   worker->out_at = 0;
   qn__buffer_clear(&worker->in);
@@ -98,7 +98,7 @@ static void note_failed_start(qn__warmer_t* w, qn_status_t status) {
   w->restart_ns = qn__now_ns() + RESTART_PAUSE_NS;
 }
 
-static void end_process(qn__worker_t* worker, int64_t grace_ns, qn__process_end_t* out_end) {
+static void end_process(qn__warm_worker_t* worker, int64_t grace_ns, qn__process_end_t* out_end) {
   (void)qn__process_finish(&worker->process, grace_ns, out_end);
   worker->state = QN__WORKER_OFF;
   worker->job = NO_JOB;
@@ -116,7 +116,7 @@ static void describe_end(const qn__process_end_t* end, char out[96]) {
 }
 
 // The worker has ended, or (`is_noise`) says what no worker says.
-static void lose_worker(qn__warmer_t* w, qn__worker_t* worker, bool is_noise) {
+static void lose_worker(qn__warmer_t* w, qn__warm_worker_t* worker, bool is_noise) {
   qn__worker_state_t state = worker->state;
   size_t job = worker->job;
   qn__process_end_t end;
@@ -153,7 +153,7 @@ static void lose_worker(qn__warmer_t* w, qn__worker_t* worker, bool is_noise) {
 }
 
 // What takes longer than it may is killed.
-static void time_out(qn__warmer_t* w, qn__worker_t* worker) {
+static void time_out(qn__warmer_t* w, qn__warm_worker_t* worker) {
   qn__worker_state_t state = worker->state;
   size_t job = worker->job;
   qn__process_end_t end;
@@ -178,7 +178,8 @@ static void time_out(qn__warmer_t* w, qn__worker_t* worker) {
 
 // ------------------------------------------------------------------------------------ messages
 
-static bool take_result(qn__warmer_t* w, qn__worker_t* worker, const qn__warm_message_t* message) {
+static bool take_result(qn__warmer_t* w, qn__warm_worker_t* worker,
+                        const qn__warm_message_t* message) {
   if (worker->state != QN__WORKER_BUSY || message->id != worker->job) return false;
   size_t job = worker->job;
   worker->state = QN__WORKER_IDLE;
@@ -199,7 +200,8 @@ static bool take_result(qn__warmer_t* w, qn__worker_t* worker, const qn__warm_me
 }
 
 // False for what a worker does not say.
-static bool take_message(qn__warmer_t* w, qn__worker_t* worker, const qn__warm_message_t* message) {
+static bool take_message(qn__warmer_t* w, qn__warm_worker_t* worker,
+                         const qn__warm_message_t* message) {
   switch (message->kind) {
     case QN__WARM_READY:
       if (worker->state != QN__WORKER_STARTING || message->protocol != QN__WARM_PROTOCOL)
@@ -224,7 +226,7 @@ static bool take_message(qn__warmer_t* w, qn__worker_t* worker, const qn__warm_m
 }
 
 // Takes whole frames from the front of what has come. False when it is none.
-static bool take_frames(qn__warmer_t* w, qn__worker_t* worker) {
+static bool take_frames(qn__warmer_t* w, qn__warm_worker_t* worker) {
   size_t at = 0;
   bool is_good = true;
   while (is_good && worker->in.size - at >= QN__WARM_LENGTH_BYTES) {
@@ -245,7 +247,7 @@ static bool take_frames(qn__warmer_t* w, qn__worker_t* worker) {
   return is_good;
 }
 
-static void hear_worker(qn__warmer_t* w, qn__worker_t* worker) {
+static void hear_worker(qn__warmer_t* w, qn__warm_worker_t* worker) {
   uint8_t data[4096];
   for (;;) {
     ssize_t got = qn__process_receive(worker->process.socket, data, sizeof data);
@@ -259,7 +261,7 @@ static void hear_worker(qn__warmer_t* w, qn__worker_t* worker) {
   }
 }
 
-static void give_job(qn__warmer_t* w, qn__worker_t* worker) {
+static void give_job(qn__warmer_t* w, qn__warm_worker_t* worker) {
   size_t job = w->queue[w->head++];
   const qn__warm_entry_t* entry = &w->list->entries[job];
   qn__warm_message_t message = {
@@ -334,7 +336,7 @@ static void wait_for_workers(qn__warmer_t* w) {
   int64_t now_ns = qn__now_ns();
   int64_t wake_ns = now_ns + QN__WARM_TICK_NS;
   for (size_t i = 0; i < w->worker_count; i++) {
-    const qn__worker_t* worker = &w->workers[i];
+    const qn__warm_worker_t* worker = &w->workers[i];
     struct pollfd* fds = &w->fds[2 * i];
     fds[0] = (struct pollfd){.fd = -1};
     fds[1] = (struct pollfd){.fd = -1};
@@ -357,7 +359,7 @@ static void wait_for_workers(qn__warmer_t* w) {
 static void serve_workers(qn__warmer_t* w) {
   int64_t now_ns = qn__now_ns();
   for (size_t i = 0; i < w->worker_count; i++) {
-    qn__worker_t* worker = &w->workers[i];
+    qn__warm_worker_t* worker = &w->workers[i];
     const struct pollfd* fds = &w->fds[2 * i];
     if (worker->state == QN__WORKER_OFF) continue;
     if (fds[1].fd >= 0 && fds[1].revents) read_errors(worker);
@@ -389,14 +391,14 @@ qn_status_t qn__warm_work(qn__warmer_t* w) {
 void qn__warm_dismiss(qn__warmer_t* w) {
   qn__process_end_t end;
   for (size_t i = 0; i < w->worker_count; i++) {
-    qn__worker_t* worker = &w->workers[i];
+    qn__warm_worker_t* worker = &w->workers[i];
     if (worker->state == QN__WORKER_BUSY || worker->state == QN__WORKER_STARTING)
       qn__process_kill(&worker->process);
     if (worker->state != QN__WORKER_OFF) qn__process_hang_up(&worker->process);
   }
   int64_t deadline_ns = qn__now_ns() + END_GRACE_NS;
   for (size_t i = 0; i < w->worker_count; i++) {
-    qn__worker_t* worker = &w->workers[i];
+    qn__warm_worker_t* worker = &w->workers[i];
     int64_t left_ns = deadline_ns - qn__now_ns();
     if (worker->state != QN__WORKER_OFF) end_process(worker, left_ns > 0 ? left_ns : 0, &end);
   }

@@ -37,7 +37,7 @@ typedef struct qn__worker {
   size_t out_at;
   char tail[QN__WARM_TAIL_BYTES + 1];
   size_t tail_size;
-} qn__worker_t;
+} qn__warm_worker_t;
 
 typedef struct qn__warm_key_state {
   uint8_t attempt_count;
@@ -62,7 +62,7 @@ typedef struct qn__warmer {
   size_t tail;
   size_t busy_count;
   qn__warm_key_state_t* keys;  // of the list
-  qn__worker_t* workers;
+  qn__warm_worker_t* workers;
   struct pollfd* fds;  // two per worker
   size_t worker_count;
   uint32_t failed_starts;  // since a worker has made a key

@@ -25,7 +25,7 @@ static void require_bytes(const qn_module_t* module, const uint8_t* data, size_t
 static void check_copy(const qn_module_t* module, const uint8_t* data, size_t size) {
   qn__body_t copy;
   require(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &copy)));
-  for (qn__function_t* function = copy.first; function; function = function->next) {
+  for (qn__ir_func_t* function = copy.first; function; function = function->next) {
     qn__function_number(function);
   }
   qn__buffer_t bytes;

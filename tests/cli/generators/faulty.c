@@ -84,7 +84,7 @@ static qn_status_t compile(void* self, const qn_compile_request_t* request,
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for an artifact");
   }
   size_t count = 0;
-  for (qn__function_t* f = body.first; f && count < 16; f = f->next, count++) {
+  for (qn__ir_func_t* f = body.first; f && count < 16; f = f->next, count++) {
     (void)snprintf(made->names[count], sizeof made->names[count], "%s", f->name);
     made->functions[count] = (qn_artifact_function_t){
         .name = made->names[count], .code_size_bytes = 3, .launch_count = 1};

@@ -92,7 +92,7 @@ static void test_denial_opens(void** state) {
 }
 
 // Lets the time of an open breaker pass.
-static void pass_time(qn__lane_t* lane) {
+static void pass_time(qn__remote_queue_t* lane) {
   assert_int_not_equal(atomic_load(&lane->open_until_ns), 0);
   atomic_store(&lane->open_until_ns, 1);
 }
@@ -225,7 +225,7 @@ static void test_queue_is_refused(void** state) {
   while (queued < askers - 1) {
     qn__mutex_lock(&remote->mutex);
     queued = 0;
-    for (const qn__job_t* job = remote->asks.head; job; job = job->next) queued++;
+    for (const qn__remote_op_t* job = remote->asks.head; job; job = job->next) queued++;
     qn__mutex_unlock(&remote->mutex);
     sleep_ms(1);
   }

@@ -151,7 +151,7 @@ static int32_t call_code(const uint8_t* address) {
 static void test_code_pool(void** state) {
   (void)state;
   enum { COUNT = 500 };
-  qn__code_t codes[COUNT];
+  qn__cpu_code_t codes[COUNT];
   for (uint32_t i = 0; i < COUNT; i++) {
     uint8_t bytes[6];
     make_code(bytes, i);
@@ -171,7 +171,7 @@ static void test_code_pool(void** state) {
   for (uint32_t i = 0; i < COUNT; i++) qn__code_remove(&codes[i]);
   static uint8_t large[5 << 20];
   make_code(large, 77);
-  qn__code_t code;
+  qn__cpu_code_t code;
   must(qn__code_place((qn_span_t){large, sizeof large}, &code));
   assert_int_equal(call_code(code.address), 77);
   qn__code_remove(&code);
@@ -181,7 +181,7 @@ static void test_code_pool(void** state) {
 static void test_code_survives_fork(void** state) {
   (void)state;
   uint8_t bytes[6];
-  qn__code_t old, fresh;
+  qn__cpu_code_t old, fresh;
   make_code(bytes, 1);
   must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &old));
   int is_loaded[2];

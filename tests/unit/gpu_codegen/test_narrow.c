@@ -164,7 +164,7 @@ static void run_loop(model_t* model, const qn__stmt_t* stmt) {
 }
 
 // The linear index, as the printer puts it together, and its low bits.
-static void check_index(model_t* model, const qn__buf_t* buffer, qn__expr_t* const* indices) {
+static void check_index(model_t* model, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
   int64_t real = 0, shown = 0;
   bool is_inside = true;
   for (uint32_t i = 0; i < buffer->rank; i++) {
@@ -342,7 +342,7 @@ static long run_launches(const lowered_t* lowered, const uint64_t* words, bool i
                          long* inout_compared) {
   const qn__gpu_program_t* program = &lowered->program;
   const qn__gpu_function_t* plan = &program->plan.functions[0];
-  const qn__function_t* function = program->functions[0].function;
+  const qn__ir_func_t* function = program->functions[0].function;
   long count = 0;
   int64_t locals[QN__GPU_MAX_LOCALS] = {0};
   for (uint32_t i = 0; i < plan->step_count; i++) {

@@ -139,7 +139,7 @@ static bool check_host(check_t* self, qn__block_t* block) {
   return true;
 }
 
-bool qn_test_is_mapped(qn__function_t* function, const qn__pass_options_t* options, char* message,
+bool qn_test_is_mapped(qn__ir_func_t* function, const qn__pass_options_t* options, char* message,
                        size_t message_size) {
   check_t self = {.options = options};
   if (check_host(&self, &function->body)) return true;

@@ -8,7 +8,7 @@
 #include "ir/passes/passes.h"
 
 // The contract in ir/passes/passes.h ("What a GPU code generator finds..."). False: why.
-bool qn_test_is_mapped(qn__function_t* function, const qn__pass_options_t* options, char* message,
+bool qn_test_is_mapped(qn__ir_func_t* function, const qn__pass_options_t* options, char* message,
                        size_t message_size);
 
 // Prints the text of a body, for whoever looks at a test that failed.

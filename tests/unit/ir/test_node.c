@@ -95,7 +95,7 @@ static void numbers_follow_the_program(void** state) {
       "  alloc w: f32[n] in global;\n"
       "  for i in 0..n { let t = sum k in 0..m { x[i, k] }; w[i] = t; y[i] = w[i] * s; }\n"
       "}\n");
-  qn__function_t* function = module->functions[0];
+  qn__ir_func_t* function = module->functions[0];
   assert_int_equal(function->var_count, 6);  // n m s i t k
   assert_int_equal(function->buffer_count, 3);
   assert_int_equal(function->symbols[1]->id, 1);
@@ -192,7 +192,7 @@ static void literals_fold(void** state) {
 // ------------------------------------------------------------------------------------ bodies
 
 static bool encodes_to(qn__body_t* body, const qn_module_t* module) {
-  for (qn__function_t* function = body->first; function; function = function->next) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
   }
   qn__buffer_t bytes;

@@ -208,7 +208,7 @@ static void test_symbols_and_scalars_in_shapes(void** state) {
       "func f(x: f32[b, n + 2, later], y: f32[a * n, c], a: i64, later: i32, z: f32[i64(later), "
       "m] strides [s, 1]) {\n}\n");
   assert_true(p.is_good);
-  const qn__function_t* f = p.body.first;
+  const qn__ir_func_t* f = p.body.first;
   static const char* const names[] = {"b", "n", "c", "m", "s"};
   assert_int_equal(f->symbol_count, QN_COUNT_OF(names));
   for (size_t i = 0; i < QN_COUNT_OF(names); i++) {

@@ -122,7 +122,7 @@ static void test_codes_are_unique(void** state) {
   };
   for (size_t i = 0; i < QN_COUNT_OF(codes); i++) {
     for (size_t j = 0; j < i; j++) assert_string_not_equal(codes[i], codes[j]);
-    assert_string_equal(codes[i], qn__code((qn__code_t)i));
+    assert_string_equal(codes[i], qn__code((qn__ir_code_t)i));
   }
 }
 

@@ -126,10 +126,10 @@ static qn_module_t* parse(const char* text) {
   return module;
 }
 
-static void run(const qn__function_t* function, int64_t m, bool is_special, uint8_t** memory) {
+static void run(const qn__ir_func_t* function, int64_t m, bool is_special, uint8_t** memory) {
   uint64_t words[MAX_PARAMS];
   for (size_t p = 0; p < function->param_count; ++p) {
-    const qn__buf_t* buffer = function->params[p].buffer;
+    const qn__ir_buffer_t* buffer = function->params[p].buffer;
     size_t size = qn_dtype_size_bytes(buffer->dtype);
     memory[p] = malloc(BUFFER_BYTES);
     assert_non_null(memory[p]);
@@ -151,7 +151,7 @@ static void run(const qn__function_t* function, int64_t m, bool is_special, uint
 }
 
 // Any NaN is like any other.
-static bool same(const qn__buf_t* buffer, const uint8_t* want, const uint8_t* have) {
+static bool same(const qn__ir_buffer_t* buffer, const uint8_t* want, const uint8_t* have) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
     uint64_t a = 0, b = 0;
@@ -170,7 +170,7 @@ static void check(const program_t* program, const qn_module_t* module, const qn_
                   int64_t m, bool is_special) {
   uint8_t* want[MAX_PARAMS];
   uint8_t* have[MAX_PARAMS];
-  const qn__function_t* function = module->functions[0];
+  const qn__ir_func_t* function = module->functions[0];
   run(function, m, is_special, want);
   run(mapped->first, m, is_special, have);
   for (size_t p = 0; p < function->param_count; ++p) {

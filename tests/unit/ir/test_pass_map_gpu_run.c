@@ -49,7 +49,7 @@ typedef struct program {
   const char* text;
 } program_t;
 
-static void fill(const qn__buf_t* buffer, uint8_t* data) {
+static void fill(const qn__ir_buffer_t* buffer, uint8_t* data) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
     qn__scalar_t value = {.i = (int64_t)((i * 5) % 11)};
@@ -61,10 +61,10 @@ static void fill(const qn__buf_t* buffer, uint8_t* data) {
 }
 
 // The memory of a call: one block for each parameter.
-static void prepare(const qn__function_t* function, uint8_t** memory, uint64_t* words) {
+static void prepare(const qn__ir_func_t* function, uint8_t** memory, uint64_t* words) {
   assert_true(function->param_count <= MAX_PARAMS);
   for (size_t i = 0; i < function->param_count; ++i) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (buffer) {
       memory[i] = malloc(BUFFER_BYTES);
       assert_non_null(memory[i]);
@@ -80,7 +80,8 @@ static void prepare(const qn__function_t* function, uint8_t** memory, uint64_t* 
   }
 }
 
-static bool same(const qn__buf_t* buffer, const uint8_t* a, const uint8_t* b, size_t* out_index) {
+static bool same(const qn__ir_buffer_t* buffer, const uint8_t* a, const uint8_t* b,
+                 size_t* out_index) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
     uint64_t want = 0, have = 0;
@@ -97,7 +98,7 @@ static bool same(const qn__buf_t* buffer, const uint8_t* a, const uint8_t* b, si
   return true;
 }
 
-static void interpret(const program_t* program, const qn__function_t* function,
+static void interpret(const program_t* program, const qn__ir_func_t* function,
                       const int64_t* symbols, uint32_t warp_size, uint8_t** memory) {
   uint64_t words[MAX_PARAMS];
   prepare(function, memory, words);
@@ -110,7 +111,7 @@ static void compare(const program_t* program, const qn_module_t* module, const q
                     const int64_t* symbols, const qn__pass_options_t* options) {
   uint8_t* want[MAX_PARAMS];
   uint8_t* have[MAX_PARAMS];
-  const qn__function_t* function = module->functions[0];
+  const qn__ir_func_t* function = module->functions[0];
   interpret(program, function, symbols, options->warp_size, want);
   interpret(program, mapped->first, symbols, options->warp_size, have);
   for (size_t i = 0; i < function->param_count; ++i) {

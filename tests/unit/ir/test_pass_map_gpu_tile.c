@@ -39,7 +39,7 @@ typedef struct program {
 
 // ---- calls
 
-static void fill(const qn__buf_t* buffer, size_t seed, uint8_t* data) {
+static void fill(const qn__ir_buffer_t* buffer, size_t seed, uint8_t* data) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
     size_t at = i * 7 + i / 61 + seed * 5;
@@ -53,7 +53,7 @@ static void fill(const qn__buf_t* buffer, size_t seed, uint8_t* data) {
   }
 }
 
-static void interpret(const program_t* program, const qn__function_t* function,
+static void interpret(const program_t* program, const qn__ir_func_t* function,
                       const int64_t* symbols, uint8_t** memory) {
   uint64_t words[MAX_PARAMS];
   assert_true(function->param_count <= MAX_PARAMS);
@@ -69,7 +69,7 @@ static void interpret(const program_t* program, const qn__function_t* function,
   if (!qn_ok(status)) fail_msg("%s: %s", program->name, qn_status_message(status));
 }
 
-static double value_at(const qn__buf_t* buffer, const uint8_t* data, size_t i) {
+static double value_at(const qn__ir_buffer_t* buffer, const uint8_t* data, size_t i) {
   uint64_t bits = 0;
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   memcpy(&bits, data + i * size, size);
@@ -77,8 +77,8 @@ static double value_at(const qn__buf_t* buffer, const uint8_t* data, size_t i) {
 }
 
 // `tolerance` 0: bit for bit; else of the largest value.
-static bool same(const qn__buf_t* buffer, const uint8_t* a, const uint8_t* b, double tolerance,
-                 size_t* out_index) {
+static bool same(const qn__ir_buffer_t* buffer, const uint8_t* a, const uint8_t* b,
+                 double tolerance, size_t* out_index) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   bool is_float = qn__dtype_is_float(buffer->dtype);
   double largest = 1;
@@ -101,7 +101,7 @@ typedef struct shape {
 
 static void compare(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
                     shape_t shape, double tolerance) {
-  const qn__function_t* function = module->functions[0];
+  const qn__ir_func_t* function = module->functions[0];
   int64_t symbols[MAX_SYMBOLS] = {0};
   assert_true(function->symbol_count <= MAX_SYMBOLS);
   for (size_t i = 0; i < function->symbol_count; ++i) {

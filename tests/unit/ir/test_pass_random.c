@@ -28,7 +28,7 @@ static void give_up(const qn_generated_t* generated, const char* what, const cha
   fail_msg("seed %" PRIu64 ", %s: %s", generated->seed, what, message);
 }
 
-static void interpret(const qn_generated_t* generated, const qn__function_t* function,
+static void interpret(const qn_generated_t* generated, const qn__ir_func_t* function,
                       const char* what, qn_generated_args_t* args) {
   qn_generated_args_init(generated, args);
   qn__interpret_args_t call = {
@@ -127,7 +127,7 @@ static void passes_keep_the_meaning(void** state) {
   }
 }
 
-static qn_status_code_t run_code(const qn_generated_t* generated, const qn__function_t* function,
+static qn_status_code_t run_code(const qn_generated_t* generated, const qn__ir_func_t* function,
                                  qn_generated_args_t* args) {
   qn_generated_args_init(generated, args);
   qn__interpret_args_t call = {

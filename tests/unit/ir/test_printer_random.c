@@ -14,7 +14,7 @@
 
 typedef struct maker {
   qn__arena_t* arena;
-  qn__function_t* function;
+  qn__ir_func_t* function;
   uint64_t random;
   int reduce_depth;
   qn__var_t* reduce_vars[8];

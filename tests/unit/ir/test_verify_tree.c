@@ -27,7 +27,7 @@ static const char text[] =
 // The parts of a copy of the body.
 typedef struct parts {
   qn__body_t body;
-  qn__function_t* function;
+  qn__ir_func_t* function;
   qn__stmt_t* loop;
   qn__stmt_t* let;
   qn__stmt_t* alloc;
@@ -210,7 +210,7 @@ BREAK(alloc_with_strides) {
   p->alloc->alloc.buffer->strides = p->alloc->alloc.buffer->shape;
 }
 BREAK(table_too_short) {
-  qn__buf_t* buffer = p->alloc->alloc.buffer;
+  qn__ir_buffer_t* buffer = p->alloc->alloc.buffer;
   buffer->scope = QN__SCOPE_CONST;
   buffer->elements = qn__arena_alloc_array(&p->body.arena, 1, sizeof(qn__expr_t*));
   buffer->element_count = 1;

@@ -228,7 +228,7 @@ void await_value(qn_pending_t* pending, int value) {
 void await_queued(qn_engine_t* engine, uint32_t count) {
   for (;;) {
     qn__mutex_lock(&engine->pool.mutex);
-    uint32_t queued = engine->pool.queues[QN__LANE_COMPILE].queued_count;
+    uint32_t queued = engine->pool.queues[QN__TASK_COMPILE].queued_count;
     qn__mutex_unlock(&engine->pool.mutex);
     if (queued == count) return;
     usleep(100);

@@ -225,8 +225,8 @@ static const example_t examples[] = {
     {"embed_layernorm", {3, 17, 40, 96, 20}, 1e-4},
 };
 
-static bool extent_of(const qn__function_t* function, const int64_t* symbols,
-                      const qn__expr_t* expr, int64_t* out) {
+static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols, const qn__expr_t* expr,
+                      int64_t* out) {
   if (expr->kind == QN__EXPR_INT) {
     *out = expr->int_value;
     return true;
@@ -253,12 +253,12 @@ static bool extent_of(const qn__function_t* function, const int64_t* symbols,
 
 // The example in the words of the generator of random modules, which fills arguments and compares.
 static void describe_example(const example_t* example, qn_module_t* module, qn_generated_t* out) {
-  const qn__function_t* function = module->functions[0];
+  const qn__ir_func_t* function = module->functions[0];
   *out = (qn_generated_t){.seed = 7, .module = module, .param_count = function->param_count};
   memcpy(out->symbols, example->symbols, sizeof out->symbols);
   for (size_t i = 0; i < function->param_count; ++i) {
     qn_generated_param_t* param = &out->params[i];
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer) {
       param->dtype = function->params[i].scalar->dtype;
       qn__scalar_t value = {.i = example->symbols[0]};

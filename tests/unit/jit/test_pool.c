@@ -29,7 +29,7 @@ typedef struct bench {
 } bench_t;
 
 typedef struct job {
-  qn__job_t job;
+  qn__task_t job;
   bench_t* bench;
   int number;
   bool is_gated;
@@ -79,7 +79,7 @@ static void await_end(bench_t* bench, int count) {
   qn__mutex_unlock(&bench->mutex);
 }
 
-static void run(qn__job_t* self) {
+static void run(qn__task_t* self) {
   job_t* job = (job_t*)(void*)self;
   bench_t* bench = job->bench;
   bool is_lent = job->lends && qn__pool_lend(&bench->pool);
@@ -95,11 +95,12 @@ static void run(qn__job_t* self) {
   qn__cond_broadcast(&bench->moved);
   qn__mutex_unlock(&bench->mutex);
 }
-static void drop(qn__job_t* self) {
+static void drop(qn__task_t* self) {
   ((job_t*)(void*)self)->bench->drop_count++;
 }
 
-static job_t make(bench_t* bench, int number, qn__lane_t lane, int32_t priority, bool is_gated) {
+static job_t make(bench_t* bench, int number, qn__task_kind_t lane, int32_t priority,
+                  bool is_gated) {
   return (job_t){.job = {.run = run, .drop = drop, .lane = lane, .priority = priority},
                  .bench = bench,
                  .number = number,
@@ -112,12 +113,12 @@ static void test_priorities(void** state) {
   static const int expected[] = {99, 5, 1, 4, 0, 2, 6, 3};
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 99, QN__LANE_COMPILE, 0, true);
+  job_t gated = make(&bench, 99, QN__TASK_COMPILE, 0, true);
   assert_true(qn__pool_submit(&bench.pool, &gated.job));
   await_run(&bench, 1);
   job_t jobs[7];
   for (int i = 0; i < 7; i++) {
-    jobs[i] = make(&bench, i, QN__LANE_COMPILE, priorities[i], false);
+    jobs[i] = make(&bench, i, QN__TASK_COMPILE, priorities[i], false);
     assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
   }
   open_gate(&bench);
@@ -131,12 +132,12 @@ static void test_raise_and_withdraw(void** state) {
   static const int expected[] = {99, 3, 0, 2};
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 99, QN__LANE_COMPILE, 0, true);
+  job_t gated = make(&bench, 99, QN__TASK_COMPILE, 0, true);
   assert_true(qn__pool_submit(&bench.pool, &gated.job));
   await_run(&bench, 1);
   job_t jobs[4];
   for (int i = 0; i < 4; i++) {
-    jobs[i] = make(&bench, i, QN__LANE_COMPILE, 0, false);
+    jobs[i] = make(&bench, i, QN__TASK_COMPILE, 0, false);
     assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
   }
   assert_true(qn__pool_withdraw(&bench.pool, &jobs[1].job));
@@ -156,8 +157,8 @@ static void test_lanes(void** state) {
   bench_t bench;
   begin(&bench, 2);
   job_t jobs[] = {
-      make(&bench, 0, QN__LANE_COMPILE, 0, true), make(&bench, 1, QN__LANE_COMPILE, 0, true),
-      make(&bench, 2, QN__LANE_COMPILE, 9, true), make(&bench, 3, QN__LANE_READ, 0, false)};
+      make(&bench, 0, QN__TASK_COMPILE, 0, true), make(&bench, 1, QN__TASK_COMPILE, 0, true),
+      make(&bench, 2, QN__TASK_COMPILE, 9, true), make(&bench, 3, QN__TASK_READ, 0, false)};
   assert_true(qn__pool_submit(&bench.pool, &jobs[0].job));
   assert_true(qn__pool_submit(&bench.pool, &jobs[1].job));
   await_run(&bench, 2);
@@ -177,9 +178,9 @@ static void test_lent_slots(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 1);
-  job_t lender = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  job_t lender = make(&bench, 0, QN__TASK_COMPILE, 0, true);
   lender.lends = true;
-  job_t other = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  job_t other = make(&bench, 1, QN__TASK_COMPILE, 0, false);
   assert_true(qn__pool_submit(&bench.pool, &lender.job));
   await_run(&bench, 1);
   // The one slot is lent: another job runs in it to its end.
@@ -191,7 +192,7 @@ static void test_lent_slots(void** state) {
 }
 
 // Has the slot until somebody wants his back, and then lends it until that one has ended.
-static void run_and_lend(qn__job_t* self) {
+static void run_and_lend(qn__task_t* self) {
   bench_t* bench = ((job_t*)(void*)self)->bench;
   open_gate(bench);
   bool is_awaited = false;
@@ -215,9 +216,9 @@ static void test_lent_to_a_lender(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 1);
-  job_t lender = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  job_t lender = make(&bench, 0, QN__TASK_COMPILE, 0, true);
   lender.lends = true;
-  job_t other = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  job_t other = make(&bench, 1, QN__TASK_COMPILE, 0, false);
   other.job.run = run_and_lend;
   assert_true(qn__pool_submit(&bench.pool, &lender.job));
   await_run(&bench, 1);
@@ -230,12 +231,12 @@ static void test_stop(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 0, QN__LANE_COMPILE, 0, true);
+  job_t gated = make(&bench, 0, QN__TASK_COMPILE, 0, true);
   job_t jobs[3];
   assert_true(qn__pool_submit(&bench.pool, &gated.job));
   await_run(&bench, 1);
   for (int i = 0; i < 3; i++) {
-    jobs[i] = make(&bench, 1 + i, QN__LANE_COMPILE, 0, false);
+    jobs[i] = make(&bench, 1 + i, QN__TASK_COMPILE, 0, false);
     assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
   }
   // It hangs for longer than the stop waits; what was queued is dropped all the same.
@@ -259,8 +260,8 @@ static void test_fork(void** state) {
 #endif
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 0, QN__LANE_COMPILE, 0, true);
-  job_t queued = make(&bench, 1, QN__LANE_COMPILE, 0, false);
+  job_t gated = make(&bench, 0, QN__TASK_COMPILE, 0, true);
+  job_t queued = make(&bench, 1, QN__TASK_COMPILE, 0, false);
   assert_true(qn__pool_submit(&bench.pool, &gated.job));
   await_run(&bench, 1);
   assert_true(qn__pool_submit(&bench.pool, &queued.job));
@@ -272,7 +273,7 @@ static void test_fork(void** state) {
     bench.run_count = bench.running_count = 0;
     must(qn__mutex_init(&bench.mutex));
     must(qn__cond_init(&bench.moved));
-    job_t mine = make(&bench, 7, QN__LANE_COMPILE, 0, false);
+    job_t mine = make(&bench, 7, QN__TASK_COMPILE, 0, false);
     bool is_right = qn__pool_submit(&bench.pool, &mine.job);
     await_end(&bench, 1);
     is_right = is_right && bench.order[0] == 7 && bench.run_count == 1;
@@ -310,8 +311,8 @@ static void test_no_thread(void** state) {
 #endif
   bench_t bench;
   begin(&bench, 1);
-  job_t compile = make(&bench, 1, QN__LANE_COMPILE, 0, false);
-  job_t watcher = make(&bench, 2, QN__LANE_ALARM, 0, true);
+  job_t compile = make(&bench, 1, QN__TASK_COMPILE, 0, false);
+  job_t watcher = make(&bench, 2, QN__TASK_ALARM, 0, true);
   limit_memory(true);
   assert_false(qn__pool_submit(&bench.pool, &compile.job));
   assert_false(qn__pool_submit(&bench.pool, &watcher.job));
@@ -347,7 +348,7 @@ static void check_at_exit(void) {
   _exit(has_waited && is_once ? 0 : 1);
 }
 
-static void check_exit(qn__lane_t lane, bool hangs) {
+static void check_exit(qn__task_kind_t lane, bool hangs) {
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
@@ -382,12 +383,12 @@ static void test_what_an_exit_waits_for(void** state) {
   const qn__fork_node_t* node = &bench.pool.fork_node;
   node->at_exit(node->self, INT64_MAX);  // nothing
   bench.pool.is_exiting = false;
-  job_t watcher = make(&bench, 0, QN__LANE_ALARM, 0, true);
+  job_t watcher = make(&bench, 0, QN__TASK_ALARM, 0, true);
   assert_true(qn__pool_submit(&bench.pool, &watcher.job));
   await_run(&bench, 1);
   node->at_exit(node->self, INT64_MAX);  // not for the clock
   bench.pool.is_exiting = false;
-  job_t compile = make(&bench, 1, QN__LANE_COMPILE, 0, true);
+  job_t compile = make(&bench, 1, QN__TASK_COMPILE, 0, true);
   assert_true(qn__pool_submit(&bench.pool, &compile.job));
   await_run(&bench, 2);
   int64_t deadline_ns = qn__now_ns() + 1000000;
@@ -404,9 +405,9 @@ static void test_exit(void** state) {
 #if defined(__SANITIZE_THREAD__)
   skip();
 #endif
-  check_exit(QN__LANE_ALARM, true);
-  check_exit(QN__LANE_COMPILE, false);
-  check_exit(QN__LANE_COMPILE, true);
+  check_exit(QN__TASK_ALARM, true);
+  check_exit(QN__TASK_COMPILE, false);
+  check_exit(QN__TASK_COMPILE, true);
 }
 
 int main(void) {

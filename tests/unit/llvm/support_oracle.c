@@ -18,8 +18,8 @@ static char message[1024];
 
 // ------------------------------------------------------------------------------------ shapes
 
-static bool find_symbol(const qn__function_t* function, const int64_t* symbols,
-                        const qn__var_t* var, int64_t* out) {
+static bool find_symbol(const qn__ir_func_t* function, const int64_t* symbols, const qn__var_t* var,
+                        int64_t* out) {
   for (size_t i = 0; i < function->symbol_count; ++i) {
     if (function->symbols[i] == var) {
       *out = symbols[i];
@@ -29,7 +29,7 @@ static bool find_symbol(const qn__function_t* function, const int64_t* symbols,
   return false;
 }
 
-bool oracle_shape(const qn__function_t* function, const int64_t* symbols, const qn__expr_t* expr,
+bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const qn__expr_t* expr,
                   int64_t* out) {
   if (expr->kind == QN__EXPR_INT) {
     *out = expr->int_value;
@@ -48,8 +48,8 @@ bool oracle_shape(const qn__function_t* function, const int64_t* symbols, const 
 }
 
 // One more than the largest offset of an element; 0 for an empty buffer; -1 when unknown.
-static int64_t span_of(const qn__function_t* function, const int64_t* symbols,
-                       const qn__buf_t* buffer) {
+static int64_t span_of(const qn__ir_func_t* function, const int64_t* symbols,
+                       const qn__ir_buffer_t* buffer) {
   int64_t span = 1;
   int64_t product = 1;
   for (uint32_t i = buffer->rank; i-- > 0;) {
@@ -73,7 +73,7 @@ typedef struct argument {
 } argument_t;
 
 typedef struct arguments {
-  const qn__function_t* function;
+  const qn__ir_func_t* function;
   argument_t buffers[MAX_PARAMS];
   uint64_t words[2 * MAX_PARAMS];
 } arguments_t;
@@ -123,11 +123,11 @@ static void map_argument(argument_t* argument, size_t size, bool is_behind) {
 }
 
 static bool make_arguments(arguments_t* arguments, const oracle_case_t* test, bool is_behind) {
-  const qn__function_t* function = test->function;
+  const qn__ir_func_t* function = test->function;
   *arguments = (arguments_t){.function = function};
   uint64_t state = test->seed;
   for (size_t i = 0; i < function->param_count; ++i) {
-    const qn__buf_t* buffer = function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer) {
       qn_dtype_t dtype = function->params[i].scalar->dtype;
       arguments->words[i] = random_value(dtype, test->has_specials, &state);
@@ -175,7 +175,7 @@ static bool is_close(qn_dtype_t dtype, uint64_t a, uint64_t b, double tolerance)
 static const char* compare_buffers(const oracle_case_t* test, const arguments_t* want,
                                    const arguments_t* have, size_t kernel) {
   for (size_t i = 0; i < test->function->param_count; ++i) {
-    const qn__buf_t* buffer = test->function->params[i].buffer;
+    const qn__ir_buffer_t* buffer = test->function->params[i].buffer;
     if (!buffer) continue;
     size_t element = qn_dtype_size_bytes(buffer->dtype);
     for (size_t k = 0; k * element < want->buffers[i].size; ++k) {

@@ -57,7 +57,7 @@ static bool check_build(const qn_generated_t* generated, const qn_generated_args
   qn_generated_args_t actual;
   qn_generated_args_init(generated, &actual);
   uint64_t words[qn_generated_max_params + 4];
-  const qn__function_t* function = generated->module->functions[0];
+  const qn__ir_func_t* function = generated->module->functions[0];
   memcpy(words, actual.params, generated->param_count * sizeof *words);
   for (size_t i = 0; i < function->symbol_count; ++i) {
     words[generated->param_count + i] = (uint64_t)generated->symbols[i];

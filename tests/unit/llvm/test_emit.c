@@ -30,7 +30,7 @@ typedef struct program {
 // The values of symbols: all symbols of a program take these, shifted by their position.
 static const int64_t extents[] = {0, 1, 7, 16, 33, 100, 131};
 
-static void check_function(const qn__function_t* function, size_t index, kernels_t** kernels,
+static void check_function(const qn__ir_func_t* function, size_t index, kernels_t** kernels,
                            size_t kernel_count, const program_t* program) {
   for (size_t i = 0; i < QN_COUNT_OF(extents); ++i) {
     int64_t symbols[8];
@@ -69,7 +69,7 @@ static void run_program(void** state) {
     }
   }
   size_t index = 0;
-  for (qn__function_t* f = module->body.first; f; f = f->next) {
+  for (qn__ir_func_t* f = module->body.first; f; f = f->next) {
     check_function(f, index++, kernels, count, program);
   }
   for (size_t i = 0; i < count; ++i) kernels_destroy(kernels[i]);

@@ -52,7 +52,7 @@ static int tear_down(void** state) {
 
 // One compile of LLVM text, with all that it holds.
 typedef struct build {
-  qn__worker_t* worker;
+  qn__llvm_worker_t* worker;
   LLVMContextRef context;
   LLVMModuleRef module;
   LLVMMemoryBufferRef object;
@@ -487,7 +487,7 @@ static void test_guard(void** state) {
   assert_false(LLVMParseIRInContext(
       lost_context, LLVMCreateMemoryBufferWithMemoryRangeCopy(text, sizeof text - 1, "doomed"),
       &lost_module, &message));
-  qn__worker_t* worker;
+  qn__llvm_worker_t* worker;
   assert_true(qn_ok(qn__worker_take(&pool, &worker)));
   assert_true(qn_ok(qn__worker_machine(worker, build.target, QN_TIER_FULL, &lost_machine)));
   doomed_t doomed = {lost_module, lost_machine};
