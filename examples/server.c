@@ -43,7 +43,7 @@ typedef struct server {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   int ready_count;
-  qn_pending_t* pending[SHAPES];
+  qn_future_t* future[SHAPES];
 } server_t;
 
 static int64_t now_ns(void) {
@@ -228,17 +228,17 @@ static bool request_shapes(server_t* server, int count) {
       .struct_size = sizeof options, .timeout_ns = background_ns, .priority = 1};
   for (int i = 0; i < count; i++) {
     if (!is_good(qn_engine_request(server->engine, server->special[i], server->target, "rms_norm",
-                                   &options, &server->pending[i]),
+                                   &options, &server->future[i]),
                  "request ahead")) {
       return false;
     }
-    qn_pending_notify(server->pending[i], on_ready, server);
+    qn_future_notify(server->future[i], on_ready, server);
   }
   return true;
 }
 
 // As an event loop would: sleeps until all have been announced, then takes them. False when one
-// failed. The pendings are released.
+// failed. The futures are released.
 static bool await_shapes(server_t* server, int count) {
   (void)pthread_mutex_lock(&server->lock);
   while (server->ready_count < count) {
@@ -249,10 +249,10 @@ static bool await_shapes(server_t* server, int count) {
   bool good = true;
   for (int i = 0; i < count; i++) {
     qn_function_t* function;
-    good &= is_good(qn_pending_wait(server->pending[i], 0, NULL, &function), "made ahead");
+    good &= is_good(qn_future_wait(server->future[i], 0, NULL, &function), "made ahead");
     qn_function_release(function);
-    qn_pending_release(server->pending[i]);
-    server->pending[i] = NULL;
+    qn_future_release(server->future[i]);
+    server->future[i] = NULL;
   }
   return good;
 }
@@ -274,8 +274,8 @@ static bool open_server(server_t* server, const char* cache_dir, const char* jit
 
 static void close_server(server_t* server) {
   for (int i = 0; i < SHAPES; i++) {
-    qn_pending_release(server->pending[i]);
-    server->pending[i] = NULL;
+    qn_future_release(server->future[i]);
+    server->future[i] = NULL;
   }
   qn_function_release(server->always);
   qn_engine_destroy(server->engine);

@@ -7,7 +7,7 @@
 //   qn_value_t args[] = {qn_float(2.0), qn_tensor_value(&x), qn_tensor_value(&y)};
 //   qn_function_call(saxpy, args, 3, NULL);
 //
-// Engines, functions, executables and pendings may be used by any thread. The first lookup of a
+// Engines, functions, executables and futures may be used by any thread. The first lookup of a
 // (module, target) asks the memory table, the cache directory, the bundles and the remote tier, and
 // only then compiles; later ones find the memory table. A cache problem is a miss, never an error.
 // A lookup that may not wait says so by its miss policy and its timeout. docs/lookups.md tells who
@@ -200,7 +200,7 @@ typedef struct qn_engine_options {
 // OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* options,
                                                 qn_engine_t** out_engine);
-// Functions and executables that are still held stay usable, and pendings that are still held may
+// Functions and executables that are still held stay usable, and futures that are still held may
 // be waited for and released. Cancels compiles that have not begun; waits for those that run and
 // for queued publishes for a bounded time. Not from a callback of the engine. NULL is fine.
 QN_API void qn_engine_destroy(qn_engine_t* engine);
@@ -285,32 +285,32 @@ QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module
 // ------------------------------------------------------------------------------------ requests
 
 // A lookup under way. Any thread.
-typedef struct qn_pending qn_pending_t;
+typedef struct qn_future qn_future_t;
 
 // Starts a lookup of a function and returns at once: files, network and compile are left to the
 // engine's compile threads (a memory hit is ready immediately). `options->timeout_ns` bounds the
-// whole lookup: a pending one that is still waiting for a compile thread then ends with
-// DEADLINE_EXCEEDED. Owned: qn_pending_release. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+// whole lookup: a future that is still waiting for a compile thread then ends with
+// DEADLINE_EXCEEDED. Owned: qn_future_release. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module,
                                                  qn_target_t* target, const char* name,
                                                  const qn_lookup_options_t* options,
-                                                 qn_pending_t** out_pending);
-// True once qn_pending_wait answers without waiting.
-QN_API bool qn_pending_is_ready(const qn_pending_t* pending);
+                                                 qn_future_t** out_future);
+// True once qn_future_wait answers without waiting.
+QN_API bool qn_future_is_ready(const qn_future_t* future);
 // Waits at most `timeout_ns` (0: not at all; negative: for ever). The function is owned by the
 // caller; asking again gives it again. `out_info` may be NULL. Errors: those of the lookup,
 // DEADLINE_EXCEEDED (the lookup goes on), CANCELLED.
-QN_API QN_MUST_USE qn_status_t qn_pending_wait(qn_pending_t* pending, int64_t timeout_ns,
-                                               qn_lookup_info_t* out_info,
-                                               qn_function_t** out_function);
+QN_API QN_MUST_USE qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns,
+                                              qn_lookup_info_t* out_info,
+                                              qn_function_t** out_function);
 // Calls back once when it is ready, on the thread that made it so, or at once when it is. For event
-// loops. One callback per pending; it must not release the pending.
-QN_API void qn_pending_notify(qn_pending_t* pending, void (*on_ready)(void* self), void* self);
+// loops. One callback per future; it must not release the future.
+QN_API void qn_future_notify(qn_future_t* future, void (*on_ready)(void* self), void* self);
 // Nobody wants it any more: whoever waits gets CANCELLED. What has not begun, and nobody else waits
 // for, never will; a compile that runs goes on into the cache.
-QN_API void qn_pending_cancel(qn_pending_t* pending);
+QN_API void qn_future_cancel(qn_future_t* future);
 // Does not cancel. NULL is fine.
-QN_API void qn_pending_release(qn_pending_t* pending);
+QN_API void qn_future_release(qn_future_t* future);
 
 // Writes an intermediate form of what the lookup would compile: "ir", "llvm", "asm", "image", ...
 // Always runs the generator, in the calling thread. Errors: NOT_FOUND lists the forms; those of the

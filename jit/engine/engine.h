@@ -30,7 +30,7 @@ typedef enum qn__counter {
 // Members are made in this order and ended in the inverse one: what a lock is taken under was made
 // before what is locked (base/fork.h).
 struct qn_engine {
-  // Of the memory: the owner's, and one for each thread, flight and pending that may outlive it.
+  // Of the memory: the owner's, and one for each thread, flight and future that may outlive it.
   _Atomic uint32_t reference_count;
   qn_allocator_t allocator;
   qn__config_t config;

@@ -65,8 +65,8 @@ typedef struct qn__flights {
   } failed[QN__FAILED_COUNT];
   size_t failed_next;
   int64_t failed_period_ns;
-  // Pendings whose owners want to be told when their time is over (pending.c).
-  qn_pending_t* alarms;
+  // Futures whose owners want to be told when their time is over (future.c).
+  qn_future_t* alarms;
   qn__task_t alarm_job;
   bool has_alarm_job;
   qn__fork_node_t fork_node;

@@ -1,4 +1,4 @@
-// jit/engine/lookup.h: what lookup.c, fallback.c and pending.c share.
+// jit/engine/lookup.h: what lookup.c, fallback.c and future.c share.
 //
 // Thread rule: any thread. Read next: lookup.c.
 #ifndef QUERN_JIT_LOOKUP_H_

@@ -151,14 +151,14 @@ static void count_ready(void* self) {
 }
 
 // Waits a little, cancels, or just goes away.
-static void ask_and_wait(soak_thread_t* thread, unsigned number, qn_pending_t* pending) {
+static void ask_and_wait(soak_thread_t* thread, unsigned number, qn_future_t* future) {
   unsigned how = soak_random(&thread->random, 4);
-  if (how == 0) qn_pending_cancel(pending);
-  if (how == 1) qn_pending_notify(pending, count_ready, NULL);
+  if (how == 0) qn_future_cancel(future);
+  if (how == 1) qn_future_notify(future, count_ready, NULL);
   for (int i = 0; how > 1 && i < 2; i++) {
     qn_function_t* function = NULL;
     int64_t timeout_ns = soak_random(&thread->random, 20) * MILLISECOND_NS;
-    qn_status_t status = qn_pending_wait(pending, timeout_ns, NULL, &function);
+    qn_status_t status = qn_future_wait(future, timeout_ns, NULL, &function);
     judge_late(thread, "request", number, status, function);
   }
 }
@@ -176,12 +176,12 @@ void soak_look_up_in_a_hurry(soak_thread_t* thread, bool is_request) {
                                  .priority = (int32_t)soak_random(&thread->random, 3)};
   (void)qn_engine_unload(engine, module, target, &options);
   if (is_request) {
-    qn_pending_t* pending = NULL;
-    qn_status_t status = qn_engine_request(engine, module, target, "f", &options, &pending);
+    qn_future_t* future = NULL;
+    qn_status_t status = qn_engine_request(engine, module, target, "f", &options, &future);
     if (!qn_ok(status)) soak_violation("request: %s", qn_status_message(status));
     qn_status_free(status);
-    if (pending) ask_and_wait(thread, number, pending);
-    qn_pending_release(pending);
+    if (future) ask_and_wait(thread, number, future);
+    qn_future_release(future);
   } else {
     qn_function_t* function = NULL;
     qn_status_t status = qn_engine_function(engine, module, target, "f", &options, NULL, &function);

@@ -209,20 +209,20 @@ qn_status_t gated_look_up(gated_t* gated, qn_module_t* module, const char* name,
   return QN_OK;
 }
 
-qn_pending_t* gated_request(gated_t* gated, qn_module_t* module, const char* name,
-                            int32_t priority) {
+qn_future_t* gated_request(gated_t* gated, qn_module_t* module, const char* name,
+                           int32_t priority) {
   qn_lookup_options_t options = lookup_with(QN_MISS_BLOCK, 0, priority);
-  qn_pending_t* pending;
-  must(qn_engine_request(gated->engine, module, gated->target, name, &options, &pending));
-  return pending;
+  qn_future_t* future;
+  must(qn_engine_request(gated->engine, module, gated->target, name, &options, &future));
+  return future;
 }
 
-void await_value(qn_pending_t* pending, int value) {
+void await_value(qn_future_t* future, int value) {
   qn_function_t* function;
-  must(qn_pending_wait(pending, -1, NULL, &function));
+  must(qn_future_wait(future, -1, NULL, &function));
   assert_int_equal(call(function), value);
   qn_function_release(function);
-  qn_pending_release(pending);
+  qn_future_release(future);
 }
 
 void await_queued(qn_engine_t* engine, uint32_t count) {

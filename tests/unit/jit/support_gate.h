@@ -62,10 +62,9 @@ qn_lookup_options_t lookup_with(qn_miss_policy_t miss, int64_t timeout_ns, int32
 qn_status_t gated_look_up(gated_t* gated, qn_module_t* module, const char* name,
                           const qn_lookup_options_t* options, qn_lookup_info_t* info);
 // Asks without waiting for the answer, so that the order of asking is known.
-qn_pending_t* gated_request(gated_t* gated, qn_module_t* module, const char* name,
-                            int32_t priority);
-// Waits for the answer, expects the value, and releases what was pending.
-void await_value(qn_pending_t* pending, int value);
+qn_future_t* gated_request(gated_t* gated, qn_module_t* module, const char* name, int32_t priority);
+// Waits for the answer, expects the value, and releases what was future.
+void await_value(qn_future_t* future, int value);
 // Until so many, and no more, wait for a compile thread.
 void await_queued(qn_engine_t* engine, uint32_t count);
 

@@ -136,10 +136,10 @@ static void test_forbid(void** state) {
     assert_non_null(strstr(qn_status_message(status), "(key "));
     must_be(status, QN_STATUS_COMPILE_FORBIDDEN, "'f@");
   }
-  qn_pending_t* pending = gated_request(&gated, module, "f", 0);
+  qn_future_t* future = gated_request(&gated, module, "f", 0);
   qn_function_t* function;
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "'f@");
-  qn_pending_release(pending);
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "'f@");
+  qn_future_release(future);
   assert_int_equal(gate_started(&gated.gate), 0);
   assert_int_equal(heard.count, 0);
   assert_int_equal(counter_of(gated.engine, "compiles_forbidden"), 7);

@@ -24,26 +24,26 @@ static void test_destroy_in_the_middle(void** state) {
   gated_t gated;
   gated_begin_with(&gated, one_thread, 1);
   qn_module_t* modules[] = {module_of("runs", 1), module_of("waits", 2)};
-  qn_pending_t* running = gated_request(&gated, modules[0], "runs", 0);
+  qn_future_t* running = gated_request(&gated, modules[0], "runs", 0);
   gate_await_started(&gated.gate, 1);
-  qn_pending_t* queued = gated_request(&gated, modules[1], "waits", 0);
+  qn_future_t* queued = gated_request(&gated, modules[1], "waits", 0);
   await_queued(gated.engine, 1);
-  assert_false(qn_pending_is_ready(running));
+  assert_false(qn_future_is_ready(running));
   gate_set(&gated.gate, true);
   qn_engine_destroy(gated.engine);
   // One was waited for, or it was queued still; the other never began or was compiled.
   qn_function_t* function = NULL;
-  must(qn_pending_wait(running, 0, NULL, &function));
+  must(qn_future_wait(running, 0, NULL, &function));
   assert_int_equal(call(function), 1);
   qn_function_release(function);
-  qn_status_t status = qn_pending_wait(queued, 0, NULL, &function);
+  qn_status_t status = qn_future_wait(queued, 0, NULL, &function);
   if (qn_ok(status)) {
     qn_function_release(function);
   } else {
     must_be(status, QN_STATUS_CANCELLED, "engine ends");
   }
-  qn_pending_release(running);
-  qn_pending_release(queued);
+  qn_future_release(running);
+  qn_future_release(queued);
   // It went into the cache.
   qn_engine_options_t options = {
       .struct_size = sizeof options, .cache_dir = gated.directory, .ignores_environment = true};
@@ -75,7 +75,7 @@ static void test_destroy_with_a_hanging_compile(void** state) {
   gated_begin(&gated, &options);
   gated.engine->compile_grace_ns = 1000000;
   qn_module_t* modules[] = {module_of("hangs", 1), module_of("waits", 2)};
-  qn_pending_t* hanging = gated_request(&gated, modules[0], "hangs", 0);
+  qn_future_t* hanging = gated_request(&gated, modules[0], "hangs", 0);
   gate_await_started(&gated.gate, 1);
   seeker_t seeker;
   seeker_start(&seeker, &gated, modules[1], "waits", NULL);
@@ -86,13 +86,13 @@ static void test_destroy_with_a_hanging_compile(void** state) {
   seeker_join(&seeker);
   must_be(seeker.status, QN_STATUS_CANCELLED, "engine ends");
   qn_function_t* function;
-  must_be(qn_pending_wait(hanging, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "not ready");
+  must_be(qn_future_wait(hanging, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "not ready");
   gate_set(&gated.gate, true);
-  must(qn_pending_wait(hanging, -1, NULL, &function));
+  must(qn_future_wait(hanging, -1, NULL, &function));
   assert_int_equal(heard_count, 0);  // whoever was to hear of it may be gone, as his engine is
   assert_int_equal(call(function), 1);
   qn_function_release(function);
-  qn_pending_release(hanging);
+  qn_future_release(hanging);
   qn_module_release(modules[0]);
   qn_module_release(modules[1]);
   // The thread that was left behind ends the engine; what it uses must last until then.
@@ -109,9 +109,9 @@ static void test_fork_while_it_compiles(void** state) {
   static const qn_setting_t settings[] = {{"compile_threads", "1"}, {"lock_timeout", "200ms"}};
   gated_begin_with(&gated, settings, 2);
   qn_module_t* modules[] = {module_of("runs", 1), module_of("waits", 2)};
-  qn_pending_t* running = gated_request(&gated, modules[0], "runs", 0);
+  qn_future_t* running = gated_request(&gated, modules[0], "runs", 0);
   gate_await_started(&gated.gate, 1);
-  qn_pending_t* queued = gated_request(&gated, modules[1], "waits", 0);
+  qn_future_t* queued = gated_request(&gated, modules[1], "waits", 0);
   await_queued(gated.engine, 1);
   pid_t child = fork();
   assert_true(child >= 0);
@@ -119,12 +119,12 @@ static void test_fork_while_it_compiles(void** state) {
     (void)alarm(600);
     // The parent's lookups never come; the child's own do, of the same keys.
     qn_function_t* function;
-    must_be(qn_pending_wait(running, -1, NULL, &function), QN_STATUS_CANCELLED, "forked");
-    assert_true(qn_pending_is_ready(queued));
-    must_be(qn_pending_wait(queued, 0, NULL, &function), QN_STATUS_CANCELLED, "forked");
-    qn_pending_release(running);
-    qn_pending_cancel(queued);
-    qn_pending_release(queued);
+    must_be(qn_future_wait(running, -1, NULL, &function), QN_STATUS_CANCELLED, "forked");
+    assert_true(qn_future_is_ready(queued));
+    must_be(qn_future_wait(queued, 0, NULL, &function), QN_STATUS_CANCELLED, "forked");
+    qn_future_release(running);
+    qn_future_cancel(queued);
+    qn_future_release(queued);
     must(qn__mutex_init(&gated.gate.mutex));
     must(qn__cond_init(&gated.gate.moved));
     gated.gate.is_open = true;
@@ -174,10 +174,10 @@ static void test_no_threads(void** state) {
     qn_lookup_options_t fallback = lookup_with(QN_MISS_FALLBACK, 0, 0);
     must(gated_look_up(&gated, other, "g", &fallback, NULL));
     qn_module_t* third = module_of("h", 3);
-    qn_pending_t* pending = gated_request(&gated, third, "h", 0);
+    qn_future_t* future = gated_request(&gated, third, "h", 0);
     qn_function_t* function;
-    must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_UNAVAILABLE, "thread");
-    qn_pending_release(pending);
+    must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_UNAVAILABLE, "thread");
+    qn_future_release(future);
     _exit(counter_of(gated.engine, "compiles") == 2 ? 0 : 1);
   }
   int status;

@@ -606,9 +606,9 @@ static int ending_child(int delay_us) {
     (void)snprintf(text + size, 200000 - size, "}\n");
     qn_module_t* module = parse(text);
     free(text);
-    qn_pending_t* pending;
-    must(qn_engine_request(engine, module, target, "f", NULL, &pending));
-    qn_pending_release(pending);
+    qn_future_t* future;
+    must(qn_engine_request(engine, module, target, "f", NULL, &future));
+    qn_future_release(future);
     qn_module_release(module);
   }
   usleep((useconds_t)delay_us);

@@ -69,17 +69,17 @@ static void test_priorities(void** state) {
   static const char* const names[] = {"first", "low", "high", "raised"};
   static const int32_t priorities[] = {0, 0, 5, 0};
   qn_module_t* modules[4];
-  qn_pending_t* pendings[4];
+  qn_future_t* futures[4];
   for (int i = 0; i < 4; i++) {
     modules[i] = module_of(names[i], i);
-    pendings[i] = gated_request(&gated, modules[i], names[i], priorities[i]);
+    futures[i] = gated_request(&gated, modules[i], names[i], priorities[i]);
     if (i == 0) gate_await_started(&gated.gate, 1);
     if (i > 0) await_queued(gated.engine, (uint32_t)i);
   }
   // Somebody in more of a hurry waits for one that is queued already.
-  qn_pending_t* hurried = gated_request(&gated, modules[3], "raised", 9);
+  qn_future_t* hurried = gated_request(&gated, modules[3], "raised", 9);
   gate_set(&gated.gate, true);
-  for (int i = 0; i < 4; i++) await_value(pendings[i], i);
+  for (int i = 0; i < 4; i++) await_value(futures[i], i);
   await_value(hurried, 3);
   static const char* const expected[] = {"first full", "raised full", "high full", "low full"};
   for (int i = 0; i < 4; i++) {
@@ -157,10 +157,10 @@ static void test_bad_options(void** state) {
   options = lookup_with((qn_miss_policy_t)7, 0, 0);
   must_be(gated_look_up(&gated, module, "f", &options, NULL), QN_STATUS_INVALID_ARGUMENT,
           "miss: 7");
-  qn_pending_t* pending;
-  must_be(qn_engine_request(gated.engine, module, gated.target, "f", &options, &pending),
+  qn_future_t* future;
+  must_be(qn_engine_request(gated.engine, module, gated.target, "f", &options, &future),
           QN_STATUS_INVALID_ARGUMENT, "miss: 7");
-  assert_null(pending);
+  assert_null(future);
   qn_module_release(module);
   gated_end(&gated);
 }
@@ -202,11 +202,11 @@ static void test_hanging_file_system(void** state) {
   // What was begun goes on although nobody waits for it any more, and hangs.
   while (files.held_count == 0) usleep(100);
   qn_lookup_options_t soon = lookup_with(QN_MISS_BLOCK, 2000000, 0);
-  qn_pending_t* pending;
-  must(qn_engine_request(gated.engine, module, gated.target, "f", &soon, &pending));
+  qn_future_t* future;
+  must(qn_engine_request(gated.engine, module, gated.target, "f", &soon, &future));
   qn_function_t* function;
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
-  qn_pending_release(pending);
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
+  qn_future_release(future);
   assert_true(files.held_count > 0);
   files.is_on = false;
   must(gated_look_up(&gated, module, "f", NULL, NULL));
@@ -310,12 +310,12 @@ static bool look_up_with(qn_allocator_t allocator, void* user) {
   qn_lookup_options_t lookup = lookup_with(walk->miss, walk->timeout_ns, 0);
   lookup.generic = generic;
   qn_function_t* function = NULL;
-  qn_pending_t* pending = NULL;
+  qn_future_t* future = NULL;
   qn_status_t status = qn_engine_create(&options, &gated.engine);
   if (qn_ok(status)) gate_install(&gated.gate, gated.engine);
   if (qn_ok(status) && walk->is_request) {
-    status = qn_engine_request(gated.engine, module, gated.target, "f", &lookup, &pending);
-    if (qn_ok(status)) status = qn_pending_wait(pending, -1, NULL, &function);
+    status = qn_engine_request(gated.engine, module, gated.target, "f", &lookup, &future);
+    if (qn_ok(status)) status = qn_future_wait(future, -1, NULL, &function);
   } else if (qn_ok(status)) {
     status = qn_engine_function(gated.engine, module, gated.target, "f", &lookup, NULL, &function);
   }
@@ -325,7 +325,7 @@ static bool look_up_with(qn_allocator_t allocator, void* user) {
                       : code == QN_STATUS_OK || code == QN_STATUS_OUT_OF_MEMORY;
   if (function) is_right = is_right && call(function) == 3;
   qn_function_release(function);
-  qn_pending_release(pending);
+  qn_future_release(future);
   qn_engine_destroy(gated.engine);
   qn_module_release(module);
   qn_module_release(generic);

@@ -431,14 +431,14 @@ static void test_end_while_waiting(void** state) {
   seeker_t seeker;
   seeker_start(&seeker, &maker, module, "f", NULL);
   gate_await_started(&maker.gate, 1);
-  qn_pending_t* pending;
-  must(qn_engine_request(waiter.engine, module, waiter.target, "f", NULL, &pending));
+  qn_future_t* future;
+  must(qn_engine_request(waiter.engine, module, waiter.target, "f", NULL, &future));
   while (counter_of(waiter.engine, "claim_busy") == 0) usleep(100);
   qn_engine_destroy(waiter.engine);
   waiter.engine = NULL;
   qn_function_t* function;
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_CANCELLED, "ends");
-  qn_pending_release(pending);
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "ends");
+  qn_future_release(future);
   assert_int_equal(gate_started(&waiter.gate), 0);
   gate_set(&maker.gate, true);
   seeker_join_value(&seeker, 4);

@@ -17,13 +17,13 @@ static void begin(gated_t* gated) {
   gated_begin_with(gated, one_thread, 1);
 }
 
-static qn_pending_t* request(gated_t* gated, qn_module_t* module, const char* name,
-                             qn_miss_policy_t miss, int64_t timeout_ns) {
+static qn_future_t* request(gated_t* gated, qn_module_t* module, const char* name,
+                            qn_miss_policy_t miss, int64_t timeout_ns) {
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .miss = miss, .timeout_ns = timeout_ns};
-  qn_pending_t* pending;
-  must(qn_engine_request(gated->engine, module, gated->target, name, &options, &pending));
-  return pending;
+  qn_future_t* future;
+  must(qn_engine_request(gated->engine, module, gated->target, name, &options, &future));
+  return future;
 }
 
 typedef struct ear {
@@ -60,42 +60,41 @@ static void test_poll_and_wait(void** state) {
   gated_t gated;
   begin(&gated);
   qn_module_t* module = module_of("f", 5);
-  qn_pending_t* pending = request(&gated, module, "f", QN_MISS_BLOCK, 0);
-  qn_pending_t* again = request(&gated, module, "f", QN_MISS_BLOCK, 0);
-  assert_false(qn_pending_is_ready(pending));
+  qn_future_t* future = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  qn_future_t* again = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  assert_false(qn_future_is_ready(future));
   qn_function_t* function;
-  must_be(qn_pending_wait(pending, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
+  must_be(qn_future_wait(future, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
   assert_null(function);
-  must_be(qn_pending_wait(pending, 1000000, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
-          "goes on");
+  must_be(qn_future_wait(future, 1000000, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "goes on");
   gate_set(&gated.gate, true);
   qn_lookup_info_t info;
-  must(qn_pending_wait(pending, -1, &info, &function));
+  must(qn_future_wait(future, -1, &info, &function));
   assert_int_equal(call(function), 5);
   assert_int_equal(info.source, QN_SOURCE_COMPILED);
   assert_int_equal(info.tier, QN_TIER_FULL);
   assert_true(info.lookup_ns > 0 && info.compile_ns > 0 && strlen(info.key) == 32);
-  assert_true(qn_pending_is_ready(pending));
+  assert_true(qn_future_is_ready(future));
   // Asking again gives it again.
   qn_function_t* same;
-  must(qn_pending_wait(pending, 0, NULL, &same));
+  must(qn_future_wait(future, 0, NULL, &same));
   assert_ptr_equal(same, function);
   qn_function_release(same);
-  qn_pending_release(pending);
+  qn_future_release(future);
   assert_int_equal(call(function), 5);
   qn_function_release(function);
   // The other one has a cell of its own, and was not the one that compiled.
-  must(qn_pending_wait(again, -1, &info, &function));
+  must(qn_future_wait(again, -1, &info, &function));
   assert_int_equal(info.source, QN_SOURCE_MEMORY);
   assert_int_equal(call(function), 5);
   qn_function_release(function);
-  qn_pending_release(again);
+  qn_future_release(again);
   // A memory hit is ready at once.
-  pending = request(&gated, module, "f", QN_MISS_FAIL, 1);
-  assert_true(qn_pending_is_ready(pending));
-  must(qn_pending_wait(pending, 0, NULL, &function));
+  future = request(&gated, module, "f", QN_MISS_FAIL, 1);
+  assert_true(qn_future_is_ready(future));
+  must(qn_future_wait(future, 0, NULL, &function));
   qn_function_release(function);
-  qn_pending_release(pending);
+  qn_future_release(future);
   assert_int_equal(gate_started(&gated.gate), 1);
   assert_int_equal(counter_of(gated.engine, "requests"), 3);
   qn_module_release(module);
@@ -108,26 +107,26 @@ static void test_errors(void** state) {
   begin(&gated);
   gate_set(&gated.gate, true);
   qn_module_t* module = module_of("f", 5);
-  qn_pending_t* pending = request(&gated, module, "g", QN_MISS_BLOCK, 0);
+  qn_future_t* future = request(&gated, module, "g", QN_MISS_BLOCK, 0);
   qn_function_t* function;
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_NOT_FOUND, "'f'");
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_NOT_FOUND, "'f'");
-  qn_pending_release(pending);
-  must_be(qn_engine_request(gated.engine, module, gated.target, NULL, NULL, &pending),
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_NOT_FOUND, "'f'");
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_NOT_FOUND, "'f'");
+  qn_future_release(future);
+  must_be(qn_engine_request(gated.engine, module, gated.target, NULL, NULL, &future),
           QN_STATUS_INVALID_ARGUMENT, "name");
-  assert_null(pending);
+  assert_null(future);
   qn_module_t* other = module_of("other", 1);
-  pending = request(&gated, other, "other", QN_MISS_FAIL, 0);
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "other@");
-  qn_pending_release(pending);
+  future = request(&gated, other, "other", QN_MISS_FAIL, 0);
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "other@");
+  qn_future_release(future);
   gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
   for (int i = 0; i < 2; i++) {
-    pending = request(&gated, other, "other", QN_MISS_BLOCK, 0);
-    must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_UNSUPPORTED, "want");
-    qn_pending_release(pending);
+    future = request(&gated, other, "other", QN_MISS_BLOCK, 0);
+    must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_UNSUPPORTED, "want");
+    qn_future_release(future);
   }
   assert_int_equal(counter_of(gated.engine, "failed_remembered"), 1);
-  qn_pending_release(NULL);
+  qn_future_release(NULL);
   qn_module_release(module);
   qn_module_release(other);
   gated_end(&gated);
@@ -138,41 +137,41 @@ static void test_cancel_before_it_begins(void** state) {
   gated_t gated;
   begin(&gated);
   qn_module_t* modules[] = {module_of("runs", 0), module_of("alone", 1), module_of("shared", 2)};
-  qn_pending_t* runs = request(&gated, modules[0], "runs", QN_MISS_BLOCK, 0);
+  qn_future_t* runs = request(&gated, modules[0], "runs", QN_MISS_BLOCK, 0);
   gate_await_started(&gated.gate, 1);
-  qn_pending_t* alone = request(&gated, modules[1], "alone", QN_MISS_BLOCK, 0);
-  qn_pending_t* shared = request(&gated, modules[2], "shared", QN_MISS_BLOCK, 0);
-  qn_pending_t* sharer = request(&gated, modules[2], "shared", QN_MISS_BLOCK, 0);
+  qn_future_t* alone = request(&gated, modules[1], "alone", QN_MISS_BLOCK, 0);
+  qn_future_t* shared = request(&gated, modules[2], "shared", QN_MISS_BLOCK, 0);
+  qn_future_t* sharer = request(&gated, modules[2], "shared", QN_MISS_BLOCK, 0);
   await_queued(gated.engine, 2);
   ear_t ear;
   ear_init(&ear);
-  qn_pending_notify(alone, on_ready, &ear);
-  qn_pending_cancel(alone);
+  qn_future_notify(alone, on_ready, &ear);
+  qn_future_cancel(alone);
   ear_await(&ear, 1);
   await_queued(gated.engine, 1);
-  qn_pending_cancel(shared);
-  qn_pending_cancel(shared);  // again is nothing new
+  qn_future_cancel(shared);
+  qn_future_cancel(shared);  // again is nothing new
   await_queued(gated.engine, 1);
   qn_function_t* function;
-  must_be(qn_pending_wait(alone, -1, NULL, &function), QN_STATUS_CANCELLED, "'alone'");
-  must_be(qn_pending_wait(shared, -1, NULL, &function), QN_STATUS_CANCELLED, "'shared'");
-  assert_true(qn_pending_is_ready(shared));
+  must_be(qn_future_wait(alone, -1, NULL, &function), QN_STATUS_CANCELLED, "'alone'");
+  must_be(qn_future_wait(shared, -1, NULL, &function), QN_STATUS_CANCELLED, "'shared'");
+  assert_true(qn_future_is_ready(shared));
   gate_set(&gated.gate, true);
-  must(qn_pending_wait(runs, -1, NULL, &function));
+  must(qn_future_wait(runs, -1, NULL, &function));
   qn_function_release(function);
-  must(qn_pending_wait(sharer, -1, NULL, &function));
+  must(qn_future_wait(sharer, -1, NULL, &function));
   assert_int_equal(call(function), 2);
   qn_function_release(function);
   assert_int_equal(gate_started(&gated.gate), 2);
   assert_string_equal(gated.gate.log[1], "shared full");
   assert_int_equal(counter_of(gated.engine, "cancelled"), 2);
   // It can be asked for again.
-  qn_pending_t* later = request(&gated, modules[1], "alone", QN_MISS_BLOCK, 0);
-  must(qn_pending_wait(later, -1, NULL, &function));
+  qn_future_t* later = request(&gated, modules[1], "alone", QN_MISS_BLOCK, 0);
+  must(qn_future_wait(later, -1, NULL, &function));
   assert_int_equal(call(function), 1);
   qn_function_release(function);
-  qn_pending_t* all[] = {runs, alone, shared, sharer, later};
-  for (size_t i = 0; i < 5; i++) qn_pending_release(all[i]);
+  qn_future_t* all[] = {runs, alone, shared, sharer, later};
+  for (size_t i = 0; i < 5; i++) qn_future_release(all[i]);
   for (size_t i = 0; i < 3; i++) qn_module_release(modules[i]);
   ear_deinit(&ear);
   gated_end(&gated);
@@ -183,12 +182,12 @@ static void test_cancel_while_it_compiles(void** state) {
   gated_t gated;
   begin(&gated);
   qn_module_t* module = module_of("f", 6);
-  qn_pending_t* pending = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  qn_future_t* future = request(&gated, module, "f", QN_MISS_BLOCK, 0);
   gate_await_started(&gated.gate, 1);
-  qn_pending_cancel(pending);
+  qn_future_cancel(future);
   qn_function_t* function;
-  must_be(qn_pending_wait(pending, -1, NULL, &function), QN_STATUS_CANCELLED, "'f'");
-  qn_pending_release(pending);
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "'f'");
+  qn_future_release(future);
   gate_set(&gated.gate, true);
   // The compile goes on into memory and into the cache.
   qn_lookup_info_t info;
@@ -211,9 +210,9 @@ static void test_release_is_no_cancel(void** state) {
   gated_t gated;
   begin(&gated);
   qn_module_t* modules[] = {module_of("runs", 0), module_of("queued", 1)};
-  qn_pending_release(request(&gated, modules[0], "runs", QN_MISS_BLOCK, 0));
+  qn_future_release(request(&gated, modules[0], "runs", QN_MISS_BLOCK, 0));
   gate_await_started(&gated.gate, 1);
-  qn_pending_release(request(&gated, modules[1], "queued", QN_MISS_BLOCK, 0));
+  qn_future_release(request(&gated, modules[1], "queued", QN_MISS_BLOCK, 0));
   gate_set(&gated.gate, true);
   gate_await_ended(&gated.gate, 2);
   qn_module_release(modules[0]);
@@ -228,20 +227,20 @@ static void test_notify(void** state) {
   qn_module_t* module = module_of("f", 6);
   ear_t ear;
   ear_init(&ear);
-  qn_pending_t* pending = request(&gated, module, "f", QN_MISS_BLOCK, 0);
-  qn_pending_notify(pending, on_ready, &ear);
+  qn_future_t* future = request(&gated, module, "f", QN_MISS_BLOCK, 0);
+  qn_future_notify(future, on_ready, &ear);
   gate_await_started(&gated.gate, 1);
   assert_int_equal(ear.count, 0);
   gate_set(&gated.gate, true);
   ear_await(&ear, 1);
-  assert_true(qn_pending_is_ready(pending));
+  assert_true(qn_future_is_ready(future));
   qn_function_t* function;
-  must(qn_pending_wait(pending, 0, NULL, &function));
+  must(qn_future_wait(future, 0, NULL, &function));
   qn_function_release(function);
   // At once when it is ready already.
-  qn_pending_notify(pending, on_ready, &ear);
+  qn_future_notify(future, on_ready, &ear);
   ear_await(&ear, 2);
-  qn_pending_release(pending);
+  qn_future_release(future);
   qn_module_release(module);
   ear_deinit(&ear);
   gated_end(&gated);
@@ -254,29 +253,29 @@ static void test_out_of_time(void** state) {
   begin(&gated);
   qn_module_t* modules[] = {module_of("hangs", 1), module_of("queued", 2)};
   ear_t ears[3];
-  qn_pending_t* pendings[3];
+  qn_future_t* futures[3];
   for (int i = 0; i < 3; i++) {
     ear_init(&ears[i]);
     // The latest is asked for first, so that the earlier ones must wake the clock's thread.
-    pendings[i] = request(&gated, modules[i > 0], i > 0 ? "queued" : "hangs", QN_MISS_BLOCK,
-                          i == 0 ? 30000000 : 10000000);
-    qn_pending_notify(pendings[i], on_ready, &ears[i]);
+    futures[i] = request(&gated, modules[i > 0], i > 0 ? "queued" : "hangs", QN_MISS_BLOCK,
+                         i == 0 ? 30000000 : 10000000);
+    qn_future_notify(futures[i], on_ready, &ears[i]);
   }
   qn_function_t* function;
   for (int i = 0; i < 3; i++) {
     ear_await(&ears[i], 1);
-    assert_true(qn_pending_is_ready(pendings[i]));
-    must_be(qn_pending_wait(pendings[i], -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
+    assert_true(qn_future_is_ready(futures[i]));
+    must_be(qn_future_wait(futures[i], -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
             "goes on being made");
   }
   // Without anybody who listens it is known as soon as somebody asks.
-  qn_pending_t* late = request(&gated, modules[0], "hangs", QN_MISS_BLOCK, 1);
-  must_be(qn_pending_wait(late, -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "0.000 ms");
-  qn_pending_release(late);
+  qn_future_t* late = request(&gated, modules[0], "hangs", QN_MISS_BLOCK, 1);
+  must_be(qn_future_wait(late, -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "0.000 ms");
+  qn_future_release(late);
   gate_set(&gated.gate, true);
   gate_await_ended(&gated.gate, 2);
   for (int i = 0; i < 3; i++) {
-    qn_pending_release(pendings[i]);
+    qn_future_release(futures[i]);
     ear_deinit(&ears[i]);
   }
   qn_module_release(modules[0]);
@@ -284,7 +283,7 @@ static void test_out_of_time(void** state) {
   gated_end(&gated);
 }
 
-// Engines that end, and pendings that outlive them, with alarms that never rang.
+// Engines that end, and futures that outlive them, with alarms that never rang.
 static void test_after_the_engine(void** state) {
   (void)state;
   gated_t gated;
@@ -294,24 +293,24 @@ static void test_after_the_engine(void** state) {
   ear_t ear;
   ear_init(&ear);
   enum { count = 20 };
-  qn_pending_t* pendings[count];
+  qn_future_t* futures[count];
   for (int i = 0; i < count; i++) {
-    pendings[i] = request(&gated, module, "f", QN_MISS_BLOCK, 3600 * SECOND);
-    qn_pending_notify(pendings[i], on_ready, &ear);
+    futures[i] = request(&gated, module, "f", QN_MISS_BLOCK, 3600 * SECOND);
+    qn_future_notify(futures[i], on_ready, &ear);
   }
   qn_engine_destroy(gated.engine);
   ear_await(&ear, count);
   for (int i = 0; i < count; i++) {
     qn_function_t* function;
-    qn_status_t status = qn_pending_wait(pendings[i], 0, NULL, &function);
+    qn_status_t status = qn_future_wait(futures[i], 0, NULL, &function);
     if (qn_ok(status)) {
       assert_int_equal(call(function), 6);
     } else {
       must_be(status, QN_STATUS_CANCELLED, "engine ends");
     }
     qn_function_release(function);
-    qn_pending_cancel(pendings[i]);
-    qn_pending_release(pendings[i]);
+    qn_future_cancel(futures[i]);
+    qn_future_release(futures[i]);
   }
   must(qn_engine_create(NULL, &gated.engine));
   qn_module_release(module);
@@ -333,17 +332,16 @@ static void* stir(void* arg) {
   stirrer_t* self = arg;
   for (int i = 0; i < stir_rounds; i++) {
     int number = (int)(rand_r(&self->seed) % stir_modules);
-    qn_pending_t* pending = request(self->gated, self->modules[number], "f",
-                                    rand_r(&self->seed) % 4 == 0 ? QN_MISS_FAIL : QN_MISS_BLOCK,
-                                    rand_r(&self->seed) % 3 == 0 ? 50000 : 0);
-    if (rand_r(&self->seed) % 3 == 0) qn_pending_cancel(pending);
+    qn_future_t* future = request(self->gated, self->modules[number], "f",
+                                  rand_r(&self->seed) % 4 == 0 ? QN_MISS_FAIL : QN_MISS_BLOCK,
+                                  rand_r(&self->seed) % 3 == 0 ? 50000 : 0);
+    if (rand_r(&self->seed) % 3 == 0) qn_future_cancel(future);
     qn_function_t* function;
-    qn_status_t status =
-        qn_pending_wait(pending, rand_r(&self->seed) % 2 ? -1 : 0, NULL, &function);
+    qn_status_t status = qn_future_wait(future, rand_r(&self->seed) % 2 ? -1 : 0, NULL, &function);
     if (qn_ok(status)) assert_int_equal(call(function), number);
     qn_status_free(status);
     qn_function_release(function);
-    qn_pending_release(pending);
+    qn_future_release(future);
     if (rand_r(&self->seed) % 5 == 0) {
       (void)qn_engine_unload(self->gated->engine, self->modules[number], self->gated->target, NULL);
     }
