@@ -28,7 +28,7 @@ typedef struct work {
   qn__body_t body;
   bool has_body;
   qn__arena_t arena;
-  qn__worker_t* worker;
+  qn__llvm_worker_t* worker;
   LLVMTargetMachineRef machine;
   LLVMContextRef context;
   qn__emit_result_t emitted;
