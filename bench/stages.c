@@ -25,7 +25,7 @@ typedef struct work {
   const qn_module_t* module;
   const qn_target_t* target;
   way_t way;
-  qn__body_t body;
+  qn__ir_body_t body;
   bool has_body;
   qn__arena_t arena;
   qn__llvm_worker_t* worker;

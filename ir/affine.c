@@ -4,12 +4,12 @@
 // Thread rule: pure. Read next: verify_race.c.
 #include "ir/affine.h"
 
-static bool same_atom(const qn__expr_t* a, const qn__expr_t* b) {
+static bool same_atom(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   if (a->kind == QN__EXPR_VAR && b->kind == QN__EXPR_VAR) return a->var == b->var;
   return qn__expr_equal(a, b);
 }
 
-static void add_term(qn__affine_t* sum, const qn__expr_t* atom, int64_t coefficient) {
+static void add_term(qn__affine_t* sum, const qn__ir_expr_t* atom, int64_t coefficient) {
   for (uint32_t i = 0; i < sum->count; i++) {
     if (!same_atom(sum->terms[i].atom, atom)) continue;
     if (__builtin_add_overflow(sum->terms[i].coefficient, coefficient,
@@ -49,13 +49,13 @@ static qn__affine_t constant_of(int64_t value) {
   return (qn__affine_t){.is_valid = true, .constant = value};
 }
 
-static qn__affine_t atom_of(const qn__expr_t* expr) {
+static qn__affine_t atom_of(const qn__ir_expr_t* expr) {
   qn__affine_t sum = constant_of(0);
   add_term(&sum, expr, 1);
   return sum;
 }
 
-qn__affine_t qn__affine_of(const qn__expr_t* expr, const qn__affine_lets_t* lets) {
+qn__affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__affine_lets_t* lets) {
   if (expr->kind == QN__EXPR_INT) return constant_of(expr->int_value);
   if (expr->kind == QN__EXPR_VAR) {
     const qn__affine_t* value = lets ? lets->value_of(lets, expr->var) : NULL;
@@ -82,16 +82,16 @@ qn__affine_t qn__affine_of(const qn__expr_t* expr, const qn__affine_lets_t* lets
       return atom_of(expr);
     }
     default: {
-      qn__scalar_t value;
+      qn__ir_scalar_t value;
       if (qn__expr_fold(expr, &value)) return constant_of(value.i);
       return atom_of(expr);
     }
   }
 }
 
-int64_t qn__affine_coefficient(const qn__affine_t* affine, const qn__var_t* var) {
+int64_t qn__affine_coefficient(const qn__affine_t* affine, const qn__ir_var_t* var) {
   for (uint32_t i = 0; i < affine->count; i++) {
-    const qn__expr_t* atom = affine->terms[i].atom;
+    const qn__ir_expr_t* atom = affine->terms[i].atom;
     if (atom->kind == QN__EXPR_VAR && atom->var == var) return affine->terms[i].coefficient;
   }
   return 0;

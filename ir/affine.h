@@ -15,22 +15,22 @@ typedef struct qn__affine {
   int64_t constant;
   uint32_t count;
   struct {
-    const qn__expr_t* atom;  // VAR, or any other expression
-    int64_t coefficient;     // never 0
+    const qn__ir_expr_t* atom;  // VAR, or any other expression
+    int64_t coefficient;        // never 0
   } terms[QN__AFFINE_TERMS];
 } qn__affine_t;
 
 // What a variable stands for (the value of a let), or NULL for itself. May be NULL.
 typedef struct qn__affine_lets {
-  const qn__affine_t* (*value_of)(const struct qn__affine_lets* lets, const qn__var_t* var);
+  const qn__affine_t* (*value_of)(const struct qn__affine_lets* lets, const qn__ir_var_t* var);
   void* self;
 } qn__affine_lets_t;
 
-qn__affine_t qn__affine_of(const qn__expr_t* expr, const qn__affine_lets_t* lets);
+qn__affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__affine_lets_t* lets);
 // a + scale * b.
 qn__affine_t qn__affine_add(const qn__affine_t* a, const qn__affine_t* b, int64_t scale);
 // The coefficient of a variable.
-int64_t qn__affine_coefficient(const qn__affine_t* affine, const qn__var_t* var);
+int64_t qn__affine_coefficient(const qn__affine_t* affine, const qn__ir_var_t* var);
 static inline bool qn__affine_is_constant(const qn__affine_t* affine) {
   return affine->is_valid && affine->count == 0;
 }

@@ -27,12 +27,12 @@ static bool compare_float(qn_op_t op, double a, double b) {
   }
 }
 
-static bool compare(qn_op_t op, qn_dtype_t dtype, qn__scalar_t a, qn__scalar_t b) {
+static bool compare(qn_op_t op, qn_dtype_t dtype, qn__ir_scalar_t a, qn__ir_scalar_t b) {
   return qn__dtype_is_float(dtype) ? compare_float(op, a.f, b.f)
                                    : qn__int_compare(op, dtype, a.i, b.i);
 }
 
-static bool logic(qn_op_t op, const qn__scalar_t* args) {
+static bool logic(qn_op_t op, const qn__ir_scalar_t* args) {
   if (op == QN_OP_LOGIC_NOT) return args[0].i == 0;
   if (op == QN_OP_LOGIC_AND) return args[0].i != 0 && args[1].i != 0;
   return args[0].i != 0 || args[1].i != 0;
@@ -43,9 +43,10 @@ static bool float_test(qn_op_t op, double value) {
   return op == QN_OP_ISINF ? isinf(value) : isfinite(value);
 }
 
-bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__scalar_t* args, qn__scalar_t* out) {
+bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args,
+                   qn__ir_scalar_t* out) {
   out->i = 0;
-  const qn__op_info_t* info = qn__op_info(op);
+  const qn__ir_op_info_t* info = qn__op_info(op);
   if (QN_NEVER(!info)) return false;
   switch (info->rule) {
     case QN__RULE_COMPARE:
@@ -76,32 +77,32 @@ bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__scalar_t* args, qn__s
 
 // ------------------------------------------------------------------------------------ reductions
 
-qn__scalar_t qn__reduce_step(qn_reduce_kind_t kind, qn_dtype_t dtype, qn__scalar_t a,
-                             qn__scalar_t b) {
+qn__ir_scalar_t qn__reduce_step(qn_reduce_kind_t kind, qn_dtype_t dtype, qn__ir_scalar_t a,
+                                qn__ir_scalar_t b) {
   static const qn_op_t steps[] = {
       [QN_REDUCE_SUM] = QN_OP_ADD,
       [QN_REDUCE_PROD] = QN_OP_MUL,
       [QN_REDUCE_MIN] = QN_OP_MIN,
       [QN_REDUCE_MAX] = QN_OP_MAX,
   };
-  qn__scalar_t result;
-  (void)qn__scalar_op(steps[kind], dtype, (qn__scalar_t[3]){a, b}, &result);
+  qn__ir_scalar_t result;
+  (void)qn__scalar_op(steps[kind], dtype, (qn__ir_scalar_t[3]){a, b}, &result);
   return result;
 }
 
-qn__scalar_t qn__reduce_neutral(qn_reduce_kind_t kind, qn_dtype_t dtype) {
+qn__ir_scalar_t qn__reduce_neutral(qn_reduce_kind_t kind, qn_dtype_t dtype) {
   bool is_float = qn__dtype_is_float(dtype);
   switch (kind) {
     case QN_REDUCE_SUM:
       break;
     case QN_REDUCE_PROD:
-      return is_float ? (qn__scalar_t){.f = 1} : (qn__scalar_t){.i = 1};
+      return is_float ? (qn__ir_scalar_t){.f = 1} : (qn__ir_scalar_t){.i = 1};
     case QN_REDUCE_MIN:
-      return is_float ? (qn__scalar_t){.f = (double)INFINITY}
-                      : (qn__scalar_t){.i = qn__int_max(dtype)};
+      return is_float ? (qn__ir_scalar_t){.f = (double)INFINITY}
+                      : (qn__ir_scalar_t){.i = qn__int_max(dtype)};
     case QN_REDUCE_MAX:
-      return is_float ? (qn__scalar_t){.f = -(double)INFINITY}
-                      : (qn__scalar_t){.i = qn__int_min(dtype)};
+      return is_float ? (qn__ir_scalar_t){.f = -(double)INFINITY}
+                      : (qn__ir_scalar_t){.i = qn__int_min(dtype)};
   }
-  return is_float ? (qn__scalar_t){.f = 0} : (qn__scalar_t){.i = 0};
+  return is_float ? (qn__ir_scalar_t){.f = 0} : (qn__ir_scalar_t){.i = 0};
 }

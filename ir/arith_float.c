@@ -110,16 +110,16 @@ static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
   return bits_double(sign | wide_exponent << 52 | mantissa << (52 - m));
 }
 
-uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__scalar_t value) {
+uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__ir_scalar_t value) {
   if (dtype == QN_DTYPE_F64) return double_bits(value.f);
   if (qn__dtype_is_float(dtype)) return narrow_to_bits(dtype, value.f);
   return (uint64_t)value.i & qn__width_mask(dtype);
 }
 
-qn__scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits) {
-  if (dtype == QN_DTYPE_F64) return (qn__scalar_t){.f = bits_double(bits)};
-  if (qn__dtype_is_float(dtype)) return (qn__scalar_t){.f = narrow_from_bits(dtype, bits)};
-  return (qn__scalar_t){.i = qn__wrap_int(dtype, qn__as_signed(bits & qn__width_mask(dtype)))};
+qn__ir_scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits) {
+  if (dtype == QN_DTYPE_F64) return (qn__ir_scalar_t){.f = bits_double(bits)};
+  if (qn__dtype_is_float(dtype)) return (qn__ir_scalar_t){.f = narrow_from_bits(dtype, bits)};
+  return (qn__ir_scalar_t){.i = qn__wrap_int(dtype, qn__as_signed(bits & qn__width_mask(dtype)))};
 }
 
 // ------------------------------------------------------------------------------------ conversion
@@ -162,16 +162,17 @@ static double float_to_float(qn_dtype_t from, double value, qn_dtype_t to) {
   return qn__round_float(to, value);
 }
 
-qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to) {
+qn__ir_scalar_t qn__scalar_cast(qn_dtype_t from, qn__ir_scalar_t value, qn_dtype_t to) {
   bool is_from_float = qn__dtype_is_float(from);
   if (to == QN_DTYPE_BOOL) {
-    return (qn__scalar_t){.i = is_from_float ? value.f != 0 : value.i != 0};
+    return (qn__ir_scalar_t){.i = is_from_float ? value.f != 0 : value.i != 0};
   }
   if (qn__dtype_is_float(to)) {
-    return (qn__scalar_t){.f = is_from_float ? float_to_float(from, value.f, to)
-                                             : int_to_float(from, value.i, to)};
+    return (qn__ir_scalar_t){.f = is_from_float ? float_to_float(from, value.f, to)
+                                                : int_to_float(from, value.i, to)};
   }
-  return (qn__scalar_t){.i = is_from_float ? float_to_int(to, value.f) : qn__wrap_int(to, value.i)};
+  return (qn__ir_scalar_t){.i = is_from_float ? float_to_int(to, value.f)
+                                              : qn__wrap_int(to, value.i)};
 }
 
 // ------------------------------------------------------------------------------------ operators

@@ -77,7 +77,7 @@ void qn_builder_destroy(qn_builder_t* builder) {
   qn_status_free(builder->status);
   qn__ptrmap_deinit(&builder->handles);
   qn__free(allocator, builder->params, builder->param_capacity * sizeof *builder->params);
-  qn__free(allocator, builder->symbols, builder->symbol_capacity * sizeof(qn__expr_t*));
+  qn__free(allocator, builder->symbols, builder->symbol_capacity * sizeof(qn__ir_expr_t*));
   qn__body_deinit(&builder->body);
   qn__free(allocator, builder, sizeof *builder);
 }
@@ -146,7 +146,7 @@ static bool takes_params(qn_builder_t* builder, const char* call) {
   return false;
 }
 
-static bool add_param(qn_builder_t* builder, qn__param_t param) {
+static bool add_param(qn_builder_t* builder, qn__ir_param_t param) {
   void* items = builder->params;
   if (!qn__grow(builder->allocator, &items, &builder->param_capacity, builder->param_count + 1,
                 sizeof *builder->params)) {
@@ -164,11 +164,11 @@ qn_expr_t* qn_build_symbol(qn_builder_t* builder, const char* name) {
   for (size_t i = 0; i < builder->symbol_count; i++) {
     if (strcmp(builder->symbols[i]->var->name, name) == 0) return builder->symbols[i];
   }
-  qn__expr_t* handle = qn__build_give_var(
+  qn__ir_expr_t* handle = qn__build_give_var(
       builder, qn__var_new(&builder->body.arena, QN__VAR_SYMBOL, QN_DTYPE_I64, name));
   void* items = builder->symbols;
   if (!handle || !qn__grow(builder->allocator, &items, &builder->symbol_capacity,
-                           builder->symbol_count + 1, sizeof(qn__expr_t*))) {
+                           builder->symbol_count + 1, sizeof(qn__ir_expr_t*))) {
     return qn__build_out_of_memory(builder);
   }
   builder->symbols = items;
@@ -181,9 +181,9 @@ qn_expr_t* qn_build_scalar_param(qn_builder_t* builder, const char* name, qn_dty
   if (qn_dtype_size_bytes(dtype) == 0) {
     return qn__build_fail(builder, call, "parameter '%s' has no dtype", name);
   }
-  qn__var_t* var = qn__var_new(&builder->body.arena, QN__VAR_SCALAR, dtype, name);
-  qn__expr_t* handle = qn__build_give_var(builder, var);
-  if (!handle || !add_param(builder, (qn__param_t){.scalar = var})) return NULL;
+  qn__ir_var_t* var = qn__var_new(&builder->body.arena, QN__VAR_SCALAR, dtype, name);
+  qn__ir_expr_t* handle = qn__build_give_var(builder, var);
+  if (!handle || !add_param(builder, (qn__ir_param_t){.scalar = var})) return NULL;
   return handle;
 }
 
@@ -200,14 +200,14 @@ qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* name, qn_a
   if (!buffer) return NULL;
   buffer->access = access;
   if (align_bytes) buffer->align_bytes = align_bytes;
-  if (!add_param(builder, (qn__param_t){.buffer = buffer})) return NULL;
+  if (!add_param(builder, (qn__ir_param_t){.buffer = buffer})) return NULL;
   return qn__build_give_buffer(builder, buffer) ? buffer : NULL;
 }
 
 // ------------------------------------------------------------------------------------ the end
 
 // The symbols of the parameters in the order of their first appearance.
-static bool collect_symbol(qn__walker_t* walker, qn__expr_t* expr) {
+static bool collect_symbol(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   qn__ir_func_t* function = walker->self;
   if (expr->kind != QN__EXPR_VAR || expr->var->kind != QN__VAR_SYMBOL) return true;
   for (size_t i = 0; i < function->symbol_count; i++) {
@@ -218,7 +218,7 @@ static bool collect_symbol(qn__walker_t* walker, qn__expr_t* expr) {
 }
 
 static void collect_symbols(qn__ir_func_t* function) {
-  qn__walker_t walker = {.on_expr = collect_symbol, .self = function};
+  qn__ir_walker_t walker = {.on_expr = collect_symbol, .self = function};
   for (size_t i = 0; i < function->param_count; i++) {
     qn__ir_buffer_t* buffer = function->params[i].buffer;
     for (uint32_t k = 0; buffer && k < buffer->rank; k++) {

@@ -15,7 +15,7 @@ static uint32_t add_saturating(uint32_t a, uint32_t b) {
   return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
-qn__expr_t* qn__build_give(qn_builder_t* builder, qn__expr_t* expr, qn__built_t built) {
+qn__ir_expr_t* qn__build_give(qn_builder_t* builder, qn__ir_expr_t* expr, qn__built_t built) {
   qn__built_t* kept = expr ? QN__ARENA_NEW(&builder->body.arena, qn__built_t) : NULL;
   if (!kept || !qn__ptrmap_put(&builder->handles, expr, kept)) {
     return qn__build_out_of_memory(builder);
@@ -26,21 +26,21 @@ qn__expr_t* qn__build_give(qn_builder_t* builder, qn__expr_t* expr, qn__built_t 
   return expr;
 }
 
-qn__expr_t* qn__build_give_var(qn_builder_t* builder, qn__var_t* var) {
+qn__ir_expr_t* qn__build_give_var(qn_builder_t* builder, qn__ir_var_t* var) {
   if (!var) return qn__build_out_of_memory(builder);
   return qn__build_give(builder, qn__expr_var(&builder->body.arena, var), (qn__built_t){0});
 }
 
 // The old value of an atomic is declared only when somebody uses it.
-static void declare_result(qn__var_t* var) {
-  qn__stmt_t* stmt = var->user;
+static void declare_result(qn__ir_var_t* var) {
+  qn__ir_stmt_t* stmt = var->user;
   if (var->kind != QN__VAR_ATOMIC || !stmt) return;
   stmt->atomic.result = var;
   var->user = NULL;
 }
 
-qn__expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* what,
-                           qn__expr_t* expr, qn__built_t* inout_built) {
+qn__ir_expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* what,
+                              qn__ir_expr_t* expr, qn__built_t* inout_built) {
   if (!qn_ok(builder->status)) return NULL;
   if (!expr) return qn__build_fail(builder, call, "%s is NULL", what);
   qn__built_t* built = qn__ptrmap_get(&builder->handles, expr);
@@ -74,28 +74,29 @@ qn__expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* 
                           "name with qn_build_let",
                           what);
   }
-  qn__subst_t subst = {.arena = &builder->body.arena};
-  qn__expr_t* copy = qn__expr_clone(&subst, expr);
+  qn__ir_subst_t subst = {.arena = &builder->body.arena};
+  qn__ir_expr_t* copy = qn__expr_clone(&subst, expr);
   return copy ? copy : qn__build_out_of_memory(builder);
 }
 
-qn__expr_t* qn__build_take_as(qn_builder_t* builder, const char* call, const char* what,
-                              qn__expr_t* expr, qn_dtype_t dtype, qn__built_t* inout_built) {
-  qn__expr_t* tree = qn__build_take(builder, call, what, expr, inout_built);
+qn__ir_expr_t* qn__build_take_as(qn_builder_t* builder, const char* call, const char* what,
+                                 qn__ir_expr_t* expr, qn_dtype_t dtype, qn__built_t* inout_built) {
+  qn__ir_expr_t* tree = qn__build_take(builder, call, what, expr, inout_built);
   if (!tree || tree->dtype == dtype) return tree;
   return qn__build_fail(builder, call, "%s is %s, expected %s", what, qn_dtype_text(tree->dtype),
                         qn_dtype_text(dtype));
 }
 
-qn__expr_t** qn__build_take_all(qn_builder_t* builder, const char* call, const char* what,
-                                qn__expr_t* const* exprs, size_t count, qn_dtype_t dtype,
-                                qn__built_t* inout_built) {
+qn__ir_expr_t** qn__build_take_all(qn_builder_t* builder, const char* call, const char* what,
+                                   qn__ir_expr_t* const* exprs, size_t count, qn_dtype_t dtype,
+                                   qn__built_t* inout_built) {
   if (!qn_ok(builder->status)) return NULL;
   if (count > 0 && !exprs) return qn__build_fail(builder, call, "%s: the array is NULL", what);
-  qn__expr_t** trees = qn__arena_alloc_array(&builder->body.arena, count, sizeof(qn__expr_t*));
+  qn__ir_expr_t** trees =
+      qn__arena_alloc_array(&builder->body.arena, count, sizeof(qn__ir_expr_t*));
   if (!trees) return qn__build_out_of_memory(builder);
   for (size_t i = 0; i < count; i++) {
-    qn__expr_t* tree = qn__build_take(builder, call, what, exprs[i], inout_built);
+    qn__ir_expr_t* tree = qn__build_take(builder, call, what, exprs[i], inout_built);
     if (!tree) return NULL;
     bool is_good = dtype == QN_DTYPE_NONE ? qn__dtype_is_int(tree->dtype) : tree->dtype == dtype;
     if (!is_good) {
@@ -151,11 +152,11 @@ qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_
                        qn_expr_t* c) {
   const char* call = "qn_build_op";
   if (!qn__build_is_ready(builder, call)) return NULL;
-  const qn__op_info_t* info = qn__op_info(op);
+  const qn__ir_op_info_t* info = qn__op_info(op);
   if (!info) return qn__build_fail(builder, call, "operator %d does not exist", (int)op);
   static const char* const names[] = {"operand 1", "operand 2", "operand 3"};
   qn_expr_t* const given[] = {a, b, c};
-  qn__expr_t* args[3] = {NULL, NULL, NULL};
+  qn__ir_expr_t* args[3] = {NULL, NULL, NULL};
   qn_dtype_t dtypes[3] = {QN_DTYPE_NONE, QN_DTYPE_NONE, QN_DTYPE_NONE};
   qn__built_t built = {0};
   for (uint32_t i = 0; i < 3; i++) {
@@ -178,11 +179,11 @@ qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_
                         built);
 }
 
-static qn_expr_t* convert(qn_builder_t* builder, const char* call, qn__expr_kind_t kind,
+static qn_expr_t* convert(qn_builder_t* builder, const char* call, qn__ir_expr_kind_t kind,
                           qn_dtype_t dtype, qn_expr_t* value) {
   if (!qn__build_is_ready(builder, call)) return NULL;
   qn__built_t built = {0};
-  qn__expr_t* tree = qn__build_take(builder, call, "the value", value, &built);
+  qn__ir_expr_t* tree = qn__build_take(builder, call, "the value", value, &built);
   if (!tree) return NULL;
   bool is_same_size = qn_dtype_size_bytes(dtype) == qn_dtype_size_bytes(tree->dtype) &&
                       dtype != QN_DTYPE_BOOL && tree->dtype != QN_DTYPE_BOOL;
@@ -190,7 +191,7 @@ static qn_expr_t* convert(qn_builder_t* builder, const char* call, qn__expr_kind
     return qn__build_fail(builder, call, "%s cannot become %s", qn_dtype_text(tree->dtype),
                           qn_dtype_text(dtype));
   }
-  qn__expr_t* expr = qn__expr_new(&builder->body.arena, kind, dtype, (qn__loc_t){0, 0});
+  qn__ir_expr_t* expr = qn__expr_new(&builder->body.arena, kind, dtype, (qn__ir_loc_t){0, 0});
   if (expr) expr->args[0] = tree;
   return qn__build_give(builder, expr, built);
 }
@@ -207,15 +208,15 @@ qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_expr_t*
   const char* call = "qn_build_cond";
   if (!qn__build_is_ready(builder, call)) return NULL;
   qn__built_t built = {0};
-  qn__expr_t* test =
+  qn__ir_expr_t* test =
       qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, &built);
-  qn__expr_t* first = qn__build_take(builder, call, "the first choice", a, &built);
+  qn__ir_expr_t* first = qn__build_take(builder, call, "the first choice", a, &built);
   if (!test || !first) return NULL;
-  qn__expr_t* second =
+  qn__ir_expr_t* second =
       qn__build_take_as(builder, call, "the second choice", b, first->dtype, &built);
   if (!second) return NULL;
-  qn__expr_t* expr =
-      qn__expr_new(&builder->body.arena, QN__EXPR_COND, first->dtype, (qn__loc_t){0, 0});
+  qn__ir_expr_t* expr =
+      qn__expr_new(&builder->body.arena, QN__EXPR_COND, first->dtype, (qn__ir_loc_t){0, 0});
   if (!expr) return qn__build_out_of_memory(builder);
   expr->args[0] = test;
   expr->args[1] = first;
@@ -230,10 +231,10 @@ qn_expr_t* qn_build_load(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank
     return NULL;
   }
   qn__built_t built = {0};
-  qn__expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, &built);
+  qn__ir_expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, &built);
   if (!trees) return NULL;
-  qn__expr_t* expr =
-      qn__expr_new(&builder->body.arena, QN__EXPR_LOAD, buffer->dtype, (qn__loc_t){0, 0});
+  qn__ir_expr_t* expr =
+      qn__expr_new(&builder->body.arena, QN__EXPR_LOAD, buffer->dtype, (qn__ir_loc_t){0, 0});
   if (!expr) return qn__build_out_of_memory(builder);
   expr->load.buffer = buffer;
   expr->load.indices = trees;
@@ -252,7 +253,7 @@ qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const c
   const char* text = qn__build_name(builder, call, name, "i");
   qn__arena_t* arena = &builder->body.arena;
   qn__frame_t* frame = QN__ARENA_NEW(arena, qn__frame_t);
-  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_REDUCE, QN_DTYPE_NONE, (qn__loc_t){0, 0});
+  qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_REDUCE, QN_DTYPE_NONE, (qn__ir_loc_t){0, 0});
   if (!frame || !expr) return qn__build_out_of_memory(builder);
   *frame = (qn__frame_t){.outer = builder->frame,
                          .kind = QN__FRAME_REDUCE,
@@ -276,7 +277,7 @@ qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value) {
   if (frame->kind != QN__FRAME_REDUCE) {
     return qn__build_fail(builder, call, "the innermost open block is not a reduction");
   }
-  qn__expr_t* expr = frame->reduce;
+  qn__ir_expr_t* expr = frame->reduce;
   expr->reduce.value = qn__build_take(builder, call, "the value", value, &frame->reduce_built);
   if (!expr->reduce.value) return NULL;
   expr->dtype = expr->reduce.value->dtype;

@@ -3,18 +3,18 @@
 // Thread rule: one thread at a time. Read next: build_expr.c.
 #include "ir/builder.h"
 
-static qn__stmt_t* new_stmt(qn_builder_t* builder, qn__stmt_kind_t kind) {
-  qn__stmt_t* stmt = qn__stmt_new(&builder->body.arena, kind, (qn__loc_t){0, 0});
+static qn__ir_stmt_t* new_stmt(qn_builder_t* builder, qn__ir_stmt_kind_t kind) {
+  qn__ir_stmt_t* stmt = qn__stmt_new(&builder->body.arena, kind, (qn__ir_loc_t){0, 0});
   return stmt ? stmt : qn__build_out_of_memory(builder);
 }
 
-static void append(qn_builder_t* builder, qn__stmt_t* stmt) {
+static void append(qn_builder_t* builder, qn__ir_stmt_t* stmt) {
   qn__block_append(builder->frame->block, stmt);
 }
 
 // Opens the block of `stmt`, which is appended.
-static bool open_block(qn_builder_t* builder, qn__frame_kind_t kind, qn__stmt_t* stmt,
-                       qn__block_t* block) {
+static bool open_block(qn_builder_t* builder, qn__frame_kind_t kind, qn__ir_stmt_t* stmt,
+                       qn__ir_block_t* block) {
   qn__frame_t* frame = QN__ARENA_NEW(&builder->body.arena, qn__frame_t);
   if (!frame) {
     (void)qn__build_out_of_memory(builder);
@@ -34,9 +34,9 @@ bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_b
   return qn__build_fail(builder, call, "the buffer is not one of this builder");
 }
 
-qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
-                               const qn__ir_buffer_t* buffer, size_t rank,
-                               qn__expr_t* const* indices, qn__built_t* inout_built) {
+qn__ir_expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
+                                  const qn__ir_buffer_t* buffer, size_t rank,
+                                  qn__ir_expr_t* const* indices, qn__built_t* inout_built) {
   if (rank != buffer->rank) {
     return qn__build_fail(builder, call, "buffer '%s' has rank %" PRIu32 ", %zu %s given",
                           buffer->name, buffer->rank, rank,
@@ -45,9 +45,9 @@ qn__expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
   return qn__build_take_all(builder, call, "index", indices, rank, QN_DTYPE_NONE, inout_built);
 }
 
-qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__scope_t scope,
+qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__ir_scope_t scope,
                                       const char* name, qn_dtype_t dtype, size_t rank,
-                                      qn__expr_t* const* shape, qn__expr_t* const* strides) {
+                                      qn__ir_expr_t* const* shape, qn__ir_expr_t* const* strides) {
   if (qn_dtype_size_bytes(dtype) == 0) {
     return qn__build_fail(builder, call, "buffer '%s' has no dtype", name);
   }
@@ -73,7 +73,7 @@ bool qn__build_give_buffer(qn_builder_t* builder, qn__ir_buffer_t* buffer) {
 }
 
 static qn__ir_buffer_t* declare(qn_builder_t* builder, qn__ir_buffer_t* buffer) {
-  qn__stmt_t* stmt = new_stmt(builder, QN__STMT_ALLOC);
+  qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_ALLOC);
   if (!stmt || !qn__build_give_buffer(builder, buffer)) return NULL;
   stmt->alloc.buffer = buffer;
   append(builder, stmt);
@@ -91,7 +91,7 @@ qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t 
   const char* text = qn__build_name(builder, call, name, "b");
   if (!text) return NULL;
   qn__ir_buffer_t* buffer =
-      qn__build_new_buffer(builder, call, (qn__scope_t)scope, text, dtype, rank, shape, NULL);
+      qn__build_new_buffer(builder, call, (qn__ir_scope_t)scope, text, dtype, rank, shape, NULL);
   return buffer ? declare(builder, buffer) : NULL;
 }
 
@@ -107,7 +107,7 @@ qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t 
                           "table '%s' has rank %zu, the limit is %d, and needs a shape", text, rank,
                           QN__LARGEST_RANK);
   }
-  qn__expr_t* extents[QN__LARGEST_RANK];
+  qn__ir_expr_t* extents[QN__LARGEST_RANK];
   for (size_t i = 0; i < rank; i++) {
     extents[i] = qn_build_int(builder, QN_DTYPE_I64, shape[i]);
     if (!extents[i]) return NULL;
@@ -120,7 +120,7 @@ qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t 
                                         &(qn__built_t){0});
   if (!buffer->elements) return NULL;
   for (size_t i = 0; i < element_count; i++) {
-    qn__expr_kind_t kind = buffer->elements[i]->kind;
+    qn__ir_expr_kind_t kind = buffer->elements[i]->kind;
     if (kind == QN__EXPR_INT || kind == QN__EXPR_FLOAT) continue;
     return qn__build_fail(builder, call, "element %zu of '%s' is not a literal", i, text);
   }
@@ -155,16 +155,16 @@ qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char*
     return qn__build_fail(builder, call, "loop kind %d does not exist", (int)kind);
   }
   const char* text = qn__build_name(builder, call, name, "i");
-  qn__expr_t* first = qn__build_take_as(builder, call, "the begin", begin, QN_DTYPE_I64, NULL);
-  qn__expr_t* last = qn__build_take_as(builder, call, "the end", end, QN_DTYPE_I64, NULL);
+  qn__ir_expr_t* first = qn__build_take_as(builder, call, "the begin", begin, QN_DTYPE_I64, NULL);
+  qn__ir_expr_t* last = qn__build_take_as(builder, call, "the end", end, QN_DTYPE_I64, NULL);
   if (!text || !first || !last) return NULL;
-  qn__stmt_t* stmt = new_stmt(builder, QN__STMT_LOOP);
+  qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_LOOP);
   if (!stmt) return NULL;
   stmt->loop.kind = kind;
   stmt->loop.begin = first;
   stmt->loop.end = last;
   stmt->loop.var = qn__var_new(&builder->body.arena, QN__VAR_LOOP, QN_DTYPE_I64, text);
-  qn__expr_t* handle = qn__build_give_var(builder, stmt->loop.var);
+  qn__ir_expr_t* handle = qn__build_give_var(builder, stmt->loop.var);
   if (!handle || !open_block(builder, QN__FRAME_LOOP, stmt, &stmt->loop.body)) return NULL;
   return handle;
 }
@@ -172,9 +172,9 @@ qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char*
 void qn_build_while(qn_builder_t* builder, qn_expr_t* condition) {
   const char* call = "qn_build_while";
   if (!qn__build_takes_stmts(builder, call)) return;
-  qn__expr_t* tree =
+  qn__ir_expr_t* tree =
       qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
-  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_WHILE) : NULL;
+  qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_WHILE) : NULL;
   if (!stmt) return;
   stmt->while_.condition = tree;
   (void)open_block(builder, QN__FRAME_WHILE, stmt, &stmt->while_.body);
@@ -183,9 +183,9 @@ void qn_build_while(qn_builder_t* builder, qn_expr_t* condition) {
 void qn_build_if(qn_builder_t* builder, qn_expr_t* condition) {
   const char* call = "qn_build_if";
   if (!qn__build_takes_stmts(builder, call)) return;
-  qn__expr_t* tree =
+  qn__ir_expr_t* tree =
       qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
-  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_IF) : NULL;
+  qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_IF) : NULL;
   if (!stmt) return;
   stmt->if_.condition = tree;
   (void)open_block(builder, QN__FRAME_IF, stmt, &stmt->if_.then_block);
@@ -209,20 +209,20 @@ qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* valu
   const char* call = "qn_build_let";
   if (!qn__build_is_ready(builder, call)) return NULL;
   const char* text = qn__build_name(builder, call, name, "v");
-  qn__expr_t* tree = qn__build_take(builder, call, "the value", value, NULL);
-  qn__stmt_t* stmt = text && tree ? new_stmt(builder, QN__STMT_LET) : NULL;
+  qn__ir_expr_t* tree = qn__build_take(builder, call, "the value", value, NULL);
+  qn__ir_stmt_t* stmt = text && tree ? new_stmt(builder, QN__STMT_LET) : NULL;
   if (!stmt) return NULL;
   stmt->let.value = tree;
   stmt->let.var = qn__var_new(&builder->body.arena, QN__VAR_LET, tree->dtype, text);
-  qn__expr_t* handle = qn__build_give_var(builder, stmt->let.var);
+  qn__ir_expr_t* handle = qn__build_give_var(builder, stmt->let.var);
   if (handle) append(builder, stmt);
   return handle;
 }
 
 // A value for an element of `buffer`.
-static qn__expr_t* take_value(qn_builder_t* builder, const char* call, const char* what,
-                              const qn__ir_buffer_t* buffer, qn__expr_t* value) {
-  qn__expr_t* tree = qn__build_take(builder, call, what, value, NULL);
+static qn__ir_expr_t* take_value(qn_builder_t* builder, const char* call, const char* what,
+                                 const qn__ir_buffer_t* buffer, qn__ir_expr_t* value) {
+  qn__ir_expr_t* tree = qn__build_take(builder, call, what, value, NULL);
   if (!tree || tree->dtype == buffer->dtype) return tree;
   return qn__build_fail(builder, call, "%s is %s, buffer '%s' holds %s", what,
                         qn_dtype_text(tree->dtype), buffer->name, qn_dtype_text(buffer->dtype));
@@ -232,9 +232,9 @@ void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
                     qn_expr_t* const* indices, qn_expr_t* value) {
   const char* call = "qn_build_store";
   if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, buffer)) return;
-  qn__expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
-  qn__expr_t* tree = trees ? take_value(builder, call, "the value", buffer, value) : NULL;
-  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_STORE) : NULL;
+  qn__ir_expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
+  qn__ir_expr_t* tree = trees ? take_value(builder, call, "the value", buffer, value) : NULL;
+  qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_STORE) : NULL;
   if (!stmt) return;
   stmt->store.buffer = buffer;
   stmt->store.indices = trees;
@@ -255,21 +255,22 @@ qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t
   if (!has_second && operand2) {
     return qn__build_fail(builder, call, "'%s' takes one operand, two were given", text);
   }
-  qn__expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
-  qn__expr_t* first = trees ? take_value(builder, call, "the operand", buffer, operand) : NULL;
-  qn__expr_t* second = NULL;
+  qn__ir_expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
+  qn__ir_expr_t* first = trees ? take_value(builder, call, "the operand", buffer, operand) : NULL;
+  qn__ir_expr_t* second = NULL;
   if (first && has_second) {
     second = take_value(builder, call, "the second operand", buffer, operand2);
   }
-  qn__stmt_t* stmt = first && (second || !has_second) ? new_stmt(builder, QN__STMT_ATOMIC) : NULL;
+  qn__ir_stmt_t* stmt =
+      first && (second || !has_second) ? new_stmt(builder, QN__STMT_ATOMIC) : NULL;
   if (!stmt) return NULL;
   stmt->atomic.op = op;
   stmt->atomic.buffer = buffer;
   stmt->atomic.indices = trees;
   stmt->atomic.operand = first;
   stmt->atomic.operand2 = second;
-  qn__var_t* result = qn__var_new(&builder->body.arena, QN__VAR_ATOMIC, buffer->dtype, "old");
-  qn__expr_t* handle = qn__build_give_var(builder, result);
+  qn__ir_var_t* result = qn__var_new(&builder->body.arena, QN__VAR_ATOMIC, buffer->dtype, "old");
+  qn__ir_expr_t* handle = qn__build_give_var(builder, result);
   if (!handle) return NULL;
   result->user = stmt;  // until somebody uses the old value
   append(builder, stmt);
@@ -278,16 +279,16 @@ qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t
 
 void qn_build_barrier(qn_builder_t* builder) {
   if (!qn__build_takes_stmts(builder, "qn_build_barrier")) return;
-  qn__stmt_t* stmt = new_stmt(builder, QN__STMT_BARRIER);
+  qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_BARRIER);
   if (stmt) append(builder, stmt);
 }
 
 void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message) {
   const char* call = "qn_build_assert";
   if (!qn__build_takes_stmts(builder, call)) return;
-  qn__expr_t* tree =
+  qn__ir_expr_t* tree =
       qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
-  qn__stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_ASSERT) : NULL;
+  qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_ASSERT) : NULL;
   if (!stmt) return;
   stmt->assert_.condition = tree;
   stmt->assert_.message = qn__arena_cstr(&builder->body.arena, qn__str(message ? message : ""));

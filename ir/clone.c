@@ -7,14 +7,14 @@
 #include "ir/ptrmap.h"
 
 typedef struct cloner {
-  qn__subst_t* subst;
+  qn__ir_subst_t* subst;
   qn__arena_t* arena;
   qn__ptrmap_t map;        // variable -> variable, buffer -> buffer
   bool has_foreign_names;  // the copy outlives the original's arena: names are copied
 } cloner_t;
 
-static qn__expr_t* clone_expr(cloner_t* cloner, const qn__expr_t* expr);
-static bool clone_block(cloner_t* cloner, const qn__block_t* block, qn__block_t* out_block);
+static qn__ir_expr_t* clone_expr(cloner_t* cloner, const qn__ir_expr_t* expr);
+static bool clone_block(cloner_t* cloner, const qn__ir_block_t* block, qn__ir_block_t* out_block);
 
 static const char* clone_name(cloner_t* cloner, const char* name) {
   if (!cloner->has_foreign_names || !name) return name;
@@ -27,8 +27,8 @@ static bool remember(cloner_t* cloner, const void* from, void* to) {
   return false;
 }
 
-static qn__var_t* declare_var(cloner_t* cloner, const qn__var_t* var) {
-  qn__var_t* copy = QN__ARENA_NEW(cloner->arena, qn__var_t);
+static qn__ir_var_t* declare_var(cloner_t* cloner, const qn__ir_var_t* var) {
+  qn__ir_var_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_var_t);
   if (!copy) return NULL;
   *copy = *var;
   copy->user = NULL;
@@ -37,11 +37,11 @@ static qn__var_t* declare_var(cloner_t* cloner, const qn__var_t* var) {
   return remember(cloner, var, copy) ? copy : NULL;
 }
 
-static bool clone_exprs(cloner_t* cloner, qn__expr_t* const* exprs, size_t count,
-                        qn__expr_t*** out_exprs) {
+static bool clone_exprs(cloner_t* cloner, qn__ir_expr_t* const* exprs, size_t count,
+                        qn__ir_expr_t*** out_exprs) {
   *out_exprs = NULL;
   if (!exprs) return true;
-  qn__expr_t** copies = qn__arena_alloc_array(cloner->arena, count, sizeof(qn__expr_t*));
+  qn__ir_expr_t** copies = qn__arena_alloc_array(cloner->arena, count, sizeof(qn__ir_expr_t*));
   if (!copies) return false;
   for (size_t i = 0; i < count; i++) {
     if (!(copies[i] = clone_expr(cloner, exprs[i]))) return false;
@@ -75,20 +75,21 @@ static qn__ir_buffer_t* declare_buffer(cloner_t* cloner, const qn__ir_buffer_t* 
   return remember(cloner, buffer, copy) ? copy : NULL;
 }
 
-static qn__expr_t* clone_var(cloner_t* cloner, const qn__expr_t* expr, qn__expr_t* copy) {
-  qn__var_t* mapped = qn__ptrmap_get(&cloner->map, expr->var);
+static qn__ir_expr_t* clone_var(cloner_t* cloner, const qn__ir_expr_t* expr, qn__ir_expr_t* copy) {
+  qn__ir_var_t* mapped = qn__ptrmap_get(&cloner->map, expr->var);
   if (mapped) {
     copy->var = mapped;
     return copy;
   }
-  qn__subst_t* subst = cloner->subst;
-  qn__expr_t* replacement = subst->on_var ? subst->on_var(subst, expr->var) : NULL;
+  qn__ir_subst_t* subst = cloner->subst;
+  qn__ir_expr_t* replacement = subst->on_var ? subst->on_var(subst, expr->var) : NULL;
   if (!replacement) return copy;
-  qn__subst_t plain = {.arena = cloner->arena};
+  qn__ir_subst_t plain = {.arena = cloner->arena};
   return qn__expr_clone(&plain, replacement);
 }
 
-static qn__expr_t* clone_reduce(cloner_t* cloner, const qn__expr_t* expr, qn__expr_t* copy) {
+static qn__ir_expr_t* clone_reduce(cloner_t* cloner, const qn__ir_expr_t* expr,
+                                   qn__ir_expr_t* copy) {
   bool is_done = (copy->reduce.begin = clone_expr(cloner, expr->reduce.begin)) &&
                  (copy->reduce.end = clone_expr(cloner, expr->reduce.end)) &&
                  (copy->reduce.reduce_var = declare_var(cloner, expr->reduce.reduce_var)) &&
@@ -97,8 +98,8 @@ static qn__expr_t* clone_reduce(cloner_t* cloner, const qn__expr_t* expr, qn__ex
   return is_done ? copy : NULL;
 }
 
-static qn__expr_t* clone_expr(cloner_t* cloner, const qn__expr_t* expr) {
-  qn__expr_t* copy = QN__ARENA_NEW(cloner->arena, qn__expr_t);
+static qn__ir_expr_t* clone_expr(cloner_t* cloner, const qn__ir_expr_t* expr) {
+  qn__ir_expr_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_expr_t);
   if (!copy) return NULL;
   *copy = *expr;
   size_t arg_count = 0;
@@ -134,7 +135,7 @@ static qn__expr_t* clone_expr(cloner_t* cloner, const qn__expr_t* expr) {
   return copy;
 }
 
-static bool clone_stmt(cloner_t* cloner, const qn__stmt_t* stmt, qn__stmt_t* copy) {
+static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_t* copy) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return (copy->let.value = clone_expr(cloner, stmt->let.value)) &&
@@ -177,10 +178,10 @@ static bool clone_stmt(cloner_t* cloner, const qn__stmt_t* stmt, qn__stmt_t* cop
   return true;
 }
 
-static bool clone_block(cloner_t* cloner, const qn__block_t* block, qn__block_t* out_block) {
-  *out_block = (qn__block_t){NULL, NULL};
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    qn__stmt_t* copy = QN__ARENA_NEW(cloner->arena, qn__stmt_t);
+static bool clone_block(cloner_t* cloner, const qn__ir_block_t* block, qn__ir_block_t* out_block) {
+  *out_block = (qn__ir_block_t){NULL, NULL};
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    qn__ir_stmt_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_stmt_t);
     if (!copy) return false;
     *copy = *stmt;
     if (!clone_stmt(cloner, stmt, copy)) return false;
@@ -189,20 +190,21 @@ static bool clone_block(cloner_t* cloner, const qn__block_t* block, qn__block_t*
   return true;
 }
 
-static cloner_t make_cloner(qn__subst_t* subst) {
+static cloner_t make_cloner(qn__ir_subst_t* subst) {
   cloner_t cloner = {.subst = subst, .arena = subst->arena};
   qn__ptrmap_init(&cloner.map, subst->arena->allocator);
   return cloner;
 }
 
-qn__expr_t* qn__expr_clone(qn__subst_t* subst, const qn__expr_t* expr) {
+qn__ir_expr_t* qn__expr_clone(qn__ir_subst_t* subst, const qn__ir_expr_t* expr) {
   cloner_t cloner = make_cloner(subst);
-  qn__expr_t* copy = clone_expr(&cloner, expr);
+  qn__ir_expr_t* copy = clone_expr(&cloner, expr);
   qn__ptrmap_deinit(&cloner.map);
   return copy;
 }
 
-bool qn__block_clone(qn__subst_t* subst, const qn__block_t* block, qn__block_t* out_block) {
+bool qn__block_clone(qn__ir_subst_t* subst, const qn__ir_block_t* block,
+                     qn__ir_block_t* out_block) {
   cloner_t cloner = make_cloner(subst);
   bool is_done = clone_block(&cloner, block, out_block);
   qn__ptrmap_deinit(&cloner.map);
@@ -225,7 +227,7 @@ static bool clone_function(cloner_t* cloner, const qn__ir_func_t* from, qn__ir_f
     if (!(to->symbols[i] = declare_var(cloner, from->symbols[i]))) return false;
   }
   for (size_t i = 0; i < from->param_count; i++) {
-    const qn__var_t* scalar = from->params[i].scalar;
+    const qn__ir_var_t* scalar = from->params[i].scalar;
     if (scalar && !(to->params[i].scalar = declare_var(cloner, scalar))) return false;
   }
   for (size_t i = 0; i < from->param_count; i++) {
@@ -235,9 +237,10 @@ static bool clone_function(cloner_t* cloner, const qn__ir_func_t* from, qn__ir_f
   return clone_block(cloner, &from->body, &to->body);
 }
 
-qn_status_t qn__body_clone(const qn__body_t* from, qn_allocator_t allocator, qn__body_t* out_body) {
+qn_status_t qn__body_clone(const qn__ir_body_t* from, qn_allocator_t allocator,
+                           qn__ir_body_t* out_body) {
   qn__body_init(out_body, allocator);
-  qn__subst_t subst = {.arena = &out_body->arena};
+  qn__ir_subst_t subst = {.arena = &out_body->arena};
   cloner_t cloner = make_cloner(&subst);
   cloner.has_foreign_names = true;
   bool is_done = true;

@@ -15,7 +15,7 @@ typedef struct decoder {
   qn__reader_t reader;
   qn__arena_t* arena;
   // Of the function being read, by number. NULL: declared, but not usable yet.
-  qn__var_t** vars;
+  qn__ir_var_t** vars;
   size_t var_count;
   size_t var_capacity;
   qn__ir_buffer_t** buffers;
@@ -26,8 +26,8 @@ typedef struct decoder {
   char message[96];  // the first complaint; "" when memory ran out
 } decoder_t;
 
-static qn__expr_t* read_expr(decoder_t* d);
-static bool read_block(decoder_t* d, qn__block_t* out_block);
+static qn__ir_expr_t* read_expr(decoder_t* d);
+static bool read_block(decoder_t* d, qn__ir_block_t* out_block);
 
 // Returns NULL, so that a reader of pointers can end with it.
 QN_PRINTF(2, 3) static void* fail(decoder_t* d, const char* format, ...) {
@@ -104,11 +104,11 @@ static size_t reserve_var(decoder_t* d) {
 }
 
 // `name` NULL: a local, which is named after its number.
-static qn__var_t* declare_var(decoder_t* d, size_t number, qn__var_kind_t kind, qn_dtype_t dtype,
-                              const char* name) {
+static qn__ir_var_t* declare_var(decoder_t* d, size_t number, qn__ir_var_kind_t kind,
+                                 qn_dtype_t dtype, const char* name) {
   char local[24];
   (void)snprintf(local, sizeof local, "v%zu", number);
-  qn__var_t* var = qn__var_new(d->arena, kind, dtype, name ? name : local);
+  qn__ir_var_t* var = qn__var_new(d->arena, kind, dtype, name ? name : local);
   if (!var) return fail_memory(d);
   var->id = (uint32_t)number;
   return d->vars[number] = var;
@@ -125,7 +125,7 @@ static qn__ir_buffer_t* declare_buffer(decoder_t* d, qn__ir_buffer_t* buffer) {
   return d->buffers[d->buffer_count++] = buffer;
 }
 
-static qn__var_t* read_var(decoder_t* d) {
+static qn__ir_var_t* read_var(decoder_t* d) {
   uint64_t number = qn__read_varint(&d->reader);
   if (number < d->var_count && d->vars[number]) return d->vars[number];
   return fail(d, "variable %" PRIu64 " is used before it is declared", number);
@@ -139,8 +139,8 @@ static qn__ir_buffer_t* read_buffer(decoder_t* d) {
 
 // ------------------------------------------------------------------------------------ expressions
 
-static qn__expr_t** read_exprs(decoder_t* d, size_t count) {
-  qn__expr_t** exprs = qn__arena_alloc_array(d->arena, count, sizeof(qn__expr_t*));
+static qn__ir_expr_t** read_exprs(decoder_t* d, size_t count) {
+  qn__ir_expr_t** exprs = qn__arena_alloc_array(d->arena, count, sizeof(qn__ir_expr_t*));
   if (!exprs) return fail_memory(d);
   for (size_t i = 0; i < count; i++) {
     if (!(exprs[i] = read_expr(d))) return NULL;
@@ -148,30 +148,30 @@ static qn__expr_t** read_exprs(decoder_t* d, size_t count) {
   return exprs;
 }
 
-static qn__expr_t* read_literal_bits(decoder_t* d, qn_dtype_t dtype) {
+static qn__ir_expr_t* read_literal_bits(decoder_t* d, qn_dtype_t dtype) {
   uint64_t bits = 0;
   for (size_t i = 0; i < qn_dtype_size_bytes(dtype); i++) {
     bits |= (uint64_t)qn__read_u8(&d->reader) << (8 * i);
   }
-  qn__scalar_t value = qn__scalar_from_bits(dtype, bits);
-  qn__expr_t* expr = qn__dtype_is_float(dtype) ? qn__expr_float(d->arena, dtype, value.f)
-                                               : qn__expr_int(d->arena, dtype, value.i);
+  qn__ir_scalar_t value = qn__scalar_from_bits(dtype, bits);
+  qn__ir_expr_t* expr = qn__dtype_is_float(dtype) ? qn__expr_float(d->arena, dtype, value.f)
+                                                  : qn__expr_int(d->arena, dtype, value.i);
   return expr ? expr : fail_memory(d);
 }
 
-static qn__expr_t* read_op(decoder_t* d) {
+static qn__ir_expr_t* read_op(decoder_t* d) {
   uint8_t value = qn__read_u8(&d->reader);
-  const qn__op_info_t* info = qn__op_info((qn_op_t)value);
+  const qn__ir_op_info_t* info = qn__op_info((qn_op_t)value);
   if (!info) return fail(d, "operator %u", (unsigned)value);
-  qn__expr_t* args[3] = {NULL, NULL, NULL};
+  qn__ir_expr_t* args[3] = {NULL, NULL, NULL};
   for (uint32_t i = 0; i < info->arity; i++) {
     if (!(args[i] = read_expr(d))) return NULL;
   }
-  qn__expr_t* expr = qn__expr_op(d->arena, (qn_op_t)value, args[0], args[1], args[2]);
+  qn__ir_expr_t* expr = qn__expr_op(d->arena, (qn_op_t)value, args[0], args[1], args[2]);
   return expr ? expr : fail_memory(d);
 }
 
-static qn__expr_t* read_reduce(decoder_t* d, qn__expr_t* expr) {
+static qn__ir_expr_t* read_reduce(decoder_t* d, qn__ir_expr_t* expr) {
   uint8_t kind = qn__read_u8(&d->reader);
   if (!qn__reduce_text((qn_reduce_kind_t)kind)) return fail(d, "reduction %u", (unsigned)kind);
   expr->reduce.reduce_kind = (qn_reduce_kind_t)kind;
@@ -187,7 +187,7 @@ static qn__expr_t* read_reduce(decoder_t* d, qn__expr_t* expr) {
   return expr;
 }
 
-static qn__expr_t* read_expr_of(decoder_t* d, qn__expr_kind_t kind) {
+static qn__ir_expr_t* read_expr_of(decoder_t* d, qn__ir_expr_kind_t kind) {
   if (kind == QN__EXPR_OP) return read_op(d);
   if (kind == QN__EXPR_FLOAT) {
     qn_dtype_t dtype = read_dtype(d);
@@ -195,7 +195,7 @@ static qn__expr_t* read_expr_of(decoder_t* d, qn__expr_kind_t kind) {
     if (qn__dtype_is_float(dtype)) return read_literal_bits(d, dtype);
     return fail(d, "a float literal of dtype %s", qn_dtype_text(dtype));
   }
-  qn__expr_t* expr = qn__expr_new(d->arena, kind, QN_DTYPE_NONE, (qn__loc_t){0, 0});
+  qn__ir_expr_t* expr = qn__expr_new(d->arena, kind, QN_DTYPE_NONE, (qn__ir_loc_t){0, 0});
   if (!expr) return fail_memory(d);
   switch (kind) {
     case QN__EXPR_INT:
@@ -231,12 +231,12 @@ static qn__expr_t* read_expr_of(decoder_t* d, qn__expr_kind_t kind) {
   }
 }
 
-static qn__expr_t* read_expr(decoder_t* d) {
+static qn__ir_expr_t* read_expr(decoder_t* d) {
   if (d->depth >= QN__LARGEST_NESTING) {
     return fail(d, "they nest deeper than %d levels", QN__LARGEST_NESTING);
   }
   d->depth++;
-  qn__expr_t* expr = read_expr_of(d, (qn__expr_kind_t)qn__read_u8(&d->reader));
+  qn__ir_expr_t* expr = read_expr_of(d, (qn__ir_expr_kind_t)qn__read_u8(&d->reader));
   d->depth--;
   return is_failed(d) ? NULL : expr;
 }
@@ -260,9 +260,9 @@ static bool read_elements(decoder_t* d, qn__ir_buffer_t* buffer) {
   return !is_failed(d);
 }
 
-static bool read_alloc(decoder_t* d, qn__stmt_t* stmt) {
+static bool read_alloc(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t scope = qn__read_u8(&d->reader);
-  if (!qn__scope_text((qn__scope_t)scope) || scope == QN__SCOPE_PARAM) {
+  if (!qn__scope_text((qn__ir_scope_t)scope) || scope == QN__SCOPE_PARAM) {
     return fail(d, "scope %u", (unsigned)scope);
   }
   qn_dtype_t dtype = read_dtype(d);
@@ -270,7 +270,7 @@ static bool read_alloc(decoder_t* d, qn__stmt_t* stmt) {
   if (is_failed(d)) return false;
   char name[24];
   (void)snprintf(name, sizeof name, "b%zu", d->buffer_count);
-  qn__ir_buffer_t* buffer = qn__buf_new(d->arena, (qn__scope_t)scope, dtype, name, rank);
+  qn__ir_buffer_t* buffer = qn__buf_new(d->arena, (qn__ir_scope_t)scope, dtype, name, rank);
   if (!buffer) return fail_memory(d);
   if (!read_shape(d, buffer)) return false;
   if (scope == QN__SCOPE_CONST && !read_elements(d, buffer)) return false;
@@ -284,14 +284,14 @@ static bool read_alloc(decoder_t* d, qn__stmt_t* stmt) {
   return stmt->alloc.buffer != NULL;
 }
 
-static bool read_let(decoder_t* d, qn__stmt_t* stmt) {
+static bool read_let(decoder_t* d, qn__ir_stmt_t* stmt) {
   size_t number = reserve_var(d);
   if (number == SIZE_MAX || !(stmt->let.value = read_expr(d))) return false;
   stmt->let.var = declare_var(d, number, QN__VAR_LET, stmt->let.value->dtype, NULL);
   return stmt->let.var != NULL;
 }
 
-static bool read_atomic(decoder_t* d, qn__stmt_t* stmt) {
+static bool read_atomic(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t op = qn__read_u8(&d->reader);
   if (!qn__atomic_text((qn_atomic_op_t)op)) return fail(d, "atomic operation %u", (unsigned)op);
   stmt->atomic.op = (qn_atomic_op_t)op;
@@ -308,7 +308,7 @@ static bool read_atomic(decoder_t* d, qn__stmt_t* stmt) {
   return stmt->atomic.result != NULL;
 }
 
-static bool read_loop(decoder_t* d, qn__stmt_t* stmt) {
+static bool read_loop(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t kind = qn__read_u8(&d->reader);
   if (!qn__loop_kind_text((qn_loop_kind_t)kind)) return fail(d, "loop %u", (unsigned)kind);
   stmt->loop.kind = (qn_loop_kind_t)kind;
@@ -321,7 +321,7 @@ static bool read_loop(decoder_t* d, qn__stmt_t* stmt) {
   return stmt->loop.var && read_block(d, &stmt->loop.body);
 }
 
-static bool read_stmt(decoder_t* d, qn__stmt_t* stmt) {
+static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return read_let(d, stmt);
@@ -348,7 +348,7 @@ static bool read_stmt(decoder_t* d, qn__stmt_t* stmt) {
   return fail(d, "statement of kind %u", (unsigned)stmt->kind);
 }
 
-static bool read_block(decoder_t* d, qn__block_t* out_block) {
+static bool read_block(decoder_t* d, qn__ir_block_t* out_block) {
   if (d->depth >= QN__LARGEST_NESTING) {
     return fail(d, "they nest deeper than %d levels", QN__LARGEST_NESTING);
   }
@@ -356,7 +356,7 @@ static bool read_block(decoder_t* d, qn__block_t* out_block) {
   for (;;) {
     uint8_t kind = qn__read_u8(&d->reader);
     if (is_failed(d) || kind == QN__TAG_END) break;
-    qn__stmt_t* stmt = qn__stmt_new(d->arena, (qn__stmt_kind_t)kind, (qn__loc_t){0, 0});
+    qn__ir_stmt_t* stmt = qn__stmt_new(d->arena, (qn__ir_stmt_kind_t)kind, (qn__ir_loc_t){0, 0});
     if (!stmt) (void)fail_memory(d);
     if (!stmt || !read_stmt(d, stmt) || is_failed(d)) break;
     qn__block_append(out_block, stmt);
@@ -367,7 +367,7 @@ static bool read_block(decoder_t* d, qn__block_t* out_block) {
 
 // ------------------------------------------------------------------------------------ functions
 
-static bool read_param(decoder_t* d, qn__param_t* param) {
+static bool read_param(decoder_t* d, qn__ir_param_t* param) {
   uint8_t tag = qn__read_u8(&d->reader);
   const char* name = read_text(d);
   qn_dtype_t dtype = read_dtype(d);
@@ -419,7 +419,7 @@ static bool read_params(decoder_t* d, qn__ir_func_t* function) {
   return !is_failed(d);
 }
 
-static bool read_function(decoder_t* d, qn__body_t* body) {
+static bool read_function(decoder_t* d, qn__ir_body_t* body) {
   uint8_t tag = qn__read_u8(&d->reader);
   uint32_t size = qn__read_u32(&d->reader);
   if (is_failed(d)) return false;
@@ -440,7 +440,7 @@ static bool read_function(decoder_t* d, qn__body_t* body) {
   return true;
 }
 
-static bool read_module(decoder_t* d, qn__body_t* body) {
+static bool read_module(decoder_t* d, qn__ir_body_t* body) {
   qn_span_t magic = qn__read_bytes(&d->reader, sizeof QN__ENCODING_MAGIC - 1);
   uint16_t version = qn__read_u16(&d->reader);
   uint16_t reserved = qn__read_u16(&d->reader);
@@ -457,7 +457,7 @@ static bool read_module(decoder_t* d, qn__body_t* body) {
   return !is_failed(d);
 }
 
-qn_status_t qn__body_decode(qn_span_t bytes, qn_allocator_t allocator, qn__body_t* out_body) {
+qn_status_t qn__body_decode(qn_span_t bytes, qn_allocator_t allocator, qn__ir_body_t* out_body) {
   qn__body_init(out_body, allocator);
   decoder_t d = {.reader = qn__reader_make(bytes), .arena = &out_body->arena};
   qn_status_t status = QN_OK;

@@ -78,7 +78,7 @@ typedef struct place {
   size_t caret_end;
 } place_t;
 
-static place_t find_place(qn_str_t source, qn__loc_t loc) {
+static place_t find_place(qn_str_t source, qn__ir_loc_t loc) {
   place_t place = {0};
   size_t begin = loc.begin < source.size ? loc.begin : source.size;
   qn__diag_position(source, (uint32_t)begin, &place.line, &place.column);
@@ -202,7 +202,7 @@ static const char* severity_text(qn_severity_t severity) {
   return "note";
 }
 
-void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__loc_t loc,
+void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__ir_loc_t loc,
                      const char* help, const char* format, ...) {
   // Errors beyond the limit are dropped, and with them what belongs to them.
   if (severity == QN_SEVERITY_NOTE ? diag->is_muted : qn__diag_is_full(diag)) {

@@ -22,7 +22,7 @@ void qn__diag_init(qn__diag_t* diag, qn_allocator_t allocator, const qn_parse_op
                    const char* source_name, qn_str_t source);
 void qn__diag_deinit(qn__diag_t* diag);
 // `code` such as "QN0103" for errors and warnings, "" for notes. `help` may be NULL.
-void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__loc_t loc,
+void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__ir_loc_t loc,
                      const char* help, const char* format, ...) QN_PRINTF(6, 7);
 static inline bool qn__diag_is_full(const qn__diag_t* diag) {
   return diag->error_count >= diag->error_limit;

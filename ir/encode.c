@@ -39,21 +39,21 @@
 
 #include "ir/encoding.h"
 
-static void encode_expr(const qn__expr_t* expr, qn__buffer_t* out);
-static void encode_block(const qn__block_t* block, qn__buffer_t* out);
+static void encode_expr(const qn__ir_expr_t* expr, qn__buffer_t* out);
+static void encode_block(const qn__ir_block_t* block, qn__buffer_t* out);
 
 static void encode_name(const char* name, qn__buffer_t* out) {
   qn_str_t text = qn__str(name ? name : "");
   qn__buffer_run(out, (qn_span_t){(const uint8_t*)text.data, text.size});
 }
 
-static void encode_exprs(qn__expr_t* const* exprs, size_t count, qn__buffer_t* out) {
+static void encode_exprs(qn__ir_expr_t* const* exprs, size_t count, qn__buffer_t* out) {
   for (size_t i = 0; i < count; i++) encode_expr(exprs[i], out);
 }
 
 // The bits of a literal, as many bytes as its dtype has.
-static void encode_bits(const qn__expr_t* literal, qn__buffer_t* out) {
-  qn__scalar_t value = {.i = literal->int_value};
+static void encode_bits(const qn__ir_expr_t* literal, qn__buffer_t* out) {
+  qn__ir_scalar_t value = {.i = literal->int_value};
   if (literal->kind == QN__EXPR_FLOAT) {
     value.f = isnan(literal->float_value) ? (double)NAN : literal->float_value;
   }
@@ -63,7 +63,7 @@ static void encode_bits(const qn__expr_t* literal, qn__buffer_t* out) {
   }
 }
 
-static void encode_expr(const qn__expr_t* expr, qn__buffer_t* out) {
+static void encode_expr(const qn__ir_expr_t* expr, qn__buffer_t* out) {
   qn__buffer_u8(out, (uint8_t)expr->kind);
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -123,7 +123,7 @@ static void encode_alloc(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {
   }
 }
 
-static void encode_stmt(const qn__stmt_t* stmt, qn__buffer_t* out) {
+static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {
   qn__buffer_u8(out, (uint8_t)stmt->kind);
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -169,12 +169,12 @@ static void encode_stmt(const qn__stmt_t* stmt, qn__buffer_t* out) {
   }
 }
 
-static void encode_block(const qn__block_t* block, qn__buffer_t* out) {
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) encode_stmt(stmt, out);
+static void encode_block(const qn__ir_block_t* block, qn__buffer_t* out) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) encode_stmt(stmt, out);
   qn__buffer_u8(out, QN__TAG_END);
 }
 
-static void encode_param(const qn__param_t* param, qn__buffer_t* out) {
+static void encode_param(const qn__ir_param_t* param, qn__buffer_t* out) {
   if (param->scalar) {
     qn__buffer_u8(out, QN__TAG_SCALAR);
     encode_name(param->scalar->name, out);
@@ -211,7 +211,7 @@ static void encode_function(const qn__ir_func_t* function, qn__buffer_t* out) {
   for (size_t i = 0; i < 4; i++) out->data[size_offset + i] = (uint8_t)(size >> (8 * i));
 }
 
-void qn__body_encode(const qn__body_t* body, qn__buffer_t* out) {
+void qn__body_encode(const qn__ir_body_t* body, qn__buffer_t* out) {
   qn__buffer_cstr(out, QN__ENCODING_MAGIC);
   qn__buffer_u16(out, QN__ENCODING_VERSION);
   qn__buffer_u16(out, 0);

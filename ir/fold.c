@@ -4,20 +4,20 @@
 // Read next: verify.c.
 #include "ir/ir.h"
 
-static bool fold_op(const qn__expr_t* expr, qn__scalar_t* out) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static bool fold_op(const qn__ir_expr_t* expr, qn__ir_scalar_t* out) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
-  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < info->arity; i++) {
     if (!qn__expr_fold(expr->args[i], &args[i])) return false;
   }
   // The operands of a select are the second and third.
-  const qn__expr_t* typed = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0];
+  const qn__ir_expr_t* typed = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0];
   return qn__scalar_op(expr->op, typed->dtype, args, out);
 }
 
-bool qn__expr_fold(const qn__expr_t* expr, qn__scalar_t* out) {
-  qn__scalar_t value;
+bool qn__expr_fold(const qn__ir_expr_t* expr, qn__ir_scalar_t* out) {
+  qn__ir_scalar_t value;
   switch (expr->kind) {
     case QN__EXPR_INT:
       out->i = expr->int_value;

@@ -381,7 +381,7 @@ qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options
   qn_str_t source = {text ? text : "", size};
   qn__diag_t diag;
   qn__diag_init(&diag, allocator, options, options ? options->source_name : NULL, source);
-  qn__body_t body;
+  qn__ir_body_t body;
   (void)qn__text_parse(source, allocator, &diag, &body);
   qn_status_t status = qn__diag_status(&diag, QN_STATUS_SYNTAX);
   qn__body_deinit(&body);

@@ -54,10 +54,10 @@ static void set_deinit(qn__machine_t* machine, owned_set_t* owned) {
   qn__free(machine->allocator, owned->set.threads, owned->capacity * sizeof(uint32_t));
 }
 
-static void run_block(qn__machine_t* machine, const qn__block_t* block,
+static void run_block(qn__machine_t* machine, const qn__ir_block_t* block,
                       const qn__interpret_set_t* active);
 
-static void run_let(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_let(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                     const qn__interpret_set_t* active) {
   if (!qn__machine_declare_var(machine, stmt->let.var)) return;
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
@@ -69,17 +69,17 @@ static void run_let(qn__machine_t* machine, const qn__stmt_t* stmt,
 
 typedef struct pending {
   uint8_t* address;
-  qn__scalar_t value;
+  qn__ir_scalar_t value;
 } pending_t;
 
-static bool prepare_store(qn__machine_t* machine, const qn__stmt_t* stmt, uint32_t thread,
+static bool prepare_store(qn__machine_t* machine, const qn__ir_stmt_t* stmt, uint32_t thread,
                           pending_t* out) {
   out->value = qn__machine_eval(machine, stmt->store.value, thread);
   out->address = qn__machine_address(machine, stmt->store.buffer, stmt->store.indices, thread);
   return !qn__machine_failed(machine);
 }
 
-static void run_store(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_store(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   pending_t single;
   pending_t* pending = &single;
@@ -102,8 +102,8 @@ static void run_store(qn__machine_t* machine, const qn__stmt_t* stmt,
   }
 }
 
-static qn__scalar_t combine(const qn__stmt_t* stmt, qn__scalar_t old, qn__scalar_t operand,
-                            qn__scalar_t operand2) {
+static qn__ir_scalar_t combine(const qn__ir_stmt_t* stmt, qn__ir_scalar_t old,
+                               qn__ir_scalar_t operand, qn__ir_scalar_t operand2) {
   static const qn_op_t ops[] = {
       [QN_ATOMIC_ADD] = QN_OP_ADD, [QN_ATOMIC_MIN] = QN_OP_MIN, [QN_ATOMIC_MAX] = QN_OP_MAX,
       [QN_ATOMIC_AND] = QN_OP_AND, [QN_ATOMIC_OR] = QN_OP_OR,   [QN_ATOMIC_XOR] = QN_OP_XOR,
@@ -114,30 +114,30 @@ static qn__scalar_t combine(const qn__stmt_t* stmt, qn__scalar_t old, qn__scalar
     bool is_equal = qn__scalar_to_bits(dtype, old) == qn__scalar_to_bits(dtype, operand);
     return is_equal ? operand2 : old;
   }
-  qn__scalar_t result = old;
-  (void)qn__scalar_op(ops[stmt->atomic.op], dtype, (qn__scalar_t[]){old, operand}, &result);
+  qn__ir_scalar_t result = old;
+  (void)qn__scalar_op(ops[stmt->atomic.op], dtype, (qn__ir_scalar_t[]){old, operand}, &result);
   return result;
 }
 
-static void run_atomic(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_atomic(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                        const qn__interpret_set_t* active) {
-  const qn__var_t* result = stmt->atomic.result;
+  const qn__ir_var_t* result = stmt->atomic.result;
   if (result && !qn__machine_declare_var(machine, result)) return;
   for (uint32_t i = 0; i < active->count; ++i) {
     uint32_t thread = active->threads[i];
-    qn__scalar_t operand = qn__machine_eval(machine, stmt->atomic.operand, thread);
-    qn__scalar_t operand2 = {0};
+    qn__ir_scalar_t operand = qn__machine_eval(machine, stmt->atomic.operand, thread);
+    qn__ir_scalar_t operand2 = {0};
     if (stmt->atomic.operand2) operand2 = qn__machine_eval(machine, stmt->atomic.operand2, thread);
     uint8_t* address =
         qn__machine_address(machine, stmt->atomic.buffer, stmt->atomic.indices, thread);
     if (!address) return;
-    qn__scalar_t old = qn__machine_read(stmt->atomic.buffer, address);
+    qn__ir_scalar_t old = qn__machine_read(stmt->atomic.buffer, address);
     qn__machine_write(stmt->atomic.buffer, address, combine(stmt, old, operand, operand2));
     if (result) qn__machine_set_var(machine, result, thread, old);
   }
 }
 
-static void run_if(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_if(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                    const qn__interpret_set_t* active) {
   owned_set_t taken, skipped;
   if (!set_init(machine, &taken, active->count)) return;
@@ -156,7 +156,7 @@ static void run_if(qn__machine_t* machine, const qn__stmt_t* stmt,
 }
 
 // Threads may have different ranges: each is active while it has iterations left.
-static void run_loop(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_loop(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                      const qn__interpret_set_t* active) {
   typedef struct range {
     int64_t next;
@@ -180,7 +180,7 @@ static void run_loop(qn__machine_t* machine, const qn__stmt_t* stmt,
     for (uint32_t i = 0; i < active->count; ++i) {
       if (ranges[i].next >= ranges[i].end) continue;
       uint32_t thread = active->threads[i];
-      qn__machine_set_var(machine, stmt->loop.var, thread, (qn__scalar_t){.i = ranges[i].next});
+      qn__machine_set_var(machine, stmt->loop.var, thread, (qn__ir_scalar_t){.i = ranges[i].next});
       ++ranges[i].next;
       running.set.threads[running.set.count++] = thread;
     }
@@ -193,7 +193,7 @@ static void run_loop(qn__machine_t* machine, const qn__stmt_t* stmt,
   set_deinit(machine, &running);
 }
 
-static void run_while(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_while(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   owned_set_t running;
   if (!set_init(machine, &running, active->count)) return;
@@ -222,7 +222,7 @@ static void set_per_thread(qn__machine_t* machine) {
   }
 }
 
-static void run_threads(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_threads(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                         const qn__interpret_set_t* active) {
   if (active->count == 0) return;
   int64_t begin = qn__machine_eval(machine, stmt->loop.begin, active->threads[0]).i;
@@ -247,7 +247,7 @@ static void run_threads(qn__machine_t* machine, const qn__stmt_t* stmt,
     for (uint32_t i = 0; i < active->count; ++i) {
       for (uint32_t c = 0; c < (uint32_t)extent; ++c) {
         uint32_t child = active->threads[i] * (uint32_t)extent + c;
-        qn__machine_set_var(machine, stmt->loop.var, child, (qn__scalar_t){.i = begin + c});
+        qn__machine_set_var(machine, stmt->loop.var, child, (qn__ir_scalar_t){.i = begin + c});
         children.set.threads[children.set.count++] = child;
       }
     }
@@ -259,7 +259,7 @@ static void run_threads(qn__machine_t* machine, const qn__stmt_t* stmt,
 }
 
 // One thread becomes the lanes of a marked loop, as many at a time as the mark says.
-static void run_lanes(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_lanes(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   uint32_t parent = active->threads[0];
   uint32_t lane_count = stmt->loop.lane_count;
@@ -275,7 +275,7 @@ static void run_lanes(qn__machine_t* machine, const qn__stmt_t* stmt,
   for (int64_t i = begin; i < end && is_ready && !qn__machine_failed(machine);) {
     lanes.set.count = 0;
     for (uint32_t lane = 0; lane < lane_count && i < end; ++lane, ++i) {
-      qn__machine_set_var(machine, stmt->loop.var, lane, (qn__scalar_t){.i = i});
+      qn__machine_set_var(machine, stmt->loop.var, lane, (qn__ir_scalar_t){.i = i});
       lanes.set.threads[lanes.set.count++] = lane;
     }
     run_block(machine, &stmt->loop.body, &lanes.set);
@@ -285,7 +285,7 @@ static void run_lanes(qn__machine_t* machine, const qn__stmt_t* stmt,
   set_deinit(machine, &lanes);
 }
 
-static void run_assert(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_assert(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                        const qn__interpret_set_t* active) {
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
     if (qn__machine_eval(machine, stmt->assert_.condition, active->threads[i]).i != 0) continue;
@@ -312,7 +312,7 @@ static void run_barrier(qn__machine_t* machine, const qn__interpret_set_t* activ
                    active->count, count);
 }
 
-static void run_stmt(qn__machine_t* machine, const qn__stmt_t* stmt,
+static void run_stmt(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                      const qn__interpret_set_t* active) {
   machine->active = active;
   switch (stmt->kind) {
@@ -352,10 +352,10 @@ static void run_stmt(qn__machine_t* machine, const qn__stmt_t* stmt,
   }
 }
 
-static void run_block(qn__machine_t* machine, const qn__block_t* block,
+static void run_block(qn__machine_t* machine, const qn__ir_block_t* block,
                       const qn__interpret_set_t* active) {
   if (active->count == 0) return;
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (qn__machine_failed(machine)) return;
     run_stmt(machine, stmt, active);
   }
@@ -367,10 +367,10 @@ static void bind(qn__machine_t* machine) {
   const qn__interpret_args_t* args = machine->args;
   for (size_t i = 0; i < function->symbol_count; ++i) {
     if (!qn__machine_declare_var(machine, function->symbols[i])) return;
-    qn__machine_set_var(machine, function->symbols[i], 0, (qn__scalar_t){.i = args->symbols[i]});
+    qn__machine_set_var(machine, function->symbols[i], 0, (qn__ir_scalar_t){.i = args->symbols[i]});
   }
   for (size_t i = 0; i < function->param_count; ++i) {
-    const qn__var_t* scalar = function->params[i].scalar;
+    const qn__ir_var_t* scalar = function->params[i].scalar;
     if (!scalar) continue;
     if (!qn__machine_declare_var(machine, scalar)) return;
     qn__machine_set_var(machine, scalar, 0, qn__scalar_from_bits(scalar->dtype, args->params[i]));

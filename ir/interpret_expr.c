@@ -7,11 +7,11 @@
 // it out. Thread rule: one thread per machine. Read next: interpret_memory.c.
 #include "ir/interpreter.h"
 
-bool qn__machine_declare_var(qn__machine_t* machine, const qn__var_t* var) {
+bool qn__machine_declare_var(qn__machine_t* machine, const qn__ir_var_t* var) {
   qn__interpret_var_t* held = &machine->vars[var->id];
   uint32_t count = machine->levels[machine->level].count;
   if (held->capacity < count) {
-    qn__scalar_t* values = qn__alloc_zero(machine->allocator, count, sizeof *values);
+    qn__ir_scalar_t* values = qn__alloc_zero(machine->allocator, count, sizeof *values);
     if (!values) {
       qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for variable '%s'", var->name);
       return false;
@@ -24,8 +24,8 @@ bool qn__machine_declare_var(qn__machine_t* machine, const qn__var_t* var) {
   return true;
 }
 
-void qn__machine_set_var(qn__machine_t* machine, const qn__var_t* var, uint32_t thread,
-                         qn__scalar_t value) {
+void qn__machine_set_var(qn__machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
+                         qn__ir_scalar_t value) {
   machine->vars[var->id].values[thread] = value;
 }
 
@@ -89,30 +89,31 @@ static void follow(qn__machine_t* machine, qn__interpret_frame_t* frame, uint32_
                    uint32_t to) {
   if (!frame) return;
   follow(machine, frame->outer, from, to);
-  qn__scalar_t* values = machine->vars[frame->reduce->reduce.reduce_var->id].values;
+  qn__ir_scalar_t* values = machine->vars[frame->reduce->reduce.reduce_var->id].values;
   values[to] = values[from];
   qn__interpret_frame_t* innermost = machine->frame;
   machine->frame = frame->outer;
-  const qn__stmt_t* let = frame->reduce->reduce.lets.first;
+  const qn__ir_stmt_t* let = frame->reduce->reduce.lets.first;
   for (; let && let != frame->until && !qn__machine_failed(machine); let = let->next) {
     qn__machine_set_var(machine, let->let.var, to, qn__machine_eval(machine, let->let.value, to));
   }
   machine->frame = innermost;
 }
 
-static qn__scalar_t eval_as(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread,
-                            uint32_t other) {
+static qn__ir_scalar_t eval_as(qn__machine_t* machine, const qn__ir_expr_t* expr, uint32_t thread,
+                               uint32_t other) {
   if (other != thread) follow(machine, machine->frame, thread, other);
   return qn__machine_eval(machine, expr, other);
 }
 
-static qn__scalar_t eval_lane(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+static qn__ir_scalar_t eval_lane(qn__machine_t* machine, const qn__ir_expr_t* expr,
+                                 uint32_t thread) {
   grid_t grid = grid_of(machine);
   int64_t warp_size = machine->args->warp_size > 0 ? machine->args->warp_size : 1;
   int64_t linear = linear_of(&grid, thread);
   int64_t lane = linear % warp_size;
   int64_t operand = qn__machine_eval(machine, expr->args[1], thread).i;
-  if (qn__machine_failed(machine)) return (qn__scalar_t){0};
+  if (qn__machine_failed(machine)) return (qn__ir_scalar_t){0};
   int64_t target = -1;
   bool is_near = operand > -warp_size && operand < warp_size;
   if (expr->op == QN_OP_SHUFFLE) target = operand;
@@ -128,7 +129,8 @@ static qn__scalar_t eval_lane(qn__machine_t* machine, const qn__expr_t* expr, ui
   return eval_as(machine, expr->args[0], thread, other);
 }
 
-static qn__scalar_t eval_group(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+static qn__ir_scalar_t eval_group(qn__machine_t* machine, const qn__ir_expr_t* expr,
+                                  uint32_t thread) {
   grid_t grid = grid_of(machine);
   uint32_t warp_size = machine->args->warp_size > 0 ? machine->args->warp_size : 1;
   uint32_t first = 0, count = grid.total;
@@ -149,11 +151,11 @@ static qn__scalar_t eval_group(qn__machine_t* machine, const qn__expr_t* expr, u
     first = linear_of(&grid, thread) / warp_size * warp_size;
     count = grid.total - first < warp_size ? grid.total - first : warp_size;
   }
-  qn__scalar_t result = qn__reduce_neutral(kind, expr->dtype);
+  qn__ir_scalar_t result = qn__reduce_neutral(kind, expr->dtype);
   for (uint32_t i = 0; i < count && !qn__machine_failed(machine); ++i) {
     uint32_t other = thread_of(&grid, first + i);
     if (!is_active(machine, other)) continue;
-    qn__scalar_t value = eval_as(machine, expr->args[0], thread, other);
+    qn__ir_scalar_t value = eval_as(machine, expr->args[0], thread, other);
     result = qn__reduce_step(kind, expr->dtype, result, value);
   }
   return result;
@@ -161,11 +163,11 @@ static qn__scalar_t eval_group(qn__machine_t* machine, const qn__expr_t* expr, u
 
 // ---- within one thread
 
-static qn__scalar_t eval_op(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static qn__ir_scalar_t eval_op(qn__machine_t* machine, const qn__ir_expr_t* expr, uint32_t thread) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE) return eval_lane(machine, expr, thread);
   if (info->rule == QN__RULE_GROUP) return eval_group(machine, expr, thread);
-  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   args[0] = qn__machine_eval(machine, expr->args[0], thread);
   if (qn__machine_failed(machine)) return args[0];
   if (expr->op == QN_OP_LOGIC_AND && args[0].i == 0) return args[0];
@@ -175,49 +177,51 @@ static qn__scalar_t eval_op(qn__machine_t* machine, const qn__expr_t* expr, uint
     if (qn__machine_failed(machine)) return args[i];
   }
   qn_dtype_t dtype = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
-  qn__scalar_t result;
+  qn__ir_scalar_t result;
   if (!qn__scalar_op(expr->op, dtype, args, &result)) {
     qn__machine_fail(machine, QN_STATUS_DIVISION_BY_ZERO, "integer division by zero in '%s'",
                      info->text);
-    return (qn__scalar_t){0};
+    return (qn__ir_scalar_t){0};
   }
   return result;
 }
 
-static qn__scalar_t eval_reduce(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
+static qn__ir_scalar_t eval_reduce(qn__machine_t* machine, const qn__ir_expr_t* expr,
+                                   uint32_t thread) {
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
-  qn__scalar_t result = qn__reduce_neutral(kind, expr->dtype);
+  qn__ir_scalar_t result = qn__reduce_neutral(kind, expr->dtype);
   int64_t begin = qn__machine_eval(machine, expr->reduce.begin, thread).i;
   int64_t end = qn__machine_eval(machine, expr->reduce.end, thread).i;
   if (!qn__machine_declare_var(machine, expr->reduce.reduce_var)) return result;
-  for (const qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+  for (const qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
     if (!qn__machine_declare_var(machine, let->let.var)) return result;
   }
   qn__interpret_frame_t frame = {expr, NULL, machine->frame};
   machine->frame = &frame;
   for (int64_t i = begin; i < end && !qn__machine_failed(machine); ++i) {
-    qn__machine_set_var(machine, expr->reduce.reduce_var, thread, (qn__scalar_t){.i = i});
-    for (const qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    qn__machine_set_var(machine, expr->reduce.reduce_var, thread, (qn__ir_scalar_t){.i = i});
+    for (const qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       frame.until = let;
-      qn__scalar_t value = qn__machine_eval(machine, let->let.value, thread);
+      qn__ir_scalar_t value = qn__machine_eval(machine, let->let.value, thread);
       qn__machine_set_var(machine, let->let.var, thread, value);
     }
     frame.until = NULL;
-    qn__scalar_t value = qn__machine_eval(machine, expr->reduce.value, thread);
+    qn__ir_scalar_t value = qn__machine_eval(machine, expr->reduce.value, thread);
     result = qn__reduce_step(kind, expr->dtype, result, value);
   }
   machine->frame = frame.outer;
   return result;
 }
 
-qn__scalar_t qn__machine_eval(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread) {
-  qn__scalar_t value = {0};
+qn__ir_scalar_t qn__machine_eval(qn__machine_t* machine, const qn__ir_expr_t* expr,
+                                 uint32_t thread) {
+  qn__ir_scalar_t value = {0};
   if (qn__machine_failed(machine)) return value;
   switch (expr->kind) {
     case QN__EXPR_INT:
-      return (qn__scalar_t){.i = expr->int_value};
+      return (qn__ir_scalar_t){.i = expr->int_value};
     case QN__EXPR_FLOAT:
-      return (qn__scalar_t){.f = expr->float_value};
+      return (qn__ir_scalar_t){.f = expr->float_value};
     case QN__EXPR_VAR: {
       const qn__interpret_var_t* held = &machine->vars[expr->var->id];
       return held->values[qn__machine_ancestor(machine, held->level, thread)];

@@ -28,7 +28,7 @@ static void release_buffer(qn__machine_t* machine, const qn__ir_buffer_t* buffer
   release(machine, &machine->buffers[buffer->id], dims_of(buffer));
 }
 
-static bool release_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool release_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   const releaser_t* releaser = walker->self;
   if (stmt->kind == QN__STMT_ALLOC) release_buffer(releaser->machine, stmt->alloc.buffer);
   return true;
@@ -41,8 +41,8 @@ void qn__machine_free_buffers(qn__machine_t* machine) {
     if (buffer) release_buffer(machine, buffer);
   }
   releaser_t releaser = {machine};
-  qn__walker_t walker = {.on_stmt = release_stmt, .self = &releaser};
-  qn__block_t body = machine->function->body;
+  qn__ir_walker_t walker = {.on_stmt = release_stmt, .self = &releaser};
+  qn__ir_block_t body = machine->function->body;
   (void)qn__walk_block(&walker, &body);
 }
 
@@ -175,17 +175,17 @@ void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer) {
     slot->high = slot->data + element_count * size;
     if (buffer->scope != QN__SCOPE_CONST) continue;
     for (size_t e = 0; e < buffer->element_count && (int64_t)e < element_count; ++e) {
-      const qn__expr_t* element = buffer->elements[e];
-      qn__scalar_t value = element->kind == QN__EXPR_FLOAT
-                               ? (qn__scalar_t){.f = element->float_value}
-                               : (qn__scalar_t){.i = element->int_value};
+      const qn__ir_expr_t* element = buffer->elements[e];
+      qn__ir_scalar_t value = element->kind == QN__EXPR_FLOAT
+                                  ? (qn__ir_scalar_t){.f = element->float_value}
+                                  : (qn__ir_scalar_t){.i = element->int_value};
       qn__machine_write(buffer, slot->data + (int64_t)e * size, value);
     }
   }
 }
 
 uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
-                             qn__expr_t* const* indices, uint32_t thread) {
+                             qn__ir_expr_t* const* indices, uint32_t thread) {
   const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
   int64_t offset = 0;
   if (!held->slots) {
@@ -224,7 +224,7 @@ uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buff
   return slot->data + offset * size;
 }
 
-qn__scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address) {
+qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address) {
   uint64_t bits = 0;
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   uint8_t one;
@@ -247,11 +247,11 @@ qn__scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* addr
       memcpy(&bits, address, 8);
       break;
   }
-  if (buffer->dtype == QN_DTYPE_BOOL) return (qn__scalar_t){.i = bits != 0};
+  if (buffer->dtype == QN_DTYPE_BOOL) return (qn__ir_scalar_t){.i = bits != 0};
   return qn__scalar_from_bits(buffer->dtype, bits);
 }
 
-void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__scalar_t value) {
+void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value) {
   uint64_t bits = qn__scalar_to_bits(buffer->dtype, value);
   uint8_t one = (uint8_t)bits;
   uint16_t two = (uint16_t)bits;

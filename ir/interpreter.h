@@ -15,7 +15,7 @@ enum {
 };
 
 typedef struct qn__interpret_var {
-  qn__scalar_t* values;  // per thread of `level`
+  qn__ir_scalar_t* values;  // per thread of `level`
   uint32_t capacity;
   uint32_t level;
 } qn__interpret_var_t;
@@ -46,8 +46,8 @@ typedef struct qn__interpret_level {
 // A reduction that is being evaluated.
 typedef struct qn__interpret_frame qn__interpret_frame_t;
 struct qn__interpret_frame {
-  const qn__expr_t* reduce;
-  const qn__stmt_t* until;  // lets before this one have their values; NULL: all
+  const qn__ir_expr_t* reduce;
+  const qn__ir_stmt_t* until;  // lets before this one have their values; NULL: all
   qn__interpret_frame_t* outer;
 };
 
@@ -85,18 +85,19 @@ static inline uint32_t qn__machine_ancestor(const qn__machine_t* machine, uint32
 
 // ---- interpret_expr.c
 // 0 after a failure.
-qn__scalar_t qn__machine_eval(qn__machine_t* machine, const qn__expr_t* expr, uint32_t thread);
+qn__ir_scalar_t qn__machine_eval(qn__machine_t* machine, const qn__ir_expr_t* expr,
+                                 uint32_t thread);
 // Makes room for a variable at the current level. False: failed.
-bool qn__machine_declare_var(qn__machine_t* machine, const qn__var_t* var);
-void qn__machine_set_var(qn__machine_t* machine, const qn__var_t* var, uint32_t thread,
-                         qn__scalar_t value);
+bool qn__machine_declare_var(qn__machine_t* machine, const qn__ir_var_t* var);
+void qn__machine_set_var(qn__machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
+                         qn__ir_scalar_t value);
 
 // ---- interpret_memory.c
 // The address of an element for one thread, all checks done. NULL: failed.
 uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
-                             qn__expr_t* const* indices, uint32_t thread);
-qn__scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
-void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__scalar_t value);
+                             qn__ir_expr_t* const* indices, uint32_t thread);
+qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
+void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value);
 // Parameters; `address` as in qn__interpret_args_t.
 void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint64_t address);
 // Runs the declaration of a buffer for the active threads.

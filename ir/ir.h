@@ -14,17 +14,17 @@
 #include "base/integer.h"
 #include "quern/ir.h"
 
-typedef enum qn__access_kind {
+typedef enum qn__ir_access_kind {
 #define QN_ACCESS(name, value, text) QN__ACCESS_##name = value,
 #include "ir/tables.inc"
 #undef QN_ACCESS
-} qn__access_kind_t;  // same values as qn_access_t; the printer's table
+} qn__ir_access_kind_t;  // same values as qn_access_t; the printer's table
 
-typedef enum qn__scope {
+typedef enum qn__ir_scope {
 #define QN_SCOPE(name, value, text, doc) QN__SCOPE_##name = value,
 #include "ir/tables.inc"
 #undef QN_SCOPE
-} qn__scope_t;  // values of qn_scope_t and three more
+} qn__ir_scope_t;  // values of qn_scope_t and three more
 
 // Limits that the verifier and the decoder enforce, so that readers may recurse and use fixed
 // arrays. A block or an expression counts one level.
@@ -34,58 +34,58 @@ enum {
 };
 
 // A place in the source text: byte range [begin, begin + size). size 0: no place.
-typedef struct qn__loc {
+typedef struct qn__ir_loc {
   uint32_t begin;
   uint32_t size;
-} qn__loc_t;
+} qn__ir_loc_t;
 
-typedef struct qn__stmt qn__stmt_t;
-typedef struct qn__var qn__var_t;
+typedef struct qn__ir_stmt qn__ir_stmt_t;
+typedef struct qn__ir_var qn__ir_var_t;
 typedef struct qn__ir_func qn__ir_func_t;
-typedef qn_expr_t qn__expr_t;         // the public handle is the node
+typedef qn_expr_t qn__ir_expr_t;      // the public handle is the node
 typedef qn_buffer_t qn__ir_buffer_t;  // the public handle is the node
 
-typedef enum qn__var_kind {
+typedef enum qn__ir_var_kind {
   QN__VAR_SYMBOL,  // i64, bound from shapes at the call
   QN__VAR_SCALAR,  // a scalar parameter
   QN__VAR_LOOP,    // i64
   QN__VAR_REDUCE,  // i64, the variable of a reduction
   QN__VAR_LET,
   QN__VAR_ATOMIC,  // the old value that an atomic statement gives
-} qn__var_kind_t;
+} qn__ir_var_kind_t;
 
-struct qn__var {
+struct qn__ir_var {
   const char* name;
-  qn__var_kind_t kind;
+  qn__ir_var_kind_t kind;
   qn_dtype_t dtype;
   uint32_t id;  // dense within the function, by qn__function_number
-  qn__loc_t loc;
+  qn__ir_loc_t loc;
   void* user;  // scratch of the pass or reader at work
 };
 
 // A parameter, allocation, constant table or view.
 struct qn_buffer {
   const char* name;
-  qn__scope_t scope;
+  qn__ir_scope_t scope;
   qn_dtype_t dtype;
   qn_access_t access;  // parameters
   uint32_t rank;
   uint32_t align_bytes;  // parameters: what is asked for, at least the dtype's size
   uint32_t id;           // dense within the function (parameters first), by qn__function_number
   uint32_t origin_id;  // the id in the canonical bytes, kept by passes; UINT32_MAX: not from there
-  qn__expr_t** shape;  // rank expressions of dtype i64
-  qn__expr_t** strides;  // rank expressions of dtype i64 in elements, or NULL: row-major
+  qn__ir_expr_t** shape;    // rank expressions of dtype i64
+  qn__ir_expr_t** strides;  // rank expressions of dtype i64 in elements, or NULL: row-major
   // QN__SCOPE_CONST: row-major elements, each an INT or FLOAT literal.
-  qn__expr_t** elements;
+  qn__ir_expr_t** elements;
   size_t element_count;
   // QN__SCOPE_VIEW: the buffer underneath and the element of it where the view starts.
   qn__ir_buffer_t* base;
-  qn__expr_t** base_indices;
-  qn__loc_t loc;
+  qn__ir_expr_t** base_indices;
+  qn__ir_loc_t loc;
   void* user;  // scratch of the pass or reader at work
 };
 
-typedef enum qn__expr_kind {
+typedef enum qn__ir_expr_kind {
   QN__EXPR_INT = 1,  // literal of an integer dtype or bool
   QN__EXPR_FLOAT,    // literal of a float dtype
   QN__EXPR_VAR,
@@ -95,44 +95,44 @@ typedef enum qn__expr_kind {
   QN__EXPR_BITCAST,  // args[0] to dtype
   QN__EXPR_COND,     // args[0] ? args[1] : args[2], lazily
   QN__EXPR_REDUCE,
-} qn__expr_kind_t;
+} qn__ir_expr_kind_t;
 
-typedef struct qn__block {
-  qn__stmt_t* first;
-  qn__stmt_t* last;
-} qn__block_t;
+typedef struct qn__ir_block {
+  qn__ir_stmt_t* first;
+  qn__ir_stmt_t* last;
+} qn__ir_block_t;
 
 // Expressions are a tree: a node has one parent. Share by qn__expr_clone. (The builder clones what
 // its user uses twice.)
 struct qn_expr {
-  qn__expr_kind_t kind;
+  qn__ir_expr_kind_t kind;
   qn_dtype_t dtype;
-  qn__loc_t loc;
+  qn__ir_loc_t loc;
   union {
     int64_t int_value;  // INT: the value, sign- or zero-extended from dtype; u64 as its bit pattern
     double float_value;  // FLOAT: exactly representable in dtype
-    qn__var_t* var;
+    qn__ir_var_t* var;
     struct {
       qn__ir_buffer_t* buffer;
-      qn__expr_t** indices;  // buffer->rank expressions of any integer dtype
+      qn__ir_expr_t** indices;  // buffer->rank expressions of any integer dtype
     } load;
     struct {
       qn_op_t op;  // OP only
-      qn__expr_t* args[3];
+      qn__ir_expr_t* args[3];
     };
     struct {
       qn_reduce_kind_t reduce_kind;
-      qn__var_t* reduce_var;
-      qn__expr_t* begin;  // i64
-      qn__expr_t* end;    // i64, exclusive
-      qn__block_t lets;   // only LET statements
-      qn__expr_t* value;
+      qn__ir_var_t* reduce_var;
+      qn__ir_expr_t* begin;  // i64
+      qn__ir_expr_t* end;    // i64, exclusive
+      qn__ir_block_t lets;   // only LET statements
+      qn__ir_expr_t* value;
       uint32_t lane_count;  // set by the vectorise pass: accumulate in that many lanes; 0: scalar
     } reduce;
   };
 };
 
-typedef enum qn__stmt_kind {
+typedef enum qn__ir_stmt_kind {
   QN__STMT_LET = 1,
   QN__STMT_STORE,
   QN__STMT_ATOMIC,
@@ -143,78 +143,78 @@ typedef enum qn__stmt_kind {
                    // block
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
-} qn__stmt_kind_t;
+} qn__ir_stmt_kind_t;
 
-struct qn__stmt {
-  qn__stmt_kind_t kind;
-  qn__loc_t loc;
-  qn__stmt_t* next;
+struct qn__ir_stmt {
+  qn__ir_stmt_kind_t kind;
+  qn__ir_loc_t loc;
+  qn__ir_stmt_t* next;
   union {
     struct {
-      qn__var_t* var;
-      qn__expr_t* value;
+      qn__ir_var_t* var;
+      qn__ir_expr_t* value;
     } let;
     struct {
       qn__ir_buffer_t* buffer;
-      qn__expr_t** indices;
-      qn__expr_t* value;
+      qn__ir_expr_t** indices;
+      qn__ir_expr_t* value;
     } store;
     struct {
       qn_atomic_op_t op;
       qn__ir_buffer_t* buffer;
-      qn__expr_t** indices;
-      qn__expr_t* operand;
-      qn__expr_t* operand2;  // CAS, else NULL
-      qn__var_t* result;     // NULL when the old value is not used
+      qn__ir_expr_t** indices;
+      qn__ir_expr_t* operand;
+      qn__ir_expr_t* operand2;  // CAS, else NULL
+      qn__ir_var_t* result;     // NULL when the old value is not used
     } atomic;
     struct {
-      qn__expr_t* condition;
-      qn__block_t then_block;
-      qn__block_t else_block;  // empty: none
+      qn__ir_expr_t* condition;
+      qn__ir_block_t then_block;
+      qn__ir_block_t else_block;  // empty: none
       // Either arm does what is wanted, one of them sooner: set by the mapping to a GPU around
       // launches, for the condition of the host that chooses. The second takes any call.
       bool is_choice;
     } if_;
     struct {
       qn_loop_kind_t kind;
-      qn__var_t* var;
-      qn__expr_t* begin;  // i64
-      qn__expr_t* end;    // i64, exclusive; an empty range runs nothing
-      qn__block_t body;
+      qn__ir_var_t* var;
+      qn__ir_expr_t* begin;  // i64
+      qn__ir_expr_t* end;    // i64, exclusive; an empty range runs nothing
+      qn__ir_block_t body;
       // Set by the vectorise pass on a SERIAL or PARALLEL loop that it proved safe: the code
       // generator runs it in that many lanes, with a masked or scalar tail. 0: scalar.
       uint32_t lane_count;
     } loop;
     struct {
-      qn__expr_t* condition;
-      qn__block_t body;
+      qn__ir_expr_t* condition;
+      qn__ir_block_t body;
     } while_;
     struct {
       qn__ir_buffer_t* buffer;
     } alloc;
     struct {
-      qn__expr_t* condition;
+      qn__ir_expr_t* condition;
       const char* message;  // "": none
     } assert_;
   };
 };
 
 // A parameter is either a buffer or a scalar.
-typedef struct qn__param {
+typedef struct qn__ir_param {
   qn__ir_buffer_t* buffer;
-  qn__var_t* scalar;
-} qn__param_t;
+  qn__ir_var_t* scalar;
+} qn__ir_param_t;
 
 struct qn__ir_func {
   const char* name;
   const char* signature;  // made by qn__module_seal
-  qn__loc_t loc;
+  qn__ir_loc_t loc;
   bool is_fast;
   size_t param_count;
-  qn__param_t* params;
+  qn__ir_param_t* params;
   size_t symbol_count;
-  qn__var_t** symbols;  // in the order of first appearance in the parameters
-  qn__block_t body;
+  qn__ir_var_t** symbols;  // in the order of first appearance in the parameters
+  qn__ir_block_t body;
   // Counts of dense ids, by qn__function_number.
   uint32_t var_count;
   uint32_t buffer_count;
@@ -222,18 +222,18 @@ struct qn__ir_func {
 };
 
 // A module under construction or being rewritten.
-typedef struct qn__body {
+typedef struct qn__ir_body {
   qn__arena_t arena;
   qn__ir_func_t* first;
   qn__ir_func_t* last;
   size_t function_count;
-} qn__body_t;
+} qn__ir_body_t;
 
 // The sealed, shared module.
 struct qn_module {
   _Atomic uint32_t reference_count;
   qn_allocator_t allocator;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn__ir_func_t** functions;  // array of body's list
   // The text that it was parsed from, for diagnostics; "" when built or decoded.
   const char* source_name;
@@ -247,54 +247,57 @@ struct qn_module {
 
 // ---- sealing (module.c)
 
-void qn__body_init(qn__body_t* body, qn_allocator_t allocator);
-void qn__body_deinit(qn__body_t* body);
+void qn__body_init(qn__ir_body_t* body, qn_allocator_t allocator);
+void qn__body_deinit(qn__ir_body_t* body);
 // Links a function at the end of the list.
-void qn__body_append(qn__body_t* body, qn__ir_func_t* function);
+void qn__body_append(qn__ir_body_t* body, qn__ir_func_t* function);
 
 // Makes a module of a verified body (consumed, also on failure): numbers it, writes signatures and
 // canonical bytes, digests it. `source` is copied.
-qn_status_t qn__module_seal(qn__body_t* body, const char* source_name, qn_str_t source,
+qn_status_t qn__module_seal(qn__ir_body_t* body, const char* source_name, qn_str_t source,
                             qn_module_t** out_module);
 
 // ---- nodes (node.c). All return NULL when the arena is exhausted.
 
-qn__expr_t* qn__expr_new(qn__arena_t* arena, qn__expr_kind_t kind, qn_dtype_t dtype, qn__loc_t loc);
-qn__expr_t* qn__expr_int(qn__arena_t* arena, qn_dtype_t dtype, int64_t value);
-qn__expr_t* qn__expr_float(qn__arena_t* arena, qn_dtype_t dtype, double value);
-qn__expr_t* qn__expr_var(qn__arena_t* arena, qn__var_t* var);
+qn__ir_expr_t* qn__expr_new(qn__arena_t* arena, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                            qn__ir_loc_t loc);
+qn__ir_expr_t* qn__expr_int(qn__arena_t* arena, qn_dtype_t dtype, int64_t value);
+qn__ir_expr_t* qn__expr_float(qn__arena_t* arena, qn_dtype_t dtype, double value);
+qn__ir_expr_t* qn__expr_var(qn__arena_t* arena, qn__ir_var_t* var);
 // The dtype follows from the table's rule; operands must already satisfy it.
-qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_t* b,
-                        qn__expr_t* c);
-qn__stmt_t* qn__stmt_new(qn__arena_t* arena, qn__stmt_kind_t kind, qn__loc_t loc);
-qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype, const char* name);
-qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype,
+qn__ir_expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__ir_expr_t* a, qn__ir_expr_t* b,
+                           qn__ir_expr_t* c);
+qn__ir_stmt_t* qn__stmt_new(qn__arena_t* arena, qn__ir_stmt_kind_t kind, qn__ir_loc_t loc);
+qn__ir_var_t* qn__var_new(qn__arena_t* arena, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                          const char* name);
+qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__ir_scope_t scope, qn_dtype_t dtype,
                              const char* name, uint32_t rank);
 // The buffer that owns the memory behind `buffer`, which may be a view of a view.
 static inline const qn__ir_buffer_t* qn__buf_root(const qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
   return buffer;
 }
-void qn__block_append(qn__block_t* block, qn__stmt_t* stmt);
+void qn__block_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt);
 
 // Deep copies. Variables and buffers that the copied piece itself declares are fresh; others are
 // replaced through `subst` or shared.
-typedef struct qn__subst qn__subst_t;
-struct qn__subst {
+typedef struct qn__ir_subst qn__ir_subst_t;
+struct qn__ir_subst {
   // Called for each reference; returns the replacement expression (to be cloned by the caller of
   // the callback) or NULL to keep the variable. May be NULL.
-  qn__expr_t* (*on_var)(qn__subst_t* subst, qn__var_t* var);
+  qn__ir_expr_t* (*on_var)(qn__ir_subst_t* subst, qn__ir_var_t* var);
   // Returns the replacement or the buffer itself. May be NULL.
-  qn__ir_buffer_t* (*on_buffer)(qn__subst_t* subst, qn__ir_buffer_t* buffer);
+  qn__ir_buffer_t* (*on_buffer)(qn__ir_subst_t* subst, qn__ir_buffer_t* buffer);
   qn__arena_t* arena;
   void* self;
 };
-qn__expr_t* qn__expr_clone(qn__subst_t* subst, const qn__expr_t* expr);
-bool qn__block_clone(qn__subst_t* subst, const qn__block_t* block, qn__block_t* out_block);
+qn__ir_expr_t* qn__expr_clone(qn__ir_subst_t* subst, const qn__ir_expr_t* expr);
+bool qn__block_clone(qn__ir_subst_t* subst, const qn__ir_block_t* block, qn__ir_block_t* out_block);
 
 // A deep copy of all functions into a fresh body (initialised by the callee), for passes to
 // rewrite.
-qn_status_t qn__body_clone(const qn__body_t* from, qn_allocator_t allocator, qn__body_t* out_body);
+qn_status_t qn__body_clone(const qn__ir_body_t* from, qn_allocator_t allocator,
+                           qn__ir_body_t* out_body);
 
 // Assigns dense var and buffer ids in program order and fills the counts.
 void qn__function_number(qn__ir_func_t* function);
@@ -303,22 +306,22 @@ void qn__function_number(qn__ir_func_t* function);
 
 // Calls back for every statement and expression of a function or block in program order, parents
 // first. A callback returns false to stop; then the walk returns false. Callbacks may be NULL.
-typedef struct qn__walker qn__walker_t;
-struct qn__walker {
-  bool (*on_stmt)(qn__walker_t* walker, qn__stmt_t* stmt);
-  bool (*on_expr)(qn__walker_t* walker, qn__expr_t* expr);
+typedef struct qn__ir_walker qn__ir_walker_t;
+struct qn__ir_walker {
+  bool (*on_stmt)(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt);
+  bool (*on_expr)(qn__ir_walker_t* walker, qn__ir_expr_t* expr);
   void* self;
 };
-bool qn__walk_block(qn__walker_t* walker, qn__block_t* block);
-bool qn__walk_expr(qn__walker_t* walker, qn__expr_t* expr);
+bool qn__walk_block(qn__ir_walker_t* walker, qn__ir_block_t* block);
+bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr);
 
 // The same tree? Variables and buffers are compared by identity, except those that the compared
 // pieces declare themselves. Locations do not count.
-bool qn__expr_equal(const qn__expr_t* a, const qn__expr_t* b);
+bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b);
 
 // ---- tables (tables.c)
 
-typedef enum qn__op_rule {
+typedef enum qn__ir_op_rule {
   QN__RULE_NUMERIC,
   QN__RULE_INTEGER,
   QN__RULE_FLOAT,
@@ -330,25 +333,29 @@ typedef enum qn__op_rule {
   QN__RULE_SELECT,
   QN__RULE_LANE,
   QN__RULE_GROUP,
-} qn__op_rule_t;
-typedef enum qn__op_syntax { QN__SYNTAX_INFIX, QN__SYNTAX_PREFIX, QN__SYNTAX_CALL } qn__op_syntax_t;
-typedef struct qn__op_info {
+} qn__ir_op_rule_t;
+typedef enum qn__ir_op_syntax {
+  QN__SYNTAX_INFIX,
+  QN__SYNTAX_PREFIX,
+  QN__SYNTAX_CALL
+} qn__ir_op_syntax_t;
+typedef struct qn__ir_op_info {
   const char* text;
   uint32_t arity;
-  qn__op_rule_t rule;
-  qn__op_syntax_t syntax;
+  qn__ir_op_rule_t rule;
+  qn__ir_op_syntax_t syntax;
   const char* doc;
-} qn__op_info_t;
+} qn__ir_op_info_t;
 // Never NULL for values of ops.inc; NULL otherwise.
-const qn__op_info_t* qn__op_info(qn_op_t op);
+const qn__ir_op_info_t* qn__op_info(qn_op_t op);
 // Quotients and remainders of integers.
 static inline bool qn__op_is_division(qn_op_t op) {
   return op >= QN_OP_FLOORDIV && op <= QN_OP_CEILDIV;
 }
 // Does it exchange values among the threads of a warp or block?
-static inline bool qn__expr_is_exchange(const qn__expr_t* expr) {
+static inline bool qn__expr_is_exchange(const qn__ir_expr_t* expr) {
   if (expr->kind != QN__EXPR_OP) return false;
-  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
   return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
 }
 // The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE
@@ -357,7 +364,7 @@ static inline bool qn__expr_is_exchange(const qn__expr_t* expr) {
 qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
                          const char** out_expected);
 const char* qn__loop_kind_text(qn_loop_kind_t kind);  // "block.x"; NULL if none
-const char* qn__scope_text(qn__scope_t scope);
+const char* qn__scope_text(qn__ir_scope_t scope);
 const char* qn__access_text(qn_access_t access);
 const char* qn__reduce_text(qn_reduce_kind_t kind);
 const char* qn__atomic_text(qn_atomic_op_t op);
@@ -374,26 +381,26 @@ static inline bool qn__loop_is_thread(qn_loop_kind_t kind) {
 
 // A value of one dtype: integers and bools sign- or zero-extended in `i`; floats as the exact value
 // in `f` (rounded to dtype after every operation).
-typedef union qn__scalar {
+typedef union qn__ir_scalar {
   int64_t i;
   double f;
-} qn__scalar_t;
+} qn__ir_scalar_t;
 // Rounds to the nearest value of a float dtype, ties to even.
 double qn__round_float(qn_dtype_t dtype, double value);
 // Bit pattern of a value in memory, zero-extended, and back.
-uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__scalar_t value);
-qn__scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits);
+uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__ir_scalar_t value);
+qn__ir_scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits);
 // Conversion between dtypes with the language's rules (saturating float to int, wrapping int to
 // int).
-qn__scalar_t qn__scalar_cast(qn_dtype_t from, qn__scalar_t value, qn_dtype_t to);
+qn__ir_scalar_t qn__scalar_cast(qn_dtype_t from, qn__ir_scalar_t value, qn_dtype_t to);
 // Applies an operator that is not LANE or GROUP; `dtype` is the operands' common dtype (of a and b
 // for SELECT). False for an integer division by zero (out is then 0).
-bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__scalar_t* args, qn__scalar_t* out);
+bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args, qn__ir_scalar_t* out);
 // The value of an expression of literals alone; false when it has other parts or divides by zero.
-bool qn__expr_fold(const qn__expr_t* expr, qn__scalar_t* out);
+bool qn__expr_fold(const qn__ir_expr_t* expr, qn__ir_scalar_t* out);
 // One step of a reduction, and its neutral element.
-qn__scalar_t qn__reduce_step(qn_reduce_kind_t kind, qn_dtype_t dtype, qn__scalar_t a,
-                             qn__scalar_t b);
-qn__scalar_t qn__reduce_neutral(qn_reduce_kind_t kind, qn_dtype_t dtype);
+qn__ir_scalar_t qn__reduce_step(qn_reduce_kind_t kind, qn_dtype_t dtype, qn__ir_scalar_t a,
+                                qn__ir_scalar_t b);
+qn__ir_scalar_t qn__reduce_neutral(qn_reduce_kind_t kind, qn_dtype_t dtype);
 
 #endif  // QUERN_IR_IR_H_

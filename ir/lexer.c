@@ -82,7 +82,7 @@ static uint32_t utf8_at(qn_str_t text, size_t at, uint32_t* out_code) {
 
 bool qn__lexer_check(qn_str_t text, qn__diag_t* diag) {
   if (text.size >= (size_t)1 << 31) {
-    qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_TOO_LARGE), (qn__loc_t){0, 0},
+    qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_TOO_LARGE), (qn__ir_loc_t){0, 0},
                     "split the module", "the text has %zu bytes, the limit is 2147483647",
                     text.size);
     return false;
@@ -92,7 +92,7 @@ bool qn__lexer_check(qn_str_t text, qn__diag_t* diag) {
     uint32_t size = (uint8_t)text.data[i] < 0x80 ? 1 : utf8_at(text, i, &code);
     if (size == 0) {
       qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_UTF8),
-                      (qn__loc_t){(uint32_t)i, 1}, "save the file as UTF-8",
+                      (qn__ir_loc_t){(uint32_t)i, 1}, "save the file as UTF-8",
                       "byte 0x%02x is not valid UTF-8", (unsigned)(uint8_t)text.data[i]);
       return false;
     }
@@ -112,8 +112,8 @@ static void report(qn__lexer_t* lexer, qn__ir_code_t code, uint32_t begin, uint3
                    const char* help, const char* what) {
   if (!lexer->diag) return;
   lexer->error_begin = begin;
-  qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(code), (qn__loc_t){begin, end - begin},
-                  help, "%s", what);
+  qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(code),
+                  (qn__ir_loc_t){begin, end - begin}, help, "%s", what);
 }
 
 // Digits with single "_" between them. Returns false when there is none or a "_" stands badly.
@@ -205,7 +205,7 @@ static void lex_name(qn__lexer_t* lexer) {
   uint32_t begin = lexer->offset;
   while (is_name_char(peek(lexer, 0))) lexer->offset++;
   // block.x and its like are one word.
-  qn_str_t word = qn__lexer_slice(lexer->text, (qn__loc_t){begin, lexer->offset - begin});
+  qn_str_t word = qn__lexer_slice(lexer->text, (qn__ir_loc_t){begin, lexer->offset - begin});
   char axis = peek(lexer, 1);
   if (peek(lexer, 0) == '.' && (axis == 'x' || axis == 'y' || axis == 'z') &&
       !is_name_char(peek(lexer, 2)) &&
@@ -265,12 +265,13 @@ static void skip_strange(qn__lexer_t* lexer) {
   if (code == 0x2212) help = "write -";
   if (code < 0x20 || code == 0x7F) {
     qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_CHARACTER),
-                    (qn__loc_t){begin, lexer->offset - begin}, help,
+                    (qn__ir_loc_t){begin, lexer->offset - begin}, help,
                     "unexpected control character U+%04X", (unsigned)code);
   } else {
     qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_CHARACTER),
-                    (qn__loc_t){begin, lexer->offset - begin}, help, "unexpected character '%.*s'",
-                    (int)(lexer->offset - begin), lexer->text.data + begin);
+                    (qn__ir_loc_t){begin, lexer->offset - begin}, help,
+                    "unexpected character '%.*s'", (int)(lexer->offset - begin),
+                    lexer->text.data + begin);
   }
 }
 

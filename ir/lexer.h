@@ -59,7 +59,7 @@ typedef enum qn__token_kind {
 
 typedef struct qn__token {
   qn__token_kind_t kind;
-  qn__loc_t loc;
+  qn__ir_loc_t loc;
   uint32_t newline_count;  // line ends between the token before and this one
 } qn__token_t;
 
@@ -79,7 +79,7 @@ qn__token_t qn__lexer_next(qn__lexer_t* lexer);
 // Reports a text that is too large or not UTF-8; false then.
 bool qn__lexer_check(qn_str_t text, qn__diag_t* diag);
 
-static inline qn_str_t qn__lexer_slice(qn_str_t text, qn__loc_t loc) {
+static inline qn_str_t qn__lexer_slice(qn_str_t text, qn__ir_loc_t loc) {
   return (qn_str_t){text.data + loc.begin, loc.size};
 }
 // "'('", "a name".

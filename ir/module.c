@@ -12,12 +12,12 @@
 // Places in a text are 32-bit, and no program of this size was written by anyone.
 #define LARGEST_TEXT_BYTES ((size_t)256 * 1024 * 1024)
 
-void qn__body_init(qn__body_t* body, qn_allocator_t allocator) {
-  *body = (qn__body_t){.first = NULL};
+void qn__body_init(qn__ir_body_t* body, qn_allocator_t allocator) {
+  *body = (qn__ir_body_t){.first = NULL};
   qn__arena_init(&body->arena, allocator);
 }
 
-void qn__body_deinit(qn__body_t* body) {
+void qn__body_deinit(qn__ir_body_t* body) {
   qn_allocator_t allocator = body->arena.allocator;
   qn__arena_deinit(&body->arena);
   qn__body_init(body, allocator);
@@ -27,7 +27,7 @@ void qn__body_deinit(qn__body_t* body) {
 
 // The array of functions and what is written about each.
 static bool describe(qn_module_t* module) {
-  qn__body_t* body = &module->body;
+  qn__ir_body_t* body = &module->body;
   module->functions =
       qn__arena_alloc_array(&body->arena, body->function_count, sizeof *module->functions);
   if (!module->functions) return false;
@@ -63,7 +63,7 @@ static bool encode(qn_module_t* module) {
   return true;
 }
 
-qn_status_t qn__module_seal(qn__body_t* body, const char* source_name, qn_str_t source,
+qn_status_t qn__module_seal(qn__ir_body_t* body, const char* source_name, qn_str_t source,
                             qn_module_t** out_module) {
   *out_module = NULL;
   qn_allocator_t allocator = body->arena.allocator;
@@ -119,7 +119,7 @@ static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_opti
 }
 
 // Verifies and seals what parser or decoder made (consumed).
-static qn_status_t finish(qn__body_t* body, qn__diag_t* diag, const char* source_name,
+static qn_status_t finish(qn__ir_body_t* body, qn__diag_t* diag, const char* source_name,
                           qn_str_t source, qn_module_t** out_module) {
   bool is_valid = qn__body_verify(body, diag);
   qn_status_t status = qn__diag_status(diag, QN_STATUS_INVALID_MODULE);
@@ -144,7 +144,7 @@ qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_option
   qn_str_t source = {text ? text : "", size};
   qn__diag_t diag;
   qn__diag_init(&diag, filled.allocator, &filled, filled.source_name, source);
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_status_t status;
   if (qn__text_parse(source, filled.allocator, &diag, &body)) {
     status = finish(&body, &diag, filled.source_name, source, out_module);
@@ -166,7 +166,7 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
   if (!data && size > 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "data is NULL, its size is %zu", size);
   }
-  qn__body_t body;
+  qn__ir_body_t body;
   QN_TRY(qn__body_decode((qn_span_t){data, size}, filled.allocator, &body));
   // There is no text that a message could point into.
   qn__diag_t diag;
@@ -254,7 +254,7 @@ qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_inde
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "parameter %zu of '%s', which has %zu",
                           param_index, function->name, function->param_count);
   }
-  const qn__param_t* param = &function->params[param_index];
+  const qn__ir_param_t* param = &function->params[param_index];
   if (param->buffer) {
     const qn__ir_buffer_t* buffer = param->buffer;
     *out_info = (qn_param_info_t){.name = buffer->name,

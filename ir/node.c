@@ -4,9 +4,9 @@
 // is the verifier's work. Thread rule: one thread per arena. Read next: clone.c.
 #include "ir/ir.h"
 
-qn__expr_t* qn__expr_new(qn__arena_t* arena, qn__expr_kind_t kind, qn_dtype_t dtype,
-                         qn__loc_t loc) {
-  qn__expr_t* expr = QN__ARENA_NEW(arena, qn__expr_t);
+qn__ir_expr_t* qn__expr_new(qn__arena_t* arena, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                            qn__ir_loc_t loc) {
+  qn__ir_expr_t* expr = QN__ARENA_NEW(arena, qn__ir_expr_t);
   if (!expr) return NULL;
   expr->kind = kind;
   expr->dtype = dtype;
@@ -14,29 +14,29 @@ qn__expr_t* qn__expr_new(qn__arena_t* arena, qn__expr_kind_t kind, qn_dtype_t dt
   return expr;
 }
 
-static const qn__loc_t no_loc = {0, 0};
+static const qn__ir_loc_t no_loc = {0, 0};
 
-qn__expr_t* qn__expr_int(qn__arena_t* arena, qn_dtype_t dtype, int64_t value) {
-  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_INT, dtype, no_loc);
+qn__ir_expr_t* qn__expr_int(qn__arena_t* arena, qn_dtype_t dtype, int64_t value) {
+  qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_INT, dtype, no_loc);
   if (expr) expr->int_value = value;
   return expr;
 }
 
-qn__expr_t* qn__expr_float(qn__arena_t* arena, qn_dtype_t dtype, double value) {
-  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_FLOAT, dtype, no_loc);
+qn__ir_expr_t* qn__expr_float(qn__arena_t* arena, qn_dtype_t dtype, double value) {
+  qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_FLOAT, dtype, no_loc);
   if (expr) expr->float_value = value;
   return expr;
 }
 
-qn__expr_t* qn__expr_var(qn__arena_t* arena, qn__var_t* var) {
-  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_VAR, var->dtype, no_loc);
+qn__ir_expr_t* qn__expr_var(qn__arena_t* arena, qn__ir_var_t* var) {
+  qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_VAR, var->dtype, no_loc);
   if (expr) expr->var = var;
   return expr;
 }
 
-qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_t* b,
-                        qn__expr_t* c) {
-  const qn__op_info_t* info = qn__op_info(op);
+qn__ir_expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__ir_expr_t* a, qn__ir_expr_t* b,
+                           qn__ir_expr_t* c) {
+  const qn__ir_op_info_t* info = qn__op_info(op);
   // An operand that could not be allocated: the arena knows.
   if (QN_NEVER(!info) || !a || (info->arity > 1 && !b) || (info->arity > 2 && !c)) return NULL;
   qn_dtype_t dtype = a->dtype;
@@ -52,7 +52,7 @@ qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_
     default:
       break;
   }
-  qn__expr_t* expr = qn__expr_new(arena, QN__EXPR_OP, dtype, no_loc);
+  qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_OP, dtype, no_loc);
   if (!expr) return NULL;
   expr->op = op;
   expr->args[0] = a;
@@ -61,17 +61,17 @@ qn__expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__expr_t* a, qn__expr_
   return expr;
 }
 
-qn__stmt_t* qn__stmt_new(qn__arena_t* arena, qn__stmt_kind_t kind, qn__loc_t loc) {
-  qn__stmt_t* stmt = QN__ARENA_NEW(arena, qn__stmt_t);
+qn__ir_stmt_t* qn__stmt_new(qn__arena_t* arena, qn__ir_stmt_kind_t kind, qn__ir_loc_t loc) {
+  qn__ir_stmt_t* stmt = QN__ARENA_NEW(arena, qn__ir_stmt_t);
   if (!stmt) return NULL;
   stmt->kind = kind;
   stmt->loc = loc;
   return stmt;
 }
 
-qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype,
-                       const char* name) {
-  qn__var_t* var = QN__ARENA_NEW(arena, qn__var_t);
+qn__ir_var_t* qn__var_new(qn__arena_t* arena, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                          const char* name) {
+  qn__ir_var_t* var = QN__ARENA_NEW(arena, qn__ir_var_t);
   if (!var) return NULL;
   var->name = qn__arena_cstr(arena, qn__str(name));
   var->kind = kind;
@@ -79,7 +79,7 @@ qn__var_t* qn__var_new(qn__arena_t* arena, qn__var_kind_t kind, qn_dtype_t dtype
   return var->name ? var : NULL;
 }
 
-qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t dtype,
+qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__ir_scope_t scope, qn_dtype_t dtype,
                              const char* name, uint32_t rank) {
   qn__ir_buffer_t* buffer = QN__ARENA_NEW(arena, qn__ir_buffer_t);
   if (!buffer) return NULL;
@@ -93,7 +93,7 @@ qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__scope_t scope, qn_dtype_t d
   return buffer->name && buffer->shape ? buffer : NULL;
 }
 
-void qn__block_append(qn__block_t* block, qn__stmt_t* stmt) {
+void qn__block_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt) {
   stmt->next = NULL;
   if (block->last) {
     block->last->next = stmt;
@@ -103,7 +103,7 @@ void qn__block_append(qn__block_t* block, qn__stmt_t* stmt) {
   block->last = stmt;
 }
 
-void qn__body_append(qn__body_t* body, qn__ir_func_t* function) {
+void qn__body_append(qn__ir_body_t* body, qn__ir_func_t* function) {
   function->next = NULL;
   if (body->last) {
     body->last->next = function;
@@ -116,7 +116,7 @@ void qn__body_append(qn__body_t* body, qn__ir_func_t* function) {
 
 // ------------------------------------------------------------------------------------ numbering
 
-static bool number_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool number_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   qn__ir_func_t* function = walker->self;
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -137,7 +137,7 @@ static bool number_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return true;
 }
 
-static bool number_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool number_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   qn__ir_func_t* function = walker->self;
   if (expr->kind == QN__EXPR_REDUCE) expr->reduce.reduce_var->id = function->var_count++;
   return true;
@@ -152,13 +152,13 @@ void qn__function_number(qn__ir_func_t* function) {
     function->symbols[i]->id = function->var_count++;
   }
   for (size_t i = 0; i < function->param_count; i++) {
-    qn__param_t* param = &function->params[i];
+    qn__ir_param_t* param = &function->params[i];
     if (param->buffer) {
       param->buffer->id = function->buffer_count++;
     } else {
       param->scalar->id = function->var_count++;
     }
   }
-  qn__walker_t walker = {number_stmt, number_expr, function};
+  qn__ir_walker_t walker = {number_stmt, number_expr, function};
   (void)qn__walk_block(&walker, &function->body);
 }

@@ -50,7 +50,7 @@ static qn_dtype_t refuse(uint32_t index, const char* expected, uint32_t* out_ind
 
 qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
                          const char** out_expected) {
-  const qn__op_info_t* info = qn__op_info(op);
+  const qn__ir_op_info_t* info = qn__op_info(op);
   bool is_select = info->rule == QN__RULE_SELECT;
   uint32_t first = is_select ? 1 : 0;
   uint32_t count = info->rule == QN__RULE_LANE ? 1 : info->arity;

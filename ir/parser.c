@@ -19,9 +19,9 @@ void qn__parser_out_of_memory(qn__parser_t* p) {
   p->token = p->ahead = (qn__token_t){QN__TOKEN_END, {(uint32_t)p->text.size, 0}, 0};
 }
 
-static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__loc_t loc,
+static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__ir_loc_t loc,
                    const char* help, const char* format, va_list arguments) QN_PRINTF(6, 0);
-static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__loc_t loc,
+static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__ir_loc_t loc,
                    const char* help, const char* format, va_list arguments) {
   if (p->is_stopped) return;
   char message[400];
@@ -31,7 +31,7 @@ static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, 
   if (p->diag->text.has_failed) qn__parser_out_of_memory(p);
 }
 
-void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
+void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
   p->last_error_begin = loc.begin;
@@ -41,7 +41,7 @@ void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const 
   va_end(arguments);
 }
 
-void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) {
+void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
   va_list arguments;
   va_start(arguments, format);
@@ -49,7 +49,7 @@ void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) {
   va_end(arguments);
 }
 
-void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
+void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                        const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
   // A token that was already complained about is not worth a second message.
@@ -83,7 +83,7 @@ const char* qn__parser_help(qn__parser_t* p, const char* format, ...) {
   return (const char*)p->help.data;
 }
 
-qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr) {
+qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__ir_expr_t* expr) {
   enum { LONGEST = 40 };
   if (!expr || expr->loc.size == 0 || expr->loc.size > LONGEST) return QN_STR("x");
   qn_str_t slice = qn__lexer_slice(p->text, expr->loc);
@@ -94,7 +94,8 @@ qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr) {
 static const char comment_help[] =
     "behind an operand // divides: a comment stands behind ';', '{', '}', ',' or on its own line";
 
-const char* qn__parser_comment_help(const qn__parser_t* p, qn__loc_t loc, const char* otherwise) {
+const char* qn__parser_comment_help(const qn__parser_t* p, qn__ir_loc_t loc,
+                                    const char* otherwise) {
   size_t at = loc.begin;
   while (at > 0 && (p->text.data[at - 1] == ' ' || p->text.data[at - 1] == '\t')) at--;
   if (at < 2 || p->text.data[at - 1] != '/' || p->text.data[at - 2] != '/') return otherwise;
@@ -144,7 +145,7 @@ bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after
     // Points behind what should have ended, not at the next line's first word.
     bool is_word = qn__parser_at(p, QN__TOKEN_NAME) && p->token.newline_count == 0;
     const char* habit = is_word ? qn__parser_habit(QN__HABIT_INFIX, qn__parser_word(p)) : NULL;
-    qn__parser_syntax(p, QN__CODE_MISSING_SEMICOLON, (qn__loc_t){p->previous_end, 1}, habit,
+    qn__parser_syntax(p, QN__CODE_MISSING_SEMICOLON, (qn__ir_loc_t){p->previous_end, 1}, habit,
                       "expected ';' after %s", after);
     // Nothing needs to be skipped when the next statement starts on its own line.
     if (p->token.newline_count > 0 || qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) p->is_lost = false;
@@ -172,7 +173,7 @@ bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after
   return false;
 }
 
-bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__loc_t open) {
+bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__ir_loc_t open) {
   if (qn__parser_take(p, kind)) return true;
   if (p->is_lost) return false;
   const char* quote = is_quoted(p) ? "'" : "";
@@ -185,7 +186,7 @@ bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__loc_t open) {
   return false;
 }
 
-bool qn__parser_name(qn__parser_t* p, const char* what, qn__loc_t* out_loc) {
+bool qn__parser_name(qn__parser_t* p, const char* what, qn__ir_loc_t* out_loc) {
   *out_loc = p->token.loc;
   if (p->is_lost) return false;
   const char* quote = is_quoted(p) ? "'" : "";
@@ -317,7 +318,7 @@ static void parse_module(qn__parser_t* p) {
 }
 
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
-                    qn__body_t* out_body) {
+                    qn__ir_body_t* out_body) {
   qn__body_init(out_body, allocator);
   if (!qn__lexer_check(text, diag)) return false;
   qn__parser_t parser = {.text = text, .allocator = allocator, .diag = diag, .body = out_body};
@@ -336,6 +337,6 @@ bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
   qn__map_deinit(&p->functions);
   qn__buffer_deinit(&p->help);
   qn__free(allocator, p->list, p->list_capacity * sizeof(void*));
-  qn__free(allocator, p->symbols, p->symbol_capacity * sizeof(qn__var_t*));
+  qn__free(allocator, p->symbols, p->symbol_capacity * sizeof(qn__ir_var_t*));
   return diag->error_count == 0 && !diag->text.has_failed;
 }

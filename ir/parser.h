@@ -27,7 +27,7 @@ typedef enum qn__flex {
 } qn__flex_t;
 
 typedef struct qn__operand {
-  qn__expr_t* expr;
+  qn__ir_expr_t* expr;
   qn__flex_t flex;
   uint32_t height;  // levels of the tree
 } qn__operand_t;
@@ -37,9 +37,9 @@ typedef struct qn__binding qn__binding_t;
 typedef struct qn__name qn__name_t;
 struct qn__binding {
   qn__name_t* name;
-  qn__var_t* var;           // or
+  qn__ir_var_t* var;        // or
   qn__ir_buffer_t* buffer;  // or neither: poisoned
-  qn__loc_t loc;
+  qn__ir_loc_t loc;
   uint32_t depth;         // of the block; 0: parameters and symbols
   qn__binding_t* hidden;  // the declaration that this one shadows
   qn__binding_t* next;    // the one before in the same block
@@ -58,7 +58,7 @@ typedef struct qn__parser {
   qn_str_t text;
   qn_allocator_t allocator;
   qn__diag_t* diag;
-  qn__body_t* body;
+  qn__ir_body_t* body;
   qn__arena_t* arena;
   qn__lexer_t lexer;
   qn__token_t token;      // the one to be read next
@@ -82,7 +82,7 @@ typedef struct qn__parser {
   void** list;
   size_t list_size;
   size_t list_capacity;
-  qn__var_t** symbols;
+  qn__ir_var_t** symbols;
   size_t symbol_count;
   size_t symbol_capacity;
 } qn__parser_t;
@@ -105,26 +105,26 @@ bool qn__parser_take_word(qn__parser_t* p, const char* word);
 bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after);
 bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after);
 // The closing bracket of what was opened at `open`.
-bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__loc_t open);
+bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__ir_loc_t open);
 // A name that may be declared; reports and gives false otherwise.
-bool qn__parser_name(qn__parser_t* p, const char* what, qn__loc_t* out_loc);
+bool qn__parser_name(qn__parser_t* p, const char* what, qn__ir_loc_t* out_loc);
 
-static inline qn__loc_t qn__parser_since(const qn__parser_t* p, uint32_t begin) {
-  return (qn__loc_t){begin, p->previous_end > begin ? p->previous_end - begin : 1};
+static inline qn__ir_loc_t qn__parser_since(const qn__parser_t* p, uint32_t begin) {
+  return (qn__ir_loc_t){begin, p->previous_end > begin ? p->previous_end - begin : 1};
 }
-void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
+void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
-void qn__parser_note(qn__parser_t* p, qn__loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
+void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
 // A syntax mistake at the current token; sets is_lost.
-void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__loc_t loc, const char* help,
+void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                        const char* format, ...) QN_PRINTF(5, 6);
 // Text for `help`, valid until the next call.
 const char* qn__parser_help(qn__parser_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // The source text of an expression when it is short and on one line, else "x".
-qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__expr_t* expr);
+qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__ir_expr_t* expr);
 // What to say about a mistake at `loc` when it directly follows a `//` that was read as a division
 // but may have been meant as a comment; else `otherwise`.
-const char* qn__parser_comment_help(const qn__parser_t* p, qn__loc_t loc, const char* otherwise);
+const char* qn__parser_comment_help(const qn__parser_t* p, qn__ir_loc_t loc, const char* otherwise);
 // "'y'", "the end of the text", for "expected …, found …".
 qn_str_t qn__parser_found(const qn__parser_t* p);
 // Notes running out of memory; everything then ends.
@@ -145,13 +145,14 @@ void qn__parser_close_block(qn__parser_t* p);
 // Drops all names, for the next function.
 void qn__parser_reset_names(qn__parser_t* p);
 // Declares; reports a second declaration. Either pointer may be NULL (poison).
-void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__ir_buffer_t* buffer);
+void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
+                        qn__ir_buffer_t* buffer);
 // The declaration in force, or NULL: reported, with a suggestion. In a signature a free name
 // becomes a symbol.
-qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__loc_t loc);
+qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
 // Without a message.
-qn__binding_t* qn__parser_find(qn__parser_t* p, qn__loc_t loc);
-const char* qn__parser_intern(qn__parser_t* p, qn__loc_t loc);
+qn__binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc);
+const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc);
 
 // The best candidate so far for "did you mean".
 typedef struct qn__suggestion {
@@ -182,54 +183,56 @@ const char* qn__parser_habit(qn__habit_t kind, qn_str_t word);
 // ---- parser_type.c: dtypes
 
 qn__operand_t qn__type_poison(void);
-qn__operand_t qn__type_new(qn__parser_t* p, qn__expr_kind_t kind, qn_dtype_t dtype, uint32_t begin);
+qn__operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                           uint32_t begin);
 // Fixes an open operand to `dtype`; a typed one is left as it is. False (reported) when a literal
 // does not fit; the operand is then poison.
 bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype);
 // Give an open INT or FLOAT literal its dtype and value. False when reported.
-bool qn__type_settle_int(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype);
-bool qn__type_settle_float(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype);
+bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype);
+bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype);
 // Fixes an open operand to i64 or f32.
 void qn__type_default(qn__parser_t* p, qn__operand_t* operand);
 // Applies an operator to its operands by the table's rule; reports what it does not take.
 qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
-                          uint32_t begin, qn__loc_t op_loc);
+                          uint32_t begin, qn__ir_loc_t op_loc);
 qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin);
 qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
                                   uint32_t begin);
 qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
                                uint32_t begin);
 // NULL when poisoned (a message was given). `what` begins the message: "the condition".
-qn__expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what);
-qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what);
-qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand);
-qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
-                              const qn__ir_buffer_t* buffer);
-qn__expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
+qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what);
+qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what);
+qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand);
+qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
+                                 const qn__ir_buffer_t* buffer);
+qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
 
 // ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
 
 qn__operand_t qn__parse_expr(qn__parser_t* p);
 // The buffer of a name in front of "["; NULL, and told, where it is none. `help` may be NULL.
-qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help);
+qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const char* help);
 // "[" exprs "]" of an access to `buffer` (NULL: poisoned); NULL when something is wrong.
-qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, qn__loc_t name_loc,
-                               uint32_t* out_height);
+qn__ir_expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer,
+                                  qn__ir_loc_t name_loc, uint32_t* out_height);
 // "[" exprs "]" of i64 expressions: shapes and strides. False when lost.
-bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_items,
+bool qn__parse_extents(qn__parser_t* p, const char* what, qn__ir_expr_t*** out_items,
                        uint32_t* out_count);
 // A dtype word; NONE (reported) otherwise.
 qn_dtype_t qn__parse_dtype(qn__parser_t* p);
 // The name, range and lets that loops and reductions share: `name "in" begin ".." end`.
-bool qn__parse_range(qn__parser_t* p, const char* what, qn__loc_t* out_name, qn__expr_t** out_begin,
-                     qn__expr_t** out_end);
-void qn__parse_block(qn__parser_t* p, qn__block_t* block, qn__loc_t var_loc, qn__var_t* var);
+bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
+                     qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end);
+void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_loc,
+                     qn__ir_var_t* var);
 // "let" name "=" expr ";" (not of an atomic).
-void qn__parse_let(qn__parser_t* p, qn__block_t* block, bool is_in_reduction);
+void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
 // What declares buffers in a body.
-void qn__parse_alloc(qn__parser_t* p, qn__block_t* block);
-void qn__parse_const(qn__parser_t* p, qn__block_t* block);
-void qn__parse_view(qn__parser_t* p, qn__block_t* block);
+void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block);
+void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);
+void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_function(qn__parser_t* p);
 
 // NONE or 0 when the word is none.

@@ -7,7 +7,7 @@
 
 // ------------------------------------------------------------------------------------ primaries
 
-static qn__operand_t literal(qn__parser_t* p, qn__expr_kind_t kind, uint32_t begin) {
+static qn__operand_t literal(qn__parser_t* p, qn__ir_expr_kind_t kind, uint32_t begin) {
   qn__parser_advance(p);
   qn__operand_t operand = qn__type_new(p, kind, QN_DTYPE_NONE, begin);
   if (operand.expr) operand.flex = kind == QN__EXPR_INT ? QN__FLEX_INT : QN__FLEX_FLOAT;
@@ -22,7 +22,7 @@ static qn__operand_t bool_literal(qn__parser_t* p, bool value) {
   return operand;
 }
 
-qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char* help) {
+qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const char* help) {
   qn__binding_t* binding = qn__parser_resolve(p, name_loc);
   if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
     qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, help,
@@ -33,10 +33,10 @@ qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__loc_t name_loc, const char
   return binding ? binding->buffer : NULL;
 }
 
-static qn__operand_t parse_load(qn__parser_t* p, qn__loc_t name_loc) {
+static qn__operand_t parse_load(qn__parser_t* p, qn__ir_loc_t name_loc) {
   qn__ir_buffer_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
-  qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
+  qn__ir_expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
   if (!indices || buffer->dtype == QN_DTYPE_NONE) return qn__type_poison();
   qn__operand_t operand = qn__type_new(p, QN__EXPR_LOAD, buffer->dtype, name_loc.begin);
   if (!operand.expr) return operand;
@@ -46,7 +46,7 @@ static qn__operand_t parse_load(qn__parser_t* p, qn__loc_t name_loc) {
   return operand;
 }
 
-static qn__operand_t parse_variable(qn__parser_t* p, qn__loc_t name_loc, bool is_cast_operand) {
+static qn__operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_loc, bool is_cast_operand) {
   qn__binding_t* binding = qn__parser_resolve(p, name_loc);
   if (!binding) return qn__type_poison();
   if (binding->buffer && binding->buffer->dtype != QN_DTYPE_NONE) {
@@ -59,7 +59,7 @@ static qn__operand_t parse_variable(qn__parser_t* p, qn__loc_t name_loc, bool is
     qn__parser_note(p, binding->loc, "'%s' is declared here", name);
     return qn__type_poison();
   }
-  qn__var_t* var = binding->var;
+  qn__ir_var_t* var = binding->var;
   if (!var || var->dtype == QN_DTYPE_NONE) return qn__type_poison();
   qn__operand_t operand = qn__type_new(p, QN__EXPR_VAR, var->dtype, name_loc.begin);
   if (!operand.expr) return operand;
@@ -76,7 +76,7 @@ static qn__operand_t parse_variable(qn__parser_t* p, qn__loc_t name_loc, bool is
 static qn__operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after a dtype in an expression")) {
     return qn__type_poison();
   }
@@ -87,7 +87,7 @@ static qn__operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
     direct = qn__parser_find(p, p->token.loc);
   }
   if (direct && direct->var && direct->var->dtype != QN_DTYPE_NONE) {
-    qn__loc_t name_loc = p->token.loc;
+    qn__ir_loc_t name_loc = p->token.loc;
     qn__parser_advance(p);
     operand = parse_variable(p, name_loc, true);
     if (direct->var->dtype == dtype && dtype != QN_DTYPE_I64) {
@@ -104,7 +104,7 @@ static qn__operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
 static qn__operand_t parse_bitcast(qn__parser_t* p) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after 'bitcast'")) return qn__type_poison();
   qn_dtype_t dtype = qn__parse_dtype(p);
   if (!qn__parser_expect(p, QN__TOKEN_COMMA, "after the dtype of a bitcast")) {
@@ -116,18 +116,18 @@ static qn__operand_t parse_bitcast(qn__parser_t* p) {
 }
 
 static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
-  qn__loc_t word_loc = p->token.loc;
+  qn__ir_loc_t word_loc = p->token.loc;
   qn__parser_advance(p);
-  qn__loc_t name_loc;
-  qn__expr_t* begin;
-  qn__expr_t* end;
+  qn__ir_loc_t name_loc;
+  qn__ir_expr_t* begin;
+  qn__ir_expr_t* end;
   if (!qn__parser_enter(p)) return qn__type_poison();
   bool is_good = qn__parse_range(p, "a reduction", &name_loc, &begin, &end);
-  qn__var_t* var = qn__var_new(p->arena, QN__VAR_REDUCE, QN_DTYPE_I64,
-                               is_good ? qn__parser_intern(p, name_loc) : "");
-  qn__loc_t open = p->token.loc;
+  qn__ir_var_t* var = qn__var_new(p->arena, QN__VAR_REDUCE, QN_DTYPE_I64,
+                                  is_good ? qn__parser_intern(p, name_loc) : "");
+  qn__ir_loc_t open = p->token.loc;
   qn__operand_t value = qn__type_poison();
-  qn__block_t lets = {NULL, NULL};
+  qn__ir_block_t lets = {NULL, NULL};
   if (!var) {
     qn__parser_out_of_memory(p);
   } else if (is_good && qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "around what is reduced")) {
@@ -170,10 +170,10 @@ static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
 }
 
 static qn__operand_t parse_call(qn__parser_t* p, qn_op_t op) {
-  qn__loc_t op_loc = p->token.loc;
-  const qn__op_info_t* info = qn__op_info(op);
+  qn__ir_loc_t op_loc = p->token.loc;
+  const qn__ir_op_info_t* info = qn__op_info(op);
   qn__parser_advance(p);
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   qn__parser_advance(p);
   qn__operand_t args[3] = {{0}};
   size_t count = 0;
@@ -196,7 +196,7 @@ static qn__operand_t parse_call(qn__parser_t* p, qn_op_t op) {
 
 // A word that is called but is no operator.
 static qn__operand_t report_unknown_call(qn__parser_t* p) {
-  qn__loc_t loc = p->token.loc;
+  qn__ir_loc_t loc = p->token.loc;
   qn_str_t word = qn__parser_word(p);
   if (qn__atomic_from_word(word)) {
     qn__parser_error(p, QN__CODE_MISPLACED_ATOMIC, loc,
@@ -229,7 +229,7 @@ static qn__operand_t report_unknown_call(qn__parser_t* p) {
 
 static qn__operand_t parse_word(qn__parser_t* p) {
   qn_str_t word = qn__parser_word(p);
-  qn__loc_t loc = p->token.loc;
+  qn__ir_loc_t loc = p->token.loc;
   if (qn__str_equal(word, QN_STR("true"))) return bool_literal(p, true);
   if (qn__str_equal(word, QN_STR("false"))) return bool_literal(p, false);
   if (qn__str_equal(word, QN_STR("inf")) || qn__str_equal(word, QN_STR("nan"))) {
@@ -258,7 +258,7 @@ static qn__operand_t parse_word(qn__parser_t* p) {
 }
 
 static qn__operand_t parse_primary(qn__parser_t* p) {
-  qn__loc_t loc = p->token.loc;
+  qn__ir_loc_t loc = p->token.loc;
   switch (p->token.kind) {
     case QN__TOKEN_NAME:
       return parse_word(p);
@@ -289,7 +289,7 @@ static qn__operand_t parse_primary(qn__parser_t* p) {
 
 static qn__operand_t parse_unary(qn__parser_t* p) {
   if (p->is_lost) return qn__type_poison();
-  qn__loc_t loc = p->token.loc;
+  qn__ir_loc_t loc = p->token.loc;
   qn_op_t op = qn__parser_at(p, QN__TOKEN_MINUS)   ? QN_OP_NEG
                : qn__parser_at(p, QN__TOKEN_NOT)   ? QN_OP_LOGIC_NOT
                : qn__parser_at(p, QN__TOKEN_TILDE) ? QN_OP_NOT
@@ -353,7 +353,7 @@ static qn__operand_t parse_infix(qn__parser_t* p, int level) {
   for (;;) {
     const infix_t* infix = p->is_lost ? NULL : infix_at(p);
     if (!infix || infix->level < level) return left;
-    qn__loc_t op_loc = p->token.loc;
+    qn__ir_loc_t op_loc = p->token.loc;
     if (infix->level == COMPARE_LEVEL && has_compared) {
       qn__parser_syntax(p, QN__CODE_CHAINED, op_loc, "write a < b && b < c",
                         "comparisons do not chain");

@@ -8,8 +8,8 @@
 
 // ------------------------------------------------------------------------------------ buffers
 
-static qn__ir_buffer_t* new_buffer(qn__parser_t* p, qn__scope_t scope, qn_dtype_t dtype,
-                                   qn__loc_t loc, uint32_t rank, qn__expr_t** shape) {
+static qn__ir_buffer_t* new_buffer(qn__parser_t* p, qn__ir_scope_t scope, qn_dtype_t dtype,
+                                   qn__ir_loc_t loc, uint32_t rank, qn__ir_expr_t** shape) {
   qn__ir_buffer_t* buffer = qn__buf_new(p->arena, scope, dtype, qn__parser_intern(p, loc), rank);
   if (!buffer) {
     qn__parser_out_of_memory(p);
@@ -21,9 +21,9 @@ static qn__ir_buffer_t* new_buffer(qn__parser_t* p, qn__scope_t scope, qn_dtype_
   return buffer;
 }
 
-static void append_alloc(qn__parser_t* p, qn__block_t* block, qn__ir_buffer_t* buffer,
-                         qn__loc_t loc) {
-  qn__stmt_t* stmt = qn__stmt_new(p->arena, QN__STMT_ALLOC, loc);
+static void append_alloc(qn__parser_t* p, qn__ir_block_t* block, qn__ir_buffer_t* buffer,
+                         qn__ir_loc_t loc) {
+  qn__ir_stmt_t* stmt = qn__stmt_new(p->arena, QN__STMT_ALLOC, loc);
   if (!stmt) {
     qn__parser_out_of_memory(p);
     return;
@@ -33,8 +33,8 @@ static void append_alloc(qn__parser_t* p, qn__block_t* block, qn__ir_buffer_t* b
 }
 
 // name ":" dtype "[" shape "]". False when lost.
-static bool parse_declared(qn__parser_t* p, const char* what, qn__loc_t* out_name,
-                           qn_dtype_t* out_dtype, qn__expr_t*** out_shape, uint32_t* out_rank) {
+static bool parse_declared(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
+                           qn_dtype_t* out_dtype, qn__ir_expr_t*** out_shape, uint32_t* out_rank) {
   return qn__parser_name(p, what, out_name) &&
          qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a buffer") &&
          ((*out_dtype = qn__parse_dtype(p)) != QN_DTYPE_NONE || !p->is_lost) &&
@@ -42,7 +42,7 @@ static bool parse_declared(qn__parser_t* p, const char* what, qn__loc_t* out_nam
 }
 
 // ["strides" "[" exprs "]"]. False when lost.
-static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__expr_t*** out_strides) {
+static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__ir_expr_t*** out_strides) {
   *out_strides = NULL;
   uint32_t begin = p->token.loc.begin;
   if (!qn__parser_take_word(p, "strides")) return !p->is_lost;
@@ -57,24 +57,24 @@ static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__expr_t*** out_stri
   return true;
 }
 
-void qn__parse_alloc(qn__parser_t* p, qn__block_t* block) {
+void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t name_loc;
+  qn__ir_loc_t name_loc;
   qn_dtype_t dtype = QN_DTYPE_NONE;
-  qn__expr_t** shape;
+  qn__ir_expr_t** shape;
   uint32_t rank;
   if (!parse_declared(p, "an allocation", &name_loc, &dtype, &shape, &rank)) return;
-  qn__scope_t scope = QN__SCOPE_LOCAL;
+  qn__ir_scope_t scope = QN__SCOPE_LOCAL;
   if (qn__parser_expect_word(p, "in", "after the shape of an allocation")) {
     qn_str_t found = qn__parser_found(p);
     bool is_known = false;
     qn__suggestion_t suggestion = qn__suggest_start(found);
     for (int s = QN__SCOPE_LOCAL; s <= QN__SCOPE_GLOBAL; s++) {
-      const char* text = qn__scope_text((qn__scope_t)s);
+      const char* text = qn__scope_text((qn__ir_scope_t)s);
       qn__suggest(&suggestion, text);
       if (qn__parser_at_word(p, text)) {
-        scope = (qn__scope_t)s;
+        scope = (qn__ir_scope_t)s;
         is_known = true;
       }
     }
@@ -88,7 +88,7 @@ void qn__parse_alloc(qn__parser_t* p, qn__block_t* block) {
           "expected local, shared or global, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
     }
   }
-  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
   if (!p->is_lost) qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an allocation");
   qn__ir_buffer_t* buffer = new_buffer(p, scope, dtype, name_loc, rank, shape);
   if (!buffer) return;
@@ -97,7 +97,8 @@ void qn__parse_alloc(qn__parser_t* p, qn__block_t* block) {
 }
 
 // The product of a constant shape; reports extents that are no literals. False when unknown.
-static bool constant_count(qn__parser_t* p, qn__expr_t** shape, uint32_t rank, size_t* out_count) {
+static bool constant_count(qn__parser_t* p, qn__ir_expr_t** shape, uint32_t rank,
+                           size_t* out_count) {
   size_t count = 1;
   for (uint32_t i = 0; i < rank; i++) {
     if (!shape[i]) return false;
@@ -115,8 +116,8 @@ static bool constant_count(qn__parser_t* p, qn__expr_t** shape, uint32_t rank, s
 static void* parse_element(qn__parser_t* p, const qn__ir_buffer_t* buffer) {
   qn__operand_t operand = qn__parse_expr(p);
   if (!operand.expr) return NULL;
-  qn__loc_t loc = operand.expr->loc;
-  qn__expr_t* element = qn__type_as_value(p, operand, buffer);
+  qn__ir_loc_t loc = operand.expr->loc;
+  qn__ir_expr_t* element = qn__type_as_value(p, operand, buffer);
   if (element && element->kind != QN__EXPR_INT && element->kind != QN__EXPR_FLOAT) {
     qn__parser_error(p, QN__CODE_NOT_LITERAL, loc, NULL, "elements of a table are literals");
     return NULL;
@@ -124,18 +125,18 @@ static void* parse_element(qn__parser_t* p, const qn__ir_buffer_t* buffer) {
   return element;
 }
 
-void qn__parse_const(qn__parser_t* p, qn__block_t* block) {
+void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t name_loc;
+  qn__ir_loc_t name_loc;
   qn_dtype_t dtype = QN_DTYPE_NONE;
-  qn__expr_t** shape;
+  qn__ir_expr_t** shape;
   uint32_t rank;
   if (!parse_declared(p, "a table", &name_loc, &dtype, &shape, &rank)) return;
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a table")) return;
   qn__ir_buffer_t* buffer = new_buffer(p, QN__SCOPE_CONST, dtype, name_loc, rank, shape);
   if (!buffer) return;
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   size_t mark = p->list_size;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, "before the elements of a table")) return;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
@@ -143,8 +144,8 @@ void qn__parse_const(qn__parser_t* p, qn__block_t* block) {
     if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
   }
   qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open);
-  qn__loc_t list_loc = qn__parser_since(p, open.begin);
-  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__ir_loc_t list_loc = qn__parser_since(p, open.begin);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
   size_t count;
   void** elements = qn__parser_pop_list(p, mark, &count);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a table");
@@ -155,20 +156,20 @@ void qn__parse_const(qn__parser_t* p, qn__block_t* block) {
                      "the table '%s' has %zu %s, but its shape needs %zu", buffer->name, count,
                      count == 1 ? "element" : "elements", wanted);
   }
-  buffer->elements = (qn__expr_t**)elements;
+  buffer->elements = (qn__ir_expr_t**)elements;
   buffer->element_count = count;
   append_alloc(p, block, buffer, loc);
 }
 
-void qn__parse_view(qn__parser_t* p, qn__block_t* block) {
+void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t name_loc;
+  qn__ir_loc_t name_loc;
   qn_dtype_t dtype = QN_DTYPE_NONE;
-  qn__expr_t** shape;
+  qn__ir_expr_t** shape;
   uint32_t rank;
-  qn__expr_t** strides;
-  qn__loc_t base_loc;
+  qn__ir_expr_t** strides;
+  qn__ir_loc_t base_loc;
   if (!parse_declared(p, "a view", &name_loc, &dtype, &shape, &rank)) return;
   if (!parse_strides(p, rank, &strides)) return;
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a view")) return;
@@ -181,8 +182,8 @@ void qn__parse_view(qn__parser_t* p, qn__block_t* block) {
   }
   qn__ir_buffer_t* base = binding ? binding->buffer : NULL;
   uint32_t height;
-  qn__expr_t** indices = qn__parse_indices(p, base, base_loc, &height);
-  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__ir_expr_t** indices = qn__parse_indices(p, base, base_loc, &height);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a view");
   qn__ir_buffer_t* buffer = new_buffer(p, QN__SCOPE_VIEW, dtype, name_loc, rank, shape);
   if (!buffer) return;
@@ -217,7 +218,7 @@ static void declare_scalars(qn__parser_t* p) {
       qn_dtype_t dtype = qn__dtype_from_str(qn__lexer_slice(p->text, after.loc));
       if (qn__text_is_name(qn__lexer_slice(p->text, before.loc)) &&
           !qn__parser_find(p, before.loc)) {
-        qn__var_t* var =
+        qn__ir_var_t* var =
             qn__var_new(p->arena, QN__VAR_SCALAR, dtype, qn__parser_intern(p, before.loc));
         if (!var) {
           qn__parser_out_of_memory(p);
@@ -244,7 +245,7 @@ static qn_access_t parse_access(qn__parser_t* p) {
 static void parse_align(qn__parser_t* p, qn__ir_buffer_t* buffer) {
   enum { LARGEST = 4096 };
   if (!qn__parser_take_word(p, "align")) return;
-  qn__loc_t loc = p->token.loc;
+  qn__ir_loc_t loc = p->token.loc;
   uint64_t value = 0;
   bool is_int = qn__parser_at(p, QN__TOKEN_INT);
   bool is_good = is_int && qn__lexer_int(qn__parser_word(p), &value) && value > 0 &&
@@ -258,10 +259,10 @@ static void parse_align(qn__parser_t* p, qn__ir_buffer_t* buffer) {
   if (buffer && value > buffer->align_bytes) buffer->align_bytes = (uint32_t)value;
 }
 
-static qn__param_t* parse_param(qn__parser_t* p) {
-  qn__loc_t access_loc = p->token.loc;
+static qn__ir_param_t* parse_param(qn__parser_t* p) {
+  qn__ir_loc_t access_loc = p->token.loc;
   qn_access_t access = parse_access(p);
-  qn__loc_t name_loc;
+  qn__ir_loc_t name_loc;
   if (!qn__parser_name(p, "a parameter", &name_loc)) return NULL;
   bool is_name =
       qn__parser_at(p, QN__TOKEN_NAME) && qn__dtype_from_str(qn__parser_word(p)) == QN_DTYPE_NONE;
@@ -280,7 +281,7 @@ static qn__param_t* parse_param(qn__parser_t* p) {
   if (!qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a parameter")) return NULL;
   qn_dtype_t dtype = qn__parse_dtype(p);
   if (p->is_lost) return NULL;
-  qn__param_t* param = QN__ARENA_NEW(p->arena, qn__param_t);
+  qn__ir_param_t* param = QN__ARENA_NEW(p->arena, qn__ir_param_t);
   if (!param) {
     qn__parser_out_of_memory(p);
     return NULL;
@@ -307,8 +308,8 @@ static qn__param_t* parse_param(qn__parser_t* p) {
     }
     return param;
   }
-  qn__expr_t** shape;
-  qn__expr_t** strides;
+  qn__ir_expr_t** shape;
+  qn__ir_expr_t** strides;
   uint32_t rank;
   p->is_signature = true;
   bool is_good = qn__parse_extents(p, "the extent of a shape", &shape, &rank) &&
@@ -325,26 +326,26 @@ static qn__param_t* parse_param(qn__parser_t* p) {
 }
 
 static void parse_params(qn__parser_t* p, qn__ir_func_t* function) {
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after the name of a function")) return;
   declare_scalars(p);
   size_t mark = p->list_size;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_PAREN) && !p->is_lost) {
-    qn__param_t* param = parse_param(p);
+    qn__ir_param_t* param = parse_param(p);
     if (param) qn__parser_push(p, param);
     if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
   }
   qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open);
   size_t count;
   void** params = qn__parser_pop_list(p, mark, &count);
-  function->params = qn__arena_alloc_array(p->arena, count ? count : 1, sizeof(qn__param_t));
+  function->params = qn__arena_alloc_array(p->arena, count ? count : 1, sizeof(qn__ir_param_t));
   function->symbols =
-      qn__arena_alloc_array(p->arena, p->symbol_count ? p->symbol_count : 1, sizeof(qn__var_t*));
+      qn__arena_alloc_array(p->arena, p->symbol_count ? p->symbol_count : 1, sizeof(qn__ir_var_t*));
   if (!function->params || !function->symbols || !params) {
     qn__parser_out_of_memory(p);
     return;
   }
-  for (size_t i = 0; i < count; i++) function->params[i] = *(const qn__param_t*)params[i];
+  for (size_t i = 0; i < count; i++) function->params[i] = *(const qn__ir_param_t*)params[i];
   function->param_count = count;
   for (size_t i = 0; i < p->symbol_count; i++) function->symbols[i] = p->symbols[i];
   function->symbol_count = p->symbol_count;

@@ -17,7 +17,7 @@ static bool fits(qn_dtype_t dtype, uint64_t magnitude, bool is_negative) {
   return is_negative ? magnitude <= limit : magnitude < limit;
 }
 
-bool qn__type_settle_int(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
+bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) {
   qn_str_t text = qn__lexer_slice(p->text, expr->loc);
   bool is_negative = text.size > 0 && text.data[0] == '-';
   qn_str_t digits = {text.data + is_negative, text.size - is_negative};
@@ -52,7 +52,7 @@ bool qn__type_settle_int(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
   return false;
 }
 
-bool qn__type_settle_float(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
+bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) {
   qn_str_t text = qn__lexer_slice(p->text, expr->loc);
   if (!qn__dtype_is_float(dtype)) {
     bool is_bool = dtype == QN_DTYPE_BOOL;

@@ -26,7 +26,7 @@ void qn__parser_reset_names(qn__parser_t* p) {
 }
 
 // The entry of a name, made when it is new. NULL when out of memory.
-static qn__name_t* intern(qn__parser_t* p, qn__loc_t loc) {
+static qn__name_t* intern(qn__parser_t* p, qn__ir_loc_t loc) {
   qn_str_t text = qn__lexer_slice(p->text, loc);
   qn__name_t* name = qn__map_get(&p->names, text);
   if (name) return name;
@@ -39,12 +39,13 @@ static qn__name_t* intern(qn__parser_t* p, qn__loc_t loc) {
   return name;
 }
 
-const char* qn__parser_intern(qn__parser_t* p, qn__loc_t loc) {
+const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc) {
   qn__name_t* name = intern(p, loc);
   return name ? name->text : "";
 }
 
-void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__ir_buffer_t* buffer) {
+void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
+                        qn__ir_buffer_t* buffer) {
   qn__name_t* name = intern(p, loc);
   qn__binding_t* binding = name ? QN__ARENA_NEW(p->arena, qn__binding_t) : NULL;
   if (!binding) {
@@ -71,16 +72,17 @@ void qn__parser_declare(qn__parser_t* p, qn__loc_t loc, qn__var_t* var, qn__ir_b
   name->top = binding;
 }
 
-qn__binding_t* qn__parser_find(qn__parser_t* p, qn__loc_t loc) {
+qn__binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc) {
   qn__name_t* name = qn__map_get(&p->names, qn__lexer_slice(p->text, loc));
   return name ? name->top : NULL;
 }
 
-static qn__binding_t* add_symbol(qn__parser_t* p, qn__loc_t loc) {
-  qn__var_t* var = qn__var_new(p->arena, QN__VAR_SYMBOL, QN_DTYPE_I64, qn__parser_intern(p, loc));
+static qn__binding_t* add_symbol(qn__parser_t* p, qn__ir_loc_t loc) {
+  qn__ir_var_t* var =
+      qn__var_new(p->arena, QN__VAR_SYMBOL, QN_DTYPE_I64, qn__parser_intern(p, loc));
   void* items = p->symbols;
   if (!var || !qn__grow(p->allocator, &items, &p->symbol_capacity, p->symbol_count + 1,
-                        sizeof(qn__var_t*))) {
+                        sizeof(qn__ir_var_t*))) {
     qn__parser_out_of_memory(p);
     return NULL;
   }
@@ -91,7 +93,7 @@ static qn__binding_t* add_symbol(qn__parser_t* p, qn__loc_t loc) {
   return qn__parser_find(p, loc);
 }
 
-qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__loc_t loc) {
+qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
   qn__binding_t* binding = qn__parser_find(p, loc);
   if (binding) return binding;
   qn_str_t text = qn__lexer_slice(p->text, loc);
@@ -149,7 +151,7 @@ void qn__suggest_names(qn__parser_t* p, qn__suggestion_t* suggestion, bool wants
 
 void qn__suggest_ops(qn__suggestion_t* suggestion) {
   for (int op = 1; op < QN_OP_COUNT; op++) {
-    const qn__op_info_t* info = qn__op_info((qn_op_t)op);
+    const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
     if (info && info->syntax == QN__SYNTAX_CALL) qn__suggest(suggestion, info->text);
   }
   qn__suggest(suggestion, "bitcast");

@@ -6,9 +6,9 @@
 // time. Read next: parser_func.c.
 #include "ir/parser.h"
 
-static qn__stmt_t* new_stmt(qn__parser_t* p, qn__block_t* block, qn__stmt_kind_t kind,
-                            uint32_t begin) {
-  qn__stmt_t* stmt = qn__stmt_new(p->arena, kind, qn__parser_since(p, begin));
+static qn__ir_stmt_t* new_stmt(qn__parser_t* p, qn__ir_block_t* block, qn__ir_stmt_kind_t kind,
+                               uint32_t begin) {
+  qn__ir_stmt_t* stmt = qn__stmt_new(p->arena, kind, qn__parser_since(p, begin));
   if (!stmt) {
     qn__parser_out_of_memory(p);
     return NULL;
@@ -17,8 +17,9 @@ static qn__stmt_t* new_stmt(qn__parser_t* p, qn__block_t* block, qn__stmt_kind_t
   return stmt;
 }
 
-static qn__var_t* new_var(qn__parser_t* p, qn__var_kind_t kind, qn_dtype_t dtype, qn__loc_t loc) {
-  qn__var_t* var = qn__var_new(p->arena, kind, dtype, qn__parser_intern(p, loc));
+static qn__ir_var_t* new_var(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                             qn__ir_loc_t loc) {
+  qn__ir_var_t* var = qn__var_new(p->arena, kind, dtype, qn__parser_intern(p, loc));
   if (!var) {
     qn__parser_out_of_memory(p);
     return NULL;
@@ -29,8 +30,8 @@ static qn__var_t* new_var(qn__parser_t* p, qn__var_kind_t kind, qn_dtype_t dtype
 
 // ------------------------------------------------------------------------------------ pieces
 
-bool qn__parse_range(qn__parser_t* p, const char* what, qn__loc_t* out_name, qn__expr_t** out_begin,
-                     qn__expr_t** out_end) {
+bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
+                     qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end) {
   *out_begin = NULL;
   *out_end = NULL;
   char owner[64] = "the variable of ";
@@ -59,10 +60,11 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__loc_t* out_name, qn_
   return !p->is_lost;
 }
 
-static void parse_stmt(qn__parser_t* p, qn__block_t* block);
+static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block);
 
-void qn__parse_block(qn__parser_t* p, qn__block_t* block, qn__loc_t var_loc, qn__var_t* var) {
-  qn__loc_t open = p->token.loc;
+void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_loc,
+                     qn__ir_var_t* var) {
+  qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "before a block")) return;
   if (!qn__parser_enter(p)) return;
   qn__block_scope_t scope;
@@ -87,18 +89,18 @@ void qn__parse_block(qn__parser_t* p, qn__block_t* block, qn__loc_t var_loc, qn_
 
 // ------------------------------------------------------------------------------------ let, atomics
 
-static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
-                         const qn__loc_t* result_loc) {
+static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
+                         const qn__ir_loc_t* result_loc) {
   qn_atomic_op_t op = qn__atomic_from_word(qn__parser_word(p));
-  qn__loc_t op_loc = p->token.loc;
+  qn__ir_loc_t op_loc = p->token.loc;
   qn__parser_advance(p);
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   qn__ir_buffer_t* buffer = NULL;
-  qn__expr_t** indices = NULL;
+  qn__ir_expr_t** indices = NULL;
   qn__operand_t operands[3] = {{0}};
   size_t count = 0;
   bool is_good = qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after an atomic");
-  qn__loc_t name_loc;
+  qn__ir_loc_t name_loc;
   if (is_good && qn__parser_name(p, "a buffer", &name_loc)) {
     buffer = qn__parse_array(p, name_loc, "an atomic works on an element of a buffer");
     uint32_t height;
@@ -110,7 +112,7 @@ static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
     }
   }
   if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) indices = NULL;
-  qn__loc_t loc = qn__parser_since(p, op_loc.begin);
+  qn__ir_loc_t loc = qn__parser_since(p, op_loc.begin);
   uint32_t wanted = qn__atomic_operand_count(op);
   if (!p->is_lost && count != wanted) {
     qn__parser_error(p, QN__CODE_OPERAND_COUNT, loc, NULL,
@@ -120,15 +122,16 @@ static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
     indices = NULL;
   }
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an atomic");
-  qn__expr_t* operand = indices ? qn__type_as_value(p, operands[0], buffer) : NULL;
-  qn__expr_t* operand2 = indices && wanted == 2 ? qn__type_as_value(p, operands[1], buffer) : NULL;
-  qn__var_t* result = NULL;
+  qn__ir_expr_t* operand = indices ? qn__type_as_value(p, operands[0], buffer) : NULL;
+  qn__ir_expr_t* operand2 =
+      indices && wanted == 2 ? qn__type_as_value(p, operands[1], buffer) : NULL;
+  qn__ir_var_t* result = NULL;
   if (result_loc) {
     result = new_var(p, QN__VAR_ATOMIC, buffer ? buffer->dtype : QN_DTYPE_NONE, *result_loc);
     if (result) qn__parser_declare(p, *result_loc, result, NULL);
   }
   if (!operand || (wanted == 2 && !operand2)) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->atomic.op = op;
@@ -139,10 +142,10 @@ static void parse_atomic(qn__parser_t* p, qn__block_t* block, uint32_t begin,
   stmt->atomic.result = result;
 }
 
-void qn__parse_let(qn__parser_t* p, qn__block_t* block, bool is_in_reduction) {
+void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t name_loc;
+  qn__ir_loc_t name_loc;
   if (!qn__parser_name(p, "a value", &name_loc)) return;
   if (qn__parser_at(p, QN__TOKEN_COLON)) {
     qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc,
@@ -156,13 +159,13 @@ void qn__parse_let(qn__parser_t* p, qn__block_t* block, bool is_in_reduction) {
     parse_atomic(p, block, begin, &name_loc);
     return;
   }
-  qn__expr_t* value = qn__type_as_any(p, qn__parse_expr(p));
-  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__ir_expr_t* value = qn__type_as_any(p, qn__parse_expr(p));
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "the value of a let");
-  qn__var_t* var = new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, name_loc);
+  qn__ir_var_t* var = new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, name_loc);
   if (var) qn__parser_declare(p, name_loc, var, NULL);
   if (!var || !value) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_LET, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LET, begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->let.var = var;
@@ -171,7 +174,7 @@ void qn__parse_let(qn__parser_t* p, qn__block_t* block, bool is_in_reduction) {
 
 // ------------------------------------------------------------------------------------ stores
 
-static void report_assignment(qn__parser_t* p, qn__loc_t name_loc) {
+static void report_assignment(qn__parser_t* p, qn__ir_loc_t name_loc) {
   qn_str_t name = qn__lexer_slice(p->text, name_loc);
   const qn__binding_t* binding = qn__parser_find(p, name_loc);
   const char* help;
@@ -210,30 +213,31 @@ static bool is_compound(const qn__parser_t* p) {
   }
 }
 
-static void parse_store(qn__parser_t* p, qn__block_t* block) {
-  qn__loc_t name_loc = p->token.loc;
+static void parse_store(qn__parser_t* p, qn__ir_block_t* block) {
+  qn__ir_loc_t name_loc = p->token.loc;
   qn__parser_advance(p);
   qn__ir_buffer_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
-  qn__expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
-  qn__loc_t loc = qn__parser_since(p, name_loc.begin);
+  qn__ir_expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
+  qn__ir_loc_t loc = qn__parser_since(p, name_loc.begin);
   if (!p->is_lost && is_compound(p)) {
     qn_str_t target = qn__lexer_slice(p->text, loc);
     if (target.size > 40) target = QN_STR("x[i]");
     qn_str_t op = qn__parser_word(p);
-    qn__parser_syntax(p, QN__CODE_COMPOUND,
-                      (qn__loc_t){p->token.loc.begin, p->ahead.loc.begin + 1 - p->token.loc.begin},
-                      qn__parser_help(p, "write %.*s = %.*s %.*s ...;", QN_STR_ARG(target),
-                                      QN_STR_ARG(target), QN_STR_ARG(op)),
-                      "there is no compound assignment");
+    qn__parser_syntax(
+        p, QN__CODE_COMPOUND,
+        (qn__ir_loc_t){p->token.loc.begin, p->ahead.loc.begin + 1 - p->token.loc.begin},
+        qn__parser_help(p, "write %.*s = %.*s %.*s ...;", QN_STR_ARG(target), QN_STR_ARG(target),
+                        QN_STR_ARG(op)),
+        "there is no compound assignment");
     return;
   }
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the element that is stored")) return;
   qn__operand_t value = qn__parse_expr(p);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a store");
-  qn__expr_t* typed = qn__type_as_value(p, value, buffer);
+  qn__ir_expr_t* typed = qn__type_as_value(p, value, buffer);
   if (!typed || !indices) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_STORE, name_loc.begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_STORE, name_loc.begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->store.buffer = buffer;
@@ -243,7 +247,7 @@ static void parse_store(qn__parser_t* p, qn__block_t* block) {
 
 // ------------------------------------------------------------------------------------ control
 
-static qn__expr_t* parse_condition(qn__parser_t* p, const char* what) {
+static qn__ir_expr_t* parse_condition(qn__parser_t* p, const char* what) {
   qn__operand_t condition = qn__parse_expr(p);
   if (!p->is_lost && qn__parser_at(p, QN__TOKEN_ASSIGN)) {
     qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, "'==' compares",
@@ -253,13 +257,13 @@ static qn__expr_t* parse_condition(qn__parser_t* p, const char* what) {
   return qn__type_as_bool(p, condition, what);
 }
 
-static void parse_if(qn__parser_t* p, qn__block_t* block) {
+static void parse_if(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__expr_t* condition = parse_condition(p, "the condition");
-  qn__loc_t loc = qn__parser_since(p, begin);
-  qn__block_t then_block = {NULL, NULL};
-  qn__block_t else_block = {NULL, NULL};
+  qn__ir_expr_t* condition = parse_condition(p, "the condition");
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  qn__ir_block_t then_block = {NULL, NULL};
+  qn__ir_block_t else_block = {NULL, NULL};
   qn__parse_block(p, &then_block, loc, NULL);
   if (qn__parser_take_word(p, "else")) {
     if (qn__parser_at_word(p, "if")) {
@@ -274,7 +278,7 @@ static void parse_if(qn__parser_t* p, qn__block_t* block) {
     }
   }
   if (!condition) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_IF, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_IF, begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->if_.condition = condition;
@@ -282,12 +286,12 @@ static void parse_if(qn__parser_t* p, qn__block_t* block) {
   stmt->if_.else_block = else_block;
 }
 
-static void parse_loop(qn__parser_t* p, qn__block_t* block, qn_loop_kind_t kind) {
+static void parse_loop(qn__parser_t* p, qn__ir_block_t* block, qn_loop_kind_t kind) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t name_loc;
-  qn__expr_t* lower;
-  qn__expr_t* upper;
+  qn__ir_loc_t name_loc;
+  qn__ir_expr_t* lower;
+  qn__ir_expr_t* upper;
   if (!qn__parse_range(p, "a loop", &name_loc, &lower, &upper)) return;
   if (qn__parser_at_word(p, "step") || qn__parser_at_word(p, "by")) {
     qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc,
@@ -295,13 +299,13 @@ static void parse_loop(qn__parser_t* p, qn__block_t* block, qn_loop_kind_t kind)
                       "loops have no step");
     return;
   }
-  qn__loc_t loc = qn__parser_since(p, begin);
-  qn__var_t* var = new_var(p, QN__VAR_LOOP, QN_DTYPE_I64, name_loc);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  qn__ir_var_t* var = new_var(p, QN__VAR_LOOP, QN_DTYPE_I64, name_loc);
   if (!var) return;
-  qn__block_t body = {NULL, NULL};
+  qn__ir_block_t body = {NULL, NULL};
   qn__parse_block(p, &body, name_loc, var);
   if (!lower || !upper) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_LOOP, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LOOP, begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->loop.kind = kind;
@@ -311,25 +315,25 @@ static void parse_loop(qn__parser_t* p, qn__block_t* block, qn_loop_kind_t kind)
   stmt->loop.body = body;
 }
 
-static void parse_while(qn__parser_t* p, qn__block_t* block) {
+static void parse_while(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__expr_t* condition = parse_condition(p, "the condition");
-  qn__loc_t loc = qn__parser_since(p, begin);
-  qn__block_t body = {NULL, NULL};
+  qn__ir_expr_t* condition = parse_condition(p, "the condition");
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  qn__ir_block_t body = {NULL, NULL};
   qn__parse_block(p, &body, loc, NULL);
   if (!condition) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_WHILE, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_WHILE, begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->while_.condition = condition;
   stmt->while_.body = body;
 }
 
-static void parse_assert(qn__parser_t* p, qn__block_t* block) {
+static void parse_assert(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__expr_t* condition = parse_condition(p, "the condition of an assert");
+  qn__ir_expr_t* condition = parse_condition(p, "the condition of an assert");
   const char* message = "";
   if (qn__parser_take(p, QN__TOKEN_COMMA)) {
     if (qn__parser_at(p, QN__TOKEN_STRING)) {
@@ -342,10 +346,10 @@ static void parse_assert(qn__parser_t* p, qn__block_t* block) {
     }
     qn__parser_expect(p, QN__TOKEN_STRING, "as the message of an assert");
   }
-  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an assert");
   if (!condition || !message) return;
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_ASSERT, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ASSERT, begin);
   if (!stmt) return;
   stmt->loc = loc;
   stmt->assert_.condition = condition;
@@ -376,16 +380,16 @@ static void report_statement(qn__parser_t* p) {
                     "expected a statement, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
 }
 
-static void parse_barrier(qn__parser_t* p, qn__block_t* block) {
+static void parse_barrier(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__loc_t loc = qn__parser_since(p, begin);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "'barrier'");
-  qn__stmt_t* stmt = new_stmt(p, block, QN__STMT_BARRIER, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_BARRIER, begin);
   if (stmt) stmt->loc = loc;
 }
 
-static void parse_stmt(qn__parser_t* p, qn__block_t* block) {
+static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
   p->stmt_begin = p->token.loc.begin;
   if (!qn__parser_at(p, QN__TOKEN_NAME)) {
     report_statement(p);

@@ -19,9 +19,9 @@ qn__operand_t qn__type_poison(void) {
   return (qn__operand_t){NULL, QN__FLEX_POISON, 0};
 }
 
-qn__operand_t qn__type_new(qn__parser_t* p, qn__expr_kind_t kind, qn_dtype_t dtype,
+qn__operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
                            uint32_t begin) {
-  qn__expr_t* expr = qn__expr_new(p->arena, kind, dtype, qn__parser_since(p, begin));
+  qn__ir_expr_t* expr = qn__expr_new(p->arena, kind, dtype, qn__parser_since(p, begin));
   if (!expr) {
     qn__parser_out_of_memory(p);
     return qn__type_poison();
@@ -49,7 +49,7 @@ static bool grow_height(qn__parser_t* p, qn__operand_t* operand, uint32_t below)
 
 // ------------------------------------------------------------------------------------ rules
 
-static bool rule_takes(qn__op_rule_t rule, qn_dtype_t dtype) {
+static bool rule_takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
   switch (rule) {
     case QN__RULE_NUMERIC:
     case QN__RULE_GROUP:
@@ -72,7 +72,7 @@ static bool rule_takes(qn__op_rule_t rule, qn_dtype_t dtype) {
   return true;
 }
 
-static const char* rule_text(qn__op_rule_t rule) {
+static const char* rule_text(qn__ir_op_rule_t rule) {
   switch (rule) {
     case QN__RULE_NUMERIC:
     case QN__RULE_GROUP:
@@ -95,18 +95,18 @@ static const char* rule_text(qn__op_rule_t rule) {
   return "any dtype";
 }
 
-static bool gives_bool(qn__op_rule_t rule) {
+static bool gives_bool(qn__ir_op_rule_t rule) {
   return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
 }
 
 // Is operand `i` one of those that share the dtype T of the rule?
-static bool is_common(qn__op_rule_t rule, uint32_t i) {
+static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT) return i > 0;
   if (rule == QN__RULE_LANE) return i == 0;
   return true;
 }
 
-static bool settle_expr(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
+static bool settle_expr(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) {
   if (expr->dtype != QN_DTYPE_NONE) return true;
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -120,7 +120,7 @@ static bool settle_expr(qn__parser_t* p, qn__expr_t* expr, qn_dtype_t dtype) {
       expr->dtype = dtype;
       return settle_expr(p, expr->reduce.value, dtype);
     case QN__EXPR_OP: {
-      const qn__op_info_t* info = qn__op_info(expr->op);
+      const qn__ir_op_info_t* info = qn__op_info(expr->op);
       if (!rule_takes(info->rule, dtype)) {
         qn__parser_error(p, QN__CODE_OPERAND_TYPE, expr->loc,
                          expr->op == QN_OP_DIV ? "'//' divides integers" : NULL,
@@ -162,10 +162,10 @@ void qn__type_default(qn__parser_t* p, qn__operand_t* operand) {
 // ------------------------------------------------------------------------------------ operators
 
 static void report_difference(qn__parser_t* p, const char* what, qn__operand_t a, qn__operand_t b,
-                              qn__loc_t loc) {
+                              qn__ir_loc_t loc) {
   // Towards the float, else towards the wider one.
   qn_dtype_t to = a.expr->dtype;
-  const qn__expr_t* from = b.expr;
+  const qn__ir_expr_t* from = b.expr;
   bool b_is_better = qn__dtype_is_float(b.expr->dtype) != qn__dtype_is_float(a.expr->dtype)
                          ? qn__dtype_is_float(b.expr->dtype)
                          : qn__dtype_bits(b.expr->dtype) > qn__dtype_bits(a.expr->dtype);
@@ -185,7 +185,7 @@ static void report_difference(qn__parser_t* p, const char* what, qn__operand_t a
 // Makes the operands in [0, count) agree on one dtype. `*out_flex` tells whether they are all still
 // open. False when reported.
 static bool unify(qn__parser_t* p, const char* what, qn__operand_t** operands, uint32_t count,
-                  qn__loc_t loc, qn__flex_t* out_flex) {
+                  qn__ir_loc_t loc, qn__flex_t* out_flex) {
   const qn__operand_t* typed = NULL;
   *out_flex = QN__FLEX_INT;
   for (uint32_t i = 0; i < count; i++) {
@@ -206,7 +206,7 @@ static bool unify(qn__parser_t* p, const char* what, qn__operand_t** operands, u
   return true;
 }
 
-static void report_operand(qn__parser_t* p, qn_op_t op, const qn__op_info_t* info,
+static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* info,
                            qn__operand_t operand) {
   const char* got = operand.flex == QN__FLEX_FLOAT ? "a float" : qn_dtype_text(operand.expr->dtype);
   qn_str_t source = qn__parser_source_of(p, operand.expr);
@@ -231,8 +231,8 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__op_info_t* inf
 }
 
 qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
-                          uint32_t begin, qn__loc_t op_loc) {
-  const qn__op_info_t* info = qn__op_info(op);
+                          uint32_t begin, qn__ir_loc_t op_loc) {
+  const qn__ir_op_info_t* info = qn__op_info(op);
   qn__operand_t* common[3];
   uint32_t common_count = 0;
   uint32_t height = 0;
@@ -291,11 +291,11 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
 }
 
 qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin) {
-  qn__expr_t* condition = qn__type_as_bool(p, args[0], "the condition before '?'");
+  qn__ir_expr_t* condition = qn__type_as_bool(p, args[0], "the condition before '?'");
   if (!condition || is_poison(args[1]) || is_poison(args[2])) return qn__type_poison();
   qn__operand_t* common[] = {&args[1], &args[2]};
   qn__flex_t flex;
-  qn__loc_t loc = qn__parser_since(p, args[1].expr->loc.begin);
+  qn__ir_loc_t loc = qn__parser_since(p, args[1].expr->loc.begin);
   if (!unify(p, "'?:'", common, 2, loc, &flex)) return qn__type_poison();
   qn_dtype_t dtype = flex == QN__FLEX_TYPED ? args[1].expr->dtype : QN_DTYPE_NONE;
   qn__operand_t result = qn__type_new(p, QN__EXPR_COND, dtype, begin);
@@ -354,7 +354,7 @@ qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t 
 
 // ------------------------------------------------------------------------------------ contexts
 
-qn__expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what) {
+qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what) {
   qn__type_default(p, &operand);
   if (is_poison(operand)) return NULL;
   if (operand.expr->dtype == QN_DTYPE_BOOL) return operand.expr;
@@ -365,7 +365,7 @@ qn__expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char*
   return NULL;
 }
 
-qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what) {
+qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what) {
   if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
   if (operand.expr->dtype == QN_DTYPE_I64) return operand.expr;
   qn_str_t source = qn__parser_source_of(p, operand.expr);
@@ -376,7 +376,7 @@ qn__expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* 
   return NULL;
 }
 
-qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
+qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
   if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
   if (qn__dtype_is_int(operand.expr->dtype)) return operand.expr;
   qn_str_t source = qn__parser_source_of(p, operand.expr);
@@ -387,8 +387,8 @@ qn__expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
   return NULL;
 }
 
-qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
-                              const qn__ir_buffer_t* buffer) {
+qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
+                                 const qn__ir_buffer_t* buffer) {
   if (!buffer || buffer->dtype == QN_DTYPE_NONE) return NULL;
   if (!qn__type_settle(p, &operand, buffer->dtype)) return NULL;
   if (operand.expr->dtype == buffer->dtype) return operand.expr;
@@ -402,7 +402,7 @@ qn__expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
   return NULL;
 }
 
-qn__expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand) {
+qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand) {
   qn__type_default(p, &operand);
   return is_poison(operand) ? NULL : operand.expr;
 }

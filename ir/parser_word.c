@@ -8,7 +8,7 @@
 
 qn_op_t qn__op_from_word(qn_str_t word) {
   for (int op = 1; op < QN_OP_COUNT; op++) {
-    const qn__op_info_t* info = qn__op_info((qn_op_t)op);
+    const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
     if (info && info->syntax == QN__SYNTAX_CALL && qn__str_equal(word, qn__str(info->text))) {
       return (qn_op_t)op;
     }
@@ -74,9 +74,9 @@ qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
 
 // ------------------------------------------------------------------------------------ lists
 
-qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, qn__loc_t name_loc,
-                               uint32_t* out_height) {
-  qn__loc_t open = p->token.loc;
+qn__ir_expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer,
+                                  qn__ir_loc_t name_loc, uint32_t* out_height) {
+  qn__ir_loc_t open = p->token.loc;
   size_t mark = p->list_size;
   bool is_good = buffer != NULL;
   *out_height = 0;
@@ -84,7 +84,7 @@ qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, q
   size_t count = 0;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
     qn__operand_t operand = qn__parse_expr(p);
-    qn__expr_t* index = qn__type_as_index(p, operand);
+    qn__ir_expr_t* index = qn__type_as_index(p, operand);
     if (!index) is_good = false;
     if (operand.height > *out_height) *out_height = operand.height;
     qn__parser_push(p, index);
@@ -93,7 +93,7 @@ qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, q
   }
   if (!qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open)) is_good = false;
   if (is_good && count != buffer->rank) {
-    qn__loc_t loc = qn__parser_since(p, name_loc.begin);
+    qn__ir_loc_t loc = qn__parser_since(p, name_loc.begin);
     qn__parser_error(p, QN__CODE_INDEX_COUNT, loc, NULL, "'%s' has rank %u, but %zu %s given",
                      buffer->name, (unsigned)buffer->rank, count,
                      count == 1 ? "index is" : "indices are");
@@ -102,12 +102,12 @@ qn__expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer, q
   }
   size_t total;
   void** items = qn__parser_pop_list(p, mark, &total);
-  return is_good && items ? (qn__expr_t**)items : NULL;
+  return is_good && items ? (qn__ir_expr_t**)items : NULL;
 }
 
-bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_items,
+bool qn__parse_extents(qn__parser_t* p, const char* what, qn__ir_expr_t*** out_items,
                        uint32_t* out_count) {
-  qn__loc_t open = p->token.loc;
+  qn__ir_loc_t open = p->token.loc;
   size_t mark = p->list_size;
   *out_items = NULL;
   *out_count = 0;
@@ -119,7 +119,7 @@ bool qn__parse_extents(qn__parser_t* p, const char* what, qn__expr_t*** out_item
   bool is_good = qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open);
   size_t count;
   void** items = qn__parser_pop_list(p, mark, &count);
-  *out_items = (qn__expr_t**)items;
+  *out_items = (qn__ir_expr_t**)items;
   *out_count = (uint32_t)count;
   return is_good;
 }

@@ -87,12 +87,12 @@ void qn__print_lanes(qn__printer_t* p, uint32_t lane_count) {
 
 // ------------------------------------------------------------------------------------ statements
 
-static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt);
+static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
 // "{", the statements on lines of their own, "}". The names of the block are already open.
-static void print_lines(qn__printer_t* p, const qn__block_t* block) {
+static void print_lines(qn__printer_t* p, const qn__ir_block_t* block) {
   p->indent++;
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     qn__print_newline(p);
     print_stmt(p, stmt);
   }
@@ -101,7 +101,7 @@ static void print_lines(qn__printer_t* p, const qn__block_t* block) {
   qn__buffer_char(p->out, '}');
 }
 
-static void print_block(qn__printer_t* p, const qn__block_t* block) {
+static void print_block(qn__printer_t* p, const qn__ir_block_t* block) {
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
   qn__buffer_cstr(p->out, " {");
@@ -109,8 +109,8 @@ static void print_block(qn__printer_t* p, const qn__block_t* block) {
   qn__print_close_names(p, outer);
 }
 
-void qn__print_let(qn__printer_t* p, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->let.var;
+void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->let.var;
   // The value does not see the name: it is declared behind it, but must be chosen before.
   qn__print_declare(p, var, var->name, "v");
   qn__buffer_format(p->out, "let %s = ", qn__print_name(p, var, var->name));
@@ -151,10 +151,10 @@ static void print_alloc(qn__printer_t* p, const qn__ir_buffer_t* buffer) {
   }
 }
 
-static void print_atomic(qn__printer_t* p, const qn__stmt_t* stmt) {
+static void print_atomic(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   qn__buffer_t* out = p->out;
   const qn__ir_buffer_t* buffer = stmt->atomic.buffer;
-  const qn__var_t* result = stmt->atomic.result;
+  const qn__ir_var_t* result = stmt->atomic.result;
   if (result) {
     qn__print_declare(p, result, result->name, "v");
     qn__buffer_format(out, "let %s = ", qn__print_name(p, result, result->name));
@@ -171,12 +171,12 @@ static void print_atomic(qn__printer_t* p, const qn__stmt_t* stmt) {
   qn__buffer_cstr(out, ");");
 }
 
-static void print_if(qn__printer_t* p, const qn__stmt_t* stmt) {
+static void print_if(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   for (;;) {
     qn__buffer_cstr(p->out, "if ");
     qn__print_expr(p, stmt->if_.condition, QN_DTYPE_NONE, 0);
     print_block(p, &stmt->if_.then_block);
-    const qn__stmt_t* other = stmt->if_.else_block.first;
+    const qn__ir_stmt_t* other = stmt->if_.else_block.first;
     if (!other) return;
     qn__buffer_cstr(p->out, " else");
     if (other->kind != QN__STMT_IF || other->next) break;
@@ -186,9 +186,9 @@ static void print_if(qn__printer_t* p, const qn__stmt_t* stmt) {
   print_block(p, &stmt->if_.else_block);
 }
 
-static void print_loop(qn__printer_t* p, const qn__stmt_t* stmt) {
+static void print_loop(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   qn__buffer_t* out = p->out;
-  const qn__var_t* var = stmt->loop.var;
+  const qn__ir_var_t* var = stmt->loop.var;
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
   qn__print_declare(p, var, var->name, "i");
@@ -203,12 +203,12 @@ static void print_loop(qn__printer_t* p, const qn__stmt_t* stmt) {
   qn__print_close_names(p, outer);
 }
 
-static void tell_place(qn__printer_t* p, const qn__stmt_t* stmt) {
+static void tell_place(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   for (; p->counted < p->out->size; p->counted++) p->line += p->out->data[p->counted] == '\n';
   if (!p->on_stmt(p->on_stmt_self, stmt, p->line)) p->out->has_failed = true;
 }
 
-static void print_stmt(qn__printer_t* p, const qn__stmt_t* stmt) {
+static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   qn__buffer_t* out = p->out;
   if (p->on_stmt) tell_place(p, stmt);
   switch (stmt->kind) {
@@ -263,7 +263,7 @@ static void print_params(qn__printer_t* p, const qn__ir_func_t* function) {
   qn__buffer_format(out, "%s(", function->name);
   p->is_signature = true;
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__param_t* param = &function->params[i];
+    const qn__ir_param_t* param = &function->params[i];
     if (i > 0) qn__buffer_cstr(out, ", ");
     if (param->scalar) {
       qn__buffer_format(out, "%s: %s", param->scalar->name, qn_dtype_text(param->scalar->dtype));
@@ -291,7 +291,7 @@ static void print_function(qn__printer_t* p, const qn__ir_func_t* function) {
     qn__print_declare(p, function->symbols[i], function->symbols[i]->name, "s");
   }
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__param_t* param = &function->params[i];
+    const qn__ir_param_t* param = &function->params[i];
     const char* name = param->scalar ? param->scalar->name : param->buffer->name;
     const void* entity = param->scalar ? (const void*)param->scalar : (const void*)param->buffer;
     qn__print_declare(p, entity, name, "p");
@@ -305,8 +305,8 @@ static void print_function(qn__printer_t* p, const qn__ir_func_t* function) {
   qn__print_close_names(p, outer);
 }
 
-bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
-                           bool (*on_stmt)(void* self, const qn__stmt_t* stmt, uint32_t line),
+bool qn__text_print_places(const qn__ir_body_t* body, qn__buffer_t* out,
+                           bool (*on_stmt)(void* self, const qn__ir_stmt_t* stmt, uint32_t line),
                            void* self) {
   qn__arena_t arena;
   qn__arena_init(&arena, out->allocator);
@@ -333,11 +333,11 @@ bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
   return !out->has_failed;
 }
 
-void qn__text_print(const qn__body_t* body, qn__buffer_t* out) {
+void qn__text_print(const qn__ir_body_t* body, qn__buffer_t* out) {
   (void)qn__text_print_places(body, out, NULL, NULL);
 }
 
-void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out) {
+void qn__text_print_expr(const qn__ir_expr_t* expr, qn__buffer_t* out) {
   qn__printer_t printer = {.out = out};
   qn__print_expr(&printer, expr, expr->dtype, 0);
 }

@@ -28,25 +28,25 @@ typedef struct qn__printer {
   qn__ptrmap_t names;  // variable or buffer to its text
   qn__printed_name_t* block;
   // Told where statements begin (qn__text_print_places); NULL: nobody.
-  bool (*on_stmt)(void* self, const qn__stmt_t* stmt, uint32_t line);
+  bool (*on_stmt)(void* self, const qn__ir_stmt_t* stmt, uint32_t line);
   void* on_stmt_self;
   size_t counted;  // bytes of `out` whose lines are counted
   uint32_t line;
 } qn__printer_t;
 
-void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, int level);
+void qn__print_expr(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want, int level);
 // The dtype that the parser gives an expression where nothing decides; NONE when it has its own.
-qn_dtype_t qn__print_default(const qn__expr_t* expr);
+qn_dtype_t qn__print_default(const qn__ir_expr_t* expr);
 const char* qn__print_name(qn__printer_t* p, const void* entity, const char* name);
 void qn__print_declare(qn__printer_t* p, const void* entity, const char* name,
                        const char* fallback);
 // Blocks of names: keep p->block, print, give it back.
 void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer);
-void qn__print_indices(qn__printer_t* p, qn__expr_t* const* items, uint32_t count);
+void qn__print_indices(qn__printer_t* p, qn__ir_expr_t* const* items, uint32_t count);
 void qn__print_newline(qn__printer_t* p);
 // "  // 8 lanes" at the end of the line.
 void qn__print_lanes(qn__printer_t* p, uint32_t lane_count);
 // "let x = value;" and its like inside reductions.
-void qn__print_let(qn__printer_t* p, const qn__stmt_t* stmt);
+void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
 #endif  // QUERN_IR_PRINTER_H_

@@ -40,18 +40,18 @@ static int level_of(qn_op_t op) {
   }
 }
 
-static bool is_common(qn__op_rule_t rule, uint32_t i) {
+static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT) return i > 0;
   if (rule == QN__RULE_LANE) return i == 0;
   return true;
 }
 
-static bool gives_bool(qn__op_rule_t rule) {
+static bool gives_bool(qn__ir_op_rule_t rule) {
   return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
 }
 
 // Would the parser leave this open: are there only literals that could have another dtype?
-static bool is_open(const qn__expr_t* expr) {
+static bool is_open(const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       return expr->dtype != QN_DTYPE_BOOL;
@@ -62,7 +62,7 @@ static bool is_open(const qn__expr_t* expr) {
     case QN__EXPR_REDUCE:
       return is_open(expr->reduce.value);
     case QN__EXPR_OP: {
-      const qn__op_info_t* info = qn__op_info(expr->op);
+      const qn__ir_op_info_t* info = qn__op_info(expr->op);
       if (gives_bool(info->rule)) return false;
       for (uint32_t i = 0; i < info->arity; i++) {
         if (is_common(info->rule, i) && !is_open(expr->args[i])) return false;
@@ -82,13 +82,13 @@ static qn_dtype_t default_of(qn_dtype_t dtype) {
   return qn__dtype_is_float(dtype) ? QN_DTYPE_F32 : QN_DTYPE_I64;
 }
 
-qn_dtype_t qn__print_default(const qn__expr_t* expr) {
+qn_dtype_t qn__print_default(const qn__ir_expr_t* expr) {
   return is_open(expr) ? default_of(expr->dtype) : QN_DTYPE_NONE;
 }
 
 // ------------------------------------------------------------------------------------ leaves
 
-static void print_literal(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+static void print_literal(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want) {
   qn__buffer_t* out = p->out;
   if (expr->dtype == QN_DTYPE_BOOL) {
     qn__buffer_cstr(out, expr->int_value ? "true" : "false");
@@ -106,7 +106,7 @@ static void print_literal(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t w
   if (!is_bare) qn__buffer_char(out, ')');
 }
 
-void qn__print_indices(qn__printer_t* p, qn__expr_t* const* items, uint32_t count) {
+void qn__print_indices(qn__printer_t* p, qn__ir_expr_t* const* items, uint32_t count) {
   qn__buffer_char(p->out, '[');
   for (uint32_t i = 0; i < count; i++) {
     if (i > 0) qn__buffer_cstr(p->out, ", ");
@@ -119,24 +119,25 @@ void qn__print_indices(qn__printer_t* p, qn__expr_t* const* items, uint32_t coun
 
 // The dtype that the operands sharing T would be given, were they bare: that of a typed one beside
 // them, else what the surroundings give to the whole.
-static qn_dtype_t common_want(const qn__expr_t* const* operands, uint32_t count, qn_dtype_t want) {
+static qn_dtype_t common_want(const qn__ir_expr_t* const* operands, uint32_t count,
+                              qn_dtype_t want) {
   for (uint32_t i = 0; i < count; i++) {
     if (!is_open(operands[i])) return operands[i]->dtype;
   }
   return want;
 }
 
-static void print_operand(qn__printer_t* p, const qn__expr_t* operand, qn_dtype_t* inout_want,
+static void print_operand(qn__printer_t* p, const qn__ir_expr_t* operand, qn_dtype_t* inout_want,
                           int level) {
   qn__print_expr(p, operand, *inout_want, level);
   // An operand that had to say its dtype decides for those after it.
   *inout_want = operand->dtype;
 }
 
-static void print_op(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want) {
   qn__buffer_t* out = p->out;
-  const qn__op_info_t* info = qn__op_info(expr->op);
-  const qn__expr_t* common[3] = {NULL};
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
+  const qn__ir_expr_t* common[3] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < info->arity; i++) {
     if (is_common(info->rule, i)) common[count++] = expr->args[i];
@@ -144,7 +145,7 @@ static void print_op(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) 
   if (gives_bool(info->rule) && count != 0) want = default_of(common[0]->dtype);
   want = common_want(common, count, want);
   if (info->syntax == QN__SYNTAX_PREFIX) {
-    const qn__expr_t* operand = expr->args[0];
+    const qn__ir_expr_t* operand = expr->args[0];
     // "-1" is one literal, "-(1)" an operator and a literal.
     bool is_literal = operand->kind == QN__EXPR_INT || operand->kind == QN__EXPR_FLOAT;
     qn__buffer_cstr(out, info->text);
@@ -172,8 +173,8 @@ static void print_op(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) 
   qn__buffer_char(out, ')');
 }
 
-static void print_cond(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
-  const qn__expr_t* common[] = {expr->args[1], expr->args[2]};
+static void print_cond(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want) {
+  const qn__ir_expr_t* common[] = {expr->args[1], expr->args[2]};
   want = common_want(common, 2, want);
   qn__print_expr(p, expr->args[0], QN_DTYPE_NONE, LEVEL_OR);
   qn__buffer_cstr(p->out, " ? ");
@@ -182,9 +183,9 @@ static void print_cond(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want
   print_operand(p, expr->args[2], &want, LEVEL_ANY);
 }
 
-static void print_reduction(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want) {
+static void print_reduction(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want) {
   qn__buffer_t* out = p->out;
-  const qn__var_t* var = expr->reduce.reduce_var;
+  const qn__ir_var_t* var = expr->reduce.reduce_var;
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
   // The bounds do not see the variable, so that its name may be one that they use.
@@ -202,7 +203,7 @@ static void print_reduction(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t
       qn__print_lanes(p, expr->reduce.lane_count);
     }
     qn__print_newline(p);
-    for (const qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+    for (const qn__ir_stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
       qn__print_let(p, stmt);
       qn__print_newline(p);
     }
@@ -212,7 +213,7 @@ static void print_reduction(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t
     qn__buffer_char(out, '}');
   } else {
     qn__buffer_cstr(out, " { ");
-    for (const qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+    for (const qn__ir_stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
       qn__print_let(p, stmt);
       qn__buffer_char(out, ' ');
     }
@@ -225,7 +226,7 @@ static void print_reduction(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t
 // ------------------------------------------------------------------------------------ expressions
 
 // How tightly the outermost construct binds.
-static int own_level(const qn__expr_t* expr) {
+static int own_level(const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_COND || expr->kind == QN__EXPR_REDUCE) return LEVEL_ANY;
   if (expr->kind == QN__EXPR_OP && qn__op_info(expr->op)->syntax == QN__SYNTAX_INFIX) {
     return level_of(expr->op);
@@ -233,7 +234,7 @@ static int own_level(const qn__expr_t* expr) {
   return LEVEL_PREFIX;
 }
 
-static bool is_scalar_param(const qn__expr_t* expr) {
+static bool is_scalar_param(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_VAR && expr->var->kind == QN__VAR_SCALAR &&
          expr->dtype != QN_DTYPE_I64 && qn__dtype_is_int(expr->dtype);
 }
@@ -241,10 +242,10 @@ static bool is_scalar_param(const qn__expr_t* expr) {
 // The parser converts integer parameters in shapes of parameters to i64 by itself: such a
 // conversion is written as the bare name, and a parameter that is not converted as one to its own
 // dtype.
-static void print_signature_cast(qn__printer_t* p, const qn__expr_t* expr) {
-  const qn__expr_t* operand = expr->args[0];
+static void print_signature_cast(qn__printer_t* p, const qn__ir_expr_t* expr) {
+  const qn__ir_expr_t* operand = expr->args[0];
   if (operand->kind == QN__EXPR_CAST) {
-    const qn__var_t* var = operand->args[0]->var;
+    const qn__ir_var_t* var = operand->args[0]->var;
     qn__buffer_format(p->out, "%s(i64(%s))", qn_dtype_text(expr->dtype),
                       qn__print_name(p, var, var->name));
     return;
@@ -257,7 +258,7 @@ static void print_signature_cast(qn__printer_t* p, const qn__expr_t* expr) {
   }
 }
 
-void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, int level) {
+void qn__print_expr(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want, int level) {
   qn__buffer_t* out = p->out;
   bool has_parens = own_level(expr) < level;
   if (has_parens) qn__buffer_char(out, '(');
@@ -284,7 +285,7 @@ void qn__print_expr(qn__printer_t* p, const qn__expr_t* expr, qn_dtype_t want, i
       print_op(p, expr, want);
       break;
     case QN__EXPR_CAST: {
-      const qn__expr_t* operand = expr->args[0];
+      const qn__ir_expr_t* operand = expr->args[0];
       bool is_converted = operand->kind == QN__EXPR_CAST && operand->dtype == QN_DTYPE_I64 &&
                           is_scalar_param(operand->args[0]);
       if (p->is_signature && (is_converted || is_scalar_param(operand))) {

@@ -27,15 +27,15 @@ typedef struct qn__race_place {
 
 typedef struct qn__race_access {
   const qn__ir_buffer_t* buffer;
-  qn__expr_t* const* indices;
-  qn__loc_t loc;
+  qn__ir_expr_t* const* indices;
+  qn__ir_loc_t loc;
   bool is_store;
   qn__levels_t guards;
   uint32_t condition_count;
 } qn__access_t;
 
 typedef struct qn__race_loop {
-  const qn__stmt_t* stmt;
+  const qn__ir_stmt_t* stmt;
   bool is_single;    // fewer than two iterations
   bool is_constant;  // its extent
   int64_t extent;    // when constant
@@ -77,12 +77,12 @@ static inline qn__race_place_t qn__race_place_of(const qn__race_t* r,
 // ---- verify_race.c
 
 // Walks an expression: the levels between whose iterations its value may differ.
-qn__levels_t qn__race_visit(qn__race_t* r, const qn__expr_t* expr);
+qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr);
 
 // ---- verify_race_check.c
 
 // A store that was reached, with the levels of its indices (R3).
-void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__ir_buffer_t* buffer,
+void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__levels_t levels);
 // All accesses inside of the loop at `level`, which ends here (R5).
 void qn__race_check_pairs(qn__race_t* r, uint32_t level);

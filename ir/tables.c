@@ -4,14 +4,14 @@
 // (verify_expr.c). Thread rule: pure functions. Read next: node.c.
 #include "ir/ir.h"
 
-static const qn__op_info_t ops[QN_OP_COUNT] = {
+static const qn__ir_op_info_t ops[QN_OP_COUNT] = {
 #define QN_OP(name, value, text, arity, rule, syntax, doc) \
   [value] = {text, arity, QN__RULE_##rule, QN__SYNTAX_##syntax, doc},
 #include "quern/ops.inc"
 #undef QN_OP
 };
 
-const qn__op_info_t* qn__op_info(qn_op_t op) {
+const qn__ir_op_info_t* qn__op_info(qn_op_t op) {
   if ((unsigned)op >= QN_OP_COUNT || !ops[op].text) return NULL;
   return &ops[op];
 }
@@ -27,7 +27,7 @@ const char* qn__loop_kind_text(qn_loop_kind_t kind) {
   return NULL;
 }
 
-const char* qn__scope_text(qn__scope_t scope) {
+const char* qn__scope_text(qn__ir_scope_t scope) {
   switch (scope) {
 #define QN_SCOPE(name, value, text, doc) \
   case QN__SCOPE_##name:                 \

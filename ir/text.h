@@ -15,16 +15,16 @@ enum { QN__NESTING_LIMIT = 256 };
 // initialised by the callee in every case and must be deinitialised. Not verified. Out of memory is
 // false too, and qn__diag_status then says so.
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
-                    qn__body_t* out_body);
+                    qn__ir_body_t* out_body);
 // Canonical text. Printing what was parsed from it gives the same text and the same module.
-void qn__text_print(const qn__body_t* body, qn__buffer_t* out);
+void qn__text_print(const qn__ir_body_t* body, qn__buffer_t* out);
 // The same, and tells for each statement the line (from 1) where it begins, before it is written.
 // The callback returns false when it is out of memory; false then, or when the text is.
-bool qn__text_print_places(const qn__body_t* body, qn__buffer_t* out,
-                           bool (*on_stmt)(void* self, const qn__stmt_t* stmt, uint32_t line),
+bool qn__text_print_places(const qn__ir_body_t* body, qn__buffer_t* out,
+                           bool (*on_stmt)(void* self, const qn__ir_stmt_t* stmt, uint32_t line),
                            void* self);
 // One expression, for messages: "n + 2".
-void qn__text_print_expr(const qn__expr_t* expr, qn__buffer_t* out);
+void qn__text_print_expr(const qn__ir_expr_t* expr, qn__buffer_t* out);
 // "softmax(x: f32[n, m], out y: f32[n, m])".
 void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out);
 

@@ -31,17 +31,17 @@ struct qn__decl {
 typedef struct qn__place qn__place_t;
 struct qn__place {
   qn__place_t* outer;
-  const qn__stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
-  bool has_inner_thread;   // a thread loop is somewhere below
+  const qn__ir_stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
+  bool has_inner_thread;      // a thread loop is somewhere below
   bool has_inner_block;
   // Threads meet (at a barrier or exchange) with this as the innermost thread loop.
   bool has_meeting;
-  qn__loc_t meeting_loc;
+  qn__ir_loc_t meeting_loc;
 };
 
 typedef struct qn__verifier {
   qn__diag_t* diag;
-  const qn__body_t* body;
+  const qn__ir_body_t* body;
   const qn__ir_func_t* function;
   // Passes leave bodies that hold what no source may: larger buffers, deeper trees.
   bool is_lowered;
@@ -60,34 +60,34 @@ typedef struct qn__verifier {
 
 // ---- verify.c
 
-void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__loc_t loc, const char* help,
+void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
 // Belongs to the error before. Silent without a place.
-void qn__verify_note(qn__verifier_t* v, qn__loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
+void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
 void qn__verify_out_of_memory(qn__verifier_t* v);
 static inline bool qn__verify_stopped(const qn__verifier_t* v) {
   return v->has_failed || qn__diag_is_full(v->diag);
 }
 // First visit of a node? Reports one that has two parents.
-bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__loc_t loc);
+bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__ir_loc_t loc);
 // One level deeper; reports and gives false beyond the limit. Pair with leave.
-bool qn__verify_enter(qn__verifier_t* v, qn__loc_t loc);
+bool qn__verify_enter(qn__verifier_t* v, qn__ir_loc_t loc);
 void qn__verify_leave(qn__verifier_t* v);
 
 // ---- verify_stmt.c
 
 // Declares in the open scope; reports what was declared before. NULL then, or out of memory.
 qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
-                               qn__loc_t loc);
+                               qn__ir_loc_t loc);
 // The open declaration of a variable or buffer; reports and gives NULL otherwise.
 qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
-                              const char* name, qn__loc_t loc, qn__loc_t declared);
+                              const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared);
 qn__decl_t* qn__verify_open_scope(qn__verifier_t* v);
 void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer);
 // Statements in a scope that is open already. `is_reduction`: only lets are allowed.
-void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduction);
+void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction);
 // Opens and closes a scope of its own.
-void qn__verify_block(qn__verifier_t* v, const qn__block_t* block);
+void qn__verify_block(qn__verifier_t* v, const qn__ir_block_t* block);
 // What buffers of every kind have in common: dtype, rank, shape, strides. False when nothing may
 // look at the buffer any more; other mistakes are counted only.
 bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer);
@@ -95,24 +95,24 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer);
 // ---- verify_expr.c
 
 // Each returns false when it reported something. The expression may be NULL (reported).
-bool qn__verify_expr(qn__verifier_t* v, const qn__expr_t* expr);
-bool qn__verify_exprs(qn__verifier_t* v, qn__expr_t* const* exprs, size_t count);
-bool qn__verify_condition(qn__verifier_t* v, const qn__expr_t* expr, const char* what);
-bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what);
-bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices,
+bool qn__verify_expr(qn__verifier_t* v, const qn__ir_expr_t* expr);
+bool qn__verify_exprs(qn__verifier_t* v, qn__ir_expr_t* const* exprs, size_t count);
+bool qn__verify_condition(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what);
+bool qn__verify_i64(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what);
+bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
                         const qn__ir_buffer_t* buffer);
-bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr);
+bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr);
 // Made of literals and variables that are known before a launch?
-bool qn__verify_is_host(const qn__verifier_t* v, const qn__expr_t* expr);
+bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
 
 // ---- verify_place.c
 
 // `begin` and `end` are valid expressions.
-void qn__verify_loop_place(qn__verifier_t* v, const qn__stmt_t* stmt);
-void qn__verify_alloc_place(qn__verifier_t* v, const qn__stmt_t* stmt);
-void qn__verify_barrier_place(qn__verifier_t* v, const qn__stmt_t* stmt);
+void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
+void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
+void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 // Threads must arrive together at `loc`, which is inside a thread loop.
-void qn__verify_meeting(qn__verifier_t* v, qn__loc_t loc);
+void qn__verify_meeting(qn__verifier_t* v, qn__ir_loc_t loc);
 // Called when the walk leaves a loop.
 void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place);
 

@@ -24,7 +24,7 @@ static const char* code_text(qn__verify_code_t code) {
   return codes[code];
 }
 
-void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__loc_t loc, const char* help,
+void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) {
   v->error_count++;
   if (qn__verify_stopped(v)) return;
@@ -40,7 +40,7 @@ void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__loc_t loc, 
                   is_named ? "': " : "", message);
 }
 
-void qn__verify_note(qn__verifier_t* v, qn__loc_t loc, const char* format, ...) {
+void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) {
   if (loc.size == 0 || v->has_failed) return;
   char message[400];
   va_list arguments;
@@ -54,7 +54,7 @@ void qn__verify_out_of_memory(qn__verifier_t* v) {
   v->has_failed = true;
 }
 
-bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__loc_t loc) {
+bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__ir_loc_t loc) {
   // Any value that is not NULL will do.
   if (qn__ptrmap_get(&v->seen, node)) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, loc, NULL, "one node is used in two places");
@@ -64,7 +64,7 @@ bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__loc_t loc) {
   return !v->has_failed;
 }
 
-bool qn__verify_enter(qn__verifier_t* v, qn__loc_t loc) {
+bool qn__verify_enter(qn__verifier_t* v, qn__ir_loc_t loc) {
   uint32_t limit = v->is_lowered ? LOWERED_NESTING : QN__LARGEST_NESTING;
   if (v->depth >= limit) {
     qn__verify_error(v, QN__VERIFY_NESTING, loc, "use a let for the inner part",
@@ -83,7 +83,7 @@ void qn__verify_leave(qn__verifier_t* v) {
 
 // Names of functions, parameters and symbols are in the canonical bytes and in texts.
 static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const void* node,
-                       const char* what, qn__loc_t loc) {
+                       const char* what, qn__ir_loc_t loc) {
   if (!name || !qn__text_is_name(qn__str(name))) {
     qn__verify_error(v, QN__VERIFY_NAME, loc, "a letter or '_', then letters, digits and '_'",
                      "'%s' cannot be the name of %s", name ? name : "", what);
@@ -104,7 +104,7 @@ static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, co
 // ------------------------------------------------------------------------------------ parameters
 
 // A caller must be able to compute it from shapes and scalars.
-static bool is_param_expr(qn__verifier_t* v, const qn__expr_t* expr) {
+static bool is_param_expr(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (qn__verify_is_host(v, expr)) return true;
   qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, expr->loc,
                    "use symbols, integer scalars of the function and literals",
@@ -112,10 +112,10 @@ static bool is_param_expr(qn__verifier_t* v, const qn__expr_t* expr) {
   return false;
 }
 
-static void check_param_extents(qn__verifier_t* v, qn__expr_t* const* extents, uint32_t rank,
+static void check_param_extents(qn__verifier_t* v, qn__ir_expr_t* const* extents, uint32_t rank,
                                 const char* what) {
   for (uint32_t i = 0; i < rank; i++) {
-    qn__scalar_t value;
+    qn__ir_scalar_t value;
     if (!is_param_expr(v, extents[i]) || !qn__expr_fold(extents[i], &value)) continue;
     if (value.i < 0) {
       qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, extents[i]->loc, NULL,
@@ -150,7 +150,7 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
   qn__map_t names;
   qn__map_init(&names, v->scratch.allocator);
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__param_t* param = &function->params[i];
+    const qn__ir_param_t* param = &function->params[i];
     if (param->buffer) {
       check_name(v, &names, param->buffer->name, param->buffer, "a parameter", param->buffer->loc);
     } else {
@@ -158,7 +158,7 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
     }
   }
   for (size_t i = 0; i < function->symbol_count; i++) {
-    const qn__var_t* symbol = function->symbols[i];
+    const qn__ir_var_t* symbol = function->symbols[i];
     check_name(v, &names, symbol->name, symbol, "a symbol", symbol->loc);
   }
   qn__map_deinit(&names);
@@ -167,7 +167,7 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
 // Symbols and scalars may be mentioned by every shape: they are declared first.
 static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__param_t* param = &function->params[i];
+    const qn__ir_param_t* param = &function->params[i];
     if (!param->buffer == !param->scalar) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
                        "parameter %zu must be a buffer or a scalar", i);
@@ -176,7 +176,7 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   }
   check_param_names(v, function);
   for (size_t i = 0; i < function->symbol_count; i++) {
-    const qn__var_t* symbol = function->symbols[i];
+    const qn__ir_var_t* symbol = function->symbols[i];
     if (symbol->kind != QN__VAR_SYMBOL || symbol->dtype != QN_DTYPE_I64) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, symbol->loc, NULL, "symbol '%s' is not an i64",
                        symbol->name);
@@ -185,7 +185,7 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
     if (decl) decl->is_host = true;
   }
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__var_t* scalar = function->params[i].scalar;
+    const qn__ir_var_t* scalar = function->params[i].scalar;
     if (!scalar) continue;
     if (scalar->kind != QN__VAR_SCALAR || qn_dtype_size_bytes(scalar->dtype) == 0) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
@@ -209,7 +209,7 @@ typedef struct symbol_order {
   bool has_failed;
 } symbol_order_t;
 
-static void order_of(symbol_order_t* order, const qn__expr_t* expr) {
+static void order_of(symbol_order_t* order, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_VAR && expr->var->kind == QN__VAR_SYMBOL) {
     if (qn__ptrmap_get(&order->appeared, expr->var)) return;
     if (!qn__ptrmap_put(&order->appeared, expr->var, expr->var)) order->has_failed = true;
@@ -238,7 +238,7 @@ static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer) continue;
     for (uint32_t part = 0; part < 2; part++) {
-      qn__expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
+      qn__ir_expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
       for (uint32_t k = 0; extents && k < buffer->rank; k++) {
         order_of(&order, extents[k]);
         if (extents[k]->kind != QN__EXPR_VAR) continue;
@@ -252,7 +252,7 @@ static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
                      "symbols are not in the order of their first appearance");
   }
   for (size_t i = 0; i < function->symbol_count && !v->has_failed; i++) {
-    const qn__var_t* symbol = function->symbols[i];
+    const qn__ir_var_t* symbol = function->symbols[i];
     if (qn__ptrmap_get(&bound, symbol)) continue;
     qn__verify_error(
         v, QN__VERIFY_UNBOUND, symbol->loc,
@@ -286,7 +286,7 @@ static void verify_function(qn__verifier_t* v, const qn__ir_func_t* function) {
   qn__verify_close_scope(v, NULL);
 }
 
-static bool verify(const qn__body_t* body, qn__diag_t* diag, bool is_lowered) {
+static bool verify(const qn__ir_body_t* body, qn__diag_t* diag, bool is_lowered) {
   qn_allocator_t allocator = body->arena.allocator;
   qn__verifier_t v = {.diag = diag, .body = body, .is_lowered = is_lowered};
   qn__arena_init(&v.scratch, allocator);
@@ -304,7 +304,7 @@ static bool verify(const qn__body_t* body, qn__diag_t* diag, bool is_lowered) {
   }
   v.function = NULL;
   if (v.error_count == 0 && !v.has_failed && count != body->function_count) {
-    qn__verify_error(&v, QN__VERIFY_MALFORMED, (qn__loc_t){0, 0}, NULL,
+    qn__verify_error(&v, QN__VERIFY_MALFORMED, (qn__ir_loc_t){0, 0}, NULL,
                      "%zu functions are counted, %zu are there", body->function_count, count);
   }
   qn__map_deinit(&names);
@@ -315,11 +315,11 @@ static bool verify(const qn__body_t* body, qn__diag_t* diag, bool is_lowered) {
   return v.error_count == 0 && !v.has_failed;
 }
 
-bool qn__body_verify(const qn__body_t* body, qn__diag_t* diag) {
+bool qn__body_verify(const qn__ir_body_t* body, qn__diag_t* diag) {
   return verify(body, diag, false);
 }
 
-qn_status_t qn__body_verify_status(const qn__body_t* body, const char* what) {
+qn_status_t qn__body_verify_status(const qn__ir_body_t* body, const char* what) {
   qn__diag_t diag;
   qn__diag_init(&diag, body->arena.allocator, NULL, "", QN_STR(""));
   (void)verify(body, &diag, true);

@@ -7,8 +7,8 @@
 
 #include "ir/diag.h"
 
-bool qn__body_verify(const qn__body_t* body, qn__diag_t* diag);
+bool qn__body_verify(const qn__ir_body_t* body, qn__diag_t* diag);
 // The same as a status: INVALID_MODULE with the rendered text, prefixed by `what` (a pass's name).
-qn_status_t qn__body_verify_status(const qn__body_t* body, const char* what);
+qn_status_t qn__body_verify_status(const qn__ir_body_t* body, const char* what);
 
 #endif  // QUERN_IR_VERIFY_H_

@@ -20,7 +20,7 @@ static bool is_float(qn_dtype_t dtype) {
 
 // ------------------------------------------------------------------------------------ literals
 
-bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr) {
+bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_INT && is_any(expr->dtype) && !is_float(expr->dtype)) {
     if (qn__wrap_int(expr->dtype, expr->int_value) == expr->int_value) return true;
     qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%" PRId64 " is outside of %s",
@@ -41,8 +41,8 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ operators
 
-static bool verify_op(qn__verifier_t* v, const qn__expr_t* expr) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (!info) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "operator %d does not exist",
                      (int)expr->op);
@@ -78,7 +78,7 @@ static bool verify_op(qn__verifier_t* v, const qn__expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ the rest
 
-static bool verify_conversion(qn__verifier_t* v, const qn__expr_t* expr) {
+static bool verify_conversion(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (!qn__verify_expr(v, expr->args[0])) return false;
   qn_dtype_t from = expr->args[0]->dtype;
   bool is_possible = is_any(expr->dtype) && is_any(from);
@@ -93,7 +93,7 @@ static bool verify_conversion(qn__verifier_t* v, const qn__expr_t* expr) {
   return false;
 }
 
-static bool verify_cond(qn__verifier_t* v, const qn__expr_t* expr) {
+static bool verify_cond(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (!qn__verify_condition(v, expr->args[0], "the condition of '?'") ||
       !qn__verify_exprs(v, expr->args + 1, 2)) {
     return false;
@@ -106,9 +106,9 @@ static bool verify_cond(qn__verifier_t* v, const qn__expr_t* expr) {
   return false;
 }
 
-static bool verify_reduce(qn__verifier_t* v, const qn__expr_t* expr) {
+static bool verify_reduce(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   const char* text = qn__reduce_text(expr->reduce.reduce_kind);
-  const qn__var_t* var = expr->reduce.reduce_var;
+  const qn__ir_var_t* var = expr->reduce.reduce_var;
   if (!text || !var || var->kind != QN__VAR_REDUCE || var->dtype != QN_DTYPE_I64) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "a reduction lacks a part");
     return false;
@@ -134,7 +134,7 @@ static bool verify_reduce(qn__verifier_t* v, const qn__expr_t* expr) {
   return false;
 }
 
-static bool verify_kind(qn__verifier_t* v, const qn__expr_t* expr) {
+static bool verify_kind(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -171,9 +171,10 @@ static bool verify_kind(qn__verifier_t* v, const qn__expr_t* expr) {
   return false;
 }
 
-bool qn__verify_expr(qn__verifier_t* v, const qn__expr_t* expr) {
+bool qn__verify_expr(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (!expr) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, (qn__loc_t){0, 0}, NULL, "an expression is missing");
+    qn__verify_error(v, QN__VERIFY_MALFORMED, (qn__ir_loc_t){0, 0}, NULL,
+                     "an expression is missing");
     return false;
   }
   if (!qn__verify_visit(v, expr, expr->loc) || !qn__verify_enter(v, expr->loc)) return false;
@@ -183,13 +184,13 @@ bool qn__verify_expr(qn__verifier_t* v, const qn__expr_t* expr) {
 }
 
 // All of them, so that each gets its message.
-bool qn__verify_exprs(qn__verifier_t* v, qn__expr_t* const* exprs, size_t count) {
+bool qn__verify_exprs(qn__verifier_t* v, qn__ir_expr_t* const* exprs, size_t count) {
   bool is_valid = true;
   for (size_t i = 0; i < count; i++) is_valid &= qn__verify_expr(v, exprs[i]);
   return is_valid;
 }
 
-bool qn__verify_condition(qn__verifier_t* v, const qn__expr_t* expr, const char* what) {
+bool qn__verify_condition(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what) {
   if (!qn__verify_expr(v, expr)) return false;
   if (is_bool(expr->dtype)) return true;
   qn__verify_error(v, QN__VERIFY_CONDITION, expr->loc, "compare it, as in x != 0",
@@ -197,7 +198,7 @@ bool qn__verify_condition(qn__verifier_t* v, const qn__expr_t* expr, const char*
   return false;
 }
 
-bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what) {
+bool qn__verify_i64(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what) {
   if (!qn__verify_expr(v, expr)) return false;
   if (expr->dtype == QN_DTYPE_I64) return true;
   qn__verify_error(v, QN__VERIFY_INDEX, expr->loc, "convert it, as in i64(x)",
@@ -205,7 +206,7 @@ bool qn__verify_i64(qn__verifier_t* v, const qn__expr_t* expr, const char* what)
   return false;
 }
 
-bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices,
+bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
                         const qn__ir_buffer_t* buffer) {
   if (!qn__verify_exprs(v, indices, buffer->rank)) return false;
   bool is_valid = true;
@@ -219,7 +220,7 @@ bool qn__verify_indices(qn__verifier_t* v, qn__expr_t* const* indices,
   return is_valid;
 }
 
-bool qn__verify_is_host(const qn__verifier_t* v, const qn__expr_t* expr) {
+bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr) {
   size_t count = 0;
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -233,7 +234,7 @@ bool qn__verify_is_host(const qn__verifier_t* v, const qn__expr_t* expr) {
     case QN__EXPR_REDUCE:
       return false;
     case QN__EXPR_OP: {
-      const qn__op_info_t* info = qn__op_info(expr->op);
+      const qn__ir_op_info_t* info = qn__op_info(expr->op);
       if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
       count = info->arity;
       break;

@@ -18,8 +18,8 @@ static bool is_loop(const qn__place_t* place) {
   return place->stmt && place->stmt->kind == QN__STMT_LOOP;
 }
 
-static qn__loc_t loc_of(const qn__place_t* place) {
-  return place->stmt ? place->stmt->loc : (qn__loc_t){0, 0};
+static qn__ir_loc_t loc_of(const qn__place_t* place) {
+  return place->stmt ? place->stmt->loc : (qn__ir_loc_t){0, 0};
 }
 
 // The innermost loop around that `matches`, or NULL.
@@ -45,7 +45,7 @@ static bool is_free(qn_loop_kind_t kind) {
 
 // ------------------------------------------------------------------------------------ loops
 
-static void check_axis(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void check_axis(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__loop_kind_text(stmt->loop.kind);
   for (qn__place_t* place = v->place; place; place = place->outer) {
     if (!is_loop(place) || place->stmt->loop.kind != stmt->loop.kind) continue;
@@ -57,9 +57,9 @@ static void check_axis(qn__verifier_t* v, const qn__stmt_t* stmt) {
 }
 
 // The grid and the block are fixed when a launch begins.
-static void check_grid_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (int i = 0; i < 2; i++) {
-    const qn__expr_t* bound = i == 0 ? stmt->loop.begin : stmt->loop.end;
+    const qn__ir_expr_t* bound = i == 0 ? stmt->loop.begin : stmt->loop.end;
     if (qn__verify_is_host(v, bound)) continue;
     qn__verify_error(v, QN__VERIFY_GRID, bound->loc,
                      "use a bound of symbols, scalars and literals, and an 'if' inside",
@@ -69,7 +69,7 @@ static void check_grid_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
   }
 }
 
-static void check_block_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
     // A loop of the host around launches.
@@ -83,14 +83,14 @@ static void check_block_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
   }
 }
 
-static void check_constant_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void check_constant_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__loop_kind_text(stmt->loop.kind);
   int64_t limit = stmt->loop.kind == QN_LOOP_VECTOR ? LARGEST_VECTOR : LARGEST_UNROLL;
-  qn__scalar_t begin;
-  qn__scalar_t end;
+  qn__ir_scalar_t begin;
+  qn__ir_scalar_t end;
   bool has_begin = qn__expr_fold(stmt->loop.begin, &begin);
   if (!has_begin || !qn__expr_fold(stmt->loop.end, &end)) {
-    const qn__expr_t* bound = has_begin ? stmt->loop.end : stmt->loop.begin;
+    const qn__ir_expr_t* bound = has_begin ? stmt->loop.end : stmt->loop.begin;
     qn__verify_error(v, QN__VERIFY_EXTENT, bound->loc,
                      "use literals; a loop of any length is a 'for' around it",
                      "the bounds of '%s' must be constants", text);
@@ -103,7 +103,7 @@ static void check_constant_extent(qn__verifier_t* v, const qn__stmt_t* stmt) {
   }
 }
 
-void qn__verify_loop_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   qn_loop_kind_t kind = stmt->loop.kind;
   bool is_grid = qn__loop_is_block(kind) || qn__loop_is_thread(kind);
   if (is_grid) {
@@ -126,9 +126,9 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
 
 // A block loop around another one is part of the same grid: every block would do what stands beside
 // the inner loop once more.
-static void check_grid_body(qn__verifier_t* v, const qn__stmt_t* loop) {
+static void check_grid_body(qn__verifier_t* v, const qn__ir_stmt_t* loop) {
   uint32_t loop_count = 0;
-  for (const qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
     bool is_inner = stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
     bool is_harmless =
         stmt->kind == QN__STMT_LET || stmt->kind == QN__STMT_ASSERT ||
@@ -154,7 +154,7 @@ void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place) {
 
 // ------------------------------------------------------------------------------------ meetings
 
-void qn__verify_meeting(qn__verifier_t* v, qn__loc_t loc) {
+void qn__verify_meeting(qn__verifier_t* v, qn__ir_loc_t loc) {
   qn__place_t* thread = find_loop(v, is_thread);
   qn__place_t* unordered = find_loop(v, is_free);
   if (!thread) return;
@@ -171,7 +171,7 @@ void qn__verify_meeting(qn__verifier_t* v, qn__loc_t loc) {
   thread->meeting_loc = loc;
 }
 
-void qn__verify_barrier_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (v->lane_depth == 0) {
     qn__verify_error(
         v, QN__VERIFY_BARRIER, stmt->loc,
@@ -189,7 +189,7 @@ void qn__verify_barrier_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
 static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t* out_count) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; i++) {
-    qn__scalar_t extent;
+    qn__ir_scalar_t extent;
     if (!qn__expr_fold(buffer->shape[i], &extent)) {
       qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
                        "use literals, or allocate it in global at the top of the function",
@@ -271,7 +271,7 @@ static void check_table(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
     return;
   }
   for (size_t i = 0; i < buffer->element_count && !qn__verify_stopped(v); i++) {
-    const qn__expr_t* element = buffer->elements[i];
+    const qn__ir_expr_t* element = buffer->elements[i];
     if (!element || !qn__verify_literal(v, element)) return;
     if (element->dtype == buffer->dtype) continue;
     qn__verify_error(v, QN__VERIFY_TABLE, element->loc, NULL, "element %zu of '%s' is %s, not %s",
@@ -280,7 +280,7 @@ static void check_table(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   }
 }
 
-void qn__verify_alloc_place(qn__verifier_t* v, const qn__stmt_t* stmt) {
+void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   uint64_t bytes = 0;
   switch (buffer->scope) {

@@ -31,7 +31,7 @@ typedef struct known {
   qn__affine_t value;  // of a let of an integer; else not valid
 } known_t;
 
-static void visit_block(qn__race_t* r, const qn__block_t* block);
+static void visit_block(qn__race_t* r, const qn__ir_block_t* block);
 
 static const qn__levels_t no_levels;
 
@@ -41,11 +41,11 @@ static qn__levels_t all_levels(void) {
   return set;
 }
 
-static const known_t* known_of(const qn__race_t* r, const qn__var_t* var) {
+static const known_t* known_of(const qn__race_t* r, const qn__ir_var_t* var) {
   return qn__ptrmap_get(&r->known, var);
 }
 
-static known_t* declare(qn__race_t* r, const qn__var_t* var, qn__levels_t levels) {
+static known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__levels_t levels) {
   known_t* known = QN__ARENA_NEW(&r->v->scratch, known_t);
   if (!known || !qn__ptrmap_put(&r->known, var, known)) {
     qn__verify_out_of_memory(r->v);
@@ -55,7 +55,7 @@ static known_t* declare(qn__race_t* r, const qn__var_t* var, qn__levels_t levels
   return known;
 }
 
-static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__var_t* var) {
+static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_var_t* var) {
   const known_t* known = known_of(lets->self, var);
   return known && known->value.is_valid ? &known->value : NULL;
 }
@@ -79,8 +79,8 @@ static void leave_condition(qn__race_t* r, condition_state_t before) {
   r->condition_count = before.count;
 }
 
-static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices,
-                   qn__loc_t loc, bool is_store) {
+static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices,
+                   qn__ir_loc_t loc, bool is_store) {
   if (r->level == 0) return;
   void* items = r->accesses;
   if (!qn__grow(r->v->scratch.allocator, &items, &r->access_capacity, r->access_count + 1,
@@ -95,22 +95,22 @@ static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__expr_t* con
 
 // ------------------------------------------------------------------------------------ expressions
 
-static qn__levels_t visit_all(qn__race_t* r, qn__expr_t* const* exprs, size_t count) {
+static qn__levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, size_t count) {
   qn__levels_t levels = no_levels;
   for (size_t i = 0; i < count; i++) qn__race_join(&levels, qn__race_visit(r, exprs[i]));
   return levels;
 }
 
 // Evaluates `exprs` only where `condition` says so.
-static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition, qn__expr_t* const* exprs,
-                                  size_t count) {
+static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition,
+                                  qn__ir_expr_t* const* exprs, size_t count) {
   condition_state_t before = enter_condition(r, condition);
   qn__race_join(&condition, visit_all(r, exprs, count));
   leave_condition(r, before);
   return condition;
 }
 
-static qn__levels_t visit_load(qn__race_t* r, const qn__expr_t* expr) {
+static qn__levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
   record(r, buffer, expr->load.indices, expr->loc, false);
@@ -122,7 +122,7 @@ static qn__levels_t visit_load(qn__race_t* r, const qn__expr_t* expr) {
   return levels;
 }
 
-static qn__levels_t visit_reduce(qn__race_t* r, const qn__expr_t* expr) {
+static qn__levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
   qn__levels_t levels = qn__race_visit(r, expr->reduce.begin);
   qn__race_join(&levels, qn__race_visit(r, expr->reduce.end));
   (void)declare(r, expr->reduce.reduce_var, levels);
@@ -134,7 +134,7 @@ static qn__levels_t visit_reduce(qn__race_t* r, const qn__expr_t* expr) {
   return levels;
 }
 
-qn__levels_t qn__race_visit(qn__race_t* r, const qn__expr_t* expr) {
+qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -146,7 +146,7 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__expr_t* expr) {
     case QN__EXPR_LOAD:
       return visit_load(r, expr);
     case QN__EXPR_OP: {
-      const qn__op_info_t* info = qn__op_info(expr->op);
+      const qn__ir_op_info_t* info = qn__op_info(expr->op);
       if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
         return visit_guarded(r, qn__race_visit(r, expr->args[0]), expr->args + 1, 1);
       }
@@ -167,8 +167,8 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ statements
 
-static void visit_let(qn__race_t* r, const qn__stmt_t* stmt) {
-  const qn__expr_t* value = stmt->let.value;
+static void visit_let(qn__race_t* r, const qn__ir_stmt_t* stmt) {
+  const qn__ir_expr_t* value = stmt->let.value;
   qn__levels_t levels = qn__race_visit(r, value);
   known_t* known = declare(r, stmt->let.var, levels);
   if (known && value->dtype == QN_DTYPE_I64) known->value = qn__affine_of(value, &r->lets);
@@ -178,7 +178,7 @@ static bool is_concurrent(qn_loop_kind_t kind) {
   return kind != QN_LOOP_SERIAL && kind != QN_LOOP_UNROLL;
 }
 
-static void enter_loop(qn__race_t* r, const qn__stmt_t* stmt) {
+static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__affine_t begin = qn__affine_of(stmt->loop.begin, &r->lets);
   qn__affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
   qn__affine_t extent = qn__affine_add(&end, &begin, -1);
@@ -194,7 +194,7 @@ static void enter_loop(qn__race_t* r, const qn__stmt_t* stmt) {
   };
 }
 
-static void visit_loop(qn__race_t* r, const qn__stmt_t* stmt) {
+static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__levels_t levels = qn__race_visit(r, stmt->loop.begin);
   qn__race_join(&levels, qn__race_visit(r, stmt->loop.end));
   qn__levels_t guards = r->guards;
@@ -230,7 +230,7 @@ static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   qn__race_join(&place->levels, visit_all(r, buffer->shape, buffer->rank));
 }
 
-static void visit_stmt(qn__race_t* r, const qn__stmt_t* stmt) {
+static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       visit_let(r, stmt);
@@ -277,8 +277,8 @@ static void visit_stmt(qn__race_t* r, const qn__stmt_t* stmt) {
   }
 }
 
-static void visit_block(qn__race_t* r, const qn__block_t* block) {
-  for (const qn__stmt_t* stmt = block->first; stmt && !qn__verify_stopped(r->v);
+static void visit_block(qn__race_t* r, const qn__ir_block_t* block) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt && !qn__verify_stopped(r->v);
        stmt = stmt->next) {
     visit_stmt(r, stmt);
   }

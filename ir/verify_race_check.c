@@ -18,7 +18,7 @@ static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
 }
 
 // R3.
-void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__ir_buffer_t* buffer,
+void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__levels_t levels) {
   qn__race_place_t place = qn__race_place_of(r, buffer);
   qn__race_join(&levels, place.levels);
@@ -40,9 +40,9 @@ void qn__race_check_store(qn__race_t* r, const qn__stmt_t* stmt, const qn__ir_bu
 
 // Atoms other than the loop's own variable must have one value in all its iterations.
 static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level) {
-  const qn__var_t* own = r->loops[level].stmt->loop.var;
+  const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
   for (uint32_t i = 0; i < affine->count; i++) {
-    const qn__expr_t* atom = affine->terms[i].atom;
+    const qn__ir_expr_t* atom = affine->terms[i].atom;
     if (atom->kind == QN__EXPR_VAR && atom->var == own) continue;
     size_t mark = r->access_count;
     qn__levels_t levels = qn__race_visit(r, atom);
@@ -56,7 +56,7 @@ static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level)
 // false.
 static bool distance(qn__race_t* r, const qn__access_t* a, const qn__access_t* b, uint32_t level,
                      int64_t* out_distance) {
-  const qn__var_t* own = r->loops[level].stmt->loop.var;
+  const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
   bool has_distance = false;
   for (uint32_t i = 0; i < a->buffer->rank; i++) {
     qn__affine_t index_a = qn__affine_of(a->indices[i], &r->lets);

@@ -8,7 +8,7 @@
 // ------------------------------------------------------------------------------------ scopes
 
 qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
-                               qn__loc_t loc) {
+                               qn__ir_loc_t loc) {
   if (qn__ptrmap_get(&v->decls, node)) {
     qn__verify_error(v, QN__VERIFY_TWICE, loc, NULL, "'%s' is declared twice", name ? name : "");
     return NULL;
@@ -25,7 +25,7 @@ qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* 
 }
 
 qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
-                              const char* name, qn__loc_t loc, qn__loc_t declared) {
+                              const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared) {
   qn__decl_t* decl = qn__ptrmap_get(&v->decls, node);
   if (decl && decl->is_open) return decl;
   qn__verify_error(v, QN__VERIFY_SCOPE, loc, NULL, "%s '%s' is used where it is not declared", what,
@@ -62,8 +62,8 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   return true;
 }
 
-static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__ir_buffer_t* buffer,
-                          qn__expr_t* const* indices) {
+static bool verify_target(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
+                          const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
   if (!buffer || (buffer->rank > 0 && !indices)) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement lacks its buffer");
     return false;
@@ -83,7 +83,7 @@ static bool verify_target(qn__verifier_t* v, const qn__stmt_t* stmt, const qn__i
   return qn__verify_indices(v, indices, buffer);
 }
 
-static void verify_value(qn__verifier_t* v, const qn__expr_t* value,
+static void verify_value(qn__verifier_t* v, const qn__ir_expr_t* value,
                          const qn__ir_buffer_t* buffer) {
   if (!qn__verify_expr(v, value) || value->dtype == buffer->dtype) return;
   qn__verify_error(v, QN__VERIFY_VALUE, value->loc, NULL, "a value of dtype %s for '%s' of %s",
@@ -92,8 +92,8 @@ static void verify_value(qn__verifier_t* v, const qn__expr_t* value,
 
 // ------------------------------------------------------------------------------------ statements
 
-static void verify_let(qn__verifier_t* v, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->let.var;
+static void verify_let(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->let.var;
   if (!var || var->kind != QN__VAR_LET) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a let lacks its variable");
     return;
@@ -123,7 +123,7 @@ static bool has_atomics(qn_dtype_t dtype, bool with_floats) {
   }
 }
 
-static void verify_atomic(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__atomic_text(stmt->atomic.op);
   bool has_second = text && qn__atomic_operand_count(stmt->atomic.op) > 1;
   if (!text || has_second != (stmt->atomic.operand2 != NULL)) {
@@ -140,7 +140,7 @@ static void verify_atomic(qn__verifier_t* v, const qn__stmt_t* stmt) {
   }
   verify_value(v, stmt->atomic.operand, buffer);
   if (has_second) verify_value(v, stmt->atomic.operand2, buffer);
-  const qn__var_t* result = stmt->atomic.result;
+  const qn__ir_var_t* result = stmt->atomic.result;
   if (!result) return;
   if (result->kind != QN__VAR_ATOMIC || result->dtype != buffer->dtype) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
@@ -150,7 +150,7 @@ static void verify_atomic(qn__verifier_t* v, const qn__stmt_t* stmt) {
 }
 
 // Passes leave serial loops around launches: their variables are the host's.
-static bool is_host_loop(const qn__verifier_t* v, const qn__stmt_t* stmt) {
+static bool is_host_loop(const qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (!v->is_lowered || stmt->loop.kind != QN_LOOP_SERIAL) return false;
   for (const qn__place_t* place = v->place->outer; place && place->stmt; place = place->outer) {
     if (place->stmt->kind != QN__STMT_LOOP || place->stmt->loop.kind != QN_LOOP_SERIAL) {
@@ -160,8 +160,8 @@ static bool is_host_loop(const qn__verifier_t* v, const qn__stmt_t* stmt) {
   return qn__verify_is_host(v, stmt->loop.begin) && qn__verify_is_host(v, stmt->loop.end);
 }
 
-static void verify_loop(qn__verifier_t* v, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->loop.var;
+static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->loop.var;
   if (!qn__loop_kind_text(stmt->loop.kind) || !var || var->kind != QN__VAR_LOOP ||
       var->dtype != QN_DTYPE_I64) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a loop lacks a part");
@@ -189,7 +189,7 @@ static void verify_loop(qn__verifier_t* v, const qn__stmt_t* stmt) {
   qn__verify_leave_loop(v, &place);
 }
 
-static void verify_while(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void verify_while(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   (void)qn__verify_condition(v, stmt->while_.condition, "the condition of 'while'");
   qn__place_t place = {.outer = v->place, .stmt = stmt};
   v->place = &place;
@@ -197,7 +197,7 @@ static void verify_while(qn__verifier_t* v, const qn__stmt_t* stmt) {
   v->place = place.outer;
 }
 
-static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void verify_alloc(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (!buffer || buffer->scope == QN__SCOPE_PARAM || !qn__scope_text(buffer->scope) ||
       (buffer->strides && buffer->scope != QN__SCOPE_VIEW)) {
@@ -225,7 +225,7 @@ static void verify_alloc(qn__verifier_t* v, const qn__stmt_t* stmt) {
   (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
 }
 
-static void verify_stmt(qn__verifier_t* v, const qn__stmt_t* stmt) {
+static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       verify_let(v, stmt);
@@ -266,8 +266,8 @@ static void verify_stmt(qn__verifier_t* v, const qn__stmt_t* stmt) {
                    (int)stmt->kind);
 }
 
-void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduction) {
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (qn__verify_stopped(v) || !qn__verify_visit(v, stmt, stmt->loc)) return;
     if (!stmt->next && block->last != stmt) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a block has a wrong end");
@@ -281,7 +281,7 @@ void qn__verify_stmts(qn__verifier_t* v, const qn__block_t* block, bool is_reduc
   }
 }
 
-void qn__verify_block(qn__verifier_t* v, const qn__block_t* block) {
+void qn__verify_block(qn__verifier_t* v, const qn__ir_block_t* block) {
   if (!block->first) return;
   if (!qn__verify_enter(v, block->first->loc)) return;
   qn__decl_t* outer = qn__verify_open_scope(v);

@@ -11,8 +11,9 @@
 
 typedef struct uniform {
   qn__verifier_t* v;
-  qn__ptrmap_t divergent;   // variables and buffers
-  const qn__expr_t* cause;  // the innermost divergent condition around; NULL: uniform control flow
+  qn__ptrmap_t divergent;  // variables and buffers
+  const qn__ir_expr_t*
+      cause;  // the innermost divergent condition around; NULL: uniform control flow
   uint32_t thread_depth;
   bool has_changed;
   bool is_reporting;
@@ -21,8 +22,8 @@ typedef struct uniform {
 
 enum { MAX_ROUNDS = 64 };
 
-static bool visit(uniform_t* u, const qn__expr_t* expr);
-static void visit_block(uniform_t* u, const qn__block_t* block);
+static bool visit(uniform_t* u, const qn__ir_expr_t* expr);
+static void visit_block(uniform_t* u, const qn__ir_block_t* block);
 
 static void mark(uniform_t* u, const void* node) {
   if (qn__ptrmap_get(&u->divergent, node)) return;
@@ -34,7 +35,7 @@ static bool is_marked(const uniform_t* u, const void* node) {
   return qn__ptrmap_get(&u->divergent, node) != NULL;
 }
 
-static void meet(uniform_t* u, qn__loc_t loc, const char* what) {
+static void meet(uniform_t* u, qn__ir_loc_t loc, const char* what) {
   if (!u->is_reporting || !u->cause) return;
   qn__verify_error(u->v, QN__VERIFY_DIVERGENT, loc,
                    "move it out of the branch or loop, so that every thread comes here",
@@ -43,23 +44,23 @@ static void meet(uniform_t* u, qn__loc_t loc, const char* what) {
 }
 
 // Runs what follows under a condition that may be divergent; returns what to restore.
-static const qn__expr_t* divide(uniform_t* u, bool is_divergent, const qn__expr_t* cause) {
-  const qn__expr_t* before = u->cause;
+static const qn__ir_expr_t* divide(uniform_t* u, bool is_divergent, const qn__ir_expr_t* cause) {
+  const qn__ir_expr_t* before = u->cause;
   if (is_divergent) u->cause = cause;
   return before;
 }
 
-static bool visit_all(uniform_t* u, qn__expr_t* const* exprs, size_t count) {
+static bool visit_all(uniform_t* u, qn__ir_expr_t* const* exprs, size_t count) {
   bool is_divergent = false;
   for (size_t i = 0; i < count; i++) is_divergent |= visit(u, exprs[i]);
   return is_divergent;
 }
 
-static bool visit_op(uniform_t* u, const qn__expr_t* expr) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static bool visit_op(uniform_t* u, const qn__ir_expr_t* expr) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
     bool is_divergent = visit(u, expr->args[0]);
-    const qn__expr_t* before = divide(u, is_divergent, expr->args[0]);
+    const qn__ir_expr_t* before = divide(u, is_divergent, expr->args[0]);
     is_divergent |= visit(u, expr->args[1]);
     u->cause = before;
     return is_divergent;
@@ -74,18 +75,18 @@ static bool visit_op(uniform_t* u, const qn__expr_t* expr) {
   return expr->op != QN_OP_BLOCK_SUM && expr->op != QN_OP_BLOCK_MIN && expr->op != QN_OP_BLOCK_MAX;
 }
 
-static bool visit_reduce(uniform_t* u, const qn__expr_t* expr) {
+static bool visit_reduce(uniform_t* u, const qn__ir_expr_t* expr) {
   bool is_divided = visit(u, expr->reduce.begin);
   is_divided |= visit(u, expr->reduce.end);
   if (is_divided) mark(u, expr->reduce.reduce_var);
-  const qn__expr_t* before = divide(u, is_divided, expr->reduce.end);
+  const qn__ir_expr_t* before = divide(u, is_divided, expr->reduce.end);
   visit_block(u, &expr->reduce.lets);
   bool is_divergent = visit(u, expr->reduce.value) || is_divided;
   u->cause = before;
   return is_divergent;
 }
 
-static bool visit_kind(uniform_t* u, const qn__expr_t* expr) {
+static bool visit_kind(uniform_t* u, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -106,7 +107,7 @@ static bool visit_kind(uniform_t* u, const qn__expr_t* expr) {
       return visit(u, expr->args[0]);
     case QN__EXPR_COND: {
       bool is_divergent = visit(u, expr->args[0]);
-      const qn__expr_t* before = divide(u, is_divergent, expr->args[0]);
+      const qn__ir_expr_t* before = divide(u, is_divergent, expr->args[0]);
       is_divergent |= visit_all(u, expr->args + 1, 2);
       u->cause = before;
       return is_divergent;
@@ -118,7 +119,7 @@ static bool visit_kind(uniform_t* u, const qn__expr_t* expr) {
 }
 
 // Outside of thread loops one thread works for the whole block.
-static bool visit(uniform_t* u, const qn__expr_t* expr) {
+static bool visit(uniform_t* u, const qn__ir_expr_t* expr) {
   return visit_kind(u, expr) && u->thread_depth > 0;
 }
 
@@ -136,20 +137,20 @@ static void visit_alloc(uniform_t* u, const qn__ir_buffer_t* buffer) {
   if (is_divergent || is_marked(u, buffer->base)) mark(u, buffer);
 }
 
-static void visit_loop(uniform_t* u, const qn__stmt_t* stmt) {
+static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
   bool is_thread = qn__loop_is_thread(stmt->loop.kind);
   bool is_divided = visit(u, stmt->loop.begin);
-  const qn__expr_t* cause = is_divided ? stmt->loop.begin : stmt->loop.end;
+  const qn__ir_expr_t* cause = is_divided ? stmt->loop.begin : stmt->loop.end;
   is_divided |= visit(u, stmt->loop.end);
   if (is_divided || is_thread) mark(u, stmt->loop.var);
-  const qn__expr_t* before = divide(u, is_divided, cause);
+  const qn__ir_expr_t* before = divide(u, is_divided, cause);
   u->thread_depth += is_thread;
   visit_block(u, &stmt->loop.body);
   u->thread_depth -= is_thread;
   u->cause = before;
 }
 
-static void visit_stmt(uniform_t* u, const qn__stmt_t* stmt) {
+static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       if (visit(u, stmt->let.value)) mark(u, stmt->let.var);
@@ -169,7 +170,7 @@ static void visit_stmt(uniform_t* u, const qn__stmt_t* stmt) {
       return;
     case QN__STMT_IF: {
       bool is_divided = visit(u, stmt->if_.condition);
-      const qn__expr_t* before = divide(u, is_divided, stmt->if_.condition);
+      const qn__ir_expr_t* before = divide(u, is_divided, stmt->if_.condition);
       visit_block(u, &stmt->if_.then_block);
       visit_block(u, &stmt->if_.else_block);
       u->cause = before;
@@ -180,7 +181,7 @@ static void visit_stmt(uniform_t* u, const qn__stmt_t* stmt) {
       return;
     case QN__STMT_WHILE: {
       bool is_divided = visit(u, stmt->while_.condition);
-      const qn__expr_t* before = divide(u, is_divided, stmt->while_.condition);
+      const qn__ir_expr_t* before = divide(u, is_divided, stmt->while_.condition);
       visit_block(u, &stmt->while_.body);
       u->cause = before;
       return;
@@ -197,8 +198,8 @@ static void visit_stmt(uniform_t* u, const qn__stmt_t* stmt) {
   }
 }
 
-static void visit_block(uniform_t* u, const qn__block_t* block) {
-  for (const qn__stmt_t* stmt = block->first; stmt && !qn__verify_stopped(u->v);
+static void visit_block(uniform_t* u, const qn__ir_block_t* block) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt && !qn__verify_stopped(u->v);
        stmt = stmt->next) {
     visit_stmt(u, stmt);
   }

@@ -3,14 +3,14 @@
 // Thread rule: as the callbacks; comparison is pure. Read next: module.c.
 #include "ir/ir.h"
 
-static bool walk_exprs(qn__walker_t* walker, qn__expr_t** exprs, size_t count) {
+static bool walk_exprs(qn__ir_walker_t* walker, qn__ir_expr_t** exprs, size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (!qn__walk_expr(walker, exprs[i])) return false;
   }
   return true;
 }
 
-bool qn__walk_expr(qn__walker_t* walker, qn__expr_t* expr) {
+bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   if (walker->on_expr && !walker->on_expr(walker, expr)) return false;
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -34,14 +34,14 @@ bool qn__walk_expr(qn__walker_t* walker, qn__expr_t* expr) {
   return true;
 }
 
-static bool walk_buffer(qn__walker_t* walker, qn__ir_buffer_t* buffer) {
+static bool walk_buffer(qn__ir_walker_t* walker, qn__ir_buffer_t* buffer) {
   return walk_exprs(walker, buffer->shape, buffer->rank) &&
          (!buffer->strides || walk_exprs(walker, buffer->strides, buffer->rank)) &&
          (!buffer->elements || walk_exprs(walker, buffer->elements, buffer->element_count)) &&
          (!buffer->base || walk_exprs(walker, buffer->base_indices, buffer->base->rank));
 }
 
-static bool walk_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return qn__walk_expr(walker, stmt->let.value);
@@ -72,8 +72,8 @@ static bool walk_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return true;
 }
 
-bool qn__walk_block(qn__walker_t* walker, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+bool qn__walk_block(qn__ir_walker_t* walker, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (walker->on_stmt && !walker->on_stmt(walker, stmt)) return false;
     if (!walk_stmt(walker, stmt)) return false;
   }
@@ -85,18 +85,18 @@ bool qn__walk_block(qn__walker_t* walker, qn__block_t* block) {
 // The reductions around the place that is compared, innermost first: what they declare corresponds
 // by position.
 typedef struct frame {
-  const qn__expr_t* a;
-  const qn__expr_t* b;
+  const qn__ir_expr_t* a;
+  const qn__ir_expr_t* b;
   const struct frame* outer;
 } frame_t;
 
-static bool var_equal(const frame_t* frame, const qn__var_t* a, const qn__var_t* b) {
+static bool var_equal(const frame_t* frame, const qn__ir_var_t* a, const qn__ir_var_t* b) {
   for (; frame; frame = frame->outer) {
     if (frame->a->reduce.reduce_var == a || frame->b->reduce.reduce_var == b) {
       return frame->a->reduce.reduce_var == a && frame->b->reduce.reduce_var == b;
     }
-    const qn__stmt_t* let_a = frame->a->reduce.lets.first;
-    const qn__stmt_t* let_b = frame->b->reduce.lets.first;
+    const qn__ir_stmt_t* let_a = frame->a->reduce.lets.first;
+    const qn__ir_stmt_t* let_b = frame->b->reduce.lets.first;
     for (; let_a && let_b; let_a = let_a->next, let_b = let_b->next) {
       if (let_a->let.var == a || let_b->let.var == b) {
         return let_a->let.var == a && let_b->let.var == b;
@@ -106,9 +106,9 @@ static bool var_equal(const frame_t* frame, const qn__var_t* a, const qn__var_t*
   return a == b;
 }
 
-static bool equal(const frame_t* frame, const qn__expr_t* a, const qn__expr_t* b);
+static bool equal(const frame_t* frame, const qn__ir_expr_t* a, const qn__ir_expr_t* b);
 
-static bool all_equal(const frame_t* frame, qn__expr_t* const* a, qn__expr_t* const* b,
+static bool all_equal(const frame_t* frame, qn__ir_expr_t* const* a, qn__ir_expr_t* const* b,
                       size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (!equal(frame, a[i], b[i])) return false;
@@ -116,7 +116,7 @@ static bool all_equal(const frame_t* frame, qn__expr_t* const* a, qn__expr_t* co
   return true;
 }
 
-static bool reduce_equal(const frame_t* outer, const qn__expr_t* a, const qn__expr_t* b) {
+static bool reduce_equal(const frame_t* outer, const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   if (a->reduce.reduce_kind != b->reduce.reduce_kind ||
       a->reduce.lane_count != b->reduce.lane_count ||
       !equal(outer, a->reduce.begin, b->reduce.begin) ||
@@ -124,15 +124,15 @@ static bool reduce_equal(const frame_t* outer, const qn__expr_t* a, const qn__ex
     return false;
   }
   frame_t frame = {a, b, outer};
-  const qn__stmt_t* let_a = a->reduce.lets.first;
-  const qn__stmt_t* let_b = b->reduce.lets.first;
+  const qn__ir_stmt_t* let_a = a->reduce.lets.first;
+  const qn__ir_stmt_t* let_b = b->reduce.lets.first;
   for (; let_a && let_b; let_a = let_a->next, let_b = let_b->next) {
     if (!equal(&frame, let_a->let.value, let_b->let.value)) return false;
   }
   return !let_a && !let_b && equal(&frame, a->reduce.value, b->reduce.value);
 }
 
-static bool equal(const frame_t* frame, const qn__expr_t* a, const qn__expr_t* b) {
+static bool equal(const frame_t* frame, const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   if (a->kind != b->kind || a->dtype != b->dtype) return false;
   switch (a->kind) {
     case QN__EXPR_INT:
@@ -158,6 +158,6 @@ static bool equal(const frame_t* frame, const qn__expr_t* a, const qn__expr_t* b
   return false;
 }
 
-bool qn__expr_equal(const qn__expr_t* a, const qn__expr_t* b) {
+bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   return equal(NULL, a, b);
 }

@@ -8,7 +8,7 @@
 
 #define ASSUMED_TRIPS 64.0
 
-double qn__cost_trips(qn__expr_t* begin, qn__expr_t* end) {
+double qn__cost_trips(qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   int64_t first, last, extent;
   if (qn__expr_const_int(begin, &first) && qn__expr_const_int(end, &last) &&
       !__builtin_sub_overflow(last, first, &extent)) {
@@ -59,7 +59,7 @@ static double registers(const qn__cost_model_t* model, qn_dtype_t dtype) {
 }
 
 static double access_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* buffer,
-                          qn__expr_t* const* indices, bool is_store) {
+                          qn__ir_expr_t* const* indices, bool is_store) {
   if (!model->lanes) return 1;
   double count = registers(model, buffer->dtype);
   switch (qn__lanes_reach(model->lanes, buffer, indices)) {
@@ -82,22 +82,22 @@ typedef struct sum {
   double cost;
 } sum_t;
 
-static bool add_child(void* self, qn__expr_t** slot) {
+static bool add_child(void* self, qn__ir_expr_t** slot) {
   sum_t* sum = self;
   sum->cost += qn__cost_expr(sum->model, *slot);
   return true;
 }
 
-static double children(const qn__cost_model_t* model, qn__expr_t* expr) {
+static double children(const qn__cost_model_t* model, qn__ir_expr_t* expr) {
   sum_t sum = {model, 0};
   (void)qn__expr_each_child(expr, add_child, &sum);
   return sum.cost;
 }
 
 // Of indices only what cannot fold into an address counts: loads and divisions.
-static bool add_index(void* self, qn__expr_t** slot) {
+static bool add_index(void* self, qn__ir_expr_t** slot) {
   sum_t* sum = self;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE ||
       (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op))) {
     sum->cost += qn__cost_expr(sum->model, expr);
@@ -107,13 +107,13 @@ static bool add_index(void* self, qn__expr_t** slot) {
 }
 
 static double index_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* buffer,
-                         qn__expr_t** indices) {
+                         qn__ir_expr_t** indices) {
   sum_t sum = {model, 0};
   for (uint32_t d = 0; d < buffer->rank; ++d) (void)add_index(&sum, &indices[d]);
   return sum.cost;
 }
 
-double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr) {
+double qn__cost_expr(const qn__cost_model_t* model, qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -124,7 +124,7 @@ double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr) {
              access_cost(model, expr->load.buffer, expr->load.indices, false);
     case QN__EXPR_REDUCE: {
       double body = qn__cost_expr(model, expr->reduce.value) + 2;
-      for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
         body += qn__cost_expr(model, let->let.value);
       }
       return qn__cost_trips(expr->reduce.begin, expr->reduce.end) * body;
@@ -144,14 +144,14 @@ double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr) {
   return weight + children(&inner, expr);
 }
 
-double qn__cost_store(const qn__cost_model_t* model, const qn__stmt_t* store) {
+double qn__cost_store(const qn__cost_model_t* model, const qn__ir_stmt_t* store) {
   return index_cost(model, store->store.buffer, store->store.indices) +
          access_cost(model, store->store.buffer, store->store.indices, true);
 }
 
-double qn__cost_block(const qn__cost_model_t* model, qn__block_t* block) {
+double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block) {
   double cost = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     switch (stmt->kind) {
       case QN__STMT_LET:
         cost += qn__cost_expr(model, stmt->let.value);
@@ -193,9 +193,9 @@ double qn__cost_block(const qn__cost_model_t* model, qn__block_t* block) {
 
 // ---- the widest element
 
-static bool widen(void* self, qn__expr_t** slot) {
+static bool widen(void* self, qn__ir_expr_t** slot) {
   uint32_t* widest = self;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   uint32_t bytes = 0;
   if (expr->kind == QN__EXPR_LOAD) {
     bytes = compute_bytes(expr->dtype);
@@ -211,14 +211,14 @@ static bool widen(void* self, qn__expr_t** slot) {
   return qn__expr_each_child(expr, widen, self);
 }
 
-uint32_t qn__widest_in_expr(qn__expr_t* expr) {
+uint32_t qn__widest_in_expr(qn__ir_expr_t* expr) {
   uint32_t widest = 0;
   (void)widen(&widest, &expr);
   return widest;
 }
 
-static void widen_block(uint32_t* widest, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void widen_block(uint32_t* widest, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE) {
       uint32_t bytes = compute_bytes(stmt->store.buffer->dtype);
       if (bytes > *widest) *widest = bytes;
@@ -230,13 +230,13 @@ static void widen_block(uint32_t* widest, qn__block_t* block) {
     } else if (stmt->kind == QN__STMT_ASSERT) {
       (void)widen(widest, &stmt->assert_.condition);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) widen_block(widest, blocks[i]);
   }
 }
 
-uint32_t qn__widest_in_block(qn__block_t* block) {
+uint32_t qn__widest_in_block(qn__ir_block_t* block) {
   uint32_t widest = 0;
   widen_block(&widest, block);
   return widest;

@@ -16,15 +16,15 @@ typedef struct qn__cost_model {
 } qn__cost_model_t;
 
 // An expression without the reductions inside it being marked (they count as scalar loops).
-double qn__cost_expr(const qn__cost_model_t* model, qn__expr_t* expr);
+double qn__cost_expr(const qn__cost_model_t* model, qn__ir_expr_t* expr);
 // A store, without its value.
-double qn__cost_store(const qn__cost_model_t* model, const qn__stmt_t* store);
-double qn__cost_block(const qn__cost_model_t* model, qn__block_t* block);
+double qn__cost_store(const qn__cost_model_t* model, const qn__ir_stmt_t* store);
+double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block);
 // Iterations of a range: exact where constant, else a guess.
-double qn__cost_trips(qn__expr_t* begin, qn__expr_t* end);
+double qn__cost_trips(qn__ir_expr_t* begin, qn__ir_expr_t* end);
 
 // The widest element that a body computes with, in bytes; 0 when it computes with none.
-uint32_t qn__widest_in_block(qn__block_t* block);
-uint32_t qn__widest_in_expr(qn__expr_t* expr);
+uint32_t qn__widest_in_block(qn__ir_block_t* block);
+uint32_t qn__widest_in_expr(qn__ir_expr_t* expr);
 
 #endif  // QUERN_IR_PASSES_COST_H_

@@ -14,28 +14,30 @@ typedef struct qn__exchange {
   const qn__pass_options_t* options;
   int64_t warp_size;
   int64_t max_threads;
-  uint32_t loops;             // around, of every kind
-  uint32_t rounds;            // serial loops around, inside of a thread loop
-  uint32_t depth;             // thread loops around
-  const qn__stmt_t* axes[3];  // x, y, z, or NULL
-  qn__var_t* linear;          // the thread's number in the innermost loop, once it is asked for
-  qn__block_t shared;         // allocations for the place before the outermost thread loop
+  uint32_t loops;                // around, of every kind
+  uint32_t rounds;               // serial loops around, inside of a thread loop
+  uint32_t depth;                // thread loops around
+  const qn__ir_stmt_t* axes[3];  // x, y, z, or NULL
+  qn__ir_var_t* linear;          // the thread's number in the innermost loop, once it is asked for
+  qn__ir_block_t shared;         // allocations for the place before the outermost thread loop
   qn__ir_buffer_t* all[qn__exchange_dtypes];   // an element for each thread, by dtype
   qn__ir_buffer_t* sums[qn__exchange_dtypes];  // an element for each warp, by dtype
 } qn__exchange_t;
 
 // The walk enters and leaves a thread loop.
-void qn__exchange_enter(qn__exchange_t* self, qn__stmt_t* loop);
-void qn__exchange_leave(qn__exchange_t* self, qn__stmt_t* loop);
+void qn__exchange_enter(qn__exchange_t* self, qn__ir_stmt_t* loop);
+void qn__exchange_leave(qn__exchange_t* self, qn__ir_stmt_t* loop);
 // Appends what computes the exchange `expr`; returns its value. NULL without memory.
-qn__expr_t* qn__exchange_lower(qn__exchange_t* self, qn__block_t* out, qn__expr_t* expr);
+qn__ir_expr_t* qn__exchange_lower(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr);
 
 // Declares a buffer; `count` -1: rank 0.
-qn__ir_buffer_t* qn__exchange_buffer(qn__exchange_t* self, qn__block_t* out, qn__scope_t scope,
-                                     qn_dtype_t dtype, const char* name, int64_t count);
+qn__ir_buffer_t* qn__exchange_buffer(qn__exchange_t* self, qn__ir_block_t* out,
+                                     qn__ir_scope_t scope, qn_dtype_t dtype, const char* name,
+                                     int64_t count);
 // `index`: NULL for rank 0.
-void qn__exchange_store(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t* buffer,
-                        qn__expr_t* index, qn__expr_t* value);
-qn__expr_t* qn__exchange_load(qn__exchange_t* self, qn__ir_buffer_t* buffer, qn__expr_t* index);
+void qn__exchange_store(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* buffer,
+                        qn__ir_expr_t* index, qn__ir_expr_t* value);
+qn__ir_expr_t* qn__exchange_load(qn__exchange_t* self, qn__ir_buffer_t* buffer,
+                                 qn__ir_expr_t* index);
 
 #endif  // QUERN_IR_PASSES_EXCHANGE_H_

@@ -21,8 +21,8 @@ enum { max_recomputed_weight = 24 };
 
 // ---- split
 
-static qn__unit_t* open_unit(qn__fission_t* self, qn__block_t* home, bool is_control,
-                             qn__stmt_t* anchor) {
+static qn__unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, bool is_control,
+                             qn__ir_stmt_t* anchor) {
   qn__unit_t* unit = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__unit_t));
   if (!unit) return NULL;
   unit->is_control = is_control;
@@ -39,7 +39,7 @@ static qn__unit_t* open_unit(qn__fission_t* self, qn__block_t* home, bool is_con
   return unit;
 }
 
-static void declare(qn__fission_t* self, qn__unit_t* unit, qn__stmt_t* stmt) {
+static void declare(qn__fission_t* self, qn__unit_t* unit, qn__ir_stmt_t* stmt) {
   qn__entity_t* entity = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__entity_t));
   if (!entity) return;
   entity->unit = unit;
@@ -49,10 +49,10 @@ static void declare(qn__fission_t* self, qn__unit_t* unit, qn__stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = entity;
 }
 
-static void split(qn__fission_t* self, qn__block_t* block, qn__block_t* home);
+static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* home);
 
 // A statement with a barrier inside.
-static void split_around(qn__fission_t* self, qn__stmt_t* stmt, qn__block_t* home) {
+static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* home) {
   if (stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind)) {
     if (self->depth == qn__fission_max_levels) {
       self->is_too_deep = true;
@@ -65,11 +65,11 @@ static void split_around(qn__fission_t* self, qn__stmt_t* stmt, qn__block_t* hom
   }
   (void)open_unit(self, home, true, stmt);
   qn__block_append(home, stmt);
-  qn__block_t* blocks[2];
+  qn__ir_block_t* blocks[2];
   size_t count = qn__stmt_blocks(stmt, blocks);
   for (size_t i = 0; i < count && !qn__fission_failed(self); ++i) {
-    qn__block_t inner = *blocks[i];
-    *blocks[i] = (qn__block_t){NULL, NULL};
+    qn__ir_block_t inner = *blocks[i];
+    *blocks[i] = (qn__ir_block_t){NULL, NULL};
     split(self, &inner, blocks[i]);
   }
 }
@@ -80,15 +80,15 @@ typedef struct binder {
 } binder_t;
 
 // What a view loads for its place or shape is loaded once, where it is declared: a let.
-static bool bind_loads(void* context, qn__expr_t** slot) {
+static bool bind_loads(void* context, qn__ir_expr_t** slot) {
   binder_t* binder = context;
   qn__arena_t* arena = binder->self->arena;
   if (!qn__expr_facts(*slot).has_load) return true;
-  qn__stmt_t* let =
+  qn__ir_stmt_t* let =
       qn__fission_check(binder->self, qn__stmt_new(arena, QN__STMT_LET, (*slot)->loc));
-  qn__var_t* var =
+  qn__ir_var_t* var =
       qn__fission_check(binder->self, qn__var_new(arena, QN__VAR_LET, (*slot)->dtype, "place"));
-  qn__expr_t* use = var ? qn__fission_check(binder->self, qn__expr_var(arena, var)) : NULL;
+  qn__ir_expr_t* use = var ? qn__fission_check(binder->self, qn__expr_var(arena, var)) : NULL;
   if (!let || !use) return false;
   let->let.var = var;
   let->let.value = *slot;
@@ -98,13 +98,13 @@ static bool bind_loads(void* context, qn__expr_t** slot) {
   return true;
 }
 
-static void split(qn__fission_t* self, qn__block_t* block, qn__block_t* home) {
+static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* home) {
   qn__unit_t* unit = NULL;
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
-    qn__block_t alone = {stmt, stmt};
+    qn__ir_block_t alone = {stmt, stmt};
     if (stmt->kind == QN__STMT_BARRIER) {
       unit = NULL;
     } else if (qn__block_has_barrier(&alone)) {
@@ -112,7 +112,7 @@ static void split(qn__fission_t* self, qn__block_t* block, qn__block_t* home) {
       unit = NULL;
     } else {
       if (!unit) {
-        qn__stmt_t* anchor =
+        qn__ir_stmt_t* anchor =
             qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LOOP, stmt->loc));
         unit = open_unit(self, home, false, anchor);
         if (qn__fission_failed(self)) return;
@@ -136,14 +136,14 @@ typedef struct mark {
   qn__unit_t* unit;
 } mark_t;
 
-static bool mark_slot(void* context, qn__expr_t** slot);
+static bool mark_slot(void* context, qn__ir_expr_t** slot);
 
 // Plain arithmetic of what is at hand in every unit?
 static bool can_recompute(const qn__entity_t* entity) {
   if (entity->stmt->kind != QN__STMT_LET) return false;
   qn__expr_facts_t facts = qn__expr_facts(entity->stmt->let.value);
-  qn__block_t alone = {entity->stmt, entity->stmt};
-  qn__stmt_t* next = entity->stmt->next;
+  qn__ir_block_t alone = {entity->stmt, entity->stmt};
+  qn__ir_stmt_t* next = entity->stmt->next;
   entity->stmt->next = NULL;
   size_t weight = qn__block_weight(&alone);
   entity->stmt->next = next;
@@ -151,7 +151,7 @@ static bool can_recompute(const qn__entity_t* entity) {
          weight <= max_recomputed_weight;
 }
 
-static void mark_var(mark_t* mark, qn__var_t* var) {
+static void mark_var(mark_t* mark, qn__ir_var_t* var) {
   qn__entity_t* entity = var->user;
   if (!entity || entity->unit == mark->unit) return;
   if (can_recompute(entity)) {
@@ -172,32 +172,32 @@ static void mark_buffer(mark_t* mark, qn__ir_buffer_t* buffer) {
   }
 }
 
-static bool mark_slot(void* context, qn__expr_t** slot) {
+static bool mark_slot(void* context, qn__ir_expr_t** slot) {
   mark_t* mark = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR) mark_var(mark, expr->var);
   if (expr->kind == QN__EXPR_LOAD) mark_buffer(mark, expr->load.buffer);
   return qn__expr_each_child(expr, mark_slot, mark);
 }
 
-static void mark_block(mark_t* mark, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void mark_block(mark_t* mark, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, mark_slot, mark);
     if (stmt->kind == QN__STMT_STORE) mark_buffer(mark, stmt->store.buffer);
     if (stmt->kind == QN__STMT_ATOMIC) mark_buffer(mark, stmt->atomic.buffer);
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       mark_buffer(mark, stmt->alloc.buffer->base);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) mark_block(mark, blocks[i]);
   }
 }
 
-qn_status_t qn__fission(qn__arena_t* arena, const char* function_name, qn__stmt_t* loop,
-                        qn__block_t* out) {
+qn_status_t qn__fission(qn__arena_t* arena, const char* function_name, qn__ir_stmt_t* loop,
+                        qn__ir_block_t* out) {
   qn__fission_t self = {.arena = arena, .depth = 0};
-  qn__block_t home = {NULL, NULL};
+  qn__ir_block_t home = {NULL, NULL};
   split_around(&self, loop, &home);
   for (qn__unit_t* unit = self.first; unit && !qn__fission_failed(&self); unit = unit->next) {
     for (uint32_t i = 0; i < unit->depth; ++i) {

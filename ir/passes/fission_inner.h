@@ -21,13 +21,13 @@ struct qn__alias {
 struct qn__unit {
   bool is_control;  // the bounds or condition of `anchor`, else a piece with loops
   uint32_t depth;   // thread loops around it
-  qn__stmt_t* levels[qn__fission_max_levels];
-  qn__var_t* vars[qn__fission_max_levels];  // the piece's own loop variables
-  qn__block_t* home;                        // the list that `anchor` is in
-  qn__stmt_t* anchor;
-  qn__block_t stmts;
-  qn__block_t prologue;  // inside the loops, before the statements
-  qn__block_t before;    // outside of the loops, before the anchor
+  qn__ir_stmt_t* levels[qn__fission_max_levels];
+  qn__ir_var_t* vars[qn__fission_max_levels];  // the piece's own loop variables
+  qn__ir_block_t* home;                        // the list that `anchor` is in
+  qn__ir_stmt_t* anchor;
+  qn__ir_block_t stmts;
+  qn__ir_block_t prologue;  // inside the loops, before the statements
+  qn__ir_block_t before;    // outside of the loops, before the anchor
   qn__alias_t* aliases;
   qn__unit_t* next;
 };
@@ -35,7 +35,7 @@ struct qn__unit {
 // Behind `user` of what a unit declares at its top level, and of the arrays that keep it.
 typedef struct qn__entity {
   qn__unit_t* unit;
-  qn__stmt_t* stmt;        // LET, ATOMIC or ALLOC
+  qn__ir_stmt_t* stmt;     // LET, ATOMIC or ALLOC
   bool is_kept;            // in `array`
   qn__ir_buffer_t* array;  // NULL for the array itself
   int64_t thread_count;    // elements of the array (or of this one) per element of the program
@@ -46,7 +46,7 @@ typedef struct qn__fission {
   qn__unit_t* first;
   qn__unit_t* last;
   uint32_t depth;
-  qn__stmt_t* levels[qn__fission_max_levels];
+  qn__ir_stmt_t* levels[qn__fission_max_levels];
   bool has_no_memory;
   bool is_too_deep;
   const qn__ir_buffer_t* unsupported;  // a local buffer that cannot be laid out over the threads

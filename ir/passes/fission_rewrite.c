@@ -5,11 +5,11 @@
 // rule: one thread per body. Read next: vectorize.c, which gives the loops lanes.
 #include "ir/passes/fission_inner.h"
 
-static qn__expr_t* int_expr(qn__fission_t* self, int64_t value) {
+static qn__ir_expr_t* int_expr(qn__fission_t* self, int64_t value) {
   return qn__fission_check(self, qn__expr_int(self->arena, QN_DTYPE_I64, value));
 }
 
-static qn__expr_t* copy(qn__fission_t* self, const qn__expr_t* expr) {
+static qn__ir_expr_t* copy(qn__fission_t* self, const qn__ir_expr_t* expr) {
   return qn__fission_check(self, qn__expr_replace(self->arena, expr, NULL, NULL));
 }
 typedef struct rewrite {
@@ -17,31 +17,31 @@ typedef struct rewrite {
   qn__unit_t* unit;
 } rewrite_t;
 
-static bool rewrite_slot(void* context, qn__expr_t** slot);
+static bool rewrite_slot(void* context, qn__ir_expr_t** slot);
 
-static int64_t begin_of(const qn__stmt_t* loop) {
+static int64_t begin_of(const qn__ir_stmt_t* loop) {
   int64_t begin = 0;
   (void)qn__expr_const_int(loop->loop.begin, &begin);
   return begin;
 }
 
 // Where the thread of this unit stands in dimension `level` of an array over the threads.
-static qn__expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
+static qn__ir_expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
   qn__fission_t* self = rewrite->self;
   const qn__unit_t* unit = rewrite->unit;
   if (unit->is_control) return int_expr(self, 0);
-  qn__expr_t* index = qn__fission_check(self, qn__expr_var(self->arena, unit->vars[level]));
+  qn__ir_expr_t* index = qn__fission_check(self, qn__expr_var(self->arena, unit->vars[level]));
   int64_t begin = begin_of(unit->levels[level]);
   if (begin == 0 || !index) return index;
-  qn__expr_t* offset = int_expr(self, begin);
+  qn__ir_expr_t* offset = int_expr(self, begin);
   if (!offset) return NULL;
   return qn__fission_check(self, qn__expr_op(self->arena, QN_OP_SUB, index, offset, NULL));
 }
 
 // `indices` (rank many), then those of the thread.
-static qn__expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__expr_t** indices,
-                                 uint32_t rank) {
-  qn__expr_t** all = qn__fission_check(
+static qn__ir_expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__ir_expr_t** indices,
+                                    uint32_t rank) {
+  qn__ir_expr_t** all = qn__fission_check(
       rewrite->self, qn__arena_alloc_array(rewrite->self->arena, depth + rank + 1U, sizeof *all));
   if (!all) return NULL;
   for (uint32_t i = 0; i < rank; ++i) all[i] = indices[i];
@@ -64,9 +64,9 @@ static void add_alias(rewrite_t* rewrite, const void* from, void* to) {
   rewrite->unit->aliases = alias;
 }
 
-static qn__expr_t* load_kept(rewrite_t* rewrite, const qn__entity_t* entity) {
+static qn__ir_expr_t* load_kept(rewrite_t* rewrite, const qn__entity_t* entity) {
   qn__ir_buffer_t* array = entity->array;
-  qn__expr_t* load = qn__fission_check(
+  qn__ir_expr_t* load = qn__fission_check(
       rewrite->self,
       qn__expr_new(rewrite->self->arena, QN__EXPR_LOAD, array->dtype, entity->stmt->loc));
   if (!load) return NULL;
@@ -76,19 +76,19 @@ static qn__expr_t* load_kept(rewrite_t* rewrite, const qn__entity_t* entity) {
 }
 
 // The value of a variable of another unit, as an expression in this one.
-static qn__expr_t* value_here(rewrite_t* rewrite, const qn__entity_t* entity) {
+static qn__ir_expr_t* value_here(rewrite_t* rewrite, const qn__entity_t* entity) {
   if (entity->is_kept) return load_kept(rewrite, entity);
   // A fresh copy of the value as the program has it: the declaring unit may be rewritten already,
   // so copies are made from the original, which is kept in `prologue` order by recompute().
-  qn__expr_t* value = copy(rewrite->self, entity->stmt->let.value);
+  qn__ir_expr_t* value = copy(rewrite->self, entity->stmt->let.value);
   if (value) (void)rewrite_slot(rewrite, &value);
   return value;
 }
 
-static void rewrite_var(rewrite_t* rewrite, qn__expr_t** slot) {
+static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
   qn__fission_t* self = rewrite->self;
   qn__unit_t* unit = rewrite->unit;
-  qn__var_t* var = (*slot)->var;
+  qn__ir_var_t* var = (*slot)->var;
   for (uint32_t i = 0; i < unit->depth; ++i) {
     if (unit->levels[i]->loop.var != var) continue;
     if (unit->is_control) {
@@ -100,16 +100,16 @@ static void rewrite_var(rewrite_t* rewrite, qn__expr_t** slot) {
   }
   const qn__entity_t* entity = var->user;
   if (!entity || entity->unit == unit) return;
-  qn__var_t* here = find_alias(unit, var);
+  qn__ir_var_t* here = find_alias(unit, var);
   if (!here) {
-    qn__expr_t* value = value_here(rewrite, entity);
+    qn__ir_expr_t* value = value_here(rewrite, entity);
     if (!value) return;
     if (unit->is_control) {  // evaluated each time, so without a let
       *slot = value;
       return;
     }
     here = qn__fission_check(self, qn__var_new(self->arena, QN__VAR_LET, var->dtype, var->name));
-    qn__stmt_t* let = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LET, var->loc));
+    qn__ir_stmt_t* let = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LET, var->loc));
     if (!here || !let) return;
     let->let.var = here;
     let->let.value = value;
@@ -120,7 +120,7 @@ static void rewrite_var(rewrite_t* rewrite, qn__expr_t** slot) {
 }
 
 static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
-                           qn__expr_t*** inout_indices);
+                           qn__ir_expr_t*** inout_indices);
 
 // Strides of a view of a kept buffer count its threads too.
 static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
@@ -129,7 +129,7 @@ static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
   if (!root || root->thread_count <= 1) return;
   view->strides = qn__fission_check(self, qn__buf_strides(self->arena, view));
   for (uint32_t i = 0; view->strides && i < view->rank; ++i) {
-    qn__expr_t* factor = int_expr(self, root->thread_count);
+    qn__ir_expr_t* factor = int_expr(self, root->thread_count);
     if (!factor) return;
     view->strides[i] = qn__fission_check(
         self, qn__expr_op(self->arena, QN_OP_MUL, view->strides[i], factor, NULL));
@@ -140,7 +140,8 @@ static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
 static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* view) {
   qn__fission_t* self = rewrite->self;
   qn__ir_buffer_t* here = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__ir_buffer_t));
-  qn__stmt_t* alloc = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, view->loc));
+  qn__ir_stmt_t* alloc =
+      qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, view->loc));
   if (!here || !alloc) return NULL;
   *here = *view;
   here->user = NULL;
@@ -175,7 +176,7 @@ static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* vie
 
 // `*inout_indices` is rewritten already.
 static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
-                           qn__expr_t*** inout_indices) {
+                           qn__ir_expr_t*** inout_indices) {
   qn__ir_buffer_t* buffer = *inout_buffer;
   const qn__entity_t* entity = buffer->user;
   if (!entity) return;
@@ -194,9 +195,9 @@ static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
   }
 }
 
-static bool rewrite_slot(void* context, qn__expr_t** slot) {
+static bool rewrite_slot(void* context, qn__ir_expr_t** slot) {
   rewrite_t* rewrite = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR) {
     rewrite_var(rewrite, slot);
     return !qn__fission_failed(rewrite->self);
@@ -208,11 +209,11 @@ static bool rewrite_slot(void* context, qn__expr_t** slot) {
   return !qn__fission_failed(rewrite->self);
 }
 
-static void rewrite_block(rewrite_t* rewrite, qn__block_t* block, bool is_top) {
+static void rewrite_block(rewrite_t* rewrite, qn__ir_block_t* block, bool is_top) {
   qn__fission_t* self = rewrite->self;
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     if (!qn__stmt_each_expr(stmt, rewrite_slot, rewrite)) return;
@@ -224,19 +225,19 @@ static void rewrite_block(rewrite_t* rewrite, qn__block_t* block, bool is_top) {
       rewrite_access(rewrite, &stmt->alloc.buffer->base, &stmt->alloc.buffer->base_indices);
       widen_strides(rewrite, stmt->alloc.buffer);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) rewrite_block(rewrite, blocks[i], false);
     if (qn__fission_failed(self)) return;
     bool is_moved = is_top && stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->user &&
                     ((const qn__entity_t*)stmt->alloc.buffer->user)->is_kept;
     if (!is_moved) qn__block_append(&result, stmt);
-    qn__var_t* var = stmt->kind == QN__STMT_LET      ? stmt->let.var
-                     : stmt->kind == QN__STMT_ATOMIC ? stmt->atomic.result
-                                                     : NULL;
+    qn__ir_var_t* var = stmt->kind == QN__STMT_LET      ? stmt->let.var
+                        : stmt->kind == QN__STMT_ATOMIC ? stmt->atomic.result
+                                                        : NULL;
     const qn__entity_t* entity = var ? var->user : NULL;
     if (is_top && entity && entity->is_kept) {
-      qn__stmt_t* store =
+      qn__ir_stmt_t* store =
           qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_STORE, stmt->loc));
       if (!store) return;
       store->store.buffer = entity->array;
@@ -248,8 +249,8 @@ static void rewrite_block(rewrite_t* rewrite, qn__block_t* block, bool is_top) {
   *block = result;
 }
 
-static bool is_plain(void* self, qn__expr_t** slot) {
-  qn__expr_t* expr = *slot;
+static bool is_plain(void* self, qn__ir_expr_t** slot) {
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
   if (expr->kind == QN__EXPR_VAR) {
     const qn__unit_t* unit = self;
@@ -264,8 +265,9 @@ static bool is_plain(void* self, qn__expr_t** slot) {
 // Declares the array that keeps an entity, before the unit that declares it.
 static void keep(qn__fission_t* self, qn__entity_t* entity) {
   qn__unit_t* unit = entity->unit;
-  const qn__stmt_t* stmt = entity->stmt;
-  qn__stmt_t* alloc = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, stmt->loc));
+  const qn__ir_stmt_t* stmt = entity->stmt;
+  qn__ir_stmt_t* alloc =
+      qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, stmt->loc));
   if (!alloc) return;
   qn__ir_buffer_t* own = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
   for (uint32_t i = 0; own && i < own->rank; ++i) {
@@ -280,7 +282,7 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
     qn__block_append(&unit->before, alloc);
     return;
   }
-  const qn__var_t* var = stmt->kind == QN__STMT_LET ? stmt->let.var : NULL;
+  const qn__ir_var_t* var = stmt->kind == QN__STMT_LET ? stmt->let.var : NULL;
   if (stmt->kind == QN__STMT_ATOMIC) var = stmt->atomic.result;
   uint32_t rank = unit->depth + (own ? own->rank : 0);
   qn__ir_buffer_t* array = qn__fission_check(
@@ -312,7 +314,8 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
 }
 
 static void keep_all(qn__fission_t* self, qn__unit_t* unit) {
-  for (qn__stmt_t* stmt = unit->stmts.first; stmt && !qn__fission_failed(self); stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = unit->stmts.first; stmt && !qn__fission_failed(self);
+       stmt = stmt->next) {
     qn__entity_t* entity = NULL;
     if (stmt->kind == QN__STMT_LET) entity = stmt->let.var->user;
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) entity = stmt->atomic.result->user;
@@ -323,10 +326,10 @@ static void keep_all(qn__fission_t* self, qn__unit_t* unit) {
 
 // Fills the unit's anchor: its loops around prologue and statements.
 static void close_unit(qn__fission_t* self, qn__unit_t* unit) {
-  qn__block_t body = unit->prologue;
+  qn__ir_block_t body = unit->prologue;
   qn__block_splice(&body, &unit->stmts);
   for (uint32_t i = unit->depth; i-- > 0;) {
-    qn__stmt_t* loop =
+    qn__ir_stmt_t* loop =
         i == 0
             ? unit->anchor
             : qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LOOP, unit->anchor->loc));
@@ -342,7 +345,7 @@ static void close_unit(qn__fission_t* self, qn__unit_t* unit) {
 
 static void insert_before(qn__unit_t* unit) {
   if (!unit->before.first) return;
-  qn__stmt_t** link = &unit->home->first;
+  qn__ir_stmt_t** link = &unit->home->first;
   while (*link != unit->anchor) link = &(*link)->next;
   unit->before.last->next = unit->anchor;
   *link = unit->before.first;
@@ -351,7 +354,7 @@ static void insert_before(qn__unit_t* unit) {
 void qn__fission_rewrite(qn__fission_t* self) {
   for (qn__unit_t* unit = self->first; unit && !qn__fission_failed(self); unit = unit->next) {
     for (uint32_t i = 0; i < unit->depth && !unit->is_control; ++i) {
-      const qn__var_t* var = unit->levels[i]->loop.var;
+      const qn__ir_var_t* var = unit->levels[i]->loop.var;
       unit->vars[i] =
           qn__fission_check(self, qn__var_new(self->arena, QN__VAR_LOOP, QN_DTYPE_I64, var->name));
     }

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__var_t* var) {
+qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var) {
   if (!var->user) {
     qn__var_facts_t* facts = QN__ARENA_NEW(fold->arena, qn__var_facts_t);
     if (!facts) return NULL;
@@ -24,7 +24,7 @@ qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__var_t* var) {
   return var->user;
 }
 
-void qn__fold_learn_let(qn__fold_t* fold, qn__var_t* var, qn__expr_t* value) {
+void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value) {
   qn__var_facts_t* facts = qn__fold_facts(fold, var);
   if (!facts) return;
   if (qn__dtype_is_int(var->dtype)) facts->range = qn__range_of(value);
@@ -33,7 +33,8 @@ void qn__fold_learn_let(qn__fold_t* fold, qn__var_t* var, qn__expr_t* value) {
   }
 }
 
-void qn__fold_learn_range(qn__fold_t* fold, qn__var_t* var, qn__expr_t* begin, qn__expr_t* end) {
+void qn__fold_learn_range(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* begin,
+                          qn__ir_expr_t* end) {
   qn__var_facts_t* facts = qn__fold_facts(fold, var);
   if (!facts) return;
   int64_t max = qn__range_of(end).max;
@@ -44,38 +45,38 @@ void qn__fold_learn_range(qn__fold_t* fold, qn__var_t* var, qn__expr_t* begin, q
   facts->below = qn__expr_facts(end).has_load ? NULL : end;
 }
 
-bool qn__fold_can_drop(const qn__fold_t* fold, qn__expr_t* expr) {
+bool qn__fold_can_drop(const qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__expr_facts_t facts = qn__expr_facts(expr);
   if (facts.has_cross_lane) return false;
   return !fold->is_checked || (!facts.has_load && !facts.has_division);
 }
 
-static bool is_literal(const qn__expr_t* expr) {
+static bool is_literal(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_INT || expr->kind == QN__EXPR_FLOAT;
 }
 
-static qn__scalar_t literal_value(const qn__expr_t* expr) {
-  if (expr->kind == QN__EXPR_FLOAT) return (qn__scalar_t){.f = expr->float_value};
-  return (qn__scalar_t){.i = expr->int_value};
+static qn__ir_scalar_t literal_value(const qn__ir_expr_t* expr) {
+  if (expr->kind == QN__EXPR_FLOAT) return (qn__ir_scalar_t){.f = expr->float_value};
+  return (qn__ir_scalar_t){.i = expr->int_value};
 }
 
-static qn__expr_t* literal(qn__fold_t* fold, qn_dtype_t dtype, qn__scalar_t value) {
+static qn__ir_expr_t* literal(qn__fold_t* fold, qn_dtype_t dtype, qn__ir_scalar_t value) {
   if (qn__dtype_is_float(dtype)) return qn__expr_float(fold->arena, dtype, value.f);
   return qn__expr_int(fold->arena, dtype, value.i);
 }
 
 // ---- literals
 
-static qn__expr_t* fold_literals(qn__fold_t* fold, const qn__expr_t* expr) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static qn__ir_expr_t* fold_literals(qn__fold_t* fold, const qn__ir_expr_t* expr) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return NULL;
-  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < info->arity; ++i) {
     if (!is_literal(expr->args[i])) return NULL;
     args[i] = literal_value(expr->args[i]);
   }
   qn_dtype_t operand = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
-  qn__scalar_t result;
+  qn__ir_scalar_t result;
   if (!qn__scalar_op(expr->op, operand, args, &result)) return NULL;
   return literal(fold, expr->dtype, result);
 }
@@ -101,9 +102,9 @@ static qn_op_t negated(qn_op_t op) {
   }
 }
 
-static qn__expr_t* fold_logic(qn__fold_t* fold, const qn__expr_t* expr) {
-  qn__expr_t* a = expr->args[0];
-  qn__expr_t* b = expr->args[1];
+static qn__ir_expr_t* fold_logic(qn__fold_t* fold, const qn__ir_expr_t* expr) {
+  qn__ir_expr_t* a = expr->args[0];
+  qn__ir_expr_t* b = expr->args[1];
   if (expr->op == QN_OP_LOGIC_NOT) {
     if (a->kind != QN__EXPR_OP) return NULL;
     if (a->op == QN_OP_LOGIC_NOT) return a->args[0];
@@ -119,7 +120,7 @@ static qn__expr_t* fold_logic(qn__fold_t* fold, const qn__expr_t* expr) {
 
 // ---- floats
 
-static bool is_float_literal(const qn__expr_t* expr, double value) {
+static bool is_float_literal(const qn__ir_expr_t* expr, double value) {
   return expr->kind == QN__EXPR_FLOAT && expr->float_value == value &&
          signbit(expr->float_value) == signbit(value);
 }
@@ -136,8 +137,8 @@ static double smallest_normal(qn_dtype_t dtype) {
 }
 
 // A division by a power of two is a multiplication, exactly.
-static qn__expr_t* fold_float_division(qn__fold_t* fold, const qn__expr_t* expr) {
-  const qn__expr_t* divisor = expr->args[1];
+static qn__ir_expr_t* fold_float_division(qn__fold_t* fold, const qn__ir_expr_t* expr) {
+  const qn__ir_expr_t* divisor = expr->args[1];
   int exponent;
   if (divisor->kind != QN__EXPR_FLOAT || !isfinite(divisor->float_value) ||
       fabs(frexp(divisor->float_value, &exponent)) != 0.5) {
@@ -152,9 +153,9 @@ static qn__expr_t* fold_float_division(qn__fold_t* fold, const qn__expr_t* expr)
   return binary(fold, QN_OP_MUL, expr->args[0], qn__expr_float(fold->arena, expr->dtype, inverse));
 }
 
-static qn__expr_t* fold_float(qn__fold_t* fold, const qn__expr_t* expr) {
-  qn__expr_t* a = expr->args[0];
-  qn__expr_t* b = expr->args[1];
+static qn__ir_expr_t* fold_float(qn__fold_t* fold, const qn__ir_expr_t* expr) {
+  qn__ir_expr_t* a = expr->args[0];
+  qn__ir_expr_t* b = expr->args[1];
   switch (expr->op) {
     case QN_OP_ADD:
       if (is_float_literal(b, -0.0) || (fold->is_fast && is_float_literal(b, 0.0))) return a;
@@ -175,14 +176,14 @@ static qn__expr_t* fold_float(qn__fold_t* fold, const qn__expr_t* expr) {
 
 // ---- the rest
 
-static qn__expr_t* fold_op(qn__fold_t* fold, qn__expr_t* expr) {
-  qn__expr_t* folded = fold_literals(fold, expr);
+static qn__ir_expr_t* fold_op(qn__fold_t* fold, qn__ir_expr_t* expr) {
+  qn__ir_expr_t* folded = fold_literals(fold, expr);
   if (folded) return folded;
-  const qn__op_info_t* info = qn__op_info(expr->op);
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   // Commutative operators have the literal on the right.
   if ((expr->op == QN_OP_AND || expr->op == QN_OP_OR || expr->op == QN_OP_XOR) &&
       is_literal(expr->args[0]) && !is_literal(expr->args[1])) {
-    qn__expr_t* first = expr->args[0];
+    qn__ir_expr_t* first = expr->args[0];
     expr->args[0] = expr->args[1];
     expr->args[1] = first;
   }
@@ -208,11 +209,11 @@ static qn__expr_t* fold_op(qn__fold_t* fold, qn__expr_t* expr) {
   }
 }
 
-static qn__expr_t* fold_cast(qn__fold_t* fold, const qn__expr_t* expr) {
-  qn__expr_t* arg = expr->args[0];
+static qn__ir_expr_t* fold_cast(qn__fold_t* fold, const qn__ir_expr_t* expr) {
+  qn__ir_expr_t* arg = expr->args[0];
   if (arg->dtype == expr->dtype) return arg;
   if (!is_literal(arg)) return NULL;
-  qn__scalar_t value = literal_value(arg);
+  qn__ir_scalar_t value = literal_value(arg);
   if (expr->kind == QN__EXPR_CAST) {
     return literal(fold, expr->dtype, qn__scalar_cast(arg->dtype, value, expr->dtype));
   }
@@ -220,30 +221,30 @@ static qn__expr_t* fold_cast(qn__fold_t* fold, const qn__expr_t* expr) {
                  qn__scalar_from_bits(expr->dtype, qn__scalar_to_bits(arg->dtype, value)));
 }
 
-static qn__expr_t* fold_cond(qn__fold_t* fold, const qn__expr_t* expr) {
+static qn__ir_expr_t* fold_cond(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   if (expr->args[0]->kind == QN__EXPR_INT) return expr->args[expr->args[0]->int_value != 0 ? 1 : 2];
   if (!qn__expr_equal(expr->args[1], expr->args[2])) return NULL;
   return drop(fold, expr->args[0], expr->args[1]);
 }
 
-static qn__expr_t* fold_reduce(qn__fold_t* fold, const qn__expr_t* expr) {
+static qn__ir_expr_t* fold_reduce(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   qn__ir_range_t begin = qn__range_of(expr->reduce.begin);
   qn__ir_range_t end = qn__range_of(expr->reduce.end);
   if (end.max > begin.min) return NULL;
-  qn__expr_t* neutral =
+  qn__ir_expr_t* neutral =
       literal(fold, expr->dtype, qn__reduce_neutral(expr->reduce.reduce_kind, expr->dtype));
   if (!qn__fold_can_drop(fold, expr->reduce.begin)) return NULL;
   return drop(fold, expr->reduce.end, neutral);
 }
 
 // An element of a table at literal indices.
-static qn__expr_t* fold_load(qn__fold_t* fold, const qn__expr_t* expr) {
+static qn__ir_expr_t* fold_load(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* table = expr->load.buffer;
   if (table->scope != QN__SCOPE_CONST) return NULL;
   uint64_t element = 0;
   for (uint32_t d = 0; d < table->rank; ++d) {
     int64_t extent;
-    const qn__expr_t* index = expr->load.indices[d];
+    const qn__ir_expr_t* index = expr->load.indices[d];
     if (index->kind != QN__EXPR_INT || !qn__expr_const_int(table->shape[d], &extent)) return NULL;
     if (index->int_value < 0 || index->int_value >= extent) return NULL;
     element = element * (uint64_t)extent + (uint64_t)index->int_value;
@@ -252,7 +253,7 @@ static qn__expr_t* fold_load(qn__fold_t* fold, const qn__expr_t* expr) {
   return qn__expr_replace(fold->arena, table->elements[element], NULL, NULL);
 }
 
-static qn__expr_t* fold_node(qn__fold_t* fold, qn__expr_t* expr) {
+static qn__ir_expr_t* fold_node(qn__fold_t* fold, qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_VAR: {
       const qn__var_facts_t* facts = expr->var->user;
@@ -275,18 +276,18 @@ static qn__expr_t* fold_node(qn__fold_t* fold, qn__expr_t* expr) {
   }
 }
 
-static bool fold_slot(void* self, qn__expr_t** slot) {
+static bool fold_slot(void* self, qn__ir_expr_t** slot) {
   qn__fold_expr(self, slot);
   return true;
 }
 
 // Begin and end first, so that the range of the variable is known; then lets, of which copies go.
-static void fold_reduce_children(qn__fold_t* fold, qn__expr_t* expr) {
+static void fold_reduce_children(qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__fold_expr(fold, &expr->reduce.begin);
   qn__fold_expr(fold, &expr->reduce.end);
   qn__fold_learn_range(fold, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end);
-  qn__block_t kept = {NULL, NULL};
-  for (qn__stmt_t *let = expr->reduce.lets.first, *next; let; let = next) {
+  qn__ir_block_t kept = {NULL, NULL};
+  for (qn__ir_stmt_t *let = expr->reduce.lets.first, *next; let; let = next) {
     next = let->next;
     let->next = NULL;
     qn__fold_expr(fold, &let->let.value);
@@ -298,7 +299,7 @@ static void fold_reduce_children(qn__fold_t* fold, qn__expr_t* expr) {
   qn__fold_expr(fold, &expr->reduce.value);
 }
 
-void qn__fold_expr(qn__fold_t* fold, qn__expr_t** slot) {
+void qn__fold_expr(qn__fold_t* fold, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_REDUCE) {
     fold_reduce_children(fold, *slot);
   } else {
@@ -306,7 +307,7 @@ void qn__fold_expr(qn__fold_t* fold, qn__expr_t** slot) {
   }
   // A rule may open the way for another; each step makes the expression smaller or cheaper.
   for (int step = 0; step < 8; ++step) {
-    qn__expr_t* folded = fold_node(fold, *slot);
+    qn__ir_expr_t* folded = fold_node(fold, *slot);
     if (!folded) return;
     *slot = folded;
   }

@@ -13,14 +13,15 @@ typedef struct qn__fold {
 } qn__fold_t;
 
 // Simplifies in place, children first. Facts about variables are behind their `user`.
-void qn__fold_expr(qn__fold_t* fold, qn__expr_t** slot);
+void qn__fold_expr(qn__fold_t* fold, qn__ir_expr_t** slot);
 // May the evaluation of this expression be left out?
-bool qn__fold_can_drop(const qn__fold_t* fold, qn__expr_t* expr);
+bool qn__fold_can_drop(const qn__fold_t* fold, qn__ir_expr_t* expr);
 // The facts of a variable, made when missing. NULL without memory.
-qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__var_t* var);
+qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var);
 // What a let of this value teaches about its variable.
-void qn__fold_learn_let(qn__fold_t* fold, qn__var_t* var, qn__expr_t* value);
+void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value);
 // What a loop or reduction teaches about its variable.
-void qn__fold_learn_range(qn__fold_t* fold, qn__var_t* var, qn__expr_t* begin, qn__expr_t* end);
+void qn__fold_learn_range(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* begin,
+                          qn__ir_expr_t* end);
 
 #endif  // QUERN_IR_PASSES_FOLD_H_

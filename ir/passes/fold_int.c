@@ -5,7 +5,7 @@
 
 // ---- integers
 
-static qn__expr_t* fold_sum(qn__fold_t* fold, qn__expr_t* expr) {
+static qn__ir_expr_t* fold_sum(qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__terms_t affine;
   if (!qn__terms_of(expr, &affine)) return NULL;
   if (fold->is_checked && (affine.has_dropped_load || affine.has_dropped_division)) return NULL;
@@ -41,8 +41,8 @@ static qn__terms_t take_multiples(qn__terms_t* affine, int64_t divisor) {
 }
 
 // a // b and a % b (and, for what is not negative, their truncating forms) by a positive literal.
-static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
-  qn__expr_t* a = expr->args[0];
+static qn__ir_expr_t* fold_division(qn__fold_t* fold, qn__ir_expr_t* expr) {
+  qn__ir_expr_t* a = expr->args[0];
   qn_dtype_t dtype = expr->dtype;
   int64_t divisor = expr->args[1]->kind == QN__EXPR_INT ? expr->args[1]->int_value : 0;
   qn__ir_range_t range = qn__range_of(a);
@@ -100,9 +100,9 @@ static qn__expr_t* fold_division(qn__fold_t* fold, qn__expr_t* expr) {
   return NULL;
 }
 
-static qn__expr_t* fold_bits(qn__fold_t* fold, const qn__expr_t* expr) {
-  qn__expr_t* a = expr->args[0];
-  qn__expr_t* b = expr->args[1];
+static qn__ir_expr_t* fold_bits(qn__fold_t* fold, const qn__ir_expr_t* expr) {
+  qn__ir_expr_t* a = expr->args[0];
+  qn__ir_expr_t* b = expr->args[1];
   if (b->kind != QN__EXPR_INT) return NULL;
   bool is_zero = b->int_value == 0;
   bool is_ones = b->int_value == qn__wrap_int(expr->dtype, -1);
@@ -122,7 +122,7 @@ static qn__expr_t* fold_bits(qn__fold_t* fold, const qn__expr_t* expr) {
   }
 }
 
-qn__expr_t* qn__fold_integer(qn__fold_t* fold, qn__expr_t* expr) {
+qn__ir_expr_t* qn__fold_integer(qn__fold_t* fold, qn__ir_expr_t* expr) {
   switch (expr->op) {
     case QN_OP_ADD:
     case QN_OP_SUB:
@@ -168,14 +168,14 @@ qn__expr_t* qn__fold_integer(qn__fold_t* fold, qn__expr_t* expr) {
 
 // ---- comparisons
 
-static bool is_below_end(const qn__expr_t* var, const qn__expr_t* end) {
+static bool is_below_end(const qn__ir_expr_t* var, const qn__ir_expr_t* end) {
   if (var->kind != QN__EXPR_VAR || !var->var->user) return false;
   const qn__var_facts_t* facts = var->var->user;
   return facts->below && qn__expr_equal(facts->below, end);
 }
 
 // -1: false, 1: true, 0: not known.
-static int decide(qn_op_t op, qn__expr_t* left, qn__expr_t* right) {
+static int decide(qn_op_t op, qn__ir_expr_t* left, qn__ir_expr_t* right) {
   qn__ir_range_t a = qn__range_of(left);
   qn__ir_range_t b = qn__range_of(right);
   switch (op) {
@@ -199,8 +199,8 @@ static int decide(qn_op_t op, qn__expr_t* left, qn__expr_t* right) {
   }
 }
 
-qn__expr_t* qn__fold_comparison(qn__fold_t* fold, qn__expr_t* expr) {
-  qn__expr_t* a = expr->args[0];
+qn__ir_expr_t* qn__fold_comparison(qn__fold_t* fold, qn__ir_expr_t* expr) {
+  qn__ir_expr_t* a = expr->args[0];
   if (!qn__dtype_is_int(a->dtype) || a->dtype == QN_DTYPE_U64) return NULL;
   int decision = decide(expr->op, a, expr->args[1]);
   if (decision == 0) return NULL;

@@ -25,33 +25,33 @@ typedef struct hoist {
 // One loop or reduction that is being emptied. `user` of what it declares is the site.
 typedef struct site {
   hoist_t* hoist;
-  qn__block_t* out;   // where lets go
-  qn__block_t moved;  // the lets that this site made, for sharing
-  qn__expr_t* guard;  // begin < end, or NULL when loads must stay
+  qn__ir_block_t* out;   // where lets go
+  qn__ir_block_t moved;  // the lets that this site made, for sharing
+  qn__ir_expr_t* guard;  // begin < end, or NULL when loads must stay
   bool is_never_empty;
   bool is_certain;  // does every iteration come by here?
 } site_t;
 
-static bool mark_reductions(void* site, qn__expr_t** slot) {
-  qn__expr_t* expr = *slot;
+static bool mark_reductions(void* site, qn__ir_expr_t** slot) {
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
     expr->reduce.reduce_var->user = site;
-    for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       let->let.var->user = site;
     }
   }
   return qn__expr_each_child(expr, mark_reductions, site);
 }
 
-static void mark_stored(hoist_t* hoist, const qn__stmt_t* stmt) {
+static void mark_stored(hoist_t* hoist, const qn__ir_stmt_t* stmt) {
   qn__ir_buffer_t* buffer = NULL;
   if (stmt->kind == QN__STMT_STORE) buffer = stmt->store.buffer;
   if (stmt->kind == QN__STMT_ATOMIC) buffer = stmt->atomic.buffer;
   if (buffer) hoist->stored_in[qn__buf_root(buffer)->id] = hoist->loop_number;
 }
 
-static void mark_block(site_t* site, qn__block_t* block, bool* out_has_barrier) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void mark_block(site_t* site, qn__ir_block_t* block, bool* out_has_barrier) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, mark_reductions, site);
     mark_stored(site->hoist, stmt);
     if (stmt->kind == QN__STMT_LET) stmt->let.var->user = site;
@@ -59,7 +59,7 @@ static void mark_block(site_t* site, qn__block_t* block, bool* out_has_barrier) 
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = site;
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) stmt->atomic.result->user = site;
     if (stmt->kind == QN__STMT_BARRIER) *out_has_barrier = true;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) mark_block(site, blocks[i], out_has_barrier);
   }
@@ -72,9 +72,9 @@ typedef struct invariance {
   bool is_invariant;
 } invariance_t;
 
-static bool check_invariant(void* context, qn__expr_t** slot) {
+static bool check_invariant(void* context, qn__ir_expr_t** slot) {
   invariance_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR && expr->var->user == self->site) self->is_invariant = false;
   if (expr->kind == QN__EXPR_LOAD) {
     const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
@@ -86,19 +86,19 @@ static bool check_invariant(void* context, qn__expr_t** slot) {
   return self->is_invariant && qn__expr_each_child(*slot, check_invariant, self);
 }
 
-static void set_owner(qn__expr_t* reduce, void* owner) {
+static void set_owner(qn__ir_expr_t* reduce, void* owner) {
   reduce->reduce.reduce_var->user = owner;
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     let->let.var->user = owner;
   }
 }
 
-static bool own_all(void* owner, qn__expr_t** slot) {
+static bool own_all(void* owner, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_REDUCE) set_owner(*slot, owner);
   return qn__expr_each_child(*slot, own_all, owner);
 }
 
-static bool can_move(site_t* site, qn__expr_t* expr) {
+static bool can_move(site_t* site, qn__ir_expr_t* expr) {
   qn__expr_facts_t facts = qn__expr_facts(expr);
   if (facts.has_cross_lane) return false;
   if (site->hoist->is_checked && (facts.has_load || facts.has_division)) return false;
@@ -111,8 +111,8 @@ static bool can_move(site_t* site, qn__expr_t* expr) {
   return check.is_invariant;
 }
 
-static bool has_worth(void* found, qn__expr_t** slot) {
-  const qn__expr_t* expr = *slot;
+static bool has_worth(void* found, qn__ir_expr_t** slot) {
+  const qn__ir_expr_t* expr = *slot;
   bool is_worthy = false;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) is_worthy = true;
   if (expr->kind == QN__EXPR_OP) {
@@ -124,7 +124,7 @@ static bool has_worth(void* found, qn__expr_t** slot) {
   return !is_worthy && qn__expr_each_child(*slot, has_worth, found);
 }
 
-static bool is_worth_a_variable(qn__expr_t* expr) {
+static bool is_worth_a_variable(qn__ir_expr_t* expr) {
   bool is_worthy = false;
   if (expr->kind == QN__EXPR_INT || expr->kind == QN__EXPR_FLOAT || expr->kind == QN__EXPR_VAR) {
     return false;
@@ -135,19 +135,19 @@ static bool is_worth_a_variable(qn__expr_t* expr) {
 
 // ---- moving
 
-static qn__expr_t* zero_of(hoist_t* hoist, qn_dtype_t dtype) {
+static qn__ir_expr_t* zero_of(hoist_t* hoist, qn_dtype_t dtype) {
   return qn__dtype_is_float(dtype) ? qn__expr_float(hoist->arena, dtype, 0.0)
                                    : qn__expr_int(hoist->arena, dtype, 0);
 }
 
 // The value as it stands before the loop.
-static qn__expr_t* guarded(const site_t* site, qn__expr_t* value) {
+static qn__ir_expr_t* guarded(const site_t* site, qn__ir_expr_t* value) {
   hoist_t* hoist = site->hoist;
   qn__expr_facts_t facts = qn__expr_facts(value);
   if (site->is_never_empty || !(facts.has_load || facts.has_reduce)) return value;
-  qn__expr_t* cond = qn__expr_new(hoist->arena, QN__EXPR_COND, value->dtype, value->loc);
-  qn__expr_t* condition = qn__expr_replace(hoist->arena, site->guard, NULL, NULL);
-  qn__expr_t* zero = zero_of(hoist, value->dtype);
+  qn__ir_expr_t* cond = qn__expr_new(hoist->arena, QN__EXPR_COND, value->dtype, value->loc);
+  qn__ir_expr_t* condition = qn__expr_replace(hoist->arena, site->guard, NULL, NULL);
+  qn__ir_expr_t* zero = zero_of(hoist, value->dtype);
   if (!cond || !condition || !zero) {
     hoist->has_failed = true;
     return value;
@@ -159,9 +159,9 @@ static qn__expr_t* guarded(const site_t* site, qn__expr_t* value) {
 }
 
 // Appends `let` to `out` and a record of it to `moved`.
-static qn__var_t* place(site_t* site, qn__stmt_t* let) {
+static qn__ir_var_t* place(site_t* site, qn__ir_stmt_t* let) {
   hoist_t* hoist = site->hoist;
-  qn__stmt_t* record = qn__stmt_new(hoist->arena, QN__STMT_LET, let->loc);
+  qn__ir_stmt_t* record = qn__stmt_new(hoist->arena, QN__STMT_LET, let->loc);
   if (!record) {
     hoist->has_failed = true;
     return NULL;
@@ -177,27 +177,27 @@ static qn__var_t* place(site_t* site, qn__stmt_t* let) {
 
 // A let that stands before the loop already and holds the same arithmetic, such as one that came
 // out of the loop before. The search is short: longer lists only lose some sharing.
-static qn__var_t* find_before(const site_t* site, qn__expr_t* value) {
+static qn__ir_var_t* find_before(const site_t* site, qn__ir_expr_t* value) {
   qn__expr_facts_t facts = qn__expr_facts(value);
   if (facts.has_load || facts.has_reduce || facts.has_cross_lane) return NULL;
   int steps = 0;
-  for (qn__stmt_t* stmt = site->out->first; stmt && steps < 256; stmt = stmt->next, ++steps) {
+  for (qn__ir_stmt_t* stmt = site->out->first; stmt && steps < 256; stmt = stmt->next, ++steps) {
     if (stmt->kind == QN__STMT_LET && qn__expr_equal(stmt->let.value, value)) return stmt->let.var;
   }
   return NULL;
 }
 
-static void move_slot(site_t* site, qn__expr_t** slot) {
+static void move_slot(site_t* site, qn__ir_expr_t** slot) {
   hoist_t* hoist = site->hoist;
-  qn__expr_t* expr = *slot;
-  qn__var_t* var = NULL;
-  for (const qn__stmt_t* record = site->moved.first; record && !var; record = record->next) {
+  qn__ir_expr_t* expr = *slot;
+  qn__ir_var_t* var = NULL;
+  for (const qn__ir_stmt_t* record = site->moved.first; record && !var; record = record->next) {
     if (qn__expr_equal(record->let.value, expr)) var = record->let.var;
   }
   if (!var) var = find_before(site, expr);
   if (!var) {
-    qn__stmt_t* let = qn__stmt_new(hoist->arena, QN__STMT_LET, expr->loc);
-    qn__var_t* fresh = qn__var_new(hoist->arena, QN__VAR_LET, expr->dtype, "h");
+    qn__ir_stmt_t* let = qn__stmt_new(hoist->arena, QN__STMT_LET, expr->loc);
+    qn__ir_var_t* fresh = qn__var_new(hoist->arena, QN__VAR_LET, expr->dtype, "h");
     if (!let || !fresh) {
       hoist->has_failed = true;
       return;
@@ -207,7 +207,7 @@ static void move_slot(site_t* site, qn__expr_t** slot) {
     var = place(site, let);
     if (!var) return;
   }
-  qn__expr_t* use = qn__expr_var(hoist->arena, var);
+  qn__ir_expr_t* use = qn__expr_var(hoist->arena, var);
   if (use) {
     *slot = use;
   } else {
@@ -215,10 +215,10 @@ static void move_slot(site_t* site, qn__expr_t** slot) {
   }
 }
 
-static bool visit_slot(void* context, qn__expr_t** slot);
+static bool visit_slot(void* context, qn__ir_expr_t** slot);
 
 // The operands after the first are evaluated only sometimes.
-static bool visit_lazy(site_t* site, qn__expr_t* expr) {
+static bool visit_lazy(site_t* site, qn__ir_expr_t* expr) {
   bool was_certain = site->is_certain;
   bool is_ok = visit_slot(site, &expr->args[0]);
   site->is_certain = false;
@@ -229,9 +229,9 @@ static bool visit_lazy(site_t* site, qn__expr_t* expr) {
   return is_ok;
 }
 
-static bool visit_slot(void* context, qn__expr_t** slot) {
+static bool visit_slot(void* context, qn__ir_expr_t** slot) {
   site_t* site = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (is_worth_a_variable(expr) && can_move(site, expr)) {
     move_slot(site, slot);
     return !site->hoist->has_failed;
@@ -244,7 +244,7 @@ static bool visit_slot(void* context, qn__expr_t** slot) {
     }
     site->is_certain = false;  // it may be empty
     bool is_ok = true;
-    for (qn__stmt_t* let = expr->reduce.lets.first; let && is_ok; let = let->next) {
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let && is_ok; let = let->next) {
       is_ok = visit_slot(site, &let->let.value);
     }
     is_ok = is_ok && visit_slot(site, &expr->reduce.value);
@@ -254,10 +254,10 @@ static bool visit_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, visit_slot, site);
 }
 
-static void visit_block(site_t* site, qn__block_t* block) {
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt && !site->hoist->has_failed; stmt = next) {
+static void visit_block(site_t* site, qn__ir_block_t* block) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !site->hoist->has_failed; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     if (stmt->kind == QN__STMT_LET && can_move(site, stmt->let.value)) {
@@ -268,7 +268,7 @@ static void visit_block(site_t* site, qn__block_t* block) {
     if (stmt->kind == QN__STMT_WHILE) site->is_certain = false;
     // Declarations stay whole: their extents are read by whoever reads the buffer.
     if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, visit_slot, site);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       site->is_certain = false;
@@ -281,7 +281,7 @@ static void visit_block(site_t* site, qn__block_t* block) {
   *block = result;
 }
 
-static void hoist_loop(hoist_t* hoist, qn__stmt_t* loop, qn__block_t* out) {
+static void hoist_loop(hoist_t* hoist, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
   site_t site = {.hoist = hoist, .out = out, .is_certain = true};
   bool has_barrier = false;
   ++hoist->loop_number;
@@ -300,11 +300,11 @@ static void hoist_loop(hoist_t* hoist, qn__stmt_t* loop, qn__block_t* out) {
 }
 
 // Out of a reduction into `out`. Loads stay: the code generator sees that nothing stores.
-static void hoist_reduce(hoist_t* hoist, qn__expr_t* reduce, qn__block_t* out) {
+static void hoist_reduce(hoist_t* hoist, qn__ir_expr_t* reduce, qn__ir_block_t* out) {
   site_t site = {.hoist = hoist, .out = out};
   ++hoist->loop_number;
   set_owner(reduce, &site);
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     (void)mark_reductions(&site, &let->let.value);
   }
   (void)mark_reductions(&site, &reduce->reduce.value);
@@ -314,21 +314,21 @@ static void hoist_reduce(hoist_t* hoist, qn__expr_t* reduce, qn__block_t* out) {
 
 typedef struct reductions {
   hoist_t* hoist;
-  qn__block_t* out;
+  qn__ir_block_t* out;
 } reductions_t;
 
-static bool hoist_reductions(void* context, qn__expr_t** slot) {
+static bool hoist_reductions(void* context, qn__ir_expr_t** slot) {
   reductions_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind != QN__EXPR_REDUCE) return qn__expr_each_child(expr, hoist_reductions, self);
   if (!hoist_reductions(self, &expr->reduce.begin) || !hoist_reductions(self, &expr->reduce.end)) {
     return false;
   }
   // Inner reductions give to the lets of this one.
-  qn__block_t lets = {NULL, NULL};
+  qn__ir_block_t lets = {NULL, NULL};
   reductions_t inner = {self->hoist, &lets};
-  qn__stmt_t* next;
-  for (qn__stmt_t* let = expr->reduce.lets.first; let; let = next) {
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = next) {
     next = let->next;
     let->next = NULL;
     if (!hoist_reductions(&inner, &let->let.value)) return false;
@@ -340,17 +340,17 @@ static bool hoist_reductions(void* context, qn__expr_t** slot) {
   return !self->hoist->has_failed;
 }
 
-static void hoist_block(hoist_t* hoist, qn__block_t* block, bool is_top) {
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt && !hoist->has_failed; stmt = next) {
+static void hoist_block(hoist_t* hoist, qn__ir_block_t* block, bool is_top) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !hoist->has_failed; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     reductions_t reductions = {hoist, &result};
     if (stmt->kind != QN__STMT_ALLOC) {
       (void)qn__stmt_each_expr(stmt, hoist_reductions, &reductions);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count && !hoist->has_failed; ++i) {
       hoist_block(hoist, blocks[i], is_top && stmt->kind == QN__STMT_IF);
@@ -365,7 +365,7 @@ static void hoist_block(hoist_t* hoist, qn__block_t* block, bool is_top) {
   *block = result;
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
     qn__function_clear_user(function);

@@ -32,7 +32,7 @@ typedef struct join {
   bool has_inner;
 } join_t;
 
-static bool join_child(void* self, qn__expr_t** slot) {
+static bool join_child(void* self, qn__ir_expr_t** slot) {
   join_t* join = self;
   qn__ir_lane_t lane = qn__lanes_of(join->lanes, *slot);
   if (!qn__lane_is_uniform(lane)) join->is_uniform = false;
@@ -40,8 +40,8 @@ static bool join_child(void* self, qn__expr_t** slot) {
   return true;
 }
 
-static qn__ir_lane_t of_op(const qn__lanes_t* lanes, qn__expr_t* expr) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static qn__ir_lane_t of_op(const qn__lanes_t* lanes, qn__ir_expr_t* expr) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return varying(true);
   if (qn__dtype_is_int(expr->dtype) && info->rule == QN__RULE_NUMERIC && info->arity <= 2 &&
       expr->op != QN_OP_MIN && expr->op != QN_OP_MAX && expr->op != QN_OP_ABS) {
@@ -84,7 +84,7 @@ static qn__ir_lane_t of_op(const qn__lanes_t* lanes, qn__expr_t* expr) {
   return join.is_uniform ? (qn__ir_lane_t){false, join.has_inner, 0} : varying(join.has_inner);
 }
 
-qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr) {
+qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -116,17 +116,17 @@ qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr) {
   return varying(true);
 }
 
-void qn__lanes_let(qn__lanes_t* lanes, const qn__stmt_t* let) {
+void qn__lanes_let(qn__lanes_t* lanes, const qn__ir_stmt_t* let) {
   lanes->vars[let->let.var->id] = qn__lanes_of(lanes, let->let.value);
 }
 
 // Classifies what reductions inside an expression declare, outermost first.
-static bool enter_reductions(void* self, qn__expr_t** slot) {
+static bool enter_reductions(void* self, qn__ir_expr_t** slot) {
   qn__lanes_t* lanes = self;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
     lanes->vars[expr->reduce.reduce_var->id] = (qn__ir_lane_t){false, true, 0};
-    for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       if (!enter_reductions(lanes, &let->let.value)) return false;
       qn__lanes_let(lanes, let);
     }
@@ -134,8 +134,8 @@ static bool enter_reductions(void* self, qn__expr_t** slot) {
   return qn__expr_each_child(expr, enter_reductions, self);
 }
 
-static void enter_block(qn__lanes_t* lanes, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void enter_block(qn__lanes_t* lanes, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, enter_reductions, lanes);
     if (stmt->kind == QN__STMT_LET) qn__lanes_let(lanes, stmt);
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_LOCAL) {
@@ -149,26 +149,26 @@ static void enter_block(qn__lanes_t* lanes, qn__block_t* block) {
       lanes->vars[stmt->loop.var->id] =
           is_uniform ? (qn__ir_lane_t){false, true, 0} : varying(true);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) enter_block(lanes, blocks[i]);
   }
 }
 
-static void find_stores(qn__lanes_t* lanes, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void find_stores(qn__lanes_t* lanes, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE) {
       lanes->is_stored[qn__buf_root(stmt->store.buffer)->id] = true;
     } else if (stmt->kind == QN__STMT_ATOMIC) {
       lanes->is_stored[qn__buf_root(stmt->atomic.buffer)->id] = true;
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) find_stores(lanes, blocks[i]);
   }
 }
 
-void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body) {
+void qn__lanes_enter(qn__lanes_t* lanes, qn__ir_var_t* var, qn__ir_block_t* body) {
   memset(lanes->vars, 0, lanes->var_count * sizeof *lanes->vars);
   memset(lanes->is_stored, 0, lanes->buffer_count * sizeof *lanes->is_stored);
   memset(lanes->is_private, 0, lanes->buffer_count * sizeof *lanes->is_private);
@@ -176,13 +176,13 @@ void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body) {
   if (body) qn__lanes_add(lanes, body);
 }
 
-void qn__lanes_add(qn__lanes_t* lanes, qn__block_t* body) {
+void qn__lanes_add(qn__lanes_t* lanes, qn__ir_block_t* body) {
   find_stores(lanes, body);
   enter_block(lanes, body);
 }
 
 qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
-                            qn__expr_t* const* indices) {
+                            qn__ir_expr_t* const* indices) {
   bool is_contiguous = false;
   for (uint32_t d = 0; d < buffer->rank; ++d) {
     qn__ir_lane_t lane = qn__lanes_of(lanes, indices[d]);
@@ -202,13 +202,13 @@ qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buf
 
 typedef struct conflict {
   const qn__lanes_t* lanes;
-  qn__ir_buffer_t* buffer;     // that is stored to
-  qn__expr_t* const* indices;  // of that store
+  qn__ir_buffer_t* buffer;        // that is stored to
+  qn__ir_expr_t* const* indices;  // of that store
   uint32_t dim;
   bool is_found;  // an access that does not keep to the slice
 } conflict_t;
 
-static void check_access(conflict_t* self, qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
+static void check_access(conflict_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
   if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) return;
   if (buffer != self->buffer) {
     self->is_found = true;  // the same memory in another shape
@@ -234,7 +234,7 @@ static void check_access(conflict_t* self, qn__ir_buffer_t* buffer, qn__expr_t* 
   }
 }
 
-static bool check_loads(void* context, qn__expr_t** slot) {
+static bool check_loads(void* context, qn__ir_expr_t** slot) {
   conflict_t* self = context;
   if ((*slot)->kind == QN__EXPR_LOAD) {
     check_access(self, (*slot)->load.buffer, (*slot)->load.indices);
@@ -242,19 +242,20 @@ static bool check_loads(void* context, qn__expr_t** slot) {
   return !self->is_found && qn__expr_each_child(*slot, check_loads, self);
 }
 
-static void check_block(conflict_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
+static void check_block(conflict_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, check_loads, self);
     if (stmt->kind == QN__STMT_STORE) {
       check_access(self, stmt->store.buffer, stmt->store.indices);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) check_block(self, blocks[i]);
   }
 }
 
-static bool store_is_private(const qn__lanes_t* lanes, qn__block_t* body, const qn__stmt_t* store) {
+static bool store_is_private(const qn__lanes_t* lanes, qn__ir_block_t* body,
+                             const qn__ir_stmt_t* store) {
   for (uint32_t d = 0; d < store->store.buffer->rank; ++d) {
     conflict_t conflict = {lanes, store->store.buffer, store->store.indices, d, false};
     check_block(&conflict, body);
@@ -265,13 +266,13 @@ static bool store_is_private(const qn__lanes_t* lanes, qn__block_t* body, const 
 
 // Every store is held against every access: bodies with more stores than `*inout_budget` are not
 // looked at.
-static bool stores_are_private(const qn__lanes_t* lanes, qn__block_t* body, qn__block_t* block,
-                               int* inout_budget) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool stores_are_private(const qn__lanes_t* lanes, qn__ir_block_t* body,
+                               qn__ir_block_t* block, int* inout_budget) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_shared =
         stmt->kind == QN__STMT_STORE && !lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
     if (is_shared && (--*inout_budget < 0 || !store_is_private(lanes, body, stmt))) return false;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!stores_are_private(lanes, body, blocks[i], inout_budget)) return false;
@@ -280,7 +281,7 @@ static bool stores_are_private(const qn__lanes_t* lanes, qn__block_t* body, qn__
   return true;
 }
 
-bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__block_t* body) {
+bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__ir_block_t* body) {
   int budget = 128;
   return stores_are_private(lanes, body, body, &budget);
 }

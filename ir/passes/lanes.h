@@ -33,12 +33,12 @@ typedef struct qn__lanes {
 bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_func_t* function);
 // Classifies every let of the body; `var` counts the iterations. The body may be NULL (a
 // reduction).
-void qn__lanes_enter(qn__lanes_t* lanes, qn__var_t* var, qn__block_t* body);
+void qn__lanes_enter(qn__lanes_t* lanes, qn__ir_var_t* var, qn__ir_block_t* body);
 // More of the body, behind what was entered.
-void qn__lanes_add(qn__lanes_t* lanes, qn__block_t* body);
+void qn__lanes_add(qn__lanes_t* lanes, qn__ir_block_t* body);
 // Records what a let of a reduction holds.
-void qn__lanes_let(qn__lanes_t* lanes, const qn__stmt_t* let);
-qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__expr_t* expr);
+void qn__lanes_let(qn__lanes_t* lanes, const qn__ir_stmt_t* let);
+qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__ir_expr_t* expr);
 
 typedef enum qn__reach {
   QN__REACH_UNIFORM,     // one element for all lanes
@@ -46,13 +46,13 @@ typedef enum qn__reach {
   QN__REACH_SCATTERED,
 } qn__reach_t;
 qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
-                            qn__expr_t* const* indices);
+                            qn__ir_expr_t* const* indices);
 
 // Are the iterations of a serial loop over `var` independent of each other? Call after
 // qn__lanes_enter.
-bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__block_t* body);
+bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__ir_block_t* body);
 // The same by another proof: each iteration keeps to a tile of its own (lanes_tile.c).
-bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__var_t* iteration,
-                        qn__block_t* body);
+bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_var_t* iteration,
+                        qn__ir_block_t* body);
 
 #endif  // QUERN_IR_PASSES_LANES_H_

@@ -14,7 +14,7 @@ enum { max_vars = 64, max_stores = 32 };
 
 // What is known of a variable that the body declares.
 typedef struct known {
-  const qn__var_t* var;
+  const qn__ir_var_t* var;
   bool is_ranged;  // of a loop or reduction with constant bounds
   int64_t first, last;
   qn__affine_t value;  // of a let; not valid otherwise
@@ -22,7 +22,7 @@ typedef struct known {
 
 typedef struct tile {
   const qn__lanes_t* lanes;
-  const qn__var_t* iteration;
+  const qn__ir_var_t* iteration;
   known_t* known;
   uint32_t known_count;
   // The access that the others are held against.
@@ -35,27 +35,27 @@ typedef struct tile {
   bool has_failed;
 } tile_t;
 
-static const known_t* find(const tile_t* self, const qn__var_t* var) {
+static const known_t* find(const tile_t* self, const qn__ir_var_t* var) {
   for (uint32_t i = self->known_count; i-- > 0;) {
     if (self->known[i].var == var) return &self->known[i];
   }
   return NULL;
 }
 
-static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__var_t* var) {
+static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_var_t* var) {
   const known_t* known = find(lets->self, var);
   return known && known->value.is_valid ? &known->value : NULL;
 }
 
-static known_t* remember(tile_t* self, const qn__var_t* var) {
+static known_t* remember(tile_t* self, const qn__ir_var_t* var) {
   if (self->known_count == max_vars) return NULL;
   known_t* known = &self->known[self->known_count++];
   *known = (known_t){.var = var};
   return known;
 }
 
-static void remember_range(tile_t* self, const qn__var_t* var, const qn__expr_t* begin,
-                           const qn__expr_t* end) {
+static void remember_range(tile_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+                           const qn__ir_expr_t* end) {
   known_t* known = remember(self, var);
   if (!known) return;
   known->is_ranged = qn__expr_const_int(begin, &known->first) &&
@@ -63,7 +63,7 @@ static void remember_range(tile_t* self, const qn__var_t* var, const qn__expr_t*
   known->last -= known->is_ranged;
 }
 
-static void remember_let(tile_t* self, const qn__stmt_t* let) {
+static void remember_let(tile_t* self, const qn__ir_stmt_t* let) {
   known_t* known = remember(self, let->let.var);
   qn__affine_lets_t lets = {value_of, self};
   if (known && let->let.var->dtype == QN_DTYPE_I64) {
@@ -71,25 +71,25 @@ static void remember_let(tile_t* self, const qn__stmt_t* let) {
   }
 }
 
-static bool remember_reductions(void* context, qn__expr_t** slot) {
-  qn__expr_t* expr = *slot;
+static bool remember_reductions(void* context, qn__ir_expr_t** slot) {
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
     remember_range(context, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end);
-    for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       remember_let(context, let);
     }
   }
   return qn__expr_each_child(expr, remember_reductions, context);
 }
 
-static void remember_block(tile_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void remember_block(tile_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, remember_reductions, self);
     if (stmt->kind == QN__STMT_LET) remember_let(self, stmt);
     if (stmt->kind == QN__STMT_LOOP) {
       remember_range(self, stmt->loop.var, stmt->loop.begin, stmt->loop.end);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) remember_block(self, blocks[i]);
   }
@@ -101,9 +101,9 @@ static void remember_block(tile_t* self, qn__block_t* block) {
 static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, int64_t* out_high) {
   *out_low = *out_high = 0;
   for (uint32_t i = 0; i < sum->count;) {
-    const qn__expr_t* atom = sum->terms[i].atom;
+    const qn__ir_expr_t* atom = sum->terms[i].atom;
     int64_t factor = sum->terms[i].coefficient;
-    const qn__var_t* var = atom->kind == QN__EXPR_VAR ? atom->var : NULL;
+    const qn__ir_var_t* var = atom->kind == QN__EXPR_VAR ? atom->var : NULL;
     const known_t* known = var ? find(self, var) : NULL;
     if (known && known->is_ranged) {
       int64_t a, b;
@@ -116,7 +116,7 @@ static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, 
       sum->terms[i] = sum->terms[--sum->count];
       continue;
     }
-    qn__expr_t* same = (qn__expr_t*)(uintptr_t)atom;
+    qn__ir_expr_t* same = (qn__ir_expr_t*)(uintptr_t)atom;
     qn__ir_lane_t lane = qn__lanes_of(self->lanes, same);
     if (var != self->iteration && (!qn__lane_is_uniform(lane) || lane.has_inner)) return false;
     ++i;
@@ -124,7 +124,8 @@ static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, 
   return true;
 }
 
-static void check_access(tile_t* self, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
+static void check_access(tile_t* self, const qn__ir_buffer_t* buffer,
+                         qn__ir_expr_t* const* indices) {
   if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) {
     return;
   }
@@ -156,7 +157,7 @@ static void check_access(tile_t* self, const qn__ir_buffer_t* buffer, qn__expr_t
   self->has_failed = span >= (self->step < 0 ? -self->step : self->step);
 }
 
-static bool check_loads(void* context, qn__expr_t** slot) {
+static bool check_loads(void* context, qn__ir_expr_t** slot) {
   tile_t* self = context;
   if ((*slot)->kind == QN__EXPR_LOAD) {
     check_access(self, (*slot)->load.buffer, (*slot)->load.indices);
@@ -164,19 +165,19 @@ static bool check_loads(void* context, qn__expr_t** slot) {
   return !self->has_failed && qn__expr_each_child(*slot, check_loads, self);
 }
 
-static void check_block(tile_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt && !self->has_failed; stmt = stmt->next) {
+static void check_block(tile_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->has_failed; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, check_loads, self);
     if (stmt->kind == QN__STMT_STORE && !self->has_failed) {
       check_access(self, stmt->store.buffer, stmt->store.indices);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) check_block(self, blocks[i]);
   }
 }
 
-static bool store_has_tile(tile_t* self, qn__block_t* body, const qn__stmt_t* store) {
+static bool store_has_tile(tile_t* self, qn__ir_block_t* body, const qn__ir_stmt_t* store) {
   const qn__ir_buffer_t* buffer = store->store.buffer;
   if (buffer->strides || buffer->scope == QN__SCOPE_VIEW) return false;
   for (uint32_t d = 0; d < buffer->rank; ++d) {
@@ -190,13 +191,13 @@ static bool store_has_tile(tile_t* self, qn__block_t* body, const qn__stmt_t* st
   return false;
 }
 
-static bool stores_have_tiles(tile_t* self, qn__block_t* body, qn__block_t* block,
+static bool stores_have_tiles(tile_t* self, qn__ir_block_t* body, qn__ir_block_t* block,
                               int* inout_budget) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_shared = stmt->kind == QN__STMT_STORE &&
                      !self->lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
     if (is_shared && (--*inout_budget < 0 || !store_has_tile(self, body, stmt))) return false;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!stores_have_tiles(self, body, blocks[i], inout_budget)) return false;
@@ -205,8 +206,8 @@ static bool stores_have_tiles(tile_t* self, qn__block_t* body, qn__block_t* bloc
   return true;
 }
 
-bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__var_t* iteration,
-                        qn__block_t* body) {
+bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_var_t* iteration,
+                        qn__ir_block_t* body) {
   tile_t self = {.lanes = lanes, .iteration = iteration};
   self.known = qn__arena_alloc_array(arena, max_vars, sizeof *self.known);
   if (!self.known) return false;

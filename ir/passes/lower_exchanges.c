@@ -15,10 +15,10 @@
 
 // ---- nodes
 
-static qn__var_t* let_before(qn__exchange_t* self, qn__block_t* out, const char* name,
-                             qn__expr_t* value) {
-  qn__stmt_t* let = value ? qn__stmt_new(self->arena, QN__STMT_LET, value->loc) : NULL;
-  qn__var_t* var = value ? qn__var_new(self->arena, QN__VAR_LET, value->dtype, name) : NULL;
+static qn__ir_var_t* let_before(qn__exchange_t* self, qn__ir_block_t* out, const char* name,
+                                qn__ir_expr_t* value) {
+  qn__ir_stmt_t* let = value ? qn__stmt_new(self->arena, QN__STMT_LET, value->loc) : NULL;
+  qn__ir_var_t* var = value ? qn__var_new(self->arena, QN__VAR_LET, value->dtype, name) : NULL;
   if (!let || !var) return NULL;
   let->let.var = var;
   let->let.value = value;
@@ -26,20 +26,20 @@ static qn__var_t* let_before(qn__exchange_t* self, qn__block_t* out, const char*
   return var;
 }
 
-static qn__expr_t* zero_of(qn__exchange_t* self, qn_dtype_t dtype) {
+static qn__ir_expr_t* zero_of(qn__exchange_t* self, qn_dtype_t dtype) {
   return qn__dtype_is_float(dtype) ? qn__expr_float(self->arena, dtype, 0)
                                    : qn__expr_int(self->arena, dtype, 0);
 }
 
-static qn__expr_t* copy(qn__exchange_t* self, const qn__expr_t* expr) {
+static qn__ir_expr_t* copy(qn__exchange_t* self, const qn__ir_expr_t* expr) {
   return expr ? qn__expr_replace(self->arena, expr, NULL, NULL) : NULL;
 }
 
 // `condition && value` as a lazy operator, whatever the dtype.
-static qn__expr_t* only_where(qn__exchange_t* self, const qn__expr_t* condition,
-                              qn__expr_t* value) {
+static qn__ir_expr_t* only_where(qn__exchange_t* self, const qn__ir_expr_t* condition,
+                                 qn__ir_expr_t* value) {
   if (!condition || !value) return value;
-  qn__expr_t* cond = qn__expr_new(self->arena, QN__EXPR_COND, value->dtype, value->loc);
+  qn__ir_expr_t* cond = qn__expr_new(self->arena, QN__EXPR_COND, value->dtype, value->loc);
   if (!cond) return NULL;
   cond->args[0] = copy(self, condition);
   cond->args[1] = value;
@@ -47,9 +47,9 @@ static qn__expr_t* only_where(qn__exchange_t* self, const qn__expr_t* condition,
   return cond->args[0] && cond->args[2] ? cond : NULL;
 }
 
-static qn__expr_t* both(qn__exchange_t* self, const qn__expr_t* outer, qn__expr_t* inner) {
+static qn__ir_expr_t* both(qn__exchange_t* self, const qn__ir_expr_t* outer, qn__ir_expr_t* inner) {
   if (!outer || !inner) return inner;
-  qn__expr_t* left = copy(self, outer);
+  qn__ir_expr_t* left = copy(self, outer);
   return left ? qn__expr_op(self->arena, QN_OP_LOGIC_AND, left, inner, NULL) : NULL;
 }
 
@@ -57,24 +57,24 @@ static qn__expr_t* both(qn__exchange_t* self, const qn__expr_t* outer, qn__expr_
 
 typedef struct pull {
   qn__exchange_t* self;
-  qn__block_t* out;
-  const qn__expr_t* condition;  // under which the place is evaluated, or NULL
+  qn__ir_block_t* out;
+  const qn__ir_expr_t* condition;  // under which the place is evaluated, or NULL
 } pull_t;
 
-static bool pull_slot(void* context, qn__expr_t** slot);
+static bool pull_slot(void* context, qn__ir_expr_t** slot);
 
 // The condition becomes a variable, so that it is evaluated once; each arm knows when it counts.
-static bool pull_lazy(pull_t* pull, qn__expr_t* expr) {
+static bool pull_lazy(pull_t* pull, qn__ir_expr_t* expr) {
   qn__exchange_t* self = pull->self;
   if (!pull_slot(pull, &expr->args[0])) return false;
-  qn__expr_t* guarded = only_where(self, pull->condition, expr->args[0]);
-  qn__var_t* var = let_before(self, pull->out, "condition", guarded);
-  qn__expr_t* use = var ? qn__expr_var(self->arena, var) : NULL;
+  qn__ir_expr_t* guarded = only_where(self, pull->condition, expr->args[0]);
+  qn__ir_var_t* var = let_before(self, pull->out, "condition", guarded);
+  qn__ir_expr_t* use = var ? qn__expr_var(self->arena, var) : NULL;
   if (!use) return false;
   expr->args[0] = use;
   for (int i = 1; i < 3; ++i) {
     if (!expr->args[i] || !qn__expr_facts(expr->args[i]).has_cross_lane) continue;
-    qn__expr_t* holds = qn__expr_var(self->arena, var);
+    qn__ir_expr_t* holds = qn__expr_var(self->arena, var);
     bool is_negated = expr->kind == QN__EXPR_COND ? i == 2 : expr->op == QN_OP_LOGIC_OR;
     if (holds && is_negated) {
       holds = qn__expr_op(self->arena, QN_OP_LOGIC_NOT, holds, NULL, NULL);
@@ -99,22 +99,22 @@ static qn_op_t step_op(qn_reduce_kind_t kind) {
   return QN_OP_ADD;
 }
 
-static void rewrite_block(qn__exchange_t* self, qn__block_t* block);
+static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block);
 
 // alloc total; total[] = neutral; for k in begin..end { lets; total[] = total[] + value; } total[]
-static bool pull_reduce(pull_t* pull, qn__expr_t** slot) {
+static bool pull_reduce(pull_t* pull, qn__ir_expr_t** slot) {
   qn__exchange_t* self = pull->self;
-  qn__expr_t* reduce = *slot;
+  qn__ir_expr_t* reduce = *slot;
   if (!pull_slot(pull, &reduce->reduce.begin) || !pull_slot(pull, &reduce->reduce.end)) {
     return false;
   }
-  qn__scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
-  qn__expr_t* first = qn__dtype_is_float(reduce->dtype)
-                          ? qn__expr_float(self->arena, reduce->dtype, neutral.f)
-                          : qn__expr_int(self->arena, reduce->dtype, neutral.i);
+  qn__ir_scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
+  qn__ir_expr_t* first = qn__dtype_is_float(reduce->dtype)
+                             ? qn__expr_float(self->arena, reduce->dtype, neutral.f)
+                             : qn__expr_int(self->arena, reduce->dtype, neutral.i);
   qn__ir_buffer_t* total =
       qn__exchange_buffer(self, pull->out, QN__SCOPE_LOCAL, reduce->dtype, "total", -1);
-  qn__stmt_t* loop = qn__stmt_new(self->arena, QN__STMT_LOOP, reduce->loc);
+  qn__ir_stmt_t* loop = qn__stmt_new(self->arena, QN__STMT_LOOP, reduce->loc);
   if (!first || !total || !loop) return false;
   qn__exchange_store(self, pull->out, total, NULL, first);
   loop->loop.kind = QN_LOOP_SERIAL;
@@ -124,26 +124,26 @@ static bool pull_reduce(pull_t* pull, qn__expr_t** slot) {
   loop->loop.begin = only_where(self, pull->condition, reduce->reduce.begin);
   loop->loop.end = only_where(self, pull->condition, reduce->reduce.end);
   loop->loop.body = reduce->reduce.lets;
-  qn__expr_t* before = qn__exchange_load(self, total, NULL);
-  qn__expr_t* step = before && loop->loop.begin && loop->loop.end
-                         ? qn__expr_op(self->arena, step_op(reduce->reduce.reduce_kind), before,
-                                       reduce->reduce.value, NULL)
-                         : NULL;
+  qn__ir_expr_t* before = qn__exchange_load(self, total, NULL);
+  qn__ir_expr_t* step = before && loop->loop.begin && loop->loop.end
+                            ? qn__expr_op(self->arena, step_op(reduce->reduce.reduce_kind), before,
+                                          reduce->reduce.value, NULL)
+                            : NULL;
   if (!step) return false;
   qn__exchange_store(self, &loop->loop.body, total, NULL, step);
   ++self->rounds;
   rewrite_block(self, &loop->loop.body);
   --self->rounds;
   qn__block_append(pull->out, loop);
-  qn__expr_t* use = qn__exchange_load(self, total, NULL);
+  qn__ir_expr_t* use = qn__exchange_load(self, total, NULL);
   if (use) *slot = use;
   return use != NULL;
 }
 
-static bool pull_slot(void* context, qn__expr_t** slot) {
+static bool pull_slot(void* context, qn__ir_expr_t** slot) {
   pull_t* pull = context;
   qn__exchange_t* self = pull->self;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (!expr || !qn__expr_facts(expr).has_cross_lane) return true;
   if (qn__expr_is_lazy(expr)) return pull_lazy(pull, expr);
   if (expr->kind == QN__EXPR_REDUCE) return pull_reduce(pull, slot);
@@ -152,25 +152,25 @@ static bool pull_slot(void* context, qn__expr_t** slot) {
   expr->args[0] = only_where(self, pull->condition, expr->args[0]);
   if (expr->args[1]) expr->args[1] = only_where(self, pull->condition, expr->args[1]);
   if (!expr->args[0]) return false;
-  qn__expr_t* value = qn__exchange_lower(self, pull->out, expr);
+  qn__ir_expr_t* value = qn__exchange_lower(self, pull->out, expr);
   if (value) *slot = value;
   return value != NULL;
 }
 
 // ---- statements
 
-static void pull_stmt(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* out) {
+static void pull_stmt(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   pull_t pull = {self, out, NULL};
   (void)qn__stmt_each_expr(stmt, pull_slot, &pull);
 }
 
 // alloc go: bool; go[] = c; while go[] { ...; go[] = c; }
-static void rewrite_while(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* out) {
-  qn__expr_t* condition = stmt->while_.condition;
-  qn__expr_t* again = copy(self, condition);
+static void rewrite_while(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__ir_expr_t* condition = stmt->while_.condition;
+  qn__ir_expr_t* again = copy(self, condition);
   qn__ir_buffer_t* go = qn__exchange_buffer(self, out, QN__SCOPE_LOCAL, QN_DTYPE_BOOL, "go", -1);
   if (!again || !go) return;
-  qn__block_t before = {NULL, NULL};
+  qn__ir_block_t before = {NULL, NULL};
   qn__exchange_store(self, &before, go, NULL, condition);
   rewrite_block(self, &before);
   qn__block_splice(out, &before);
@@ -179,9 +179,9 @@ static void rewrite_while(qn__exchange_t* self, qn__stmt_t* stmt, qn__block_t* o
 }
 
 // Shared memory belongs to a block: thread loops at the top of a function get one around them.
-static qn__stmt_t* with_block(qn__exchange_t* self, qn__stmt_t* threads) {
-  qn__stmt_t* block = qn__stmt_new(self->arena, QN__STMT_LOOP, threads->loc);
-  qn__var_t* var = qn__var_new(self->arena, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+static qn__ir_stmt_t* with_block(qn__exchange_t* self, qn__ir_stmt_t* threads) {
+  qn__ir_stmt_t* block = qn__stmt_new(self->arena, QN__STMT_LOOP, threads->loc);
+  qn__ir_var_t* var = qn__var_new(self->arena, QN__VAR_LOOP, QN_DTYPE_I64, "block");
   if (!block || !var) return threads;
   block->loop.kind = QN_LOOP_BLOCK_X;
   block->loop.var = var;
@@ -192,10 +192,10 @@ static qn__stmt_t* with_block(qn__exchange_t* self, qn__stmt_t* threads) {
   return block;
 }
 
-static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt && !self->arena->is_exhausted; stmt = next) {
+static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->arena->is_exhausted; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     bool is_thread = stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
@@ -207,7 +207,7 @@ static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
       pull_stmt(self, stmt, &result);
     }
     if (self->arena->is_exhausted) return;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     bool is_round = stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE;
     self->loops += is_round;
@@ -223,7 +223,7 @@ static void rewrite_block(qn__exchange_t* self, qn__block_t* block) {
   *block = result;
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__exchange_t self = {.arena = &body->arena,
                            .options = options,

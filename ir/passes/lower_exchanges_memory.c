@@ -6,25 +6,26 @@
 
 // ---- nodes
 
-static qn__expr_t* number(qn__exchange_t* self, int64_t value) {
+static qn__ir_expr_t* number(qn__exchange_t* self, int64_t value) {
   return qn__expr_int(self->arena, QN_DTYPE_I64, value);
 }
 
-static qn__expr_t* op(qn__exchange_t* self, qn_op_t which, qn__expr_t* a, qn__expr_t* b) {
+static qn__ir_expr_t* op(qn__exchange_t* self, qn_op_t which, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   return a && b ? qn__expr_op(self->arena, which, a, b, NULL) : NULL;
 }
 
-static qn__expr_t* use(qn__exchange_t* self, qn__var_t* var) {
+static qn__ir_expr_t* use(qn__exchange_t* self, qn__ir_var_t* var) {
   return var ? qn__expr_var(self->arena, var) : NULL;
 }
 
-static qn__expr_t* copy(qn__exchange_t* self, const qn__expr_t* expr) {
+static qn__ir_expr_t* copy(qn__exchange_t* self, const qn__ir_expr_t* expr) {
   return expr ? qn__expr_replace(self->arena, expr, NULL, NULL) : NULL;
 }
 
-static qn__var_t* let(qn__exchange_t* self, qn__block_t* out, const char* name, qn__expr_t* value) {
-  qn__stmt_t* stmt = value ? qn__stmt_new(self->arena, QN__STMT_LET, value->loc) : NULL;
-  qn__var_t* var = value ? qn__var_new(self->arena, QN__VAR_LET, value->dtype, name) : NULL;
+static qn__ir_var_t* let(qn__exchange_t* self, qn__ir_block_t* out, const char* name,
+                         qn__ir_expr_t* value) {
+  qn__ir_stmt_t* stmt = value ? qn__stmt_new(self->arena, QN__STMT_LET, value->loc) : NULL;
+  qn__ir_var_t* var = value ? qn__var_new(self->arena, QN__VAR_LET, value->dtype, name) : NULL;
   if (!stmt || !var) return NULL;
   stmt->let.var = var;
   stmt->let.value = value;
@@ -32,15 +33,16 @@ static qn__var_t* let(qn__exchange_t* self, qn__block_t* out, const char* name, 
   return var;
 }
 
-static void barrier(qn__exchange_t* self, qn__block_t* out) {
-  qn__stmt_t* stmt = qn__stmt_new(self->arena, QN__STMT_BARRIER, (qn__loc_t){0, 0});
+static void barrier(qn__exchange_t* self, qn__ir_block_t* out) {
+  qn__ir_stmt_t* stmt = qn__stmt_new(self->arena, QN__STMT_BARRIER, (qn__ir_loc_t){0, 0});
   if (stmt) qn__block_append(out, stmt);
 }
 
-qn__ir_buffer_t* qn__exchange_buffer(qn__exchange_t* self, qn__block_t* out, qn__scope_t scope,
-                                     qn_dtype_t dtype, const char* name, int64_t count) {
+qn__ir_buffer_t* qn__exchange_buffer(qn__exchange_t* self, qn__ir_block_t* out,
+                                     qn__ir_scope_t scope, qn_dtype_t dtype, const char* name,
+                                     int64_t count) {
   qn__ir_buffer_t* buffer = qn__buf_new(self->arena, scope, dtype, name, count >= 0 ? 1 : 0);
-  qn__stmt_t* alloc = qn__stmt_new(self->arena, QN__STMT_ALLOC, (qn__loc_t){0, 0});
+  qn__ir_stmt_t* alloc = qn__stmt_new(self->arena, QN__STMT_ALLOC, (qn__ir_loc_t){0, 0});
   if (!buffer || !alloc) return NULL;
   if (count >= 0) {
     buffer->shape[0] = number(self, count);
@@ -51,15 +53,15 @@ qn__ir_buffer_t* qn__exchange_buffer(qn__exchange_t* self, qn__block_t* out, qn_
   return buffer;
 }
 
-static qn__expr_t** indices(qn__exchange_t* self, qn__expr_t* index) {
-  qn__expr_t** list = qn__arena_alloc_array(self->arena, 1, sizeof *list);
+static qn__ir_expr_t** indices(qn__exchange_t* self, qn__ir_expr_t* index) {
+  qn__ir_expr_t** list = qn__arena_alloc_array(self->arena, 1, sizeof *list);
   if (list) list[0] = index;
   return list;
 }
 
-void qn__exchange_store(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t* buffer,
-                        qn__expr_t* index, qn__expr_t* value) {
-  qn__stmt_t* store = value ? qn__stmt_new(self->arena, QN__STMT_STORE, value->loc) : NULL;
+void qn__exchange_store(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* buffer,
+                        qn__ir_expr_t* index, qn__ir_expr_t* value) {
+  qn__ir_stmt_t* store = value ? qn__stmt_new(self->arena, QN__STMT_STORE, value->loc) : NULL;
   if (!store || !buffer || (buffer->rank > 0 && !index)) return;
   store->store.buffer = buffer;
   store->store.indices = indices(self, index);
@@ -67,9 +69,11 @@ void qn__exchange_store(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t*
   if (store->store.indices) qn__block_append(out, store);
 }
 
-qn__expr_t* qn__exchange_load(qn__exchange_t* self, qn__ir_buffer_t* buffer, qn__expr_t* index) {
+qn__ir_expr_t* qn__exchange_load(qn__exchange_t* self, qn__ir_buffer_t* buffer,
+                                 qn__ir_expr_t* index) {
   if (!buffer || (buffer->rank > 0 && !index)) return NULL;
-  qn__expr_t* load = qn__expr_new(self->arena, QN__EXPR_LOAD, buffer->dtype, (qn__loc_t){0, 0});
+  qn__ir_expr_t* load =
+      qn__expr_new(self->arena, QN__EXPR_LOAD, buffer->dtype, (qn__ir_loc_t){0, 0});
   if (!load) return NULL;
   load->load.buffer = buffer;
   load->load.indices = indices(self, index);
@@ -78,11 +82,11 @@ qn__expr_t* qn__exchange_load(qn__exchange_t* self, qn__ir_buffer_t* buffer, qn_
 
 // ---- threads
 
-static bool is_zero(const qn__expr_t* expr) {
+static bool is_zero(const qn__ir_expr_t* expr) {
   return qn__expr_is_int(expr, 0);
 }
 
-static qn__expr_t* extent(qn__exchange_t* self, const qn__stmt_t* loop) {
+static qn__ir_expr_t* extent(qn__exchange_t* self, const qn__ir_stmt_t* loop) {
   int64_t begin, end;
   if (qn__expr_const_int(loop->loop.begin, &begin) && qn__expr_const_int(loop->loop.end, &end) &&
       end > begin && begin >= 0) {
@@ -92,31 +96,31 @@ static qn__expr_t* extent(qn__exchange_t* self, const qn__stmt_t* loop) {
   return op(self, QN_OP_SUB, copy(self, loop->loop.end), copy(self, loop->loop.begin));
 }
 
-void qn__exchange_enter(qn__exchange_t* self, qn__stmt_t* loop) {
+void qn__exchange_enter(qn__exchange_t* self, qn__ir_stmt_t* loop) {
   ++self->depth;
   self->axes[loop->loop.kind - QN_LOOP_THREAD_X] = loop;
   self->linear = NULL;
 }
 
-void qn__exchange_leave(qn__exchange_t* self, qn__stmt_t* loop) {
+void qn__exchange_leave(qn__exchange_t* self, qn__ir_stmt_t* loop) {
   if (self->linear) {
     // The number of the thread, in front of all that uses it.
-    qn__expr_t* value = NULL;
+    qn__ir_expr_t* value = NULL;
     for (int axis = 2; axis >= 0; --axis) {
-      const qn__stmt_t* each = self->axes[axis];
+      const qn__ir_stmt_t* each = self->axes[axis];
       if (!each) continue;
-      qn__expr_t* place = use(self, each->loop.var);
+      qn__ir_expr_t* place = use(self, each->loop.var);
       if (!is_zero(each->loop.begin)) {
         place = op(self, QN_OP_SUB, place, copy(self, each->loop.begin));
       }
       value = value ? op(self, QN_OP_ADD, op(self, QN_OP_MUL, value, extent(self, each)), place)
                     : place;
     }
-    qn__stmt_t* stmt = value ? qn__stmt_new(self->arena, QN__STMT_LET, loop->loc) : NULL;
+    qn__ir_stmt_t* stmt = value ? qn__stmt_new(self->arena, QN__STMT_LET, loop->loc) : NULL;
     if (stmt) {
       stmt->let.var = self->linear;
       stmt->let.value = value;
-      qn__block_t body = {NULL, NULL};
+      qn__ir_block_t body = {NULL, NULL};
       qn__block_append(&body, stmt);
       qn__block_splice(&body, &loop->loop.body);
       loop->loop.body = body;
@@ -130,7 +134,7 @@ void qn__exchange_leave(qn__exchange_t* self, qn__stmt_t* loop) {
   memset(self->sums, 0, sizeof self->sums);
 }
 
-static qn__var_t* linear(qn__exchange_t* self) {
+static qn__ir_var_t* linear(qn__exchange_t* self) {
   if (!self->linear) {
     self->linear = qn__var_new(self->arena, QN__VAR_LET, QN_DTYPE_I64, "thread");
   }
@@ -138,11 +142,11 @@ static qn__var_t* linear(qn__exchange_t* self) {
 }
 
 // Threads of the block, and at most how many.
-static qn__expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
-  qn__expr_t* count = number(self, 1);
+static qn__ir_expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
+  qn__ir_expr_t* count = number(self, 1);
   for (int axis = 0; axis < 3; ++axis) {
     if (!self->axes[axis]) continue;
-    qn__expr_t* each = extent(self, self->axes[axis]);
+    qn__ir_expr_t* each = extent(self, self->axes[axis]);
     if (!count) return NULL;
     count = qn__expr_is_int(count, 1) ? each : op(self, QN_OP_MUL, count, each);
   }
@@ -160,7 +164,7 @@ static size_t place_of(qn_dtype_t dtype) {
 }
 
 // Shared memory for exchanges. Where it may have been used before a barrier comes first.
-static qn__ir_buffer_t* memory(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t** table,
+static qn__ir_buffer_t* memory(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t** table,
                                qn_dtype_t dtype, const char* name, int64_t count) {
   qn__ir_buffer_t** slot = &table[place_of(dtype)];
   if (*slot || self->rounds > 0) barrier(self, out);
@@ -172,57 +176,58 @@ static qn__ir_buffer_t* memory(qn__exchange_t* self, qn__block_t* out, qn__ir_bu
 
 // ---- exchanges
 
-static qn__expr_t* warp_of(qn__exchange_t* self) {
+static qn__ir_expr_t* warp_of(qn__exchange_t* self) {
   return op(self, QN_OP_FLOORDIV, use(self, linear(self)), number(self, self->warp_size));
 }
 
-static qn__expr_t* lane_of(qn__exchange_t* self) {
+static qn__ir_expr_t* lane_of(qn__exchange_t* self) {
   return op(self, QN_OP_FLOORMOD, use(self, linear(self)), number(self, self->warp_size));
 }
 
 // all[t] = x, for all to see.
-static qn__ir_buffer_t* publish(qn__exchange_t* self, qn__block_t* out, qn__expr_t* value) {
+static qn__ir_buffer_t* publish(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* value) {
   int64_t most;
   if (!thread_count(self, &most)) return NULL;
-  qn__var_t* held = let(self, out, "own", value);
+  qn__ir_var_t* held = let(self, out, "own", value);
   qn__ir_buffer_t* all = memory(self, out, self->all, value->dtype, "lanes", most);
   qn__exchange_store(self, out, all, use(self, linear(self)), use(self, held));
   barrier(self, out);
   return all;
 }
 
-static qn__expr_t* in_range(qn__exchange_t* self, qn__var_t* var, int64_t low, qn__expr_t* high) {
+static qn__ir_expr_t* in_range(qn__exchange_t* self, qn__ir_var_t* var, int64_t low,
+                               qn__ir_expr_t* high) {
   return op(self, QN_OP_LOGIC_AND, op(self, QN_OP_GE, use(self, var), number(self, low)),
             op(self, QN_OP_LT, use(self, var), high));
 }
 
-static qn__expr_t* lower_lane(qn__exchange_t* self, qn__block_t* out, qn__expr_t* expr) {
+static qn__ir_expr_t* lower_lane(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   int64_t most;
-  qn__expr_t* count = thread_count(self, &most);
-  qn__var_t* operand = let(self, out, "distance", expr->args[1]);
+  qn__ir_expr_t* count = thread_count(self, &most);
+  qn__ir_var_t* operand = let(self, out, "distance", expr->args[1]);
   qn__ir_buffer_t* all = publish(self, out, expr->args[0]);
-  qn__var_t* lane = let(self, out, "lane", lane_of(self));
+  qn__ir_var_t* lane = let(self, out, "lane", lane_of(self));
   qn_op_t how = QN_OP_ADD;
   if (expr->op == QN_OP_SHUFFLE_UP) how = QN_OP_SUB;
   if (expr->op == QN_OP_SHUFFLE_XOR) how = QN_OP_XOR;
-  qn__expr_t* other = expr->op == QN_OP_SHUFFLE
-                          ? use(self, operand)
-                          : op(self, how, use(self, lane), use(self, operand));
-  qn__var_t* target = let(self, out, "target", other);
+  qn__ir_expr_t* other = expr->op == QN_OP_SHUFFLE
+                             ? use(self, operand)
+                             : op(self, how, use(self, lane), use(self, operand));
+  qn__ir_var_t* target = let(self, out, "target", other);
   // A distance of a warp or more has no thread, nor has one outside of the block.
   int64_t low =
       expr->op == QN_OP_SHUFFLE || expr->op == QN_OP_SHUFFLE_XOR ? 0 : 1 - self->warp_size;
-  qn__expr_t* holds =
+  qn__ir_expr_t* holds =
       op(self, QN_OP_LOGIC_AND, in_range(self, operand, low, number(self, self->warp_size)),
          in_range(self, target, 0, number(self, self->warp_size)));
-  qn__expr_t* place =
+  qn__ir_expr_t* place =
       op(self, QN_OP_ADD, op(self, QN_OP_SUB, use(self, linear(self)), use(self, lane)),
          use(self, target));
   holds = op(self, QN_OP_LOGIC_AND, holds, op(self, QN_OP_LT, copy(self, place), count));
   if (!holds || !place) return NULL;
-  qn__expr_t* source =
+  qn__ir_expr_t* source =
       qn__expr_op(self->arena, QN_OP_SELECT, holds, place, use(self, linear(self)));
-  qn__expr_t* load = source ? qn__exchange_load(self, all, source) : NULL;
+  qn__ir_expr_t* load = source ? qn__exchange_load(self, all, source) : NULL;
   return load ? use(self, let(self, out, "other", load)) : NULL;
 }
 
@@ -242,10 +247,12 @@ static qn_op_t warp_op(qn_reduce_kind_t kind) {
 }
 
 // A reduction over `buffer` from `begin` on.
-static qn__expr_t* reduce_over(qn__exchange_t* self, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
-                               qn__expr_t* begin, qn__expr_t* end) {
+static qn__ir_expr_t* reduce_over(qn__exchange_t* self, qn_reduce_kind_t kind,
+                                  qn__ir_buffer_t* buffer, qn__ir_expr_t* begin,
+                                  qn__ir_expr_t* end) {
   if (!buffer || !begin || !end) return NULL;
-  qn__expr_t* reduce = qn__expr_new(self->arena, QN__EXPR_REDUCE, buffer->dtype, (qn__loc_t){0, 0});
+  qn__ir_expr_t* reduce =
+      qn__expr_new(self->arena, QN__EXPR_REDUCE, buffer->dtype, (qn__ir_loc_t){0, 0});
   if (!reduce) return NULL;
   reduce->reduce.reduce_kind = kind;
   reduce->reduce.reduce_var = qn__var_new(self->arena, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
@@ -256,27 +263,27 @@ static qn__expr_t* reduce_over(qn__exchange_t* self, qn_reduce_kind_t kind, qn__
 }
 
 // The first lane of each warp stores what `value` is for its warp.
-static void store_by_leader(qn__exchange_t* self, qn__block_t* out, qn__ir_buffer_t* sums,
-                            qn__expr_t* value) {
-  qn__expr_t* is_first = op(self, QN_OP_EQ, lane_of(self), number(self, 0));
-  qn__stmt_t* test = is_first ? qn__stmt_new(self->arena, QN__STMT_IF, is_first->loc) : NULL;
+static void store_by_leader(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* sums,
+                            qn__ir_expr_t* value) {
+  qn__ir_expr_t* is_first = op(self, QN_OP_EQ, lane_of(self), number(self, 0));
+  qn__ir_stmt_t* test = is_first ? qn__stmt_new(self->arena, QN__STMT_IF, is_first->loc) : NULL;
   if (!test) return;
   test->if_.condition = is_first;
   qn__exchange_store(self, &test->if_.then_block, sums, warp_of(self), value);
   qn__block_append(out, test);
 }
 
-static qn__expr_t* lower_group(qn__exchange_t* self, qn__block_t* out, qn__expr_t* expr) {
+static qn__ir_expr_t* lower_group(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   qn_reduce_kind_t kind = reduce_kind(expr->op);
   qn_dtype_t dtype = expr->dtype;
   int64_t most;
-  qn__expr_t* count = thread_count(self, &most);
+  qn__ir_expr_t* count = thread_count(self, &most);
   if (!count) return NULL;
   int64_t warps = (most + self->warp_size - 1) / self->warp_size;
   qn__ir_buffer_t* sums;
   if (self->options->has_shuffles) {
-    qn__expr_t* own = qn__expr_op(self->arena, warp_op(kind), expr->args[0], NULL, NULL);
-    qn__var_t* warp = let(self, out, "warp", own);
+    qn__ir_expr_t* own = qn__expr_op(self->arena, warp_op(kind), expr->args[0], NULL, NULL);
+    qn__ir_var_t* warp = let(self, out, "warp", own);
     sums = memory(self, out, self->sums, dtype, "warps", warps);
     store_by_leader(self, out, sums, use(self, warp));
   } else {
@@ -284,19 +291,19 @@ static qn__expr_t* lower_group(qn__exchange_t* self, qn__block_t* out, qn__expr_
     // Since its last use all threads have met at the barriers of publish().
     sums = self->sums[place_of(dtype)];
     if (!sums) sums = memory(self, out, self->sums, dtype, "warps", warps);
-    qn__expr_t* begin = op(self, QN_OP_MUL, warp_of(self), number(self, self->warp_size));
-    qn__expr_t* end = op(self, QN_OP_ADD, copy(self, begin), number(self, self->warp_size));
+    qn__ir_expr_t* begin = op(self, QN_OP_MUL, warp_of(self), number(self, self->warp_size));
+    qn__ir_expr_t* end = op(self, QN_OP_ADD, copy(self, begin), number(self, self->warp_size));
     if (most % self->warp_size != 0 || count->kind != QN__EXPR_INT) {
       end = op(self, QN_OP_MIN, end, copy(self, count));
     }
     store_by_leader(self, out, sums, reduce_over(self, kind, all, begin, end));
   }
   barrier(self, out);
-  qn__expr_t* value;
+  qn__ir_expr_t* value;
   if (is_over_block(expr->op)) {
-    qn__expr_t* end = count->kind == QN__EXPR_INT ? number(self, warps)
-                                                  : op(self, QN_OP_CEILDIV, copy(self, count),
-                                                       number(self, self->warp_size));
+    qn__ir_expr_t* end = count->kind == QN__EXPR_INT ? number(self, warps)
+                                                     : op(self, QN_OP_CEILDIV, copy(self, count),
+                                                          number(self, self->warp_size));
     value = reduce_over(self, kind, sums, number(self, 0), end);
   } else {
     value = qn__exchange_load(self, sums, warp_of(self));
@@ -304,7 +311,7 @@ static qn__expr_t* lower_group(qn__exchange_t* self, qn__block_t* out, qn__expr_
   return value ? use(self, let(self, out, "total", value)) : NULL;
 }
 
-qn__expr_t* qn__exchange_lower(qn__exchange_t* self, qn__block_t* out, qn__expr_t* expr) {
+qn__ir_expr_t* qn__exchange_lower(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   bool is_lane = qn__op_info(expr->op)->rule == QN__RULE_LANE;
   bool is_kept =
       is_over_block(expr->op) ? self->options->has_block_reductions : self->options->has_shuffles;

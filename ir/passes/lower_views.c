@@ -20,18 +20,18 @@ typedef struct mapping {
   uint32_t* base_dims;  // per dimension of the view
 } mapping_t;
 
-static qn__expr_t* clone(lower_t* self, const qn__expr_t* expr) {
+static qn__ir_expr_t* clone(lower_t* self, const qn__ir_expr_t* expr) {
   return qn__expr_replace(self->arena, expr, NULL, NULL);
 }
 
-static qn__expr_t* as_i64(lower_t* self, qn__expr_t* expr) {
+static qn__ir_expr_t* as_i64(lower_t* self, qn__ir_expr_t* expr) {
   if (!expr || expr->dtype == QN_DTYPE_I64) return expr;
-  qn__expr_t* cast = qn__expr_new(self->arena, QN__EXPR_CAST, QN_DTYPE_I64, expr->loc);
+  qn__ir_expr_t* cast = qn__expr_new(self->arena, QN__EXPR_CAST, QN_DTYPE_I64, expr->loc);
   if (cast) cast->args[0] = expr;
   return cast;
 }
 
-static qn__expr_t* add(lower_t* self, qn__expr_t* a, qn__expr_t* b) {
+static qn__ir_expr_t* add(lower_t* self, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   if (!a || !b) return NULL;
   if (qn__expr_is_int(a, 0)) return b;
   return qn__expr_is_int(b, 0) ? a : qn__expr_op(self->arena, QN_OP_ADD, a, b, NULL);
@@ -40,7 +40,7 @@ static qn__expr_t* add(lower_t* self, qn__expr_t* a, qn__expr_t* b) {
 // Does the view stay within the extent of dimension `d` of the base? Otherwise it may run on into
 // the next row, which indices of the base must not do. The first dimension has no next row.
 static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
-  const qn__expr_t* extent = view->base->shape[d];
+  const qn__ir_expr_t* extent = view->base->shape[d];
   int64_t start, size, limit, end;
   if (d == 0) return true;
   if (!qn__expr_const_int(view->base_indices[d], &start) || start < 0) return false;
@@ -52,7 +52,7 @@ static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
 // Which dimension of the base has each dimension of the view? NULL when there is no such mapping.
 static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
   const qn__ir_buffer_t* base = view->base;
-  qn__expr_t** strides = qn__buf_strides(self->arena, base);
+  qn__ir_expr_t** strides = qn__buf_strides(self->arena, base);
   mapping_t* mapping = QN__ARENA_NEW(self->arena, mapping_t);
   if (mapping) {
     mapping->base_dims = qn__arena_alloc_array(self->arena, view->rank + 1U, sizeof(uint32_t));
@@ -74,11 +74,12 @@ static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
 }
 
 // Replaces *inout_buffer and *inout_indices by those of the base while the buffer is dissolved.
-static void redirect(lower_t* self, qn__ir_buffer_t** inout_buffer, qn__expr_t*** inout_indices) {
+static void redirect(lower_t* self, qn__ir_buffer_t** inout_buffer,
+                     qn__ir_expr_t*** inout_indices) {
   while ((*inout_buffer)->scope == QN__SCOPE_VIEW && (*inout_buffer)->user) {
     qn__ir_buffer_t* view = *inout_buffer;
     const mapping_t* mapping = view->user;
-    qn__expr_t** indices =
+    qn__ir_expr_t** indices =
         qn__arena_alloc_array(self->arena, view->base->rank + 1U, sizeof *indices);
     if (!indices) {
       self->has_failed = true;
@@ -98,7 +99,7 @@ static void redirect(lower_t* self, qn__ir_buffer_t** inout_buffer, qn__expr_t**
   }
 }
 
-static bool redirect_loads(void* context, qn__expr_t** slot) {
+static bool redirect_loads(void* context, qn__ir_expr_t** slot) {
   lower_t* self = context;
   if ((*slot)->kind == QN__EXPR_LOAD) {
     redirect(self, &(*slot)->load.buffer, &(*slot)->load.indices);
@@ -108,12 +109,12 @@ static bool redirect_loads(void* context, qn__expr_t** slot) {
 }
 
 // Makes start indices plain: lets in `out`, before the view.
-static void bind_start(lower_t* self, qn__ir_buffer_t* view, qn__block_t* out) {
+static void bind_start(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   for (uint32_t d = 0; d < view->base->rank; ++d) {
-    qn__expr_t* index = as_i64(self, view->base_indices[d]);
+    qn__ir_expr_t* index = as_i64(self, view->base_indices[d]);
     if (index && index->kind != QN__EXPR_VAR && index->kind != QN__EXPR_INT) {
-      qn__stmt_t* let = qn__stmt_new(self->arena, QN__STMT_LET, view->loc);
-      qn__var_t* var = qn__var_new(self->arena, QN__VAR_LET, QN_DTYPE_I64, "start");
+      qn__ir_stmt_t* let = qn__stmt_new(self->arena, QN__STMT_LET, view->loc);
+      qn__ir_var_t* var = qn__var_new(self->arena, QN__VAR_LET, QN_DTYPE_I64, "start");
       if (!let || !var) {
         self->has_failed = true;
         return;
@@ -143,7 +144,7 @@ static bool has_loads(const qn__ir_buffer_t* view) {
 }
 
 // Returns true when the view is dissolved and its declaration goes away.
-static bool lower_view(lower_t* self, qn__ir_buffer_t* view, qn__block_t* out) {
+static bool lower_view(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   redirect(self, &view->base, &view->base_indices);
   if (self->has_failed) return false;
   view->strides = qn__buf_strides(self->arena, view);
@@ -159,10 +160,10 @@ static bool lower_view(lower_t* self, qn__ir_buffer_t* view, qn__block_t* out) {
   return true;
 }
 
-static void lower_block(lower_t* self, qn__block_t* block) {
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = next) {
+static void lower_block(lower_t* self, qn__ir_block_t* block) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     (void)qn__stmt_each_expr(stmt, redirect_loads, self);
@@ -172,7 +173,7 @@ static void lower_block(lower_t* self, qn__block_t* block) {
     } else if (stmt->kind == QN__STMT_ATOMIC) {
       redirect(self, &stmt->atomic.buffer, &stmt->atomic.indices);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count && !self->has_failed; ++i) lower_block(self, blocks[i]);
     if (stmt->kind == QN__STMT_ALLOC) {
@@ -186,7 +187,7 @@ static void lower_block(lower_t* self, qn__block_t* block) {
   *block = result;
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   lower_t self = {&body->arena, options->is_checked, false};
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     for (size_t i = 0; i < function->param_count; ++i) {

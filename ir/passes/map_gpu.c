@@ -19,8 +19,8 @@ static char host_mark;
 
 // ---- what the host knows
 
-static bool host_knows(void* self, qn__expr_t** slot) {
-  const qn__expr_t* expr = *slot;
+static bool host_knows(void* self, qn__ir_expr_t** slot) {
+  const qn__ir_expr_t* expr = *slot;
   qn__dtype_class_t class = qn__dtype_class(expr->dtype);
   if (class == QN__CLASS_FLOAT || class == QN__CLASS_NONE) return false;
   switch (expr->kind) {
@@ -33,7 +33,7 @@ static bool host_knows(void* self, qn__expr_t** slot) {
     case QN__EXPR_BITCAST:
       return false;
     case QN__EXPR_OP: {
-      qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+      qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
       if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) return false;
       // The host computes in i64.
       if (expr->args[0]->dtype == QN_DTYPE_U64) return false;
@@ -45,7 +45,7 @@ static bool host_knows(void* self, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, host_knows, self);
 }
 
-bool qn__gmap_is_host(qn__expr_t* expr) {
+bool qn__gmap_is_host(qn__ir_expr_t* expr) {
   return host_knows(NULL, &expr);
 }
 
@@ -54,15 +54,15 @@ typedef struct top {
   qn__gmap_unit_t* group;  // that is open; its anchor is not in the list yet
 } top_t;
 
-static void deal(top_t* top, qn__block_t* block, const qn__gmap_guard_t* guards);
+static void deal(top_t* top, qn__ir_block_t* block, const qn__gmap_guard_t* guards);
 
 // ---- units
 
-static qn__gmap_unit_t* open_unit(top_t* top, qn__gmap_unit_kind_t kind, const qn__block_t* home,
+static qn__gmap_unit_t* open_unit(top_t* top, qn__gmap_unit_kind_t kind, const qn__ir_block_t* home,
                                   const qn__gmap_guard_t* guards) {
   qn__gmap_t* map = top->map;
   qn__gmap_unit_t* unit = QN__ARENA_NEW(map->arena, qn__gmap_unit_t);
-  qn__stmt_t* anchor = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__loc_t){0, 0});
+  qn__ir_stmt_t* anchor = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
   if (!unit || !anchor) return NULL;
   unit->kind = kind;
   unit->home = home;
@@ -78,24 +78,24 @@ static qn__gmap_unit_t* open_unit(top_t* top, qn__gmap_unit_kind_t kind, const q
 }
 
 // The group's launch stands behind all that the host computes for it.
-static void close_group(top_t* top, qn__block_t* out) {
+static void close_group(top_t* top, qn__ir_block_t* out) {
   if (top->group) qn__block_append(out, top->group->anchor);
   top->group = NULL;
 }
 
-static qn__gmap_unit_t* group_of(top_t* top, const qn__block_t* home,
+static qn__gmap_unit_t* group_of(top_t* top, const qn__ir_block_t* home,
                                  const qn__gmap_guard_t* guards) {
   if (!top->group) top->group = open_unit(top, QN__GMAP_GROUP, home, guards);
   return top->group;
 }
 
-static void add_to_group(top_t* top, qn__stmt_t* stmt, const qn__block_t* home,
+static void add_to_group(top_t* top, qn__ir_stmt_t* stmt, const qn__ir_block_t* home,
                          const qn__gmap_guard_t* guards) {
   qn__gmap_unit_t* group = group_of(top, home, guards);
   if (group) qn__gmap_append(&group->stmts, stmt);
 }
 
-static void launch(top_t* top, qn__gmap_unit_kind_t kind, qn__stmt_t* stmt, qn__block_t* out,
+static void launch(top_t* top, qn__gmap_unit_kind_t kind, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                    const qn__gmap_guard_t* guards) {
   close_group(top, out);
   qn__gmap_unit_t* unit = open_unit(top, kind, out, guards);
@@ -104,7 +104,7 @@ static void launch(top_t* top, qn__gmap_unit_kind_t kind, qn__stmt_t* stmt, qn__
   qn__block_append(out, unit->anchor);
 }
 
-static qn__gmap_entity_t* entity_of(top_t* top, qn__stmt_t* stmt, const qn__block_t* home) {
+static qn__gmap_entity_t* entity_of(top_t* top, qn__ir_stmt_t* stmt, const qn__ir_block_t* home) {
   qn__gmap_entity_t* entity = QN__ARENA_NEW(top->map->arena, qn__gmap_entity_t);
   if (!entity) return NULL;
   entity->stmt = stmt;
@@ -116,16 +116,16 @@ static qn__gmap_entity_t* entity_of(top_t* top, qn__stmt_t* stmt, const qn__bloc
 
 typedef struct split {
   top_t* top;
-  qn__block_t* out;
+  qn__ir_block_t* out;
   const qn__gmap_guard_t* guards;
 } split_t;
 
-static bool split_slot(void* context, qn__expr_t** slot) {
+static bool split_slot(void* context, qn__ir_expr_t** slot) {
   split_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
     if (!qn__gmap_is_long(expr)) return true;
-    qn__stmt_t* loop = qn__gmap_split_long(self->top->map, slot);
+    qn__ir_stmt_t* loop = qn__gmap_split_long(self->top->map, slot);
     if (loop) launch(self->top, QN__GMAP_FREE, loop, self->out, self->guards);
     return loop != NULL;
   }
@@ -135,7 +135,7 @@ static bool split_slot(void* context, qn__expr_t** slot) {
 }
 
 // Launches of their own for the long reductions of a statement, before it.
-static void split_long(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
+static void split_long(top_t* top, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                        const qn__gmap_guard_t* guards) {
   split_t split = {top, out, guards};
   (void)qn__stmt_each_expr(stmt, split_slot, &split);
@@ -143,7 +143,7 @@ static void split_long(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
 
 // ---- lets
 
-static void deal_let(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
+static void deal_let(top_t* top, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                      const qn__gmap_guard_t* guards) {
   qn__gmap_t* map = top->map;
   // What may divide by zero stays where it is tested, if it is.
@@ -165,19 +165,19 @@ static void deal_let(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
 
 typedef struct binder {
   top_t* top;
-  qn__block_t* out;
+  qn__ir_block_t* out;
   const qn__gmap_guard_t* guards;
   const char* name;
 } binder_t;
 
 // Replaces an expression that the host does not know by a variable of the device.
-static bool bind_slot(void* context, qn__expr_t** slot) {
+static bool bind_slot(void* context, qn__ir_expr_t** slot) {
   binder_t* self = context;
   qn__gmap_t* map = self->top->map;
   if (!*slot || qn__gmap_is_host(*slot) || (*slot)->kind == QN__EXPR_VAR) return true;
-  qn__block_t block = {NULL, NULL};
-  qn__var_t* var = qn__gmap_let(map, &block, self->name, *slot);
-  qn__expr_t* use = qn__gmap_use(map, var);
+  qn__ir_block_t block = {NULL, NULL};
+  qn__ir_var_t* var = qn__gmap_let(map, &block, self->name, *slot);
+  qn__ir_expr_t* use = qn__gmap_use(map, var);
   if (!use) return false;
   deal_let(self->top, block.first, self->out, self->guards);
   *slot = use;
@@ -194,12 +194,12 @@ static bool base_is_host(const qn__ir_buffer_t* buffer) {
   return buffer->user == NULL;
 }
 
-static bool all_host(void* self, qn__expr_t** slot) {
+static bool all_host(void* self, qn__ir_expr_t** slot) {
   (void)self;
   return qn__gmap_is_host(*slot);
 }
 
-static void deal_alloc(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
+static void deal_alloc(top_t* top, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                        const qn__gmap_guard_t* guards) {
   qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (buffer->scope == QN__SCOPE_GLOBAL || buffer->scope == QN__SCOPE_CONST) {
@@ -223,7 +223,7 @@ static void deal_alloc(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
 
 // ---- control flow
 
-static const qn__gmap_guard_t* guard(top_t* top, qn__var_t* var, bool is_negated,
+static const qn__gmap_guard_t* guard(top_t* top, qn__ir_var_t* var, bool is_negated,
                                      const qn__gmap_guard_t* outer) {
   qn__gmap_guard_t* self = QN__ARENA_NEW(top->map->arena, qn__gmap_guard_t);
   if (!self || !var) return NULL;
@@ -231,9 +231,9 @@ static const qn__gmap_guard_t* guard(top_t* top, qn__var_t* var, bool is_negated
   return self;
 }
 
-static void deal_if(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
+static void deal_if(top_t* top, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                     const qn__gmap_guard_t* guards) {
-  qn__block_t alone = qn__block_of(stmt);
+  qn__ir_block_t alone = qn__block_of(stmt);
   if (!qn__gmap_any_stmt(&alone, qn__gmap_is_concurrent)) {
     add_to_group(top, stmt, out, guards);
     return;
@@ -248,9 +248,9 @@ static void deal_if(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
   // Every launch inside tests the condition, as it was here.
   binder_t binder = {top, out, guards, "condition"};
   if (!bind_slot(&binder, &stmt->if_.condition)) return;
-  qn__var_t* var = stmt->if_.condition->var;
+  qn__ir_var_t* var = stmt->if_.condition->var;
   close_group(top, out);
-  qn__block_t* blocks[2] = {&stmt->if_.then_block, &stmt->if_.else_block};
+  qn__ir_block_t* blocks[2] = {&stmt->if_.then_block, &stmt->if_.else_block};
   for (int i = 0; i < 2; ++i) {
     const qn__gmap_guard_t* inner = guard(top, var, i == 1, guards);
     if (!inner) return;
@@ -261,7 +261,7 @@ static void deal_if(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
   }
 }
 
-static void deal_loop(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
+static void deal_loop(top_t* top, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                       const qn__gmap_guard_t* guards) {
   qn_loop_kind_t kind = stmt->loop.kind;
   if (qn__loop_is_block(kind) || qn__loop_is_thread(kind)) {
@@ -290,12 +290,12 @@ static void deal_loop(top_t* top, qn__stmt_t* stmt, qn__block_t* out,
   launch(top, QN__GMAP_FREE, stmt, out, guards);
 }
 
-static void deal(top_t* top, qn__block_t* block, const qn__gmap_guard_t* guards) {
+static void deal(top_t* top, qn__ir_block_t* block, const qn__gmap_guard_t* guards) {
   qn__gmap_t* map = top->map;
   // The list keeps its place: `home` of what it declares.
-  qn__stmt_t* stmt = block->first;
-  *block = (qn__block_t){NULL, NULL};
-  qn__stmt_t* next;
+  qn__ir_stmt_t* stmt = block->first;
+  *block = (qn__ir_block_t){NULL, NULL};
+  qn__ir_stmt_t* next;
   for (; stmt && !qn__gmap_stopped(map); stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
@@ -368,14 +368,14 @@ static qn_status_t map_function(qn__arena_t* arena, const qn__pass_options_t* op
   qn__block_splice(&map.globals, &function->body);
   function->body = map.globals;
   // A loop of the host that was marked stays one.
-  for (qn__stmt_t* stmt = function->body.first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = function->body.first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LOOP) stmt->loop.lane_count = 0;
   }
   qn__function_clear_user(function);
   return QN_OK;
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     QN_TRY(map_function(&body->arena, options, function));
   }

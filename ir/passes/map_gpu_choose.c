@@ -22,12 +22,13 @@ typedef struct work {
   double total;
 } work_t;
 
-static double trips(const qn__expr_t* begin, const qn__expr_t* end) {
+static double trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
   int64_t count = qn__gmap_trips(begin, end);
   return count < 0 ? ASSUMED_TRIPS : (double)count;
 }
 
-static double reach(const work_t* self, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
+static double reach(const work_t* self, const qn__ir_buffer_t* buffer,
+                    qn__ir_expr_t* const* indices) {
   if (!self->lanes || qn__buf_root(buffer)->scope == QN__SCOPE_LOCAL) {
     return 1;
   }
@@ -39,9 +40,9 @@ typedef struct walk {
   double weight;
 } walk_t;
 
-static bool add_slot(void* context, qn__expr_t** slot) {
+static bool add_slot(void* context, qn__ir_expr_t** slot) {
   walk_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   walk_t inner = *self;
   switch (expr->kind) {
     case QN__EXPR_LOAD:
@@ -65,8 +66,8 @@ static bool add_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, add_slot, &inner);
 }
 
-static void add_block(work_t* work, qn__block_t* block, double weight) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void add_block(work_t* work, qn__ir_block_t* block, double weight) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     walk_t walk = {work, weight};
     if (stmt->kind == QN__STMT_STORE) {
       work->total += weight * reach(work, stmt->store.buffer, stmt->store.indices);
@@ -78,7 +79,7 @@ static void add_block(work_t* work, qn__block_t* block, double weight) {
     double inner = weight;
     if (stmt->kind == QN__STMT_LOOP) inner *= trips(stmt->loop.begin, stmt->loop.end);
     if (stmt->kind == QN__STMT_WHILE) inner *= 16;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) add_block(work, blocks[i], inner);
   }
@@ -100,14 +101,14 @@ static void note_trips(team_work_t* self, int64_t count) {
   if (count > self->longest) self->longest = count;
 }
 
-static bool team_slot(void* context, qn__expr_t** slot) {
+static bool team_slot(void* context, qn__ir_expr_t** slot) {
   team_work_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE && expr->reduce.lane_count == QN__GMAP_SPREAD) {
     qn__lanes_t* lanes = qn__gmap_lanes(self->map);
     if (!lanes) return false;
     qn__lanes_enter(lanes, expr->reduce.reduce_var, NULL);
-    for (const qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    for (const qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       qn__lanes_let(lanes, let);
     }
     work_t work = {lanes, 0};
@@ -130,11 +131,11 @@ static bool team_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, team_slot, self);
 }
 
-static void spread_loop_work(team_work_t* self, qn__stmt_t* stmt) {
+static void spread_loop_work(team_work_t* self, qn__ir_stmt_t* stmt) {
   qn__lanes_t* lanes = qn__gmap_lanes(self->map);
   if (!lanes) return;
   // The innermost loop of a perfect nest counts fastest, or near enough.
-  qn__stmt_t* inner = stmt;
+  qn__ir_stmt_t* inner = stmt;
   double weight = self->weight * trips(stmt->loop.begin, stmt->loop.end);
   int64_t all = qn__gmap_trips(stmt->loop.begin, stmt->loop.end);
   while (inner->loop.body.first && !inner->loop.body.first->next &&
@@ -152,8 +153,8 @@ static void spread_loop_work(team_work_t* self, qn__stmt_t* stmt) {
   note_trips(self, all);
 }
 
-static void team_block(team_work_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void team_block(team_work_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD) {
       spread_loop_work(self, stmt);
       continue;
@@ -163,7 +164,7 @@ static void team_block(team_work_t* self, qn__block_t* block) {
     double outer = self->weight;
     if (stmt->kind == QN__STMT_LOOP) self->weight *= trips(stmt->loop.begin, stmt->loop.end);
     if (stmt->kind == QN__STMT_WHILE) self->weight *= 16;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) team_block(self, blocks[i]);
     self->weight = outer;
@@ -172,11 +173,11 @@ static void team_block(team_work_t* self, qn__block_t* block) {
 
 // ---- may a warp do it?
 
-static bool is_spread_loop(const qn__stmt_t* stmt) {
+static bool is_spread_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD;
 }
 
-static bool needs_a_block(const qn__stmt_t* stmt) {
+static bool needs_a_block(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_ALLOC
              ? stmt->alloc.buffer->scope == QN__SCOPE_LOCAL
              : stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_WHILE;
@@ -185,9 +186,9 @@ static bool needs_a_block(const qn__stmt_t* stmt) {
 // How often threads come to store to a buffer. A loop that is spread gives every element to one
 // thread. One that all go through in rounds, with such a loop inside, counts twice: its rounds may
 // give an element to different threads, unless they are independent.
-static uint32_t count_stores(qn__gmap_t* map, qn__block_t* block, const qn__ir_buffer_t* root) {
+static uint32_t count_stores(qn__gmap_t* map, qn__ir_block_t* block, const qn__ir_buffer_t* root) {
   uint32_t count = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_spread = is_spread_loop(stmt);
     qn__gmap_access_t access =
         is_spread ? qn__gmap_access_of_stmt(map, stmt) : qn__gmap_access_of_own(map, stmt);
@@ -197,7 +198,7 @@ static uint32_t count_stores(qn__gmap_t* map, qn__block_t* block, const qn__ir_b
     if (is_spread) continue;
     bool is_round = stmt->kind == QN__STMT_LOOP && !qn__gmap_is_free(stmt) &&
                     qn__gmap_any_stmt(&stmt->loop.body, is_spread_loop);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t block_count = qn__stmt_blocks(stmt, blocks);
     uint32_t most = 0;  // of two branches one is taken
     for (size_t i = 0; i < block_count; ++i) {
@@ -210,7 +211,7 @@ static uint32_t count_stores(qn__gmap_t* map, qn__block_t* block, const qn__ir_b
 }
 
 // Nothing that is written is read or written again: warps of a block never meet.
-static bool fits_a_warp(qn__gmap_t* map, qn__block_t* block) {
+static bool fits_a_warp(qn__gmap_t* map, qn__ir_block_t* block) {
   if (qn__gmap_any_stmt(block, needs_a_block)) return false;
   qn__gmap_access_t access = qn__gmap_access_of_block(map, block);
   for (const qn__gmap_roots_t* w = access.writes; w; w = w->next) {
@@ -222,9 +223,9 @@ static bool fits_a_warp(qn__gmap_t* map, qn__block_t* block) {
   return true;
 }
 
-static uint32_t local_bytes(qn__block_t* block) {
+static uint32_t local_bytes(qn__ir_block_t* block) {
   uint64_t bytes = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_LOCAL) {
       uint64_t size = qn_dtype_size_bytes(stmt->alloc.buffer->dtype);
       for (uint32_t d = 0; d < stmt->alloc.buffer->rank; ++d) {
@@ -234,7 +235,7 @@ static uint32_t local_bytes(qn__block_t* block) {
       }
       bytes += size;
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) bytes += local_bytes(blocks[i]);
   }

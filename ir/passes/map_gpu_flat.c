@@ -25,7 +25,7 @@ static int64_t round_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-static bool is_long(const qn__stmt_t* stmt) {
+static bool is_long(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE ||
          stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_ALLOC;
 }
@@ -51,14 +51,14 @@ static int64_t elements(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t extent,
   return elements_per_thread;
 }
 
-static qn__block_t guarded(qn__gmap_t* map, qn__var_t* index, const qn__expr_t* extent,
-                           qn__gmap_nest_t* nest) {
-  qn__block_t inner = {NULL, NULL};
-  qn__expr_t* use = qn__gmap_use(map, index);
+static qn__ir_block_t guarded(qn__gmap_t* map, qn__ir_var_t* index, const qn__ir_expr_t* extent,
+                              qn__gmap_nest_t* nest) {
+  qn__ir_block_t inner = {NULL, NULL};
+  qn__ir_expr_t* use = qn__gmap_use(map, index);
   qn__gmap_nest_place(map, nest, use, &inner);
   qn__block_splice(&inner, &nest->body);
   if (!extent) return inner;
-  qn__stmt_t* test = qn__gmap_if(
+  qn__ir_stmt_t* test = qn__gmap_if(
       map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, index), qn__gmap_copy(map, extent)));
   if (!test) return inner;
   test->if_.then_block = inner;
@@ -66,10 +66,10 @@ static qn__block_t guarded(qn__gmap_t* map, qn__var_t* index, const qn__expr_t* 
 }
 
 // position = block * (threads * per_thread) + k * threads + t
-static qn__expr_t* position(qn__gmap_t* map, qn__var_t* block, qn__var_t* k, qn__var_t* t,
-                            int64_t threads, int64_t per_thread) {
-  qn__expr_t* at = qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block),
-                               qn__gmap_int(map, threads * per_thread));
+static qn__ir_expr_t* position(qn__gmap_t* map, qn__ir_var_t* block, qn__ir_var_t* k,
+                               qn__ir_var_t* t, int64_t threads, int64_t per_thread) {
+  qn__ir_expr_t* at = qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block),
+                                  qn__gmap_int(map, threads * per_thread));
   if (k) {
     at = qn__gmap_op(map, QN_OP_ADD, at,
                      qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, threads)));
@@ -78,32 +78,33 @@ static qn__expr_t* position(qn__gmap_t* map, qn__var_t* block, qn__var_t* k, qn_
 }
 
 // unroll k in 0..per_thread { lets and body }, with variables of its own.
-static qn__stmt_t* untested_loop(qn__gmap_t* map, const qn__block_t* body, qn__var_t* k,
-                                 int64_t per_thread) {
-  qn__var_t* other = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__expr_t* use = other ? qn__gmap_use(map, other) : NULL;
-  qn__stmt_t* loop = qn__gmap_loop(map, QN_LOOP_UNROLL, other, qn__gmap_int(map, 0),
-                                   qn__gmap_int(map, per_thread));
+static qn__ir_stmt_t* untested_loop(qn__gmap_t* map, const qn__ir_block_t* body, qn__ir_var_t* k,
+                                    int64_t per_thread) {
+  qn__ir_var_t* other = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_expr_t* use = other ? qn__gmap_use(map, other) : NULL;
+  qn__ir_stmt_t* loop = qn__gmap_loop(map, QN_LOOP_UNROLL, other, qn__gmap_int(map, 0),
+                                      qn__gmap_int(map, per_thread));
   if (!use || !loop) return NULL;
   return qn__block_replace(map->arena, body, k, use, &loop->loop.body) ? loop : NULL;
 }
 
 // `per_thread` iterations for thread `t` of block `block`, as many apart as a block has threads.
-static qn__block_t strided_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* block,
-                                qn__var_t* t, const qn__expr_t* extent, int64_t threads,
-                                int64_t per_thread) {
-  qn__block_t none = {NULL, NULL}, body = none;
+static qn__ir_block_t strided_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__ir_var_t* block,
+                                   qn__ir_var_t* t, const qn__ir_expr_t* extent, int64_t threads,
+                                   int64_t per_thread) {
+  qn__ir_block_t none = {NULL, NULL}, body = none;
   int64_t constant = -1;
   (void)qn__expr_const_int(extent, &constant);
-  qn__var_t* k = per_thread > 1 ? qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k") : NULL;
-  qn__var_t* at = qn__gmap_let(map, &body, "at", position(map, block, k, t, threads, per_thread));
+  qn__ir_var_t* k = per_thread > 1 ? qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k") : NULL;
+  qn__ir_var_t* at =
+      qn__gmap_let(map, &body, "at", position(map, block, k, t, threads, per_thread));
   bool is_exact = constant > 0 && constant % (threads * per_thread) == 0;
-  qn__block_t inner = guarded(map, at, is_exact ? NULL : extent, nest);
-  qn__stmt_t* untested = NULL;
+  qn__ir_block_t inner = guarded(map, at, is_exact ? NULL : extent, nest);
+  qn__ir_stmt_t* untested = NULL;
   if (k && !is_exact) {
     // The test is the block's one statement. What is in it may be read, not moved: it is cloned.
-    qn__block_t plain = body;
-    qn__stmt_t* let = body.last;
+    qn__ir_block_t plain = body;
+    qn__ir_stmt_t* let = body.last;
     if (!let || !inner.first) return none;
     let->next = inner.first->if_.then_block.first;
     if (inner.first->if_.then_block.last) plain.last = inner.first->if_.then_block.last;
@@ -113,16 +114,17 @@ static qn__block_t strided_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_
   }
   qn__block_splice(&body, &inner);
   if (k) {
-    qn__stmt_t* loop = qn__gmap_loop(map, untested ? QN_LOOP_SERIAL : QN_LOOP_UNROLL, k,
-                                     qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
+    qn__ir_stmt_t* loop = qn__gmap_loop(map, untested ? QN_LOOP_SERIAL : QN_LOOP_UNROLL, k,
+                                        qn__gmap_int(map, 0), qn__gmap_int(map, per_thread));
     if (!loop) return none;
     loop->loop.body = body;
     body = qn__block_of(loop);
   }
   if (untested) {
-    qn__expr_t* full = qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent),
-                                   qn__gmap_int(map, threads * per_thread));
-    qn__stmt_t* test = qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, block), full));
+    qn__ir_expr_t* full = qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent),
+                                      qn__gmap_int(map, threads * per_thread));
+    qn__ir_stmt_t* test =
+        qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, block), full));
     if (!test) return none;
     test->if_.then_block = qn__block_of(untested);
     test->if_.else_block = body;
@@ -132,19 +134,19 @@ static qn__block_t strided_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_
 }
 
 // Lanes for each thread where that is right, else iterations that lie apart.
-static qn__block_t lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* block,
-                              qn__var_t* t, const qn__expr_t* extent, int64_t threads,
-                              int64_t count) {
-  qn__block_t body = {NULL, NULL};
-  qn__expr_t* first =
+static qn__ir_block_t lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__ir_var_t* block,
+                                 qn__ir_var_t* t, const qn__ir_expr_t* extent, int64_t threads,
+                                 int64_t count) {
+  qn__ir_block_t body = {NULL, NULL};
+  qn__ir_expr_t* first =
       qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block), qn__gmap_int(map, threads));
-  qn__var_t* at =
+  qn__ir_var_t* at =
       qn__gmap_let(map, &body, "at", qn__gmap_op(map, QN_OP_ADD, first, qn__gmap_use(map, t)));
-  qn__expr_t* condition;
-  qn__block_t lanes = qn__gmap_lanes_body(map, nest, at, extent, threads, count, &condition);
+  qn__ir_expr_t* condition;
+  qn__ir_block_t lanes = qn__gmap_lanes_body(map, nest, at, extent, threads, count, &condition);
   qn__block_splice(&body, &lanes);
   if (!condition) return body;
-  qn__stmt_t* test = qn__gmap_if(map, condition);
+  qn__ir_stmt_t* test = qn__gmap_if(map, condition);
   if (!test) return body;
   test->if_.then_block = body;
   test->if_.else_block = strided_body(map, nest, block, t, extent, threads, count);
@@ -152,7 +154,7 @@ static qn__block_t lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t*
 }
 
 static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
-  qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
+  qn__ir_expr_t* extent = qn__gmap_nest_extent(map, nest);
   if (!extent) return;
   int64_t constant = -1;
   int64_t threads = map->threads;
@@ -162,13 +164,13 @@ static void known_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
   }
   bool is_lanes;
   int64_t per_thread = elements(map, nest, constant, &is_lanes);
-  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
-  qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__ir_var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
   if (!block || !t) return;
-  qn__block_t body = is_lanes ? lanes_body(map, nest, block, t, extent, threads, per_thread)
-                              : strided_body(map, nest, block, t, extent, threads, per_thread);
+  qn__ir_block_t body = is_lanes ? lanes_body(map, nest, block, t, extent, threads, per_thread)
+                                 : strided_body(map, nest, block, t, extent, threads, per_thread);
   if (qn__gmap_stopped(map)) return;
-  qn__expr_t* grid =
+  qn__ir_expr_t* grid =
       qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, threads * per_thread));
   qn__gmap_finish(map, unit, block, grid, NULL, qn__gmap_threads(map, t, threads, &body));
 }
@@ -182,22 +184,23 @@ int64_t qn__gmap_fixed_grid(const qn__gmap_t* map) {
 static void fixed_grid(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest) {
   int64_t grid = qn__gmap_fixed_grid(map);
   int64_t threads = map->threads;
-  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
-  qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__block_t body = {NULL, NULL};
-  qn__var_t* first = qn__gmap_let(map, &body, "first", position(map, block, NULL, t, threads, 1));
-  qn__expr_t* left =
+  qn__ir_var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_block_t body = {NULL, NULL};
+  qn__ir_var_t* first =
+      qn__gmap_let(map, &body, "first", position(map, block, NULL, t, threads, 1));
+  qn__ir_expr_t* left =
       qn__gmap_op(map, QN_OP_SUB, qn__gmap_nest_extent(map, nest), qn__gmap_use(map, first));
-  qn__stmt_t* loop =
+  qn__ir_stmt_t* loop =
       qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0),
                     qn__gmap_op(map, QN_OP_CEILDIV, left, qn__gmap_int(map, grid * threads)));
   if (!loop) return;
-  qn__expr_t* step =
+  qn__ir_expr_t* step =
       qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, grid * threads));
-  qn__var_t* at = qn__gmap_let(map, &loop->loop.body, "at",
-                               qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, first), step));
-  qn__block_t inner = guarded(map, at, NULL, nest);
+  qn__ir_var_t* at = qn__gmap_let(map, &loop->loop.body, "at",
+                                  qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, first), step));
+  qn__ir_block_t inner = guarded(map, at, NULL, nest);
   qn__block_splice(&loop->loop.body, &inner);
   qn__block_append(&body, loop);
   qn__gmap_finish(map, unit, block, qn__gmap_int(map, grid), NULL,

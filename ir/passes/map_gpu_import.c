@@ -12,7 +12,7 @@ typedef struct import {
   qn__gmap_unit_t* unit;
 } import_t;
 
-static bool import_slot(void* context, qn__expr_t** slot);
+static bool import_slot(void* context, qn__ir_expr_t** slot);
 static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer);
 
 static void* find_alias(const qn__gmap_unit_t* unit, const void* from) {
@@ -33,10 +33,10 @@ static void add_alias(import_t* self, const void* from, void* to) {
 static qn__ir_buffer_t* carrier_of(import_t* self, qn__gmap_entity_t* entity) {
   if (entity->carrier) return entity->carrier;
   qn__gmap_t* map = self->map;
-  qn__var_t* var =
+  qn__ir_var_t* var =
       entity->stmt->kind == QN__STMT_LET ? entity->stmt->let.var : entity->stmt->atomic.result;
   entity->carrier = qn__gmap_cell(map, &map->globals, QN__SCOPE_GLOBAL, var->dtype, var->name);
-  qn__stmt_t* store = qn__gmap_store(map, entity->carrier, qn__gmap_use(map, var));
+  qn__ir_stmt_t* store = qn__gmap_store(map, entity->carrier, qn__gmap_use(map, var));
   if (!store) return NULL;
   store->next = entity->stmt->next;
   entity->stmt->next = store;
@@ -44,12 +44,12 @@ static qn__ir_buffer_t* carrier_of(import_t* self, qn__gmap_entity_t* entity) {
   return entity->carrier;
 }
 
-static qn__var_t* import_var(import_t* self, qn__var_t* var) {
+static qn__ir_var_t* import_var(import_t* self, qn__ir_var_t* var) {
   qn__gmap_t* map = self->map;
   qn__gmap_entity_t* entity = var->user;
-  qn__var_t* here = find_alias(self->unit, var);
+  qn__ir_var_t* here = find_alias(self->unit, var);
   if (here) return here;
-  qn__expr_t* value;
+  qn__ir_expr_t* value;
   if (entity->is_sunk) {
     value = qn__gmap_copy(map, entity->stmt->let.value);
     if (!value || !import_slot(self, &value)) return NULL;
@@ -61,9 +61,9 @@ static qn__var_t* import_var(import_t* self, qn__var_t* var) {
   return here;
 }
 
-static bool copy_exprs(import_t* self, qn__expr_t*** inout_exprs, uint32_t count) {
+static bool copy_exprs(import_t* self, qn__ir_expr_t*** inout_exprs, uint32_t count) {
   if (!*inout_exprs) return true;
-  qn__expr_t** copies = qn__arena_alloc_array(self->map->arena, count + 1U, sizeof *copies);
+  qn__ir_expr_t** copies = qn__arena_alloc_array(self->map->arena, count + 1U, sizeof *copies);
   if (!copies) return false;
   for (uint32_t i = 0; i < count; ++i) {
     copies[i] = qn__gmap_copy(self->map, (*inout_exprs)[i]);
@@ -77,7 +77,7 @@ static qn__ir_buffer_t* import_view(import_t* self, qn__ir_buffer_t* view) {
   qn__ir_buffer_t* here = find_alias(self->unit, view);
   if (here) return here;
   here = QN__ARENA_NEW(self->map->arena, qn__ir_buffer_t);
-  qn__stmt_t* alloc = qn__stmt_new(self->map->arena, QN__STMT_ALLOC, view->loc);
+  qn__ir_stmt_t* alloc = qn__stmt_new(self->map->arena, QN__STMT_ALLOC, view->loc);
   if (!here || !alloc) return NULL;
   *here = *view;
   here->user = NULL;
@@ -105,13 +105,13 @@ static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
   return buffer;
 }
 
-static bool import_slot(void* context, qn__expr_t** slot) {
+static bool import_slot(void* context, qn__ir_expr_t** slot) {
   import_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (!expr) return true;
   if (expr->kind == QN__EXPR_VAR && expr->var->kind != QN__VAR_SYMBOL && expr->var->user) {
     // An entity, or what the host computes.
-    qn__expr_t* probe = expr;
+    qn__ir_expr_t* probe = expr;
     const qn__gmap_entity_t* entity = expr->var->user;
     if (!qn__gmap_is_host(probe) && entity->unit != self->unit) {
       expr->var = import_var(self, expr->var);
@@ -125,8 +125,9 @@ static bool import_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, import_slot, self);
 }
 
-static void import_block(import_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt && !qn__gmap_stopped(self->map); stmt = stmt->next) {
+static void import_block(import_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__gmap_stopped(self->map);
+       stmt = stmt->next) {
     if (!qn__stmt_each_expr(stmt, import_slot, self)) return;
     if (stmt->kind == QN__STMT_STORE) {
       stmt->store.buffer = import_buffer(self, stmt->store.buffer);
@@ -137,7 +138,7 @@ static void import_block(import_t* self, qn__block_t* block) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       stmt->alloc.buffer->base = import_buffer(self, stmt->alloc.buffer->base);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) import_block(self, blocks[i]);
   }
@@ -154,33 +155,33 @@ static void place_buffer(place_t* self, qn__ir_buffer_t* buffer) {
   buffer = qn__buf_root_mutable(buffer);
   qn__gmap_entity_t* entity = buffer->user;
   if (!entity || buffer->scope != QN__SCOPE_LOCAL || !entity->unit) return;
-  qn__stmt_t* stmt = entity->stmt;
+  qn__ir_stmt_t* stmt = entity->stmt;
   buffer->user = NULL;
   if (entity->is_wide) {
     buffer->scope = QN__SCOPE_GLOBAL;
     qn__block_append(&self->map->globals, stmt);
     return;
   }
-  qn__block_t stmts = self->unit->prologue;
+  qn__ir_block_t stmts = self->unit->prologue;
   // Views of it in the prologue stand behind it.
   self->unit->prologue = qn__block_of(stmt);
   qn__block_splice(&self->unit->prologue, &stmts);
 }
 
-static bool place_slot(void* self, qn__expr_t** slot) {
+static bool place_slot(void* self, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_LOAD) place_buffer(self, (*slot)->load.buffer);
   return qn__expr_each_child(*slot, place_slot, self);
 }
 
-static void place_block(place_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void place_block(place_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, place_slot, self);
     if (stmt->kind == QN__STMT_STORE) place_buffer(self, stmt->store.buffer);
     if (stmt->kind == QN__STMT_ATOMIC) place_buffer(self, stmt->atomic.buffer);
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       place_buffer(self, stmt->alloc.buffer->base);
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) place_block(self, blocks[i]);
   }

@@ -20,32 +20,33 @@ enum { kept_elements = 16 };  // of a thread, in each array
 
 typedef struct keep {
   qn__gmap_team_t* team;
-  qn__block_t* block;
-  qn__stmt_t* stmt;      // whose summand is looked at
-  qn__expr_t* reduce;    // of it
-  qn__stmt_t* previous;  // in front of `stmt`
+  qn__ir_block_t* block;
+  qn__ir_stmt_t* stmt;      // whose summand is looked at
+  qn__ir_expr_t* reduce;    // of it
+  qn__ir_stmt_t* previous;  // in front of `stmt`
 } keep_t;
 
 // ---- the range
 
-static bool is_spread(const qn__expr_t* expr) {
+static bool is_spread(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_REDUCE && expr->reduce.lane_count == QN__GMAP_SPREAD;
 }
 
-static bool is_row(const qn__gmap_team_t* team, const qn__expr_t* begin, const qn__expr_t* end) {
+static bool is_row(const qn__gmap_team_t* team, const qn__ir_expr_t* begin,
+                   const qn__ir_expr_t* end) {
   return team->row.lanes > 0 && qn__expr_is_int(begin, 0) && qn__expr_equal(end, team->row.end);
 }
 
 // In another order they are another value.
-static bool is_float_sum(const qn__expr_t* reduce) {
+static bool is_float_sum(const qn__ir_expr_t* reduce) {
   return reduce->reduce.reduce_kind == QN_REDUCE_SUM && qn__dtype_is_float(reduce->dtype);
 }
 
-static bool is_no_lane(const qn__stmt_t* stmt) {
+static bool is_no_lane(const qn__ir_stmt_t* stmt) {
   return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
 }
 
-static bool is_row_loop(const keep_t* self, qn__stmt_t* stmt) {
+static bool is_row_loop(const keep_t* self, qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD &&
          is_row(self->team, stmt->loop.begin, stmt->loop.end) &&
          !qn__gmap_any_stmt(&stmt->loop.body, is_no_lane);
@@ -53,9 +54,9 @@ static bool is_row_loop(const keep_t* self, qn__stmt_t* stmt) {
 
 // The first reduction that is spread in lanes gives the range, and its first sum of floats the
 // lanes.
-static bool find_row(void* context, qn__expr_t** slot) {
+static bool find_row(void* context, qn__ir_expr_t** slot) {
   keep_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (!is_spread(expr)) return qn__expr_each_child(expr, find_row, self);
   if (self->team->row.lanes > 0 &&
       (!is_float_sum(expr) || !is_row(self->team, expr->reduce.begin, expr->reduce.end))) {
@@ -67,7 +68,7 @@ static bool find_row(void* context, qn__expr_t** slot) {
       !qn__expr_const_int(self->team->count, &threads)) {
     return true;
   }
-  for (qn__stmt_t* stmt = self->block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = self->block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LET && qn__gmap_uses_var(expr->reduce.end, stmt->let.var)) {
       return true;
     }
@@ -84,7 +85,7 @@ static bool find_row(void* context, qn__expr_t** slot) {
   return !is_float_sum(expr);
 }
 
-static bool is_simple(const qn__stmt_t* stmt) {
+static bool is_simple(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LET || stmt->kind == QN__STMT_STORE || stmt->kind == QN__STMT_LOOP;
 }
 
@@ -103,18 +104,18 @@ static bool is_kept(const qn__gmap_team_t* team, const qn__ir_buffer_t* buffer) 
   return false;
 }
 
-static bool find_kept(void* context, qn__expr_t** slot) {
+static bool find_kept(void* context, qn__ir_expr_t** slot) {
   const qn__gmap_team_t* team = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD && is_kept(team, expr->load.buffer)) return false;
   return qn__expr_each_child(*slot, find_kept, context);
 }
 
-static bool has_kept(qn__gmap_team_t* team, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool has_kept(qn__gmap_team_t* team, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && is_kept(team, stmt->store.buffer)) return true;
     if (!qn__stmt_each_expr(stmt, find_kept, team)) return true;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (has_kept(team, blocks[i])) return true;
@@ -123,22 +124,22 @@ static bool has_kept(qn__gmap_team_t* team, qn__block_t* block) {
   return false;
 }
 
-bool qn__gmap_is_kept(qn__gmap_team_t* team, qn__block_t* block, qn__expr_t* reduce) {
+bool qn__gmap_is_kept(qn__gmap_team_t* team, qn__ir_block_t* block, qn__ir_expr_t* reduce) {
   if (team->row.lanes == 0) return false;
   return reduce ? !find_kept(team, &reduce) : has_kept(team, block);
 }
 
 // A spread reduction over the row whose threads may have the row's lanes.
-static bool can_take(const keep_t* self, qn__expr_t* reduce) {
+static bool can_take(const keep_t* self, qn__ir_expr_t* reduce) {
   qn__gmap_team_t* team = self->team;
   if (!is_row(team, reduce->reduce.begin, reduce->reduce.end)) return false;
   return !is_float_sum(reduce) || !find_kept(team, &reduce) ||
          qn__gmap_reduce_lane_count(team->map, reduce, team->count) == team->row.lanes;
 }
 
-static bool look_into(void* context, qn__expr_t** slot) {
+static bool look_into(void* context, qn__ir_expr_t** slot) {
   contents_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) self->is_wrong = true;
   if (expr->kind == QN__EXPR_LOAD) {
     const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
@@ -151,7 +152,7 @@ static bool look_into(void* context, qn__expr_t** slot) {
   return !self->is_wrong && qn__expr_each_child(*slot, look_into, self);
 }
 
-static bool can_keep(const keep_t* self, qn__expr_t* expr) {
+static bool can_keep(const keep_t* self, qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_LOAD && is_kept(self->team, expr->load.buffer)) return false;
   if (expr->dtype == QN_DTYPE_BOOL || expr->dtype == QN_DTYPE_I64) return false;
   if (!qn__gmap_uses_var(expr, self->reduce->reduce.reduce_var)) return false;
@@ -163,15 +164,15 @@ static bool can_keep(const keep_t* self, qn__expr_t* expr) {
 // Occurrences of a part of one summand elsewhere: with the other one's variable.
 typedef struct other {
   keep_t* keep;
-  const qn__expr_t* part;
-  qn__expr_t* pattern;  // for the range at hand
-  qn__var_t* var;
+  const qn__ir_expr_t* part;
+  qn__ir_expr_t* pattern;  // for the range at hand
+  qn__ir_var_t* var;
   qn__ir_buffer_t* buffer;  // replaces them; NULL: they are only counted
   uint32_t count;
 } other_t;
 
-static qn__expr_t* load_kept(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__var_t* var) {
-  qn__expr_t* load = qn__expr_new(map->arena, QN__EXPR_LOAD, buffer->dtype, buffer->loc);
+static qn__ir_expr_t* load_kept(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__ir_var_t* var) {
+  qn__ir_expr_t* load = qn__expr_new(map->arena, QN__EXPR_LOAD, buffer->dtype, buffer->loc);
   if (!load) return NULL;
   load->load.buffer = buffer;
   load->load.indices = qn__arena_alloc_array(map->arena, 1, sizeof *load->load.indices);
@@ -180,19 +181,19 @@ static qn__expr_t* load_kept(qn__gmap_t* map, qn__ir_buffer_t* buffer, qn__var_t
   return load->load.indices[0] ? load : NULL;
 }
 
-static bool visit_use(void* context, qn__expr_t** slot) {
+static bool visit_use(void* context, qn__ir_expr_t** slot) {
   other_t* self = context;
   if (!qn__expr_equal(*slot, self->pattern)) return qn__expr_each_child(*slot, visit_use, self);
   ++self->count;
   if (!self->buffer) return true;
-  qn__expr_t* load = load_kept(self->keep->team->map, self->buffer, self->var);
+  qn__ir_expr_t* load = load_kept(self->keep->team->map, self->buffer, self->var);
   if (load) *slot = load;
   return load != NULL;
 }
 
-static bool set_pattern(other_t* self, qn__var_t* var) {
+static bool set_pattern(other_t* self, qn__ir_var_t* var) {
   qn__gmap_t* map = self->keep->team->map;
-  qn__expr_t* use = qn__gmap_use(map, var);
+  qn__ir_expr_t* use = qn__gmap_use(map, var);
   self->var = var;
   self->pattern =
       use ? qn__expr_replace(map->arena, self->part, self->keep->reduce->reduce.reduce_var, use)
@@ -200,10 +201,10 @@ static bool set_pattern(other_t* self, qn__var_t* var) {
   return self->pattern != NULL;
 }
 
-static bool visit_block(other_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool visit_block(other_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!qn__stmt_each_expr(stmt, visit_use, self)) return false;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!visit_block(self, blocks[i])) return false;
@@ -212,17 +213,17 @@ static bool visit_block(other_t* self, qn__block_t* block) {
   return true;
 }
 
-static bool visit_reduces(void* context, qn__expr_t** slot) {
+static bool visit_reduces(void* context, qn__ir_expr_t** slot) {
   other_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (!is_spread(expr)) return qn__expr_each_child(expr, visit_reduces, self);
   if (!can_take(self->keep, expr)) return true;
   if (!set_pattern(self, expr->reduce.reduce_var)) return false;
   return visit_block(self, &expr->reduce.lets) && visit_use(self, &expr->reduce.value);
 }
 
-static bool visit_stmts(other_t* self, qn__stmt_t* first) {
-  for (qn__stmt_t* stmt = first; stmt; stmt = stmt->next) {
+static bool visit_stmts(other_t* self, qn__ir_stmt_t* first) {
+  for (qn__ir_stmt_t* stmt = first; stmt; stmt = stmt->next) {
     if (is_row_loop(self->keep, stmt)) {
       if (!set_pattern(self, stmt->loop.var) || !visit_block(self, &stmt->loop.body)) return false;
     } else if (stmt->kind != QN__STMT_LOOP && !qn__stmt_each_expr(stmt, visit_reduces, self)) {
@@ -233,21 +234,22 @@ static bool visit_stmts(other_t* self, qn__stmt_t* first) {
 }
 
 // for c in 0..n { kept[c] = part }, in front of the statement.
-static bool add_loop(keep_t* self, const qn__expr_t* part, qn__ir_buffer_t* buffer) {
+static bool add_loop(keep_t* self, const qn__ir_expr_t* part, qn__ir_buffer_t* buffer) {
   qn__gmap_t* map = self->team->map;
-  const qn__expr_t* reduce = self->reduce;
-  qn__var_t* var = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, reduce->reduce.reduce_var->name);
-  qn__expr_t* use = qn__gmap_use(map, var);
-  qn__stmt_t* loop = qn__gmap_loop(map, QN_LOOP_PARALLEL, var, qn__gmap_int(map, 0),
-                                   qn__gmap_copy(map, reduce->reduce.end));
+  const qn__ir_expr_t* reduce = self->reduce;
+  qn__ir_var_t* var =
+      qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, reduce->reduce.reduce_var->name);
+  qn__ir_expr_t* use = qn__gmap_use(map, var);
+  qn__ir_stmt_t* loop = qn__gmap_loop(map, QN_LOOP_PARALLEL, var, qn__gmap_int(map, 0),
+                                      qn__gmap_copy(map, reduce->reduce.end));
   if (!use || !loop) return false;
-  qn__stmt_t* store = qn__gmap_store(
+  qn__ir_stmt_t* store = qn__gmap_store(
       map, buffer, qn__expr_replace(map->arena, part, reduce->reduce.reduce_var, use));
   if (!store) return false;
   store->store.indices[0] = use;
   loop->loop.lane_count = QN__GMAP_SPREAD;
   loop->loop.body = qn__block_of(store);
-  qn__stmt_t* alloc = qn__stmt_new(map->arena, QN__STMT_ALLOC, buffer->loc);
+  qn__ir_stmt_t* alloc = qn__stmt_new(map->arena, QN__STMT_ALLOC, buffer->loc);
   if (!alloc) return false;
   alloc->alloc.buffer = buffer;
   alloc->next = loop;
@@ -257,7 +259,7 @@ static bool add_loop(keep_t* self, const qn__expr_t* part, qn__ir_buffer_t* buff
   return true;
 }
 
-static bool keep_part(keep_t* self, const qn__expr_t* part) {
+static bool keep_part(keep_t* self, const qn__ir_expr_t* part) {
   qn__gmap_t* map = self->team->map;
   qn__gmap_row_t* row = &self->team->row;
   qn__ir_buffer_t* buffer = qn__gmap_buffer(map, QN__SCOPE_LOCAL, part->dtype, "kept", 1);
@@ -265,7 +267,7 @@ static bool keep_part(keep_t* self, const qn__expr_t* part) {
   buffer->shape = qn__arena_alloc_array(map->arena, 1, sizeof *buffer->shape);
   if (!buffer->shape) return false;
   buffer->shape[0] = qn__gmap_int(map, row->rounds * row->lanes);
-  qn__expr_t* copy = qn__gmap_copy(map, part);
+  qn__ir_expr_t* copy = qn__gmap_copy(map, part);
   if (!buffer->shape[0] || !copy || !add_loop(self, copy, buffer)) return false;
   other_t other = {.keep = self, .part = copy, .buffer = buffer};
   row->kept[row->kept_count++] = buffer;
@@ -273,9 +275,9 @@ static bool keep_part(keep_t* self, const qn__expr_t* part) {
 }
 
 // The largest parts of the summand first; only what is evaluated whatever the values are.
-static bool try_part(void* context, qn__expr_t** slot) {
+static bool try_part(void* context, qn__ir_expr_t** slot) {
   keep_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (self->team->row.kept_count == QN__GMAP_MAX_KEPT) return true;
   if (can_keep(self, expr)) {
     other_t other = {.keep = self, .part = expr};
@@ -287,9 +289,9 @@ static bool try_part(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, try_part, self);
 }
 
-static bool try_reduce(void* context, qn__expr_t** slot) {
+static bool try_reduce(void* context, qn__ir_expr_t** slot) {
   keep_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (!is_spread(expr)) return qn__expr_each_child(expr, try_reduce, self);
   if (!can_take(self, expr)) return true;
   self->reduce = expr;
@@ -298,8 +300,8 @@ static bool try_reduce(void* context, qn__expr_t** slot) {
 
 // ---- all
 
-bool qn__gmap_keep(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out_kept,
-                   qn__expr_t** out_condition) {
+bool qn__gmap_keep(qn__gmap_team_t* team, qn__ir_block_t* block, qn__ir_block_t* out_kept,
+                   qn__ir_expr_t** out_condition) {
   qn__gmap_t* map = team->map;
   *out_condition = NULL;
   team->row = (qn__gmap_row_t){.lanes = 0};
@@ -308,16 +310,16 @@ bool qn__gmap_keep(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out_k
     return false;
   }
   keep_t self = {.team = team, .block = block};
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!is_simple(stmt)) return false;
   }
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind != QN__STMT_LOOP && !qn__stmt_each_expr(stmt, find_row, &self)) break;
   }
   if (team->row.lanes == 0) return false;
   if (!qn__block_replace(map->arena, block, NULL, NULL, out_kept)) return false;
   self.block = out_kept;
-  for (qn__stmt_t* stmt = out_kept->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = out_kept->first; stmt; stmt = stmt->next) {
     self.stmt = stmt;
     if (stmt->kind != QN__STMT_LOOP && !qn__stmt_each_expr(stmt, try_reduce, &self)) break;
     self.previous = stmt;
@@ -326,10 +328,10 @@ bool qn__gmap_keep(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out_k
     team->row.lanes = 0;
     return false;
   }
-  const qn__expr_t* end = team->row.end;
+  const qn__ir_expr_t* end = team->row.end;
   int64_t length;
   if (qn__expr_const_int(end, &length)) return true;
-  qn__expr_t* fits =
+  qn__ir_expr_t* fits =
       qn__gmap_op(map, QN_OP_LE, qn__gmap_copy(map, end),
                   qn__gmap_int(map, team->row.rounds * team->row.lanes * team->row.threads));
   *out_condition =
@@ -341,11 +343,11 @@ bool qn__gmap_keep(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out_k
 
 typedef struct place {
   const qn__gmap_team_t* team;
-  const qn__expr_t* first;  // of the round's elements in an array
-  qn__var_t* lane;
+  const qn__ir_expr_t* first;  // of the round's elements in an array
+  qn__ir_var_t* lane;
 } place_t;
 
-static bool set_place(const place_t* self, const qn__ir_buffer_t* buffer, qn__expr_t** indices) {
+static bool set_place(const place_t* self, const qn__ir_buffer_t* buffer, qn__ir_expr_t** indices) {
   if (!is_kept(self->team, buffer)) return true;
   qn__gmap_t* map = self->team->map;
   indices[0] =
@@ -353,22 +355,22 @@ static bool set_place(const place_t* self, const qn__ir_buffer_t* buffer, qn__ex
   return indices[0] != NULL;
 }
 
-static bool place_slot(void* context, qn__expr_t** slot) {
+static bool place_slot(void* context, qn__ir_expr_t** slot) {
   place_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD && is_kept(self->team, expr->load.buffer)) {
     return set_place(self, expr->load.buffer, expr->load.indices);
   }
   return qn__expr_each_child(*slot, place_slot, self);
 }
 
-static bool place_block(place_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool place_block(place_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!qn__stmt_each_expr(stmt, place_slot, self)) return false;
     if (stmt->kind == QN__STMT_STORE && !set_place(self, stmt->store.buffer, stmt->store.indices)) {
       return false;
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!place_block(self, blocks[i])) return false;
@@ -378,57 +380,58 @@ static bool place_block(place_t* self, qn__block_t* block) {
 }
 
 // Round `k` of the thread: k * T + t.
-static qn__expr_t* round_position(const qn__gmap_team_t* team, qn__expr_t* k) {
+static qn__ir_expr_t* round_position(const qn__gmap_team_t* team, qn__ir_expr_t* k) {
   qn__gmap_t* map = team->map;
-  qn__expr_t* first = qn__gmap_op(map, QN_OP_MUL, k, qn__gmap_int(map, team->row.threads));
+  qn__ir_expr_t* first = qn__gmap_op(map, QN_OP_MUL, k, qn__gmap_int(map, team->row.threads));
   return qn__gmap_op(map, QN_OP_ADD, first, qn__gmap_use(map, team->thread));
 }
 
 // Is there such a round? NULL: there always is.
-static qn__expr_t* has_round(const qn__gmap_team_t* team, const qn__expr_t* position,
-                             int64_t rounds) {
+static qn__ir_expr_t* has_round(const qn__gmap_team_t* team, const qn__ir_expr_t* position,
+                                int64_t rounds) {
   qn__gmap_t* map = team->map;
   const qn__gmap_row_t* row = &team->row;
   int64_t length;
   if (qn__expr_const_int(row->end, &length) && rounds * row->threads * row->lanes <= length) {
     return NULL;
   }
-  qn__expr_t* groups =
+  qn__ir_expr_t* groups =
       qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, row->end), qn__gmap_int(map, row->lanes));
   return qn__gmap_op(map, QN_OP_LT, qn__gmap_copy(map, position), groups);
 }
 
-static qn__expr_t* neutral_of(qn__gmap_t* map, const qn__expr_t* reduce) {
-  qn__scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
+static qn__ir_expr_t* neutral_of(qn__gmap_t* map, const qn__ir_expr_t* reduce) {
+  qn__ir_scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
   return qn__dtype_is_float(reduce->dtype) ? qn__expr_float(map->arena, reduce->dtype, neutral.f)
                                            : qn__expr_int(map->arena, reduce->dtype, neutral.i);
 }
 
-static qn__expr_t* join(qn__gmap_t* map, qn_reduce_kind_t kind, qn__expr_t* all, qn__expr_t* more) {
+static qn__ir_expr_t* join(qn__gmap_t* map, qn_reduce_kind_t kind, qn__ir_expr_t* all,
+                           qn__ir_expr_t* more) {
   if (!all || !more) return more;
   qn_op_t op = kind == QN_REDUCE_MIN ? QN_OP_MIN : kind == QN_REDUCE_MAX ? QN_OP_MAX : QN_OP_ADD;
   return qn__expr_op(map->arena, op, all, more, NULL);
 }
 
-qn__expr_t* qn__gmap_kept_reduce(qn__gmap_team_t* team, const qn__expr_t* reduce) {
+qn__ir_expr_t* qn__gmap_kept_reduce(qn__gmap_team_t* team, const qn__ir_expr_t* reduce) {
   qn__gmap_t* map = team->map;
   const qn__gmap_row_t* row = &team->row;
-  qn__expr_t* all = NULL;
+  qn__ir_expr_t* all = NULL;
   for (int64_t k = 0; k < row->rounds; ++k) {
-    qn__expr_t* position = round_position(team, qn__gmap_int(map, k));
-    qn__var_t* unused = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
-    qn__expr_t* outer =
+    qn__ir_expr_t* position = round_position(team, qn__gmap_int(map, k));
+    qn__ir_var_t* unused = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
+    qn__ir_expr_t* outer =
         position ? qn__gmap_lanes_reduce(map, reduce, unused, position, row->lanes) : NULL;
     if (!outer) return NULL;
-    qn__expr_t* each = outer->reduce.value;
+    qn__ir_expr_t* each = outer->reduce.value;
     place_t place = {team, qn__gmap_int(map, k * row->lanes), each->reduce.reduce_var};
     if (!place.first || !place_block(&place, &each->reduce.lets) ||
         !place_slot(&place, &each->reduce.value)) {
       return NULL;
     }
-    qn__expr_t* condition = has_round(team, position, k + 1);
+    qn__ir_expr_t* condition = has_round(team, position, k + 1);
     if (condition) {
-      qn__expr_t* choice = qn__expr_new(map->arena, QN__EXPR_COND, reduce->dtype, reduce->loc);
+      qn__ir_expr_t* choice = qn__expr_new(map->arena, QN__EXPR_COND, reduce->dtype, reduce->loc);
       if (!choice) return NULL;
       choice->args[0] = condition;
       choice->args[1] = each;
@@ -444,18 +447,18 @@ qn__expr_t* qn__gmap_kept_reduce(qn__gmap_team_t* team, const qn__expr_t* reduce
 
 // for lane in 0..lanes { kept[...] = 0 } for each array that the loop fills: a register of which
 // some threads have no value would be in use wherever that could be read.
-static void clear_places(qn__gmap_team_t* team, const qn__stmt_t* lanes, qn__block_t* out) {
+static void clear_places(qn__gmap_team_t* team, const qn__ir_stmt_t* lanes, qn__ir_block_t* out) {
   qn__gmap_t* map = team->map;
-  for (const qn__stmt_t* stmt = lanes->loop.body.first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = lanes->loop.body.first; stmt; stmt = stmt->next) {
     if (stmt->kind != QN__STMT_STORE || !is_kept(team, stmt->store.buffer)) continue;
     qn_dtype_t dtype = stmt->store.buffer->dtype;
-    qn__expr_t* zero = qn__dtype_is_float(dtype) ? qn__expr_float(map->arena, dtype, 0.0)
-                                                 : qn__expr_int(map->arena, dtype, 0);
-    qn__var_t* lane = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "lane");
-    qn__expr_t* use = qn__gmap_use(map, lane);
-    qn__stmt_t* loop = qn__gmap_loop(map, QN_LOOP_UNROLL, lane, qn__gmap_int(map, 0),
-                                     qn__gmap_int(map, team->row.lanes));
-    qn__stmt_t* store = qn__gmap_store(map, stmt->store.buffer, zero);
+    qn__ir_expr_t* zero = qn__dtype_is_float(dtype) ? qn__expr_float(map->arena, dtype, 0.0)
+                                                    : qn__expr_int(map->arena, dtype, 0);
+    qn__ir_var_t* lane = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "lane");
+    qn__ir_expr_t* use = qn__gmap_use(map, lane);
+    qn__ir_stmt_t* loop = qn__gmap_loop(map, QN_LOOP_UNROLL, lane, qn__gmap_int(map, 0),
+                                        qn__gmap_int(map, team->row.lanes));
+    qn__ir_stmt_t* store = qn__gmap_store(map, stmt->store.buffer, zero);
     if (!use || !loop || !store) return;
     store->store.indices[0] =
         qn__expr_replace(map->arena, stmt->store.indices[0], lanes->loop.var, use);
@@ -465,24 +468,24 @@ static void clear_places(qn__gmap_team_t* team, const qn__stmt_t* lanes, qn__blo
   }
 }
 
-void qn__gmap_kept_loop(qn__gmap_team_t* team, qn__block_t* out, qn__gmap_nest_t* nest) {
+void qn__gmap_kept_loop(qn__gmap_team_t* team, qn__ir_block_t* out, qn__gmap_nest_t* nest) {
   qn__gmap_t* map = team->map;
   const qn__gmap_row_t* row = &team->row;
-  qn__block_t body = {NULL, NULL};
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__stmt_t* rounds =
+  qn__ir_block_t body = {NULL, NULL};
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_stmt_t* rounds =
       qn__gmap_loop(map, QN_LOOP_UNROLL, k, qn__gmap_int(map, 0), qn__gmap_int(map, row->rounds));
   if (!rounds) return;
-  qn__var_t* at = qn__gmap_let(map, &body, "at", round_position(team, qn__gmap_use(map, k)));
-  qn__expr_t* use = at ? qn__gmap_use(map, at) : NULL;
-  qn__stmt_t* lanes = use ? qn__gmap_lanes_loop(map, nest, at, row->lanes) : NULL;
+  qn__ir_var_t* at = qn__gmap_let(map, &body, "at", round_position(team, qn__gmap_use(map, k)));
+  qn__ir_expr_t* use = at ? qn__gmap_use(map, at) : NULL;
+  qn__ir_stmt_t* lanes = use ? qn__gmap_lanes_loop(map, nest, at, row->lanes) : NULL;
   if (!lanes) return;
   place_t place = {team,
                    qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, row->lanes)),
                    lanes->loop.var};
   if (!place.first || !place_block(&place, &lanes->loop.body)) return;
-  qn__expr_t* condition = has_round(team, use, row->rounds);
-  qn__stmt_t* inner = lanes;
+  qn__ir_expr_t* condition = has_round(team, use, row->rounds);
+  qn__ir_stmt_t* inner = lanes;
   if (condition) {
     inner = qn__gmap_if(map, condition);
     if (!inner) return;

@@ -8,17 +8,18 @@
 // ---- finishing
 
 // Around the work of a thread: the conditions that only the device knows.
-static qn__block_t add_guards(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__block_t body) {
+static qn__ir_block_t add_guards(qn__gmap_t* map, const qn__gmap_unit_t* unit,
+                                 qn__ir_block_t body) {
   for (const qn__gmap_guard_t* guard = unit->guards; guard; guard = guard->outer) {
-    qn__var_t* var = guard->var;
+    qn__ir_var_t* var = guard->var;
     for (const qn__gmap_alias_t* alias = unit->aliases; alias; alias = alias->next) {
       if (alias->from == guard->var) var = alias->to;
     }
-    qn__expr_t* condition = qn__gmap_use(map, var);
+    qn__ir_expr_t* condition = qn__gmap_use(map, var);
     if (guard->is_negated && condition) {
       condition = qn__expr_op(map->arena, QN_OP_LOGIC_NOT, condition, NULL, NULL);
     }
-    qn__stmt_t* test = qn__gmap_if(map, condition);
+    qn__ir_stmt_t* test = qn__gmap_if(map, condition);
     if (!test) return body;
     test->if_.then_block = body;
     body = qn__block_of(test);
@@ -26,21 +27,22 @@ static qn__block_t add_guards(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__
   return body;
 }
 
-static void fill_anchor(qn__gmap_unit_t* unit, const qn__stmt_t* loop) {
-  qn__stmt_t* next = unit->anchor->next;
+static void fill_anchor(qn__gmap_unit_t* unit, const qn__ir_stmt_t* loop) {
+  qn__ir_stmt_t* next = unit->anchor->next;
   *unit->anchor = *loop;
   unit->anchor->next = next;
 }
 
-qn__stmt_t* qn__gmap_threads(qn__gmap_t* map, qn__var_t* t, int64_t count, qn__block_t* body) {
-  qn__stmt_t* loop =
+qn__ir_stmt_t* qn__gmap_threads(qn__gmap_t* map, qn__ir_var_t* t, int64_t count,
+                                qn__ir_block_t* body) {
+  qn__ir_stmt_t* loop =
       qn__gmap_loop(map, QN_LOOP_THREAD_X, t, qn__gmap_int(map, 0), qn__gmap_int(map, count));
   if (loop) loop->loop.body = *body;
   return loop;
 }
 
 // The guards stand inside of the innermost thread loop of a perfect nest.
-static void guard_threads(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__stmt_t* threads) {
+static void guard_threads(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__ir_stmt_t* threads) {
   while (threads->loop.body.first && threads->loop.body.first == threads->loop.body.last &&
          qn__gmap_is_thread(threads->loop.body.first)) {
     threads = threads->loop.body.first;
@@ -48,9 +50,9 @@ static void guard_threads(qn__gmap_t* map, const qn__gmap_unit_t* unit, qn__stmt
   threads->loop.body = add_guards(map, unit, threads->loop.body);
 }
 
-void qn__gmap_finish(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__var_t* block_var,
-                     qn__expr_t* block_extent, qn__block_t* level, qn__stmt_t* threads) {
-  qn__stmt_t* blocks =
+void qn__gmap_finish(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__ir_var_t* block_var,
+                     qn__ir_expr_t* block_extent, qn__ir_block_t* level, qn__ir_stmt_t* threads) {
+  qn__ir_stmt_t* blocks =
       qn__gmap_loop(map, QN_LOOP_BLOCK_X, block_var, qn__gmap_int(map, 0), block_extent);
   if (!threads || !blocks) return;
   guard_threads(map, unit, threads);
@@ -63,25 +65,25 @@ void qn__gmap_finish(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__var_t* block_va
 // ---- groups
 
 static void group_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
-  qn__block_t stmts = unit->prologue;
-  unit->prologue = (qn__block_t){NULL, NULL};
+  qn__ir_block_t stmts = unit->prologue;
+  unit->prologue = (qn__ir_block_t){NULL, NULL};
   // What guards need stays at the block level.
   if (unit->guards) {
     unit->prologue = stmts;
-    stmts = (qn__block_t){NULL, NULL};
+    stmts = (qn__ir_block_t){NULL, NULL};
   }
   qn__block_splice(&stmts, &unit->stmts);
-  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
   if (!qn__gmap_plan(map, &stmts, false)) {
     qn__gmap_serialise(&stmts);
-    qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+    qn__ir_var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
     qn__gmap_finish(map, unit, block, qn__gmap_int(map, 1), NULL,
                     qn__gmap_threads(map, t, 1, &stmts));
     return;
   }
   qn__gmap_team_t team;
   if (!qn__gmap_team_init(&team, map, &stmts, map->threads)) return;
-  qn__block_t body = {NULL, NULL};
+  qn__ir_block_t body = {NULL, NULL};
   qn__gmap_team_run(&team, &stmts, &body);
   if (qn__gmap_stopped(map)) return;
   qn__gmap_finish(map, unit, block, qn__gmap_int(map, 1), &team.level,
@@ -90,25 +92,25 @@ static void group_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
 
 // ---- explicit loops
 
-static bool is_block_loop(const qn__stmt_t* stmt) {
+static bool is_block_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
 }
 
 // Moves what stands between block loops (lets, asserts, tables, views) into the innermost one.
 // Returns the innermost loop.
-static qn__stmt_t* straighten_blocks(qn__stmt_t* outermost) {
-  qn__stmt_t* loop = outermost;
-  qn__block_t moved = {NULL, NULL};
+static qn__ir_stmt_t* straighten_blocks(qn__ir_stmt_t* outermost) {
+  qn__ir_stmt_t* loop = outermost;
+  qn__ir_block_t moved = {NULL, NULL};
   for (;;) {
-    qn__stmt_t* inner = NULL;
-    for (qn__stmt_t* stmt = loop->loop.body.first; stmt && !inner; stmt = stmt->next) {
+    qn__ir_stmt_t* inner = NULL;
+    for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt && !inner; stmt = stmt->next) {
       if (is_block_loop(stmt)) inner = stmt;
     }
     if (!inner) break;
-    qn__block_t body = loop->loop.body;
-    loop->loop.body = (qn__block_t){NULL, NULL};
-    qn__stmt_t* next;
-    for (qn__stmt_t* stmt = body.first; stmt; stmt = next) {
+    qn__ir_block_t body = loop->loop.body;
+    loop->loop.body = (qn__ir_block_t){NULL, NULL};
+    qn__ir_stmt_t* next;
+    for (qn__ir_stmt_t* stmt = body.first; stmt; stmt = next) {
       next = stmt->next;
       stmt->next = NULL;
       if (stmt != inner) qn__block_append(&moved, stmt);
@@ -121,13 +123,13 @@ static qn__stmt_t* straighten_blocks(qn__stmt_t* outermost) {
   return loop;
 }
 
-static bool is_pure_slot(void* map, qn__expr_t** slot) {
+static bool is_pure_slot(void* map, qn__ir_expr_t** slot) {
   return qn__gmap_is_pure(map, *slot);
 }
 
 // At the block level only what all threads may do at once, then one nest of thread loops.
-static bool is_canonical(qn__gmap_t* map, const qn__block_t* level) {
-  for (qn__stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
+static bool is_canonical(qn__gmap_t* map, const qn__ir_block_t* level) {
+  for (qn__ir_stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
     if (qn__gmap_is_thread(stmt)) return stmt->next == NULL;
     bool is_plain = stmt->kind == QN__STMT_LET && qn__gmap_is_pure(map, stmt->let.value);
     if (stmt->kind == QN__STMT_ALLOC) {
@@ -140,11 +142,11 @@ static bool is_canonical(qn__gmap_t* map, const qn__block_t* level) {
 }
 
 // Threads for a block level without exact thread loops: as many as its largest nest has.
-static int64_t max_threads(const qn__gmap_t* map, qn__block_t* block) {
+static int64_t max_threads(const qn__gmap_t* map, qn__ir_block_t* block) {
   int64_t most = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     int64_t count = 1;
-    const qn__stmt_t* loop = stmt;
+    const qn__ir_stmt_t* loop = stmt;
     while (loop && qn__gmap_is_thread(loop) && count > 0) {
       int64_t begin, end, extent;
       bool is_known = qn__expr_const_int(loop->loop.begin, &begin) &&
@@ -156,7 +158,7 @@ static int64_t max_threads(const qn__gmap_t* map, qn__block_t* block) {
       loop = loop->loop.body.first;
     }
     if (qn__gmap_is_thread(stmt) && count > most) most = count;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t block_count = qn__gmap_is_thread(stmt) ? 0 : qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < block_count; ++i) {
       int64_t inner = max_threads(map, blocks[i]);
@@ -167,11 +169,11 @@ static int64_t max_threads(const qn__gmap_t* map, qn__block_t* block) {
 }
 
 // Any other block level: its statements become those of a team.
-static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__block_t* level) {
-  qn__block_t lets = {NULL, NULL};
+static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__ir_block_t* level) {
+  qn__ir_block_t lets = {NULL, NULL};
   while (level->first && level->first->kind == QN__STMT_LET &&
          qn__gmap_is_pure(map, level->first->let.value)) {
-    qn__stmt_t* let = level->first;
+    qn__ir_stmt_t* let = level->first;
     level->first = let->next;
     if (!level->first) level->last = NULL;
     let->next = NULL;
@@ -182,9 +184,9 @@ static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__block_t* leve
   if (threads == 0) threads = has_work ? (int64_t)map->threads : 1;
   qn__gmap_team_t team;
   if (!qn__gmap_team_init(&team, map, level, threads)) return;
-  qn__block_t body = {NULL, NULL};
+  qn__ir_block_t body = {NULL, NULL};
   qn__gmap_team_run(&team, level, &body);
-  qn__stmt_t* loops = qn__gmap_stopped(map) ? NULL : qn__gmap_team_loops(&team, &body);
+  qn__ir_stmt_t* loops = qn__gmap_stopped(map) ? NULL : qn__gmap_team_loops(&team, &body);
   if (!loops) return;
   guard_threads(map, unit, loops);
   *level = lets;
@@ -193,21 +195,21 @@ static void team_level(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__block_t* leve
 }
 
 static void explicit_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
-  qn__stmt_t* outermost = unit->stmts.first;
+  qn__ir_stmt_t* outermost = unit->stmts.first;
   if (qn__gmap_is_thread(outermost)) {
-    qn__stmt_t* block =
+    qn__ir_stmt_t* block =
         qn__gmap_loop(map, QN_LOOP_BLOCK_X, qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block"),
                       qn__gmap_int(map, 0), qn__gmap_int(map, 1));
     if (!block) return;
     block->loop.body = unit->stmts;
     outermost = block;
   }
-  qn__block_t* level = &straighten_blocks(outermost)->loop.body;
-  qn__stmt_t* innermost = NULL;
+  qn__ir_block_t* level = &straighten_blocks(outermost)->loop.body;
+  qn__ir_stmt_t* innermost = NULL;
   if (is_canonical(map, level)) innermost = qn__gmap_straighten_threads(map, level->last);
   if (innermost) {
     qn__gmap_serialise(&innermost->loop.body);
-    for (qn__stmt_t* loop = level->last; loop; loop = loop->loop.body.first) {
+    for (qn__ir_stmt_t* loop = level->last; loop; loop = loop->loop.body.first) {
       loop->loop.lane_count = 0;
       if (loop == innermost) break;
     }
@@ -228,26 +230,28 @@ static void block_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
                        int64_t threads) {
   qn__gmap_team_t team;
   if (!qn__gmap_team_init(&team, map, &nest->body, threads)) return;
-  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
-  qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
-  qn__block_t body = {NULL, NULL};
+  qn__ir_var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_expr_t* extent = qn__gmap_nest_extent(map, nest);
+  qn__ir_block_t body = {NULL, NULL};
   if (qn__gmap_nest_is_host(nest)) {
-    qn__expr_t* at = qn__gmap_use(map, block);
+    qn__ir_expr_t* at = qn__gmap_use(map, block);
     if (!at) return;
     qn__gmap_nest_place(map, nest, at, &body);
     qn__gmap_team_run(&team, &nest->body, &body);
   } else {
     int64_t grid = qn__gmap_fixed_grid(map);
-    qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-    qn__expr_t* left = qn__gmap_op(map, QN_OP_SUB, extent, qn__gmap_use(map, block));
-    qn__stmt_t* loop =
+    qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+    qn__ir_expr_t* left = qn__gmap_op(map, QN_OP_SUB, extent, qn__gmap_use(map, block));
+    qn__ir_stmt_t* loop =
         qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0),
                       qn__gmap_op(map, QN_OP_CEILDIV, left, qn__gmap_int(map, grid)));
-    qn__expr_t* step = qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, grid));
-    qn__var_t* at = loop ? qn__gmap_let(map, &loop->loop.body, "at",
-                                        qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, block), step))
-                         : NULL;
-    qn__expr_t* use = qn__gmap_use(map, at);
+    qn__ir_expr_t* step =
+        qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_int(map, grid));
+    qn__ir_var_t* at =
+        loop ? qn__gmap_let(map, &loop->loop.body, "at",
+                            qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, block), step))
+             : NULL;
+    qn__ir_expr_t* use = qn__gmap_use(map, at);
     if (!use) return;
     qn__gmap_nest_place(map, nest, use, &loop->loop.body);
     qn__gmap_team_run(&team, &nest->body, &loop->loop.body);
@@ -265,17 +269,19 @@ static void block_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* 
 static void warp_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* nest,
                       int64_t threads) {
   int64_t warps = threads / map->warp_size;
-  qn__var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
-  qn__var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
-  qn__expr_t* extent = qn__gmap_nest_extent(map, nest);
-  qn__block_t body = {NULL, NULL};
-  qn__expr_t* first =
+  qn__ir_var_t* block = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_var_t* t = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__ir_expr_t* extent = qn__gmap_nest_extent(map, nest);
+  qn__ir_block_t body = {NULL, NULL};
+  qn__ir_expr_t* first =
       qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, block), qn__gmap_int(map, warps));
-  qn__expr_t* own =
+  qn__ir_expr_t* own =
       qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_use(map, t), qn__gmap_int(map, map->warp_size));
-  qn__var_t* wanted = qn__gmap_let(map, &body, "wanted", qn__gmap_op(map, QN_OP_ADD, first, own));
-  qn__expr_t* last = qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, extent), qn__gmap_int(map, 1));
-  qn__var_t* at =
+  qn__ir_var_t* wanted =
+      qn__gmap_let(map, &body, "wanted", qn__gmap_op(map, QN_OP_ADD, first, own));
+  qn__ir_expr_t* last =
+      qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, extent), qn__gmap_int(map, 1));
+  qn__ir_var_t* at =
       qn__gmap_let(map, &body, "at", qn__gmap_op(map, QN_OP_MIN, qn__gmap_use(map, wanted), last));
   qn__gmap_team_t team = {.map = map, .is_warp = true, .count = qn__gmap_int(map, map->warp_size)};
   int64_t constant;
@@ -287,18 +293,18 @@ static void warp_each(qn__gmap_t* map, qn__gmap_unit_t* unit, qn__gmap_nest_t* n
   team.thread = qn__gmap_let(
       map, &body, "lane",
       qn__gmap_op(map, QN_OP_FLOORMOD, qn__gmap_use(map, t), qn__gmap_int(map, map->warp_size)));
-  qn__expr_t* use = qn__gmap_use(map, at);
+  qn__ir_expr_t* use = qn__gmap_use(map, at);
   if (!use || !team.thread || qn__gmap_stopped(map)) return;
   qn__gmap_nest_place(map, nest, use, &body);
   qn__gmap_team_run(&team, &nest->body, &body);
   if (qn__gmap_stopped(map)) return;
-  qn__expr_t* grid = qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, warps));
+  qn__ir_expr_t* grid = qn__gmap_op(map, QN_OP_CEILDIV, extent, qn__gmap_int(map, warps));
   qn__gmap_finish(map, unit, block, grid, &team.level,
                   qn__gmap_threads(map, t, warps * map->warp_size, &body));
 }
 
 static void free_unit(qn__gmap_t* map, qn__gmap_unit_t* unit) {
-  qn__stmt_t* loop = unit->stmts.first;
+  qn__ir_stmt_t* loop = unit->stmts.first;
   bool is_exact = qn__gmap_any_stmt(&loop->loop.body, qn__gmap_is_exact);
   qn__gmap_nest_t nest;
   qn__gmap_nest_open(map, loop, &nest);

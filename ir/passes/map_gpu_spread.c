@@ -11,21 +11,21 @@
 #include "ir/passes/map_gpu_team.h"
 
 // ceildiv(extent - t, T): the iterations of this thread. `extent` is consumed.
-static qn__expr_t* share(qn__gmap_team_t* team, qn__expr_t* extent) {
+static qn__ir_expr_t* share(qn__gmap_team_t* team, qn__ir_expr_t* extent) {
   qn__gmap_t* map = team->map;
   int64_t constant, threads;
   if (extent && qn__expr_const_int(extent, &constant) && constant >= 0 &&
       qn__expr_const_int(team->count, &threads) && threads > 0 && constant % threads == 0) {
     return qn__gmap_int(map, constant / threads);
   }
-  qn__expr_t* left = qn__gmap_op(map, QN_OP_SUB, extent, qn__gmap_use(map, team->thread));
+  qn__ir_expr_t* left = qn__gmap_op(map, QN_OP_SUB, extent, qn__gmap_use(map, team->thread));
   return qn__gmap_op(map, QN_OP_CEILDIV, left, qn__gmap_copy(map, team->count));
 }
 
 // k * T + t
-static qn__expr_t* position(qn__gmap_team_t* team, qn__var_t* k) {
+static qn__ir_expr_t* position(qn__gmap_team_t* team, qn__ir_var_t* k) {
   qn__gmap_t* map = team->map;
-  qn__expr_t* first =
+  qn__ir_expr_t* first =
       qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, k), qn__gmap_copy(map, team->count));
   return qn__gmap_op(map, QN_OP_ADD, first, qn__gmap_use(map, team->thread));
 }
@@ -42,15 +42,15 @@ static qn_op_t exchange_of(const qn__gmap_team_t* team, qn_reduce_kind_t kind) {
 }
 
 // The same in lanes (map_gpu_wide.c), or where rows may have any length a choice of both.
-static qn__expr_t* in_lanes(qn__gmap_team_t* team, const qn__expr_t* length, qn__expr_t* lanes,
-                            qn__expr_t* single, int64_t count) {
+static qn__ir_expr_t* in_lanes(qn__gmap_team_t* team, const qn__ir_expr_t* length,
+                               qn__ir_expr_t* lanes, qn__ir_expr_t* single, int64_t count) {
   qn__gmap_t* map = team->map;
   if (!lanes || !single) return NULL;
   lanes->reduce.end = share(
       team, qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, length), qn__gmap_int(map, count)));
-  qn__expr_t* condition = qn__gmap_is_whole(map, length, count);
+  qn__ir_expr_t* condition = qn__gmap_is_whole(map, length, count);
   if (!condition) return lanes;
-  qn__expr_t* choice = qn__expr_new(map->arena, QN__EXPR_COND, single->dtype, single->loc);
+  qn__ir_expr_t* choice = qn__expr_new(map->arena, QN__EXPR_COND, single->dtype, single->loc);
   if (!choice) return NULL;
   choice->args[0] = condition;
   choice->args[1] = lanes;
@@ -59,37 +59,37 @@ static qn__expr_t* in_lanes(qn__gmap_team_t* team, const qn__expr_t* length, qn_
 }
 
 // let own = ...; let total = block_sum(own);
-static bool exchange(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot, qn__expr_t* part,
-                     qn_reduce_kind_t kind) {
+static bool exchange(qn__gmap_team_t* team, qn__ir_block_t* out, qn__ir_expr_t** slot,
+                     qn__ir_expr_t* part, qn_reduce_kind_t kind) {
   qn__gmap_t* map = team->map;
-  qn__expr_t* value = qn__gmap_use(map, qn__gmap_let(map, out, "own", part));
+  qn__ir_expr_t* value = qn__gmap_use(map, qn__gmap_let(map, out, "own", part));
   if (!value) return false;
   value = qn__expr_op(map->arena, exchange_of(team, kind), value, NULL, NULL);
-  qn__expr_t* use = qn__gmap_use(map, qn__gmap_let(map, out, "total", value));
+  qn__ir_expr_t* use = qn__gmap_use(map, qn__gmap_let(map, out, "total", value));
   if (use) *slot = use;
   return use != NULL;
 }
 
-static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot) {
+static bool spread_reduce(qn__gmap_team_t* team, qn__ir_block_t* out, qn__ir_expr_t** slot) {
   qn__gmap_t* map = team->map;
-  qn__expr_t* reduce = *slot;
+  qn__ir_expr_t* reduce = *slot;
   reduce->reduce.lane_count = 0;
   if (qn__gmap_is_kept(team, NULL, reduce)) {
-    qn__expr_t* kept = qn__gmap_kept_reduce(team, reduce);
+    qn__ir_expr_t* kept = qn__gmap_kept_reduce(team, reduce);
     return kept && exchange(team, out, slot, kept, reduce->reduce.reduce_kind);
   }
-  qn__expr_t* begin = reduce->reduce.begin;
-  qn__expr_t* extent = qn__gmap_reduce_extent(map, reduce);
+  qn__ir_expr_t* begin = reduce->reduce.begin;
+  qn__ir_expr_t* extent = qn__gmap_reduce_extent(map, reduce);
   int64_t lanes = qn__gmap_reduce_lane_count(map, reduce, team->count);
-  qn__expr_t* wide = NULL;
-  qn__expr_t* length = qn__gmap_copy(map, extent);
+  qn__ir_expr_t* wide = NULL;
+  qn__ir_expr_t* length = qn__gmap_copy(map, extent);
   if (lanes > 1) {
-    qn__var_t* step = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
+    qn__ir_var_t* step = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
     wide = qn__gmap_lanes_reduce(map, reduce, step, position(team, step), lanes);
     if (!wide) return false;
   }
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
-  qn__block_t lets = {NULL, NULL};
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
+  qn__ir_block_t lets = {NULL, NULL};
   qn__gmap_let_var(map, &lets, reduce->reduce.reduce_var,
                    qn__gmap_op(map, QN_OP_ADD, begin, position(team, k)));
   qn__block_splice(&lets, &reduce->reduce.lets);
@@ -105,10 +105,10 @@ static bool spread_reduce(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** 
 
 typedef struct spread {
   qn__gmap_team_t* team;
-  qn__block_t* out;
+  qn__ir_block_t* out;
 } spread_t;
 
-static bool spread_slot(void* context, qn__expr_t** slot) {
+static bool spread_slot(void* context, qn__ir_expr_t** slot) {
   spread_t* self = context;
   if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count == QN__GMAP_SPREAD) {
     return spread_reduce(self->team, self->out, slot);
@@ -116,35 +116,35 @@ static bool spread_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, spread_slot, self);
 }
 
-bool qn__gmap_spread_expr(qn__gmap_team_t* team, qn__block_t* out, qn__expr_t** slot) {
+bool qn__gmap_spread_expr(qn__gmap_team_t* team, qn__ir_block_t* out, qn__ir_expr_t** slot) {
   spread_t self = {team, out};
   return spread_slot(&self, slot);
 }
 
 // for k in 0..ceildiv(E // 4 - t, T) { let at = k * T + t; vector lane in 0..4 { ... } }
-static qn__stmt_t* lanes_rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest,
-                                const qn__expr_t* extent, int64_t count) {
+static qn__ir_stmt_t* lanes_rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest,
+                                   const qn__ir_expr_t* extent, int64_t count) {
   qn__gmap_t* map = team->map;
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__expr_t* groups =
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_expr_t* groups =
       qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent), qn__gmap_int(map, count));
-  qn__stmt_t* loop =
+  qn__ir_stmt_t* loop =
       qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), share(team, groups));
   if (!loop) return NULL;
-  qn__var_t* at = qn__gmap_let(map, &loop->loop.body, "at", position(team, k));
-  qn__stmt_t* lanes = at ? qn__gmap_lanes_loop(map, nest, at, count) : NULL;
+  qn__ir_var_t* at = qn__gmap_let(map, &loop->loop.body, "at", position(team, k));
+  qn__ir_stmt_t* lanes = at ? qn__gmap_lanes_loop(map, nest, at, count) : NULL;
   if (!lanes) return NULL;
   qn__block_append(&loop->loop.body, lanes);
   return loop;
 }
 
-static qn__stmt_t* rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest, qn__expr_t* extent) {
+static qn__ir_stmt_t* rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest, qn__ir_expr_t* extent) {
   qn__gmap_t* map = team->map;
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__stmt_t* loop =
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_stmt_t* loop =
       qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), share(team, extent));
   if (!loop) return NULL;
-  qn__expr_t* at = position(team, k);
+  qn__ir_expr_t* at = position(team, k);
   if (nest->count > 1) at = qn__gmap_use(map, qn__gmap_let(map, &loop->loop.body, "at", at));
   if (!at) return NULL;
   qn__gmap_nest_place(map, nest, at, &loop->loop.body);
@@ -152,7 +152,7 @@ static qn__stmt_t* rounds(qn__gmap_team_t* team, qn__gmap_nest_t* nest, qn__expr
   return loop;
 }
 
-void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* stmt) {
+void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__ir_block_t* out, qn__ir_stmt_t* stmt) {
   qn__gmap_t* map = team->map;
   qn__gmap_nest_t nest;
   bool is_kept = qn__gmap_is_kept(team, &stmt->loop.body, NULL);
@@ -163,12 +163,12 @@ void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* s
     qn__gmap_kept_loop(team, out, &nest);
     return;
   }
-  qn__expr_t* extent = qn__gmap_nest_extent(map, &nest);
+  qn__ir_expr_t* extent = qn__gmap_nest_extent(map, &nest);
   int64_t lanes = qn__gmap_team_lane_count(map, &nest, team->count);
-  qn__stmt_t* work = NULL;
-  qn__expr_t* condition = NULL;
+  qn__ir_stmt_t* work = NULL;
+  qn__ir_expr_t* condition = NULL;
   if (lanes > 1 && extent) {
-    const qn__stmt_t* fastest = nest.loops[nest.order[nest.count - 1]];
+    const qn__ir_stmt_t* fastest = nest.loops[nest.order[nest.count - 1]];
     condition = qn__gmap_is_whole(map, qn__gmap_extent(map, fastest), lanes);
     work = lanes_rounds(team, &nest, extent, lanes);
     if (!work) return;
@@ -176,8 +176,8 @@ void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* s
   if (!work) {
     work = rounds(team, &nest, extent);
   } else if (condition) {
-    qn__stmt_t* choice = qn__gmap_if(map, condition);
-    qn__stmt_t* single = rounds(team, &nest, extent);
+    qn__ir_stmt_t* choice = qn__gmap_if(map, condition);
+    qn__ir_stmt_t* single = rounds(team, &nest, extent);
     if (!choice || !single) return;
     choice->if_.then_block = qn__block_of(work);
     choice->if_.else_block = qn__block_of(single);
@@ -188,7 +188,7 @@ void qn__gmap_spread_loop(qn__gmap_team_t* team, qn__block_t* out, qn__stmt_t* s
     qn__block_append(out, work);
     return;
   }
-  qn__stmt_t* test = qn__gmap_if(map, qn__gmap_use(map, team->is_used));
+  qn__ir_stmt_t* test = qn__gmap_if(map, qn__gmap_use(map, team->is_used));
   if (!test) return;
   test->if_.then_block = qn__block_of(work);
   qn__block_append(out, test);

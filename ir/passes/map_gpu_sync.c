@@ -39,42 +39,42 @@ static void touch(collect_t* self, qn__ir_buffer_t* buffer, bool is_write) {
   add_root(self->map, is_write ? &self->access.writes : &self->access.reads, root);
 }
 
-static bool collect_slot(void* context, qn__expr_t** slot) {
+static bool collect_slot(void* context, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_LOAD) touch(context, (*slot)->load.buffer, false);
   return qn__expr_each_child(*slot, collect_slot, context);
 }
 
-static void collect_own(collect_t* self, qn__stmt_t* stmt) {
+static void collect_own(collect_t* self, qn__ir_stmt_t* stmt) {
   (void)qn__stmt_each_expr(stmt, collect_slot, self);
   if (stmt->kind == QN__STMT_STORE) touch(self, stmt->store.buffer, true);
   if (stmt->kind == QN__STMT_ATOMIC) touch(self, stmt->atomic.buffer, true);
 }
 
-static void collect_block(collect_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void collect_block(collect_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     collect_own(self, stmt);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) collect_block(self, blocks[i]);
   }
 }
 
-qn__gmap_access_t qn__gmap_access_of_own(qn__gmap_t* map, qn__stmt_t* stmt) {
+qn__gmap_access_t qn__gmap_access_of_own(qn__gmap_t* map, qn__ir_stmt_t* stmt) {
   collect_t self = {map, {NULL, NULL}};
   collect_own(&self, stmt);
   return self.access;
 }
 
-qn__gmap_access_t qn__gmap_access_of_block(qn__gmap_t* map, qn__block_t* block) {
+qn__gmap_access_t qn__gmap_access_of_block(qn__gmap_t* map, qn__ir_block_t* block) {
   collect_t self = {map, {NULL, NULL}};
   collect_block(&self, block);
   return self.access;
 }
 
-qn__gmap_access_t qn__gmap_access_of_stmt(qn__gmap_t* map, qn__stmt_t* stmt) {
+qn__gmap_access_t qn__gmap_access_of_stmt(qn__gmap_t* map, qn__ir_stmt_t* stmt) {
   collect_t self = {map, {NULL, NULL}};
   collect_own(&self, stmt);
-  qn__block_t* blocks[2];
+  qn__ir_block_t* blocks[2];
   size_t count = qn__stmt_blocks(stmt, blocks);
   for (size_t i = 0; i < count; ++i) collect_block(&self, blocks[i]);
   return self.access;
@@ -109,13 +109,13 @@ qn__gmap_sync_t qn__gmap_sync_join(qn__gmap_t* map, qn__gmap_sync_t a, qn__gmap_
   return (qn__gmap_sync_t){join(map, a.by_all, b.by_all), join(map, a.by_leader, b.by_leader)};
 }
 
-void qn__gmap_barrier(qn__gmap_team_t* team, qn__block_t* out) {
-  qn__stmt_t* barrier = qn__stmt_new(team->map->arena, QN__STMT_BARRIER, (qn__loc_t){0, 0});
+void qn__gmap_barrier(qn__gmap_team_t* team, qn__ir_block_t* out) {
+  qn__ir_stmt_t* barrier = qn__stmt_new(team->map->arena, QN__STMT_BARRIER, (qn__ir_loc_t){0, 0});
   qn__gmap_append(out, barrier);
   team->sync = (qn__gmap_sync_t){{NULL, NULL}, {NULL, NULL}};
 }
 
-void qn__gmap_sync(qn__gmap_team_t* team, qn__block_t* out, qn__gmap_access_t access,
+void qn__gmap_sync(qn__gmap_team_t* team, qn__ir_block_t* out, qn__gmap_access_t access,
                    bool is_leader) {
   // A warp is chosen only where nothing is both read and written.
   if (!team->is_warp && (conflicts(team->sync.by_all, access) ||

@@ -14,38 +14,38 @@ static void share_buffer(qn__ir_buffer_t* buffer) {
 }
 
 // Marks what spread code writes to, and what atomics do.
-static void find_shared(qn__block_t* block, bool is_spread) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void find_shared(qn__ir_block_t* block, bool is_spread) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && is_spread) share_buffer(stmt->store.buffer);
     if (stmt->kind == QN__STMT_ATOMIC) share_buffer(stmt->atomic.buffer);
     bool is_inside = is_spread || qn__gmap_is_exact(stmt) ||
                      (stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) find_shared(blocks[i], is_inside);
   }
 }
 
 // What the spread code declares itself stays its own.
-static void keep_private(qn__block_t* block, bool is_spread) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void keep_private(qn__ir_block_t* block, bool is_spread) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_ALLOC && is_spread) stmt->alloc.buffer->user = NULL;
     bool is_inside = is_spread || qn__gmap_is_exact(stmt) ||
                      (stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) keep_private(blocks[i], is_inside);
   }
 }
 
 // Moves shared buffers to the block level.
-static void move_shared(qn__gmap_team_t* team, qn__block_t* block) {
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = next) {
+static void move_shared(qn__gmap_team_t* team, qn__ir_block_t* block) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) move_shared(team, blocks[i]);
     qn__ir_buffer_t* buffer = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
@@ -64,12 +64,12 @@ static void move_shared(qn__gmap_team_t* team, qn__block_t* block) {
 
 // ---- statements
 
-static void run_block(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out);
+static void run_block(qn__gmap_team_t* team, qn__ir_block_t* block, qn__ir_block_t* out);
 
 // `if` the thread is the leader, of a warp that has work.
-static qn__stmt_t* for_leader(qn__gmap_team_t* team) {
+static qn__ir_stmt_t* for_leader(qn__gmap_team_t* team) {
   qn__gmap_t* map = team->map;
-  qn__expr_t* condition =
+  qn__ir_expr_t* condition =
       qn__gmap_op(map, QN_OP_EQ, qn__gmap_use(map, team->thread), qn__gmap_int(map, 0));
   if (team->is_used) {
     condition = qn__gmap_op(map, QN_OP_LOGIC_AND, condition, qn__gmap_use(map, team->is_used));
@@ -77,37 +77,37 @@ static qn__stmt_t* for_leader(qn__gmap_team_t* team) {
   return qn__gmap_if(map, condition);
 }
 
-static void by_leader(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
-  qn__block_t alone = qn__block_of(stmt);
+static void by_leader(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__ir_block_t alone = qn__block_of(stmt);
   qn__gmap_serialise(&alone);
   qn__gmap_sync(team, out, qn__gmap_access_of_stmt(team->map, stmt), true);
-  qn__stmt_t* test = for_leader(team);
+  qn__ir_stmt_t* test = for_leader(team);
   if (!test) return;
   test->if_.then_block = alone;
   qn__block_append(out, test);
 }
 
-static void by_all(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
-  qn__block_t alone = qn__block_of(stmt);
+static void by_all(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__ir_block_t alone = qn__block_of(stmt);
   qn__gmap_serialise(&alone);
   qn__gmap_sync(team, out, qn__gmap_access_of_stmt(team->map, stmt), false);
   qn__block_append(out, stmt);
 }
 
-static bool spread_own(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out);
+static bool spread_own(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out);
 
 typedef struct own {
   qn__gmap_team_t* team;
-  qn__block_t* out;
+  qn__ir_block_t* out;
 } own_t;
 
-static bool own_slot(void* context, qn__expr_t** slot) {
+static bool own_slot(void* context, qn__ir_expr_t** slot) {
   own_t* self = context;
   return qn__gmap_spread_expr(self->team, self->out, slot);
 }
 
 // Spreads the reductions in the statement's own expressions.
-static bool spread_own(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
+static bool spread_own(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   own_t own = {team, out};
   qn__gmap_access_t access = qn__gmap_access_of_own(team->map, stmt);
   access.writes = NULL;  // what the statement stores it stores later
@@ -123,15 +123,15 @@ typedef struct content {
   bool has_memory;   // stores to other memory, or atomics
 } content_t;
 
-static bool find_spread(void* found, qn__expr_t** slot) {
+static bool find_spread(void* found, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count == QN__GMAP_SPREAD) {
     *(bool*)found = true;
   }
   return !*(bool*)found && qn__expr_each_child(*slot, find_spread, found);
 }
 
-static void look_into(content_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void look_into(content_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, find_spread, &self->has_spread);
     if (stmt->kind == QN__STMT_LOOP &&
         (stmt->loop.lane_count == QN__GMAP_SPREAD || qn__gmap_is_exact(stmt))) {
@@ -142,17 +142,17 @@ static void look_into(content_t* self, qn__block_t* block) {
     if (stmt->kind == QN__STMT_ATOMIC) target = qn__buf_root(stmt->atomic.buffer);
     if (target && target->scope != QN__SCOPE_LOCAL) self->has_memory = true;
     if (target && target->scope == QN__SCOPE_LOCAL) self->has_private = true;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) look_into(self, blocks[i]);
   }
 }
 
-static void run_if(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
+static void run_if(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   if (!spread_own(team, stmt, out)) return;
   qn__gmap_sync_t before = team->sync;
-  qn__block_t then_block = stmt->if_.then_block, else_block = stmt->if_.else_block;
-  stmt->if_.then_block = stmt->if_.else_block = (qn__block_t){NULL, NULL};
+  qn__ir_block_t then_block = stmt->if_.then_block, else_block = stmt->if_.else_block;
+  stmt->if_.then_block = stmt->if_.else_block = (qn__ir_block_t){NULL, NULL};
   run_block(team, &then_block, &stmt->if_.then_block);
   qn__gmap_sync_t after = team->sync;
   team->sync = before;
@@ -162,8 +162,8 @@ static void run_if(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
 }
 
 // A loop that all threads run together, `for` or `while`.
-static void run_rounds(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* body,
-                       qn__block_t* out) {
+static void run_rounds(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* body,
+                       qn__ir_block_t* out) {
   if (!spread_own(team, stmt, out)) return;
   if (stmt->kind == QN__STMT_LOOP) {
     stmt->loop.lane_count = 0;
@@ -171,8 +171,8 @@ static void run_rounds(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* bod
   }
   qn__gmap_sync_t before = team->sync;
   bool has_writes = qn__gmap_access_of_block(team->map, body).writes != NULL;
-  qn__block_t inner = *body;
-  *body = (qn__block_t){NULL, NULL};
+  qn__ir_block_t inner = *body;
+  *body = (qn__ir_block_t){NULL, NULL};
   run_block(team, &inner, body);
   if (has_writes && !team->is_warp) {
     qn__gmap_barrier(team, body);
@@ -184,19 +184,19 @@ static void run_rounds(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* bod
   qn__block_append(out, stmt);
 }
 
-static void run_exact(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
+static void run_exact(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__gmap_t* map = team->map;
-  qn__block_t alone = qn__block_of(stmt);
+  qn__ir_block_t alone = qn__block_of(stmt);
   // Behind it nothing is known of where its threads met last.
   qn__gmap_access_t access = qn__gmap_access_of_block(map, &alone);
   qn__gmap_sync(team, out, access, false);
-  qn__block_t body = alone, lets = {NULL, NULL};
-  qn__expr_t* runs = NULL;  // the same for all threads
+  qn__ir_block_t body = alone, lets = {NULL, NULL};
+  qn__ir_expr_t* runs = NULL;  // the same for all threads
   while (body.first && body.first == body.last && qn__gmap_is_thread(body.first)) {
-    qn__stmt_t* loop = body.first;
+    qn__ir_stmt_t* loop = body.first;
     if (!qn__gmap_is_never_empty(loop)) {
-      qn__expr_t* each = qn__gmap_op(map, QN_OP_LT, qn__gmap_copy(map, loop->loop.begin),
-                                     qn__gmap_copy(map, loop->loop.end));
+      qn__ir_expr_t* each = qn__gmap_op(map, QN_OP_LT, qn__gmap_copy(map, loop->loop.begin),
+                                        qn__gmap_copy(map, loop->loop.end));
       runs = runs ? qn__gmap_op(map, QN_OP_LOGIC_AND, runs, each) : each;
     }
     qn__gmap_let_var(map, &lets, loop->loop.var,
@@ -209,16 +209,16 @@ static void run_exact(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out)
     qn__block_splice(out, &lets);
     return;
   }
-  qn__stmt_t* test = qn__gmap_if(map, runs);
+  qn__ir_stmt_t* test = qn__gmap_if(map, runs);
   if (!test) return;
   test->if_.then_block = lets;
   qn__block_append(out, test);
 }
 
 // The leader's old value reaches the others through shared memory.
-static void run_atomic(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
+static void run_atomic(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__gmap_t* map = team->map;
-  qn__var_t* result = stmt->atomic.result;
+  qn__ir_var_t* result = stmt->atomic.result;
   if (!spread_own(team, stmt, out)) return;
   if (!result) {
     by_leader(team, stmt, out);
@@ -226,12 +226,12 @@ static void run_atomic(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out
   }
   qn__ir_buffer_t* cell =
       qn__gmap_cell(map, &team->level, QN__SCOPE_SHARED, result->dtype, result->name);
-  qn__var_t* old = qn__gmap_var(map, QN__VAR_ATOMIC, result->dtype, result->name);
+  qn__ir_var_t* old = qn__gmap_var(map, QN__VAR_ATOMIC, result->dtype, result->name);
   if (!cell || !old) return;
   stmt->atomic.result = old;
   qn__gmap_access_t access = qn__gmap_access_of_stmt(map, stmt);
-  qn__stmt_t* store = qn__gmap_store(map, cell, qn__gmap_use(map, old));
-  qn__stmt_t* test = for_leader(team);
+  qn__ir_stmt_t* store = qn__gmap_store(map, cell, qn__gmap_use(map, old));
+  qn__ir_stmt_t* test = for_leader(team);
   if (!store || !test) return;
   qn__gmap_roots_t cell_root = {cell, access.writes};
   qn__gmap_roots_t* node = QN__ARENA_NEW(map->arena, qn__gmap_roots_t);
@@ -242,12 +242,12 @@ static void run_atomic(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out
   qn__block_append(&test->if_.then_block, stmt);
   qn__block_append(&test->if_.then_block, store);
   qn__block_append(out, test);
-  qn__block_t let = {NULL, NULL};
+  qn__ir_block_t let = {NULL, NULL};
   qn__gmap_let_var(map, &let, result, qn__gmap_load(map, cell));
   if (let.first) by_all(team, let.first, out);
 }
 
-static void run_store(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
+static void run_store(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   bool is_private = qn__buf_root(stmt->store.buffer)->scope == QN__SCOPE_LOCAL;
   bool has_spread = false;
   (void)qn__stmt_each_expr(stmt, find_spread, &has_spread);
@@ -259,7 +259,7 @@ static void run_store(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out)
   }
 }
 
-static void run_stmt(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) {
+static void run_stmt(qn__gmap_team_t* team, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   switch (stmt->kind) {
     case QN__STMT_LET:
     case QN__STMT_ASSERT:
@@ -280,7 +280,7 @@ static void run_stmt(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) 
   }
   if (stmt->kind == QN__STMT_LOOP && stmt->loop.lane_count == QN__GMAP_SPREAD) {
     if (!spread_own(team, stmt, out)) return;
-    qn__block_t alone = qn__block_of(stmt);
+    qn__ir_block_t alone = qn__block_of(stmt);
     qn__gmap_sync(team, out, qn__gmap_access_of_block(team->map, &alone), false);
     qn__gmap_spread_loop(team, out, stmt);
     return;
@@ -290,7 +290,7 @@ static void run_stmt(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) 
     return;
   }
   content_t content = {false, false, false};
-  qn__block_t alone = qn__block_of(stmt);
+  qn__ir_block_t alone = qn__block_of(stmt);
   look_into(&content, &alone);
   if (!content.has_spread && !content.has_memory) {
     by_all(team, stmt, out);
@@ -305,28 +305,28 @@ static void run_stmt(qn__gmap_team_t* team, qn__stmt_t* stmt, qn__block_t* out) 
   }
 }
 
-static void run_block(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out) {
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt && !qn__gmap_stopped(team->map); stmt = next) {
+static void run_block(qn__gmap_team_t* team, qn__ir_block_t* block, qn__ir_block_t* out) {
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__gmap_stopped(team->map); stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     run_stmt(team, stmt, out);
   }
 }
 
-void qn__gmap_team_run(qn__gmap_team_t* team, qn__block_t* block, qn__block_t* out) {
+void qn__gmap_team_run(qn__gmap_team_t* team, qn__ir_block_t* block, qn__ir_block_t* out) {
   qn__gmap_team_number(team, out);
   find_shared(block, false);
   keep_private(block, false);
   move_shared(team, block);
-  qn__block_t kept;
-  qn__expr_t* condition;
+  qn__ir_block_t kept;
+  qn__ir_expr_t* condition;
   if (!qn__gmap_keep(team, block, &kept, &condition)) {
     run_block(team, block, out);
   } else if (!condition) {
     run_block(team, &kept, out);
   } else {
-    qn__stmt_t* choice = qn__gmap_if(team->map, condition);
+    qn__ir_stmt_t* choice = qn__gmap_if(team->map, condition);
     if (!choice) return;
     qn__gmap_sync_t before = team->sync;
     run_block(team, &kept, &choice->if_.then_block);

@@ -6,9 +6,9 @@
 // map_gpu_launch.c.
 #include "ir/passes/map_gpu_team.h"
 
-static bool holds_threads(qn__stmt_t* stmt) {
+static bool holds_threads(qn__ir_stmt_t* stmt) {
   if (qn__gmap_is_thread(stmt)) return true;
-  qn__block_t* blocks[2];
+  qn__ir_block_t* blocks[2];
   size_t count = qn__stmt_blocks(stmt, blocks);
   for (size_t i = 0; i < count; ++i) {
     if (qn__gmap_any_stmt(blocks[i], qn__gmap_is_thread)) return true;
@@ -17,7 +17,7 @@ static bool holds_threads(qn__stmt_t* stmt) {
 }
 
 // Every thread may do it for itself.
-static bool is_repeatable(const qn__stmt_t* stmt) {
+static bool is_repeatable(const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ALLOC) {
     return stmt->alloc.buffer->scope == QN__SCOPE_CONST ||
            stmt->alloc.buffer->scope == QN__SCOPE_VIEW;
@@ -25,7 +25,7 @@ static bool is_repeatable(const qn__stmt_t* stmt) {
   return stmt->kind == QN__STMT_LET || stmt->kind == QN__STMT_ASSERT;
 }
 
-static bool is_store(const qn__stmt_t* stmt) {
+static bool is_store(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_STORE || (stmt->kind == QN__STMT_ATOMIC && !stmt->atomic.result);
 }
 
@@ -39,14 +39,14 @@ static bool reads_what(qn__gmap_access_t reader, qn__gmap_access_t writer) {
 }
 
 typedef struct beside {
-  qn__stmt_t* inner;
+  qn__ir_stmt_t* inner;
   bool needs_barrier;
 } beside_t;
 
 // False: what is beside the inner loop cannot move into it. `inner` NULL: there is none.
-static bool look_beside(qn__gmap_t* map, qn__stmt_t* loop, beside_t* out) {
+static bool look_beside(qn__gmap_t* map, qn__ir_stmt_t* loop, beside_t* out) {
   *out = (beside_t){NULL, false};
-  for (qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
     if (!holds_threads(stmt)) continue;
     if (out->inner || !qn__gmap_is_thread(stmt)) return false;
     out->inner = stmt;
@@ -54,7 +54,7 @@ static bool look_beside(qn__gmap_t* map, qn__stmt_t* loop, beside_t* out) {
   if (!out->inner) return true;
   qn__gmap_access_t inside = qn__gmap_access_of_stmt(map, out->inner);
   bool is_behind = false;
-  for (qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
     if (stmt == out->inner) {
       is_behind = true;
       continue;
@@ -71,44 +71,44 @@ static bool look_beside(qn__gmap_t* map, qn__stmt_t* loop, beside_t* out) {
   return true;
 }
 
-static void add_barrier(qn__gmap_t* map, qn__block_t* out) {
-  qn__gmap_append(out, qn__stmt_new(map->arena, QN__STMT_BARRIER, (qn__loc_t){0, 0}));
+static void add_barrier(qn__gmap_t* map, qn__ir_block_t* out) {
+  qn__gmap_append(out, qn__stmt_new(map->arena, QN__STMT_BARRIER, (qn__ir_loc_t){0, 0}));
 }
 
 // Appends a statement of the outer loop; stores are done by the first thread of the inner loops.
-static void add_beside(qn__gmap_t* map, qn__stmt_t* stmt, qn__stmt_t* inner,
-                       const qn__stmt_t* innermost, qn__block_t* out) {
+static void add_beside(qn__gmap_t* map, qn__ir_stmt_t* stmt, qn__ir_stmt_t* inner,
+                       const qn__ir_stmt_t* innermost, qn__ir_block_t* out) {
   stmt->next = NULL;
   if (!is_store(stmt)) {
     qn__block_append(out, stmt);
     return;
   }
-  qn__expr_t* is_first = NULL;
-  for (qn__stmt_t* loop = inner;; loop = loop->loop.body.first) {
-    qn__expr_t* each = qn__gmap_op(map, QN_OP_EQ, qn__gmap_use(map, loop->loop.var),
-                                   qn__gmap_copy(map, loop->loop.begin));
+  qn__ir_expr_t* is_first = NULL;
+  for (qn__ir_stmt_t* loop = inner;; loop = loop->loop.body.first) {
+    qn__ir_expr_t* each = qn__gmap_op(map, QN_OP_EQ, qn__gmap_use(map, loop->loop.var),
+                                      qn__gmap_copy(map, loop->loop.begin));
     is_first = is_first ? qn__gmap_op(map, QN_OP_LOGIC_AND, is_first, each) : each;
     if (loop == innermost) break;
   }
-  qn__stmt_t* test = qn__gmap_if(map, is_first);
+  qn__ir_stmt_t* test = qn__gmap_if(map, is_first);
   if (!test) return;
   test->if_.then_block = qn__block_of(stmt);
   // Between two such stores, and before what reads them.
   qn__block_append(out, test);
 }
 
-qn__stmt_t* qn__gmap_straighten_threads(qn__gmap_t* map, qn__stmt_t* loop) {
+qn__ir_stmt_t* qn__gmap_straighten_threads(qn__gmap_t* map, qn__ir_stmt_t* loop) {
   beside_t beside;
   if (!look_beside(map, loop, &beside)) return NULL;
   if (!beside.inner) return loop;
   // Threads that do not meet may be run by striding: there is no barrier among them.
   if (beside.needs_barrier && qn__gmap_is_free(beside.inner)) return NULL;
-  qn__stmt_t* innermost = qn__gmap_straighten_threads(map, beside.inner);
+  qn__ir_stmt_t* innermost = qn__gmap_straighten_threads(map, beside.inner);
   if (!innermost || qn__gmap_stopped(map)) return NULL;
-  qn__block_t before = {NULL, NULL}, behind = {NULL, NULL};
+  qn__ir_block_t before = {NULL, NULL}, behind = {NULL, NULL};
   bool is_behind = false;
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = loop->loop.body.first; stmt; stmt = next) {
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = next) {
     next = stmt->next;
     if (stmt == beside.inner) {
       is_behind = true;

@@ -17,14 +17,14 @@
 // map_gpu_tile_size.c, then map_gpu_tile_write.c.
 #include "ir/passes/map_gpu_tile.h"
 
-int qn__tile_find(const qn__tile_t* tile, const qn__var_t* var) {
+int qn__tile_find(const qn__tile_t* tile, const qn__ir_var_t* var) {
   for (uint32_t i = 0; i < tile->name_count; ++i) {
     if (tile->names[i].var == var) return (int)i;
   }
   return -1;
 }
 
-static bool add_name(qn__tile_t* tile, qn__var_t* var, qn__stmt_t* let, uint32_t mask) {
+static bool add_name(qn__tile_t* tile, qn__ir_var_t* var, qn__ir_stmt_t* let, uint32_t mask) {
   // One place stays free for the reduction's value, and one for each operand.
   if (tile->name_count + qn__tile_max_operands + 1 >= qn__tile_max_names) return false;
   tile->names[tile->name_count++] = (qn__tile_name_t){.var = var, .let = let, .mask = mask};
@@ -36,7 +36,7 @@ typedef struct closure {
   bool* is_needed;
 } closure_t;
 
-static bool need_slot(void* context, qn__expr_t** slot) {
+static bool need_slot(void* context, qn__ir_expr_t** slot) {
   closure_t* self = context;
   if ((*slot)->kind == QN__EXPR_VAR) {
     int name = qn__tile_find(self->tile, (*slot)->var);
@@ -45,11 +45,11 @@ static bool need_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, need_slot, self);
 }
 
-void qn__tile_close(const qn__tile_t* tile, qn__expr_t* expr, bool* is_needed) {
+void qn__tile_close(const qn__tile_t* tile, qn__ir_expr_t* expr, bool* is_needed) {
   closure_t self = {tile, is_needed};
   (void)need_slot(&self, &expr);
   for (uint32_t i = tile->name_count; i-- > 0;) {
-    qn__stmt_t* let = tile->names[i].let;
+    qn__ir_stmt_t* let = tile->names[i].let;
     if (is_needed[i] && let) (void)need_slot(&self, &let->let.value);
   }
 }
@@ -61,9 +61,9 @@ typedef struct join {
   uint32_t mask;
 } join_t;
 
-static bool join_slot(void* context, qn__expr_t** slot) {
+static bool join_slot(void* context, qn__ir_expr_t** slot) {
   join_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR) {
     int name = qn__tile_find(self->tile, expr->var);
     if (name >= 0) self->mask |= self->tile->names[name].mask;
@@ -79,7 +79,7 @@ static bool join_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, join_slot, self);
 }
 
-static uint32_t mask_of(const qn__tile_t* tile, qn__expr_t* expr) {
+static uint32_t mask_of(const qn__tile_t* tile, qn__ir_expr_t* expr) {
   join_t join = {tile, 0};
   (void)join_slot(&join, &expr);
   return join.mask;
@@ -88,30 +88,30 @@ static uint32_t mask_of(const qn__tile_t* tile, qn__expr_t* expr) {
 // ---- the one reduction
 
 typedef struct find {
-  uint32_t count;      // of reductions anywhere in the body
-  bool is_lazy;        // where the walk is
-  bool is_top;         // in a let or a store of the body itself
-  qn__expr_t** found;  // the one that every iteration computes
+  uint32_t count;         // of reductions anywhere in the body
+  bool is_lazy;           // where the walk is
+  bool is_top;            // in a let or a store of the body itself
+  qn__ir_expr_t** found;  // the one that every iteration computes
 } find_t;
 
-static bool is_lazy_child(const qn__expr_t* parent, uint32_t child) {
+static bool is_lazy_child(const qn__ir_expr_t* parent, uint32_t child) {
   return child > 0 && qn__expr_is_lazy(parent);
 }
 
 typedef struct child {
   void* self;
-  void (*visit)(void* self, qn__expr_t** slot, bool is_lazy);
-  const qn__expr_t* parent;
+  void (*visit)(void* self, qn__ir_expr_t** slot, bool is_lazy);
+  const qn__ir_expr_t* parent;
   uint32_t number;
 } child_t;
 
-static bool each_child(void* context, qn__expr_t** slot) {
+static bool each_child(void* context, qn__ir_expr_t** slot) {
   child_t* child = context;
   child->visit(child->self, slot, is_lazy_child(child->parent, child->number++));
   return true;
 }
 
-static void find_reduce(void* context, qn__expr_t** slot, bool is_lazy) {
+static void find_reduce(void* context, qn__ir_expr_t** slot, bool is_lazy) {
   find_t* self = context;
   bool was_lazy = self->is_lazy;
   self->is_lazy |= is_lazy;
@@ -124,20 +124,20 @@ static void find_reduce(void* context, qn__expr_t** slot, bool is_lazy) {
   self->is_lazy = was_lazy;
 }
 
-static bool find_slot(void* self, qn__expr_t** slot) {
+static bool find_slot(void* self, qn__ir_expr_t** slot) {
   find_reduce(self, slot, false);
   return true;
 }
 
 // False: a statement that no tile may hold.
-static bool find_in_block(find_t* self, qn__block_t* block, bool is_top) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool find_in_block(find_t* self, qn__ir_block_t* block, bool is_top) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF) {
       return false;
     }
     self->is_top = is_top && stmt->kind != QN__STMT_IF;
     (void)qn__stmt_each_expr(stmt, find_slot, self);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!find_in_block(self, blocks[i], false)) return false;
@@ -148,10 +148,10 @@ static bool find_in_block(find_t* self, qn__block_t* block, bool is_top) {
 
 // ---- names
 
-static bool add_lets(qn__tile_t* tile, const qn__stmt_t* first, uint32_t mask) {
-  for (const qn__stmt_t* stmt = first; stmt; stmt = stmt->next) {
+static bool add_lets(qn__tile_t* tile, const qn__ir_stmt_t* first, uint32_t mask) {
+  for (const qn__ir_stmt_t* stmt = first; stmt; stmt = stmt->next) {
     if (stmt->kind != QN__STMT_LET) continue;
-    qn__stmt_t* let = (qn__stmt_t*)(uintptr_t)stmt;
+    qn__ir_stmt_t* let = (qn__ir_stmt_t*)(uintptr_t)stmt;
     if (!add_name(tile, let->let.var, let, mask | mask_of(tile, let->let.value))) return false;
   }
   return true;
@@ -159,7 +159,7 @@ static bool add_lets(qn__tile_t* tile, const qn__stmt_t* first, uint32_t mask) {
 
 static bool add_names(qn__tile_t* tile) {
   qn__gmap_nest_t* nest = tile->nest;
-  qn__expr_t* reduce = tile->reduce;
+  qn__ir_expr_t* reduce = tile->reduce;
   for (uint32_t d = 0; d < nest->count; ++d) {
     if (!add_name(tile, nest->loops[d]->loop.var, NULL, 1U << d)) return false;
   }
@@ -178,7 +178,7 @@ typedef struct loads {
   uint32_t second;  // loops of one that has others and misses some
 } loads_t;
 
-static bool add_load(void* context, qn__expr_t** slot) {
+static bool add_load(void* context, qn__ir_expr_t** slot) {
   loads_t* self = context;
   if ((*slot)->kind == QN__EXPR_LOAD) {
     uint32_t mask = mask_of(self->tile, *slot);
@@ -192,9 +192,9 @@ static bool add_load(void* context, qn__expr_t** slot) {
 }
 
 static bool find_sides(qn__tile_t* tile) {
-  qn__expr_t* reduce = tile->reduce;
+  qn__ir_expr_t* reduce = tile->reduce;
   loads_t loads = {tile, 0, 0};
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     (void)add_load(&loads, &let->let.value);
   }
   (void)add_load(&loads, &reduce->reduce.value);
@@ -216,7 +216,7 @@ typedef struct collect {
   bool has_failed;
 } collect_t;
 
-static bool note_operand(qn__tile_t* tile, qn__expr_t** slot, qn__tile_side_t side) {
+static bool note_operand(qn__tile_t* tile, qn__ir_expr_t** slot, qn__tile_side_t side) {
   uint32_t operand = 0;
   while (operand < tile->operand_count && !qn__expr_equal(tile->operands[operand].value, *slot)) {
     ++operand;
@@ -229,7 +229,7 @@ static bool note_operand(qn__tile_t* tile, qn__expr_t** slot, qn__tile_side_t si
   return true;
 }
 
-static void collect(void* context, qn__expr_t** slot, bool is_lazy) {
+static void collect(void* context, qn__ir_expr_t** slot, bool is_lazy) {
   collect_t* self = context;
   qn__tile_t* tile = self->tile;
   uint32_t mask = mask_of(tile, *slot);
@@ -254,13 +254,13 @@ static void collect(void* context, qn__expr_t** slot, bool is_lazy) {
 }
 
 static bool find_operands(qn__tile_t* tile) {
-  qn__expr_t* reduce = tile->reduce;
+  qn__ir_expr_t* reduce = tile->reduce;
   uint32_t both = tile->side_dims[QN__TILE_ROW] | tile->side_dims[QN__TILE_COLUMN];
   if (mask_of(tile, reduce->reduce.value) & QN__TILE_FIXED) return false;
   uint32_t bounds = mask_of(tile, reduce->reduce.begin) | mask_of(tile, reduce->reduce.end);
   if (bounds & (both | QN__TILE_FIXED)) return false;
   collect_t self = {tile, false, false};
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     uint32_t mask = mask_of(tile, let->let.value);
     if (mask & QN__TILE_FIXED) return false;
     // One of a single side is part of the operands that use it.
@@ -288,9 +288,9 @@ typedef struct reach {
   uint32_t contiguous;
 } reach_t;
 
-static bool count_contiguous(void* context, qn__expr_t** slot) {
+static bool count_contiguous(void* context, qn__ir_expr_t** slot) {
   reach_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD &&
       qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) == QN__REACH_CONTIGUOUS) {
     ++self->contiguous;
@@ -298,13 +298,13 @@ static bool count_contiguous(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, count_contiguous, self);
 }
 
-static uint32_t contiguous_along(qn__tile_t* tile, qn__tile_operand_t* operand, qn__var_t* var) {
+static uint32_t contiguous_along(qn__tile_t* tile, qn__tile_operand_t* operand, qn__ir_var_t* var) {
   qn__lanes_t* lanes = qn__gmap_lanes(tile->map);
   if (!lanes) return 0;
   qn__lanes_enter(lanes, var, NULL);
   reach_t reach = {lanes, 0};
   for (uint32_t i = 0; i < tile->name_count; ++i) {
-    qn__stmt_t* let = tile->names[i].let;
+    qn__ir_stmt_t* let = tile->names[i].let;
     if (!let || !operand->is_needed[i]) continue;
     qn__lanes_let(lanes, let);
     (void)count_contiguous(&reach, &let->let.value);
@@ -333,20 +333,20 @@ static bool commit(qn__tile_t* tile) {
   for (uint32_t o = 0; o < tile->operand_count; ++o) {
     qn__tile_operand_t* operand = &tile->operands[o];
     const char* name = operand->side == QN__TILE_ROW ? "a" : "b";
-    qn__var_t* var = qn__gmap_var(map, QN__VAR_LET, operand->value->dtype, name);
+    qn__ir_var_t* var = qn__gmap_var(map, QN__VAR_LET, operand->value->dtype, name);
     operand->name = tile->name_count;
     if (!var) return false;
     tile->names[tile->name_count++] = (qn__tile_name_t){.var = var};
   }
   for (uint32_t s = 0; s < tile->slot_count; ++s) {
     qn__tile_operand_t* operand = &tile->operands[tile->slots[s].operand];
-    qn__expr_t* use = qn__gmap_use(map, tile->names[operand->name].var);
+    qn__ir_expr_t* use = qn__gmap_use(map, tile->names[operand->name].var);
     if (!use) return false;
     *tile->slots[s].slot = use;
   }
   qn__tile_close(tile, tile->reduce->reduce.value, tile->is_needed);
-  qn__var_t* total = qn__gmap_var(map, QN__VAR_LET, tile->reduce->dtype, "total");
-  qn__expr_t* use = qn__gmap_use(map, total);
+  qn__ir_var_t* total = qn__gmap_var(map, QN__VAR_LET, tile->reduce->dtype, "total");
+  qn__ir_expr_t* use = qn__gmap_use(map, total);
   if (!use) return false;
   tile->names[tile->name_count++] = (qn__tile_name_t){.var = total};
   *tile->slot = use;
@@ -357,10 +357,10 @@ static bool commit(qn__tile_t* tile) {
 // ---- a launch for each shape
 
 // The same statements, for a block of another launch.
-static qn__block_t share(qn__gmap_t* map, const qn__block_t* block) {
-  qn__block_t out = {NULL, NULL};
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    qn__stmt_t* same = qn__stmt_new(map->arena, stmt->kind, stmt->loc);
+static qn__ir_block_t share(qn__gmap_t* map, const qn__ir_block_t* block) {
+  qn__ir_block_t out = {NULL, NULL};
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    qn__ir_stmt_t* same = qn__stmt_new(map->arena, stmt->kind, stmt->loc);
     if (!same) break;
     *same = *stmt;
     same->next = NULL;
@@ -370,25 +370,25 @@ static qn__block_t share(qn__gmap_t* map, const qn__block_t* block) {
 }
 
 // Everything that the launch declares is its own, also what is imported.
-static qn__block_t write_variant(qn__tile_t* tile, const qn__gmap_unit_t* unit,
-                                 const qn__tile_shape_t* shape) {
+static qn__ir_block_t write_variant(qn__tile_t* tile, const qn__gmap_unit_t* unit,
+                                    const qn__tile_shape_t* shape) {
   qn__gmap_t* map = tile->map;
-  qn__block_t out = {NULL, NULL};
+  qn__ir_block_t out = {NULL, NULL};
   qn__gmap_unit_t own = *unit;
-  own.anchor = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__loc_t){0, 0});
+  own.anchor = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
   own.prologue = share(map, &unit->prologue);
   if (!own.anchor) return out;
   tile->shape = *shape;
   qn__tile_write(tile, &own);
   if (qn__gmap_stopped(map)) return out;
-  qn__block_t launch = qn__block_of(own.anchor);
-  qn__subst_t subst = {.arena = map->arena};
+  qn__ir_block_t launch = qn__block_of(own.anchor);
+  qn__ir_subst_t subst = {.arena = map->arena};
   (void)qn__block_clone(&subst, &launch, &out);
   return out;
 }
 
-static qn__expr_t* lines_of(qn__tile_t* tile, qn__tile_side_t side) {
-  qn__expr_t* all = qn__gmap_int(tile->map, 1);
+static qn__ir_expr_t* lines_of(qn__tile_t* tile, qn__tile_side_t side) {
+  qn__ir_expr_t* all = qn__gmap_int(tile->map, 1);
   for (uint32_t d = 0; d < tile->nest->count; ++d) {
     if (!(tile->side_dims[side] >> d & 1)) continue;
     all = qn__gmap_op(tile->map, QN_OP_MUL, all, qn__gmap_extent(tile->map, tile->nest->loops[d]));
@@ -398,9 +398,9 @@ static qn__expr_t* lines_of(qn__tile_t* tile, qn__tile_side_t side) {
 
 // Where both sides have the same lines, one test says it all.
 static bool is_known(qn__tile_t* tile, uint32_t variant) {
-  const qn__expr_t* lines = lines_of(tile, tile->variants[variant].side);
+  const qn__ir_expr_t* lines = lines_of(tile, tile->variants[variant].side);
   for (uint32_t v = 0; lines && v < variant; ++v) {
-    const qn__expr_t* other = lines_of(tile, tile->variants[v].side);
+    const qn__ir_expr_t* other = lines_of(tile, tile->variants[v].side);
     if (other && qn__expr_equal(lines, other)) return true;
   }
   return false;
@@ -410,7 +410,7 @@ static bool is_known(qn__tile_t* tile, uint32_t variant) {
 static void write_all(qn__tile_t* tile, qn__gmap_unit_t* unit) {
   qn__gmap_t* map = tile->map;
   qn__tile_shape_t shape = tile->shape;
-  qn__block_t launches[qn__tile_max_variants];
+  qn__ir_block_t launches[qn__tile_max_variants];
   while (tile->variant_count > 0 && is_known(tile, tile->variant_count - 1)) --tile->variant_count;
   for (uint32_t v = 0; v < tile->variant_count; ++v) {
     launches[v] = write_variant(tile, unit, &tile->variants[v].shape);
@@ -420,12 +420,12 @@ static void write_all(qn__tile_t* tile, qn__gmap_unit_t* unit) {
   qn__tile_write(tile, unit);
   for (uint32_t v = tile->variant_count; v-- > 0 && !qn__gmap_stopped(map);) {
     const qn__tile_variant_t* variant = &tile->variants[v];
-    qn__expr_t* is_few =
+    qn__ir_expr_t* is_few =
         qn__gmap_op(map, QN_OP_LE, lines_of(tile, variant->side), qn__gmap_int(map, variant->most));
-    qn__stmt_t* other = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__loc_t){0, 0});
-    qn__stmt_t* test = qn__gmap_if(map, is_few);
+    qn__ir_stmt_t* other = qn__stmt_new(map->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
+    qn__ir_stmt_t* test = qn__gmap_if(map, is_few);
     if (!other || !test) return;
-    qn__stmt_t* next = unit->anchor->next;
+    qn__ir_stmt_t* next = unit->anchor->next;
     *other = *unit->anchor;
     test->if_.then_block = launches[v];
     test->if_.else_block = qn__block_of(other);

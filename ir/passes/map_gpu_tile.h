@@ -29,15 +29,16 @@ typedef enum qn__tile_side { QN__TILE_ROW, QN__TILE_COLUMN, qn__tile_sides } qn_
 
 // A variable of the nest.
 typedef struct qn__tile_name {
-  qn__var_t* var;
-  qn__stmt_t* let;  // NULL: of a loop, of the reduction, of an operand
+  qn__ir_var_t* var;
+  qn__ir_stmt_t* let;  // NULL: of a loop, of the reduction, of an operand
   uint32_t mask;
-  qn__expr_t* now;  // what it stands for where code is being written; borrowed, cloned at each use
+  qn__ir_expr_t*
+      now;  // what it stands for where code is being written; borrowed, cloned at each use
 } qn__tile_name_t;
 
 // A part of the summand that depends on one side alone: its values are what a tile holds.
 typedef struct qn__tile_operand {
-  qn__expr_t* value;
+  qn__ir_expr_t* value;
   qn__tile_side_t side;
   bool runs_along_step;  // neighbours in memory are neighbours in the reduction
   uint32_t name;         // of the variable that takes its place in the summand
@@ -46,7 +47,7 @@ typedef struct qn__tile_operand {
 } qn__tile_operand_t;
 
 typedef struct qn__tile_slot {
-  qn__expr_t** slot;
+  qn__ir_expr_t** slot;
   uint32_t operand;
 } qn__tile_slot_t;
 
@@ -70,8 +71,8 @@ typedef struct qn__tile_variant {
 typedef struct qn__tile {
   qn__gmap_t* map;
   qn__gmap_nest_t* nest;
-  qn__expr_t** slot;   // of the reduction, in the nest's body
-  qn__expr_t* reduce;  // the reduction
+  qn__ir_expr_t** slot;   // of the reduction, in the nest's body
+  qn__ir_expr_t* reduce;  // the reduction
   qn__tile_name_t names[qn__tile_max_names];
   uint32_t name_count;
   uint32_t step;                       // the name of the reduction's variable
@@ -99,9 +100,9 @@ static inline int64_t qn__tile_group(const qn__tile_t* tile, qn__tile_side_t sid
 }
 
 // The index of a name, or -1.
-int qn__tile_find(const qn__tile_t* tile, const qn__var_t* var);
+int qn__tile_find(const qn__tile_t* tile, const qn__ir_var_t* var);
 // Adds the names that `expr` needs, with all that their lets need.
-void qn__tile_close(const qn__tile_t* tile, qn__expr_t* expr, bool* is_needed);
+void qn__tile_close(const qn__tile_t* tile, qn__ir_expr_t* expr, bool* is_needed);
 
 // Chooses shapes; false: tiles would not pay. (map_gpu_tile_size.c)
 bool qn__tile_choose(qn__tile_t* tile);

@@ -39,7 +39,7 @@ static int64_t iterations(qn__tile_t* tile, uint32_t dims) {
   for (uint32_t d = 0; d < tile->nest->count; ++d) {
     if (!(dims >> d & 1)) continue;
     int64_t extent;
-    const qn__expr_t* expr = qn__gmap_extent(tile->map, tile->nest->loops[d]);
+    const qn__ir_expr_t* expr = qn__gmap_extent(tile->map, tile->nest->loops[d]);
     if (!expr || !qn__expr_const_int(expr, &extent) || __builtin_mul_overflow(all, extent, &all)) {
       return -1;
     }
@@ -102,9 +102,9 @@ typedef struct summand {
   int64_t size;
 } summand_t;
 
-static bool add_size(void* context, qn__expr_t** slot) {
+static bool add_size(void* context, qn__ir_expr_t** slot) {
   summand_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   for (uint32_t s = 0; s < self->tile->slot_count; ++s) {
     if (self->tile->slots[s].slot == slot) return true;
   }

@@ -2,7 +2,7 @@
 // memory. Thread rule: one thread per body. Read next: map_gpu_tile_write.c.
 #include "ir/passes/map_gpu_tile_write.h"
 
-static qn__expr_t* add_up(qn__tile_writer_t* w, qn__expr_t* sum, qn__expr_t* term) {
+static qn__ir_expr_t* add_up(qn__tile_writer_t* w, qn__ir_expr_t* sum, qn__ir_expr_t* term) {
   static const qn_op_t ops[] = {
       [QN_REDUCE_SUM] = QN_OP_ADD,
       [QN_REDUCE_PROD] = QN_OP_MUL,
@@ -21,21 +21,23 @@ static qn__expr_t* add_up(qn__tile_writer_t* w, qn__expr_t* sum, qn__expr_t* ter
 }
 
 // The sums of a thread for step `k` of the tile.
-static void write_step(qn__tile_writer_t* w, qn__block_t* out, qn__var_t* done, qn__var_t* k) {
+static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done,
+                       qn__ir_var_t* k) {
   qn__gmap_t* map = w->map;
   qn__tile_t* tile = w->tile;
-  qn__var_t* elements[qn__tile_max_operands][qn__tile_max_outputs] = {{NULL}};
+  qn__ir_var_t* elements[qn__tile_max_operands][qn__tile_max_outputs] = {{NULL}};
   for (uint32_t o = 0; o < tile->operand_count; ++o) {
     const qn__tile_operand_t* operand = &tile->operands[o];
     for (int64_t m = 0; m < tile->shape.outputs[operand->side]; ++m) {
-      qn__expr_t* line = qn__tile_add(map, qn__gmap_use(map, w->own[operand->side]),
-                                      qn__tile_offset(tile, operand->side, m));
+      qn__ir_expr_t* line = qn__tile_add(map, qn__gmap_use(map, w->own[operand->side]),
+                                         qn__tile_offset(tile, operand->side, m));
       elements[o][m] = qn__gmap_let(map, out, operand->side == QN__TILE_ROW ? "a" : "b",
                                     qn__tile_load(map, operand->tile, qn__gmap_use(map, k), line));
     }
   }
   if (tile->is_needed[tile->step]) {
-    qn__expr_t* step = qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, done), qn__gmap_use(map, k));
+    qn__ir_expr_t* step =
+        qn__gmap_op(map, QN_OP_ADD, qn__gmap_use(map, done), qn__gmap_use(map, k));
     step = qn__gmap_op(map, QN_OP_ADD, qn__gmap_copy(map, w->begin), step);
     tile->names[tile->step].now = qn__tile_named(map, out, tile->names[tile->step].var->name, step);
   }
@@ -59,17 +61,17 @@ static void write_step(qn__tile_writer_t* w, qn__block_t* out, qn__var_t* done, 
   }
 }
 
-static void write_steps(qn__tile_writer_t* w, qn__block_t* out, qn__var_t* done,
-                        qn_loop_kind_t kind, qn__expr_t* count) {
-  qn__var_t* k = qn__gmap_var(w->map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__stmt_t* loop = qn__gmap_loop(w->map, kind, k, qn__gmap_int(w->map, 0), count);
+static void write_steps(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done,
+                        qn_loop_kind_t kind, qn__ir_expr_t* count) {
+  qn__ir_var_t* k = qn__gmap_var(w->map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_stmt_t* loop = qn__gmap_loop(w->map, kind, k, qn__gmap_int(w->map, 0), count);
   if (!loop) return;
   write_step(w, &loop->loop.body, done, k);
   qn__block_append(out, loop);
 }
 
 // The steps that a round has in shared memory: all of them, or fewer in the last one.
-void qn__tile_write_sums(qn__tile_writer_t* w, qn__block_t* out, qn__var_t* done) {
+void qn__tile_write_sums(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done) {
   qn__gmap_t* map = w->map;
   int64_t depth = w->tile->shape.depth;
   qn_loop_kind_t kind = w->tile->shape.is_unrolled ? QN_LOOP_UNROLL : QN_LOOP_SERIAL;
@@ -77,14 +79,14 @@ void qn__tile_write_sums(qn__tile_writer_t* w, qn__block_t* out, qn__var_t* done
     write_steps(w, out, done, kind, qn__gmap_int(map, depth));
     return;
   }
-  qn__var_t* left = qn__gmap_let(
+  qn__ir_var_t* left = qn__gmap_let(
       map, out, "left",
       qn__gmap_op(map, QN_OP_SUB, qn__gmap_copy(map, w->steps), qn__gmap_use(map, done)));
   if (!w->tile->shape.is_unrolled) {
     write_steps(w, out, done, kind, qn__tile_by(map, QN_OP_MIN, left, depth));
     return;
   }
-  qn__stmt_t* test = qn__gmap_if(map, qn__tile_by(map, QN_OP_GE, left, depth));
+  qn__ir_stmt_t* test = qn__gmap_if(map, qn__tile_by(map, QN_OP_GE, left, depth));
   if (!test) return;
   write_steps(w, &test->if_.then_block, done, kind, qn__gmap_int(map, depth));
   write_steps(w, &test->if_.else_block, done, QN_LOOP_SERIAL, qn__gmap_use(map, left));

@@ -22,22 +22,22 @@ enum { max_lanes = 16 };
 
 typedef struct widest {
   const qn__lanes_t* lanes;
-  const qn__var_t* var;  // of the loop or reduction
-  int64_t first;         // its first value; 0 where that is not constant
-  uint32_t bytes;        // of the largest element that lanes reach side by side; 0: none
-  uint64_t shifts;       // constants behind the variable in such indices, all together
-  bool is_apart;         // a reduction in a lane loads by it
-  bool has_single;       // stores side by side that only some lanes do
+  const qn__ir_var_t* var;  // of the loop or reduction
+  int64_t first;            // its first value; 0 where that is not constant
+  uint32_t bytes;           // of the largest element that lanes reach side by side; 0: none
+  uint64_t shifts;          // constants behind the variable in such indices, all together
+  bool is_apart;            // a reduction in a lane loads by it
+  bool has_single;          // stores side by side that only some lanes do
 } widest_t;
 
-static widest_t widest_of(const qn__lanes_t* lanes, const qn__var_t* var, qn__expr_t* begin) {
+static widest_t widest_of(const qn__lanes_t* lanes, const qn__ir_var_t* var, qn__ir_expr_t* begin) {
   widest_t widest = {.lanes = lanes, .var = var};
   if (!qn__expr_const_int(begin, &widest.first)) widest.first = 0;
   return widest;
 }
 
 // Which element behind a multiple of the lanes the first of them reaches, if that is constant.
-static uint64_t shift_of(const widest_t* self, const qn__expr_t* index) {
+static uint64_t shift_of(const widest_t* self, const qn__ir_expr_t* index) {
   uint64_t shift = (uint64_t)self->first;
   int64_t constant;
   while (index->kind == QN__EXPR_OP && (index->op == QN_OP_ADD || index->op == QN_OP_SUB)) {
@@ -51,8 +51,8 @@ static uint64_t shift_of(const widest_t* self, const qn__expr_t* index) {
   return index->kind == QN__EXPR_VAR && index->var == self->var ? shift : 0;
 }
 
-static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
-  qn__scope_t scope = qn__buf_root(buffer)->scope;
+static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
+  qn__ir_scope_t scope = qn__buf_root(buffer)->scope;
   if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL) return;
   if (qn__lanes_reach(self->lanes, buffer, indices) != QN__REACH_CONTIGUOUS) return;
   uint32_t bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype);
@@ -61,9 +61,9 @@ static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__expr_t* const* ind
 }
 
 // What a lane loads round after round is better spread over threads, or wide by itself.
-static bool note_rounds(void* context, qn__expr_t** slot) {
+static bool note_rounds(void* context, qn__ir_expr_t** slot) {
   widest_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD &&
       qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) != QN__REACH_UNIFORM) {
     self->is_apart = true;
@@ -71,27 +71,27 @@ static bool note_rounds(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, note_rounds, self);
 }
 
-static bool note_loads(void* context, qn__expr_t** slot) {
+static bool note_loads(void* context, qn__ir_expr_t** slot) {
   widest_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) note(self, expr->load.buffer, expr->load.indices);
   return qn__expr_each_child(expr, expr->kind == QN__EXPR_REDUCE ? note_rounds : note_loads, self);
 }
 
-static void note_single_stores(widest_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void note_single_stores(widest_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE &&
         qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
             QN__REACH_CONTIGUOUS) {
       self->has_single = true;
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) note_single_stores(self, blocks[i]);
   }
 }
 
-static bool cannot_be_lanes(const qn__stmt_t* stmt) {
+static bool cannot_be_lanes(const qn__ir_stmt_t* stmt) {
   return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
 }
 
@@ -108,8 +108,8 @@ static int64_t lanes_of(const qn__gmap_t* map, const widest_t* widest, double co
 }
 
 // Lanes among `threads`: each thread has some, and rows are whole.
-static int64_t shared_lanes(const qn__expr_t* all, const qn__expr_t* row, const qn__expr_t* threads,
-                            int64_t count) {
+static int64_t shared_lanes(const qn__ir_expr_t* all, const qn__ir_expr_t* row,
+                            const qn__ir_expr_t* threads, int64_t count) {
   int64_t extent, length, team;
   if (!all || !row || !threads || !qn__expr_const_int(threads, &team)) team = 0;
   if (all && qn__expr_const_int(all, &extent)) {
@@ -129,14 +129,14 @@ int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t exte
   if (!has_lanes(map) || qn__gmap_any_stmt(&nest->body, cannot_be_lanes)) return 1;
   qn__lanes_t* lanes = qn__gmap_lanes(map);
   if (!lanes) return 1;
-  const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
+  const qn__ir_stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
   qn__lanes_enter(lanes, fastest->loop.var, &nest->lets);
   qn__lanes_add(lanes, &nest->body);
   widest_t widest = widest_of(lanes, fastest->loop.var, fastest->loop.begin);
-  for (qn__stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, note_loads, &widest);
     if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t block_count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < block_count; ++i) note_single_stores(&widest, blocks[i]);
   }
@@ -144,7 +144,7 @@ int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t exte
   // A grid that is known to be short is better spread than deep.
   while (count > 1 && extent >= 0 && extent < count * qn__gmap_busy_threads(map)) count /= 2;
   int64_t row;
-  qn__expr_t* length = qn__gmap_extent(map, fastest);
+  qn__ir_expr_t* length = qn__gmap_extent(map, fastest);
   if (nest->count > 1 && length && qn__expr_const_int(length, &row)) {
     while (count > 1 && row % count != 0) count /= 2;
   }
@@ -152,16 +152,17 @@ int64_t qn__gmap_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest, int64_t exte
 }
 
 int64_t qn__gmap_team_lane_count(qn__gmap_t* map, qn__gmap_nest_t* nest,
-                                 const qn__expr_t* threads) {
+                                 const qn__ir_expr_t* threads) {
   qn__cost_model_t model = {.options = map->options};
   int64_t count = qn__gmap_lane_count(map, nest, -1, qn__cost_block(&model, &nest->body));
-  const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
-  qn__expr_t* all = qn__gmap_nest_extent(map, nest);
-  qn__expr_t* length = qn__gmap_extent(map, fastest);
+  const qn__ir_stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
+  qn__ir_expr_t* all = qn__gmap_nest_extent(map, nest);
+  qn__ir_expr_t* length = qn__gmap_extent(map, fastest);
   return shared_lanes(all, length, threads, count);
 }
 
-int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn__expr_t* threads) {
+int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__ir_expr_t* reduce,
+                                   const qn__ir_expr_t* threads) {
   if (!has_lanes(map) || qn__expr_facts(reduce->reduce.value).has_reduce) return 1;
   qn__lanes_t* lanes = qn__gmap_lanes(map);
   if (!lanes) return 1;
@@ -169,14 +170,14 @@ int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn
   double cost = qn__cost_expr(&model, reduce->reduce.value);
   qn__lanes_enter(lanes, reduce->reduce.reduce_var, NULL);
   widest_t widest = widest_of(lanes, reduce->reduce.reduce_var, reduce->reduce.begin);
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     if (qn__expr_facts(let->let.value).has_reduce) return 1;
     qn__lanes_let(lanes, let);
     (void)note_loads(&widest, &let->let.value);
     cost += qn__cost_expr(&model, let->let.value);
   }
   (void)note_loads(&widest, &reduce->reduce.value);
-  qn__expr_t* extent = qn__gmap_reduce_extent(map, reduce);
+  qn__ir_expr_t* extent = qn__gmap_reduce_extent(map, reduce);
   return shared_lanes(extent, extent, threads, lanes_of(map, &widest, cost));
 }
 
@@ -184,15 +185,15 @@ int64_t qn__gmap_reduce_lane_count(qn__gmap_t* map, qn__expr_t* reduce, const qn
 
 // Lets of the loops' variables for lane `k` of position `at`, of which each has `count`
 // iterations.
-static void place(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at, qn__var_t* k,
-                  int64_t count, qn__block_t* out) {
-  qn__expr_t* rest = qn__gmap_use(map, at);
+static void place(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__ir_var_t* at, qn__ir_var_t* k,
+                  int64_t count, qn__ir_block_t* out) {
+  qn__ir_expr_t* rest = qn__gmap_use(map, at);
   for (uint32_t p = nest->count; p-- > 0;) {
-    qn__stmt_t* loop = nest->loops[nest->order[p]];
+    qn__ir_stmt_t* loop = nest->loops[nest->order[p]];
     bool is_fastest = p + 1 == nest->count;
-    qn__expr_t* value = rest;
+    qn__ir_expr_t* value = rest;
     if (p > 0) {
-      qn__expr_t* extent = qn__gmap_extent(map, loop);
+      qn__ir_expr_t* extent = qn__gmap_extent(map, loop);
       if (is_fastest) {
         extent = qn__gmap_op(map, QN_OP_FLOORDIV, extent, qn__gmap_int(map, count));
       }
@@ -210,7 +211,7 @@ static void place(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at, qn__var
 }
 
 // What follows `block`, for as long as it is read.
-static void chain(qn__block_t* block, const qn__block_t* more, qn__stmt_t** out_seam) {
+static void chain(qn__ir_block_t* block, const qn__ir_block_t* more, qn__ir_stmt_t** out_seam) {
   *out_seam = block->last;
   if (!more->first) return;
   if (block->last) {
@@ -221,23 +222,23 @@ static void chain(qn__block_t* block, const qn__block_t* more, qn__stmt_t** out_
   block->last = more->last;
 }
 
-static void cut(qn__stmt_t* seam) {
+static void cut(qn__ir_stmt_t* seam) {
   if (seam) seam->next = NULL;
 }
 
-qn__stmt_t* qn__gmap_lanes_loop(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at,
-                                int64_t count) {
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__var_t* own = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__expr_t* use = own ? qn__gmap_use(map, own) : NULL;
-  qn__stmt_t* loop =
+qn__ir_stmt_t* qn__gmap_lanes_loop(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__ir_var_t* at,
+                                   int64_t count) {
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_var_t* own = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_expr_t* use = own ? qn__gmap_use(map, own) : NULL;
+  qn__ir_stmt_t* loop =
       qn__gmap_loop(map, QN_LOOP_VECTOR, own, qn__gmap_int(map, 0), qn__gmap_int(map, count));
-  qn__block_t placed = {NULL, NULL};
+  qn__ir_block_t placed = {NULL, NULL};
   if (k) place(map, nest, at, k, count, &placed);
   if (!k || !use || !loop || qn__gmap_stopped(map)) return NULL;
-  qn__block_t all = placed;
-  qn__stmt_t* first_seam;
-  qn__stmt_t* second_seam;
+  qn__ir_block_t all = placed;
+  qn__ir_stmt_t* first_seam;
+  qn__ir_stmt_t* second_seam;
   chain(&all, &nest->lets, &first_seam);
   chain(&all, &nest->body, &second_seam);
   bool is_whole = qn__block_replace(map->arena, &all, k, use, &loop->loop.body);
@@ -247,19 +248,19 @@ qn__stmt_t* qn__gmap_lanes_loop(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_
 }
 
 // for k in 0..count { let i = at * count + k; if i < E { lets and body } }: the last iterations.
-static qn__block_t rest_of(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at,
-                           const qn__expr_t* extent, int64_t count) {
-  qn__block_t none = {NULL, NULL};
-  qn__var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__stmt_t* loop =
+static qn__ir_block_t rest_of(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__ir_var_t* at,
+                              const qn__ir_expr_t* extent, int64_t count) {
+  qn__ir_block_t none = {NULL, NULL};
+  qn__ir_var_t* k = qn__gmap_var(map, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_stmt_t* loop =
       qn__gmap_loop(map, QN_LOOP_SERIAL, k, qn__gmap_int(map, 0), qn__gmap_int(map, count));
   if (!loop) return none;
-  qn__expr_t* index = qn__gmap_op(
+  qn__ir_expr_t* index = qn__gmap_op(
       map, QN_OP_ADD, qn__gmap_op(map, QN_OP_MUL, qn__gmap_use(map, at), qn__gmap_int(map, count)),
       qn__gmap_use(map, k));
-  qn__var_t* last = qn__gmap_let(map, &loop->loop.body, "last", index);
-  qn__expr_t* use = last ? qn__gmap_use(map, last) : NULL;
-  qn__stmt_t* test = qn__gmap_if(
+  qn__ir_var_t* last = qn__gmap_let(map, &loop->loop.body, "last", index);
+  qn__ir_expr_t* use = last ? qn__gmap_use(map, last) : NULL;
+  qn__ir_stmt_t* test = qn__gmap_if(
       map, last ? qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, last), qn__gmap_copy(map, extent))
                 : NULL);
   if (!test || !use) return none;
@@ -269,13 +270,14 @@ static qn__block_t rest_of(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* at
   return qn__block_of(loop);
 }
 
-static qn__stmt_t* below(qn__gmap_t* map, qn__var_t* at, const qn__expr_t* extent, int64_t count) {
-  qn__expr_t* whole =
+static qn__ir_stmt_t* below(qn__gmap_t* map, qn__ir_var_t* at, const qn__ir_expr_t* extent,
+                            int64_t count) {
+  qn__ir_expr_t* whole =
       qn__gmap_op(map, QN_OP_FLOORDIV, qn__gmap_copy(map, extent), qn__gmap_int(map, count));
   return qn__gmap_if(map, qn__gmap_op(map, QN_OP_LT, qn__gmap_use(map, at), whole));
 }
 
-qn__expr_t* qn__gmap_is_whole(qn__gmap_t* map, const qn__expr_t* length, int64_t count) {
+qn__ir_expr_t* qn__gmap_is_whole(qn__gmap_t* map, const qn__ir_expr_t* length, int64_t count) {
   int64_t constant;
   if (!length || qn__expr_const_int(length, &constant)) return NULL;
   return qn__gmap_op(
@@ -284,24 +286,24 @@ qn__expr_t* qn__gmap_is_whole(qn__gmap_t* map, const qn__expr_t* length, int64_t
       qn__gmap_int(map, 0));
 }
 
-qn__block_t qn__gmap_lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_t* position,
-                                const qn__expr_t* extent, int64_t threads, int64_t count,
-                                qn__expr_t** out_condition) {
-  qn__block_t none = {NULL, NULL};
+qn__ir_block_t qn__gmap_lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__ir_var_t* position,
+                                   const qn__ir_expr_t* extent, int64_t threads, int64_t count,
+                                   qn__ir_expr_t** out_condition) {
+  qn__ir_block_t none = {NULL, NULL};
   *out_condition = NULL;
   int64_t constant = -1, row = -1;
   bool is_known = qn__expr_const_int(extent, &constant);
-  const qn__stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
-  qn__expr_t* length = qn__gmap_extent(map, fastest);
+  const qn__ir_stmt_t* fastest = nest->loops[nest->order[nest->count - 1]];
+  qn__ir_expr_t* length = qn__gmap_extent(map, fastest);
   if (!length || !position) return none;
   bool is_row_known = qn__expr_const_int(length, &row);
-  qn__stmt_t* lanes = qn__gmap_lanes_loop(map, nest, position, count);
+  qn__ir_stmt_t* lanes = qn__gmap_lanes_loop(map, nest, position, count);
   if (!lanes) return none;
   if (is_known && constant > 0 && constant % (threads * count) == 0 &&
       (nest->count == 1 || is_row_known)) {
     return qn__block_of(lanes);
   }
-  qn__stmt_t* test = below(map, position, extent, count);
+  qn__ir_stmt_t* test = below(map, position, extent, count);
   if (!test) return none;
   test->if_.then_block = qn__block_of(lanes);
   if (nest->count == 1) {
@@ -316,17 +318,17 @@ qn__block_t qn__gmap_lanes_body(qn__gmap_t* map, qn__gmap_nest_t* nest, qn__var_
 
 // ---- reductions
 
-qn__expr_t* qn__gmap_lanes_reduce(qn__gmap_t* map, const qn__expr_t* reduce, qn__var_t* k,
-                                  const qn__expr_t* position, int64_t count) {
-  qn__expr_t* inner = qn__gmap_copy(map, reduce);
-  qn__var_t* lane = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "lane");
-  qn__expr_t* outer = qn__expr_new(map->arena, QN__EXPR_REDUCE, reduce->dtype, reduce->loc);
+qn__ir_expr_t* qn__gmap_lanes_reduce(qn__gmap_t* map, const qn__ir_expr_t* reduce, qn__ir_var_t* k,
+                                     const qn__ir_expr_t* position, int64_t count) {
+  qn__ir_expr_t* inner = qn__gmap_copy(map, reduce);
+  qn__ir_var_t* lane = qn__gmap_var(map, QN__VAR_REDUCE, QN_DTYPE_I64, "lane");
+  qn__ir_expr_t* outer = qn__expr_new(map->arena, QN__EXPR_REDUCE, reduce->dtype, reduce->loc);
   if (!inner || !lane || !outer || !k) return NULL;
-  qn__expr_t* index = qn__gmap_op(
+  qn__ir_expr_t* index = qn__gmap_op(
       map, QN_OP_ADD,
       qn__gmap_op(map, QN_OP_MUL, qn__gmap_copy(map, position), qn__gmap_int(map, count)),
       qn__gmap_use(map, lane));
-  qn__block_t lets = {NULL, NULL};
+  qn__ir_block_t lets = {NULL, NULL};
   qn__gmap_let_var(map, &lets, inner->reduce.reduce_var,
                    qn__gmap_op(map, QN_OP_ADD, inner->reduce.begin, index));
   qn__block_splice(&lets, &inner->reduce.lets);

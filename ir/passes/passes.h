@@ -73,7 +73,7 @@ typedef struct qn__pass_options {
 typedef struct qn__pass {
   const char* name;
   const char* doc;
-  qn_status_t (*run)(qn__body_t* body, const qn__pass_options_t* options);
+  qn_status_t (*run)(qn__ir_body_t* body, const qn__pass_options_t* options);
 } qn__pass_t;
 
 // Constants, identities, affine index algebra; then removes what is unused.
@@ -105,11 +105,11 @@ extern const qn__pass_t qn__pass_lower_exchanges;
 extern const qn__pass_t qn__pass_map_gpu;
 
 // Runs `passes` in order, verifying after each in debug builds.
-qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
+qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
 // The CPU pipeline: views, exchanges, threads, unroll, simplify, hoist, vectorize.
-qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* options);
+qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 // The GPU pipeline: views, unroll, simplify, mapping, exchanges, simplify, hoist.
-qn_status_t qn__passes_run_gpu(qn__body_t* body, const qn__pass_options_t* options);
+qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 
 #endif  // QUERN_IR_PASSES_PASSES_H_

@@ -5,7 +5,7 @@
 #include "ir/passes/passes.h"
 #include "ir/verify.h"
 
-qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
+qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count) {
   for (size_t i = 0; i < pass_count; ++i) {
     QN_TRY(passes[i]->run(body, options));
@@ -19,7 +19,7 @@ qn_status_t qn__passes_run(qn__body_t* body, const qn__pass_options_t* options,
   return QN_OK;
 }
 
-qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* options) {
+qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
   // A CPU has no exchanges: they become barriers, at which threads are cut. Unrolling comes after
   // the cut, so that a barrier in an unrolled loop is one barrier, and before simplifying, which
   // folds what the copies contain.
@@ -33,7 +33,7 @@ qn_status_t qn__passes_run_cpu(qn__body_t* body, const qn__pass_options_t* optio
   return qn__passes_run(body, &cpu, passes, QN_COUNT_OF(passes));
 }
 
-qn_status_t qn__passes_run_gpu(qn__body_t* body, const qn__pass_options_t* options) {
+qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
   // The mapping reads index algebra: it comes behind simplifying, and what it writes is simplified
   // again.
   static const qn__pass_t* const passes[] = {

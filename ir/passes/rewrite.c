@@ -3,7 +3,7 @@
 // Not here: any rewrite. Thread rule: one thread per body. Read next: unroll.c, the smallest pass.
 #include "ir/passes/rewrite.h"
 
-static bool each(qn__expr_t** slots, size_t count, qn__slot_fn_t fn, void* self) {
+static bool each(qn__ir_expr_t** slots, size_t count, qn__slot_fn_t fn, void* self) {
   if (!slots) return true;
   for (size_t i = 0; i < count; ++i) {
     if (slots[i] && !fn(self, &slots[i])) return false;
@@ -11,7 +11,7 @@ static bool each(qn__expr_t** slots, size_t count, qn__slot_fn_t fn, void* self)
   return true;
 }
 
-bool qn__expr_each_child(qn__expr_t* expr, qn__slot_fn_t fn, void* self) {
+bool qn__expr_each_child(qn__ir_expr_t* expr, qn__slot_fn_t fn, void* self) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -26,7 +26,7 @@ bool qn__expr_each_child(qn__expr_t* expr, qn__slot_fn_t fn, void* self) {
       return each(expr->args, 3, fn, self);
     case QN__EXPR_REDUCE:
       if (!fn(self, &expr->reduce.begin) || !fn(self, &expr->reduce.end)) return false;
-      for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
         if (!fn(self, &let->let.value)) return false;
       }
       return fn(self, &expr->reduce.value);
@@ -34,7 +34,7 @@ bool qn__expr_each_child(qn__expr_t* expr, qn__slot_fn_t fn, void* self) {
   return true;
 }
 
-bool qn__stmt_each_expr(qn__stmt_t* stmt, qn__slot_fn_t fn, void* self) {
+bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__slot_fn_t fn, void* self) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return fn(self, &stmt->let.value);
@@ -65,7 +65,7 @@ bool qn__stmt_each_expr(qn__stmt_t* stmt, qn__slot_fn_t fn, void* self) {
   return true;
 }
 
-size_t qn__stmt_blocks(qn__stmt_t* stmt, qn__block_t* out_blocks[2]) {
+size_t qn__stmt_blocks(qn__ir_stmt_t* stmt, qn__ir_block_t* out_blocks[2]) {
   switch (stmt->kind) {
     case QN__STMT_IF:
       out_blocks[0] = &stmt->if_.then_block;
@@ -82,7 +82,7 @@ size_t qn__stmt_blocks(qn__stmt_t* stmt, qn__block_t* out_blocks[2]) {
   }
 }
 
-void qn__block_splice(qn__block_t* to, qn__block_t* from) {
+void qn__block_splice(qn__ir_block_t* to, qn__ir_block_t* from) {
   if (!from->first) return;
   if (to->last) {
     to->last->next = from->first;
@@ -90,32 +90,32 @@ void qn__block_splice(qn__block_t* to, qn__block_t* from) {
     to->first = from->first;
   }
   to->last = from->last;
-  *from = (qn__block_t){NULL, NULL};
+  *from = (qn__ir_block_t){NULL, NULL};
 }
 
-bool qn__expr_const_int(const qn__expr_t* expr, int64_t* out_value) {
+bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value) {
   if (expr->kind == QN__EXPR_INT) {
     *out_value = expr->int_value;
     return true;
   }
   if (expr->kind == QN__EXPR_CAST) {
     int64_t value;
-    const qn__expr_t* arg = expr->args[0];
+    const qn__ir_expr_t* arg = expr->args[0];
     if (qn__dtype_is_float(expr->dtype) || qn__dtype_is_float(arg->dtype)) return false;
     if (!qn__expr_const_int(arg, &value)) return false;
-    *out_value = qn__scalar_cast(arg->dtype, (qn__scalar_t){.i = value}, expr->dtype).i;
+    *out_value = qn__scalar_cast(arg->dtype, (qn__ir_scalar_t){.i = value}, expr->dtype).i;
     return true;
   }
   if (expr->kind != QN__EXPR_OP) return false;
-  const qn__op_info_t* info = qn__op_info(expr->op);
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (!info || info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
-  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < info->arity; ++i) {
     if (qn__dtype_is_float(expr->args[i]->dtype)) return false;
     if (!qn__expr_const_int(expr->args[i], &args[i].i)) return false;
   }
   qn_dtype_t dtype = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
-  qn__scalar_t result;
+  qn__ir_scalar_t result;
   if (!qn__scalar_op(expr->op, dtype, args, &result)) return false;
   *out_value = result.i;
   return true;
@@ -126,13 +126,13 @@ static bool is_integer_division(qn_op_t op) {
          op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
 }
 
-static bool collect_facts(void* self, qn__expr_t** slot) {
+static bool collect_facts(void* self, qn__ir_expr_t** slot) {
   qn__expr_facts_t* facts = self;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) facts->has_load = true;
   if (expr->kind == QN__EXPR_REDUCE) facts->has_reduce = true;
   if (expr->kind == QN__EXPR_OP) {
-    qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+    qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
     if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) facts->has_cross_lane = true;
     if (is_integer_division(expr->op) &&
         (expr->args[1]->kind != QN__EXPR_INT || expr->args[1]->int_value == 0)) {
@@ -142,24 +142,24 @@ static bool collect_facts(void* self, qn__expr_t** slot) {
   return qn__expr_each_child(expr, collect_facts, self);
 }
 
-qn__expr_facts_t qn__expr_facts(qn__expr_t* expr) {
+qn__expr_facts_t qn__expr_facts(qn__ir_expr_t* expr) {
   qn__expr_facts_t facts = {0};
   (void)collect_facts(&facts, &expr);
   return facts;
 }
 
-static qn__expr_t* times(qn__arena_t* arena, qn__expr_t* a, qn__expr_t* b) {
+static qn__ir_expr_t* times(qn__arena_t* arena, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   if (!a || !b) return NULL;
   if (qn__expr_is_int(a, 1)) return b;
   return qn__expr_is_int(b, 1) ? a : qn__expr_op(arena, QN_OP_MUL, a, b, NULL);
 }
 
-qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__ir_buffer_t* buffer) {
-  qn__expr_t** strides = qn__arena_alloc_array(arena, buffer->rank + 1U, sizeof *strides);
+qn__ir_expr_t** qn__buf_strides(qn__arena_t* arena, const qn__ir_buffer_t* buffer) {
+  qn__ir_expr_t** strides = qn__arena_alloc_array(arena, buffer->rank + 1U, sizeof *strides);
   if (!strides) return NULL;
-  qn__expr_t* stride = qn__expr_int(arena, QN_DTYPE_I64, 1);
+  qn__ir_expr_t* stride = qn__expr_int(arena, QN_DTYPE_I64, 1);
   for (uint32_t i = buffer->rank; i-- > 0;) {
-    const qn__expr_t* own = buffer->strides ? buffer->strides[i] : stride;
+    const qn__ir_expr_t* own = buffer->strides ? buffer->strides[i] : stride;
     if (!own || !(strides[i] = qn__expr_replace(arena, own, NULL, NULL))) return NULL;
     if (i > 0 && !buffer->strides) {
       stride = times(arena, qn__expr_replace(arena, buffer->shape[i], NULL, NULL), stride);
@@ -169,48 +169,48 @@ qn__expr_t** qn__buf_strides(qn__arena_t* arena, const qn__ir_buffer_t* buffer) 
 }
 
 typedef struct replacement {
-  qn__var_t* var;
-  qn__expr_t* value;
+  qn__ir_var_t* var;
+  qn__ir_expr_t* value;
 } replacement_t;
 
-static qn__expr_t* replace_var(qn__subst_t* subst, qn__var_t* var) {
+static qn__ir_expr_t* replace_var(qn__ir_subst_t* subst, qn__ir_var_t* var) {
   replacement_t* replacement = subst->self;
   return replacement->var && replacement->var == var ? replacement->value : NULL;
 }
 
-qn__expr_t* qn__expr_replace(qn__arena_t* arena, const qn__expr_t* expr, qn__var_t* var,
-                             qn__expr_t* value) {
+qn__ir_expr_t* qn__expr_replace(qn__arena_t* arena, const qn__ir_expr_t* expr, qn__ir_var_t* var,
+                                qn__ir_expr_t* value) {
   replacement_t replacement = {var, value};
-  qn__subst_t subst = {.on_var = replace_var, .arena = arena, .self = &replacement};
+  qn__ir_subst_t subst = {.on_var = replace_var, .arena = arena, .self = &replacement};
   return qn__expr_clone(&subst, expr);
 }
 
-bool qn__block_replace(qn__arena_t* arena, const qn__block_t* block, qn__var_t* var,
-                       qn__expr_t* value, qn__block_t* out_block) {
+bool qn__block_replace(qn__arena_t* arena, const qn__ir_block_t* block, qn__ir_var_t* var,
+                       qn__ir_expr_t* value, qn__ir_block_t* out_block) {
   replacement_t replacement = {var, value};
-  qn__subst_t subst = {.on_var = replace_var, .arena = arena, .self = &replacement};
+  qn__ir_subst_t subst = {.on_var = replace_var, .arena = arena, .self = &replacement};
   return qn__block_clone(&subst, block, out_block);
 }
 
-static bool clear_reductions(void* self, qn__expr_t** slot) {
-  qn__expr_t* expr = *slot;
+static bool clear_reductions(void* self, qn__ir_expr_t** slot) {
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
     expr->reduce.reduce_var->user = NULL;
-    for (qn__stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       let->let.var->user = NULL;
     }
   }
   return qn__expr_each_child(expr, clear_reductions, self);
 }
 
-static void clear_block(qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void clear_block(qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, clear_reductions, NULL);
     if (stmt->kind == QN__STMT_LET) stmt->let.var->user = NULL;
     if (stmt->kind == QN__STMT_LOOP) stmt->loop.var->user = NULL;
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = NULL;
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) stmt->atomic.result->user = NULL;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) clear_block(blocks[i]);
   }
@@ -225,24 +225,24 @@ void qn__function_clear_user(qn__ir_func_t* function) {
   clear_block(&function->body);
 }
 
-static bool count_expr(void* self, qn__expr_t** slot) {
+static bool count_expr(void* self, qn__ir_expr_t** slot) {
   ++*(size_t*)self;
   return qn__expr_each_child(*slot, count_expr, self);
 }
 
-size_t qn__block_weight(qn__block_t* block) {
+size_t qn__block_weight(qn__ir_block_t* block) {
   size_t weight = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     ++weight;
     (void)qn__stmt_each_expr(stmt, count_expr, &weight);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) weight += qn__block_weight(blocks[i]);
   }
   return weight;
 }
 
-qn_status_t qn__pass_status(const qn__body_t* body, const char* pass_name) {
+qn_status_t qn__pass_status(const qn__ir_body_t* body, const char* pass_name) {
   if (body->arena.is_exhausted) return qn__out_of_memory(pass_name);
   return QN_OK;
 }

@@ -7,24 +7,24 @@
 #include "ir/passes/fold.h"
 #include "ir/passes/passes.h"
 
-static bool fold_slot(void* self, qn__expr_t** slot) {
+static bool fold_slot(void* self, qn__ir_expr_t** slot) {
   qn__fold_expr(self, slot);
   return true;
 }
 
-static void simplify_block(qn__fold_t* fold, qn__block_t* block, bool is_top);
+static void simplify_block(qn__fold_t* fold, qn__ir_block_t* block, bool is_top);
 
 // Appends what is left of the statement.
-static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out);
+static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn__ir_block_t* out);
 
-static bool has_one_iteration(const qn__stmt_t* loop) {
+static bool has_one_iteration(const qn__ir_stmt_t* loop) {
   qn__ir_range_t begin = qn__range_of(loop->loop.begin);
   qn__ir_range_t end = qn__range_of(loop->loop.end);
   return begin.min == begin.max && end.min == end.max && begin.min < end.min &&
          begin.min == end.min - 1;
 }
 
-static void simplify_loop(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out) {
+static void simplify_loop(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn__ir_block_t* out) {
   bool has_no_iteration = qn__range_of(stmt->loop.end).max <= qn__range_of(stmt->loop.begin).min;
   bool is_plain = !qn__loop_is_block(stmt->loop.kind) && !qn__loop_is_thread(stmt->loop.kind);
   if (has_no_iteration && qn__fold_can_drop(fold, stmt->loop.begin) &&
@@ -32,12 +32,12 @@ static void simplify_loop(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__b
     return;
   }
   if (!is_top && is_plain && has_one_iteration(stmt) && qn__fold_can_drop(fold, stmt->loop.end)) {
-    qn__stmt_t* let = qn__stmt_new(fold->arena, QN__STMT_LET, stmt->loc);
+    qn__ir_stmt_t* let = qn__stmt_new(fold->arena, QN__STMT_LET, stmt->loc);
     if (!let) return;
     stmt->loop.var->kind = QN__VAR_LET;
     let->let.var = stmt->loop.var;
     let->let.value = stmt->loop.begin;
-    qn__block_t body = {NULL, NULL};
+    qn__ir_block_t body = {NULL, NULL};
     qn__block_append(&body, let);
     qn__block_splice(&body, &stmt->loop.body);
     simplify_block(fold, &body, is_top);
@@ -49,7 +49,7 @@ static void simplify_loop(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__b
   qn__block_append(out, stmt);
 }
 
-static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__block_t* out) {
+static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn__ir_block_t* out) {
   (void)qn__stmt_each_expr(stmt, fold_slot, fold);
   switch (stmt->kind) {
     case QN__STMT_LET: {
@@ -59,9 +59,9 @@ static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__b
       break;
     }
     case QN__STMT_IF: {
-      const qn__expr_t* condition = stmt->if_.condition;
+      const qn__ir_expr_t* condition = stmt->if_.condition;
       if (condition->kind == QN__EXPR_INT) {
-        qn__block_t* chosen =
+        qn__ir_block_t* chosen =
             condition->int_value != 0 ? &stmt->if_.then_block : &stmt->if_.else_block;
         simplify_block(fold, chosen, is_top);
         qn__block_splice(out, chosen);
@@ -90,10 +90,10 @@ static void simplify_stmt(qn__fold_t* fold, qn__stmt_t* stmt, bool is_top, qn__b
   qn__block_append(out, stmt);
 }
 
-static void simplify_block(qn__fold_t* fold, qn__block_t* block, bool is_top) {
-  qn__block_t result = {NULL, NULL};
-  qn__stmt_t* next;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = next) {
+static void simplify_block(qn__fold_t* fold, qn__ir_block_t* block, bool is_top) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     simplify_stmt(fold, stmt, is_top, &result);
@@ -110,15 +110,15 @@ typedef struct sweep {
   size_t step;          // 1 or -1 (wrapping)
 } sweep_t;
 
-static bool count_slot(void* context, qn__expr_t** slot) {
+static bool count_slot(void* context, qn__ir_expr_t** slot) {
   sweep_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR) self->var_uses[expr->var->id] += self->step;
   if (expr->kind == QN__EXPR_LOAD) self->buffer_uses[expr->load.buffer->id] += self->step;
   return qn__expr_each_child(*slot, count_slot, self);
 }
 
-static void count_stmt(sweep_t* self, qn__stmt_t* stmt) {
+static void count_stmt(sweep_t* self, qn__ir_stmt_t* stmt) {
   (void)qn__stmt_each_expr(stmt, count_slot, self);
   if (stmt->kind == QN__STMT_STORE) self->buffer_uses[stmt->store.buffer->id] += self->step;
   if (stmt->kind == QN__STMT_ATOMIC) self->buffer_uses[stmt->atomic.buffer->id] += self->step;
@@ -127,10 +127,10 @@ static void count_stmt(sweep_t* self, qn__stmt_t* stmt) {
   }
 }
 
-static void count_block(sweep_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void count_block(sweep_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     count_stmt(self, stmt);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) count_block(self, blocks[i]);
   }
@@ -141,13 +141,13 @@ typedef struct drop_check {
   bool can_drop;
 } drop_check_t;
 
-static bool check_drop(void* context, qn__expr_t** slot) {
+static bool check_drop(void* context, qn__ir_expr_t** slot) {
   drop_check_t* self = context;
   if (!qn__fold_can_drop(self->fold, *slot)) self->can_drop = false;
   return self->can_drop;
 }
 
-static bool is_useless(const sweep_t* self, qn__stmt_t* stmt) {
+static bool is_useless(const sweep_t* self, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       if (self->var_uses[stmt->let.var->id] != 0) return false;
@@ -171,17 +171,17 @@ static bool is_useless(const sweep_t* self, qn__stmt_t* stmt) {
 }
 
 // Lets of reductions that nothing uses.
-static bool sweep_reductions(void* context, qn__expr_t** slot);
+static bool sweep_reductions(void* context, qn__ir_expr_t** slot);
 
-static void sweep_list(sweep_t* self, qn__block_t* block, bool is_reduction) {
+static void sweep_list(sweep_t* self, qn__ir_block_t* block, bool is_reduction) {
   size_t count = 0;
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
-  qn__stmt_t** stmts = qn__arena_alloc_array(self->fold->arena, count + 1, sizeof *stmts);
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
+  qn__ir_stmt_t** stmts = qn__arena_alloc_array(self->fold->arena, count + 1, sizeof *stmts);
   if (!stmts) return;
   count = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
   for (size_t i = count; i-- > 0;) {
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t block_count = is_reduction ? 0 : qn__stmt_blocks(stmts[i], blocks);
     for (size_t b = block_count; b-- > 0;) sweep_list(self, blocks[b], false);
     if (is_useless(self, stmts[i])) {
@@ -192,7 +192,7 @@ static void sweep_list(sweep_t* self, qn__block_t* block, bool is_reduction) {
       (void)qn__stmt_each_expr(stmts[i], sweep_reductions, self);
     }
   }
-  qn__block_t result = {NULL, NULL};
+  qn__ir_block_t result = {NULL, NULL};
   for (size_t i = 0; i < count; ++i) {
     if (!stmts[i]) continue;
     stmts[i]->next = NULL;
@@ -201,7 +201,7 @@ static void sweep_list(sweep_t* self, qn__block_t* block, bool is_reduction) {
   *block = result;
 }
 
-static bool sweep_reductions(void* context, qn__expr_t** slot) {
+static bool sweep_reductions(void* context, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_REDUCE) {
     (void)sweep_reductions(context, &(*slot)->reduce.value);
     sweep_list(context, &(*slot)->reduce.lets, true);
@@ -229,7 +229,7 @@ static void learn_symbols(qn__fold_t* fold, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; ++i) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
     for (uint32_t d = 0; buffer && d < buffer->rank; ++d) {
-      const qn__expr_t* extent = buffer->shape[d];
+      const qn__ir_expr_t* extent = buffer->shape[d];
       if (extent->kind != QN__EXPR_VAR || extent->var->kind != QN__VAR_SYMBOL) continue;
       qn__var_facts_t* facts = qn__fold_facts(fold, extent->var);
       if (facts) facts->range = (qn__ir_range_t){0, INT64_MAX};
@@ -237,7 +237,7 @@ static void learn_symbols(qn__fold_t* fold, const qn__ir_func_t* function) {
   }
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__fold_t fold = {&body->arena, options->is_checked, function->is_fast};
     qn__function_clear_user(function);

@@ -55,10 +55,10 @@ static qn__ir_range_t quotient(qn__ir_range_t a, qn__ir_range_t b, bool is_up) {
   return range;
 }
 
-static qn__ir_range_t range_of_op(const qn__expr_t* expr) {
+static qn__ir_range_t range_of_op(const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
   qn__ir_range_t full = qn__range_full(dtype);
-  const qn__op_info_t* info = qn__op_info(expr->op);
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (!qn__dtype_is_int(dtype) || !expr->args[0]) return full;
   if (expr->op == QN_OP_SELECT) {
     qn__ir_range_t a = qn__range_of(expr->args[1]);
@@ -117,7 +117,7 @@ static qn__ir_range_t range_of_op(const qn__expr_t* expr) {
   }
 }
 
-qn__ir_range_t qn__range_of(const qn__expr_t* expr) {
+qn__ir_range_t qn__range_of(const qn__ir_expr_t* expr) {
   qn__ir_range_t full = qn__range_full(expr->dtype);
   if (expr->dtype == QN_DTYPE_U64) return full;
   switch (expr->kind) {
@@ -149,7 +149,7 @@ qn__ir_range_t qn__range_of(const qn__expr_t* expr) {
 
 // ---- terms
 
-static void note_dropped(qn__terms_t* affine, qn__expr_t* atom) {
+static void note_dropped(qn__terms_t* affine, qn__ir_expr_t* atom) {
   qn__expr_facts_t facts = qn__expr_facts(atom);
   if (facts.has_load || facts.has_cross_lane) affine->has_dropped_load = true;
   if (facts.has_division) affine->has_dropped_division = true;
@@ -162,7 +162,7 @@ static int64_t wrap_add(qn_dtype_t dtype, int64_t a, int64_t b) {
   return qn__wrap_int(dtype, (int64_t)((uint64_t)a + (uint64_t)b));
 }
 
-static bool collect(qn__terms_t* affine, qn__expr_t* expr, int64_t factor) {
+static bool collect(qn__terms_t* affine, qn__ir_expr_t* expr, int64_t factor) {
   qn_dtype_t dtype = affine->dtype;
   if (factor == 0) {
     note_dropped(affine, expr);
@@ -205,7 +205,7 @@ static bool collect(qn__terms_t* affine, qn__expr_t* expr, int64_t factor) {
   return true;
 }
 
-bool qn__terms_of(qn__expr_t* expr, qn__terms_t* out_affine) {
+bool qn__terms_of(qn__ir_expr_t* expr, qn__terms_t* out_affine) {
   *out_affine = (qn__terms_t){.dtype = expr->dtype};
   if (!collect(out_affine, expr, 1)) return false;
   size_t kept = 0;
@@ -235,7 +235,7 @@ size_t qn__terms_size(const qn__terms_t* affine) {
   return size - 1;
 }
 
-size_t qn__terms_size_of(const qn__expr_t* expr) {
+size_t qn__terms_size_of(const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_OP) {
     if (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB) {
       return 1 + qn__terms_size_of(expr->args[0]) + qn__terms_size_of(expr->args[1]);
@@ -249,8 +249,8 @@ size_t qn__terms_size_of(const qn__expr_t* expr) {
   return 1;
 }
 
-qn__expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
-  qn__expr_t* sum = NULL;
+qn__ir_expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
+  qn__ir_expr_t* sum = NULL;
   // Terms to add first, so that the sum does not begin with a negation.
   for (int pass = 0; pass < 2; ++pass) {
     for (size_t i = 0; i < affine->count; ++i) {
@@ -258,9 +258,9 @@ qn__expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
       bool is_subtracted = is_minus(affine->dtype, factor);
       if (is_subtracted != (pass == 1)) continue;
       if (is_subtracted) factor = -factor;
-      qn__expr_t* term = affine->terms[i].atom;
+      qn__ir_expr_t* term = affine->terms[i].atom;
       if (factor != 1) {
-        qn__expr_t* literal = qn__expr_int(arena, affine->dtype, factor);
+        qn__ir_expr_t* literal = qn__expr_int(arena, affine->dtype, factor);
         if (!literal) return NULL;
         term = qn__expr_op(arena, QN_OP_MUL, term, literal, NULL);
       }
@@ -275,7 +275,7 @@ qn__expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
   if (!sum) return qn__expr_int(arena, affine->dtype, affine->constant);
   if (affine->constant == 0) return sum;
   bool is_subtracted = is_minus(affine->dtype, affine->constant);
-  qn__expr_t* literal =
+  qn__ir_expr_t* literal =
       qn__expr_int(arena, affine->dtype, is_subtracted ? -affine->constant : affine->constant);
   if (!literal) return NULL;
   return qn__expr_op(arena, is_subtracted ? QN_OP_SUB : QN_OP_ADD, sum, literal, NULL);

@@ -14,14 +14,14 @@ typedef struct unroll {
   size_t weight;  // of the function so far
 } unroll_t;
 
-static bool unroll_block(unroll_t* self, qn__block_t* block);
+static bool unroll_block(unroll_t* self, qn__ir_block_t* block);
 
 // Appends the copies of the loop to `out`. False when memory ran out.
-static bool write_out(unroll_t* self, qn__stmt_t* loop, int64_t begin, int64_t end,
-                      qn__block_t* out) {
+static bool write_out(unroll_t* self, qn__ir_stmt_t* loop, int64_t begin, int64_t end,
+                      qn__ir_block_t* out) {
   for (int64_t i = begin; i < end; ++i) {
-    qn__expr_t* value = qn__expr_int(self->arena, QN_DTYPE_I64, i);
-    qn__block_t copy = {NULL, NULL};
+    qn__ir_expr_t* value = qn__expr_int(self->arena, QN_DTYPE_I64, i);
+    qn__ir_block_t copy = {NULL, NULL};
     if (!value || !qn__block_replace(self->arena, &loop->loop.body, loop->loop.var, value, &copy)) {
       return false;
     }
@@ -30,12 +30,12 @@ static bool write_out(unroll_t* self, qn__stmt_t* loop, int64_t begin, int64_t e
   return true;
 }
 
-static bool unroll_block(unroll_t* self, qn__block_t* block) {
-  qn__block_t result = {NULL, NULL};
-  for (qn__stmt_t* stmt = block->first; stmt;) {
-    qn__stmt_t* next = stmt->next;
+static bool unroll_block(unroll_t* self, qn__ir_block_t* block) {
+  qn__ir_block_t result = {NULL, NULL};
+  for (qn__ir_stmt_t* stmt = block->first; stmt;) {
+    qn__ir_stmt_t* next = stmt->next;
     stmt->next = NULL;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!unroll_block(self, blocks[i])) return false;
@@ -62,7 +62,7 @@ static bool unroll_block(unroll_t* self, qn__block_t* block) {
   return true;
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   (void)options;
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     unroll_t self = {&body->arena, qn__block_weight(&function->body)};

@@ -31,11 +31,11 @@ typedef struct legality {
   bool is_legal;
 } legality_t;
 
-static bool check_expr(void* context, qn__expr_t** slot) {
+static bool check_expr(void* context, qn__ir_expr_t** slot) {
   legality_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_OP) {
-    qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+    qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
     if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) self->is_legal = false;
   }
   if (expr->kind == QN__EXPR_REDUCE &&
@@ -46,8 +46,8 @@ static bool check_expr(void* context, qn__expr_t** slot) {
   return self->is_legal && qn__expr_each_child(expr, check_expr, self);
 }
 
-static void check_block(legality_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt && self->is_legal; stmt = stmt->next) {
+static void check_block(legality_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && self->is_legal; stmt = stmt->next) {
     switch (stmt->kind) {
       case QN__STMT_LET:
       case QN__STMT_IF:
@@ -69,7 +69,7 @@ static void check_block(legality_t* self, qn__block_t* block) {
         }
         break;
       case QN__STMT_ALLOC: {
-        qn__scope_t scope = stmt->alloc.buffer->scope;
+        qn__ir_scope_t scope = stmt->alloc.buffer->scope;
         if (scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) self->is_legal = false;
         break;
       }
@@ -80,15 +80,15 @@ static void check_block(legality_t* self, qn__block_t* block) {
         break;
     }
     if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, check_expr, self);
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count && self->is_legal; ++i) check_block(self, blocks[i]);
   }
 }
 
 // A view whose place depends on the lane has no single address to count from.
-static bool views_are_uniform(const qn__lanes_t* lanes, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool views_are_uniform(const qn__lanes_t* lanes, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       const qn__ir_buffer_t* view = stmt->alloc.buffer;
       for (uint32_t d = 0; d < view->base->rank; ++d) {
@@ -101,7 +101,7 @@ static bool views_are_uniform(const qn__lanes_t* lanes, qn__block_t* block) {
         }
       }
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!views_are_uniform(lanes, blocks[i])) return false;
@@ -110,7 +110,7 @@ static bool views_are_uniform(const qn__lanes_t* lanes, qn__block_t* block) {
   return true;
 }
 
-static bool loop_is_legal(vectorize_t* self, qn__stmt_t* loop) {
+static bool loop_is_legal(vectorize_t* self, qn__ir_stmt_t* loop) {
   qn__lanes_enter(&self->lanes, loop->loop.var, &loop->loop.body);
   legality_t legality = {&self->lanes, true};
   check_block(&legality, &loop->loop.body);
@@ -121,16 +121,16 @@ static bool loop_is_legal(vectorize_t* self, qn__stmt_t* loop) {
 
 // ---- marks
 
-static bool clear_expr(void* self, qn__expr_t** slot) {
+static bool clear_expr(void* self, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_REDUCE) (*slot)->reduce.lane_count = 0;
   return qn__expr_each_child(*slot, clear_expr, self);
 }
 
-static void clear_marks(qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void clear_marks(qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, clear_expr, NULL);
     if (stmt->kind == QN__STMT_LOOP) stmt->loop.lane_count = 0;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) clear_marks(blocks[i]);
   }
@@ -138,7 +138,7 @@ static void clear_marks(qn__block_t* block) {
 
 // Lanes for elements of `bytes`, no more than a constant trip count has use for.
 static uint32_t choose_lanes(const vectorize_t* self, uint32_t bytes, uint32_t vectors,
-                             qn__expr_t* begin, qn__expr_t* end) {
+                             qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   uint32_t lanes = self->options->vector_bytes / (bytes ? bytes : 4) * vectors;
   if (lanes > max_lanes) lanes = max_lanes;
   int64_t first, last, extent;
@@ -152,9 +152,9 @@ static uint32_t choose_lanes(const vectorize_t* self, uint32_t bytes, uint32_t v
 
 // ---- choice: every function returns the cost of what it chose
 
-static double plan_block(vectorize_t* self, qn__block_t* block);
+static double plan_block(vectorize_t* self, qn__ir_block_t* block);
 
-static double plan_reduce(vectorize_t* self, qn__expr_t* reduce);
+static double plan_reduce(vectorize_t* self, qn__ir_expr_t* reduce);
 
 typedef struct plan_sum {
   vectorize_t* self;
@@ -162,7 +162,7 @@ typedef struct plan_sum {
 } plan_sum_t;
 
 // Finds the outermost reductions of an expression; what is around them costs the same either way.
-static bool plan_expr_slot(void* context, qn__expr_t** slot) {
+static bool plan_expr_slot(void* context, qn__ir_expr_t** slot) {
   plan_sum_t* sum = context;
   if ((*slot)->kind == QN__EXPR_REDUCE) {
     sum->cost += plan_reduce(sum->self, *slot);
@@ -177,7 +177,7 @@ typedef struct scalar_sum {
   double cost;
 } scalar_sum_t;
 
-static bool add_reduction(void* context, qn__expr_t** slot) {
+static bool add_reduction(void* context, qn__ir_expr_t** slot) {
   scalar_sum_t* sum = context;
   if ((*slot)->kind == QN__EXPR_REDUCE) {
     sum->cost += qn__cost_expr(sum->model, *slot);
@@ -186,7 +186,7 @@ static bool add_reduction(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, add_reduction, sum);
 }
 
-static double plan_expr(vectorize_t* self, qn__expr_t* expr) {
+static double plan_expr(vectorize_t* self, qn__ir_expr_t* expr) {
   qn__cost_model_t scalar = {self->options, NULL, 1, false};
   double cost = qn__cost_expr(&scalar, expr);
   scalar_sum_t reductions = {&scalar, 0};
@@ -196,11 +196,11 @@ static double plan_expr(vectorize_t* self, qn__expr_t* expr) {
   return cost - reductions.cost + planned.cost;
 }
 
-static double plan_reduce(vectorize_t* self, qn__expr_t* reduce) {
+static double plan_reduce(vectorize_t* self, qn__ir_expr_t* reduce) {
   reduce->reduce.lane_count = 0;
   double trips = qn__cost_trips(reduce->reduce.begin, reduce->reduce.end);
   double body = plan_expr(self, reduce->reduce.value) + 2;
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     body += plan_expr(self, let->let.value);
   }
   double scalar_cost = trips * body;
@@ -208,7 +208,7 @@ static double plan_reduce(vectorize_t* self, qn__expr_t* reduce) {
   qn__lanes_enter(&self->lanes, reduce->reduce.reduce_var, NULL);
   legality_t legality = {&self->lanes, true};
   uint32_t bytes = qn__widest_in_expr(reduce->reduce.value);
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     uint32_t let_bytes = qn__widest_in_expr(let->let.value);
     if (let_bytes > bytes) bytes = let_bytes;
     (void)check_expr(&legality, &let->let.value);
@@ -223,7 +223,7 @@ static double plan_reduce(vectorize_t* self, qn__expr_t* reduce) {
   if (lane_count == 0) return scalar_cost;
   qn__cost_model_t vector = {self->options, &self->lanes, lane_count, false};
   double vector_body = qn__cost_expr(&vector, reduce->reduce.value) + 1;
-  for (qn__stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     vector_body += qn__cost_expr(&vector, let->let.value);
   }
   uint32_t vectors = vector_body <= 8 ? 4 : vector_body <= 16 ? 2 : 1;
@@ -236,7 +236,7 @@ static double plan_reduce(vectorize_t* self, qn__expr_t* reduce) {
   return vector_cost;
 }
 
-static double plan_vector_loop(vectorize_t* self, qn__stmt_t* loop) {
+static double plan_vector_loop(vectorize_t* self, qn__ir_stmt_t* loop) {
   double trips = qn__cost_trips(loop->loop.begin, loop->loop.end);
   uint32_t lane_count = 0;
   if (loop_is_legal(self, loop)) {
@@ -257,7 +257,7 @@ static double plan_vector_loop(vectorize_t* self, qn__stmt_t* loop) {
   return steps * (qn__cost_block(&vector, &loop->loop.body) + 1);
 }
 
-static double plan_loop(vectorize_t* self, qn__stmt_t* loop) {
+static double plan_loop(vectorize_t* self, qn__ir_stmt_t* loop) {
   loop->loop.lane_count = 0;
   if (loop->loop.kind == QN_LOOP_VECTOR) return plan_vector_loop(self, loop);
   double trips = qn__cost_trips(loop->loop.begin, loop->loop.end);
@@ -283,10 +283,10 @@ static double plan_loop(vectorize_t* self, qn__stmt_t* loop) {
   return vector_cost;
 }
 
-static double plan_block(vectorize_t* self, qn__block_t* block) {
+static double plan_block(vectorize_t* self, qn__ir_block_t* block) {
   qn__cost_model_t scalar = {self->options, NULL, 1, false};
   double cost = 0;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     switch (stmt->kind) {
       case QN__STMT_LET:
         cost += plan_expr(self, stmt->let.value);
@@ -322,13 +322,13 @@ static double plan_block(vectorize_t* self, qn__block_t* block) {
 }
 
 // Only launches stay parallel: loops that are in no other parallel loop and in none with lanes.
-static void serialize_inner(qn__block_t* block, bool is_inside) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void serialize_inner(qn__ir_block_t* block, bool is_inside) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_loop = stmt->kind == QN__STMT_LOOP;
     bool is_launch = is_loop && stmt->loop.kind == QN_LOOP_PARALLEL;
     bool has_lanes = is_loop && stmt->loop.lane_count != 0;
     if (is_inside && is_launch) stmt->loop.kind = QN_LOOP_SERIAL;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       serialize_inner(blocks[i], is_inside || is_launch || has_lanes);
@@ -336,7 +336,7 @@ static void serialize_inner(qn__block_t* block, bool is_inside) {
   }
 }
 
-static qn_status_t run(qn__body_t* body, const qn__pass_options_t* options) {
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
     vectorize_t self = {.options = options};

@@ -177,7 +177,7 @@ static inline bool bind_int(const qn__arg_t* arg, const qn_value_t* value, uint6
     }
   }
   if (v < arg->min_value || v > arg->max_value) return false;
-  *out_word = qn__scalar_to_bits(arg->dtype, (qn__scalar_t){.i = v});
+  *out_word = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.i = v});
   return true;
 }
 
@@ -185,7 +185,7 @@ static inline bool bind_int(const qn__arg_t* arg, const qn_value_t* value, uint6
 static bool bind_float_of_int(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
   if (value->type != QN_VALUE_INT && value->type != QN_VALUE_UINT) return false;
   qn_dtype_t from = value->type == QN_VALUE_INT ? QN_DTYPE_I64 : QN_DTYPE_U64;
-  qn__scalar_t v = qn__scalar_cast(from, (qn__scalar_t){.i = value->int_value}, arg->dtype);
+  qn__ir_scalar_t v = qn__scalar_cast(from, (qn__ir_scalar_t){.i = value->int_value}, arg->dtype);
   *out_word = qn__scalar_to_bits(arg->dtype, v);
   return !isinf(v.f);
 }
@@ -203,7 +203,7 @@ static inline bool bind_float(const qn__arg_t* arg, const qn_value_t* value, uin
   }
   double rounded = qn__round_float(arg->dtype, v);
   if (isinf(rounded) && !isinf(v)) return false;
-  *out_word = qn__scalar_to_bits(arg->dtype, (qn__scalar_t){.f = rounded});
+  *out_word = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.f = rounded});
   return true;
 }
 

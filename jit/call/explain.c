@@ -260,7 +260,7 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
                    "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRId64,
                    qn_dtype_text(arg->dtype), arg->min_value, arg->max_value, value->int_value);
     }
-    e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__scalar_t){.i = value->int_value});
+    e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.i = value->int_value});
     return QN_OK;
   }
   if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT && !is_uint) {

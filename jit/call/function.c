@@ -194,7 +194,7 @@ typedef struct find_buffer {
   const char* name;
 } find_buffer_t;
 
-static bool find_alloc(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool find_alloc(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   find_buffer_t* find = walker->self;
   if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->id == find->id) {
     find->name = stmt->alloc.buffer->name;
@@ -210,8 +210,8 @@ static const char* buffer_name(const qn__ir_func_t* function, uint32_t id) {
     if (buffer && buffer->id == id) return buffer->name;
   }
   find_buffer_t find = {id, "?"};
-  qn__walker_t walker = {.on_stmt = find_alloc, .self = &find};
-  qn__block_t body = function->body;
+  qn__ir_walker_t walker = {.on_stmt = find_alloc, .self = &find};
+  qn__ir_block_t body = function->body;
   (void)qn__walk_block(&walker, &body);
   return find.name;
 }

@@ -5,12 +5,12 @@
 
 #include <limits.h>
 
-static bool is_var_of_kind(const qn__expr_t* expr, qn__var_kind_t kind) {
+static bool is_var_of_kind(const qn__ir_expr_t* expr, qn__ir_var_kind_t kind) {
   return expr->kind == QN__EXPR_VAR && expr->var->kind == kind;
 }
 
 // Position of a variable among the words of a call: parameters first, then symbols.
-static uint32_t word_of(const qn__ir_func_t* function, const qn__var_t* var) {
+static uint32_t word_of(const qn__ir_func_t* function, const qn__ir_var_t* var) {
   for (size_t i = 0; i < function->param_count; i++) {
     if (function->params[i].scalar == var) return (uint32_t)i;
   }
@@ -25,7 +25,7 @@ static qn_status_t push(qn__plan_expr_t* out, qn__plan_op_t op) {
   return QN_OK;
 }
 
-static size_t count_nodes(const qn__expr_t* expr) {
+static size_t count_nodes(const qn__ir_expr_t* expr) {
   size_t count = 1;
   if (expr->kind == QN__EXPR_OP || expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_COND) {
     for (size_t i = 0; i < 3 && expr->args[i]; i++) count += count_nodes(expr->args[i]);
@@ -34,7 +34,7 @@ static size_t count_nodes(const qn__expr_t* expr) {
 }
 
 // Compiles `expr` behind what `out` has; `depth` is the height of the stack before it.
-static qn_status_t compile(const qn__ir_func_t* function, const qn__expr_t* expr, uint32_t depth,
+static qn_status_t compile(const qn__ir_func_t* function, const qn__ir_expr_t* expr, uint32_t depth,
                            qn__plan_expr_t* out) {
   if (depth >= QN__MAX_EXPR_DEPTH) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -75,7 +75,7 @@ static qn_status_t compile(const qn__ir_func_t* function, const qn__expr_t* expr
 }
 
 bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value) {
-  qn__scalar_t stack[QN__MAX_EXPR_DEPTH + 3];
+  qn__ir_scalar_t stack[QN__MAX_EXPR_DEPTH + 3];
   uint32_t top = 0;
   for (uint32_t i = 0; i < expr->op_count; i++) {
     const qn__plan_op_t* op = &expr->ops[i];
@@ -96,7 +96,7 @@ bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* 
       case QN__APPLY: {
         uint32_t arity = qn__op_info(op->op)->arity;
         top -= arity;
-        qn__scalar_t result;
+        qn__ir_scalar_t result;
         if (!qn__scalar_op(op->op, op->dtype, &stack[top], &result)) return false;
         stack[top++] = result;
         break;
@@ -108,7 +108,7 @@ bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* 
 }
 
 // What an extent or stride must be; new expressions are appended to the plan.
-static qn_status_t make_dim(qn__plan_t* plan, const qn__expr_t* expr, bool* is_bound,
+static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* is_bound,
                             qn__dim_t* out) {
   const qn__ir_func_t* function = plan->function;
   if (expr->kind == QN__EXPR_INT) {
@@ -131,7 +131,7 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__expr_t* expr, bool* is_b
   return QN_OK;
 }
 
-static qn_status_t make_dims(qn__plan_t* plan, qn__expr_t* const* exprs, uint32_t rank,
+static qn_status_t make_dims(qn__plan_t* plan, qn__ir_expr_t* const* exprs, uint32_t rank,
                              bool* is_bound, const qn__dim_t** out_dims) {
   qn__dim_t* dims = qn__arena_alloc_array(&plan->arena, rank ? rank : 1, sizeof(qn__dim_t));
   if (!dims) return qn__out_of_memory("a call plan");
@@ -155,7 +155,7 @@ static void int_range(qn_dtype_t dtype, int64_t* out_min, int64_t* out_max) {
   }
 }
 
-static qn_status_t make_arg(qn__plan_t* plan, const qn__param_t* param, bool* is_bound,
+static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool* is_bound,
                             qn__arg_t* out) {
   if (param->scalar) {
     out->name = param->scalar->name;

@@ -40,7 +40,7 @@ typedef struct qn__plan_op {
   uint32_t word;     // WORD
 } qn__plan_op_t;
 typedef struct qn__plan_expr {
-  const qn__expr_t* source;  // for messages
+  const qn__ir_expr_t* source;  // for messages
   uint32_t op_count;
   qn__plan_op_t* ops;
 } qn__plan_expr_t;

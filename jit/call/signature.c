@@ -34,14 +34,14 @@ static qn_status_t differs(const check_t* c, const char* format, ...) {
                         c->wanted->name, c->param, c->param_name, text);
 }
 
-static uint32_t symbol_of(const qn__ir_func_t* function, const qn__var_t* var) {
+static uint32_t symbol_of(const qn__ir_func_t* function, const qn__ir_var_t* var) {
   uint32_t i = 0;
   while (i < function->symbol_count && function->symbols[i] != var) i++;
   return i;
 }
 
-static qn_status_t check_dim(check_t* c, const char* what, uint32_t d, const qn__expr_t* wanted,
-                             const qn__expr_t* variant) {
+static qn_status_t check_dim(check_t* c, const char* what, uint32_t d, const qn__ir_expr_t* wanted,
+                             const qn__ir_expr_t* variant) {
   bool is_fixed = wanted->kind == QN__EXPR_INT;
   if (variant->kind == QN__EXPR_INT) {
     if (is_fixed && wanted->int_value == variant->int_value) return QN_OK;
@@ -86,7 +86,8 @@ static qn_status_t check_buffer(check_t* c, const qn__ir_buffer_t* wanted,
   return QN_OK;
 }
 
-static qn_status_t check_param(check_t* c, const qn__param_t* wanted, const qn__param_t* variant) {
+static qn_status_t check_param(check_t* c, const qn__ir_param_t* wanted,
+                               const qn__ir_param_t* variant) {
   if (!wanted->buffer != !variant->buffer) {
     return differs(c, "expected %s",
                    wanted->buffer ? "a buffer, got a scalar" : "a scalar, got a buffer");
@@ -109,7 +110,7 @@ qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t
   c.wanted = wanted;
   c.variant = variant;
   for (size_t i = 0; i < wanted->param_count; i++) {
-    const qn__param_t* param = &wanted->params[i];
+    const qn__ir_param_t* param = &wanted->params[i];
     c.param = (uint32_t)i;
     c.param_name = param->buffer ? param->buffer->name : param->scalar->name;
     QN_TRY(check_param(&c, param, &variant->params[i]));

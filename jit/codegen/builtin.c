@@ -23,7 +23,7 @@ static void release_artifact(qn_artifact_t* artifact) {
 
 static qn_status_t fill_artifact(const qn_compile_request_t* request, const char* format,
                                  bool has_payload, builtin_artifact_t* self) {
-  qn__body_t body;
+  qn__ir_body_t body;
   QN_TRY(qn__body_decode((qn_span_t){request->module_bytes, request->module_size},
                          qn_allocator_default(), &body));
   qn_artifact_function_t* functions =

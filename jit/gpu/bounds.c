@@ -38,7 +38,7 @@ const qn__bound_t* qn__bound_const(qn__bounds_t* bounds, int64_t value) {
   return intern(bounds, &(qn__bound_t){.value = value, .size = 1, .depth = 1});
 }
 
-const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__var_t* var) {
+const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__ir_var_t* var) {
   return intern(bounds, &(qn__bound_t){.var = var, .size = 1, .depth = 1});
 }
 

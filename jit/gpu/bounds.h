@@ -13,7 +13,7 @@ typedef struct qn__bound qn__bound_t;
 struct qn__bound {
   qn_op_t op;  // NONE: `var`, or where that is NULL `value`
   const qn__bound_t* args[2];
-  const qn__var_t* var;
+  const qn__ir_var_t* var;
   int64_t value;
   uint32_t size;   // operations when it is evaluated
   uint32_t depth;  // values at once
@@ -41,7 +41,7 @@ static inline bool qn__bound_is_const(const qn__bound_t* bound) {
 }
 
 const qn__bound_t* qn__bound_const(qn__bounds_t* bounds, int64_t value);
-const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__var_t* var);
+const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__ir_var_t* var);
 // ADD, SUB, MUL, MIN, MAX, the divisions, AND, OR, XOR, SHL, SHR. NULL when an operand is NULL, the
 // result is too large, or a constant overflows.
 const qn__bound_t* qn__bound_op(qn__bounds_t* bounds, qn_op_t op, const qn__bound_t* a,

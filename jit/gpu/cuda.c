@@ -164,7 +164,7 @@ static void declare_scalars(qn__kprint_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
     if (is_buffer(&plan->args[i])) continue;
-    const qn__var_t* var = p->kernel->nodes[i].var;
+    const qn__ir_var_t* var = p->kernel->nodes[i].var;
     const char* name = qn__kprint_var(p, var);
     bool is_narrow = qn__kprint_is_narrow_var(p, var);
     const char* value = qn__cuda_from_memory(p, var->dtype, qn__kprint_text(p, "a_%s", name));

@@ -22,7 +22,7 @@ const char* qn__cuda_memory_type(qn_dtype_t dtype);
 const char* qn__cuda_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index);
 void qn__cuda_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value);
-bool qn__cuda_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
+bool qn__cuda_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
 // An element of memory as a value of the compute type.
 const char* qn__cuda_from_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* element);

@@ -85,7 +85,7 @@ static const char* neutral_of(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype) {
   qn_reduce_kind_t kind = step == QN_OP_MIN   ? QN_REDUCE_MIN
                           : step == QN_OP_MAX ? QN_REDUCE_MAX
                                               : QN_REDUCE_SUM;
-  qn__scalar_t neutral = qn__reduce_neutral(kind, dtype);
+  qn__ir_scalar_t neutral = qn__reduce_neutral(kind, dtype);
   return qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, neutral.f)
                                    : qn__kprint_int(p, dtype, false, neutral.i);
 }

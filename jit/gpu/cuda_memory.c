@@ -96,7 +96,7 @@ static const char* atomic_function(qn_atomic_op_t op) {
   }
 }
 
-bool qn__cuda_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
+bool qn__cuda_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
   const qn__ir_buffer_t* root = qn__buf_root(stmt->atomic.buffer);
   qn_dtype_t dtype = root->dtype;

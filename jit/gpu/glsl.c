@@ -165,7 +165,7 @@ static void declare_shared(qn__kprint_t* p) {
 }
 
 // The words of a scalar as a value of its compute type.
-static const char* scalar(qn__kprint_t* p, const qn__var_t* var, uint32_t offset) {
+static const char* scalar(qn__kprint_t* p, const qn__ir_var_t* var, uint32_t offset) {
   const char* word = qn__kprint_text(p, "qn_push[%u]", offset / 4);
   const char* high = qn__kprint_text(p, "qn_push[%u]", offset / 4 + 1);
   const char* byte = qn__kprint_text(p, "int(%s), %u", word, offset % 4 * 8);
@@ -202,7 +202,7 @@ static const char* scalar(qn__kprint_t* p, const qn__var_t* var, uint32_t offset
   }
 }
 
-static void check_scalar(qn__kprint_t* p, const qn__var_t* var) {
+static void check_scalar(qn__kprint_t* p, const qn__ir_var_t* var) {
   bool is_int = (var->dtype == QN_DTYPE_I64 && !qn__kprint_is_narrow_var(p, var)) ||
                 var->dtype == QN_DTYPE_U64;
   const char* missing = NULL;
@@ -221,7 +221,7 @@ static void read_constants(qn__kprint_t* p, const bindings_t* bindings) {
                     qn__kprint_buffer(p, kernel->nodes[i].buffer), bindings->offsets[i] / 4);
   }
   for (uint32_t i = bindings->buffer_count; i < plan->arg_count; ++i) {
-    const qn__var_t* var = kernel->nodes[i].var;
+    const qn__ir_var_t* var = kernel->nodes[i].var;
     check_scalar(p, var);
     qn__kprint_line(p, "const %s %s = %s;",
                     qn__kprint_type(var->dtype, qn__kprint_is_narrow_var(p, var)),

@@ -25,11 +25,11 @@ static bool meet(search_t* search, qn_dtype_t dtype, bool is_narrow, const char*
   return false;
 }
 
-static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   search_t* search = walker->self;
-  const qn__var_t* var = stmt->kind == QN__STMT_LET    ? stmt->let.var
-                         : stmt->kind == QN__STMT_LOOP ? stmt->loop.var
-                                                       : NULL;
+  const qn__ir_var_t* var = stmt->kind == QN__STMT_LET    ? stmt->let.var
+                            : stmt->kind == QN__STMT_LOOP ? stmt->loop.var
+                                                          : NULL;
   if (var) return meet(search, var->dtype, qn__kprint_is_narrow_var(search->p, var), var->name);
   if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope != QN__SCOPE_VIEW) {
     return meet(search, stmt->alloc.buffer->dtype, false, stmt->alloc.buffer->name);
@@ -37,7 +37,7 @@ static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return true;
 }
 
-static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool check_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   search_t* search = walker->self;
   // Bits of an i64 that become a double, whose 64 are an integer's in between.
   if (expr->kind == QN__EXPR_BITCAST && expr->dtype == QN_DTYPE_F64 &&
@@ -55,7 +55,7 @@ static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
 
 void qn__glsl_check_types(qn__kprint_t* p) {
   search_t search = {.p = p};
-  qn__walker_t walker = {check_stmt, check_expr, &search};
+  qn__ir_walker_t walker = {check_stmt, check_expr, &search};
   if (qn__walk_block(&walker, &p->kernel->root->loop.body)) return;
   const char* option = search.dtype == QN_DTYPE_F64 ? "supports_float64" : "supports_int64";
   if (search.name) {

@@ -14,7 +14,7 @@
 #include "jit/gpu/glsl.h"
 
 // Is there an atomic on the buffer in this kernel?
-static bool find_atomic(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool find_atomic(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = walker->self;
   return stmt->kind != QN__STMT_ATOMIC || qn__buf_root(stmt->atomic.buffer) != buffer;
 }
@@ -25,7 +25,7 @@ static bool has_atomic(const qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
     const qn__ir_buffer_t* constant;
     void* pointer;
   } self = {.constant = buffer};
-  qn__walker_t walker = {find_atomic, NULL, self.pointer};
+  qn__ir_walker_t walker = {find_atomic, NULL, self.pointer};
   return !qn__walk_block(&walker, &p->kernel->root->loop.body);
 }
 
@@ -259,7 +259,7 @@ static void add_float(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char
   if (old) qn__kprint_line(p, "const %s %s = %s(%s);", value_type, old, from, expected);
 }
 
-bool qn__glsl_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index,
+bool qn__glsl_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
   const qn__ir_buffer_t* buffer = qn__buf_root(stmt->atomic.buffer);
   bool is_wide = buffer->dtype == QN_DTYPE_I64 || buffer->dtype == QN_DTYPE_U64 ||

@@ -36,7 +36,7 @@ static void put_wrap(qn__gpu_ops_t* ops, qn_dtype_t dtype) {
   put(ops, (qn__gpu_op_t){.kind = QN__GPU_WRAP, .dtype = dtype}, 1);
 }
 
-void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__var_t* var) {
+void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_var_t* var) {
   if (host->locals[var->id] != QN__GPU_NO_PLACE) {
     put(ops, (qn__gpu_op_t){.kind = QN__GPU_LOCAL, .value = host->locals[var->id]}, 0);
   } else {
@@ -46,7 +46,7 @@ void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__v
   }
 }
 
-bool qn__gpu_host_knows_var(const qn__gpu_host_t* host, const qn__var_t* var) {
+bool qn__gpu_host_knows_var(const qn__gpu_host_t* host, const qn__ir_var_t* var) {
   if (qn__dtype_is_float(var->dtype)) return false;
   return host->locals[var->id] != QN__GPU_NO_PLACE || host->words[var->id] != QN__GPU_NO_PLACE;
 }
@@ -55,7 +55,7 @@ static bool is_narrower(qn_dtype_t dtype) {
   return dtype != QN_DTYPE_I64 && dtype != QN_DTYPE_U64 && dtype != QN_DTYPE_BOOL;
 }
 
-bool qn__gpu_host_knows(const qn__gpu_host_t* host, const qn__expr_t* expr) {
+bool qn__gpu_host_knows(const qn__gpu_host_t* host, const qn__ir_expr_t* expr) {
   if (!qn__dtype_is_int(expr->dtype) && expr->dtype != QN_DTYPE_BOOL) return false;
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -95,7 +95,7 @@ static qn_dtype_t unsigned_of(qn_dtype_t dtype) {
   }
 }
 
-static void put_op(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__expr_t* expr) {
+static void put_op(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->args[0]->dtype;
   uint32_t bits = qn__dtype_bits(dtype);
   for (uint32_t i = 0; i < qn__gpu_op_arity(expr->op); i++) {
@@ -120,7 +120,7 @@ static void put_op(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__exp
   if (is_narrower(expr->dtype)) put_wrap(ops, expr->dtype);
 }
 
-void qn__gpu_put_expr(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__expr_t* expr) {
+void qn__gpu_put_expr(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       qn__gpu_put_const(ops, expr->int_value);

@@ -32,12 +32,12 @@ typedef struct qn__gpu_host {
 void qn__gpu_put_const(qn__gpu_ops_t* ops, int64_t value);
 void qn__gpu_put_apply(qn__gpu_ops_t* ops, qn_op_t op);
 // A variable that the host knows.
-void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__var_t* var);
+void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_var_t* var);
 // An expression that the host knows, extended to i64.
-void qn__gpu_put_expr(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__expr_t* expr);
+void qn__gpu_put_expr(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_expr_t* expr);
 // Can the host evaluate it?
-bool qn__gpu_host_knows_var(const qn__gpu_host_t* host, const qn__var_t* var);
-bool qn__gpu_host_knows(const qn__gpu_host_t* host, const qn__expr_t* expr);
+bool qn__gpu_host_knows_var(const qn__gpu_host_t* host, const qn__ir_var_t* var);
+bool qn__gpu_host_knows(const qn__gpu_host_t* host, const qn__ir_expr_t* expr);
 // False when the run is too deep for a plan, or memory is out.
 bool qn__gpu_ops_finish(const qn__gpu_ops_t* ops, qn__gpu_expr_t* out);
 

@@ -33,7 +33,7 @@ struct qn__gpu_job {
   qn_allocator_t allocator;
   qn_target_t* target;
   qn__arena_t arena;
-  qn__body_t body;
+  qn__ir_body_t body;
   bool has_body;
   qn__gpu_program_t program;
   qn__buffer_t text;   // what was printed last

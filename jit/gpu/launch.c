@@ -18,19 +18,19 @@ typedef struct uses {
   qn__gpu_split_t* split;
   uint8_t* vars;     // by id
   uint8_t* buffers;  // by id
-  qn__var_t** var_nodes;
+  qn__ir_var_t** var_nodes;
   qn__ir_buffer_t** buffer_nodes;
   bool has_site;  // something that can fail
 } uses_t;
 
 static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written);
 
-static void use_var(uses_t* uses, qn__var_t* var) {
+static void use_var(uses_t* uses, qn__ir_var_t* var) {
   uses->vars[var->id] |= USED;
   uses->var_nodes[var->id] = var;
 }
 
-static bool on_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool on_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   uses_t* uses = walker->self;
   bool is_checked = uses->split->options->passes.is_checked;
   switch (expr->kind) {
@@ -43,7 +43,7 @@ static bool on_expr(qn__walker_t* walker, qn__expr_t* expr) {
       break;
     case QN__EXPR_REDUCE:
       uses->vars[expr->reduce.reduce_var->id] |= INSIDE;
-      for (qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+      for (qn__ir_stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
         uses->vars[stmt->let.var->id] |= INSIDE;
       }
       break;
@@ -57,7 +57,7 @@ static bool on_expr(qn__walker_t* walker, qn__expr_t* expr) {
   return true;
 }
 
-static bool on_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool on_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   uses_t* uses = walker->self;
   bool is_checked = uses->split->options->passes.is_checked;
   switch (stmt->kind) {
@@ -93,8 +93,8 @@ static bool on_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return true;
 }
 
-static void use_expr(uses_t* uses, qn__expr_t* expr) {
-  qn__walker_t walker = {on_stmt, on_expr, uses};
+static void use_expr(uses_t* uses, qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {on_stmt, on_expr, uses};
   (void)qn__walk_expr(&walker, expr);
 }
 
@@ -123,7 +123,7 @@ static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written) {
   use_buffer(uses, buffer->base, is_written);
 }
 
-static bool find_uses(qn__gpu_split_t* split, qn__stmt_t* root, uses_t* out) {
+static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) {
   const qn__ir_func_t* function = split->function;
   qn__arena_t* arena = split->arena;
   *out = (uses_t){.split = split};
@@ -133,10 +133,10 @@ static bool find_uses(qn__gpu_split_t* split, qn__stmt_t* root, uses_t* out) {
   out->buffer_nodes =
       qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof *out->buffer_nodes);
   if (!out->vars || !out->buffers || !out->var_nodes || !out->buffer_nodes) return false;
-  qn__walker_t walker = {on_stmt, on_expr, out};
-  qn__block_t block = {root, root};
+  qn__ir_walker_t walker = {on_stmt, on_expr, out};
+  qn__ir_block_t block = {root, root};
   // Only this statement, not those behind it.
-  qn__stmt_t* next = root->next;
+  qn__ir_stmt_t* next = root->next;
   root->next = NULL;
   (void)qn__walk_block(&walker, &block);
   root->next = next;
@@ -179,7 +179,7 @@ static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, 
 }
 
 static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, args_t* args) {
-  qn__var_t* var = uses->var_nodes[id];
+  qn__ir_var_t* var = uses->var_nodes[id];
   if (!var || (uses->vars[id] & INSIDE) != 0) return true;
   bool is_local = split->locals[id] != QN__GPU_NO_PLACE;
   qn__gpu_arg_t arg = {.kind = is_local ? QN__GPU_ARG_LOCAL : QN__GPU_ARG_WORD,
@@ -199,11 +199,11 @@ typedef struct thread_search {
   qn__gpu_split_t* split;
   int64_t most;  // of the constant nests
   bool has_nest;
-  bool has_unknown;            // a nest whose extents are not constant
-  const qn__stmt_t* together;  // a nest whose threads meet or exchange
+  bool has_unknown;               // a nest whose extents are not constant
+  const qn__ir_stmt_t* together;  // a nest whose threads meet or exchange
 } thread_search_t;
 
-static bool on_thread_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool on_thread_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   thread_search_t* search = walker->self;
   if (stmt->kind != QN__STMT_LOOP || !qn__loop_is_thread(stmt->loop.kind)) return true;
   search->has_nest = true;
@@ -215,11 +215,11 @@ static bool on_thread_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
 }
 
 // Extents of a nest as a product, each cut at 0.
-static bool put_product(qn__gpu_split_t* split, const qn__stmt_t* loop, qn__gpu_ops_t* ops) {
+static bool put_product(qn__gpu_split_t* split, const qn__ir_stmt_t* loop, qn__gpu_ops_t* ops) {
   bool is_single = !qn__gpu_nest_inner(loop);
   bool is_first = true;
   for (; loop; loop = qn__gpu_nest_inner(loop)) {
-    const qn__expr_t *begin = loop->loop.begin, *end = loop->loop.end;
+    const qn__ir_expr_t *begin = loop->loop.begin, *end = loop->loop.end;
     if (!qn__gpu_host_knows(&split->host, begin) || !qn__gpu_host_knows(&split->host, end)) {
       return false;
     }
@@ -241,14 +241,14 @@ static bool put_product(qn__gpu_split_t* split, const qn__stmt_t* loop, qn__gpu_
 }
 
 // Threads of a block: a count, or 0 and an expression.
-static bool find_threads(qn__gpu_split_t* split, qn__stmt_t* root, uint32_t* out_count,
+static bool find_threads(qn__gpu_split_t* split, qn__ir_stmt_t* root, uint32_t* out_count,
                          qn__gpu_expr_t* out_expr) {
   const qn__pass_options_t* options = &split->options->passes;
   uint32_t most = options->max_threads ? options->max_threads : 1024;
   uint32_t preferred = options->preferred_threads ? options->preferred_threads : 256;
   if (preferred > most) preferred = most;
   thread_search_t search = {.split = split};
-  qn__walker_t walker = {on_thread_stmt, NULL, &search};
+  qn__ir_walker_t walker = {on_thread_stmt, NULL, &search};
   (void)qn__walk_block(&walker, &root->loop.body);
   *out_count = 1;
   if (!search.has_nest) return true;
@@ -300,7 +300,7 @@ typedef struct shape {
 } shape_t;
 
 // Index of the new kernel; QN__GPU_NO_KERNEL without memory.
-static uint32_t add_kernel(qn__gpu_split_t* split, qn__stmt_t* root, const shape_t* shape,
+static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
                            const qn__gpu_widths_t* widths) {
   qn__gpu_draft_t* draft = QN__ARENA_NEW(split->arena, qn__gpu_draft_t);
   const char* name = kernel_name(split);
@@ -333,7 +333,7 @@ typedef struct plan {
   uint32_t wide_kernel;
 } plan_t;
 
-static bool choose_kernels(qn__gpu_split_t* split, qn__stmt_t* root, const shape_t* shape,
+static bool choose_kernels(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
                            plan_t* plan) {
   const qn__gpu_widths_t* widths = NULL;
   qn__gpu_ops_t guard = {.arena = split->arena};
@@ -355,7 +355,7 @@ static bool choose_kernels(qn__gpu_split_t* split, qn__stmt_t* root, const shape
   return qn_ok(split->status);
 }
 
-bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__stmt_t* root) {
+bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root) {
   uses_t uses;
   args_t* args = QN__ARENA_NEW(split->arena, args_t);
   if (!args || !find_uses(split, root, &uses)) {

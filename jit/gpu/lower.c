@@ -24,7 +24,7 @@ static qn_status_t gather_kernels(qn__gpu_program_t* program, const qn__gpu_draf
   return QN_OK;
 }
 
-qn_status_t qn__gpu_lower(qn__body_t* body, const qn__gpu_lower_options_t* options,
+qn_status_t qn__gpu_lower(qn__ir_body_t* body, const qn__gpu_lower_options_t* options,
                           qn__arena_t* arena, qn__gpu_program_t* out_program) {
   *out_program =
       (qn__gpu_program_t){.arena = arena, .body = body, .is_checked = options->passes.is_checked};

@@ -32,37 +32,37 @@
 
 // ---- expressions
 
-static void mark(qn__narrow_t* self, const qn__expr_t* expr) {
+static void mark(qn__narrow_t* self, const qn__ir_expr_t* expr) {
   if (!qn__gpu_widths_add(self->widths, self->arena, expr)) self->has_no_memory = true;
 }
 
 // `is_low`: only the low 32 bits of the value count.
-static void visit(qn__narrow_t* self, const qn__expr_t* expr, bool is_low);
+static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low);
 static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer);
-static void visit_loop(qn__narrow_t* self, const qn__var_t* var, const qn__expr_t* begin,
-                       const qn__expr_t* end, bool is_needed);
-static void visit_let(qn__narrow_t* self, const qn__stmt_t* stmt);
+static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+                       const qn__ir_expr_t* end, bool is_needed);
+static void visit_let(qn__narrow_t* self, const qn__ir_stmt_t* stmt);
 
 static void visit_access(qn__narrow_t* self, const qn__ir_buffer_t* buffer,
-                         qn__expr_t* const* indices) {
+                         qn__ir_expr_t* const* indices) {
   visit_buffer(self, buffer);
   for (uint32_t i = 0; i < buffer->rank; i++) visit(self, indices[i], !self->is_checked);
 }
 
-static void visit_reduce(qn__narrow_t* self, const qn__expr_t* expr) {
+static void visit_reduce(qn__narrow_t* self, const qn__ir_expr_t* expr) {
   visit_loop(self, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end, false);
-  for (const qn__stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
     visit_let(self, stmt);
   }
   visit(self, expr->reduce.value, false);
 }
 
-static bool is_proven(qn__narrow_t* self, const qn__expr_t* expr) {
+static bool is_proven(qn__narrow_t* self, const qn__ir_expr_t* expr) {
   qn__interval_t interval = qn__narrow_interval(self, expr);
   return qn__narrow_prove(self, &interval);
 }
 
-static void visit_wide_op(qn__narrow_t* self, const qn__expr_t* expr, bool is_low) {
+static void visit_wide_op(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   bool is_select = expr->op == QN_OP_SELECT;
   bool is_narrow = !qn__expr_is_exchange(expr) && (is_low || is_proven(self, expr));
   if (is_narrow) mark(self, expr);
@@ -76,7 +76,7 @@ static void visit_wide_op(qn__narrow_t* self, const qn__expr_t* expr, bool is_lo
 }
 
 // An expression of dtype i64.
-static void visit_wide(qn__narrow_t* self, const qn__expr_t* expr, bool is_low) {
+static void visit_wide(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       if (is_low || qn__is_within_32_bits(expr->int_value)) mark(self, expr);
@@ -122,7 +122,7 @@ static void visit_wide(qn__narrow_t* self, const qn__expr_t* expr, bool is_low) 
   }
 }
 
-static void visit(qn__narrow_t* self, const qn__expr_t* expr, bool is_low) {
+static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   if (expr->dtype == QN_DTYPE_I64) {
     visit_wide(self, expr, is_low);
     return;
@@ -199,8 +199,8 @@ static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
 // ---- statements
 
 // Notes what is known of a loop's variable. `is_needed`: the loop is counted in 32 bits.
-static void visit_loop(qn__narrow_t* self, const qn__var_t* var, const qn__expr_t* begin,
-                       const qn__expr_t* end, bool is_needed) {
+static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+                       const qn__ir_expr_t* end, bool is_needed) {
   qn__interval_t from = qn__narrow_interval(self, begin), to = qn__narrow_interval(self, end);
   self->is_inside[var->id] = true;
   bool is_narrow = qn__narrow_prove(self, &from) && qn__narrow_prove(self, &to);
@@ -216,8 +216,8 @@ static void visit_loop(qn__narrow_t* self, const qn__var_t* var, const qn__expr_
   visit(self, end, false);
 }
 
-static void visit_let(qn__narrow_t* self, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->let.var;
+static void visit_let(qn__narrow_t* self, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->let.var;
   self->is_inside[var->id] = true;
   bool is_narrow = false;
   if (var->dtype == QN_DTYPE_I64) {
@@ -229,7 +229,7 @@ static void visit_let(qn__narrow_t* self, const qn__stmt_t* stmt) {
 }
 
 // The product of the extents of a nest, each cut at 0, is counted in 32 bits.
-static void need_count(qn__narrow_t* self, const qn__stmt_t* loop) {
+static void need_count(qn__narrow_t* self, const qn__ir_stmt_t* loop) {
   qn__bounds_t* bounds = &self->bounds;
   const qn__bound_t *product = qn__bound_const(bounds, 1), *zero = qn__bound_const(bounds, 0);
   // Bounds of inner loops may use the outer variables.
@@ -244,9 +244,10 @@ static void need_count(qn__narrow_t* self, const qn__stmt_t* loop) {
   qn__narrow_need_most(self, product);
 }
 
-static void visit_block(qn__narrow_t* self, const qn__block_t* block, const qn__stmt_t* parent);
+static void visit_block(qn__narrow_t* self, const qn__ir_block_t* block,
+                        const qn__ir_stmt_t* parent);
 
-static void visit_stmt(qn__narrow_t* self, const qn__stmt_t* stmt, const qn__stmt_t* parent) {
+static void visit_stmt(qn__narrow_t* self, const qn__ir_stmt_t* stmt, const qn__ir_stmt_t* parent) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       visit_let(self, stmt);
@@ -293,8 +294,9 @@ static void visit_stmt(qn__narrow_t* self, const qn__stmt_t* stmt, const qn__stm
   }
 }
 
-static void visit_block(qn__narrow_t* self, const qn__block_t* block, const qn__stmt_t* parent) {
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void visit_block(qn__narrow_t* self, const qn__ir_block_t* block,
+                        const qn__ir_stmt_t* parent) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     visit_stmt(self, stmt, parent);
   }
 }
@@ -312,8 +314,8 @@ static void note_outside(qn__narrow_t* self) {
   }
 }
 
-bool qn__gpu_narrow(qn__gpu_split_t* split, qn__stmt_t* root, const qn__gpu_widths_t** out_widths,
-                    qn__gpu_ops_t* out_guard) {
+bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
+                    const qn__gpu_widths_t** out_widths, qn__gpu_ops_t* out_guard) {
   *out_widths = NULL;
   qn__arena_t* arena = split->arena;
   uint32_t var_count = split->function->var_count;

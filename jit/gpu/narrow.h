@@ -31,7 +31,7 @@ typedef struct qn__narrow {
 
 // The bounds of an i64 expression; UNKNOWN for any other. That values of the host are not negative
 // is believed and noted in the needs.
-qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__expr_t* expr);
+qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__ir_expr_t* expr);
 // The least and the greatest linear index of a buffer or view, each extent at least 1; NULL:
 // unknown.
 void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn__bound_t** out_lo,

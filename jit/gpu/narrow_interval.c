@@ -42,12 +42,12 @@ typedef enum sign { SIGN_UNASKED, SIGN_ANY, SIGN_NONNEGATIVE } sign_t;
 
 // A value is what it is at the launch; that it is not negative is believed where it should not be,
 // and then tested.
-static qn__interval_t interval_of_host(qn__narrow_t* self, const qn__var_t* var) {
+static qn__interval_t interval_of_host(qn__narrow_t* self, const qn__ir_var_t* var) {
   const qn__bound_t* bound = qn__bound_var(&self->bounds, var);
   if (!bound) return QN__INTERVAL_UNKNOWN;
   uint8_t* sign = &self->host_signs[var->id];
   if (*sign == SIGN_UNASKED) {
-    const qn__expr_t* value = self->split->values[var->id];
+    const qn__ir_expr_t* value = self->split->values[var->id];
     bool is_believed = var->kind == QN__VAR_SYMBOL ||
                        qn__dtype_class(var->dtype) == QN__CLASS_UNSIGNED ||
                        (value && qn__narrow_interval(self, value).is_nonnegative);
@@ -58,13 +58,13 @@ static qn__interval_t interval_of_host(qn__narrow_t* self, const qn__var_t* var)
   return (qn__interval_t){bound, bound, is_nonnegative};
 }
 
-static qn__interval_t interval_of_var(qn__narrow_t* self, const qn__var_t* var) {
+static qn__interval_t interval_of_var(qn__narrow_t* self, const qn__ir_var_t* var) {
   if (self->is_inside[var->id]) return self->intervals[var->id];
   if (!qn__gpu_host_knows_var(&self->split->host, var)) return QN__INTERVAL_UNKNOWN;
   return interval_of_host(self, var);
 }
 
-static qn__interval_t interval_of_cast(qn__narrow_t* self, const qn__expr_t* from) {
+static qn__interval_t interval_of_cast(qn__narrow_t* self, const qn__ir_expr_t* from) {
   bool is_plain = from->kind == QN__EXPR_VAR && !self->is_inside[from->var->id] &&
                   qn__gpu_host_knows_var(&self->split->host, from->var) &&
                   from->dtype != QN_DTYPE_U64 && from->dtype != QN_DTYPE_I64;
@@ -90,7 +90,7 @@ static qn__interval_t interval_of_cast(qn__narrow_t* self, const qn__expr_t* fro
   }
 }
 
-qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__expr_t* expr) {
+qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__ir_expr_t* expr) {
   if (expr->dtype != QN_DTYPE_I64) return QN__INTERVAL_UNKNOWN;
   switch (expr->kind) {
     case QN__EXPR_INT:

@@ -9,12 +9,12 @@
 
 // The next loop inwards of the same nest (all block loops, or all thread loops, nothing between
 // them); NULL: this is the innermost.
-const qn__stmt_t* qn__gpu_nest_inner(const qn__stmt_t* loop);
+const qn__ir_stmt_t* qn__gpu_nest_inner(const qn__ir_stmt_t* loop);
 // The number of iterations of a loop when it is constant; -1: it is not.
-int64_t qn__gpu_loop_extent(const qn__stmt_t* loop);
+int64_t qn__gpu_loop_extent(const qn__ir_stmt_t* loop);
 // The product of the extents of the nest that begins with `loop`; -1: not constant, or too large.
-int64_t qn__gpu_nest_count(const qn__stmt_t* loop);
+int64_t qn__gpu_nest_count(const qn__ir_stmt_t* loop);
 // Do the threads that run `block` meet or exchange values within it?
-bool qn__gpu_is_together(const qn__block_t* block);
+bool qn__gpu_is_together(const qn__ir_block_t* block);
 
 #endif  // QUERN_JIT_GPU_NEST_H_

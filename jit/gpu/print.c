@@ -124,7 +124,7 @@ static void put_text(qn__kprint_t* p, qn__buffer_t* out, qn__buffer_t* out_lines
 
 // ---- places
 
-static bool remember_place(void* self, const qn__stmt_t* stmt, uint32_t line) {
+static bool remember_place(void* self, const qn__ir_stmt_t* stmt, uint32_t line) {
   return qn__ptrmap_put(self, stmt, (void*)(uintptr_t)line);
 }
 

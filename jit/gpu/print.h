@@ -66,7 +66,7 @@ typedef struct qn__dialect {
   const qn__dialect_wide_t* wide;
   // An atomic statement; `old`: the name of a variable that it declares with the old value, NULL
   // when that is not used. False: the target cannot; the printer makes the status.
-  bool (*atomic)(qn__kprint_t* p, const qn__stmt_t* stmt, const char* index, const char* operand,
+  bool (*atomic)(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index, const char* operand,
                  const char* operand2, const char* old);
   // LANE, WARP_* and BLOCK_* operators on a value of the compute type: statements that declare
   // `result`. `lane` is a qn_i64 (LANE operators only; an int if `is_narrow_lane`).

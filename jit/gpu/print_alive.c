@@ -7,24 +7,24 @@
 // same for all threads. Thread rule: one thread per printer. Read next: print_index.c.
 #include "jit/gpu/print_inner.h"
 
-static bool has_no_threads(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool has_no_threads(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   (void)walker;
   return stmt->kind != QN__STMT_LOOP || !qn__loop_is_thread(stmt->loop.kind);
 }
 
-static bool has_threads(qn__block_t* block) {
-  qn__walker_t walker = {has_no_threads, NULL, NULL};
+static bool has_threads(qn__ir_block_t* block) {
+  qn__ir_walker_t walker = {has_no_threads, NULL, NULL};
   return !qn__walk_block(&walker, block);
 }
 
 // The innermost loop of a nest?
-static bool is_innermost(const qn__stmt_t* loop) {
-  const qn__stmt_t* first = loop->loop.body.first;
+static bool is_innermost(const qn__ir_stmt_t* loop) {
+  const qn__ir_stmt_t* first = loop->loop.body.first;
   return !first || first->next || first->kind != QN__STMT_LOOP ||
          !qn__loop_is_thread(first->loop.kind);
 }
 
-static bool visit_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool visit_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   uint32_t* nest_count = walker->self;
   if (stmt->kind == QN__STMT_BARRIER) return false;
   if (stmt->kind == QN__STMT_ALLOC) return stmt->alloc.buffer->scope != QN__SCOPE_SHARED;
@@ -37,17 +37,17 @@ static bool visit_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return *nest_count < 2;
 }
 
-static bool visit_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool visit_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   (void)walker;
   if (expr->kind != QN__EXPR_OP) return true;
-  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
   return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
 }
 
 void qn__kprint_begin_alive(qn__kprint_t* p) {
   uint32_t nest_count = 0;
-  qn__walker_t walker = {visit_stmt, visit_expr, &nest_count};
-  qn__block_t* body = &p->kernel->root->loop.body;
+  qn__ir_walker_t walker = {visit_stmt, visit_expr, &nest_count};
+  qn__ir_block_t* body = &p->kernel->root->loop.body;
   p->is_predicated = p->dialect->needs_all_threads && p->kernel->plan->has_record &&
                      !qn__walk_block(&walker, body);
   if (p->is_predicated) qn__kprint_line(p, "bool qn_alive = true;");
@@ -64,13 +64,13 @@ const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char
   return qn__kprint_text(p, "(qn_alive ? %s : %s)", value, zero);
 }
 
-bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__stmt_t* loop) {
+bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__ir_stmt_t* loop) {
   if (!p->is_predicated) return false;
   uint32_t nest_count = 0;
-  qn__walker_t walker = {visit_stmt, visit_expr, &nest_count};
+  qn__ir_walker_t walker = {visit_stmt, visit_expr, &nest_count};
   union {
-    const qn__block_t* from;
-    qn__block_t* to;
+    const qn__ir_block_t* from;
+    qn__ir_block_t* to;
   } same = {.from = &loop->while_.body};
   return !has_threads(same.to) && qn__walk_block(&walker, same.to);
 }

@@ -15,7 +15,7 @@ typedef struct line_search {
   const qn__kprint_t* p;
 } line_search_t;
 
-static bool has_none(qn__walker_t* walker, qn__expr_t* expr) {
+static bool has_none(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   const line_search_t* search = walker->self;
   bool is_checked = search->p->program->is_checked;
   if (expr->kind == QN__EXPR_REDUCE) return false;
@@ -24,13 +24,13 @@ static bool has_none(qn__walker_t* walker, qn__expr_t* expr) {
   return true;
 }
 
-bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__expr_t* expr) {
+bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
   line_search_t search = {p};
-  qn__walker_t walker = {NULL, has_none, &search};
+  qn__ir_walker_t walker = {NULL, has_none, &search};
   // The walk changes nothing.
   union {
-    const qn__expr_t* from;
-    qn__expr_t* to;
+    const qn__ir_expr_t* from;
+    qn__ir_expr_t* to;
   } same = {.from = expr};
   return !qn__walk_expr(&walker, same.to);
 }
@@ -42,7 +42,7 @@ const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, 
   return qn__kprint_text(p, to_narrow ? "int(%s)" : "qn_i64(%s)", text);
 }
 
-const char* qn__kprint_i64(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->kind == QN__EXPR_INT) {
     return qn__kprint_int(p, QN_DTYPE_I64, is_narrow, expr->int_value);
   }
@@ -58,12 +58,12 @@ const char* qn__kprint_i64(qn__kprint_t* p, const qn__expr_t* expr, bool is_narr
 // ---- choices
 
 // A value of an expression's dtype: an i64 as wide as `is_narrow` says.
-static const char* as_wide(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+static const char* as_wide(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, expr, is_narrow);
   return qn__kprint_expr(p, expr);
 }
 
-static const char* print_cond(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_cond(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   const char* condition = qn__kprint_expr(p, expr->args[0]);
   if (!qn__kprint_needs_lines(p, expr->args[1]) && !qn__kprint_needs_lines(p, expr->args[2])) {
@@ -82,7 +82,7 @@ static const char* print_cond(qn__kprint_t* p, const qn__expr_t* expr) {
   return name;
 }
 
-static const char* print_logic(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_logic(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   const char* a = qn__kprint_expr(p, expr->args[0]);
   if (expr->op == QN_OP_LOGIC_NOT) return qn__kprint_text(p, "(!%s)", a);
   bool is_and = expr->op == QN_OP_LOGIC_AND;
@@ -98,7 +98,7 @@ static const char* print_logic(qn__kprint_t* p, const qn__expr_t* expr) {
   return name;
 }
 
-static const char* print_select(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_select(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   const char* condition = qn__kprint_expr(p, expr->args[0]);
   const char* a = as_wide(p, expr->args[1], is_narrow);
@@ -106,11 +106,11 @@ static const char* print_select(qn__kprint_t* p, const qn__expr_t* expr) {
   return qn__kprint_text(p, "(%s ? %s : %s)", condition, a, b);
 }
 
-static const char* print_compare(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_compare(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   static const char* const signs[] = {"==", "!=", "<", "<=", ">", ">="};
   const char* sign = signs[expr->op - QN_OP_EQ];
-  const qn__expr_t* left = expr->args[0];
-  const qn__expr_t* right = expr->args[1];
+  const qn__ir_expr_t* left = expr->args[0];
+  const qn__ir_expr_t* right = expr->args[1];
   if (left->dtype == QN_DTYPE_I64) {
     bool is_narrow = qn__kprint_is_narrow(p, left) && qn__kprint_is_narrow(p, right);
     const char* a = qn__kprint_i64(p, left, is_narrow);
@@ -126,7 +126,7 @@ static const char* print_compare(qn__kprint_t* p, const qn__expr_t* expr) {
 
 // ---- operators
 
-static const char* print_bool_op(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_bool_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   const char* a = qn__kprint_expr(p, expr->args[0]);
   if (expr->op == QN_OP_NOT) return qn__kprint_text(p, "(!%s)", a);
   const char* b = qn__kprint_expr(p, expr->args[1]);
@@ -140,7 +140,7 @@ static bool can_contract(const qn__kprint_t* p, qn_dtype_t dtype) {
          (dtype == QN_DTYPE_F32 || dtype == QN_DTYPE_F64);
 }
 
-static bool is_product(const qn__expr_t* expr) {
+static bool is_product(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_OP && expr->op == QN_OP_MUL;
 }
 
@@ -151,12 +151,12 @@ static const char* fused(qn__kprint_t* p, qn_dtype_t dtype, const char* a, const
 }
 
 // a * b + c and its like in a `fast` function; NULL: not one of them.
-static const char* print_contracted(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_contracted(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   if (!can_contract(p, expr->dtype)) return NULL;
   if (expr->op != QN_OP_ADD && expr->op != QN_OP_SUB) return NULL;
   bool is_left = is_product(expr->args[0]);
   if (!is_left && !is_product(expr->args[1])) return NULL;
-  const qn__expr_t* product = expr->args[is_left ? 0 : 1];
+  const qn__ir_expr_t* product = expr->args[is_left ? 0 : 1];
   const char* a = qn__kprint_expr(p, product->args[0]);
   const char* b = qn__kprint_expr(p, product->args[1]);
   const char* c = qn__kprint_expr(p, expr->args[is_left ? 1 : 0]);
@@ -165,8 +165,8 @@ static const char* print_contracted(qn__kprint_t* p, const qn__expr_t* expr) {
   return fused(p, expr->dtype, a, b, c);
 }
 
-static const char* print_op(qn__kprint_t* p, const qn__expr_t* expr) {
-  const qn__op_info_t* info = qn__op_info(expr->op);
+static const char* print_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+  const qn__ir_op_info_t* info = qn__op_info(expr->op);
   switch (info->rule) {
     case QN__RULE_COMPARE:
       return print_compare(p, expr);
@@ -225,15 +225,15 @@ static const qn_op_t reduce_ops[] = {
     [QN_REDUCE_MAX] = QN_OP_MAX,
 };
 
-static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
+static const char* print_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
-  const qn__var_t* var = expr->reduce.reduce_var;
+  const qn__ir_var_t* var = expr->reduce.reduce_var;
   bool is_ring =
       expr->reduce.reduce_kind == QN_REDUCE_SUM || expr->reduce.reduce_kind == QN_REDUCE_PROD;
   // The neutral elements of min and max have all 64 bits.
   bool is_result_narrow = qn__kprint_is_narrow(p, expr);
   bool is_narrow = is_result_narrow && (is_ring || !p->options->has_int64);
-  qn__scalar_t neutral = qn__reduce_neutral(expr->reduce.reduce_kind, dtype);
+  qn__ir_scalar_t neutral = qn__reduce_neutral(expr->reduce.reduce_kind, dtype);
   if (is_narrow && !is_ring) neutral.i = neutral.i > 0 ? INT32_MAX : INT32_MIN;
   const char* first = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, neutral.f)
                                                 : qn__kprint_int(p, dtype, is_narrow, neutral.i);
@@ -249,7 +249,7 @@ static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
   if (is_wide && p->dialect->unroll) qn__kprint_line(p, "%s", p->dialect->unroll);
   qn__kprint_open(p, "for (%s %s = %s; %s < %s; ++%s)", type, name, begin, name, end, name);
   qn__kprint_block(p, &expr->reduce.lets);
-  const qn__expr_t* value = expr->reduce.value;
+  const qn__ir_expr_t* value = expr->reduce.value;
   qn_op_t op = reduce_ops[expr->reduce.reduce_kind];
   const char* step;
   if (op == QN_OP_ADD && can_contract(p, dtype) && is_product(value)) {
@@ -266,7 +266,7 @@ static const char* print_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
 
 // ---- all
 
-const char* qn__kprint_expr(qn__kprint_t* p, const qn__expr_t* expr) {
+const char* qn__kprint_expr(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   if (!qn__kprint_ok(p)) return "0";
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   switch (expr->kind) {
@@ -286,12 +286,12 @@ const char* qn__kprint_expr(qn__kprint_t* p, const qn__expr_t* expr) {
     case QN__EXPR_OP:
       return print_op(p, expr);
     case QN__EXPR_CAST: {
-      const qn__expr_t* from = expr->args[0];
+      const qn__ir_expr_t* from = expr->args[0];
       return qn__kprint_cast(p, from->dtype, qn__kprint_is_narrow(p, from), expr->dtype, is_narrow,
                              qn__kprint_expr(p, from));
     }
     case QN__EXPR_BITCAST: {
-      const qn__expr_t* from = expr->args[0];
+      const qn__ir_expr_t* from = expr->args[0];
       return qn__kprint_bitcast(p, from->dtype, qn__kprint_is_narrow(p, from), expr->dtype,
                                 is_narrow, qn__kprint_expr(p, from));
     }

@@ -9,7 +9,7 @@
 int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer) {
   int64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
-    const qn__expr_t* extent = buffer->shape[i];
+    const qn__ir_expr_t* extent = buffer->shape[i];
     if (QN_NEVER(extent->kind != QN__EXPR_INT)) return 0;
     if (__builtin_mul_overflow(count, extent->int_value, &count)) return 0;
   }
@@ -18,7 +18,7 @@ int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer) {
 
 // ---- arithmetic of indices
 
-static bool is_literal(const qn__expr_t* expr, int64_t value) {
+static bool is_literal(const qn__ir_expr_t* expr, int64_t value) {
   return expr->kind == QN__EXPR_INT && expr->int_value == value;
 }
 
@@ -69,8 +69,8 @@ void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, c
 // The index as a name of its i64 value, checked against the extent. As unsigned numbers, negative
 // indices are beyond every extent.
 static const char* check_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer, uint32_t dim,
-                               const qn__expr_t* index) {
-  const qn__expr_t* extent = buffer->shape[dim];
+                               const qn__ir_expr_t* index) {
+  const qn__ir_expr_t* extent = buffer->shape[dim];
   bool is_certain = index->kind == QN__EXPR_INT && extent->kind == QN__EXPR_INT &&
                     index->int_value >= 0 && index->int_value < extent->int_value;
   if (is_certain) return qn__kprint_ring(p, index, p->kernel->is_narrow);
@@ -131,7 +131,7 @@ static const char* check_offset(qn__kprint_t* p, const qn__ir_buffer_t* root, co
 
 // In the type of qn__kprint_ring; NULL: 0.
 static const char* ring_offset(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                               qn__expr_t* const* indices, const qn__ir_buffer_t** out_root) {
+                               qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
   if (!texts) {
     qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
@@ -165,7 +165,7 @@ static const char* zero(qn__kprint_t* p) {
 }
 
 const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                             qn__expr_t* const* indices, const qn__ir_buffer_t** out_root) {
+                             qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   bool is_plain = buffer->rank == 1 && !buffer->strides && buffer->scope != QN__SCOPE_VIEW;
   if (is_plain && !p->program->is_checked) {
     *out_root = buffer;
@@ -179,7 +179,7 @@ const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
   return index;
 }
 
-static bool is_stable(qn__walker_t* walker, qn__expr_t* expr) {
+static bool is_stable(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   (void)walker;
   return expr->kind != QN__EXPR_LOAD && expr->kind != QN__EXPR_REDUCE;
 }
@@ -198,7 +198,7 @@ void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   const char* shift = ring_offset(p, buffer->base, buffer->base_indices, &root);
   view->shift = shift ? qn__kprint_name(p, type, shift) : NULL;
   for (uint32_t i = 0; buffer->strides && i < buffer->rank; ++i) {
-    qn__walker_t walker = {NULL, is_stable, NULL};
+    qn__ir_walker_t walker = {NULL, is_stable, NULL};
     strides[i] = qn__kprint_ring(p, buffer->strides[i], is_narrow);
     if (!qn__walk_expr(&walker, buffer->strides[i])) {
       strides[i] = qn__kprint_name(p, type, strides[i]);
@@ -214,7 +214,7 @@ const char* qn__kprint_array_index(qn__kprint_t* p, const char* index) {
 }
 
 const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                            qn__expr_t* const* indices) {
+                            qn__ir_expr_t* const* indices) {
   const char* lane = qn__kprint_wide_load(p, buffer, indices);
   if (lane) return lane;
   const qn__ir_buffer_t* root;

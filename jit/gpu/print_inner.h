@@ -98,17 +98,17 @@ bool qn__kprint_ok(const qn__kprint_t* p);
 // ---- names and types
 
 // "v3": variables, symbols and scalar parameters. "b2": buffers that are no views.
-const char* qn__kprint_var(qn__kprint_t* p, const qn__var_t* var);
+const char* qn__kprint_var(qn__kprint_t* p, const qn__ir_var_t* var);
 const char* qn__kprint_buffer(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 // The compute type: "int", "float", ... `is_narrow` matters for i64 only.
 const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
 // "int" or "qn_i64": of indices in this kernel.
 const char* qn__kprint_index_type(const qn__kprint_t* p);
-bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__var_t* var);
-bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__expr_t* expr);
+bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__ir_var_t* var);
+bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__ir_expr_t* expr);
 // Is it certainly not below 0? Variables are known once they are declared.
-bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__expr_t* expr);
-void qn__kprint_note_var(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* least);
+bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__ir_expr_t* expr);
+void qn__kprint_note_var(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least);
 // Sites of the kernel's function (qn__gpu_site).
 uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
                          const char* message);
@@ -122,20 +122,20 @@ const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value);
 
 // The value; i64 as wide as the analysis says (qn__kprint_is_narrow). Statements that it needs
 // (reductions, checks) are written first.
-const char* qn__kprint_expr(qn__kprint_t* p, const qn__expr_t* expr);
+const char* qn__kprint_expr(qn__kprint_t* p, const qn__ir_expr_t* expr);
 // The value of an integer expression as an i64 of that width.
-const char* qn__kprint_i64(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow);
+const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow);
 // Does its evaluation write statements?
-bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__expr_t* expr);
+bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr);
 // A name or literal for a value: itself if it is one, else a new constant.
 const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text);
 // The same integer at another width.
 const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow);
 // print_int.c: an integer operator.
-const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr);
+const char* qn__kprint_int_op(qn__kprint_t* p, const qn__ir_expr_t* expr);
 // The value of an integer expression (`is_narrow`: of 32 bits) in the type that adds, subtracts and
 // multiplies without undefined results: uint or qn_u64, int or qn_i64 where those wrap. And back.
-const char* qn__kprint_ring(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow);
+const char* qn__kprint_ring(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow);
 const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow);
 // print_float.c: an operator on values of the compute type, rounded to dtype.
 const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
@@ -157,9 +157,9 @@ const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* valu
 // The linear index of an element from the first one of the buffer underneath all views, and that
 // buffer. Bounds are checked first in checked builds.
 const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                             qn__expr_t* const* indices, const qn__ir_buffer_t** out_root);
+                             qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root);
 const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                            qn__expr_t* const* indices);
+                            qn__ir_expr_t* const* indices);
 // A linear index as one of an array of the language: GLSL takes none of 64 bits.
 const char* qn__kprint_array_index(qn__kprint_t* p, const char* index);
 // "if (!(CONDITION)) { fail; return; }"
@@ -174,14 +174,14 @@ int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer);
 
 // Loads all lanes of a VECTOR loop, or of a reduction, and says that the loop that follows is to
 // take them from there. False: nothing was written. If true, qn__kprint_wide_end behind the loop.
-bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__stmt_t* loop);
-bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__expr_t* expr);
+bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__ir_stmt_t* loop);
+bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr);
 void qn__kprint_wide_end(qn__kprint_t* p);
 // The element as a value of the compute type if its lane has it; else NULL.
 const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                                 qn__expr_t* const* indices);
+                                 qn__ir_expr_t* const* indices);
 // Keeps what a lane stores until all have run. False: it is to be stored at once.
-bool qn__kprint_wide_store(qn__kprint_t* p, const qn__stmt_t* store, const char* value);
+bool qn__kprint_wide_store(qn__kprint_t* p, const qn__ir_stmt_t* store, const char* value);
 
 // ---- threads that failed (print_alive.c). The texts as they are where a thread leaves its kernel.
 
@@ -190,15 +190,15 @@ void qn__kprint_begin_alive(qn__kprint_t* p);
 const char* qn__kprint_alive_index(qn__kprint_t* p, const char* index);
 const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
 // Does a `while` end for a thread that failed?
-bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__stmt_t* loop);
+bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__ir_stmt_t* loop);
 
 // ---- statements (print_stmt.c, print_loop.c)
 
-void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block);
-void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt);
+void qn__kprint_block(qn__kprint_t* p, const qn__ir_block_t* block);
+void qn__kprint_let(qn__kprint_t* p, const qn__ir_stmt_t* stmt);
 // The table of a CONST buffer, once.
 void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
-void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt);
+void qn__kprint_loop(qn__kprint_t* p, const qn__ir_stmt_t* stmt);
 void qn__kprint_barrier(qn__kprint_t* p);
 // The kernel: its block loops and what is in them.
 void qn__kprint_launch(qn__kprint_t* p);

@@ -60,11 +60,11 @@ static const char* ring_literal(qn__kprint_t* p, bool is_narrow, int64_t value) 
   return qn__kprint_int(p, is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64, false, value);
 }
 
-static const char* ring_op(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+static const char* ring_op(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   const char* a = qn__kprint_ring(p, expr->args[0], is_narrow);
   if (expr->op == QN_OP_NEG)
     return qn__kprint_text(p, "(%s - %s)", ring_literal(p, is_narrow, 0), a);
-  const qn__expr_t* right = expr->args[1];
+  const qn__ir_expr_t* right = expr->args[1];
   // x + -1 reads better as x - 1.
   bool is_negative = right->kind == QN__EXPR_INT && right->int_value < 0 &&
                      right->int_value > INT32_MIN && expr->op != QN_OP_MUL;
@@ -75,7 +75,7 @@ static const char* ring_op(qn__kprint_t* p, const qn__expr_t* expr, bool is_narr
   return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
 }
 
-const char* qn__kprint_ring(qn__kprint_t* p, const qn__expr_t* expr, bool is_narrow) {
+const char* qn__kprint_ring(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->kind == QN__EXPR_INT) return ring_literal(p, is_narrow, expr->int_value);
   // A part that may be wider than the whole is cut afterwards, which is as right: but only where it
   // is printed in 32 bits anyway.
@@ -97,19 +97,19 @@ const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow)
 
 // ---- division
 
-static bool is_extent(const qn__kprint_t* p, const qn__var_t* symbol) {
+static bool is_extent(const qn__kprint_t* p, const qn__ir_var_t* symbol) {
   const qn__ir_func_t* function = p->kernel->function;
   for (size_t i = 0; i < function->param_count; ++i) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
     for (uint32_t dim = 0; buffer && dim < buffer->rank; ++dim) {
-      const qn__expr_t* extent = buffer->shape[dim];
+      const qn__ir_expr_t* extent = buffer->shape[dim];
       if (extent->kind == QN__EXPR_VAR && extent->var == symbol) return true;
     }
   }
   return false;
 }
 
-bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__expr_t* expr) {
+bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
   switch (qn__dtype_class(expr->dtype)) {
     case QN__CLASS_UNSIGNED:
     case QN__CLASS_BOOL:
@@ -159,7 +159,7 @@ bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__expr_t* expr) {
   }
 }
 
-void qn__kprint_note_var(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* least) {
+void qn__kprint_note_var(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least) {
   if (var->id < p->var_count) p->is_nonnegative[var->id] = qn__kprint_is_nonnegative(p, least);
 }
 
@@ -172,9 +172,9 @@ static const char* divide_by_power(qn__kprint_t* p, qn_op_t op, qn_dtype_t compu
   return qn__kprint_text(p, "(%s >> %d)", a, __builtin_ctzll((uint64_t)divisor));
 }
 
-static const char* print_division(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+static const char* print_division(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                   const char* a, const char* b) {
-  const qn__expr_t* right = expr->args[1];
+  const qn__ir_expr_t* right = expr->args[1];
   if (p->program->is_checked && !(right->kind == QN__EXPR_INT && right->int_value != 0)) {
     b = qn__kprint_name(p, qn__kprint_type(compute, false), b);
     qn__kprint_require(p, qn__kprint_text(p, "%s != %s", b, qn__kprint_int(p, compute, false, 0)),
@@ -216,13 +216,13 @@ static bool has_32_bits_alone(const qn__kprint_t* p) {
 }
 
 // Is this an operator on i64 for a target without them?
-static bool is_confined(const qn__kprint_t* p, const qn__expr_t* expr) {
+static bool is_confined(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
   return expr->dtype == QN_DTYPE_I64 && has_32_bits_alone(p);
 }
 
-static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+static const char* print_shift(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                const char* a) {
-  const qn__expr_t* right = expr->args[1];
+  const qn__ir_expr_t* right = expr->args[1];
   uint32_t bits = qn__dtype_bits(expr->dtype);
   bool is_left = expr->op == QN_OP_SHL;
   if (right->kind == QN__EXPR_INT) {
@@ -254,7 +254,7 @@ static const char* print_shift(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype
   return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, count);
 }
 
-static const char* print_count(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+static const char* print_count(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                const char* a) {
   uint32_t bits = qn__dtype_bits(expr->dtype);
   if (is_confined(p, expr)) {
@@ -273,7 +273,7 @@ static const char* print_count(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype
   return qn__kprint_text(p, "(%s(%s) - %u%s)", helper, a, 32 - bits, suffix);
 }
 
-static const char* print_binary(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute,
+static const char* print_binary(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                 const char* a, const char* b) {
   // Sums and products of 8 and 16 bits are within 32.
   bool is_plain = qn__dtype_bits(expr->dtype) < 32 &&
@@ -306,10 +306,10 @@ static const char* print_binary(qn__kprint_t* p, const qn__expr_t* expr, qn_dtyp
 
 // The operator on values of `compute`'s type; i64 operands are converted to its width. NULL: the
 // shift needs more bits.
-static const char* print_computed(qn__kprint_t* p, const qn__expr_t* expr, qn_dtype_t compute) {
+static const char* print_computed(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute) {
   bool is_i64 = expr->dtype == QN_DTYPE_I64;
   bool is_narrow = is_i64 && compute == QN_DTYPE_I32;
-  const qn__expr_t* left = expr->args[0];
+  const qn__ir_expr_t* left = expr->args[0];
   const char* a = is_i64 ? qn__kprint_i64(p, left, is_narrow) : qn__kprint_expr(p, left);
   switch (expr->op) {
     case QN_OP_SHL:
@@ -330,7 +330,7 @@ static const char* print_computed(qn__kprint_t* p, const qn__expr_t* expr, qn_dt
     default:
       break;
   }
-  const qn__expr_t* right = expr->args[1];
+  const qn__ir_expr_t* right = expr->args[1];
   const char* b = is_i64 ? qn__kprint_i64(p, right, is_narrow) : qn__kprint_expr(p, right);
   if (qn__op_is_division(expr->op)) return print_division(p, expr, compute, a, b);
   return print_binary(p, expr, compute, a, b);
@@ -357,7 +357,7 @@ static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
   }
 }
 
-const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr) {
+const char* qn__kprint_int_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   if (is_ring_op(expr->op) && (dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_I64)) {
@@ -369,7 +369,7 @@ const char* qn__kprint_int_op(qn__kprint_t* p, const qn__expr_t* expr) {
     // (Without 64-bit integers all operands were found to be narrow.)
     if (is_narrow && !qn__gpu_is_low_bits_op(expr) && !has_32_bits_alone(p)) {
       bool is_count = expr->op == QN_OP_POPCOUNT || expr->op == QN_OP_CLZ;
-      const qn__expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;
+      const qn__ir_expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;
       can_be_narrow = !is_count && qn__kprint_is_narrow(p, expr->args[0]) &&
                       (!right || expr->op == QN_OP_SHR || qn__kprint_is_narrow(p, right));
     }

@@ -18,26 +18,26 @@ void qn__kprint_barrier(qn__kprint_t* p) {
 
 // ---- serial loops
 
-static bool has_no_load(qn__walker_t* walker, qn__expr_t* expr) {
+static bool has_no_load(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   (void)walker;
   return expr->kind != QN__EXPR_LOAD;
 }
 
-static bool has_load(qn__expr_t* expr) {
-  qn__walker_t walker = {NULL, has_no_load, NULL};
+static bool has_load(qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {NULL, has_no_load, NULL};
   return !qn__walk_expr(&walker, expr);
 }
 
 // The body of a loop at the block level: the next round may need what this one wrote.
-static void print_round(qn__kprint_t* p, const qn__block_t* body) {
+static void print_round(qn__kprint_t* p, const qn__ir_block_t* body) {
   p->loop_depth++;
   qn__kprint_block(p, body);
   p->loop_depth--;
   if (!p->is_in_threads && p->needs_barrier) qn__kprint_barrier(p);
 }
 
-static void print_serial(qn__kprint_t* p, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->loop.var;
+static void print_serial(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->loop.var;
   bool is_narrow = qn__kprint_is_narrow_var(p, var);
   const char* type = qn__kprint_type(QN_DTYPE_I64, is_narrow);
   const char* begin = qn__kprint_i64(p, stmt->loop.begin, is_narrow);
@@ -55,8 +55,8 @@ static void print_serial(qn__kprint_t* p, const qn__stmt_t* stmt) {
   p->needs_barrier |= needed_barrier;
 }
 
-static void print_while(qn__kprint_t* p, const qn__stmt_t* stmt) {
-  const qn__expr_t* condition = stmt->while_.condition;
+static void print_while(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+  const qn__ir_expr_t* condition = stmt->while_.condition;
   if (!p->is_in_threads && p->needs_barrier && has_load(stmt->while_.condition)) {
     qn__kprint_barrier(p);
   }
@@ -82,16 +82,16 @@ enum { AXES = 3 };
 
 // A perfect nest of block or thread loops, by axis; NULL: no loop of that axis.
 typedef struct nest {
-  const qn__stmt_t* outer;
-  const qn__stmt_t* axes[AXES];
-  const qn__block_t* body;
+  const qn__ir_stmt_t* outer;
+  const qn__ir_stmt_t* axes[AXES];
+  const qn__ir_block_t* body;
 } nest_t;
 
-static nest_t nest_of(const qn__stmt_t* outer) {
+static nest_t nest_of(const qn__ir_stmt_t* outer) {
   nest_t nest = {outer, {NULL, NULL, NULL}, NULL};
   bool is_blocks = qn__loop_is_block(outer->loop.kind);
   qn_loop_kind_t first = is_blocks ? QN_LOOP_BLOCK_X : QN_LOOP_THREAD_X;
-  for (const qn__stmt_t* loop = outer; loop; loop = qn__gpu_nest_inner(loop)) {
+  for (const qn__ir_stmt_t* loop = outer; loop; loop = qn__gpu_nest_inner(loop)) {
     uint32_t axis = (uint32_t)loop->loop.kind - (uint32_t)first;
     if (QN_NEVER(axis >= AXES || nest.axes[axis])) break;
     nest.axes[axis] = loop;
@@ -101,7 +101,7 @@ static nest_t nest_of(const qn__stmt_t* outer) {
 }
 
 // The iterations of a loop as a uint or qn_u64; a name or a literal. An empty range has none.
-static const char* extent_text(qn__kprint_t* p, const qn__stmt_t* loop, bool is_narrow) {
+static const char* extent_text(qn__kprint_t* p, const qn__ir_stmt_t* loop, bool is_narrow) {
   const char* type = is_narrow ? "uint" : "qn_u64";
   qn_dtype_t dtype = is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64;
   int64_t extent = qn__gpu_loop_extent(loop);
@@ -144,7 +144,7 @@ static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
   const char* rest = linear;
   const char* type = is_narrow ? "uint" : "qn_u64";
   for (uint32_t axis = 0; axis < AXES; ++axis) {
-    const qn__stmt_t* loop = nest->axes[axis];
+    const qn__ir_stmt_t* loop = nest->axes[axis];
     if (!loop) continue;
     bool is_last = true;
     for (uint32_t other = axis + 1; other < AXES; ++other) is_last &= !nest->axes[other];
@@ -152,7 +152,7 @@ static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
     const char* var_type = is_var_narrow ? "int" : "qn_i64";
     const char* index = is_last ? rest : qn__kprint_text(p, "%s %% %s", rest, extents[axis]);
     index = qn__kprint_text(p, "%s(%s)", var_type, index);
-    const qn__expr_t* begin = loop->loop.begin;
+    const qn__ir_expr_t* begin = loop->loop.begin;
     if (begin->kind != QN__EXPR_INT || begin->int_value != 0) {
       index = qn__kprint_text(p, "%s + %s", qn__kprint_i64(p, begin, is_var_narrow), index);
     }
@@ -166,7 +166,7 @@ static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
 
 // ---- threads
 
-static void print_threads(qn__kprint_t* p, const qn__stmt_t* stmt) {
+static void print_threads(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   nest_t nest = nest_of(stmt);
   if (p->needs_barrier) qn__kprint_barrier(p);
   int64_t count = qn__gpu_nest_count(nest.outer);
@@ -199,7 +199,7 @@ static void print_threads(qn__kprint_t* p, const qn__stmt_t* stmt) {
   p->needs_barrier = true;
 }
 
-void qn__kprint_loop(qn__kprint_t* p, const qn__stmt_t* stmt) {
+void qn__kprint_loop(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_WHILE) {
     print_while(p, stmt);
   } else if (qn__loop_is_thread(stmt->loop.kind)) {

@@ -21,12 +21,12 @@ void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   bool is_float = qn__dtype_is_float(buffer->dtype);
   bool is_double = buffer->dtype == QN_DTYPE_F64;
   for (size_t i = 0; i < buffer->element_count; ++i) {
-    const qn__expr_t* element = buffer->elements[i];
+    const qn__ir_expr_t* element = buffer->elements[i];
     qn_dtype_t dtype = buffer->dtype;
     int64_t value = element->int_value;
     if (is_float) {
       dtype = is_double ? QN_DTYPE_U64 : QN_DTYPE_U32;
-      qn__scalar_t scalar = {.f = element->float_value};
+      qn__ir_scalar_t scalar = {.f = element->float_value};
       value = (int64_t)qn__scalar_to_bits(buffer->dtype, scalar);
     }
     if (i > 0) qn__buffer_cstr(&elements, i % 16 == 0 ? ",\n    " : ", ");
@@ -90,12 +90,12 @@ static void print_alloc(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
 
 // ---- values
 
-static const char* stored_value(qn__kprint_t* p, const qn__expr_t* value) {
+static const char* stored_value(qn__kprint_t* p, const qn__ir_expr_t* value) {
   if (value->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, value, false);
   return qn__kprint_expr(p, value);
 }
 
-static void print_exchange(qn__kprint_t* p, const qn__var_t* var, const qn__expr_t* expr) {
+static void print_exchange(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* expr) {
   const char* value = stored_value(p, expr->args[0]);
   const char* lane = NULL;
   bool is_lane_narrow = false;
@@ -120,8 +120,8 @@ static void print_exchange(qn__kprint_t* p, const qn__var_t* var, const qn__expr
   }
 }
 
-void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->let.var;
+void qn__kprint_let(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->let.var;
   if (qn__expr_is_exchange(stmt->let.value)) {
     print_exchange(p, var, stmt->let.value);
     return;
@@ -135,7 +135,7 @@ void qn__kprint_let(qn__kprint_t* p, const qn__stmt_t* stmt) {
                   qn__kprint_bare(p, value));
 }
 
-static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
+static void print_store(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* root;
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
@@ -151,9 +151,9 @@ static void print_store(qn__kprint_t* p, const qn__stmt_t* stmt) {
 }
 
 // An atomic of a thread's own memory.
-static void print_local_atomic(qn__kprint_t* p, const qn__stmt_t* stmt, const qn__ir_buffer_t* root,
-                               const char* index, const char* operand, const char* operand2,
-                               const char* old) {
+static void print_local_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt,
+                               const qn__ir_buffer_t* root, const char* index, const char* operand,
+                               const char* operand2, const char* old) {
   qn_dtype_t dtype = root->dtype;
   const char* type = qn__kprint_type(dtype, false);
   if (!old) old = qn__kprint_temp(p);
@@ -204,9 +204,9 @@ static void end_predicated(qn__kprint_t* p, const char* old, const char* inner) 
   qn__kprint_close(p);
 }
 
-static void print_atomic(qn__kprint_t* p, const qn__stmt_t* stmt) {
+static void print_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* root;
-  const qn__var_t* result = stmt->atomic.result;
+  const qn__ir_var_t* result = stmt->atomic.result;
   const char* index = qn__kprint_index(p, stmt->atomic.buffer, stmt->atomic.indices, &root);
   const char* operand = stored_value(p, stmt->atomic.operand);
   const char* operand2 = stmt->atomic.operand2 ? stored_value(p, stmt->atomic.operand2) : NULL;
@@ -226,14 +226,14 @@ static void print_atomic(qn__kprint_t* p, const qn__stmt_t* stmt) {
   }
 }
 
-static void print_assert(qn__kprint_t* p, const qn__stmt_t* stmt) {
+static void print_assert(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->assert_.condition);
   const char* message = stmt->assert_.message;
   uint32_t site = qn__kprint_site(p, QN_SITE_ASSERT, UINT32_MAX, 0, message ? message : "");
   qn__kprint_require(p, condition, site, NULL, NULL, false);
 }
 
-static void print_if(qn__kprint_t* p, const qn__stmt_t* stmt) {
+static void print_if(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->if_.condition);
   bool needed_barrier = p->needs_barrier;
   qn__kprint_open(p, "if (%s)", qn__kprint_bare(p, condition));
@@ -251,7 +251,7 @@ static void print_if(qn__kprint_t* p, const qn__stmt_t* stmt) {
 
 // ---- all
 
-static void print_one(qn__kprint_t* p, const qn__stmt_t* stmt) {
+static void print_one(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   // A let of a reduction has no line of its own.
   uint32_t line = p->places ? (uint32_t)(uintptr_t)qn__ptrmap_get(p->places, stmt) : 0;
   if (line) p->ir_line = line;
@@ -284,9 +284,9 @@ static void print_one(qn__kprint_t* p, const qn__stmt_t* stmt) {
   }
 }
 
-void qn__kprint_block(qn__kprint_t* p, const qn__block_t* block) {
+void qn__kprint_block(qn__kprint_t* p, const qn__ir_block_t* block) {
   uint32_t line = p->ir_line;
-  for (const qn__stmt_t* stmt = block->first; stmt && qn__kprint_ok(p); stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt && qn__kprint_ok(p); stmt = stmt->next) {
     print_one(p, stmt);
   }
   p->ir_line = line;

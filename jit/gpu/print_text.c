@@ -139,7 +139,7 @@ const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text)
   return name;
 }
 
-const char* qn__kprint_var(qn__kprint_t* p, const qn__var_t* var) {
+const char* qn__kprint_var(qn__kprint_t* p, const qn__ir_var_t* var) {
   if (QN_NEVER(var->id >= p->var_count)) return "v";
   const char** name = &p->var_names[var->id];
   if (!*name) *name = qn__kprint_text(p, "v%" PRIu32, p->name_count++);
@@ -182,12 +182,12 @@ const char* qn__kprint_index_type(const qn__kprint_t* p) {
   return p->kernel->is_narrow ? "int" : "qn_i64";
 }
 
-bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__var_t* var) {
+bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__ir_var_t* var) {
   return var->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
          qn__gpu_is_narrow_var(p->kernel->widths, var);
 }
 
-bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__expr_t* expr) {
+bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
   return expr->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
          qn__gpu_is_narrow_expr(p->kernel->widths, expr);
 }
@@ -231,7 +231,7 @@ const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, in
 
 const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value) {
   bool is_double = dtype == QN_DTYPE_F64;
-  qn__scalar_t scalar = {.f = value};
+  qn__ir_scalar_t scalar = {.f = value};
   // What a compiler might read as something else is given by its bits.
   double least = is_double ? 0x1p-1022 : 0x1p-126;
   if (!isfinite(value) || (value != 0 && fabs(value) < least)) {

@@ -31,30 +31,30 @@ typedef struct needed {
   bool* vars;  // by id
 } needed_t;
 
-static bool need_vars(void* context, qn__expr_t** slot) {
+static bool need_vars(void* context, qn__ir_expr_t** slot) {
   needed_t* self = context;
   if ((*slot)->kind == QN__EXPR_VAR) self->vars[(*slot)->var->id] = true;
   return qn__expr_each_child(*slot, need_vars, self);
 }
 
 // What the lets of the body need that are needed themselves, the last one first.
-static bool need_lets(qn__kprint_t* p, needed_t* needed, const qn__block_t* body) {
+static bool need_lets(qn__kprint_t* p, needed_t* needed, const qn__ir_block_t* body) {
   size_t count = 0;
-  for (const qn__stmt_t* stmt = body->first; stmt; stmt = stmt->next) ++count;
-  qn__stmt_t** stmts = qn__arena_alloc_array(p->arena, count + 1U, sizeof *stmts);
+  for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) ++count;
+  qn__ir_stmt_t** stmts = qn__arena_alloc_array(p->arena, count + 1U, sizeof *stmts);
   if (!stmts) return false;
   count = 0;
-  for (qn__stmt_t* stmt = body->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
+  for (qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
   while (count-- > 0) {
-    qn__stmt_t* stmt = stmts[count];
+    qn__ir_stmt_t* stmt = stmts[count];
     if (stmt->kind != QN__STMT_LET || !needed->vars[stmt->let.var->id]) continue;
     (void)need_vars(needed, &stmt->let.value);
   }
   return true;
 }
 
-static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__var_t* var,
-                         const qn__block_t* body) {
+static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__ir_var_t* var,
+                         const qn__ir_block_t* body) {
   needed_t needed = {qn__arena_alloc_array(p->arena, p->var_count + 1U, sizeof(bool))};
   if (!needed.vars) {
     qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
@@ -66,7 +66,7 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__var_t* va
     qn__kprint_line(p, "%s%s* %s;", run->is_stored ? "" : "const ",
                     p->dialect->wide->memory_type(run->root->dtype), run->pointer);
     for (uint32_t d = 0; d < run->buffer->rank; ++d) {
-      qn__expr_t* index = run->indices[d];
+      qn__ir_expr_t* index = run->indices[d];
       (void)need_vars(&needed, &index);
     }
   }
@@ -78,7 +78,7 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__var_t* va
   p->indent++;
   qn__kprint_line(p, "const %s %s = 0;",
                   qn__kprint_type(QN_DTYPE_I64, qn__kprint_is_narrow_var(p, var)), wide->lane);
-  for (const qn__stmt_t* stmt = body->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LET && needed.vars[stmt->let.var->id]) qn__kprint_let(p, stmt);
   }
   for (uint32_t i = 0; i < wide->run_count; ++i) {
@@ -140,8 +140,8 @@ static void print_moves(qn__kprint_t* p, const qn__kwide_t* wide, bool is_store)
 
 // ---- all
 
-static bool begin(qn__kprint_t* p, qn__var_t* var, const qn__expr_t* first, const qn__expr_t* last,
-                  qn__block_t* body, const qn__expr_t* value) {
+static bool begin(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
+                  const qn__ir_expr_t* last, qn__ir_block_t* body, const qn__ir_expr_t* value) {
   if (!p->dialect->wide || p->wide || p->program->is_checked || p->is_predicated ||
       !qn__kprint_ok(p)) {
     return false;
@@ -164,15 +164,15 @@ static bool begin(qn__kprint_t* p, qn__var_t* var, const qn__expr_t* first, cons
   return true;
 }
 
-bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__stmt_t* loop) {
+bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__ir_stmt_t* loop) {
   if (loop->loop.kind != QN_LOOP_VECTOR || !p->is_in_threads) return false;
-  qn__block_t body = loop->loop.body;
+  qn__ir_block_t body = loop->loop.body;
   return begin(p, loop->loop.var, loop->loop.begin, loop->loop.end, &body, NULL);
 }
 
-bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__expr_t* expr) {
+bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   if (!p->is_in_threads) return false;
-  qn__block_t lets = expr->reduce.lets;
+  qn__ir_block_t lets = expr->reduce.lets;
   return begin(p, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end, &lets,
                expr->reduce.value);
 }
@@ -185,14 +185,14 @@ void qn__kprint_wide_end(qn__kprint_t* p) {
 }
 
 const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                                 qn__expr_t* const* indices) {
+                                 qn__ir_expr_t* const* indices) {
   const qn__krun_t* run = p->wide ? qn__kwide_run(p->wide, buffer, indices) : NULL;
   if (!run || !run->has_value) return NULL;
   const char* element = qn__kprint_text(p, "%s[%s]", run->values, p->wide->lane);
   return p->dialect->wide->from_memory(p, run->root->dtype, element);
 }
 
-bool qn__kprint_wide_store(qn__kprint_t* p, const qn__stmt_t* store, const char* value) {
+bool qn__kprint_wide_store(qn__kprint_t* p, const qn__ir_stmt_t* store, const char* value) {
   qn__krun_t* run =
       p->wide ? qn__kwide_run(p->wide, store->store.buffer, store->store.indices) : NULL;
   if (!run || !run->is_stored) return false;

@@ -11,7 +11,7 @@ enum { QN__KWIDE_RUNS = 12, QN__KWIDE_LANES = 16 };  // at most
 
 typedef struct qn__krun {
   const qn__ir_buffer_t* buffer;
-  qn__expr_t* const* indices;
+  qn__ir_expr_t* const* indices;
   const qn__ir_buffer_t* root;
   const char* pointer;
   const char* values;
@@ -30,9 +30,10 @@ struct qn__kwide {
 
 // The runs of a loop's body, or of a reduction's lets and value (NULL: of a loop), which is run for
 // `var` from `first` to `last`. NULL: there is none; or there was no memory, which the printer has.
-qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__var_t* var, const qn__expr_t* first,
-                            const qn__expr_t* last, qn__block_t* body, const qn__expr_t* value);
+qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
+                            const qn__ir_expr_t* last, qn__ir_block_t* body,
+                            const qn__ir_expr_t* value);
 qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
-                          qn__expr_t* const* indices);
+                          qn__ir_expr_t* const* indices);
 
 #endif  // QUERN_JIT_GPU_PRINT_WIDE_H_

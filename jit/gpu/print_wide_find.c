@@ -7,20 +7,20 @@
 typedef struct search {
   qn__lanes_t lanes;
   qn__kwide_t* wide;
-  const qn__block_t* body;
-  const qn__expr_t* value;  // of a reduction, or NULL
+  const qn__ir_block_t* body;
+  const qn__ir_expr_t* value;  // of a reduction, or NULL
 } search_t;
 
-static qn__expr_t* mutable_expr(const qn__expr_t* expr) {
+static qn__ir_expr_t* mutable_expr(const qn__ir_expr_t* expr) {
   union {
-    const qn__expr_t* from;
-    qn__expr_t* to;
+    const qn__ir_expr_t* from;
+    qn__ir_expr_t* to;
   } same = {.from = expr};
   return same.to;
 }
 
-static bool is_same_element(const qn__ir_buffer_t* a, qn__expr_t* const* a_indices,
-                            const qn__ir_buffer_t* b, qn__expr_t* const* b_indices) {
+static bool is_same_element(const qn__ir_buffer_t* a, qn__ir_expr_t* const* a_indices,
+                            const qn__ir_buffer_t* b, qn__ir_expr_t* const* b_indices) {
   if (a != b) return false;
   for (uint32_t i = 0; i < a->rank; ++i) {
     if (!qn__expr_equal(a_indices[i], b_indices[i])) return false;
@@ -29,7 +29,7 @@ static bool is_same_element(const qn__ir_buffer_t* a, qn__expr_t* const* a_indic
 }
 
 qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
-                          qn__expr_t* const* indices) {
+                          qn__ir_expr_t* const* indices) {
   for (uint32_t i = 0; i < wide->run_count; ++i) {
     qn__krun_t* run = &wide->runs[i];
     if (is_same_element(run->buffer, run->indices, buffer, indices)) return run;
@@ -39,8 +39,8 @@ qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
 
 // Do the lanes reach a run of elements, wherever it begins?
 static bool is_run(const search_t* self, const qn__ir_buffer_t* buffer,
-                   qn__expr_t* const* indices) {
-  qn__scope_t scope = qn__buf_root(buffer)->scope;
+                   qn__ir_expr_t* const* indices) {
+  qn__ir_scope_t scope = qn__buf_root(buffer)->scope;
   if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL && scope != QN__SCOPE_SHARED) {
     return false;
   }
@@ -52,7 +52,7 @@ static bool is_run(const search_t* self, const qn__ir_buffer_t* buffer,
 }
 
 static qn__krun_t* add_run(search_t* self, const qn__ir_buffer_t* buffer,
-                           qn__expr_t* const* indices) {
+                           qn__ir_expr_t* const* indices) {
   qn__krun_t* run = qn__kwide_run(self->wide, buffer, indices);
   if (run) return run;
   if (self->wide->run_count == QN__KWIDE_RUNS) return NULL;
@@ -65,15 +65,15 @@ static qn__krun_t* add_run(search_t* self, const qn__ir_buffer_t* buffer,
 
 // What a buffer's root sees in the body besides one store.
 typedef struct conflict {
-  const qn__stmt_t* store;
+  const qn__ir_stmt_t* store;
   const qn__ir_buffer_t* root;
   bool is_behind;  // the walk is past the store
   bool is_found;
 } conflict_t;
 
-static bool find_late_load(void* context, qn__expr_t** slot) {
+static bool find_late_load(void* context, qn__ir_expr_t** slot) {
   conflict_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD && qn__buf_root(expr->load.buffer) == self->root) {
     self->is_found |= !is_same_element(expr->load.buffer, expr->load.indices,
                                        self->store->store.buffer, self->store->store.indices);
@@ -81,8 +81,8 @@ static bool find_late_load(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, find_late_load, self);
 }
 
-static void find_conflict(conflict_t* self, const qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
+static void find_conflict(conflict_t* self, const qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
     if (stmt == self->store) {
       self->is_behind = true;
       continue;
@@ -91,13 +91,13 @@ static void find_conflict(conflict_t* self, const qn__block_t* block) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == self->root) {
       self->is_found = true;
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) find_conflict(self, blocks[i]);
   }
 }
 
-static bool can_store_late(const search_t* self, const qn__stmt_t* store) {
+static bool can_store_late(const search_t* self, const qn__ir_stmt_t* store) {
   const qn__ir_buffer_t* root = qn__buf_root(store->store.buffer);
   if (!is_run(self, store->store.buffer, store->store.indices)) return false;
   conflict_t conflict = {store, root, false, false};
@@ -105,10 +105,10 @@ static bool can_store_late(const search_t* self, const qn__stmt_t* store) {
   return !conflict.is_found;
 }
 
-static bool has_store_to(const qn__block_t* block, const qn__ir_buffer_t* root) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool has_store_to(const qn__ir_block_t* block, const qn__ir_buffer_t* root) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == root) return true;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (has_store_to(blocks[i], root)) return true;
@@ -120,7 +120,7 @@ static bool has_store_to(const qn__block_t* block, const qn__ir_buffer_t* root) 
 // What is loaded before the first lane does anything must not be stored to in between.
 static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
   if (!has_store_to(self->body, root)) return true;
-  for (const qn__stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == root) {
       return can_store_late(self, stmt);
     }
@@ -131,9 +131,9 @@ static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
 // ---- runs
 
 // Loads that every lane does.
-static bool collect_loads(void* context, qn__expr_t** slot) {
+static bool collect_loads(void* context, qn__ir_expr_t** slot) {
   search_t* self = context;
-  qn__expr_t* expr = *slot;
+  qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) return true;
   if (qn__expr_is_lazy(expr)) return collect_loads(self, &expr->args[0]);
   if (expr->kind == QN__EXPR_LOAD) {
@@ -147,13 +147,13 @@ static bool collect_loads(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(expr, collect_loads, self);
 }
 
-static bool is_plain(const qn__stmt_t* stmt) {
+static bool is_plain(const qn__ir_stmt_t* stmt) {
   if (stmt->kind != QN__STMT_IF) {
     return stmt->kind == QN__STMT_LET || stmt->kind == QN__STMT_STORE;
   }
-  const qn__block_t* blocks[] = {&stmt->if_.then_block, &stmt->if_.else_block};
+  const qn__ir_block_t* blocks[] = {&stmt->if_.then_block, &stmt->if_.else_block};
   for (size_t i = 0; i < QN_COUNT_OF(blocks); ++i) {
-    for (const qn__stmt_t* inner = blocks[i]->first; inner; inner = inner->next) {
+    for (const qn__ir_stmt_t* inner = blocks[i]->first; inner; inner = inner->next) {
       if (!is_plain(inner)) return false;
     }
   }
@@ -161,14 +161,14 @@ static bool is_plain(const qn__stmt_t* stmt) {
 }
 
 static void collect(search_t* self) {
-  for (qn__stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, collect_loads, self);
     if (stmt->kind == QN__STMT_STORE && can_store_late(self, stmt)) {
       qn__krun_t* run = add_run(self, stmt->store.buffer, stmt->store.indices);
       if (run) run->is_stored = true;
     }
   }
-  qn__expr_t* value = self->value ? mutable_expr(self->value) : NULL;
+  qn__ir_expr_t* value = self->value ? mutable_expr(self->value) : NULL;
   if (value) (void)collect_loads(self, &value);
 }
 
@@ -194,13 +194,14 @@ static bool is_lane_count(int64_t count) {
   return count > 1 && count <= QN__KWIDE_LANES && (count & (count - 1)) == 0;
 }
 
-qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__var_t* var, const qn__expr_t* first,
-                            const qn__expr_t* last, qn__block_t* body, const qn__expr_t* value) {
+qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
+                            const qn__ir_expr_t* last, qn__ir_block_t* body,
+                            const qn__ir_expr_t* value) {
   if (first->kind != QN__EXPR_INT || first->int_value != 0 || last->kind != QN__EXPR_INT ||
       !is_lane_count(last->int_value)) {
     return NULL;
   }
-  for (const qn__stmt_t* stmt = body->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) {
     if (!is_plain(stmt)) return NULL;
   }
   qn__kwide_t* wide = QN__ARENA_NEW(p->arena, qn__kwide_t);

@@ -24,7 +24,8 @@ typedef struct qn__gpu_lower_options {
 // What an argument of a kernel is in the IR. Exactly one is not NULL.
 typedef struct qn__gpu_arg_node {
   qn__ir_buffer_t* buffer;  // a parameter, or a GLOBAL allocation
-  qn__var_t* var;  // a symbol, a scalar parameter, a let of the host, a loop variable of the host
+  qn__ir_var_t*
+      var;  // a symbol, a scalar parameter, a let of the host, a loop variable of the host
 } qn__gpu_arg_node_t;
 
 // How wide an i64 variable or expression of a kernel is printed. Kept by the analysis of narrow.c;
@@ -36,7 +37,7 @@ typedef struct qn__gpu_kernel_ir {
       plan;  // name, arguments and threads are filled in; code and shared by the generator
   const qn__gpu_arg_node_t* nodes;  // as many as plan->arg_count
   qn__ir_func_t* function;
-  qn__stmt_t* root;  // the outermost BLOCK_* loop
+  qn__ir_stmt_t* root;  // the outermost BLOCK_* loop
   bool is_narrow;
   const qn__gpu_widths_t* widths;
   // Sites of the function: the printer appends the kernels' own (qn__gpu_site).
@@ -55,7 +56,7 @@ typedef struct qn__gpu_function_ir {
 
 typedef struct qn__gpu_program {
   qn__arena_t* arena;
-  qn__body_t* body;
+  qn__ir_body_t* body;
   bool is_checked;
   qn__gpu_plan_t plan;
   uint32_t function_count;
@@ -66,7 +67,7 @@ typedef struct qn__gpu_program {
 
 // Passes, split and narrow on a decoded, verified body (borrowed, rewritten; outlives the program).
 // Errors: UNSUPPORTED names function and construct; OUT_OF_MEMORY.
-qn_status_t qn__gpu_lower(qn__body_t* body, const qn__gpu_lower_options_t* options,
+qn_status_t qn__gpu_lower(qn__ir_body_t* body, const qn__gpu_lower_options_t* options,
                           qn__arena_t* arena, qn__gpu_program_t* out_program);
 
 // Adds a site to a function; returns its index, the same for the same site. QN__GPU_NO_SITE without
@@ -79,11 +80,11 @@ uint32_t qn__gpu_site(qn__gpu_program_t* program, qn__gpu_function_ir_t* functio
 // the low 32 bits of the true value, and is the true value wherever it is compared, divided,
 // converted, stored, passed to a wide operation or bounds a loop, as long as the step's guard
 // holds.
-bool qn__gpu_is_narrow_var(const qn__gpu_widths_t* widths, const qn__var_t* var);
-bool qn__gpu_is_narrow_expr(const qn__gpu_widths_t* widths, const qn__expr_t* expr);
+bool qn__gpu_is_narrow_var(const qn__gpu_widths_t* widths, const qn__ir_var_t* var);
+bool qn__gpu_is_narrow_expr(const qn__gpu_widths_t* widths, const qn__ir_expr_t* expr);
 // Do the low bits of the operands (of SHL, the first) alone decide those of the result? `expr` is
 // an operator on integers.
-bool qn__gpu_is_low_bits_op(const qn__expr_t* expr);
+bool qn__gpu_is_low_bits_op(const qn__ir_expr_t* expr);
 
 // The artifact of a finished program: functions, sites and the encoded plan, all copied. `payload`
 // is consumed on success. `isa` is copied.

@@ -66,7 +66,7 @@ bool qn__gpu_split_finish(qn__gpu_split_t* split, const qn__gpu_ops_t* ops, qn__
                                    (int)QN__GPU_MAX_EXPR_DEPTH);
 }
 
-static bool finish_expr(qn__gpu_split_t* split, const qn__expr_t* expr, qn__gpu_expr_t* out) {
+static bool finish_expr(qn__gpu_split_t* split, const qn__ir_expr_t* expr, qn__gpu_expr_t* out) {
   if (!qn__gpu_host_knows(&split->host, expr)) {
     return qn__gpu_split_unsupported(split, "the host cannot evaluate an expression that it needs");
   }
@@ -90,11 +90,12 @@ enum { MAX_CONDITIONS = 32 };
 // What must hold (or, `is_inverse`, not) for an expression to be evaluated at all.
 typedef struct path {
   uint32_t count;
-  const qn__expr_t* conditions[MAX_CONDITIONS];
+  const qn__ir_expr_t* conditions[MAX_CONDITIONS];
   bool is_inverse[MAX_CONDITIONS];
 } path_t;
 
-static bool check_division(qn__gpu_split_t* split, const path_t* path, const qn__expr_t* divisor) {
+static bool check_division(qn__gpu_split_t* split, const path_t* path,
+                           const qn__ir_expr_t* divisor) {
   if (divisor->kind == QN__EXPR_INT && divisor->int_value != 0) return true;
   qn__gpu_ops_t ops = {.arena = split->arena};
   qn__gpu_put_expr(&split->host, &ops, divisor);
@@ -112,10 +113,10 @@ static bool check_division(qn__gpu_split_t* split, const path_t* path, const qn_
   return qn__gpu_split_finish(split, &ops, &step->a);
 }
 
-static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__expr_t* condition,
-                        bool is_inverse, const qn__expr_t* expr);
+static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* condition,
+                        bool is_inverse, const qn__ir_expr_t* expr);
 
-static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__expr_t* expr) {
+static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_CAST) return check_divisions(split, path, expr->args[0]);
   if (expr->kind == QN__EXPR_COND) {
     return check_divisions(split, path, expr->args[0]) &&
@@ -133,8 +134,8 @@ static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__expr
   return !qn__op_is_division(expr->op) || check_division(split, path, expr->args[1]);
 }
 
-static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__expr_t* condition,
-                        bool is_inverse, const qn__expr_t* expr) {
+static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* condition,
+                        bool is_inverse, const qn__ir_expr_t* expr) {
   if (path->count == MAX_CONDITIONS) {
     return qn__gpu_split_unsupported(split, "choices nest more than %d deep in an expression",
                                      (int)MAX_CONDITIONS);
@@ -147,7 +148,7 @@ static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__expr_t* 
 }
 
 // Steps in front of the one that evaluates `expr`.
-static bool put_checks(qn__gpu_split_t* split, const qn__expr_t* expr) {
+static bool put_checks(qn__gpu_split_t* split, const qn__ir_expr_t* expr) {
   if (!split->options->passes.is_checked || !qn__gpu_host_knows(&split->host, expr)) return true;
   path_t path = {.count = 0};
   return check_divisions(split, &path, expr);
@@ -155,7 +156,7 @@ static bool put_checks(qn__gpu_split_t* split, const qn__expr_t* expr) {
 
 // ---- steps
 
-static bool take_local(qn__gpu_split_t* split, const qn__var_t* var, const qn__expr_t* value,
+static bool take_local(qn__gpu_split_t* split, const qn__ir_var_t* var, const qn__ir_expr_t* value,
                        uint32_t* out_slot) {
   if (split->local_count == QN__GPU_MAX_LOCALS) {
     return qn__gpu_split_unsupported(split, "more than %d values of the host at once",
@@ -168,7 +169,7 @@ static bool take_local(qn__gpu_split_t* split, const qn__var_t* var, const qn__e
   return true;
 }
 
-static bool put_let(qn__gpu_split_t* split, const qn__stmt_t* stmt) {
+static bool put_let(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt) {
   if (!put_checks(split, stmt->let.value)) return false;
   qn__gpu_expr_t value;
   if (!finish_expr(split, stmt->let.value, &value)) return false;
@@ -178,7 +179,7 @@ static bool put_let(qn__gpu_split_t* split, const qn__stmt_t* stmt) {
   return take_local(split, stmt->let.var, stmt->let.value, &step->slot);
 }
 
-static bool put_assert(qn__gpu_split_t* split, const qn__stmt_t* stmt) {
+static bool put_assert(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt) {
   if (!put_checks(split, stmt->assert_.condition)) return false;
   const char* message = stmt->assert_.message ? stmt->assert_.message : "";
   uint32_t site = add_site(split, QN_SITE_ASSERT, UINT32_MAX, 0, message);
@@ -190,7 +191,7 @@ static bool put_assert(qn__gpu_split_t* split, const qn__stmt_t* stmt) {
 
 // Fails where an extent is negative.
 static bool check_extent(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer, uint32_t dim) {
-  const qn__expr_t* extent = buffer->shape[dim];
+  const qn__ir_expr_t* extent = buffer->shape[dim];
   if (!put_checks(split, extent)) return false;
   if (extent->kind == QN__EXPR_INT && extent->int_value >= 0) return true;
   uint32_t site = add_site(split, QN_SITE_EXTENT, buffer->origin_id, dim, NULL);
@@ -233,12 +234,12 @@ static bool put_workspace(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer)
   return qn__gpu_split_finish(split, &ops, &step->a);
 }
 
-static bool put_block(qn__gpu_split_t* split, const qn__block_t* block, uint32_t depth);
+static bool put_block(qn__gpu_split_t* split, const qn__ir_block_t* block, uint32_t depth);
 
 // A choice whose first arm is a launch and nothing else is made with the guard of that launch,
 // which then needs no wide kernel: the other arm is right for any call.
-static bool is_choice(const qn__stmt_t* stmt) {
-  const qn__stmt_t* only = stmt->if_.then_block.first;
+static bool is_choice(const qn__ir_stmt_t* stmt) {
+  const qn__ir_stmt_t* only = stmt->if_.then_block.first;
   return stmt->if_.is_choice && only && !only->next && only->kind == QN__STMT_LOOP &&
          qn__loop_is_block(only->loop.kind);
 }
@@ -249,7 +250,7 @@ static void lift_guard(qn__gpu_step_t* choice) {
   launch->guard = (qn__gpu_expr_t){0, NULL};
 }
 
-static bool put_if(qn__gpu_split_t* split, const qn__stmt_t* stmt, uint32_t depth) {
+static bool put_if(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt, uint32_t depth) {
   if (!put_checks(split, stmt->if_.condition)) return false;
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_IF);
   if (!step || !finish_expr(split, stmt->if_.condition, &step->a)) return false;
@@ -266,7 +267,7 @@ static bool put_if(qn__gpu_split_t* split, const qn__stmt_t* stmt, uint32_t dept
   return true;
 }
 
-static bool put_loop(qn__gpu_split_t* split, const qn__stmt_t* stmt, uint32_t depth) {
+static bool put_loop(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt, uint32_t depth) {
   if (!put_checks(split, stmt->loop.begin) || !put_checks(split, stmt->loop.end)) return false;
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_LOOP);
   if (!step || !finish_expr(split, stmt->loop.begin, &step->a) ||
@@ -282,7 +283,7 @@ static bool put_loop(qn__gpu_split_t* split, const qn__stmt_t* stmt, uint32_t de
   return true;
 }
 
-static bool put_stmt(qn__gpu_split_t* split, qn__stmt_t* stmt, uint32_t depth) {
+static bool put_stmt(qn__gpu_split_t* split, qn__ir_stmt_t* stmt, uint32_t depth) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return put_let(split, stmt);
@@ -316,14 +317,14 @@ static bool put_stmt(qn__gpu_split_t* split, qn__stmt_t* stmt, uint32_t depth) {
                             split->function->name));
 }
 
-static bool put_block(qn__gpu_split_t* split, const qn__block_t* block, uint32_t depth) {
+static bool put_block(qn__gpu_split_t* split, const qn__ir_block_t* block, uint32_t depth) {
   if (depth > QN__GPU_MAX_STEP_DEPTH) {
     return qn__gpu_split_unsupported(split,
                                      "loops and conditions of the host nest more than %d deep",
                                      (int)QN__GPU_MAX_STEP_DEPTH);
   }
   uint32_t local_count = split->local_count, workspace_count = split->workspace_count;
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!put_stmt(split, stmt, depth)) return false;
   }
   split->local_count = local_count;
@@ -352,7 +353,7 @@ qn_status_t qn__gpu_split_function(qn__gpu_split_t* split) {
   }
   qn__gpu_function_t* plan = split->plan;
   for (size_t i = 0; i < function->param_count; i++) {
-    const qn__param_t* param = &function->params[i];
+    const qn__ir_param_t* param = &function->params[i];
     if (param->buffer) {
       split->params[param->buffer->id] = plan->word_count++;
     } else {

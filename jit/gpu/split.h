@@ -27,7 +27,7 @@ typedef struct qn__gpu_split {
   uint32_t* slots;   // by buffer->id: the workspace of a GLOBAL buffer
   uint32_t* params;  // by buffer->id: the word of a parameter
   // By var->id: what a local of the host is computed from; of a loop's, where it begins.
-  const qn__expr_t** values;
+  const qn__ir_expr_t** values;
   uint32_t local_count;      // in use here; slots are used again behind their block
   uint32_t workspace_count;  // in use here
   uint32_t step_capacity;
@@ -53,11 +53,11 @@ bool qn__gpu_split_finish(qn__gpu_split_t* split, const qn__gpu_ops_t* ops, qn__
 qn_status_t qn__gpu_split_function(qn__gpu_split_t* split);
 
 // launch.c: the launch of a nest of BLOCK_* loops: its kernels and its step.
-bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__stmt_t* root);
+bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root);
 
 // narrow.c: the widths of a kernel with 32-bit indices; NULL where there cannot be one.
 // `out_guard`: when it is right; no operations: always. False without memory.
-bool qn__gpu_narrow(qn__gpu_split_t* split, qn__stmt_t* root, const qn__gpu_widths_t** out_widths,
-                    qn__gpu_ops_t* out_guard);
+bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
+                    const qn__gpu_widths_t** out_widths, qn__gpu_ops_t* out_guard);
 
 #endif  // QUERN_JIT_GPU_SPLIT_H_

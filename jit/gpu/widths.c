@@ -5,7 +5,7 @@
 // is read only. Read next: narrow.c.
 #include "jit/gpu/widths.h"
 
-static size_t place_of(const qn__gpu_widths_t* widths, const qn__expr_t* expr) {
+static size_t place_of(const qn__gpu_widths_t* widths, const qn__ir_expr_t* expr) {
   uintptr_t hash = (uintptr_t)expr >> 4;
   hash ^= hash >> 15;
   size_t place = hash & (widths->capacity - 1);
@@ -15,15 +15,15 @@ static size_t place_of(const qn__gpu_widths_t* widths, const qn__expr_t* expr) {
   return place;
 }
 
-bool qn__gpu_is_narrow_expr(const qn__gpu_widths_t* widths, const qn__expr_t* expr) {
+bool qn__gpu_is_narrow_expr(const qn__gpu_widths_t* widths, const qn__ir_expr_t* expr) {
   return widths && widths->capacity != 0 && widths->places[place_of(widths, expr)] == expr;
 }
 
-bool qn__gpu_is_narrow_var(const qn__gpu_widths_t* widths, const qn__var_t* var) {
+bool qn__gpu_is_narrow_var(const qn__gpu_widths_t* widths, const qn__ir_var_t* var) {
   return widths && var->id < widths->var_count && widths->vars[var->id];
 }
 
-bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__expr_t* expr) {
+bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__ir_expr_t* expr) {
   if (2 * (widths->count + 1) > widths->capacity) {
     qn__gpu_widths_t grown = *widths;
     grown.capacity = widths->capacity ? 2 * widths->capacity : 64;
@@ -40,7 +40,7 @@ bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__
   return true;
 }
 
-bool qn__gpu_is_low_bits_op(const qn__expr_t* expr) {
+bool qn__gpu_is_low_bits_op(const qn__ir_expr_t* expr) {
   switch (expr->op) {
     case QN_OP_ADD:
     case QN_OP_SUB:

@@ -9,7 +9,7 @@
 
 struct qn__gpu_widths {
   // A hash set of expressions, of a power of two of places.
-  const qn__expr_t** places;
+  const qn__ir_expr_t** places;
   size_t capacity;
   size_t count;
   uint32_t var_count;
@@ -17,6 +17,6 @@ struct qn__gpu_widths {
 };
 
 // Makes `expr` narrow. False without memory.
-bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__expr_t* expr);
+bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__ir_expr_t* expr);
 
 #endif  // QUERN_JIT_GPU_WIDTHS_H_

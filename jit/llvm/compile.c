@@ -44,7 +44,7 @@ typedef struct job {
   qn_sink_t sink;
   qn_target_t* target;
   qn__arena_t arena;
-  qn__body_t body;
+  qn__ir_body_t body;
   bool has_body;
   qn__llvm_worker_t* worker;
   LLVMContextRef context;

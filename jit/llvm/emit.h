@@ -56,7 +56,7 @@ typedef struct qn__emit_result {
 
 // Emits every function of `body`. Errors: UNSUPPORTED names the function and the construct that a
 // CPU has no counterpart for; OUT_OF_MEMORY. `out->module` is NULL on failure.
-qn_status_t qn__emit_module(const qn__body_t* body, const qn__emit_options_t* options,
+qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__emit_options_t* options,
                             qn__arena_t* arena, qn__emit_result_t* out);
 
 #endif  // QN_JIT_LLVM_EMIT_H_

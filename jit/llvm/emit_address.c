@@ -5,7 +5,7 @@
 #include "jit/llvm/emit_inner.h"
 
 // An index as i64 values.
-static qn__llvm_value_t index_value(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t index_value(qn__emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (qn__dtype_bits(expr->dtype) == 64) return value;
   // What is linear and narrow may wrap between two lanes.
@@ -143,7 +143,7 @@ static qn__llvm_value_t element_offset(qn__emit_t* e, const qn__ir_buffer_t* buf
   return offset;
 }
 
-static bool evaluate(qn__emit_t* e, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices,
+static bool evaluate(qn__emit_t* e, const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices,
                      qn__llvm_value_t** out_values) {
   *out_values = qn__arena_alloc_array(e->arena, buffer->rank + 1U, sizeof **out_values);
   if (!*out_values) {
@@ -158,7 +158,7 @@ static bool evaluate(qn__emit_t* e, const qn__ir_buffer_t* buffer, qn__expr_t* c
 }
 
 qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
-                                 qn__expr_t* const* indices) {
+                                 qn__ir_expr_t* const* indices) {
   qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) {
     return qn__emit_uniform(QN_DTYPE_I64, qn__emit_i64(e, 0));
@@ -167,7 +167,7 @@ qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
 }
 
 qn__address_t qn__emit_address(qn__emit_t* e, const qn__ir_buffer_t* buffer,
-                               qn__expr_t* const* indices) {
+                               qn__ir_expr_t* const* indices) {
   const qn__buf_slot_t* slot = buffer->user;
   LLVMValueRef base = qn__emit_pointer(e, slot->root);
   qn__address_t address = {buffer, base, NULL, QN__SHAPE_UNIFORM, false};

@@ -122,8 +122,8 @@ static void declare_table(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
     return;
   }
   for (size_t i = 0; i < buffer->element_count; ++i) {
-    const qn__expr_t* literal = buffer->elements[i];
-    qn__scalar_t value = {.i = literal->int_value};
+    const qn__ir_expr_t* literal = buffer->elements[i];
+    qn__ir_scalar_t value = {.i = literal->int_value};
     if (literal->kind == QN__EXPR_FLOAT) value.f = literal->float_value;
     values[i] = LLVMConstInt(element, qn__scalar_to_bits(buffer->dtype, value), false);
   }
@@ -143,7 +143,7 @@ static void declare_view(qn__emit_t* e, const qn__ir_buffer_t* view) {
   slot->shift = qn__emit_offset(e, view->base, view->base_indices);
 }
 
-void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt) {
+void qn__emit_alloc(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   qn__buf_slot_t* slot = buffer->user;
   declare_shape(e, buffer);

@@ -19,7 +19,7 @@ typedef struct cost {
   uint32_t mark;  // of what the launch declares
 } cost_t;
 
-static LLVMValueRef cost_block(const cost_t* self, const qn__block_t* block, double share);
+static LLVMValueRef cost_block(const cost_t* self, const qn__ir_block_t* block, double share);
 
 static LLVMValueRef constant(const cost_t* self, double ns) {
   return LLVMConstReal(self->e->f64, ns);
@@ -30,7 +30,7 @@ static LLVMValueRef plus(const cost_t* self, LLVMValueRef a, LLVMValueRef b) {
 }
 
 // Can it be evaluated before the launch?
-static bool is_known(const cost_t* self, const qn__expr_t* expr) {
+static bool is_known(const cost_t* self, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       return true;
@@ -43,7 +43,7 @@ static bool is_known(const cost_t* self, const qn__expr_t* expr) {
     default:
       return false;
   }
-  qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
   if (rule != QN__RULE_NUMERIC && rule != QN__RULE_INTEGER) return false;
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
     if (!is_known(self, expr->args[i])) return false;
@@ -51,7 +51,8 @@ static bool is_known(const cost_t* self, const qn__expr_t* expr) {
   return true;
 }
 
-static LLVMValueRef trips(const cost_t* self, const qn__expr_t* begin, const qn__expr_t* end) {
+static LLVMValueRef trips(const cost_t* self, const qn__ir_expr_t* begin,
+                          const qn__ir_expr_t* end) {
   qn__emit_t* e = self->e;
   if (!is_known(self, begin) || !is_known(self, end)) return constant(self, GUESSED_TRIPS);
   LLVMBuilderRef b = e->fn->builder;
@@ -71,7 +72,7 @@ static double lane_share(const cost_t* self, uint32_t lanes) {
   return 1.0 / (lanes < width ? lanes : width);
 }
 
-static LLVMValueRef cost_expr(const cost_t* self, const qn__expr_t* expr, double share) {
+static LLVMValueRef cost_expr(const cost_t* self, const qn__ir_expr_t* expr, double share) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -114,7 +115,7 @@ static LLVMValueRef cost_expr(const cost_t* self, const qn__expr_t* expr, double
   return sum;
 }
 
-static LLVMValueRef cost_loop(const cost_t* self, const qn__stmt_t* stmt, double share) {
+static LLVMValueRef cost_loop(const cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   double inner = share * lane_share(self, stmt->loop.lane_count);
   LLVMValueRef each =
       plus(self, constant(self, NS_SIMPLE * inner), cost_block(self, &stmt->loop.body, inner));
@@ -122,7 +123,7 @@ static LLVMValueRef cost_loop(const cost_t* self, const qn__stmt_t* stmt, double
   return LLVMBuildFMul(self->e->fn->builder, count, each, "");
 }
 
-static LLVMValueRef cost_stmt(const cost_t* self, const qn__stmt_t* stmt, double share) {
+static LLVMValueRef cost_stmt(const cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return cost_expr(self, stmt->let.value, share);
@@ -148,15 +149,15 @@ static LLVMValueRef cost_stmt(const cost_t* self, const qn__stmt_t* stmt, double
   return constant(self, 0);
 }
 
-static LLVMValueRef cost_block(const cost_t* self, const qn__block_t* block, double share) {
+static LLVMValueRef cost_block(const cost_t* self, const qn__ir_block_t* block, double share) {
   LLVMValueRef sum = constant(self, 0);
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     sum = plus(self, sum, cost_stmt(self, stmt, share));
   }
   return sum;
 }
 
-LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__stmt_t* loop) {
+LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__ir_stmt_t* loop) {
   cost_t self = {e, qn__emit_mark(e, loop)};
   double share = lane_share(&self, loop->loop.lane_count);
   return plus(&self, LLVMConstReal(e->f64, NS_SIMPLE), cost_block(&self, &loop->loop.body, share));

@@ -8,7 +8,7 @@
 // ------------------------------------------------------------------------------------ facts
 
 // May it be evaluated although the program would not? Then a choice needs no branch.
-static bool is_speculable(const qn__emit_t* e, const qn__expr_t* expr) {
+static bool is_speculable(const qn__emit_t* e, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -35,7 +35,7 @@ static bool is_speculable(const qn__emit_t* e, const qn__expr_t* expr) {
   return true;
 }
 
-bool qn__emit_is_nonnegative(const qn__expr_t* expr) {
+bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
   if (qn__dtype_class(expr->dtype) == QN__CLASS_UNSIGNED) return true;
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -99,7 +99,7 @@ static qn__llvm_value_t merge(qn__emit_t* e, qn__llvm_value_t a, LLVMBasicBlockR
 }
 
 // Evaluates `expr` with the mask narrowed to where `condition` holds.
-static qn__llvm_value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* expr) {
+static qn__llvm_value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__ir_expr_t* expr) {
   qn__mask_state_t state = qn__emit_narrow(e, condition);
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   qn__emit_unmask(e, state);
@@ -107,8 +107,8 @@ static qn__llvm_value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__e
 }
 
 // condition ? a : b with a uniform condition and branches; NULL stands for the condition itself.
-static qn__llvm_value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__expr_t* a,
-                               const qn__expr_t* b) {
+static qn__llvm_value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__ir_expr_t* a,
+                               const qn__ir_expr_t* b) {
   LLVMBuilderRef builder = e->fn->builder;
   LLVMBasicBlockRef yes = qn__emit_block(e, "yes");
   LLVMBasicBlockRef no = qn__emit_block(e, "no");
@@ -137,7 +137,7 @@ static qn__llvm_value_t choose(qn__emit_t* e, qn__llvm_value_t condition, qn__ll
   return qn__emit_varying(a.dtype, LLVMBuildSelect(builder, condition.v, wide_a, wide_b, ""));
 }
 
-static qn__llvm_value_t emit_cond(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t emit_cond(qn__emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t condition = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]) && is_speculable(e, expr->args[2]);
   if (is_plain) {
@@ -153,7 +153,7 @@ static qn__llvm_value_t emit_cond(qn__emit_t* e, const qn__expr_t* expr) {
 }
 
 // a && b, a || b.
-static qn__llvm_value_t emit_logic(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t emit_logic(qn__emit_t* e, const qn__ir_expr_t* expr) {
   LLVMBuilderRef builder = e->fn->builder;
   bool is_and = expr->op == QN_OP_LOGIC_AND;
   qn__llvm_value_t a = qn__emit_expr(e, expr->args[0]);
@@ -213,8 +213,8 @@ static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__ll
   return true;
 }
 
-static LLVMValueRef emit_operator(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t operand_dtype,
-                                  const LLVMValueRef* args) {
+static LLVMValueRef emit_operator(qn__emit_t* e, const qn__ir_expr_t* expr,
+                                  qn_dtype_t operand_dtype, const LLVMValueRef* args) {
   LLVMBuilderRef builder = e->fn->builder;
   switch (qn__op_info(expr->op)->rule) {
     case QN__RULE_COMPARE:
@@ -232,7 +232,7 @@ static LLVMValueRef emit_operator(qn__emit_t* e, const qn__expr_t* expr, qn_dtyp
   return qn__emit_int_op(e, expr, operand_dtype, args);
 }
 
-static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__ir_expr_t* expr) {
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) return emit_logic(e, expr);
   uint32_t arity = qn__op_info(expr->op)->arity;
   qn__llvm_value_t values[3] = {{NULL, NULL, QN_DTYPE_NONE, QN__SHAPE_UNIFORM}};
@@ -256,7 +256,7 @@ static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__expr_t* expr) {
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 
-static qn__llvm_value_t emit_conversion(qn__emit_t* e, const qn__expr_t* expr) {
+static qn__llvm_value_t emit_conversion(qn__emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr->args[0]);
   qn_dtype_t from = expr->args[0]->dtype;
   if (expr->kind == QN__EXPR_CAST && value.shape == QN__SHAPE_LINEAR &&
@@ -275,7 +275,7 @@ static qn__llvm_value_t emit_conversion(qn__emit_t* e, const qn__expr_t* expr) {
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 
-qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr) {
+qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -297,7 +297,7 @@ qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr) {
   return qn__emit_uniform(expr->dtype, qn__emit_undefined(e, expr->dtype));
 }
 
-LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__expr_t* expr) {
+LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (value.shape == QN__SHAPE_UNIFORM) return value.v;
   // The lanes that are on agree: any of them will do.

@@ -175,14 +175,14 @@ static LLVMValueRef import(qn__emit_t* e, LLVMValueRef value, uint32_t owner, qn
 
 // ------------------------------------------------------------------------------------ variables
 
-void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__llvm_value_t value) {
+void qn__emit_bind(qn__emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value) {
   qn__var_slot_t* slot = var->user;
   slot->value = value;
   slot->owner = e->fn->serial;
 }
 
 // A scalar parameter or symbol: its bits are zero-extended in the word.
-static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__var_kind_t kind,
+static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__ir_var_kind_t kind,
                                qn_dtype_t dtype) {
   LLVMTypeRef type = qn__emit_memory_type(e, dtype);
   LLVMValueRef word = load_word(e, e->fn->words, index, type);
@@ -196,7 +196,7 @@ static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__var_kind_t kin
   return qn__emit_from_memory(e, dtype, word);
 }
 
-qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var) {
+qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__ir_var_t* var) {
   qn__var_slot_t* slot = var->user;
   if (slot->word != UINT32_MAX) {
     LLVMValueRef known = recall(e, &slot->memo);
@@ -236,7 +236,7 @@ qn__llvm_value_t qn__emit_view_shift(qn__emit_t* e, const qn__ir_buffer_t* view)
 }
 
 // A shape expression of a parameter.
-static LLVMValueRef shape_value(qn__emit_t* e, const qn__expr_t* expr, qn__memo_t* memo) {
+static LLVMValueRef shape_value(qn__emit_t* e, const qn__ir_expr_t* expr, qn__memo_t* memo) {
   if (expr->kind == QN__EXPR_INT) return qn__emit_literal(e, expr);
   LLVMValueRef known = recall(e, memo);
   if (known) return known;

@@ -37,7 +37,7 @@ typedef struct qn__memo {
   uint32_t serial[QN__EMIT_DEPTHS];
 } qn__memo_t;
 
-// Behind qn__var_t.user. Symbols and scalar parameters have only the memo: they come from the
+// Behind qn__ir_var_t.user. Symbols and scalar parameters have only the memo: they come from the
 // words.
 typedef struct qn__var_slot {
   qn__llvm_value_t value;
@@ -104,7 +104,7 @@ struct qn__fn {
   uint32_t loop_depth;     // loops around
   bool is_unchecked;       // no checks here: shapes that the call has checked
   // Conditions that hold where code was specialised for that.
-  const qn__stmt_t** known;
+  const qn__ir_stmt_t** known;
   uint32_t known_count;
 };
 
@@ -151,7 +151,7 @@ qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
 // The value as a vector of fn->lanes; in scalar code as it is.
 LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__llvm_value_t value);
-LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__expr_t* expr);
+LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__ir_expr_t* expr);
 LLVMValueRef qn__emit_undefined(const qn__emit_t* e, qn_dtype_t dtype);
 static inline bool qn__emit_is_signed(qn_dtype_t dtype) {
   return qn__dtype_class(dtype) == QN__CLASS_SIGNED;
@@ -200,8 +200,8 @@ typedef struct qn__entry_state {
 qn__entry_state_t qn__emit_entry_begin(qn__emit_t* e);
 void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state);
 
-void qn__emit_bind(qn__emit_t* e, const qn__var_t* var, qn__llvm_value_t value);
-qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__var_t* var);
+void qn__emit_bind(qn__emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value);
+qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__ir_var_t* var);
 // Address of the first element, extents and strides in elements (i64), in the current function.
 LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__ir_buffer_t* buffer);
 LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
@@ -229,15 +229,15 @@ static inline bool qn__emit_checks(const qn__emit_t* e) {
 
 // ---- emit_expr.c
 
-qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__expr_t* expr);
+qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__ir_expr_t* expr);
 // Of an expression that is the same in all lanes.
-LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__expr_t* expr);
+LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__ir_expr_t* expr);
 // Is it never negative, whatever the arguments?
-bool qn__emit_is_nonnegative(const qn__expr_t* expr);
+bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr);
 
 // ---- emit_int.c, emit_float.c, emit_cast.c: operators on scalars or vectors of one type
 
-LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t dtype,
+LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
                              const LLVMValueRef* args);
 LLVMValueRef qn__emit_int_min_max(qn__emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
                                   LLVMValueRef b);
@@ -268,30 +268,30 @@ typedef struct qn__address {
 } qn__address_t;
 // Evaluates and, in checked builds, checks the indices.
 qn__address_t qn__emit_address(qn__emit_t* e, const qn__ir_buffer_t* buffer,
-                               qn__expr_t* const* indices);
+                               qn__ir_expr_t* const* indices);
 // Offset in elements from the first one of the buffer underneath, checked against `buffer`.
 qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
-                                 qn__expr_t* const* indices);
-qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr);
-void qn__emit_store(qn__emit_t* e, const qn__stmt_t* stmt);
-void qn__emit_atomic(qn__emit_t* e, const qn__stmt_t* stmt);
+                                 qn__ir_expr_t* const* indices);
+qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__ir_expr_t* expr);
+void qn__emit_store(qn__emit_t* e, const qn__ir_stmt_t* stmt);
+void qn__emit_atomic(qn__emit_t* e, const qn__ir_stmt_t* stmt);
 void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer);
 
 // ---- emit_stmt.c, emit_alloc.c, emit_loop.c, emit_special.c, emit_parallel.c, emit_cost.c
 
-void qn__emit_block_of(qn__emit_t* e, const qn__block_t* block);
-void qn__emit_alloc(qn__emit_t* e, const qn__stmt_t* stmt);
+void qn__emit_block_of(qn__emit_t* e, const qn__ir_block_t* block);
+void qn__emit_alloc(qn__emit_t* e, const qn__ir_stmt_t* stmt);
 // Releases what was allocated since `until` and is not released yet; on the way out of a failure
 // (asked at run time) everything.
 void qn__emit_release_workspace(qn__emit_t* e, const qn__workspace_t* until, bool is_failing);
-void qn__emit_loop(qn__emit_t* e, const qn__stmt_t* stmt);
+void qn__emit_loop(qn__emit_t* e, const qn__ir_stmt_t* stmt);
 // The iterations [begin, end) of a loop, in lanes where it may be.
-void qn__emit_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin, LLVMValueRef end);
+void qn__emit_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin, LLVMValueRef end);
 // Runs the loop with the conditions that it does not change tested before it. False: there are
 // none.
-bool qn__emit_specialised(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+bool qn__emit_specialised(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                           LLVMValueRef end);
-bool qn__emit_is_known(const qn__emit_t* e, const qn__stmt_t* stmt);
+bool qn__emit_is_known(const qn__emit_t* e, const qn__ir_stmt_t* stmt);
 // The body of a counted loop from `begin` while below `end` in steps of `step`; the code between
 // the two calls runs for each. `carried` (NULL: none) is a value that starts as given and becomes
 // what qn__emit_count_end is told; the latter returns it as it is after the loop. Set `can_overrun`
@@ -315,29 +315,29 @@ LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__llvm_counter_t* counter
 // How many of the lanes from `index` on are below `end`: the lane count, or less.
 LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, uint32_t lanes);
 LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end, uint32_t lanes);
-void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+void qn__emit_scalar_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);
-void qn__emit_parallel(qn__emit_t* e, const qn__stmt_t* loop);
+void qn__emit_parallel(qn__emit_t* e, const qn__ir_stmt_t* loop);
 // Nanoseconds that one iteration takes, roughly, as an f64 value of the kernel.
-LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__stmt_t* loop);
+LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__ir_stmt_t* loop);
 
 // ---- emit_reduce.c
 
-qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr);
+qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__ir_expr_t* expr);
 
 // ---- emit_lanes.c: may this code run in lanes?
 
 // How many lanes the loop or reduction is run in; 0: scalar code.
-uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop);
-uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr);
+uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__ir_stmt_t* loop);
+uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__ir_expr_t* expr);
 // Marks the loop's variable and all that its body declares with a new number, which it returns.
-uint32_t qn__emit_mark(qn__emit_t* e, const qn__stmt_t* loop);
+uint32_t qn__emit_mark(qn__emit_t* e, const qn__ir_stmt_t* loop);
 // ---- emit_masked.c: does the target have the masked memory that this code wants?
 
 // Can a tail use it? Else it is a scalar loop.
-bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__block_t* body);
-bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr);
+bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__ir_block_t* body);
+bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__ir_expr_t* expr);
 // Can what the loop's conditions guard? Else it is better not run in lanes.
-bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__stmt_t* loop);
+bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__ir_stmt_t* loop);
 
 #endif  // QN_JIT_LLVM_EMIT_INNER_H_

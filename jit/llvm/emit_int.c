@@ -104,9 +104,9 @@ static LLVMValueRef divide_signed(qn__emit_t* e, bool is_mod, rounding_t roundin
   return result;
 }
 
-static LLVMValueRef divide(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t dtype, LLVMValueRef a,
-                           LLVMValueRef b) {
-  const qn__expr_t* right = expr->args[1];
+static LLVMValueRef divide(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
+                           LLVMValueRef a, LLVMValueRef b) {
+  const qn__ir_expr_t* right = expr->args[1];
   divisor_t known = {.is_constant = right->kind == QN__EXPR_INT,
                      .is_nonnegative = qn__emit_is_nonnegative(right)};
   if (known.is_constant) known.constant = right->int_value;
@@ -148,7 +148,7 @@ static LLVMValueRef count_bits(qn__emit_t* e, qn_op_t op, LLVMValueRef a) {
   return qn__emit_intrinsic(e, "llvm.ctlz", &type, 1, args, 2);
 }
 
-LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__expr_t* expr, qn_dtype_t dtype,
+LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
                              const LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
   switch (expr->op) {

@@ -9,8 +9,8 @@ enum { MAX_LANES = 256 };
 
 // ------------------------------------------------------------------------------------ abilities
 
-static bool can_run(const qn__block_t* block) {
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool can_run(const qn__ir_block_t* block) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     switch (stmt->kind) {
       case QN__STMT_LET:
       case QN__STMT_STORE:
@@ -43,7 +43,7 @@ static uint32_t in_tier(const qn__emit_t* e, uint32_t lanes) {
   return e->options->is_fast_tier && lanes > width ? width : lanes;
 }
 
-uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
+uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__ir_stmt_t* loop) {
   uint32_t lanes = loop->loop.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   if (loop->loop.kind != QN_LOOP_VECTOR) {
@@ -53,7 +53,7 @@ uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__stmt_t* loop) {
   return lanes > 1 && can_run(&loop->loop.body) ? lanes : 0;
 }
 
-uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr) {
+uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__ir_expr_t* expr) {
   uint32_t lanes = expr->reduce.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   lanes = in_tier(e, lanes);
@@ -63,29 +63,29 @@ uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ declarations
 
-static void mark_var(qn__emit_t* e, const qn__var_t* var) {
+static void mark_var(qn__emit_t* e, const qn__ir_var_t* var) {
   if (!var) return;
   qn__var_slot_t* slot = var->user;
   slot->mark = e->mark_count;
 }
 
-static bool mark_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool mark_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_LET) mark_var(walker->self, stmt->let.var);
   if (stmt->kind == QN__STMT_LOOP) mark_var(walker->self, stmt->loop.var);
   if (stmt->kind == QN__STMT_ATOMIC) mark_var(walker->self, stmt->atomic.result);
   return true;
 }
 
-static bool mark_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool mark_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_REDUCE) mark_var(walker->self, expr->reduce.reduce_var);
   return true;
 }
 
-uint32_t qn__emit_mark(qn__emit_t* e, const qn__stmt_t* loop) {
+uint32_t qn__emit_mark(qn__emit_t* e, const qn__ir_stmt_t* loop) {
   e->mark_count++;
   mark_var(e, loop->loop.var);
-  qn__walker_t walker = {mark_stmt, mark_expr, e};
-  qn__block_t body = loop->loop.body;
+  qn__ir_walker_t walker = {mark_stmt, mark_expr, e};
+  qn__ir_block_t body = loop->loop.body;
   (void)qn__walk_block(&walker, &body);
   return e->mark_count;
 }

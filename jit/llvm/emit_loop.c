@@ -78,7 +78,7 @@ LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, 
 
 // ------------------------------------------------------------------------------------ iterations
 
-static void emit_iteration(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index) {
+static void emit_iteration(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index) {
   qn__var_slot_t* slot = loop->loop.var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
   qn__llvm_value_t value = qn__emit_uniform(QN_DTYPE_I64, index);
@@ -87,7 +87,7 @@ static void emit_iteration(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef i
 }
 
 // `lanes` iterations at once, of which only those under `mask` (NULL: all) run.
-static void emit_lanes(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index, uint32_t lanes,
+static void emit_lanes(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index, uint32_t lanes,
                        LLVMValueRef count) {
   if (lanes <= 1) {
     emit_iteration(e, loop, index);
@@ -105,7 +105,7 @@ static void emit_lanes(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef index
   fn->mask = NULL;
 }
 
-void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+void qn__emit_scalar_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end) {
   int64_t first, last;
   bool is_constant = qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last);
@@ -121,7 +121,7 @@ void qn__emit_scalar_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef b
 }
 
 // A constant number of iterations as straight code: full vectors, then powers of two.
-static void emit_pieces(qn__emit_t* e, const qn__stmt_t* loop, int64_t first, int64_t last,
+static void emit_pieces(qn__emit_t* e, const qn__ir_stmt_t* loop, int64_t first, int64_t last,
                         uint32_t lanes) {
   while (first < last) {
     while ((int64_t)lanes > last - first) {
@@ -135,7 +135,7 @@ static void emit_pieces(qn__emit_t* e, const qn__stmt_t* loop, int64_t first, in
   }
 }
 
-static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+static void emit_vector_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
   int64_t first, last;
@@ -171,7 +171,8 @@ static void emit_vector_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRe
   qn__emit_at(e, done);
 }
 
-void qn__emit_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin, LLVMValueRef end) {
+void qn__emit_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+                    LLVMValueRef end) {
   uint32_t lanes = qn__emit_loop_lanes(e, loop);
   if (lanes > 1) {
     emit_vector_range(e, loop, begin, end, lanes);
@@ -180,7 +181,7 @@ void qn__emit_range(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin, L
   }
 }
 
-void qn__emit_loop(qn__emit_t* e, const qn__stmt_t* stmt) {
+void qn__emit_loop(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
   // Also inside of a serial loop, or of `if`: there its launches follow each other.
   bool is_launch = e->fn->depth == 0 && e->fn->lanes == 0;
   if (stmt->loop.kind == QN_LOOP_PARALLEL && is_launch) {

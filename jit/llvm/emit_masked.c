@@ -13,28 +13,28 @@ static bool is_maskable(const qn__emit_t* e, const qn__ir_buffer_t* buffer) {
 
 // ------------------------------------------------------------------------------------ tails
 
-static bool check_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool check_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return expr->kind != QN__EXPR_LOAD || is_maskable(walker->self, expr->load.buffer);
 }
 
-static bool check_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return stmt->kind != QN__STMT_STORE || is_maskable(walker->self, stmt->store.buffer);
 }
 
 // The walker's `self` is not const; nothing is changed.
-static bool walk(const qn__emit_t* e, const qn__block_t* block, qn__expr_t* expr) {
+static bool walk(const qn__emit_t* e, const qn__ir_block_t* block, qn__ir_expr_t* expr) {
   qn__emit_t copy = *e;
-  qn__walker_t walker = {check_stmt, check_expr, &copy};
-  qn__block_t all = *block;
+  qn__ir_walker_t walker = {check_stmt, check_expr, &copy};
+  qn__ir_block_t all = *block;
   return qn__walk_block(&walker, &all) && (!expr || qn__walk_expr(&walker, expr));
 }
 
-bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__block_t* body) {
+bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__ir_block_t* body) {
   if (e->options->has_avx512) return true;
   return e->options->has_avx2 && walk(e, body, NULL);
 }
 
-bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr) {
+bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__ir_expr_t* expr) {
   if (e->options->has_avx512) return true;
   return e->options->has_avx2 && walk(e, &expr->reduce.lets, expr->reduce.value);
 }
@@ -43,11 +43,11 @@ bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__expr_t* expr) {
 
 typedef struct search {
   const qn__emit_t* e;
-  const qn__var_t* lane;  // the variable of the loop
+  const qn__ir_var_t* lane;  // the variable of the loop
 } search_t;
 
 // May it differ between lanes? What is read or named is taken to.
-static bool is_varying(const search_t* search, const qn__expr_t* expr) {
+static bool is_varying(const search_t* search, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -78,9 +78,9 @@ static bool is_fine(const search_t* search, const qn__ir_buffer_t* buffer) {
   return is_on_stack(buffer) || is_maskable(search->e, buffer);
 }
 
-static bool block_is_fine(const search_t* search, const qn__block_t* block, bool is_masked);
+static bool block_is_fine(const search_t* search, const qn__ir_block_t* block, bool is_masked);
 
-static bool expr_is_fine(const search_t* search, const qn__expr_t* expr, bool is_masked) {
+static bool expr_is_fine(const search_t* search, const qn__ir_expr_t* expr, bool is_masked) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -112,7 +112,7 @@ static bool expr_is_fine(const search_t* search, const qn__expr_t* expr, bool is
   return true;
 }
 
-static bool stmt_is_fine(const search_t* search, const qn__stmt_t* stmt, bool is_masked) {
+static bool stmt_is_fine(const search_t* search, const qn__ir_stmt_t* stmt, bool is_masked) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return expr_is_fine(search, stmt->let.value, is_masked);
@@ -137,14 +137,14 @@ static bool stmt_is_fine(const search_t* search, const qn__stmt_t* stmt, bool is
   }
 }
 
-static bool block_is_fine(const search_t* search, const qn__block_t* block, bool is_masked) {
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool block_is_fine(const search_t* search, const qn__ir_block_t* block, bool is_masked) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!stmt_is_fine(search, stmt, is_masked)) return false;
   }
   return true;
 }
 
-bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__stmt_t* loop) {
+bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__ir_stmt_t* loop) {
   if (e->options->has_avx512) return true;
   search_t search = {e, loop->loop.var};
   return block_is_fine(&search, &loop->loop.body, false);

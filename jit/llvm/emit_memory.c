@@ -180,7 +180,7 @@ static LLVMValueRef load_lanes(qn__emit_t* e, const qn__address_t* address) {
   return gather(e, address, type);
 }
 
-qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__expr_t* expr) {
+qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__address_t address = qn__emit_address(e, buffer, expr->load.indices);
   if (address.shape != QN__SHAPE_UNIFORM) {
@@ -247,7 +247,7 @@ static LLVMValueRef last_value(qn__emit_t* e, qn__llvm_value_t value) {
   return LLVMBuildExtractElement(e->fn->builder, qn__emit_widen(e, value), lane, "");
 }
 
-void qn__emit_store(qn__emit_t* e, const qn__stmt_t* stmt) {
+void qn__emit_store(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->store.buffer;
   qn__llvm_value_t value = qn__emit_expr(e, stmt->store.value);
   qn__address_t address = qn__emit_address(e, buffer, stmt->store.indices);

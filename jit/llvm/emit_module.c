@@ -18,7 +18,7 @@ typedef struct declare {
   bool has_failed;
 } declare_t;
 
-static void declare_var(declare_t* self, qn__var_t* var, uint32_t word) {
+static void declare_var(declare_t* self, qn__ir_var_t* var, uint32_t word) {
   if (!var) return;
   qn__var_slot_t* slot = QN__ARENA_NEW(self->e->arena, qn__var_slot_t);
   if (!slot) {
@@ -53,7 +53,7 @@ static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t wo
   if (buffer->scope != QN__SCOPE_VIEW && buffer->scope != QN__SCOPE_CONST) self->scope_count++;
 }
 
-static bool declare_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   declare_t* self = walker->self;
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -77,11 +77,11 @@ static bool declare_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
   return !self->has_failed && !self->refused;
 }
 
-static bool declare_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool declare_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   declare_t* self = walker->self;
   if (expr->kind == QN__EXPR_REDUCE) declare_var(self, expr->reduce.reduce_var, UINT32_MAX);
   if (expr->kind == QN__EXPR_OP) {
-    const qn__op_info_t* info = qn__op_info(expr->op);
+    const qn__ir_op_info_t* info = qn__op_info(expr->op);
     if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) self->refused = info->text;
   }
   return !self->has_failed && !self->refused;
@@ -124,7 +124,7 @@ static void scope_buffer(scopes_t* self, const qn__ir_buffer_t* buffer) {
   if (count > 0) slot->others_list = LLVMMetadataAsValue(e->context, list);
 }
 
-static bool scope_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool scope_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ALLOC) scope_buffer(walker->self, stmt->alloc.buffer);
   return true;
 }
@@ -143,7 +143,7 @@ static qn_status_t make_scopes(qn__emit_t* e, qn__ir_func_t* function, uint32_t 
     for (size_t i = 0; i < function->param_count; ++i) {
       if (function->params[i].buffer) scope_buffer(&scopes, function->params[i].buffer);
     }
-    qn__walker_t walker = {scope_stmt, NULL, &scopes};
+    qn__ir_walker_t walker = {scope_stmt, NULL, &scopes};
     (void)qn__walk_block(&walker, &function->body);
   }
   return QN_OK;
@@ -162,7 +162,7 @@ static qn_status_t declare_all(qn__emit_t* e, qn__ir_func_t* function) {
   for (size_t i = 0; i < function->symbol_count; ++i, ++word) {
     declare_var(&self, function->symbols[i], word);
   }
-  qn__walker_t walker = {declare_stmt, declare_expr, &self};
+  qn__ir_walker_t walker = {declare_stmt, declare_expr, &self};
   if (!self.has_failed) (void)qn__walk_block(&walker, &function->body);
   if (self.refused) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -177,9 +177,9 @@ static qn_status_t declare_all(qn__emit_t* e, qn__ir_func_t* function) {
 // ------------------------------------------------------------------------------------ functions
 
 // Consecutive outermost loops are consecutive launches.
-static uint32_t count_launches(const qn__block_t* block) {
+static uint32_t count_launches(const qn__ir_block_t* block) {
   uint32_t count = 0;
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE) count++;
     if (stmt->kind == QN__STMT_IF) {
       count += count_launches(&stmt->if_.then_block) + count_launches(&stmt->if_.else_block);
@@ -245,7 +245,7 @@ static void init(qn__emit_t* e) {
   LLVMDisposeTargetData(layout);
 }
 
-qn_status_t qn__emit_module(const qn__body_t* body, const qn__emit_options_t* options,
+qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__emit_options_t* options,
                             qn__arena_t* arena, qn__emit_result_t* out) {
   *out = (qn__emit_result_t){.module = NULL};
   qn__emit_t* e = QN__ARENA_NEW(arena, qn__emit_t);

@@ -15,7 +15,7 @@
 enum { ENV_PARALLEL = 0 };
 
 // Makes the body. Its captures are what the kernel must put into the closure.
-static qn__fn_t* make_body(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin) {
+static qn__fn_t* make_body(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin) {
   char name[256];
   (void)snprintf(name, sizeof name, "%s.launch%u", e->function->name, e->body_count++);
   qn__fn_t* body = qn__emit_fn_begin(e, name, true);
@@ -47,7 +47,7 @@ static LLVMValueRef make_closure(qn__emit_t* e, const qn__fn_t* body) {
 }
 
 // The least number of iterations worth a thread.
-static LLVMValueRef make_grain(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef cost) {
+static LLVMValueRef make_grain(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef cost) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef half = LLVMConstReal(e->f64, NS_WORTH_SPLITTING / 2);
   LLVMValueRef ratio = LLVMBuildFDiv(b, half, cost, "");
@@ -60,7 +60,7 @@ static LLVMValueRef make_grain(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueR
   return LLVMBuildSub(b, grain, rest, "");
 }
 
-void qn__emit_parallel(qn__emit_t* e, const qn__stmt_t* loop) {
+void qn__emit_parallel(qn__emit_t* e, const qn__ir_stmt_t* loop) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
   LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);

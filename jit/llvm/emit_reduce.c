@@ -10,7 +10,7 @@ static qn_dtype_t accumulator_dtype(qn_dtype_t dtype) {
 }
 
 static LLVMValueRef neutral(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype) {
-  qn__scalar_t value = qn__reduce_neutral(kind, dtype);
+  qn__ir_scalar_t value = qn__reduce_neutral(kind, dtype);
   LLVMTypeRef type = qn__emit_type(e, dtype);
   return qn__dtype_is_float(dtype) ? LLVMConstReal(type, value.f)
                                    : LLVMConstInt(type, (uint64_t)value.i, true);
@@ -38,7 +38,7 @@ static LLVMValueRef step(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
 }
 
 // The reduced value of the iterations at hand, after the lets.
-static LLVMValueRef value_of(qn__emit_t* e, const qn__expr_t* expr, qn__llvm_value_t index) {
+static LLVMValueRef value_of(qn__emit_t* e, const qn__ir_expr_t* expr, qn__llvm_value_t index) {
   qn__var_slot_t* slot = expr->reduce.reduce_var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(expr->reduce.begin);
   qn__emit_bind(e, expr->reduce.reduce_var, index);
@@ -47,7 +47,7 @@ static LLVMValueRef value_of(qn__emit_t* e, const qn__expr_t* expr, qn__llvm_val
 }
 
 // One iteration after another: in scalar code, and where the code around runs in lanes.
-static LLVMValueRef run_serial(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
+static LLVMValueRef run_serial(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                                LLVMValueRef end, LLVMValueRef start) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, 1, start);
@@ -79,7 +79,7 @@ static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t 
 }
 
 // One step in lanes, of which the first `count` (NULL: all) are on.
-static LLVMValueRef step_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef index,
+static LLVMValueRef step_lanes(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef index,
                                LLVMValueRef count, LLVMValueRef partial) {
   qn__fn_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
@@ -96,7 +96,7 @@ static LLVMValueRef step_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueR
 }
 
 // The last, incomplete vector.
-static LLVMValueRef run_tail(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
+static LLVMValueRef run_tail(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                              LLVMValueRef end, LLVMValueRef start) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
@@ -115,7 +115,7 @@ static LLVMValueRef run_tail(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef
   return phi;
 }
 
-static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRef begin,
+static LLVMValueRef run_lanes(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
   qn__fn_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
@@ -136,7 +136,7 @@ static LLVMValueRef run_lanes(qn__emit_t* e, const qn__expr_t* expr, LLVMValueRe
   return is_masked ? total : run_serial(e, expr, main_end, end, total);
 }
 
-qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__expr_t* expr) {
+qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   LLVMValueRef begin = qn__emit_scalar(e, expr->reduce.begin);
   LLVMValueRef end = qn__emit_scalar(e, expr->reduce.end);

@@ -9,7 +9,7 @@ enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256, MAX_LANES = 256 };
 
 typedef struct search {
   qn__emit_t* e;
-  const qn__stmt_t* found[MAX_CONDITIONS];
+  const qn__ir_stmt_t* found[MAX_CONDITIONS];
   uint32_t count;
   uint32_t statements;
   uint32_t mark;     // of the variables that the loop declares
@@ -18,7 +18,8 @@ typedef struct search {
 
 // Is it the same in every iteration, can it be evaluated early, and does it hold no surprise?
 // `inner` is the variable of the vector loop around the condition, if any.
-static bool is_invariant(const search_t* search, const qn__expr_t* expr, const qn__var_t* inner) {
+static bool is_invariant(const search_t* search, const qn__ir_expr_t* expr,
+                         const qn__ir_var_t* inner) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       return true;
@@ -47,8 +48,8 @@ static bool is_invariant(const search_t* search, const qn__expr_t* expr, const q
   return true;
 }
 
-static void collect(search_t* search, const qn__block_t* block, const qn__stmt_t* vector) {
-  for (const qn__stmt_t* stmt = block->first; stmt && !search->is_hopeless; stmt = stmt->next) {
+static void collect(search_t* search, const qn__ir_block_t* block, const qn__ir_stmt_t* vector) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt && !search->is_hopeless; stmt = stmt->next) {
     if (++search->statements > MAX_COPIED_STATEMENTS) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_WHILE) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_LOOP) {
@@ -60,7 +61,7 @@ static void collect(search_t* search, const qn__block_t* block, const qn__stmt_t
       collect(search, &stmt->loop.body, stmt);
     }
     if (stmt->kind != QN__STMT_IF) continue;
-    const qn__var_t* inner = vector ? vector->loop.var : NULL;
+    const qn__ir_var_t* inner = vector ? vector->loop.var : NULL;
     if (!stmt->if_.else_block.first && search->count < MAX_CONDITIONS &&
         is_invariant(search, stmt->if_.condition, inner)) {
       search->found[search->count++] = stmt;
@@ -71,7 +72,8 @@ static void collect(search_t* search, const qn__block_t* block, const qn__stmt_t
 }
 
 // Holds the condition in all lanes of the vector loop? `loop` is the loop, or NULL.
-static LLVMValueRef holds(qn__emit_t* e, const qn__expr_t* condition, const qn__stmt_t* loop) {
+static LLVMValueRef holds(qn__emit_t* e, const qn__ir_expr_t* condition,
+                          const qn__ir_stmt_t* loop) {
   if (!loop) return qn__emit_scalar(e, condition);
   qn__fn_t* fn = e->fn;
   int64_t first = loop->loop.begin->int_value;
@@ -88,10 +90,10 @@ static LLVMValueRef holds(qn__emit_t* e, const qn__expr_t* condition, const qn__
 }
 
 // All conditions found, one after another. Equal ones are asked once.
-static LLVMValueRef all_hold(search_t* search, const qn__block_t* block, const qn__stmt_t* vector,
-                             LLVMValueRef so_far) {
+static LLVMValueRef all_hold(search_t* search, const qn__ir_block_t* block,
+                             const qn__ir_stmt_t* vector, LLVMValueRef so_far) {
   qn__emit_t* e = search->e;
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LOOP) {
       so_far = all_hold(search, &stmt->loop.body, stmt, so_far);
     }
@@ -108,14 +110,14 @@ static LLVMValueRef all_hold(search_t* search, const qn__block_t* block, const q
   return so_far;
 }
 
-bool qn__emit_is_known(const qn__emit_t* e, const qn__stmt_t* stmt) {
+bool qn__emit_is_known(const qn__emit_t* e, const qn__ir_stmt_t* stmt) {
   for (uint32_t i = 0; i < e->fn->known_count; ++i) {
     if (e->fn->known[i] == stmt) return true;
   }
   return false;
 }
 
-bool qn__emit_specialised(qn__emit_t* e, const qn__stmt_t* loop, LLVMValueRef begin,
+bool qn__emit_specialised(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                           LLVMValueRef end) {
   qn__fn_t* fn = e->fn;
   LLVMBuilderRef b = fn->builder;

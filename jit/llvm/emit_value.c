@@ -79,13 +79,13 @@ bool qn__emit_const_int(LLVMValueRef value, int64_t* out) {
   return true;
 }
 
-LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__expr_t* expr) {
+LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__ir_expr_t* expr) {
   LLVMTypeRef type = qn__emit_type(e, expr->dtype);
   if (expr->kind == QN__EXPR_INT) return LLVMConstInt(type, (uint64_t)expr->int_value, true);
   if (expr->float_value == expr->float_value) return LLVMConstReal(type, expr->float_value);
   // A NaN keeps its sign and payload.
   qn_dtype_t wide = expr->dtype == QN_DTYPE_F64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
-  uint64_t bits = qn__scalar_to_bits(wide, (qn__scalar_t){.f = expr->float_value});
+  uint64_t bits = qn__scalar_to_bits(wide, (qn__ir_scalar_t){.f = expr->float_value});
   LLVMValueRef pattern = LLVMConstInt(wide == QN_DTYPE_F64 ? e->i64 : e->i32, bits, false);
   return LLVMConstBitCast(pattern, type);
 }

@@ -267,7 +267,7 @@ static void add_enum_attribute(LLVMContextRef context, LLVMValueRef function, co
                           LLVMCreateEnumAttribute(context, kind, value));
 }
 
-qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__body_t body,
+qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__ir_body_t body,
                            LLVMTypeRef result, const qn__val_t* args, unsigned count) {
   enum { FASTCC = 8, MAX_ARGS = 3 };
   qn__math_t* math = kit->math;

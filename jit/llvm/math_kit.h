@@ -215,8 +215,8 @@ qn__val_t qn__math_exp_pair(const qn__kit_t* kit, qn__llvm_pair_t x);
 // The function `name` of the module, made if it is not there yet: `body` then fills it through a
 // kit whose builder stands in its entry block, and returns the value to return. The parameters are
 // `count` values of kit->f and the result is of type `result`.
-typedef qn__val_t (*qn__body_t)(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__body_t body,
+typedef qn__val_t (*qn__ir_body_t)(const qn__kit_t* kit, const qn__val_t* args);
+qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__ir_body_t body,
                            LLVMTypeRef result, const qn__val_t* args, unsigned count);
 
 #endif  // QN_JIT_LLVM_MATH_KIT_H_

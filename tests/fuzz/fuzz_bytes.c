@@ -23,7 +23,7 @@ static void require_bytes(const qn_module_t* module, const uint8_t* data, size_t
 
 // A copy of the body encodes to the same.
 static void check_copy(const qn_module_t* module, const uint8_t* data, size_t size) {
-  qn__body_t copy;
+  qn__ir_body_t copy;
   require(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &copy)));
   for (qn__ir_func_t* function = copy.first; function; function = function->next) {
     qn__function_number(function);

@@ -42,7 +42,7 @@ static void add_scalar_param(gen_t* g) {
   gen_scalar_t* scalar = gen_add_scalar(g, "z", dtype, 4, 0);
   qn_generated_param_t* param = &result->params[result->param_count++];
   *param = (qn_generated_param_t){.dtype = dtype};
-  qn__scalar_t value = {.i = qn__wrap_int(dtype, (int64_t)gen_below(g, 1000))};
+  qn__ir_scalar_t value = {.i = qn__wrap_int(dtype, (int64_t)gen_below(g, 1000))};
   if (dtype == QN_DTYPE_BOOL) value.i = gen_chance(g, 50);
   if (qn__dtype_is_float(dtype)) value.f = ((double)gen_below(g, 65) - 32) / 8;
   param->scalar_bits = qn__scalar_to_bits(dtype, value);

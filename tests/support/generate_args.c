@@ -8,14 +8,14 @@
 
 #include "tests/support/generator.h"
 
-static qn__scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
+static qn__ir_scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
   if (qn__dtype_is_float(dtype)) {  // exact in every float dtype, within 4
-    return (qn__scalar_t){.f = ((double)gen_below(g, 129) - 64) / 16};
+    return (qn__ir_scalar_t){.f = ((double)gen_below(g, 129) - 64) / 16};
   }
   uint64_t bits = ((uint64_t)gen_below(g, UINT32_MAX) << 32) | gen_below(g, UINT32_MAX);
-  if (dtype == QN_DTYPE_BOOL) return (qn__scalar_t){.i = (int64_t)(bits & 1)};
+  if (dtype == QN_DTYPE_BOOL) return (qn__ir_scalar_t){.i = (int64_t)(bits & 1)};
   if (gen_chance(g, 60)) bits %= 50;
-  return (qn__scalar_t){.i = qn__wrap_int(dtype, (int64_t)bits)};
+  return (qn__ir_scalar_t){.i = qn__wrap_int(dtype, (int64_t)bits)};
 }
 
 void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t* out_args) {
@@ -68,8 +68,8 @@ bool qn_generated_compare(const qn_generated_t* generated, const qn_generated_ar
       memcpy(&a, (const uint8_t*)expected->buffers[i] + e * size, size);
       memcpy(&b, (const uint8_t*)actual->buffers[i] + e * size, size);
       if (is_close(param, a, b, is_exact)) continue;
-      qn__scalar_t x = qn__scalar_from_bits(param->dtype, a);
-      qn__scalar_t y = qn__scalar_from_bits(param->dtype, b);
+      qn__ir_scalar_t x = qn__scalar_from_bits(param->dtype, a);
+      qn__ir_scalar_t y = qn__scalar_from_bits(param->dtype, b);
       if (qn__dtype_is_float(param->dtype)) {
         (void)snprintf(message, message_size,
                        "parameter %zu (%s) element %zu: expected %.17g, got %.17g, tolerance %g", i,

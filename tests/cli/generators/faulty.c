@@ -75,7 +75,7 @@ static qn_status_t compile(void* self, const qn_compile_request_t* request,
                            qn_artifact_t** out_artifact) {
   (void)self;
   *out_artifact = NULL;
-  qn__body_t body;
+  qn__ir_body_t body;
   QN_TRY(qn__body_decode((qn_span_t){request->module_bytes, request->module_size},
                          qn_allocator_default(), &body));
   made_t* made = calloc(1, sizeof *made);

@@ -83,7 +83,7 @@ static void put_expr(qn__buffer_t* out, const qn__gpu_expr_t* expr) {
         (void)snprintf(text, sizeof text, "%s(%.400s)", qn_dtype_text(op->dtype), a);
         break;
       case QN__GPU_APPLY: {
-        const qn__op_info_t* info = qn__op_info(op->op);
+        const qn__ir_op_info_t* info = qn__op_info(op->op);
         if (taken == 2 && info->syntax == QN__SYNTAX_INFIX) {
           (void)snprintf(text, sizeof text, "(%.200s %s %.200s)", a, info->text, b);
         } else if (taken == 1) {

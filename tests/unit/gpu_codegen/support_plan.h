@@ -9,7 +9,7 @@
 
 typedef struct lowered {
   qn_module_t* module;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn__arena_t arena;
   qn__gpu_program_t program;
 } lowered_t;

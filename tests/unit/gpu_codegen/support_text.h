@@ -17,7 +17,7 @@ typedef struct text_options {
 typedef struct texts {
   qn_target_t* target;
   qn_module_t* module;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn__arena_t arena;
   qn__gpu_program_t program;
   qn__buffer_t text;

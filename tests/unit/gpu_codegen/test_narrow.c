@@ -42,15 +42,15 @@ static int64_t low(int64_t value) {
   return (int32_t)(uint32_t)(uint64_t)value;
 }
 
-static value_t evaluate(model_t* model, const qn__expr_t* expr);
+static value_t evaluate(model_t* model, const qn__ir_expr_t* expr);
 
 static int64_t apply(qn_op_t op, qn_dtype_t dtype, const int64_t* args) {
-  qn__scalar_t in[3] = {{.i = args[0]}, {.i = args[1]}, {.i = args[2]}}, out = {.i = 0};
+  qn__ir_scalar_t in[3] = {{.i = args[0]}, {.i = args[1]}, {.i = args[2]}}, out = {.i = 0};
   (void)qn__scalar_op(op, dtype, in, &out);
   return out.i;
 }
 
-static bool is_low_op(const qn__expr_t* expr) {
+static bool is_low_op(const qn__ir_expr_t* expr) {
   switch (expr->op) {
     case QN_OP_ADD:
     case QN_OP_SUB:
@@ -68,7 +68,7 @@ static bool is_low_op(const qn__expr_t* expr) {
   }
 }
 
-static value_t evaluate_op(model_t* model, const qn__expr_t* expr) {
+static value_t evaluate_op(model_t* model, const qn__ir_expr_t* expr) {
   uint32_t arity = qn__op_info(expr->op)->arity;
   int64_t real[3] = {0}, shown[3] = {0};
   bool is_narrow = qn__gpu_is_narrow_expr(model->widths, expr), are_narrow = true;
@@ -106,7 +106,7 @@ static value_t evaluate_op(model_t* model, const qn__expr_t* expr) {
   return out;
 }
 
-static value_t evaluate(model_t* model, const qn__expr_t* expr) {
+static value_t evaluate(model_t* model, const qn__ir_expr_t* expr) {
   bool is_narrow = expr->dtype == QN_DTYPE_I64 && qn__gpu_is_narrow_expr(model->widths, expr);
   value_t out = {0, 0};
   switch (expr->kind) {
@@ -137,7 +137,7 @@ static value_t evaluate(model_t* model, const qn__expr_t* expr) {
 }
 
 // A value that counts.
-static int64_t exact(model_t* model, const qn__expr_t* expr) {
+static int64_t exact(model_t* model, const qn__ir_expr_t* expr) {
   value_t value = evaluate(model, expr);
   model->compared++;
   if (value.real != value.shown) {
@@ -146,10 +146,10 @@ static int64_t exact(model_t* model, const qn__expr_t* expr) {
   return value.real;
 }
 
-static void run_block(model_t* model, const qn__block_t* block);
+static void run_block(model_t* model, const qn__ir_block_t* block);
 
-static void run_loop(model_t* model, const qn__stmt_t* stmt) {
-  const qn__var_t* var = stmt->loop.var;
+static void run_loop(model_t* model, const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->loop.var;
   int64_t begin = exact(model, stmt->loop.begin), end = exact(model, stmt->loop.end);
   if (begin >= end) return;
   bool is_narrow = qn__gpu_is_narrow_var(model->widths, var);
@@ -164,7 +164,8 @@ static void run_loop(model_t* model, const qn__stmt_t* stmt) {
 }
 
 // The linear index, as the printer puts it together, and its low bits.
-static void check_index(model_t* model, const qn__ir_buffer_t* buffer, qn__expr_t* const* indices) {
+static void check_index(model_t* model, const qn__ir_buffer_t* buffer,
+                        qn__ir_expr_t* const* indices) {
   int64_t real = 0, shown = 0;
   bool is_inside = true;
   for (uint32_t i = 0; i < buffer->rank; i++) {
@@ -185,8 +186,8 @@ static void check_index(model_t* model, const qn__ir_buffer_t* buffer, qn__expr_
   }
 }
 
-static void run_block(model_t* model, const qn__block_t* block) {
-  for (const qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static void run_block(model_t* model, const qn__ir_block_t* block) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     switch (stmt->kind) {
       case QN__STMT_LET: {
         value_t value = evaluate(model, stmt->let.value);
@@ -361,7 +362,7 @@ static long run_launches(const lowered_t* lowered, const uint64_t* words, bool i
     assert_non_null(model.vars);
     const qn__gpu_kernel_t* own = kernel->plan;
     for (uint32_t a = 0; a < own->arg_count; a++) {
-      const qn__var_t* var = kernel->nodes[a].var;
+      const qn__ir_var_t* var = kernel->nodes[a].var;
       if (!var) continue;
       int64_t value = own->args[a].kind == QN__GPU_ARG_LOCAL ? locals[own->args[a].index]
                                                              : (int64_t)words[own->args[a].index];
@@ -369,9 +370,9 @@ static long run_launches(const lowered_t* lowered, const uint64_t* words, bool i
       bool is_narrow = qn__gpu_is_narrow_var(kernel->widths, var);
       model.vars[var->id] = (value_t){value, is_narrow ? low(value) : value};
     }
-    qn__stmt_t root = *kernel->root;
+    qn__ir_stmt_t root = *kernel->root;
     root.next = NULL;
-    qn__block_t block = {&root, &root};
+    qn__ir_block_t block = {&root, &root};
     run_block(&model, &block);
     *inout_compared += model.compared;
     free(model.vars);

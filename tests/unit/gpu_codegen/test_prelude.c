@@ -189,8 +189,8 @@ static uint64_t interesting(qn_dtype_t dtype) {
                       : (double)(UINT64_C(1) << up);
     if ((r >> 16 & 1) != 0) value = -value;
   }
-  uint64_t bits =
-      qn__scalar_to_bits(dtype, qn__scalar_cast(QN_DTYPE_F64, (qn__scalar_t){.f = value}, dtype));
+  uint64_t bits = qn__scalar_to_bits(
+      dtype, qn__scalar_cast(QN_DTYPE_F64, (qn__ir_scalar_t){.f = value}, dtype));
   return (r >> 20 & 1) != 0 ? bits : (bits + (r >> 21) % 5 - 2) & mask;
 }
 
@@ -254,7 +254,7 @@ static void check_op(size_t m, qn_op_t op, int d, columns_t* columns) {
   bool is_test = qn__op_info(op)->rule == QN__RULE_TEST;
   qn_dtype_t result = is_test ? QN_DTYPE_BOOL : dtype;
   for (size_t i = 0; i < columns->count; i++) {
-    qn__scalar_t args[3], wanted;
+    qn__ir_scalar_t args[3], wanted;
     for (int k = 0; k < 3; k++) args[k] = qn__scalar_from_bits(dtype, columns->value[k][i]);
     if (is_division(op) && args[1].i == 0) continue;
     assert_true(qn__scalar_op(op, dtype, args, &wanted));
@@ -287,7 +287,7 @@ static void test_operators(void** state) {
 
 // The bits of what the language's conversion gives, as a kernel holds it.
 static uint64_t cast_bits(qn_dtype_t from, uint64_t bits, qn_dtype_t to) {
-  qn__scalar_t value = qn__scalar_cast(from, qn__scalar_from_bits(from, bits), to);
+  qn__ir_scalar_t value = qn__scalar_cast(from, qn__scalar_from_bits(from, bits), to);
   uint64_t result = qn__scalar_to_bits(to, value);
   // Narrow integers are held in 32 bits.
   if (to == QN_DTYPE_I8 || to == QN_DTYPE_I16) return (uint32_t)value.i;
@@ -373,7 +373,7 @@ static void test_rounding_to_16_bits(void** state) {
     qn_dtype_t dtype = CASES[m % 2].dtype;
     find(modes[m / 2], CASES[m % 2].name)(columns.value[0], NULL, NULL, columns.out, columns.count);
     for (size_t i = 0; i < columns.count; i++) {
-      qn__scalar_t value = qn__scalar_from_bits(QN_DTYPE_F32, columns.value[0][i]);
+      qn__ir_scalar_t value = qn__scalar_from_bits(QN_DTYPE_F32, columns.value[0][i]);
       value = qn__scalar_cast(QN_DTYPE_F32, value, dtype);
       uint64_t wanted = qn__scalar_to_bits(QN_DTYPE_F32, value);
       if (is_nan_bits(QN_DTYPE_F32, wanted)) {

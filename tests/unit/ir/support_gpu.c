@@ -17,23 +17,23 @@ static bool fail(check_t* self, const char* problem) {
   return false;
 }
 
-static bool is_block(const qn__stmt_t* stmt) {
+static bool is_block(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
 }
-static bool is_thread(const qn__stmt_t* stmt) {
+static bool is_thread(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
 }
 
-static bool check_expr(void* context, qn__expr_t** slot) {
+static bool check_expr(void* context, qn__ir_expr_t** slot) {
   check_t* self = context;
-  const qn__expr_t* expr = *slot;
+  const qn__ir_expr_t* expr = *slot;
   bool is_whole = self->is_let;
   self->is_let = false;
   if (expr->kind == QN__EXPR_REDUCE && expr->reduce.lane_count) {
     return fail(self, "a reduction in lanes");
   }
   if (expr->kind == QN__EXPR_OP) {
-    qn__op_rule_t rule = qn__op_info(expr->op)->rule;
+    qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
     if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) {
       bool is_block_op =
           expr->op == QN_OP_BLOCK_SUM || expr->op == QN_OP_BLOCK_MIN || expr->op == QN_OP_BLOCK_MAX;
@@ -45,13 +45,13 @@ static bool check_expr(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, check_expr, self);
 }
 
-static bool check_stmt(check_t* self, qn__stmt_t* stmt) {
+static bool check_stmt(check_t* self, qn__ir_stmt_t* stmt) {
   self->is_let = stmt->kind == QN__STMT_LET;
   return qn__stmt_each_expr(stmt, check_expr, self);
 }
 
-static bool check_thread(check_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool check_thread(check_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!check_stmt(self, stmt)) return false;
     if (stmt->kind == QN__STMT_LOOP) {
       bool is_lanes = stmt->loop.kind == QN_LOOP_VECTOR && self->options->access_bytes > 0;
@@ -64,7 +64,7 @@ static bool check_thread(check_t* self, qn__block_t* block) {
                                          stmt->alloc.buffer->scope == QN__SCOPE_GLOBAL)) {
       return fail(self, "memory of the block inside of a thread");
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!check_thread(self, blocks[i])) return false;
@@ -73,13 +73,13 @@ static bool check_thread(check_t* self, qn__block_t* block) {
   return true;
 }
 
-static bool check_level(check_t* self, qn__block_t* block) {
-  qn__stmt_t* stmt = block->first;
+static bool check_level(check_t* self, qn__ir_block_t* block) {
+  qn__ir_stmt_t* stmt = block->first;
   for (; stmt && !is_thread(stmt); stmt = stmt->next) {
     if (!check_stmt(self, stmt)) return false;
     if (stmt->kind == QN__STMT_LET) continue;
     if (stmt->kind != QN__STMT_ALLOC) return fail(self, "a statement at the block level");
-    qn__scope_t scope = stmt->alloc.buffer->scope;
+    qn__ir_scope_t scope = stmt->alloc.buffer->scope;
     if (scope != QN__SCOPE_SHARED && scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) {
       return fail(self, "an allocation at the block level");
     }
@@ -93,8 +93,8 @@ static bool check_level(check_t* self, qn__block_t* block) {
   return check_stmt(self, stmt) && check_thread(self, &stmt->loop.body);
 }
 
-static bool host_slot(void* context, qn__expr_t** slot) {
-  const qn__expr_t* expr = *slot;
+static bool host_slot(void* context, qn__ir_expr_t** slot) {
+  const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE ||
       qn__dtype_is_float(expr->dtype)) {
     return fail(context, "what the host cannot compute");
@@ -102,10 +102,10 @@ static bool host_slot(void* context, qn__expr_t** slot) {
   return qn__expr_each_child(*slot, host_slot, context);
 }
 
-static bool check_host(check_t* self, qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool check_host(check_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (is_block(stmt)) {
-      qn__stmt_t* loop = stmt;
+      qn__ir_stmt_t* loop = stmt;
       while (loop->loop.body.first && is_block(loop->loop.body.first)) {
         if (!qn__stmt_each_expr(loop, host_slot, self)) return false;
         if (loop->loop.body.first != loop->loop.body.last) {
@@ -118,7 +118,7 @@ static bool check_host(check_t* self, qn__block_t* block) {
       continue;
     }
     if (stmt->kind == QN__STMT_ALLOC) {
-      qn__scope_t scope = stmt->alloc.buffer->scope;
+      qn__ir_scope_t scope = stmt->alloc.buffer->scope;
       if (scope != QN__SCOPE_GLOBAL && scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) {
         return fail(self, "an allocation of a thread at the host's level");
       }
@@ -130,7 +130,7 @@ static bool check_host(check_t* self, qn__block_t* block) {
                     stmt->loop.lane_count == 0);
     if (!is_host) return fail(self, "a statement that the host cannot run");
     if (!qn__stmt_each_expr(stmt, host_slot, self)) return false;
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (!check_host(self, blocks[i])) return false;
@@ -147,7 +147,7 @@ bool qn_test_is_mapped(qn__ir_func_t* function, const qn__pass_options_t* option
   return false;
 }
 
-void qn_test_show(const qn__body_t* body) {
+void qn_test_show(const qn__ir_body_t* body) {
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
   qn__text_print(body, &text);

@@ -12,6 +12,6 @@ bool qn_test_is_mapped(qn__ir_func_t* function, const qn__pass_options_t* option
                        size_t message_size);
 
 // Prints the text of a body, for whoever looks at a test that failed.
-void qn_test_show(const qn__body_t* body);
+void qn_test_show(const qn__ir_body_t* body);
 
 #endif  // QUERN_TESTS_UNIT_IR_SUPPORT_GPU_H_

@@ -9,7 +9,7 @@
 
 typedef struct qn_parsed {
   qn__diag_t diag;
-  qn__body_t body;
+  qn__ir_body_t body;
   bool is_good;
 } qn_parsed_t;
 

@@ -21,7 +21,7 @@ qn_status_t qn_test_try(const char* text, qn_allocator_t allocator,
   qn_parse_options_t parse = {.struct_size = sizeof parse, .allocator = allocator};
   qn_module_t* module = NULL;
   QN_TRY(qn_module_parse(text, strlen(text), &parse, &module));
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_status_t status = qn__body_clone(&module->body, allocator, &body);
   if (qn_ok(status)) {
     status = qn__passes_run(&body, options, passes, pass_count);

@@ -8,9 +8,9 @@
 #include "ir/text.h"
 
 // A text that must be valid. End with qn__body_deinit.
-void qn_must_parse_body(const char* text, qn__body_t* out_body);
+void qn_must_parse_body(const char* text, qn__ir_body_t* out_body);
 // Prints, parses and prints again: the second text must be the first. For free().
-char* qn_print_twice(const qn__body_t* body);
+char* qn_print_twice(const qn__ir_body_t* body);
 char* qn_print_text(const char* text);
 // Formats, and formats the result, which must not change. For qn_text_free.
 char* qn_must_format(const char* text);

@@ -19,14 +19,14 @@
 static uint64_t random_state = 0x2545F4914F6CDD1Du;
 
 static int64_t int_op(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b) {
-  qn__scalar_t out;
-  assert_true(qn__scalar_op(op, dtype, (qn__scalar_t[]){{.i = a}, {.i = b}}, &out));
+  qn__ir_scalar_t out;
+  assert_true(qn__scalar_op(op, dtype, (qn__ir_scalar_t[]){{.i = a}, {.i = b}}, &out));
   return out.i;
 }
 
 static double float_op(qn_op_t op, qn_dtype_t dtype, double a, double b, double c) {
-  qn__scalar_t out;
-  assert_true(qn__scalar_op(op, dtype, (qn__scalar_t[]){{.f = a}, {.f = b}, {.f = c}}, &out));
+  qn__ir_scalar_t out;
+  assert_true(qn__scalar_op(op, dtype, (qn__ir_scalar_t[]){{.f = a}, {.f = b}, {.f = c}}, &out));
   return out.f;
 }
 
@@ -36,7 +36,7 @@ static void assert_same_float(double a, double b) {
 }
 
 static int64_t cast_to_int(qn_dtype_t from, double value, qn_dtype_t to) {
-  return qn__scalar_cast(from, (qn__scalar_t){.f = value}, to).i;
+  return qn__scalar_cast(from, (qn__ir_scalar_t){.f = value}, to).i;
 }
 
 // ------------------------------------------------------------------------------------ integers
@@ -49,9 +49,9 @@ static void integers_are_computed_by_their_dtype(void** state) {
   assert_int_equal(int_op(QN_OP_GT, QN_DTYPE_U64, -1, 1), 1);
   assert_int_equal(int_op(QN_OP_GT, QN_DTYPE_I64, -1, 1), 0);
   assert_int_equal(int_op(QN_OP_LT, QN_DTYPE_BOOL, 0, 1), 1);
-  qn__scalar_t out = {.i = 5};
+  qn__ir_scalar_t out = {.i = 5};
   assert_false(
-      qn__scalar_op(QN_OP_FLOORMOD, QN_DTYPE_I32, (qn__scalar_t[]){{.i = 3}, {.i = 0}}, &out));
+      qn__scalar_op(QN_OP_FLOORMOD, QN_DTYPE_I32, (qn__ir_scalar_t[]){{.i = 3}, {.i = 0}}, &out));
   assert_int_equal(out.i, 0);
 }
 
@@ -126,7 +126,7 @@ static void every_16_bit_pattern_survives(void** state) {
   const qn_dtype_t dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_I16, QN_DTYPE_U16};
   for (size_t k = 0; k < 4; k++) {
     for (uint64_t bits = 0; bits < 0x10000; bits++) {
-      qn__scalar_t value = qn__scalar_from_bits(dtypes[k], bits);
+      qn__ir_scalar_t value = qn__scalar_from_bits(dtypes[k], bits);
       if (qn__scalar_to_bits(dtypes[k], value) != bits) fail_msg("pattern %#x", (unsigned)bits);
       if (k < 2) assert_same_float(qn__round_float(dtypes[k], value.f), value.f);
     }
@@ -139,7 +139,7 @@ static void f32_patterns_survive(void** state) {
     uint32_t bits = (uint32_t)random_next(&random_state);
     if (round % 4 == 0) bits &= 0x807FFFFF;  // zero and subnormal
     if (round % 4 == 1) bits |= 0x7F800000;  // infinite and NaN, also signalling
-    qn__scalar_t value = qn__scalar_from_bits(QN_DTYPE_F32, bits);
+    qn__ir_scalar_t value = qn__scalar_from_bits(QN_DTYPE_F32, bits);
     assert_int_equal(qn__scalar_to_bits(QN_DTYPE_F32, value), bits);
     float same;
     memcpy(&same, &bits, sizeof same);
@@ -176,15 +176,15 @@ static void floats_become_integers_by_saturation(void** state) {
 
 static void integers_become_floats_with_one_rounding(void** state) {
   (void)state;
-  qn__scalar_t big = {.i = INT64_C(0x4000004000000001)};  // above the middle of two f32 values
+  qn__ir_scalar_t big = {.i = INT64_C(0x4000004000000001)};  // above the middle of two f32 values
   assert_same_float(qn__scalar_cast(QN_DTYPE_I64, big, QN_DTYPE_F32).f, 0x1.000002p62);
-  qn__scalar_t all = {.i = -1};
+  qn__ir_scalar_t all = {.i = -1};
   assert_same_float(qn__scalar_cast(QN_DTYPE_U64, all, QN_DTYPE_F64).f, 0x1p64);
   assert_same_float(qn__scalar_cast(QN_DTYPE_I64, all, QN_DTYPE_F16).f, -1);
-  assert_same_float(qn__scalar_cast(QN_DTYPE_BOOL, (qn__scalar_t){.i = 1}, QN_DTYPE_BF16).f, 1);
-  assert_same_float(qn__scalar_cast(QN_DTYPE_I32, (qn__scalar_t){.i = 70000}, QN_DTYPE_F16).f,
+  assert_same_float(qn__scalar_cast(QN_DTYPE_BOOL, (qn__ir_scalar_t){.i = 1}, QN_DTYPE_BF16).f, 1);
+  assert_same_float(qn__scalar_cast(QN_DTYPE_I32, (qn__ir_scalar_t){.i = 70000}, QN_DTYPE_F16).f,
                     (double)INFINITY);
-  assert_int_equal(qn__scalar_cast(QN_DTYPE_I64, (qn__scalar_t){.i = 0x1FF}, QN_DTYPE_I8).i, -1);
+  assert_int_equal(qn__scalar_cast(QN_DTYPE_I64, (qn__ir_scalar_t){.i = 0x1FF}, QN_DTYPE_I8).i, -1);
 }
 
 // By way of f32 many of these would be a tie first.
@@ -204,7 +204,7 @@ static void conversions_to_16_bits_are_rounded_once(void** state) {
     assert_non_null(cases);
     assert_true(count > 10000);
     for (size_t i = 0; i < count; i++) {
-      qn__scalar_t value = qn__scalar_cast(from, qn__scalar_from_bits(from, cases[i].from), to);
+      qn__ir_scalar_t value = qn__scalar_cast(from, qn__scalar_from_bits(from, cases[i].from), to);
       uint16_t have = (uint16_t)qn__scalar_to_bits(to, value);
       if (qn_test_rounding_is_right(&cases[i], is_bf16, have)) continue;
       fail_msg("%s of %s %#llx is %#x, not %#x", qn_dtype_text(to), qn_dtype_text(from),
@@ -306,10 +306,10 @@ static void functions_have_their_special_values(void** state) {
     assert_same_float(float_op(QN_OP_ROUND, d, 2.5, 0, 0), 3);
     assert_same_float(float_op(QN_OP_ROUND, d, -0.5, 0, 0), -1);
     assert_same_float(float_op(QN_OP_TRUNC, d, -1.5, 0, 0), -1);
-    qn__scalar_t out;
-    assert_true(qn__scalar_op(QN_OP_ISINF, d, &(qn__scalar_t){.f = -inf}, &out));
+    qn__ir_scalar_t out;
+    assert_true(qn__scalar_op(QN_OP_ISINF, d, &(qn__ir_scalar_t){.f = -inf}, &out));
     assert_int_equal(out.i, 1);
-    assert_true(qn__scalar_op(QN_OP_ISFINITE, d, &(qn__scalar_t){.f = -inf}, &out));
+    assert_true(qn__scalar_op(QN_OP_ISFINITE, d, &(qn__ir_scalar_t){.f = -inf}, &out));
     assert_int_equal(out.i, 0);
   }
   assert_same_float(float_op(QN_OP_EXP, QN_DTYPE_F32, 1, 0, 0), (double)2.7182818284590452f);
@@ -322,13 +322,13 @@ static void comparisons_with_nan_are_false(void** state) {
   (void)state;
   const qn_op_t ops[] = {QN_OP_EQ, QN_OP_LT, QN_OP_LE, QN_OP_GT, QN_OP_GE, QN_OP_NE};
   for (size_t i = 0; i < 6; i++) {
-    qn__scalar_t out;
-    qn__scalar_t args[2] = {{.f = (double)NAN}, {.f = 1}};
+    qn__ir_scalar_t out;
+    qn__ir_scalar_t args[2] = {{.f = (double)NAN}, {.f = 1}};
     assert_true(qn__scalar_op(ops[i], QN_DTYPE_F32, args, &out));
     assert_int_equal(out.i, ops[i] == QN_OP_NE);
   }
-  qn__scalar_t zeros[2] = {{.f = 0.0}, {.f = -0.0}};
-  qn__scalar_t out;
+  qn__ir_scalar_t zeros[2] = {{.f = 0.0}, {.f = -0.0}};
+  qn__ir_scalar_t out;
   assert_true(qn__scalar_op(QN_OP_EQ, QN_DTYPE_F32, zeros, &out));
   assert_int_equal(out.i, 1);
 }
@@ -338,8 +338,8 @@ static void logic_and_select(void** state) {
   assert_int_equal(int_op(QN_OP_LOGIC_AND, QN_DTYPE_BOOL, 1, 0), 0);
   assert_int_equal(int_op(QN_OP_LOGIC_OR, QN_DTYPE_BOOL, 1, 0), 1);
   assert_int_equal(int_op(QN_OP_LOGIC_NOT, QN_DTYPE_BOOL, 1, 0), 0);
-  qn__scalar_t args[3] = {{.i = 0}, {.f = 1.5}, {.f = 2.5}};
-  qn__scalar_t out;
+  qn__ir_scalar_t args[3] = {{.i = 0}, {.f = 1.5}, {.f = 2.5}};
+  qn__ir_scalar_t out;
   assert_true(qn__scalar_op(QN_OP_SELECT, QN_DTYPE_F32, args, &out));
   assert_same_float(out.f, 2.5);
 }
@@ -352,8 +352,8 @@ static void reductions_begin_with_their_neutral_element(void** state) {
   assert_int_equal(qn__reduce_neutral(QN_REDUCE_MAX, QN_DTYPE_U64).i, 0);
   const qn_reduce_kind_t kinds[] = {QN_REDUCE_SUM, QN_REDUCE_PROD, QN_REDUCE_MIN, QN_REDUCE_MAX};
   for (size_t k = 0; k < 4; k++) {
-    qn__scalar_t neutral = qn__reduce_neutral(kinds[k], QN_DTYPE_F32);
-    qn__scalar_t value = {.f = -3.25};
+    qn__ir_scalar_t neutral = qn__reduce_neutral(kinds[k], QN_DTYPE_F32);
+    qn__ir_scalar_t value = {.f = -3.25};
     assert_same_float(qn__reduce_step(kinds[k], QN_DTYPE_F32, neutral, value).f, -3.25);
     neutral = qn__reduce_neutral(kinds[k], QN_DTYPE_I16);
     value.i = -7;

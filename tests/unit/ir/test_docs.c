@@ -63,7 +63,7 @@ static void assert_row(const char* first, const char* last) {
 static void test_operators(void** state) {
   (void)state;
   for (int op = 1; op < QN_OP_COUNT; op++) {
-    const qn__op_info_t* info = qn__op_info((qn_op_t)op);
+    const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
     const char* names = info->rule == QN__RULE_SELECT ? "cab"
                         : info->rule == QN__RULE_LANE ? "xd"
                         : info->arity == 1            ? "x"
@@ -136,7 +136,7 @@ static void test_programs_parse(void** state) {
     (void)snprintf(text, sizeof text, "%s%.*s%s", is_function ? "" : head, size, at,
                    is_function && !is_head ? "" : "}\n");
     qn__diag_t diag;
-    qn__body_t body;
+    qn__ir_body_t body;
     qn__diag_init(&diag, qn_allocator_default(), NULL, "docs/ir.md", qn__str(text));
     if (!qn__text_parse(qn__str(text), qn_allocator_default(), &diag, &body)) {
       fail_msg("%s", (const char*)diag.text.data);

@@ -25,13 +25,13 @@ static int close_arena(void** state) {
   return 0;
 }
 
-static qn__expr_t* integer(int64_t value) {
+static qn__ir_expr_t* integer(int64_t value) {
   return qn__expr_int(&arena, QN_DTYPE_I64, value);
 }
 
 // The value of the let that is statement `index` of the first function.
-static qn__expr_t* let_value(qn_module_t* module, int index) {
-  qn__stmt_t* stmt = module->functions[0]->body.first;
+static qn__ir_expr_t* let_value(qn_module_t* module, int index) {
+  qn__ir_stmt_t* stmt = module->functions[0]->body.first;
   for (int i = 0; i < index; i++) stmt = stmt->next;
   assert_int_equal(stmt->kind, QN__STMT_LET);
   return stmt->let.value;
@@ -39,10 +39,10 @@ static qn__expr_t* let_value(qn_module_t* module, int index) {
 
 static void results_are_typed_by_rule(void** state) {
   (void)state;
-  qn__expr_t* f = qn__expr_float(&arena, QN_DTYPE_F32, 1);
+  qn__ir_expr_t* f = qn__expr_float(&arena, QN_DTYPE_F32, 1);
   assert_int_equal(qn__expr_op(&arena, QN_OP_ADD, f, f, NULL)->dtype, QN_DTYPE_F32);
   assert_int_equal(qn__expr_op(&arena, QN_OP_LT, f, f, NULL)->dtype, QN_DTYPE_BOOL);
-  qn__expr_t* yes = qn__expr_int(&arena, QN_DTYPE_BOOL, 1);
+  qn__ir_expr_t* yes = qn__expr_int(&arena, QN_DTYPE_BOOL, 1);
   assert_int_equal(qn__expr_op(&arena, QN_OP_SELECT, yes, f, f)->dtype, QN_DTYPE_F32);
   assert_int_equal(qn__expr_op(&arena, QN_OP_ISNAN, f, NULL, NULL)->dtype, QN_DTYPE_BOOL);
   // An operand that could not be allocated.
@@ -55,12 +55,12 @@ typedef struct counts {
   int stop_at;
 } counts_t;
 
-static bool count_stmt(qn__walker_t* walker, qn__stmt_t* stmt) {
+static bool count_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   (void)stmt;
   counts_t* counts = walker->self;
   return ++counts->stmts != counts->stop_at;
 }
-static bool count_expr(qn__walker_t* walker, qn__expr_t* expr) {
+static bool count_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   (void)expr;
   ((counts_t*)walker->self)->exprs++;
   return true;
@@ -78,7 +78,7 @@ static void walks_visit_everything_and_stop(void** state) {
       "  }\n"
       "}\n");
   counts_t counts = {0};
-  qn__walker_t walker = {count_stmt, count_expr, &counts};
+  qn__ir_walker_t walker = {count_stmt, count_expr, &counts};
   assert_true(qn__walk_block(&walker, &module->functions[0]->body));
   assert_int_equal(counts.stmts, 5);  // with the let of the reduction
   assert_int_equal(counts.exprs, 15);
@@ -101,7 +101,7 @@ static void numbers_follow_the_program(void** state) {
   assert_int_equal(function->symbols[1]->id, 1);
   assert_int_equal(function->params[1].scalar->id, 2);
   assert_int_equal(function->params[2].buffer->id, 1);
-  qn__stmt_t* loop = function->body.first->next;
+  qn__ir_stmt_t* loop = function->body.first->next;
   assert_int_equal(function->body.first->alloc.buffer->id, 2);
   assert_int_equal(loop->loop.var->id, 3);
   assert_int_equal(loop->loop.body.first->let.var->id, 4);
@@ -109,7 +109,7 @@ static void numbers_follow_the_program(void** state) {
   qn_module_release(module);
 }
 
-static qn__expr_t* replace_n(qn__subst_t* subst, qn__var_t* var) {
+static qn__ir_expr_t* replace_n(qn__ir_subst_t* subst, qn__ir_var_t* var) {
   return strcmp(var->name, "n") == 0 ? subst->self : NULL;
 }
 
@@ -117,15 +117,15 @@ static void copies_substitute_and_declare_anew(void** state) {
   (void)state;
   qn_module_t* module =
       qn_must_parse("func f(x: i64[n]) { let t = sum k in 0..n { let a = x[k]; a * n }; }");
-  const qn__expr_t* from = let_value(module, 0);
-  qn__subst_t plain = {.arena = &arena};
-  qn__expr_t* copy = qn__expr_clone(&plain, from);
+  const qn__ir_expr_t* from = let_value(module, 0);
+  qn__ir_subst_t plain = {.arena = &arena};
+  qn__ir_expr_t* copy = qn__expr_clone(&plain, from);
   assert_true(qn__expr_equal(from, copy));
   assert_ptr_not_equal(copy->reduce.reduce_var, from->reduce.reduce_var);
   assert_ptr_not_equal(copy->reduce.lets.first->let.var, from->reduce.lets.first->let.var);
   assert_ptr_equal(copy->reduce.value->args[0]->var, copy->reduce.lets.first->let.var);
   assert_ptr_equal(copy->reduce.end->var, from->reduce.end->var);
-  qn__subst_t subst = {.arena = &arena, .on_var = replace_n, .self = integer(7)};
+  qn__ir_subst_t subst = {.arena = &arena, .on_var = replace_n, .self = integer(7)};
   copy = qn__expr_clone(&subst, from);
   assert_false(qn__expr_equal(from, copy));
   assert_int_equal(copy->reduce.end->int_value, 7);
@@ -156,7 +156,7 @@ static void equal_means_the_same_tree(void** state) {
   assert_true(qn__expr_equal(let_value(module, 6), let_value(module, 7)));
   assert_false(qn__expr_equal(let_value(module, 6), let_value(module, 8)));
   assert_false(qn__expr_equal(integer(1), qn__expr_int(&arena, QN_DTYPE_I32, 1)));
-  qn__expr_t* zero = qn__expr_float(&arena, QN_DTYPE_F32, 0.0);
+  qn__ir_expr_t* zero = qn__expr_float(&arena, QN_DTYPE_F32, 0.0);
   assert_false(qn__expr_equal(zero, qn__expr_float(&arena, QN_DTYPE_F32, -0.0)));
   qn_module_release(module);
 }
@@ -173,7 +173,7 @@ static void literals_fold(void** state) {
       "  let g = bitcast(i32, f32(1.0));\n"
       "  let h = select(true, 3, 4);\n"
       "}\n");
-  qn__scalar_t value;
+  qn__ir_scalar_t value;
   assert_true(qn__expr_fold(let_value(module, 0), &value));
   assert_int_equal(value.i, 1);
   assert_true(qn__expr_fold(let_value(module, 1), &value));
@@ -191,7 +191,7 @@ static void literals_fold(void** state) {
 
 // ------------------------------------------------------------------------------------ bodies
 
-static bool encodes_to(qn__body_t* body, const qn_module_t* module) {
+static bool encodes_to(qn__ir_body_t* body, const qn_module_t* module) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
   }
@@ -207,7 +207,7 @@ static bool encodes_to(qn__body_t* body, const qn_module_t* module) {
 static void bodies_outlive_their_original(void** state) {
   (void)state;
   qn_module_t* module = qn_must_parse(qn_all_constructs);
-  qn__body_t copy;
+  qn__ir_body_t copy;
   assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &copy)));
   qn_module_t* again = qn_must_parse(qn_all_constructs);
   qn_module_release(module);
@@ -222,7 +222,7 @@ static void bodies_outlive_their_original(void** state) {
 
 static bool clone_all(qn_allocator_t allocator, void* user) {
   const qn_module_t* module = user;
-  qn__body_t copy;
+  qn__ir_body_t copy;
   qn_status_t status = qn__body_clone(&module->body, allocator, &copy);
   if (qn_ok(status)) {
     qn__body_deinit(&copy);

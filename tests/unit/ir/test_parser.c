@@ -21,7 +21,7 @@ static void assert_typed(const char* expr, const char* expected) {
   qn_parsed_t p;
   qn_parse_text(&p, text);
   if (!p.is_good) fail_msg("%s:\n%s", expr, (const char*)p.diag.text.data);
-  const qn__expr_t* value = p.body.first->body.last->let.value;
+  const qn__ir_expr_t* value = p.body.first->body.last->let.value;
   qn__buffer_t out;
   qn__buffer_init(&out, qn_allocator_default());
   qn__buffer_format(&out, "%s ", qn_dtype_text(value->dtype));
@@ -122,7 +122,7 @@ static void test_what_does_not_fit_is_an_error(void** state) {
 static void test_every_operator_parses(void** state) {
   (void)state;
   for (int op = 1; op < QN_OP_COUNT; op++) {
-    const qn__op_info_t* info = qn__op_info((qn_op_t)op);
+    const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
     assert_non_null(info);
     const char* operand = "a";
     if (info->rule == QN__RULE_INTEGER || info->rule == QN__RULE_BITWISE ||
@@ -150,7 +150,7 @@ static void test_every_operator_parses(void** state) {
     qn_parsed_t p;
     qn_parse_text(&p, text);
     if (!p.is_good) fail_msg("%s\n%s", text, (const char*)p.diag.text.data);
-    const qn__expr_t* value = p.body.first->body.first->let.value;
+    const qn__ir_expr_t* value = p.body.first->body.first->let.value;
     assert_int_equal(value->kind, QN__EXPR_OP);
     assert_int_equal(value->op, op);
     for (uint32_t i = 0; i < info->arity; i++) assert_non_null(value->args[i]);
@@ -218,16 +218,16 @@ static void test_symbols_and_scalars_in_shapes(void** state) {
   }
   assert_int_equal(f->param_count, 5);
   // A scalar that is declared later is no symbol; one of another dtype is converted.
-  const qn__expr_t* later = f->params[0].buffer->shape[2];
+  const qn__ir_expr_t* later = f->params[0].buffer->shape[2];
   assert_int_equal(later->kind, QN__EXPR_CAST);
   assert_int_equal(later->dtype, QN_DTYPE_I64);
   assert_ptr_equal(later->args[0]->var, f->params[3].scalar);
-  const qn__expr_t* product = f->params[1].buffer->shape[0];
+  const qn__ir_expr_t* product = f->params[1].buffer->shape[0];
   assert_int_equal(product->op, QN_OP_MUL);
   assert_ptr_equal(product->args[0]->var, f->params[2].scalar);
   assert_ptr_equal(product->args[1]->var, f->symbols[1]);
   // An explicit conversion says the same.
-  const qn__expr_t* written = f->params[4].buffer->shape[0];
+  const qn__ir_expr_t* written = f->params[4].buffer->shape[0];
   assert_int_equal(written->kind, QN__EXPR_CAST);
   assert_int_equal(written->args[0]->kind, QN__EXPR_VAR);
   assert_int_equal(f->params[4].buffer->access, QN_ACCESS_IN);
@@ -246,8 +246,8 @@ static void test_scopes_of_names(void** state) {
                 "let w = sum i in 0..n { let v = i; v };\n"
                 "}\n");
   if (!p.is_good) fail_msg("%s", (const char*)p.diag.text.data);
-  const qn__stmt_t* outer = p.body.first->body.first;
-  const qn__stmt_t* inner = outer->next->loop.body.first;
+  const qn__ir_stmt_t* outer = p.body.first->body.first;
+  const qn__ir_stmt_t* inner = outer->next->loop.body.first;
   assert_ptr_equal(inner->let.value->args[0]->var, outer->let.var);
   qn_parsed_release(&p);
   qn_assert_error(QN_PARSE_HEADER "let v = 1;\nlet v = 2;\n}\n", "QN0113");
@@ -276,7 +276,7 @@ static void test_slashes_divide_or_comment(void** state) {
   assert_false(p.is_good);
   assert_int_equal(p.diag.error_count, 1);
   assert_non_null(strstr((const char*)p.diag.text.data, "operands of '//' are i64 and i16"));
-  const qn__stmt_t* first = p.body.first->body.first;
+  const qn__ir_stmt_t* first = p.body.first->body.first;
   assert_int_equal(first->let.value->op, QN_OP_FLOORDIV);
   assert_int_equal(first->next->let.value->op, QN_OP_ADD);
   qn_parsed_release(&p);
@@ -288,7 +288,7 @@ typedef struct place {
   bool is_found;
 } place_t;
 
-static bool look_at(qn__walker_t* walker, qn__expr_t* expr) {
+static bool look_at(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   place_t* place = walker->self;
   assert_true(expr->loc.size > 0);
   qn_str_t slice = {place->text + expr->loc.begin, expr->loc.size};
@@ -318,11 +318,11 @@ static void test_every_expression_knows_its_place(void** state) {
   assert_true(p.is_good);
   for (size_t i = 0; i < QN_COUNT_OF(wanted); i++) {
     place_t place = {text, qn__str(wanted[i]), false};
-    qn__walker_t walker = {.on_expr = look_at, .self = &place};
+    qn__ir_walker_t walker = {.on_expr = look_at, .self = &place};
     assert_true(qn__walk_block(&walker, &p.body.first->body));
     if (!place.is_found) fail_msg("no expression is at '%s'", wanted[i]);
   }
-  const qn__stmt_t* store = p.body.first->body.first;
+  const qn__ir_stmt_t* store = p.body.first->body.first;
   assert_int_equal(store->loc.size, strlen("y[0, k + 1]"));
   qn_parsed_release(&p);
 }
@@ -351,7 +351,7 @@ static void test_strings(void** state) {
   qn_parse_text(
       &p, QN_PARSE_HEADER "assert o, \"a\\\"b\\\\c\\n\\t\\x01\\xff \xc3\xa9\";\nassert o;\n}\n");
   assert_true(p.is_good);
-  const qn__stmt_t* stmt = p.body.first->body.first;
+  const qn__ir_stmt_t* stmt = p.body.first->body.first;
   assert_string_equal(stmt->assert_.message, "a\"b\\c\n\t\x01\xff \xc3\xa9");
   assert_string_equal(stmt->next->assert_.message, "");
   qn__buffer_t out;

@@ -141,7 +141,7 @@ static const char everything[] = QN_PARSE_HEADER
 static bool parse_once(qn_allocator_t allocator, void* user) {
   const char* text = user;
   qn__diag_t diag;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn__diag_init(&diag, allocator, NULL, "test", qn__str(text));
   bool is_good = qn__text_parse(qn__str(text), allocator, &diag, &body);
   qn_status_t status = qn__diag_status(&diag, QN_STATUS_SYNTAX);

@@ -134,7 +134,7 @@ static void run(const qn__ir_func_t* function, int64_t m, bool is_special, uint8
     memory[p] = malloc(BUFFER_BYTES);
     assert_non_null(memory[p]);
     for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
-      qn__scalar_t value = {.i = (int64_t)((i * 7 + p) % 5 == 1)};
+      qn__ir_scalar_t value = {.i = (int64_t)((i * 7 + p) % 5 == 1)};
       if (qn__dtype_is_float(buffer->dtype)) {
         value.f = (double)value.i;
         if (is_special && p == 0 && i % 67 == 3) value.f = i % 2 ? (double)NAN : (double)INFINITY;
@@ -166,7 +166,7 @@ static bool same(const qn__ir_buffer_t* buffer, const uint8_t* want, const uint8
   return true;
 }
 
-static void check(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
+static void check(const program_t* program, const qn_module_t* module, const qn__ir_body_t* mapped,
                   int64_t m, bool is_special) {
   uint8_t* want[MAX_PARAMS];
   uint8_t* have[MAX_PARAMS];
@@ -183,12 +183,12 @@ static void check(const program_t* program, const qn_module_t* module, const qn_
   }
 }
 
-static bool has_kept(qn__block_t* block) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool has_kept(qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_ALLOC && strncmp(stmt->alloc.buffer->name, "kept", 4) == 0) {
       return true;
     }
-    qn__block_t* blocks[2];
+    qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     for (size_t i = 0; i < count; ++i) {
       if (has_kept(blocks[i])) return true;
@@ -197,7 +197,7 @@ static bool has_kept(qn__block_t* block) {
   return false;
 }
 
-static void map(const qn_module_t* module, bool is_checked, qn__body_t* body) {
+static void map(const qn_module_t* module, bool is_checked, qn__ir_body_t* body) {
   qn__pass_options_t options = target;
   options.is_checked = is_checked;
   assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), body)));
@@ -220,7 +220,7 @@ static void run_program(void** state) {
     text_of(program, dtypes[d], "m", text, sizeof text);
     qn_module_t* module = parse(text);
     for (int is_checked = 0; is_checked < 2; ++is_checked) {
-      qn__body_t body;
+      qn__ir_body_t body;
       map(module, is_checked != 0, &body);
       bool is_kept = has_kept(&body.first->body);
       bool may_keep = program->is_kept && !is_checked;
@@ -241,7 +241,7 @@ static void run_program(void** state) {
     for (size_t k = 0; k < QN_COUNT_OF(known); ++k) {
       text_of(program, dtypes[d], known[k], text, sizeof text);
       module = parse(text);
-      qn__body_t body;
+      qn__ir_body_t body;
       map(module, false, &body);
       check(program, module, &body, strtoll(known[k], NULL, 10), true);
       qn__body_deinit(&body);
@@ -257,7 +257,7 @@ static void sums_keep_their_order(void** state) {
       "func f(x: f16[n, m], d: f32[n, m], inout y: f32[n, m]) { parallel i in 0..n {"
       "  let s = sum j in 0..m { f32(x[i, j]) }; let t = sum j in 0..m { d[i, j] * f32(x[i, j]) };"
       "  for j in 0..m { y[i, j] = s + t * f32(x[i, j]); } } }");
-  qn__body_t body;
+  qn__ir_body_t body;
   map(module, false, &body);
   assert_true(has_kept(&body.first->body));
   static const program_t program = {"two element types", "", true};
@@ -268,7 +268,7 @@ static void sums_keep_their_order(void** state) {
 
 static bool walk(qn_allocator_t allocator, void* user) {
   const qn_module_t* module = user;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_status_t status = qn__body_clone(&module->body, allocator, &body);
   if (qn_ok(status)) {
     status = qn__passes_run_gpu(&body, &target);

@@ -54,15 +54,15 @@ static const qn__pass_options_t targets[] = {
      .has_block_reductions = true},
 };
 
-static void give_up(const qn_generated_t* generated, const qn__body_t* body, const char* what,
+static void give_up(const qn_generated_t* generated, const qn__ir_body_t* body, const char* what,
                     const char* message) {
   print_message("%s\n", generated->text);
   if (body) qn_test_show(body);
   fail_msg("seed %" PRIu64 ", %s: %s", generated->seed, what, message);
 }
 
-static void interpret(const qn_generated_t* generated, const qn__body_t* body, uint32_t warp_size,
-                      const char* what, qn_generated_args_t* args) {
+static void interpret(const qn_generated_t* generated, const qn__ir_body_t* body,
+                      uint32_t warp_size, const char* what, qn_generated_args_t* args) {
   qn_generated_args_init(generated, args);
   qn__interpret_args_t call = {
       .params = args->params, .symbols = generated->symbols, .warp_size = warp_size};
@@ -72,7 +72,7 @@ static void interpret(const qn_generated_t* generated, const qn__body_t* body, u
 
 static void compare(const qn_generated_t* generated, const qn_generated_args_t* expected,
                     const qn__pass_options_t* options, const char* what) {
-  qn__body_t body;
+  qn__ir_body_t body;
   assert_true(qn_ok(qn__body_clone(&generated->module->body, qn_allocator_default(), &body)));
   qn_status_t status = qn__passes_run_gpu(&body, options);
   if (qn_ok(status)) status = qn__body_verify_status(&body, what);

@@ -52,7 +52,7 @@ typedef struct program {
 static void fill(const qn__ir_buffer_t* buffer, uint8_t* data) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
-    qn__scalar_t value = {.i = (int64_t)((i * 5) % 11)};
+    qn__ir_scalar_t value = {.i = (int64_t)((i * 5) % 11)};
     if (qn__dtype_is_float(buffer->dtype)) value.f = (double)((i * 7) % 13) * 0.25 - 1.0;
     if (buffer->dtype == QN_DTYPE_BOOL) value.i = i % 3 == 0;
     uint64_t bits = qn__scalar_to_bits(buffer->dtype, value);
@@ -72,7 +72,7 @@ static void prepare(const qn__ir_func_t* function, uint8_t** memory, uint64_t* w
       words[i] = (uint64_t)(uintptr_t)memory[i];
     } else {
       qn_dtype_t dtype = function->params[i].scalar->dtype;
-      qn__scalar_t value = {.i = 3};
+      qn__ir_scalar_t value = {.i = 3};
       if (qn__dtype_is_float(dtype)) value.f = 1.5;
       memory[i] = NULL;
       words[i] = qn__scalar_to_bits(dtype, value);
@@ -107,8 +107,9 @@ static void interpret(const program_t* program, const qn__ir_func_t* function,
   if (!qn_ok(status)) fail_msg("%s: %s", program->name, qn_status_message(status));
 }
 
-static void compare(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
-                    const int64_t* symbols, const qn__pass_options_t* options) {
+static void compare(const program_t* program, const qn_module_t* module,
+                    const qn__ir_body_t* mapped, const int64_t* symbols,
+                    const qn__pass_options_t* options) {
   uint8_t* want[MAX_PARAMS];
   uint8_t* have[MAX_PARAMS];
   const qn__ir_func_t* function = module->functions[0];
@@ -132,7 +133,7 @@ static void run_program(void** state) {
   qn_status_t status = qn_module_parse(program->text, strlen(program->text), NULL, &module);
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
   for (size_t t = 0; t < QN_COUNT_OF(targets); ++t) {
-    qn__body_t body;
+    qn__ir_body_t body;
     assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
     status = qn__passes_run_gpu(&body, &targets[t]);
     if (qn_ok(status)) status = qn__body_verify_status(&body, "the mapping");
@@ -345,7 +346,7 @@ static void refusals(void** state) {
     qn_module_t* module = NULL;
     qn_status_t status = qn_module_parse(cases[i][0], strlen(cases[i][0]), NULL, &module);
     if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-    qn__body_t body;
+    qn__ir_body_t body;
     assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
     status = qn__passes_run_gpu(&body, &targets[0]);
     assert_int_equal(qn_status_code(status), QN_STATUS_UNSUPPORTED);
@@ -358,7 +359,7 @@ static void refusals(void** state) {
 
 static bool walk(qn_allocator_t allocator, void* user) {
   const qn_module_t* module = user;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_status_t status = qn__body_clone(&module->body, allocator, &body);
   if (qn_ok(status)) {
     status = qn__passes_run_gpu(&body, &targets[2]);

@@ -43,8 +43,8 @@ static void fill(const qn__ir_buffer_t* buffer, size_t seed, uint8_t* data) {
   size_t size = qn_dtype_size_bytes(buffer->dtype);
   for (size_t i = 0; i < BUFFER_BYTES / size; ++i) {
     size_t at = i * 7 + i / 61 + seed * 5;
-    qn__scalar_t value = {.i = (int64_t)(at % 11) -
-                               (qn__dtype_class(buffer->dtype) == QN__CLASS_SIGNED)};
+    qn__ir_scalar_t value = {.i = (int64_t)(at % 11) -
+                                  (qn__dtype_class(buffer->dtype) == QN__CLASS_SIGNED)};
     if (qn__dtype_is_float(buffer->dtype)) value.f = (double)(at % 29) * 0.21 - 3.0;
     if (qn__dtype_is_float(buffer->dtype)) value.f = qn__round_float(buffer->dtype, value.f);
     if (buffer->dtype == QN_DTYPE_BOOL) value.i = at % 3 == 0;
@@ -99,8 +99,8 @@ typedef struct shape {
   int64_t m, n, k;
 } shape_t;
 
-static void compare(const program_t* program, const qn_module_t* module, const qn__body_t* mapped,
-                    shape_t shape, double tolerance) {
+static void compare(const program_t* program, const qn_module_t* module,
+                    const qn__ir_body_t* mapped, shape_t shape, double tolerance) {
   const qn__ir_func_t* function = module->functions[0];
   int64_t symbols[MAX_SYMBOLS] = {0};
   assert_true(function->symbol_count <= MAX_SYMBOLS);
@@ -126,12 +126,12 @@ static void compare(const program_t* program, const qn_module_t* module, const q
 
 // ---- mapping
 
-static bool is_shared(const qn__stmt_t* stmt) {
+static bool is_shared(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_SHARED;
 }
 
-static bool any(qn__block_t* block, bool (*is_it)(const qn__stmt_t*)) {
-  for (qn__stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+static bool any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t*)) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (is_it(stmt)) return true;
     if (stmt->kind == QN__STMT_LOOP && any(&stmt->loop.body, is_it)) return true;
     if (stmt->kind == QN__STMT_IF && any(&stmt->if_.then_block, is_it)) return true;
@@ -147,7 +147,7 @@ static qn_module_t* parse(const program_t* program) {
 }
 
 static void map(const program_t* program, const qn_module_t* module,
-                const qn__pass_options_t* options, qn__body_t* body) {
+                const qn__pass_options_t* options, qn__ir_body_t* body) {
   assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), body)));
   qn_status_t status = qn__passes_run_gpu(body, options);
   if (qn_ok(status)) status = qn__body_verify_status(body, "the mapping");
@@ -168,7 +168,7 @@ static void run_target(const program_t* program, const qn_module_t* module, size
       {e + 1, e - 1, 17}, {e - 1, e + 1, 15}, {37, 41, 13}, {2 * e - 1, 3, 33}, {3, e + 3, 31},
       {16, 17, 66},       {17, 16, 65},       {1, 33, 64},  {33, 1, 67},        {16, 16, 7},
   };
-  qn__body_t body;
+  qn__ir_body_t body;
   map(program, module, options, &body);
   if (!any(&body.first->body, is_shared)) {
     qn_test_show(&body);
@@ -342,7 +342,7 @@ static void large_tiles(void** state) {
   qn__pass_options_t options = targets[0];
   options.multiprocessors = 1;
   qn_module_t* module = parse(&program);
-  qn__body_t body;
+  qn__ir_body_t body;
   map(&program, module, &options, &body);
   compare(&program, module, &body, (shape_t){0, 0, 0}, 0);
   qn__body_deinit(&body);
@@ -500,7 +500,7 @@ static void run_other(void** state) {
   const program_t* program = *state;
   qn_module_t* module = parse(program);
   qn__pass_options_t options = targets[0];
-  qn__body_t body;
+  qn__ir_body_t body;
   map(program, module, &options, &body);
   bool is_tile = any(&body.first->body, is_shared);
   if (is_tile) qn_test_show(&body);
@@ -515,7 +515,7 @@ static void checked_builds_keep_accesses(void** state) {
   qn_module_t* module = parse(&programs[0]);
   qn__pass_options_t options = targets[0];
   options.is_checked = true;
-  qn__body_t body;
+  qn__ir_body_t body;
   map(&programs[0], module, &options, &body);
   assert_false(any(&body.first->body, is_shared));
   qn__body_deinit(&body);
@@ -530,7 +530,7 @@ static void small_targets_have_none(void** state) {
   options[1].max_shared_bytes = 512;
   for (size_t i = 0; i < 2; ++i) {
     qn_module_t* module = parse(&programs[0]);
-    qn__body_t body;
+    qn__ir_body_t body;
     map(&programs[0], module, &options[i], &body);
     assert_false(any(&body.first->body, is_shared));
     qn__body_deinit(&body);

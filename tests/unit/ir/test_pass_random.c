@@ -80,7 +80,7 @@ static void round_trips(void** state) {
 static void compare_after(const qn_generated_t* generated, const qn_generated_args_t* expected,
                           const char* what, const qn__pass_options_t* options,
                           const qn__pass_t* const* passes, size_t pass_count) {
-  qn__body_t body;
+  qn__ir_body_t body;
   assert_true(qn_ok(qn__body_clone(&generated->module->body, qn_allocator_default(), &body)));
   qn_status_t status = pass_count > 0 ? qn__passes_run(&body, options, passes, pass_count)
                                       : qn__passes_run_cpu(&body, options);
@@ -145,7 +145,7 @@ static void checks_are_kept(void** state) {
     qn_generated_t generated = make(seed, true);
     qn_generated_args_t expected, actual;
     qn_status_code_t before = run_code(&generated, generated.module->functions[0], &expected);
-    qn__body_t body;
+    qn__ir_body_t body;
     assert_true(qn_ok(qn__body_clone(&generated.module->body, qn_allocator_default(), &body)));
     qn__pass_options_t options = {.vector_bytes = 32, .is_checked = true};
     qn_status_t status = qn__passes_run_cpu(&body, &options);

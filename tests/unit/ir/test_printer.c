@@ -149,12 +149,12 @@ static void test_names_are_made_unambiguous(void** state) {
   assert_printed("for i in 0..n { } for i in 0..n { }",
                  "  for i in 0..n {\n  }\n  for i in 0..n {\n  }");
   // What a pass may leave behind: two values of one name in one block, and none at all.
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_must_parse_body(
       "func f(out y: i64[4]) {\n  let a = 1;\n  let a_1 = 2;\n  let b = 3;\n  let c = 4;\n"
       "  y[0] = a + a_1 + b + c;\n}\n",
       &body);
-  qn__stmt_t* stmt = body.first->body.first;
+  qn__ir_stmt_t* stmt = body.first->body.first;
   stmt->next->next->let.var->name = "a";
   stmt->next->next->next->let.var->name = NULL;
   char* text = qn_print_twice(&body);
@@ -171,12 +171,12 @@ static void test_names_are_made_unambiguous(void** state) {
 
 static void test_lanes_are_comments(void** state) {
   (void)state;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_must_parse_body(
       "func f(x: f32[n], out y: f32[n]) {\n  for i in 0..n {\n    y[i] = 2.0 * (sum j in 0..n "
       "{ x[j] });\n  }\n}\n",
       &body);
-  qn__stmt_t* loop = body.first->body.first;
+  qn__ir_stmt_t* loop = body.first->body.first;
   loop->loop.lane_count = 8;
   loop->loop.body.first->store.value->args[1]->reduce.lane_count = 4;
   qn__buffer_t out;
@@ -190,7 +190,7 @@ static void test_lanes_are_comments(void** state) {
                       "    });\n"
                       "  }\n}\n");
   // The marks are no part of the meaning: the tree that comes back has none.
-  qn__body_t again;
+  qn__ir_body_t again;
   qn_must_parse_body((const char*)out.data, &again);
   assert_int_equal(again.first->body.first->loop.lane_count, 0);
   assert_true(
@@ -229,7 +229,7 @@ static void test_out_of_memory(void** state) {
   static char text[] =
       "func f(x: f32[n, m], a_parameter_of_a_long_name: f32, another_one_that_is_long: f32, out y: "
       "f32[n, m]) {\n  let v = 1;\n  for i in 0..n { let v = v + i;\n // comment\n }\n}\n";
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_must_parse_body(text, &body);
   assert_true(qn_fault_walk_alloc(print_once, &body) > 3);
   assert_true(qn_fault_walk_alloc(format_once, text) > 3);

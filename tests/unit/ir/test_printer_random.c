@@ -17,7 +17,7 @@ typedef struct maker {
   qn__ir_func_t* function;
   uint64_t random;
   int reduce_depth;
-  qn__var_t* reduce_vars[8];
+  qn__ir_var_t* reduce_vars[8];
 } maker_t;
 
 static uint64_t next_random(maker_t* m) {
@@ -27,20 +27,20 @@ static uint64_t next_random(maker_t* m) {
   return m->random >> 11;
 }
 
-static qn__expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth);
+static qn__ir_expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth);
 
-static qn__expr_t* make_leaf(maker_t* m, qn_dtype_t dtype) {
+static qn__ir_expr_t* make_leaf(maker_t* m, qn_dtype_t dtype) {
   uint64_t choice = next_random(m) % 4;
   if (choice == 0) {
     for (size_t i = 0; i < m->function->param_count; i++) {
-      qn__var_t* scalar = m->function->params[i].scalar;
+      qn__ir_var_t* scalar = m->function->params[i].scalar;
       if (scalar && scalar->dtype == dtype) return qn__expr_var(m->arena, scalar);
     }
   }
   if (choice == 1 && dtype == QN_DTYPE_I64 && m->reduce_depth > 0) {
     return qn__expr_var(m->arena, m->reduce_vars[next_random(m) % (uint64_t)m->reduce_depth]);
   }
-  qn__scalar_t value =
+  qn__ir_scalar_t value =
       qn__scalar_from_bits(dtype, choice == 2 ? next_random(m) : (uint64_t)(next_random(m) % 5));
   if (!qn__dtype_is_float(dtype)) {
     int64_t i = choice == 3 ? -(int64_t)(next_random(m) % 3) : value.i;
@@ -50,7 +50,7 @@ static qn__expr_t* make_leaf(maker_t* m, qn_dtype_t dtype) {
   return qn__expr_float(m->arena, dtype, value.f);
 }
 
-static bool takes(qn__op_rule_t rule, qn_dtype_t dtype) {
+static bool takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
   bool is_int = qn__dtype_is_int(dtype);
   bool is_float = qn__dtype_is_float(dtype);
   switch (rule) {
@@ -76,10 +76,10 @@ static qn_dtype_t any_dtype(maker_t* m) {
   return (qn_dtype_t)(1 + next_random(m) % (QN_DTYPE_COUNT - 1));
 }
 
-static qn__expr_t* make_op(maker_t* m, qn_dtype_t dtype, int depth) {
+static qn__ir_expr_t* make_op(maker_t* m, qn_dtype_t dtype, int depth) {
   for (;;) {
     qn_op_t op = (qn_op_t)(1 + next_random(m) % (QN_OP_COUNT - 1));
-    const qn__op_info_t* info = qn__op_info(op);
+    const qn__ir_op_info_t* info = qn__op_info(op);
     bool gives_bool = info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_TEST ||
                       info->rule == QN__RULE_LOGIC;
     if (gives_bool && dtype != QN_DTYPE_BOOL) continue;
@@ -89,7 +89,7 @@ static qn__expr_t* make_op(maker_t* m, qn_dtype_t dtype, int depth) {
       if (gives_bool && info->rule == QN__RULE_LOGIC) operand = QN_DTYPE_BOOL;
       if (!takes(info->rule, operand)) continue;
     }
-    qn__expr_t* args[3] = {NULL, NULL, NULL};
+    qn__ir_expr_t* args[3] = {NULL, NULL, NULL};
     for (uint32_t i = 0; i < info->arity; i++) {
       qn_dtype_t each = operand;
       if (info->rule == QN__RULE_SELECT && i == 0) each = QN_DTYPE_BOOL;
@@ -100,17 +100,17 @@ static qn__expr_t* make_op(maker_t* m, qn_dtype_t dtype, int depth) {
   }
 }
 
-static const qn__loc_t nowhere = {0, 0};
+static const qn__ir_loc_t nowhere = {0, 0};
 
-static qn__expr_t* make_reduction(maker_t* m, qn_dtype_t dtype, int depth) {
-  qn__expr_t* expr = qn__expr_new(m->arena, QN__EXPR_REDUCE, dtype, nowhere);
+static qn__ir_expr_t* make_reduction(maker_t* m, qn_dtype_t dtype, int depth) {
+  qn__ir_expr_t* expr = qn__expr_new(m->arena, QN__EXPR_REDUCE, dtype, nowhere);
   expr->reduce.reduce_kind = (qn_reduce_kind_t)(1 + next_random(m) % 4);
   expr->reduce.begin = make_expr(m, QN_DTYPE_I64, depth - 2);
   expr->reduce.end = make_expr(m, QN_DTYPE_I64, depth - 2);
   expr->reduce.reduce_var = qn__var_new(m->arena, QN__VAR_REDUCE, QN_DTYPE_I64, "j");
   m->reduce_vars[m->reduce_depth++] = expr->reduce.reduce_var;
   if (next_random(m) % 2) {
-    qn__stmt_t* let = qn__stmt_new(m->arena, QN__STMT_LET, nowhere);
+    qn__ir_stmt_t* let = qn__stmt_new(m->arena, QN__STMT_LET, nowhere);
     qn_dtype_t kind = any_dtype(m);
     let->let.value = make_expr(m, kind, depth - 2);
     let->let.var = qn__var_new(m->arena, QN__VAR_LET, kind, "e");
@@ -121,17 +121,17 @@ static qn__expr_t* make_reduction(maker_t* m, qn_dtype_t dtype, int depth) {
   return expr;
 }
 
-static qn__expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth) {
+static qn__ir_expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth) {
   if (depth <= 0) return make_leaf(m, dtype);
   uint64_t choice = next_random(m) % 16;
   if (choice < 3) return make_leaf(m, dtype);
   if (choice == 3 || choice == 4) {
-    qn__expr_t* expr = qn__expr_new(m->arena, QN__EXPR_CAST, dtype, nowhere);
+    qn__ir_expr_t* expr = qn__expr_new(m->arena, QN__EXPR_CAST, dtype, nowhere);
     expr->args[0] = make_expr(m, any_dtype(m), depth - 1);
     return expr;
   }
   if (choice == 5) {
-    qn__expr_t* expr = qn__expr_new(m->arena, QN__EXPR_COND, dtype, nowhere);
+    qn__ir_expr_t* expr = qn__expr_new(m->arena, QN__EXPR_COND, dtype, nowhere);
     expr->args[0] = make_expr(m, QN_DTYPE_BOOL, depth - 1);
     expr->args[1] = make_expr(m, dtype, depth - 1);
     expr->args[2] = make_expr(m, dtype, depth - 1);
@@ -141,7 +141,7 @@ static qn__expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth) {
     return make_reduction(m, dtype, depth);
   }
   if (choice == 7) {
-    qn__expr_t* expr = qn__expr_new(m->arena, QN__EXPR_BITCAST, dtype, nowhere);
+    qn__ir_expr_t* expr = qn__expr_new(m->arena, QN__EXPR_BITCAST, dtype, nowhere);
     qn_dtype_t from;
     do {
       from = any_dtype(m);
@@ -153,7 +153,7 @@ static qn__expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth) {
 }
 
 // The parsed tree has other variables than the made one: those of equal names are taken as equal.
-static bool is_same(const qn__expr_t* a, const qn__expr_t* b) {
+static bool is_same(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   if (a->kind != b->kind || a->dtype != b->dtype) return false;
   switch (a->kind) {
     case QN__EXPR_INT:
@@ -177,8 +177,8 @@ static bool is_same(const qn__expr_t* a, const qn__expr_t* b) {
       return is_same(a->args[0], b->args[0]) && is_same(a->args[1], b->args[1]) &&
              is_same(a->args[2], b->args[2]);
     case QN__EXPR_REDUCE: {
-      const qn__stmt_t* x = a->reduce.lets.first;
-      const qn__stmt_t* y = b->reduce.lets.first;
+      const qn__ir_stmt_t* x = a->reduce.lets.first;
+      const qn__ir_stmt_t* y = b->reduce.lets.first;
       if (!x != !y || (x && !is_same(x->let.value, y->let.value))) return false;
       return a->reduce.reduce_kind == b->reduce.reduce_kind &&
              is_same(a->reduce.begin, b->reduce.begin) && is_same(a->reduce.end, b->reduce.end) &&
@@ -194,7 +194,7 @@ static void test_random_expressions_come_back(void** state) {
   (void)state;
   maker_t maker = {.random = 88172645463325252u};
   for (int i = 0; i < 4000; i++) {
-    qn__body_t body;
+    qn__ir_body_t body;
     qn_must_parse_body(
         "func f(p1: bool, p2: i8, p3: i16, p4: i32, p5: i64, p6: u8, p7: u16, p8: u32, "
         "p9: u64, p10: f16, p11: bf16, p12: f32, p13: f64) {\n  let v = 0;\n}\n",
@@ -203,11 +203,11 @@ static void test_random_expressions_come_back(void** state) {
     maker.function = body.first;
     maker.reduce_depth = 0;
     qn_dtype_t dtype = any_dtype(&maker);
-    qn__stmt_t* let = body.first->body.first;
+    qn__ir_stmt_t* let = body.first->body.first;
     let->let.value = make_expr(&maker, dtype, 1 + i % 6);
     let->let.var->dtype = dtype;
     char* text = qn_print_twice(&body);
-    qn__body_t again;
+    qn__ir_body_t again;
     qn_must_parse_body(text, &again);
     if (!is_same(let->let.value, again.first->body.first->let.value)) {
       fail_msg("another tree comes back from tree %d:\n%s", i, text);

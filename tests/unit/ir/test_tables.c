@@ -30,7 +30,7 @@ static void dtypes_are_found_by_text(void** state) {
 static void operators_have_entries(void** state) {
   (void)state;
   for (int i = 1; i < QN_OP_COUNT; i++) {
-    const qn__op_info_t* info = qn__op_info((qn_op_t)i);
+    const qn__ir_op_info_t* info = qn__op_info((qn_op_t)i);
     assert_non_null(info);
     assert_true(info->arity >= 1 && info->arity <= 3 && info->doc[0]);
   }
@@ -60,7 +60,7 @@ static void small_tables_end(void** state) {
   assert_null(qn__loop_kind_text((qn_loop_kind_t)0));
   assert_null(qn__loop_kind_text((qn_loop_kind_t)11));
   assert_string_equal(qn__scope_text(QN__SCOPE_SHARED), "shared");
-  assert_null(qn__scope_text((qn__scope_t)6));
+  assert_null(qn__scope_text((qn__ir_scope_t)6));
   assert_string_equal(qn__access_text(QN_ACCESS_INOUT), "inout");
   assert_null(qn__access_text(QN_ACCESS_NONE));
   assert_null(qn__access_text((qn_access_t)4));

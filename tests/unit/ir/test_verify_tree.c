@@ -26,14 +26,14 @@ static const char text[] =
 
 // The parts of a copy of the body.
 typedef struct parts {
-  qn__body_t body;
+  qn__ir_body_t body;
   qn__ir_func_t* function;
-  qn__stmt_t* loop;
-  qn__stmt_t* let;
-  qn__stmt_t* alloc;
-  qn__stmt_t* store;
-  qn__stmt_t* branch;
-  qn__stmt_t* check;
+  qn__ir_stmt_t* loop;
+  qn__ir_stmt_t* let;
+  qn__ir_stmt_t* alloc;
+  qn__ir_stmt_t* store;
+  qn__ir_stmt_t* branch;
+  qn__ir_stmt_t* check;
 } parts_t;
 
 static void take_apart(parts_t* parts) {
@@ -90,10 +90,10 @@ BREAK(missing_variable) {
   p->let->let.var = NULL;
 }
 BREAK(bad_stmt_kind) {
-  p->check->kind = (qn__stmt_kind_t)77;
+  p->check->kind = (qn__ir_stmt_kind_t)77;
 }
 BREAK(bad_expr_kind) {
-  p->store->store.value->kind = (qn__expr_kind_t)77;
+  p->store->store.value->kind = (qn__ir_expr_kind_t)77;
 }
 BREAK(bad_op) {
   p->check->assert_.condition->op = (qn_op_t)77;
@@ -143,27 +143,27 @@ BREAK(buffer_after_use) {
   p->alloc->next = p->branch;
 }
 BREAK(declared_twice) {
-  qn__stmt_t* again = qn__stmt_new(&p->body.arena, QN__STMT_ALLOC, (qn__loc_t){0, 0});
+  qn__ir_stmt_t* again = qn__stmt_new(&p->body.arena, QN__STMT_ALLOC, (qn__ir_loc_t){0, 0});
   again->alloc.buffer = p->alloc->alloc.buffer;
   qn__block_append(&p->loop->loop.body, again);
 }
 BREAK(variable_of_another_function) {
-  qn__stmt_t* stmt = qn__stmt_new(&p->body.arena, QN__STMT_LET, (qn__loc_t){0, 0});
+  qn__ir_stmt_t* stmt = qn__stmt_new(&p->body.arena, QN__STMT_LET, (qn__ir_loc_t){0, 0});
   stmt->let.var = qn__var_new(&p->body.arena, QN__VAR_LET, QN_DTYPE_I64, "z");
   stmt->let.value = qn__expr_var(&p->body.arena, p->loop->loop.var);
   qn__block_append(&p->function->next->body, stmt);
 }
 BREAK(store_in_a_reduction) {
-  qn__stmt_t* stmt = qn__stmt_new(&p->body.arena, QN__STMT_BARRIER, (qn__loc_t){0, 0});
+  qn__ir_stmt_t* stmt = qn__stmt_new(&p->body.arena, QN__STMT_BARRIER, (qn__ir_loc_t){0, 0});
   qn__block_append(&p->let->let.value->reduce.lets, stmt);
 }
 BREAK(symbols_out_of_order) {
-  qn__var_t* first = p->function->symbols[0];
+  qn__ir_var_t* first = p->function->symbols[0];
   p->function->symbols[0] = p->function->symbols[1];
   p->function->symbols[1] = first;
 }
 BREAK(symbol_too_many) {
-  qn__var_t** symbols = qn__arena_alloc_array(&p->body.arena, 3, sizeof(qn__var_t*));
+  qn__ir_var_t** symbols = qn__arena_alloc_array(&p->body.arena, 3, sizeof(qn__ir_var_t*));
   symbols[0] = p->function->symbols[0];
   symbols[1] = p->function->symbols[1];
   symbols[2] = qn__var_new(&p->body.arena, QN__VAR_SYMBOL, QN_DTYPE_I64, "extra");
@@ -212,15 +212,15 @@ BREAK(alloc_with_strides) {
 BREAK(table_too_short) {
   qn__ir_buffer_t* buffer = p->alloc->alloc.buffer;
   buffer->scope = QN__SCOPE_CONST;
-  buffer->elements = qn__arena_alloc_array(&p->body.arena, 1, sizeof(qn__expr_t*));
+  buffer->elements = qn__arena_alloc_array(&p->body.arena, 1, sizeof(qn__ir_expr_t*));
   buffer->element_count = 1;
 }
 BREAK(view_of_nothing) {
   p->alloc->alloc.buffer->scope = QN__SCOPE_VIEW;
 }
 BREAK(bad_bitcast) {
-  qn__expr_t* cast =
-      qn__expr_new(&p->body.arena, QN__EXPR_BITCAST, QN_DTYPE_F32, (qn__loc_t){0, 0});
+  qn__ir_expr_t* cast =
+      qn__expr_new(&p->body.arena, QN__EXPR_BITCAST, QN_DTYPE_F32, (qn__ir_loc_t){0, 0});
   cast->args[0] = qn__expr_int(&p->body.arena, QN_DTYPE_I64, 1);
   p->store->store.value = cast;
 }

@@ -81,7 +81,7 @@ static size_t bytes_of(const qn_generated_param_t* param) {
 }
 
 static qn_value_t scalar_of(const qn_generated_param_t* param) {
-  qn__scalar_t value = qn__scalar_from_bits(param->dtype, param->scalar_bits);
+  qn__ir_scalar_t value = qn__scalar_from_bits(param->dtype, param->scalar_bits);
   if (param->dtype == QN_DTYPE_BOOL) return qn_bool(value.i != 0);
   return qn__dtype_is_float(param->dtype) ? qn_float(value.f) : qn_int(value.i);
 }
@@ -225,18 +225,18 @@ static const example_t examples[] = {
     {"embed_layernorm", {3, 17, 40, 96, 20}, 1e-4},
 };
 
-static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols, const qn__expr_t* expr,
-                      int64_t* out) {
+static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols,
+                      const qn__ir_expr_t* expr, int64_t* out) {
   if (expr->kind == QN__EXPR_INT) {
     *out = expr->int_value;
     return true;
   }
   if (expr->kind == QN__EXPR_OP) {
-    qn__scalar_t args[3] = {{0}, {0}, {0}};
+    qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
     for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
       if (!extent_of(function, symbols, expr->args[i], &args[i].i)) return false;
     }
-    qn__scalar_t result;
+    qn__ir_scalar_t result;
     bool is_known = qn__scalar_op(expr->op, QN_DTYPE_I64, args, &result);
     *out = result.i;
     return is_known;
@@ -261,7 +261,7 @@ static void describe_example(const example_t* example, qn_module_t* module, qn_g
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer) {
       param->dtype = function->params[i].scalar->dtype;
-      qn__scalar_t value = {.i = example->symbols[0]};
+      qn__ir_scalar_t value = {.i = example->symbols[0]};
       if (qn__dtype_is_float(param->dtype)) value.f = 0.5;
       param->scalar_bits = qn__scalar_to_bits(param->dtype, value);
       continue;

@@ -130,7 +130,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                         LLVMTargetMachineRef machine, qn__arena_t* arena, qn__emit_result_t* out) {
   level_t level = level_of(build.cpu);
   if (build.vector_bytes) level.vector_bytes = build.vector_bytes;
-  qn__body_t body;
+  qn__ir_body_t body;
   qn_span_t bytes = {module->bytes, module->byte_count};
   QN_TRY(qn__body_decode(bytes, qn_allocator_default(), &body));
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,

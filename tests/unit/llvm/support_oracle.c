@@ -18,8 +18,8 @@ static char message[1024];
 
 // ------------------------------------------------------------------------------------ shapes
 
-static bool find_symbol(const qn__ir_func_t* function, const int64_t* symbols, const qn__var_t* var,
-                        int64_t* out) {
+static bool find_symbol(const qn__ir_func_t* function, const int64_t* symbols,
+                        const qn__ir_var_t* var, int64_t* out) {
   for (size_t i = 0; i < function->symbol_count; ++i) {
     if (function->symbols[i] == var) {
       *out = symbols[i];
@@ -29,7 +29,7 @@ static bool find_symbol(const qn__ir_func_t* function, const int64_t* symbols, c
   return false;
 }
 
-bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const qn__expr_t* expr,
+bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const qn__ir_expr_t* expr,
                   int64_t* out) {
   if (expr->kind == QN__EXPR_INT) {
     *out = expr->int_value;
@@ -37,11 +37,11 @@ bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const q
   }
   if (expr->kind == QN__EXPR_VAR) return find_symbol(function, symbols, expr->var, out);
   if (expr->kind != QN__EXPR_OP) return false;
-  qn__scalar_t args[3] = {{0}, {0}, {0}};
+  qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
     if (!oracle_shape(function, symbols, expr->args[i], &args[i].i)) return false;
   }
-  qn__scalar_t result;
+  qn__ir_scalar_t result;
   if (!qn__scalar_op(expr->op, QN_DTYPE_I64, args, &result)) return false;
   *out = result.i;
   return true;
@@ -96,7 +96,7 @@ static uint64_t random_value(qn_dtype_t dtype, bool has_specials, uint64_t* stat
         (double)NAN, (double)INFINITY, -(double)INFINITY, 0.0, -0.0, 1e-41, 65504.0, -1e30};
     double value = is_special ? specials[bits % QN_COUNT_OF(specials)]
                               : (double)(int64_t)(bits % 16001) / 2000.0 - 4.0;
-    return qn__scalar_to_bits(dtype, (qn__scalar_t){.f = qn__round_float(dtype, value)});
+    return qn__scalar_to_bits(dtype, (qn__ir_scalar_t){.f = qn__round_float(dtype, value)});
   }
   uint64_t mask = UINT64_MAX >> (64 - qn__dtype_bits(dtype));
   if (is_special) {

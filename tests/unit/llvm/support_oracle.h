@@ -25,7 +25,7 @@ const char* oracle_compare(const oracle_case_t* test, size_t index, kernels_t* c
                            size_t count);
 
 // The value of a shape expression; false when it has other parts than symbols and literals.
-bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const qn__expr_t* expr,
+bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const qn__ir_expr_t* expr,
                   int64_t* out);
 
 #endif  // QUERN_TESTS_UNIT_LLVM_SUPPORT_ORACLE_H_

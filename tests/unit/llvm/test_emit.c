@@ -466,7 +466,7 @@ static void check_narrow(build_t build, qn_dtype_t dtype, uint32_t cut_bits) {
   const uint32_t steps[AROUND] = {0, 1, half - 1, half, half + 1, 2 * half - 1, UINT32_MAX};
   for (uint32_t i = 0; i < PATTERNS; ++i) {
     x[i] = (uint16_t)i;
-    qn__scalar_t value = qn__scalar_from_bits(dtype, i);
+    qn__ir_scalar_t value = qn__scalar_from_bits(dtype, i);
     uint32_t bits = (uint32_t)qn__scalar_to_bits(QN_DTYPE_F32, value);
     for (uint32_t k = 0; k < AROUND; ++k) y[AROUND * i + k] = bits + steps[k];
   }
@@ -486,7 +486,7 @@ static void check_narrow(build_t build, qn_dtype_t dtype, uint32_t cut_bits) {
   }
   for (uint32_t i = 0; i < COUNT; ++i) {
     double value = qn__round_float(dtype, qn__scalar_from_bits(QN_DTYPE_F32, y[i]).f);
-    uint16_t want = (uint16_t)qn__scalar_to_bits(dtype, (qn__scalar_t){.f = value});
+    uint16_t want = (uint16_t)qn__scalar_to_bits(dtype, (qn__ir_scalar_t){.f = value});
     if (!is_same_narrow(dtype, want, b[i])) {
       fail_msg("%s of f32 %#x: want %#x, have %#x", qn_dtype_text(dtype), y[i], want, b[i]);
     }

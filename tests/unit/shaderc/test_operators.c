@@ -43,7 +43,7 @@ static void check(const char* what, size_t count) {
 
 // ---- operators
 
-static void put_call(const qn__op_info_t* info, const char* const* operands) {
+static void put_call(const qn__ir_op_info_t* info, const char* const* operands) {
   const char* a = operands[0];
   const char* b = operands[1];
   if (info->syntax == QN__SYNTAX_INFIX) {
@@ -59,7 +59,7 @@ static void put_call(const qn__op_info_t* info, const char* const* operands) {
 
 // A function that applies the operator to elements; none when it does not take the dtype.
 static void put_operator(qn_op_t op, qn_dtype_t dtype) {
-  const qn__op_info_t* info = qn__op_info(op);
+  const qn__ir_op_info_t* info = qn__op_info(op);
   qn_dtype_t operands[3] = {dtype, dtype, dtype};
   if (info->rule == QN__RULE_SELECT) operands[0] = QN_DTYPE_BOOL;
   if (info->rule == QN__RULE_LANE) operands[1] = QN_DTYPE_I64;
