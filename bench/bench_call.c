@@ -90,10 +90,10 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 3; i++) {
     tensors[i] =
         (qn_tensor_t){data[i], {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
-    subject.args[i + 1] = qn_tensor_value(&tensors[i]);
+    subject.args[i + 1] = qn_value_tensor(&tensors[i]);
     subject.words[i + 1] = (uintptr_t)data[i];
   }
-  subject.args[0] = qn_float(2.0);
+  subject.args[0] = qn_value_float(2.0);
   float a = 2.0f;
   subject.words[0] = 0;
   memcpy(&subject.words[0], &a, sizeof a);

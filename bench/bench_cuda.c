@@ -165,9 +165,9 @@ static void measure_calls(bench_report_t* report, subject_t* s) {
   static int64_t shape[] = {SMALL};
   make_tensor(s, 0, allocate(SMALL * 4), 1, shape);
   make_tensor(s, 1, allocate(SMALL * 4), 1, shape);
-  s->args[0] = qn_float(2.0);
-  s->args[1] = qn_tensor_value(&s->tensors[0]);
-  s->args[2] = qn_tensor_value(&s->tensors[1]);
+  s->args[0] = qn_value_float(2.0);
+  s->args[1] = qn_value_tensor(&s->tensors[0]);
+  s->args[2] = qn_value_tensor(&s->tensors[1]);
   s->arg_count = 3;
   s->factor = 2;
   s->count = SMALL;
@@ -255,8 +255,8 @@ static void measure_bandwidth(bench_report_t* report, subject_t* scale, subject_
   make_tensor(scale, 1, y, 1, flat);
   make_tensor(softmax, 0, x, 2, rows);
   make_tensor(softmax, 1, y, 2, rows);
-  softmax->args[0] = qn_tensor_value(&softmax->tensors[0]);
-  softmax->args[1] = qn_tensor_value(&softmax->tensors[1]);
+  softmax->args[0] = qn_value_tensor(&softmax->tensors[0]);
+  softmax->args[1] = qn_value_tensor(&softmax->tensors[1]);
   softmax->arg_count = 2;
   scale->size_bytes = softmax->size_bytes = size_bytes;
   fill(x, size_bytes, scale->stream);

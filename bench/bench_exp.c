@@ -43,7 +43,7 @@ static void run_function(void* self, int64_t iterations) {
   qn_value_t args[2];
   for (int i = 0; i < 2; i++) {
     tensors[i] = (qn_tensor_t){data[i], {QN_DEVICE_CPU, 0}, 1, f32, shape, NULL, 0};
-    args[i] = qn_tensor_value(&tensors[i]);
+    args[i] = qn_value_tensor(&tensors[i]);
   }
   for (int64_t k = 0; k < iterations; k++) {
     if (!qn_ok(qn_function_call(c->function, args, 2, NULL))) abort();

@@ -73,7 +73,7 @@ static void run_softmax(const char* directory, int out_fd) {
   qn_dl_dtype_t dtype = qn_dtype_to_dl(QN_DTYPE_F32);
   qn_tensor_t tensors[] = {{x, {QN_DEVICE_CPU, 0}, 2, dtype, shape, NULL, 0},
                            {y, {QN_DEVICE_CPU, 0}, 2, dtype, shape, NULL, 0}};
-  qn_value_t args[] = {qn_tensor_value(&tensors[0]), qn_tensor_value(&tensors[1])};
+  qn_value_t args[] = {qn_value_tensor(&tensors[0]), qn_value_tensor(&tensors[1])};
   must(qn_function_call(function, args, 2, NULL));
   at[PART_COUNT] = bench_now_ns();
   if (fabsf(y[0] * (float)COLUMN_COUNT - 1) > 1e-5f) _exit(EXIT_FAILED);

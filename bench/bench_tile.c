@@ -65,7 +65,7 @@ static int64_t call(qn_function_t* function, int64_t rows) {
   for (int i = 0; i < 3; i++) {
     tensors[i] =
         (qn_tensor_t){data[i], device, 2, qn_dtype_to_dl(QN_DTYPE_F32), shapes[i], NULL, 0};
-    args[i] = qn_tensor_value(&tensors[i]);
+    args[i] = qn_value_tensor(&tensors[i]);
   }
   int64_t begin = bench_now_ns();
   must(qn_function_call(function, args, 3, NULL));

@@ -95,9 +95,9 @@ static void make_function(qn_engine_t* engine, subject_t* s) {
     must(qn_device_copy(&copy, NULL));
     s->tensors[i] =
         (qn_tensor_t){s->data[i], vulkan, 1, qn_dtype_to_dl(QN_DTYPE_F32), s->shape, NULL, 0};
-    s->args[i + 1] = qn_tensor_value(&s->tensors[i]);
+    s->args[i + 1] = qn_value_tensor(&s->tensors[i]);
   }
-  s->args[0] = qn_float(2.0);
+  s->args[0] = qn_value_float(2.0);
 }
 
 // ---------------------------------------------------------------------------------- by hand

@@ -299,8 +299,8 @@ bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const ch
       char* whole_end;
       const int64_t whole = strtoll(at, &whole_end, 10);
       out->scalars[i] = conf_is_float(info.dtype)
-                            ? qn_float(number)
-                            : qn_int(whole_end == end ? whole : (int64_t)number);
+                            ? qn_value_float(number)
+                            : qn_value_int(whole_end == end ? whole : (int64_t)number);
     }
     at += strcspn(at, " ;");
     out->count = i + 1;

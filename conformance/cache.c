@@ -73,7 +73,7 @@ static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t 
   if (is_good) {
     qn_tensor_t from = conf_tensor(c, x, QN_DTYPE_F32, 2, x_shape);
     qn_tensor_t to = conf_tensor(c, y, QN_DTYPE_F32, 1, y_shape);
-    qn_value_t args[] = {qn_tensor_value(&from), qn_tensor_value(&to)};
+    qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to)};
     is_good = conf_ok(c, qn_function_call(function, args, 2, NULL)) &&
               conf_ok(c, qn_stream_sync(c->device, NULL)) && conf_download(c, host, y, 0, N * 4);
     for (int i = 0; is_good && i < N; i++) {
@@ -87,7 +87,7 @@ static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t 
     is_good = is_good && conf_upload(c, x, 0, numbers, sizeof numbers);
     qn_tensor_t in = conf_tensor(c, x, QN_DTYPE_I32, 1, y_shape);
     qn_tensor_t out = conf_tensor(c, y, QN_DTYPE_I32, 1, y_shape);
-    qn_value_t guarded_args[] = {qn_tensor_value(&in), qn_tensor_value(&out)};
+    qn_value_t guarded_args[] = {qn_value_tensor(&in), qn_value_tensor(&out)};
     qn_status_t status = is_good ? qn_function_call(guarded, guarded_args, 2, NULL) : QN_OK;
     qn_status_t synchronised = qn_stream_sync(c->device, NULL);
     if (!qn_ok(status)) qn_status_free(synchronised);

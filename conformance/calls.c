@@ -36,11 +36,11 @@ static bool make(conf_t* c, setup_t* s) {
   s->x_shape[1] = s->y_shape[1] = M;
   s->x_tensor = conf_tensor(c, s->x, QN_DTYPE_F32, 2, s->x_shape);
   s->y_tensor = conf_tensor(c, s->y, QN_DTYPE_F32, 2, s->y_shape);
-  s->args[0] = qn_float(2.0);
-  s->args[1] = qn_tensor_value(&s->x_tensor);
-  s->args[2] = qn_tensor_value(&s->y_tensor);
-  s->args[3] = qn_int(-5);
-  s->args[4] = qn_bool(true);
+  s->args[0] = qn_value_float(2.0);
+  s->args[1] = qn_value_tensor(&s->x_tensor);
+  s->args[2] = qn_value_tensor(&s->y_tensor);
+  s->args[3] = qn_value_int(-5);
+  s->args[4] = qn_value_bool(true);
   return true;
 }
 
@@ -72,15 +72,15 @@ static bool works(conf_t* c, const setup_t* s) {
 static void good(conf_t* c) {
   setup_t s;
   if (!make(c, &s) || !works(c, &s)) return;
-  qn_value_t result = qn_int(7);
+  qn_value_t result = qn_value_int(7);
   CONF_TRY(c, qn_function_call(s.function, s.args, 5, &result));
   CONF_TRY(c, qn_stream_sync(c->device, NULL));
   CONF_CHECK(c, result.type == QN_VALUE_NONE, "the result is of type %d", (int)result.type);
   CONF_CHECK(c, strstr(qn_function_signature(s.function), "axpy(a: f32, x: f32[n, m]") != NULL,
              "signature: %s", qn_function_signature(s.function));
-  s.args[0] = qn_int(2);  // an integer for a float
-  s.args[4] = qn_int(1);  // 1 for true
-  s.args[3] = qn_bool(true);
+  s.args[0] = qn_value_int(2);  // an integer for a float
+  s.args[4] = qn_value_int(1);  // 1 for true
+  s.args[3] = qn_value_bool(true);
   works(c, &s);
 }
 
@@ -103,16 +103,16 @@ static void expect_bad(conf_t* c, const setup_t* s, qn_status_code_t code, const
 static void bad_type(conf_t* c) {
   setup_t s;
   if (!make(c, &s)) return;
-  s.args[1] = qn_int(3);
+  s.args[1] = qn_value_int(3);
   expect_bad(c, &s, QN_STATUS_TYPE_ERROR, "axpy,'x',tensor");
   if (!make(c, &s)) return;
-  s.args[3] = qn_float(1.5);
+  s.args[3] = qn_value_float(1.5);
   expect_bad(c, &s, QN_STATUS_TYPE_ERROR, "'k',integer");
   if (!make(c, &s)) return;
-  s.args[0] = qn_tensor_value(&s.x_tensor);
+  s.args[0] = qn_value_tensor(&s.x_tensor);
   expect_bad(c, &s, QN_STATUS_TYPE_ERROR, "'a'");
   if (!make(c, &s)) return;
-  s.args[2] = qn_tensor_value(NULL);
+  s.args[2] = qn_value_tensor(NULL);
   expect_bad(c, &s, QN_STATUS_TYPE_ERROR, "'y'");
 }
 
@@ -206,7 +206,7 @@ static void bad_alignment(conf_t* c) {
   int64_t x_shape[1] = {8}, y_shape[1] = {10};
   qn_tensor_t from = conf_tensor(c, x, QN_DTYPE_F32, 1, x_shape);
   qn_tensor_t to = conf_tensor(c, y, QN_DTYPE_F32, 1, y_shape);
-  qn_value_t args[] = {qn_tensor_value(&from), qn_tensor_value(&to)};
+  qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to)};
   CONF_TRY(c, qn_function_call(function, args, 2, NULL));
   CONF_TRY(c, qn_stream_sync(c->device, NULL));
   from.byte_offset = 4;
@@ -238,16 +238,16 @@ static void aliasing(conf_t* c) {
 static void bad_range(conf_t* c) {
   setup_t s;
   if (!make(c, &s)) return;
-  s.args[3] = qn_int(128);
+  s.args[3] = qn_value_int(128);
   expect_bad(c, &s, QN_STATUS_VALUE_ERROR, "'k',128");
   if (!make(c, &s)) return;
-  s.args[4] = qn_int(2);
+  s.args[4] = qn_value_int(2);
   expect_bad(c, &s, QN_STATUS_VALUE_ERROR, "'p'");
   if (!make(c, &s)) return;
-  s.args[0] = qn_float(1e300);
+  s.args[0] = qn_value_float(1e300);
   expect_bad(c, &s, QN_STATUS_VALUE_ERROR, "'a'");
   if (!make(c, &s)) return;
-  s.args[0] = qn_float((double)INFINITY);
+  s.args[0] = qn_value_float((double)INFINITY);
   conf_ok(c, call(c, &s));
 }
 

@@ -12,7 +12,7 @@ static void capture(conf_t* c) {
   int32_t* host = conf_host_memory(c, 4000);
   if (!stream || !function || !memory || !host || !conf_upload(c, memory, 0, host, 4000)) return;
   qn_tensor_t tensor = conf_tensor(c, memory, QN_DTYPE_I32, 1, shape);
-  qn_value_t args[] = {qn_tensor_value(&tensor)};
+  qn_value_t args[] = {qn_value_tensor(&tensor)};
   CONF_TRY(c, qn_function_call_on(function, stream, args, 1, NULL));
   CONF_TRY(c, qn_stream_sync(c->device, stream));
   CONF_TRY(c, qn_stream_capture_begin(c->device, stream));
@@ -64,7 +64,7 @@ static void native_streams(conf_t* c) {
   int32_t* host = conf_host_memory(c, 4000);
   if (!function || !memory || !host || !conf_upload(c, memory, 0, host, 4000)) return;
   qn_tensor_t tensor = conf_tensor(c, memory, QN_DTYPE_I32, 1, shape);
-  qn_value_t args[] = {qn_tensor_value(&tensor)};
+  qn_value_t args[] = {qn_value_tensor(&tensor)};
   for (int i = 0; i < 10; i++) {
     CONF_TRY(c, qn_function_call_on(function, i % 2 ? wrapped : stream, args, 1, NULL));
   }

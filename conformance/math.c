@@ -160,7 +160,7 @@ static void run_case(conf_t* c, qn_executable_t* executable, qn_module_t* module
     fill(c, dtype, ops[op].scale, 17 * k + 1, host[k]);
     if (!conf_upload(c, memory[k], 0, host[k], size)) return;
     tensors[k] = conf_tensor(c, memory[k], dtype, 1, shape);
-    args[k] = qn_tensor_value(&tensors[k]);
+    args[k] = qn_value_tensor(&tensors[k]);
   }
   CONF_TRY(c, qn_function_call(function, args, 3, NULL));
   CONF_TRY(c, qn_stream_sync(c->device, NULL));

@@ -44,7 +44,7 @@ bool conf_call(conf_t* c, qn_function_t* function, const conf_args_t* args,
     tensors[i] = conf_tensor(c, memory[i], array->dtype, array->rank, shapes[i]);
     tensors[i].strides = array->has_strides ? strides[i] : NULL;
     tensors[i].byte_offset = array->offset_bytes;
-    values[i] = qn_tensor_value(&tensors[i]);
+    values[i] = qn_value_tensor(&tensors[i]);
   }
   *out_status = qn_function_call(function, values, args->count, NULL);
   qn_status_t synchronised = qn_stream_sync(c->device, NULL);
@@ -75,7 +75,7 @@ static bool call_oracle(conf_t* c, qn_function_t* function, conf_args_t* args) {
     tensors[i].device = conf_cpu();
     tensors[i].strides = array->has_strides ? array->strides : NULL;
     tensors[i].byte_offset = array->offset_bytes;
-    values[i] = qn_tensor_value(&tensors[i]);
+    values[i] = qn_value_tensor(&tensors[i]);
   }
   qn_status_t status = qn_function_call_on(function, NULL, values, args->count, NULL);
   if (qn_ok(status)) return true;

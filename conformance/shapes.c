@@ -162,7 +162,7 @@ static void beyond(conf_t* c) {
     if (!conf_upload(c, memory, (size_t)at, piece, (size_t)size)) return;
   }
   qn_tensor_t tensor = conf_tensor(c, memory, QN_DTYPE_U8, 1, shape);
-  qn_value_t args[] = {qn_tensor_value(&tensor)};
+  qn_value_t args[] = {qn_value_tensor(&tensor)};
   CONF_TRY(c, qn_function_call(function, args, 1, NULL));
   CONF_TRY(c, qn_stream_sync(c->device, NULL));
   for (int64_t at = 0; at < shape[0]; at += PIECE) {

@@ -37,8 +37,8 @@ static bool make(conf_t* c, const char* name, setup_t* out) {
   out->host = out->memory ? conf_host_memory(c, COUNT * 4) : NULL;
   if (!out->host || !conf_upload(c, out->memory, 0, out->host, COUNT * 4)) return false;
   out->tensor = conf_tensor(c, out->memory, QN_DTYPE_I32, 1, out->shape);
-  out->args[0] = qn_tensor_value(&out->tensor);
-  out->args[1] = qn_int(1);
+  out->args[0] = qn_value_tensor(&out->tensor);
+  out->args[1] = qn_value_int(1);
   return true;
 }
 
@@ -58,7 +58,7 @@ static void ordering(conf_t* c) {
   qn_stream_t* stream = conf_stream(c);
   if (!stream || !make(c, "bump", &s)) return;
   for (int i = 0; i < 200; i++) {
-    s.args[1] = qn_int(i);
+    s.args[1] = qn_value_int(i);
     CONF_TRY(c, qn_function_call_on(s.function, stream, s.args, 2, NULL));
   }
   CONF_TRY(c, qn_stream_sync(c->device, stream));
@@ -75,7 +75,7 @@ static void calls_and_copies(conf_t* c) {
   int32_t* stages = conf_host_memory(c, 8 * 4);
   if (!stream || !stages || !make(c, "bump", &s)) return;
   for (int i = 0; i < 8; i++) {
-    s.args[1] = qn_int(i);
+    s.args[1] = qn_value_int(i);
     CONF_TRY(c, qn_function_call_on(s.function, stream, s.args, 2, NULL));
     CONF_TRY(
         c, conf_copy(c->device, s.memory, 400, conf_cpu(), stages, (size_t)i * 4, 4, true, stream));
@@ -97,7 +97,7 @@ static void independent(conf_t* c) {
   }
   for (int i = 0; i < 50; i++) {
     for (int k = 0; k < STREAMS; k++) {
-      s[k].args[1] = qn_int(i + k);
+      s[k].args[1] = qn_value_int(i + k);
       CONF_TRY(c, qn_function_call_on(s[k].function, streams[k], s[k].args, 2, NULL));
     }
   }
@@ -120,10 +120,10 @@ static void across(conf_t* c) {
     if (!conf_upload(c, s.memory, 0, s.host, COUNT * 4)) return;
     qn_stream_t* from = round % 3 == 2 ? NULL : first;
     qn_stream_t* to = round % 3 == 1 ? NULL : second;
-    s.args[1] = qn_int(c->long_rounds);
+    s.args[1] = qn_value_int(c->long_rounds);
     CONF_TRY(c, qn_function_call_on(slow, from, s.args, 2, NULL));
     CONF_TRY(c, qn_stream_wait(c->device, from, to));
-    s.args[1] = qn_int(5);
+    s.args[1] = qn_value_int(5);
     CONF_TRY(c, qn_function_call_on(s.function, to, s.args, 2, NULL));
     CONF_TRY(c, qn_stream_sync(c->device, to));
     if (!conf_download(c, s.host, s.memory, 0, COUNT * 4)) return;
@@ -145,7 +145,7 @@ static void ring_of_waits(conf_t* c) {
   }
   for (int i = 0; i < ROUNDS; i++) {
     qn_stream_t* own = streams[i % STREAMS];
-    s.args[1] = qn_int(i);
+    s.args[1] = qn_value_int(i);
     CONF_TRY(c, qn_function_call_on(s.function, own, s.args, 2, NULL));
     CONF_TRY(c, qn_stream_wait(c->device, own, streams[(i + 1) % STREAMS]));
   }
@@ -176,7 +176,7 @@ static bool call_failing(conf_t* c, qn_function_t* function, qn_stream_t* stream
   int64_t shape[1] = {COUNT};
   qn_tensor_t from = conf_tensor(c, x, QN_DTYPE_I32, 1, shape);
   qn_tensor_t to = conf_tensor(c, y, QN_DTYPE_I32, 1, shape);
-  qn_value_t args[] = {qn_tensor_value(&from), qn_tensor_value(&to)};
+  qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to)};
   *out_status = qn_function_call_on(function, stream, args, 2, NULL);
   return *out_status == QN_OK;
 }
@@ -247,7 +247,7 @@ static void first_error_counts(conf_t* c) {
 static void destroy_with_work(conf_t* c) {
   setup_t s;
   if (!make(c, "slow", &s)) return;
-  s.args[1] = qn_int(c->long_rounds);
+  s.args[1] = qn_value_int(c->long_rounds);
   for (int round = 0; round < 5; round++) {
     qn_stream_t* stream = NULL;
     CONF_TRY(c, qn_stream_create(c->device, &stream));
@@ -280,7 +280,7 @@ static void released_function(conf_t* c) {
   setup_t s;
   qn_stream_t* stream = conf_stream(c);
   if (!stream || !make(c, "slow", &s)) return;
-  s.args[1] = qn_int(c->long_rounds);
+  s.args[1] = qn_value_int(c->long_rounds);
   for (int i = 0; i < 4; i++) {
     CONF_TRY(c, qn_function_call_on(s.function, stream, s.args, 2, NULL));
   }

@@ -54,7 +54,7 @@ static void call_rounds(worker_t* w, qn_stream_t* stream, void* x, void* y, int3
   for (int round = 0; round < w->round_count; round++) {
     shape[0] = COUNT - round % 7;
     for (int i = 0; i < COUNT; i++) host[i] = i + w->index;
-    qn_value_t args[] = {qn_tensor_value(&from), qn_tensor_value(&to), qn_int(round)};
+    qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to), qn_value_int(round)};
     if (!is_good(w, conf_copy(conf_cpu(), host, 0, device, x, 0, COUNT * 4, false, stream)) ||
         !is_good(w, qn_function_call_on(w->function, stream, args, 3, NULL)) ||
         !is_good(

@@ -97,8 +97,8 @@ int main(int argc, char** argv) {
   qn_tensor_t x_tensor = {x, device, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
   qn_tensor_t y_tensor = {y, device, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
   for (int round = 0; round < ROUNDS; round++) {
-    const qn_value_t args[] = {qn_tensor_value(&x_tensor), qn_tensor_value(&y_tensor),
-                               qn_float(1.0)};
+    const qn_value_t args[] = {qn_value_tensor(&x_tensor), qn_value_tensor(&y_tensor),
+                               qn_value_float(1.0)};
     check(qn_function_call_on(step, stream, args, 3, NULL), "the call");
   }
   check(copy(device, y, host_device, host, stream), "the copy from the device");

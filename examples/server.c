@@ -122,7 +122,7 @@ static qn_status_t call(qn_function_t* function, work_t* work) {
   qn_tensor_t x = {work->x, cpu, 2, f32, work->shape, NULL, 0};
   qn_tensor_t gain = {work->gain, cpu, 1, f32, work->shape + 1, NULL, 0};
   qn_tensor_t y = {work->y, cpu, 2, f32, work->shape, NULL, 0};
-  qn_value_t args[] = {qn_tensor_value(&x), qn_tensor_value(&gain), qn_tensor_value(&y)};
+  qn_value_t args[] = {qn_value_tensor(&x), qn_value_tensor(&gain), qn_value_tensor(&y)};
   return qn_function_call(function, args, 3, NULL);
 }
 

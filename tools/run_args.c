@@ -105,20 +105,20 @@ static qn_status_t make_value(run_args_t* run, size_t index, bool has_repetition
   run_arg_t* arg = &run->args[index];
   switch (arg->spec.kind) {
     case VALUE_INT:
-      run->values[index] = qn_int(arg->spec.int_value);
+      run->values[index] = qn_value_int(arg->spec.int_value);
       return QN_OK;
     case VALUE_UINT:
-      run->values[index] = qn_uint((uint64_t)arg->spec.int_value);
+      run->values[index] = qn_value_uint((uint64_t)arg->spec.int_value);
       return QN_OK;
     case VALUE_FLOAT:
-      run->values[index] = qn_float(arg->spec.float_value);
+      run->values[index] = qn_value_float(arg->spec.float_value);
       return QN_OK;
     case VALUE_BOOL:
-      run->values[index] = qn_bool(arg->spec.int_value != 0);
+      run->values[index] = qn_value_bool(arg->spec.int_value != 0);
       return QN_OK;
     default:
       arg->is_array = true;
-      run->values[index] = qn_tensor_value(&arg->tensor);
+      run->values[index] = qn_value_tensor(&arg->tensor);
       return make_array(run, arg, has_repetitions);
   }
 }

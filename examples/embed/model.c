@@ -29,7 +29,7 @@ static qn_value_t describe(const model_t* model, tensor_t* out_tensor, qn_dtype_
   out_tensor->view.ndim = rank;
   out_tensor->view.dtype = qn_dtype_to_dl(dtype);
   out_tensor->view.shape = out_tensor->shape;
-  return qn_tensor_value(&out_tensor->view);
+  return qn_value_tensor(&out_tensor->view);
 }
 
 static qn_value_t f32_1(const model_t* model, tensor_t* out, const float* data, int64_t a) {
@@ -69,10 +69,10 @@ static qn_status_t product(model_t* model, kernel_id_t id, int64_t rows, const f
 static qn_status_t layer_norm(model_t* model, int64_t rows, const float* x, const norm_t* norm,
                               float* y) {
   tensor_t tensors[4];
-  const qn_value_t args[] = {f32_2(model, &tensors[0], x, rows, WIDTH),
-                             f32_1(model, &tensors[1], norm->gamma, WIDTH),
-                             f32_1(model, &tensors[2], norm->beta, WIDTH), qn_float(NORM_EPSILON),
-                             f32_2(model, &tensors[3], y, rows, WIDTH)};
+  const qn_value_t args[] = {
+      f32_2(model, &tensors[0], x, rows, WIDTH), f32_1(model, &tensors[1], norm->gamma, WIDTH),
+      f32_1(model, &tensors[2], norm->beta, WIDTH), qn_value_float(NORM_EPSILON),
+      f32_2(model, &tensors[3], y, rows, WIDTH)};
   return kernels_call(model->kernels, KERNEL_LAYER_NORM, args, 5, 0.0);
 }
 
@@ -82,7 +82,7 @@ static qn_status_t attention(model_t* model, int64_t batch, int64_t length, cons
   const qn_value_t args[] = {describe(model, &tensors[0], QN_DTYPE_F32, joined, 5,
                                       (int64_t[]){batch, length, 3, HEADS, HEAD_WIDTH}),
                              describe(model, &tensors[1], QN_DTYPE_I64, lengths, 1, &batch),
-                             qn_float(1.0 / sqrt((double)HEAD_WIDTH)),
+                             qn_value_float(1.0 / sqrt((double)HEAD_WIDTH)),
                              describe(model, &tensors[2], QN_DTYPE_F32, y, 4,
                                       (int64_t[]){batch, length, HEADS, HEAD_WIDTH})};
   double operation_count = 0.0;
@@ -103,7 +103,7 @@ static qn_status_t entrance(model_t* model, int64_t batch, int64_t length, const
       f32_2(model, &tensors[3], weights->types, TOKEN_TYPES, WIDTH),
       f32_1(model, &tensors[4], weights->norm.gamma, WIDTH),
       f32_1(model, &tensors[5], weights->norm.beta, WIDTH),
-      qn_float(NORM_EPSILON),
+      qn_value_float(NORM_EPSILON),
       f32_3(model, &tensors[6], y, batch, length, WIDTH)};
   return kernels_call(model->kernels, KERNEL_EMBED_LAYERNORM, args, 8, 0.0);
 }

@@ -4,7 +4,7 @@
 //   qn_module_parse(text, strlen(text), NULL, &module);
 //   qn_target_parse("cpu", &target);
 //   qn_engine_function(engine, module, target, "saxpy", NULL, NULL, &saxpy);
-//   qn_value_t args[] = {qn_float(2.0), qn_tensor_value(&x), qn_tensor_value(&y)};
+//   qn_value_t args[] = {qn_value_float(2.0), qn_value_tensor(&x), qn_value_tensor(&y)};
 //   qn_function_call(saxpy, args, 3, NULL);
 //
 // Engines, functions, executables and futures may be used by any thread. The first lookup of a
@@ -81,27 +81,27 @@ typedef struct qn_value {
   };
 } qn_value_t;
 
-static inline qn_value_t qn_int(int64_t value) {
+static inline qn_value_t qn_value_int(int64_t value) {
   qn_value_t v = {QN_VALUE_INT, 0, {0}};
   v.int_value = value;
   return v;
 }
-static inline qn_value_t qn_uint(uint64_t value) {
+static inline qn_value_t qn_value_uint(uint64_t value) {
   qn_value_t v = {QN_VALUE_UINT, 0, {0}};
   v.int_value = (int64_t)value;
   return v;
 }
-static inline qn_value_t qn_bool(bool value) {
+static inline qn_value_t qn_value_bool(bool value) {
   qn_value_t v = {QN_VALUE_BOOL, 0, {0}};
   v.int_value = value ? 1 : 0;
   return v;
 }
-static inline qn_value_t qn_float(double value) {
+static inline qn_value_t qn_value_float(double value) {
   qn_value_t v = {QN_VALUE_FLOAT, 0, {0}};
   v.float_value = value;
   return v;
 }
-static inline qn_value_t qn_tensor_value(const qn_tensor_t* tensor) {
+static inline qn_value_t qn_value_tensor(const qn_tensor_t* tensor) {
   qn_value_t v = {QN_VALUE_TENSOR, 0, {0}};
   v.tensor = tensor;
   return v;

@@ -27,7 +27,7 @@ bool kernel_is_right(qn_function_t* function, unsigned number) {
   qn_dl_dtype_t dtype = qn_dtype_to_dl(QN_DTYPE_I32);
   qn_tensor_t tx = {x, {QN_DEVICE_CPU, 0}, 1, dtype, shape, NULL, 0};
   qn_tensor_t ty = {y, {QN_DEVICE_CPU, 0}, 1, dtype, shape, NULL, 0};
-  qn_value_t args[] = {qn_tensor_value(&tx), qn_tensor_value(&ty)};
+  qn_value_t args[] = {qn_value_tensor(&tx), qn_value_tensor(&ty)};
   bool is_right = qn_status_consume(qn_function_call(function, args, 2, NULL)) == QN_STATUS_OK;
   for (int i = 0; i < COUNT; i++) {
     is_right &= y[i] == x[i] * (int32_t)(number + 3) + (int32_t)number * 7;

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   int64_t shape[] = {3};
   qn_tensor_t x = {x_data, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
   qn_tensor_t y = {y_data, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
-  qn_value_t args[] = {qn_float(2.0), qn_tensor_value(&x), qn_tensor_value(&y)};
+  qn_value_t args[] = {qn_value_float(2.0), qn_value_tensor(&x), qn_value_tensor(&y)};
   status = qn_function_call(saxpy, args, 3, NULL);
   if (!qn_ok(status)) return fail(status);
   qn_function_release(saxpy);

@@ -62,7 +62,7 @@ static void call_kernel(soak_thread_t* thread, qn_function_t* function, unsigned
   qn_dl_dtype_t dtype = qn_dtype_to_dl(QN_DTYPE_I32);
   qn_tensor_t tx = {x, {QN_DEVICE_CPU, 0}, 1, dtype, shape, NULL, 0};
   qn_tensor_t ty = {y, {QN_DEVICE_CPU, 0}, 1, dtype, shape, NULL, 0};
-  qn_value_t args[] = {qn_tensor_value(&tx), qn_tensor_value(&ty)};
+  qn_value_t args[] = {qn_value_tensor(&tx), qn_value_tensor(&ty)};
   qn_status_t status = qn_function_call(function, args, 2, NULL);
   if (!qn_ok(status)) soak_violation("call: %s", qn_status_message(status));
   qn_status_free(status);

@@ -167,7 +167,7 @@ int call(qn_function_t* function) {
   int32_t y[3] = {-1, -1, -1};
   int64_t shape[] = {3};
   qn_tensor_t tensor = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_I32), shape, NULL, 0};
-  qn_value_t args[] = {qn_tensor_value(&tensor)};
+  qn_value_t args[] = {qn_value_tensor(&tensor)};
   must(qn_function_call(function, args, 1, NULL));
   assert_int_equal(y[0], y[2]);
   return y[0];

@@ -82,8 +82,8 @@ static void test_calls_allocate_nothing(void** state) {
   qn_tensor_t tx = {x, device, 2, f32, shape, NULL, 0};
   qn_tensor_t ts = {s, device, 1, f32, s_shape, NULL, 0};
   qn_tensor_t ty = {y, device, 2, f32, shape, NULL, 0};
-  qn_value_t args[] = {qn_float(2), qn_int(3), qn_tensor_value(&tx), qn_tensor_value(&ts),
-                       qn_tensor_value(&ty)};
+  qn_value_t args[] = {qn_value_float(2), qn_value_int(3), qn_value_tensor(&tx),
+                       qn_value_tensor(&ts), qn_value_tensor(&ty)};
   // The first call may start the pool's threads.
   must(qn_function_call(function, args, 5, NULL));
 

@@ -87,9 +87,9 @@ static void fill(arguments_t* a, int64_t count, int64_t k) {
   float* data[] = {a->x, a->y};
   for (int i = 0; i < 2; i++) {
     a->tensors[i] = (qn_tensor_t){data[i], cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), a->shape, NULL, 0};
-    a->values[i] = qn_tensor_value(&a->tensors[i]);
+    a->values[i] = qn_value_tensor(&a->tensors[i]);
   }
-  a->values[2] = qn_int(k);
+  a->values[2] = qn_value_int(k);
 }
 
 // Which of the two programs ran: 1 the fixed one, 2 the generic one.

@@ -116,8 +116,8 @@ static void run_saxpy(qn_function_t* function) {
   int64_t shape[] = {3};
   qn_tensor_t tx = {x, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
   qn_tensor_t ty = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
-  qn_value_t args[] = {qn_float(2), qn_tensor_value(&tx), qn_tensor_value(&ty)};
-  qn_value_t result = qn_int(7);
+  qn_value_t args[] = {qn_value_float(2), qn_value_tensor(&tx), qn_value_tensor(&ty)};
+  qn_value_t result = qn_value_int(7);
   must(qn_function_call(function, args, 3, &result));
   assert_int_equal(result.type, QN_VALUE_NONE);
   assert_true(y[0] == 12 && y[1] == 24 && y[2] == 36);
@@ -276,7 +276,7 @@ static void test_target_without_device(void** state) {
   // Its tensors live on the null device, and nothing happens to them.
   int64_t shape[] = {0};
   qn_tensor_t tensor = {NULL, {QN_DEVICE_NULL, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
-  qn_value_t args[] = {qn_float(2), qn_tensor_value(&tensor), qn_tensor_value(&tensor)};
+  qn_value_t args[] = {qn_value_float(2), qn_value_tensor(&tensor), qn_value_tensor(&tensor)};
   must(qn_function_call(function, args, 3, NULL));
   tensor.device.type = QN_DEVICE_CPU;
   must_fail(qn_function_call(function, args, 3, NULL), QN_STATUS_VALUE_ERROR, "null:0");
@@ -308,20 +308,20 @@ static void call_faulty(const char* kind, bool on_stream) {
   qn_tensor_t ty = {y, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
   qn_tensor_t ta = {a, cpu, 1, qn_dtype_to_dl(QN_DTYPE_I32), shape, NULL, 0};
   qn_tensor_t tb = {b, cpu, 1, qn_dtype_to_dl(QN_DTYPE_I32), shape, NULL, 0};
-  qn_value_t check_args[] = {qn_tensor_value(&tx), qn_tensor_value(&ty), qn_int(0)};
-  qn_value_t divide_args[] = {qn_tensor_value(&ta), qn_tensor_value(&tb), qn_int(2)};
+  qn_value_t check_args[] = {qn_value_tensor(&tx), qn_value_tensor(&ty), qn_value_int(0)};
+  qn_value_t divide_args[] = {qn_value_tensor(&ta), qn_value_tensor(&tb), qn_value_int(2)};
 
 #define OUTCOME(call) (stream ? (must(call), qn_stream_sync(cpu, stream)) : (call))
   must(OUTCOME(qn_function_call(check, check_args, 3, NULL)));
   must(OUTCOME(qn_function_call(divide, divide_args, 3, NULL)));
   assert_int_equal(b[1], -4);
-  check_args[2] = qn_int(100);
+  check_args[2] = qn_value_int(100);
   must_fail(OUTCOME(qn_function_call(check, check_args, 3, NULL)), QN_STATUS_ASSERTION,
             "'check': assert failed: k is too large");
-  check_args[2] = qn_int(2);
+  check_args[2] = qn_value_int(2);
   must_fail(OUTCOME(qn_function_call(check, check_args, 3, NULL)), QN_STATUS_OUT_OF_BOUNDS,
             "function 'check': buffer 'x' dim 0: index 4 outside of extent 4");
-  divide_args[2] = qn_int(0);
+  divide_args[2] = qn_value_int(0);
   must_fail(OUTCOME(qn_function_call(divide, divide_args, 3, NULL)), QN_STATUS_DIVISION_BY_ZERO,
             "'divide'");
   // A call that is refused enqueues nothing.
@@ -329,7 +329,7 @@ static void call_faulty(const char* kind, bool on_stream) {
             "expected 3 arguments");
   must(qn_stream_sync(cpu, stream));
   // Functions with calls in flight may be released.
-  divide_args[2] = qn_int(3);
+  divide_args[2] = qn_value_int(3);
   must(qn_function_call(divide, divide_args, 3, NULL));
   qn_function_release(check);
   qn_function_release(divide);
@@ -369,10 +369,10 @@ static void test_names_in_errors(void** state) {
       float y[1];
       int64_t shape[] = {1};
       qn_tensor_t ty = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
-      qn_value_t args[] = {qn_tensor_value(&ty), qn_int(4)};
+      qn_value_t args[] = {qn_value_tensor(&ty), qn_value_int(4)};
       must(qn_function_call(function, args, 2, NULL));
       assert_true(y[0] == 2);
-      args[1] = qn_int(5);
+      args[1] = qn_value_int(5);
       must_fail(qn_function_call(function, args, 2, NULL), QN_STATUS_OUT_OF_BOUNDS, names[t]);
       qn_function_release(function);
       qn_module_release(module);

@@ -82,8 +82,8 @@ static size_t bytes_of(const qn_generated_param_t* param) {
 
 static qn_value_t scalar_of(const qn_generated_param_t* param) {
   qn__ir_scalar_t value = qn__scalar_from_bits(param->dtype, param->scalar_bits);
-  if (param->dtype == QN_DTYPE_BOOL) return qn_bool(value.i != 0);
-  return qn__dtype_is_float(param->dtype) ? qn_float(value.f) : qn_int(value.i);
+  if (param->dtype == QN_DTYPE_BOOL) return qn_value_bool(value.i != 0);
+  return qn__dtype_is_float(param->dtype) ? qn_value_float(value.f) : qn_value_int(value.i);
 }
 
 static qn_status_t make_call(const qn_generated_t* generated, const qn_generated_args_t* args,
@@ -104,7 +104,7 @@ static qn_status_t make_call(const qn_generated_t* generated, const qn_generated
                                      .ndim = (int32_t)param->rank,
                                      .dtype = qn_dtype_to_dl(param->dtype),
                                      .shape = call->shapes[i]};
-    call->values[i] = qn_tensor_value(&call->tensors[i]);
+    call->values[i] = qn_value_tensor(&call->tensors[i]);
   }
   return QN_OK;
 }

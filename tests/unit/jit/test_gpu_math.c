@@ -90,7 +90,7 @@ static result_t run(const case_t* c, bool is_f64, size_t scale) {
                                .ndim = 1,
                                .dtype = qn_dtype_to_dl(is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32),
                                .shape = &shape};
-    values[k] = qn_tensor_value(&tensors[k]);
+    values[k] = qn_value_tensor(&tensors[k]);
   }
   qn_function_t* function = compile(c, is_f64);
   must_be_ok(qn_function_call(function, values, 4, NULL), "call");

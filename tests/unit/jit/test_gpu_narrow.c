@@ -144,7 +144,7 @@ static void run(qn_function_t* function, const char* what) {
                                .ndim = 1,
                                .dtype = qn_dtype_to_dl(QN_DTYPE_I32),
                                .shape = &shape};
-    arguments[i] = qn_tensor_value(&tensors[i]);
+    arguments[i] = qn_value_tensor(&tensors[i]);
   }
   must_be_ok(qn_function_call(function, arguments, 3, NULL), what);
   must_be_ok(qn_stream_sync(device, NULL), what);

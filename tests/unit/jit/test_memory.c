@@ -61,7 +61,7 @@ static void call(qn_function_t* function, int number) {
   int32_t y[3] = {-1, -1, -1};
   int64_t shape[] = {3};
   qn_tensor_t tensor = {y, cpu, 1, qn_dtype_to_dl(QN_DTYPE_I32), shape, NULL, 0};
-  qn_value_t arg = qn_tensor_value(&tensor);
+  qn_value_t arg = qn_value_tensor(&tensor);
   must(qn_function_call(function, &arg, 1, NULL));
   for (int i = 0; i < 3; i++) assert_int_equal(y[i], number);
 }

@@ -110,7 +110,7 @@ static void test_no_parameters(void** state) {
   fixture_t* f = *state;
   qn_function_t* nothing = function_of(f, "nothing");
   must(qn_function_call(nothing, NULL, 0, NULL));
-  qn_value_t one = qn_int(1);
+  qn_value_t one = qn_value_int(1);
   must_fail(qn_function_call(nothing, &one, 1, NULL), QN_STATUS_TYPE_ERROR, "expected 0 arguments");
   qn_function_release(nothing);
 }
@@ -135,29 +135,30 @@ static void test_wide_integers(void** state) {
   tu.shape = tv.shape = tw.shape = &shape;
   // By way of f64 both of these would be a tie first, and go down to the even one.
   const int64_t above_f32 = INT64_C(0x4000004000000001), above_bf16 = INT64_C(0x4040000000000001);
-  qn_value_t args[] = {qn_uint(UINT64_MAX),  qn_int(above_f32),    qn_int(above_bf16),  qn_int(0),
-                       qn_tensor_value(&tu), qn_tensor_value(&tv), qn_tensor_value(&tw)};
+  qn_value_t args[] = {qn_value_uint(UINT64_MAX), qn_value_int(above_f32), qn_value_int(above_bf16),
+                       qn_value_int(0),           qn_value_tensor(&tu),    qn_value_tensor(&tv),
+                       qn_value_tensor(&tw)};
   must(qn_function_call(function, args, 7, NULL));
   assert_true(u == UINT64_MAX);
   assert_true(v == 0x1.000002p62F);
   assert_int_equal(w, 0x5E81);
-  args[1] = qn_uint((uint64_t)above_f32 * 2);
-  args[2] = qn_uint((uint64_t)above_bf16 * 2);
-  args[0] = qn_uint(7);
-  args[3] = qn_uint(INT64_MAX);
+  args[1] = qn_value_uint((uint64_t)above_f32 * 2);
+  args[2] = qn_value_uint((uint64_t)above_bf16 * 2);
+  args[0] = qn_value_uint(7);
+  args[3] = qn_value_uint(INT64_MAX);
   must(qn_function_call(function, args, 7, NULL));
   assert_true(u == (UINT64_C(1) << 63) + 6);
   assert_true(v == 0x1.000002p63F);
   assert_int_equal(w, 0x5F01);
-  args[3] = qn_uint(UINT64_C(1) << 63);
+  args[3] = qn_value_uint(UINT64_C(1) << 63);
   must_fail(qn_function_call(function, args, 7, NULL), QN_STATUS_VALUE_ERROR,
             "expected a value of i64 in [-9223372036854775808, 9223372036854775807], got "
             "9223372036854775808");
-  args[3] = qn_int(0);
-  args[0] = qn_int(-1);
+  args[3] = qn_value_int(0);
+  args[0] = qn_value_int(-1);
   must_fail(qn_function_call(function, args, 7, NULL), QN_STATUS_VALUE_ERROR, "got -1");
-  args[0] = qn_int(1);
-  args[4] = qn_uint(1);
+  args[0] = qn_value_int(1);
+  args[4] = qn_value_uint(1);
   must_fail(qn_function_call(function, args, 7, NULL), QN_STATUS_TYPE_ERROR, "an unsigned int");
   qn_function_release(function);
 }
@@ -167,7 +168,7 @@ static void test_empty_tensor_of_huge_rows(void** state) {
   qn_function_t* wide = function_of(f, "wide");
   int64_t none[] = {0}, rows[] = {0, INT64_C(1) << 40, INT64_C(1) << 40};
   qn_tensor_t a = tensor_of(NULL, 1, none), x = tensor_of(NULL, 3, rows);
-  qn_value_t args[] = {qn_tensor_value(&a), qn_tensor_value(&x)};
+  qn_value_t args[] = {qn_value_tensor(&a), qn_value_tensor(&x)};
   must(qn_function_call(wide, args, 2, NULL));
   rows[0] = 1;
   rows[1] = 0;
@@ -182,10 +183,10 @@ static void test_empty_tensor_inside_another(void** state) {
   float y[4] = {0};
   int64_t four[] = {4}, none[] = {0};
   qn_tensor_t ty = tensor_of(y, 1, four), ta = tensor_of(y + 2, 1, none);
-  qn_value_t args[] = {qn_tensor_value(&ty), qn_tensor_value(&ta), qn_int(3)};
+  qn_value_t args[] = {qn_value_tensor(&ty), qn_value_tensor(&ta), qn_value_int(3)};
   must(qn_function_call(last, args, 3, NULL));
   assert_true(y[3] == 3);
-  args[2] = qn_float(3);
+  args[2] = qn_value_float(3);
   must_fail(qn_function_call(last, args, 3, NULL), QN_STATUS_TYPE_ERROR, "argument 2 'k'");
   qn_function_release(last);
 }

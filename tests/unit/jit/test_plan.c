@@ -48,14 +48,14 @@ static void reset(fixture_t* f) {
   f->strides[3][0] = 7;
   f->strides[3][1] = 1;
   f->s.strides = f->strides[3];
-  f->args[A] = qn_float(1.5);
-  f->args[K] = qn_int(-7);
-  f->args[U] = qn_int(200);
-  f->args[FLAG] = qn_bool(true);
-  f->args[X] = qn_tensor_value(&f->x);
-  f->args[Y] = qn_tensor_value(&f->y);
-  f->args[Z] = qn_tensor_value(&f->z);
-  f->args[S] = qn_tensor_value(&f->s);
+  f->args[A] = qn_value_float(1.5);
+  f->args[K] = qn_value_int(-7);
+  f->args[U] = qn_value_int(200);
+  f->args[FLAG] = qn_value_bool(true);
+  f->args[X] = qn_value_tensor(&f->x);
+  f->args[Y] = qn_value_tensor(&f->y);
+  f->args[Z] = qn_value_tensor(&f->z);
+  f->args[S] = qn_value_tensor(&f->s);
 }
 
 static void must(qn_status_t status) {
@@ -138,33 +138,33 @@ static void test_count(void** state) {
 
 static void test_types(void** state) {
   fixture_t* f = *state;
-  f->args[A] = qn_tensor_value(&f->x);
+  f->args[A] = qn_value_tensor(&f->x);
   EXPECT(f, TYPE_ERROR, "argument 0 'a'", "expected a float (f32)", "got a tensor");
-  f->args[K] = qn_float(1);
+  f->args[K] = qn_value_float(1);
   EXPECT(f, TYPE_ERROR, "argument 1 'k'", "expected an integer (i32)", "got a float");
-  f->args[FLAG] = qn_float(1);
+  f->args[FLAG] = qn_value_float(1);
   EXPECT(f, TYPE_ERROR, "argument 3 'flag'", "bool", "float");
-  f->args[X] = qn_int(1);
+  f->args[X] = qn_value_int(1);
   EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected a tensor of f32", "got an int");
   f->args[X].type = 99;
   EXPECT(f, TYPE_ERROR, "argument 4 'x'", "unknown type");
-  f->args[X] = qn_tensor_value(NULL);
+  f->args[X] = qn_value_tensor(NULL);
   EXPECT(f, TYPE_ERROR, "argument 4 'x'", "null pointer");
 }
 
 static void test_integer_range(void** state) {
   fixture_t* f = *state;
-  f->args[K] = qn_int((int64_t)INT32_MAX + 1);
+  f->args[K] = qn_value_int((int64_t)INT32_MAX + 1);
   EXPECT(f, VALUE_ERROR, "argument 1 'k'", "[-2147483648, 2147483647]", "got 2147483648");
-  f->args[U] = qn_int(-1);
+  f->args[U] = qn_value_int(-1);
   EXPECT(f, VALUE_ERROR, "argument 2 'u'", "[0, 255]", "got -1");
-  f->args[U] = qn_int(256);
+  f->args[U] = qn_value_int(256);
   EXPECT(f, VALUE_ERROR, "argument 2 'u'", "got 256");
-  f->args[FLAG] = qn_int(2);
+  f->args[FLAG] = qn_value_int(2);
   EXPECT(f, VALUE_ERROR, "argument 3 'flag'", "[0, 1]", "got 2");
-  f->args[A] = qn_float(1e300);
+  f->args[A] = qn_value_float(1e300);
   EXPECT(f, VALUE_ERROR, "argument 0 'a'", "beyond the range of f32");
-  f->args[A] = qn_float((double)INFINITY);
+  f->args[A] = qn_value_float((double)INFINITY);
   assert_true(bind(f, COUNT));
 }
 
@@ -238,7 +238,7 @@ static void test_written_stride_of_zero(void** state) {
   int64_t shape[] = {4}, zero[] = {0}, one[] = {1};
   qn_tensor_t tx = {x, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, zero, 0};
   qn_tensor_t ty = {y, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, one, 0};
-  qn_value_t args[] = {qn_tensor_value(&tx), qn_tensor_value(&ty)};
+  qn_value_t args[] = {qn_value_tensor(&tx), qn_value_tensor(&ty)};
   uint64_t words[QN__MAX_WORDS];
   assert_true(qn__plan_bind(plan, args, 2, words));
   ty.strides = zero;
@@ -343,7 +343,7 @@ static void test_halves_agree(void** state) {
           f->args[(seed >> 44) % COUNT].type = (int32_t)small;
           break;
         case 8:
-          f->args[K] = qn_int(INT64_MAX >> ((seed >> 44) % 48));
+          f->args[K] = qn_value_int(INT64_MAX >> ((seed >> 44) % 48));
           break;
         case 9:
           tensors[t]->data = small < 0 ? NULL : tensors[t]->data;
