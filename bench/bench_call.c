@@ -38,12 +38,6 @@ static void* count_allocation(void* self, void* pointer, size_t old_bytes, size_
   return realloc(pointer, new_bytes);
 }
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_call: %s\n", qn_status_message(status));
-  exit(1);
-}
-
 static void call_pointer(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i++) {
@@ -78,10 +72,10 @@ int main(int argc, char** argv) {
   qn_module_t* module;
   qn_target_t* target;
   subject_t subject;
-  must(qn_engine_create(&options, &engine));
-  must(qn_module_parse(program, strlen(program), NULL, &module));
-  must(qn_target_parse("cpu", &target));
-  must(qn_engine_function(engine, module, target, "f", NULL, NULL, &subject.function));
+  bench_must(qn_engine_create(&options, &engine));
+  bench_must(qn_module_parse(program, strlen(program), NULL, &module));
+  bench_must(qn_target_parse("cpu", &target));
+  bench_must(qn_engine_function(engine, module, target, "f", NULL, NULL, &subject.function));
 
   static float x[64], y[64], z[64];
   int64_t shape[] = {4};

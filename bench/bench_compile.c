@@ -83,12 +83,6 @@ static const sample_t samples[SAMPLE_COUNT] = {
      {{F32_IN, 256 * 512}, {F32_OUT, 256 * 512}, {I64, 256}, {I64, 512}}},
 };
 
-static void must(qn_status_t status, const char* what) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_compile: %s: %s\n", what, qn_status_message(status));
-  exit(1);
-}
-
 static void* must_alloc(size_t count, size_t size) {
   void* memory = calloc(count, size);
   if (!memory) exit(1);
@@ -107,7 +101,7 @@ static qn_module_t* read_module(const char* file) {
   }
   (void)fclose(stream);
   qn_module_t* module;
-  must(qn_module_parse(text, size, NULL, &module), file);
+  bench_must(qn_module_parse(text, size, NULL, &module));
   return module;
 }
 
@@ -128,7 +122,7 @@ static double whole_compile(qn__llvm_t* llvm, const qn_module_t* module, const q
   request.module_bytes = qn_module_bytes(module, &request.module_size);
   int64_t start = bench_cpu_ns();
   qn_artifact_t* artifact;
-  must(qn__llvm_compile(llvm, &request, &artifact), "compile");
+  bench_must(qn__llvm_compile(llvm, &request, &artifact));
   double ns = (double)(bench_cpu_ns() - start);
   artifact->release(artifact);
   return ns;
@@ -143,7 +137,7 @@ static times_t time_compiles(qn__llvm_t* llvm, const qn_module_t* module,
     int at = run < 0 ? 0 : run;
     for (int way = 0; way < WAY_COUNT; ++way) {
       stages_t stages;
-      must(stages_run(&llvm->pool, module, target, (way_t)way, &stages), "stages");
+      bench_must(stages_run(&llvm->pool, module, target, (way_t)way, &stages));
       for (int i = 0; i < STAGE_COUNT; ++i) stage[way][i][at] = stages.ns[i];
       if (way == WAY_SCALAR_O2) {
         floor_ns[at] = stages.ns[STAGE_EMIT] + stages.ns[STAGE_LLVM] + stages.ns[STAGE_CODE];
@@ -290,7 +284,7 @@ static void report_code(bench_report_t* report, qn__llvm_t* llvm, const sample_t
   void* selves[3];
   for (int i = 0; i < 3; ++i) {
     stages_t stages;
-    must(stages_run(&llvm->pool, module, target, ways[i], &stages), sample->name);
+    bench_must(stages_run(&llvm->pool, module, target, ways[i], &stages));
     load_code(&kernels[i], &stages);
     make_words(&kernels[i], sample);
     bodies[i] = run_kernel;
@@ -318,8 +312,8 @@ int main(int argc, char** argv) {
   qn__llvm_t* llvm;
   qn_target_t* target;
   qn_module_t* modules[SAMPLE_COUNT];
-  must(qn__llvm_create(qn_allocator_default(), &llvm), "the llvm generator");
-  must(qn_target_parse("cpu", &target), "target");
+  bench_must(qn__llvm_create(qn_allocator_default(), &llvm));
+  bench_must(qn_target_parse("cpu", &target));
   (void)qn_cpu_set_core_budget(1);
   times_t times[SAMPLE_COUNT];
   for (int s = 0; s < SAMPLE_COUNT; ++s) {

@@ -38,13 +38,8 @@ static const char program[] =
 
 static const qn_device_t cuda = {QN_DEVICE_CUDA, 0};
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_cuda: %s\n", qn_status_message(status));
-  exit(1);
-}
 static void must_cu(CUresult result, const char* what) {
-  must(qn__cuda_check(NULL, result, "%s", what));
+  bench_must(qn__cuda_check(NULL, result, "%s", what));
 }
 
 typedef struct subject {
@@ -105,20 +100,20 @@ static void issue_bare(void* self, int64_t iterations) {
 static void issue_packed(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i++) {
-    must(qn_function_call_on(s->function, s->stream, s->args, s->arg_count, NULL));
+    bench_must(qn_function_call_on(s->function, s->stream, s->args, s->arg_count, NULL));
   }
 }
 
 static void launch_bare(void* self, int64_t iterations) {
   subject_t* s = self;
   issue_bare(s, iterations);
-  must(qn_stream_sync(cuda, s->stream));
+  bench_must(qn_stream_sync(cuda, s->stream));
 }
 
 static void call_packed(void* self, int64_t iterations) {
   subject_t* s = self;
   issue_packed(s, iterations);
-  must(qn_stream_sync(cuda, s->stream));
+  bench_must(qn_stream_sync(cuda, s->stream));
 }
 
 static void copy_memory(void* self, int64_t iterations) {
@@ -129,14 +124,15 @@ static void copy_memory(void* self, int64_t iterations) {
                           .to_device = cuda,
                           .to = s->tensors[1].data,
                           .size_bytes = s->size_bytes};
-  for (int64_t i = 0; i < iterations; i++) must(qn_device_copy(&copy, s->stream));
-  must(qn_stream_sync(cuda, s->stream));
+  for (int64_t i = 0; i < iterations; i++) bench_must(qn_device_copy(&copy, s->stream));
+  bench_must(qn_stream_sync(cuda, s->stream));
 }
 
 static void launch_graph(void* self, int64_t iterations) {
   subject_t* s = self;
-  for (int64_t i = 0; i < iterations; i += GRAPH_CALLS) must(qn_graph_launch(s->graph, s->stream));
-  must(qn_stream_sync(cuda, s->stream));
+  for (int64_t i = 0; i < iterations; i += GRAPH_CALLS)
+    bench_must(qn_graph_launch(s->graph, s->stream));
+  bench_must(qn_stream_sync(cuda, s->stream));
 }
 
 // Nanoseconds of the host for each call, in turns. A wait, which is not counted, stands behind each
@@ -149,7 +145,7 @@ static void compare_host_ns(subject_t* s, double out_ns[2]) {
       const int64_t begin = bench_cpu_ns();
       bodies[which](s, CALLS);
       ns[which][i] = (double)(bench_cpu_ns() - begin) / (double)CALLS;
-      must(qn_stream_sync(cuda, s->stream));
+      bench_must(qn_stream_sync(cuda, s->stream));
     }
   }
   for (int which = 0; which < 2; which++) out_ns[which] = bench_median(ns[which], RUNS);
@@ -157,7 +153,7 @@ static void compare_host_ns(subject_t* s, double out_ns[2]) {
 
 static void* allocate(size_t size_bytes) {
   void* pointer;
-  must(qn_device_allocate(cuda, size_bytes, 0, &pointer));
+  bench_must(qn_device_allocate(cuda, size_bytes, 0, &pointer));
   return pointer;
 }
 
@@ -173,11 +169,11 @@ static void measure_calls(bench_report_t* report, subject_t* s) {
   s->count = SMALL;
   find_bare(s);
   call_packed(s, 1);
-  must(qn_stream_capture_begin(cuda, s->stream));
+  bench_must(qn_stream_capture_begin(cuda, s->stream));
   for (int i = 0; i < GRAPH_CALLS; i++) {
-    must(qn_function_call_on(s->function, s->stream, s->args, 3, NULL));
+    bench_must(qn_function_call_on(s->function, s->stream, s->args, 3, NULL));
   }
-  must(qn_stream_capture_end(cuda, s->stream, &s->graph));
+  bench_must(qn_stream_capture_end(cuda, s->stream, &s->graph));
   void (*bodies[])(void*, int64_t) = {launch_bare, call_packed, launch_graph};
   void* selves[] = {s, s, s};
   double ns[3];
@@ -190,7 +186,7 @@ static void measure_calls(bench_report_t* report, subject_t* s) {
   bench_row(report, "packed call, with its share of a sync", ns[1], "ns", ns[0], 1.2);
   bench_row(report, "call in a graph of 32", ns[2], "ns", ns[1], 0);
   qn_graph_destroy(s->graph);
-  for (int i = 0; i < 2; i++) must(qn_device_free(cuda, s->tensors[i].data));
+  for (int i = 0; i < 2; i++) bench_must(qn_device_free(cuda, s->tensors[i].data));
 }
 
 // Numbers between -4 and 4, the same in each piece: nothing is easy to compute, or to send over
@@ -211,9 +207,9 @@ static void fill(void* to, size_t size_bytes, qn_stream_t* stream) {
                             .to_device = cuda,
                             .to = (char*)to + at,
                             .size_bytes = left < sizeof piece ? left : sizeof piece};
-    must(qn_device_copy(&copy, stream));
+    bench_must(qn_device_copy(&copy, stream));
   }
-  must(qn_stream_sync(cuda, stream));
+  bench_must(qn_stream_sync(cuda, stream));
 }
 
 typedef struct mover {
@@ -270,14 +266,14 @@ static void measure_bandwidth(bench_report_t* report, subject_t* scale, subject_
   bench_row(report, "row softmax", soft, "GB/s", copy, 0);
   bench_row(report, "elementwise, time over the copy's", copy / elementwise, "", 0, 1 / 0.9);
   bench_row(report, "row softmax, time over the copy's", copy / soft, "", 0, 1 / 0.8);
-  must(qn_device_free(cuda, x));
-  must(qn_device_free(cuda, y));
+  bench_must(qn_device_free(cuda, x));
+  bench_must(qn_device_free(cuda, y));
 }
 
 static void describe(void) {
   qn_attribute_value_t name, driver;
-  must(qn_device_attribute(cuda, QN_ATTRIBUTE_DEVICE_NAME, &name));
-  must(qn_device_attribute(cuda, QN_ATTRIBUTE_DRIVER_IDENTITY, &driver));
+  bench_must(qn_device_attribute(cuda, QN_ATTRIBUTE_DEVICE_NAME, &name));
+  bench_must(qn_device_attribute(cuda, QN_ATTRIBUTE_DRIVER_IDENTITY, &driver));
   (void)fprintf(stderr, "%s; %s\n", name.string_value, driver.string_value);
 }
 
@@ -288,19 +284,19 @@ static void measure(bench_report_t* report) {
   qn_target_t* target;
   subject_t scale = {0}, softmax = {0};
   describe();
-  must(qn_engine_create(&options, &engine));
-  must(qn_module_parse(program, strlen(program), NULL, &module));
-  must(qn_target_parse("cuda -from_device=0", &target));
-  must(qn_engine_function(engine, module, target, "scale", NULL, NULL, &scale.function));
-  must(qn_engine_function(engine, module, target, "softmax", NULL, NULL, &softmax.function));
-  must(qn_stream_create(cuda, &scale.stream));
+  bench_must(qn_engine_create(&options, &engine));
+  bench_must(qn_module_parse(program, strlen(program), NULL, &module));
+  bench_must(qn_target_parse("cuda -from_device=0", &target));
+  bench_must(qn_engine_function(engine, module, target, "scale", NULL, NULL, &scale.function));
+  bench_must(qn_engine_function(engine, module, target, "softmax", NULL, NULL, &softmax.function));
+  bench_must(qn_stream_create(cuda, &scale.stream));
   softmax.stream = scale.stream;
   scale.native = qn_stream_native(scale.stream);
   // The host's own context, so that a bare launch has one.
   qn__cuda_device_t* device = qn__cuda_device(0);
   must_cu(qn__cuda()->ctx_push(atomic_load(&device->context)), "entering the context");
   qn_attribute_value_t memory;
-  must(qn_device_attribute(cuda, QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY, &memory));
+  bench_must(qn_device_attribute(cuda, QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY, &memory));
   measure_calls(report, &scale);
   measure_bandwidth(report, &scale, &softmax, memory.int_value < (int64_t)4 << 30);
   qn_stream_destroy(scale.stream);

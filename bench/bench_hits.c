@@ -43,16 +43,10 @@ typedef struct bench {
   _Atomic uint32_t shared_count;
 } bench_t;
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_hits: %s\n", qn_status_message(status));
-  exit(1);
-}
-
 static void look_up(bench_t* bench, qn_module_t* module) {
   for (int i = 0; i < BATCH; i++) {
     qn_executable_t* executable;
-    must(qn_engine_executable(bench->engine, module, bench->target, NULL, NULL, &executable));
+    bench_must(qn_engine_executable(bench->engine, module, bench->target, NULL, NULL, &executable));
     qn_executable_release(executable);
   }
 }
@@ -127,8 +121,8 @@ static void sample(bench_t* bench, kind_t kind, uint32_t thread_count, double* o
 
 static void start(bench_t* bench) {
   qn_engine_options_t options = {.struct_size = sizeof options, .cache_mode = QN_CACHE_OFF};
-  must(qn_engine_create(&options, &bench->engine));
-  must(qn_target_parse("interp", &bench->target));
+  bench_must(qn_engine_create(&options, &bench->engine));
+  bench_must(qn_target_parse("interp", &bench->target));
   if (pthread_barrier_init(&bench->barrier, NULL, THREADS + 1) != 0) exit(1);
   for (uint32_t i = 0; i < THREADS; i++) {
     worker_t* worker = &bench->workers[i];
@@ -138,7 +132,7 @@ static void start(bench_t* bench) {
     char text[128];
     (void)snprintf(text, sizeof text, "func f(out y: i32[n]) { for i in 0..n { y[i] = %u; } }\n",
                    i);
-    must(qn_module_parse(text, strlen(text), NULL, &worker->module));
+    bench_must(qn_module_parse(text, strlen(text), NULL, &worker->module));
     look_up(bench, worker->module);
   }
   for (uint32_t i = 0; i < THREADS; i++) {

@@ -31,17 +31,11 @@ typedef struct subject {
   pthread_mutex_t mutex;
 } subject_t;
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_lookup: %s\n", qn_status_message(status));
-  exit(1);
-}
-
 static void lookup_memory(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i++) {
     qn_executable_t* executable;
-    must(qn_engine_executable(s->engine, s->module, s->target, NULL, NULL, &executable));
+    bench_must(qn_engine_executable(s->engine, s->module, s->target, NULL, NULL, &executable));
     qn_executable_release(executable);
   }
 }
@@ -62,7 +56,7 @@ static void lookup_directory(void* self, int64_t iterations) {
     (void)qn_engine_unload(s->engine, s->module, s->target, NULL);
     qn_executable_t* executable;
     qn_lookup_info_t info;
-    must(qn_engine_executable(s->engine, s->module, s->target, NULL, &info, &executable));
+    bench_must(qn_engine_executable(s->engine, s->module, s->target, NULL, &info, &executable));
     if (info.source != QN_SOURCE_DISK) abort();
     qn_executable_release(executable);
   }
@@ -114,24 +108,24 @@ int main(int argc, char** argv) {
   subject_t subject;
   memset(&subject, 0, sizeof subject);
   (void)pthread_mutex_init(&subject.mutex, NULL);
-  must(qn_engine_create(&options, &subject.engine));
-  must(qn_target_parse("cpu", &subject.target));
+  bench_must(qn_engine_create(&options, &subject.engine));
+  bench_must(qn_target_parse("cpu", &subject.target));
   // Grows the program until its entry is at least 64 KB.
   for (int count = 200; found_size < 64 << 10; count += 200) {
     qn_module_release(subject.module);
     char* text = make_program(count);
-    must(qn_module_parse(text, strlen(text), NULL, &subject.module));
+    bench_must(qn_module_parse(text, strlen(text), NULL, &subject.module));
     free(text);
     qn_executable_t* executable;
     qn_lookup_options_t lookup = {.struct_size = sizeof lookup};
-    must(qn_engine_executable(subject.engine, subject.module, subject.target, &lookup, NULL,
-                              &executable));
+    bench_must(qn_engine_executable(subject.engine, subject.module, subject.target, &lookup, NULL,
+                                    &executable));
     qn_executable_release(executable);
     if (!qn_engine_flush(subject.engine, 10000000000)) return 1;
     found_size = 0;
     qn_lookup_info_t info;
-    must(qn_engine_executable(subject.engine, subject.module, subject.target, NULL, &info,
-                              &executable));
+    bench_must(qn_engine_executable(subject.engine, subject.module, subject.target, NULL, &info,
+                                    &executable));
     qn_executable_release(executable);
     (void)snprintf(found_path, sizeof found_path, "%s/v1/%.2s/%s.k", directory, info.key,
                    info.key + 2);

@@ -40,12 +40,6 @@ static const char unrolled[] =
     "  }\n"
     "}\n";
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_nvrtc: %s\n", qn_status_message(status));
-  exit(1);
-}
-
 // ---- one module
 
 typedef struct work {
@@ -64,16 +58,16 @@ static qn_status_t append(void* self, const void* data, size_t size_bytes) {
 
 static void open_work(qn__nvrtc_t* nvrtc, const char* text, qn_tier_t tier, work_t* work) {
   *work = (work_t){.nvrtc = nvrtc};
-  must(qn_module_parse(text, strlen(text), NULL, &work->module));
-  must(qn_target_parse(target_text, &work->target));
+  bench_must(qn_module_parse(text, strlen(text), NULL, &work->module));
+  bench_must(qn_target_parse(target_text, &work->target));
   work->request = (qn_compile_request_t){.struct_size = sizeof work->request,
                                          .target_json = qn_target_json(work->target),
                                          .tier = tier};
   work->request.module_bytes = qn_module_bytes(work->module, &work->request.module_size);
   qn__buffer_init(&work->text, qn_allocator_default());
-  must(qn__nvrtc_emit(nvrtc, &work->request, "cuda", (qn_sink_t){&work->text, append}));
+  bench_must(qn__nvrtc_emit(nvrtc, &work->request, "cuda", (qn_sink_t){&work->text, append}));
   qn__buffer_u8(&work->text, 0);
-  must(qn__buffer_status(&work->text, "the text of a kernel"));
+  bench_must(qn__buffer_status(&work->text, "the text of a kernel"));
 }
 
 static void close_work(work_t* work) {
@@ -98,7 +92,7 @@ static void run_ours(void* self, int64_t iterations) {
   work_t* work = self;
   for (int64_t i = 0; i < iterations; ++i) {
     qn_artifact_t* artifact = NULL;
-    must(qn__nvrtc_compile(work->nvrtc, &work->request, &artifact));
+    bench_must(qn__nvrtc_compile(work->nvrtc, &work->request, &artifact));
     bench_keep(artifact);
     if (artifact->release) artifact->release(artifact);
   }
@@ -109,7 +103,7 @@ static size_t compile_text(qn__nvrtc_t* nvrtc, const char* text, qn_tier_t tier)
   qn__buffer_t cubin, log;
   qn__buffer_init(&cubin, qn_allocator_default());
   qn__buffer_init(&log, qn_allocator_default());
-  must(qn__cuda_compile(nvrtc->compiler, &options, "bench.cu", text, &cubin, &log));
+  bench_must(qn__cuda_compile(nvrtc->compiler, &options, "bench.cu", text, &cubin, &log));
   size_t size = cubin.size;
   qn__buffer_deinit(&cubin);
   qn__buffer_deinit(&log);
@@ -133,7 +127,7 @@ static void run_empty(void* self, int64_t iterations) {
 // that meets its first miss. Prints the nanoseconds of two compiles.
 static int run_child(bool is_warm) {
   qn__nvrtc_t* nvrtc = NULL;
-  must(qn__nvrtc_create(qn_allocator_default(), &nvrtc));
+  bench_must(qn__nvrtc_create(qn_allocator_default(), &nvrtc));
   if (is_warm) {
     const struct timespec pause = {2, 0};
     (void)nanosleep(&pause, NULL);

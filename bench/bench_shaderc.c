@@ -29,12 +29,6 @@ static const char* const samples[] = {"saxpy",           "softmax",          "ma
                                       "embed_layernorm", "transpose_shared", "two_launches"};
 enum { SAMPLE_COUNT = sizeof samples / sizeof samples[0] };
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "%s\n", qn_status_message(status));
-  exit(1);
-}
-
 // ---- one sample
 
 typedef struct work {
@@ -53,15 +47,15 @@ static qn_status_t append(void* self, const void* data, size_t size_bytes) {
 static void open_text(qn__shaderc_t* shaderc, const char* text, size_t size, qn_tier_t tier,
                       work_t* work) {
   *work = (work_t){.shaderc = shaderc};
-  must(qn_module_parse(text, size, NULL, &work->module));
-  must(qn_target_parse(target_text, &work->target));
+  bench_must(qn_module_parse(text, size, NULL, &work->module));
+  bench_must(qn_target_parse(target_text, &work->target));
   work->request = (qn_compile_request_t){.struct_size = sizeof work->request,
                                          .target_json = qn_target_json(work->target),
                                          .tier = tier};
   work->request.module_bytes = qn_module_bytes(work->module, &work->request.module_size);
   qn__buffer_init(&work->glsl, qn_allocator_default());
   if (shaderc) {
-    must(qn__shaderc_emit(shaderc, &work->request, "glsl", (qn_sink_t){&work->glsl, append}));
+    bench_must(qn__shaderc_emit(shaderc, &work->request, "glsl", (qn_sink_t){&work->glsl, append}));
   }
 }
 
@@ -83,7 +77,7 @@ static void close_work(work_t* work) {
 
 static void compile_once(work_t* work) {
   qn_artifact_t* artifact = NULL;
-  must(qn__shaderc_compile(work->shaderc, &work->request, &artifact));
+  bench_must(qn__shaderc_compile(work->shaderc, &work->request, &artifact));
   bench_keep(artifact);
   if (artifact->release) artifact->release(artifact);
 }
@@ -107,8 +101,8 @@ static void run_floor(void* self, int64_t iterations) {
       qn__buffer_t words, messages;
       qn__buffer_init(&words, qn_allocator_default());
       qn__buffer_init(&messages, qn_allocator_default());
-      must(qn__spirv_compile(work->shaderc->compiler, &options, "kernel.comp",
-                             (qn_str_t){begin, size}, &words, &messages));
+      bench_must(qn__spirv_compile(work->shaderc->compiler, &options, "kernel.comp",
+                                   (qn_str_t){begin, size}, &words, &messages));
       qn__buffer_deinit(&words);
       qn__buffer_deinit(&messages);
       at = next;
@@ -122,7 +116,7 @@ static int run_child(const char* how) {
   qn__shaderc_t* shaderc = NULL;
   work_t work;
   open_work(NULL, "saxpy", QN_TIER_FAST, &work);
-  must(qn__shaderc_create(qn_allocator_default(), &shaderc));
+  bench_must(qn__shaderc_create(qn_allocator_default(), &shaderc));
   work.shaderc = shaderc;
   if (strcmp(how, "warm") == 0) {
     const struct timespec pause = {0, 600000000};
@@ -162,7 +156,7 @@ static double first_compile_ns(const char* program, const char* how) {
 static double spirv_bytes(work_t* work) {
   qn__buffer_t words;
   qn__buffer_init(&words, qn_allocator_default());
-  must(qn__shaderc_emit(work->shaderc, &work->request, "spirv", (qn_sink_t){&words, append}));
+  bench_must(qn__shaderc_emit(work->shaderc, &work->request, "spirv", (qn_sink_t){&words, append}));
   double size = (double)words.size;
   qn__buffer_deinit(&words);
   return size;
@@ -204,7 +198,7 @@ int main(int argc, char** argv) {
   bench_row(&report, "first compile, warmed up: saxpy", warm / 1e6, "ms", 0, 0);
   bench_row(&report, "first compile, cold: saxpy", cold / 1e6, "ms", warm / 1e6, 0);
   qn__shaderc_t* shaderc = NULL;
-  must(qn__shaderc_create(qn_allocator_default(), &shaderc));
+  bench_must(qn__shaderc_create(qn_allocator_default(), &shaderc));
   for (uint32_t k = 0; k < 2; ++k) {
     for (size_t i = 0; i < SAMPLE_COUNT; ++i) {
       work_t work;

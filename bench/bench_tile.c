@@ -36,12 +36,6 @@ static const char program[] = "func tiles" SHAPES LOOPS
                               "func threads_rows" SHAPES_ROWS THREADS
                               "    c[i, j] = sum p in 0..k { a[i, p] * b[j, p] }; } } } }\n";
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_tile: %s\n", qn_status_message(status));
-  exit(1);
-}
-
 static float host[3][N * N];
 static qn_device_t device;
 static void* data[3];
@@ -54,7 +48,7 @@ static void copy(int which, bool is_up) {
                     .to_device = is_up ? device : cpu,
                     .to = is_up ? data[which] : (void*)host[which],
                     .size_bytes = sizeof host[which]};
-  must(qn_device_copy(&made, NULL));
+  bench_must(qn_device_copy(&made, NULL));
 }
 
 // The product of so many rows.
@@ -68,8 +62,8 @@ static int64_t call(qn_function_t* function, int64_t rows) {
     args[i] = qn_value_tensor(&tensors[i]);
   }
   int64_t begin = bench_now_ns();
-  must(qn_function_call(function, args, 3, NULL));
-  must(qn_stream_sync(device, NULL));
+  bench_must(qn_function_call(function, args, 3, NULL));
+  bench_must(qn_stream_sync(device, NULL));
   return bench_now_ns() - begin;
 }
 
@@ -101,7 +95,8 @@ static bool measure(bench_report_t* report, int layout) {
   enum { COUNTS = sizeof few / sizeof few[0] };
   qn_function_t* functions[2];
   for (int f = 0; f < 2; f++) {
-    must(qn_engine_function(engine, module, target, names[layout][f], NULL, NULL, &functions[f]));
+    bench_must(
+        qn_engine_function(engine, module, target, names[layout][f], NULL, NULL, &functions[f]));
   }
   bool is_same = check(functions, N);
   for (int c = 0; c < COUNTS; c++) is_same = is_same && check(functions, few[c]);
@@ -147,16 +142,16 @@ int main(int argc, char** argv) {
     (void)fprintf(stderr, "bench_tile: no GPU here, nor a driver that is one in software\n");
     return bench_end(&report);
   }
-  must(qn_engine_create(NULL, &engine));
-  must(qn_module_parse(program, strlen(program), NULL, &module));
+  bench_must(qn_engine_create(NULL, &engine));
+  bench_must(qn_module_parse(program, strlen(program), NULL, &module));
   for (int b = 0; b < 3; b++) {
     for (int i = 0; i < N * N; i++) host[b][i] = (float)((i * 7 + i / N) % 23 - 11) / 16.0F;
-    must(qn_device_allocate(device, sizeof host[b], 0, &data[b]));
+    bench_must(qn_device_allocate(device, sizeof host[b], 0, &data[b]));
     copy(b, true);
   }
   bool is_same = true;
   for (int layout = 0; layout < 2; layout++) is_same = is_same && measure(&report, layout);
-  for (int b = 0; b < 3; b++) must(qn_device_free(device, data[b]));
+  for (int b = 0; b < 3; b++) bench_must(qn_device_free(device, data[b]));
   qn_module_release(module);
   qn_target_release(target);
   qn_engine_destroy(engine);

@@ -33,11 +33,6 @@ static const char program[] =
 
 static const qn_device_t vulkan = {QN_DEVICE_VULKAN, 0};
 
-static void must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "bench_vulkan: %s\n", qn_status_message(status));
-  exit(1);
-}
 static void must_vk(VkResult result) {
   if (result >= 0) return;
   (void)fprintf(stderr, "bench_vulkan: %s\n", qn__vk_result_text(result));
@@ -76,23 +71,23 @@ typedef struct subject {
 static void make_function(qn_engine_t* engine, subject_t* s) {
   qn_module_t* module;
   qn_target_t* target;
-  must(qn_module_parse(program, strlen(program), NULL, &module));
-  must(qn_target_parse("vulkan -from_device=0", &target));
-  must(qn_engine_function(engine, module, target, "f", NULL, NULL, &s->function));
+  bench_must(qn_module_parse(program, strlen(program), NULL, &module));
+  bench_must(qn_target_parse("vulkan -from_device=0", &target));
+  bench_must(qn_engine_function(engine, module, target, "f", NULL, NULL, &s->function));
   qn_target_release(target);
   qn_module_release(module);
   float host[COUNT];
   for (int i = 0; i < COUNT; i++) host[i] = (float)i;
   s->shape[0] = COUNT;
   for (int i = 0; i < 3; i++) {
-    must(qn_device_allocate(vulkan, sizeof host, 0, &s->data[i]));
+    bench_must(qn_device_allocate(vulkan, sizeof host, 0, &s->data[i]));
     qn_copy_t copy = {.struct_size = sizeof copy,
                       .from_device = {QN_DEVICE_CPU, 0},
                       .from = host,
                       .to_device = vulkan,
                       .to = s->data[i],
                       .size_bytes = sizeof host};
-    must(qn_device_copy(&copy, NULL));
+    bench_must(qn_device_copy(&copy, NULL));
     s->tensors[i] =
         (qn_tensor_t){s->data[i], vulkan, 1, qn_dtype_to_dl(QN_DTYPE_F32), s->shape, NULL, 0};
     s->args[i + 1] = qn_value_tensor(&s->tensors[i]);
@@ -107,7 +102,7 @@ static const VkAllocationCallbacks* callbacks_of(const subject_t* s, size_t plac
 }
 
 static void make_loop(subject_t* s) {
-  must(qn__vk_use(0, &s->device));
+  bench_must(qn__vk_use(0, &s->device));
   qn__vk_device_t* device = s->device;
   const qn__variant_t* variant = atomic_load(&s->function->variant);
   s->table = variant->executable->device_table;
@@ -260,28 +255,29 @@ static void call_table(void* self, int64_t iterations) {
   subject_t* s = self;
   void* inner = qn__stream_inner(s->stream);
   for (int64_t i = 0; i < iterations; i++) {
-    must((s->table->launch)(0, s->executable, 0, inner, &s->launch));
+    bench_must((s->table->launch)(0, s->executable, 0, inner, &s->launch));
   }
-  must(qn_stream_sync(vulkan, s->stream));
+  bench_must(qn_stream_sync(vulkan, s->stream));
 }
 
 static void call_packed(void* self, int64_t iterations) {
   subject_t* s = self;
-  for (int64_t i = 0; i < iterations; i++) must(qn_function_call(s->function, s->args, 4, NULL));
-  must(qn_stream_sync(vulkan, s->stream));
+  for (int64_t i = 0; i < iterations; i++)
+    bench_must(qn_function_call(s->function, s->args, 4, NULL));
+  bench_must(qn_stream_sync(vulkan, s->stream));
 }
 
 static void compare_calls(bench_report_t* report) {
   qn_engine_options_t options = {.struct_size = sizeof options, .cache_mode = QN_CACHE_OFF};
   qn_engine_t* engine;
   static subject_t s;
-  must(qn_engine_create(&options, &engine));
+  bench_must(qn_engine_create(&options, &engine));
   make_function(engine, &s);
-  must(qn_stream_create(vulkan, &s.stream));
-  must(qn_set_active_device(vulkan));
-  must(qn_set_active_stream(vulkan, s.stream));
-  must(qn_function_call(s.function, s.args, 4, NULL));
-  must(qn_stream_sync(vulkan, s.stream));
+  bench_must(qn_stream_create(vulkan, &s.stream));
+  bench_must(qn_set_active_device(vulkan));
+  bench_must(qn_set_active_stream(vulkan, s.stream));
+  bench_must(qn_function_call(s.function, s.args, 4, NULL));
+  bench_must(qn_stream_sync(vulkan, s.stream));
   static subject_t paged;
   paged = s;
   paged.has_pages = true;
@@ -292,9 +288,9 @@ static void compare_calls(bench_report_t* report) {
   double ns[4];
   bench_compare_ns(4, bodies, selves, LAUNCHES, 41, ns);
   qn__vulkan_stats_t before, behind;
-  must(qn__vulkan_stats(0, &before));
+  bench_must(qn__vulkan_stats(0, &before));
   call_packed(&s, LAUNCHES);
-  must(qn__vulkan_stats(0, &behind));
+  bench_must(qn__vulkan_stats(0, &behind));
   bench_row(report, "barrier, push constants, dispatch, by hand", ns[0], "ns", 0, 0);
   bench_row(report, "the same, the driver's memory in quern's pages", ns[1], "ns", ns[0], 0);
   bench_row(report, "launch of the device's table", ns[2], "ns", ns[0], 0);
@@ -306,9 +302,9 @@ static void compare_calls(bench_report_t* report) {
             "", 0, 0);
   end_loop(&s);
   end_loop(&paged);
-  must(qn_set_active_stream(vulkan, NULL));
+  bench_must(qn_set_active_stream(vulkan, NULL));
   qn_stream_destroy(s.stream);
-  for (size_t i = 0; i < 3; i++) must(qn_device_free(vulkan, s.data[i]));
+  for (size_t i = 0; i < 3; i++) bench_must(qn_device_free(vulkan, s.data[i]));
   qn_function_release(s.function);
   qn_engine_destroy(engine);
 }
@@ -333,8 +329,8 @@ static void copy_to(void* self, int64_t iterations) {
                       .to = c->device,
                       .size_bytes = c->size,
                       .is_host_pinned = c->is_pinned};
-    must(qn_device_copy(&copy, c->stream));
-    must(qn_stream_sync(vulkan, c->stream));
+    bench_must(qn_device_copy(&copy, c->stream));
+    bench_must(qn_stream_sync(vulkan, c->stream));
   }
 }
 
@@ -349,10 +345,10 @@ static void copy_plain(void* self, int64_t iterations) {
 
 static void compare_copies(bench_report_t* report) {
   copies_t c = {.size = 4096};
-  must(qn_device_allocate(vulkan, c.size, 0, &c.device));
-  must(qn_device_host_allocate(vulkan, c.size, (void**)&c.host));
+  bench_must(qn_device_allocate(vulkan, c.size, 0, &c.device));
+  bench_must(qn_device_host_allocate(vulkan, c.size, (void**)&c.host));
   memset(c.host, 1, c.size);
-  must(qn_stream_create(vulkan, &c.stream));
+  bench_must(qn_stream_create(vulkan, &c.stream));
   copies_t pinned = c;
   pinned.is_pinned = true;
   void (*bodies[])(void*, int64_t) = {copy_plain, copy_to, copy_to};
@@ -363,8 +359,8 @@ static void compare_copies(bench_report_t* report) {
   bench_row(report, "copy of 4 KB to the device and sync", ns[1], "ns", 0, 0);
   bench_row(report, "the same from pinned memory, by the device", ns[2], "ns", 0, 0);
   qn_stream_destroy(c.stream);
-  must(qn_device_free(vulkan, c.device));
-  must(qn_device_host_free(vulkan, c.host));
+  bench_must(qn_device_free(vulkan, c.device));
+  bench_must(qn_device_host_free(vulkan, c.host));
 }
 
 // ---------------------------------------------------------------------------------- processes
@@ -374,10 +370,10 @@ static int first_result(const char* directory) {
   qn_engine_options_t options = {.struct_size = sizeof options, .cache_dir = directory};
   qn_engine_t* engine;
   static subject_t s;
-  must(qn_engine_create(&options, &engine));
+  bench_must(qn_engine_create(&options, &engine));
   make_function(engine, &s);
-  must(qn_set_active_device(vulkan));
-  must(qn_function_call(s.function, s.args, 4, NULL));
+  bench_must(qn_set_active_device(vulkan));
+  bench_must(qn_function_call(s.function, s.args, 4, NULL));
   float got[COUNT];
   qn_copy_t copy = {.struct_size = sizeof copy,
                     .from_device = vulkan,
@@ -385,7 +381,7 @@ static int first_result(const char* directory) {
                     .to_device = {QN_DEVICE_CPU, 0},
                     .to = got,
                     .size_bytes = sizeof got};
-  must(qn_device_copy(&copy, NULL));
+  bench_must(qn_device_copy(&copy, NULL));
   if (got[3] != 9.0f) return 1;
   // The clock stops here: what is stored behind the caller's back is not waited for by him.
   (void)printf("%lld\n", (long long)bench_now_ns());

@@ -10,6 +10,12 @@
 #define MAX_SAMPLES 1001
 #define MAX_BODIES 16
 
+void bench_must(qn_status_t status) {
+  if (qn_ok(status)) return;
+  (void)fprintf(stderr, "%s\n", qn_status_message(status));
+  exit(1);
+}
+
 int64_t bench_now_ns(void) {
   struct timespec now;
   (void)clock_gettime(CLOCK_MONOTONIC, &now);

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "quern/status.h"
+
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t bench_now_ns(void);
 // What this thread has spent on a processor, in nanoseconds: on a busy machine the time that
@@ -26,6 +28,9 @@ double bench_run_ns(void (*body)(void* self, int64_t iterations), void* self, in
 // The same for several bodies, their samples interleaved, so that noise meets all of them alike.
 void bench_compare_ns(size_t count, void (*const* bodies)(void* self, int64_t iterations),
                       void* const* selves, int64_t iterations, size_t samples, double* out_ns);
+
+// Ends the program with the message of `status`, unless it is ok.
+void bench_must(qn_status_t status);
 
 // Keeps the compiler from dropping a result.
 static inline void bench_keep(const void* pointer) {

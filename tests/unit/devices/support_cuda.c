@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 
 #define DRIVER QN_BINARY_DIR "/fake-cuda/libcuda.so.1"
 #define COMPILER QN_BINARY_DIR "/fake-cuda/libnvrtc.so"
@@ -54,22 +55,6 @@ qn_device_t cuda_at(int32_t id) {
 
 const qn_device_table_t* cuda_table(void) {
   return qn__device_table(QN_DEVICE_CUDA);
-}
-
-void cuda_must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  fail_msg("%s", qn_status_message(status));
-}
-
-void cuda_expect(qn_status_t status, qn_status_code_t code, const char* part) {
-  char message[512];
-  const qn_status_code_t got = qn_status_code(status);
-  (void)snprintf(message, sizeof message, "%s", qn_status_message(status));
-  qn_status_free(status);
-  if (got != code || !strstr(message, part)) {
-    fail_msg("expected %s with '%s', got %s: %s", qn_status_code_text(code), part,
-             qn_status_code_text(got), message);
-  }
 }
 
 // ---------------------------------------------------------------------------------- the artifact
@@ -299,7 +284,7 @@ void* cuda_load(int32_t id) {
   assert_non_null(made);
   void* executable;
   const qn_load_options_t options = {.struct_size = sizeof options, .name = "test"};
-  cuda_must(cuda_table()->load(id, made, &options, &executable));
+  must(cuda_table()->load(id, made, &options, &executable));
   return executable;
 }
 
@@ -309,15 +294,15 @@ float* cuda_floats(int32_t id, size_t count, float first) {
   void* pointer;
   float* host = malloc(count * sizeof *host + 1);
   for (size_t i = 0; i < count; i++) host[i] = first + (float)i;
-  cuda_must(qn_device_allocate(cuda_at(id), count * sizeof *host, 0, &pointer));
+  must(qn_device_allocate(cuda_at(id), count * sizeof *host, 0, &pointer));
   const qn_copy_t copy = {.struct_size = sizeof copy,
                           .from_device = {QN_DEVICE_CPU, 0},
                           .from = host,
                           .to_device = cuda_at(id),
                           .to = pointer,
                           .size_bytes = count * sizeof *host};
-  cuda_must(qn_device_copy(&copy, NULL));
-  cuda_must(qn_stream_sync(cuda_at(id), NULL));
+  must(qn_device_copy(&copy, NULL));
+  must(qn_stream_sync(cuda_at(id), NULL));
   free(host);
   return pointer;
 }
@@ -329,11 +314,11 @@ void cuda_read(int32_t id, qn_stream_t* stream, const void* from, void* to, size
                           .to_device = {QN_DEVICE_CPU, 0},
                           .to = to,
                           .size_bytes = size_bytes};
-  cuda_must(qn_device_copy(&copy, stream));
+  must(qn_device_copy(&copy, stream));
 }
 
 void cuda_free(int32_t id, void* pointer) {
-  cuda_must(qn_device_free(cuda_at(id), pointer));
+  must(qn_device_free(cuda_at(id), pointer));
 }
 
 void cuda_expect_clean(const fake_cuda_counts_t* before) {

@@ -42,10 +42,6 @@ bool cuda_setup(void);
 qn_device_t cuda_at(int32_t id);
 // The table of the device.
 const qn_device_table_t* cuda_table(void);
-// Stops the test with the status' message.
-void cuda_must(qn_status_t status);
-// Frees the status; the test stops unless it has this code and its message this part.
-void cuda_expect(qn_status_t status, qn_status_code_t code, const char* part);
 
 // The artifact; compiled once. Borrowed. NULL when it cannot be compiled.
 const qn_artifact_t* cuda_artifact(void);

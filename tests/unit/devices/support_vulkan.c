@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "devices/gpu/plan.h"
 #include "devices/vulkan/stream.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 #include "tests/unit/devices/kernels/kernels.inc"
 
@@ -66,21 +67,9 @@ void test_vulkan_allow_flusher(void) {
   atomic_store(&flusher->is_armed, false);
 }
 
-void test_must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
-
-void test_expect(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || (part && !strstr(qn_status_message(status), part))) {
-    fail_msg("expected %s with '%s', got: %s: %s", qn_status_code_text(code), part ? part : "",
-             qn_status_code_text(qn_status_code(status)), qn_status_message(status));
-  }
-  qn_status_free(status);
-}
-
 qn__vulkan_stats_t test_vulkan_stats(void) {
   qn__vulkan_stats_t out;
-  test_must(qn__vulkan_stats(0, &out));
+  must(qn__vulkan_stats(0, &out));
   return out;
 }
 
@@ -362,7 +351,7 @@ void* test_vulkan_load(const qn_driver_store_t* store) {
   qn_load_options_t options = {.struct_size = sizeof options, .name = "test"};
   if (store) options.store = *store;
   void* executable;
-  test_must(table()->load(0, &artifact, &options, &executable));
+  must(table()->load(0, &artifact, &options, &executable));
   return executable;
 }
 
@@ -406,12 +395,12 @@ qn_status_t test_vulkan_call(void* executable, test_function_t function, qn_stre
 
 void* test_vulkan_allocate(size_t size_bytes) {
   void* pointer;
-  test_must(qn_device_allocate(test_vulkan, size_bytes, 0, &pointer));
+  must(qn_device_allocate(test_vulkan, size_bytes, 0, &pointer));
   return pointer;
 }
 
 void test_vulkan_free(void* pointer) {
-  test_must(qn_device_free(test_vulkan, pointer));
+  must(qn_device_free(test_vulkan, pointer));
 }
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};

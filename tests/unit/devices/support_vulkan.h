@@ -84,9 +84,6 @@ VkResult VKAPI_CALL test_vulkan_no_progress(VkDevice device, VkSemaphore semapho
 // by who records it alone. Nothing may be left at the second call.
 void test_vulkan_stop_flusher(void);
 void test_vulkan_allow_flusher(void);
-void test_must(qn_status_t status);
-// The status has this code and `part` (may be NULL) in its message. Consumes it.
-void test_expect(qn_status_t status, qn_status_code_t code, const char* part);
 qn__vulkan_stats_t test_vulkan_stats(void);
 // Waits until no more than this is in use: the thread that submits what was left may hold a stream
 // that has ended, and so its memory, for a moment. What is lost is waited for until ctest's limit.

@@ -16,13 +16,10 @@
 #include "devices/cpu/cpu.h"
 #include "devices/device.h"
 #include "target/target.h"
+#include "tests/support/must.h"
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
 static const qn_device_t null_device = {QN_DEVICE_NULL, 0};
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 // ---- parallel loops
 

@@ -12,6 +12,7 @@
 
 #include "devices/cuda/driver.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_cuda.h"
 
 static fake_cuda_counts_t before;
@@ -25,13 +26,13 @@ static int begin(void** state) {
 
 static qn_attribute_value_t attribute(int32_t id, qn_attribute_t which) {
   qn_attribute_value_t value;
-  cuda_must(qn_device_attribute(cuda_at(id), which, &value));
+  must(qn_device_attribute(cuda_at(id), which, &value));
   return value;
 }
 
 static qn_attribute_value_t property(int32_t id, const char* name) {
   qn_attribute_value_t value;
-  cuda_must(cuda_table()->target_property(id, name, &value));
+  must(cuda_table()->target_property(id, name, &value));
   return value;
 }
 
@@ -60,8 +61,8 @@ static void test_attributes(void** state) {
     (void)attribute(0, which);
   }
   qn_attribute_value_t value;
-  cuda_expect(qn_device_attribute(cuda_at(2), QN_ATTRIBUTE_WARP_SIZE, &value), QN_STATUS_NOT_FOUND,
-              "no device cuda:2");
+  must_fail(qn_device_attribute(cuda_at(2), QN_ATTRIBUTE_WARP_SIZE, &value), QN_STATUS_NOT_FOUND,
+            "no device cuda:2");
 }
 
 // The memory of the device that is asked about, whichever is current.
@@ -70,7 +71,7 @@ static void test_available_memory(void** state) {
   const int64_t first = attribute(0, QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY).int_value;
   const int64_t second = attribute(1, QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY).int_value;
   void* pointer;
-  cuda_must(qn_device_allocate(cuda_at(1), 1 << 20, 0, &pointer));
+  must(qn_device_allocate(cuda_at(1), 1 << 20, 0, &pointer));
   assert_int_equal(attribute(0, QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY).int_value, first);
   assert_int_equal(attribute(1, QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY).int_value,
                    second - (1 << 20));
@@ -92,27 +93,27 @@ static void test_target_properties(void** state) {
 static void test_allocate(void** state) {
   (void)state;
   void *empty, *small, *aligned;
-  cuda_must(qn_device_allocate(cuda_at(0), 0, 0, &empty));
+  must(qn_device_allocate(cuda_at(0), 0, 0, &empty));
   assert_non_null(empty);
-  cuda_must(qn_device_allocate(cuda_at(0), 100, 0, &small));
+  must(qn_device_allocate(cuda_at(0), 100, 0, &small));
   assert_int_equal((uintptr_t)small % 256, 0);
-  cuda_must(qn_device_allocate(cuda_at(0), 100, 1 << 16, &aligned));
+  must(qn_device_allocate(cuda_at(0), 100, 1 << 16, &aligned));
   assert_int_equal((uintptr_t)aligned % (1 << 16), 0);
   cuda_free(0, aligned);
   cuda_free(0, small);
   cuda_free(0, empty);
   void* huge = small;
-  cuda_expect(qn_device_allocate(cuda_at(0), (size_t)1 << 40, 0, &huge), QN_STATUS_OUT_OF_MEMORY,
-              "cuda:0: allocating 1099511627776 bytes: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+  must_fail(qn_device_allocate(cuda_at(0), (size_t)1 << 40, 0, &huge), QN_STATUS_OUT_OF_MEMORY,
+            "cuda:0: allocating 1099511627776 bytes: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
   assert_null(huge);
-  cuda_expect(qn_device_allocate(cuda_at(0), SIZE_MAX - 5, 4096, &huge), QN_STATUS_OUT_OF_MEMORY,
-              "aligned to 4096");
+  must_fail(qn_device_allocate(cuda_at(0), SIZE_MAX - 5, 4096, &huge), QN_STATUS_OUT_OF_MEMORY,
+            "aligned to 4096");
   void* host;
-  cuda_must(qn_device_host_allocate(cuda_at(0), 1000, &host));
+  must(qn_device_host_allocate(cuda_at(0), 1000, &host));
   memset(host, 1, 1000);
-  cuda_must(qn_device_host_free(cuda_at(0), host));
-  cuda_must(qn_device_host_allocate(cuda_at(0), 0, &host));
-  cuda_must(qn_device_host_free(cuda_at(0), host));
+  must(qn_device_host_free(cuda_at(0), host));
+  must(qn_device_host_allocate(cuda_at(0), 0, &host));
+  must(qn_device_host_free(cuda_at(0), host));
   cuda_expect_clean(&before);
 }
 
@@ -135,21 +136,21 @@ static void test_copy_unpinned(void** state) {
   (void)state;
   const size_t sizes[] = {1, 4096, 65536, 65537, 1 << 20};
   qn_stream_t* stream;
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &stream));
   for (size_t i = 0; i < QN_COUNT_OF(sizes); i++) {
     const size_t size = sizes[i];
     uint8_t* host = malloc(size);
     void* device;
-    cuda_must(qn_device_allocate(cuda_at(0), size, 0, &device));
+    must(qn_device_allocate(cuda_at(0), size, 0, &device));
     memset(host, 0x11, size);
     const bool is_staged = size <= 65536;
     if (is_staged) cuda_driver.hold(1);
     qn_copy_t up = between(cpu, host, cuda_at(0), device, size);
-    cuda_must(qn_device_copy(&up, stream));
+    must(qn_device_copy(&up, stream));
     memset(host, 0x22, size);
     if (is_staged) cuda_driver.hold(0);
     qn_copy_t down = between(cuda_at(0), device, cpu, host, size);
-    cuda_must(qn_device_copy(&down, stream));
+    must(qn_device_copy(&down, stream));
     for (size_t b = 0; b < size; b++) assert_int_equal(host[b], 0x11);
     cuda_free(0, device);
     free(host);
@@ -164,12 +165,12 @@ static void test_copy_storm(void** state) {
   enum { COUNT = 200 };
   int32_t* host = malloc(COUNT * sizeof *host);
   void* device;
-  cuda_must(qn_device_allocate(cuda_at(0), COUNT * sizeof *host, 0, &device));
+  must(qn_device_allocate(cuda_at(0), COUNT * sizeof *host, 0, &device));
   for (int32_t i = 0; i < COUNT; i++) {
     int32_t value = i;
     qn_copy_t up = between(cpu, &value, cuda_at(0), device, sizeof value);
     up.to_offset_bytes = (size_t)i * sizeof value;
-    cuda_must(qn_device_copy(&up, NULL));
+    must(qn_device_copy(&up, NULL));
     value = -1;
   }
   cuda_read(0, NULL, device, host, COUNT * sizeof *host);
@@ -183,29 +184,29 @@ static void test_copy_pinned(void** state) {
   (void)state;
   void *host, *device, *other;
   qn_stream_t* stream;
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
-  cuda_must(qn_device_host_allocate(cuda_at(0), 4, &host));
-  cuda_must(qn_device_allocate(cuda_at(0), 4, 0, &device));
-  cuda_must(qn_device_allocate(cuda_at(0), 4, 0, &other));
+  must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_device_host_allocate(cuda_at(0), 4, &host));
+  must(qn_device_allocate(cuda_at(0), 4, 0, &device));
+  must(qn_device_allocate(cuda_at(0), 4, 0, &other));
   memcpy(host, "old", 4);
   cuda_driver.hold(1);
   qn_copy_t up = between(cpu, host, cuda_at(0), device, 4);
   up.is_host_pinned = true;
-  cuda_must(qn_device_copy(&up, stream));
+  must(qn_device_copy(&up, stream));
   assert_false(qn_stream_is_idle(stream));
   memcpy(host, "new", 4);
   qn_copy_t across = between(cuda_at(0), device, cuda_at(0), other, 4);
-  cuda_must(qn_device_copy(&across, stream));
+  must(qn_device_copy(&across, stream));
   cuda_driver.hold(0);
   qn_copy_t down = between(cuda_at(0), other, cpu, host, 4);
   down.is_host_pinned = true;
-  cuda_must(qn_device_copy(&down, stream));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_device_copy(&down, stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_true(qn_stream_is_idle(stream));
   assert_string_equal(host, "new");
   cuda_free(0, device);
   cuda_free(0, other);
-  cuda_must(qn_device_host_free(cuda_at(0), host));
+  must(qn_device_host_free(cuda_at(0), host));
   qn_stream_destroy(stream);
   cuda_expect_clean(&before);
 }
@@ -214,11 +215,11 @@ static void copy_to_peer(void) {
   float* from = cuda_floats(0, 1000, 5);
   float* to = cuda_floats(1, 1000, 0);
   qn_stream_t* stream;
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &stream));
   qn_copy_t copy = between(cuda_at(0), from, cuda_at(1), to, 4000);
-  cuda_must(qn_device_copy(&copy, stream));
-  cuda_must(qn_device_copy(&copy, stream));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_device_copy(&copy, stream));
+  must(qn_device_copy(&copy, stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   float host[1000];
   cuda_read(1, NULL, to, host, sizeof host);
   for (int i = 0; i < 1000; i++) assert_int_equal((int)host[i], i + 5);
@@ -236,8 +237,8 @@ static void test_copy_peer(void** state) {
   float* from = cuda_floats(0, 4, 5);
   float* to = cuda_floats(1, 4, 0);
   qn_copy_t copy = between(cuda_at(0), from, cuda_at(1), to, 16);
-  cuda_expect(qn_device_copy(&copy, NULL), QN_STATUS_DEVICE_ERROR,
-              "cuda:0: copying 16 bytes to cuda:1: CUDA_ERROR_INVALID_VALUE");
+  must_fail(qn_device_copy(&copy, NULL), QN_STATUS_DEVICE_ERROR,
+            "cuda:0: copying 16 bytes to cuda:1: CUDA_ERROR_INVALID_VALUE");
   cuda_free(0, from);
   cuda_free(1, to);
   cuda_expect_clean(&before);
@@ -251,12 +252,12 @@ static void run_add(int32_t id, void* executable, size_t n) {
   float* b = cuda_floats(id, n, 10);
   float* c = cuda_floats(id, n, 0);
   const uint64_t words[] = {(uintptr_t)a, (uintptr_t)b, (uintptr_t)c, n};
-  cuda_must(cuda_run(executable, CUDA_ADD, id, NULL, &owner, words, 4));
+  must(cuda_run(executable, CUDA_ADD, id, NULL, &owner, words, 4));
   float* host = malloc(n * sizeof *host + 1);
   cuda_read(id, NULL, c, host, n * sizeof *host);
   for (size_t i = 0; i < n; i++) assert_int_equal((int)host[i], 2 * i + 11);
   free(host);
-  cuda_must(qn_stream_sync(cuda_at(id), NULL));
+  must(qn_stream_sync(cuda_at(id), NULL));
   assert_int_equal(owner.reference_count, 0);
   cuda_free(id, a);
   cuda_free(id, b);
@@ -273,8 +274,8 @@ static void test_run(void** state) {
   cuda_driver.counts(&then);
   run_add(0, executable, 0);
   cuda_owner_t owner = {0};
-  cuda_must(cuda_run(executable, CUDA_NOTHING, 0, NULL, &owner, NULL, 0));
-  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  must(cuda_run(executable, CUDA_NOTHING, 0, NULL, &owner, NULL, 0));
+  must(qn_stream_sync(cuda_at(0), NULL));
   cuda_driver.counts(&now);
   assert_int_equal(now.launches, then.launches);
   cuda_table()->unload(0, executable);
@@ -301,14 +302,14 @@ static void test_shared_memory(void** state) {
   cuda_owner_t owner = {0};
   float* c = cuda_floats(0, 200, 0);
   const uint64_t words[] = {(uintptr_t)c, 200};
-  cuda_must(cuda_run(executable, CUDA_SHARED, 0, NULL, &owner, words, 2));
+  must(cuda_run(executable, CUDA_SHARED, 0, NULL, &owner, words, 2));
   float host[200];
   cuda_read(0, NULL, c, host, sizeof host);
   for (int i = 0; i < 200; i++) assert_int_equal((int)host[i], 199 - i);
   unsigned blocks, threads, shared;
   cuda_driver.last_launch(&blocks, &threads, &shared);
   assert_int_equal(shared, 100000);
-  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  must(qn_stream_sync(cuda_at(0), NULL));
   cuda_free(0, c);
   cuda_table()->unload(0, executable);
   cuda_expect_clean(&before);
@@ -322,14 +323,14 @@ static void test_scalar_and_threads(void** state) {
   uint64_t words[] = {(uintptr_t)c, 0, 1000};
   const float factor = 3;
   memcpy(&words[1], &factor, sizeof factor);
-  cuda_must(cuda_run(executable, CUDA_SCALE, 0, NULL, &owner, words, 3));
+  must(cuda_run(executable, CUDA_SCALE, 0, NULL, &owner, words, 3));
   float host[1000];
   cuda_read(0, NULL, c, host, sizeof host);
   for (int i = 0; i < 1000; i++) assert_int_equal((int)host[i], 3 * (i + 1));
   unsigned blocks, threads, shared;
   cuda_driver.last_launch(&blocks, &threads, &shared);
   assert_int_equal(threads, 512);
-  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  must(qn_stream_sync(cuda_at(0), NULL));
   cuda_free(0, c);
   cuda_table()->unload(0, executable);
 }
@@ -341,18 +342,18 @@ static void run_workspace(int32_t id) {
   float* c = cuda_floats(id, 777, 0);
   const uint64_t words[] = {(uintptr_t)a, (uintptr_t)c, 777};
   for (int i = 0; i < 20; i++) {
-    cuda_must(cuda_run(executable, CUDA_WORKSPACE, id, NULL, &owner, words, 3));
+    must(cuda_run(executable, CUDA_WORKSPACE, id, NULL, &owner, words, 3));
   }
   float host[777];
   cuda_read(id, NULL, c, host, sizeof host);
   for (int i = 0; i < 777; i++) assert_int_equal((int)host[i], i + 3);
-  cuda_must(qn_stream_sync(cuda_at(id), NULL));
+  must(qn_stream_sync(cuda_at(id), NULL));
   // As much as nobody has: the call fails, whole, and the next one works.
   const uint64_t too_much[] = {(uintptr_t)a, (uintptr_t)c, (uint64_t)1 << 60};
-  cuda_expect(cuda_run(executable, CUDA_WORKSPACE, id, NULL, &owner, too_much, 3),
-              QN_STATUS_ASSERTION, "site 1");
-  cuda_must(cuda_run(executable, CUDA_WORKSPACE, id, NULL, &owner, words, 3));
-  cuda_must(qn_stream_sync(cuda_at(id), NULL));
+  must_fail(cuda_run(executable, CUDA_WORKSPACE, id, NULL, &owner, too_much, 3),
+            QN_STATUS_ASSERTION, "site 1");
+  must(cuda_run(executable, CUDA_WORKSPACE, id, NULL, &owner, words, 3));
+  must(qn_stream_sync(cuda_at(id), NULL));
   assert_int_equal(owner.reference_count, 0);
   cuda_free(id, a);
   cuda_free(id, c);
@@ -380,14 +381,14 @@ static void test_load_refuses(void** state) {
   void* executable;
   qn_artifact_t other = cuda_artifact_copy();
   other.isa = "{\"arch\":\"sm_120a\",\"kind\":\"cuda\"}";
-  cuda_expect(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_INCOMPATIBLE, "arch");
+  must_fail(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_INCOMPATIBLE, "arch");
   assert_null(executable);
   other = cuda_artifact_copy();
   other.metadata_size -= 3;
-  cuda_expect(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_DATA_LOSS, "");
+  must_fail(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_DATA_LOSS, "");
   other = cuda_artifact_copy();
   other.function_count--;
-  cuda_expect(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_DATA_LOSS, "plan");
+  must_fail(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_DATA_LOSS, "plan");
   // Cut off anywhere, the cubin does not reach the driver.
   cuda_driver.fail_at(NULL, 0, 0, 0);
   uint8_t* damaged = malloc(other.payload_size);
@@ -397,8 +398,8 @@ static void test_load_refuses(void** state) {
     damaged[40 + cut % 8] = 0xff;
     other = cuda_artifact_copy();
     other.payload = damaged;
-    cuda_expect(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_DATA_LOSS,
-                "no whole cubin");
+    must_fail(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_DATA_LOSS,
+              "no whole cubin");
   }
   assert_int_equal(cuda_driver.calls("cuModuleLoadData"), 0);
   // Not aligned: a copy is.
@@ -406,7 +407,7 @@ static void test_load_refuses(void** state) {
   other = cuda_artifact_copy();
   memcpy(shifted + 4, other.payload, other.payload_size);
   other.payload = shifted + 4;
-  cuda_must(cuda_table()->load(0, &other, &options, &executable));
+  must(cuda_table()->load(0, &other, &options, &executable));
   run_add(0, executable, 100);
   cuda_table()->unload(0, executable);
   free(shifted);
@@ -440,8 +441,8 @@ static void test_host_context(void** state) {
   assert_ptr_equal(current, own);
   // Also behind failures.
   void* pointer;
-  cuda_expect(qn_device_allocate(cuda_at(0), (size_t)1 << 40, 0, &pointer), QN_STATUS_OUT_OF_MEMORY,
-              "");
+  must_fail(qn_device_allocate(cuda_at(0), (size_t)1 << 40, 0, &pointer), QN_STATUS_OUT_OF_MEMORY,
+            "");
   assert_int_equal(get(&current), 0);
   assert_ptr_equal(current, own);
   assert_int_equal(destroy(own), 0);
@@ -456,7 +457,7 @@ static void test_fork(void** state) {
   (void)state;
   void* executable = cuda_load(0);
   qn_stream_t* stream;
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &stream));
   float* memory = cuda_floats(0, 10, 0);
   float host[10];
   cuda_read(0, stream, memory, host, sizeof host);  // its thread has begun, and waits

@@ -11,6 +11,7 @@
 
 #include "devices/cuda/driver.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_cuda.h"
 
 // ---------------------------------------------------------------------------------- the cases
@@ -21,27 +22,27 @@ static void case_absent(void** state) {
   const char* part = getenv("TEST_EXPECTED");
   assert_int_equal(qn_device_count(QN_DEVICE_CUDA), 0);
   qn_attribute_value_t value;
-  cuda_must(qn_device_attribute(cuda_at(0), QN_ATTRIBUTE_EXIST, &value));
+  must(qn_device_attribute(cuda_at(0), QN_ATTRIBUTE_EXIST, &value));
   assert_int_equal(value.int_value, 0);
   void* pointer;
-  cuda_expect(qn_device_allocate(cuda_at(0), 4, 0, &pointer), QN_STATUS_NOT_FOUND, part);
-  cuda_expect(qn_set_active_device(cuda_at(0)), QN_STATUS_NOT_FOUND, part);
-  cuda_expect(cuda_table()->load(0, cuda_artifact(), NULL, &pointer), QN_STATUS_UNAVAILABLE, part);
-  cuda_expect(cuda_table()->target_property(0, "arch", &value), QN_STATUS_UNAVAILABLE, part);
+  must_fail(qn_device_allocate(cuda_at(0), 4, 0, &pointer), QN_STATUS_NOT_FOUND, part);
+  must_fail(qn_set_active_device(cuda_at(0)), QN_STATUS_NOT_FOUND, part);
+  must_fail(cuda_table()->load(0, cuda_artifact(), NULL, &pointer), QN_STATUS_UNAVAILABLE, part);
+  must_fail(cuda_table()->target_property(0, "arch", &value), QN_STATUS_UNAVAILABLE, part);
   // Everything else works.
   void* host;
   const qn_device_t cpu = {QN_DEVICE_CPU, 0};
-  cuda_must(qn_device_allocate(cpu, 4, 0, &host));
-  cuda_must(qn_device_free(cpu, host));
+  must(qn_device_allocate(cpu, 4, 0, &host));
+  must(qn_device_free(cpu, host));
 }
 
 static void run_twice(void* executable, qn_stream_t* one, qn_stream_t* two, float* a, float* c) {
   cuda_owner_t owner = {0};
   const uint64_t words[] = {(uintptr_t)a, (uintptr_t)c, 500};
-  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, one, &owner, words, 3));
-  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, two, &owner, words, 3));
-  cuda_must(qn_stream_sync(cuda_at(0), one));
-  cuda_must(qn_stream_sync(cuda_at(0), two));
+  must(cuda_run(executable, CUDA_WORKSPACE, 0, one, &owner, words, 3));
+  must(cuda_run(executable, CUDA_WORKSPACE, 0, two, &owner, words, 3));
+  must(qn_stream_sync(cuda_at(0), one));
+  must(qn_stream_sync(cuda_at(0), two));
   assert_int_equal(owner.reference_count, 0);
 }
 
@@ -58,8 +59,8 @@ static void case_blocks(void** state) {
   cuda_driver.counts(&counts);
   assert_int_equal(counts.pools, 0);
   qn_stream_t *one, *two;
-  cuda_must(qn_stream_create(cuda_at(0), &one));
-  cuda_must(qn_stream_create(cuda_at(0), &two));
+  must(qn_stream_create(cuda_at(0), &one));
+  must(qn_stream_create(cuda_at(0), &two));
   float* a = cuda_floats(0, 500, 9);
   float* c = cuda_floats(0, 500, 0);
   for (int i = 0; i < 50; i++) run_twice(executable, one, two, a, c);
@@ -68,7 +69,7 @@ static void case_blocks(void** state) {
   for (int i = 0; i < 500; i++) assert_int_equal((int)host[i], i + 9);
 
   void *first, *second, *third;
-  cuda_must(qn_workspace_allocate(cuda_at(0), one, 100000, &first));
+  must(qn_workspace_allocate(cuda_at(0), one, 100000, &first));
   cuda_driver.hold(1);
   const qn_copy_t busy = {.struct_size = sizeof busy,
                           .from_device = cuda_at(0),
@@ -76,19 +77,19 @@ static void case_blocks(void** state) {
                           .to_device = cuda_at(0),
                           .to = first,
                           .size_bytes = 2000};
-  cuda_must(qn_device_copy(&busy, one));
-  cuda_must(qn_workspace_free(cuda_at(0), one, first));
-  cuda_must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
+  must(qn_device_copy(&busy, one));
+  must(qn_workspace_free(cuda_at(0), one, first));
+  must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
   assert_ptr_not_equal(first, second);
-  cuda_must(qn_workspace_allocate(cuda_at(0), one, 70000, &third));
+  must(qn_workspace_allocate(cuda_at(0), one, 70000, &third));
   assert_ptr_equal(first, third);
   cuda_driver.hold(0);
-  cuda_must(qn_workspace_free(cuda_at(0), one, third));
-  cuda_must(qn_stream_sync(cuda_at(0), one));
-  cuda_must(qn_workspace_free(cuda_at(0), two, second));
-  cuda_must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
-  cuda_must(qn_workspace_free(cuda_at(0), two, second));
-  cuda_expect(qn_workspace_free(cuda_at(0), two, a), QN_STATUS_INVALID_ARGUMENT, "no workspace");
+  must(qn_workspace_free(cuda_at(0), one, third));
+  must(qn_stream_sync(cuda_at(0), one));
+  must(qn_workspace_free(cuda_at(0), two, second));
+  must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
+  must(qn_workspace_free(cuda_at(0), two, second));
+  must_fail(qn_workspace_free(cuda_at(0), two, a), QN_STATUS_INVALID_ARGUMENT, "no workspace");
   // The host records in the strictest mode: a block that must be made spoils nothing, and workspace
   // of its own recording is refused.
   CUresult (*begin)(CUstream, CUstreamCaptureMode);
@@ -111,22 +112,22 @@ static void case_blocks(void** state) {
   const uint64_t record_words[] = {(uintptr_t)a, (uintptr_t)c, 500};
   cuda_owner_t owner = {0};
   void* taken[4];
-  for (int i = 0; i < 4; i++) cuda_must(qn_workspace_allocate(cuda_at(0), one, 2000, &taken[i]));
+  for (int i = 0; i < 4; i++) must(qn_workspace_allocate(cuda_at(0), one, 2000, &taken[i]));
   cuda_driver.fail_at(NULL, 0, 0, 0);
   assert_int_equal(begin(native, 0), 0);
-  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, one, &owner, record_words, 3));
-  cuda_expect(qn_workspace_allocate(cuda_at(0), two, 100, &second), QN_STATUS_FAILED_PRECONDITION,
-              "while the host records a graph");
+  must(cuda_run(executable, CUDA_WORKSPACE, 0, one, &owner, record_words, 3));
+  must_fail(qn_workspace_allocate(cuda_at(0), two, 100, &second), QN_STATUS_FAILED_PRECONDITION,
+            "while the host records a graph");
   assert_int_equal(end(native, &recorded), 0);
   assert_int_equal(destroy(recorded), 0);
   assert_int_equal(pop(&context), 0);
   assert_int_equal(cuda_driver.calls("cuMemAlloc_v2"), 1);
-  for (int i = 0; i < 4; i++) cuda_must(qn_workspace_free(cuda_at(0), one, taken[i]));
-  cuda_must(qn_stream_sync(cuda_at(0), one));
+  for (int i = 0; i < 4; i++) must(qn_workspace_free(cuda_at(0), one, taken[i]));
+  must(qn_stream_sync(cuda_at(0), one));
   // Without memory, what is kept is given back.
-  cuda_must(qn_stream_sync(cuda_at(0), two));
+  must(qn_stream_sync(cuda_at(0), two));
   void* large;
-  cuda_must(qn_device_allocate(cuda_at(0), ((size_t)64 << 20) - 16384, 0, &large));
+  must(qn_device_allocate(cuda_at(0), ((size_t)64 << 20) - 16384, 0, &large));
   cuda_free(0, large);
   cuda_free(0, a);
   cuda_free(0, c);
@@ -149,8 +150,8 @@ static void case_peers(void** state) {
                           .to_device = cuda_at(1),
                           .to = to,
                           .size_bytes = 4000};
-  cuda_must(qn_device_copy(&copy, NULL));
-  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  must(qn_device_copy(&copy, NULL));
+  must(qn_stream_sync(cuda_at(0), NULL));
   float host[1000];
   cuda_read(1, NULL, to, host, sizeof host);
   for (int i = 0; i < 1000; i++) assert_int_equal((int)host[i], i + 5);
@@ -166,17 +167,17 @@ static void case_peers(void** state) {
 static void case_older(void** state) {
   (void)state;
   qn_attribute_value_t value;
-  cuda_must(cuda_table()->target_property(0, "arch", &value));
+  must(cuda_table()->target_property(0, "arch", &value));
   assert_string_equal(value.string_value, "sm_80");
   void* executable;
   const qn_load_options_t options = {.struct_size = sizeof options};
-  cuda_expect(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
-              "arch");
+  must_fail(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
+            "arch");
   // What the check lets pass the driver still refuses.
   qn_artifact_t other = cuda_artifact_copy();
   other.isa = "{\"kind\":\"cuda\"}";
-  cuda_expect(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_INCOMPATIBLE,
-              "CUDA_ERROR_NO_BINARY_FOR_GPU");
+  must_fail(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_INCOMPATIBLE,
+            "CUDA_ERROR_NO_BINARY_FOR_GPU");
 }
 
 // After an illegal address everything on the device says so, at once; the other device works, and
@@ -185,26 +186,26 @@ static void case_fatal(void** state) {
   (void)state;
   void* executable = cuda_load(0);
   qn_stream_t *stream, *other;
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
-  cuda_must(qn_stream_create(cuda_at(0), &other));
+  must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &other));
   cuda_owner_t owner = {0};
   float* c = cuda_floats(0, 100, 0);
   const uint64_t words[] = {(uintptr_t)c, 100};
-  cuda_must(cuda_run(executable, CUDA_POKE, 0, stream, &owner, words, 2));
-  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR,
-              "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)");
+  must(cuda_run(executable, CUDA_POKE, 0, stream, &owner, words, 2));
+  must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR,
+            "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)");
   assert_int_equal(owner.reference_count, 0);
   const char* const part = "cuda:0: work on the device ended with CUDA_ERROR_ILLEGAL_ADDRESS";
   void* pointer;
   for (int i = 0; i < 2; i++) {
-    cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
-    cuda_expect(qn_stream_sync(cuda_at(0), other), QN_STATUS_DEVICE_ERROR, part);
-    cuda_expect(qn_device_allocate(cuda_at(0), 4, 0, &pointer), QN_STATUS_DEVICE_ERROR, part);
-    cuda_expect(cuda_run(executable, CUDA_POKE, 0, other, &owner, words, 2), QN_STATUS_DEVICE_ERROR,
-                part);
-    cuda_expect(qn_stream_create(cuda_at(0), &(qn_stream_t*){NULL}), QN_STATUS_DEVICE_ERROR, part);
+    must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
+    must_fail(qn_stream_sync(cuda_at(0), other), QN_STATUS_DEVICE_ERROR, part);
+    must_fail(qn_device_allocate(cuda_at(0), 4, 0, &pointer), QN_STATUS_DEVICE_ERROR, part);
+    must_fail(cuda_run(executable, CUDA_POKE, 0, other, &owner, words, 2), QN_STATUS_DEVICE_ERROR,
+              part);
+    must_fail(qn_stream_create(cuda_at(0), &(qn_stream_t*){NULL}), QN_STATUS_DEVICE_ERROR, part);
   }
-  cuda_expect(qn_device_free(cuda_at(0), c), QN_STATUS_DEVICE_ERROR, part);
+  must_fail(qn_device_free(cuda_at(0), c), QN_STATUS_DEVICE_ERROR, part);
   assert_true(qn_stream_is_idle(stream));
   assert_int_equal(owner.reference_count, 0);
   qn_stream_destroy(stream);
@@ -226,17 +227,17 @@ static void case_shut_down(void** state) {
   cuda_owner_t owner = {0};
   float* c = cuda_floats(0, 100, 0);
   const uint64_t words[] = {(uintptr_t)c, 100};
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
-  cuda_must(qn_stream_create(cuda_at(0), &recording));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), recording));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, words, 2));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, recording, &owner, words, 2));
+  must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &recording));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_begin(cuda_at(0), recording));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, words, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, recording, &owner, words, 2));
   shut_down(1);
   static const char part[] = "CUDA_ERROR_DEINITIALIZED (driver shutting down)";
-  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
-  cuda_expect(qn_device_free(cuda_at(0), c), QN_STATUS_DEVICE_ERROR, part);
+  must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR, part);
+  must_fail(qn_device_free(cuda_at(0), c), QN_STATUS_DEVICE_ERROR, part);
   assert_true(qn_stream_is_idle(stream));
   qn_graph_destroy(graph);
   qn_stream_destroy(stream);
@@ -250,8 +251,8 @@ static void case_older_driver(void** state) {
   (void)state;
   void* executable;
   const qn_load_options_t options = {.struct_size = sizeof options};
-  cuda_expect(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
-              "it offers CUDA 12.8, which takes what an NVRTC of CUDA 12");
+  must_fail(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
+            "it offers CUDA 12.8, which takes what an NVRTC of CUDA 12");
   assert_null(executable);
 }
 

@@ -11,6 +11,7 @@
 
 #include "devices/cuda/driver.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_cuda.h"
 
 enum { N = 300 };
@@ -84,7 +85,7 @@ static qn_status_t run(things_t* t) {
 static void let_go(things_t* t) {
   qn_graph_t* graph = NULL;
   if (t->is_recording) {
-    cuda_must(qn_stream_capture_end(cuda_at(0), t->stream, &graph));
+    must(qn_stream_capture_end(cuda_at(0), t->stream, &graph));
     qn_graph_destroy(graph);
   }
   if (t->workspace) qn_status_free(qn_workspace_free(cuda_at(0), t->stream, t->workspace));
@@ -96,7 +97,7 @@ static void let_go(things_t* t) {
   for (int i = 0; i < 3; i++) {
     if (t->memory[i]) cuda_free(0, t->memory[i]);
   }
-  cuda_must(qn_device_host_free(cuda_at(0), t->host));
+  must(qn_device_host_free(cuda_at(0), t->host));
   if (t->executable) cuda_table()->unload(0, t->executable);
 }
 

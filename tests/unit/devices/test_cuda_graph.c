@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "devices/cuda/driver.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_cuda.h"
 
 static fake_cuda_counts_t before;
@@ -23,14 +24,14 @@ static int begin(void** state) {
   (void)state;
   cuda_driver.fail_at(NULL, 0, 0, 0);
   executable = cuda_load(0);
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &stream));
   c = cuda_floats(0, 100, 1);
   cuda_driver.counts(&before);
   return 0;
 }
 static int end(void** state) {
   (void)state;
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   cuda_expect_clean(&before);
   cuda_free(0, c);
   qn_stream_destroy(stream);
@@ -54,24 +55,24 @@ static void test_replay(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn_graph_t* graph;
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(scale(stream, &owner, 3));
-  cuda_must(scale(stream, &owner, 0.5f));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(scale(stream, &owner, 3));
+  must(scale(stream, &owner, 0.5f));
   assert_true(qn_stream_is_idle(stream));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   expect_floats(1);  // nothing ran
   assert_int_equal(owner.reference_count, 1);
-  for (int i = 0; i < 4; i++) cuda_must(qn_graph_launch(graph, stream));
+  for (int i = 0; i < 4; i++) must(qn_graph_launch(graph, stream));
   expect_floats(1.5f * 1.5f * 1.5f * 1.5f);
   // In the order of the stream, and on any stream.
   qn_stream_t* other;
-  cuda_must(qn_stream_create(cuda_at(0), &other));
-  cuda_must(scale(stream, &owner, 1 / (1.5f * 1.5f * 1.5f * 1.5f * 2)));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_create(cuda_at(0), &other));
+  must(scale(stream, &owner, 1 / (1.5f * 1.5f * 1.5f * 1.5f * 2)));
+  must(qn_stream_sync(cuda_at(0), stream));
   float host[100];
   cuda_read(0, stream, c, host, sizeof host);
-  cuda_must(qn_graph_launch(graph, other));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(qn_graph_launch(graph, other));
+  must(qn_stream_sync(cuda_at(0), other));
   float after[100];
   cuda_read(0, other, c, after, sizeof after);
   for (int i = 0; i < 100; i++) assert_true(after[i] == host[i] * 3 * 0.5f);
@@ -85,11 +86,11 @@ static void test_replay(void** state) {
 static void test_empty(void** state) {
   (void)state;
   qn_graph_t* graph;
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
-  cuda_must(qn_graph_launch(graph, stream));
-  cuda_must(qn_graph_launch(graph, NULL));
-  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_graph_launch(graph, stream));
+  must(qn_graph_launch(graph, NULL));
+  must(qn_stream_sync(cuda_at(0), NULL));
   qn_graph_destroy(graph);
 }
 
@@ -99,29 +100,29 @@ static void use_everything(void) {
   void *memory, *host;
   qn_stream_t* other;
   qn_attribute_value_t value;
-  cuda_must(qn_device_allocate(cuda_at(0), 1000, 0, &memory));
-  cuda_must(qn_device_host_allocate(cuda_at(0), 1000, &host));
-  cuda_must(qn_stream_create(cuda_at(0), &other));
+  must(qn_device_allocate(cuda_at(0), 1000, 0, &memory));
+  must(qn_device_host_allocate(cuda_at(0), 1000, &host));
+  must(qn_stream_create(cuda_at(0), &other));
   void* loaded = cuda_load(0);
   const uint64_t words[] = {(uintptr_t)memory, 100};
-  cuda_must(cuda_run(loaded, CUDA_CHECK, 0, other, &owner, words, 2));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(cuda_run(loaded, CUDA_CHECK, 0, other, &owner, words, 2));
+  must(qn_stream_sync(cuda_at(0), other));
   const qn_copy_t copy = {.struct_size = sizeof copy,
                           .from_device = {QN_DEVICE_CPU, 0},
                           .from = host,
                           .to_device = cuda_at(0),
                           .to = memory,
                           .size_bytes = 1000};
-  cuda_must(qn_device_copy(&copy, other));
+  must(qn_device_copy(&copy, other));
   for (int i = 0; i < 100; i++) {
-    cuda_must(cuda_run(loaded, CUDA_CHECK, 0, other, &owner, words, 2));
+    must(cuda_run(loaded, CUDA_CHECK, 0, other, &owner, words, 2));
   }
-  cuda_must(qn_device_attribute(cuda_at(0), QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY, &value));
+  must(qn_device_attribute(cuda_at(0), QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY, &value));
   (void)qn_stream_is_idle(other);
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(qn_stream_sync(cuda_at(0), other));
   qn_stream_destroy(other);
   cuda_table()->unload(0, loaded);
-  cuda_must(qn_device_host_free(cuda_at(0), host));
+  must(qn_device_host_free(cuda_at(0), host));
   cuda_free(0, memory);
 }
 
@@ -137,22 +138,22 @@ static void test_undisturbed(void** state) {
   qn_graph_t* graph;
   pthread_t thread;
   fake_cuda_counts_t during, after;
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(scale(stream, &owner, 2));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(scale(stream, &owner, 2));
   cuda_driver.counts(&during);
   use_everything();
   assert_int_equal(pthread_create(&thread, NULL, use_everything_elsewhere, NULL), 0);
   assert_int_equal(pthread_join(thread, NULL), 0);
-  cuda_must(scale(stream, &owner, 2));
+  must(scale(stream, &owner, 2));
   // What was unloaded meanwhile waits for the end.
   cuda_driver.counts(&after);
   assert_int_equal(after.modules, during.modules + 2);
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   cuda_driver.counts(&after);
   assert_int_equal(after.modules, during.modules);
-  cuda_must(qn_graph_launch(graph, stream));
+  must(qn_graph_launch(graph, stream));
   expect_floats(4);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   qn_graph_destroy(graph);
   assert_int_equal(owner.reference_count, 0);
 }
@@ -161,16 +162,16 @@ static void test_refuses(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn_graph_t* graph;
-  cuda_expect(qn_stream_capture_begin(cuda_at(0), NULL), QN_STATUS_UNSUPPORTED, "default stream");
-  cuda_expect(qn_stream_capture_end(cuda_at(0), stream, &graph), QN_STATUS_FAILED_PRECONDITION,
-              "records nothing");
+  must_fail(qn_stream_capture_begin(cuda_at(0), NULL), QN_STATUS_UNSUPPORTED, "default stream");
+  must_fail(qn_stream_capture_end(cuda_at(0), stream, &graph), QN_STATUS_FAILED_PRECONDITION,
+            "records nothing");
   assert_null(graph);
   qn_stream_t* other;
-  cuda_must(qn_stream_create(cuda_at(0), &other));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_expect(qn_stream_capture_begin(cuda_at(0), stream), QN_STATUS_FAILED_PRECONDITION,
-              "records a graph");
-  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_FAILED_PRECONDITION, "a sync");
+  must(qn_stream_create(cuda_at(0), &other));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must_fail(qn_stream_capture_begin(cuda_at(0), stream), QN_STATUS_FAILED_PRECONDITION,
+            "records a graph");
+  must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_FAILED_PRECONDITION, "a sync");
   float host[4];
   qn_copy_t copy = {.struct_size = sizeof copy,
                     .from_device = cuda_at(0),
@@ -178,22 +179,22 @@ static void test_refuses(void** state) {
                     .to_device = {QN_DEVICE_CPU, 0},
                     .to = host,
                     .size_bytes = sizeof host};
-  cuda_expect(qn_device_copy(&copy, stream), QN_STATUS_FAILED_PRECONDITION, "not pinned");
-  cuda_expect(qn_stream_wait(cuda_at(0), other, stream), QN_STATUS_FAILED_PRECONDITION,
-              "does not record");
-  cuda_expect(qn_stream_wait(cuda_at(0), stream, NULL), QN_STATUS_FAILED_PRECONDITION,
-              "default stream");
+  must_fail(qn_device_copy(&copy, stream), QN_STATUS_FAILED_PRECONDITION, "not pinned");
+  must_fail(qn_stream_wait(cuda_at(0), other, stream), QN_STATUS_FAILED_PRECONDITION,
+            "does not record");
+  must_fail(qn_stream_wait(cuda_at(0), stream, NULL), QN_STATUS_FAILED_PRECONDITION,
+            "default stream");
   // None of that spoiled it.
-  cuda_must(scale(stream, &owner, 2));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_FAILED_PRECONDITION, "launching a graph");
+  must(scale(stream, &owner, 2));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must_fail(qn_graph_launch(graph, stream), QN_STATUS_FAILED_PRECONDITION, "launching a graph");
   qn_graph_t* empty;
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &empty));
+  must(qn_stream_capture_end(cuda_at(0), stream, &empty));
   qn_graph_destroy(empty);
-  cuda_must(qn_graph_launch(graph, stream));
+  must(qn_graph_launch(graph, stream));
   expect_floats(2);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   qn_graph_destroy(graph);
   qn_stream_destroy(other);
 }
@@ -207,16 +208,16 @@ static void test_workspace(void** state) {
   fake_cuda_counts_t with, without;
   cuda_driver.counts(&without);
   const uint64_t words[] = {(uintptr_t)c, (uintptr_t)to, 100};
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
   for (int i = 0; i < 5; i++) {
-    cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, stream, &owner, words, 3));
+    must(cuda_run(executable, CUDA_WORKSPACE, 0, stream, &owner, words, 3));
   }
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   cuda_driver.counts(&with);
   assert_int_equal(with.device_blocks, without.device_blocks + 1);
-  cuda_must(scale(stream, &owner, 7));
-  for (int i = 0; i < 3; i++) cuda_must(qn_graph_launch(graph, stream));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(scale(stream, &owner, 7));
+  for (int i = 0; i < 3; i++) must(qn_graph_launch(graph, stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   float host[100];
   cuda_read(0, stream, to, host, sizeof host);
   for (int i = 0; i < 100; i++) assert_true(host[i] == 7.0f * (float)(i + 1));
@@ -231,14 +232,14 @@ static void test_failure(void** state) {
   cuda_owner_t first = {0}, second = {0};
   qn_graph_t* graph;
   const uint64_t even[] = {(uintptr_t)c, 10}, odd[] = {(uintptr_t)c, 11};
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &first, even, 2));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &second, odd, 2));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &first, even, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &second, odd, 2));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   for (int i = 0; i < 2; i++) {
-    cuda_must(qn_graph_launch(graph, stream));
-    cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "site 7 index 11");
-    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    must(qn_graph_launch(graph, stream));
+    must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "site 7 index 11");
+    must(qn_stream_sync(cuda_at(0), stream));
   }
   qn_graph_destroy(graph);
   assert_int_equal(first.reference_count, 0);
@@ -250,16 +251,16 @@ static void test_destroy_early(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn_graph_t* graph;
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(scale(stream, &owner, 2));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(scale(stream, &owner, 2));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   cuda_driver.hold(1);
-  cuda_must(qn_graph_launch(graph, stream));
+  must(qn_graph_launch(graph, stream));
   qn_graph_destroy(graph);
   assert_int_equal(owner.reference_count, 1);
   cuda_driver.hold(0);
   expect_floats(2);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(owner.reference_count, 0);
 }
 
@@ -268,35 +269,35 @@ static void test_join(void** state) {
   cuda_owner_t owner = {0};
   qn_graph_t* graph;
   qn_stream_t* other;
-  cuda_must(qn_stream_create(cuda_at(0), &other));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(scale(stream, &owner, 2));
-  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
-  cuda_must(scale(other, &owner, 3));
-  cuda_expect(qn_stream_capture_end(cuda_at(0), other, &graph), QN_STATUS_FAILED_PRECONDITION,
-              "only joined");
-  cuda_must(qn_stream_wait(cuda_at(0), other, stream));
-  cuda_must(scale(stream, &owner, 5));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_create(cuda_at(0), &other));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(scale(stream, &owner, 2));
+  must(qn_stream_wait(cuda_at(0), stream, other));
+  must(scale(other, &owner, 3));
+  must_fail(qn_stream_capture_end(cuda_at(0), other, &graph), QN_STATUS_FAILED_PRECONDITION,
+            "only joined");
+  must(qn_stream_wait(cuda_at(0), other, stream));
+  must(scale(stream, &owner, 5));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   expect_floats(1);
-  cuda_must(scale(other, &owner, 1));  // it runs again
-  cuda_must(qn_stream_sync(cuda_at(0), other));
-  cuda_must(qn_graph_launch(graph, stream));
+  must(scale(other, &owner, 1));  // it runs again
+  must(qn_stream_sync(cuda_at(0), other));
+  must(qn_graph_launch(graph, stream));
   expect_floats(30);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   qn_graph_destroy(graph);
   // Not joined back: the end says so, and all is as before.
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
-  cuda_must(scale(other, &owner, 3));
-  cuda_expect(qn_stream_capture_end(cuda_at(0), stream, &graph), QN_STATUS_DEVICE_ERROR,
-              "CUDA_ERROR_STREAM_CAPTURE_UNJOINED");
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(qn_stream_wait(cuda_at(0), stream, other));
+  must(scale(other, &owner, 3));
+  must_fail(qn_stream_capture_end(cuda_at(0), stream, &graph), QN_STATUS_DEVICE_ERROR,
+            "CUDA_ERROR_STREAM_CAPTURE_UNJOINED");
   assert_null(graph);
-  cuda_must(scale(other, &owner, 0.5f));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(scale(other, &owner, 0.5f));
+  must(qn_stream_sync(cuda_at(0), other));
   expect_floats(15);
   qn_stream_destroy(other);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(owner.reference_count, 0);
 }
 
@@ -304,9 +305,9 @@ static void test_stream_destroyed_while_recording(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn_stream_t* other;
-  cuda_must(qn_stream_create(cuda_at(0), &other));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), other));
-  cuda_must(scale(other, &owner, 2));
+  must(qn_stream_create(cuda_at(0), &other));
+  must(qn_stream_capture_begin(cuda_at(0), other));
+  must(scale(other, &owner, 2));
   qn_stream_destroy(other);
   assert_int_equal(owner.reference_count, 0);
   expect_floats(1);
@@ -363,18 +364,18 @@ static void test_host_graph(void** state) {
   qn_stream_t* wrapped;
   cuda_owner_t owner = {0};
   assert_int_equal(host_stream(&native, 1), 0);
-  cuda_must(qn_stream_wrap(cuda_at(0), native, &wrapped));
+  must(qn_stream_wrap(cuda_at(0), native, &wrapped));
   float* to = cuda_floats(0, 100, 0);
   const uint64_t words[] = {(uintptr_t)c, (uintptr_t)to, 100}, check[] = {(uintptr_t)c, 10};
   assert_int_equal(host_begin(native, 0), 0);
-  cuda_must(scale(wrapped, &owner, 3));
+  must(scale(wrapped, &owner, 3));
   use_everything();
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, use_everything_elsewhere, NULL), 0);
   assert_int_equal(pthread_join(thread, NULL), 0);
-  cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, wrapped, &owner, words, 3));
-  cuda_expect(cuda_run(executable, CUDA_CHECK, 0, wrapped, &owner, check, 2), QN_STATUS_UNSUPPORTED,
-              "qn_stream_capture_begin");
+  must(cuda_run(executable, CUDA_WORKSPACE, 0, wrapped, &owner, words, 3));
+  must_fail(cuda_run(executable, CUDA_CHECK, 0, wrapped, &owner, check, 2), QN_STATUS_UNSUPPORTED,
+            "qn_stream_capture_begin");
   assert_int_equal(host_end(native, &recorded), 0);
   assert_int_equal(host_instantiate(&exec, recorded, 0), 0);
   assert_int_equal(host_graph_destroy(recorded), 0);
@@ -389,7 +390,7 @@ static void test_host_graph(void** state) {
   qn_stream_destroy(wrapped);
   assert_int_equal(owner.reference_count, 2);
   assert_int_equal(host_exec_destroy(exec), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(owner.reference_count, 0);
   assert_int_equal(host_stream_destroy(native), 0);
   cuda_free(0, to);
@@ -419,19 +420,19 @@ static void test_host_graph_is_not_spoiled(void** state) {
   qn_graph_t* graph;
   cuda_owner_t owner = {0};
   assert_int_equal(host_stream(&native, 1), 0);
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
-  cuda_must(qn_stream_wrap(cuda_at(0), native, &wrapped));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_wrap(cuda_at(0), native, &wrapped));
   assert_int_equal(host_begin(native, 0), 0);
-  cuda_must(scale(wrapped, &owner, 3));
+  must(scale(wrapped, &owner, 3));
   static const char why[] = "while the host records a graph";
   const qn_status_code_t code = QN_STATUS_FAILED_PRECONDITION;
-  cuda_expect(qn_stream_sync(cuda_at(0), wrapped), code, why);
-  cuda_expect(copy_pageable(wrapped), code, why);
-  cuda_expect(qn_graph_launch(graph, wrapped), code, why);
-  cuda_expect(qn_stream_capture_begin(cuda_at(0), wrapped), code, why);
-  cuda_expect(qn_stream_wait(cuda_at(0), stream, wrapped), code, "does not record");
-  cuda_expect(qn_stream_wait(cuda_at(0), wrapped, NULL), code, "the default stream");
+  must_fail(qn_stream_sync(cuda_at(0), wrapped), code, why);
+  must_fail(copy_pageable(wrapped), code, why);
+  must_fail(qn_graph_launch(graph, wrapped), code, why);
+  must_fail(qn_stream_capture_begin(cuda_at(0), wrapped), code, why);
+  must_fail(qn_stream_wait(cuda_at(0), stream, wrapped), code, "does not record");
+  must_fail(qn_stream_wait(cuda_at(0), wrapped, NULL), code, "the default stream");
   assert_true(qn_stream_is_idle(wrapped));
   qn_stream_destroy(wrapped);
   assert_int_equal(host_end(native, &recorded), 0);
@@ -441,7 +442,7 @@ static void test_host_graph_is_not_spoiled(void** state) {
   expect_floats(3);
   assert_int_equal(host_exec_destroy(exec), 0);
   assert_int_equal(host_graph_destroy(recorded), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(owner.reference_count, 0);
   qn_graph_destroy(graph);
   assert_int_equal(host_stream_destroy(native), 0);
@@ -457,25 +458,25 @@ static void test_host_records_our_streams(void** state) {
   CUgraphExec exec;
   qn_stream_t *first, *second;
   cuda_owner_t owner = {0};
-  cuda_must(qn_stream_create(cuda_at(0), &first));
-  cuda_must(qn_stream_create(cuda_at(0), &second));
+  must(qn_stream_create(cuda_at(0), &first));
+  must(qn_stream_create(cuda_at(0), &second));
   const CUstream native = qn_stream_native(first);
-  cuda_must(scale(first, &owner, 2));  // in flight, and let go behind the recording
+  must(scale(first, &owner, 2));  // in flight, and let go behind the recording
   assert_int_equal(host_begin(native, 2), 0);
-  cuda_must(scale(first, &owner, 3));
-  cuda_must(qn_stream_wait(cuda_at(0), first, second));
-  for (int i = 0; i < 40; i++) cuda_must(scale(second, &owner, 1));
-  cuda_must(qn_stream_wait(cuda_at(0), second, first));
+  must(scale(first, &owner, 3));
+  must(qn_stream_wait(cuda_at(0), first, second));
+  for (int i = 0; i < 40; i++) must(scale(second, &owner, 1));
+  must(qn_stream_wait(cuda_at(0), second, first));
   assert_int_equal(host_end(native, &recorded), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), first));
+  must(qn_stream_sync(cuda_at(0), first));
   expect_floats(2);
   assert_int_equal(host_instantiate(&exec, recorded, 0), 0);
   for (int i = 0; i < 2; i++) assert_int_equal(host_launch(exec, native), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), first));
+  must(qn_stream_sync(cuda_at(0), first));
   expect_floats(18);
   assert_int_equal(host_exec_destroy(exec), 0);
   assert_int_equal(host_graph_destroy(recorded), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), second));
+  must(qn_stream_sync(cuda_at(0), second));
   qn_stream_destroy(first);
   qn_stream_destroy(second);
   assert_int_equal(owner.reference_count, 0);
@@ -492,7 +493,7 @@ static void test_host_records_on_blocking_stream(void** state) {
   CUgraph recorded;
   cuda_owner_t owner = {0};
   void *memory, *host;
-  cuda_must(qn_device_host_allocate(cuda_at(0), 16, &host));
+  must(qn_device_host_allocate(cuda_at(0), 16, &host));
   const qn_copy_t copy = {.struct_size = sizeof copy,
                           .from_device = {QN_DEVICE_CPU, 0},
                           .from = host,
@@ -503,24 +504,24 @@ static void test_host_records_on_blocking_stream(void** state) {
   assert_int_equal(host_begin(native, 2), 0);
   static const char why[] = "the default stream cannot be used while the host records";
   const qn_status_code_t code = QN_STATUS_FAILED_PRECONDITION;
-  cuda_expect(scale(NULL, &owner, 3), code, why);
-  cuda_expect(qn_device_copy(&copy, NULL), code, why);
-  cuda_expect(copy_pageable(NULL), code, why);
-  cuda_expect(qn_stream_sync(cuda_at(0), NULL), code, why);
-  cuda_expect(qn_stream_wait(cuda_at(0), stream, NULL), code, why);
-  cuda_expect(qn_stream_wait(cuda_at(0), NULL, stream), code, why);
-  cuda_expect(qn_workspace_allocate(cuda_at(0), NULL, 16, &memory), code, why);
+  must_fail(scale(NULL, &owner, 3), code, why);
+  must_fail(qn_device_copy(&copy, NULL), code, why);
+  must_fail(copy_pageable(NULL), code, why);
+  must_fail(qn_stream_sync(cuda_at(0), NULL), code, why);
+  must_fail(qn_stream_wait(cuda_at(0), stream, NULL), code, why);
+  must_fail(qn_stream_wait(cuda_at(0), NULL, stream), code, why);
+  must_fail(qn_workspace_allocate(cuda_at(0), NULL, 16, &memory), code, why);
   assert_true(qn_stream_is_idle(NULL));
-  cuda_must(scale(stream, &owner, 2));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(scale(stream, &owner, 2));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(host_end(native, &recorded), 0);
   assert_int_equal(host_graph_destroy(recorded), 0);
   expect_floats(2);
-  cuda_must(scale(NULL, &owner, 2));
-  cuda_must(qn_stream_sync(cuda_at(0), NULL));
+  must(scale(NULL, &owner, 2));
+  must(qn_stream_sync(cuda_at(0), NULL));
   expect_floats(4);
   assert_int_equal(owner.reference_count, 0);
-  cuda_must(qn_device_host_free(cuda_at(0), host));
+  must(qn_device_host_free(cuda_at(0), host));
   assert_int_equal(host_stream_destroy(native), 0);
   CUcontext popped;
   assert_int_equal(host_pop(&popped), 0);
@@ -534,24 +535,24 @@ static void test_older_workspace(void** state) {
   CUstream native;
   CUgraph recorded;
   qn_stream_t* wrapped;
-  cuda_must(qn_workspace_allocate(cuda_at(0), stream, 64, &memory));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(qn_workspace_allocate(cuda_at(0), stream, 64, &memory));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
   const qn_status_code_t code = QN_STATUS_FAILED_PRECONDITION;
-  cuda_expect(qn_workspace_free(cuda_at(0), stream, memory), code, "from before a recording");
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must_fail(qn_workspace_free(cuda_at(0), stream, memory), code, "from before a recording");
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   qn_graph_destroy(graph);
   find_host();
   assert_int_equal(host_stream(&native, 1), 0);
-  cuda_must(qn_stream_wrap(cuda_at(0), native, &wrapped));
+  must(qn_stream_wrap(cuda_at(0), native, &wrapped));
   assert_int_equal(host_begin(native, 0), 0);
-  cuda_expect(qn_workspace_free(cuda_at(0), wrapped, memory), code, "the host records");
+  must_fail(qn_workspace_free(cuda_at(0), wrapped, memory), code, "the host records");
   void* other;
-  cuda_expect(qn_workspace_allocate(cuda_at(0), wrapped, 64, &other), code, "the host records");
+  must_fail(qn_workspace_allocate(cuda_at(0), wrapped, 64, &other), code, "the host records");
   assert_int_equal(host_end(native, &recorded), 0);
   assert_int_equal(host_graph_destroy(recorded), 0);
   qn_stream_destroy(wrapped);
   assert_int_equal(host_stream_destroy(native), 0);
-  cuda_must(qn_workspace_free(cuda_at(0), stream, memory));
+  must(qn_workspace_free(cuda_at(0), stream, memory));
   CUcontext popped;
   assert_int_equal(host_pop(&popped), 0);
 }

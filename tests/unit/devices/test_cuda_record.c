@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "devices/cuda/cuda.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_cuda.h"
 
 static const char COPY[] = "cuMemcpyDtoHAsync_v2";
@@ -28,8 +29,8 @@ static int begin(void** state) {
   (void)state;
   cuda_driver.fail_at(NULL, 0, 0, 0);
   executable = cuda_load(0);
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
-  cuda_must(qn_stream_create(cuda_at(0), &other));
+  must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &other));
   x = cuda_floats(0, 12, 100);
   cuda_driver.counts(&before);
   return 0;
@@ -37,8 +38,8 @@ static int begin(void** state) {
 static int end(void** state) {
   (void)state;
   cuda_driver.fail_at(NULL, 0, 0, 0);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), other));
   cuda_expect_clean(&before);
   cuda_free(0, x);
   qn_stream_destroy(stream);
@@ -60,8 +61,8 @@ static qn_status_t scale(qn_stream_t* on, cuda_owner_t* owner, float factor) {
 }
 
 static void expect_failure(qn_stream_t* on, const char* part) {
-  cuda_expect(qn_stream_sync(cuda_at(0), on), QN_STATUS_ASSERTION, part);
-  cuda_must(qn_stream_sync(cuda_at(0), on));
+  must_fail(qn_stream_sync(cuda_at(0), on), QN_STATUS_ASSERTION, part);
+  must(qn_stream_sync(cuda_at(0), on));
 }
 
 // From the fourth on, which a call that fails with n = 3 leaves alone.
@@ -78,39 +79,39 @@ static void test_calls(void** state) {
   cuda_owner_t owner = {0};
   cuda_driver.fail_at(NULL, 0, 0, 0);
   for (int i = 0; i < 500; i++) {
-    cuda_must(scale(i % 2 ? other : stream, &owner, 1));
-    if (i % 5 == 0) cuda_must(qn_stream_sync(cuda_at(0), stream));
-    if (i % 7 == 0) cuda_must(qn_stream_wait(cuda_at(0), stream, other));
+    must(scale(i % 2 ? other : stream, &owner, 1));
+    if (i % 5 == 0) must(qn_stream_sync(cuda_at(0), stream));
+    if (i % 7 == 0) must(qn_stream_wait(cuda_at(0), stream, other));
     (void)qn_stream_is_idle(stream);
   }
   assert_int_equal(cuda_driver.calls(COPY), 0);
   assert_int_equal(cuda_driver.calls(CLEAR), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), other));
-  for (int i = 0; i < 10; i++) cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), other));
+  for (int i = 0; i < 10; i++) must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(cuda_driver.calls(COPY), 1);
   assert_int_equal(cuda_driver.calls(CLEAR), 1);
   for (int i = 0; i < 50; i++) {
-    cuda_must(qn_stream_sync(cuda_at(0), stream));
-    cuda_must(scale(stream, &owner, 1));
+    must(qn_stream_sync(cuda_at(0), stream));
+    must(scale(stream, &owner, 1));
   }
   assert_int_equal(cuda_driver.calls(COPY), 1);
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(cuda_driver.calls(COPY), 2);
   assert_int_equal(cuda_driver.calls(CLEAR), 1);
-  cuda_must(check(stream, &owner, 3));
+  must(check(stream, &owner, 3));
   expect_failure(stream, "index 3");
   assert_int_equal(cuda_driver.calls(CLEAR), 1);
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(check(stream, &owner, 10));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(cuda_driver.calls(COPY), 4);
   assert_int_equal(cuda_driver.calls(CLEAR), 2);
   // Long rows: one copy in front of each mark at most.
   cuda_driver.fail_at(NULL, 0, 0, 0);
-  for (int i = 0; i < 320; i++) cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  for (int i = 0; i < 320; i++) must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_true(cuda_driver.calls(COPY) <= 11);
   assert_int_equal(cuda_driver.calls(CLEAR), 0);
 }
@@ -120,12 +121,12 @@ static void test_calls(void** state) {
 static void test_copy_fails(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
-  cuda_must(check(stream, &owner, 3));
+  must(check(stream, &owner, 3));
   cuda_driver.fail_at(COPY, 1, QN__CU_INVALID_VALUE, 0);
-  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR,
-              "reading an error record: CUDA_ERROR_INVALID_VALUE");
+  must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_DEVICE_ERROR,
+            "reading an error record: CUDA_ERROR_INVALID_VALUE");
   assert_int_equal(owner.reference_count, 1);
-  cuda_must(check(stream, &owner, 10));
+  must(check(stream, &owner, 10));
   expect_failure(stream, "index 3");
   assert_int_equal(owner.reference_count, 0);
   expect_floats(100);
@@ -137,7 +138,7 @@ static void test_copy_at_mark_fails(void** state) {
   enum { OWNERS = 200 };
   cuda_owner_t owners[OWNERS] = {{0}};
   cuda_driver.fail_at(COPY, 1, QN__CU_INVALID_VALUE, 1);
-  for (int i = 0; i < OWNERS; i++) cuda_must(check(stream, &owners[i], i == 1 ? 3 : 10));
+  for (int i = 0; i < OWNERS; i++) must(check(stream, &owners[i], i == 1 ? 3 : 10));
   while (!qn_stream_is_idle(stream)) usleep(100);
   for (int i = 0; i < OWNERS; i++) assert_int_equal(owners[i].reference_count, 1);
   assert_true(cuda_driver.calls(COPY) > 2);
@@ -152,14 +153,14 @@ static void test_clear_fails(void** state) {
   cuda_owner_t owner = {0};
   for (int i = 0; i < 2; i++) {
     cuda_driver.fail_at(CLEAR, 1, QN__CU_OUT_OF_MEMORY, 0);
-    cuda_expect(check(stream, &owner, 10), QN_STATUS_OUT_OF_MEMORY, "clearing an error record");
-    cuda_must(qn_stream_sync(cuda_at(0), stream));
-    cuda_must(scale(stream, &owner, 1));
-    cuda_must(check(stream, &owner, 3));
+    must_fail(check(stream, &owner, 10), QN_STATUS_OUT_OF_MEMORY, "clearing an error record");
+    must(qn_stream_sync(cuda_at(0), stream));
+    must(scale(stream, &owner, 1));
+    must(check(stream, &owner, 3));
     expect_failure(stream, "index 3");
   }
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(0);
 }
 
@@ -167,18 +168,18 @@ static void test_clear_fails(void** state) {
 static void test_streams(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
-  cuda_must(check(stream, &owner, 3));
-  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
-  cuda_must(scale(other, &owner, 2));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(check(stream, &owner, 3));
+  must(qn_stream_wait(cuda_at(0), stream, other));
+  must(scale(other, &owner, 2));
+  must(qn_stream_sync(cuda_at(0), other));
   while (!qn_stream_is_idle(stream)) usleep(100);
-  cuda_must(check(other, &owner, 5));
+  must(check(other, &owner, 5));
   expect_failure(stream, "index 3");
   expect_failure(other, "index 5");
-  cuda_must(check(other, &owner, 10));
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(check(other, &owner, 10));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), other));
   assert_int_equal(owner.reference_count, 0);
 }
 
@@ -188,12 +189,12 @@ static void test_again(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   for (int i = 0; i < 20; i++) {
-    cuda_must(check(stream, &owner, 3));
-    cuda_must(check(stream, &owner, 5));
-    cuda_must(check(stream, &owner, 10));
+    must(check(stream, &owner, 3));
+    must(check(stream, &owner, 5));
+    must(check(stream, &owner, 10));
     expect_failure(stream, "index 3");
-    cuda_must(check(stream, &owner, 10));
-    cuda_must(check(stream, &owner, 7));
+    must(check(stream, &owner, 10));
+    must(check(stream, &owner, 7));
     expect_failure(stream, "index 7");
   }
   assert_int_equal(owner.reference_count, 0);
@@ -210,11 +211,11 @@ static void test_many_kernels_of_a_call(void** state) {
   uint64_t words[] = {(uintptr_t)wide, KERNELS};
   for (int is_graph = 0; is_graph < 2; is_graph++) {
     qn_graph_t* graph = NULL;
-    if (is_graph) cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-    cuda_must(cuda_run(executable, CUDA_COUNT, 0, stream, &owner, words, 2));
+    if (is_graph) must(qn_stream_capture_begin(cuda_at(0), stream));
+    must(cuda_run(executable, CUDA_COUNT, 0, stream, &owner, words, 2));
     if (is_graph) {
-      cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
-      cuda_must(qn_graph_launch(graph, stream));
+      must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+      must(qn_graph_launch(graph, stream));
     }
     expect_failure(stream, "index 3");
     static float host[KERNELS];
@@ -224,13 +225,13 @@ static void test_many_kernels_of_a_call(void** state) {
   }
   assert_int_equal(owner.reference_count, 0);
   // As many that are fine.
-  cuda_must(check(stream, &owner, 10));
+  must(check(stream, &owner, 10));
   qn__cuda_stream_t* inner = qn__stream_inner(stream);
   for (int i = 0; i < 3; i++) {
     inner->kernel_count += QN__CUDA_TAGS - 1;
-    cuda_must(check(stream, &owner, 10));
+    must(check(stream, &owner, 10));
   }
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(0);
   cuda_free(0, wide);
 }
@@ -240,10 +241,10 @@ static void test_many_calls_of_a_flight(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn__cuda_stream_t* inner = qn__stream_inner(stream);
-  cuda_must(check(stream, &owner, 3));
+  must(check(stream, &owner, 3));
   for (int i = 0; i < 5; i++) {
     inner->kernel_count += QN__CUDA_TAGS - 1;
-    cuda_must(check(stream, &owner, 10));
+    must(check(stream, &owner, 10));
   }
   expect_failure(stream, "index 3");
   assert_int_equal(owner.reference_count, 0);
@@ -255,12 +256,12 @@ static void test_failure_in_the_rest_of_a_call(void** state) {
   (void)state;
   cuda_owner_t owner = {0}, sure = {0};
   qn__cuda_stream_t* inner = qn__stream_inner(stream);
-  for (int i = 1; i < QN__CUDA_LAUNCHES_PER_MARK; i++) cuda_must(check(stream, &owner, 10));
+  for (int i = 1; i < QN__CUDA_LAUNCHES_PER_MARK; i++) must(check(stream, &owner, 10));
   inner->kernel_count += QN__CUDA_TAGS;
-  cuda_must(check(stream, &owner, 3));
+  must(check(stream, &owner, 3));
   for (int i = 0; i < 3 * QN__CUDA_LAUNCHES_PER_MARK; i++) {
     while (!qn_stream_is_idle(stream)) usleep(100);
-    cuda_must(scale(stream, &sure, 1));
+    must(scale(stream, &sure, 1));
   }
   expect_failure(stream, "index 3");
   assert_int_equal(owner.reference_count + sure.reference_count, 0);
@@ -275,20 +276,20 @@ static void test_numbers_begin_anew(void** state) {
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
   const uint64_t number = inner->next;
-  cuda_must(check(stream, &owner, 3));
+  must(check(stream, &owner, 3));
   const uint32_t kernel = inner->kernel_count;
-  cuda_must(qn__cuda_enter(0, &device, &scope));
-  cuda_must(qn__cuda_flight_sync(inner, "a test"));
+  must(qn__cuda_enter(0, &device, &scope));
+  must(qn__cuda_flight_sync(inner, "a test"));
   qn__cuda_leave(&scope);
   assert_true(inner->is_failed && inner->first == inner->next);
   inner->first = inner->next = inner->marked = number + QN__CUDA_MAX_TAGGED - 1;
   inner->copied = inner->seen = inner->fallible_end = inner->next;
   inner->kernel_count = kernel + QN__CUDA_TAGS - 1;
-  cuda_must(check(stream, &owner, 10));
+  must(check(stream, &owner, 10));
   expect_failure(stream, "index 3");
   expect_floats(100);
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(0);
 }
 
@@ -298,31 +299,31 @@ static void test_capture_behind_failure(void** state) {
   (void)state;
   cuda_owner_t owner = {0}, recorded = {0};
   qn_graph_t* graph;
-  cuda_must(check(stream, &owner, 3));
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(check(stream, &owner, 3));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
   cuda_driver.fail_at(NULL, 0, 0, 0);
-  cuda_must(check(stream, &recorded, 10));
-  cuda_must(check(stream, &recorded, 11));
+  must(check(stream, &recorded, 10));
+  must(check(stream, &recorded, 11));
   assert_int_equal(cuda_driver.calls(COPY), 0);
   assert_int_equal(cuda_driver.calls(CLEAR), 0);
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   expect_failure(stream, "index 3");
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(0);
   // The graph's own record: several launches in a row tell one failure, and it works again.
   for (int i = 0; i < 3; i++) {
-    for (int k = 0; k < 3; k++) cuda_must(qn_graph_launch(graph, stream));
-    cuda_must(check(stream, &owner, 10));
+    for (int k = 0; k < 3; k++) must(qn_graph_launch(graph, stream));
+    must(check(stream, &owner, 10));
     expect_failure(stream, "index 11");
   }
   // On two streams.
-  cuda_must(qn_graph_launch(graph, stream));
-  cuda_must(qn_stream_wait(cuda_at(0), stream, other));
-  cuda_must(qn_graph_launch(graph, other));
+  must(qn_graph_launch(graph, stream));
+  must(qn_stream_wait(cuda_at(0), stream, other));
+  must(qn_graph_launch(graph, other));
   expect_failure(other, "index 11");
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
-  cuda_must(qn_graph_launch(graph, other));
+  must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_graph_launch(graph, other));
   expect_failure(other, "index 11");
   qn_graph_destroy(graph);
   assert_int_equal(recorded.reference_count, 0);
@@ -333,24 +334,24 @@ static void test_graph_copy_fails(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn_graph_t* graph;
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(check(stream, &owner, 11));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(check(stream, &owner, 11));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   cuda_driver.fail_at(CLEAR, 1, QN__CU_INVALID_VALUE, 0);
-  cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "clearing");
+  must_fail(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "clearing");
   cuda_driver.fail_at(COPY, 1, QN__CU_INVALID_VALUE, 0);
-  cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "reading");
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
-  cuda_must(qn_graph_launch(graph, stream));
+  must_fail(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "reading");
+  must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_graph_launch(graph, stream));
   expect_failure(stream, "index 11");
   // A graph that cannot fail costs neither.
   qn_graph_t* sure;
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  cuda_must(scale(stream, &owner, 1));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &sure));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  must(scale(stream, &owner, 1));
+  must(qn_stream_capture_end(cuda_at(0), stream, &sure));
   cuda_driver.fail_at(NULL, 0, 0, 0);
-  for (int i = 0; i < 5; i++) cuda_must(qn_graph_launch(sure, stream));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  for (int i = 0; i < 5; i++) must(qn_graph_launch(sure, stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(cuda_driver.calls(COPY), 0);
   assert_int_equal(cuda_driver.calls(CLEAR), 0);
   qn_graph_destroy(sure);
@@ -371,33 +372,33 @@ static void test_graph_between_failure_and_telling(void** state) {
                           .to_device = cuda_at(0),
                           .to = x,
                           .size_bytes = 12 * sizeof *fresh};
-  cuda_must(qn_stream_capture_begin(cuda_at(0), stream));
-  for (int i = 0; i < 300; i++) cuda_must(check(stream, &owner, 10));
-  cuda_must(check(stream, &owner, 11));
-  cuda_must(qn_stream_capture_end(cuda_at(0), stream, &graph));
+  must(qn_stream_capture_begin(cuda_at(0), stream));
+  for (int i = 0; i < 300; i++) must(check(stream, &owner, 10));
+  must(check(stream, &owner, 11));
+  must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   cuda_driver.fail_at(NULL, 0, 0, 0);
   for (int round = 0; round < 3; round++) {
-    cuda_must(qn_graph_launch(graph, stream));
-    cuda_must(qn_device_copy(&copy, stream));
-    for (int i = 0; i < 3; i++) cuda_must(qn_graph_launch(graph, stream));
+    must(qn_graph_launch(graph, stream));
+    must(qn_device_copy(&copy, stream));
+    for (int i = 0; i < 3; i++) must(qn_graph_launch(graph, stream));
     cuda_driver.fail_at(CLOSE, 1, QN__CU_INVALID_VALUE, 0);
-    cuda_expect(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "closing an error record");
+    must_fail(qn_graph_launch(graph, stream), QN_STATUS_DEVICE_ERROR, "closing an error record");
     cuda_driver.fail_at(NULL, 0, 0, 0);
     expect_failure(stream, "index 11");
     expect_floats(50);
     // Behind one that was looked at there is nothing to close.
     for (int i = 0; i < 2; i++) {
-      cuda_must(qn_graph_launch(graph, i ? other : stream));
+      must(qn_graph_launch(graph, i ? other : stream));
       expect_failure(i ? other : stream, "index 11");
       expect_floats(0);
     }
     assert_int_equal(cuda_driver.calls(CLOSE), 0);
-    cuda_must(qn_graph_launch(graph, stream));
-    cuda_must(qn_stream_wait(cuda_at(0), stream, other));
-    cuda_must(qn_graph_launch(graph, other));
+    must(qn_graph_launch(graph, stream));
+    must(qn_stream_wait(cuda_at(0), stream, other));
+    must(qn_graph_launch(graph, other));
     assert_int_equal(cuda_driver.calls(CLOSE), 0);
     expect_failure(stream, "index 11");
-    cuda_must(qn_stream_sync(cuda_at(0), other));
+    must(qn_stream_sync(cuda_at(0), other));
   }
   qn_graph_destroy(graph);
   cuda_free(0, fresh);
@@ -418,11 +419,11 @@ static void test_destroy(void** state) {
   for (int i = 0; i < 70; i++) {
     qn_stream_t* fresh;
     pthread_t thread;
-    cuda_must(qn_stream_create(cuda_at(0), &fresh));
-    cuda_must(check(fresh, &owner, 10));
-    cuda_must(qn_stream_sync(cuda_at(0), fresh));
+    must(qn_stream_create(cuda_at(0), &fresh));
+    must(check(fresh, &owner, 10));
+    must(qn_stream_sync(cuda_at(0), fresh));
     if (i % 10 == 0) cuda_driver.hold(1);
-    cuda_must(check(fresh, &owner, 3));
+    must(check(fresh, &owner, 3));
     if (i % 10 == 0) assert_int_equal(pthread_create(&thread, NULL, let_go_later, NULL), 0);
     qn_stream_destroy(fresh);
     if (i % 10 == 0) assert_int_equal(pthread_join(thread, NULL), 0);
@@ -437,14 +438,14 @@ static void test_clear_fails_on_a_used_record(void** state) {
   cuda_owner_t owner = {0};
   for (int i = 0; i < 3; i++) {
     qn_stream_t* fresh;
-    cuda_must(qn_stream_create(cuda_at(0), &fresh));
-    cuda_must(check(fresh, &owner, 3));
+    must(qn_stream_create(cuda_at(0), &fresh));
+    must(check(fresh, &owner, 3));
     qn_stream_destroy(fresh);
-    cuda_must(qn_stream_create(cuda_at(0), &fresh));
+    must(qn_stream_create(cuda_at(0), &fresh));
     cuda_driver.fail_at(CLEAR, 1, QN__CU_OUT_OF_MEMORY, 0);
-    cuda_expect(check(fresh, &owner, 10), QN_STATUS_OUT_OF_MEMORY, "clearing an error record");
-    cuda_must(qn_stream_sync(cuda_at(0), fresh));
-    cuda_must(check(fresh, &owner, 5));
+    must_fail(check(fresh, &owner, 10), QN_STATUS_OUT_OF_MEMORY, "clearing an error record");
+    must(qn_stream_sync(cuda_at(0), fresh));
+    must(check(fresh, &owner, 5));
     expect_failure(fresh, "index 5");
     qn_stream_destroy(fresh);
   }
@@ -496,8 +497,8 @@ static float* y;
 static void* tell_and_call(void* self) {
   expect_failure(stream, "index 5");
   const uint64_t words[] = {(uintptr_t)y, 10};
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
+  must(qn_stream_sync(cuda_at(0), stream));
   return self;
 }
 
@@ -517,14 +518,14 @@ static void test_telling_in_the_middle_of_a_call(void** state) {
   in_between = tell_and_call;
   for (int i = 0; i < 8; i++) {
     const uint64_t words[] = {(uintptr_t)y, 5};
-    cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
+    must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
     // Also where the rest of the call is one of another flight.
     qn__cuda_stream_t* inner = qn__stream_inner(stream);
-    cuda_must(scale(stream, &owner, 1));
+    must(scale(stream, &owner, 1));
     if (i % 2) inner->kernel_count += QN__CUDA_TAGS - 1;
     launches_left = i < 4 ? 2 : 4;
-    cuda_must(count(x, &owner, 9));
-    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    must(count(x, &owner, 9));
+    must(qn_stream_sync(cuda_at(0), stream));
     expect_floats(100);
     expect_y(0);
     assert_int_equal(owner.reference_count + others.reference_count, 0);
@@ -533,7 +534,7 @@ static void test_telling_in_the_middle_of_a_call(void** state) {
     assert_true(records->next && !records->next->next);
     assert_int_equal(records->call_count + records->next->call_count, 0);
   }
-  cuda_must(count(x, &owner, 5));
+  must(count(x, &owner, 5));
   expect_failure(stream, "index 3");
   cuda_free(0, y);
 }
@@ -547,13 +548,13 @@ static void* call_deeper(void* self) {
   expect_failure(stream, "index 5");
   cuda_owner_t* owner = &deep[depth];
   if (++depth < DEEPEST) {
-    cuda_must(check(stream, &others, 5));
+    must(check(stream, &others, 5));
     launches_left = 2;
-    cuda_must(count(y, owner, 9));
+    must(count(y, owner, 9));
   } else {
-    cuda_must(check(stream, &others, 10));
+    must(check(stream, &others, 10));
   }
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   return self;
 }
 
@@ -564,10 +565,10 @@ static void test_tellings_in_the_middle_of_calls(void** state) {
   in_between = call_deeper;
   for (int i = 0; i < 3; i++) {
     depth = 0;
-    cuda_must(check(stream, &others, 5));
+    must(check(stream, &others, 5));
     launches_left = 2;
-    cuda_must(count(y, &owner, 9));
-    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    must(count(y, &owner, 9));
+    must(qn_stream_sync(cuda_at(0), stream));
     assert_int_equal(depth, DEEPEST);
     expect_y(50);
     expect_floats(0);
@@ -577,7 +578,7 @@ static void test_tellings_in_the_middle_of_calls(void** state) {
 }
 
 static void* fail_and_sync(void* self) {
-  cuda_must(check(stream, &others, 7));
+  must(check(stream, &others, 7));
   expect_failure(stream, "index 7");
   return self;
 }
@@ -591,11 +592,11 @@ static void test_failure_in_the_middle_of_a_call(void** state) {
   in_between = fail_and_sync;
   for (int i = 0; i < 8; i++) {
     const uint64_t words[] = {(uintptr_t)y, (uintptr_t)x, 10};
-    if (i >= 4) cuda_must(check(stream, &others, 10));
+    if (i >= 4) must(check(stream, &others, 10));
     launches_left = 2;
-    cuda_must(cuda_run(executable, CUDA_WORKSPACE, 0, stream, i % 2 ? &owner : &others, words, 3));
+    must(cuda_run(executable, CUDA_WORKSPACE, 0, stream, i % 2 ? &owner : &others, words, 3));
     assert_int_equal(launches_left, 0);
-    cuda_must(qn_stream_sync(cuda_at(0), stream));
+    must(qn_stream_sync(cuda_at(0), stream));
     expect_floats(50);
     assert_int_equal(owner.reference_count + others.reference_count, 0);
   }
@@ -615,7 +616,7 @@ typedef struct worker {
 static void* work(void* self) {
   worker_t* worker = self;
   for (int i = 0; i < ROUNDS; i++) {
-    cuda_must(check(stream, &worker->owner, worker->is_failing && i % 8 == 0 ? 3 : 10));
+    must(check(stream, &worker->owner, worker->is_failing && i % 8 == 0 ? 3 : 10));
     qn_status_t status = qn_stream_sync(cuda_at(0), stream);
     if (!qn_ok(status)) {
       assert_int_equal(qn_status_code(status), QN_STATUS_ASSERTION);
@@ -651,10 +652,10 @@ static void test_threads(void** state) {
   run_threads(true, &failure_count);
   assert_in_range(failure_count, 1, 2 * ROUNDS / 8);
   cuda_owner_t owner = {0};
-  cuda_must(check(stream, &owner, 3));
+  must(check(stream, &owner, 3));
   expect_failure(stream, "index 3");
-  cuda_must(check(stream, &owner, 10));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(check(stream, &owner, 10));
+  must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(0);
 }
 

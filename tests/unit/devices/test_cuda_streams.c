@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "devices/cuda/driver.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_cuda.h"
 
 static fake_cuda_counts_t before;
@@ -34,14 +35,14 @@ static int end(void** state) {
 
 static qn_stream_t* make_stream(void) {
   qn_stream_t* stream;
-  cuda_must(qn_stream_create(cuda_at(0), &stream));
+  must(qn_stream_create(cuda_at(0), &stream));
   return stream;
 }
 
 static void scale(qn_stream_t* stream, cuda_owner_t* owner, float* c, size_t n, float factor) {
   uint64_t words[] = {(uintptr_t)c, 0, n};
   memcpy(&words[1], &factor, sizeof factor);
-  cuda_must(cuda_run(executable, CUDA_SCALE, 0, stream, owner, words, 3));
+  must(cuda_run(executable, CUDA_SCALE, 0, stream, owner, words, 3));
 }
 
 static void expect_floats(qn_stream_t* stream, const float* c, size_t n, float first, float step) {
@@ -63,7 +64,7 @@ static void test_order(void** state) {
   float factor = 1;
   for (int i = 0; i < 10; i++) factor *= 1.5f;
   expect_floats(stream, c, 100, factor, factor);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   cuda_free(0, c);
   qn_stream_destroy(stream);
 }
@@ -78,19 +79,19 @@ static void test_waits_share_an_event(void** state) {
   for (int round = 0; round < 10; round++) {
     cuda_driver.hold(1);
     scale(slow, &owner, large, 20000, round % 2 ? 0.5f : 2.0f);
-    cuda_must(qn_stream_wait(cuda_at(0), slow, a));
-    cuda_must(qn_stream_wait(cuda_at(0), a, c));
+    must(qn_stream_wait(cuda_at(0), slow, a));
+    must(qn_stream_wait(cuda_at(0), a, c));
     scale(c, &owner, small, 100, round % 2 ? 0.5f : 2.0f);
-    cuda_must(qn_stream_wait(cuda_at(0), b, c));
+    must(qn_stream_wait(cuda_at(0), b, c));
     cuda_driver.hold(0);
-    cuda_must(qn_stream_sync(cuda_at(0), c));
+    must(qn_stream_sync(cuda_at(0), c));
     assert_true(qn_stream_is_idle(slow));
   }
   expect_floats(c, large, 20000, 1, 1);
   expect_floats(c, small, 100, 1, 1);
   qn_stream_t* streams[] = {slow, a, b, c};
   for (size_t i = 0; i < QN_COUNT_OF(streams); i++) {
-    cuda_must(qn_stream_sync(cuda_at(0), streams[i]));
+    must(qn_stream_sync(cuda_at(0), streams[i]));
     qn_stream_destroy(streams[i]);
   }
   assert_int_equal(owner.reference_count, 0);
@@ -105,23 +106,23 @@ static void test_wait(void** state) {
   qn_stream_t *one = make_stream(), *two = make_stream();
   cuda_owner_t owner = {0};
   float* c = cuda_floats(0, 100, 1);
-  cuda_must(qn_stream_wait(cuda_at(0), one, two));
+  must(qn_stream_wait(cuda_at(0), one, two));
   cuda_driver.fail_at(NULL, 0, 0, 0);
   cuda_driver.hold(1);
   for (int i = 0; i < 50; i++) {
     scale(i % 2 ? two : one, &owner, c, 100, i % 2 ? 0.5f : 2.0f);
-    cuda_must(qn_stream_wait(cuda_at(0), i % 2 ? two : one, i % 2 ? one : two));
+    must(qn_stream_wait(cuda_at(0), i % 2 ? two : one, i % 2 ? one : two));
   }
-  cuda_must(qn_stream_wait(cuda_at(0), one, NULL));
-  cuda_must(qn_stream_wait(cuda_at(0), NULL, two));
-  cuda_must(qn_stream_wait(cuda_at(0), two, two));
+  must(qn_stream_wait(cuda_at(0), one, NULL));
+  must(qn_stream_wait(cuda_at(0), NULL, two));
+  must(qn_stream_wait(cuda_at(0), two, two));
   assert_false(qn_stream_is_idle(one));
   cuda_driver.hold(0);
   assert_int_equal(cuda_driver.calls("cuEventCreate"), 0);
   assert_int_equal(cuda_driver.calls("cuEventDestroy_v2"), 0);
   expect_floats(one, c, 100, 1, 1);
-  cuda_must(qn_stream_sync(cuda_at(0), one));
-  cuda_must(qn_stream_sync(cuda_at(0), two));
+  must(qn_stream_sync(cuda_at(0), one));
+  must(qn_stream_sync(cuda_at(0), two));
   assert_int_equal(owner.reference_count, 0);
   cuda_free(0, c);
   qn_stream_destroy(one);
@@ -138,25 +139,25 @@ static void test_error_sticks(void** state) {
   float* y = cuda_floats(0, 10, 100);
   const uint64_t odd[] = {(uintptr_t)x, 3}, odder[] = {(uintptr_t)x, 5},
                  even[] = {(uintptr_t)x, 10}, elsewhere[] = {(uintptr_t)y, 10};
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, odd, 2));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &another, odder, 2));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, other, &owner, elsewhere, 2));
-  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "site 7 index 3 extent 5");
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
-  cuda_must(qn_stream_sync(cuda_at(0), other));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, odd, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &another, odder, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, other, &owner, elsewhere, 2));
+  must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "site 7 index 3 extent 5");
+  must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), other));
   assert_int_equal(owner.reference_count, 0);
   assert_int_equal(another.reference_count, 0);
   float host[10];
   cuda_read(0, stream, x, host, sizeof host);
   for (int i = 3; i < 10; i++) assert_int_equal((int)host[i], 100 + i);
   expect_floats(other, y, 10, 0, 1);
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
+  must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(stream, x, 10, 0, 1);
   // One that nobody asks for goes with its stream.
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, odd, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, odd, 2));
   qn_stream_destroy(stream);
   qn_stream_destroy(other);
   assert_int_equal(owner.reference_count, 0);
@@ -173,16 +174,16 @@ static void test_error_behind_marks(void** state) {
   cuda_owner_t owners[OWNERS] = {{0}};
   float* x = cuda_floats(0, 10, 100);
   const uint64_t odd[] = {(uintptr_t)x, 3}, even[] = {(uintptr_t)x, 10};
-  cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &failing, odd, 2));
+  must(cuda_run(executable, CUDA_CHECK, 0, stream, &failing, odd, 2));
   for (int round = 0; round < 4; round++) {
     for (int i = 0; i < OWNERS; i++) {
-      cuda_must(cuda_run(executable, CUDA_CHECK, 0, stream, &owners[i], even, 2));
+      must(cuda_run(executable, CUDA_CHECK, 0, stream, &owners[i], even, 2));
     }
     while (!qn_stream_is_idle(stream)) usleep(100);
   }
   assert_int_equal(failing.reference_count, 0);
-  cuda_expect(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "index 3");
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must_fail(qn_stream_sync(cuda_at(0), stream), QN_STATUS_ASSERTION, "index 3");
+  must(qn_stream_sync(cuda_at(0), stream));
   for (int i = 0; i < OWNERS; i++) assert_int_equal(owners[i].reference_count, 0);
   expect_floats(stream, x + 3, 7, 103, 1);  // all was skipped
   qn_stream_destroy(stream);
@@ -211,7 +212,7 @@ static void test_owners_are_let_go(void** state) {
     }
   }
   assert_int_equal(owner.reference_count, 0);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(other.reference_count, 0);
   cuda_free(0, c);
   qn_stream_destroy(stream);
@@ -236,7 +237,7 @@ static void test_full_ring(void** state) {
   assert_int_equal(pthread_create(&thread, NULL, let_go_later, NULL), 0);
   for (int i = 0; i < OWNERS; i++) scale(stream, &owners[i], c, 4, 1);
   assert_int_equal(pthread_join(thread, NULL), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   for (int i = 0; i < OWNERS; i++) assert_int_equal(owners[i].reference_count, 0);
   cuda_free(0, c);
   qn_stream_destroy(stream);
@@ -294,15 +295,15 @@ static void test_wrap(void** state) {
   assert_int_equal(make_context(&own, 0, 0), 0);
   assert_int_equal(create(&foreign, 0), 0);
   qn_stream_t* stream;
-  cuda_expect(qn_stream_wrap(cuda_at(0), foreign, &stream), QN_STATUS_INVALID_ARGUMENT,
-              "primary context");
+  must_fail(qn_stream_wrap(cuda_at(0), foreign, &stream), QN_STATUS_INVALID_ARGUMENT,
+            "primary context");
   assert_int_equal(destroy(foreign), 0);
   assert_int_equal(drop_context(own), 0);
-  cuda_expect(qn_stream_wrap(cuda_at(0), NULL, &stream), QN_STATUS_INVALID_ARGUMENT, "null");
+  must_fail(qn_stream_wrap(cuda_at(0), NULL, &stream), QN_STATUS_INVALID_ARGUMENT, "null");
   const uintptr_t per_thread = QN__CU_STREAM_PER_THREAD;
-  cuda_expect(qn_stream_wrap(cuda_at(0), (void*)per_thread, &stream), QN_STATUS_INVALID_ARGUMENT,
-              "each thread");
-  cuda_must(qn_stream_wrap(cuda_at(0), native, &stream));
+  must_fail(qn_stream_wrap(cuda_at(0), (void*)per_thread, &stream), QN_STATUS_INVALID_ARGUMENT,
+            "each thread");
+  must(qn_stream_wrap(cuda_at(0), native, &stream));
   assert_ptr_equal(qn_stream_native(stream), native);
   cuda_owner_t owner = {0};
   float* c = cuda_floats(0, 100, 1);
@@ -311,7 +312,7 @@ static void test_wrap(void** state) {
   qn_stream_destroy(stream);
   assert_int_equal(owner.reference_count, 0);
   // It is still the host's.
-  cuda_must(qn_stream_wrap(cuda_at(0), native, &stream));
+  must(qn_stream_wrap(cuda_at(0), native, &stream));
   scale(stream, &owner, c, 100, 0.25f);
   expect_floats(stream, c, 100, 1, 1);
   qn_stream_destroy(stream);
@@ -335,11 +336,11 @@ static void* work(void* self) {
   for (int i = 0; i < ROUNDS; i++) {
     scale(worker->stream, &worker->owner, worker->c, 64, 2);
     scale(worker->stream, &worker->owner, worker->c, 64, 0.5f);
-    if (i % 7 == 0) cuda_must(qn_stream_wait(cuda_at(0), worker->stream, worker->other));
-    if (i % 11 == 0) cuda_must(qn_stream_sync(cuda_at(0), worker->stream));
+    if (i % 7 == 0) must(qn_stream_wait(cuda_at(0), worker->stream, worker->other));
+    if (i % 11 == 0) must(qn_stream_sync(cuda_at(0), worker->stream));
     void* scratch;
-    cuda_must(qn_workspace_allocate(cuda_at(0), worker->stream, 1000, &scratch));
-    cuda_must(qn_workspace_free(cuda_at(0), worker->stream, scratch));
+    must(qn_workspace_allocate(cuda_at(0), worker->stream, 1000, &scratch));
+    must(qn_workspace_free(cuda_at(0), worker->stream, scratch));
     float one = 1;
     const qn_copy_t copy = {.struct_size = sizeof copy,
                             .from_device = {QN_DEVICE_CPU, 0},
@@ -347,7 +348,7 @@ static void* work(void* self) {
                             .to_device = cuda_at(0),
                             .to = worker->c,
                             .size_bytes = sizeof one};
-    cuda_must(qn_device_copy(&copy, worker->stream));
+    must(qn_device_copy(&copy, worker->stream));
   }
   return NULL;
 }
@@ -363,7 +364,7 @@ static void test_threads(void** state) {
     assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
   }
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
-  for (int i = 0; i < 2; i++) cuda_must(qn_stream_sync(cuda_at(0), streams[i]));
+  for (int i = 0; i < 2; i++) must(qn_stream_sync(cuda_at(0), streams[i]));
   for (int i = 0; i < THREADS; i++) {
     assert_int_equal(workers[i].owner.reference_count, 0);
     expect_floats(workers[i].stream, workers[i].c, 64, 1, 1);
@@ -374,7 +375,7 @@ static void test_threads(void** state) {
 
 // A sync waits with no lock held: others enqueue on the stream meanwhile.
 static void* sync_stream(void* stream) {
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   return NULL;
 }
 static void test_sync_holds_no_lock(void** state) {
@@ -391,10 +392,10 @@ static void test_sync_holds_no_lock(void** state) {
   qn_stream_t* other = make_stream();
   assert_false(qn_stream_is_idle(stream));
   void* memory;
-  cuda_must(qn_device_allocate(cuda_at(0), 100, 0, &memory));
+  must(qn_device_allocate(cuda_at(0), 100, 0, &memory));
   cuda_driver.hold(0);
   assert_int_equal(pthread_join(thread, NULL), 0);
-  cuda_must(qn_stream_sync(cuda_at(0), stream));
+  must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(owner.reference_count, 0);
   expect_floats(stream, c, 64, 2, 2);
   cuda_free(0, memory);

@@ -13,12 +13,9 @@
 #include "base/thread.h"
 #include "devices/cpu/cpu.h"
 #include "devices/device.h"
+#include "tests/support/must.h"
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 // ---- work that tests put on streams
 

@@ -15,12 +15,13 @@
 #include "base/thread.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/stream.h"
+#include "tests/support/must.h"
 
 #define MEGABYTES(n) ((size_t)(n) << 20)
 
 static qn__vk_device_t* open_device(void) {
   qn__vk_device_t* device;
-  test_must(qn__vk_use(0, &device));
+  must(qn__vk_use(0, &device));
   return device;
 }
 
@@ -36,7 +37,7 @@ static void spin(void* code, qn_stream_t* stream, void* out) {
   size_t size = 4;
   uint64_t rounds = 60000;
   for (int i = 0; i < 300; i++) {
-    test_must(test_vulkan_call(code, TEST_SPIN, stream, NULL, 1, &out, &size, 1, &rounds));
+    must(test_vulkan_call(code, TEST_SPIN, stream, NULL, 1, &out, &size, 1, &rounds));
   }
 }
 
@@ -55,22 +56,22 @@ static void test_parts_of_a_buffer_beyond_the_binding(void** state) {
   void* code = test_vulkan_load(NULL);
   size_t size = MEGABYTES(200);
   char* large = test_vulkan_allocate(size);
-  test_expect(fill(code, NULL, large, size / 4, 0), QN_STATUS_VALUE_ERROR, "maxStorageBufferRange");
+  must_fail(fill(code, NULL, large, size / 4, 0), QN_STATUS_VALUE_ERROR, "maxStorageBufferRange");
   const size_t offsets[] = {
       0, 4, MEGABYTES(100), MEGABYTES(128) - 4, MEGABYTES(128), MEGABYTES(150) + 12, size - 4096};
   for (uint32_t i = 0; i < QN_COUNT_OF(offsets); i++) {
     uint32_t got[1024];
-    test_must(fill(code, NULL, large + offsets[i], 1024, i * 100));
-    test_must(test_vulkan_copy_from(got, large, offsets[i], sizeof got, NULL));
+    must(fill(code, NULL, large + offsets[i], 1024, i * 100));
+    must(test_vulkan_copy_from(got, large, offsets[i], sizeof got, NULL));
     for (uint32_t k = 0; k < 1024; k++) assert_int_equal(got[k], i * 100 + k);
   }
   // As much as one window takes, at a place that no window of round size begins at.
   size_t most = *limit - 4096;
   char* part = large + (size - most);
   uint32_t got[16];
-  test_must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, (void**)&part, &most, 2,
-                             (uint64_t[]){16, 3}));
-  test_must(test_vulkan_copy_from(got, part, 0, sizeof got, NULL));
+  must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, (void**)&part, &most, 2,
+                        (uint64_t[]){16, 3}));
+  must(test_vulkan_copy_from(got, part, 0, sizeof got, NULL));
   for (uint32_t k = 0; k < 16; k++) assert_int_equal(got[k], 3 + k);
   *limit = real;
   test_vulkan_free(large);
@@ -90,15 +91,15 @@ static void test_staging_is_bounded(void** state) {
   char* memory = test_vulkan_allocate(size);
   void* busy = test_vulkan_allocate(64);
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   uint64_t before = test_vulkan_stats().reserved_bytes;
   spin(code, stream, busy);
-  test_must(test_vulkan_copy_to(memory, 0, host, size, stream));
+  must(test_vulkan_copy_to(memory, 0, host, size, stream));
   uint64_t grown = test_vulkan_stats().reserved_bytes - before;
   if (grown > MEGABYTES(136)) fail_msg("%zu MB of staging", (size_t)(grown >> 20));
   uint32_t* back = calloc(1, size);
   assert_non_null(back);
-  test_must(test_vulkan_copy_from(back, memory, 0, size, stream));
+  must(test_vulkan_copy_from(back, memory, 0, size, stream));
   assert_memory_equal(back, host, size);
   qn_stream_destroy(stream);
   test_vulkan_free(memory);
@@ -120,10 +121,10 @@ static void test_uncached_memory_is_copied_by_the_device(void** state) {
   assert_true(data && back);
   for (size_t i = 0; i < size; i++) data[i] = (uint8_t)(i * 13 + (i >> 9));
   void* memory = test_vulkan_allocate(size);
-  test_must(test_vulkan_copy_to(memory, 0, data, size, NULL));
+  must(test_vulkan_copy_to(memory, 0, data, size, NULL));
   device->memory.is_cached[QN__VK_POOL_DEVICE] = false;
   uint64_t submits = test_vulkan_stats().submit_count;
-  test_must(test_vulkan_copy_from(back, memory, 0, size, NULL));
+  must(test_vulkan_copy_from(back, memory, 0, size, NULL));
   assert_true(test_vulkan_stats().submit_count >= submits + 2);
   assert_memory_equal(back, data, size);
   device->memory.is_cached[QN__VK_POOL_DEVICE] = was_cached;
@@ -138,13 +139,13 @@ static void test_the_end_of_a_pinned_block_is_not_in_it(void** state) {
   NEED_DEVICE();
   qn__vk_device_t* device = open_device();
   uint8_t* pinned;
-  test_must(qn_device_host_allocate(test_vulkan, MEGABYTES(40), (void**)&pinned));
+  must(qn_device_host_allocate(test_vulkan, MEGABYTES(40), (void**)&pinned));
   qn__vk_place_t place, behind;
   assert_true(qn__vk_find_pinned(device, pinned + MEGABYTES(40) - 1, 1, &place));
   if (qn__vk_find_pinned(device, pinned + MEGABYTES(40), 0, &behind)) {
     assert_ptr_not_equal(behind.block, place.block);
   }
-  test_must(qn_device_host_free(test_vulkan, pinned));
+  must(qn_device_host_free(test_vulkan, pinned));
 }
 
 // ---------------------------------------------------------------------------------- failures
@@ -163,18 +164,17 @@ static void test_a_stream_is_idle_behind_a_call_that_failed_halfway(void** state
   void* code = test_vulkan_load(NULL);
   qn__vk_device_t* device = open_device();
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   char* memory = test_vulkan_allocate(MEGABYTES(40));  // a block that no set has bound
   PFN_vkAllocateDescriptorSets real = device->vk.AllocateDescriptorSets;
   device->vk.AllocateDescriptorSets = no_sets;
-  test_expect(fill(code, stream, memory, 64, 1), QN_STATUS_OUT_OF_MEMORY,
-              "vkAllocateDescriptorSets");
+  must_fail(fill(code, stream, memory, 64, 1), QN_STATUS_OUT_OF_MEMORY, "vkAllocateDescriptorSets");
   device->vk.AllocateDescriptorSets = real;
   while (!qn_stream_is_idle(stream)) (void)sched_yield();
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   assert_true(qn_stream_is_idle(stream));
-  test_must(fill(code, stream, memory, 64, 1));
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(fill(code, stream, memory, 64, 1));
+  must(qn_stream_sync(test_vulkan, stream));
   qn_stream_destroy(stream);
   test_vulkan_free(memory);
   test_vulkan_unload(code);
@@ -192,7 +192,7 @@ static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
   PFN_vkQueueSubmit real = device->vk.QueueSubmit;
   for (int i = 0; i < 3; i++) {
     qn_stream_t* stream;
-    test_must(qn_stream_create(test_vulkan, &stream));
+    must(qn_stream_create(test_vulkan, &stream));
     test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
     device->vk.QueueSubmit = test_vulkan_failing_submit;
     size_t size = 4096;
@@ -215,34 +215,34 @@ static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state
   void* x = test_vulkan_allocate(COUNT * 4);
   void* out = test_vulkan_allocate(COUNT * 4);
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   test_owner_t owner = {0};
   uint32_t zeros[COUNT] = {0}, got[COUNT];
   size_t sizes[] = {COUNT * 4, COUNT * 4};
   for (int round = 0; round < 3; round++) {
-    test_must(test_vulkan_copy_to(out, 0, zeros, sizeof zeros, stream));
+    must(test_vulkan_copy_to(out, 0, zeros, sizeof zeros, stream));
     spin(code, stream, x);  // so that all that follows is one batch
-    test_must(fill(code, stream, x, COUNT, 0));
+    must(fill(code, stream, x, COUNT, 0));
     for (int i = 0; i < 4; i++) {
       uint64_t limit = i == 1 ? 10 : COUNT;
-      test_must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2,
-                                 (void*[]){x, i == 0 || i == 1 ? x : out}, sizes, 2,
-                                 (uint64_t[]){COUNT, limit}));
+      must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2,
+                            (void*[]){x, i == 0 || i == 1 ? x : out}, sizes, 2,
+                            (uint64_t[]){COUNT, limit}));
     }
-    test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
+    must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
     assert_int_equal(owner.described_count, round + 1);
     assert_int_equal(owner.reference_count, 0);
-    test_must(test_vulkan_copy_from(got, out, 0, sizeof got, stream));
+    must(test_vulkan_copy_from(got, out, 0, sizeof got, stream));
     assert_memory_equal(got, zeros, sizeof got);
   }
   // The tags go round and leave out 0.
   qn__vk_stream_t* inner = qn__stream_inner(stream);
   inner->last_tag = UINT32_MAX - 2;
   for (int i = 0; i < 5; i++) {
-    test_must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2, (void*[]){x, out}, sizes, 2,
-                               (uint64_t[]){COUNT, i == 4 ? 10 : COUNT}));
+    must(test_vulkan_call(code, TEST_CHECK, stream, &owner, 2, (void*[]){x, out}, sizes, 2,
+                          (uint64_t[]){COUNT, i == 4 ? 10 : COUNT}));
   }
-  test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
+  must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_BOUNDS, "extent 10");
   qn_stream_destroy(stream);
   test_vulkan_free(x);
   test_vulkan_free(out);
@@ -258,16 +258,16 @@ static void test_nothing_grows_in_a_long_run(void** state) {
   enum { ROUNDS = 10000 };
   void* code = test_vulkan_load(NULL);
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   qn__vulkan_stats_t before = test_vulkan_stats();
   for (uint32_t i = 0; i < ROUNDS; i++) {
     // Every eighth is a block of its own, and so a new set.
     size_t size = i % 8 == 7 ? MEGABYTES(33) : 64 + i % 5000;
     char* memory = test_vulkan_allocate(size);
-    if (i % 4 == 3) test_must(fill(code, stream, memory, 16, i));
+    if (i % 4 == 3) must(fill(code, stream, memory, 16, i));
     test_vulkan_free(memory);
   }
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   test_vulkan_free(test_vulkan_allocate(MEGABYTES(33)));  // buries what is left
   qn__vulkan_stats_t after = test_vulkan_stats();
   assert_true(after.used_bytes <= before.used_bytes);
@@ -321,13 +321,13 @@ static void test_semaphores_outlive_streams(void** state) {
   enum { STREAMS = 3, ROUNDS = 200 };
   for (uint32_t round = 0; round < ROUNDS; round++) {
     qn_stream_t* streams[STREAMS];
-    for (size_t i = 0; i < STREAMS; i++) test_must(qn_stream_create(test_vulkan, &streams[i]));
+    for (size_t i = 0; i < STREAMS; i++) must(qn_stream_create(test_vulkan, &streams[i]));
     for (size_t i = 0; i < STREAMS; i++) {
-      if (i > 0) test_must(qn_stream_wait(test_vulkan, streams[i - 1], streams[i]));
-      test_must(fill(code, streams[i], memory, 64, round * STREAMS + i));
+      if (i > 0) must(qn_stream_wait(test_vulkan, streams[i - 1], streams[i]));
+      must(fill(code, streams[i], memory, 64, round * STREAMS + i));
     }
     uint32_t got;
-    test_must(test_vulkan_copy_from(&got, memory, 0, sizeof got, streams[STREAMS - 1]));
+    must(test_vulkan_copy_from(&got, memory, 0, sizeof got, streams[STREAMS - 1]));
     assert_int_equal(got, round * STREAMS + STREAMS - 1);
     // In another order each time, so that each semaphore comes to wait and to be waited for.
     for (size_t i = 0; i < STREAMS; i++) qn_stream_destroy(streams[(i + round) % STREAMS]);
@@ -338,10 +338,10 @@ static void test_semaphores_outlive_streams(void** state) {
   assert_int_equal(destroyed, 0);
   // A stream that a block to be given back outlives: its semaphore comes home last of all.
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   char* block = test_vulkan_allocate(MEGABYTES(40));
-  test_must(test_vulkan_call(code, TEST_SPIN, stream, NULL, 1, (void*[]){memory}, (size_t[]){256},
-                             1, (uint64_t[]){60000}));
+  must(test_vulkan_call(code, TEST_SPIN, stream, NULL, 1, (void*[]){memory}, (size_t[]){256}, 1,
+                        (uint64_t[]){60000}));
   test_vulkan_free(block);
   qn_stream_destroy(stream);
   test_vulkan_free(memory);
@@ -355,7 +355,7 @@ static void test_semaphores_outlive_streams(void** state) {
 
 // One command of no effect; the second in a row is left to be submitted.
 static void record_nothing(qn__vk_stream_t* stream) {
-  test_must(qn__vk_stream_begin(stream));
+  must(qn__vk_stream_begin(stream));
   qn__vk_stream_end(stream);
 }
 
@@ -371,9 +371,9 @@ static void test_no_stream_is_passed_over(void** state) {
   qn__vk_device_t* device = open_device();
   test_vulkan_stop_flusher();  // who would submit what is left
   qn__vk_stream_t *left, *held, *ended;
-  test_must(qn__vk_stream_make(device, &left));
-  test_must(qn__vk_stream_make(device, &held));
-  test_must(qn__vk_stream_make(device, &ended));
+  must(qn__vk_stream_make(device, &left));
+  must(qn__vk_stream_make(device, &held));
+  must(qn__vk_stream_make(device, &ended));
   for (int i = 0; i < 2; i++) {
     record_nothing(left);
     record_nothing(held);
@@ -381,7 +381,7 @@ static void test_no_stream_is_passed_over(void** state) {
   assert_true(left->open && held->open && left->open->command_count == 1);
   qn__mutex_lock(&held->mutex);
   pthread_t thread;
-  test_must(qn__thread_start(&thread, "flush", 0, flush_all, device));
+  must(qn__thread_start(&thread, "flush", 0, flush_all, device));
   // It is at the second one, and waits.
   while (atomic_load(&held->reference_count) < 2) (void)sched_yield();
   qn__vk_stream_destroy(0, ended);
@@ -402,14 +402,14 @@ static void test_a_wait_alone_is_submitted(void** state) {
   qn__vk_device_t* device = open_device();
   while (atomic_load(&device->flusher.is_armed)) (void)sched_yield();
   qn__vk_stream_t *from, *to;
-  test_must(qn__vk_stream_make(device, &from));
-  test_must(qn__vk_stream_make(device, &to));
+  must(qn__vk_stream_make(device, &from));
+  must(qn__vk_stream_make(device, &to));
   record_nothing(from);
   assert_null(from->open);
   const uint64_t before = atomic_load(&to->enqueued);
   PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
   device->vk.GetSemaphoreCounterValue = test_vulkan_no_progress;
-  test_must(qn__vk_stream_wait(0, from, to));
+  must(qn__vk_stream_wait(0, from, to));
   device->vk.GetSemaphoreCounterValue = real;
   assert_int_equal(atomic_load(&to->enqueued), before + 1);
   while (atomic_load(&to->open_since) != 0) (void)sched_yield();
@@ -474,9 +474,9 @@ static void wait_in_vain(waiting_t* self, int count) {
     device->vk.GetSemaphoreCounterValue = real;
     if (i < QN__VK_MAX_WAITS) {
       self->values += self->from[i]->submitted;
-      test_must(status);
+      must(status);
     } else {
-      test_expect(status, QN_STATUS_DEVICE_ERROR, "wait for 16 others");
+      must_fail(status, QN_STATUS_DEVICE_ERROR, "wait for 16 others");
     }
   }
   qn__mutex_lock(&self->to->mutex);
@@ -497,7 +497,7 @@ static void expect_waited(const waiting_t* self, uint32_t count) {
 }
 
 static void expect_told(const waiting_t* self) {
-  test_expect(qn_stream_sync(test_vulkan, self->stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+  must_fail(qn_stream_sync(test_vulkan, self->stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
 }
 
 static void go_on(waiting_t* self, way_t way) {
@@ -508,18 +508,18 @@ static void go_on(waiting_t* self, way_t way) {
       expect_told(self);
       break;
     case BY_COPY:
-      test_must(test_vulkan_copy(self->out, 0, self->out, 128, 128, self->stream));
+      must(test_vulkan_copy(self->out, 0, self->out, 128, 128, self->stream));
       expect_told(self);
       break;
     case BY_UPLOAD:
-      test_must(test_vulkan_copy_to(self->out, 0, host, size, self->stream));
+      must(test_vulkan_copy_to(self->out, 0, host, size, self->stream));
       expect_told(self);
       break;
     case BY_DOWNLOAD:
-      test_must(test_vulkan_copy_from(host, self->out, 0, size, self->stream));
+      must(test_vulkan_copy_from(host, self->out, 0, size, self->stream));
       break;
     case BY_WAIT:
-      test_must(qn__vk_stream_wait(0, self->to, self->last));
+      must(qn__vk_stream_wait(0, self->to, self->last));
       break;
     case BY_QUESTION:
       (void)qn__vk_stream_is_idle(0, self->to);
@@ -529,9 +529,9 @@ static void go_on(waiting_t* self, way_t way) {
       submits_to_fail = 2;
       expect_told(self);
       assert_int_equal(waits_seen, 0);
-      test_must(test_vulkan_call(self->code, TEST_FILL, self->stream, NULL, 1, &self->out, &size, 2,
-                                 (uint64_t[]){64, 1}));
-      test_must(qn_stream_sync(test_vulkan, self->stream));
+      must(test_vulkan_call(self->code, TEST_FILL, self->stream, NULL, 1, &self->out, &size, 2,
+                            (uint64_t[]){64, 1}));
+      must(qn_stream_sync(test_vulkan, self->stream));
       break;
     case BY_END:
     case WAY_COUNT:
@@ -552,11 +552,11 @@ static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
   for (int i = 0; i < 2 * WAY_COUNT; i++) {
     const way_t way = (way_t)(i % WAY_COUNT);
     const uint32_t count = i < WAY_COUNT ? 2 : QN__VK_MAX_WAITS;
-    test_must(qn_stream_create(test_vulkan, &self.stream));
+    must(qn_stream_create(test_vulkan, &self.stream));
     self.to = qn__stream_inner(self.stream);
-    test_must(qn__vk_stream_make(device, &self.last));
+    must(qn__vk_stream_make(device, &self.last));
     for (int k = 0; k < SOURCES; k++) {
-      test_must(qn__vk_stream_make(device, &self.from[k]));
+      must(qn__vk_stream_make(device, &self.from[k]));
       record_nothing(self.from[k]);
     }
     device->vk.QueueSubmit = submit_later;
@@ -580,7 +580,7 @@ static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
   // Streams that wait for each other, and cannot.
   qn__vk_stream_t* pair[2];
   for (int k = 0; k < 2; k++) {
-    test_must(qn__vk_stream_make(device, &pair[k]));
+    must(qn__vk_stream_make(device, &pair[k]));
     record_nothing(pair[k]);
   }
   PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
@@ -589,7 +589,7 @@ static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
   submits_to_fail = INT32_MAX;
   for (int k = 0; k < 2; k++) {
     atomic_store(&pair[1 - k]->completed, 0);
-    test_must(qn__vk_stream_wait(0, pair[1 - k], pair[k]));
+    must(qn__vk_stream_wait(0, pair[1 - k], pair[k]));
     (void)qn__vk_flush_old(device, UINT64_MAX - 1);
     assert_int_equal(pair[k]->owed_count, 1);
   }

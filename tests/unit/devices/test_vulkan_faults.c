@@ -19,6 +19,7 @@
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/executable.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 
 // ---------------------------------------------------------------------------------- nothing there
 
@@ -27,24 +28,23 @@ static void test_without_a_loader(void** state) {
   qn__vulkan_reset(qn_allocator_default());
   assert_int_equal(setenv("QUERN_VULKAN_LIBRARY", "/nonexistent/libvulkan.so", 1), 0);
   assert_int_equal(qn_device_count(QN_DEVICE_VULKAN), 0);
-  test_expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE,
-              "no loader: /nonexistent/libvulkan.so");
+  must_fail(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "no loader: /nonexistent/libvulkan.so");
   void* pointer;
-  test_expect(qn_device_allocate(test_vulkan, 64, 0, &pointer), QN_STATUS_NOT_FOUND,
-              "/nonexistent/libvulkan.so");
+  must_fail(qn_device_allocate(test_vulkan, 64, 0, &pointer), QN_STATUS_NOT_FOUND,
+            "/nonexistent/libvulkan.so");
   qn_attribute_value_t value;
-  test_must(qn_device_attribute(test_vulkan, QN_ATTRIBUTE_EXIST, &value));
+  must(qn_device_attribute(test_vulkan, QN_ATTRIBUTE_EXIST, &value));
   assert_int_equal(value.int_value, 0);
   // A library that is no loader.
   qn__vulkan_reset(qn_allocator_default());
   assert_int_equal(setenv("QUERN_VULKAN_LIBRARY", "libm.so.6", 1), 0);
-  test_expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "no vkGetInstanceProcAddr");
+  must_fail(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "no vkGetInstanceProcAddr");
   assert_int_equal(unsetenv("QUERN_VULKAN_LIBRARY"), 0);
   qn__vulkan_reset(qn_allocator_default());
   // The CPU goes on.
   void* memory;
-  test_must(qn_device_allocate((qn_device_t){QN_DEVICE_CPU, 0}, 64, 0, &memory));
-  test_must(qn_device_free((qn_device_t){QN_DEVICE_CPU, 0}, memory));
+  must(qn_device_allocate((qn_device_t){QN_DEVICE_CPU, 0}, 64, 0, &memory));
+  must(qn_device_free((qn_device_t){QN_DEVICE_CPU, 0}, memory));
 }
 
 static void test_without_a_driver(void** state) {
@@ -53,12 +53,12 @@ static void test_without_a_driver(void** state) {
   qn__vulkan_reset(qn_allocator_default());
   assert_int_equal(setenv("VK_ICD_FILENAMES", "/nonexistent/icd.json", 1), 0);
   assert_int_equal(setenv("VK_DRIVER_FILES", "/nonexistent/icd.json", 1), 0);
-  test_expect(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "vulkan: ");
+  must_fail(qn__vulkan_available(), QN_STATUS_UNAVAILABLE, "vulkan: ");
   assert_int_equal(qn_device_count(QN_DEVICE_VULKAN), 0);
   assert_int_equal(unsetenv("VK_ICD_FILENAMES"), 0);
   assert_int_equal(unsetenv("VK_DRIVER_FILES"), 0);
   qn__vulkan_reset(qn_allocator_default());
-  test_must(qn__vulkan_available());
+  must(qn__vulkan_available());
 }
 
 // ---------------------------------------------------------------------------------- lacking
@@ -131,14 +131,14 @@ static void test_devices_that_lack_something(void** state) {
     fake_version = cases[i].version;
     fake_has_timeline = cases[i].has_timeline;
     fake_queue = cases[i].queue;
-    test_expect(qn__vk_probe(&instance, VK_NULL_HANDLE, qn_allocator_default(), &info),
-                QN_STATUS_UNAVAILABLE, cases[i].message);
+    must_fail(qn__vk_probe(&instance, VK_NULL_HANDLE, qn_allocator_default(), &info),
+              QN_STATUS_UNAVAILABLE, cases[i].message);
   }
   // Vulkan 1.1 with the extension will do, which is then switched on.
   fake_version = VK_API_VERSION_1_1;
   fake_has_timeline = true;
   fake_queue = VK_QUEUE_COMPUTE_BIT;
-  test_must(qn__vk_probe(&instance, VK_NULL_HANDLE, qn_allocator_default(), &info));
+  must(qn__vk_probe(&instance, VK_NULL_HANDLE, qn_allocator_default(), &info));
   assert_int_equal(info.extension_count, 1);
   assert_string_equal(info.extensions[0], VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME);
   assert_int_equal(info.queue_count, QN__VK_MAX_QUEUES);
@@ -236,7 +236,7 @@ static void test_streams_without_memory(void** state) {
       // A device that has no blocks yet.
       qn__vulkan_reset(qn_allocator_default());
       qn__vk_device_t* device;
-      test_must(qn__vk_use(0, &device));
+      must(qn__vk_use(0, &device));
       if (!is_mapped) device->memory.is_mapped[QN__VK_POOL_DEVICE] = false;
       const int needed = device->memory.is_mapped[QN__VK_POOL_DEVICE] ? 1 : 2;
       real_allocate = device->vk.AllocateMemory;
@@ -248,14 +248,14 @@ static void test_streams_without_memory(void** state) {
       qn_stream_destroy(stream);
       assert_int_equal(test_vulkan_stats().used_bytes, 0);
       if (n == needed) {
-        test_must(status);
+        must(status);
         break;
       }
-      test_expect(status, QN_STATUS_OUT_OF_MEMORY, "VK_ERROR_OUT_OF_DEVICE_MEMORY");
+      must_fail(status, QN_STATUS_OUT_OF_MEMORY, "VK_ERROR_OUT_OF_DEVICE_MEMORY");
     }
   }
   qn__vulkan_reset(qn_allocator_default());
-  test_must(qn__vulkan_available());
+  must(qn__vulkan_available());
 }
 
 static void test_submits_that_fail_stick(void** state) {
@@ -265,35 +265,33 @@ static void test_submits_that_fail_stick(void** state) {
   void* out = test_vulkan_allocate(256);
   size_t size = 256;
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   qn__vk_device_t* device = qn__vk_find(0);
   real_submit = device->vk.QueueSubmit;
   test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
   device->vk.QueueSubmit = test_vulkan_failing_submit;
   test_owner_t owner = {0};
   for (int i = 0; i < 5; i++) {
-    test_must(
-        test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){64, 1}));
+    must(test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){64, 1}));
   }
-  test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+  must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
   device->vk.QueueSubmit = real_submit;
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   assert_int_equal(owner.reference_count, 0);
   uint32_t got[64];
-  test_must(
-      test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){64, 9}));
-  test_must(test_vulkan_copy_from(got, out, 0, size, stream));
+  must(test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){64, 9}));
+  must(test_vulkan_copy_from(got, out, 0, size, stream));
   assert_int_equal(got[63], 9 + 63);
   // Memory that is not there: once, and for good.
   real_allocate = device->vk.AllocateMemory;
   device->vk.AllocateMemory = failing_allocate;
   void* large = NULL;
   allocate_failures = 1;
-  test_must(qn_device_allocate(test_vulkan, (size_t)80 << 20, 0, &large));
+  must(qn_device_allocate(test_vulkan, (size_t)80 << 20, 0, &large));
   test_vulkan_free(large);
   allocate_failures = 1000;
-  test_expect(qn_device_allocate(test_vulkan, (size_t)90 << 20, 0, &large), QN_STATUS_OUT_OF_MEMORY,
-              "VK_ERROR_OUT_OF_DEVICE_MEMORY");
+  must_fail(qn_device_allocate(test_vulkan, (size_t)90 << 20, 0, &large), QN_STATUS_OUT_OF_MEMORY,
+            "VK_ERROR_OUT_OF_DEVICE_MEMORY");
   device->vk.AllocateMemory = real_allocate;
   qn_stream_destroy(stream);
   test_vulkan_free(out);
@@ -310,27 +308,27 @@ static void test_barriers_of_a_failed_submit_are_made_up_for(void** state) {
   void* c = test_vulkan_allocate(256);
   size_t sizes[] = {256, 256};
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
-  test_must(test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &a, sizes, 2, (uint64_t[]){64, 1}));
+  must(qn_stream_create(test_vulkan, &stream));
+  must(test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &a, sizes, 2, (uint64_t[]){64, 1}));
   qn__vk_device_t* device = qn__vk_find(0);
   real_submit = device->vk.QueueSubmit;
   test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
   device->vk.QueueSubmit = test_vulkan_failing_submit;
   // Behind a barrier, as it reads a.
-  test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
-                             (uint64_t[]){64}));
-  test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+  must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
+                        (uint64_t[]){64}));
+  must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
   device->vk.QueueSubmit = real_submit;
   // The next reader of a is the first that runs.
   const uint64_t before = test_vulkan_stats().barrier_count;
-  test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, c}, sizes, 1,
-                             (uint64_t[]){64}));
+  must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, c}, sizes, 1,
+                        (uint64_t[]){64}));
   assert_int_equal(test_vulkan_stats().barrier_count - before, 1);
   // And no barrier but that.
-  test_must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
-                             (uint64_t[]){64}));
+  must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
+                        (uint64_t[]){64}));
   assert_int_equal(test_vulkan_stats().barrier_count - before, 1);
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   qn_stream_destroy(stream);
   test_vulkan_free(a);
   test_vulkan_free(b);
@@ -346,7 +344,7 @@ static void test_a_lost_device_stays_lost(void** state) {
   void* out = test_vulkan_allocate(256);
   size_t size = 256;
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   qn__vk_device_t* device = qn__vk_find(0);
   real_submit = device->vk.QueueSubmit;
   test_vulkan_submit_result = VK_ERROR_DEVICE_LOST;
@@ -355,16 +353,15 @@ static void test_a_lost_device_stays_lost(void** state) {
       test_vulkan_call(code, TEST_FILL, stream, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1});
   qn_status_free(status);
   for (int i = 0; i < 2; i++) {
-    test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_DEVICE_ERROR,
-                "VK_ERROR_DEVICE_LOST");
-    test_expect(qn_device_allocate(test_vulkan, 64, 0, &(void*){NULL}), QN_STATUS_DEVICE_ERROR,
-                "VK_ERROR_DEVICE_LOST");
+    must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_DEVICE_ERROR, "VK_ERROR_DEVICE_LOST");
+    must_fail(qn_device_allocate(test_vulkan, 64, 0, &(void*){NULL}), QN_STATUS_DEVICE_ERROR,
+              "VK_ERROR_DEVICE_LOST");
   }
   device->vk.QueueSubmit = real_submit;
   qn_stream_destroy(stream);
   test_vulkan_unload(code);
   qn__vulkan_reset(qn_allocator_default());
-  test_must(qn__vulkan_available());
+  must(qn__vulkan_available());
 }
 
 // ---------------------------------------------------------------------------------- forks, exits
@@ -418,20 +415,20 @@ static void test_a_child_of_fork_is_told(void** state) {
   NEED_DEVICE();
   inherited_code = test_vulkan_load(NULL);
   inherited_memory = test_vulkan_allocate(256);
-  test_must(qn_stream_create(test_vulkan, &inherited_stream));
+  must(qn_stream_create(test_vulkan, &inherited_stream));
   size_t size = 256;
-  test_must(test_vulkan_call(inherited_code, TEST_FILL, inherited_stream, NULL, 1,
-                             &inherited_memory, &size, 2, (uint64_t[]){64, 1}));
+  must(test_vulkan_call(inherited_code, TEST_FILL, inherited_stream, NULL, 1, &inherited_memory,
+                        &size, 2, (uint64_t[]){64, 1}));
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   // Their heaps keep the locks of the driver's threads in a child as they were: none is at work.
-  test_must(qn_stream_sync(test_vulkan, inherited_stream));
+  must(qn_stream_sync(test_vulkan, inherited_stream));
   qn__vk_device_t* device = qn__vk_find(0);
   assert_int_equal(device->vk.DeviceWaitIdle(device->handle), VK_SUCCESS);
 #endif
   assert_int_equal(in_child(use_inherited), 42);
   // The parent goes on.
   uint32_t got[64];
-  test_must(test_vulkan_copy_from(got, inherited_memory, 0, size, inherited_stream));
+  must(test_vulkan_copy_from(got, inherited_memory, 0, size, inherited_stream));
   assert_int_equal(got[63], 64);
   qn_stream_destroy(inherited_stream);
   test_vulkan_free(inherited_memory);
@@ -553,13 +550,12 @@ static void test_pipeline_data_is_kept_and_checked(void** state) {
   assert_non_null(strstr(store.identity, "cache="));
   // The driver compiles at the first dispatch: its data has grown when that has passed.
   growing = 2;
-  test_must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1}));
-  test_must(qn_stream_sync(test_vulkan, NULL));
+  must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1}));
+  must(qn_stream_sync(test_vulkan, NULL));
   assert_int_equal(store.put_count, 2);
   for (int i = 0; i < 10; i++) {
-    test_must(
-        test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1}));
-    test_must(qn_stream_sync(test_vulkan, NULL));
+    must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1}));
+    must(qn_stream_sync(test_vulkan, NULL));
   }
   assert_int_equal(store.put_count, 2);
   test_vulkan_unload(code);
@@ -599,19 +595,18 @@ static void test_artifacts_that_are_damaged(void** state) {
   assert_true(table->accepts("vulkan-spirv-1"));
   assert_false(table->accepts("cuda-cubin-1"));
   artifact.function_count--;
-  test_expect(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS,
-              "number of functions");
+  must_fail(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "number of functions");
   artifact.function_count++;
   uint8_t* payload = malloc(artifact.payload_size);
   assert_non_null(payload);
   memcpy(payload, artifact.payload, artifact.payload_size);
   payload[0] ^= 1;
   artifact.payload = payload;
-  test_expect(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "no SPIR-V");
+  must_fail(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "no SPIR-V");
   free(payload);
   test_vulkan_artifact("{\"kind\":\"vulkan\",\"max_threads_per_block\":1000000}", &artifact);
-  test_expect(table->load(0, &artifact, &options, &code), QN_STATUS_INCOMPATIBLE,
-              "max_threads_per_block");
+  must_fail(table->load(0, &artifact, &options, &code), QN_STATUS_INCOMPATIBLE,
+            "max_threads_per_block");
 }
 
 // ---------------------------------------------------------------------------------- LLVM

@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/stream.h"
+#include "tests/support/must.h"
 
 enum { COUNT = 100 };
 
@@ -59,10 +60,10 @@ static int open(void** state) {
   out = test_vulkan_allocate(COUNT * 4);
   behind = test_vulkan_allocate(COUNT * 4);
   for (uint32_t i = 0; i < COUNT; i++) numbers[i] = i + 1;
-  test_must(test_vulkan_copy_to(x, 0, numbers, sizeof numbers, NULL));
-  test_must(qn_stream_sync(test_vulkan, NULL));
-  test_must(qn_stream_create(test_vulkan, &stream));
-  test_must(qn_stream_create(test_vulkan, &other));
+  must(test_vulkan_copy_to(x, 0, numbers, sizeof numbers, NULL));
+  must(qn_stream_sync(test_vulkan, NULL));
+  must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &other));
   fill_count = 0;
   copy_count = 0;
   return 0;
@@ -81,12 +82,12 @@ static int shut(void** state) {
 }
 
 static void clear(void* memory, qn_stream_t* on) {
-  test_must(test_vulkan_copy_to(memory, 0, zeros, sizeof zeros, on));
+  must(test_vulkan_copy_to(memory, 0, zeros, sizeof zeros, on));
 }
 
 static void expect_content(void* memory, qn_stream_t* on, const uint32_t* wanted) {
   uint32_t got[COUNT];
-  test_must(test_vulkan_copy_from(got, memory, 0, sizeof got, on));
+  must(test_vulkan_copy_from(got, memory, 0, sizeof got, on));
   assert_memory_equal(got, wanted, sizeof got);
 }
 
@@ -100,8 +101,8 @@ static qn_status_t check(qn_stream_t* on, test_owner_t* owner, void* y, uint64_t
 // Work that cannot fail.
 static void step(qn_stream_t* on, void* y) {
   size_t sizes[] = {COUNT * 4, COUNT * 4};
-  test_must(test_vulkan_call(code, TEST_STEP, on, NULL, 2, (void*[]){x, y}, sizes, 1,
-                             (uint64_t[]){COUNT}));
+  must(test_vulkan_call(code, TEST_STEP, on, NULL, 2, (void*[]){x, y}, sizes, 1,
+                        (uint64_t[]){COUNT}));
 }
 
 // One of the elements that are above the limit is told, once.
@@ -115,7 +116,7 @@ static void expect_failure(qn_stream_t* on, uint64_t limit) {
     fail_msg("not the failure at limit %d: %s", (int)limit, message);
   }
   qn_status_free(status);
-  test_must(qn_stream_sync(test_vulkan, on));
+  must(qn_stream_sync(test_vulkan, on));
 }
 
 // The failure is known to the host, and not told.
@@ -132,29 +133,29 @@ static void test_commands(void** state) {
   NEED_DEVICE();
   for (int i = 0; i < 40; i++) {
     step(i % 2 ? stream : other, out);
-    if (i % 5 == 0) test_must(qn_stream_sync(test_vulkan, stream));
-    if (i % 7 == 0) test_must(qn_stream_wait(test_vulkan, stream, other));
+    if (i % 5 == 0) must(qn_stream_sync(test_vulkan, stream));
+    if (i % 7 == 0) must(qn_stream_wait(test_vulkan, stream, other));
   }
-  test_must(qn_stream_sync(test_vulkan, stream));
-  test_must(qn_stream_sync(test_vulkan, other));
+  must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, other));
   assert_int_equal(fill_count + copy_count, 0);
   uint64_t submits = test_vulkan_stats().submit_count;
-  for (int i = 0; i < 10; i++) test_must(check(stream, NULL, out, COUNT));
-  test_must(qn_stream_sync(test_vulkan, stream));
+  for (int i = 0; i < 10; i++) must(check(stream, NULL, out, COUNT));
+  must(qn_stream_sync(test_vulkan, stream));
   submits = test_vulkan_stats().submit_count - submits;
   assert_int_equal(fill_count, 1);
   assert_int_equal(copy_count, has_copies ? submits : 0);
   const int copies = copy_count;
   for (int i = 0; i < 10; i++) step(stream, out);
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   assert_int_equal(copy_count, copies);
-  test_must(check(stream, NULL, out, 50));
+  must(check(stream, NULL, out, 50));
   expect_failure(stream, 50);
   for (int i = 0; i < 10; i++) step(stream, out);
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   assert_int_equal(fill_count, 1);
-  for (int i = 0; i < 10; i++) test_must(check(stream, NULL, out, COUNT));
-  test_must(qn_stream_sync(test_vulkan, stream));
+  for (int i = 0; i < 10; i++) must(check(stream, NULL, out, COUNT));
+  must(qn_stream_sync(test_vulkan, stream));
   assert_int_equal(fill_count, 2);
   expect_content(out, stream, numbers);
 }
@@ -166,9 +167,9 @@ static void test_order(void** state) {
   NEED_DEVICE();
   qn__vulkan_order_everything(false);
   for (int round = 0; round < 4; round++) {
-    for (int i = 0; i < 70; i++) test_must(check(stream, NULL, out, COUNT));
-    test_must(check(stream, NULL, out, 30));
-    for (int i = 0; i < 5; i++) test_must(check(stream, NULL, out, COUNT));
+    for (int i = 0; i < 70; i++) must(check(stream, NULL, out, COUNT));
+    must(check(stream, NULL, out, 30));
+    for (int i = 0; i < 5; i++) must(check(stream, NULL, out, COUNT));
     expect_failure(stream, 30);
   }
   assert_int_equal(fill_count, 4);
@@ -186,17 +187,17 @@ static void test_failures_and_more_work(void** state) {
     const uint64_t limit = (uint64_t)(10 + round);
     clear(out, stream);
     clear(behind, stream);
-    test_must(check(stream, &fine, out, COUNT));
-    test_must(check(stream, &failing, out, limit));
+    must(check(stream, &fine, out, COUNT));
+    must(check(stream, &failing, out, limit));
     // Neither is told: the first failure counts.
-    test_must(check(stream, &skipped, behind, COUNT));
-    test_must(check(stream, &skipped, behind, 3));
+    must(check(stream, &skipped, behind, COUNT));
+    must(check(stream, &skipped, behind, 3));
     if (round % 2) {
       wait_until_known(stream);
       assert_int_equal(failing.described_count, round + 1);
-      test_must(check(stream, &skipped, behind, COUNT));
-      test_must(qn_stream_wait(test_vulkan, stream, other));
-      test_must(qn_stream_sync(test_vulkan, other));
+      must(check(stream, &skipped, behind, COUNT));
+      must(qn_stream_wait(test_vulkan, stream, other));
+      must(qn_stream_sync(test_vulkan, other));
     }
     expect_failure(stream, limit);
     assert_int_equal(failing.described_count, round + 1);
@@ -206,8 +207,8 @@ static void test_failures_and_more_work(void** state) {
     expect_content(behind, stream, zeros);
     // At once a new failure, and at once work that is fine.
     if (round % 3 == 0) {
-      test_must(check(stream, &fine, behind, COUNT));
-      test_must(qn_stream_sync(test_vulkan, stream));
+      must(check(stream, &fine, behind, COUNT));
+      must(qn_stream_sync(test_vulkan, stream));
       expect_content(behind, stream, numbers);
     }
   }
@@ -219,24 +220,24 @@ static void test_streams(void** state) {
   for (int round = 0; round < 4; round++) {
     clear(out, stream);
     clear(behind, other);
-    test_must(check(stream, NULL, out, 20));
-    test_must(qn_stream_wait(test_vulkan, stream, other));
+    must(check(stream, NULL, out, 20));
+    must(qn_stream_wait(test_vulkan, stream, other));
     // What waits for a stream that failed is not skipped.
-    test_must(check(other, NULL, behind, COUNT));
-    if (round % 2) test_must(check(other, NULL, behind, 40));
-    test_must(qn_stream_wait(test_vulkan, other, stream));
-    test_must(check(stream, NULL, behind, 60));
+    must(check(other, NULL, behind, COUNT));
+    if (round % 2) must(check(other, NULL, behind, 40));
+    must(qn_stream_wait(test_vulkan, other, stream));
+    must(check(stream, NULL, behind, 60));
     if (round % 2) {
       expect_failure(other, 40);
     } else {
-      test_must(qn_stream_sync(test_vulkan, other));
+      must(qn_stream_sync(test_vulkan, other));
     }
     expect_failure(stream, 20);
     expect_content(behind, other, numbers);
-    test_must(check(stream, NULL, out, COUNT));
-    test_must(check(other, NULL, out, COUNT));
-    test_must(qn_stream_sync(test_vulkan, other));
-    test_must(qn_stream_sync(test_vulkan, stream));
+    must(check(stream, NULL, out, COUNT));
+    must(check(other, NULL, out, COUNT));
+    must(qn_stream_sync(test_vulkan, other));
+    must(qn_stream_sync(test_vulkan, stream));
     expect_content(out, stream, numbers);
   }
 }
@@ -250,16 +251,16 @@ static void test_unread(void** state) {
   const uint64_t used = test_vulkan_stats().used_bytes;
   for (int i = 0; i < 10; i++) {
     qn_stream_t* ending;
-    test_must(qn_stream_create(test_vulkan, &ending));
-    test_must(check(ending, &failing, out, 20));
+    must(qn_stream_create(test_vulkan, &ending));
+    must(check(ending, &failing, out, 20));
     if (i % 2) wait_until_known(ending);
     qn_stream_destroy(ending);
     assert_int_equal(failing.reference_count, 0);
     clear(behind, stream);
-    test_must(qn_stream_sync(test_vulkan, stream));
-    test_must(qn_stream_create(test_vulkan, &ending));
-    test_must(check(ending, &fine, behind, COUNT));
-    test_must(qn_stream_sync(test_vulkan, ending));
+    must(qn_stream_sync(test_vulkan, stream));
+    must(qn_stream_create(test_vulkan, &ending));
+    must(check(ending, &fine, behind, COUNT));
+    must(qn_stream_sync(test_vulkan, ending));
     expect_content(behind, ending, numbers);
     qn_stream_destroy(ending);
   }
@@ -290,7 +291,7 @@ static qn_status_t call_pair(qn_stream_t* on, void* middle, void* last, uint32_t
 // What another thread might do: it is told the failure, and its next call is done.
 static void sync_and_call(void) {
   expect_failure(stream, 20);
-  test_must(check(stream, NULL, out, COUNT));
+  must(check(stream, NULL, out, COUNT));
 }
 
 // Between the launches of a call a sync tells a failure that lies in front of it. The first launch
@@ -305,17 +306,17 @@ static void test_a_call_is_done_whole(void** state) {
     clear(out, stream);
     clear(behind, stream);
     clear(last, stream);
-    test_must(check(stream, NULL, out, 20));
+    must(check(stream, NULL, out, 20));
     if (threads % 2) wait_until_known(stream);
     between = sync_and_call;
-    test_must(call_pair(stream, behind, last, threads));
+    must(call_pair(stream, behind, last, threads));
     assert_null(between);
-    test_must(qn_stream_sync(test_vulkan, stream));
+    must(qn_stream_sync(test_vulkan, stream));
     expect_content(out, stream, numbers);
     expect_content(behind, stream, zeros);
     expect_content(last, stream, zeros);
-    test_must(call_pair(stream, behind, last, threads));
-    test_must(qn_stream_sync(test_vulkan, stream));
+    must(call_pair(stream, behind, last, threads));
+    must(qn_stream_sync(test_vulkan, stream));
     expect_content(behind, stream, numbers);
     uint32_t wanted[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) wanted[i] = numbers[i] + 1;
@@ -369,8 +370,8 @@ static void test_threads(void** state) {
   for (uint32_t t = 0; t < THREADS; t++) {
     workers[t] = (worker_t){
         .number = t, .middle = test_vulkan_allocate(size), .last = test_vulkan_allocate(size)};
-    test_must(test_vulkan_copy_to(workers[t].middle, 0, nothing, size, stream));
-    test_must(test_vulkan_copy_to(workers[t].last, 0, nothing, size, stream));
+    must(test_vulkan_copy_to(workers[t].middle, 0, nothing, size, stream));
+    must(test_vulkan_copy_to(workers[t].last, 0, nothing, size, stream));
   }
   for (uint32_t t = 0; t < THREADS; t++) {
     assert_int_equal(pthread_create(&workers[t].thread, NULL, work, &workers[t]), 0);
@@ -380,10 +381,10 @@ static void test_threads(void** state) {
     assert_true(workers[t].is_fine);
   }
   assert_true(is_expected(qn_stream_sync(test_vulkan, stream)));
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   for (uint32_t t = 0; t < THREADS; t++) {
-    test_must(test_vulkan_copy_from(middle, workers[t].middle, 0, size, stream));
-    test_must(test_vulkan_copy_from(last, workers[t].last, 0, size, stream));
+    must(test_vulkan_copy_from(middle, workers[t].middle, 0, size, stream));
+    must(test_vulkan_copy_from(last, workers[t].last, 0, size, stream));
     for (size_t i = 0; i < (size_t)ROUNDS * COUNT; i++) {
       const uint32_t wanted = numbers[i % COUNT];
       assert_true(middle[i] == 0 || middle[i] == wanted);
@@ -391,8 +392,8 @@ static void test_threads(void** state) {
     }
   }
   // And all of it is done again.
-  test_must(call_pair(stream, workers[0].middle, workers[0].last, 8));
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(call_pair(stream, workers[0].middle, workers[0].last, 8));
+  must(qn_stream_sync(test_vulkan, stream));
   expect_content(workers[0].middle, stream, numbers);
   for (uint32_t t = 0; t < THREADS; t++) {
     test_vulkan_free(workers[t].middle);
@@ -413,7 +414,7 @@ static void test_clearing_that_is_not_submitted(void** state) {
   test_owner_t failing = {0}, lost = {0};
   const qn__vk_stream_t* inner = qn__stream_inner(stream);
   for (int i = 0; i < 4; i++) {
-    test_must(check(stream, &failing, out, 20));
+    must(check(stream, &failing, out, 20));
     expect_failure(stream, 20);
     const int fills = fill_count;
     if (i % 2) {
@@ -429,15 +430,15 @@ static void test_clearing_that_is_not_submitted(void** state) {
       const uint32_t tag = inner->last_tag + 1;
       memcpy(seen->block->mapped + seen->offset + r * sizeof(qn__gpu_record_t), &tag, sizeof tag);
     }
-    test_must(check(stream, &lost, out, 30));
-    test_expect(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
+    must(check(stream, &lost, out, 30));
+    must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
     device->vk.QueueSubmit = real.QueueSubmit;
     device->vk.EndCommandBuffer = real.EndCommandBuffer;
     assert_int_equal(fill_count, fills + 1);
-    test_must(qn_stream_sync(test_vulkan, stream));
+    must(qn_stream_sync(test_vulkan, stream));
     clear(behind, stream);
-    test_must(check(stream, &lost, behind, COUNT));
-    test_must(qn_stream_sync(test_vulkan, stream));
+    must(check(stream, &lost, behind, COUNT));
+    must(qn_stream_sync(test_vulkan, stream));
     assert_int_equal(fill_count, fills + 2);
     expect_content(behind, stream, numbers);
     assert_int_equal(lost.reference_count + lost.described_count, 0);
@@ -449,7 +450,7 @@ static void test_clearing_that_is_not_submitted(void** state) {
 static int begin(void** state) {
   (void)test_vulkan_begin_ordered(state);
   if (!test_vulkan_is_present()) return 0;
-  test_must(qn__vk_use(0, &device));
+  must(qn__vk_use(0, &device));
   if (has_copies) device->memory.is_mapped[QN__VK_POOL_DEVICE] = false;
   has_copies = !device->memory.is_mapped[QN__VK_POOL_DEVICE];
   real = device->vk;

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/must.h"
 #include "tests/unit/devices/support_vulkan.h"
 
 #if QN_HAVE_VULKAN
@@ -38,7 +39,7 @@ static uint32_t next(uint32_t limit) {
 
 static void compare(size_t b) {
   uint32_t got[COUNT];
-  test_must(test_vulkan_copy_from(got, memory[b], 0, sizeof got, stream));
+  must(test_vulkan_copy_from(got, memory[b], 0, sizeof got, stream));
   for (size_t i = 0; i < COUNT; i++) {
     if (got[i] == model[b][i]) continue;
     fail_msg("buffer %zu element %zu: %u, expected %u", b, i, got[i], model[b][i]);
@@ -120,17 +121,17 @@ static void fail_once(const call_t* last) {
     if (model[call.x][call.x_first + i] == 0) return;
   }
   call.scalars[1] = 0;
-  for (uint32_t i = 0; i <= next(3); i++) test_must(launch(&call, call.scalars[0] * 4));
+  for (uint32_t i = 0; i <= next(3); i++) must(launch(&call, call.scalars[0] * 4));
   qn_status_t status = qn_stream_sync(test_vulkan, stream);
   assert_int_equal(qn_status_code(status), QN_STATUS_OUT_OF_BOUNDS);
   qn_status_free(status);
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
 }
 
 // ---------------------------------------------------------------------------------- in between
 
 static void renew(size_t b) {
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   void* old = memory[b];
   // Large ones have a block of their own, which comes to lie at the address of the last.
   size_t size = sizeof model[b] + (next(3) ? (size_t)40 << 20 : 0);
@@ -138,7 +139,7 @@ static void renew(size_t b) {
   if (is_first) test_vulkan_free(old);
   memory[b] = test_vulkan_allocate(size);
   if (!is_first) test_vulkan_free(old);
-  test_must(test_vulkan_copy_to(memory[b], 0, model[b], sizeof model[b], stream));
+  must(test_vulkan_copy_to(memory[b], 0, model[b], sizeof model[b], stream));
 }
 
 static void disturb(const call_t* last) {
@@ -151,24 +152,24 @@ static void disturb(const call_t* last) {
       renew(next(2) ? last->y : b);
       break;
     case 2:
-      test_must(qn_stream_sync(test_vulkan, stream));
+      must(qn_stream_sync(test_vulkan, stream));
       test_vulkan_unload(code);
       code = test_vulkan_load(NULL);
       break;
     case 3:  // another stream writes what the last launch wrote
-      test_must(qn_stream_wait(test_vulkan, stream, other));
+      must(qn_stream_wait(test_vulkan, stream, other));
       memcpy(model[last->y], model[(last->y + 1) % BUFFERS], sizeof model[b]);
-      test_must(test_vulkan_copy(memory[last->y], 0, memory[(last->y + 1) % BUFFERS], 0,
-                                 sizeof model[b], other));
-      test_must(qn_stream_wait(test_vulkan, other, stream));
+      must(test_vulkan_copy(memory[last->y], 0, memory[(last->y + 1) % BUFFERS], 0, sizeof model[b],
+                            other));
+      must(qn_stream_wait(test_vulkan, other, stream));
       break;
     case 4:
       memcpy(model[c], model[b], 64);
-      test_must(test_vulkan_copy(memory[c], 0, memory[b], 0, 64, stream));
+      must(test_vulkan_copy(memory[c], 0, memory[b], 0, 64, stream));
       break;
     case 5:
       model[b][3]++;
-      test_must(test_vulkan_copy_to(memory[b], 12, &model[b][3], 4, stream));
+      must(test_vulkan_copy_to(memory[b], 12, &model[b][3], 4, stream));
       break;
     case 6:
       fail_once(last);
@@ -195,18 +196,18 @@ static void test_repeats_match_a_model(void** state) {
   for (uint64_t seed = 0; seed < 8; seed++) {
     random_state = seed * 77 + 5;
     memset(model, 0, sizeof model);
-    if (seed % 2) test_must(qn_stream_create(test_vulkan, &stream));
-    test_must(qn_stream_create(test_vulkan, &other));
+    if (seed % 2) must(qn_stream_create(test_vulkan, &stream));
+    must(qn_stream_create(test_vulkan, &other));
     for (size_t b = 0; b < BUFFERS; b++) {
       memory[b] = test_vulkan_allocate(sizeof model[b]);
-      test_must(test_vulkan_copy_to(memory[b], 0, model[b], sizeof model[b], stream));
+      must(test_vulkan_copy_to(memory[b], 0, model[b], sizeof model[b], stream));
     }
     call_t call = {.scalars = {1}};
     new_call(&call);
     for (int i = 0; i < 400; i++) {
       size_t bytes;
       imagine(&call, &bytes);
-      test_must(launch(&call, bytes));
+      must(launch(&call, bytes));
       if (next(3) == 0) disturb(&call);
       // The same, other numbers, fewer or more elements, or something else.
       uint32_t choice = next(6);
@@ -215,7 +216,7 @@ static void test_repeats_match_a_model(void** state) {
       if (choice >= 4) new_call(&call);
     }
     for (size_t b = 0; b < BUFFERS; b++) compare(b);
-    test_must(qn_stream_sync(test_vulkan, stream));
+    must(qn_stream_sync(test_vulkan, stream));
     qn_stream_destroy(stream);
     qn_stream_destroy(other);
     stream = NULL;

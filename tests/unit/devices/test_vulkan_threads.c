@@ -13,6 +13,7 @@
 
 #if QN_HAVE_VULKAN
 #include "base/thread.h"
+#include "tests/support/must.h"
 
 static bool checks_order;
 
@@ -205,7 +206,7 @@ static void test_threads_share_a_device(void** state) {
     for (size_t i = 0; i < THREADS; i++) {
       workers[i].seed = 1000 + round * THREADS + i;
       workers[i].shared_code = code;
-      test_must(qn__thread_start(&workers[i].thread, "worker", 0, work, &workers[i]));
+      must(qn__thread_start(&workers[i].thread, "worker", 0, work, &workers[i]));
     }
     for (size_t i = 0; i < THREADS; i++) (void)pthread_join(workers[i].thread, NULL);
     for (size_t i = 0; i < THREADS; i++) {
@@ -246,20 +247,20 @@ static void test_threads_share_the_default_stream(void** state) {
   static counter_t counters[THREADS];
   void* x = test_vulkan_allocate(COUNT * 4);
   size_t size = COUNT * 4;
-  test_must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &x, &size, 2, (uint64_t[]){COUNT, 0}));
+  must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &x, &size, 2, (uint64_t[]){COUNT, 0}));
   for (size_t i = 0; i < THREADS; i++) {
     counters[i].code = code;
     counters[i].x = x;
     counters[i].y = test_vulkan_allocate(COUNT * 4);
-    test_must(qn__thread_start(&counters[i].thread, "counter", 0, count_up, &counters[i]));
+    must(qn__thread_start(&counters[i].thread, "counter", 0, count_up, &counters[i]));
   }
   for (size_t i = 0; i < THREADS; i++) (void)pthread_join(counters[i].thread, NULL);
-  test_must(qn_stream_sync(test_vulkan, NULL));
+  must(qn_stream_sync(test_vulkan, NULL));
   for (size_t i = 0; i < THREADS; i++) {
-    test_must(counters[i].status);
+    must(counters[i].status);
     assert_int_equal(counters[i].owner.reference_count, 0);
     uint32_t got[COUNT];
-    test_must(test_vulkan_copy_from(got, counters[i].y, 0, sizeof got, NULL));
+    must(test_vulkan_copy_from(got, counters[i].y, 0, sizeof got, NULL));
     for (uint32_t e = 0; e < COUNT; e++) assert_int_equal(got[e], e);
     test_vulkan_free(counters[i].y);
   }
@@ -275,7 +276,7 @@ static void test_barriers_are_between_dependent_commands(void** state) {
   void* code = test_vulkan_load(NULL);
   char* memory = test_vulkan_allocate(1 << 16);
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   size_t size[] = {1024, 1024};
   // Fills of a, b, c; b += a; c += a; a again; d; a copy of d to b, of c to e.
   void *a = memory, *b = memory + 1024, *c = memory + 2048;
@@ -304,16 +305,16 @@ static void test_barriers_are_between_dependent_commands(void** state) {
                {TEST_STEP, {b, a}, 1}};
   for (size_t i = 0; i < QN_COUNT_OF(calls); i++) {
     qn__vulkan_stats_t before, behind;
-    test_must(qn__vulkan_stats(0, &before));
+    must(qn__vulkan_stats(0, &before));
     bool is_step = calls[i].function == TEST_STEP;
-    test_must(test_vulkan_call(code, calls[i].function, stream, NULL, is_step ? 2 : 1,
-                               calls[i].buffers, size, is_step ? 1 : 2, (uint64_t[]){256, 1}));
-    test_must(qn__vulkan_stats(0, &behind));
+    must(test_vulkan_call(code, calls[i].function, stream, NULL, is_step ? 2 : 1, calls[i].buffers,
+                          size, is_step ? 1 : 2, (uint64_t[]){256, 1}));
+    must(qn__vulkan_stats(0, &behind));
     if (behind.barrier_count - before.barrier_count != calls[i].barriers) {
       fail_msg("call %zu: %u barriers", i, (unsigned)(behind.barrier_count - before.barrier_count));
     }
   }
-  test_must(qn_stream_sync(test_vulkan, stream));
+  must(qn_stream_sync(test_vulkan, stream));
   qn_stream_destroy(stream);
   test_vulkan_free(memory);
   test_vulkan_unload(code);
@@ -327,18 +328,17 @@ static void test_work_begins_without_a_sync(void** state) {
   void* out = test_vulkan_allocate(64);
   test_owner_t owner = {0};
   qn_stream_t* stream;
-  test_must(qn_stream_create(test_vulkan, &stream));
+  must(qn_stream_create(test_vulkan, &stream));
   size_t size = 64;
   qn__vulkan_stats_t before, now;
-  test_must(qn__vulkan_stats(0, &before));
+  must(qn__vulkan_stats(0, &before));
   for (int i = 0; i < 5; i++) {
-    test_must(
-        test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){16, 1}));
+    must(test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){16, 1}));
   }
   // The first one is submitted at once, the others are left.
   do {
     (void)sched_yield();
-    test_must(qn__vulkan_stats(0, &now));
+    must(qn__vulkan_stats(0, &now));
   } while (now.submit_count < before.submit_count + 2);
   qn_stream_destroy(stream);
   test_vulkan_free(out);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "quern/quern.h"
+#include "tests/support/must.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_SANITIZED 1
@@ -47,10 +48,6 @@ int posix_memalign(void** out_pointer, size_t alignment, size_t size) {
   return *out_pointer ? 0 : 12;
 }
 #endif
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 static void test_calls_allocate_nothing(void** state) {
   (void)state;

@@ -13,6 +13,7 @@
 #include "jit/call/executable.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
 
@@ -28,17 +29,6 @@ static const char generic_text[] =
     "  for i in 0..n - 1 { to[i] = from[i] * 2.0; }\n"
     "  to[n - 1] = 2.0 + from[at] * 0.0;\n"
     "}\n";
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
-static void must_fail(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
-    fail_msg("expected '%s', got code %d: %s", part, qn_status_code(status),
-             qn_status_message(status));
-  }
-  qn_status_free(status);
-}
 
 typedef struct made {
   qn_module_t* module;

@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 static const char saxpy_text[] =
@@ -56,17 +57,6 @@ static const char faulty_text[] =
   "[i + k];\n"                            \
   "  }\n"                                 \
   "}\n"
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
-static void must_fail(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
-    fail_msg("expected '%s', got code %d: %s", part, qn_status_code(status),
-             qn_status_message(status));
-  }
-  qn_status_free(status);
-}
 
 static qn_module_t* parse(const char* text) {
   qn_module_t* module;

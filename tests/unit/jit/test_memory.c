@@ -13,15 +13,12 @@
 #include "devices/cpu/code_pool.h"
 #include "jit/engine/engine.h"
 #include "quern/quern.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 enum { MODULES = 96, THREADS = 4, TURNS = 600, BOUND = 12 };
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 typedef struct shared {
   qn_engine_t* engine;

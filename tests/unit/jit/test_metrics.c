@@ -19,13 +19,10 @@
 #include "jit/engine/engine.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 static const char text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 typedef struct place {
   char directory[QN_TEST_PATH_SIZE];
@@ -222,28 +219,23 @@ static qn_status_t refuse(void* self, const void* data, size_t size_bytes) {
   return qn_status_make(QN_STATUS_IO, "no more");
 }
 
-static void must_fail(qn_status_t status, qn_status_code_t code) {
-  assert_int_equal(qn_status_code(status), code);
-  qn_status_free(status);
-}
-
 static void test_sinks(void** state) {
   place_t* place = *state;
   qn_engine_t* engine = engine_on("", "", (qn_allocator_t){0});
   int count = 0;
   qn_sink_t sink = {&count, refuse};
-  must_fail(qn_engine_metrics(engine, sink), QN_STATUS_IO);
+  must_fail(qn_engine_metrics(engine, sink), QN_STATUS_IO, "");
   assert_int_equal(count, 1);
-  must_fail(qn_engine_metrics(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT);
-  must_fail(qn_engine_metrics(NULL, sink), QN_STATUS_INVALID_ARGUMENT);
-  must_fail(qn_engine_trace(engine, sink), QN_STATUS_FAILED_PRECONDITION);
-  must_fail(qn_engine_trace(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT);
-  must_fail(qn_engine_trace(NULL, sink), QN_STATUS_INVALID_ARGUMENT);
+  must_fail(qn_engine_metrics(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT, "");
+  must_fail(qn_engine_metrics(NULL, sink), QN_STATUS_INVALID_ARGUMENT, "");
+  must_fail(qn_engine_trace(engine, sink), QN_STATUS_FAILED_PRECONDITION, "");
+  must_fail(qn_engine_trace(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT, "");
+  must_fail(qn_engine_trace(NULL, sink), QN_STATUS_INVALID_ARGUMENT, "");
   assert_int_equal(count, 1);
   qn_engine_destroy(engine);
   engine = engine_on("", place->trace, (qn_allocator_t){0});
   look_up(engine, place, QN_SOURCE_COMPILED);
-  must_fail(qn_engine_trace(engine, sink), QN_STATUS_IO);
+  must_fail(qn_engine_trace(engine, sink), QN_STATUS_IO, "");
   assert_int_equal(count, 2);
   qn_engine_destroy(engine);
 }
@@ -458,7 +450,7 @@ static void test_allocations(void** state) {
       qn_fault_heap_arm(&heap, 0, QN_FAULT_ONCE);
       if (is_clean) must(status);
       // A trace does without the names of threads.
-      if (!qn_ok(status)) must_fail(status, QN_STATUS_OUT_OF_MEMORY);
+      if (!qn_ok(status)) must_fail(status, QN_STATUS_OUT_OF_MEMORY, "");
       qn__buffer_deinit(&out);
     }
     assert_true(n > 3);

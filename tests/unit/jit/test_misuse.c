@@ -12,6 +12,7 @@
 #include "base/elf.h"
 #include "jit/codegen/artifact.h"
 #include "quern/quern.h"
+#include "tests/support/must.h"
 
 static const char text[] =
     "func f(a: f32[n], out y: f32[n]) { for i in 0..n { y[i] = a[i]; } }\n"
@@ -30,17 +31,6 @@ typedef struct fixture {
   qn_target_t* target;
   qn_executable_t* executable;
 } fixture_t;
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
-static void must_fail(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
-    fail_msg("expected '%s', got code %d: %s", part, qn_status_code(status),
-             qn_status_message(status));
-  }
-  qn_status_free(status);
-}
 
 static int set_up(void** state) {
   fixture_t* f = calloc(1, sizeof *f);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "jit/call/plan.h"
+#include "tests/support/must.h"
 
 static const char program[] =
     "func f(a: f32, k: i32, u: u8, flag: bool, x: f32[n, m], inout y: f32[n] align 64,\n"
@@ -56,10 +57,6 @@ static void reset(fixture_t* f) {
   f->args[Y] = qn_value_tensor(&f->y);
   f->args[Z] = qn_value_tensor(&f->z);
   f->args[S] = qn_value_tensor(&f->s);
-}
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
 }
 
 static int setup(void** state) {

@@ -13,10 +13,7 @@
 #include <cmocka.h>
 
 #include "jit/engine/pool.h"
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
+#include "tests/support/must.h"
 
 typedef struct bench {
   qn__pool_t pool;

@@ -20,13 +20,10 @@
 #include "jit/observe/record.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 enum { THREADS = 4, KEYS = 200 };
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 static qn_compile_request_t request_of(const char* module, size_t size) {
   return (qn_compile_request_t){.struct_size = sizeof(qn_compile_request_t),

@@ -15,12 +15,9 @@
 #include "base/thread.h"
 #include "jit/call/executable.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 
 #define UNBOUNDED UINT64_MAX
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 static qn__ident_t ident_of(uint32_t number) {
   qn__ident_t ident;

@@ -19,11 +19,8 @@
 #include "jit/warm/warm_message.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 // ------------------------------------------------------------------------------------ the worker
 

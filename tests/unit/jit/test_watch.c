@@ -12,10 +12,7 @@
 
 #include "jit/observe/watch.h"
 #include "tests/support/fault.h"
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
+#include "tests/support/must.h"
 
 static void count_span(void* self, const qn__span_t* span) {
   (void)span;

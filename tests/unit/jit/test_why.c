@@ -17,14 +17,12 @@
 #include "quern/cache.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 static const char one_text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
 static const char two_text[] = "func two(out y: i32[n]) { for i in 0..n { y[i] = 2 + 2; } }\n";
 
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 static void must_have(const char* text, const char* part) {
   if (!strstr(text, part)) fail_msg("expected '%s' in '%s'", part, text);
 }

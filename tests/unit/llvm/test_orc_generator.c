@@ -25,6 +25,7 @@
 #include "ir/ir.h"
 #include "jit/llvm/compile.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 
 static qn__llvm_t* llvm;
 
@@ -37,10 +38,6 @@ static int tear_down(void** state) {
   (void)state;
   qn__llvm_destroy(llvm);
   return 0;
-}
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
 }
 
 static qn_module_t* parse(const char* text) {
