@@ -16,9 +16,10 @@ void must_at(qn_status_t status, const char* file, int line) {
 
 void must_fail_at(qn_status_t status, qn_status_code_t code, const char* part, const char* file,
                   int line) {
-  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
-    print_error("expected code %d and '%s', got code %d: %s\n", code, part, qn_status_code(status),
-                qn_status_message(status));
+  const char* message = qn_status_message(status);
+  if (qn_status_code(status) != code || (part && !strstr(message, part))) {
+    print_error("expected %s with '%s', got %s: %s\n", qn_status_code_text(code), part ? part : "",
+                qn_status_code_text(qn_status_code(status)), message);
     _fail(file, line);
   }
   qn_status_free(status);

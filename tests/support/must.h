@@ -11,7 +11,8 @@
 
 // Fails the test unless `status` is ok.
 #define must(status) must_at((status), __FILE__, __LINE__)
-// Fails the test unless `status` has `code` and its message contains `part`. Frees the status.
+// Fails the test unless `status` has `code` and its message contains `part`, or `part` is
+// NULL. Frees the status.
 #define must_fail(status, code, part) must_fail_at((status), (code), (part), __FILE__, __LINE__)
 
 void must_at(qn_status_t status, const char* file, int line);

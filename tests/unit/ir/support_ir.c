@@ -27,16 +27,6 @@ void qn_sample_text_free(char* text, size_t size) {
   qn__free(qn_allocator_default(), text, size + 1);
 }
 
-qn_module_t* qn_must_parse(const char* text) {
-  qn_module_t* module = NULL;
-  qn_status_t status = qn_module_parse(text, strlen(text), NULL, &module);
-  if (!qn_ok(status)) {
-    (void)fprintf(stderr, "%s\n", qn_status_message(status));
-    abort();
-  }
-  return module;
-}
-
 bool qn_same_bytes(const qn_module_t* a, const qn_module_t* b) {
   size_t a_size;
   size_t b_size;

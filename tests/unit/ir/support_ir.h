@@ -21,8 +21,6 @@ void qn_sample_text_free(char* text, size_t size);
 // Every construct of the language in one module.
 extern const char qn_all_constructs[];
 
-// A module of terminated text that must be valid.
-qn_module_t* qn_must_parse(const char* text);
 bool qn_same_bytes(const qn_module_t* a, const qn_module_t* b);
 
 #endif  // QUERN_TESTS_UNIT_IR_SUPPORT_IR_H_

@@ -8,7 +8,7 @@
 // cmocka wants the four above first.
 #include <cmocka.h>
 
-void qn_must_parse_body(const char* text, qn__ir_body_t* out_body) {
+void must_parse_body(const char* text, qn__ir_body_t* out_body) {
   qn__diag_t diag;
   qn__diag_init(&diag, qn_allocator_default(), NULL, "test", qn__str(text));
   if (!qn__text_parse(qn__str(text), qn_allocator_default(), &diag, out_body)) {
@@ -25,7 +25,7 @@ char* qn_print_twice(const qn__ir_body_t* body) {
   qn__text_print(body, &first);
   assert_false(first.has_failed);
   qn__ir_body_t again;
-  qn_must_parse_body((const char*)first.data, &again);
+  must_parse_body((const char*)first.data, &again);
   qn__text_print(&again, &second);
   assert_string_equal((const char*)first.data, (const char*)second.data);
   qn__body_deinit(&again);
@@ -37,7 +37,7 @@ char* qn_print_twice(const qn__ir_body_t* body) {
 
 char* qn_print_text(const char* text) {
   qn__ir_body_t body;
-  qn_must_parse_body(text, &body);
+  must_parse_body(text, &body);
   char* printed = qn_print_twice(&body);
   qn__body_deinit(&body);
   return printed;

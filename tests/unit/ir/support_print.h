@@ -8,7 +8,7 @@
 #include "ir/text.h"
 
 // A text that must be valid. End with qn__body_deinit.
-void qn_must_parse_body(const char* text, qn__ir_body_t* out_body);
+void must_parse_body(const char* text, qn__ir_body_t* out_body);
 // Prints, parses and prints again: the second text must be the first. For free().
 char* qn_print_twice(const qn__ir_body_t* body);
 char* qn_print_text(const char* text);

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/unit/ir/support_ir.h"
 
 static qn_builder_t* new_builder(void) {
@@ -29,7 +30,7 @@ static void samples_are_what_their_texts_are(void** state) {
     if (!qn_ok(status)) fail_msg("%s: %s", qn_samples[i].name, qn_status_message(status));
     size_t size;
     char* text = qn_sample_text(qn_samples[i].name, &size);
-    qn_module_t* parsed = qn_must_parse(text);
+    qn_module_t* parsed = must_parse(text);
     if (!qn_same_bytes(built, parsed)) fail_msg("%s: other bytes", qn_samples[i].name);
     assert_memory_equal(qn_module_digest(built), qn_module_digest(parsed), 16);
     assert_string_equal(qn_module_function_signature(built, 0),
@@ -91,7 +92,7 @@ static void every_call_makes_what_the_text_makes(void** state) {
   qn_module_t* built = NULL;
   qn_status_t status = qn_builder_finish(b, &built);
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-  qn_module_t* parsed = qn_must_parse(
+  qn_module_t* parsed = must_parse(
       "func f(inout x: i32[n, 2] strides [s, 2] align 64) fast {\n"
       "  for k in 0..n {\n"
       "    const c: i32[2] = [7, -7];\n"

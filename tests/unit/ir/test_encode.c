@@ -16,6 +16,7 @@
 #include "base/digest.h"
 #include "ir/encode.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/unit/ir/support_ir.h"
 
 static qn_module_t* must_decode(const void* bytes, size_t size) {
@@ -36,7 +37,7 @@ static void check_round_trip(const qn_module_t* module) {
   // The text of what was decoded has other names of locals and the same meaning.
   char* text = NULL;
   assert_true(qn_ok(qn_module_print(decoded, &text, NULL)));
-  qn_module_t* printed = qn_must_parse(text);
+  qn_module_t* printed = must_parse(text);
   assert_true(qn_same_bytes(module, printed));
   qn_text_free(text);
   qn_module_release(printed);
@@ -48,12 +49,12 @@ static void bytes_come_back(void** state) {
   for (size_t i = 0; i < qn_sample_count; i++) {
     size_t size;
     char* text = qn_sample_text(qn_samples[i].name, &size);
-    qn_module_t* module = qn_must_parse(text);
+    qn_module_t* module = must_parse(text);
     check_round_trip(module);
     qn_module_release(module);
     qn_sample_text_free(text, size);
   }
-  qn_module_t* module = qn_must_parse(qn_all_constructs);
+  qn_module_t* module = must_parse(qn_all_constructs);
   check_round_trip(module);
   qn_module_release(module);
 }
@@ -71,8 +72,8 @@ static const char base_text[] =
 
 static void layout_and_names_of_locals_do_not_count(void** state) {
   (void)state;
-  qn_module_t* a = qn_must_parse(base_text);
-  qn_module_t* b = qn_must_parse(
+  qn_module_t* a = must_parse(base_text);
+  qn_module_t* b = must_parse(
       "// a comment\nfunc f(x:f32[n,m],k:i32,out y:f32[n],){assert n>0,\"none\";parallel row in "
       "0..n"
       "{let total=(sum column in 0..m{(x[row,column])});alloc space:f32[0x4] in local;"
@@ -113,7 +114,7 @@ static const char* const changes[][2] = {
 
 static void every_change_of_meaning_changes_the_bytes(void** state) {
   (void)state;
-  qn_module_t* base = qn_must_parse(base_text);
+  qn_module_t* base = must_parse(base_text);
   for (size_t i = 0; i < QN_COUNT_OF(changes); i++) {
     const char* at = strstr(base_text, changes[i][0]);
     assert_non_null(at);
@@ -126,7 +127,7 @@ static void every_change_of_meaning_changes_the_bytes(void** state) {
       char* use = strstr((char*)text.data, "x[i");
       *use = 'z';
     }
-    qn_module_t* changed = qn_must_parse((const char*)text.data);
+    qn_module_t* changed = must_parse((const char*)text.data);
     if (qn_same_bytes(base, changed)) fail_msg("change %zu changes nothing", i);
     assert_memory_not_equal(qn_module_digest(base), qn_module_digest(changed), 16);
     qn_module_release(changed);
@@ -139,7 +140,7 @@ static void every_change_of_meaning_changes_the_bytes(void** state) {
 // same.
 static void the_format_is_frozen(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse("func f(inout x: f32[n]) { for i in 0..n { x[i] = 0.5; } }");
+  qn_module_t* module = must_parse("func f(inout x: f32[n]) { for i in 0..n { x[i] = 0.5; } }");
   static const uint8_t expected[] = {
       'Q', 'N', 'I', 'R', 1,  0,  0, 0,           // magic, version, reserved
       1,                                          // functions
@@ -164,15 +165,15 @@ static void the_format_is_frozen(void** state) {
 
 static void two_processes_agree(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(qn_all_constructs);
+  qn_module_t* module = must_parse(qn_all_constructs);
   int fds[2];
   assert_int_equal(pipe(fds), 0);
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
     // Other addresses: something was allocated before.
-    void* noise = qn_must_parse(base_text);
-    qn_module_t* mine = qn_must_parse(qn_all_constructs);
+    void* noise = must_parse(base_text);
+    qn_module_t* mine = must_parse(qn_all_constructs);
     ssize_t written = write(fds[1], qn_module_digest(mine), 16);
     _exit(written == 16 && noise ? 0 : 1);
   }
@@ -205,7 +206,7 @@ static void expect_refused(const uint8_t* bytes, size_t size, const char* part) 
 
 static void every_cut_is_refused(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(qn_all_constructs);
+  qn_module_t* module = must_parse(qn_all_constructs);
   size_t size;
   const uint8_t* bytes = qn_module_bytes(module, &size);
   for (size_t cut = 0; cut < size; cut++) {
@@ -221,7 +222,7 @@ static void every_cut_is_refused(void** state) {
 // A changed byte is refused, or makes another module that is canonical itself.
 static void every_changed_byte_is_safe(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(base_text);
+  qn_module_t* module = must_parse(base_text);
   size_t size;
   const uint8_t* bytes = qn_module_bytes(module, &size);
   uint8_t* copy = qn__alloc(qn_allocator_default(), size);
@@ -320,7 +321,7 @@ static bool parse_all(qn_allocator_t allocator, void* user) {
 // Decoding, verifying, sealing, encoding; then the same from the text.
 static void running_out_of_memory_is_clean(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(qn_all_constructs);
+  qn_module_t* module = must_parse(qn_all_constructs);
   bytes_of_t bytes;
   bytes.data = qn_module_bytes(module, &bytes.size);
   assert_true(qn_fault_walk_alloc(decode_all, &bytes) > 10);

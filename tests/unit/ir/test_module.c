@@ -8,11 +8,12 @@
 #include <pthread.h>
 
 #include "base/base.h"
+#include "tests/support/must.h"
 #include "tests/unit/ir/support_ir.h"
 
 static void a_module_describes_itself(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(
+  qn_module_t* module = must_parse(
       "func first(a: f32, x: f32[n, m] align 64, inout z: i8[n], out y: bf16[]) {}\n"
       "func second() {}\n");
   assert_int_equal(qn_module_function_count(module), 2);
@@ -123,7 +124,7 @@ static void* retain_and_release(void* user) {
 
 static void handles_are_counted_across_threads(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse("func f() {}");
+  qn_module_t* module = must_parse("func f() {}");
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) {
     qn_module_retain(module);
@@ -135,7 +136,7 @@ static void handles_are_counted_across_threads(void** state) {
 
 static void printing_gives_the_canonical_text(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse("func f(out x:f32[2]){x[0]=1.0;}");
+  qn_module_t* module = must_parse("func f(out x:f32[2]){x[0]=1.0;}");
   char* text = NULL;
   size_t size = 0;
   assert_true(qn_ok(qn_module_print(module, &text, &size)));

@@ -10,6 +10,7 @@
 #include "ir/ptrmap.h"
 #include "ir/verify.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 #include "tests/unit/ir/support_ir.h"
 
 static qn__arena_t arena;
@@ -68,7 +69,7 @@ static bool count_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
 
 static void walks_visit_everything_and_stop(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(
+  qn_module_t* module = must_parse(
       "func f(x: f32[n], out y: f32[n]) {\n"
       "  for i in 0..n {\n"                                // 2 expressions
       "    view v: f32[2] = x[i];\n"                       // 1 extent, 1 index
@@ -90,7 +91,7 @@ static void walks_visit_everything_and_stop(void** state) {
 
 static void numbers_follow_the_program(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(
+  qn_module_t* module = must_parse(
       "func f(x: f32[n, m], s: f32, out y: f32[n]) {\n"
       "  alloc w: f32[n] in global;\n"
       "  for i in 0..n { let t = sum k in 0..m { x[i, k] }; w[i] = t; y[i] = w[i] * s; }\n"
@@ -116,7 +117,7 @@ static qn__ir_expr_t* replace_n(qn__ir_subst_t* subst, qn__ir_var_t* var) {
 static void copies_substitute_and_declare_anew(void** state) {
   (void)state;
   qn_module_t* module =
-      qn_must_parse("func f(x: i64[n]) { let t = sum k in 0..n { let a = x[k]; a * n }; }");
+      must_parse("func f(x: i64[n]) { let t = sum k in 0..n { let a = x[k]; a * n }; }");
   const qn__ir_expr_t* from = let_value(module, 0);
   qn__ir_subst_t plain = {.arena = &arena};
   qn__ir_expr_t* copy = qn__expr_clone(&plain, from);
@@ -137,7 +138,7 @@ static void copies_substitute_and_declare_anew(void** state) {
 
 static void equal_means_the_same_tree(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(
+  qn_module_t* module = must_parse(
       "func f(x: i64[n], y: i64[n]) {\n"
       "  let a = sum k in 0..n { let t = x[k]; t * k };\n"
       "  let b = sum j in 0..n { let u = x[j]; u * j };\n"
@@ -163,7 +164,7 @@ static void equal_means_the_same_tree(void** state) {
 
 static void literals_fold(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(
+  qn_module_t* module = must_parse(
       "func f(n: i64) {\n"
       "  let a = (7 + 3) // 4 * -2 % 5;\n"
       "  let b = i64(f32(2.5) * 2.0) << 3;\n"
@@ -206,10 +207,10 @@ static bool encodes_to(qn__ir_body_t* body, const qn_module_t* module) {
 
 static void bodies_outlive_their_original(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(qn_all_constructs);
+  qn_module_t* module = must_parse(qn_all_constructs);
   qn__ir_body_t copy;
   assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &copy)));
-  qn_module_t* again = qn_must_parse(qn_all_constructs);
+  qn_module_t* again = must_parse(qn_all_constructs);
   qn_module_release(module);
   assert_true(encodes_to(&copy, again));
   assert_string_equal(copy.first->name, "all");
@@ -233,7 +234,7 @@ static bool clone_all(qn_allocator_t allocator, void* user) {
 
 static void copying_out_of_memory_is_clean(void** state) {
   (void)state;
-  qn_module_t* module = qn_must_parse(qn_all_constructs);
+  qn_module_t* module = must_parse(qn_all_constructs);
   assert_true(qn_fault_walk_alloc(clone_all, module) > 5);
   qn_module_release(module);
 }

@@ -150,7 +150,7 @@ static void test_names_are_made_unambiguous(void** state) {
                  "  for i in 0..n {\n  }\n  for i in 0..n {\n  }");
   // What a pass may leave behind: two values of one name in one block, and none at all.
   qn__ir_body_t body;
-  qn_must_parse_body(
+  must_parse_body(
       "func f(out y: i64[4]) {\n  let a = 1;\n  let a_1 = 2;\n  let b = 3;\n  let c = 4;\n"
       "  y[0] = a + a_1 + b + c;\n}\n",
       &body);
@@ -172,7 +172,7 @@ static void test_names_are_made_unambiguous(void** state) {
 static void test_lanes_are_comments(void** state) {
   (void)state;
   qn__ir_body_t body;
-  qn_must_parse_body(
+  must_parse_body(
       "func f(x: f32[n], out y: f32[n]) {\n  for i in 0..n {\n    y[i] = 2.0 * (sum j in 0..n "
       "{ x[j] });\n  }\n}\n",
       &body);
@@ -191,7 +191,7 @@ static void test_lanes_are_comments(void** state) {
                       "  }\n}\n");
   // The marks are no part of the meaning: the tree that comes back has none.
   qn__ir_body_t again;
-  qn_must_parse_body((const char*)out.data, &again);
+  must_parse_body((const char*)out.data, &again);
   assert_int_equal(again.first->body.first->loop.lane_count, 0);
   assert_true(
       qn__expr_equal(again.first->body.first->loop.body.first->store.value->args[1]->reduce.begin,
@@ -230,7 +230,7 @@ static void test_out_of_memory(void** state) {
       "func f(x: f32[n, m], a_parameter_of_a_long_name: f32, another_one_that_is_long: f32, out y: "
       "f32[n, m]) {\n  let v = 1;\n  for i in 0..n { let v = v + i;\n // comment\n }\n}\n";
   qn__ir_body_t body;
-  qn_must_parse_body(text, &body);
+  must_parse_body(text, &body);
   assert_true(qn_fault_walk_alloc(print_once, &body) > 3);
   assert_true(qn_fault_walk_alloc(format_once, text) > 3);
   qn__body_deinit(&body);

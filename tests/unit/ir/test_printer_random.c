@@ -195,7 +195,7 @@ static void test_random_expressions_come_back(void** state) {
   maker_t maker = {.random = 88172645463325252u};
   for (int i = 0; i < 4000; i++) {
     qn__ir_body_t body;
-    qn_must_parse_body(
+    must_parse_body(
         "func f(p1: bool, p2: i8, p3: i16, p4: i32, p5: i64, p6: u8, p7: u16, p8: u32, "
         "p9: u64, p10: f16, p11: bf16, p12: f32, p13: f64) {\n  let v = 0;\n}\n",
         &body);
@@ -208,7 +208,7 @@ static void test_random_expressions_come_back(void** state) {
     let->let.var->dtype = dtype;
     char* text = qn_print_twice(&body);
     qn__ir_body_t again;
-    qn_must_parse_body(text, &again);
+    must_parse_body(text, &again);
     if (!is_same(let->let.value, again.first->body.first->let.value)) {
       fail_msg("another tree comes back from tree %d:\n%s", i, text);
     }

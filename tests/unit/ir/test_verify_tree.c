@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "ir/verify.h"
+#include "tests/support/must.h"
 #include "tests/unit/ir/support_ir.h"
 
 static const char text[] =
@@ -37,7 +38,7 @@ typedef struct parts {
 } parts_t;
 
 static void take_apart(parts_t* parts) {
-  qn_module_t* module = qn_must_parse(text);
+  qn_module_t* module = must_parse(text);
   assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &parts->body)));
   qn_module_release(module);
   parts->function = parts->body.first;

@@ -58,11 +58,6 @@ static const char faulty_text[] =
   "  }\n"                                 \
   "}\n"
 
-static qn_module_t* parse(const char* text) {
-  qn_module_t* module;
-  must(qn_module_parse(text, strlen(text), NULL, &module));
-  return module;
-}
 static qn_target_t* target_of(const char* text) {
   qn_target_t* target;
   must(qn_target_parse(text, &target));
@@ -115,7 +110,7 @@ static void run_saxpy(qn_function_t* function) {
 
 static qn_source_t look_up(qn_engine_t* engine, const char* text, const char* target_text,
                            const qn_lookup_options_t* options) {
-  qn_module_t* module = parse(text);
+  qn_module_t* module = must_parse(text);
   qn_target_t* target = target_of(target_text);
   qn_lookup_info_t info;
   qn_function_t* function;
@@ -201,7 +196,7 @@ static void test_bad_options(void** state) {
   must_fail(qn_engine_create(NULL, &engine), QN_STATUS_INVALID_ARGUMENT, "QUERN_CACHE_MAX_SIZE");
   unsetenv("QUERN_CACHE_MAX_SIZE");
   must(qn_engine_create(NULL, &engine));
-  qn_module_t* module = parse(saxpy_text);
+  qn_module_t* module = must_parse(saxpy_text);
   qn_target_t* target = target_of("interp");
   qn_executable_t* executable;
   must_fail(qn_engine_executable(engine, NULL, target, NULL, NULL, &executable),
@@ -222,8 +217,8 @@ static void test_bad_options(void** state) {
 static void test_names_and_modules(void** state) {
   (void)state;
   qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
-  qn_module_t* module = parse(saxpy_text);
-  qn_module_t* other = parse(faulty_text);
+  qn_module_t* module = must_parse(saxpy_text);
+  qn_module_t* other = must_parse(faulty_text);
   qn_target_t* target = target_of("interp");
   qn_executable_t* executable;
   qn_function_t* function;
@@ -251,7 +246,7 @@ static void test_names_and_modules(void** state) {
 static void test_target_without_device(void** state) {
   (void)state;
   qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
-  qn_module_t* module = parse(saxpy_text);
+  qn_module_t* module = must_parse(saxpy_text);
   qn_target_t* target;
   must(qn_target_parse("cuda -arch=sm_90a", &target));
   qn_executable_t* executable;
@@ -280,7 +275,7 @@ static void test_target_without_device(void** state) {
 
 static void call_faulty(const char* kind, bool on_stream) {
   qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
-  qn_module_t* module = parse(faulty_text);
+  qn_module_t* module = must_parse(faulty_text);
   qn_target_t* target = target_of(kind);
   qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
   qn_function_t *check, *divide;
@@ -349,7 +344,7 @@ static void test_names_in_errors(void** state) {
   for (size_t k = 0; k < 2; k++) {
     qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
     for (size_t t = 0; t < 2; t++) {
-      qn_module_t* module = parse(texts[t]);
+      qn_module_t* module = must_parse(texts[t]);
       qn_target_t* target = target_of(kinds[k]);
       qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
       qn_lookup_info_t info;
@@ -407,9 +402,12 @@ static void test_single_flight(void** state) {
     pthread_t threads[8];
     for (int i = 0; i < 8; i++) {
       // Modules of their own: one key all the same.
-      seekers[i] = (seeker_t){
-          engine, parse(i % 2 ? saxpy_text : saxpy_again), target_of(kinds[round % 2]), &ready, 0,
-          QN_OK};
+      seekers[i] = (seeker_t){engine,
+                              must_parse(i % 2 ? saxpy_text : saxpy_again),
+                              target_of(kinds[round % 2]),
+                              &ready,
+                              0,
+                              QN_OK};
       must(qn__thread_start(&threads[i], "seeker", 0, seek, &seekers[i]));
     }
     int compiled = 0;
@@ -439,7 +437,7 @@ static void test_single_flight_of_a_failure(void** state) {
   seeker_t seekers[8];
   pthread_t threads[8];
   for (int i = 0; i < 8; i++) {
-    seekers[i] = (seeker_t){engine, parse(saxpy_text), target_of("unmade"), &ready, 0, QN_OK};
+    seekers[i] = (seeker_t){engine, must_parse(saxpy_text), target_of("unmade"), &ready, 0, QN_OK};
     must(qn__thread_start(&threads[i], "seeker", 0, seek, &seekers[i]));
   }
   for (int i = 0; i < 8; i++) {
@@ -463,7 +461,7 @@ static void test_damaged_entries(void** state) {
   char directory[QN_TEST_PATH_SIZE];
   assert_true(qn_test_tempdir_make(directory));
   qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
-  qn_module_t* module = parse(saxpy_text);
+  qn_module_t* module = must_parse(saxpy_text);
   qn_target_t* target = target_of("interp");
   qn_lookup_info_t info;
   qn_executable_t* executable;
@@ -517,7 +515,7 @@ static bool look_up_with(qn_allocator_t allocator, void* user) {
                                  .allocator = allocator,
                                  .cache_mode = QN_CACHE_OFF,
                                  .ignores_environment = true};
-  qn_module_t* module = parse(saxpy_text);
+  qn_module_t* module = must_parse(saxpy_text);
   qn_target_t* target = target_of("interp");
   qn_engine_t* engine = NULL;
   qn_function_t* function = NULL;
@@ -594,7 +592,7 @@ static int ending_child(int delay_us) {
                                "  for i in 0..n { y[i] = x[i] * %d.5 + %d.0; }\n", k, i);
     }
     (void)snprintf(text + size, 200000 - size, "}\n");
-    qn_module_t* module = parse(text);
+    qn_module_t* module = must_parse(text);
     free(text);
     qn_future_t* future;
     must(qn_engine_request(engine, module, target, "f", NULL, &future));

@@ -224,18 +224,18 @@ static void test_sinks(void** state) {
   qn_engine_t* engine = engine_on("", "", (qn_allocator_t){0});
   int count = 0;
   qn_sink_t sink = {&count, refuse};
-  must_fail(qn_engine_metrics(engine, sink), QN_STATUS_IO, "");
+  must_fail(qn_engine_metrics(engine, sink), QN_STATUS_IO, NULL);
   assert_int_equal(count, 1);
-  must_fail(qn_engine_metrics(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT, "");
-  must_fail(qn_engine_metrics(NULL, sink), QN_STATUS_INVALID_ARGUMENT, "");
-  must_fail(qn_engine_trace(engine, sink), QN_STATUS_FAILED_PRECONDITION, "");
-  must_fail(qn_engine_trace(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT, "");
-  must_fail(qn_engine_trace(NULL, sink), QN_STATUS_INVALID_ARGUMENT, "");
+  must_fail(qn_engine_metrics(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT, NULL);
+  must_fail(qn_engine_metrics(NULL, sink), QN_STATUS_INVALID_ARGUMENT, NULL);
+  must_fail(qn_engine_trace(engine, sink), QN_STATUS_FAILED_PRECONDITION, NULL);
+  must_fail(qn_engine_trace(engine, (qn_sink_t){0}), QN_STATUS_INVALID_ARGUMENT, NULL);
+  must_fail(qn_engine_trace(NULL, sink), QN_STATUS_INVALID_ARGUMENT, NULL);
   assert_int_equal(count, 1);
   qn_engine_destroy(engine);
   engine = engine_on("", place->trace, (qn_allocator_t){0});
   look_up(engine, place, QN_SOURCE_COMPILED);
-  must_fail(qn_engine_trace(engine, sink), QN_STATUS_IO, "");
+  must_fail(qn_engine_trace(engine, sink), QN_STATUS_IO, NULL);
   assert_int_equal(count, 2);
   qn_engine_destroy(engine);
 }
@@ -450,7 +450,7 @@ static void test_allocations(void** state) {
       qn_fault_heap_arm(&heap, 0, QN_FAULT_ONCE);
       if (is_clean) must(status);
       // A trace does without the names of threads.
-      if (!qn_ok(status)) must_fail(status, QN_STATUS_OUT_OF_MEMORY, "");
+      if (!qn_ok(status)) must_fail(status, QN_STATUS_OUT_OF_MEMORY, NULL);
       qn__buffer_deinit(&out);
     }
     assert_true(n > 3);

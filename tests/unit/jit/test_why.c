@@ -30,11 +30,6 @@ static void must_lack(const char* text, const char* part) {
   if (strstr(text, part)) fail_msg("did not expect '%s' in '%s'", part, text);
 }
 
-static qn_module_t* parse(const char* text) {
-  qn_module_t* module;
-  must(qn_module_parse(text, strlen(text), NULL, &module));
-  return module;
-}
 static qn_target_t* target_of(const char* text) {
   qn_target_t* target;
   must(qn_target_parse(text, &target));
@@ -69,8 +64,8 @@ static int set_up(void** state) {
   place->engine = engine_with(place->directory, "rw", "", (qn_allocator_t){0});
   // Its writer opens no file at a time of its own.
   place->engine->disk->sweep_period_ns = -1;
-  place->one = parse(one_text);
-  place->two = parse(two_text);
+  place->one = must_parse(one_text);
+  place->two = must_parse(two_text);
   place->interp = target_of("interp");
   *state = place;
   return 0;

@@ -40,12 +40,6 @@ static int tear_down(void** state) {
   return 0;
 }
 
-static qn_module_t* parse(const char* text) {
-  qn_module_t* module = NULL;
-  must(qn_module_parse(text, strlen(text), NULL, &module));
-  return module;
-}
-
 static qn_module_t* parse_sample(const char* name) {
   char path[512];
   (void)snprintf(path, sizeof path, QN_SOURCE_DIR "/examples/ir/%s", name);
@@ -137,7 +131,7 @@ static int32_t run_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* c
 
 static void test_saxpy_runs(void** state) {
   (void)state;
-  qn_module_t* module = parse(
+  qn_module_t* module = must_parse(
       "func scale(a: f32, x: f32[n], out y: f32[n]) {\n"
       "  parallel i in 0..n {\n    y[i] = a * x[i] + 1.0;\n  }\n}\n");
   qn_target_t* target = target_of("cpu");
@@ -337,7 +331,7 @@ static void test_errors(void** state) {
   expect_error(&request, QN_STATUS_DATA_LOSS, "");
   qn_module_release(module);
   // What no processor has a counterpart for is named.
-  module = parse(
+  module = must_parse(
       "func f(x: f32[n], out y: f32[n]) {\n"
       "  thread.x t in 0..n {\n    y[t] = block_sum(x[t]);\n  }\n}\n");
   request = request_of(module, target, QN_TIER_FULL, false);
@@ -366,7 +360,7 @@ static bool compile_with(qn_allocator_t allocator, void* user) {
 
 static void test_out_of_memory(void** state) {
   (void)state;
-  qn_module_t* module = parse(
+  qn_module_t* module = must_parse(
       "func scale(a: f32, x: f32[n], out y: f32[n]) {\n"
       "  parallel i in 0..n {\n    assert i >= 0, \"never\";\n    y[i] = a * x[i];\n  }\n}\n");
   qn_target_t* target = target_of("cpu -mcpu=x86-64-v3");
