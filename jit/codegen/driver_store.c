@@ -111,18 +111,18 @@ static void get(void* self, const char* identity, qn_sink_t sink) {
   const store_t* store = self;
   // The flight that loads keeps the engine and its tiers.
   qn_engine_t* engine = store->door->engine;
-  if (QN_NEVER(!engine || !engine->disk)) return;
+  if (QN_NEVER(!engine || !qn__engine_disk(engine))) return;
   qn__buffer_t preimage;
   qn__hit_t hit;
   bool is_hit = false;
   if (make_preimage(store, identity, &preimage)) {
     qn_span_t bytes = qn__buffer_as_span(&preimage);
     qn__expectation_t expected = {qn__preimage_key(bytes), bytes};
-    is_hit = qn__disk_get(engine->disk, &expected, &hit) == QN__GET_HIT;
+    is_hit = qn__disk_get(qn__engine_disk(engine), &expected, &hit) == QN__GET_HIT;
   }
   if (is_hit) {
     qn_status_free(sink.write(sink.self, hit.entry.payload.data, hit.entry.payload.size));
-    qn__disk_hit_release(engine->disk, &hit);
+    qn__disk_hit_release(qn__engine_disk(engine), &hit);
   }
   qn__count(engine, is_hit ? QN__COUNTER_driver_hits : QN__COUNTER_driver_misses, 1);
   qn__buffer_deinit(&preimage);
@@ -143,7 +143,7 @@ static void put(void* self, const char* identity, const void* data, size_t size_
     };
     qn__mutex_lock(&door->mutex);
     qn_engine_t* engine = door->engine;
-    if (engine && qn__disk_put(engine->disk, &entry, NULL)) {
+    if (engine && qn__disk_put(qn__engine_disk(engine), &entry, NULL)) {
       qn__count(engine, QN__COUNTER_driver_puts, 1);
     }
     qn__mutex_unlock(&door->mutex);
@@ -153,7 +153,7 @@ static void put(void* self, const char* identity, const void* data, size_t size_
 
 void qn__driver_store_make(qn_engine_t* engine, qn_span_t preimage, qn_driver_store_t* out_store) {
   memset(out_store, 0, sizeof *out_store);
-  if (!engine->disk) return;
+  if (!qn__engine_disk(engine)) return;
   store_t* store = qn__alloc_zero(engine->allocator, 1, sizeof *store);
   if (!store) return;
   atomic_init(&store->reference_count, 1);

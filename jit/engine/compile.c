@@ -14,73 +14,52 @@
 #include "jit/engine/making.h"
 #include "target/target.h"
 
-// How often another machine's entry is asked for while that machine makes it.
-#define REMOTE_PAUSE_NS INT64_C(50000000)
-#define NS_PER_MS INT64_C(1000000)
-
 typedef struct work {
   qn__making_t* making;
   bool is_pooled;
-  bool has_remote_claim;
-  qn__lease_t* lease;  // owned
+  qn__claim_t claims[QN__TIER_COUNT];  // owned
 } work_t;
 
 // -------------------------------------------------------------------------------------- claims
 
-// Another process of this machine may be making the key. Its executable, or NULL and perhaps a
-// lease.
-static qn_executable_t* claim_here(work_t* work, int64_t deadline_ns) {
+// Another process or machine may be making the key. Its executable, or NULL and perhaps a claim.
+static qn_executable_t* claim_in(work_t* work, qn__tier_t* tier, int64_t deadline_ns) {
   qn__making_t* making = work->making;
-  qn_engine_t* engine = making->engine;
+  const qn__tier_table_t* table = tier->table;
   qn__expectation_t expected = {making->key, qn__buffer_as_span(&making->preimage)};
   qn__hit_t hit;
-  if (qn__disk_claim(engine->disk, &expected, deadline_ns, &hit, &work->lease) != QN__GET_HIT) {
-    return NULL;
-  }
-  qn_executable_t* executable = qn__making_load_entry(making, &hit.entry, &making->directory);
-  qn__disk_hit_release(engine->disk, &hit);
+  qn__claim_t* claim = &work->claims[tier->id];
+  if (table->claim(tier, &expected, deadline_ns, claim, &hit) != QN__GET_HIT) return NULL;
+  qn_executable_t* executable =
+      qn__making_load_entry(making, &hit.entry, &making->answers[tier->id]);
+  if (executable) qn__making_keep(making, tier, &hit.entry);
+  table->release(tier, 0, &hit);
   if (!executable) return NULL;
-  qn__count(engine, QN__COUNTER_claimed_hits, 1);
-  making->info.source = QN_SOURCE_DISK;
+  qn__count(making->engine, table->claimed, 1);
+  making->info.source = table->source;
   return executable;
-}
-
-// Another machine of the fleet may be making it: a hint, so that losing it costs a compile.
-static qn_executable_t* await_fleet(work_t* work, int64_t deadline_ns) {
-  qn__making_t* making = work->making;
-  qn_engine_t* engine = making->engine;
-  int64_t ttl_ms = engine->lock_timeout_ns / NS_PER_MS;
-  while (
-      qn__remote_is_being_made(engine->remote, making->key, ttl_ms > 0 ? ttl_ms : 1, deadline_ns)) {
-    int64_t now_ns = qn__now_ns();
-    if (now_ns >= deadline_ns) return NULL;
-    int64_t pause_end_ns = now_ns + REMOTE_PAUSE_NS;
-    if (!qn__pool_sleep(&engine->pool, pause_end_ns < deadline_ns ? pause_end_ns : deadline_ns)) {
-      return NULL;
-    }
-    qn_executable_t* executable = qn__making_ask_remote(making);
-    if (executable) return executable;
-  }
-  work->has_remote_claim = qn__remote_has_claim(engine->remote, making->key);
-  // Between our last question and our claim the other one may have put it and let go.
-  return work->has_remote_claim ? qn__making_ask_remote(making) : NULL;
 }
 
 static qn_executable_t* claim(work_t* work) {
   qn__making_t* making = work->making;
   qn_engine_t* engine = making->engine;
-  bool asks_fleet =
-      engine->remote && qn__config_number(&engine->config, QN__SETTING_remote_role) != 0;
   if (!engine->reads_tiers || !engine->writes_tiers) return NULL;
   int64_t start_ns = qn__now_ns();
   int64_t deadline_ns = qn__after(start_ns, engine->lock_timeout_ns);
   qn_executable_t* executable = NULL;
-  if (engine->disk) executable = claim_here(work, start_ns);
-  bool must_wait = !executable && ((engine->disk && !work->lease) || asks_fleet);
-  if (must_wait) {
+  qn__tier_t* tier;
+  bool must_wait = false;
+  for (tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
+    if (!tier->has_claims) continue;
+    if (!tier->table->is_remote) executable = claim_in(work, tier, start_ns);
+    must_wait |= !work->claims[tier->id].is_held;
+  }
+  if (must_wait && !executable) {
     bool is_lent = work->is_pooled && qn__pool_lend(&engine->pool);
-    if (engine->disk && !work->lease) executable = claim_here(work, deadline_ns);
-    if (!executable && asks_fleet) executable = await_fleet(work, deadline_ns);
+    for (tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
+      bool is_open = tier->has_claims && !work->claims[tier->id].is_held;
+      if (is_open) executable = claim_in(work, tier, deadline_ns);
+    }
     if (is_lent) qn__pool_take_back(&engine->pool);
   }
   (void)qn__watch_end(engine->watch, QN__STAGE_claim, start_ns, making->name);
@@ -92,7 +71,7 @@ static qn_executable_t* claim(work_t* work) {
 static void publish(work_t* work, const qn_artifact_t* artifact) {
   qn__making_t* making = work->making;
   qn_engine_t* engine = making->engine;
-  if (!engine->writes_tiers || (!engine->disk && !engine->remote)) return;
+  if (!engine->writes_tiers || !qn__tier_first(engine)) return;
   int64_t start_ns = qn__now_ns();
   const qn_module_t* module = making->request.module;
   qn__buffer_t metadata;
@@ -109,11 +88,9 @@ static void publish(work_t* work, const qn_artifact_t* artifact) {
         .module = {module->bytes, has_room ? module->byte_count : 0},
         .payload = {artifact->payload, artifact->payload_size},
     };
-    if (engine->disk) {
-      (void)qn__disk_put(engine->disk, &entry, work->lease);
-      work->lease = NULL;
+    for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+      if (tier->table->put) tier->table->put(tier, &entry, &work->claims[tier->id]);
     }
-    if (engine->remote) work->has_remote_claim &= !qn__remote_put(engine->remote, &entry);
   }
   qn__buffer_deinit(&metadata);
   (void)qn__watch_end(engine->watch, QN__STAGE_publish, start_ns, making->name);
@@ -168,12 +145,12 @@ static qn_status_t generate(work_t* work, const qn_codegen_t* codegen, void* sel
 }
 
 static void give_up(work_t* work) {
-  qn__lease_release(work->lease);
-  work->lease = NULL;
-  if (work->has_remote_claim) {
-    qn__remote_give_up(work->making->engine->remote, work->making->key);
+  qn_engine_t* engine = work->making->engine;
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    qn__claim_t* claim = &work->claims[tier->id];
+    if (claim->is_held) tier->table->give_back(tier, work->making->key, claim);
+    *claim = (qn__claim_t){0};
   }
-  work->has_remote_claim = false;
 }
 
 static qn_status_t open_and_generate(work_t* work, qn_executable_t** out_executable) {
@@ -191,7 +168,7 @@ static qn_status_t open_and_generate(work_t* work, qn_executable_t** out_executa
     give_up(work);
     memcpy(making->identity, identity, sizeof making->identity);
     making->has_key = false;
-    making->directory = making->bundles = making->remote = (qn__answer_t){0};
+    memset(making->answers, 0, sizeof making->answers);
     QN_TRY(qn__making_key(making));
     *out_executable = qn__making_ask_local(making);
     if (!*out_executable) *out_executable = claim(work);

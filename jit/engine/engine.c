@@ -63,6 +63,8 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
       qn__pool_init(&engine->pool, qn__config_number(config, QN__SETTING_compile_threads), owner));
   QN_TRY(qn__flights_init(&engine->flights, engine));
   QN_TRY(qn__driver_door_make(engine, &engine->driver_door));
+  QN_TRY(qn__record_open(engine->allocator, qn__config_get(config, QN__SETTING_record),
+                         &engine->record));
   return qn__tiers_open(engine);
 }
 
@@ -108,25 +110,36 @@ void qn__engine_release(qn_engine_t* engine) {
   qn__free(engine->allocator, engine, sizeof *engine);
 }
 
+void qn__engine_close_cache(qn_engine_t* engine) {
+  qn__driver_door_close(engine->driver_door);
+  qn__tiers_close(engine);
+  qn__record_close(engine->record);
+  engine->record = NULL;
+}
+
 void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
   qn__flights_close(&engine->flights);
-  if (engine->disk) qn__disk_end_claims(engine->disk);
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    if (tier->table->end_claims) tier->table->end_claims(tier);
+  }
   if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
     atomic_store(&engine->is_left_behind, true);
     qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
   }
-  if (qn__flights_leave_tiers(&engine->flights)) qn__tiers_close(engine);
+  if (qn__flights_leave_tiers(&engine->flights)) qn__engine_close_cache(engine);
   if (engine->watch) qn__engine_write_trace(engine);
   qn__engine_release(engine);
 }
 
 bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns) {
   int64_t start_ns = qn__now_ns();
-  if (engine->disk && !qn__disk_flush(engine->disk, timeout_ns)) return false;
-  if (!engine->remote) return true;
-  int64_t left_ns = timeout_ns > 0 ? timeout_ns - (qn__now_ns() - start_ns) : 0;
-  return qn__remote_flush(engine->remote, left_ns > 0 ? left_ns : 0);
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    int64_t left_ns = timeout_ns > 0 ? timeout_ns - (qn__now_ns() - start_ns) : 0;
+    if (left_ns < 0) left_ns = 0;
+    if (tier->table->flush && !tier->table->flush(tier, left_ns)) return false;
+  }
+  return true;
 }
 
 void qn_engine_counters(qn_engine_t* engine,
@@ -145,10 +158,9 @@ void qn_engine_counters(qn_engine_t* engine,
     value += of_table[i];
     on_counter(self, counter_table[i].name, value, counter_table[i].doc);
   }
-  if (engine->disk) qn__disk_counters(engine->disk, on_counter, self);
-  const qn__bundle_t* const* bundles = (const qn__bundle_t* const*)engine->bundles;
-  if (engine->bundle_count) qn__bundle_counters(bundles, engine->bundle_count, on_counter, self);
-  if (engine->remote) qn__remote_counters(engine->remote, on_counter, self);
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    tier->table->counters(tier, on_counter, self);
+  }
 }
 
 void qn_engine_config(qn_engine_t* engine,

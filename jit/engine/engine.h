@@ -9,7 +9,6 @@
 
 #include "cache/bundle.h"
 #include "cache/disk.h"
-#include "cache/remote.h"
 #include "jit/call/executable.h"
 #include "jit/codegen/driver_store.h"
 #include "jit/codegen/generator.h"
@@ -17,15 +16,9 @@
 #include "jit/engine/flight.h"
 #include "jit/engine/pool.h"
 #include "jit/engine/request.h"
+#include "jit/engine/tier.h"
 #include "jit/observe/record.h"
 #include "jit/observe/watch.h"
-
-typedef enum qn__counter {
-#define QN_COUNTER(name, doc) QN__COUNTER_##name,
-#include "jit/observe/counters.inc"
-#undef QN_COUNTER
-  QN__COUNTER_COUNT
-} qn__counter_t;
 
 // Members are made in this order and ended in the inverse one: what a lock is taken under was made
 // before what is locked (base/fork.h).
@@ -39,19 +32,16 @@ struct qn_engine {
   qn__table_t table;
   qn__pool_t pool;
   qn__flights_t flights;
-  qn__driver_door_t* driver_door;  // how devices put their drivers' data into `disk`
-  // The tiers (tiers.c). They are closed by the destroy, or by the last flight after it.
-  qn__disk_t* disk;        // NULL: none
-  qn__bundle_t** bundles;  // in the order of the search
-  size_t bundle_count, bundle_capacity;
-  qn__remote_t* remote;      // NULL: none
-  qn__record_t* record;      // NULL: nothing is recorded
-  bool reads_tiers;          // all cache modes but off and refresh
-  bool writes_tiers;         // rw and refresh
-  bool is_forbidden;         // QUERN_JIT=forbid
-  int64_t lock_timeout_ns;   // the longest wait for who else makes a key
-  int64_t compile_grace_ns;  // how long the destroy waits for compiles that run
-  int64_t close_grace_ns;    // and for publishes
+  qn__driver_door_t* driver_door;  // how devices put their drivers' data into the directory
+  // Closed by the destroy, or by the last flight after it.
+  qn__tier_t tiers[QN__TIER_COUNT];  // in the order of the search
+  qn__record_t* record;              // NULL: nothing is recorded
+  bool reads_tiers;                  // all cache modes but off and refresh
+  bool writes_tiers;                 // rw and refresh
+  bool is_forbidden;                 // QUERN_JIT=forbid
+  int64_t lock_timeout_ns;           // the longest wait for who else makes a key
+  int64_t compile_grace_ns;          // how long the destroy waits for compiles that run
+  int64_t close_grace_ns;            // and for publishes
   void (*on_compile)(void* self, const qn_compile_event_t* event);
   void* on_compile_self;
   _Atomic bool is_left_behind;  // destroyed, while a compile went on: whoever listened may be gone
@@ -66,11 +56,15 @@ static inline void qn__count(qn_engine_t* engine, qn__counter_t counter, uint64_
   atomic_fetch_add_explicit(&engine->counters[counter], amount, memory_order_relaxed);
 }
 
-// Opens directory, bundles, remote tier and record as the configuration says; what cannot be used
-// is logged and counted, never an error. Errors: OUT_OF_MEMORY (tiers.c).
-qn_status_t qn__tiers_open(qn_engine_t* engine);
-// Lets what is queued for directory and remote tier go on for a bounded time.
-void qn__tiers_close(qn_engine_t* engine);
+// The cache directory, or NULL. For what other tiers cannot have: data of this machine's drivers
+// (driver_store.c), and tools that list or fill a directory (jit/warm).
+static inline qn__disk_t* qn__engine_disk(const qn_engine_t* engine) {
+  return engine->tiers[QN__TIER_disk].self;
+}
+
+// Closes tiers, record and the drivers' way into the directory. Puts that wait go on for a bounded
+// time.
+void qn__engine_close_cache(qn_engine_t* engine);
 
 // Writes what QUERN_DUMP asks for; failures are only logged (dump.c).
 void qn__engine_dump(qn_engine_t* engine, const qn_codegen_t* codegen, void* self,

@@ -399,7 +399,7 @@ static void finish(qn__flight_t* flight, qn__listener_t* listeners, bool closes_
     listeners->on_land(listeners, flight);
     listeners = next;
   }
-  if (closes_tiers) qn__tiers_close(flight->engine);
+  if (closes_tiers) qn__engine_close_cache(flight->engine);
   // An orphan is released with the engine.
   if (!flight->is_orphan) qn__flight_release(flight);
 }

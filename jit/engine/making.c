@@ -107,50 +107,52 @@ static void note_answer(qn__answer_t* answer, qn__get_result_t result, const qn_
   if (result == QN__GET_ERROR) answer->error = hit->error;
 }
 
-static qn_executable_t* found(qn__making_t* making, qn_executable_t* executable, qn_source_t source,
-                              qn__counter_t hits, qn__counter_t rejected) {
-  qn__count(making->engine, executable ? hits : rejected, 1);
-  if (executable) making->info.source = source;
-  return executable;
-}
-
-static qn_executable_t* ask_directory(qn__making_t* making, const qn__expectation_t* expected) {
-  qn_engine_t* engine = making->engine;
-  int64_t start_ns = qn__now_ns();
-  qn__hit_t hit;
-  qn__get_result_t result = qn__disk_get(engine->disk, expected, &hit);
-  (void)qn__watch_end(engine->watch, QN__STAGE_directory, start_ns, making->name);
-  note_answer(&making->directory, result, &hit);
-  if (result != QN__GET_HIT) return NULL;
-  qn_executable_t* executable = qn__making_load_entry(making, &hit.entry, &making->directory);
-  qn__disk_hit_release(engine->disk, &hit);
-  return found(making, executable, QN_SOURCE_DISK, QN__COUNTER_directory_hits,
-               QN__COUNTER_directory_rejected);
-}
-
-static qn_executable_t* ask_bundles(qn__making_t* making, const qn__expectation_t* expected) {
-  qn_engine_t* engine = making->engine;
-  int64_t start_ns = qn__now_ns();
-  qn_executable_t* executable = NULL;
-  for (size_t i = 0; i < engine->bundle_count && !executable; i++) {
-    qn__hit_t hit;
-    qn__get_result_t result = qn__bundle_get(engine->bundles[i], expected, &hit);
-    note_answer(&making->bundles, result, &hit);
-    if (result != QN__GET_HIT) continue;
-    executable = qn__making_load_entry(making, &hit.entry, &making->bundles);
-    qn__bundle_hit_release(engine->bundles[i], &hit);
-    (void)found(making, executable, QN_SOURCE_BUNDLE, QN__COUNTER_bundle_answers,
-                QN__COUNTER_bundle_rejected);
-  }
-  (void)qn__watch_end(engine->watch, QN__STAGE_bundle, start_ns, making->name);
-  return executable;
-}
-
-static qn_executable_t* ask_local_once(qn__making_t* making) {
-  qn_engine_t* engine = making->engine;
+// Gets the entry from the first part that has it, from *inout_part on.
+static bool get(qn__making_t* making, qn__tier_t* tier, size_t* inout_part, qn__hit_t* out_hit) {
   qn__expectation_t expected = {making->key, qn__buffer_as_span(&making->preimage)};
-  qn_executable_t* executable = engine->disk ? ask_directory(making, &expected) : NULL;
-  if (!executable && engine->bundle_count) executable = ask_bundles(making, &expected);
+  int64_t start_ns = qn__now_ns();
+  qn__get_result_t result = QN__GET_ABSENT;
+  for (; *inout_part < tier->part_count; ++*inout_part) {
+    result = tier->table->get(tier, *inout_part, &expected, out_hit);
+    note_answer(&making->answers[tier->id], result, out_hit);
+    if (result == QN__GET_HIT) break;
+  }
+  (void)qn__watch_end(making->engine->watch, tier->table->stage, start_ns, making->name);
+  return result == QN__GET_HIT;
+}
+
+// Asks a tier. An entry that is not accepted does not end the search.
+static qn_executable_t* ask(qn__making_t* making, qn__tier_t* tier) {
+  const qn__tier_table_t* table = tier->table;
+  qn_executable_t* executable = NULL;
+  qn__hit_t hit;
+  size_t part = 0;
+  do {
+    if (!get(making, tier, &part, &hit)) return NULL;
+    executable = qn__making_load_entry(making, &hit.entry, &making->answers[tier->id]);
+    if (executable) qn__making_keep(making, tier, &hit.entry);
+    table->release(tier, part, &hit);
+    qn__count(making->engine, executable ? table->hits : table->rejected, 1);
+  } while (!executable && ++part < tier->part_count);
+  if (executable) making->info.source = table->source;
+  return executable;
+}
+
+void qn__making_keep(const qn__making_t* making, const qn__tier_t* tier, const qn__entry_t* entry) {
+  qn_engine_t* engine = making->engine;
+  if (!tier->table->is_remote || !engine->writes_tiers) return;
+  for (qn__tier_t* local = qn__tier_first(engine); local != tier; local = qn__tier_next(local)) {
+    qn__claim_t none = {0};
+    if (local->table->put) local->table->put(local, entry, &none);
+  }
+}
+
+static qn_executable_t* ask_all(qn__making_t* making, bool are_remote) {
+  qn_engine_t* engine = making->engine;
+  qn_executable_t* executable = NULL;
+  for (qn__tier_t* tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
+    if (tier->table->is_remote == are_remote) executable = ask(making, tier);
+  }
   return executable;
 }
 
@@ -164,7 +166,7 @@ static qn_executable_t* ask_for_others(qn__making_t* making) {
        n++) {
     memcpy(making->identity, identity, sizeof making->identity);
     if (qn_status_consume(make_key(making)) != QN_STATUS_OK) break;
-    executable = ask_local_once(making);
+    executable = ask_all(making, false);
   }
   if (executable || n == 1) return executable;
   // Nobody's: it is the first one's key again.
@@ -174,31 +176,13 @@ static qn_executable_t* ask_for_others(qn__making_t* making) {
 }
 
 qn_executable_t* qn__making_ask_local(qn__making_t* making) {
-  qn_engine_t* engine = making->engine;
-  if (!engine->reads_tiers) return NULL;
-  qn_executable_t* executable = ask_local_once(making);
-  if (!executable && engine->bundle_count) executable = ask_for_others(making);
-  return executable;
+  if (!making->engine->reads_tiers) return NULL;
+  qn_executable_t* executable = ask_all(making, false);
+  return executable ? executable : ask_for_others(making);
 }
 
 qn_executable_t* qn__making_ask_remote(qn__making_t* making) {
-  qn_engine_t* engine = making->engine;
-  if (!engine->reads_tiers || !engine->remote) return NULL;
-  qn__expectation_t expected = {making->key, qn__buffer_as_span(&making->preimage)};
-  int64_t start_ns = qn__now_ns();
-  qn__hit_t hit;
-  qn__get_result_t result = qn__remote_get(engine->remote, &expected, INT64_MAX, &hit);
-  (void)qn__watch_end(engine->watch, QN__STAGE_remote, start_ns, making->name);
-  note_answer(&making->remote, result, &hit);
-  if (result != QN__GET_HIT) return NULL;
-  qn_executable_t* executable = qn__making_load_entry(making, &hit.entry, &making->remote);
-  // The directory keeps it, so that the network is asked once.
-  if (executable && engine->disk && engine->writes_tiers) {
-    (void)qn__disk_put(engine->disk, &hit.entry, NULL);
-  }
-  qn__remote_hit_release(engine->remote, &hit);
-  return found(making, executable, QN_SOURCE_REMOTE, QN__COUNTER_remote_answers,
-               QN__COUNTER_remote_rejected);
+  return making->engine->reads_tiers ? ask_all(making, true) : NULL;
 }
 
 // ------------------------------------------------------------------------------------- reasons
@@ -254,18 +238,19 @@ qn_miss_reason_t qn__making_reason(const qn__making_t* making, char out[512]) {
     (void)snprintf(out, 512, "the cache mode is refresh");
     return QN_MISSED_REFRESH;
   }
-  const qn__answer_t* answers[] = {&making->directory, &making->bundles, &making->remote};
-  static const char* const tiers[] = {"directory", "bundles", "remote"};
   // The most telling answer: an entry that was there says more than one that was not.
   static const qn_miss_reason_t order[] = {QN_MISSED_REJECTED, QN_MISSED_DAMAGED,
                                            QN_MISSED_UNREADABLE, QN_MISSED_ABSENT};
   qn_miss_reason_t reason = QN_MISSED_NO_CACHE;
   for (size_t i = QN_COUNT_OF(order); i-- > 0;) {
-    for (size_t k = 0; k < QN_COUNT_OF(answers); k++) {
-      if (class_of(answers[k]) == order[i]) reason = order[i];
+    for (size_t k = 0; k < QN__TIER_COUNT; k++) {
+      if (class_of(&making->answers[k]) == order[i]) reason = order[i];
     }
   }
-  for (size_t k = 0; k < QN_COUNT_OF(answers); k++) add_answer(tiers[k], answers[k], out);
+  for (size_t k = 0; k < QN__TIER_COUNT; k++) {
+    const qn__tier_table_t* table = engine->tiers[k].table;
+    if (table) add_answer(table->name, &making->answers[k], out);
+  }
   if (reason == QN_MISSED_NO_CACHE) {
     (void)snprintf(out, 512, "there is neither a directory nor a bundle nor a remote tier");
   }

@@ -27,7 +27,7 @@ typedef struct qn__making {
   qn_hash128_t key;
   bool has_key;
   char name[128];  // for people and profilers: "softmax@0123456789ab"
-  qn__answer_t directory, bundles, remote;
+  qn__answer_t answers[QN__TIER_COUNT];
   int64_t queue_ns;  // waited for a compile thread
   qn_lookup_info_t info;
 } qn__making_t;
@@ -52,6 +52,9 @@ qn_executable_t* qn__making_load_entry(qn__making_t* making, const qn__entry_t* 
                                        qn__answer_t* answer);
 qn_status_t qn__making_load(qn__making_t* making, const qn_artifact_t* artifact,
                             qn_executable_t** out_executable);
+
+// Puts an entry of a remote tier into the local ones, so that the network is asked once.
+void qn__making_keep(const qn__making_t* making, const qn__tier_t* tier, const qn__entry_t* entry);
 
 // Why it has to be compiled: the class, and a sentence into `out`.
 qn_miss_reason_t qn__making_reason(const qn__making_t* making, char out[512]);

@@ -25,18 +25,25 @@ bool qn__flight_ask_local(qn__flight_t* flight) {
   return false;
 }
 
+static bool has_remote(qn_engine_t* engine) {
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    if (tier->table->is_remote) return true;
+  }
+  return false;
+}
+
 // Somebody wishes for more than was done. Whoever boards after this has answered false meets no
 // flight any more.
 static bool is_wanted(qn__flight_t* flight) {
   if (flight->wish_count > 0) return true;
-  return flight->asks_remote && !flight->has_asked_remote && flight->engine->remote;
+  return flight->asks_remote && !flight->has_asked_remote && has_remote(flight->engine);
 }
 
 bool qn__flight_ask_remote(qn__flight_t* flight) {
   qn_engine_t* engine = flight->engine;
   for (;;) {
     if (qn__flight_land_unless(flight, is_wanted, QN__OUTCOME_ABSENT)) return true;
-    if (flight->has_asked_remote || !engine->remote) break;
+    if (flight->has_asked_remote || !has_remote(engine)) break;
     qn_executable_t* executable = qn__making_ask_remote(&flight->making);
     if (executable) {
       qn__flight_land(flight, QN__OUTCOME_FOUND, QN_OK, executable);

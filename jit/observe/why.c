@@ -10,7 +10,6 @@
 // Thread rule: any thread. Read next: making.c.
 #include "jit/observe/why.h"
 
-#include <stdio.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -65,77 +64,43 @@ static qn__buffer_t* begin_clause(search_t* search) {
 
 // Entries are compared whole: a key that two preimages share is a miss.
 static answer_t judge(search_t* search, qn__get_result_t result, const qn__hit_t* hit,
-                      const char* place) {
-  switch (result) {
-    case QN__GET_HIT: {
-      uint32_t tag =
-          qn__preimage_first_difference(qn__buffer_as_span(&search->preimage), hit->entry.preimage);
-      if (tag == 0) return (answer_t){.is_found = true};
-      qn__buffer_format(begin_clause(search),
-                        "%s has an entry of the same key that is another's: %s differs", place,
-                        qn__section_text(tag));
-      return (answer_t){.is_odd = true};
-    }
-    case QN__GET_BAD:
-      qn__buffer_format(begin_clause(search),
-                        "the entry in %s is damaged: %s; a lookup compiles it again", place,
-                        qn__reason_text(hit->reason));
-      return (answer_t){.is_odd = true};
-    case QN__GET_ERROR: {
-      qn_status_t status = qn__fs_status(hit->error, "read", "it");
-      qn__buffer_format(begin_clause(search), "the entry in %s is there, but %s", place,
-                        qn_status_message(status));
-      qn_status_free(status);
-      return (answer_t){.is_odd = true};
-    }
-    case QN__GET_UNTRUSTED:
-      qn__buffer_format(begin_clause(search),
-                        "the entry in %s is not used: it belongs to another user, is no regular "
-                        "file or is not authentic",
-                        place);
-      return (answer_t){.is_odd = true};
-    case QN__GET_NO_MEMORY:
-      qn__buffer_format(begin_clause(search), "there is no memory to read the entry in %s", place);
-      return (answer_t){.is_odd = true};
-    case QN__GET_ABSENT:
-    case QN__GET_TIMEOUT:
-    case QN__GET_OFF:
-      break;
+                      const qn__tier_t* tier, size_t part) {
+  if (result == QN__GET_ABSENT || result == QN__GET_TIMEOUT || result == QN__GET_OFF) {
+    return (answer_t){0};
   }
-  return (answer_t){0};
-}
-
-static void name_place(const search_t* search, size_t place, char out[4200]) {
-  const qn_engine_t* engine = search->engine;
-  if (place == 0) {
-    (void)snprintf(out, 4200, "the directory '%.4096s'", qn__disk_root(engine->disk));
+  uint32_t tag = 0;
+  if (result == QN__GET_HIT) {
+    tag = qn__preimage_first_difference(qn__buffer_as_span(&search->preimage), hit->entry.preimage);
+    if (tag == 0) return (answer_t){.is_found = true};
+  }
+  qn__buffer_t* text = begin_clause(search);
+  if (result != QN__GET_HIT) qn__buffer_cstr(text, "the entry in ");
+  tier->table->describe(tier, part, text);
+  if (result == QN__GET_HIT) {
+    qn__buffer_format(text, " has an entry of the same key that is another's: %s differs",
+                      qn__section_text(tag));
+  } else if (result == QN__GET_BAD) {
+    qn__buffer_format(text, " is damaged: %s; a lookup compiles it again",
+                      qn__reason_text(hit->reason));
+  } else if (result == QN__GET_ERROR) {
+    qn_status_t status = qn__fs_status(hit->error, "read", "it");
+    qn__buffer_format(text, " is there, but %s", qn_status_message(status));
+    qn_status_free(status);
+  } else if (result == QN__GET_UNTRUSTED) {
+    qn__buffer_cstr(text,
+                    " is not used: it belongs to another user, is no regular file or is not "
+                    "authentic");
   } else {
-    (void)snprintf(out, 4200, "the bundle '%.4096s'", qn__bundle_path(engine->bundles[place - 1]));
+    qn__buffer_cstr(text, " cannot be read: there is no memory");
   }
+  return (answer_t){.is_odd = true};
 }
 
-static answer_t ask_directory(search_t* search) {
-  qn__disk_t* disk = search->engine->disk;
-  char place[4200];
+static answer_t ask(search_t* search, qn__tier_t* tier, size_t part) {
   qn__hit_t hit;
-  if (!disk) return (answer_t){0};
-  name_place(search, 0, place);
-  qn__get_result_t result = qn__disk_inspect(disk, search->key, false, &hit, NULL);
-  answer_t answer = judge(search, result, &hit, place);
-  if (result == QN__GET_HIT) qn__disk_hit_release(disk, &hit);
-  return answer;
-}
-
-static answer_t ask_bundle(search_t* search, size_t number) {
-  qn__bundle_t* bundle = search->engine->bundles[number];
-  uint64_t index;
-  if (!qn__bundle_find(bundle, search->key, &index)) return (answer_t){0};
-  char place[4200];
-  qn__hit_t hit;
-  name_place(search, number + 1, place);
-  qn__get_result_t result = qn__bundle_read(bundle, index, &hit);
-  answer_t answer = judge(search, result, &hit, place);
-  if (result == QN__GET_HIT) qn__bundle_hit_release(bundle, &hit);
+  qn__get_result_t result = tier->table->inspect(tier, part, search->key, &hit);
+  answer_t answer = judge(search, result, &hit, tier, part);
+  if (result == QN__GET_HIT) tier->table->release(tier, part, &hit);
   return answer;
 }
 
@@ -168,8 +133,6 @@ static void put_nearest(search_t* search, uint32_t tag) {
   }
   qn__difference_make(tag, qn__preimage_section(wanted, tag), qn__preimage_section(cached, tag),
                       difference);
-  char place[4200];
-  name_place(search, nearest->place, place);
   qn__buffer_t* text = &search->text;
   if (tag == QN__SECTION_MODULE) {
     qn__buffer_format(text,
@@ -191,25 +154,22 @@ static void put_nearest(search_t* search, uint32_t tag) {
   }
   qn__buffer_cstr(text, " (entry ");
   put_key(text, nearest->key);
-  qn__buffer_format(text, " in %s", place);
+  qn__buffer_cstr(text, " in ");
+  nearest->tier->table->describe(nearest->tier, nearest->part, text);
   put_time(text, nearest->created_ns);
   qn__buffer_char(text, ')');
 }
 
 static void put_tiers(search_t* search) {
-  const qn_engine_t* engine = search->engine;
   qn__buffer_t* text = &search->text;
-  bool is_none = !engine->disk && engine->bundle_count == 0;
-  if (is_none) {
-    qn__buffer_cstr(text, "there is neither a cache directory nor a bundle");
-    return;
+  size_t count = 0;
+  qn__tier_t* tier = qn__tier_first(search->engine);
+  for (; tier; tier = qn__tier_next(tier)) {
+    if (!tier->table->inspect) continue;
+    qn__buffer_cstr(text, count++ ? " and " : "there is no entry in ");
+    tier->table->describe_all(tier, text);
   }
-  qn__buffer_cstr(text, "there is no entry");
-  if (engine->disk) qn__buffer_format(text, " in '%s'", qn__disk_root(engine->disk));
-  if (engine->bundle_count) {
-    qn__buffer_format(text, "%s%zu bundle%s", engine->disk ? " and " : " in ", engine->bundle_count,
-                      engine->bundle_count == 1 ? "" : "s");
-  }
+  if (!count) qn__buffer_cstr(text, "there is neither a cache directory nor a bundle");
 }
 
 // What a lookup would meet besides.
@@ -229,7 +189,11 @@ static void put_notes(search_t* search, bool is_found) {
     qn__buffer_format(text, "; the search for the nearest entry stopped after %" PRIu64,
                       search->nearest.looked_count);
   }
-  if (engine->remote) qn__buffer_cstr(text, "; the remote tier was not asked");
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    if (!tier->table->inspect) {
+      qn__buffer_format(text, "; the %s tier was not asked", tier->table->name);
+    }
+  }
   if (search->request.is_forbidden) {
     qn__buffer_cstr(text, "; compiling is forbidden");
   } else if (is_generator_missing(search)) {
@@ -297,29 +261,19 @@ static const char* find(search_t* search, bool* out_is_odd) {
     qn__buffer_cstr(&search->text, "loaded, in memory");
     return "memory";
   }
-  answer_t answer = ask_directory(search);
-  *out_is_odd |= answer.is_odd;
-  char place[4200] = "";
-  const char* source = NULL;
-  if (answer.is_found) {
-    name_place(search, 0, place);
-    source = "disk";
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    for (size_t part = 0; part < tier->part_count && tier->table->inspect; part++) {
+      answer_t answer = ask(search, tier, part);
+      *out_is_odd |= answer.is_odd;
+      if (!answer.is_found) continue;
+      qn__buffer_cstr(begin_clause(search), "cached, in ");
+      tier->table->describe(tier, part, &search->text);
+      if (engine->reads_tiers) return qn_source_text(tier->table->source);
+      qn__buffer_cstr(&search->text, ", but the cache mode has it compiled again");
+      return "";
+    }
   }
-  for (size_t i = 0; i < engine->bundle_count && !source; i++) {
-    if (search->text.size) qn__buffer_cstr(&search->text, "; ");
-    size_t size = search->text.size;
-    answer = ask_bundle(search, i);
-    *out_is_odd |= answer.is_odd;
-    if (search->text.size == size && size > 0) search->text.size = size - 2;
-    if (!answer.is_found) continue;
-    name_place(search, i + 1, place);
-    source = "bundle";
-  }
-  if (!source) return NULL;
-  qn__buffer_format(&search->text, "%scached, in %s", search->text.size ? "; " : "", place);
-  if (engine->reads_tiers) return source;
-  qn__buffer_cstr(&search->text, ", but the cache mode has it compiled again");
-  return "";
+  return NULL;
 }
 
 static qn_status_t make_key(search_t* search) {

@@ -5,7 +5,7 @@
 #define QUERN_JIT_WHY_H_
 
 #include "base/buffer.h"
-#include "quern/engine.h"
+#include "jit/engine/tier.h"
 
 // A difference of one section: what it is called, and what each side has.
 typedef struct qn__difference {
@@ -28,18 +28,19 @@ typedef struct qn__neighbour {
   unsigned score;
   int64_t created_ns;
   qn_hash128_t key;
-  size_t place;  // 0: the directory; else the number of the bundle, from 1
+  qn__tier_t* tier;  // where it is
+  size_t part;
   qn__buffer_t preimage;
   uint64_t looked_count;
   bool was_stopped;  // by a bound, before all entries had been looked at
 } qn__neighbour_t;
 
-// Searches the directory and the bundles of an engine, by the beginnings of their entries, for the
-// entry of another key that is nearest to `key`: of the same module before all, then the one that
+// Searches the local tiers of an engine, by the beginnings of their entries, for the entry of
+// another key that is nearest to `key`: of the same module before all, then the one that
 // agrees in the most sections, then the latest. Ends at `max_entries`, or at `deadline_ns` once it
 // has looked at some. The buffer of `neighbour` is initialised by the caller. Errors:
 // OUT_OF_MEMORY.
-qn_status_t qn__neighbour_find(const qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
+qn_status_t qn__neighbour_find(qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
                                uint64_t max_entries, int64_t deadline_ns,
                                qn__neighbour_t* neighbour);
 // Appends "saxpy, ": the first functions of that entry, as far as it can be read.

@@ -17,7 +17,6 @@
 #define LEAST_ENTRIES 100u
 
 typedef struct search {
-  const qn_engine_t* engine;
   qn_span_t preimage;
   qn_hash128_t key;
   uint64_t max_entries;
@@ -47,7 +46,8 @@ static unsigned score_of(qn_span_t wanted, qn_span_t other) {
 }
 
 // Whether there is time for one more entry.
-static bool has_time(search_t* search) {
+static bool has_time(void* self) {
+  search_t* search = self;
   qn__neighbour_t* best = search->best;
   bool is_late = best->looked_count >= LEAST_ENTRIES && qn__now_ns() > search->deadline_ns;
   best->was_stopped = best->looked_count >= search->max_entries || is_late;
@@ -56,7 +56,8 @@ static bool has_time(search_t* search) {
 }
 
 // Takes what was peeked at if it is nearer.
-static void consider(search_t* search, size_t place) {
+static void consider(void* self, const qn__tier_t* tier, size_t part) {
+  search_t* search = self;
   const qn__peek_t* peek = search->peek;
   if (qn__preimage_has(peek->preimage, QN__SECTION_DRIVER)) return;  // no code
   qn__neighbour_t* best = search->best;
@@ -69,39 +70,25 @@ static void consider(search_t* search, size_t place) {
   best->score = score;
   best->created_ns = peek->created_ns;
   best->key = peek->key;
-  best->place = place;
+  best->tier = &tier->engine->tiers[tier->id];
+  best->part = part;
   best->is_set = true;
 }
 
-static bool consider_file(void* self, const qn__disk_file_t* file) {
-  search_t* search = self;
-  if (!has_time(search)) return false;
-  if (qn__disk_peek(search->engine->disk, file->key, search->peek)) consider(search, 0);
-  return true;
-}
-
-static void consider_bundle(search_t* search, size_t number) {
-  const qn__bundle_t* bundle = search->engine->bundles[number];
-  for (uint64_t i = 0; i < qn__bundle_count(bundle) && has_time(search); i++) {
-    if (qn__bundle_peek(bundle, i, search->peek)) consider(search, number + 1);
-  }
-}
-
-qn_status_t qn__neighbour_find(const qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
+qn_status_t qn__neighbour_find(qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
                                uint64_t max_entries, int64_t deadline_ns,
                                qn__neighbour_t* neighbour) {
-  search_t search = {.engine = engine,
-                     .preimage = preimage,
+  search_t search = {.preimage = preimage,
                      .key = key,
                      .max_entries = max_entries,
                      .deadline_ns = deadline_ns,
                      .best = neighbour};
   search.peek = qn__alloc(engine->allocator, sizeof *search.peek);
   if (!search.peek) return qn__out_of_memory("an explanation");
-  // A directory that cannot be listed to its end has told what it could.
-  if (engine->disk) (void)qn__disk_scan(engine->disk, consider_file, &search, NULL);
-  for (size_t i = 0; i < engine->bundle_count && !neighbour->was_stopped; i++) {
-    consider_bundle(&search, i);
+  qn__tier_scan_t scan = {
+      .peek = search.peek, .has_time = has_time, .on_entry = consider, .self = &search};
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    if (tier->table->scan && !neighbour->was_stopped) tier->table->scan(tier, &scan);
   }
   qn__free(engine->allocator, search.peek, sizeof *search.peek);
   return qn__buffer_status(&neighbour->preimage, "an explanation");
@@ -123,16 +110,9 @@ static void put_functions(const qn_engine_t* engine, const qn__entry_t* entry, q
 
 void qn__neighbour_functions(const qn_engine_t* engine, const qn__neighbour_t* neighbour,
                              qn__buffer_t* out) {
+  qn__tier_t* tier = neighbour->tier;
   qn__hit_t hit;
-  if (neighbour->place) {
-    qn__bundle_t* bundle = engine->bundles[neighbour->place - 1];
-    uint64_t index;
-    if (!qn__bundle_find(bundle, neighbour->key, &index)) return;
-    if (qn__bundle_read(bundle, index, &hit) != QN__GET_HIT) return;
-    put_functions(engine, &hit.entry, out);
-    qn__bundle_hit_release(bundle, &hit);
-  } else if (qn__disk_inspect(engine->disk, neighbour->key, false, &hit, NULL) == QN__GET_HIT) {
-    put_functions(engine, &hit.entry, out);
-    qn__disk_hit_release(engine->disk, &hit);
-  }
+  if (tier->table->inspect(tier, neighbour->part, neighbour->key, &hit) != QN__GET_HIT) return;
+  put_functions(engine, &hit.entry, out);
+  tier->table->release(tier, neighbour->part, &hit);
 }

@@ -125,7 +125,7 @@ static const char* const setting_names[QN__SETTING_COUNT] = {
 static const char* worker_setting(const qn_engine_t* engine, qn__setting_t setting) {
   switch (setting) {
     case QN__SETTING_cache_dir:
-      return qn__disk_root(engine->disk);
+      return qn__disk_root(qn__engine_disk(engine));
     case QN__SETTING_jit:
       return "allow";
     case QN__SETTING_compile_threads:
@@ -222,7 +222,7 @@ static qn_status_t check(const qn_engine_t* engine, const qn_warm_list_t* list,
                           (long long)options->timeout_ns);
   }
   if (options->is_dry_run) return QN_OK;
-  if (!engine->disk) {
+  if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "a warm-up needs a cache directory: the engine has none, or it could not "
                           "be used; set QUERN_CACHE_DIR, and QUERN_CACHE to rw");
@@ -232,7 +232,7 @@ static qn_status_t check(const qn_engine_t* engine, const qn_warm_list_t* list,
         QN_STATUS_FAILED_PRECONDITION,
         "a warm-up writes the cache directory, and the engine may only read '%s'; "
         "set QUERN_CACHE to rw",
-        qn__disk_root(engine->disk));
+        qn__disk_root(qn__engine_disk(engine)));
   }
   return QN_OK;
 }

@@ -386,12 +386,13 @@ static bool take_file(void* self, const qn__disk_file_t* file) {
   cache_reader_t* reader = self;
   reader->report->entry_count++;
   qn__hit_t hit;
-  if (qn__disk_inspect(reader->engine->disk, file->key, false, &hit, NULL) != QN__GET_HIT) {
+  if (qn__disk_inspect(qn__engine_disk(reader->engine), file->key, false, &hit, NULL) !=
+      QN__GET_HIT) {
     reader->report->bad_count++;
     return true;
   }
   qn_status_t status = take_entry(reader, &hit.entry);
-  qn__disk_hit_release(reader->engine->disk, &hit);
+  qn__disk_hit_release(qn__engine_disk(reader->engine), &hit);
   if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY) {
     reader->status = status;
     return false;
@@ -412,14 +413,14 @@ qn_status_t qn_warm_list_add_cache(qn_warm_list_t* list, qn_engine_t* engine,
   }
   cache_reader_t reader = {list, engine, options ? options : &defaults, &report, QN_OK};
   QN_TRY(check_options(reader.options));
-  if (!engine->disk) {
+  if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine has no cache directory to take a list from");
   }
-  int error = qn__disk_scan(engine->disk, take_file, &reader, NULL);
+  int error = qn__disk_scan(qn__engine_disk(engine), take_file, &reader, NULL);
   if (out_report) *out_report = report;
   if (qn_ok(reader.status) && error) {
-    return qn__fs_status(error, "list", qn__disk_root(engine->disk));
+    return qn__fs_status(error, "list", qn__disk_root(qn__engine_disk(engine)));
   }
   return reader.status;
 }

@@ -51,19 +51,7 @@ qn_status_t qn__warm_name(qn_engine_t* engine, const qn__warm_entry_t* entry,
 }
 
 bool qn__warm_is_cached(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage) {
-  if (!engine->reads_tiers) return false;
-  qn__expectation_t expected = {key, preimage};
-  qn__hit_t hit;
-  if (engine->disk && qn__disk_get(engine->disk, &expected, &hit) == QN__GET_HIT) {
-    qn__disk_hit_release(engine->disk, &hit);
-    return true;
-  }
-  for (size_t i = 0; i < engine->bundle_count; i++) {
-    if (qn__bundle_get(engine->bundles[i], &expected, &hit) != QN__GET_HIT) continue;
-    qn__bundle_hit_release(engine->bundles[i], &hit);
-    return true;
-  }
-  return false;
+  return qn__tiers_have(engine, &(qn__expectation_t){key, preimage});
 }
 
 // ------------------------------------------------------------------------------------ an entry
@@ -109,20 +97,20 @@ bool qn__warm_origin_read(qn_span_t preimage, qn__warm_origin_t* out_origin) {
 
 // Waits for the publish and looks whether it happened. A remote tier is written behind.
 static qn_status_t confirm(qn_engine_t* engine, qn_hash128_t key) {
-  if (!qn__disk_flush(engine->disk, FLUSH_TIMEOUT_NS)) {
+  if (!qn__disk_flush(qn__engine_disk(engine), FLUSH_TIMEOUT_NS)) {
     return qn_status_make(QN_STATUS_DEADLINE_EXCEEDED,
                           "the entry was not written within a minute; the file system of '%s' is "
                           "too slow",
-                          qn__disk_root(engine->disk));
+                          qn__disk_root(qn__engine_disk(engine)));
   }
   qn__hit_t hit;
-  if (qn__disk_inspect(engine->disk, key, false, &hit, NULL) != QN__GET_HIT) {
+  if (qn__disk_inspect(qn__engine_disk(engine), key, false, &hit, NULL) != QN__GET_HIT) {
     return qn_status_make(QN_STATUS_IO,
                           "the entry could not be written to '%s', or was swept at once; "
                           "'quern cache stats' shows its bounds",
-                          qn__disk_root(engine->disk));
+                          qn__disk_root(qn__engine_disk(engine)));
   }
-  qn__disk_hit_release(engine->disk, &hit);
+  qn__disk_hit_release(qn__engine_disk(engine), &hit);
   return QN_OK;
 }
 
@@ -167,8 +155,10 @@ static qn_status_t put(qn_engine_t* engine, const qn__warm_entry_t* entry, qn_sp
         .module = {entry->module->bytes, has_room ? entry->module->byte_count : 0},
         .payload = {artifact->payload, artifact->payload_size},
     };
-    (void)qn__disk_put(engine->disk, &stored, lease);
-    if (engine->remote) (void)qn__remote_put(engine->remote, &stored);
+    for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+      qn__claim_t claim = {.lease = tier->id == QN__TIER_disk ? lease : NULL};
+      if (tier->table->put) tier->table->put(tier, &stored, &claim);
+    }
   } else {
     qn__lease_release(lease);
   }
@@ -185,10 +175,11 @@ static bool is_made_by_other(qn_engine_t* engine, qn_hash128_t key, qn_span_t pr
   int64_t now_ns = qn__now_ns();
   int64_t deadline_ns = qn__after(now_ns, engine->lock_timeout_ns);
   qn__hit_t hit;
-  if (qn__disk_claim(engine->disk, &expected, deadline_ns, &hit, out_lease) != QN__GET_HIT) {
+  if (qn__disk_claim(qn__engine_disk(engine), &expected, deadline_ns, &hit, out_lease) !=
+      QN__GET_HIT) {
     return false;
   }
-  qn__disk_hit_release(engine->disk, &hit);
+  qn__disk_hit_release(qn__engine_disk(engine), &hit);
   return true;
 }
 
@@ -243,7 +234,7 @@ static bool suits_host(const qn_target_t* target) {
 qn_status_t qn__warm_make(qn_engine_t* engine, const qn__warm_entry_t* entry,
                           qn__warm_made_t* out_made) {
   memset(out_made, 0, sizeof *out_made);
-  if (!engine->disk) {
+  if (!qn__engine_disk(engine)) {
     out_made->outcome = QN_WARM_FAILED;
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION, "the cache directory cannot be used");
   }

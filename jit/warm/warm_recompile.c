@@ -207,14 +207,15 @@ static qn_status_t try_key(const sample_t* sample, qn_hash128_t key) {
   qn__hit_t hit;
   char hex[33];
   qn__hash128_hex(key, hex);
-  qn__get_result_t result = qn__disk_inspect(sample->engine->disk, key, false, &hit, NULL);
+  qn__get_result_t result =
+      qn__disk_inspect(qn__engine_disk(sample->engine), key, false, &hit, NULL);
   if (result == QN__GET_NO_MEMORY) return qn__out_of_memory("an entry");
   if (result != QN__GET_HIT) {
     sample->report->bad_count += result != QN__GET_ABSENT;
     return QN_OK;
   }
   qn_status_t status = try_entry(sample, hex, &hit.entry);
-  qn__disk_hit_release(sample->engine->disk, &hit);
+  qn__disk_hit_release(qn__engine_disk(sample->engine), &hit);
   return status;
 }
 
@@ -244,18 +245,18 @@ qn_status_t qn_engine_recompile(qn_engine_t* engine, const qn_recompile_options_
                                    options->struct_size, sizeof *options)
                   : qn_status_make(QN_STATUS_INVALID_ARGUMENT, "engine is null");
   }
-  if (!engine->disk) {
+  if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine has no cache directory to compile again");
   }
   sample_t sample = {.engine = engine, .options = options, .report = &report};
-  int error = qn__disk_scan(engine->disk, take_key, &sample, NULL);
+  int error = qn__disk_scan(qn__engine_disk(engine), take_key, &sample, NULL);
   report.entry_count = sample.count;
   qn_status_t status = QN_OK;
   if (sample.is_out_of_memory) {
     status = qn__out_of_memory("the keys of a directory");
   } else if (error) {
-    status = qn__fs_status(error, "list", qn__disk_root(engine->disk));
+    status = qn__fs_status(error, "list", qn__disk_root(qn__engine_disk(engine)));
   }
   if (qn_ok(status)) {
     shuffle(&sample);

@@ -127,7 +127,7 @@ void gated_begin(gated_t* gated, const qn_engine_options_t* base) {
   gated->engine->flights.failed_period_ns = GATE_PATIENCE_NS;
   gated->engine->compile_grace_ns = GATE_PATIENCE_NS;
   gated->engine->close_grace_ns = GATE_PATIENCE_NS;
-  if (gated->engine->disk) gated->engine->disk->hang_ns = GATE_PATIENCE_NS;
+  if (qn__engine_disk(gated->engine)) qn__engine_disk(gated->engine)->hang_ns = GATE_PATIENCE_NS;
   must(qn_target_parse("interp", &gated->target));
 }
 

@@ -557,7 +557,7 @@ static void test_tables(void** state) {
                    of_tiers[i].name);
     if (!strstr(of_tiers[i].tiers, tier)) fail_msg("%s: of which tier?", of_tiers[i].name);
   }
-#define QN_GAUGE(name, doc, has, value) "\n| `quern_" #name "` | " doc " |\n",
+#define QN_GAUGE(name, doc) "\n| `quern_" #name "` | " doc " |\n",
 #define QN_STAGE(name, doc) "\n| `" #name "` | " doc " |\n",
   static const char* const others[] = {
 #include "jit/observe/gauges.inc"

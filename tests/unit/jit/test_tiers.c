@@ -75,7 +75,7 @@ static void test_bundles_alone(void** state) {
       .struct_size = sizeof options, .cache_dir = "", .settings = settings, .setting_count = 1};
   gated_t gated;
   gated_begin(&gated, &options);
-  assert_null(gated.engine->disk);
+  assert_null(qn__engine_disk(gated.engine));
   assert_int_equal(counter_of(gated.engine, "bundles_unusable"), 1);
   qn_lookup_options_t soon = {.struct_size = sizeof soon, .timeout_ns = 3600 * SECOND};
   qn_lookup_options_t fail = {.struct_size = sizeof fail, .miss = QN_MISS_FAIL};
@@ -305,7 +305,11 @@ static void machine_begin(gated_t* gated, const char* role, int64_t timeout_ns) 
                                  .store = &memory_store,
                                  .crypto = &weak_crypto,
                                  .key = key};
-  must(qn__remote_create(&remote, &gated->engine->remote));
+  qn__remote_t* created;
+  must(qn__remote_create(&remote, &created));
+  qn__tier_t* tier = &gated->engine->tiers[QN__TIER_remote];
+  tier->self = created;
+  tier->part_count = 1;
 }
 
 static void test_remote(void** state) {
@@ -400,7 +404,8 @@ static void test_hanging_store(void** state) {
   (void)pthread_mutex_unlock(&store.mutex);
   // The first one, unless the machine is so busy that its time is over before the store is asked.
   int value = 0;
-  while (qn__remote_breaker(gated.engine->remote, false, NULL) == QN__BREAKER_CLOSED) {
+  while (qn__remote_breaker(gated.engine->tiers[QN__TIER_remote].self, false, NULL) ==
+         QN__BREAKER_CLOSED) {
     compile_beside_store(&gated, NULL, ++value);
   }
   while (store.get_count == 0) usleep(100);

@@ -63,7 +63,7 @@ static int set_up(void** state) {
   if (!place || !qn_test_tempdir_make(place->directory)) return -1;
   place->engine = engine_with(place->directory, "rw", "", (qn_allocator_t){0});
   // Its writer opens no file at a time of its own.
-  place->engine->disk->sweep_period_ns = -1;
+  qn__engine_disk(place->engine)->sweep_period_ns = -1;
   place->one = must_parse(one_text);
   place->two = must_parse(two_text);
   place->interp = target_of("interp");
@@ -132,8 +132,8 @@ static void put_fake(qn_engine_t* engine, fake_t* fake) {
                        .preimage = qn__buffer_as_span(&preimage),
                        .metadata = {payload, 7},
                        .payload = {payload, sizeof payload}};
-  assert_true(qn__disk_put(engine->disk, &entry, NULL));
-  assert_true(qn__disk_flush(engine->disk, INT64_C(3600000000000)));
+  assert_true(qn__disk_put(qn__engine_disk(engine), &entry, NULL));
+  assert_true(qn__disk_flush(qn__engine_disk(engine), INT64_C(3600000000000)));
   qn__buffer_deinit(&preimage);
 }
 
@@ -241,7 +241,7 @@ static void check(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
 }
 
 static void wipe(place_t* place) {
-  assert_true(qn__disk_clear(place->engine->disk) > 0);
+  assert_true(qn__disk_clear(qn__engine_disk(place->engine)) > 0);
 }
 
 static void test_sections(void** state) {
