@@ -1,10 +1,10 @@
 // cache/bundle_write.c: writing one bundle.
 //
-// A new bundle is a temporary file beside its place, synced and then renamed: nobody ever sees half
-// of one under its name. Appending writes behind the old trailer, so that until the new trailer is
-// whole the file counts as truncated and its old entries are found by a scan.
+// The writer fills a temporary file beside the bundle's path, syncs it, and renames it: a reader
+// opens the old bundle or the whole new one. Appending copies the entries of the old bundle into
+// the new file first.
 //
-// Not here: which entries (bundle_export.c). Thread rule: one thread. Read next: bundle_export.c.
+// Not here: the choice of entries (bundle_export.c). Thread rule: one thread.
 #include "cache/bundle_write.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -26,7 +25,7 @@
 struct qn__bundle_writer {
   qn_allocator_t allocator;
   char* path;       // owned
-  char* temporary;  // owned; NULL when appending, and once it has its name
+  char* temporary;  // owned; NULL before the file exists and after it has its name
   int fd;
   uint64_t offset;
   uint8_t* rows;  // owned
@@ -38,16 +37,12 @@ struct qn__bundle_writer {
 
 // ---------------------------------------------------------------------------------------- bytes
 
-static const char* file_name(const qn__bundle_writer_t* writer) {
-  return writer->temporary ? writer->temporary : writer->path;
-}
-
 static qn_status_t write_bytes(qn__bundle_writer_t* writer, const uint8_t* bytes, size_t size) {
   const qn__fs_t* fs = qn__fs();
   for (size_t done = 0; done < size;) {
     ssize_t put = fs->write(writer->fd, bytes + done, size - done);
-    if (put < 0) return qn__fs_status(errno, "write", file_name(writer));
-    if (put == 0) return qn__fs_status(ENOSPC, "write", file_name(writer));
+    if (put < 0) return qn__fs_status(errno, "write", writer->temporary);
+    if (put == 0) return qn__fs_status(ENOSPC, "write", writer->temporary);
     done += (size_t)put;
   }
   writer->offset += size;
@@ -72,9 +67,9 @@ static qn_status_t add_row(qn__bundle_writer_t* writer, const qn__bundle_row_t* 
   return QN_OK;
 }
 
-// Notes an entry that is, or is about to be, at `offset`.
-static qn_status_t note_entry(qn__bundle_writer_t* writer, qn_span_t bytes,
-                              const qn__entry_t* entry, uint64_t offset) {
+// Adds the row of an entry that will be written at the end of the file.
+static qn_status_t index_entry(qn__bundle_writer_t* writer, qn_span_t bytes,
+                               const qn__entry_t* entry) {
   if (writer->row_count >= QN__BUNDLE_MAX_ENTRIES) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "bundle '%s' would have more than %" PRIu64 " entries", writer->path,
@@ -89,7 +84,7 @@ static qn_status_t note_entry(qn__bundle_writer_t* writer, qn_span_t bytes,
   }
   uint8_t hash[QN__SECURE_HASH_BYTES];
   if (writer->crypto) writer->crypto->hash(bytes, hash);
-  qn__bundle_row_t row = {entry->key, offset, bytes.size};
+  qn__bundle_row_t row = {entry->key, writer->offset, bytes.size};
   return add_row(writer, &row, writer->crypto ? hash : NULL);
 }
 
@@ -100,7 +95,7 @@ qn_status_t qn__bundle_writer_add(qn__bundle_writer_t* writer, qn_span_t bytes) 
     return qn_status_make(QN_STATUS_DATA_LOSS, "an entry for bundle '%s' is not whole: %s",
                           writer->path, qn__reason_text(reason));
   }
-  QN_TRY(note_entry(writer, bytes, &entry, writer->offset));
+  QN_TRY(index_entry(writer, bytes, &entry));
   return write_bytes(writer, bytes.data, bytes.size);
 }
 
@@ -125,10 +120,10 @@ static char* temporary_name(qn_allocator_t allocator, const char* path, const vo
   return copy;
 }
 
-static qn_status_t start_new(qn__bundle_writer_t* writer) {
+static qn_status_t start_file(qn__bundle_writer_t* writer) {
   writer->temporary = temporary_name(writer->allocator, writer->path, writer);
   if (!writer->temporary) return qn__out_of_memory("the path of a bundle");
-  // Made to be read by others, as programs are; written by nobody else.
+  // Readable by everybody, as programs are; writable by its owner alone.
   writer->fd =
       qn__fs()->open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (writer->fd < 0) {
@@ -142,43 +137,13 @@ static qn_status_t start_new(qn__bundle_writer_t* writer) {
   return write_bytes(writer, header, sizeof header);
 }
 
-// Takes over what is there. A signature vouches for it, so it is read and verified again.
-static qn_status_t take_old(qn__bundle_writer_t* writer, qn__bundle_t* old) {
-  writer->identities = old->identities;
-  for (uint64_t i = 0; i < old->count; i++) {
-    qn__bundle_row_t row = qn__bundle_row_load(old->rows + i * old->row_bytes);
-    if (!writer->crypto) {
-      QN_TRY(add_row(writer, &row, NULL));
-      continue;
-    }
-    qn__hit_t hit;
-    qn__get_result_t result = qn__bundle_read(old, i, &hit);
-    if (result != QN__GET_HIT) {
-      return qn_status_make(QN_STATUS_DATA_LOSS,
-                            "entry %" PRIu64
-                            " of bundle '%s' does not verify, so the bundle cannot "
-                            "be signed",
-                            i, writer->path);
-    }
-    qn_status_t status =
-        note_entry(writer, (qn_span_t){hit.bytes, (size_t)row.size}, &hit.entry, row.offset);
-    qn__bundle_hit_release(old, &hit);
-    QN_TRY(status);
-  }
-  return QN_OK;
-}
-
-static qn_status_t precondition(const qn__bundle_writer_t* writer, const char* rule) {
-  return qn_status_make(QN_STATUS_FAILED_PRECONDITION, "cannot append to bundle '%s': %s",
-                        writer->path, rule);
-}
-
 // A secret key ends with its public key.
 static const uint8_t* public_key_of(const qn__bundle_writer_t* writer) {
   return writer->secret_key + QN__SECRET_KEY_BYTES - QN__PUBLIC_KEY_BYTES;
 }
 
-// What our own key has signed must still be that: it is about to be vouched for again.
+// Opens the bundle to which entries are appended. If our own key has signed it, the signature must
+// still be valid, because the new bundle will be signed with that key again.
 static qn_status_t open_old(const qn__bundle_writer_t* writer, const char* plugin_directory,
                             qn__bundle_t** out_old) {
   qn__bundle_options_t options = {.allocator = writer->allocator, .path = writer->path};
@@ -193,28 +158,33 @@ static qn_status_t open_old(const qn__bundle_writer_t* writer, const char* plugi
   return qn__bundle_open(&options, out_old);
 }
 
-static qn_status_t start_behind(qn__bundle_writer_t* writer, const char* plugin_directory) {
-  const qn__fs_t* fs = qn__fs();
-  writer->fd = fs->open(writer->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (writer->fd < 0) return qn__fs_status(errno, "open", writer->path);
-  if (fs->flock(writer->fd, LOCK_EX | LOCK_NB) != 0) {
-    return precondition(writer, "another process is at it");
+static qn_status_t copy_entries(qn__bundle_writer_t* writer, qn__bundle_t* old) {
+  if (qn__bundle_is_truncated(old)) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "cannot append to bundle '%s': its tail is not whole; merge it into a "
+                          "new one",
+                          writer->path);
   }
+  for (uint64_t i = 0; i < qn__bundle_count(old); i++) {
+    qn__hit_t hit;
+    if (qn__bundle_read(old, i, &hit) != QN__GET_HIT) {
+      return qn_status_make(QN_STATUS_DATA_LOSS,
+                            "cannot append to bundle '%s': its entry %" PRIu64
+                            " does not verify; merge it into a new one",
+                            writer->path, i);
+    }
+    qn_status_t status = qn__bundle_writer_add(
+        writer, (qn_span_t){hit.bytes, (size_t)qn__bundle_entry_size(old, i)});
+    qn__bundle_hit_release(old, &hit);
+    QN_TRY(status);
+  }
+  return QN_OK;
+}
+
+static qn_status_t copy_old(qn__bundle_writer_t* writer, const char* plugin_directory) {
   qn__bundle_t* old;
   QN_TRY(open_old(writer, plugin_directory, &old));
-  struct stat mine, theirs;
-  qn_status_t status = QN_OK;
-  if (fs->fstat(writer->fd, &mine) != 0 || fs->fstat(old->fd, &theirs) != 0) {
-    status = qn__fs_status(errno, "stat", writer->path);
-  } else if (mine.st_dev != theirs.st_dev || mine.st_ino != theirs.st_ino ||
-             (uint64_t)mine.st_size != old->file_size) {
-    status = precondition(writer, "it is being replaced");
-  } else if (old->is_truncated) {
-    status = precondition(writer, "its tail is not whole; merge it into a new one");
-  } else {
-    status = take_old(writer, old);
-  }
-  writer->offset = old->file_size;
+  qn_status_t status = copy_entries(writer, old);
   qn__bundle_close(old);
   return status;
 }
@@ -239,10 +209,8 @@ qn_status_t qn__bundle_writer_create(const qn__bundle_write_options_t* options,
     memcpy(writer->secret_key, options->secret_key, sizeof writer->secret_key);
     status = qn__crypto_open(options->plugin_directory, &writer->crypto);
   }
-  if (qn_ok(status)) {
-    status =
-        options->is_appending ? start_behind(writer, options->plugin_directory) : start_new(writer);
-  }
+  if (qn_ok(status)) status = start_file(writer);
+  if (qn_ok(status) && options->is_appending) status = copy_old(writer, options->plugin_directory);
   if (!qn_ok(status)) {
     qn__bundle_writer_destroy(writer);
     return status;
@@ -319,15 +287,14 @@ static qn_status_t write_index(qn__bundle_writer_t* writer) {
 static qn_status_t close_file(qn__bundle_writer_t* writer) {
   int fd = writer->fd;
   writer->fd = -1;
-  return qn__fs()->close(fd) == 0 ? QN_OK : qn__fs_status(errno, "close", file_name(writer));
+  return qn__fs()->close(fd) == 0 ? QN_OK : qn__fs_status(errno, "close", writer->temporary);
 }
 
 qn_status_t qn__bundle_writer_finish(qn__bundle_writer_t* writer) {
   const qn__fs_t* fs = qn__fs();
   QN_TRY(write_index(writer));
-  if (fs->fdatasync(writer->fd) != 0) return qn__fs_status(errno, "sync", file_name(writer));
+  if (fs->fdatasync(writer->fd) != 0) return qn__fs_status(errno, "sync", writer->temporary);
   QN_TRY(close_file(writer));
-  if (!writer->temporary) return QN_OK;
   if (fs->rename(writer->temporary, writer->path) != 0) {
     return qn__fs_status(errno, "put a bundle at", writer->path);
   }

@@ -18,10 +18,9 @@ typedef struct qn__bundle_write_options {
   const char* path;              // replaced when it is finished, not before
   const uint8_t* secret_key;     // QN__SECRET_KEY_BYTES; NULL: not signed
   const char* plugin_directory;  // for the cryptography; NULL or "" for the search
-  // Grows the bundle at `path` behind its old end instead, in place: readers that have it open go
-  // on with what they know. Should that fail half-way, the file has a truncated tail. Errors beside
-  // the others: those of qn__bundle_open; FAILED_PRECONDITION when its tail is not whole or another
-  // process is at it.
+  // Starts with the entries of the bundle at `path`, which must exist. Readers that have it open
+  // keep the old file. Errors beside the others: those of qn__bundle_open; FAILED_PRECONDITION when
+  // its tail is not whole; DATA_LOSS when an entry does not verify.
   bool is_appending;
 } qn__bundle_write_options_t;
 

@@ -1,12 +1,12 @@
-// cache/remote.c: the remote tier as its callers use it: get, put, claim, give up, flush.
+// cache/remote.c: the remote tier as callers use it: get, put, claim, give up, flush.
 //
-// A get costs a caller one allocation, one wait, the MAC and the decoding; when the breaker is open
-// it costs one atomic load. MAC and decoding are done by the caller, so that a slow one of them
-// delays nobody else. A put costs one copy. What goes wrong is a miss and a counter.
+// A get costs a caller one allocation, one wait, the MAC and the decoding; one atomic load while
+// the breaker is open. The caller computes the MAC and decodes, so that a large entry delays no
+// other get. A put costs one copy. Every failure is a miss and a counter.
 //
-// Not here: options and ends (remote_open.c), the threads and the breaker (remote_lane.c), names
-// and the MAC (remote_value.c), the protocol (redis/redis.c). Thread rule: any thread. Read next:
-// remote_lane.c.
+// Not here: options, create and destroy (remote_open.c), the threads and the breaker
+// (remote_queue.c), names and the MAC (remote_value.c), the protocol (redis/redis.c). Read next:
+// remote_queue.c.
 #include "cache/remote.h"
 
 #include <errno.h>
@@ -17,45 +17,45 @@
 
 #define CLAIM_MS INT64_C(30000)
 
-// ---- asking
+// ---- gets
 
-// True when the breaker is open and its time has not come: the one check that costs no lock.
-static bool is_off(const qn__remote_queue_t* lane) {
-  int64_t until_ns = atomic_load_explicit(&lane->open_until_ns, memory_order_relaxed);
+// True while the breaker lets nothing through, not even a probe. The only check that needs no lock.
+static bool is_off(const qn__remote_t* remote) {
+  int64_t until_ns = atomic_load_explicit(&remote->breaker.open_until_ns, memory_order_relaxed);
   return until_ns != 0 && qn__now_ns() < until_ns;
 }
 
-// Queues a job for which the caller waits, and waits. True when the job is the caller's, whatever
-// its state; otherwise it is gone.
-static bool run_and_wait(qn__remote_t* remote, qn__remote_op_t* job, int64_t deadline_ns) {
-  qn__remote_queue_t* lane = &remote->asks;
+// Queues an operation and waits for it. True when the caller has to free the operation, in whatever
+// state; false when the thread frees it.
+static bool run_and_wait(qn__remote_t* remote, qn__remote_op_t* op, int64_t deadline_ns) {
+  qn__remote_queue_t* queue = &remote->gets;
   int64_t now_ns = qn__now_ns();
-  job->deadline_ns = qn__after(now_ns, remote->timeout_ns);
-  if (deadline_ns > job->deadline_ns) deadline_ns = job->deadline_ns;
+  op->deadline_ns = qn__after(now_ns, remote->timeout_ns);
+  if (deadline_ns > op->deadline_ns) deadline_ns = op->deadline_ns;
   qn__mutex_lock(&remote->mutex);
-  if (!qn__lane_admits(lane, now_ns, &job->is_probe)) {
-    job->state = QN__JOB_REFUSED;
-  } else if (!qn__lane_start(lane)) {
-    if (job->is_probe) lane->is_probing = false;
-    job->state = QN__JOB_DONE;
-    job->result = QN__STORE_NO_MEMORY;
+  if (!qn__remote_admits(remote, now_ns, &op->is_probe)) {
+    op->state = QN__REMOTE_REFUSED;
+  } else if (!qn__remote_queue_start(queue)) {
+    if (op->is_probe) remote->breaker.is_probing = false;
+    op->state = QN__REMOTE_DONE;
+    op->result = QN__STORE_NO_MEMORY;
   } else {
-    qn__lane_push(lane, job);
+    qn__remote_queue_push(queue, op);
   }
   bool is_in_time = true;
-  while (job->state < QN__JOB_DONE && is_in_time) {
-    is_in_time = qn__cond_wait_until(&job->done, &remote->mutex, deadline_ns);
+  while (op->state < QN__REMOTE_DONE && is_in_time) {
+    is_in_time = qn__cond_wait_until(&op->done, &remote->mutex, deadline_ns);
   }
-  bool is_mine = qn__lane_leave(lane, job, is_in_time ? INT64_MIN : qn__now_ns());
+  bool is_mine = qn__remote_queue_leave(queue, op, is_in_time ? INT64_MIN : qn__now_ns());
   qn__mutex_unlock(&remote->mutex);
   return is_mine;
 }
 
-// Authenticates first, then decodes.
-static qn__get_result_t open_value(qn__remote_t* remote, qn__remote_op_t* job,
+// Authenticates the value, then decodes it.
+static qn__get_result_t open_value(qn__remote_t* remote, qn__remote_op_t* op,
                                    const qn__expectation_t* expected, qn__hit_t* hit) {
-  const qn_span_t value = {job->value, job->value_size};
-  if (!qn__remote_is_authentic(remote, (qn_str_t){job->name, job->name_size}, value)) {
+  const qn_span_t value = {op->value, op->value_size};
+  if (!qn__remote_is_authentic(remote, (qn_str_t){op->name, op->name_size}, value)) {
     QN__REMOTE_COUNT(remote, remote_bad_mac, 1);
     return QN__GET_UNTRUSTED;
   }
@@ -77,27 +77,27 @@ static qn__get_result_t open_value(qn__remote_t* remote, qn__remote_op_t* job,
   }
   QN__REMOTE_COUNT(remote, remote_hits, 1);
   QN__REMOTE_COUNT(remote, remote_bytes_read, value.size);
-  // The hit takes the value over.
-  hit->bytes = job->value + QN__REMOTE_HEADER_BYTES;
+  // The hit owns the value now.
+  hit->bytes = op->value + QN__REMOTE_HEADER_BYTES;
   hit->size_bytes = entry.size;
-  job->value = NULL;
-  job->value_size = 0;
+  op->value = NULL;
+  op->value_size = 0;
   return QN__GET_HIT;
 }
 
-static qn__get_result_t take_answer(qn__remote_t* remote, qn__remote_op_t* job,
+static qn__get_result_t take_answer(qn__remote_t* remote, qn__remote_op_t* op,
                                     const qn__expectation_t* expected, qn__hit_t* hit) {
-  if (job->state == QN__JOB_REFUSED) {
+  if (op->state == QN__REMOTE_REFUSED) {
     QN__REMOTE_COUNT(remote, remote_off, 1);
     return QN__GET_OFF;
   }
-  if (job->state == QN__JOB_QUEUED) {
+  if (op->state == QN__REMOTE_QUEUED) {
     QN__REMOTE_COUNT(remote, remote_timeouts, 1);
     return QN__GET_TIMEOUT;
   }
-  switch (job->result) {
+  switch (op->result) {
     case QN__STORE_OK:
-      return open_value(remote, job, expected, hit);
+      return open_value(remote, op, expected, hit);
     case QN__STORE_ABSENT:
       QN__REMOTE_COUNT(remote, remote_misses, 1);
       return QN__GET_ABSENT;
@@ -126,22 +126,22 @@ static qn__get_result_t take_answer(qn__remote_t* remote, qn__remote_op_t* job,
 qn__get_result_t qn__remote_get(qn__remote_t* remote, const qn__expectation_t* expected,
                                 int64_t deadline_ns, qn__hit_t* out_hit) {
   memset(out_hit, 0, sizeof *out_hit);
-  if (is_off(&remote->asks)) {
+  if (is_off(remote)) {
     QN__REMOTE_COUNT(remote, remote_off, 1);
     return QN__GET_OFF;
   }
-  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_GET, 0);
-  if (!job) {
+  qn__remote_op_t* op = qn__remote_op_make(remote, QN__REMOTE_GET, 0);
+  if (!op) {
     QN__REMOTE_COUNT(remote, remote_no_memory, 1);
     return QN__GET_NO_MEMORY;
   }
-  job->name_size = qn__remote_name(remote, expected->key, job->name);
-  if (!run_and_wait(remote, job, deadline_ns)) {
+  op->name_size = qn__remote_name(remote, expected->key, op->name);
+  if (!run_and_wait(remote, op, deadline_ns)) {
     QN__REMOTE_COUNT(remote, remote_timeouts, 1);
     return QN__GET_TIMEOUT;
   }
-  qn__get_result_t result = take_answer(remote, job, expected, out_hit);
-  qn__job_free(remote, job);
+  qn__get_result_t result = take_answer(remote, op, expected, out_hit);
+  qn__remote_op_free(remote, op);
   return result;
 }
 
@@ -154,10 +154,10 @@ void qn__remote_hit_release(qn__remote_t* remote, qn__hit_t* hit) {
 
 // ---- claims
 
-// With the lock held.
-static qn__claim_t* find_claim(qn__remote_t* remote, qn_hash128_t key) {
+// With the lock held: the claim of `key` that this process holds, or NULL.
+static qn__remote_claim_t* find_claim(qn__remote_t* remote, qn_hash128_t key) {
   for (size_t i = 0; i < QN__REMOTE_CLAIMS; i++) {
-    if (remote->claims[i].state == QN__CLAIM_HELD &&
+    if (remote->claims[i].state == QN__REMOTE_CLAIM_HELD &&
         qn__hash128_equal(remote->claims[i].key, key)) {
       return &remote->claims[i];
     }
@@ -165,59 +165,62 @@ static qn__claim_t* find_claim(qn__remote_t* remote, qn_hash128_t key) {
   return NULL;
 }
 
-// A place in the table, in use until it is given back; NULL when it is full.
-static qn__claim_t* reserve_claim(qn__remote_t* remote) {
+// With the lock held: reserves a slot of the table; NULL when the table is full.
+static qn__remote_claim_t* reserve_claim(qn__remote_t* remote) {
   for (size_t i = 0; i < QN__REMOTE_CLAIMS; i++) {
-    if (remote->claims[i].state != QN__CLAIM_NONE) continue;
-    remote->claims[i].state = QN__CLAIM_ASKED;
+    if (remote->claims[i].state != QN__REMOTE_CLAIM_NONE) continue;
+    remote->claims[i].state = QN__REMOTE_CLAIM_REQUESTED;
     return &remote->claims[i];
   }
   return NULL;
 }
 
-// Moves the claim of `key`, if this process holds it, into a job that ends it.
-static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__remote_op_t* job) {
-  qn__claim_t* claim = find_claim(remote, key);
+// With the lock held: moves the claim of `key`, if this process holds it, into the operation that
+// ends it.
+static void hand_claim_over(qn__remote_t* remote, qn_hash128_t key, qn__remote_op_t* op) {
+  qn__remote_claim_t* claim = find_claim(remote, key);
   if (!claim) return;
-  (void)qn__remote_claim_name(remote, key, job->claim);
-  (void)qn__remote_owner(remote, claim->serial, job->owner);
-  claim->state = QN__CLAIM_NONE;
+  (void)qn__remote_claim_name(remote, key, op->claim);
+  (void)qn__remote_owner(remote, claim->serial, op->owner);
+  claim->state = QN__REMOTE_CLAIM_NONE;
 }
 
-// Asks the store; whether another machine has the key. *out_is_taken: we have it now.
-static bool ask_for_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t serial, int64_t ttl_ms,
+// Claims `key` at the store. True when another machine holds the claim; *out_is_taken: this process
+// holds it now.
+static bool request_claim(qn__remote_t* remote, qn_hash128_t key, uint64_t serial, int64_t ttl_ms,
                           int64_t deadline_ns, bool* out_is_taken) {
   *out_is_taken = false;
-  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_CLAIM, 0);
-  if (!job) return false;
-  job->name_size = qn__remote_claim_name(remote, key, job->name);
-  (void)qn__remote_owner(remote, serial, job->owner);
-  job->ttl_ms = ttl_ms > 0 ? ttl_ms : CLAIM_MS;
-  if (!run_and_wait(remote, job, deadline_ns)) return false;
-  bool is_foreign = job->state == QN__JOB_DONE && job->result == QN__STORE_ABSENT;
-  *out_is_taken = job->state == QN__JOB_DONE && job->result == QN__STORE_OK;
-  qn__job_free(remote, job);
+  qn__remote_op_t* op = qn__remote_op_make(remote, QN__REMOTE_CLAIM, 0);
+  if (!op) return false;
+  op->name_size = qn__remote_claim_name(remote, key, op->name);
+  (void)qn__remote_owner(remote, serial, op->owner);
+  op->ttl_ms = ttl_ms > 0 ? ttl_ms : CLAIM_MS;
+  if (!run_and_wait(remote, op, deadline_ns)) return false;
+  bool is_foreign = op->state == QN__REMOTE_DONE && op->result == QN__STORE_ABSENT;
+  *out_is_taken = op->state == QN__REMOTE_DONE && op->result == QN__STORE_OK;
+  qn__remote_op_free(remote, op);
   return is_foreign;
 }
 
 bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t ttl_ms,
                               int64_t deadline_ns) {
   if (!remote->may_write) return false;
-  if (is_off(&remote->asks) || is_off(&remote->puts)) {
+  if (qn__remote_is_writing_off(remote)) {
     QN__REMOTE_COUNT(remote, remote_claims_failed, 1);
     return false;
   }
   qn__mutex_lock(&remote->mutex);
   bool is_ours = find_claim(remote, key) != NULL;
-  qn__claim_t* claim = is_ours ? NULL : reserve_claim(remote);
+  qn__remote_claim_t* claim = is_ours ? NULL : reserve_claim(remote);
   uint64_t serial = ++remote->claim_serial;
   qn__mutex_unlock(&remote->mutex);
   if (is_ours) return false;
   bool is_taken = false, is_foreign = false;
-  if (claim) is_foreign = ask_for_claim(remote, key, serial, ttl_ms, deadline_ns, &is_taken);
+  if (claim) is_foreign = request_claim(remote, key, serial, ttl_ms, deadline_ns, &is_taken);
   if (claim) {
     qn__mutex_lock(&remote->mutex);
-    *claim = (qn__claim_t){is_taken ? QN__CLAIM_HELD : QN__CLAIM_NONE, key, serial};
+    *claim =
+        (qn__remote_claim_t){is_taken ? QN__REMOTE_CLAIM_HELD : QN__REMOTE_CLAIM_NONE, key, serial};
     qn__mutex_unlock(&remote->mutex);
   }
   if (is_foreign) {
@@ -237,38 +240,36 @@ bool qn__remote_has_claim(qn__remote_t* remote, qn_hash128_t key) {
   return has;
 }
 
-// With the lock held: queues a job that nobody waits for. Why not, or NULL.
-static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__remote_op_t* job) {
-  qn__remote_queue_t* lane = &remote->puts;
-  if (remote->queue_bytes + job->size_bytes > remote->max_queue_bytes) {
+// With the lock held: queues a put or an unclaim. Returns the counter of why it was dropped, or
+// NULL. An unclaim needs only a store that answers: it is queued while the server denies puts.
+static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__remote_op_t* op) {
+  qn__remote_queue_t* queue = &remote->puts;
+  if (remote->queue_bytes + op->size_bytes > remote->max_queue_bytes) {
     return &remote->counters.remote_put_dropped_full;
   }
-  int64_t now_ns = qn__now_ns();
-  bool is_let_in = job->kind == QN__JOB_UNCLAIM ? qn__lane_takes_unclaims(lane, now_ns)
-                                                : qn__lane_admits(lane, now_ns, &job->is_probe);
-  if (!is_let_in) return &remote->counters.remote_put_dropped_off;
-  if (!qn__lane_start(lane)) {
-    if (job->is_probe) lane->is_probing = false;
-    return &remote->counters.remote_put_dropped_memory;
-  }
-  remote->queue_bytes += job->size_bytes;
+  bool is_off_now = op->kind == QN__REMOTE_UNCLAIM
+                        ? atomic_load(&remote->breaker.open_until_ns) != 0
+                        : qn__remote_is_writing_off(remote);
+  if (is_off_now) return &remote->counters.remote_put_dropped_off;
+  if (!qn__remote_queue_start(queue)) return &remote->counters.remote_put_dropped_memory;
+  remote->queue_bytes += op->size_bytes;
   remote->put_count++;
-  qn__lane_push(lane, job);
+  qn__remote_queue_push(queue, op);
   return NULL;
 }
 
 void qn__remote_give_up(qn__remote_t* remote, qn_hash128_t key) {
   if (!remote->may_write) return;
-  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_UNCLAIM, 0);
-  if (!job) return;  // the claim ends by itself
+  qn__remote_op_t* op = qn__remote_op_make(remote, QN__REMOTE_UNCLAIM, 0);
+  if (!op) return;  // the claim ends by its time to live
   qn__mutex_lock(&remote->mutex);
-  hand_claim_over(remote, key, job);
-  bool is_queued = job->claim[0] && !push_put(remote, job);
+  hand_claim_over(remote, key, op);
+  bool is_queued = op->claim[0] && !push_put(remote, op);
   qn__mutex_unlock(&remote->mutex);
-  if (!is_queued) qn__job_free(remote, job);
+  if (!is_queued) qn__remote_op_free(remote, op);
 }
 
-// ---- putting
+// ---- puts
 
 static bool put(qn__remote_t* remote, const qn__entry_t* entry, qn_hash128_t key) {
   size_t size = qn__entry_size(entry);
@@ -276,28 +277,28 @@ static bool put(qn__remote_t* remote, const qn__entry_t* entry, qn_hash128_t key
     QN__REMOTE_COUNT(remote, remote_put_dropped_size, 1);
     return false;
   }
-  if (is_off(&remote->puts)) {
+  if (qn__remote_is_writing_off(remote)) {
     QN__REMOTE_COUNT(remote, remote_put_dropped_off, 1);
     return false;
   }
-  qn__remote_op_t* job = qn__job_make(remote, QN__JOB_PUT, QN__REMOTE_HEADER_BYTES + size);
-  if (!job) {
+  qn__remote_op_t* op = qn__remote_op_make(remote, QN__REMOTE_PUT, QN__REMOTE_HEADER_BYTES + size);
+  if (!op) {
     QN__REMOTE_COUNT(remote, remote_put_dropped_memory, 1);
     return false;
   }
-  job->name_size = qn__remote_name(remote, key, job->name);
-  job->ttl_ms = remote->ttl_ms;
-  qn__entry_write(entry, job->bytes + QN__REMOTE_HEADER_BYTES);
+  op->name_size = qn__remote_name(remote, key, op->name);
+  op->ttl_ms = remote->ttl_ms;
+  qn__entry_write(entry, op->bytes + QN__REMOTE_HEADER_BYTES);
   qn__mutex_lock(&remote->mutex);
-  _Atomic uint64_t* dropped = push_put(remote, job);
-  if (!dropped) hand_claim_over(remote, key, job);
+  _Atomic uint64_t* dropped = push_put(remote, op);
+  if (!dropped) hand_claim_over(remote, key, op);
   qn__mutex_unlock(&remote->mutex);
   if (!dropped) {
     QN__REMOTE_COUNT(remote, remote_put_queued, 1);
     return true;
   }
   atomic_fetch_add_explicit(dropped, 1, memory_order_relaxed);
-  qn__job_free(remote, job);
+  qn__remote_op_free(remote, op);
   return false;
 }
 
@@ -308,7 +309,7 @@ bool qn__remote_put(qn__remote_t* remote, const qn__entry_t* entry) {
   }
   qn_hash128_t key = qn__preimage_key(entry->preimage);
   bool is_queued = put(remote, entry, key);
-  // Others need not wait for what does not come.
+  // Other machines need not wait for an entry that does not come.
   if (!is_queued) qn__remote_give_up(remote, key);
   return is_queued;
 }
@@ -326,19 +327,15 @@ bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns) {
   return is_done;
 }
 
-// ---- looking
+// ---- state and counters
 
-qn__breaker_state_t qn__remote_breaker(qn__remote_t* remote, bool of_puts, int64_t* out_period_ns) {
-  const qn__remote_queue_t* lane = of_puts ? &remote->puts : &remote->asks;
+qn__breaker_state_t qn__remote_breaker(qn__remote_t* remote, int64_t* out_period_ns) {
   qn__mutex_lock(&remote->mutex);
-  int64_t until_ns = atomic_load(&lane->open_until_ns);
-  if (out_period_ns) *out_period_ns = until_ns ? lane->period_ns : 0;
-  qn__breaker_state_t state = QN__BREAKER_CLOSED;
-  if (until_ns != 0) {
-    state = qn__now_ns() < until_ns ? QN__BREAKER_OPEN : QN__BREAKER_HALF_OPEN;
-  }
+  int64_t until_ns = atomic_load(&remote->breaker.open_until_ns);
+  if (out_period_ns) *out_period_ns = until_ns ? remote->breaker.period_ns : 0;
   qn__mutex_unlock(&remote->mutex);
-  return state;
+  if (until_ns == 0) return QN__BREAKER_CLOSED;
+  return qn__now_ns() < until_ns ? QN__BREAKER_OPEN : QN__BREAKER_HALF_OPEN;
 }
 
 const char* qn__breaker_state_name(qn__breaker_state_t state) {

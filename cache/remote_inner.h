@@ -1,7 +1,7 @@
-// cache/remote_inner.h: what remote.c, remote_lane.c and remote_value.c share.
+// cache/remote_inner.h: what the files of the remote tier share.
 //
-// Thread rule: what is atomic or constant after the creation is free for all; the rest belongs to
-// `mutex`, which is never held over a call of the store. Read next: remote.c.
+// Thread rule: atomic and constant members need no lock. `mutex` guards the others; no thread holds
+// it while it calls the store.
 #ifndef QUERN_CACHE_REMOTE_INNER_H_
 #define QUERN_CACHE_REMOTE_INNER_H_
 
@@ -11,9 +11,9 @@
 #include "base/thread.h"
 #include "cache/remote.h"
 
-// Of the value around an entry, and of the names; raised when either changes its meaning.
+// Version of the value around an entry and of the names; raised when either changes its meaning.
 #define QN__REMOTE_VERSION 1u
-// Version, 15 zeros, MAC; then the entry, so that it is aligned as the value is.
+// A value: version, 15 zeros, MAC, then the entry, which is aligned as the value is.
 #define QN__REMOTE_HEADER_BYTES 48u
 #define QN__REMOTE_MAC_OFFSET 16u
 #define QN__REMOTE_DOMAIN_BYTES 64u
@@ -22,32 +22,32 @@
 // Claims that one process holds at once: more than any pool of compile threads.
 #define QN__REMOTE_CLAIMS 64u
 
-typedef enum qn__job_kind {
-  QN__JOB_GET,
-  QN__JOB_CLAIM,
-  QN__JOB_PUT,
-  QN__JOB_UNCLAIM
-} qn__job_kind_t;
-typedef enum qn__job_state {
-  QN__JOB_QUEUED,
-  QN__JOB_RUNNING,
-  QN__JOB_DONE,     // `result` is meaningful
-  QN__JOB_REFUSED,  // the breaker opened while it waited
-} qn__job_state_t;
+typedef enum qn__remote_op_kind {
+  QN__REMOTE_GET,
+  QN__REMOTE_CLAIM,
+  QN__REMOTE_PUT,
+  QN__REMOTE_UNCLAIM
+} qn__remote_op_kind_t;
+typedef enum qn__remote_op_state {
+  QN__REMOTE_QUEUED,
+  QN__REMOTE_RUNNING,
+  QN__REMOTE_DONE,     // `result` is meaningful
+  QN__REMOTE_REFUSED,  // the breaker opened while the operation was queued
+} qn__remote_op_state_t;
 
-// One operation on its way. A get or a claim has a caller that waits and may leave: then the lane's
-// thread frees the job. A put or an unclaim belongs to the lane.
-typedef struct qn__job {
-  struct qn__job* next;
-  qn__job_kind_t kind;
-  qn__job_state_t state;
+// One operation of the store. The caller of a get or a claim waits for it and may leave before it
+// ends; the thread frees the operation then. The thread owns puts and unclaims from the start.
+typedef struct qn__remote_op {
+  struct qn__remote_op* next;
+  qn__remote_op_kind_t kind;
+  qn__remote_op_state_t state;
   bool is_orphan;  // its caller has left
-  bool is_probe;
+  bool is_probe;   // it decides whether the breaker closes
   int64_t deadline_ns;
   int64_t ttl_ms;
   qn__store_result_t result;
-  qn__cond_t done;  // gets and claims
-  uint8_t* value;   // get: owned, what the store gave
+  qn__cond_t done;  // get, claim
+  uint8_t* value;   // get: owned, from the store
   size_t value_size;
   size_t size_bytes;  // of `bytes`
   size_t name_size;
@@ -57,49 +57,49 @@ typedef struct qn__job {
   _Alignas(16) uint8_t bytes[];  // put: header and entry
 } qn__remote_op_t;
 
-typedef enum qn__lane_state {
-  QN__LANE_NONE = 0,
-  QN__LANE_RUNNING,
-  QN__LANE_ENDED
-} qn__lane_state_t;
+typedef enum qn__remote_thread_state {
+  QN__REMOTE_THREAD_NONE = 0,
+  QN__REMOTE_THREAD_RUNNING,
+  QN__REMOTE_THREAD_ENDED
+} qn__remote_thread_state_t;
 
-// A queue, a thread, a connection and a circuit breaker.
-typedef struct qn__lane {
+// A queue of operations, the thread that runs them, and its connection.
+typedef struct qn__remote_queue {
   struct qn__remote* remote;
   const char* thread_name;
-  const char* what;  // "gets", "puts": for the log
-  bool is_puts;
-  void* connection;  // the thread's, and the fork handler's
-  qn__cond_t work;   // something was queued, or is_closing
+  void* connection;  // used by the thread and the fork handler
+  qn__cond_t work;   // an operation was queued, or is_closing
   qn__remote_op_t* head;
   qn__remote_op_t** tail;
   qn__remote_op_t* running;
-  qn__lane_state_t state;
-  bool is_away;  // the thread is in calls of the store or of a log, without the lock
+  qn__remote_thread_state_t state;
+  bool is_away;  // the thread is in a call of the store or writes to the log, without the lock
   pthread_t thread;
-  // The breaker.
+} qn__remote_queue_t;
+
+// The circuit breaker.
+typedef struct qn__remote_breaker {
   _Atomic int64_t open_until_ns;  // qn__now_ns; 0: closed
   int64_t period_ns;              // of the last opening
   unsigned failure_count;         // in a row
   bool is_probing;
-  bool is_logged;  // that it opened
-  bool is_denied;  // it opened because the server denied something: it is there, and in time
-} qn__remote_queue_t;
+  bool is_logged;  // the log says that it opened
+} qn__remote_breaker_t;
 
-typedef enum qn__claim_state {
-  QN__CLAIM_NONE = 0,
-  QN__CLAIM_ASKED,  // the store was asked; nobody else touches the place
-  QN__CLAIM_HELD,
-} qn__claim_state_t;
+typedef enum qn__remote_claim_state {
+  QN__REMOTE_CLAIM_NONE = 0,
+  QN__REMOTE_CLAIM_REQUESTED,  // one caller waits for the store's answer and owns the slot
+  QN__REMOTE_CLAIM_HELD,
+} qn__remote_claim_state_t;
 
-typedef struct qn__claim {
-  qn__claim_state_t state;
+typedef struct qn__remote_claim {
+  qn__remote_claim_state_t state;
   qn_hash128_t key;
   uint64_t serial;
-} qn__claim_t;
+} qn__remote_claim_t;
 
 struct qn__remote {
-  // Constant after the creation.
+  // Constant after creation.
   qn_allocator_t allocator;
   const qn__store_t* store;
   const qn__crypto_t* crypto;
@@ -119,16 +119,18 @@ struct qn__remote {
   } counters;
 
   qn__mutex_t mutex;
-  qn__cond_t done;           // done_count rose, or a lane ended
-  qn__remote_queue_t asks;   // gets and claims
-  qn__remote_queue_t puts;   // puts and unclaims
-  qn__remote_op_t* orphans;  // left over from before this process was forked
+  qn__cond_t done;          // done_count rose, or a thread ended
+  qn__remote_queue_t gets;  // gets and claims
+  qn__remote_queue_t puts;  // puts and unclaims
+  qn__remote_breaker_t breaker;
+  _Atomic int64_t denied_until_ns;  // qn__now_ns: the server denied a put or a claim; 0: it did not
+  qn__remote_op_t* orphans;         // the parent's operations, in a child of fork
   uint64_t queue_bytes;
   uint64_t put_count, done_count;
   uint64_t claim_serial;
-  qn__claim_t claims[QN__REMOTE_CLAIMS];
+  qn__remote_claim_t claims[QN__REMOTE_CLAIMS];
   bool is_closing;
-  bool is_abandoned;  // the destroy gave up waiting: the last lane that ends destroys
+  bool is_abandoned;  // the destroy stopped waiting: the last thread that ends frees the object
 
   qn__fork_node_t fork_node;
 };
@@ -136,36 +138,37 @@ struct qn__remote {
 #define QN__REMOTE_COUNT(remote, name, amount) \
   ((void)atomic_fetch_add_explicit(&(remote)->counters.name, (amount), memory_order_relaxed))
 
-// remote_value.c. Names are terminated and of at most QN__REMOTE_NAME_BYTES; the size comes back.
+// remote_value.c. Names are terminated and have at most QN__REMOTE_NAME_BYTES. Returns the size.
 qn_status_t qn__remote_set_prefix(qn__remote_t* remote, const char* trust_domain);
 size_t qn__remote_name(const qn__remote_t* remote, qn_hash128_t key, char* out);
 size_t qn__remote_claim_name(const qn__remote_t* remote, qn_hash128_t key, char* out);
 size_t qn__remote_owner(const qn__remote_t* remote, uint64_t serial, char* out);
 // Fills the header of a value whose entry is in place.
 void qn__remote_seal(const qn__remote_t* remote, qn_str_t name, uint8_t* value, size_t size);
-// Whether the value was made for `name` by a holder of the key. Looks at nothing else.
+// True when a holder of the key made the value for `name`. Reads nothing else of it.
 bool qn__remote_is_authentic(const qn__remote_t* remote, qn_str_t name, qn_span_t value);
 
-// remote_lane.c. All with the lock held unless said otherwise.
-// Whether an operation may be queued; *out_is_probe: it is the one that finds out.
-bool qn__lane_admits(qn__remote_queue_t* lane, int64_t now_ns, bool* out_is_probe);
-// Whether a claim may be given back: that is never a probe, and goes on where only puts are denied.
-bool qn__lane_takes_unclaims(qn__remote_queue_t* lane, int64_t now_ns);
-// Starts the thread where there is none. False when there can be none.
-bool qn__lane_start(qn__remote_queue_t* lane);
-void qn__lane_push(qn__remote_queue_t* lane, qn__remote_op_t* job);
-// The caller of `job` leaves: true when the job is the caller's again, to be freed.
-bool qn__lane_leave(qn__remote_queue_t* lane, qn__remote_op_t* job, int64_t now_ns);
+// remote_queue.c. With the lock held, unless the comment says otherwise.
+// True when the breaker lets a get or a claim through; *out_is_probe: it decides for the others.
+bool qn__remote_admits(qn__remote_t* remote, int64_t now_ns, bool* out_is_probe);
+// Starts the thread if it does not run. False when it cannot start.
+bool qn__remote_queue_start(qn__remote_queue_t* queue);
+void qn__remote_queue_push(qn__remote_queue_t* queue, qn__remote_op_t* op);
+// The caller of `op` leaves. True when the caller has to free the operation.
+bool qn__remote_queue_leave(qn__remote_queue_t* queue, qn__remote_op_t* op, int64_t now_ns);
 // Without the lock.
-qn__remote_op_t* qn__job_make(qn__remote_t* remote, qn__job_kind_t kind, size_t size_bytes);
-void qn__job_free(qn__remote_t* remote, qn__remote_op_t* job);
-// With the lock held, or by the last user.
+qn__remote_op_t* qn__remote_op_make(qn__remote_t* remote, qn__remote_op_kind_t kind,
+                                    size_t size_bytes);
+void qn__remote_op_free(qn__remote_t* remote, qn__remote_op_t* op);
+// Also without the lock, by the last user.
 void qn__remote_free_orphans(qn__remote_t* remote);
+// Tests the requirements on queues, counts, breaker and claims. For debug builds and tests.
+bool qn__remote_check(const qn__remote_t* remote);
 void qn__remote_fork_prepare(void* self);
 void qn__remote_fork_parent(void* self);
 void qn__remote_fork_child(void* self);
 
-// remote.c. Frees everything; nobody else uses the object any more.
+// remote_open.c. Frees everything, by the last user.
 void qn__remote_free(qn__remote_t* remote);
 
 #endif  // QUERN_CACHE_REMOTE_INNER_H_

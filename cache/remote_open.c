@@ -1,26 +1,26 @@
-// cache/remote_open.c: the remote tier made by its options, and ended.
+// cache/remote_open.c: creates the remote tier from its options, and destroys it.
 //
-// A destroy waits for its grace and a little longer; a lane that hangs beyond that is left behind
-// and frees the tier when it comes back. Not here: what callers ask of it (remote.c). Thread rule:
-// one thread makes and ends it. Read next: remote.c.
+// A destroy waits for its grace period and 0.1 s more. A thread that hangs longer is detached and
+// frees the tier when it returns.
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/plugin.h"
 #include "cache/remote_inner.h"
 
 #define MS_NS INT64_C(1000000)
-// How long a destroy waits for the call under way, beyond its grace.
+// How long a destroy waits for running calls, after its grace period.
 #define LAST_CALL_NS (100 * MS_NS)
 #define DAY_MS INT64_C(86400000)
 #define SCHEME_BYTES 17u
 
-// ---- making
+// ---- create
 
 static int64_t or_default(int64_t value, int64_t fallback) {
   return value > 0 ? value : fallback;
 }
 
-// "redis+unix://..." is served by libquern-redis.so, as is "rediss", to say what to do about it.
+// Writes the name of the store's module. libquern-redis.so also serves "redis+unix", and "rediss",
+// for which it has an error message with advice.
 static bool plugin_of(const char* url, char out[SCHEME_BYTES]) {
   const char* end = strstr(url, "://");
   size_t size = 0;
@@ -91,40 +91,38 @@ static qn_status_t set_url(qn__remote_t* remote, const char* url) {
   return remote->url ? QN_OK : qn__out_of_memory("the remote tier");
 }
 
-static qn_status_t open_lane(qn__remote_t* remote, qn__remote_queue_t* lane, const char* url) {
-  return remote->store->create(remote->allocator, qn__net(), url, &lane->connection);
+static qn_status_t open_queue(qn__remote_t* remote, qn__remote_queue_t* queue, const char* url) {
+  return remote->store->create(remote->allocator, qn__net(), url, &queue->connection);
 }
 
-static void name_lane(qn__remote_t* remote, qn__remote_queue_t* lane, bool is_puts) {
-  lane->remote = remote;
-  lane->is_puts = is_puts;
-  lane->thread_name = is_puts ? "quern-put" : "quern-get";
-  lane->what = is_puts ? "puts" : "gets";
-  lane->tail = &lane->head;
+static void init_queue(qn__remote_t* remote, qn__remote_queue_t* queue, bool is_puts) {
+  queue->remote = remote;
+  queue->thread_name = is_puts ? "quern-put" : "quern-get";
+  queue->tail = &queue->head;
 }
 
 static void take_options(qn__remote_t* remote, const qn__remote_options_t* options) {
   remote->store = options->store;
   remote->may_write = options->may_write;
   remote->timeout_ns = or_default(options->timeout_ns, 200 * MS_NS);
-  // Who gives an answer more time has a slow machine or a slow network, and these connect slowly.
+  // A longer timeout means a slow machine or a slow network, where connecting is slow as well.
   remote->connect_timeout_ns = or_default(options->connect_timeout_ns, remote->timeout_ns / 2 + 1);
   remote->retry_ns = or_default(options->retry_ns, 1000 * MS_NS);
   remote->latch_ns = or_default(options->latch_ns, 60000 * MS_NS);
   int64_t ten_times = remote->timeout_ns > INT64_MAX / 10 ? INT64_MAX : 10 * remote->timeout_ns;
   remote->put_timeout_ns = or_default(options->put_timeout_ns, ten_times);
   remote->ttl_ms = options->ttl_ms < 0 ? 0 : or_default(options->ttl_ms, 30 * DAY_MS);
-  const uint64_t most = SIZE_MAX / 4;
+  const uint64_t max_bytes = SIZE_MAX / 4;
   remote->max_entry_bytes =
       options->max_entry_bytes ? options->max_entry_bytes : UINT64_C(16) << 20;
-  if (remote->max_entry_bytes > most) remote->max_entry_bytes = most;
+  if (remote->max_entry_bytes > max_bytes) remote->max_entry_bytes = max_bytes;
   remote->max_queue_bytes =
       options->max_queue_bytes ? options->max_queue_bytes : UINT64_C(64) << 20;
 }
 
 static qn_status_t init_locks(qn__remote_t* remote) {
   QN_TRY(qn__mutex_init(&remote->mutex));
-  qn__cond_t* conds[] = {&remote->done, &remote->asks.work, &remote->puts.work};
+  qn__cond_t* conds[] = {&remote->done, &remote->gets.work, &remote->puts.work};
   qn_status_t status = QN_OK;
   size_t count = 0;
   while (count < QN_COUNT_OF(conds) && qn_ok(status)) status = qn__cond_init(conds[count++]);
@@ -135,7 +133,7 @@ static qn_status_t init_locks(qn__remote_t* remote) {
 }
 
 static void free_memory(qn__remote_t* remote) {
-  if (remote->asks.connection) remote->store->destroy(remote->asks.connection);
+  if (remote->gets.connection) remote->store->destroy(remote->gets.connection);
   if (remote->puts.connection) remote->store->destroy(remote->puts.connection);
   if (remote->crypto) remote->crypto->wipe(remote->key, sizeof remote->key);
   qn__free_cstr(remote->allocator, remote->url);
@@ -147,7 +145,7 @@ void qn__remote_free(qn__remote_t* remote) {
   qn__fork_unregister(&remote->fork_node);
   qn__remote_free_orphans(remote);
   qn__cond_deinit(&remote->puts.work);
-  qn__cond_deinit(&remote->asks.work);
+  qn__cond_deinit(&remote->gets.work);
   qn__cond_deinit(&remote->done);
   qn__mutex_deinit(&remote->mutex);
   free_memory(remote);
@@ -168,14 +166,14 @@ qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t*
   if (!remote) return qn__out_of_memory("the remote tier");
   remote->allocator = allocator;
   take_options(remote, options);
-  name_lane(remote, &remote->asks, false);
-  name_lane(remote, &remote->puts, true);
+  init_queue(remote, &remote->gets, false);
+  init_queue(remote, &remote->puts, true);
   const char* directory = options->plugin_directory ? options->plugin_directory : "";
   qn_status_t status = set_url(remote, options->url);
   if (qn_ok(status)) status = qn__remote_set_prefix(remote, options->trust_domain);
   if (qn_ok(status) && !remote->store) status = open_store(remote, options->url, directory);
-  if (qn_ok(status)) status = open_lane(remote, &remote->asks, options->url);
-  if (qn_ok(status) && remote->may_write) status = open_lane(remote, &remote->puts, options->url);
+  if (qn_ok(status)) status = open_queue(remote, &remote->gets, options->url);
+  if (qn_ok(status) && remote->may_write) status = open_queue(remote, &remote->puts, options->url);
   if (qn_ok(status)) status = open_crypto(remote, options, directory);
   if (qn_ok(status)) status = init_locks(remote);
   if (!qn_ok(status)) {
@@ -195,16 +193,17 @@ qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t*
   return QN_OK;
 }
 
-// ---- ending
+// ---- destroy
 
 static bool has_ended(const qn__remote_t* remote) {
-  return remote->asks.state != QN__LANE_RUNNING && remote->puts.state != QN__LANE_RUNNING;
+  return remote->gets.state != QN__REMOTE_THREAD_RUNNING &&
+         remote->puts.state != QN__REMOTE_THREAD_RUNNING;
 }
 
-// Whether one of the threads is.
+// True when a thread that still runs is in no call, so that it ends soon.
 static bool is_about_to_end(const qn__remote_t* remote) {
-  return (remote->asks.state == QN__LANE_RUNNING && !remote->asks.is_away) ||
-         (remote->puts.state == QN__LANE_RUNNING && !remote->puts.is_away);
+  return (remote->gets.state == QN__REMOTE_THREAD_RUNNING && !remote->gets.is_away) ||
+         (remote->puts.state == QN__REMOTE_THREAD_RUNNING && !remote->puts.is_away);
 }
 
 void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
@@ -213,9 +212,10 @@ void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
   (void)qn__remote_flush(remote, grace_ns);
   qn__mutex_lock(&remote->mutex);
   remote->is_closing = true;
-  qn__cond_broadcast(&remote->asks.work);
+  qn__cond_broadcast(&remote->gets.work);
   qn__cond_broadcast(&remote->puts.work);
-  // A thread that is in no call is about to end, however long a busy machine keeps it from running.
+  // A thread that is in no call ends without waiting for anything, so it is waited for without a
+  // deadline; only a busy machine delays it.
   bool is_in_time = true;
   while (!has_ended(remote) && (is_in_time || is_about_to_end(remote))) {
     if (is_about_to_end(remote)) {
@@ -225,15 +225,15 @@ void qn__remote_destroy(qn__remote_t* remote, int64_t grace_ns) {
     }
   }
   bool is_abandoned = remote->is_abandoned = !has_ended(remote);
-  qn__remote_queue_t* const lanes[] = {&remote->asks, &remote->puts};
-  pthread_t ended[QN_COUNT_OF(lanes)];
+  qn__remote_queue_t* const queues[] = {&remote->gets, &remote->puts};
+  pthread_t ended[QN_COUNT_OF(queues)];
   size_t ended_count = 0;
-  for (size_t i = 0; i < QN_COUNT_OF(lanes); i++) {
-    if (lanes[i]->state == QN__LANE_ENDED) ended[ended_count++] = lanes[i]->thread;
-    if (lanes[i]->state == QN__LANE_RUNNING) (void)pthread_detach(lanes[i]->thread);
+  for (size_t i = 0; i < QN_COUNT_OF(queues); i++) {
+    if (queues[i]->state == QN__REMOTE_THREAD_ENDED) ended[ended_count++] = queues[i]->thread;
+    if (queues[i]->state == QN__REMOTE_THREAD_RUNNING) (void)pthread_detach(queues[i]->thread);
   }
   qn__mutex_unlock(&remote->mutex);
-  // Those have let the lock go for good, or are about to.
+  // These threads need the lock no more.
   for (size_t i = 0; i < ended_count; i++) (void)pthread_join(ended[i], NULL);
   if (!is_abandoned) qn__remote_free(remote);
 }

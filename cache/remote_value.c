@@ -6,11 +6,10 @@
 //  16 32  MAC: BLAKE2b-256 with the fleet's key over the label "quern remote value", the 16 bytes
 //         before the MAC, the size of the name as u64 LE, the name, and the entry
 // The name holds format versions, trust domain and key, so a value that is moved to another key or
-// domain is not authentic there. The size of the name is in the MAC, so that no name and entry can
-// be split in another place.
+// domain is not authentic there. The size of the name is in the MAC, so that the boundary between
+// name and entry cannot move.
 //
-// Not here: the bytes of the entry (entry.c), what a bad one means (remote.c). Thread rule: pure
-// functions of constant state. Read next: remote_lane.c.
+// Not here: the bytes of the entry (entry.c), what a bad value means (remote.c).
 #include <stdio.h>
 #include <unistd.h>
 
@@ -53,7 +52,7 @@ size_t qn__remote_claim_name(const qn__remote_t* remote, qn_hash128_t key, char*
   return size + 6;
 }
 
-// Unique among machines by the token, among forked processes by the number of the process.
+// Writes an owner: the token makes it unique among machines, the process id among forked processes.
 size_t qn__remote_owner(const qn__remote_t* remote, uint64_t serial, char* out) {
   qn_hash128_t token;
   memcpy(token.bytes, remote->token, sizeof token.bytes);
@@ -92,8 +91,8 @@ bool qn__remote_is_authentic(const qn__remote_t* remote, qn_str_t name, qn_span_
   return remote->crypto->equal(mac, value.data + QN__REMOTE_MAC_OFFSET, sizeof mac);
 }
 
-// Credentials stand before the last "@"; a path or a password with an "@" only has more masked.
-// Of a query only a number of a database is shown.
+// Masks up to the last "@", before which credentials are; an "@" in a path masks more than needed.
+// Masks a query unless it is the number of a database.
 void qn__remote_mask_url(qn_str_t url, qn__buffer_t* out) {
   size_t begin = 0, end = 0, query = url.size;
   for (size_t i = 0; i + 2 < url.size && begin == 0; i++) {

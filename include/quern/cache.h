@@ -162,8 +162,9 @@ typedef struct qn_cache_write_options {
   // Times of creation and of compiling become 0: the bundle then depends on keys and code alone,
   // and two machines that compile the same write the same bytes.
   bool is_timeless;
-  // Adds to the bundle at the path, behind its old end, instead of replacing it. Readers that have
-  // it open go on with what they know. One that dies half-way leaves a file without a whole tail.
+  // Keeps the entries of the bundle at the path and adds to them. A new file takes its place;
+  // readers that have the old one open keep it. Of two processes that append at the same time, the
+  // one that finishes last wins.
   bool is_appending;
 } qn_cache_write_options_t;
 typedef struct qn_cache_write_report {

@@ -99,8 +99,8 @@ static void counters(const qn__tier_t* tier,
 
 static void gauges(const qn__tier_t* tier, qn__gauge_values_t* values) {
   qn__remote_t* remote = remote_of(tier);
-  qn__gauge_set(values, QN__GAUGE_remote_breaker, qn__remote_breaker(remote, false, NULL));
-  qn__gauge_set(values, QN__GAUGE_remote_put_breaker, qn__remote_breaker(remote, true, NULL));
+  qn__gauge_set(values, QN__GAUGE_remote_breaker, qn__remote_breaker(remote, NULL));
+  qn__gauge_set(values, QN__GAUGE_remote_writing_off, qn__remote_is_writing_off(remote));
 }
 
 static void describe_all(const qn__tier_t* tier, qn__buffer_t* out) {

@@ -252,6 +252,8 @@ static void test_password(void** state) {
   static const char* const wrong[] = {"", ":hunter22@", "nobody:hunter2@"};
   for (size_t i = 0; i < QN_COUNT_OF(wrong); i++) {
     remote = connect_as(wrong[i]);
+    // Before the first get opens the breaker, after which puts are dropped.
+    assert_false(put(remote));
     assert_int_equal(get(remote), QN__GET_ERROR);
     assert_int_equal(qn__remote_counter(remote, "remote_denied"), 1);
     assert_int_equal(get(remote), QN__GET_OFF);
@@ -283,11 +285,11 @@ static void test_read_only_user(void** state) {
   assert_false(put(reader));
   assert_int_equal(qn__remote_counter(reader, "remote_put_failed_denied"), 1);
   // Puts are off, gets are on.
-  assert_int_equal(qn__remote_breaker(reader, true, NULL), QN__BREAKER_OPEN);
+  assert_true(qn__remote_is_writing_off(reader));
   assert_false(put(reader));
   assert_int_equal(qn__remote_counter(reader, "remote_put_dropped_off"), 1);
   assert_int_equal(get(reader), QN__GET_HIT);
-  assert_int_equal(qn__remote_breaker(reader, false, NULL), QN__BREAKER_CLOSED);
+  assert_int_equal(qn__remote_breaker(reader, NULL), QN__BREAKER_CLOSED);
   // Nor may it look outside of its names: that is a denial, not a miss.
   qn__remote_destroy(reader, PATIENCE);
   ask_server("ACL SETUSER reader resetkeys ~other:*\r\n", "+OK");
@@ -313,7 +315,7 @@ static void test_out_of_memory(void** state) {
   assert_true(was_logged("puts are off"));
   // There is room again, and the time of the latch has passed.
   ask_server("CONFIG SET maxmemory 0\r\n", "+OK");
-  atomic_store(&remote->puts.open_until_ns, 1);
+  atomic_store(&remote->denied_until_ns, 1);
   assert_true(put(remote));
   qn__remote_destroy(remote, PATIENCE);
 }
@@ -346,7 +348,7 @@ static void test_large(void** state) {
   remote = make(&options);
   for (int i = 0; i < 5; i++) assert_int_equal(get(remote), QN__GET_BAD);
   assert_int_equal(qn__remote_counter(remote, "remote_large"), 5);
-  assert_int_equal(qn__remote_breaker(remote, false, NULL), QN__BREAKER_CLOSED);
+  assert_int_equal(qn__remote_breaker(remote, NULL), QN__BREAKER_CLOSED);
   qn__remote_destroy(remote, PATIENCE);
   // Somebody wrote nonsense under the name.
   char name[QN__REMOTE_NAME_BYTES], command[256];
@@ -376,7 +378,7 @@ static void test_restart(void** state) {
   assert_true(was_logged("gets are off"));
   assert_true(redis_restart(&server, NULL));
   assert_int_equal(get(remote), QN__GET_OFF);
-  atomic_store(&remote->asks.open_until_ns, 1);
+  atomic_store(&remote->breaker.open_until_ns, 1);
   assert_int_equal(get(remote), QN__GET_ABSENT);
   assert_true(was_logged("gets are on again"));
   assert_true(put(remote));
@@ -392,11 +394,12 @@ static void test_restart(void** state) {
 
 // The time of the open breaker passes.
 static void let_it_ask(qn__remote_t* remote) {
-  if (atomic_load(&remote->asks.open_until_ns) != 0) atomic_store(&remote->asks.open_until_ns, 1);
+  if (atomic_load(&remote->breaker.open_until_ns) != 0)
+    atomic_store(&remote->breaker.open_until_ns, 1);
 }
 
 // Gets from a server that hangs, until one of them has opened the breaker: the first one, unless
-// the machine was so busy that the lane's thread did not come to it in time, which says nothing of
+// the machine was so busy that the queue's thread did not come to it in time, which says nothing of
 // the server. How many there were.
 static uint64_t time_out(qn__remote_t* remote) {
   const struct timespec ms = {0, 1000000};
@@ -407,7 +410,7 @@ static uint64_t time_out(qn__remote_t* remote) {
     if (result != QN__GET_OFF) assert_int_equal(result, QN__GET_TIMEOUT);
     count += result == QN__GET_TIMEOUT;
     (void)nanosleep(&ms, NULL);
-  } while (qn__remote_breaker(remote, false, NULL) != QN__BREAKER_OPEN);
+  } while (qn__remote_breaker(remote, NULL) != QN__BREAKER_OPEN);
   assert_true(count > 0);
   return count;
 }
@@ -420,7 +423,7 @@ static void test_stopped_server(void** state) {
   options.connect_timeout_ns = 300 * MS;
   options.put_timeout_ns = 300 * MS;
   qn__remote_t* remote = make(&options);
-  while (!put(remote)) atomic_store(&remote->puts.open_until_ns, 1);
+  while (!put(remote)) atomic_store(&remote->denied_until_ns, 1);
   assert_int_equal(kill(server.pid, SIGSTOP), 0);
   uint64_t timeouts = time_out(remote);
   for (int i = 0; i < 1000; i++) assert_int_equal(get(remote), QN__GET_OFF);
@@ -437,7 +440,7 @@ static void test_stopped_server(void** state) {
   }
   // Destroying while it hangs.
   assert_int_equal(kill(server.pid, SIGSTOP), 0);
-  atomic_store(&remote->puts.open_until_ns, 0);
+  atomic_store(&remote->denied_until_ns, 0);
   (void)qn__remote_put(remote, &sample.entry);
   qn__remote_destroy(remote, 10 * MS);
 }

@@ -401,6 +401,9 @@ qn__get_result_t remote_get_by(qn__remote_t* remote, const sample_t* sample, int
   }
   qn__remote_hit_release(remote, &hit);
   qn__remote_hit_release(remote, &hit);
+  qn__mutex_lock(&remote->mutex);
+  assert_true(qn__remote_check(remote));
+  qn__mutex_unlock(&remote->mutex);
   return result;
 }
 
@@ -415,10 +418,9 @@ void remote_put(qn__remote_t* remote, const sample_t* sample) {
   assert_int_equal(qn__remote_counter(remote, "remote_put_done"), done + 1);
 }
 
-void remote_is_breaker(qn__remote_t* remote, bool of_puts, qn__breaker_state_t state,
-                       int64_t period_ns) {
+void remote_is_breaker(qn__remote_t* remote, qn__breaker_state_t state, int64_t period_ns) {
   int64_t period = -1;
-  assert_string_equal(qn__breaker_state_name(qn__remote_breaker(remote, of_puts, &period)),
+  assert_string_equal(qn__breaker_state_name(qn__remote_breaker(remote, &period)),
                       qn__breaker_state_name(state));
   assert_int_equal(period, period_ns);
 }

@@ -65,8 +65,7 @@ qn__get_result_t remote_get(qn__remote_t* remote, const sample_t* sample);
 // Asserts that the sample gets to the store.
 void remote_put(qn__remote_t* remote, const sample_t* sample);
 // Asserts the state and the period of a breaker.
-void remote_is_breaker(qn__remote_t* remote, bool of_puts, qn__breaker_state_t state,
-                       int64_t period_ns);
+void remote_is_breaker(qn__remote_t* remote, qn__breaker_state_t state, int64_t period_ns);
 int remote_set_up(void** state);
 
 #endif  // QUERN_TESTS_UNIT_CACHE_SUPPORT_REMOTE_H_

@@ -230,7 +230,7 @@ static void test_authentic_nonsense(void** state) {
   assert_int_equal(remote_get(remote, &sample), QN__GET_BAD);
   assert_int_equal(qn__remote_counter(remote, "remote_bad_key"), 1);
   assert_int_equal(qn__remote_counter(remote, "remote_bad_mac"), 0);
-  assert_int_equal(qn__remote_breaker(remote, false, NULL), QN__BREAKER_CLOSED);
+  assert_int_equal(qn__remote_breaker(remote, NULL), QN__BREAKER_CLOSED);
   remote_end(remote);
   sample_free(&sample);
   sample_free(&other);
@@ -287,7 +287,7 @@ static bool use_all(qn_allocator_t allocator, void* user) {
   is_fine &= !qn__remote_is_being_made(remote, sample->entry.key, 1000, NEVER);
   qn__remote_give_up(remote, sample->entry.key);
   is_fine &= qn__remote_flush(remote, HOUR);
-  is_fine &= qn__remote_breaker(remote, false, NULL) == QN__BREAKER_CLOSED;
+  is_fine &= qn__remote_breaker(remote, NULL) == QN__BREAKER_CLOSED;
   remote_end(remote);
   return is_fine && fake_connections() == 0;
 }

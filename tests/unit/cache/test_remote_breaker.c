@@ -25,22 +25,37 @@ static void sleep_ms(long ms) {
 
 // ---- the breaker
 
+// Lets the time of an open breaker pass.
+static void pass_time(qn__remote_t* remote) {
+  assert_int_not_equal(atomic_load(&remote->breaker.open_until_ns), 0);
+  atomic_store(&remote->breaker.open_until_ns, 1);
+}
+
 static void test_first_timeout_opens(void** state) {
   (void)state;
   qn__remote_options_t options = remote_usual();
   qn__remote_t* remote = remote_make(&options);
   sample_t sample;
   sample_make(&sample, 1, 10);
-  remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   fake_order(FAKE_GET, QN__STORE_TIMEOUT, -1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_TIMEOUT);
-  remote_is_breaker(remote, false, QN__BREAKER_OPEN, HOUR);
+  remote_is_breaker(remote, QN__BREAKER_OPEN, HOUR);
   for (int i = 0; i < 1000; i++) assert_int_equal(remote_get(remote, &sample), QN__GET_OFF);
   assert_int_equal(fake_calls(FAKE_GET), 1);
   assert_int_equal(qn__remote_counter(remote, "remote_timeouts"), 1);
   assert_int_equal(qn__remote_counter(remote, "remote_off"), 1000);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 1);
-  // Puts have a breaker of their own.
+  // Puts are dropped without a call, until a get has closed the breaker.
+  assert_true(qn__remote_is_writing_off(remote));
+  assert_false(qn__remote_put(remote, &sample.entry));
+  pass_time(remote);
+  assert_false(qn__remote_put(remote, &sample.entry));
+  assert_int_equal(qn__remote_counter(remote, "remote_put_dropped_off"), 2);
+  assert_int_equal(fake_calls(FAKE_PUT), 0);
+  fake_order(FAKE_GET, QN__STORE_ABSENT, 1);
+  assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
+  assert_false(qn__remote_is_writing_off(remote));
   remote_put(remote, &sample);
   remote_end(remote);
   sample_free(&sample);
@@ -60,7 +75,7 @@ static void test_third_error_opens(void** state) {
     assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
     assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
     assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
-    remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+    remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   }
   assert_int_equal(qn__remote_counter(remote, "remote_retried"), 3);
   // Not so when they come without a success between them.
@@ -68,9 +83,9 @@ static void test_third_error_opens(void** state) {
   fake_order(FAKE_GET, QN__STORE_ERROR, 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
-  remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
-  remote_is_breaker(remote, false, QN__BREAKER_OPEN, HOUR);
+  remote_is_breaker(remote, QN__BREAKER_OPEN, HOUR);
   assert_int_equal(remote_get(remote, &sample), QN__GET_OFF);
   assert_int_equal(qn__remote_counter(remote, "remote_errors"), 9);
   remote_end(remote);
@@ -86,15 +101,9 @@ static void test_denial_opens(void** state) {
   fake_order(FAKE_CONNECT, QN__STORE_DENIED, 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
   assert_int_equal(qn__remote_counter(remote, "remote_denied"), 1);
-  remote_is_breaker(remote, false, QN__BREAKER_OPEN, HOUR);
+  remote_is_breaker(remote, QN__BREAKER_OPEN, HOUR);
   remote_end(remote);
   sample_free(&sample);
-}
-
-// Lets the time of an open breaker pass.
-static void pass_time(qn__remote_queue_t* lane) {
-  assert_int_not_equal(atomic_load(&lane->open_until_ns), 0);
-  atomic_store(&lane->open_until_ns, 1);
 }
 
 typedef struct asker {
@@ -125,8 +134,8 @@ static void test_one_probe(void** state) {
   remote_put(remote, &sample);
   fake_order(FAKE_GET, QN__STORE_TIMEOUT, 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_TIMEOUT);
-  pass_time(&remote->asks);
-  remote_is_breaker(remote, false, QN__BREAKER_HALF_OPEN, HOUR);
+  pass_time(remote);
+  remote_is_breaker(remote, QN__BREAKER_HALF_OPEN, HOUR);
   // The probe is on its way; whoever comes meanwhile is sent off at once.
   fake_hold(FAKE_GET);
   asker_t prober;
@@ -138,12 +147,12 @@ static void test_one_probe(void** state) {
   fake_release(FAKE_GET);
   assert_int_equal(pthread_join(prober.thread, NULL), 0);
   assert_int_equal(prober.result, QN__GET_TIMEOUT);
-  remote_is_breaker(remote, false, QN__BREAKER_OPEN, HOUR);  // longer than 60 s as it is
+  remote_is_breaker(remote, QN__BREAKER_OPEN, HOUR);  // longer than 60 s as it is
   assert_int_equal(remote_get(remote, &sample), QN__GET_OFF);
   // The next one works.
-  pass_time(&remote->asks);
+  pass_time(remote);
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
-  remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_probes"), 2);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 2);
@@ -164,24 +173,24 @@ static void test_period_doubles(void** state) {
   static const int64_t seconds[] = {1, 2, 4, 8, 16, 32, 60, 60};
   for (size_t i = 0; i < QN_COUNT_OF(seconds); i++) {
     int64_t period_ns = 0;
-    (void)qn__remote_breaker(remote, false, &period_ns);
+    (void)qn__remote_breaker(remote, &period_ns);
     assert_int_equal(period_ns, seconds[i] * SECOND);
-    pass_time(&remote->asks);
+    pass_time(remote);
     assert_int_equal(remote_get(remote, &sample), QN__GET_TIMEOUT);
   }
   // From the start again after a success, and a single error of a probe is enough.
   fake_order(FAKE_CONNECT, QN__STORE_OK, 0);
-  pass_time(&remote->asks);
+  pass_time(remote);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
   fake_order(FAKE_GET, QN__STORE_TIMEOUT, 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_TIMEOUT);
   int64_t period_ns = 0;
-  (void)qn__remote_breaker(remote, false, &period_ns);
+  (void)qn__remote_breaker(remote, &period_ns);
   assert_int_equal(period_ns, SECOND);
   fake_order(FAKE_CONNECT, QN__STORE_ERROR, 1);
-  pass_time(&remote->asks);
+  pass_time(remote);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ERROR);
-  (void)qn__remote_breaker(remote, false, &period_ns);
+  (void)qn__remote_breaker(remote, &period_ns);
   assert_int_equal(period_ns, 2 * SECOND);
   remote_end(remote);
   sample_free(&sample);
@@ -196,12 +205,12 @@ static void test_probe_without_memory(void** state) {
   sample_make(&sample, 1, 10);
   fake_order(FAKE_GET, QN__STORE_TIMEOUT, 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_TIMEOUT);
-  pass_time(&remote->asks);
+  pass_time(remote);
   fake_order(FAKE_GET, QN__STORE_NO_MEMORY, 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_NO_MEMORY);
-  remote_is_breaker(remote, false, QN__BREAKER_HALF_OPEN, HOUR);
+  remote_is_breaker(remote, QN__BREAKER_HALF_OPEN, HOUR);
   assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
-  remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   remote_end(remote);
   sample_free(&sample);
 }
@@ -225,7 +234,7 @@ static void test_queue_is_refused(void** state) {
   while (queued < askers - 1) {
     qn__mutex_lock(&remote->mutex);
     queued = 0;
-    for (const qn__remote_op_t* job = remote->asks.head; job; job = job->next) queued++;
+    for (const qn__remote_op_t* op = remote->gets.head; op; op = op->next) queued++;
     qn__mutex_unlock(&remote->mutex);
     sleep_ms(1);
   }
@@ -271,7 +280,7 @@ static void test_orphan(void** state) {
   uint64_t left = leave_early(remote, &sample);
   // This one leaves before its turn has come.
   assert_int_equal(remote_get_by(remote, &sample, qn__now_ns()), QN__GET_TIMEOUT);
-  remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   fake_release(FAKE_GET);
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
   assert_int_equal(qn__remote_counter(remote, "remote_orphaned"), 1);
@@ -301,7 +310,7 @@ static void test_thread_hangs(void** state) {
   for (int i = 0; i < 1000; i++) assert_int_equal(remote_get(remote, &sample), QN__GET_OFF);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 1);
   // Its time has come long ago, but there is nobody who could probe.
-  remote_is_breaker(remote, false, QN__BREAKER_HALF_OPEN, 1);
+  remote_is_breaker(remote, QN__BREAKER_HALF_OPEN, 1);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_probes"), 0);
   // The thread comes back; what it was asked for nobody waits for any more.
   remote->timeout_ns = HOUR;
@@ -360,19 +369,21 @@ static void test_denied_put_leaves_gets(void** state) {
   assert_true(qn__remote_put(remote, &sample.entry));
   assert_true(qn__remote_flush(remote, HOUR));
   assert_int_equal(qn__remote_counter(remote, "remote_put_failed_denied"), 1);
-  remote_is_breaker(remote, true, QN__BREAKER_OPEN, 2 * HOUR);
-  remote_is_breaker(remote, false, QN__BREAKER_CLOSED, 0);
+  assert_true(qn__remote_is_writing_off(remote));
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
   assert_false(qn__remote_put(remote, &sample.entry));
   assert_int_equal(qn__remote_counter(remote, "remote_put_dropped_off"), 1);
   assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
-  // Later one put finds out.
-  pass_time(&remote->puts);
+  // After that time puts are tried again.
+  assert_true(atomic_load(&remote->denied_until_ns) > qn__now_ns() + HOUR);
+  atomic_store(&remote->denied_until_ns, 1);
+  assert_false(qn__remote_is_writing_off(remote));
   remote_put(remote, &sample);
-  remote_is_breaker(remote, true, QN__BREAKER_CLOSED, 0);
   remote_end(remote);
   sample_free(&sample);
 }
 
+// A put that fails loses its entry and nothing else.
 static void test_failed_puts(void** state) {
   (void)state;
   qn__remote_options_t options = remote_usual();
@@ -385,14 +396,14 @@ static void test_failed_puts(void** state) {
     assert_true(qn__remote_flush(remote, HOUR));
   }
   assert_int_equal(qn__remote_counter(remote, "remote_put_failed_error"), 3);
-  remote_is_breaker(remote, true, QN__BREAKER_OPEN, HOUR);
-  assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
-  pass_time(&remote->puts);
   fake_order(FAKE_PUT, QN__STORE_TIMEOUT, 1);
   assert_true(qn__remote_put(remote, &sample.entry));
   assert_true(qn__remote_flush(remote, HOUR));
   assert_int_equal(qn__remote_counter(remote, "remote_put_failed_timeout"), 1);
-  assert_int_equal(qn__remote_counter(remote, "remote_put_opened"), 2);
+  remote_is_breaker(remote, QN__BREAKER_CLOSED, 0);
+  assert_int_equal(remote_get(remote, &sample), QN__GET_ABSENT);
+  remote_put(remote, &sample);
+  assert_int_equal(remote_get(remote, &sample), QN__GET_HIT);
   remote_end(remote);
   sample_free(&sample);
 }

@@ -151,17 +151,16 @@ static void test_give_up_while_denied(void** state) {
   fake_order(FAKE_PUT, QN__STORE_DENIED, 1);
   assert_true(qn__remote_put(remote, &other.entry));
   flush(remote);
-  assert_int_equal(qn__remote_breaker(remote, true, NULL), QN__BREAKER_OPEN);
+  assert_true(qn__remote_is_writing_off(remote));
   assert_false(qn__remote_put(remote, &sample.entry));  // gives up as well
   flush(remote);
   assert_false(fake_has(claim_name));
-  assert_int_equal(qn__remote_breaker(remote, true, NULL), QN__BREAKER_OPEN);
-  // Where the store hangs, the claim ends by itself.
-  atomic_store(&remote->puts.open_until_ns, 0);
+  assert_true(qn__remote_is_writing_off(remote));
+  // Where the store hangs, the claim ends by its time to live.
+  atomic_store(&remote->denied_until_ns, 0);
   assert_false(is_made_elsewhere(remote));
-  fake_order(FAKE_PUT, QN__STORE_TIMEOUT, 1);
-  assert_true(qn__remote_put(remote, &other.entry));
-  flush(remote);
+  fake_order(FAKE_GET, QN__STORE_TIMEOUT, 1);
+  assert_int_equal(get(remote), QN__GET_TIMEOUT);
   long calls = fake_calls(FAKE_UNCLAIM);
   qn__remote_give_up(remote, sample.entry.key);
   flush(remote);
@@ -183,11 +182,11 @@ static void test_failing_claims(void** state) {
     assert_int_equal(qn__remote_counter(remote, "remote_claims_failed"), i + 1);
   }
   // Denied claims switch puts off, and gets stay.
-  assert_int_equal(qn__remote_breaker(remote, true, NULL), QN__BREAKER_OPEN);
-  assert_int_equal(qn__remote_breaker(remote, false, NULL), QN__BREAKER_CLOSED);
+  assert_true(qn__remote_is_writing_off(remote));
+  assert_int_equal(qn__remote_breaker(remote, NULL), QN__BREAKER_CLOSED);
   assert_false(is_made_elsewhere(remote));
   assert_int_equal(fake_calls(FAKE_CLAIM), 3);
-  atomic_store(&remote->puts.open_until_ns, 0);
+  atomic_store(&remote->denied_until_ns, 0);
   // Nobody else waits behind a claim for which its caller did not wait: it is given back.
   fake_hold(FAKE_CLAIM);
   do {

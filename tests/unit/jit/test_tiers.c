@@ -404,7 +404,7 @@ static void test_hanging_store(void** state) {
   (void)pthread_mutex_unlock(&store.mutex);
   // The first one, unless the machine is so busy that its time is over before the store is asked.
   int value = 0;
-  while (qn__remote_breaker(gated.engine->tiers[QN__TIER_remote].self, false, NULL) ==
+  while (qn__remote_breaker(gated.engine->tiers[QN__TIER_remote].self, NULL) ==
          QN__BREAKER_CLOSED) {
     compile_beside_store(&gated, NULL, ++value);
   }
