@@ -12,7 +12,7 @@
 
 #include "base/fs.h"
 #include "base/nvrtc_place.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 #include "quern/config.h"
 
 enum { SEGMENT_LIMIT = 64, NOTES_LIMIT_BYTES = 4096, ID_LIMIT_BYTES = 32 };

@@ -11,6 +11,7 @@
 #include "bench/harness.h"
 #include "devices/cpu/cpu.h"
 #include "jit/call/executable.h"
+#include "quern/backend.h"
 #include "quern/quern.h"
 
 static const char program[] =

@@ -15,6 +15,7 @@
 #include "bench/stages.h"
 #include "devices/cpu/cpu.h"
 #include "jit/llvm/compile.h"
+#include "quern/ir.h"
 
 enum { SAMPLE_COUNT = 6, MAX_WORDS = 12, COMPILE_RUNS = 25, CODE_RUNS = 61 };
 

@@ -20,6 +20,7 @@
 #include "devices/cuda/cuda.h"
 #include "devices/device.h"
 #include "jit/call/executable.h"
+#include "quern/device.h"
 #include "quern/quern.h"
 
 enum { SMALL = 256, CALLS = 500, GRAPH_CALLS = 32, RUNS = 15 };

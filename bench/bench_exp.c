@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "bench/harness.h"
+#include "quern/ir.h"
 #include "quern/quern.h"
 #include "tests/math_sweep.c"
 

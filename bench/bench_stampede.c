@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bench/harness.h"
+#include "quern/observe.h"
 #include "quern/quern.h"
 
 #define PROCESSES 64

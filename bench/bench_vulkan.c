@@ -22,6 +22,7 @@
 #include "devices/vulkan/recording.h"
 #include "devices/vulkan/stream.h"
 #include "jit/call/executable.h"
+#include "quern/backend.h"
 #include "quern/quern.h"
 
 enum { COUNT = 64, BATCH = 64, RING = 32, LAUNCHES = 2048, RUNS = 7 };

@@ -1,6 +1,8 @@
 // conformance/arrays.c: see arrays.h.
 #include "conformance/arrays.h"
 
+#include "quern/ir.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

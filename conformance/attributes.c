@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "conformance/suite.h"
+#include "quern/device.h"
+#include "quern/target.h"
 
 static qn_status_t ask(const conf_t* c, qn_attribute_t attribute, qn_attribute_value_t* out) {
   memset(out, 0, sizeof *out);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "conformance/suite.h"
+#include "quern/cache.h"
 
 static const char text[] =
     "func cached(x: f32[n, m], out y: f32[n]) { parallel i in 0..n {\n"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "conformance/suite.h"
+#include "quern/device.h"
 
 enum { SIZE = 40009 };
 

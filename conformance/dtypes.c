@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "conformance/program.h"
+#include "quern/ir.h"
 
 enum { ROW_LIMIT = 256, TEXT_BYTES = 400 };
 

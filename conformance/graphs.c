@@ -1,5 +1,6 @@
 // conformance/graphs.c: calls recorded once and run many times; streams of the driver's own.
 #include "conformance/suite.h"
+#include "quern/device.h"
 
 static const char add_text[] =
     "func add_one(inout x: i32[n]) { parallel i in 0..n { x[i] = x[i] + 1; } }";

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conformance/program.h"
+#include "quern/ir.h"
 
 typedef long double exact_t;
 

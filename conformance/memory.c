@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "conformance/suite.h"
+#include "quern/device.h"
 
 static void zero_size(conf_t* c) {
   void* a = conf_device_memory(c, 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conformance/program.h"
+#include "quern/ir.h"
 
 typedef enum rule {
   NUMERIC,

@@ -1,6 +1,9 @@
 // conformance/program.c: see program.h.
 #include "conformance/program.h"
 
+#include "quern/ir.h"
+#include "quern/observe.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

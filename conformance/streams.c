@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "conformance/suite.h"
+#include "quern/device.h"
 
 static const char text[] =
     "func bump(inout x: i32[n], k: i32) { parallel i in 0..n { x[i] = x[i] * 3 + k; } }\n"

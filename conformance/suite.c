@@ -4,6 +4,9 @@
 // Not here: cases. Thread rule: see suite.h. Read next: program.h.
 #include "conformance/suite.h"
 
+#include "quern/device.h"
+#include "quern/target.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "conformance/suite.h"
+#include "quern/device.h"
 
 enum { THREADS = 6, COUNT = 3000 };
 

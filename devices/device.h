@@ -6,7 +6,7 @@
 #define QUERN_DEVICES_DEVICE_H_
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 // The table of a device type; NULL when none is registered.
 const qn_device_table_t* qn__device_table(int32_t type);

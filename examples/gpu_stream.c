@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quern/device.h"
 #include "quern/quern.h"
+#include "quern/target.h"
 
 enum { COUNT = 1 << 20, ROUNDS = 10 };
 

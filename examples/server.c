@@ -13,6 +13,7 @@
 // counters are those that must be. It uses the public headers alone. Read next: docs/lookups.md.
 #include <math.h>
 #include <pthread.h>
+#include <quern/observe.h>
 #include <quern/quern.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 // The first run compiles eight kernels in two processes, the second finds them. Read next:
 // docs/warm.md.
 #include <quern/quern.h>
+#include <quern/warm.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -12,8 +12,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/digest.h"
-#include "quern/device.h"
-#include "quern/target.h"
+#include "quern/backend.h"
 #include "target/features.h"
 #include "target/host.h"
 

@@ -5,6 +5,7 @@
 #ifndef QUERN_TOOLS_CACHE_ACTIONS_H_
 #define QUERN_TOOLS_CACHE_ACTIONS_H_
 
+#include "quern/cache.h"
 #include "tools/output.h"
 #include "tools/report.h"
 #include "tools/session.h"

@@ -9,6 +9,8 @@
 
 #include "tools/cache_recompile.h"
 
+#include "quern/warm.h"
+
 typedef struct recompile {
   bool is_json;
   json_t* differences;

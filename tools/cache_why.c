@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quern/observe.h"
+#include "quern/target.h"
 #include "tools/cache_actions.h"
 
 typedef struct why {

@@ -3,6 +3,7 @@
 // Thread rule: one thread. Read next: session.c, docs/ir.md.
 #include <string.h>
 
+#include "quern/ir.h"
 #include "tools/output.h"
 #include "tools/report.h"
 #include "tools/session.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quern/observe.h"
+#include "quern/target.h"
 #include "tools/output.h"
 #include "tools/report.h"
 #include "tools/session.h"

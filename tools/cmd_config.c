@@ -3,6 +3,7 @@
 // Thread rule: one thread. Read next: include/quern/options.inc, docs/options.md.
 #include <string.h>
 
+#include "quern/observe.h"
 #include "tools/output.h"
 #include "tools/report.h"
 #include "tools/session.h"

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "conformance/conformance.h"
+#include "quern/device.h"
 #include "quern/quern.h"
+#include "quern/target.h"
 #include "tools/conformance_report.h"
 #include "tools/report.h"
 #include "tools/session.h"

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "quern/device.h"
 #include "quern/quern.h"
 #include "tools/output.h"
 #include "tools/report.h"

@@ -4,7 +4,9 @@
 // Thread rule: one thread. Read next: docs/targets.md.
 #include <string.h>
 
+#include "quern/device.h"
 #include "quern/quern.h"
+#include "quern/target.h"
 #include "tools/output.h"
 #include "tools/report.h"
 #include "tools/verbs.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quern/device.h"
 #include "tools/list.h"
 #include "tools/output.h"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quern/device.h"
 #include "tools/elements.h"
 
 bool run_arg_is_output(const run_arg_t* arg) {

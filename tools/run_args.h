@@ -5,6 +5,7 @@
 #ifndef QUERN_TOOLS_RUN_ARGS_H_
 #define QUERN_TOOLS_RUN_ARGS_H_
 
+#include "quern/ir.h"
 #include "quern/quern.h"
 #include "tools/args.h"
 #include "tools/npy.h"

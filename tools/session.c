@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "quern/device.h"
+#include "quern/observe.h"
 #include "tools/report.h"
 
 static const char* const level_names[] = {"error", "warn", "info", "debug"};

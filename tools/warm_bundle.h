@@ -4,6 +4,7 @@
 #ifndef QUERN_TOOLS_WARM_BUNDLE_H_
 #define QUERN_TOOLS_WARM_BUNDLE_H_
 
+#include "quern/cache.h"
 #include "quern/quern.h"
 
 // Keys as they come. Zero-initialised: empty. Owned: warm_keys_free.

@@ -4,7 +4,9 @@
 #ifndef QUERN_TOOLS_WARM_REPORT_H_
 #define QUERN_TOOLS_WARM_REPORT_H_
 
+#include "quern/cache.h"
 #include "quern/quern.h"
+#include "quern/warm.h"
 #include "tools/args.h"
 #include "tools/output.h"
 #include "tools/warm_bundle.h"

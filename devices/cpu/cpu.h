@@ -7,7 +7,7 @@
 #define QUERN_DEVICES_CPU_CPU_H_
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 extern const qn_device_table_t qn__cpu_device_table;
 

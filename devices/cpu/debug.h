@@ -5,7 +5,7 @@
 #define QUERN_DEVICES_CPU_DEBUG_H_
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 // One kernel in executable memory.
 typedef struct qn__symbol {
@@ -24,7 +24,7 @@ qn__gdb_object_t* qn__gdb_register(const qn__symbol_t* symbols, size_t count);
 void qn__gdb_unregister(qn__gdb_object_t* object);
 
 // Does both as the options ask, for an image that was placed at `base`: the symbols of its table
-// (codegen.h), or its entries when it has none. Gives what must be unregistered, or NULL.
+// (backend.h), or its entries when it has none. Gives what must be unregistered, or NULL.
 qn__gdb_object_t* qn__announce(const qn_artifact_t* artifact, const qn_load_options_t* options,
                                uintptr_t base);
 

@@ -22,7 +22,7 @@
 #include "base/thread.h"
 #include "devices/cuda/driver.h"
 #include "devices/gpu/plan.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 #define QN__CUDA_MAX_DEVICES 64
 // Blocks that a launch has at most, for each multiprocessor: kernels stride over the rest.

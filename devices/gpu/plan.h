@@ -20,7 +20,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/reader.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 #include "quern/ir.h"
 
 #define QN__GPU_PLAN_VERSION 2u

@@ -6,7 +6,7 @@
 #define QUERN_DEVICES_GPU_RUN_H_
 
 #include "devices/gpu/plan.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 // The values of one launch. `values` are in the order of the kernel's arguments: a buffer's or
 // workspace's address, or a scalar's bits. `ends` (buffers and workspaces): the address behind the

@@ -3,7 +3,7 @@
 #define QUERN_DEVICES_NULL_NULL_H_
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 extern const qn_device_table_t qn__null_device_table;
 

@@ -15,7 +15,7 @@
 
 #include "base/thread.h"
 #include "devices/vulkan/ranges.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 enum { QN__VK_MAX_BLOCKS = 8192 };
 

@@ -5,7 +5,7 @@
 #define QUERN_DEVICES_VULKAN_VULKAN_H_
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 extern const qn_device_table_t qn__vulkan_device_table;
 

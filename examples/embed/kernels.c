@@ -2,6 +2,9 @@
 // use quern: make an engine and a target, parse a module, ask for a function.
 #include "kernels.h"
 
+#include "quern/device.h"
+#include "quern/target.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

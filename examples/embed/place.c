@@ -1,6 +1,9 @@
 // place.c: allocations and copies on one device. Read next: model.c, which uses them.
 #include "place.h"
 
+#include "quern/device.h"
+#include "quern/target.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quern/backend.h"
+#include "quern/ir.h"
 #include "quern/quern.h"
 
 enum { DEVICE_ECHO = 40 };  // DLPack has no number for it; a plugin takes one below 64

@@ -1,7 +1,7 @@
 // quern/cache.h: looking at and caring for a cache directory, and making bundles, apart from any
 // engine.
 //
-// An engine uses its cache by itself (engine.h); these calls are for tools. A cache directory holds
+// An engine uses its cache by itself (quern.h); these calls are for tools. A cache directory holds
 // code: only its owner may write it (docs/cache-format.md). A bundle is one read-only file of many
 // entries, to ship with an image (docs/bundles.md). Any thread; several processes at once are fine.
 // Directories and bundles may be used by several threads, but must not be closed under them.
@@ -10,7 +10,7 @@
 #ifndef QUERN_CACHE_H_
 #define QUERN_CACHE_H_
 
-#include "quern/status.h"
+#include "quern/quern.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,25 +1,12 @@
-// quern/ir.h: modules: making them from text or with a builder, checking, printing, identifying
-// them.
-//
-// A module is immutable once it exists: parse, build and decode verify it, compute its canonical
-// bytes and its digest, and hand out a reference-counted handle that any thread may use.
-// The language is described in docs/ir.md.
+// quern/ir.h: reading modules, and building them without text. docs/ir.md describes the language.
 #ifndef QUERN_IR_H_
 #define QUERN_IR_H_
 
-#include "quern/status.h"
+#include "quern/quern.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum qn_dtype {
-  QN_DTYPE_NONE = 0,
-#define QN_DTYPE(name, value, text, bits, class_, dl_code, dl_bits) QN_DTYPE_##name = value,
-#include "quern/dtypes.inc"
-#undef QN_DTYPE
-  QN_DTYPE_COUNT
-} qn_dtype_t;
 
 // "f32"; "none" for values that are no dtype. Static storage.
 QN_API const char* qn_dtype_text(qn_dtype_t dtype);
@@ -36,60 +23,13 @@ typedef enum qn_op {
   QN_OP_COUNT
 } qn_op_t;
 
-typedef struct qn_module qn_module_t;
-
-// ------------------------------------------------------------------------------------ diagnostics
-
-typedef enum qn_severity {
-  QN_SEVERITY_ERROR = 1,
-  QN_SEVERITY_WARNING = 2,
-  QN_SEVERITY_NOTE = 3,  // belongs to the error or warning before it
-} qn_severity_t;
-
-// One message about a text. Borrowed for the duration of the callback.
-typedef struct qn_diagnostic {
-  qn_severity_t severity;
-  const char* code;  // "QN0103": stable, one per kind of mistake; "" for notes
-  const char* message;
-  const char* help;  // a suggestion, or ""
-  const char* source_name;
-  uint32_t line;        // from 1; 0 when there is no place
-  uint32_t column;      // from 1, in UTF-8 code points
-  uint32_t end_column;  // one past the last column, on the same line
-} qn_diagnostic_t;
-
 // ------------------------------------------------------------------------------------ modules
-
-typedef struct qn_parse_options {
-  size_t struct_size;  // sizeof(qn_parse_options_t)
-  // Name of the text in messages, such as a path. NULL: "<text>". Never part of the module's
-  // identity.
-  const char* source_name;
-  // Called for each diagnostic in order. May be NULL: the status message has all of them rendered.
-  void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic);
-  void* on_diagnostic_self;
-  // Errors after which parsing gives up. 0: 20.
-  uint32_t error_limit;
-  // Zero-initialised: the default allocator.
-  qn_allocator_t allocator;
-} qn_parse_options_t;
-
-// Parses and verifies UTF-8 text of `size` bytes. `options` may be NULL.
-// Errors: SYNTAX and INVALID_MODULE, with a message that renders every diagnostic with line,
-// column, source line and caret; OUT_OF_MEMORY. `*out_module` is owned; NULL on failure.
-QN_API QN_MUST_USE qn_status_t qn_module_parse(const char* text, size_t size,
-                                               const qn_parse_options_t* options,
-                                               qn_module_t** out_module);
 
 // Reads a module from its canonical bytes (which are copied). Errors: DATA_LOSS for bytes that are
 // not canonical, INVALID_MODULE, OUT_OF_MEMORY. Any bytes are safe to pass.
 QN_API QN_MUST_USE qn_status_t qn_module_decode(const void* data, size_t size,
                                                 const qn_parse_options_t* options,
                                                 qn_module_t** out_module);
-
-QN_API void qn_module_retain(qn_module_t* module);
-// NULL is fine.
-QN_API void qn_module_release(qn_module_t* module);
 
 // The canonical text, terminated. Owned by the caller: qn_text_free. Errors: OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char** out_text,

@@ -1,25 +1,559 @@
-// quern/quern.h: everything. See engine.h for the way from a program's text to a call.
+// quern/quern.h: the interface of a program: from the text of a module to calls on a stream.
+//
+//   qn_engine_create(NULL, &engine);
+//   qn_module_parse(text, strlen(text), NULL, &module);
+//   qn_target_parse("cpu", &target);
+//   qn_engine_function(engine, module, target, "saxpy", NULL, NULL, &saxpy);
+//   qn_value_t args[] = {qn_value_float(2.0), qn_value_tensor(&x), qn_value_tensor(&y)};
+//   qn_function_call(saxpy, args, 3, NULL);
+//
+// The other headers are for special work, and each includes what it needs:
+//
+//   ir.h       building modules without text, and reading them
+//   target.h   reading targets, and listing their kinds, options and tags
+//   device.h   attributes of devices, workspace, pinned memory, graphs, the CPU's threads
+//   observe.h  counters, times, traces and reasons of an engine
+//   cache.h    tools that read and care for cache directories and bundles
+//   warm.h     compiling lists of kernels ahead
+//   backend.h  writing a device, a code generator or a kind of target
+//
+// Threads: any thread may call any function on any object, unless its comment says otherwise.
+// Ownership: docs/ownership.md explains the words owned, borrowed, retained and consumed.
 #ifndef QUERN_QUERN_H_
 #define QUERN_QUERN_H_
 
-#include "quern/cache.h"
-#include "quern/codegen.h"
 #include "quern/config.h"
-#include "quern/device.h"
-#include "quern/engine.h"
-#include "quern/ir.h"
 #include "quern/status.h"
-#include "quern/target.h"
-#include "quern/warm.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// "0.1.0": of the library at run time; QN_VERSION_STRING is that of the headers.
+// Returns the version of the library at run time, such as "0.1.0". QN_VERSION_STRING is that of the
+// headers. Static storage.
 QN_API const char* qn_version(void);
-// One line: version, build id and which code generators the build has. Static storage.
+// Returns one line with the version, the build id and the code generators of the build. Static
+// storage.
 QN_API const char* qn_build_info(void);
+
+// ------------------------------------------------------------------------------------ modules
+//
+// A module is a checked program. It never changes, so any threads may share it.
+
+typedef struct qn_module qn_module_t;
+
+typedef enum qn_severity {
+  QN_SEVERITY_ERROR = 1,
+  QN_SEVERITY_WARNING = 2,
+  QN_SEVERITY_NOTE = 3,  // belongs to the error or warning before it
+} qn_severity_t;
+
+// One message about a text. Borrowed for the callback.
+typedef struct qn_diagnostic {
+  qn_severity_t severity;
+  const char* code;  // "QN0103": stable, one per kind of mistake; "" for notes
+  const char* message;
+  const char* help;  // a suggestion, or ""
+  const char* source_name;
+  uint32_t line;        // from 1; 0 when there is no place
+  uint32_t column;      // from 1, in UTF-8 code points
+  uint32_t end_column;  // one past the last column, on the same line
+} qn_diagnostic_t;
+
+// How to read a text.
+typedef struct qn_parse_options {
+  size_t struct_size;  // sizeof(qn_parse_options_t)
+  // Name of the text in messages, such as a path. NULL: "<text>". Never part of the module's
+  // identity.
+  const char* source_name;
+  // Called for each diagnostic in order. NULL: the status message alone has them, rendered.
+  void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic);
+  void* on_diagnostic_self;
+  // Errors after which parsing gives up. 0: 20.
+  uint32_t error_limit;
+  // Zero: the default allocator.
+  qn_allocator_t allocator;
+} qn_parse_options_t;
+
+// Parses and verifies UTF-8 text of `size` bytes. `options` may be NULL. `*out_module` is owned:
+// qn_module_release. Errors: SYNTAX and INVALID_MODULE, with a message that renders every
+// diagnostic with line, column, source line and caret; OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_module_parse(const char* text, size_t size,
+                                               const qn_parse_options_t* options,
+                                               qn_module_t** out_module);
+// Adds a reference.
+QN_API void qn_module_retain(qn_module_t* module);
+// Drops a reference.
+QN_API void qn_module_release(qn_module_t* module);
+
+// ------------------------------------------------------------------------------------ targets
+//
+// A target says what code is generated for. It is a table of properties that never changes, in one
+// of four written forms: a tag ("nvidia/h200"), a bare kind ("cpu"), a command line ("cpu
+// -mcpu=znver3 -vector_width=256") or JSON ({"kind": "cpu", "mcpu": "znver3"}). `native` and
+// `from_device=N` are resolved when the target is made, never later. A kind of GPU alone ("cuda")
+// is device 0 of this machine where there is one.
+
+typedef struct qn_target qn_target_t;
+
+// Reads any of the four forms, terminated. `*out_target` is owned: qn_target_release. Errors:
+// SYNTAX (malformed JSON or command line, with line and column), NOT_FOUND (unknown kind or tag,
+// with the nearest one), INVALID_ARGUMENT (unknown option with the nearest name, wrong type, value
+// out of range), UNAVAILABLE (from_device without such a device), OUT_OF_MEMORY. An ISA feature
+// beyond this machine is an error only when code is loaded.
+QN_API QN_MUST_USE qn_status_t qn_target_parse(const char* text, qn_target_t** out_target);
+// Adds a reference.
+QN_API void qn_target_retain(qn_target_t* target);
+// Drops a reference.
+QN_API void qn_target_release(qn_target_t* target);
+
+// ------------------------------------------------------------------------------------ devices
+//
+// Types and ids of devices are DLPack's. A pointer of a device is an address only where the
+// attribute POINTER_IS_ADDRESS holds (device.h); elsewhere it is an opaque handle.
+
+// Layout-compatible with DLPack's DLDevice.
+typedef struct qn_device {
+  int32_t type;
+  int32_t id;
+} qn_device_t;
+
+#define QN_DEVICE_CPU 1
+#define QN_DEVICE_CUDA 2
+#define QN_DEVICE_VULKAN 7
+#define QN_DEVICE_NULL 12  // DLPack's kDLExtDev: the template of docs/new-backend.md
+
+// Returns how many devices of a type there are: 0 without a driver.
+QN_API int32_t qn_device_count(int32_t type);
+
+// Allocates device memory. `size_bytes` 0 gives a valid pointer. `alignment_bytes` is a power of
+// two, or 0 for the device's own (64 at least). `*out_pointer` is owned: qn_device_free. Errors:
+// OUT_OF_MEMORY, INVALID_ARGUMENT (alignment), NOT_FOUND (no such device), DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes,
+                                                  size_t alignment_bytes, void** out_pointer);
+// Frees device memory. Synchronise the work that uses it first. Errors: NOT_FOUND (no such device),
+// INVALID_ARGUMENT (a pointer of another device), DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_device_free(qn_device_t device, void* pointer);
+
+typedef struct qn_stream qn_stream_t;
+
+// One copy between two places in memory.
+typedef struct qn_copy {
+  size_t struct_size;  // sizeof(qn_copy_t)
+  qn_device_t from_device;
+  const void* from;
+  size_t from_offset_bytes;
+  qn_device_t to_device;
+  void* to;
+  size_t to_offset_bytes;
+  size_t size_bytes;
+  // Host memory of this copy is pinned, stays alive and unchanged until the stream has passed the
+  // copy. If false, the call returns only when host memory may be reused.
+  bool is_host_pinned;
+} qn_copy_t;
+
+// Copies on `stream`: one of the device that is not the CPU, or of the source if both are not.
+// NULL: that device's default stream. `copy` is borrowed for the call. Errors: INVALID_ARGUMENT (a
+// null address, overlapping ranges, another device's stream), NOT_FOUND (no such device),
+// UNSUPPORTED (between devices that cannot), OUT_OF_MEMORY, DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
+
+// ------------------------------------------------------------------------------------ streams
+//
+// A stream is a queue of work that runs in order. Several threads may use one; it keeps the order
+// in which their calls return.
+
+// Makes a stream. `*out_stream` is owned: qn_stream_destroy. Errors: NOT_FOUND (no such device),
+// UNSUPPORTED (the device has its default stream only), OUT_OF_MEMORY, DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream);
+// Waits for the queued work, drops its errors, and releases the stream.
+QN_API void qn_stream_destroy(qn_stream_t* stream);
+// Waits for all work enqueued before the call. Returns the first error of that work once; work
+// after a failed one was skipped. `stream` NULL: the default one. Errors: those of the work;
+// NOT_FOUND (no such device), INVALID_ARGUMENT (another device's stream), DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream);
+// Makes work enqueued on `to` after this call start only after the work enqueued on `from` before
+// it. Both are streams of `device` (NULL: the default one). Does not wait. Errors: NOT_FOUND,
+// INVALID_ARGUMENT (another device's stream), UNSUPPORTED, OUT_OF_MEMORY, DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from,
+                                              qn_stream_t* to);
+// Returns true when all enqueued work is done.
+QN_API bool qn_stream_is_idle(qn_stream_t* stream);
+
+// Sets the device on which the calling thread's lookups load code, and its active stream to the
+// default one. A new thread has cpu:0. Errors: NOT_FOUND (no such device).
+QN_API QN_MUST_USE qn_status_t qn_set_active_device(qn_device_t device);
+// Returns the calling thread's active device.
+QN_API qn_device_t qn_active_device(void);
+// Sets the stream on which the calling thread's calls run on `device`. NULL: the default one. The
+// stream is borrowed until this thread replaces or destroys it. Errors: NOT_FOUND (no such device),
+// INVALID_ARGUMENT (another device's stream), UNSUPPORTED (the thread has active streams on too
+// many devices).
+QN_API QN_MUST_USE qn_status_t qn_set_active_stream(qn_device_t device, qn_stream_t* stream);
+// Returns the calling thread's active stream on `device`; NULL: the default one. Borrowed until it
+// is destroyed.
+QN_API qn_stream_t* qn_active_stream(qn_device_t device);
+
+// ------------------------------------------------------------------------------------ values
+
+typedef enum qn_dtype {
+  QN_DTYPE_NONE = 0,
+#define QN_DTYPE(name, value, text, bits, class_, dl_code, dl_bits) QN_DTYPE_##name = value,
+#include "quern/dtypes.inc"
+#undef QN_DTYPE
+  QN_DTYPE_COUNT
+} qn_dtype_t;
+
+// Layout-compatible with DLPack's DLDataType.
+typedef struct qn_dl_dtype {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} qn_dl_dtype_t;
+
+// Layout-compatible with DLPack's DLTensor: a pointer to one may be cast to the other.
+typedef struct qn_tensor {
+  void* data;
+  qn_device_t device;
+  int32_t ndim;
+  qn_dl_dtype_t dtype;
+  int64_t* shape;
+  int64_t* strides;  // in elements; NULL: row-major
+  uint64_t byte_offset;
+} qn_tensor_t;
+
+// Returns the DLPack dtype of a dtype; all zero for values that are no dtype.
+QN_API qn_dl_dtype_t qn_dtype_to_dl(qn_dtype_t dtype);
+
+// Type indices of tvm-ffi's TVMFFIAny, and UINT, which it does not have: it ends below 64, where
+// its objects begin.
+typedef enum qn_value_type {
+  QN_VALUE_NONE = 0,
+  QN_VALUE_INT = 1,
+  QN_VALUE_BOOL = 2,
+  QN_VALUE_FLOAT = 3,
+  QN_VALUE_POINTER = 4,  // reserved: no parameter takes one
+  QN_VALUE_DTYPE = 5,    // reserved
+  QN_VALUE_DEVICE = 6,   // reserved
+  QN_VALUE_TENSOR = 7,
+  QN_VALUE_STRING = 8,  // reserved
+  QN_VALUE_UINT = 63,  // the bits of a uint64_t; taken wherever INT is, and for u64 beyond 2^63 - 1
+} qn_value_type_t;
+
+// One argument of a call: 16 bytes, the same shape as TVMFFIAny.
+typedef struct qn_value {
+  int32_t type;      // qn_value_type_t
+  uint32_t padding;  // reserved: 0
+  union {
+    int64_t int_value;  // INT, BOOL, UINT
+    double float_value;
+    void* pointer;
+    const qn_tensor_t* tensor;
+    const char* string;
+    qn_dl_dtype_t dtype;
+    qn_device_t device;
+  };
+} qn_value_t;
+
+// Makes an INT.
+static inline qn_value_t qn_value_int(int64_t value) {
+  qn_value_t v = {QN_VALUE_INT, 0, {0}};
+  v.int_value = value;
+  return v;
+}
+// Makes a UINT.
+static inline qn_value_t qn_value_uint(uint64_t value) {
+  qn_value_t v = {QN_VALUE_UINT, 0, {0}};
+  v.int_value = (int64_t)value;
+  return v;
+}
+// Makes a BOOL.
+static inline qn_value_t qn_value_bool(bool value) {
+  qn_value_t v = {QN_VALUE_BOOL, 0, {0}};
+  v.int_value = value ? 1 : 0;
+  return v;
+}
+// Makes a FLOAT.
+static inline qn_value_t qn_value_float(double value) {
+  qn_value_t v = {QN_VALUE_FLOAT, 0, {0}};
+  v.float_value = value;
+  return v;
+}
+// Makes a TENSOR. `tensor` is borrowed until the call returns.
+static inline qn_value_t qn_value_tensor(const qn_tensor_t* tensor) {
+  qn_value_t v = {QN_VALUE_TENSOR, 0, {0}};
+  v.tensor = tensor;
+  return v;
+}
+
+// ------------------------------------------------------------------------------------ engine
+//
+// An engine turns modules into loaded code. The first lookup of a (module, target) asks the memory
+// table, the cache directory, the bundles and the remote tier, and only then compiles; later ones
+// find the memory table. A cache problem is a miss, never an error. docs/lookups.md says which call
+// waits for what; examples/server.c is a whole program.
+
+typedef struct qn_engine qn_engine_t;
+typedef struct qn_executable qn_executable_t;
+typedef struct qn_function qn_function_t;
+
+typedef enum qn_cache_mode {
+  QN_CACHE_DEFAULT = 0,  // the environment, else RW
+  QN_CACHE_OFF = 1,      // memory only: neither directory nor bundles nor remote tier
+  QN_CACHE_RO = 2,       // tiers are read, none is written
+  QN_CACHE_RW = 3,
+  QN_CACHE_REFRESH = 4,  // no tier is read; directory and remote tier are written
+} qn_cache_mode_t;
+
+// How much work a compile is.
+typedef enum qn_tier {
+  QN_TIER_FULL = 1,  // the best code
+  QN_TIER_FAST = 2,  // the shortest compile
+} qn_tier_t;
+
+// Where an executable came from.
+typedef enum qn_source {
+  QN_SOURCE_COMPILED = 1,
+  QN_SOURCE_MEMORY = 2,
+  QN_SOURCE_DISK = 3,
+  QN_SOURCE_BUNDLE = 4,
+  QN_SOURCE_REMOTE = 5,
+} qn_source_t;
+// Returns "compiled", "memory", "disk", "bundle" or "remote"; "unknown" for other values. Static
+// storage.
+QN_API const char* qn_source_text(qn_source_t source);
+
+// The key of a cache entry: 32 lower-case hexadecimal digits, terminated. "" is no key.
+typedef struct qn_cache_key {
+  char hex[33];
+} qn_cache_key_t;
+
+// One option of options.inc by its name, with its value as text: {"jit", "forbid"}.
+typedef struct qn_setting {
+  const char* name;
+  const char* value;
+} qn_setting_t;
+
+// Why a lookup had to compile.
+typedef enum qn_miss_reason {
+  QN_MISSED_ABSENT = 1,      // no tier has the key
+  QN_MISSED_DAMAGED = 2,     // an entry was there, and was refused
+  QN_MISSED_UNREADABLE = 3,  // a tier could not be read
+  QN_MISSED_REJECTED = 4,    // a good entry was there that the device did not accept
+  QN_MISSED_NO_CACHE = 5,    // there is neither a directory nor a bundle nor a remote tier
+  QN_MISSED_REFRESH = 6,     // the cache mode asks for a compile
+} qn_miss_reason_t;
+// Returns "absent", "damaged", ...; "unknown" for other values. Static storage.
+QN_API const char* qn_miss_reason_text(qn_miss_reason_t reason);
+
+// One compile that has ended. Borrowed for the callback.
+typedef struct qn_compile_event {
+  size_t struct_size;  // of the library: members beyond it are not there
+  const char* name;    // "softmax@0123456789ab": the first function and the key
+  const char* key;     // 32 hex digits
+  const char* target_json;
+  qn_tier_t tier;
+  bool is_checked;
+  qn_miss_reason_t reason;
+  const char* reason_text;  // a sentence: what the tiers said
+  int64_t queue_ns;         // waited for a compile thread
+  int64_t compile_ns;       // of the code generator
+  size_t code_bytes;        // 0 when it failed
+  qn_status_t status;       // borrowed; ok or why it failed
+} qn_compile_event_t;
+
+// How an engine is made.
+typedef struct qn_engine_options {
+  size_t struct_size;  // sizeof(qn_engine_options_t)
+  // Zero: the default allocator. It must outlive everything that the engine makes.
+  qn_allocator_t allocator;
+  // NULL: QUERN_CACHE_DIR and the XDG rules, unless ignores_environment; "" : memory only. A
+  // relative path is resolved once, when the engine is made.
+  const char* cache_dir;
+  qn_cache_mode_t cache_mode;
+  uint64_t cache_max_bytes;  // 0: 2 GiB
+  // Part of every key: keeps users of one directory apart. NULL: "".
+  const char* cache_namespace;
+  // False: options that are not set here come from the environment (options.inc).
+  bool ignores_environment;
+  // Directory of the code generators. NULL: beside the library, then its quern/ folder.
+  const char* generator_dir;
+  // Log messages of the library at `log_level` and graver (1 error, 2 warn, 3 info, 4 debug). The
+  // sink is process-wide. NULL: silent.
+  void (*on_log)(void* self, int level, const char* message);
+  void* on_log_self;
+  int log_level;
+  // Any options of options.inc; what is set here wins over the environment and over the fields
+  // above. Borrowed for the call.
+  const qn_setting_t* settings;
+  size_t setting_count;
+  // Called after every compile, also a failed one, on the thread that compiled. It may start
+  // lookups, but must not wait for one. NULL: not called.
+  void (*on_compile)(void* self, const qn_compile_event_t* event);
+  void* on_compile_self;
+} qn_engine_options_t;
+
+// Makes an engine. `options` may be NULL. Opens no compiler. `*out_engine` is owned:
+// qn_engine_destroy. A cache directory that cannot be used is not an error: the engine then works
+// from memory, logs it once and counts it. Errors: INVALID_ARGUMENT (an unknown setting, with the
+// nearest name; a bad value), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* options,
+                                                qn_engine_t** out_engine);
+// Destroys the engine. Functions, executables and futures that the program holds stay valid.
+// Cancels compiles that have not begun; waits a bounded time for running compiles and queued
+// writes. Must not be called from a callback of the engine.
+QN_API void qn_engine_destroy(qn_engine_t* engine);
+// Waits until everything compiled before the call is written to the cache directory and the remote
+// tier, or was given up. Returns false when `timeout_ns` (0: not at all) passed first. Does not
+// wait for compiles that still run.
+QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
+
+// What a lookup does when neither memory nor the cache has the key. To come back later instead, use
+// qn_engine_request.
+typedef enum qn_miss_policy {
+  QN_MISS_BLOCK = 0,  // waits for the compile
+  // Takes a ready variant of the same function, and compiles the requested one in the background.
+  // For qn_engine_function; other lookups treat it as BLOCK.
+  QN_MISS_FALLBACK = 1,
+  QN_MISS_FAIL = 2,  // COMPILE_FORBIDDEN, which names the key and says what the tiers answered
+} qn_miss_policy_t;
+
+// How a lookup is done.
+typedef struct qn_lookup_options {
+  size_t struct_size;  // sizeof(qn_lookup_options_t)
+  qn_tier_t tier;      // 0: FULL
+  bool is_checked;     // trap out-of-bounds and division by zero
+  qn_miss_policy_t miss;
+  // 0: none. Else the call returns within this time, even if file systems, networks, other
+  // processes or compilers are slow. The compile that it started goes on into the cache.
+  int64_t timeout_ns;
+  // Among compiles that wait for a thread: higher first, equals in their order.
+  int32_t priority;
+  // FALLBACK: a module that has a function of the same name which takes the same arguments (the
+  // one with free symbols, beside one for a fixed shape). NULL: only variants of the module itself.
+  qn_module_t* generic;
+} qn_lookup_options_t;
+
+// Where an executable came from and how long that took.
+typedef struct qn_lookup_info {
+  qn_source_t source;
+  char key[33];        // 32 hex digits
+  int64_t lookup_ns;   // all of the lookup
+  int64_t compile_ns;  // 0 unless compiled
+  int64_t load_ns;     // verify and load; 0 for a memory hit
+  bool is_fallback;    // FALLBACK: a variant was returned; the requested one is not ready yet
+  qn_tier_t tier;      // of the returned code
+} qn_lookup_info_t;
+
+// Looks up one function: qn_engine_executable and qn_executable_function in one, with the errors of
+// both. `options` and `out_info` may be NULL. `*out_function` is owned: qn_function_release.
+QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module,
+                                                  qn_target_t* target, const char* name,
+                                                  const qn_lookup_options_t* options,
+                                                  qn_lookup_info_t* out_info,
+                                                  qn_function_t** out_function);
+// Looks up the executable of (module, target, options): in memory, then in the tiers of the cache,
+// then by a compile, of which there is one per key however many threads ask. It is for the calling
+// thread's active device if that is of the target's type, else for the first device of that type.
+// `options` and `out_info` may be NULL. `*out_executable` is owned: qn_executable_release.
+// Errors: those of the code generator (UNSUPPORTED, UNAVAILABLE, INTERNAL, ...), also for one
+// second after another lookup got them; INCOMPATIBLE (ISA beyond the machine), COMPILE_FORBIDDEN,
+// DEADLINE_EXCEEDED, CANCELLED (the engine is being destroyed), NOT_FOUND (no device of the type),
+// UNAVAILABLE (the lookup has a time limit and no compile thread can be started), OUT_OF_MEMORY,
+// DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module,
+                                                    qn_target_t* target,
+                                                    const qn_lookup_options_t* options,
+                                                    qn_lookup_info_t* out_info,
+                                                    qn_executable_t** out_executable);
+// Drops the engine's own reference to an executable, and forgets a failure of its compile. The code
+// is unloaded when the last reference is gone; the tiers keep the entry. Of `options` (may be NULL)
+// only tier and is_checked are used. Returns true if the executable was in memory.
+QN_API bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
+                             const qn_lookup_options_t* options);
+// Adds a reference.
+QN_API void qn_executable_retain(qn_executable_t* executable);
+// Drops a reference.
+QN_API void qn_executable_release(qn_executable_t* executable);
+// Gives a function of the executable by name. It keeps the executable and the module alive.
+// `*out_function` is owned: qn_function_release. Errors: NOT_FOUND with the nearest name,
+// INVALID_ARGUMENT (not the module of the executable), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_executable_function(qn_executable_t* executable,
+                                                      qn_module_t* module, const char* name,
+                                                      qn_function_t** out_function);
+
+// ------------------------------------------------------------------------------------ futures
+
+// A lookup in progress.
+typedef struct qn_future qn_future_t;
+
+// Starts a lookup of a function and returns at once: the engine's threads read files, ask the
+// network and compile (a memory hit is ready immediately). `options->timeout_ns` limits the whole
+// lookup: a future that still waits for a compile thread then ends with DEADLINE_EXCEEDED.
+// `*out_future` is owned: qn_future_release. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module,
+                                                 qn_target_t* target, const char* name,
+                                                 const qn_lookup_options_t* options,
+                                                 qn_future_t** out_future);
+// Returns true when qn_future_wait will not wait.
+QN_API bool qn_future_is_ready(const qn_future_t* future);
+// Waits for the function at most `timeout_ns` (0: not at all; negative: for ever). May be called
+// again, and gives the function again. `out_info` may be NULL. `*out_function` is owned:
+// qn_function_release. Errors: those of the lookup; DEADLINE_EXCEEDED (the lookup goes on),
+// CANCELLED.
+QN_API QN_MUST_USE qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns,
+                                              qn_lookup_info_t* out_info,
+                                              qn_function_t** out_function);
+// Calls `on_ready` once: on the thread that completes the lookup, or at once when it is ready. For
+// event loops. A future has one callback, which must not release the future.
+QN_API void qn_future_notify(qn_future_t* future, void (*on_ready)(void* self), void* self);
+// Cancels. Waiters get CANCELLED. A compile that has not begun is dropped unless another lookup
+// waits for it; one that runs goes on into the cache.
+QN_API void qn_future_cancel(qn_future_t* future);
+// Releases the future. Does not cancel.
+QN_API void qn_future_release(qn_future_t* future);
+
+// ------------------------------------------------------------------------------------ functions
+
+// Adds a reference.
+QN_API void qn_function_retain(qn_function_t* function);
+// Drops a reference. Calls that are queued on streams hold their own.
+QN_API void qn_function_release(qn_function_t* function);
+// Returns the signature: "saxpy(a: f32, x: f32[n], inout y: f32[n])". Borrowed until the function
+// is released.
+QN_API const char* qn_function_signature(const qn_function_t* function);
+// Returns true while calls run a variant instead of the requested code (QN_MISS_FALLBACK). It
+// becomes false when that code is ready, and stays true when its compile fails.
+QN_API bool qn_function_is_fallback(const qn_function_t* function);
+
+// Calls the function on the calling thread's active stream of its device. `args` has one value per
+// parameter: buffers take TENSOR; integer scalars INT, UINT or BOOL; float scalars FLOAT or INT;
+// bool takes BOOL, or INT 0 or 1. `result`, if not NULL, is set to NONE (reserved). Allocates
+// nothing.
+//
+// On the CPU's default stream the call returns when the work is done, with its errors. On other
+// streams it enqueues: the tensors' memory is borrowed until the stream has passed the call, and
+// errors of the work come from the next qn_stream_sync. Errors before anything runs: TYPE_ERROR and
+// VALUE_ERROR, which name the function with its signature, the argument, the expected and the given
+// value; DEVICE_ERROR, OUT_OF_MEMORY. Errors of the work: ASSERTION, OUT_OF_BOUNDS,
+// DIVISION_BY_ZERO, OUT_OF_MEMORY, DEVICE_ERROR.
+QN_API QN_MUST_USE qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args,
+                                                size_t count, qn_value_t* result);
+// Calls the function on `stream` (NULL: the default one) instead of the active one. Errors: those
+// of qn_function_call; INVALID_ARGUMENT (another device's stream).
+QN_API QN_MUST_USE qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
+                                                   const qn_value_t* args, size_t count,
+                                                   qn_value_t* result);
+
+// ------------------------------------------------------------------------------------ plugins
+
+// Opens the shared object at `path` (never a name that is searched for), which stays open, and
+// registers its devices, generators and kinds of targets, in this order. Loading it again changes
+// nothing. Call it before the first use of what it adds; not from a plugin's own `create`. Errors:
+// INVALID_ARGUMENT (an empty path), UNAVAILABLE (it cannot be opened, has no entry or another
+// version), those of qn_device_register, qn_codegen_register and qn_target_kind_register
+// (backend.h), naming the plugin; what was registered before the error stays.
+QN_API QN_MUST_USE qn_status_t qn_plugin_load(const char* path);
 
 #ifdef __cplusplus
 }

@@ -78,6 +78,12 @@ typedef struct qn_allocator {
 // The C library's allocator.
 QN_API qn_allocator_t qn_allocator_default(void);
 
+// Where the library writes bytes. It passes on a status that is not ok, and then writes no more.
+typedef struct qn_sink {
+  void* self;
+  qn_status_t (*write)(void* self, const void* data, size_t size_bytes);
+} qn_sink_t;
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,7 +13,7 @@
 #ifndef QUERN_WARM_H_
 #define QUERN_WARM_H_
 
-#include "quern/engine.h"
+#include "quern/quern.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -12,7 +12,7 @@
 #include "base/refcount.h"
 #include "devices/device.h"
 #include "jit/call/plan.h"
-#include "quern/engine.h"
+#include "quern/backend.h"
 
 struct qn_executable {
   qn__refcount_t references;  // open while the engine's table holds one

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "ir/text.h"
 #include "jit/call/plan.h"
+#include "quern/backend.h"
 
 typedef struct explain {
   const qn__plan_t* plan;

@@ -9,7 +9,8 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
-#include "quern/engine.h"
+#include "quern/ir.h"
+#include "quern/quern.h"
 
 // A function has at most this many parameters and symbols together.
 #define QN__MAX_WORDS 128u

@@ -1,7 +1,7 @@
 // jit/call/tensor.c: dtypes as DLPack writes them.
 //
 // Thread rule: pure. Read next: plan.c.
-#include "quern/engine.h"
+#include "quern/quern.h"
 
 qn_dl_dtype_t qn_dtype_to_dl(qn_dtype_t dtype) {
   switch (dtype) {

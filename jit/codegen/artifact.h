@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 // Everything but the payload. Failure is sticky in `out`.
 void qn__artifact_encode(const qn_artifact_t* artifact, qn__buffer_t* out);
@@ -14,7 +14,7 @@ void qn__artifact_encode(const qn_artifact_t* artifact, qn__buffer_t* out);
 // `payload`. Any bytes are safe. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__artifact_decode(qn_span_t metadata, qn_span_t payload, qn__arena_t* arena,
                                 qn_artifact_t* out_artifact);
-// Does the artifact keep what codegen.h promises (offsets inside the payload, names, kinds)?
+// Does the artifact keep what backend.h promises (offsets inside the payload, names, kinds)?
 qn_status_t qn__artifact_check(const qn_artifact_t* artifact);
 
 #endif  // QUERN_JIT_ARTIFACT_H_

@@ -7,7 +7,7 @@
 #define QUERN_JIT_DRIVER_STORE_H_
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 typedef struct qn_engine qn_engine_t;
 

@@ -9,7 +9,7 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "cache/bundle.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 // More kinds of generators than any build has.
 #define QN__MAX_GENERATORS 8u

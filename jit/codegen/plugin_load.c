@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "quern/device.h"
+#include "quern/backend.h"
 
 // Those that are in, because two parts of a program may want the same one. More than this many are
 // refused as taken when they come again, which is no worse than before they came.

@@ -6,7 +6,7 @@
 #define QUERN_JIT_CONFIG_H_
 
 #include "base/base.h"
-#include "quern/engine.h"
+#include "quern/quern.h"
 
 typedef enum qn__setting {
 #define QN_OPTION(name, environment, type, default_text, doc) QN__SETTING_##name,

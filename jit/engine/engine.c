@@ -42,7 +42,7 @@ static void forget_engine(void* self) {
   atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_relaxed);
 }
 
-// In the order of the members (engine.h).
+// In the order of the members (quern.h).
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
   const qn__config_t* config = &engine->config;
   QN_TRY(qn__config_init(&engine->config, options));

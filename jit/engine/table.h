@@ -15,7 +15,8 @@
 #include "base/short_lock.h"
 #include "base/stripe.h"
 #include "ir/ir.h"
-#include "quern/engine.h"
+#include "quern/backend.h"
+#include "quern/observe.h"
 
 // What tells executables apart within an engine (its generators and namespace do not change).
 typedef struct qn__ident {

@@ -1,7 +1,7 @@
 // jit/gpu/artifact.c: what a generator hands over: functions, sites and the encoded plan.
 //
 // Everything is copied into one arena that the artifact owns; only the payload moves. Thread rule:
-// one thread per program; the artifact is constant. Read next: quern/codegen.h.
+// one thread per program; the artifact is constant. Read next: quern/backend.h.
 #include "base/alloc.h"
 #include "jit/gpu/program.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "jit/gpu/print.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 typedef struct qn__gpu_job qn__gpu_job_t;
 

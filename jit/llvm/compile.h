@@ -6,7 +6,7 @@
 
 #include "jit/llvm/identity.h"
 #include "jit/llvm/worker.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 typedef struct qn__llvm {
   qn_allocator_t allocator;

@@ -13,7 +13,7 @@
 #include <llvm-c/TargetMachine.h>
 
 #include "ir/ir.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 // LLVM passes that the emitted code wants. It is vector code already: what is left is to promote
 // arrays to registers, to share what is computed twice and to move what does not change out of

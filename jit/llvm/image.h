@@ -12,7 +12,7 @@
 
 typedef struct qn__image {
   qn__buffer_t bytes;    // the image; 64-byte alignment is expected where it is loaded
-  qn__buffer_t symbols;  // codegen.h: metadata of a CPU image
+  qn__buffer_t symbols;  // backend.h: metadata of a CPU image
   uint64_t* offsets;     // of the entries, in the caller's order
   uint64_t* sizes;
 } qn__image_t;

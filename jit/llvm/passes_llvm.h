@@ -7,7 +7,7 @@
 #include <llvm-c/TargetMachine.h>
 
 #include "base/base.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 // Marks every function as to be scheduled for the processor `tune`.
 void qn__llvm_prepare(LLVMModuleRef module, const char* tune);

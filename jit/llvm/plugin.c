@@ -1,6 +1,6 @@
 // jit/llvm/plugin.c: the table that libquern-llvm.so exports.
 //
-// Thread rule: in codegen.h. Read next: compile.c.
+// Thread rule: in backend.h. Read next: compile.c.
 #include "jit/llvm/compile.h"
 
 static qn_status_t create(void** out_self) {

@@ -12,7 +12,7 @@
 
 #include "base/thread.h"
 #include "jit/llvm/link.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 #include "target/target.h"
 
 typedef struct qn__llvm_worker qn__llvm_worker_t;

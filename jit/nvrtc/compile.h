@@ -5,7 +5,7 @@
 #define QUERN_JIT_NVRTC_COMPILE_H_
 
 #include "jit/nvrtc/compiler.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 typedef struct qn__nvrtc {
   qn_allocator_t allocator;

@@ -7,7 +7,7 @@
 #define QUERN_JIT_RECORD_H_
 
 #include "base/buffer.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 typedef struct qn__record qn__record_t;
 

@@ -8,7 +8,8 @@
 
 #include "base/histogram.h"
 #include "base/thread.h"
-#include "quern/engine.h"
+#include "quern/backend.h"
+#include "quern/observe.h"
 
 typedef enum qn__stage {
 #define QN_STAGE(name, doc) QN__STAGE_##name,

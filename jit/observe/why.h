@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "jit/engine/tier.h"
+#include "quern/observe.h"
 
 // A difference of one section: what it is called, and what each side has.
 typedef struct qn__difference {

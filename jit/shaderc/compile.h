@@ -6,7 +6,7 @@
 
 #include "jit/shaderc/compiler.h"
 #include "jit/shaderc/identity.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 typedef struct qn__shaderc {
   qn_allocator_t allocator;

@@ -15,6 +15,8 @@
 #include "base/alloc.h"
 #include "jit/warm/warm_crew.h"
 #include "quern/quern.h"
+#include "quern/target.h"
+#include "quern/warm.h"
 
 #define MAX_JOBS 256u
 

@@ -16,7 +16,9 @@
 #include "jit/warm/warm.h"
 #include "jit/warm/warm_message.h"
 #include "jit/warm/warm_process.h"
+#include "quern/ir.h"
 #include "quern/quern.h"
+#include "quern/warm.h"
 
 static qn_status_t lost(void) {
   return qn_status_make(QN_STATUS_IO, "the coordinator of the warm-up is gone");

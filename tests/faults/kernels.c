@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "quern/observe.h"
 
 qn_module_t* kernel_module(unsigned number) {
   char text[160];

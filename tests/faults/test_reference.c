@@ -17,6 +17,7 @@
 
 #include "base/fs.h"
 #include "quern/cache.h"
+#include "quern/observe.h"
 #include "tests/faults/kernels.h"
 #include "tests/support/fault.h"
 #include "tests/unit/cache/support.h"

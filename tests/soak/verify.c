@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "quern/cache.h"
 #include "tests/soak/worker.h"
 
 static void put_all(void) {

@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "ir/encode.h"
 #include "ir/ir.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 
 typedef struct made {
   qn_artifact_t artifact;  // first: release gets this pointer back

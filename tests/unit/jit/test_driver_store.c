@@ -11,8 +11,10 @@
 
 #include <cmocka.h>
 
+#include "quern/backend.h"
 #include "quern/cache.h"
-#include "quern/engine.h"
+#include "quern/observe.h"
+#include "quern/quern.h"
 #include "quern/warm.h"
 #include "tests/support/tempdir.h"
 #include "tests/unit/jit/support_gate.h"

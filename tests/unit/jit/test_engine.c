@@ -15,6 +15,8 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
+#include "quern/backend.h"
+#include "quern/observe.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"

@@ -18,7 +18,9 @@
 
 #include "base/base.h"
 #include "ir/interpret.h"
-#include "quern/engine.h"
+#include "quern/ir.h"
+#include "quern/quern.h"
+#include "quern/target.h"
 #include "tests/support/generate.h"
 
 typedef struct options {

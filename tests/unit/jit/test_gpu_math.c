@@ -14,7 +14,9 @@
 // After those that it needs.
 #include <cmocka.h>
 
-#include "quern/engine.h"
+#include "quern/ir.h"
+#include "quern/quern.h"
+#include "quern/target.h"
 #include "tests/math_cases.c"
 
 static const char* target_text = "vulkan -from_device=0";

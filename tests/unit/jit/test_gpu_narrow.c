@@ -17,7 +17,7 @@
 #include "base/base.h"
 #include "ir/interpret.h"
 #include "ir/ir.h"
-#include "quern/engine.h"
+#include "quern/quern.h"
 
 static qn_engine_t* engine;
 static qn_target_t* target;

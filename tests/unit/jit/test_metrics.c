@@ -17,6 +17,7 @@
 #include "base/buffer.h"
 #include "base/thread.h"
 #include "jit/engine/engine.h"
+#include "quern/observe.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"

@@ -11,6 +11,8 @@
 
 #include "base/elf.h"
 #include "jit/codegen/artifact.h"
+#include "quern/backend.h"
+#include "quern/observe.h"
 #include "quern/quern.h"
 #include "tests/support/must.h"
 

@@ -18,6 +18,7 @@
 #include "base/thread.h"
 #include "jit/warm/warm_message.h"
 #include "quern/quern.h"
+#include "quern/warm.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"

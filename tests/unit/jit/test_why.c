@@ -15,6 +15,7 @@
 #include "jit/engine/engine.h"
 #include "jit/observe/why.h"
 #include "quern/cache.h"
+#include "quern/observe.h"
 #include "quern/quern.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"

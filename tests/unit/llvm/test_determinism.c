@@ -28,7 +28,7 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/fs.h"
-#include "quern/codegen.h"
+#include "quern/backend.h"
 #include "quern/target.h"
 #include "tests/support/generate.h"
 
