@@ -71,6 +71,36 @@ function(quern_library)
   add_library(quern::static ALIAS quern_static)
 endfunction()
 
+# libquern-warm.so and libquern-warm.a: warm-up by worker processes, on the public headers alone.
+function(quern_warm)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/warm/*.c)
+  # The objects as a library of their own, so that tests can reach the inner functions.
+  add_library(qn_warm STATIC ${sources})
+  target_include_directories(qn_warm PUBLIC ${PROJECT_SOURCE_DIR}/include
+    ${CMAKE_BINARY_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(qn_warm PUBLIC PkgConfig::JANSSON ${CMAKE_DL_LIBS})
+  quern_flags(qn_warm)
+  add_library(quern_warm SHARED $<TARGET_OBJECTS:qn_warm>)
+  target_link_libraries(quern_warm PUBLIC quern PRIVATE PkgConfig::JANSSON ${CMAKE_DL_LIBS})
+  add_library(quern_warm_static STATIC $<TARGET_OBJECTS:qn_warm>)
+  target_link_libraries(quern_warm_static PUBLIC quern_static PRIVATE PkgConfig::JANSSON
+    ${CMAKE_DL_LIBS})
+  foreach(target quern_warm quern_warm_static)
+    quern_flags(${target})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME quern-warm LINKER_LANGUAGE C)
+  endforeach()
+  set(script ${PROJECT_SOURCE_DIR}/cmake/quern.map)
+  target_link_options(quern_warm PRIVATE -Wl,--version-script=${script} -Wl,--build-id=sha1)
+  if(NOT QUERN_SANITIZE)
+    target_link_options(quern_warm PRIVATE -Wl,--no-undefined)
+  endif()
+  set_target_properties(quern_warm PROPERTIES LINK_DEPENDS ${script} VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} EXPORT_NAME warm)
+  set_target_properties(quern_warm_static PROPERTIES EXPORT_NAME warm_static)
+  add_library(quern::warm ALIAS quern_warm)
+  add_library(quern::warm_static ALIAS quern_warm_static)
+endfunction()
+
 # quern_generator(NAME FOLDER INCLUDES DIR... DEPS LIB...): a code generator, which is a loadable
 # module with its own copy of base, ir and target.
 function(quern_generator name folder)
@@ -142,7 +172,7 @@ function(quern_command)
   if(sources)
     add_executable(quern_cli ${sources})
     target_include_directories(quern_cli PRIVATE ${PROJECT_SOURCE_DIR})
-    target_link_libraries(quern_cli PRIVATE qn_conformance quern::quern PkgConfig::JANSSON m)
+    target_link_libraries(quern_cli PRIVATE qn_conformance quern::warm quern::quern PkgConfig::JANSSON m)
     quern_flags(quern_cli)
     set_target_properties(quern_cli PROPERTIES OUTPUT_NAME quern)
   endif()
@@ -157,6 +187,7 @@ function(quern_examples)
     target_link_libraries(example_${name} PRIVATE quern::quern m)
     quern_flags(example_${name})
   endforeach()
+  target_link_libraries(example_warm_start PRIVATE quern::warm)
   # A plugin: devices, generators and target kinds of others in one shared object.
   file(GLOB plugins CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/plugin/*.c)
   foreach(source ${plugins})

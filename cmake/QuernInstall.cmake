@@ -1,7 +1,7 @@
 # What `cmake --install` puts where, the CMake package and the pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS quern quern_static EXPORT quernTargets
+install(TARGETS quern quern_static quern_warm quern_warm_static EXPORT quernTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -32,4 +32,6 @@ install(FILES ${CMAKE_BINARY_DIR}/quernConfig.cmake ${CMAKE_BINARY_DIR}/quernCon
 # From the folder of the file up to the prefix, however many levels libdir has.
 file(RELATIVE_PATH QUERN_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/quern.pc.in ${CMAKE_BINARY_DIR}/quern.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/quern-warm.pc.in ${CMAKE_BINARY_DIR}/quern-warm.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/quern.pc ${CMAKE_BINARY_DIR}/quern-warm.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

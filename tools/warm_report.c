@@ -129,11 +129,11 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
                         json_integer((json_int_t)progress->counts[i]));
   }
   if (args_has(report->args, "from-cache")) {
-    const qn_warm_cache_report_t* from = &report->from_cache;
+    const qn_cached_report_t* from = &report->from_cache;
     json_object_set_new(
         summary, "from_cache",
         json_pack("{s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)from->entry_count, "taken",
-                  (json_int_t)from->taken_count, "without_module",
+                  (json_int_t)from->lookup_count, "without_module",
                   (json_int_t)from->without_module_count, "other_namespace",
                   (json_int_t)from->other_namespace_count, "bad", (json_int_t)from->bad_count));
   }
@@ -164,8 +164,8 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
     separator = ", ";
   }
   printf(", in %s\n", format_ns(progress->elapsed_ns, time));
-  const qn_warm_cache_report_t* from = &report->from_cache;
-  uint64_t left_count = from->entry_count - from->taken_count;
+  const qn_cached_report_t* from = &report->from_cache;
+  uint64_t left_count = from->entry_count - from->lookup_count;
   if (left_count > 0) {
     printf(
         "%llu entries of the directory were left out: %llu without their module, %llu of another "

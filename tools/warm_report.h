@@ -4,8 +4,6 @@
 #ifndef QUERN_TOOLS_WARM_REPORT_H_
 #define QUERN_TOOLS_WARM_REPORT_H_
 
-#include "quern/cache.h"
-#include "quern/quern.h"
 #include "quern/warm.h"
 #include "tools/args.h"
 #include "tools/output.h"
@@ -19,7 +17,7 @@ typedef struct warm_report {
   size_t problem_count;
   warm_keys_t warm_keys;  // owned; of the keys that are warm
   qn_cache_write_report_t bundle;
-  qn_warm_cache_report_t from_cache;
+  qn_cached_report_t from_cache;
   progress_t* progress;
   int64_t told_ns;  // the last plain line
 } warm_report_t;

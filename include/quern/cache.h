@@ -202,6 +202,91 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache
 // Errors: FAILED_PRECONDITION (one of them exists), UNAVAILABLE, PERMISSION_DENIED, NOT_FOUND, IO.
 QN_API QN_MUST_USE qn_status_t qn_cache_make_keys(const char* prefix);
 
+// ------------------------------------------------------------------------------------ an engine's
+
+// Puts the entry of a key into the engine's cache directory without loading its code, so that the
+// target may be of another machine. Asks the directory and the bundles first; returns when the
+// entry can be read. Compiles in the calling thread. Of `options` (may be NULL) tier, is_checked
+// and miss count: with QN_MISS_FAIL nothing is compiled, no compiler is opened and no directory is
+// needed. `out_info` (may be NULL) receives the key, the source (COMPILED, DISK or BUNDLE) and the
+// times; the key also after an error. Errors: INVALID_ARGUMENT; COMPILE_FORBIDDEN (QN_MISS_FAIL or
+// option `jit`, and the key is not cached); FAILED_PRECONDITION when the engine has no directory
+// that it may write; IO or DEADLINE_EXCEEDED when the entry was not written; those of the code
+// generator; OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_compile(qn_engine_t* engine, qn_module_t* module,
+                                                 qn_target_t* target,
+                                                 const qn_lookup_options_t* options,
+                                                 qn_lookup_info_t* out_info);
+
+// An entry of an engine's directory as the lookup that made it. Borrowed for the callback.
+typedef struct qn_cached_lookup {
+  const char* key;  // 32 hex digits
+  qn_module_t* module;
+  qn_target_t* target;
+  qn_tier_t tier;
+  bool is_checked;
+} qn_cached_lookup_t;
+typedef struct qn_cached_report {
+  uint64_t entry_count;           // all entries of the directory
+  uint64_t lookup_count;          // for which the callback was called
+  uint64_t without_module_count;  // made before entries carried their module
+  uint64_t other_namespace_count;
+  uint64_t bad_count;  // damaged or unreadable
+} qn_cached_report_t;
+// Calls back for each entry of the engine's directory, whichever compiler made it, in no order,
+// until the callback returns false. `out_report` may be NULL. Errors: INVALID_ARGUMENT,
+// FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_engine_cached(qn_engine_t* engine,
+                                                bool (*on_lookup)(void* self,
+                                                                  const qn_cached_lookup_t* lookup),
+                                                void* self, qn_cached_report_t* out_report);
+
+// A byte that came out otherwise. Borrowed for the callback.
+typedef struct qn_recompile_difference {
+  const char* key;
+  const char* section;   // "metadata" or "payload"
+  uint64_t offset;       // of the first difference in the section
+  uint64_t cached_size;  // of the section
+  uint64_t made_size;
+  uint8_t cached[8];  // from the offset on
+  uint8_t made[8];
+  size_t cached_count;  // how many of them there are
+  size_t made_count;
+} qn_recompile_difference_t;
+
+typedef struct qn_recompile_options {
+  size_t struct_size;  // sizeof(qn_recompile_options_t)
+  uint64_t count;      // entries of the sample at most; 0: all
+  uint64_t seed;       // chooses the sample: the same entries and seed give the same one
+  void (*on_difference)(void* self, const qn_recompile_difference_t* difference);
+  // Hears of each entry that the generator refuses to make again.
+  void (*on_failure)(void* self, const char* key, const char* message);
+  // Called before each compile; false ends the run early.
+  bool (*on_progress)(void* self, uint64_t done, uint64_t total);
+  void* self;  // of the callbacks, each of which may be NULL
+} qn_recompile_options_t;
+
+typedef struct qn_recompile_report {
+  uint64_t entry_count;           // in the directory
+  uint64_t same_count;            // compiled again to the same bytes
+  uint64_t different_count;       // to other bytes: a defect of the generator or a forged entry
+  uint64_t failed_count;          // not compiled again at all
+  uint64_t other_codegen_count;   // skipped: made by a generator that is not here
+  uint64_t without_module_count;  // skipped: the entry does not carry its module
+  uint64_t bad_count;             // skipped: damaged or unreadable
+} qn_recompile_report_t;
+
+// Compiles a random sample of the directory's entries again and compares metadata and payload byte
+// for byte: code generation is deterministic. Entries are looked at in a random order until
+// `count` of them were compiled; those that cannot be (another generator's, without their module)
+// are skipped and counted. The machine need not suit the entries' targets: nothing is loaded.
+// Compiles in the calling thread. `options` may be NULL. Errors: INVALID_ARGUMENT,
+// FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY, UNAVAILABLE when a
+// generator cannot be opened.
+QN_API QN_MUST_USE qn_status_t qn_engine_recompile(qn_engine_t* engine,
+                                                   const qn_recompile_options_t* options,
+                                                   qn_recompile_report_t* out_report);
+
 #ifdef __cplusplus
 }
 #endif

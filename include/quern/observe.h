@@ -76,6 +76,13 @@ QN_API void qn_engine_config(qn_engine_t* engine,
                                                const char* origin, const char* doc),
                              void* self);
 
+// Calls back with the options in force as settings that make another engine like this one, in
+// another process too: credentials are whole, and `cache_dir` is the directory in use, "" when
+// there is none. Strings are borrowed until the engine is destroyed.
+QN_API void qn_engine_settings(qn_engine_t* engine,
+                               void (*on_setting)(void* self, const qn_setting_t* setting),
+                               void* self);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,7 +14,7 @@
 //   device.h   attributes of devices, workspace, pinned memory, graphs, the CPU's threads
 //   observe.h  counters, times, traces and reasons of an engine
 //   cache.h    tools that read and care for cache directories and bundles
-//   warm.h     compiling lists of kernels ahead
+//   warm.h     compiling lists of kernels ahead (a library of its own, libquern-warm)
 //   backend.h  writing a device, a code generator or a kind of target
 //
 // Threads: any thread may call any function on any object, unless its comment says otherwise.

@@ -13,7 +13,7 @@
 #ifndef QUERN_WARM_H_
 #define QUERN_WARM_H_
 
-#include "quern/quern.h"
+#include "quern/cache.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,21 +64,12 @@ QN_API QN_MUST_USE qn_status_t qn_warm_list_read(qn_warm_list_t* list, const cha
                                                  size_t size, const qn_warm_read_options_t* options,
                                                  size_t* out_problem_count);
 
-// What a directory gave for a list.
-typedef struct qn_warm_cache_report {
-  uint64_t entry_count;           // all that are there
-  uint64_t taken_count;           // whose program is in the list now
-  uint64_t without_module_count;  // made before entries carried their module
-  uint64_t other_namespace_count;
-  uint64_t bad_count;  // damaged or unreadable
-} qn_warm_cache_report_t;
-
 // Adds what the engine's cache directory holds, whichever compiler made it: to compile it again
 // with the one that is here now. Of `options` (may be NULL) targets and tier count. Errors:
 // FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_warm_list_add_cache(qn_warm_list_t* list, qn_engine_t* engine,
                                                       const qn_warm_read_options_t* options,
-                                                      qn_warm_cache_report_t* out_report);
+                                                      qn_cached_report_t* out_report);
 
 // ------------------------------------------------------------------------------------ warming
 
@@ -120,6 +111,8 @@ typedef struct qn_warm_progress {
 
 typedef struct qn_warm_options {
   size_t struct_size;  // sizeof(qn_warm_options_t)
+  // Of the coordinator. Zero-initialised: the default.
+  qn_allocator_t allocator;
   uint32_t jobs;       // worker processes; 0: one per core that this process may use
   int64_t timeout_ns;  // for one key; 0: 60 s
   // A program that calls qn_warm_worker when it is started as `COMMAND warm --worker`. NULL: the
@@ -163,54 +156,6 @@ QN_API QN_MUST_USE qn_status_t qn_warm(qn_engine_t* engine, const qn_warm_list_t
 // process that does nothing else. Errors: what keeps it from working at all (the coordinator is
 // told too).
 QN_API QN_MUST_USE qn_status_t qn_warm_worker(int fd);
-
-// ------------------------------------------------------------------------------------ recompiling
-
-// A byte that came out otherwise. Borrowed for the callback.
-typedef struct qn_recompile_difference {
-  const char* key;
-  const char* section;   // "metadata" or "payload"
-  uint64_t offset;       // of the first difference in the section
-  uint64_t cached_size;  // of the section
-  uint64_t made_size;
-  uint8_t cached[8];  // from the offset on
-  uint8_t made[8];
-  size_t cached_count;  // how many of them there are
-  size_t made_count;
-} qn_recompile_difference_t;
-
-typedef struct qn_recompile_options {
-  size_t struct_size;  // sizeof(qn_recompile_options_t)
-  uint64_t count;      // entries of the sample at most; 0: all
-  uint64_t seed;       // chooses the sample: the same entries and seed give the same one
-  void (*on_difference)(void* self, const qn_recompile_difference_t* difference);
-  // Hears of each entry that the generator refuses to make again.
-  void (*on_failure)(void* self, const char* key, const char* message);
-  // Called before each compile; false ends the run early.
-  bool (*on_progress)(void* self, uint64_t done, uint64_t total);
-  void* self;  // of the callbacks, each of which may be NULL
-} qn_recompile_options_t;
-
-typedef struct qn_recompile_report {
-  uint64_t entry_count;           // in the directory
-  uint64_t same_count;            // compiled again to the same bytes
-  uint64_t different_count;       // to other bytes: a defect of the generator or a forged entry
-  uint64_t failed_count;          // not compiled again at all
-  uint64_t other_codegen_count;   // skipped: made by a generator that is not here
-  uint64_t without_module_count;  // skipped: the entry does not carry its module
-  uint64_t bad_count;             // skipped: damaged or unreadable
-} qn_recompile_report_t;
-
-// Compiles a random sample of the directory's entries again and compares metadata and payload byte
-// for byte: code generation is deterministic. Entries are looked at in a random order until
-// `count` of them were compiled; those that cannot be (another generator's, without their module)
-// are skipped and counted. The machine need not suit the entries' targets: nothing is loaded.
-// Compiles in the calling thread. `options` may be NULL. Errors: INVALID_ARGUMENT,
-// FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY, UNAVAILABLE when a
-// generator cannot be opened.
-QN_API QN_MUST_USE qn_status_t qn_engine_recompile(qn_engine_t* engine,
-                                                   const qn_recompile_options_t* options,
-                                                   qn_recompile_report_t* out_report);
 
 #ifdef __cplusplus
 }

@@ -183,6 +183,21 @@ void qn_engine_config(qn_engine_t* engine,
   qn__buffer_deinit(&remote);
 }
 
+void qn_engine_settings(qn_engine_t* engine,
+                        void (*on_setting)(void* self, const qn_setting_t* setting), void* self) {
+  static const char* const names[QN__SETTING_COUNT] = {
+#define QN_OPTION(name, environment, type, default_text, doc) #name,
+#include "quern/options.inc"
+#undef QN_OPTION
+  };
+  for (qn__setting_t i = 0; i < QN__SETTING_COUNT; i++) {
+    qn_setting_t setting = {names[i], qn__config_get(&engine->config, i)};
+    if (i == QN__SETTING_cache_dir)
+      setting.value = qn__engine_disk(engine) ? qn__disk_root(qn__engine_disk(engine)) : "";
+    on_setting(self, &setting);
+  }
+}
+
 const char* qn_source_text(qn_source_t source) {
   switch (source) {
     case QN_SOURCE_COMPILED:

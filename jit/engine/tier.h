@@ -119,8 +119,9 @@ qn__tier_t* qn__tier_next(const qn__tier_t* tier);
 qn_status_t qn__tiers_open(qn_engine_t* engine);
 void qn__tiers_close(qn_engine_t* engine);
 
-// Whether a local tier has the entry.
-bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected);
+// Asks the local tiers for the entry. `*out_source` is set when one has it.
+bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected,
+                    qn_source_t* out_source);
 
 // ---- for tiers (tiers.c)
 

@@ -33,13 +33,15 @@ qn__tier_t* qn__tier_next(const qn__tier_t* tier) {
   return first_open_from(tier->engine, (size_t)tier->id + 1);
 }
 
-bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected) {
+bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected,
+                    qn_source_t* out_source) {
   if (!engine->reads_tiers) return false;
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     for (size_t part = 0; part < tier->part_count && !tier->table->is_remote; part++) {
       qn__hit_t hit;
       if (tier->table->get(tier, part, expected, &hit) != QN__GET_HIT) continue;
       tier->table->release(tier, part, &hit);
+      *out_source = tier->table->source;
       return true;
     }
   }

@@ -2,13 +2,14 @@
 // coordinator and worker. What decodes must encode to the same bytes again.
 //
 // The first byte chooses. Files that a list names are looked for in a folder that does not exist.
-// Read next: jit/warm/warm_list.c, jit/warm/warm_message.c.
+//
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "jit/observe/record.h"
-#include "jit/warm/warm.h"
-#include "jit/warm/warm_message.h"
+#include "warm/list.h"
+#include "warm/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -38,12 +39,13 @@ static void read_list(const char* text, size_t size) {
 }
 
 static void parse_line(const char* text, size_t size) {
-  qn__recorded_t recorded, again;
-  qn_allocator_t allocator = qn_allocator_default();
-  if (qn_status_consume(qn__record_parse((qn_str_t){text, size}, allocator, &recorded)) !=
+  qn__warm_recorded_t recorded, again;
+  if (qn_status_consume(qn__warm_recorded_parse((qn__warm_span_t){text, size}, &recorded)) !=
       QN_STATUS_OK) {
     return;
   }
+  qn_hash128_t key;
+  check(qn__hash128_parse(qn__str(recorded.key), &key));
   qn_compile_request_t request = {.struct_size = sizeof request,
                                   .module_bytes = recorded.module,
                                   .module_size = recorded.module_size,
@@ -51,29 +53,28 @@ static void parse_line(const char* text, size_t size) {
                                   .tier = recorded.tier,
                                   .is_checked = recorded.is_checked};
   qn__buffer_t line;
-  qn__buffer_init(&line, allocator);
-  qn__record_format(recorded.key, &request, recorded.name, &line);
+  qn__buffer_init(&line, qn_allocator_default());
+  qn__record_format(key, &request, recorded.name, &line);
   check(!line.has_failed);
-  check(qn_status_consume(qn__record_parse((qn_str_t){(char*)line.data, line.size - 1}, allocator,
-                                           &again)) == QN_STATUS_OK);
+  check(qn_status_consume(qn__warm_recorded_parse(
+            (qn__warm_span_t){(char*)line.data, line.size - 1}, &again)) == QN_STATUS_OK);
   check(strcmp(recorded.name, again.name) == 0 && recorded.module_size == again.module_size &&
         memcmp(recorded.module, again.module, again.module_size) == 0);
-  qn__recorded_deinit(&again);
+  qn__warm_recorded_deinit(&again);
   qn__buffer_deinit(&line);
-  qn__recorded_deinit(&recorded);
+  qn__warm_recorded_deinit(&recorded);
 }
 
-static void decode_message(const uint8_t* data, size_t size) {
+static void decode_message(const char* data, size_t size) {
   qn__warm_message_t message;
-  if (!qn__warm_message_decode((qn_span_t){data, size}, &message)) return;
-  qn__buffer_t frame;
-  qn__buffer_init(&frame, qn_allocator_default());
+  if (!qn__warm_message_decode((qn__warm_span_t){data, size}, &message)) return;
+  qn__warm_bytes_t frame = {.allocator = qn_allocator_default()};
   qn__warm_message_encode(&message, &frame);
   size_t body_size = 0;
   check(!frame.has_failed && qn__warm_message_length(frame.data, &body_size));
   check(body_size == size && frame.size == size + QN__WARM_LENGTH_BYTES);
   check(memcmp(frame.data + QN__WARM_LENGTH_BYTES, data, size) == 0);
-  qn__buffer_deinit(&frame);
+  qn__warm_bytes_deinit(&frame);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -87,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       parse_line(text, size - 1);
       break;
     default:
-      decode_message(data + 1, size - 1);
+      decode_message(text, size - 1);
       break;
   }
   return 0;

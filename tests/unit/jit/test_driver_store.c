@@ -15,7 +15,6 @@
 #include "quern/cache.h"
 #include "quern/observe.h"
 #include "quern/quern.h"
-#include "quern/warm.h"
 #include "tests/support/tempdir.h"
 #include "tests/unit/jit/support_gate.h"
 

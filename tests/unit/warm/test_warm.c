@@ -16,26 +16,26 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "jit/warm/warm_message.h"
 #include "quern/quern.h"
 #include "quern/warm.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
+#include "warm/message.h"
 
 // ------------------------------------------------------------------------------------ the worker
 
 static void say(const qn__warm_message_t* message) {
-  qn__buffer_t frame;
-  qn__buffer_init(&frame, qn_allocator_default());
+  qn__warm_bytes_t frame = {.allocator = qn_allocator_default()};
   qn__warm_message_encode(message, &frame);
   (void)!write(STDIN_FILENO, frame.data, frame.size);
-  qn__buffer_deinit(&frame);
+  qn__warm_bytes_deinit(&frame);
 }
 
 static void say_ready(void) {
-  qn__warm_message_t ready = {
-      .kind = QN__WARM_READY, .protocol = QN__WARM_PROTOCOL, .version = qn__str(qn_version())};
+  qn__warm_message_t ready = {.kind = QN__WARM_READY,
+                              .protocol = QN__WARM_PROTOCOL,
+                              .version = qn__warm_span(qn_version())};
   say(&ready);
 }
 
@@ -63,7 +63,7 @@ static int run_worker(void) {
   if (strcmp(how, "broken") == 0) {
     qn__warm_message_t broken = {.kind = QN__WARM_BROKEN,
                                  .code = QN_STATUS_PERMISSION_DENIED,
-                                 .text = QN_STR("no room here")};
+                                 .text = qn__warm_span("no room here")};
     say(&broken);
     return 1;
   }
@@ -346,6 +346,7 @@ static void test_any_allocation_may_fail(void** state) {
       heard_t heard = {.is_lax = true};
       qn_warm_options_t options = options_with(&heard);
       options.jobs = 2;
+      options.allocator = qn_fault_heap_allocator(&heap);
       qn_warm_result_t result;
       qn_fault_heap_arm(&heap, n, (qn_fault_mode_t)mode);
       qn_status_t status = qn_warm(engine, f->list, &options, &result);

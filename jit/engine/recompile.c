@@ -1,15 +1,15 @@
-// jit/warm/warm_recompile.c: `quern cache verify --recompile`: entries compiled again, bytes
-// compared.
+// jit/engine/recompile.c: qn_engine_recompile: compiles entries again and compares the bytes.
 //
-// What differs is a generator that is not deterministic, a machine that computes wrongly, or an
-// entry that somebody else made under a key that is not its own: each is worth an alarm. Nothing is
-// loaded, so code for any machine can be compared.
-//
-// Thread rule: one thread per call. Read next: warm_make.c.
+// A difference means a generator that is not deterministic, a machine that computes wrongly, or an
+// entry that was put under a key that is not its own: each is worth an alarm. Nothing is loaded, so
+// entries for any machine can be compared.
+#include <stdlib.h>
+
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "jit/codegen/artifact.h"
-#include "jit/warm/warm.h"
+#include "jit/engine/cached.h"
+#include "quern/cache.h"
 #include "target/target.h"
 
 typedef struct sample {
@@ -43,29 +43,14 @@ static uint64_t next_random(uint64_t* state) {
   return z ^ (z >> 31);
 }
 
-// A directory is read in no order: sorting first makes the order one of keys and seed alone.
-static void sift(qn_hash128_t* keys, size_t root, size_t count) {
-  for (;;) {
-    size_t child = 2 * root + 1;
-    if (child >= count) return;
-    if (child + 1 < count && memcmp(&keys[child], &keys[child + 1], sizeof *keys) < 0) child++;
-    if (memcmp(&keys[root], &keys[child], sizeof *keys) >= 0) return;
-    qn_hash128_t swapped = keys[root];
-    keys[root] = keys[child];
-    keys[child] = swapped;
-    root = child;
-  }
+static int compare_keys(const void* a, const void* b) {
+  return memcmp(a, b, sizeof(qn_hash128_t));
 }
 
+// Puts the keys into an order that keys and seed alone decide: a directory is listed in any order.
 static void shuffle(sample_t* sample) {
   qn_hash128_t* keys = sample->keys;
-  for (size_t i = sample->count / 2; i-- > 0;) sift(keys, i, sample->count);
-  for (size_t end = sample->count; end-- > 1;) {
-    qn_hash128_t largest = keys[0];
-    keys[0] = keys[end];
-    keys[end] = largest;
-    sift(keys, 0, end);
-  }
+  if (sample->count > 1) qsort(keys, sample->count, sizeof *keys, compare_keys);
   uint64_t state = sample->options->seed;
   for (size_t i = sample->count; i > 1; i--) {
     size_t j = (size_t)(next_random(&state) % i);
@@ -77,7 +62,7 @@ static void shuffle(sample_t* sample) {
 
 // ------------------------------------------------------------------------------------ one entry
 
-// True when the section is the same.
+// Compares one section and reports a difference. True when it is the same.
 static bool compare(const sample_t* sample, const char* key, const char* section, qn_span_t cached,
                     qn_span_t made) {
   size_t shorter = cached.size < made.size ? cached.size : made.size;
@@ -121,7 +106,7 @@ static qn_status_t compare_artifact(const sample_t* sample, const char* key,
   return status;
 }
 
-// Opens the generator of a target and compares with the entry's. NULL for another one's.
+// Opens the generator of a target. NULL when another generator made the entry.
 static qn_status_t find_codegen(const sample_t* sample, const qn_target_t* target,
                                 qn_str_t identity, const qn_codegen_t** out_codegen,
                                 void** out_self) {
@@ -130,8 +115,8 @@ static qn_status_t find_codegen(const sample_t* sample, const qn_target_t* targe
   uint32_t index;
   char here[256];
   QN_TRY(qn__generators_find(generators, target->kind->info->codegen, &index, here));
-  // A prediction that differs may still be wrong, but opening a generator that is not there is an
-  // error: only the opened one's word counts, and it is asked for only if there is a file.
+  // Only the identity of the opened generator counts: the predicted one may be wrong. One that is
+  // not installed is not opened, since that would be an error.
   bool is_equal = qn__str_equal(identity, qn__str(here));
   if (!is_equal && strstr(here, "(not found)")) return QN_OK;
   QN_TRY(qn__generators_open(generators, index, out_codegen, out_self, here));
@@ -140,7 +125,7 @@ static qn_status_t find_codegen(const sample_t* sample, const qn_target_t* targe
 }
 
 static qn_status_t make_again(const sample_t* sample, const char* key, const qn__entry_t* entry,
-                              const qn__warm_origin_t* origin, const qn_target_t* target) {
+                              const qn__origin_t* origin, const qn_target_t* target) {
   const qn_codegen_t* codegen;
   void* self;
   QN_TRY(find_codegen(sample, target, origin->identity, &codegen, &self));
@@ -173,8 +158,8 @@ static qn_status_t make_again(const sample_t* sample, const char* key, const qn_
 
 static qn_status_t try_entry(const sample_t* sample, const char* key, const qn__entry_t* entry) {
   if (qn__preimage_has(entry->preimage, QN__SECTION_DRIVER)) return QN_OK;
-  qn__warm_origin_t origin;
-  if (!qn__warm_origin_read(entry->preimage, &origin)) {
+  qn__origin_t origin;
+  if (!qn__origin_read(entry->preimage, &origin)) {
     sample->report->other_codegen_count++;  // of a version whose preimages differ
     return QN_OK;
   }
@@ -193,7 +178,7 @@ static qn_status_t try_entry(const sample_t* sample, const char* key, const qn__
   if (qn_ok(status) && strcmp(qn_target_json(target), json) == 0) {
     status = make_again(sample, key, entry, &origin, target);
   } else if (qn_status_code(status) != QN_STATUS_OUT_OF_MEMORY) {
-    // A target that this version does not write is another version's.
+    // Another version wrote the target.
     qn_status_free(status);
     status = QN_OK;
     sample->report->other_codegen_count++;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "jit/observe/record.h"
@@ -24,6 +25,7 @@
 #include "tests/support/fault.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
+#include "warm/list.h"
 
 enum { THREADS = 4, KEYS = 200 };
 
@@ -61,13 +63,13 @@ static void count_lines(const char* path, size_t* out_good, size_t* out_bad) {
   for (size_t at = 0; at < size;) {
     char* end = memchr(text + at, '\n', size - at);
     size_t line_size = end ? (size_t)(end - text) - at : size - at;
-    qn__recorded_t recorded;
+    qn__warm_recorded_t recorded;
     if (line_size > 0) {
       qn_status_t status =
-          qn__record_parse((qn_str_t){text + at, line_size}, qn_allocator_default(), &recorded);
+          qn__warm_recorded_parse((qn__warm_span_t){text + at, line_size}, &recorded);
       if (qn_ok(status)) {
         ++*out_good;
-        qn__recorded_deinit(&recorded);
+        qn__warm_recorded_deinit(&recorded);
       } else {
         ++*out_bad;
         qn_status_free(status);
@@ -88,21 +90,22 @@ static void test_line_round_trip(void** state) {
     qn__record_format(key_of(7), &request, "soft\"max\n@12", &line);
     assert_int_equal(line.data[line.size - 1], '\n');
     assert_null(memchr(line.data, '\n', line.size - 1));
-    qn__recorded_t recorded;
-    must(qn__record_parse((qn_str_t){(char*)line.data, line.size - 1}, qn_allocator_default(),
-                          &recorded));
-    assert_true(qn__hash128_equal(recorded.key, key_of(7)));
+    qn__warm_recorded_t recorded;
+    must(qn__warm_recorded_parse((qn__warm_span_t){(char*)line.data, line.size - 1}, &recorded));
+    char key[33];
+    qn__hash128_hex(key_of(7), key);
+    assert_string_equal(recorded.key, key);
     assert_string_equal(recorded.name, "soft\"max\n@12");
     assert_string_equal(recorded.target_json, "{\"kind\":\"interp\"}");
     assert_int_equal(recorded.tier, QN_TIER_FAST);
     assert_true(recorded.is_checked);
     assert_int_equal(recorded.module_size, size);
     assert_memory_equal(recorded.module, module, size);
-    qn__recorded_deinit(&recorded);
+    qn__warm_recorded_deinit(&recorded);
     // Any line that was torn is refused.
     for (size_t cut = 0; cut + 1 < line.size; cut++) {
       qn_status_t status =
-          qn__record_parse((qn_str_t){(char*)line.data, cut}, qn_allocator_default(), &recorded);
+          qn__warm_recorded_parse((qn__warm_span_t){(char*)line.data, cut}, &recorded);
       assert_int_equal(qn_status_consume(status), QN_STATUS_SYNTAX);
     }
     qn__buffer_deinit(&line);
@@ -133,16 +136,16 @@ static void test_lines_that_are_none(void** state) {
       HEAD "\"target\":{},\"tier\":\"full\",\"is_checked\":0,\"module\":\"abcd\"}",
   };
   for (size_t i = 0; i < QN_COUNT_OF(lines); i++) {
-    qn__recorded_t recorded;
-    qn_status_t status = qn__record_parse(qn__str(lines[i]), qn_allocator_default(), &recorded);
+    qn__warm_recorded_t recorded;
+    qn_status_t status = qn__warm_recorded_parse(qn__warm_span(lines[i]), &recorded);
     assert_int_equal(qn_status_consume(status), QN_STATUS_SYNTAX);
   }
   // What a later version adds is left alone.
-  qn__recorded_t recorded;
-  must(qn__record_parse(qn__str(HEAD TAIL "\"module\":\"abcd\",\"count\":9}"),
-                        qn_allocator_default(), &recorded));
+  qn__warm_recorded_t recorded;
+  must(qn__warm_recorded_parse(qn__warm_span(HEAD TAIL "\"module\":\"abcd\",\"count\":9}"),
+                               &recorded));
   assert_int_equal(recorded.module_size, 3);
-  qn__recorded_deinit(&recorded);
+  qn__warm_recorded_deinit(&recorded);
 }
 
 // ------------------------------------------------------------------------------------ the file

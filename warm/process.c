@@ -1,36 +1,32 @@
-#define _GNU_SOURCE  // pipe2, SOCK_CLOEXEC, addclosefrom_np, syscall
-// jit/warm/warm_process.c: starting, ending and reaping worker processes.
-//
-// The calls of processes have no seam of their own: what can fail here is tried by tests with
-// commands that do not exist, end at once, hang or die.
-//
-// Thread rule: in the header. Read next: warm.c.
-#include "jit/warm/warm_process.h"
+#define _GNU_SOURCE  // pipe2, SOCK_CLOEXEC, addclosefrom_np, syscall, dladdr, secure_getenv
+// warm/process.c: starts, ends and reaps worker processes.
+#include "warm/process.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/env.h"
-#include "base/fs.h"
-#include "base/plugin.h"
-#include "base/thread.h"
+#include "warm/coordinator.h"
 
-// How long a killed process may take to go: one that hangs in a file system takes longer.
+// How long a killed process may take to end: one that hangs in a file system takes longer.
 #define KILL_TIMEOUT_NS 10000000000
 
 // ------------------------------------------------------------------------------------ the command
 
 static bool is_program(const char* path) {
   struct stat info;
-  if (qn__fs()->lstat(path, &info) != 0) return false;
+  if (lstat(path, &info) != 0) return false;
   return S_ISLNK(info.st_mode) || (S_ISREG(info.st_mode) && (info.st_mode & 0111) != 0);
 }
 
@@ -40,24 +36,26 @@ static bool join(const char* folder, size_t size, const char* rest, char out[PAT
 }
 
 static bool find_in_path(char out[PATH_MAX]) {
-  const char* path = qn__env_get("PATH");
+  const char* path = secure_getenv("PATH");
   while (path && *path) {
     size_t size = strcspn(path, ":");
-    // An empty element and a relative one mean the working directory: not for a library.
+    // An empty or relative element means the working directory, which a library does not trust.
     if (path[0] == '/' && size < PATH_MAX && join(path, size, "/quern", out)) return true;
     path += size + (path[size] == ':' ? 1 : 0);
   }
   return false;
 }
 
-bool qn__process_find_command(char out[PATH_MAX]) {
+bool qn__warm_process_find_command(char out[PATH_MAX]) {
   // Installed libraries lie in lib, lib64 or lib/<triplet>; a build has lib beside bin.
   static const char* const places[] = {"/quern", "/../bin/quern", "/../../bin/quern"};
-  char folder[PATH_MAX];
-  if (qn__library_folder(folder)) {
-    for (size_t i = 0; i < QN_COUNT_OF(places); i++) {
-      if (join(folder, strlen(folder), places[i], out)) return true;
-    }
+  Dl_info info;
+  const char* slash = NULL;
+  if (dladdr(places, &info) && info.dli_fname && info.dli_fname[0] == '/') {
+    slash = strrchr(info.dli_fname, '/');
+  }
+  for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
+    if (join(info.dli_fname, (size_t)(slash - info.dli_fname), places[i], out)) return true;
   }
   return find_in_path(out);
 }
@@ -65,17 +63,17 @@ bool qn__process_find_command(char out[PATH_MAX]) {
 // ------------------------------------------------------------------------------------ starting
 
 static void close_fd(int* fd) {
-  if (*fd >= 0) (void)qn__fs()->close(*fd);
+  if (*fd >= 0) (void)close(*fd);
   *fd = -1;
 }
 
-// A descriptor above the standard ones: a program may have closed those, and then a pipe gets their
+// Moves a descriptor above the standard ones: in a program that has closed those, a pipe gets their
 // numbers.
 static int raised(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   int error = errno;
-  (void)qn__fs()->close(fd);
+  (void)close(fd);
   errno = error;
   return higher;
 }
@@ -111,7 +109,7 @@ static bool open_channel(channel_t* channel) {
          set_nonblocking(channel->ours[1]);
 }
 
-// The attributes and actions are undone by the caller, also on failure.
+// Fills attributes and actions. The caller destroys them, also after a failure.
 static int prepare(posix_spawnattr_t* attributes, posix_spawn_file_actions_t* actions,
                    const channel_t* channel) {
   sigset_t none, all;
@@ -132,7 +130,7 @@ static int prepare(posix_spawnattr_t* attributes, posix_spawn_file_actions_t* ac
     error = posix_spawn_file_actions_adddup2(actions, fd, targets[i]);
   }
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-  // What the program left open for its own children is none of a worker's.
+  // A worker inherits no other descriptor of the program.
   if (!error) error = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
 #endif
   return error;
@@ -146,11 +144,11 @@ static int spawn(const char* command, const channel_t* channel, pid_t* out_pid) 
   error = posix_spawn_file_actions_init(&actions);
   if (!error) {
     error = prepare(&attributes, &actions, channel);
-    // The interface takes what it does not change as char*.
+    // posix_spawn takes char*, and changes nothing.
     char name[] = "quern", verb[] = "warm", flag[] = "--worker";
     char* arguments[] = {name, verb, flag, NULL};
     if (!error) {
-      error = posix_spawn(out_pid, command, &actions, &attributes, arguments, qn__env_block());
+      error = posix_spawn(out_pid, command, &actions, &attributes, arguments, environ);
     }
     (void)posix_spawn_file_actions_destroy(&actions);
   }
@@ -158,25 +156,32 @@ static int spawn(const char* command, const channel_t* channel, pid_t* out_pid) 
   return error;
 }
 
-qn_status_t qn__process_start(const char* command, qn__process_t* out_process) {
-  *out_process = (qn__process_t){.pid = 0, .pidfd = -1, .socket = -1, .errors = -1};
+static qn_status_t start_error(int error, const char* command) {
+  if (error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "cannot start '%s': the system's limit of processes, files or memory is "
+                          "reached",
+                          command);
+  }
+  qn_status_code_t code = error == ENOENT || error == ENOTDIR ? QN_STATUS_NOT_FOUND
+                          : error == EACCES || error == EPERM ? QN_STATUS_PERMISSION_DENIED
+                                                              : QN_STATUS_IO;
+  return qn_status_make(code, "cannot start '%s': %s", command, strerror(error));
+}
+
+qn_status_t qn__warm_process_start(const char* command, qn__warm_process_t* out_process) {
+  *out_process = (qn__warm_process_t){.pid = 0, .pidfd = -1, .socket = -1, .errors = -1};
   channel_t channel;
   if (!open_channel(&channel)) {
     int error = errno;
     close_channel(&channel);
-    qn_status_t status = qn__fs_status(error, "open a channel to", command);
-    return status;
+    return start_error(error, command);
   }
   pid_t pid = 0;
   int error = spawn(command, &channel, &pid);
   if (error) {
     close_channel(&channel);
-    if (error == EAGAIN || error == ENOMEM) {
-      return qn_status_make(QN_STATUS_UNAVAILABLE,
-                            "no room for a worker process: the system's limit of processes or "
-                            "memory is reached");
-    }
-    return qn__fs_status(error, "start", command);
+    return start_error(error, command);
   }
   close_fd(&channel.theirs[0]);
   close_fd(&channel.theirs[1]);
@@ -191,7 +196,7 @@ qn_status_t qn__process_start(const char* command, qn__process_t* out_process) {
 
 // ------------------------------------------------------------------------------------ ending
 
-void qn__process_kill(const qn__process_t* process) {
+void qn__warm_process_kill(const qn__warm_process_t* process) {
   if (process->pid <= 0) return;
 #ifdef SYS_pidfd_send_signal
   if (process->pidfd >= 0) {
@@ -202,7 +207,7 @@ void qn__process_kill(const qn__process_t* process) {
   (void)kill(process->pid, SIGKILL);
 }
 
-void qn__process_hang_up(qn__process_t* process) {
+void qn__warm_process_hang_up(qn__warm_process_t* process) {
   close_fd(&process->socket);
 }
 
@@ -214,10 +219,10 @@ static pid_t reap(pid_t pid, int* out_status, int flags) {
   return result;
 }
 
-// Whether the process has ended before the deadline passed.
-static bool await_end(const qn__process_t* process, int64_t deadline_ns) {
+// Waits until the process has ended. False when the deadline passed first.
+static bool await_end(const qn__warm_process_t* process, int64_t deadline_ns) {
   for (;;) {
-    int64_t left_ns = deadline_ns - qn__now_ns();
+    int64_t left_ns = deadline_ns - qn__warm_now_ns();
     if (left_ns < 0) return false;
     int left_ms = left_ns > 10000000000 ? 10000 : (int)(left_ns / 1000000) + 1;
     if (process->pidfd >= 0) {
@@ -232,27 +237,28 @@ static bool await_end(const qn__process_t* process, int64_t deadline_ns) {
   }
 }
 
-bool qn__process_finish(qn__process_t* process, int64_t grace_ns, qn__process_end_t* out_end) {
-  *out_end = (qn__process_end_t){.is_known = false};
+bool qn__warm_process_finish(qn__warm_process_t* process, int64_t grace_ns,
+                             qn__warm_process_end_t* out_end) {
+  *out_end = (qn__warm_process_end_t){.is_known = false};
   if (process->pid <= 0) return true;
-  bool has_ended = await_end(process, qn__now_ns() + grace_ns);
+  bool has_ended = await_end(process, qn__warm_now_ns() + grace_ns);
   if (!has_ended) {
-    qn__process_kill(process);
-    has_ended = await_end(process, qn__now_ns() + KILL_TIMEOUT_NS);
+    qn__warm_process_kill(process);
+    has_ended = await_end(process, qn__warm_now_ns() + KILL_TIMEOUT_NS);
   }
-  // While another process traces it (a debugger, a leak checker), its end is told before it can be
+  // While another process traces it (a debugger, a leak checker), its end is seen before it can be
   // reaped.
-  int64_t deadline_ns = qn__now_ns() + KILL_TIMEOUT_NS;
+  int64_t deadline_ns = qn__warm_now_ns() + KILL_TIMEOUT_NS;
   int status = 0;
   pid_t reaped = reap(process->pid, &status, WNOHANG);
-  while (reaped == 0 && has_ended && qn__now_ns() < deadline_ns) {
+  while (reaped == 0 && has_ended && qn__warm_now_ns() < deadline_ns) {
     (void)poll(NULL, 0, 1);
     reaped = reap(process->pid, &status, WNOHANG);
   }
   if (reaped == process->pid) {
-    *out_end = (qn__process_end_t){.is_known = true,
-                                   .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-                                   .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0};
+    *out_end = (qn__warm_process_end_t){.is_known = true,
+                                        .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                                        .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0};
   }
   close_fd(&process->socket);
   close_fd(&process->errors);
@@ -263,7 +269,7 @@ bool qn__process_finish(qn__process_t* process, int64_t grace_ns, qn__process_en
 
 // ------------------------------------------------------------------------------------ talking
 
-ssize_t qn__process_send(int socket, const void* data, size_t size) {
+ssize_t qn__warm_process_send(int socket, const void* data, size_t size) {
   ssize_t sent;
   do {
     sent = send(socket, data, size, MSG_NOSIGNAL);
@@ -272,20 +278,23 @@ ssize_t qn__process_send(int socket, const void* data, size_t size) {
   return sent;
 }
 
-ssize_t qn__process_receive(int fd, void* data, size_t size) {
-  ssize_t got = qn__fs()->read(fd, data, size);
+ssize_t qn__warm_process_receive(int fd, void* data, size_t size) {
+  ssize_t got;
+  do {
+    got = read(fd, data, size);
+  } while (got < 0 && errno == EINTR);
   if (got >= 0) return got;
-  // A connection that was reset has ended, like any other.
+  // A connection that was reset has ended as well.
   return errno == EAGAIN || errno == EWOULDBLOCK ? -1 : 0;
 }
 
-const char* qn__signal_text(int signal, char out[32]) {
+const char* qn__warm_signal_text(int signal, char out[32]) {
   static const struct {
     int number;
     const char* text;
   } names[] = {
       {SIGSEGV, "SIGSEGV, a bad memory access"},
-      {SIGABRT, "SIGABRT, it gave up by itself"},
+      {SIGABRT, "SIGABRT, an abort"},
       {SIGBUS, "SIGBUS, memory that is not there"},
       {SIGILL, "SIGILL, an illegal instruction"},
       {SIGFPE, "SIGFPE, an arithmetic error"},
@@ -294,7 +303,7 @@ const char* qn__signal_text(int signal, char out[32]) {
       {SIGTRAP, "SIGTRAP, a trap"},
       {SIGXCPU, "SIGXCPU, the limit of processor time"},
   };
-  for (size_t i = 0; i < QN_COUNT_OF(names); i++) {
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     if (names[i].number == signal) return names[i].text;
   }
   (void)snprintf(out, 32, "signal %d", signal);
