@@ -71,6 +71,18 @@ static inline bool qn__hash128_equal(qn_hash128_t a, qn_hash128_t b) {
   return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
 }
 
+// Little-endian integers in bytes.
+static inline uint32_t qn__load_le32(const uint8_t* bytes) {
+  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+         (uint32_t)bytes[3] << 24;
+}
+static inline uint64_t qn__load_le64(const uint8_t* bytes) {
+  return qn__load_le32(bytes) | (uint64_t)qn__load_le32(bytes + 4) << 32;
+}
+static inline void qn__store_le64(uint8_t* bytes, uint64_t value) {
+  for (unsigned i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+}
+
 // Whether all of the bytes are zero, as reserved ones must be.
 static inline bool qn__is_zero(const uint8_t* bytes, size_t size) {
   uint8_t any = 0;

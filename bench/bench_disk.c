@@ -125,11 +125,11 @@ static void claim_and_release(void* self, int64_t iterations) {
   expected.key.bytes[15] ^= 1;
   for (int64_t i = 0; i < iterations; i++) {
     qn__hit_t hit;
-    qn__lease_t* lease;
-    if (qn__disk_claim(s->disk, &expected, 0, &hit, &lease) == QN__GET_HIT || !lease) {
+    qn__disk_claim_t* claim;
+    if (qn__disk_claim(s->disk, &expected, 0, &hit, &claim) == QN__GET_HIT || !claim) {
       give_up("no claim");
     }
-    qn__lease_release(lease);
+    qn__disk_claim_release(claim);
   }
 }
 
@@ -141,13 +141,13 @@ static void time_puts(bench_report_t* report, subject_t* s, const char* size) {
     // The claim is for a key that is not there, as the first time.
     s->expected.key.bytes[15] ^= 0xFF;
     qn__hit_t hit;
-    qn__lease_t* lease;
+    qn__disk_claim_t* claim;
     int64_t start = bench_now_ns();
-    qn__get_result_t result = qn__disk_claim(s->disk, &s->expected, INT64_MAX, &hit, &lease);
+    qn__get_result_t result = qn__disk_claim(s->disk, &s->expected, INT64_MAX, &hit, &claim);
     int64_t middle = bench_now_ns();
-    bool is_put = qn__disk_put(s->disk, &s->entry, lease);
+    bool is_put = qn__disk_put(s->disk, &s->entry, claim);
     int64_t end = bench_now_ns();
-    if (result == QN__GET_HIT || !lease || !is_put) give_up("cannot put");
+    if (result == QN__GET_HIT || !claim || !is_put) give_up("cannot put");
     put_us[i] = (double)(end - middle) / 1000;
     both_us[i] = (double)(end - start) / 1000;
     if (!qn__disk_flush(s->disk, INT64_C(10000000000))) give_up("cannot flush");

@@ -192,7 +192,7 @@ int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index) {
   qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
   uint8_t header[QN__ENTRY_HEADER_BYTES];
   int error = qn__bundle_pread(bundle->fd, header, sizeof header, row.offset);
-  return error ? 0 : qn__entry_peek_created(header);
+  return error ? 0 : qn__entry_header_created(header);
 }
 
 void qn__bundle_counters(const qn__bundle_t* const* bundles, size_t count,

@@ -8,7 +8,7 @@
 #include "base/fs.h"
 #include "cache/bundle_write.h"
 #include "cache/dir_inner.h"
-#include "cache/show.h"
+#include "cache/entry_copy.h"
 
 // How long an import waits for the directory's writer at a time.
 #define IMPORT_WAIT_NS INT64_C(60000000000)
@@ -147,7 +147,7 @@ qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key,
     return qn__get_status(qn__bundle_key(bundle->bundle, index), result, &hit);
   }
   qn_cache_entry_info_t info = info_of(bundle->bundle, index);
-  qn_status_t status = qn__show_entry(&hit.entry, &info, out_entry);
+  qn_status_t status = qn__entry_copy(&hit.entry, &info, out_entry);
   qn__bundle_hit_release(bundle->bundle, &hit);
   return status;
 }
@@ -207,7 +207,7 @@ static bool wants(void* self, const qn__entry_t* entry) {
                                 .created_s = qn__to_seconds(entry->created_ns)};
   qn__hash128_hex(entry->key, info.key);
   qn_cache_entry_t* shown;
-  if (qn_status_consume(qn__show_entry(entry, &info, &shown)) != QN_STATUS_OK) {
+  if (qn_status_consume(qn__entry_copy(entry, &info, &shown)) != QN_STATUS_OK) {
     chooser->has_failed = true;
     return false;
   }

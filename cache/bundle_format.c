@@ -23,7 +23,7 @@ static void store_le32(uint8_t* bytes, uint32_t value) {
 // ----------------------------------------------------------------------------------------
 // identities
 
-bool qn__identities_add(qn__identities_t* identities, qn_span_t identity) {
+bool qn__bundle_identities_add(qn__bundle_identities_t* identities, qn_span_t identity) {
   if (identity.size == 0 || identity.size >= QN__BUNDLE_IDENTITY_BYTES) return false;
   for (size_t i = 0; i < identity.size; i++) {
     if (identity.data[i] < ' ' || identity.data[i] == 0x7F) return false;
@@ -43,7 +43,7 @@ bool qn__identities_add(qn__identities_t* identities, qn_span_t identity) {
   return true;
 }
 
-qn_span_t qn__identity_of(qn_span_t preimage) {
+qn_span_t qn__preimage_generator(qn_span_t preimage) {
   size_t offset = 0;
   uint32_t tag;
   qn_span_t bytes;
@@ -168,14 +168,14 @@ static size_t row_bytes_of(bool has_hashes) {
 
 // What stands behind `row_size` bytes of rows: each identity is a length (u32) and its text; zeros
 // follow up to a multiple of 16 of the whole.
-static uint64_t identities_size(const qn__identities_t* identities, uint64_t row_size) {
+static uint64_t identities_size(const qn__bundle_identities_t* identities, uint64_t row_size) {
   uint64_t size = row_size;
   for (uint32_t i = 0; i < identities->count; i++) size += 4 + strlen(identities->texts[i]);
   return ((size + 15) & ~(uint64_t)15) - row_size;
 }
 
-bool qn__bundle_index_size(uint64_t count, bool has_hashes, const qn__identities_t* identities,
-                           uint64_t* out_size) {
+bool qn__bundle_index_size(uint64_t count, bool has_hashes,
+                           const qn__bundle_identities_t* identities, uint64_t* out_size) {
   if (count > QN__BUNDLE_MAX_ENTRIES) return false;
   uint64_t row_size = count * row_bytes_of(has_hashes);
   *out_size = QN__BUNDLE_INDEX_HEADER_BYTES + row_size + identities_size(identities, row_size) +
@@ -187,8 +187,8 @@ static qn_hash128_t index_checksum(const uint8_t* block, size_t size) {
   return qn__xxh128((qn_span_t){block, size - QN__BUNDLE_CHECKSUM_BYTES}, INDEX_SEED);
 }
 
-void qn__bundle_index_seal(uint64_t count, bool has_hashes, const qn__identities_t* identities,
-                           uint8_t* block, size_t size) {
+void qn__bundle_index_seal(uint64_t count, bool has_hashes,
+                           const qn__bundle_identities_t* identities, uint8_t* block, size_t size) {
   memset(block, 0, QN__BUNDLE_INDEX_HEADER_BYTES);
   memcpy(block, index_magic, sizeof index_magic);
   store_le32(block + 8, QN__BUNDLE_VERSION);
@@ -236,20 +236,20 @@ static bool read_header(const uint8_t* bytes, index_header_t* out) {
   return out->size >= least && out->size <= most && out->size % QN__ENTRY_ALIGNMENT == 0;
 }
 
-uint64_t qn__bundle_index_peek_size(const uint8_t header[QN__BUNDLE_INDEX_HEADER_BYTES]) {
+uint64_t qn__bundle_index_header_size(const uint8_t header[QN__BUNDLE_INDEX_HEADER_BYTES]) {
   index_header_t read;
   return read_header(header, &read) ? read.size : 0;
 }
 
 // Strictly rising, nothing but zeros behind.
-static bool read_identities(qn_span_t bytes, uint64_t count, qn__identities_t* out) {
+static bool read_identities(qn_span_t bytes, uint64_t count, qn__bundle_identities_t* out) {
   qn__reader_t reader = qn__reader_make(bytes);
   out->count = 0;
   for (uint64_t i = 0; i < count; i++) {
     uint32_t length = qn__read_u32(&reader);
     if (length >= QN__BUNDLE_IDENTITY_BYTES) return false;
     qn_span_t text = qn__read_bytes(&reader, length);
-    if (reader.has_overrun || !qn__identities_add(out, text)) return false;
+    if (reader.has_overrun || !qn__bundle_identities_add(out, text)) return false;
     // What was there before, or lies in front of the last one, is not in its place.
     const char* last = out->texts[out->count - 1];
     if (out->count != i + 1 || strlen(last) != length || memcmp(last, text.data, length) != 0) {
@@ -261,7 +261,7 @@ static bool read_identities(qn_span_t bytes, uint64_t count, qn__identities_t* o
 }
 
 bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* out_index,
-                           qn__identities_t* out_identities) {
+                           qn__bundle_identities_t* out_identities) {
   index_header_t header;
   if (block.size < QN__BUNDLE_INDEX_HEADER_BYTES || !read_header(block.data, &header) ||
       header.size != block.size) {
@@ -281,8 +281,8 @@ bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* ou
   }
   const uint8_t* texts = rows + header.count * row_bytes;
   qn_span_t rest = {texts, (size_t)(block.data + block.size - QN__BUNDLE_CHECKSUM_BYTES - texts)};
-  qn__identities_t* identities = out_identities;
-  qn__identities_t unused;
+  qn__bundle_identities_t* identities = out_identities;
+  qn__bundle_identities_t unused;
   if (!read_identities(rest, header.identity_count, identities ? identities : &unused)) {
     return false;
   }

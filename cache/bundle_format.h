@@ -28,14 +28,14 @@
 // Identities of the code generators that made the entries: each with a terminator.
 #define QN__BUNDLE_MAX_IDENTITIES 64u
 #define QN__BUNDLE_IDENTITY_BYTES 256u
-typedef struct qn__identities {
+typedef struct qn__bundle_identities {
   uint32_t count;
   char texts[QN__BUNDLE_MAX_IDENTITIES][QN__BUNDLE_IDENTITY_BYTES];  // rising
-} qn__identities_t;
+} qn__bundle_identities_t;
 // Adds what is not there yet, in its place. False when there is no room, or for what is no text.
-bool qn__identities_add(qn__identities_t* identities, qn_span_t identity);
+bool qn__bundle_identities_add(qn__bundle_identities_t* identities, qn_span_t identity);
 // The generator's section of a preimage; empty when it has none.
-qn_span_t qn__identity_of(qn_span_t preimage);
+qn_span_t qn__preimage_generator(qn_span_t preimage);
 
 // One row of an index.
 typedef struct qn__bundle_row {
@@ -44,14 +44,6 @@ typedef struct qn__bundle_row {
   uint64_t size;
 } qn__bundle_row_t;
 
-static inline uint64_t qn__load_le64(const uint8_t* bytes) {
-  uint64_t value = 0;
-  for (unsigned i = 0; i < 8; i++) value |= (uint64_t)bytes[i] << (8 * i);
-  return value;
-}
-static inline void qn__store_le64(uint8_t* bytes, uint64_t value) {
-  for (unsigned i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> (8 * i));
-}
 static inline qn__bundle_row_t qn__bundle_row_load(const uint8_t* bytes) {
   qn__bundle_row_t row = {.offset = qn__load_le64(bytes + 16), .size = qn__load_le64(bytes + 24)};
   memcpy(row.key.bytes, bytes, sizeof row.key.bytes);
@@ -105,17 +97,17 @@ typedef struct qn__bundle_index {
   const uint8_t* rows;  // borrowed from the block
 } qn__bundle_index_t;
 // The size of a block; false when it is beyond the limits.
-bool qn__bundle_index_size(uint64_t count, bool has_hashes, const qn__identities_t* identities,
-                           uint64_t* out_size);
+bool qn__bundle_index_size(uint64_t count, bool has_hashes,
+                           const qn__bundle_identities_t* identities, uint64_t* out_size);
 // Writes all but the rows, which the caller has put at QN__BUNDLE_INDEX_HEADER_BYTES, and the
 // checksum.
-void qn__bundle_index_seal(uint64_t count, bool has_hashes, const qn__identities_t* identities,
-                           uint8_t* block, size_t size);
+void qn__bundle_index_seal(uint64_t count, bool has_hashes,
+                           const qn__bundle_identities_t* identities, uint8_t* block, size_t size);
 // The size that the header of a block names; 0 when it is none.
-uint64_t qn__bundle_index_peek_size(const uint8_t header[QN__BUNDLE_INDEX_HEADER_BYTES]);
+uint64_t qn__bundle_index_header_size(const uint8_t header[QN__BUNDLE_INDEX_HEADER_BYTES]);
 // False unless the block is whole, its keys rise strictly, and its rows lie in front of `end`.
 // `out_identities` may be NULL.
 bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* out_index,
-                           qn__identities_t* out_identities);
+                           qn__bundle_identities_t* out_identities);
 
 #endif  // QUERN_CACHE_BUNDLE_FORMAT_H_

@@ -32,7 +32,7 @@ struct qn__bundle {
   const qn__crypto_t* crypto;
   bool is_truncated, is_signed;
   uint8_t signer[QN__PUBLIC_KEY_BYTES];
-  qn__identities_t identities;
+  qn__bundle_identities_t identities;
 
   qn__scratch_t scratch;
   struct {

@@ -48,7 +48,7 @@ static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool
   if (!error &&
       qn__entry_decode((qn_span_t){bytes, (size_t)size}, NULL, &entry) == QN__REASON_NONE) {
     // The list of identities is a hint: one that finds no room is left out.
-    (void)qn__identities_add(&bundle->identities, qn__identity_of(entry.preimage));
+    (void)qn__bundle_identities_add(&bundle->identities, qn__preimage_generator(entry.preimage));
     qn__bundle_row_t row = {entry.key, offset, size};
     *out_is_good = add_row(scan, &row);
     if (!*out_is_good) status = qn__out_of_memory("the index of a bundle");
@@ -88,11 +88,11 @@ static qn_status_t scan_all(scan_t* scan) {
     if (error == ENODATA) break;
     if (error) return failed(bundle, error);
     bool is_good = false;
-    uint64_t size = qn__entry_peek_size(header);
+    uint64_t size = qn__entry_header_size(header);
     if (size) {
       QN_TRY(scan_entry(scan, offset, size, &is_good));
     } else {
-      size = qn__bundle_index_peek_size(header);
+      size = qn__bundle_index_header_size(header);
       if (size) QN_TRY(scan_index(scan, offset, size, &is_good));
       size += QN__BUNDLE_TRAILER_BYTES;
     }

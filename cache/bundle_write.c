@@ -30,7 +30,7 @@ struct qn__bundle_writer {
   uint64_t offset;
   uint8_t* rows;  // owned
   size_t row_capacity, row_count;
-  qn__identities_t identities;
+  qn__bundle_identities_t identities;
   const qn__crypto_t* crypto;  // NULL: not signed
   uint8_t secret_key[QN__SECRET_KEY_BYTES];
 };
@@ -75,8 +75,8 @@ static qn_status_t index_entry(qn__bundle_writer_t* writer, qn_span_t bytes,
                           "bundle '%s' would have more than %" PRIu64 " entries", writer->path,
                           QN__BUNDLE_MAX_ENTRIES);
   }
-  qn_span_t identity = qn__identity_of(entry->preimage);
-  if (identity.size && !qn__identities_add(&writer->identities, identity)) {
+  qn_span_t identity = qn__preimage_generator(entry->preimage);
+  if (identity.size && !qn__bundle_identities_add(&writer->identities, identity)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "bundle '%s' would have entries of more than %u code generators, or the "
                           "name of one is no text of at most %u characters",

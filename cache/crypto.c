@@ -1,8 +1,7 @@
-// cache/crypto.c: opening the module of cryptography, and reading key files.
+// cache/crypto.c: opens the cryptographic module and reads key files.
 //
-// The module is opened when a signature or a MAC is asked for, never otherwise: a program without
-// remote tier and without signed bundles needs no libsodium. Thread rule: any thread. Read next:
-// sodium/sodium.c.
+// The module is opened only for a signature or a MAC: a program without the remote tier and signed
+// bundles needs no libsodium.
 #include "cache/crypto.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include "base/fs.h"
 #include "base/plugin.h"
 
-// Keys have at most 128 digits; comments are not for key files.
+// A key has at most 128 digits.
 #define KEY_FILE_BYTES 512u
 
 static bool is_complete(const qn__crypto_t* table) {
@@ -48,7 +47,7 @@ qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_cryp
 
 // ---------------------------------------------------------------------------------------- keys
 
-// The compiler may not leave a volatile store out.
+// The compiler may not remove a volatile store.
 void qn__wipe(void* data, size_t size) {
   volatile uint8_t* bytes = data;
   for (size_t i = 0; i < size; i++) bytes[i] = 0;
@@ -102,7 +101,7 @@ static bool parse_hex(const uint8_t* text, size_t text_size, uint8_t* out, size_
   return is_good;
 }
 
-// Reads up to `capacity` bytes. 0 or an errno; EFBIG when there are more.
+// Reads up to `capacity` bytes. Returns 0 or an errno; EFBIG when there are more.
 static int read_text(int fd, uint8_t* out, size_t capacity, size_t* out_size) {
   const qn__fs_t* fs = qn__fs();
   size_t done = 0;
@@ -118,7 +117,7 @@ static int read_text(int fd, uint8_t* out, size_t capacity, size_t* out_size) {
 
 qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size) {
   const qn__fs_t* fs = qn__fs();
-  // Links are followed: secrets are mounted as links, and whoever names the file trusts the name.
+  // Links are followed: secrets are often mounted as links, and the user trusts the name.
   int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
   if (fd < 0) return qn__fs_status(errno, "open key", path);
   uint8_t text[KEY_FILE_BYTES];

@@ -1,8 +1,8 @@
-// cache/crypto.h: the table of the module `libquern-sodium.so`: what signatures and authentication
-// of entries are made of. The core never links a cryptographic library.
+// cache/crypto.h: the table of the module `libquern-sodium.so`: MACs, hashes and signatures for
+// entries. The core library never links a cryptographic library.
 //
-// Thread rule: every function of the table is pure and for any thread. Read next: crypto.c (opening
-// it), cache/sodium/sodium.c (the module).
+// Every function of the table is pure. Read next: crypto.c (opens it), cache/sodium/sodium.c (the
+// module).
 #ifndef QUERN_CACHE_CRYPTO_H_
 #define QUERN_CACHE_CRYPTO_H_
 
@@ -39,19 +39,19 @@ typedef struct qn__crypto {
 
 typedef const qn__crypto_t* (*qn__crypto_entry_fn_t)(uint32_t abi_version);
 
-// Opens the module (the loader keeps it open; asking again is cheap enough for the opening of
-// things). `directory` as for qn__plugin_open, NULL is "". Errors: UNAVAILABLE.
+// Opens the module, which the loader keeps open; a second call is cheap. `directory` as for
+// qn__plugin_open, NULL is "". Errors: UNAVAILABLE.
 qn_status_t qn__crypto_open(const char* directory, const qn__crypto_t** out_crypto);
-// Reads a key of `size` bytes from a file: as hexadecimal digits (white space around them is fine).
-// The file must be a regular one (links to one are followed) that others may not write;
-// `is_secret`: of this user (or root) and closed to others. `out` is undefined after an error.
-// Errors: NOT_FOUND, PERMISSION_DENIED with the rule, SYNTAX, IO.
+// Reads a key of `size` bytes from a file with hexadecimal digits and white space around them. The
+// file must be a regular one, or a link to one, that others may not write; with `is_secret` it must
+// belong to this user or root and be closed to others. `out` is undefined after an error. Errors:
+// NOT_FOUND, PERMISSION_DENIED with the rule, SYNTAX, IO.
 qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size);
 
 // Writes the key as hexadecimal digits into a new file of mode 0600 (`is_secret`) or 0644. Errors:
 // FAILED_PRECONDITION (there is one already), PERMISSION_DENIED, NOT_FOUND, IO.
 qn_status_t qn__key_write(const char* path, bool is_secret, const uint8_t* key, size_t size);
-// Clears memory that had a secret, for certain.
+// Clears memory that held a secret. The compiler cannot remove it.
 void qn__wipe(void* data, size_t size);
 
 #endif  // QUERN_CACHE_CRYPTO_H_

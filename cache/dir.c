@@ -1,7 +1,7 @@
-// cache/dir.c: the calls of quern/cache.h, over the disk tier: for tools that look at a directory.
+// cache/dir.c: the calls of quern/cache.h for tools that list, read, verify and clear a directory.
 //
-// A directory that may only be read (shipped by the administrator) opens too; what would change it
-// then fails. Thread rule: any thread. Read next: docs/cache-format.md.
+// A directory that this process may only read (shipped by the administrator) opens, too; calls that
+// would change it fail.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
-#include "cache/show.h"
+#include "cache/entry_copy.h"
 
 qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir) {
   *out_dir = NULL;
@@ -44,7 +44,7 @@ void qn_cache_dir_close(qn_cache_dir_t* dir) {
 
 // ---------------------------------------------------------------------------------------- listing
 
-// The time of creation from the file's header, unverified; 0 when it cannot be had.
+// Returns the time of creation by the header of the file, unverified; 0 when it cannot be read.
 static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
   char path[QN__DISK_PATH_BYTES];
   uint8_t header[QN__ENTRY_HEADER_BYTES];
@@ -54,7 +54,7 @@ static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
   if (fd < 0) return 0;
   ssize_t size = fs->pread(fd, header, sizeof header, 0);
   (void)fs->close(fd);
-  return size == (ssize_t)sizeof header ? qn__entry_peek_created(header) : 0;
+  return size == (ssize_t)sizeof header ? qn__entry_header_created(header) : 0;
 }
 
 static qn_cache_entry_info_t info_of(const qn__disk_file_t* file, int64_t created) {
@@ -143,12 +143,12 @@ qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_ent
   qn__get_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);
   if (result != QN__GET_HIT) return qn__get_status(file.key, result, &hit);
   qn_cache_entry_info_t info = info_of(&file, hit.entry.created_ns);
-  qn_status_t status = qn__show_entry(&hit.entry, &info, out_entry);
+  qn_status_t status = qn__entry_copy(&hit.entry, &info, out_entry);
   qn__disk_hit_release(dir->disk, &hit);
   return status;
 }
 
-// ---------------------------------------------------------------------------------------- care
+// -------------------------------------------------------------------------------- verify and clear
 
 typedef struct verifier {
   qn__disk_t* disk;

@@ -1,6 +1,5 @@
-// cache/dir_inner.h: what a handle of quern/cache.h is, for the calls that are not in dir.c.
-//
-// Thread rule: constant once open. Read next: dir.c, bundle_api.c.
+// cache/dir_inner.h: the handle behind qn_cache_dir_t, for dir.c, dir_statistics.c and
+// bundle_api.c.
 #ifndef QUERN_CACHE_DIR_INNER_H_
 #define QUERN_CACHE_DIR_INNER_H_
 
@@ -8,9 +7,9 @@
 #include "quern/cache.h"
 
 struct qn_cache_dir {
-  // Never swept: a tool does not know the bounds that the engines of the directory were given.
+  // Never sweeps: a tool does not know the bounds of the engines that use the directory.
   qn__disk_t* disk;
-  bool is_read_only;  // it belongs to root, or may not be written
+  bool is_read_only;  // it belongs to root, or this user may not write it
 };
 
 #endif  // QUERN_CACHE_DIR_INNER_H_

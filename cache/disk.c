@@ -1,7 +1,8 @@
-// cache/disk.c: opening and closing a cache directory, the paths in it, its counters.
+// cache/disk.c: opens and closes a cache directory; its paths and counters.
 //
-// Not here: reading entries (disk_read.c), trust (trust.c), writing (publish.c), bounding
-// (sweep.c), listing (scan.c). Thread rule: any thread. Read next: disk_read.c.
+// Not here: reading (disk_read.c), trust (disk_trust.c), claims (disk_claim.c), writing
+// (disk_publish.c, disk_write.c), bounds (disk_sweep.c), listing (disk_scan.c). Read next:
+// disk_read.c.
 #include "cache/disk.h"
 
 #include <errno.h>
@@ -46,8 +47,8 @@ void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out) {
   *put_hex(at + 4, &byte, 1) = '\0';
 }
 
-// "<root>/v1/tmp/<8 hex pid>-<16 hex>.t". Not secret: the directory is ours alone and O_EXCL
-// settles collisions. The hash spreads what differs between threads, processes, hosts and moments.
+// "<root>/v1/tmp/<8 hex pid>-<16 hex>.t". The name needs not be secret: only this user may write
+// the directory, and O_EXCL finds collisions. The hash mixes thread, process, host and time.
 void qn__disk_temporary_path(qn__disk_t* disk, char* out) {
   uint32_t pid = (uint32_t)getpid();
   struct {
@@ -111,8 +112,7 @@ static qn_status_t check_path(qn_str_t root) {
   return QN_OK;
 }
 
-// A relative path means the directory that it means now, also after the program has changed its
-// working directory.
+// Makes a relative path absolute, because the program may change its working directory later.
 static qn_status_t set_root(qn__disk_t* disk, qn_str_t root) {
   qn__buffer_t path;
   qn__buffer_init(&path, disk->allocator);
@@ -138,10 +138,10 @@ static qn_status_t set_root(qn__disk_t* disk, qn_str_t root) {
   return status;
 }
 
-// What the options lend is copied.
+// Copies what the options borrow.
 static qn_status_t copy_options(qn__disk_t* disk, const qn__disk_options_t* options) {
   qn_str_t runtime_dir = qn__str(options->runtime_dir);
-  // One that cannot be used is as good as none.
+  // A directory that cannot be used counts as none.
   if (runtime_dir.size > 0 && runtime_dir.data[0] == '/' &&
       runtime_dir.size <= QN__DISK_PATH_BYTES - QN__DISK_SUFFIX_BYTES) {
     disk->runtime_dir = qn__copy_cstr(disk->allocator, runtime_dir);
@@ -218,7 +218,7 @@ void qn__disk_destroy(qn__disk_t* disk) {
   qn__fork_unregister(&disk->fork_node);
   qn__disk_free_nodes(disk, disk->head);
   qn__disk_free_nodes(disk, disk->orphans);
-  qn__disk_free_leases(disk);
+  qn__disk_free_claims(disk);
   qn__scratch_deinit(&disk->scratch);
   qn__cond_deinit(&disk->done);
   qn__cond_deinit(&disk->work);
@@ -234,6 +234,42 @@ const char* qn__disk_root(const qn__disk_t* disk) {
   return disk->root;
 }
 
+// ----------------------------------------------------------------------------------------
+// invariants
+
+// The queue: what is queued or in flight is not done, and a writer will do it.
+static bool check_queue(const qn__disk_t* disk) {
+  uint64_t count = 0, size_bytes = 0;
+  qn__disk_node_t* const* end = &disk->head;
+  for (; *end; end = &(*end)->next) {
+    count++;
+    size_bytes += (*end)->size_bytes;
+  }
+  if (QN_NEVER(disk->tail != end)) return false;
+  if (disk->in_flight) {
+    if (QN_NEVER(disk->in_flight->next || !disk->is_away)) return false;
+    count++;
+    size_bytes += disk->in_flight->size_bytes;
+  }
+  if (QN_NEVER(size_bytes != disk->queue_bytes)) return false;
+  if (QN_NEVER(count != disk->put_count - disk->done_count)) return false;
+  if (QN_NEVER(count > 0 && disk->writer_state != QN__DISK_WRITER_RUNNING)) return false;
+  return !QN_NEVER(disk->in_flight_fd >= 0 && !disk->in_flight);
+}
+
+bool qn__disk_check(const qn__disk_t* disk) {
+  if (!check_queue(disk)) return false;
+  const qn__disk_claim_t* last_claim = NULL;
+  for (const qn__disk_claim_t* at = disk->claims; at; last_claim = at, at = at->next) {
+    if (QN_NEVER(at->previous != last_claim || at->disk != disk)) return false;
+  }
+  const qn__disk_stream_t* last_stream = NULL;
+  for (const qn__disk_stream_t* at = disk->streams; at; last_stream = at, at = at->next) {
+    if (QN_NEVER(at->previous != last_stream || at->fd < 0)) return false;
+  }
+  return true;
+}
+
 // ---------------------------------------------------------------------------------------- counters
 
 void qn__disk_counters(const qn__disk_t* disk,
@@ -242,7 +278,7 @@ void qn__disk_counters(const qn__disk_t* disk,
                        void* self) {
 #define QN_COUNTER(name, doc) \
   on_counter(self, #name, atomic_load_explicit(&disk->counters.name, memory_order_relaxed), doc);
-#include "cache/counters.inc"
+#include "cache/disk_counters.inc"
 #undef QN_COUNTER
 }
 
@@ -251,7 +287,7 @@ uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name) {
   if (strcmp(name, #counter) == 0) {                                            \
     return atomic_load_explicit(&disk->counters.counter, memory_order_relaxed); \
   }
-#include "cache/counters.inc"
+#include "cache/disk_counters.inc"
 #undef QN_COUNTER
   return 0;
 }

@@ -1,13 +1,13 @@
-// cache/disk_fork.c: what a fork leaves to the child of a cache directory.
+// cache/disk_fork.c: what a child of fork does with an open cache directory.
 //
-// The lock is held over the fork, so the child finds every list whole. It has one thread: no
-// writer, an empty queue. It closes what the parent's other threads had open and could never close
-// here: the file in the making, leases, directories being listed. (A fork in the few instructions
-// between an open and its entry in a list, or in the middle of another thread's get, leaves that
-// descriptor open in the child; it closes on exec and holds no lock.) Nothing is allocated or freed
-// here, because an allocator of the host's may not be ready yet in a fork handler.
+// The fork handlers hold the lock, so the child finds every list whole. The child has one thread:
+// no writer, an empty queue. It closes the descriptors of the parent's other threads, which could
+// never close them here: the temporary file, claims, directories that are being listed. A
+// descriptor that another thread has just opened and not recorded yet stays open in the child; it
+// closes on exec and holds no lock.
 //
-// Thread rule: run by base/fork.c. Read next: publish.c.
+// Nothing is allocated or freed here, because the host's allocator may not be ready in a fork
+// handler. Called by base/fork.c.
 #include "cache/disk_inner.h"
 
 void qn__disk_fork_prepare(void* self) {
@@ -28,7 +28,7 @@ static void close_streams(qn__disk_t* disk) {
   disk->streams = NULL;
 }
 
-// What was queued is the parent's to write; here it is only set aside until it can be freed.
+// Keeps the parent's queue in `orphans` until it can be freed; the parent writes it.
 static void set_queue_aside(qn__disk_t* disk) {
   qn__disk_node_t** end = &disk->orphans;
   while (*end) end = &(*end)->next;
@@ -42,7 +42,7 @@ static void set_queue_aside(qn__disk_t* disk) {
   disk->tail = &disk->head;
   disk->queue_bytes = 0;
   disk->done_count = disk->put_count;
-  disk->writer_state = QN__WRITER_NONE;
+  disk->writer_state = QN__DISK_WRITER_NONE;
   disk->is_away = false;
 }
 
@@ -51,12 +51,13 @@ void qn__disk_fork_child(void* self) {
   if (disk->in_flight_fd >= 0) (void)qn__fs()->close(disk->in_flight_fd);
   disk->in_flight_fd = -1;
   atomic_store(&disk->inside_since_ns, 0);
-  qn__disk_forget_leases(disk);
+  qn__disk_forget_claims(disk);
   close_streams(disk);
   set_queue_aside(disk);
+  assert(qn__disk_check(disk));
   qn__mutex_unlock(&disk->mutex);
-  // The lock and the conditions may still count threads of the parent's, which will never leave
-  // them: they are made anew. None of the three calls allocates.
+  // Initialises the lock and the conditions again: they may count threads of the parent, which will
+  // never leave them here. None of the three calls allocates.
   qn_status_free(qn__cond_init(&disk->work));
   qn_status_free(qn__cond_init(&disk->done));
   qn_status_free(qn__mutex_init(&disk->mutex));
@@ -67,6 +68,7 @@ void qn__disk_add_stream(qn__disk_t* disk, qn__disk_stream_t* stream, int fd) {
   *stream = (qn__disk_stream_t){.next = disk->streams, .fd = fd};
   if (stream->next) stream->next->previous = stream;
   disk->streams = stream;
+  assert(qn__disk_check(disk));
   qn__mutex_unlock(&disk->mutex);
 }
 

@@ -1,7 +1,7 @@
-// cache/disk_inner.h: what the files that make up a cache directory share.
+// cache/disk_inner.h: what the files of the disk tier share.
 //
-// Thread rule: what is atomic or constant after the open is free for all; the rest belongs to
-// `mutex`. Read next: disk.c.
+// Thread rule: atomic members and those that are constant after the open need no lock; `mutex`
+// guards the others.
 #ifndef QUERN_CACHE_DISK_INNER_H_
 #define QUERN_CACHE_DISK_INNER_H_
 
@@ -14,39 +14,39 @@
 #include "cache/scratch.h"
 
 #define QN__DISK_PATH_BYTES 4096u
-// What is appended to the root at most: "/v1/tmp/" and a temporary name.
+// The longest suffix of a root: "/v1/tmp/" and a temporary name.
 #define QN__DISK_SUFFIX_BYTES 64u
 #define QN__DISK_SHARDS 256u
 
-// An entry on its way to the disk.
+// An entry in the writer's queue.
 typedef struct qn__disk_node {
   struct qn__disk_node* next;
-  qn__lease_t* lease;  // owned, may be NULL
+  qn__disk_claim_t* claim;  // owned, may be NULL
   size_t size_bytes;
   qn_hash128_t key;
   _Alignas(16) uint8_t bytes[];
 } qn__disk_node_t;
 
-struct qn__lease {
+struct qn__disk_claim {
   qn__disk_t* disk;
-  struct qn__lease* next;  // of disk->leases, under its mutex
-  struct qn__lease* previous;
-  int fd;  // -1 in a child of fork that has inherited it
+  struct qn__disk_claim* next;  // of disk->claims, under its mutex
+  struct qn__disk_claim* previous;
+  int fd;  // -1 in a child of fork
   int64_t offset;
 };
 
-// A directory that is being listed; lies on the stack of who does.
+// A directory that a thread lists; lies on its stack.
 typedef struct qn__disk_stream {
   struct qn__disk_stream* next;
   struct qn__disk_stream* previous;
-  int fd;  // -1 in a child of fork that has inherited it
+  int fd;  // -1 in a child of fork
 } qn__disk_stream_t;
 
-typedef enum qn__writer_state {
-  QN__WRITER_NONE = 0,
-  QN__WRITER_RUNNING,
-  QN__WRITER_ENDED,
-} qn__writer_state_t;
+typedef enum qn__disk_writer_state {
+  QN__DISK_WRITER_NONE = 0,
+  QN__DISK_WRITER_RUNNING,
+  QN__DISK_WRITER_ENDED,
+} qn__disk_writer_state_t;
 
 struct qn__disk {
   // Constant after the open.
@@ -55,7 +55,7 @@ struct qn__disk {
   size_t root_size;
   char* runtime_dir;  // NULL: none
   uid_t owner;
-  uid_t* owners;  // besides `owner`; a shared directory has some
+  uid_t* owners;  // other users than `owner`; not empty for a shared directory
   size_t owner_count;
   mode_t file_mode, dir_mode, lock_mode;
   bool is_read_only;
@@ -66,48 +66,48 @@ struct qn__disk {
 
   struct {
 #define QN_COUNTER(name, doc) _Atomic uint64_t name;
-#include "cache/counters.inc"
+#include "cache/disk_counters.inc"
 #undef QN_COUNTER
   } counters;
-  qn__scratch_t scratch;             // of reads
-  _Atomic int64_t inside_since_ns;   // of the visit that is watched; 0: none is
+  qn__scratch_t scratch;             // buffers for reads
+  _Atomic int64_t inside_since_ns;   // start of the watched call; 0: no call is watched
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
   _Atomic bool is_closing;
-  _Atomic bool has_ended_claims;  // nobody waits for another process any more
-  _Atomic uint32_t serial;        // of temporary names
+  _Atomic bool has_ended_claims;  // no claim waits any more
+  _Atomic uint32_t serial;        // part of temporary names
 
-  // The queue and its writer, under `mutex`, which is never held over a file call.
+  // The queue and its writer, guarded by `mutex`, which no thread holds during a file call.
   qn__mutex_t mutex;
-  qn__cond_t work;  // something was queued, or is_closing
+  qn__cond_t work;  // an entry was queued, or is_closing
   qn__cond_t done;  // done_count rose, or the writer ended
   qn__disk_node_t* head;
   qn__disk_node_t** tail;
   qn__disk_node_t* in_flight;
-  qn__disk_node_t* orphans;  // queued in the parent, before this process was forked
+  qn__disk_node_t* orphans;  // entries that were queued in the parent before the fork
   int in_flight_fd;
-  uint64_t queue_bytes;  // with what is in flight
+  uint64_t queue_bytes;  // with the entry in flight
   uint64_t put_count, done_count;
-  qn__writer_state_t writer_state;
+  qn__disk_writer_state_t writer_state;
   pthread_t writer;
-  bool is_away;       // the writer is in calls of the file system, without the lock
-  bool is_abandoned;  // the close gave up waiting: the writer destroys
-  // What a child of fork closes, under `mutex` as well.
-  qn__lease_t* leases;
+  bool is_away;       // the writer is in file calls, without the lock
+  bool is_abandoned;  // the close stopped waiting: the writer frees the object
+  // Descriptors that a child of fork closes, guarded by `mutex` as well.
+  qn__disk_claim_t* claims;
   qn__disk_stream_t* streams;
 
-  // The writer's own.
+  // Used by the writer alone.
   int64_t next_sweep_check_ns;
   uint64_t written_since_sweep;
-  bool is_short_of_space;  // a write was refused for it since the last sweep
+  bool is_short_of_space;  // a write failed for lack of space since the last sweep
 
   qn__fork_node_t fork_node;
 };
 
-#define QN__COUNT(disk, name, amount) \
+#define QN__DISK_COUNT(disk, name, amount) \
   ((void)atomic_fetch_add_explicit(&(disk)->counters.name, (amount), memory_order_relaxed))
 
-// File systems tell any time. Beyond 190 years around 1970 it stays there, so that neither this
-// product nor a difference to the time of day overflows.
+// A file may have any time. Clamps it to 190 years around 1970, so that neither this product nor a
+// difference to the present overflows.
 #define QN__DISK_FARTHEST_S INT64_C(6000000000)
 static inline int64_t qn__disk_mtime_ns(const struct stat* info) {
   int64_t time_s = (int64_t)info->st_mtim.tv_sec;
@@ -115,79 +115,79 @@ static inline int64_t qn__disk_mtime_ns(const struct stat* info) {
   if (time_s < -QN__DISK_FARTHEST_S) time_s = -QN__DISK_FARTHEST_S;
   return time_s * 1000000000 + info->st_mtim.tv_nsec;
 }
-// Whether two looks saw the same file with the same contents.
+// True when both describe the same file with the same contents.
 static inline bool qn__disk_is_same_file(const struct stat* a, const struct stat* b) {
   return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
          qn__disk_mtime_ns(a) == qn__disk_mtime_ns(b);
 }
 
-// disk.c. Paths are written into QN__DISK_PATH_BYTES; `name` is a constant of at most 40
-// characters.
+// disk.c. Paths need QN__DISK_PATH_BYTES; `name` is a constant of at most 40 characters.
 void qn__disk_path(const qn__disk_t* disk, const char* name, char* out);
 void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out);
 void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out);
 void qn__disk_temporary_path(qn__disk_t* disk, char* out);
-// Frees everything; nobody else uses the object any more.
+// Frees everything, by the last user.
 void qn__disk_destroy(qn__disk_t* disk);
+// Tests the requirements on the queue and the lists, with the lock held. For debug builds and
+// tests.
+bool qn__disk_check(const qn__disk_t* disk);
 
-// disk_read.c.
-// A get that counts neither a hit nor an absent entry.
-qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
+// disk_read.c. Gets an entry without counting a hit or a miss.
+qn__get_result_t qn__disk_read(qn__disk_t* disk, const qn__expectation_t* expected,
                                qn__hit_t* out_hit);
-// Around the file calls of a caller's thread. REFUSED: the one who is watched hangs in the file
-// system; stay out, and there is nothing to leave.
-typedef enum qn__disk_visit {
-  QN__VISIT_WATCHED,
-  QN__VISIT_UNWATCHED,
-  QN__VISIT_REFUSED,
-} qn__disk_visit_t;
-qn__disk_visit_t qn__disk_enter(qn__disk_t* disk);
-void qn__disk_leave(qn__disk_t* disk, qn__disk_visit_t visit);
+// Brackets the file calls of a caller's thread. REFUSED: the watched call hangs in the file system;
+// make no call, and do not end it.
+typedef enum qn__disk_call {
+  QN__DISK_CALL_WATCHED,
+  QN__DISK_CALL_UNWATCHED,
+  QN__DISK_CALL_REFUSED,
+} qn__disk_call_t;
+qn__disk_call_t qn__disk_begin_call(qn__disk_t* disk);
+void qn__disk_end_call(qn__disk_t* disk, qn__disk_call_t visit);
 
-// trust.c.
-// Whether the root may be used: OK or PERMISSION_DENIED, NOT_FOUND, IO.
+// disk_trust.c. Checks the rules for the root. Errors: PERMISSION_DENIED, NOT_FOUND, IO.
 qn_status_t qn__disk_check_trust(const qn__disk_t* disk, struct stat* out_info);
-// Whether a file of the directory may be read.
+// True when a file of the directory may be read.
 bool qn__disk_is_trusted_file(const qn__disk_t* disk, const struct stat* info);
-// Sets the modes of what is made, from those of the root.
+// Sets the modes of new files and directories, from those of the root.
 void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root);
-// Makes a directory below the root, and the root above it, after a wipe or for the first time. The
-// rules of trust are asked again. 0 or an errno.
+// Creates a directory below the root, and the root if needed, for the first time or after a wipe.
+// Checks the rules of trust again. Returns 0 or an errno.
 int qn__disk_make_directory(const qn__disk_t* disk, const char* path);
 
 // disk_fork.c.
 void qn__disk_fork_prepare(void* self);
 void qn__disk_fork_parent(void* self);
 void qn__disk_fork_child(void* self);
-// Around the life of a directory stream. False in a child of fork that has inherited it: its
-// descriptor is closed, and it must not be touched any more.
+// Record a directory stream, so that a child of fork closes its descriptor. The second returns
+// false in such a child, which must not use the stream any more.
 void qn__disk_add_stream(qn__disk_t* disk, qn__disk_stream_t* stream, int fd);
 bool qn__disk_drop_stream(qn__disk_t* disk, qn__disk_stream_t* stream);
 
-// lease.c. With no thread left that holds any: frees all; or in a child, closes all.
-void qn__disk_free_leases(qn__disk_t* disk);
-void qn__disk_forget_leases(qn__disk_t* disk);
+// disk_claim.c. Releases all claims, when no thread uses them; closes all in a child of fork.
+void qn__disk_free_claims(qn__disk_t* disk);
+void qn__disk_forget_claims(qn__disk_t* disk);
 
-// publish.c.
-// Whether writing is off for a while.
+// disk_publish.c. True while writing is off.
 bool qn__disk_is_latched(const qn__disk_t* disk);
-// On the writer thread: publishes what has been queued meanwhile.
-void qn__disk_serve_queue(qn__disk_t* disk);
-// Ends the writer. False when it did not end in time and owns the object from now on.
+// On the writer thread: writes the entries that were queued meanwhile.
+void qn__disk_write_queued(qn__disk_t* disk);
+// Ends the writer. False when it did not end in time; it frees the object later.
 bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns);
 void qn__disk_free_nodes(qn__disk_t* disk, qn__disk_node_t* first);
 
-// write.c. Puts a sealed entry in place: 0 or an errno. Leaves no temporary file but by a failing
-// unlink.
+// disk_write.c. Writes a sealed entry under its name. Returns 0 or an errno. Leaves a temporary
+// file only if removing it fails.
 int qn__disk_write_entry(qn__disk_t* disk, const qn__disk_node_t* node);
 
-// sweep.c. On the writer thread, between two entries. True when it swept.
+// disk_sweep.c. On the writer thread, between two entries. True when it swept.
 bool qn__disk_sweep_if_due(qn__disk_t* disk);
 
-// scan.c. Entries of one shard: 0, an errno, or -1 when the callback stopped it.
+// disk_scan.c. Calls `on_file` for the entries of one shard. Returns 0, an errno, or -1 when the
+// callback stopped it.
 int qn__disk_scan_shard(qn__disk_t* disk, unsigned shard,
                         bool (*on_file)(void* self, const qn__disk_file_t* file), void* self);
-// Calls back for every temporary file; 0 or an errno.
+// Calls `on_file` for every temporary file. Returns 0 or an errno.
 int qn__disk_scan_temporaries(qn__disk_t* disk,
                               void (*on_file)(void* self, const char* path, int64_t modified_ns),
                               void* self);

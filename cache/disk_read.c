@@ -1,24 +1,22 @@
-// cache/disk_read.c: reading entries from a cache directory.
+// cache/disk_read.c: reads entries from a cache directory.
 //
-// Requirements on reading:
-// 1. One open, one fstat, one read, one close on a hit, and nothing else: no look before the open,
-//    no lock, no mapping (a file replaced under a mapping on NFS is a SIGBUS), no allocation but
-//    the bytes.
-// 2. No symbolic link, FIFO or device is followed or waited for; a file of another user is not read
-//    (unless that user is an owner of a shared directory).
-// 3. An error of the file system is a miss and deletes nothing: the file may be fine for the next
-//    one.
-// 4. Damaged contents are a miss, and the file is removed if it is still the one that was read.
-//    Should a good one slip in between the second look and the removal, an entry is lost, never
-//    wrong.
-// 5. While one caller hangs in the file system (a server that is gone), others do not follow it
-//    there, neither to read nor to claim: the kernel lets nobody out. One caller at a time is
-//    watched, which is enough to know.
-// 6. The time of use is renewed at most daily, through the descriptor, so it cannot hit another
-//    file.
+// Requirements:
+// 1. A hit costs one open, one fstat, one read and one close. No stat before the open, no lock, no
+//    allocation but the bytes, and no mapping: a file that is replaced under a mapping on NFS
+//    raises SIGBUS.
+// 2. No symbolic link is followed, and no FIFO or device is waited for. A file of another user is
+//    not read, unless that user is an owner of a shared directory.
+// 3. An error of the file system is a miss and removes nothing: the next read may succeed.
+// 4. A damaged file is a miss and is removed, if it still is the file that was read. If a good file
+//    replaces it between that check and the removal, an entry is lost; no wrong one is read.
+// 5. While one caller hangs in the file system (its server is gone), others make no call there,
+//    neither to read nor to claim, because the kernel cannot interrupt them. Watching one caller at
+//    a time is enough to notice.
+// 6. The time of use is renewed at most daily, through the descriptor, so that it cannot change
+//    another file.
 //
-// Not here: what makes bytes an entry (entry.c), which files are trusted (trust.c). Thread rule:
-// any thread. Read next: publish.c.
+// Not here: the bytes of an entry (entry.c), trusted files (disk_trust.c). Read next:
+// disk_publish.c.
 #include <errno.h>
 #include <fcntl.h>
 
@@ -33,8 +31,8 @@ void qn__disk_hit_release(qn__disk_t* disk, qn__hit_t* hit) {
   memset(hit, 0, sizeof *hit);
 }
 
-// 0 when all of `size` was read; ESTALE when the file ended early although fstat said otherwise,
-// which publishing by rename rules out on a sound file system.
+// Returns 0 after reading `size` bytes, or an errno. ESTALE: the file ended before the size that
+// fstat gave, which cannot happen on a sound file system, because entries are published by rename.
 static int read_fully(int fd, uint8_t* out, size_t size) {
   const qn__fs_t* fs = qn__fs();
   for (size_t done = 0; done < size;) {
@@ -49,27 +47,27 @@ static int read_fully(int fd, uint8_t* out, size_t size) {
 static qn__get_result_t open_failed(int error, qn__hit_t* hit) {
   hit->error = error;
   if (error == ENOENT) return QN__GET_ABSENT;
-  // What O_NOFOLLOW says of a link, and O_NONBLOCK of a socket.
+  // O_NOFOLLOW gives ELOOP for a link; O_NONBLOCK gives ENXIO for a socket.
   if (error == ELOOP || error == ENXIO) return QN__GET_UNTRUSTED;
   return QN__GET_ERROR;
 }
 
-// Renews the time of use when it is a day old, or lies in the future of this clock. Of another
-// owner's file the system would not let us: what only others use is evicted once, and is then
-// theirs.
+// Renews the time of use if it is a day old or in the future. Skips the file of another owner,
+// which this user may not change: if only others use it, it is evicted once, and one of them writes
+// it.
 static void touch(qn__disk_t* disk, int fd, const struct stat* info) {
   int64_t age_ns = qn__wall_ns() - qn__disk_mtime_ns(info);
   if (disk->is_read_only || (age_ns < DAY_NS && age_ns > -DAY_NS)) return;
   if (info->st_uid != disk->owner && disk->owner != 0) return;
   const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
   if (qn__fs()->futimens(fd, times) == 0) {
-    QN__COUNT(disk, disk_touched, 1);
+    QN__DISK_COUNT(disk, disk_touched, 1);
   } else {
-    QN__COUNT(disk, disk_touch_errors, 1);
+    QN__DISK_COUNT(disk, disk_touch_errors, 1);
   }
 }
 
-// Reads and verifies the open file. `out_info` is filled unless the result is ERROR.
+// Reads and verifies the open file. Fills `out_info` unless the result is ERROR.
 static qn__get_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expectation_t* expected,
                                        qn__hit_t* hit, struct stat* out_info) {
   if (qn__fs()->fstat(fd, out_info) != 0) {
@@ -102,18 +100,18 @@ static bool heal(qn__disk_t* disk, const char* path, const struct stat* seen) {
   struct stat now;
   if (qn__fs()->lstat(path, &now) == 0 && qn__disk_is_same_file(seen, &now) &&
       qn__fs()->unlink(path) == 0) {
-    QN__COUNT(disk, disk_healed, 1);
+    QN__DISK_COUNT(disk, disk_healed, 1);
     return true;
   }
-  QN__COUNT(disk, disk_heal_skipped, 1);
+  QN__DISK_COUNT(disk, disk_heal_skipped, 1);
   return false;
 }
 
 static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
   switch (reason) {
-#define QN_REASON(NAME, name, heals, text) \
-  case QN__REASON_##NAME:                  \
-    QN__COUNT(disk, disk_bad_##name, 1);   \
+#define QN_REASON(NAME, name, heals, text)    \
+  case QN__REASON_##NAME:                     \
+    QN__DISK_COUNT(disk, disk_bad_##name, 1); \
     break;
 #include "cache/reasons.inc"
 #undef QN_REASON
@@ -123,12 +121,12 @@ static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
   }
 }
 
-// Counts what went wrong, and the bytes.
+// Counts failures and bytes.
 static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hit_t* hit,
                          const struct stat* info) {
   switch (result) {
     case QN__GET_HIT:
-      QN__COUNT(disk, disk_bytes_read, (uint64_t)info->st_size);
+      QN__DISK_COUNT(disk, disk_bytes_read, (uint64_t)info->st_size);
       break;
     case QN__GET_ABSENT:
       break;
@@ -137,43 +135,43 @@ static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hi
       break;
     case QN__GET_ERROR:
       if (hit->error == EACCES || hit->error == EPERM) {
-        QN__COUNT(disk, disk_read_denied, 1);
+        QN__DISK_COUNT(disk, disk_read_denied, 1);
       } else {
-        QN__COUNT(disk, disk_read_errors, 1);
+        QN__DISK_COUNT(disk, disk_read_errors, 1);
       }
       break;
     case QN__GET_UNTRUSTED:
       if (S_ISREG(info->st_mode)) {
-        QN__COUNT(disk, disk_untrusted, 1);
+        QN__DISK_COUNT(disk, disk_untrusted, 1);
       } else {
-        QN__COUNT(disk, disk_not_regular, 1);
+        QN__DISK_COUNT(disk, disk_not_regular, 1);
       }
       break;
     case QN__GET_NO_MEMORY:
-      QN__COUNT(disk, disk_no_memory, 1);
+      QN__DISK_COUNT(disk, disk_no_memory, 1);
       break;
-    case QN__GET_TIMEOUT:  // of other tiers
-    case QN__GET_OFF:      // counted where it is said
+    case QN__GET_TIMEOUT:  // only other tiers
+    case QN__GET_OFF:      // counted by the caller
       break;
   }
 }
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
-qn__disk_visit_t qn__disk_enter(qn__disk_t* disk) {
+qn__disk_call_t qn__disk_begin_call(qn__disk_t* disk) {
   int64_t now_ns = qn__now_ns();
   int64_t since_ns = 0;
   if (atomic_compare_exchange_strong(&disk->inside_since_ns, &since_ns, now_ns)) {
-    return QN__VISIT_WATCHED;
+    return QN__DISK_CALL_WATCHED;
   }
-  return now_ns - since_ns > disk->hang_ns ? QN__VISIT_REFUSED : QN__VISIT_UNWATCHED;
+  return now_ns - since_ns > disk->hang_ns ? QN__DISK_CALL_REFUSED : QN__DISK_CALL_UNWATCHED;
 }
 
-void qn__disk_leave(qn__disk_t* disk, qn__disk_visit_t visit) {
-  if (visit == QN__VISIT_WATCHED) atomic_store(&disk->inside_since_ns, 0);
+void qn__disk_end_call(qn__disk_t* disk, qn__disk_call_t visit) {
+  if (visit == QN__DISK_CALL_WATCHED) atomic_store(&disk->inside_since_ns, 0);
 }
 
-static qn__get_result_t look_once(qn__disk_t* disk, const char* path,
+static qn__get_result_t read_once(qn__disk_t* disk, const char* path,
                                   const qn__expectation_t* expected, qn__hit_t* hit,
                                   struct stat* out_info) {
   int fd = qn__fs()->open(path, OPEN_FLAGS, 0);
@@ -184,25 +182,25 @@ static qn__get_result_t look_once(qn__disk_t* disk, const char* path,
   return result;
 }
 
-qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expected,
+qn__get_result_t qn__disk_read(qn__disk_t* disk, const qn__expectation_t* expected,
                                qn__hit_t* out_hit) {
   memset(out_hit, 0, sizeof *out_hit);
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, expected->key, path);
   struct stat info = {0};
-  qn__disk_visit_t visit = qn__disk_enter(disk);
-  if (visit == QN__VISIT_REFUSED) {
-    QN__COUNT(disk, disk_off, 1);
+  qn__disk_call_t visit = qn__disk_begin_call(disk);
+  if (visit == QN__DISK_CALL_REFUSED) {
+    QN__DISK_COUNT(disk, disk_off, 1);
     return QN__GET_OFF;
   }
-  qn__get_result_t result = look_once(disk, path, expected, out_hit, &info);
-  // What NFS says of a file that another machine has replaced meanwhile: the name leads to the new
-  // one. Once is enough; twice means trouble.
+  qn__get_result_t result = read_once(disk, path, expected, out_hit, &info);
+  // NFS gives ESTALE for a file that another machine has just replaced: the name leads to the new
+  // one. Tries once more; a second ESTALE is an error.
   if (result == QN__GET_ERROR && out_hit->error == ESTALE) {
     out_hit->error = 0;
-    result = look_once(disk, path, expected, out_hit, &info);
+    result = read_once(disk, path, expected, out_hit, &info);
   }
-  qn__disk_leave(disk, visit);
+  qn__disk_end_call(disk, visit);
   count_result(disk, result, out_hit, &info);
   if (result == QN__GET_BAD && qn__reason_heals(out_hit->reason) && !disk->is_read_only) {
     (void)heal(disk, path, &info);
@@ -212,9 +210,9 @@ qn__get_result_t qn__disk_look(qn__disk_t* disk, const qn__expectation_t* expect
 
 qn__get_result_t qn__disk_get(qn__disk_t* disk, const qn__expectation_t* expected,
                               qn__hit_t* out_hit) {
-  qn__get_result_t result = qn__disk_look(disk, expected, out_hit);
-  if (result == QN__GET_HIT) QN__COUNT(disk, disk_hits, 1);
-  if (result == QN__GET_ABSENT) QN__COUNT(disk, disk_misses, 1);
+  qn__get_result_t result = qn__disk_read(disk, expected, out_hit);
+  if (result == QN__GET_HIT) QN__DISK_COUNT(disk, disk_hits, 1);
+  if (result == QN__GET_ABSENT) QN__DISK_COUNT(disk, disk_misses, 1);
   return result;
 }
 

@@ -1,22 +1,20 @@
-// cache/entry.c: encoding and decoding of an entry. The layout is in docs/cache-format.md.
+// cache/entry.c: encodes and decodes entries. The layout is in docs/cache-format.md.
 //
-// Requirements on decode:
-// 1. No length is used before it is compared with its limit and with the bytes that are there; the
+// Requirements on decoding:
+// 1. A size is used only after it was compared with its limit and with the number of bytes. The
 //    limits keep every sum far from overflow.
-// 2. Nothing but lengths is used before the checksum over all bytes has matched.
-// 3. Every byte of the file is either compared or covered by the checksum, and the size is exact:
-//    cut or flipped anywhere, an entry is refused.
-// 4. What is handed out belongs to the key, and to the preimage, that the caller expects.
-// 5. Each refusal has its own reason.
-// 6. The module's bytes are not hashed again on a hit: the checksum covers them, and nobody runs
-//    them. Who compiles from them (tools) compares them with the preimage first: module_matches.
-//
-// Thread rule: pure. Read next: disk.c.
+// 2. Nothing but sizes is used before the checksum of all bytes matches.
+// 3. Every byte of the file is compared or covered by the checksum, and the size is exact. An entry
+//    that is cut or has a changed bit anywhere is refused.
+// 4. The decoded entry has the key and the preimage that the caller expects.
+// 5. Each refusal has a reason of its own.
+// 6. A hit does not hash the module again: the checksum covers its bytes and a hit does not use
+//    them. Tools that compile it call qn__entry_module_matches first.
 #include "cache/entry.h"
 
 #include "base/reader.h"
 
-// Like PNG's: not text, not UTF-8, and changed by any conversion of line ends.
+// Like PNG's: not text, not UTF-8, and damaged by every conversion of line ends.
 static const uint8_t magic[8] = {0x89, 'Q', 'N', 'E', '\r', '\n', 0x1A, '\n'};
 
 #define CHECKSUM_SEED UINT64_C(0x716e2d656e747279)
@@ -46,7 +44,7 @@ static uint64_t round_up(uint64_t size) {
   return (size + QN__ENTRY_ALIGNMENT - 1) & ~(uint64_t)(QN__ENTRY_ALIGNMENT - 1);
 }
 
-// Where the sections lie. The limits have been checked.
+// The offsets of the sections. The sizes are within their limits.
 typedef struct layout {
   uint64_t preimage, metadata, module, payload, checksum, end;
 } layout_t;
@@ -85,7 +83,7 @@ static uint8_t* store(uint8_t* out, uint64_t value, size_t size) {
   return out + size;
 }
 
-// Copies a section and clears what follows it up to `end`.
+// Copies a section and fills the bytes up to `end` with zeros.
 static void put_section(uint8_t* out, uint64_t begin, qn_span_t bytes, uint64_t end) {
   if (bytes.size) memcpy(out + begin, bytes.data, bytes.size);
   memset(out + begin + bytes.size, 0, (size_t)(end - begin) - bytes.size);
@@ -126,7 +124,7 @@ bool qn__entry_encode(const qn__entry_t* entry, qn__buffer_t* buffer) {
   size_t size = qn__entry_size(entry);
   if (size == 0) return false;
   uint8_t* out = qn__buffer_extend(buffer, size);
-  if (!out) return true;  // the failure is the buffer's, and sticky
+  if (!out) return true;  // the buffer's sticky flag reports the failure
   qn__entry_write(entry, out);
   qn__entry_seal(out, size);
   return true;
@@ -136,8 +134,8 @@ static bool is_zero(const uint8_t* bytes, uint64_t begin, uint64_t end) {
   return qn__is_zero(bytes + begin, (size_t)(end - begin));
 }
 
-// Why two entries of one key are not the same: another module that only the second digest tells
-// apart, or anything else.
+// Explains why two preimages with one key differ: another module, which only the second digest
+// tells apart, or another section.
 static qn__reason_t explain(qn_span_t expected, qn_span_t stored) {
   size_t offset_a = 0, offset_b = 0;
   uint32_t tag_a, tag_b;
@@ -231,7 +229,7 @@ bool qn__entry_module_matches(const qn__entry_t* entry) {
   return false;
 }
 
-uint64_t qn__entry_peek_size(const uint8_t* header) {
+uint64_t qn__entry_header_size(const uint8_t* header) {
   qn__reader_t reader = qn__reader_make((qn_span_t){header, QN__ENTRY_HEADER_BYTES});
   if (memcmp(qn__read_bytes(&reader, sizeof magic).data, magic, sizeof magic) != 0) return 0;
   if (qn__read_u32(&reader) != QN__ENTRY_VERSION) return 0;
@@ -246,7 +244,7 @@ uint64_t qn__entry_peek_size(const uint8_t* header) {
   return lay_out(sizes, &layout) ? layout.end : 0;
 }
 
-int64_t qn__entry_peek_created(const uint8_t* header) {
+int64_t qn__entry_header_created(const uint8_t* header) {
   qn__reader_t reader = qn__reader_make((qn_span_t){header, QN__ENTRY_HEADER_BYTES});
   if (memcmp(qn__read_bytes(&reader, sizeof magic).data, magic, sizeof magic) != 0) return 0;
   if (qn__read_u32(&reader) != QN__ENTRY_VERSION) return 0;

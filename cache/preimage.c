@@ -1,15 +1,15 @@
-// cache/preimage.c: writing, walking and comparing the preimage of a key.
+// cache/preimage.c: writes, reads and compares preimages.
 //
-// Layout: the four bytes "QNK1", then for each section tag (u32), length (u32) and the bytes,
-// little-endian, tags strictly rising. Lengths stand before contents, so that no two different
-// lists of sections have the same bytes. Thread rule: pure. Read next: entry.c.
+// Layout: the four bytes "QNK1", then for each section its tag (u32), its size (u32) and its bytes,
+// little-endian, with strictly rising tags. The size precedes the bytes, so that two different
+// lists of sections never have the same bytes.
 #include "cache/preimage.h"
 
 #define MAGIC_BYTES 4u
 #define SECTION_HEADER_BYTES 8u
 static const uint8_t magic[MAGIC_BYTES] = {'Q', 'N', 'K', '1'};
 
-// Differs from the seed of the entry's checksum, so that no bytes serve as both.
+// Differs from the seed of the entry's checksum, so that no hash is valid as both.
 #define KEY_SEED UINT64_C(0x716e2d6b65792d31)
 
 void qn__preimage_begin(qn__buffer_t* buffer) {
@@ -29,7 +29,7 @@ void qn__preimage_add(qn__buffer_t* buffer, qn__section_t tag, qn_span_t bytes) 
 void qn__preimage_add_module(qn__buffer_t* buffer, size_t size, qn_hash128_t digest,
                              const qn__sha256_t* second_digest) {
   uint8_t section[8 + 16 + 32];
-  for (size_t i = 0; i < 8; i++) section[i] = (uint8_t)((uint64_t)size >> (8 * i));
+  qn__store_le64(section, size);
   memcpy(section + 8, digest.bytes, 16);
   memcpy(section + 24, second_digest->bytes, 32);
   qn__preimage_add(buffer, QN__SECTION_MODULE, (qn_span_t){section, sizeof section});
@@ -37,11 +37,6 @@ void qn__preimage_add_module(qn__buffer_t* buffer, size_t size, qn_hash128_t dig
 
 qn_hash128_t qn__preimage_key(qn_span_t preimage) {
   return qn__xxh128(preimage, KEY_SEED);
-}
-
-static uint32_t load_u32(const uint8_t* bytes) {
-  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-         (uint32_t)bytes[3] << 24;
 }
 
 bool qn__preimage_next(qn_span_t preimage, size_t* inout_offset, uint32_t* out_tag,
@@ -52,9 +47,9 @@ bool qn__preimage_next(qn_span_t preimage, size_t* inout_offset, uint32_t* out_t
     *inout_offset = offset = MAGIC_BYTES;
   }
   if (preimage.size - offset < SECTION_HEADER_BYTES) return false;
-  uint32_t size = load_u32(preimage.data + offset + 4);
+  uint32_t size = qn__load_le32(preimage.data + offset + 4);
   if (size > preimage.size - offset - SECTION_HEADER_BYTES) return false;
-  *out_tag = load_u32(preimage.data + offset);
+  *out_tag = qn__load_le32(preimage.data + offset);
   *out_bytes = (qn_span_t){preimage.data + offset + SECTION_HEADER_BYTES, size};
   *inout_offset = offset + SECTION_HEADER_BYTES + size;
   return true;
@@ -84,19 +79,19 @@ bool qn__preimage_has(qn_span_t preimage, qn__section_t tag) {
 uint32_t qn__preimage_first_difference(qn_span_t a, qn_span_t b) {
   size_t offset_a = 0, offset_b = 0;
   for (;;) {
-    uint32_t tag_a = UINT32_MAX, tag_b = UINT32_MAX;  // beyond every section: the end
+    uint32_t tag_a = UINT32_MAX, tag_b = UINT32_MAX;  // after every section: the end
     qn_span_t bytes_a = {NULL, 0}, bytes_b = {NULL, 0};
     bool has_a = qn__preimage_next(a, &offset_a, &tag_a, &bytes_a);
     bool has_b = qn__preimage_next(b, &offset_b, &tag_b, &bytes_b);
     if (!has_a && !has_b) break;
-    // A section that only one of them has is named by its own tag.
+    // Only one of them has the section: return its tag.
     if (tag_a != tag_b) return tag_a < tag_b ? tag_a : tag_b;
     if (bytes_a.size != bytes_b.size ||
         (bytes_a.size && memcmp(bytes_a.data, bytes_b.data, bytes_a.size) != 0)) {
       return tag_a;
     }
   }
-  // What is left are bytes that do not parse: the versions of the format differ.
+  // The remaining bytes do not parse: the versions of the format differ.
   bool is_equal = a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
   return is_equal ? 0 : QN__SECTION_SCHEMA;
 }

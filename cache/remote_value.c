@@ -65,9 +65,7 @@ size_t qn__remote_owner(const qn__remote_t* remote, uint64_t serial, char* out) 
 static void make_mac(const qn__remote_t* remote, qn_str_t name, qn_span_t value,
                      uint8_t out[QN__MAC_BYTES]) {
   uint8_t name_size[8];
-  for (size_t i = 0; i < sizeof name_size; i++) {
-    name_size[i] = (uint8_t)((uint64_t)name.size >> (8 * i));
-  }
+  qn__store_le64(name_size, name.size);
   const qn_span_t spans[] = {
       {(const uint8_t*)mac_label, sizeof mac_label},
       {value.data, QN__REMOTE_MAC_OFFSET},

@@ -1,6 +1,4 @@
-// cache/scratch.c: taking and giving read buffers.
-//
-// Thread rule: in the header. Read next: disk_read.c, bundle.c.
+// cache/scratch.c: see scratch.h.
 #include "cache/scratch.h"
 
 #include "base/alloc.h"
@@ -37,7 +35,7 @@ uint8_t* qn__scratch_take(qn__scratch_t* scratch, size_t size) {
     if (buffer->capacity >= size) return buffer->bytes;
     free_buffer(scratch, buffer);
   }
-  // Rounded up, so that one buffer serves entries of similar sizes.
+  // Rounds up, so that one buffer serves entries of similar sizes.
   size_t capacity, whole;
   if (!qn__size_add(size, STEP_BYTES, &capacity)) return NULL;
   capacity &= ~(STEP_BYTES - 1);

@@ -1,9 +1,8 @@
-// cache/scratch.h: the buffers that entries are read into, kept for the next read.
+// cache/scratch.h: buffers for reading entries, kept for the next read.
 //
-// A slot is taken and given with one atomic exchange each; who finds none allocates. A child of
-// fork has what is in the slots; what another thread of the parent had taken is lost to it.
-//
-// Thread rule: any thread, no lock. Read next: scratch.c.
+// Taking and giving a buffer costs one atomic exchange; a caller that finds no buffer allocates
+// one. A child of fork keeps the buffers in the slots and loses those that other threads had taken.
+// Any thread, no lock.
 #ifndef QUERN_CACHE_SCRATCH_H_
 #define QUERN_CACHE_SCRATCH_H_
 
@@ -20,11 +19,11 @@ typedef struct qn__scratch {
 } qn__scratch_t;
 
 void qn__scratch_init(qn__scratch_t* scratch, qn_allocator_t allocator);
-// Nothing may be taken any more.
+// No buffer may be taken at the same time or later.
 void qn__scratch_deinit(qn__scratch_t* scratch);
-// At least `size` bytes, aligned to 16; NULL without memory.
+// Returns at least `size` bytes, aligned to 16; NULL without memory.
 uint8_t* qn__scratch_take(qn__scratch_t* scratch, size_t size);
-// NULL is fine. Buffers beyond a mebibyte are not kept.
+// NULL is fine. Buffers above 1 MiB are freed, not kept.
 void qn__scratch_give(qn__scratch_t* scratch, uint8_t* bytes);
 
 #endif  // QUERN_CACHE_SCRATCH_H_

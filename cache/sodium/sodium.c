@@ -1,7 +1,4 @@
-// cache/sodium/sodium.c: libquern-sodium.so: the table of cryptography, by libsodium.
-//
-// Not here: what is signed and authenticated (bundle.c, remote.c). Thread rule: every function is
-// pure, for any thread. Read next: cache/crypto.h.
+// cache/sodium/sodium.c: libquern-sodium.so: the table of crypto.h over libsodium.
 #include <sodium.h>
 
 #include "cache/crypto.h"
@@ -15,7 +12,7 @@ _Static_assert(QN__SIGNATURE_BYTES == crypto_sign_BYTES, "length of a signature"
 
 QN_API const qn__crypto_t* qn_crypto_entry(uint32_t abi_version);
 
-// None of these calls fails for lengths that are constants within its limits.
+// These calls cannot fail: all sizes are constants within libsodium's limits.
 static void mac(const uint8_t key[QN__MAC_KEY_BYTES], const qn_span_t* spans, size_t count,
                 uint8_t out[QN__MAC_BYTES]) {
   crypto_generichash_state state;
@@ -72,7 +69,7 @@ static const qn__crypto_t table = {
 };
 
 const qn__crypto_t* qn_crypto_entry(uint32_t abi_version) {
-  // 1: it was started before.
+  // 1 means that libsodium was initialised before.
   if (abi_version != QN__CRYPTO_ABI_VERSION || sodium_init() < 0) return NULL;
   return &table;
 }

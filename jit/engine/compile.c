@@ -7,7 +7,7 @@
 //     make maps no compiler.
 //  3. The caller runs what it compiled, from its own bytes; publishing is handed to the writers.
 //  4. A claim is given back whatever happens: with the entry, or without one.
-// Thread rule: as making.h. Read next: making.c, cache/lease.c.
+// Thread rule: as making.h. Read next: making.c, cache/disk_claim.c.
 #include "base/alloc.h"
 #include "base/log.h"
 #include "jit/codegen/artifact.h"

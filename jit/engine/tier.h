@@ -13,8 +13,8 @@
 #ifndef QUERN_JIT_TIER_H_
 #define QUERN_JIT_TIER_H_
 
+#include "cache/entry_head.h"
 #include "cache/hit.h"
-#include "cache/peek.h"
 #include "jit/observe/counters.h"
 #include "jit/observe/watch.h"
 
@@ -47,7 +47,7 @@ typedef struct qn__claim {
 
 // Receives the entries of a tier (qn__tier_table_t.scan).
 typedef struct qn__tier_scan {
-  qn__peek_t* peek;              // the beginning of the entry
+  qn__entry_head_t* peek;        // the beginning of the entry
   bool (*has_time)(void* self);  // before each entry; false ends the scan
   void (*on_entry)(void* self, const qn__tier_t* tier, size_t part);
   void* self;

@@ -65,7 +65,7 @@ static void put(qn__tier_t* tier, const qn__entry_t* entry, qn__claim_t* claim) 
 
 static qn__get_result_t claim(qn__tier_t* tier, const qn__expectation_t* expected,
                               int64_t deadline_ns, qn__claim_t* claim, qn__hit_t* out_hit) {
-  qn__lease_t* lease = NULL;
+  qn__disk_claim_t* lease = NULL;
   qn__get_result_t result = qn__disk_claim(disk_of(tier), expected, deadline_ns, out_hit, &lease);
   *claim = (qn__claim_t){.is_held = lease != NULL, .lease = lease};
   return result;
@@ -73,7 +73,7 @@ static qn__get_result_t claim(qn__tier_t* tier, const qn__expectation_t* expecte
 
 static void give_back(qn__tier_t* tier, qn_hash128_t key, qn__claim_t* claim) {
   (void)tier, (void)key;
-  qn__lease_release(claim->lease);
+  qn__disk_claim_release(claim->lease);
 }
 
 static void end_claims(qn__tier_t* tier) {
@@ -120,7 +120,7 @@ static bool scan_file(void* self, const qn__disk_file_t* file) {
   const scan_state_t* state = self;
   const qn__tier_scan_t* scan = state->scan;
   if (!scan->has_time(scan->self)) return false;
-  if (qn__disk_peek(disk_of(state->tier), file->key, scan->peek)) {
+  if (qn__disk_read_head(disk_of(state->tier), file->key, scan->peek)) {
     scan->on_entry(scan->self, state->tier, 0);
   }
   return true;

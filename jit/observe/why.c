@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "cache/peek.h"
+#include "cache/entry_head.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 #include "target/target.h"

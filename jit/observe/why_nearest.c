@@ -1,10 +1,10 @@
 // jit/observe/why_nearest.c: the search for the entry whose key is nearest to a missed one.
 //
-// Only the beginnings of entries are read (cache/peek.h): sections are compared as they are, and
-// the key, which is their hash, proves them whole. Nothing is counted, touched or removed. Thread
-// rule: any thread. Read next: why_words.c.
+// Only the beginnings of entries are read (cache/entry_head.h): sections are compared as they are,
+// and the key, which is their hash, proves them whole. Nothing is counted, touched or removed.
+// Thread rule: any thread. Read next: why_words.c.
 #include "base/alloc.h"
-#include "cache/peek.h"
+#include "cache/entry_head.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 #include "jit/observe/why.h"
@@ -21,7 +21,7 @@ typedef struct search {
   qn_hash128_t key;
   uint64_t max_entries;
   int64_t deadline_ns;
-  qn__peek_t* peek;
+  qn__entry_head_t* peek;
   qn__neighbour_t* best;
 } search_t;
 
@@ -58,7 +58,7 @@ static bool has_time(void* self) {
 // Takes what was peeked at if it is nearer.
 static void consider(void* self, const qn__tier_t* tier, size_t part) {
   search_t* search = self;
-  const qn__peek_t* peek = search->peek;
+  const qn__entry_head_t* peek = search->peek;
   if (qn__preimage_has(peek->preimage, QN__SECTION_DRIVER)) return;  // no code
   qn__neighbour_t* best = search->best;
   unsigned score = score_of(search->preimage, peek->preimage);

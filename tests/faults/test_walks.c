@@ -188,15 +188,15 @@ static void claim_and_put(qn_allocator_t allocator) {
   qn__disk_t* disk = walk_open(allocator, NULL);
   if (!disk) return;
   qn__hit_t hit;
-  qn__lease_t* lease;
+  qn__disk_claim_t* claim;
   int64_t deadline_ns = qn__now_ns() + INT64_C(5000000);
-  if (qn__disk_claim(disk, &subject->expected, deadline_ns, &hit, &lease) == QN__GET_HIT) {
+  if (qn__disk_claim(disk, &subject->expected, deadline_ns, &hit, &claim) == QN__GET_HIT) {
     WALK_CHECK(sample_equals(subject, &hit.entry));
-    WALK_CHECK(!lease);
+    WALK_CHECK(!claim);
     qn__disk_hit_release(disk, &hit);
   } else {
     WALK_CHECK(hit.bytes == NULL);
-    (void)qn__disk_put(disk, &subject->entry, lease);
+    (void)qn__disk_put(disk, &subject->entry, claim);
   }
   WALK_CHECK(qn__disk_flush(disk, WALK_PATIENCE_NS));
   (void)walk_get(disk, subject);
@@ -205,10 +205,10 @@ static void claim_and_put(qn_allocator_t allocator) {
 
 // Another process, as it were, that has the claim, and keeps it.
 static qn__disk_t* holder;
-static qn__lease_t* held;
+static qn__disk_claim_t* held;
 
 static void let_go(void) {
-  qn__lease_release(held);
+  qn__disk_claim_release(held);
   qn__disk_close(holder, WALK_PATIENCE_NS);
   held = NULL;
   holder = NULL;
@@ -231,10 +231,10 @@ static void claim_is_free(void) {
   if (!disk) return;
   (void)qn__disk_remove(disk, subject->entry.key);
   qn__hit_t hit;
-  qn__lease_t* lease;
-  WALK_CHECK(qn__disk_claim(disk, &subject->expected, qn__now_ns(), &hit, &lease) != QN__GET_HIT);
-  WALK_CHECK(lease != NULL);
-  qn__lease_release(lease);
+  qn__disk_claim_t* claim;
+  WALK_CHECK(qn__disk_claim(disk, &subject->expected, qn__now_ns(), &hit, &claim) != QN__GET_HIT);
+  WALK_CHECK(claim != NULL);
+  qn__disk_claim_release(claim);
   qn__disk_close(disk, WALK_PATIENCE_NS);
 }
 

@@ -63,7 +63,7 @@ static ssize_t fake_pread(int fd, void* out, size_t size, off_t offset) {
 static void mend_entries(void) {
   size_t at = QN__BUNDLE_HEADER_BYTES;
   while (at + QN__ENTRY_HEADER_BYTES <= file.size) {
-    uint64_t size = qn__entry_peek_size(file.bytes + at);
+    uint64_t size = qn__entry_header_size(file.bytes + at);
     if (size == 0 || size > file.size - at) break;
     uint8_t* entry = file.bytes + at;
     uint64_t preimage_size = qn__load_le64(entry + 32);

@@ -62,15 +62,15 @@ void soak_inspect_one(qn__disk_t* disk, const sample_t* sample, bool heals) {
 
 void soak_claim_one(soak_thread_t* thread, qn__disk_t* disk, const sample_t* sample) {
   qn__hit_t hit;
-  qn__lease_t* lease = NULL;
+  qn__disk_claim_t* claim = NULL;
   int64_t deadline_ns = qn__now_ns() + soak_random(&thread->random, 200) * MILLISECOND_NS;
-  if (qn__disk_claim(disk, &sample->expected, deadline_ns, &hit, &lease) == QN__GET_HIT) {
+  if (qn__disk_claim(disk, &sample->expected, deadline_ns, &hit, &claim) == QN__GET_HIT) {
     SOAK_COUNT(claims_answered);
     (void)soak_is_hit_right(sample, &hit, "claim");
     qn__disk_hit_release(disk, &hit);
     return;
   }
-  if (lease) {
+  if (claim) {
     SOAK_COUNT(claims_held);
     // A compile takes its time.
     struct timespec pause = {.tv_nsec = soak_random(&thread->random, 8000000)};
@@ -79,9 +79,9 @@ void soak_claim_one(soak_thread_t* thread, qn__disk_t* disk, const sample_t* sam
     SOAK_COUNT(claims_without);
   }
   if (soak_random(&thread->random, 4) == 0) {
-    qn__lease_release(lease);
+    qn__disk_claim_release(claim);
   } else {
-    (void)qn__disk_put(disk, &sample->entry, lease);
+    (void)qn__disk_put(disk, &sample->entry, claim);
   }
 }
 

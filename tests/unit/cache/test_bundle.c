@@ -113,7 +113,7 @@ static void odd_indices_are_searched(void** state) {
 
   qn__buffer_t entry = sample_bytes(&samples[1]);
   enum { ROWS = 300 };
-  qn__identities_t none = {.count = 0};
+  qn__bundle_identities_t none = {.count = 0};
   uint64_t index_size;
   assert_true(qn__bundle_index_size(ROWS, false, &none, &index_size));
   uint64_t index_offset = QN__BUNDLE_HEADER_BYTES + entry.size;
@@ -254,7 +254,7 @@ typedef struct grown {
   qn__buffer_t bytes;
   uint8_t rows[2 * SAMPLES * QN__BUNDLE_ROW_BYTES];
   size_t row_count;
-  qn__identities_t identities;
+  qn__bundle_identities_t identities;
 } grown_t;
 
 static void grow_entry(grown_t* grown, const sample_t* sample) {
@@ -267,7 +267,8 @@ static void grow_entry(grown_t* grown, const sample_t* sample) {
   }
   if (at == grown->row_count) grown->row_count++;
   qn__bundle_row_store(&row, grown->rows + at * QN__BUNDLE_ROW_BYTES);
-  assert_true(qn__identities_add(&grown->identities, qn__identity_of(sample->entry.preimage)));
+  assert_true(qn__bundle_identities_add(&grown->identities,
+                                        qn__preimage_generator(sample->entry.preimage)));
   qn__buffer_bytes(&grown->bytes, entry.data, entry.size);
   qn__buffer_deinit(&entry);
 }

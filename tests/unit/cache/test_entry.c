@@ -38,7 +38,7 @@ static void round_trips(void** state) {
     assert_int_equal((entry.payload.data - bytes.data) % QN__ENTRY_ALIGNMENT, 0);
     assert_int_equal(qn__entry_decode(qn__buffer_as_span(&bytes), NULL, &entry), QN__REASON_NONE);
     assert_true(sample_equals(&sample, &entry));
-    assert_true(qn__entry_peek_created(bytes.data) == sample.entry.created_ns);
+    assert_true(qn__entry_header_created(bytes.data) == sample.entry.created_ns);
     qn__buffer_deinit(&bytes);
     sample_free(&sample);
   }

@@ -61,13 +61,13 @@ static void work(qn_allocator_t allocator) {
   for (size_t i = 0; i < QN_COUNT_OF(samples); i++) {
     get_one(disk, &samples[i]);
     qn__hit_t hit;
-    qn__lease_t* lease;
-    if (qn__disk_claim(disk, &samples[i].expected, 0, &hit, &lease) == QN__GET_HIT) {
-      assert_null(lease);
+    qn__disk_claim_t* claim;
+    if (qn__disk_claim(disk, &samples[i].expected, 0, &hit, &claim) == QN__GET_HIT) {
+      assert_null(claim);
       assert_true(sample_equals(&samples[i], &hit.entry));
       qn__disk_hit_release(disk, &hit);
     }
-    (void)qn__disk_put(disk, &samples[i].entry, lease);
+    (void)qn__disk_put(disk, &samples[i].entry, claim);
     assert_true(qn__disk_flush(disk, FOREVER_NS));
     get_one(disk, &samples[i]);
   }

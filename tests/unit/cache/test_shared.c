@@ -74,19 +74,19 @@ static void* work(void* arg) {
       worker->hits++;
       qn__disk_hit_release(worker->disk, &hit);
     }
-    qn__lease_t* lease = NULL;
+    qn__disk_claim_t* claim = NULL;
     if ((worker->random >> 12) % 4 == 0) {
       int64_t deadline_ns = qn__now_ns() + (int64_t)(worker->random >> 12) % 2000000;
-      if (qn__disk_claim(worker->disk, &sample->expected, deadline_ns, &hit, &lease) ==
+      if (qn__disk_claim(worker->disk, &sample->expected, deadline_ns, &hit, &claim) ==
           QN__GET_HIT) {
-        worker->has_wrong_bytes |= lease || !sample_equals(sample, &hit.entry);
+        worker->has_wrong_bytes |= claim || !sample_equals(sample, &hit.entry);
         qn__disk_hit_release(worker->disk, &hit);
       }
     }
     if ((worker->random >> 8) % 4 == 0) {
-      (void)qn__disk_put(worker->disk, &sample->entry, lease);
+      (void)qn__disk_put(worker->disk, &sample->entry, claim);
     } else {
-      qn__lease_release(lease);
+      qn__disk_claim_release(claim);
     }
     if ((worker->random >> 8) % 64 == 1) (void)qn__disk_remove(worker->disk, sample->entry.key);
     if ((worker->random >> 8) % 128 == 2) (void)qn__disk_flush(worker->disk, 1000000);
@@ -284,10 +284,10 @@ static void* get_one(void* arg) {
 static void* claim_one(void* arg) {
   qn__disk_t* disk = arg;
   qn__hit_t hit;
-  qn__lease_t* lease;
-  bool is_hit = qn__disk_claim(disk, &samples[0].expected, 0, &hit, &lease) == QN__GET_HIT;
+  qn__disk_claim_t* claim;
+  bool is_hit = qn__disk_claim(disk, &samples[0].expected, 0, &hit, &claim) == QN__GET_HIT;
   qn__disk_hit_release(disk, &hit);
-  qn__lease_release(lease);
+  qn__disk_claim_release(claim);
   return is_hit ? disk : NULL;
 }
 
@@ -310,10 +310,10 @@ static void leave_alone_who_hangs(void* (*visit)(void* disk), const char* call) 
   }
   assert_int_equal(qn__disk_counter(disk, "disk_off"), 100);
   assert_int_equal(qn__disk_counter(disk, "disk_misses"), 0);
-  qn__lease_t* lease;
-  assert_int_equal(qn__disk_claim(disk, &samples[1].expected, INT64_MAX, &hit, &lease),
+  qn__disk_claim_t* claim;
+  assert_int_equal(qn__disk_claim(disk, &samples[1].expected, INT64_MAX, &hit, &claim),
                    QN__GET_OFF);
-  assert_null(lease);
+  assert_null(claim);
   assert_int_equal(qn__disk_counter(disk, "claim_off"), 1);
   if (!HAS_TSAN) {  // a child has not inherited the trouble
     pid_t child = fork();

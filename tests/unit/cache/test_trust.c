@@ -171,10 +171,10 @@ static int put_as_me(void) {
   qn__disk_t* disk = open_shared(false);
   if (!disk) return 10;
   qn__hit_t hit;
-  qn__lease_t* lease;
-  if (qn__disk_claim(disk, &samples[1].expected, 0, &hit, &lease) == QN__GET_HIT) return 11;
-  if (!lease) return 12;
-  if (!qn__disk_put(disk, &samples[1].entry, lease)) return 13;
+  qn__disk_claim_t* claim;
+  if (qn__disk_claim(disk, &samples[1].expected, 0, &hit, &claim) == QN__GET_HIT) return 11;
+  if (!claim) return 12;
+  if (!qn__disk_put(disk, &samples[1].entry, claim)) return 13;
   if (!qn__disk_flush(disk, FOREVER_NS)) return 14;
   if (qn__disk_counter(disk, "publish_done") != 1) return 15;
   qn__disk_close(disk, FOREVER_NS);
@@ -188,10 +188,10 @@ static int use_as_me(void) {
   if (qn__disk_get(disk, &samples[1].expected, &hit) != QN__GET_HIT) return 21;
   if (!sample_equals(&samples[1], &hit.entry)) return 22;
   qn__disk_hit_release(disk, &hit);
-  qn__lease_t* lease;
-  (void)qn__disk_claim(disk, &samples[2].expected, 0, &hit, &lease);
-  if (!lease) return 23;  // the other's file of locks
-  if (!qn__disk_put(disk, &samples[2].entry, lease)) return 24;
+  qn__disk_claim_t* claim;
+  (void)qn__disk_claim(disk, &samples[2].expected, 0, &hit, &claim);
+  if (!claim) return 23;  // the other's file of locks
+  if (!qn__disk_put(disk, &samples[2].entry, claim)) return 24;
   if (!qn__disk_flush(disk, FOREVER_NS)) return 26;
   // In the shard that the other one has made, and in the other one's place.
   if (!put_and_wait(disk, &samples[1])) return 25;
@@ -284,9 +284,9 @@ static void links_do_not_widen_rights(void** state) {
     qn_fault_fs_install();
     qn_fault_fs_hook(swap_for_link, NULL);
     qn__hit_t hit;
-    qn__lease_t* lease;
-    (void)qn__disk_claim(disk, &samples[1].expected, 0, &hit, &lease);
-    (void)qn__disk_put(disk, &samples[1].entry, lease);
+    qn__disk_claim_t* claim;
+    (void)qn__disk_claim(disk, &samples[1].expected, 0, &hit, &claim);
+    (void)qn__disk_put(disk, &samples[1].entry, claim);
     assert_true(qn__disk_flush(disk, FOREVER_NS));
     qn__disk_close(disk, FOREVER_NS);
     qn_fault_fs_remove();

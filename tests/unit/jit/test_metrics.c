@@ -517,7 +517,7 @@ static void test_tables(void** state) {
   } rows[] = {
 #define QN_COUNTER(name, doc) {#name, doc},
 #include "cache/bundle_counters.inc"
-#include "cache/counters.inc"
+#include "cache/disk_counters.inc"
 #include "cache/remote_counters.inc"
 #include "jit/observe/counters.inc"
 #undef QN_COUNTER
@@ -546,7 +546,7 @@ static void test_tables(void** state) {
 #include "cache/bundle_counters.inc"
 #undef QN_COUNTER
 #define QN_COUNTER(name, doc) {#name, "disk_ claim_ publish_ sweep_"},
-#include "cache/counters.inc"
+#include "cache/disk_counters.inc"
 #undef QN_COUNTER
 #define QN_COUNTER(name, doc) {#name, "remote_"},
 #include "cache/remote_counters.inc"

@@ -1,8 +1,7 @@
-// cache/survey.c: what there is in a directory and where it lies: for statistics.
+// cache/dir_statistics.c: statistics of a cache directory: its entries and its place.
 //
-// Only beginnings of entries are read (peek.h), so ten thousand of them take a moment. Nothing is
-// verified but the sections of the key, which the name of the file is the hash of. Thread rule: any
-// thread. Read next: peek.h.
+// Reads only the heads of entries (entry_head.h), so ten thousand entries take a moment. Verifies
+// only the preimage, whose hash is the name of the file.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,64 +9,64 @@
 #include "base/alloc.h"
 #include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
-#include "cache/peek.h"
+#include "cache/entry_head.h"
 
 #define SECTION_BYTES 4096u
 
-typedef struct surveyor {
+typedef struct summary_walk {
   qn__disk_t* disk;
   bool (*on_entry)(void* self, const qn_cache_summary_t* summary);
   void* self;
-  qn__peek_t peek;
+  qn__entry_head_t head;
   char target[SECTION_BYTES], generator[SECTION_BYTES];
   char options[SECTION_BYTES], cache_namespace[SECTION_BYTES];
-} surveyor_t;
+} summary_walk_t;
 
-// A section as text; what is longer than expected is cut off.
-static const char* text_of(const qn__peek_t* peek, uint32_t tag, char out[SECTION_BYTES]) {
-  qn_span_t section = qn__preimage_section(peek->preimage, tag);
+// Returns a section as text; cuts off what does not fit.
+static const char* text_of(const qn__entry_head_t* head, uint32_t tag, char out[SECTION_BYTES]) {
+  qn_span_t section = qn__preimage_section(head->preimage, tag);
   size_t size = section.size < SECTION_BYTES ? section.size : SECTION_BYTES - 1;
   if (size) memcpy(out, section.data, size);
   out[size] = '\0';
   return out;
 }
 
-static bool survey_one(void* self, const qn__disk_file_t* file) {
-  surveyor_t* surveyor = self;
-  qn__peek_t* peek = &surveyor->peek;
+static bool summarise(void* self, const qn__disk_file_t* file) {
+  summary_walk_t* walk = self;
+  qn__entry_head_t* head = &walk->head;
   qn_cache_summary_t summary = {
       .info = {.size_bytes = file->size_bytes, .used_s = file->modified_ns / 1000000000}};
   qn__hash128_hex(file->key, summary.info.key);
-  if (qn__disk_peek(surveyor->disk, file->key, peek)) {
-    summary.info.created_s = peek->created_ns / 1000000000;
-    summary.compile_ns = peek->compile_ns > 0 ? (uint64_t)peek->compile_ns : 0;
-    summary.code_bytes = peek->payload_bytes;
-    summary.target = text_of(peek, QN__SECTION_TARGET, surveyor->target);
-    summary.generator = text_of(peek, QN__SECTION_GENERATOR, surveyor->generator);
-    summary.options = text_of(peek, QN__SECTION_OPTIONS, surveyor->options);
-    summary.cache_namespace = text_of(peek, QN__SECTION_NAMESPACE, surveyor->cache_namespace);
+  if (qn__disk_read_head(walk->disk, file->key, head)) {
+    summary.info.created_s = head->created_ns / 1000000000;
+    summary.compile_ns = head->compile_ns > 0 ? (uint64_t)head->compile_ns : 0;
+    summary.code_bytes = head->payload_bytes;
+    summary.target = text_of(head, QN__SECTION_TARGET, walk->target);
+    summary.generator = text_of(head, QN__SECTION_GENERATOR, walk->generator);
+    summary.options = text_of(head, QN__SECTION_OPTIONS, walk->options);
+    summary.cache_namespace = text_of(head, QN__SECTION_NAMESPACE, walk->cache_namespace);
   }
-  return surveyor->on_entry(surveyor->self, &summary);
+  return walk->on_entry(walk->self, &summary);
 }
 
 qn_status_t qn_cache_dir_survey(qn_cache_dir_t* dir,
                                 bool (*on_entry)(void* self, const qn_cache_summary_t* summary),
                                 void* self) {
   qn_allocator_t allocator = qn_allocator_default();
-  surveyor_t* surveyor = qn__alloc(allocator, sizeof *surveyor);
-  if (!surveyor) return qn__out_of_memory("a survey of the cache");
-  surveyor->disk = dir->disk;
-  surveyor->on_entry = on_entry;
-  surveyor->self = self;
-  int error = qn__disk_scan(dir->disk, survey_one, surveyor, NULL);
-  qn__free(allocator, surveyor, sizeof *surveyor);
+  summary_walk_t* walk = qn__alloc(allocator, sizeof *walk);
+  if (!walk) return qn__out_of_memory("a survey of the cache");
+  walk->disk = dir->disk;
+  walk->on_entry = on_entry;
+  walk->self = self;
+  int error = qn__disk_scan(dir->disk, summarise, walk, NULL);
+  qn__free(allocator, walk, sizeof *walk);
   return error ? qn__fs_status(error, "list", qn__disk_root(dir->disk)) : QN_OK;
 }
 
 // ------------------------------------------------------------------------------------- place
 
-// Counts the lines of /proc/locks that are about an inode: "1: OFDLCK ADVISORY WRITE -1
-// 00:2f:1234 7 7". The device is not compared: layered file systems tell another one there.
+// Counts the locks on an inode in /proc/locks, with lines such as "1: OFDLCK ADVISORY WRITE -1
+// 00:2f:1234 7 7". Ignores the device: layered file systems show another one there.
 static uint64_t count_locks(uint64_t inode) {
   uint8_t* text;
   size_t size;
@@ -93,7 +92,7 @@ static uint64_t count_locks(uint64_t inode) {
   while (*line) {
     char* end = strchr(line, '\n');
     if (end) *end = '\0';
-    // "->" stands before those that only wait.
+    // A line with "->" is a waiter, not a lock.
     const char* at = length > 0 ? strstr(line, wanted) : NULL;
     if (at && strstr(line, "OFDLCK") && !strstr(line, "->")) count++;
     if (!end) break;

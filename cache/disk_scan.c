@@ -1,8 +1,7 @@
-// cache/scan.c: going through the files of a cache directory by their names.
+// cache/disk_scan.c: lists the files of a cache directory by their names.
 //
-// Only names of the exact form of ours are seen; everything else in the directory is somebody
-// else's and neither counted nor touched. Files that vanish meanwhile are passed over. Thread rule:
-// any thread. Read next: dir.c.
+// Only names of the exact form of entries and temporary files count; all other files are ignored. A
+// file that vanishes meanwhile is skipped.
 #include <errno.h>
 
 #include "cache/disk_inner.h"
@@ -30,7 +29,8 @@ static bool is_entry_name(unsigned shard, const char* name, qn_hash128_t* out_ke
   return qn__hash128_parse((qn_str_t){hex, sizeof hex}, out_key);
 }
 
-// Calls back for each name in a directory until it returns false. 0, an errno, or -1 when stopped.
+// Calls `on_name` for each name in a directory until it returns false. Returns 0, an errno, or -1
+// when the callback stopped it.
 static int each_name(qn__disk_t* disk, const char* path,
                      bool (*on_name)(void* self, const char* name), void* self) {
   const qn__fs_t* fs = qn__fs();
@@ -51,7 +51,7 @@ static int each_name(qn__disk_t* disk, const char* path,
       break;
     }
   }
-  // In a child that was forked by a callback the stream has no descriptor any more.
+  // In a child that a callback forked, the stream has lost its descriptor.
   if (!qn__disk_drop_stream(disk, &stream)) return ECANCELED;
   (void)fs->closedir(dir);
   return result;
@@ -73,8 +73,8 @@ static bool see_entry(void* self, const char* name) {
   qn__disk_entry_path(scan->disk, file.key, path);
   if (qn__fs()->lstat(path, &info) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return true;
-    // It is there, but cannot be described now: whoever reads it will hear why. Of no size and no
-    // time, so that a sweep, which looks again, takes it for changed and leaves it.
+    // The file exists but cannot be described now. It gets size 0 and time 0: a reader reports the
+    // error, and a sweep, which checks again, finds it changed and leaves it.
     memset(&info, 0, sizeof info);
   } else if (!S_ISREG(info.st_mode)) {
     return true;

@@ -1,22 +1,21 @@
 #define _XOPEN_SOURCE 700  // S_ISVTX
-// cache/trust.c: whose directory and whose files are used, and with which rights ours are made.
+// cache/disk_trust.c: which directory and which files are trusted, and the modes of new ones.
 //
-// Requirements.
-// 1. Who may write the directory may run code as its users. So it belongs to this user and nobody
-//    else may write it; or its opener names the users who may (the owners), and then its group may
-//    write it too.
-// 2. Not everybody can put another directory in its place: it is no symbolic link, and its parent
-//    is not writable by everybody without the sticky bit. (Owner and group of the parent can; then
-//    rule 3 holds for each file.)
-// 3. An entry is read only if this user, or one of the owners, has made it and nobody else may
-//    write the file. What a stranger with the right group leaves in a shared directory is a miss.
-// 4. A directory that is only read may belong to root, as what an administrator ships does.
-// 5. The rules hold again when a directory that has vanished is made again.
-// 6. Rights are set through descriptors alone: between the making and the setting, a stranger with
-//    the right group may put a link to something else of ours under the name.
+// Requirements:
+// 1. A user who can write the directory can run code as its users. So it belongs to this user, and
+//    no other may write it. Or its opener names the users who may (the owners); then its group may
+//    write it, too.
+// 2. No other user can put another directory in its place: it is no symbolic link, and its parent
+//    is not writable by everybody without the sticky bit. (Owner and group of the parent still can;
+//    rule 3 then protects each file.)
+// 3. An entry is read only if this user or an owner created it and no other user may write the
+//    file. A file that a stranger with the right group leaves in a shared directory is a miss.
+// 4. A read-only directory may belong to root, for those that an administrator ships.
+// 5. The rules apply again when a directory that has vanished is created again.
+// 6. Modes are changed through descriptors only. Between creating a name and changing its mode by
+//    name, a stranger with the right group could put a link to another file of ours there.
 //
-// Not here: the checksum, which finds damage and not malice (entry.c). Thread rule: reads what is
-// constant after the open. Read next: lease.c.
+// Not here: the checksum, which finds damage, not malice (entry.c).
 #include <errno.h>
 #include <fcntl.h>
 
@@ -39,8 +38,7 @@ static bool is_open_to_all(mode_t mode) {
   return (mode & S_IWOTH) && !(mode & S_ISVTX);
 }
 
-// Whoever can write the parent, and is not held back by a sticky bit, can put another directory
-// here.
+// A user who can write the parent, without a sticky bit, can put another directory here.
 static qn_status_t check_parent(const qn__disk_t* disk) {
   char parent[QN__DISK_PATH_BYTES];
   qn__disk_path(disk, "/..", parent);
@@ -83,8 +81,8 @@ bool qn__disk_is_trusted_file(const qn__disk_t* disk, const struct stat* info) {
          (info->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-// In a shared directory the group, and others, may read what they may read of the root, and make
-// entries if they may make something in the root.
+// Copies the rights of group and others on the root: read for new files and directories, and write
+// for directories where they may write the root.
 void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root) {
   disk->file_mode = disk->lock_mode = 0600;
   disk->dir_mode = 0700;
@@ -94,8 +92,8 @@ void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root) {
   disk->dir_mode |= root->st_mode & (S_ISGID | S_ISVTX | 0077);
 }
 
-// Gives a directory that was just made the rights that the process's mask has narrowed. Without
-// them others miss, and that is all.
+// Restores the mode bits that the umask cleared in a new directory. If this fails, other users
+// miss, and that is all.
 static void widen(const qn__disk_t* disk, const char* path) {
   const qn__fs_t* fs = qn__fs();
   if (disk->owner_count == 0) return;
@@ -108,7 +106,7 @@ static void widen(const qn__disk_t* disk, const char* path) {
   (void)fs->close(fd);
 }
 
-// 0 or an errno.
+// Creates one directory. Returns 0 or an errno.
 static int make_one(const qn__disk_t* disk, const char* path) {
   if (qn__fs()->mkdir(path, disk->dir_mode) != 0) return errno == EEXIST ? 0 : errno;
   widen(disk, path);

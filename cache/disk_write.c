@@ -1,19 +1,23 @@
-// cache/write.c: how one entry appears in the directory.
+// cache/disk_write.c: writes one entry into the directory: the publish protocol.
 //
-// Requirements.
-// 1. An entry is one file, and becomes visible under its name by one rename. Whoever opens the name
-//    gets nothing, or all of an older entry, or all of the new one.
-// 2. The bytes are on the disk before the name is: fdatasync precedes rename. After a loss of power
-//    a name may be missing; the file behind a name is whole (and if not, its checksum says so). The
-//    directory is not synced: losing a new entry is harmless.
-// 3. A temporary name belongs to one writer: it carries the process and 64 random bits and is made
-//    with O_EXCL. A writer that dies leaves a file that nobody waits for; the sweep removes it
-//    after an hour.
-// 4. The rename always replaces. An entry that is damaged, or that a reader refused, is healed by
-//    publishing again; two writers of one key put equal bytes there.
-// 5. A directory that was wiped meanwhile is made again, as long as it would be trusted.
+// Requirements:
+// 1. An entry is one file, and one rename makes it visible under its name. A process that opens the
+//    name gets no file, or a whole older entry, or the whole new one.
+// 2. The bytes reach the disk before the name does: fdatasync precedes rename. After a loss of
+//    power the name may be missing, but the file under a name is whole; if a disk lies, the
+//    checksum finds it. The directory is not synced, because losing a new entry is harmless.
+// 3. A temporary name belongs to one writer: it holds the process id and 64 random bits, and O_EXCL
+//    creates it. A writer that dies leaves a temporary file, which a sweep removes after an hour;
+//    no process waits for it.
+// 4. The rename always replaces the file under the name. So publishing again heals an entry that is
+//    damaged or that a reader refuses. Two writers of one key write equal bytes.
+// 5. If the directory was removed meanwhile, it is created again, provided that it would be
+//    trusted.
 //
-// Not here: when and for whom (publish.c). Thread rule: on the writer thread. Read next: sweep.c.
+// The order of calls: open(O_EXCL), write, fdatasync, close, rename; on any failure unlink. Called
+// on the writer thread.
+//
+// Not here: the queue (disk_publish.c).
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +26,7 @@
 
 #define NAME_ATTEMPTS 4
 
-// Opens a new temporary file; the descriptor, or -1 and errno.
+// Opens a new temporary file. Returns the descriptor, or -1 with errno.
 static int open_temporary(qn__disk_t* disk, char* path) {
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   bool has_made = false;
@@ -30,7 +34,8 @@ static int open_temporary(qn__disk_t* disk, char* path) {
     qn__disk_temporary_path(disk, path);
     int fd = qn__fs()->open(path, flags, disk->file_mode);
     if (fd >= 0) {
-      // What the process's mask took away. Without it others miss, and that is all.
+      // Restores the mode bits that the umask cleared. If this fails, other users miss, and that is
+      // all.
       if (disk->owner_count) (void)qn__fs()->fchmod(fd, disk->file_mode);
       return fd;
     }
@@ -61,8 +66,9 @@ static int write_fully(int fd, const uint8_t* bytes, size_t size) {
   return fs->fdatasync(fd) == 0 ? 0 : errno;
 }
 
-// In a shared directory with a sticky bit what another user has put under the name stays there.
-// That says nothing about other names, so it is not the refusal that it looks like.
+// Translates the errno of a failed rename. In a shared directory with a sticky bit, the file of
+// another user under this name cannot be replaced. That is no reason to switch writing off for all
+// names, so it becomes EEXIST.
 static int rename_error(const qn__disk_t* disk, const char* path, int error) {
   struct stat info;
   bool is_denied = error == EACCES || error == EPERM;
@@ -75,8 +81,7 @@ static int rename_into_place(qn__disk_t* disk, const char* temporary, qn_hash128
   qn__disk_entry_path(disk, key, path);
   if (qn__fs()->rename(temporary, path) == 0) return 0;
   if (errno != ENOENT) return rename_error(disk, path, errno);
-  // The shard does not exist yet, or all was wiped. In the latter case the second rename fails as
-  // well.
+  // The shard is missing, or the whole directory was removed; then the second rename fails, too.
   char shard[QN__DISK_PATH_BYTES];
   qn__disk_shard_path(disk, key.bytes[0], shard);
   int error = qn__disk_make_directory(disk, shard);
@@ -84,7 +89,7 @@ static int rename_into_place(qn__disk_t* disk, const char* temporary, qn_hash128
   return qn__fs()->rename(temporary, path) == 0 ? 0 : errno;
 }
 
-// The descriptor is recorded while it is open, for a fork meanwhile to close it in the child.
+// Records the open descriptor, so that a child of fork closes it.
 static void record_descriptor(qn__disk_t* disk, int fd) {
   qn__mutex_lock(&disk->mutex);
   disk->in_flight_fd = fd;

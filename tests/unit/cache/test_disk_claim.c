@@ -1,5 +1,5 @@
-// tests/unit/cache/test_lease.c: one compile per key among real processes: waiting, bounds, dead
-// and stopped holders, forks, places where there can be no lock. ctest-labels: tsan
+// tests/unit/cache/test_disk_claim.c: one compile per key among real processes: waiting, bounds,
+// dead and stopped holders, forks, places where there can be no lock. ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,13 +62,13 @@ static void pause_ms(int64_t ms) {
   (void)nanosleep(&pause, NULL);
 }
 
-// A claim of `key` that must not wait: whether it got the lease.
-static qn__lease_t* claim_now(qn__disk_t* disk, const sample_t* wanted) {
+// A claim of `key` that must not wait: whether it got the claim.
+static qn__disk_claim_t* claim_now(qn__disk_t* disk, const sample_t* wanted) {
   qn__hit_t hit;
-  qn__lease_t* lease;
-  qn__get_result_t result = qn__disk_claim(disk, &wanted->expected, 0, &hit, &lease);
+  qn__disk_claim_t* claim;
+  qn__get_result_t result = qn__disk_claim(disk, &wanted->expected, 0, &hit, &claim);
   assert_int_not_equal(result, QN__GET_HIT);
-  return lease;
+  return claim;
 }
 
 static void one_has_it_and_the_other_finds_the_entry(void** state) {
@@ -76,34 +76,34 @@ static void one_has_it_and_the_other_finds_the_entry(void** state) {
   // Two engines of one process.
   qn__disk_t* a = open_cache(NULL);
   qn__disk_t* b = open_cache(NULL);
-  qn__lease_t* lease = claim_now(a, &sample);
-  assert_non_null(lease);
+  qn__disk_claim_t* claim = claim_now(a, &sample);
+  assert_non_null(claim);
   assert_int_equal(qn__disk_counter(a, "claim_taken"), 1);
   assert_null(claim_now(b, &sample));
   assert_null(claim_now(a, &sample));
   assert_int_equal(qn__disk_counter(b, "claim_busy"), 1);
   // Another key is another matter.
-  qn__lease_t* second = claim_now(b, &other);
+  qn__disk_claim_t* second = claim_now(b, &other);
   assert_non_null(second);
-  qn__lease_release(second);
-  qn__lease_release(NULL);
+  qn__disk_claim_release(second);
+  qn__disk_claim_release(NULL);
 
-  assert_true(qn__disk_put(a, &sample.entry, lease));
+  assert_true(qn__disk_put(a, &sample.entry, claim));
   qn__hit_t hit;
-  assert_int_equal(qn__disk_claim(b, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &lease),
+  assert_int_equal(qn__disk_claim(b, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &claim),
                    QN__GET_HIT);
-  assert_null(lease);
+  assert_null(claim);
   assert_true(sample_equals(&sample, &hit.entry));
   qn__disk_hit_release(b, &hit);
   assert_int_equal(qn__disk_counter(b, "claim_hits"), 1);
   assert_int_equal(qn__disk_counter(b, "disk_hits"), 0);
   // One that is given back without an entry is free for the next, at once.
-  lease = claim_now(a, &other);
-  assert_non_null(lease);
-  qn__lease_release(lease);
-  lease = claim_now(b, &other);
-  assert_non_null(lease);
-  qn__lease_release(lease);
+  claim = claim_now(a, &other);
+  assert_non_null(claim);
+  qn__disk_claim_release(claim);
+  claim = claim_now(b, &other);
+  assert_non_null(claim);
+  qn__disk_claim_release(claim);
   qn__disk_close(a, FOREVER_NS);
   qn__disk_close(b, FOREVER_NS);
 }
@@ -112,20 +112,20 @@ static void one_has_it_and_the_other_finds_the_entry(void** state) {
 static void keys_do_not_collide(void** state) {
   (void)state;
   qn__disk_t* disk = open_cache(NULL);
-  qn__lease_t* leases[200];
+  qn__disk_claim_t* claims[200];
   qn__hit_t hit;
-  for (size_t i = 0; i < QN_COUNT_OF(leases); i++) {
+  for (size_t i = 0; i < QN_COUNT_OF(claims); i++) {
     qn__expectation_t expected = sample.expected;
     expected.key.bytes[4] = (uint8_t)i;
-    assert_int_not_equal(qn__disk_claim(disk, &expected, 0, &hit, &leases[i]), QN__GET_HIT);
-    assert_non_null(leases[i]);
+    assert_int_not_equal(qn__disk_claim(disk, &expected, 0, &hit, &claims[i]), QN__GET_HIT);
+    assert_non_null(claims[i]);
   }
   assert_int_equal(qn__disk_counter(disk, "claim_busy"), 0);
-  for (size_t i = 0; i < QN_COUNT_OF(leases); i++) qn__lease_release(leases[i]);
+  for (size_t i = 0; i < QN_COUNT_OF(claims); i++) qn__disk_claim_release(claims[i]);
   qn__disk_close(disk, FOREVER_NS);
 }
 
-// Every way in which an entry does not come to lie in the directory ends its lease.
+// Every way in which an entry does not come to lie in the directory ends its claim.
 static void leases_end_with_the_put(void** state) {
   (void)state;
   qn__disk_t* watcher = open_cache(NULL);
@@ -138,8 +138,8 @@ static void leases_end_with_the_put(void** state) {
                                   .max_queue_bytes = i == 0 ? 100 : 0,
                                   .sweep_period_ns = -1};
     qn__disk_t* disk = open_cache(&options);
-    qn__lease_t* lease = claim_now(disk, &sample);
-    assert_non_null(lease);
+    qn__disk_claim_t* claim = claim_now(disk, &sample);
+    assert_non_null(claim);
     assert_null(claim_now(watcher, &sample));
     qn__entry_t entry = sample.entry;
     if (i == 1) entry.payload.size = (size_t)QN__ENTRY_MAX_PAYLOAD_BYTES + 1;
@@ -155,7 +155,7 @@ static void leases_end_with_the_put(void** state) {
       assert_int_equal(qn__disk_counter(disk, "claim_off"), 1);
     }
     if (i == 4) qn_fault_heap_arm(&heap, 1, QN_FAULT_ALWAYS);
-    (void)qn__disk_put(disk, &entry, lease);
+    (void)qn__disk_put(disk, &entry, claim);
     if (i != 5) assert_true(qn__disk_flush(disk, FOREVER_NS));
     // (A failing unlock does not matter: the close ends the lock as well.)
     if (i == 2 || i == 3) qn_fault_fs_remove();
@@ -164,16 +164,16 @@ static void leases_end_with_the_put(void** state) {
     assert_int_equal(heap.live_blocks, 0);
     qn__hit_t hit;
     qn__get_result_t result =
-        qn__disk_claim(watcher, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &lease);
+        qn__disk_claim(watcher, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &claim);
     if (result == QN__GET_HIT) {
-      assert_null(lease);
+      assert_null(claim);
       assert_true(i >= 5);
       qn__disk_hit_release(watcher, &hit);
       assert_true(qn__disk_remove(watcher, sample.entry.key));
     } else {
-      assert_non_null(lease);
+      assert_non_null(claim);
       assert_true(i <= 5);
-      qn__lease_release(lease);
+      qn__disk_claim_release(claim);
     }
   }
   qn__disk_close(watcher, FOREVER_NS);
@@ -200,10 +200,10 @@ static void a_lease_that_hangs_holds_no_close_up(void** state) {
                                   .sweep_period_ns = -1};
     qn__disk_t* disk = open_cache(&options);
     if (i % 2) assert_true(put_and_wait(disk, &other));  // its writer sleeps
-    qn__lease_t* lease = claim_now(disk, &sample);
-    assert_non_null(lease);
+    qn__disk_claim_t* claim = claim_now(disk, &sample);
+    assert_non_null(claim);
     atomic_store(&is_server_away, true);
-    assert_true(qn__disk_put(disk, &sample.entry, lease));
+    assert_true(qn__disk_put(disk, &sample.entry, claim));
     qn__disk_close(disk, 0);
     assert_true(heap.live_blocks > 0);
     atomic_store(&is_server_away, false);
@@ -227,23 +227,23 @@ static int make_all(const sample_t* keys, int number) {
   for (int i = 0; i < KEY_COUNT; i++) {
     const sample_t* key = &keys[(i + number % 5) % KEY_COUNT];
     qn__hit_t hit;
-    qn__lease_t* lease = NULL;
+    qn__disk_claim_t* claim = NULL;
     qn__get_result_t result = qn__disk_get(disk, &key->expected, &hit);
     if (result != QN__GET_HIT) {
-      result = qn__disk_claim(disk, &key->expected, INT64_MAX, &hit, &lease);
+      result = qn__disk_claim(disk, &key->expected, INT64_MAX, &hit, &claim);
     }
     if (result == QN__GET_HIT) {
       if (!sample_equals(key, &hit.entry)) return 11;
       qn__disk_hit_release(disk, &hit);
       continue;
     }
-    if (!lease) return 12;
+    if (!claim) return 12;
     char path[QN_TEST_PATH_SIZE + 64];
     (void)snprintf(path, sizeof path, "%s/made/%u-%d", cache_root,
                    (unsigned)(key->entry.compile_ns), number);
     if (!qn_test_write_file(path, "", 0)) return 13;
     pause_ms(1);
-    if (!qn__disk_put(disk, &key->entry, lease)) return 14;
+    if (!qn__disk_put(disk, &key->entry, claim)) return 14;
   }
   qn__disk_close(disk, FOREVER_NS);
   return 0;
@@ -272,7 +272,7 @@ static void many_processes_make_each_entry_once(void** state) {
   for (unsigned i = 0; i < KEY_COUNT; i++) sample_free(&keys[i]);
 }
 
-// A process that holds the lease of `sample` until a signal comes.
+// A process that holds the claim of `sample` until a signal comes.
 static pid_t start_holder(const qn__disk_options_t* options) {
   int ready[2];
   assert_int_equal(pipe(ready), 0);
@@ -283,9 +283,9 @@ static pid_t start_holder(const qn__disk_options_t* options) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(22);
     qn__disk_t* disk = open_cache(options);
     qn__hit_t hit;
-    qn__lease_t* lease;
-    if (!disk || qn__disk_claim(disk, &sample.expected, 0, &hit, &lease) == QN__GET_HIT) _exit(20);
-    if (!lease || write(ready[1], "r", 1) != 1) _exit(21);
+    qn__disk_claim_t* claim;
+    if (!disk || qn__disk_claim(disk, &sample.expected, 0, &hit, &claim) == QN__GET_HIT) _exit(20);
+    if (!claim || write(ready[1], "r", 1) != 1) _exit(21);
     for (;;) (void)pause();
   }
   char byte;
@@ -309,11 +309,11 @@ static void a_killed_holder_is_noticed(void** state) {
   pthread_t killer;
   assert_true(qn_ok(qn__thread_start(&killer, "killer", 0, kill_soon, &holder)));
   qn__hit_t hit;
-  qn__lease_t* lease;
-  assert_int_equal(qn__disk_claim(disk, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &lease),
+  qn__disk_claim_t* claim;
+  assert_int_equal(qn__disk_claim(disk, &sample.expected, qn__now_ns() + FOREVER_NS, &hit, &claim),
                    QN__GET_ABSENT);
-  assert_non_null(lease);
-  qn__lease_release(lease);
+  assert_non_null(claim);
+  qn__disk_claim_release(claim);
   assert_int_equal(pthread_join(killer, NULL), 0);
   assert_int_equal(wait_for(holder), 1000 + SIGKILL);
   qn__disk_close(disk, FOREVER_NS);
@@ -326,13 +326,13 @@ static void a_stopped_holder_costs_the_bound(void** state) {
   qn__disk_options_t options = {.lock_timeout_ns = 50 * MS};
   qn__disk_t* disk = open_cache(&options);
   qn__hit_t hit;
-  qn__lease_t* lease;
+  qn__disk_claim_t* claim;
   // By the directory's bound, and without a wait.
   const int64_t deadlines_ns[] = {INT64_MAX, 0, INT64_MIN};
   for (size_t i = 0; i < QN_COUNT_OF(deadlines_ns); i++) {
-    assert_int_equal(qn__disk_claim(disk, &sample.expected, deadlines_ns[i], &hit, &lease),
+    assert_int_equal(qn__disk_claim(disk, &sample.expected, deadlines_ns[i], &hit, &claim),
                      QN__GET_ABSENT);
-    assert_null(lease);
+    assert_null(claim);
     assert_int_equal(qn__disk_counter(disk, "claim_timeouts"), 1);
     assert_int_equal(qn__disk_counter(disk, "claim_busy"), i);
   }
@@ -342,9 +342,9 @@ static void a_stopped_holder_costs_the_bound(void** state) {
   for (int64_t wait_ns = 10 * MS; qn__disk_counter(patient, "claim_timeouts") == 0; wait_ns *= 2) {
     assert_int_equal(qn__disk_counter(patient, "claim_busy"), busy_count++);
     assert_int_equal(
-        qn__disk_claim(patient, &sample.expected, qn__now_ns() + wait_ns, &hit, &lease),
+        qn__disk_claim(patient, &sample.expected, qn__now_ns() + wait_ns, &hit, &claim),
         QN__GET_ABSENT);
-    assert_null(lease);
+    assert_null(claim);
   }
   qn__disk_close(patient, FOREVER_NS);
   assert_true(qn__disk_counter(disk, "claim_wait_ns") >= (uint64_t)(50 * MS));
@@ -375,9 +375,9 @@ static void forks_while_holding(void** state) {
   qn_fault_heap_init(&heap);
   qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap)};
   qn__disk_t* disk = open_cache(&options);
-  qn__lease_t* lease = claim_now(disk, &sample);
-  qn__lease_t* second = claim_now(disk, &other);
-  assert_non_null(lease);
+  qn__disk_claim_t* claim = claim_now(disk, &sample);
+  qn__disk_claim_t* second = claim_now(disk, &other);
+  assert_non_null(claim);
   assert_non_null(second);
   assert_true(has_lock_open());
   pid_t child = fork();
@@ -385,7 +385,7 @@ static void forks_while_holding(void** state) {
   if (child == 0) {
     if (has_lock_open()) _exit(30);
     // What the parent holds is the parent's, whatever the child does with its copies.
-    qn__lease_release(lease);
+    qn__disk_claim_release(claim);
     if (claim_now(disk, &sample)) _exit(31);
     qn__disk_close(disk, FOREVER_NS);
     _exit(heap.live_blocks ? 32 : 0);
@@ -401,11 +401,11 @@ static void forks_while_holding(void** state) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(22);  // as in start_holder
     for (;;) (void)pause();
   }
-  qn__lease_release(lease);
-  qn__lease_release(second);
-  lease = claim_now(watcher, &sample);
-  assert_non_null(lease);
-  qn__lease_release(lease);
+  qn__disk_claim_release(claim);
+  qn__disk_claim_release(second);
+  claim = claim_now(watcher, &sample);
+  assert_non_null(claim);
+  qn__disk_claim_release(claim);
   assert_int_equal(kill(child, SIGKILL), 0);
   (void)wait_for(child);
   qn__disk_close(watcher, FOREVER_NS);
@@ -445,8 +445,8 @@ static void locks_go_where_they_work(void** state) {
   assert_int_equal(chmod(runtime, 0750), 0);
   assert_null(claim_now(disk, &sample));  // it is not private
   assert_int_equal(chmod(runtime, 0700), 0);
-  qn__lease_t* lease = claim_now(disk, &sample);
-  assert_non_null(lease);
+  qn__disk_claim_t* claim = claim_now(disk, &sample);
+  assert_non_null(claim);
   assert_int_equal(access(path, F_OK), 0);
   qn__disk_t* second = open_cache(&options);
   assert_null(claim_now(second, &sample));
@@ -456,18 +456,18 @@ static void locks_go_where_they_work(void** state) {
   qn__disk_options_t others = {.root = elsewhere, .runtime_dir = runtime};
   qn__disk_t* third = open_cache(&others);
   is_remote_root = 0;
-  qn__lease_t* its = claim_now(third, &sample);
+  qn__disk_claim_t* its = claim_now(third, &sample);
   assert_non_null(its);
-  qn__lease_release(its);
-  qn__lease_release(lease);
+  qn__disk_claim_release(its);
+  qn__disk_claim_release(claim);
   qn__disk_close(third, FOREVER_NS);
   qn__disk_close(second, FOREVER_NS);
   qn__disk_close(disk, FOREVER_NS);
   (void)qn__fs_install(NULL);
 
   disk = open_cache(NULL);
-  lease = claim_now(disk, &sample);
-  assert_non_null(lease);
+  claim = claim_now(disk, &sample);
+  assert_non_null(claim);
   (void)snprintf(path, sizeof path, "%s/v1/lock", cache_root);
   struct stat info;
   assert_int_equal(lstat(path, &info), 0);
@@ -477,9 +477,9 @@ static void locks_go_where_they_work(void** state) {
   assert_int_equal(unlink(path), 0);
   its = claim_now(disk, &sample);
   assert_non_null(its);
-  qn__lease_release(lease);
+  qn__disk_claim_release(claim);
   assert_null(claim_now(disk, &sample));
-  qn__lease_release(its);
+  qn__disk_claim_release(its);
   qn__disk_close(disk, FOREVER_NS);
 
   options = (qn__disk_options_t){.is_read_only = true};
@@ -489,7 +489,7 @@ static void locks_go_where_they_work(void** state) {
   qn__disk_close(disk, FOREVER_NS);
 }
 
-// Whatever stands in the way of a lock: no lease, no error, no wait.
+// Whatever stands in the way of a lock: no claim, no error, no wait.
 static void no_lock_is_no_error(void** state) {
   (void)state;
   static const int errors[] = {ENOSPC, EDQUOT, EIO,   EACCES, EROFS,  ESTALE,
@@ -506,18 +506,18 @@ static void no_lock_is_no_error(void** state) {
         qn_fault_fs_install();
         qn_fault_fs_arm(n, (qn_fault_mode_t)mode, QN_FAULT_ERRNO, errors[i]);
         qn__hit_t hit;
-        qn__lease_t* lease;
-        assert_int_not_equal(qn__disk_claim(disk, &sample.expected, INT64_MAX, &hit, &lease),
+        qn__disk_claim_t* claim;
+        assert_int_not_equal(qn__disk_claim(disk, &sample.expected, INT64_MAX, &hit, &claim),
                              QN__GET_HIT);
         assert_null(hit.bytes);
-        qn__lease_release(lease);
+        qn__disk_claim_release(claim);
         long failures = qn_fault_fs_failures();
         assert_int_equal(qn_fault_fs_open_count(), 0);
         qn_fault_fs_remove();
         // Afterwards all is well.
-        lease = claim_now(disk, &sample);
-        assert_non_null(lease);
-        qn__lease_release(lease);
+        claim = claim_now(disk, &sample);
+        assert_non_null(claim);
+        qn__disk_claim_release(claim);
         qn__disk_close(disk, FOREVER_NS);
         if (failures == 0) break;
         assert_true(n < 100);
@@ -533,9 +533,9 @@ static bool claim_without_memory(qn_allocator_t allocator, void* user) {
   qn__disk_t* disk;
   if (qn_status_consume(qn__disk_open(&options, &disk)) != QN_STATUS_OK) return true;
   qn__hit_t hit;
-  qn__lease_t* lease;
-  bool is_fine = qn__disk_claim(disk, &sample.expected, 0, &hit, &lease) == QN__GET_ABSENT;
-  qn__lease_release(lease);
+  qn__disk_claim_t* claim;
+  bool is_fine = qn__disk_claim(disk, &sample.expected, 0, &hit, &claim) == QN__GET_ABSENT;
+  qn__disk_claim_release(claim);
   qn__disk_close(disk, FOREVER_NS);
   return is_fine;
 }

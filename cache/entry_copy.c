@@ -1,7 +1,5 @@
-// cache/show.c: entries as tools see them.
-//
-// Thread rule: pure, but for memory. Read next: dir.c, bundle_api.c.
-#include "cache/show.h"
+// cache/entry_copy.c: see entry_copy.h.
+#include "cache/entry_copy.h"
 
 #include "base/alloc.h"
 #include "base/arena.h"
@@ -9,7 +7,7 @@
 #include "base/reader.h"
 
 #define SHORTEST_PREFIX 4u
-// Beside the sections of the preimage: metadata, module and payload.
+// Sections that are not in the preimage: metadata, module and payload.
 #define OWN_SECTIONS 3u
 
 qn_status_t qn__key_prefix_check(const char* key) {
@@ -42,15 +40,15 @@ qn_status_t qn__get_status(qn_hash128_t key, qn__get_result_t result, const qn__
       return qn__out_of_memory("an entry of the cache");
     case QN__GET_TIMEOUT:
     case QN__GET_OFF:
-      break;  // of other tiers
+      break;  // only other tiers
   }
   return QN_OK;
 }
 
-typedef struct shown_entry {
-  qn_cache_entry_t entry;  // first: the handle
+typedef struct entry_copy {
+  qn_cache_entry_t entry;  // first: the public handle
   qn__arena_t arena;
-} shown_entry_t;
+} entry_copy_t;
 
 static void append_hex(qn__buffer_t* text, qn_span_t bytes) {
   for (size_t i = 0; i < bytes.size; i++) {
@@ -58,7 +56,7 @@ static void append_hex(qn__buffer_t* text, qn_span_t bytes) {
   }
 }
 
-// The sections that are not text, in words; NULL when there is no way to say it.
+// Describes a section that is not text; NULL when there is nothing to say or no memory.
 static char* describe(qn__arena_t* arena, uint32_t tag, qn_span_t bytes) {
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
@@ -85,9 +83,9 @@ static qn_cache_section_t make_section(qn__arena_t* arena, const char* name, qn_
   return (qn_cache_section_t){.name = name, .data = copy, .size_bytes = bytes.size};
 }
 
-// Copies what is to be shown: the handle outlives the directory.
-static bool fill_sections(shown_entry_t* shown, const qn__entry_t* entry) {
-  qn__arena_t* arena = &shown->arena;
+// Copies all sections, because the handle outlives the directory.
+static bool fill_sections(entry_copy_t* copy, const qn__entry_t* entry) {
+  qn__arena_t* arena = &copy->arena;
   size_t count = OWN_SECTIONS, offset = 0;
   uint32_t tag;
   qn_span_t bytes;
@@ -106,31 +104,31 @@ static bool fill_sections(shown_entry_t* shown, const qn__entry_t* entry) {
   sections[i++] = make_section(arena, "metadata", entry->metadata);
   if (entry->module.size) sections[i++] = make_section(arena, "module bytes", entry->module);
   sections[i++] = make_section(arena, "payload", entry->payload);
-  shown->entry.sections = sections;
-  shown->entry.section_count = i;
+  copy->entry.sections = sections;
+  copy->entry.section_count = i;
   return !arena->is_exhausted;
 }
 
-qn_status_t qn__show_entry(const qn__entry_t* entry, const qn_cache_entry_info_t* info,
+qn_status_t qn__entry_copy(const qn__entry_t* entry, const qn_cache_entry_info_t* info,
                            qn_cache_entry_t** out_entry) {
   *out_entry = NULL;
   qn_allocator_t allocator = qn_allocator_default();
-  shown_entry_t* shown = qn__alloc_zero(allocator, 1, sizeof *shown);
-  if (!shown) return qn__out_of_memory("an entry of the cache");
-  qn__arena_init(&shown->arena, allocator);
-  shown->entry.info = *info;
-  shown->entry.compile_ns = entry->compile_ns > 0 ? (uint64_t)entry->compile_ns : 0;
-  if (!fill_sections(shown, entry)) {
-    qn_cache_entry_free(&shown->entry);
+  entry_copy_t* copy = qn__alloc_zero(allocator, 1, sizeof *copy);
+  if (!copy) return qn__out_of_memory("an entry of the cache");
+  qn__arena_init(&copy->arena, allocator);
+  copy->entry.info = *info;
+  copy->entry.compile_ns = entry->compile_ns > 0 ? (uint64_t)entry->compile_ns : 0;
+  if (!fill_sections(copy, entry)) {
+    qn_cache_entry_free(&copy->entry);
     return qn__out_of_memory("an entry of the cache");
   }
-  *out_entry = &shown->entry;
+  *out_entry = &copy->entry;
   return QN_OK;
 }
 
 void qn_cache_entry_free(qn_cache_entry_t* entry) {
   if (!entry) return;
-  shown_entry_t* shown = (shown_entry_t*)entry;
-  qn__arena_deinit(&shown->arena);
-  qn__free(qn_allocator_default(), shown, sizeof *shown);
+  entry_copy_t* copy = (entry_copy_t*)entry;
+  qn__arena_deinit(&copy->arena);
+  qn__free(qn_allocator_default(), copy, sizeof *copy);
 }

@@ -1,22 +1,21 @@
-// cache/sweep.c: keeps the directory below its bounds.
+// cache/disk_sweep.c: keeps the directory below its bounds.
 //
-// Requirements.
-// 1. At most one sweep per period among all processes, claimed by a stamp file without a lock. Two
-//    sweeps at once are harmless, so the claim may err on that side.
-// 2. Sizes and counts are taken from the directory each time: a persistent counter drifts.
-// 3. The least recently used go first, by the time of modification, which a hit renews daily.
-//    Access times are useless under relatime, noatime and on NFS. Entries that nobody has used
-//    since they were made do not go earlier: one that was used all day, the day it was made, looks
-//    the same.
-// 4. Only files whose names are ours are touched, and only if nothing changed since they were
-//    listed.
-// 5. It goes down to four fifths of a bound, so that a full cache does not sweep for each new
-//    entry; for space on the file system only as far as that needs. When a write was refused for
-//    space (a quota does not show otherwise), a fifth goes at least.
-// 6. It is done in steps: between two of them, the writer publishes what has come meanwhile (others
-//    may be waiting for it), and sees that the directory is being closed.
+// Requirements:
+// 1. All processes together do at most one sweep per period. A stamp file decides which one sweeps,
+//    without a lock. Two sweeps at once are harmless, so the decision may err on that side.
+// 2. Each sweep takes sizes and counts from the directory. A counter that persists would drift.
+// 3. It removes the least recently used entries first, by their time of modification, which a hit
+//    renews daily. Access times are useless under relatime, noatime and on NFS. An entry that was
+//    used on its first day only looks like one that was never used, so neither goes earlier.
+// 4. It touches only files whose names have the form of entries and temporary files, and only if
+//    they have not changed since they were listed.
+// 5. It removes down to four fifths of an exceeded bound, so that a full cache does not sweep for
+//    each new entry. For free space on the file system it removes as much as is missing. If a write
+//    failed for lack of space (a quota shows in no other way), it removes at least a fifth.
+// 6. It works in steps. Between two steps the writer writes the entries that were queued meanwhile,
+//    for which other processes may wait, and checks whether the directory is closing.
 //
-// Thread rule: on the writer thread, or on the caller's of qn__disk_sweep. Read next: scan.c.
+// Runs on the writer thread, or in the caller of qn__disk_sweep.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,16 +25,16 @@
 #include "cache/disk_inner.h"
 
 #define TEMPORARY_LIFE_NS INT64_C(3600000000000)
-// After an eighth of the bound has been written by this process alone, the period shrinks to this.
+// The period becomes this short after this process alone has written an eighth of the bound.
 #define SHORTEST_PERIOD_NS INT64_C(60000000000)
-// What is left free unless the opener says otherwise, or a twentieth of the file system.
+// Bytes to leave free by default, or a twentieth of the file system if that is less.
 #define LARGEST_FREE_BYTES ((uint64_t)1 << 30)
-// Evicted between two looks at the queue.
+// Files to remove between two steps.
 #define STEP_FILES 64
 
-// ----------------------------------------------------------------------------------- the claim
+// ------------------------------------------------------------------------------------ the stamp
 
-// On a full disk there can be no stamp, but there must be a sweep.
+// Creates the stamp. A full disk cannot hold a stamp, but needs the sweep: true as well.
 static bool make_stamp(const char* stamp) {
   int fd = qn__fs()->open(stamp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return errno == ENOSPC || errno == EDQUOT;
@@ -43,15 +42,15 @@ static bool make_stamp(const char* stamp) {
   return true;
 }
 
-// A time far in the future is none: it would keep what has it until then.
+// A time far in the future counts as old, or it would prevent sweeps until then.
 static bool is_older_than(int64_t modified_ns, int64_t period_ns) {
   int64_t age_ns = qn__wall_ns() - modified_ns;
   return age_ns >= period_ns || age_ns < -period_ns;
 }
 
-// True when this process is to sweep. The stamp's time is that of the last claim. Whoever makes it
-// has claimed; an old one is first renamed away, which only one process can do. The one that
-// renamed a stamp which turns out to be new took it from a quicker process and puts it back.
+// True when this process has to sweep. The stamp's time is that of the last sweep. The process that
+// creates the stamp sweeps. An old stamp is renamed away first, which only one process can do. If
+// the renamed stamp turns out to be new, a quicker process has just made it, so it is put back.
 static bool claim(qn__disk_t* disk, int64_t period_ns) {
   const qn__fs_t* fs = qn__fs();
   char stamp[QN__DISK_PATH_BYTES], taken[QN__DISK_PATH_BYTES];
@@ -61,7 +60,7 @@ static bool claim(qn__disk_t* disk, int64_t period_ns) {
   if (fs->lstat(stamp, &info) != 0 || !is_older_than(qn__disk_mtime_ns(&info), period_ns))
     return false;
   qn__disk_temporary_path(disk, taken);
-  // Where a sticky bit keeps another owner's stamp in its place, everybody sweeps for himself.
+  // A sticky bit may protect another owner's stamp; then each process sweeps for itself.
   if (fs->rename(stamp, taken) != 0) return errno == EACCES || errno == EPERM;
   if (fs->lstat(taken, &info) == 0 && !is_older_than(qn__disk_mtime_ns(&info), period_ns)) {
     (void)fs->rename(taken, stamp);
@@ -73,7 +72,7 @@ static bool claim(qn__disk_t* disk, int64_t period_ns) {
 
 // ----------------------------------------------------------------------------------- the sweep
 
-// What a file takes on the disk, about.
+// Returns about what a file takes on the disk.
 static uint64_t block_bytes(uint64_t size_bytes) {
   return (size_bytes + 4095) & ~UINT64_C(4095);
 }
@@ -84,14 +83,14 @@ typedef struct listing {
   size_t count, capacity;
   uint64_t size_bytes, block_bytes;
   bool is_on_writer;
-  bool is_for_space;  // a write was refused for it
+  bool is_for_space;  // a write failed for lack of space
   bool has_failed;
 } listing_t;
 
-// Between two steps. False when the sweep is to end.
+// Does what is due between two steps. False when the sweep has to end.
 static bool step(const listing_t* list) {
   if (atomic_load(&list->disk->is_closing)) return false;
-  if (list->is_on_writer) qn__disk_serve_queue(list->disk);
+  if (list->is_on_writer) qn__disk_write_queued(list->disk);
   return true;
 }
 
@@ -111,7 +110,7 @@ static bool list_file(void* self, const qn__disk_file_t* file) {
   return true;
 }
 
-// 0 or an errno.
+// Lists all entries. Returns 0 or an errno.
 static int list_all(listing_t* list) {
   for (unsigned shard = 0; shard < QN__DISK_SHARDS; shard++) {
     if (!step(list)) list->has_failed = true;
@@ -128,23 +127,23 @@ static int by_age(const void* a, const void* b) {
   return (left->modified_ns > right->modified_ns) - (left->modified_ns < right->modified_ns);
 }
 
-// True when the file is gone afterwards.
+// Removes one file. True when it is gone.
 static bool evict(qn__disk_t* disk, const qn__disk_file_t* file) {
   char path[QN__DISK_PATH_BYTES];
   struct stat info;
   qn__disk_entry_path(disk, file->key, path);
   if (qn__fs()->lstat(path, &info) != 0) return errno == ENOENT;
-  // Used or replaced since it was listed: it is not the oldest any more.
+  // It was used or replaced since it was listed, so it is not the oldest any more.
   if (qn__disk_mtime_ns(&info) != file->modified_ns || (uint64_t)info.st_size != file->size_bytes) {
     return false;
   }
   if (qn__fs()->unlink(path) != 0) return errno == ENOENT;
-  QN__COUNT(disk, sweep_evicted, 1);
-  QN__COUNT(disk, sweep_evicted_bytes, file->size_bytes);
+  QN__DISK_COUNT(disk, sweep_evicted, 1);
+  QN__DISK_COUNT(disk, sweep_evicted_bytes, file->size_bytes);
   return true;
 }
 
-// What must go for the file system to have its free space. A question that fails asks for nothing.
+// Returns the bytes to remove for the free space of the file system; 0 when it cannot be asked.
 static uint64_t missing_bytes(const qn__disk_t* disk) {
   uint64_t free_bytes, total_bytes, wanted = disk->min_free_bytes;
   if (qn__fs()->statvfs_free(disk->root, &free_bytes, &total_bytes) != 0) return 0;
@@ -155,12 +154,12 @@ static uint64_t missing_bytes(const qn__disk_t* disk) {
   return free_bytes < wanted ? wanted - free_bytes : 0;
 }
 
-// Down to four fifths of a bound that is exceeded.
+// Returns four fifths of the bound if `value` exceeds it.
 static uint64_t goal_below(uint64_t value, uint64_t bound) {
   return value > bound ? bound - bound / 5 : bound;
 }
 
-// Returns the bytes that went.
+// Removes the oldest entries. Returns the bytes removed.
 static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
   uint64_t bytes = list->size_bytes, count = list->count, gone = 0;
   uint64_t goal_bytes = goal_below(bytes, disk->max_bytes);
@@ -169,7 +168,7 @@ static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
   uint64_t fifth = list->block_bytes / 5;
   if (list->is_for_space && missing < fifth) missing = fifth;
   if (bytes <= goal_bytes && count <= goal_count && missing == 0) return 0;
-  // There may be no array where there is no file.
+  // Without files there is no array.
   if (list->count > 0) qsort(list->files, list->count, sizeof *list->files, by_age);
   for (size_t i = 0; i < list->count; i++) {
     if (bytes <= goal_bytes && count <= goal_count && gone >= missing) break;
@@ -185,7 +184,7 @@ static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
 static void remove_if_abandoned(void* self, const char* path, int64_t modified_ns) {
   qn__disk_t* disk = self;
   if (!is_older_than(modified_ns, TEMPORARY_LIFE_NS)) return;
-  if (qn__fs()->unlink(path) == 0) QN__COUNT(disk, sweep_temporaries, 1);
+  if (qn__fs()->unlink(path) == 0) QN__DISK_COUNT(disk, sweep_temporaries, 1);
 }
 
 static bool sweep(listing_t* list, uint64_t* out_gone_bytes) {
@@ -196,9 +195,9 @@ static bool sweep(listing_t* list, uint64_t* out_gone_bytes) {
   bool is_fine = !error && !list->has_failed;
   if (is_fine) {
     *out_gone_bytes = evict_oldest(disk, list);
-    QN__COUNT(disk, sweep_runs, 1);
+    QN__DISK_COUNT(disk, sweep_runs, 1);
   } else {
-    QN__COUNT(disk, sweep_errors, 1);
+    QN__DISK_COUNT(disk, sweep_errors, 1);
   }
   qn__free(disk->allocator, list->files, list->capacity * sizeof *list->files);
   return is_fine;
@@ -213,7 +212,7 @@ bool qn__disk_sweep(qn__disk_t* disk) {
 bool qn__disk_sweep_if_due(qn__disk_t* disk) {
   if (disk->sweep_period_ns < 0) return false;
   int64_t now_ns = qn__now_ns();
-  // Taken before, because another write may be refused during the sweep, which is for the next one.
+  // Read before the sweep: a write that fails during it is for the next one.
   bool is_for_space = disk->is_short_of_space;
   disk->is_short_of_space = false;
   bool is_urgent = is_for_space || disk->written_since_sweep > disk->max_bytes / 8;
@@ -222,12 +221,12 @@ bool qn__disk_sweep_if_due(qn__disk_t* disk) {
   if (is_urgent && period_ns > SHORTEST_PERIOD_NS) period_ns = SHORTEST_PERIOD_NS;
   disk->next_sweep_check_ns = now_ns + period_ns;
   disk->written_since_sweep = 0;
-  QN__COUNT(disk, sweep_checks, 1);
+  QN__DISK_COUNT(disk, sweep_checks, 1);
   if (!claim(disk, period_ns)) return false;
   listing_t list = {.disk = disk, .is_on_writer = true, .is_for_space = is_for_space};
   uint64_t gone_bytes;
   (void)sweep(&list, &gone_bytes);
-  // There is room again: what switched writing off is no more.
+  // There is space again, so writing is on again.
   if (is_for_space && gone_bytes > 0) atomic_store(&disk->latched_until_ns, 0);
   return true;
 }

@@ -1,27 +1,24 @@
-// cache/publish.c: the queue of entries to publish, and the thread that writes them.
+// cache/disk_publish.c: the queue of entries to write, and the thread that writes them.
 //
-// Requirements. (Those on the writing itself are in write.c; docs/cache-format.md repeats all of
-// them for other implementations.)
-// 1. Nothing is read back: the caller runs the bytes that it has.
-// 2. The caller pays one copy and never waits: no file call, no lock that is held over one. A full
-//    queue drops the newest.
-// 3. ENOSPC, EDQUOT, EROFS, EACCES and EPERM switch writing off for a while; other errors lose only
-//    the entry at hand. None is told to the caller.
-// 4. Closing drops what is left after its grace instead of waiting for the file system; exit drops
-//    all.
-// 5. A child of fork has no writer, an empty queue, and holds neither lock nor descriptor of the
-//    parent's (disk_fork.c); its first put starts a writer of its own.
-// 6. The lease that comes with an entry ends when the entry is in place or given up, on every way.
+// Requirements (disk_write.c has those on writing; docs/cache-format.md repeats all of them):
+// 1. No entry is read back: the caller runs the bytes that it compiled.
+// 2. A put costs the caller one copy. It makes no file call and waits for none: no thread holds the
+//    lock during one. A full queue drops the newest entry.
+// 3. ENOSPC, EDQUOT, EROFS, EACCES and EPERM switch writing off for a while. Any other error loses
+//    the entry at hand only. Callers see neither.
+// 4. Closing drops what is left in the queue after its grace period; exit drops all of it.
+// 5. A child of fork has no writer and an empty queue, and holds neither lock nor descriptor of the
+//    parent (disk_fork.c). Its first put starts a writer.
+// 6. The claim of an entry ends when the entry is written or dropped, on every path.
 //
-// Not here: reading (disk_read.c), bounding the directory (sweep.c). Thread rule: put, flush from
-// any thread; the rest runs on the writer. Read next: write.c.
+// Thread rule: put, flush and stop from any thread; the rest runs on the writer.
 #include <errno.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cache/disk_inner.h"
 
-// How long a close waits for the file call under way, beyond its grace.
+// How long a close waits for a running file call, after its grace period.
 #define LAST_CALL_NS INT64_C(100000000)
 #define WRITER_STACK_BYTES ((size_t)256 * 1024)
 
@@ -29,9 +26,9 @@ static size_t node_bytes(size_t size) {
   return sizeof(qn__disk_node_t) + size;
 }
 
-// Not with the lock held, if it has a lease.
+// Not with the lock held if the node has a claim: releasing it makes file calls.
 static void free_node(qn__disk_t* disk, qn__disk_node_t* node) {
-  qn__lease_release(node->lease);
+  qn__disk_claim_release(node->claim);
   qn__free(disk->allocator, node, node_bytes(node->size_bytes));
 }
 
@@ -56,7 +53,7 @@ bool qn__disk_is_latched(const qn__disk_t* disk) {
 
 static void latch(qn__disk_t* disk, int error) {
   atomic_store(&disk->latched_until_ns, qn__after(qn__now_ns(), disk->latch_ns));
-  QN__COUNT(disk, publish_latched, 1);
+  QN__DISK_COUNT(disk, publish_latched, 1);
   qn_status_t status = qn__fs_status(error, "write to", disk->root);
   qn__log(QN__LOG_WARN, "cache: %s; writing is off for %" PRId64 " s", qn_status_message(status),
           disk->latch_ns / 1000000000);
@@ -65,24 +62,24 @@ static void latch(qn__disk_t* disk, int error) {
 
 static void count_failure(qn__disk_t* disk, int error) {
   if (error == ENOSPC || error == EDQUOT) {
-    QN__COUNT(disk, publish_failed_space, 1);
+    QN__DISK_COUNT(disk, publish_failed_space, 1);
   } else if (is_refusal(error)) {
-    QN__COUNT(disk, publish_failed_denied, 1);
+    QN__DISK_COUNT(disk, publish_failed_denied, 1);
   } else {
-    QN__COUNT(disk, publish_failed_io, 1);
+    QN__DISK_COUNT(disk, publish_failed_io, 1);
   }
 }
 
-// False when nothing was tried.
+// Writes an entry. False when writing is off and nothing was tried.
 static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
   if (qn__disk_is_latched(disk)) {
-    QN__COUNT(disk, publish_dropped_latched, 1);
+    QN__DISK_COUNT(disk, publish_dropped_latched, 1);
     return false;
   }
   qn__entry_seal(node->bytes, node->size_bytes);
   int error = qn__disk_write_entry(disk, node);
-  // While a directory is being removed, some file systems deny what they would do a moment later.
-  // What is denied twice is.
+  // Some file systems deny a call while a directory is being removed and allow it a moment later. A
+  // second denial is final.
   if (error == EACCES || error == EPERM) error = qn__disk_write_entry(disk, node);
   if (error) {
     count_failure(disk, error);
@@ -90,26 +87,26 @@ static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
     if (is_refusal(error)) latch(disk, error);
     return true;
   }
-  QN__COUNT(disk, publish_done, 1);
-  QN__COUNT(disk, publish_bytes, node->size_bytes);
+  QN__DISK_COUNT(disk, publish_done, 1);
+  QN__DISK_COUNT(disk, publish_bytes, node->size_bytes);
   disk->written_since_sweep += node->size_bytes;
   return true;
 }
 
 // ---------------------------------------------------------------------------------- the writer
 
-// With the lock held, which is let go meanwhile: forgets the queue.
+// Drops the queue. Called with the lock held; releases it meanwhile.
 static void drop_queue(qn__disk_t* disk) {
   while (disk->head) {
     qn__disk_node_t* dropped = disk->head;
     for (qn__disk_node_t* node = dropped; node; node = node->next) {
-      QN__COUNT(disk, publish_dropped_closing, 1);
+      QN__DISK_COUNT(disk, publish_dropped_closing, 1);
       disk->done_count++;
       disk->queue_bytes -= node->size_bytes;
     }
     disk->head = NULL;
     disk->tail = &disk->head;
-    // Leases are released by calls of the file system. The close may wait for a writer in none.
+    // Releasing claims makes file calls; a close waits without a bound only for a writer in none.
     disk->is_away = true;
     qn__cond_broadcast(&disk->done);
     qn__mutex_unlock(&disk->mutex);
@@ -119,14 +116,14 @@ static void drop_queue(qn__disk_t* disk) {
   }
 }
 
-// With the lock held, so that nobody is told after a close that did not wait.
+// Reports a work. Called with the lock held, so that no report follows a close that did not wait.
 static void tell(const qn__disk_t* disk, qn__disk_work_t work, int64_t start_ns,
                  const qn_hash128_t* key) {
   if (disk->on_work && !disk->is_abandoned) disk->on_work(disk->on_work_self, work, start_ns, key);
 }
 
-// With the lock held, which is let go meanwhile: publishes the first of the queue. False when there
-// is none, or no more may be begun.
+// Writes the first entry of the queue. False when there is none or the directory is closing. Called
+// with the lock held; releases it meanwhile.
 static bool serve_one(qn__disk_t* disk) {
   if (!disk->head || atomic_load(&disk->is_closing)) return false;
   qn__disk_node_t* node = disk->head;
@@ -135,6 +132,7 @@ static bool serve_one(qn__disk_t* disk) {
   node->next = NULL;
   disk->in_flight = node;
   disk->is_away = true;
+  assert(qn__disk_check(disk));
   qn__mutex_unlock(&disk->mutex);
 
   int64_t start_ns = qn__now_ns();
@@ -142,30 +140,31 @@ static bool serve_one(qn__disk_t* disk) {
 
   qn__mutex_lock(&disk->mutex);
   if (has_tried) tell(disk, QN__DISK_WORK_WRITE, start_ns, &node->key);
-  // Whoever waits in another process for the entry goes on from here.
-  qn__lease_t* lease = node->lease;
-  node->lease = NULL;
+  // Processes that wait for the entry continue after this.
+  qn__disk_claim_t* claim = node->claim;
+  node->claim = NULL;
   qn__mutex_unlock(&disk->mutex);
-  qn__lease_release(lease);
+  qn__disk_claim_release(claim);
   qn__mutex_lock(&disk->mutex);
   disk->is_away = false;
   disk->in_flight = NULL;
   disk->queue_bytes -= node->size_bytes;
   free_node(disk, node);
   disk->done_count++;
+  assert(qn__disk_check(disk));
   qn__cond_broadcast(&disk->done);
   return true;
 }
 
-void qn__disk_serve_queue(qn__disk_t* disk) {
+void qn__disk_write_queued(qn__disk_t* disk) {
   qn__mutex_lock(&disk->mutex);
   while (serve_one(disk)) {
   }
   qn__mutex_unlock(&disk->mutex);
 }
 
-// With the lock held, which is let go meanwhile. After a refusal for space a sweep may be what
-// helps; after another refusal it could not write either.
+// Sweeps if due. After an error for lack of space a sweep may help; after another error it could
+// not remove files either. Called with the lock held; releases it meanwhile.
 static void sweep_if_due(qn__disk_t* disk) {
   if (atomic_load(&disk->is_closing)) return;
   if (qn__disk_is_latched(disk) && !disk->is_short_of_space) return;
@@ -189,7 +188,7 @@ static void* write_queue(void* arg) {
     }
   }
   drop_queue(disk);
-  disk->writer_state = QN__WRITER_ENDED;
+  disk->writer_state = QN__DISK_WRITER_ENDED;
   qn__cond_broadcast(&disk->done);
   bool is_mine = disk->is_abandoned;
   qn__mutex_unlock(&disk->mutex);
@@ -197,51 +196,51 @@ static void* write_queue(void* arg) {
   return NULL;
 }
 
-// With the lock held. False when there can be no thread.
+// Starts the writer unless it runs. False when it cannot start. With the lock held.
 static bool has_writer(qn__disk_t* disk) {
-  if (disk->writer_state == QN__WRITER_RUNNING) return true;
+  if (disk->writer_state == QN__DISK_WRITER_RUNNING) return true;
   qn_status_t status =
       qn__thread_start(&disk->writer, "quern-cache", WRITER_STACK_BYTES, write_queue, disk);
   if (qn_status_consume(status) != QN_STATUS_OK) return false;
-  disk->writer_state = QN__WRITER_RUNNING;
+  disk->writer_state = QN__DISK_WRITER_RUNNING;
   return true;
 }
 
-// The entry as it will lie in the file, but for the checksum; NULL when it cannot be put.
+// Copies the entry as the file will hold it, without the checksum. NULL when it cannot be written.
 static qn__disk_node_t* make_node(qn__disk_t* disk, const qn__entry_t* entry) {
   if (disk->is_read_only) {
-    QN__COUNT(disk, publish_dropped_read_only, 1);
+    QN__DISK_COUNT(disk, publish_dropped_read_only, 1);
     return NULL;
   }
   if (qn__disk_is_latched(disk)) {
-    QN__COUNT(disk, publish_dropped_latched, 1);
+    QN__DISK_COUNT(disk, publish_dropped_latched, 1);
     return NULL;
   }
   size_t size = qn__entry_size(entry);
   if (size == 0) {
-    QN__COUNT(disk, publish_dropped_size, 1);
+    QN__DISK_COUNT(disk, publish_dropped_size, 1);
     return NULL;
   }
   qn__disk_node_t* node = qn__alloc(disk->allocator, node_bytes(size));
   if (!node) {
-    QN__COUNT(disk, publish_dropped_memory, 1);
+    QN__DISK_COUNT(disk, publish_dropped_memory, 1);
     return NULL;
   }
   node->next = NULL;
-  node->lease = NULL;
+  node->claim = NULL;
   node->size_bytes = size;
   node->key = qn__preimage_key(entry->preimage);
   qn__entry_write(entry, node->bytes);
   return node;
 }
 
-bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease) {
+bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__disk_claim_t* claim) {
   qn__disk_node_t* node = make_node(disk, entry);
   if (!node) {
-    qn__lease_release(lease);
+    qn__disk_claim_release(claim);
     return false;
   }
-  node->lease = lease;
+  node->claim = claim;
   qn__mutex_lock(&disk->mutex);
   qn__disk_node_t* orphans = disk->orphans;
   disk->orphans = NULL;
@@ -252,20 +251,21 @@ bool qn__disk_put(qn__disk_t* disk, const qn__entry_t* entry, qn__lease_t* lease
     disk->tail = &node->next;
     disk->queue_bytes += node->size_bytes;
     disk->put_count++;
+    assert(qn__disk_check(disk));
   }
   qn__mutex_unlock(&disk->mutex);
-  // Without the lock, which the writer would wake up only to wait for.
+  // Without the lock, or the writer would wake up and wait for it.
   if (is_queued) qn__cond_signal(&disk->work);
   qn__disk_free_nodes(disk, orphans);
   if (is_queued) {
-    QN__COUNT(disk, publish_queued, 1);
+    QN__DISK_COUNT(disk, publish_queued, 1);
     return true;
   }
   free_node(disk, node);
   if (is_full) {
-    QN__COUNT(disk, publish_dropped_full, 1);
+    QN__DISK_COUNT(disk, publish_dropped_full, 1);
   } else {
-    QN__COUNT(disk, publish_dropped_memory, 1);
+    QN__DISK_COUNT(disk, publish_dropped_memory, 1);
   }
   return false;
 }
@@ -289,22 +289,22 @@ bool qn__disk_stop_writer(qn__disk_t* disk, int64_t grace_ns) {
   qn__mutex_lock(&disk->mutex);
   atomic_store(&disk->is_closing, true);
   qn__cond_signal(&disk->work);
-  // A writer that is in no call is about to end, however long a busy machine keeps it from running.
+  // A writer that is in no call ends soon; only a busy machine delays it.
   bool is_in_time = true;
-  while (disk->writer_state == QN__WRITER_RUNNING && (is_in_time || !disk->is_away)) {
+  while (disk->writer_state == QN__DISK_WRITER_RUNNING && (is_in_time || !disk->is_away)) {
     if (disk->is_away) {
       is_in_time = qn__cond_wait_until(&disk->done, &disk->mutex, deadline_ns);
     } else {
       qn__cond_wait(&disk->done, &disk->mutex);
     }
   }
-  if (disk->writer_state == QN__WRITER_RUNNING) {
+  if (disk->writer_state == QN__DISK_WRITER_RUNNING) {
     disk->is_abandoned = true;
     (void)pthread_detach(disk->writer);
     qn__mutex_unlock(&disk->mutex);
     return false;
   }
-  bool has_ended = disk->writer_state == QN__WRITER_ENDED;
+  bool has_ended = disk->writer_state == QN__DISK_WRITER_ENDED;
   qn__mutex_unlock(&disk->mutex);
   if (has_ended) (void)pthread_join(disk->writer, NULL);
   return true;

@@ -1,0 +1,63 @@
+// cache/entry_head.c: see entry_head.h.
+#include "cache/entry_head.h"
+
+#include <fcntl.h>
+
+#include "base/reader.h"
+#include "cache/bundle_inner.h"
+#include "cache/disk_inner.h"
+
+bool qn__entry_head_parse(qn__entry_head_t* head, size_t size, qn_hash128_t key) {
+  if (size < QN__ENTRY_HEADER_BYTES) return false;
+  // Checks magic, version and sizes. A time of creation of 0 is valid: bundles may leave it out.
+  if (qn__entry_header_size(head->bytes) == 0) return false;
+  qn__reader_t reader = qn__reader_make((qn_span_t){head->bytes, size});
+  (void)qn__read_bytes(&reader, 16);
+  qn_span_t stored = qn__read_bytes(&reader, sizeof key.bytes);
+  uint64_t preimage_size = qn__read_u64(&reader);
+  (void)qn__read_u64(&reader);  // the size of the metadata
+  head->payload_bytes = qn__read_u64(&reader);
+  head->created_ns = (int64_t)qn__read_u64(&reader);
+  head->compile_ns = (int64_t)qn__read_u64(&reader);
+  if (memcmp(stored.data, key.bytes, sizeof key.bytes) != 0) return false;
+  if (preimage_size > size - QN__ENTRY_HEADER_BYTES) return false;
+  head->preimage = (qn_span_t){head->bytes + QN__ENTRY_HEADER_BYTES, (size_t)preimage_size};
+  head->key = key;
+  return qn__preimage_is_valid(head->preimage) &&
+         qn__hash128_equal(qn__preimage_key(head->preimage), key);
+}
+
+bool qn__disk_read_head(const qn__disk_t* disk, qn_hash128_t key, qn__entry_head_t* out_head) {
+  char path[QN__DISK_PATH_BYTES];
+  qn__disk_entry_path(disk, key, path);
+  const qn__fs_t* fs = qn__fs();
+  int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+  if (fd < 0) return false;
+  ssize_t size = fs->pread(fd, out_head->bytes, sizeof out_head->bytes, 0);
+  (void)fs->close(fd);
+  return size > 0 && qn__entry_head_parse(out_head, (size_t)size, key);
+}
+
+bool qn__bundle_read_head(const qn__bundle_t* bundle, uint64_t index, qn__entry_head_t* out_head) {
+  if (index >= bundle->count) return false;
+  qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
+  size_t size = row.size < QN__ENTRY_HEAD_BYTES ? (size_t)row.size : QN__ENTRY_HEAD_BYTES;
+  return qn__bundle_pread(bundle->fd, out_head->bytes, size, row.offset) == 0 &&
+         qn__entry_head_parse(out_head, size, row.key);
+}
+
+bool qn__bundle_find(const qn__bundle_t* bundle, qn_hash128_t key, uint64_t* out_index) {
+  const uint8_t* row = qn__bundle_find_row(bundle, &key);
+  if (row) *out_index = (uint64_t)(row - bundle->rows) / bundle->row_bytes;
+  return row != NULL;
+}
+
+qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag) {
+  size_t offset = 0;
+  uint32_t at;
+  qn_span_t bytes;
+  while (qn__preimage_next(preimage, &offset, &at, &bytes)) {
+    if (at == tag) return bytes;
+  }
+  return (qn_span_t){NULL, 0};
+}
