@@ -1,7 +1,6 @@
-// devices/cpu/announce.c: the names of an image's code: "qn::SYMBOL@KEY".
+// devices/cpu/announce.c: names the code of an image "qn::SYMBOL@KEY" for perf and gdb.
 //
-// Only when perf or gdb was asked for; without memory the code runs unnamed. Thread rule: any
-// thread. Read next: perf.c.
+// Does nothing unless the options ask for one of them. If memory runs out, the code has no name.
 #include <stdio.h>
 
 #include "base/arena.h"
@@ -13,11 +12,11 @@ typedef struct names {
   const char* suffix;  // "@KEY", or ""
   uintptr_t base;
   size_t image_size;
-  qn__symbol_t* symbols;
+  qn__cpu_symbol_t* symbols;
   size_t count;
 } names_t;
 
-// Symbols that lie outside of the image are left out.
+// Adds a symbol. Leaves out symbols outside of the image.
 static void add(names_t* names, qn_str_t name, uint64_t offset, uint64_t size) {
   if (offset > names->image_size || size > names->image_size - offset) return;
   char text[256];
@@ -25,7 +24,7 @@ static void add(names_t* names, qn_str_t name, uint64_t offset, uint64_t size) {
                  name.data, names->suffix);
   const char* copy = qn__arena_cstr(&names->arena, qn__str(text));
   if (!copy) return;
-  names->symbols[names->count++] = (qn__symbol_t){copy, names->base + offset, size};
+  names->symbols[names->count++] = (qn__cpu_symbol_t){copy, names->base + offset, size};
 }
 
 static void add_table(names_t* names, qn_span_t table) {
@@ -33,7 +32,8 @@ static void add_table(names_t* names, qn_span_t table) {
   uint64_t count = qn__read_varint(&reader);
   // A symbol takes three bytes at least.
   if (reader.has_overrun || count > qn__reader_left(&reader) / 3) return;
-  names->symbols = qn__arena_alloc_array(&names->arena, (size_t)count + 1, sizeof(qn__symbol_t));
+  names->symbols =
+      qn__arena_alloc_array(&names->arena, (size_t)count + 1, sizeof(qn__cpu_symbol_t));
   for (uint64_t i = 0; i < count && names->symbols; i++) {
     uint64_t offset = qn__read_varint(&reader);
     uint64_t size = qn__read_varint(&reader);
@@ -45,15 +45,15 @@ static void add_table(names_t* names, qn_span_t table) {
 
 static void add_entries(names_t* names, const qn_artifact_t* artifact) {
   size_t count = artifact->function_count;
-  names->symbols = qn__arena_alloc_array(&names->arena, count + 1, sizeof(qn__symbol_t));
+  names->symbols = qn__arena_alloc_array(&names->arena, count + 1, sizeof(qn__cpu_symbol_t));
   for (size_t i = 0; i < count && names->symbols; i++) {
     const qn_artifact_function_t* function = &artifact->functions[i];
     add(names, qn__str(function->name), function->code_offset, function->code_size_bytes);
   }
 }
 
-qn__gdb_object_t* qn__announce(const qn_artifact_t* artifact, const qn_load_options_t* options,
-                               uintptr_t base) {
+qn__gdb_object_t* qn__cpu_announce(const qn_artifact_t* artifact, const qn_load_options_t* options,
+                                   uintptr_t base) {
   if (!options || !(options->has_perf_map || options->has_gdb)) return NULL;
   const char* at = options->name ? strrchr(options->name, '@') : NULL;
   names_t names = {.suffix = at ? at : "", .base = base, .image_size = artifact->payload_size};

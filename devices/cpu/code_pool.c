@@ -2,20 +2,20 @@
 // execute.
 //
 // Requirements:
-//  1. Write and execute never go through one mapping, so loading needs no mprotect (and no
-//  interruption of
-//     other cores), and a stray write cannot change code through the address that runs.
-//  2. The two mappings are shared with a child of fork. So at a fork every slab is frozen in parent
-//  and
-//     child: nothing is placed in it again, and what runs there stays as it was in both.
-//  3. Where memory files may not be executed (hardened systems), a slab is one private anonymous
-//  mapping
-//     that is writable first and executable afterwards, used for one image.
-// Blocks are multiples of 64 bytes, first fit, neighbours merge when freed. A slab that is empty
-// and not the newest is unmapped. Thread rule: one lock. Read next: executable.c.
+//  1. Writing and executing never share a mapping. Loading then needs no mprotect, which would
+//     interrupt the other cores, and a stray write cannot change code through the running address.
+//  2. A fork freezes every slab in the parent and in the child. The child shares both mappings, so
+//     code that one process places in an old slab would change the memory of the other.
+//  3. On hardened systems, where memory files may not be executed, a slab is one private anonymous
+//     mapping for one image: writable first, executable afterwards.
+//  4. The holes of a slab are sorted, not empty and never adjacent. Their sizes and the used bytes
+//     add up to the slab, except for blocks whose hole could not be recorded for lack of memory.
+// Allocation is first fit in blocks of 64 bytes; neighbours merge when freed. A slab that is empty
+// and not the newest is unmapped.
 #define _GNU_SOURCE
 #include "devices/cpu/code_pool.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,31 +32,46 @@ typedef struct hole {
   size_t size_bytes;
 } hole_t;
 
-struct qn__code_slab {
+struct qn__cpu_code_slab {
   uint8_t* writable;  // NULL: a slab of requirement 3
   uint8_t* executable;
   size_t size_bytes;
   size_t used_bytes;
   bool is_frozen;
-  hole_t* holes;  // sorted by offset, never adjacent
+  hole_t* holes;  // requirement 4
   size_t hole_count;
   size_t hole_capacity;
-  qn__code_slab_t* next;
+  qn__cpu_code_slab_t* next;
 };
 
 static struct {
   qn__mutex_t mutex;
-  qn__code_slab_t* slabs;  // newest first
+  qn__cpu_code_slab_t* slabs;  // newest first
 } pool;
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
 static bool is_pool_usable;
+
+#ifndef NDEBUG
+// Tests requirement 4. Holds the lock.
+static bool check_slab(const qn__cpu_code_slab_t* slab) {
+  size_t end = 0, free_bytes = 0;
+  for (size_t i = 0; i < slab->hole_count; i++) {
+    const hole_t* hole = &slab->holes[i];
+    bool is_apart = i == 0 || hole->offset > end;
+    if (hole->size_bytes == 0 || !is_apart || hole->offset % BLOCK_BYTES != 0) return false;
+    end = hole->offset + hole->size_bytes;
+    free_bytes += hole->size_bytes;
+  }
+  return end <= slab->size_bytes && slab->used_bytes + free_bytes <= slab->size_bytes;
+}
+#endif
 
 static void fork_prepare(void* self) {
   (void)self;
   qn__mutex_lock(&pool.mutex);
 }
 static void freeze_slabs(void) {
-  for (qn__code_slab_t* slab = pool.slabs; slab; slab = slab->next) slab->is_frozen = true;
+  for (qn__cpu_code_slab_t* slab = pool.slabs; slab; slab = slab->next) slab->is_frozen = true;
 }
 static void fork_parent(void* self) {
   (void)self;
@@ -82,7 +97,7 @@ static size_t page_round(size_t size_bytes) {
   return (size_bytes + page - 1) / page * page;
 }
 
-static void destroy_slab(qn__code_slab_t* slab) {
+static void destroy_slab(qn__cpu_code_slab_t* slab) {
   qn_allocator_t allocator = qn_allocator_default();
   if (slab->executable) (void)munmap(slab->executable, slab->size_bytes);
   if (slab->writable) (void)munmap(slab->writable, slab->size_bytes);
@@ -90,7 +105,7 @@ static void destroy_slab(qn__code_slab_t* slab) {
   qn__free(allocator, slab, sizeof *slab);
 }
 
-static bool map_twice(qn__code_slab_t* slab) {
+static bool map_twice(qn__cpu_code_slab_t* slab) {
   int fd = memfd_create("quern-code", MFD_CLOEXEC);
   if (fd < 0) return false;
   bool is_mapped = false;
@@ -110,9 +125,9 @@ static bool map_twice(qn__code_slab_t* slab) {
   return is_mapped;
 }
 
-static qn_status_t make_slab(size_t size_bytes, qn__code_slab_t** out_slab) {
+static qn_status_t make_slab(size_t size_bytes, qn__cpu_code_slab_t** out_slab) {
   qn_allocator_t allocator = qn_allocator_default();
-  qn__code_slab_t* slab = qn__alloc_zero(allocator, 1, sizeof *slab);
+  qn__cpu_code_slab_t* slab = qn__alloc_zero(allocator, 1, sizeof *slab);
   void* holes = NULL;
   if (!slab || !qn__grow(allocator, &holes, &slab->hole_capacity, 1, sizeof(hole_t))) {
     qn__free(allocator, slab, sizeof *slab);
@@ -135,8 +150,8 @@ static qn_status_t make_slab(size_t size_bytes, qn__code_slab_t** out_slab) {
   return QN_OK;
 }
 
-// First fit. False when the slab has no room.
-static bool take_block(qn__code_slab_t* slab, size_t size_bytes, size_t* out_offset) {
+// Takes the first hole that is large enough. Returns false when the slab has no room.
+static bool take_block(qn__cpu_code_slab_t* slab, size_t size_bytes, size_t* out_offset) {
   for (size_t i = 0; i < slab->hole_count; i++) {
     hole_t* hole = &slab->holes[i];
     if (hole->size_bytes < size_bytes) continue;
@@ -148,13 +163,15 @@ static bool take_block(qn__code_slab_t* slab, size_t size_bytes, size_t* out_off
       slab->hole_count--;
     }
     slab->used_bytes += size_bytes;
+    assert(check_slab(slab));
     return true;
   }
   return false;
 }
 
-// Gives a block back. Without memory to note it the block is lost to reuse, no more.
-static void give_block(qn__code_slab_t* slab, size_t offset, size_t size_bytes) {
+// Frees a block. If there is no memory to record the hole, the block stays unused until the slab is
+// unmapped.
+static void give_block(qn__cpu_code_slab_t* slab, size_t offset, size_t size_bytes) {
   slab->used_bytes -= size_bytes;
   size_t i = 0;
   while (i < slab->hole_count && slab->holes[i].offset < offset) i++;
@@ -180,17 +197,19 @@ static void give_block(qn__code_slab_t* slab, size_t offset, size_t size_bytes) 
     slab->holes[i] = (hole_t){offset, size_bytes};
     slab->hole_count++;
   }
+  assert(check_slab(slab));
 }
 
-// Finds or makes room. Holds the lock.
-static qn_status_t find_room(size_t size_bytes, qn__code_slab_t** out_slab, size_t* out_offset) {
-  for (qn__code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
+// Finds room in a slab or makes a new slab. Holds the lock.
+static qn_status_t find_room(size_t size_bytes, qn__cpu_code_slab_t** out_slab,
+                             size_t* out_offset) {
+  for (qn__cpu_code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
     if (slab->is_frozen || !slab->writable) continue;
     if (!take_block(slab, size_bytes, out_offset)) continue;
     *out_slab = slab;
     return QN_OK;
   }
-  qn__code_slab_t* slab = NULL;
+  qn__cpu_code_slab_t* slab = NULL;
   QN_TRY(make_slab(size_bytes > SLAB_BYTES ? size_bytes : SLAB_BYTES, &slab));
   slab->next = pool.slabs;
   pool.slabs = slab;
@@ -199,11 +218,12 @@ static qn_status_t find_room(size_t size_bytes, qn__code_slab_t** out_slab, size
   return QN_OK;
 }
 
-// Takes an empty slab off the list; the newest stays for what comes next. Holds the lock.
-static bool retire(qn__code_slab_t* slab) {
+// Takes an empty slab off the list, except the newest, which serves the next image. Returns whether
+// the caller must destroy it. Holds the lock.
+static bool retire(qn__cpu_code_slab_t* slab) {
   bool is_worth_keeping = slab == pool.slabs && slab->writable && !slab->is_frozen;
   if (slab->used_bytes != 0 || is_worth_keeping) return false;
-  for (qn__code_slab_t** at = &pool.slabs; *at; at = &(*at)->next) {
+  for (qn__cpu_code_slab_t** at = &pool.slabs; *at; at = &(*at)->next) {
     if (*at != slab) continue;
     *at = slab->next;
     return true;
@@ -211,7 +231,7 @@ static bool retire(qn__code_slab_t* slab) {
   return false;
 }
 
-qn_status_t qn__code_place(qn_span_t image, qn__cpu_code_t* out_code) {
+qn_status_t qn__cpu_code_place(qn_span_t image, qn__cpu_code_t* out_code) {
   (void)pthread_once(&pool_once, make_pool);
   size_t size_bytes;
   if (!is_pool_usable || !qn__size_add(image.size, BLOCK_BYTES - 1, &size_bytes)) {
@@ -219,13 +239,13 @@ qn_status_t qn__code_place(qn_span_t image, qn__cpu_code_t* out_code) {
   }
   size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
   if (size_bytes == 0) size_bytes = BLOCK_BYTES;
-  qn__code_slab_t* slab = NULL;
+  qn__cpu_code_slab_t* slab = NULL;
   size_t offset = 0;
   bool is_doomed = false;
   qn__mutex_lock(&pool.mutex);
   qn_status_t status = find_room(size_bytes, &slab, &offset);
   if (qn_ok(status)) {
-    // Under the lock, so that a fork cannot fall between taking a block and filling it.
+    // Under the lock, so that no fork happens between taking the block and filling it.
     uint8_t* writable = slab->writable ? slab->writable : slab->executable;
     if (image.size != 0) memcpy(writable + offset, image.data, image.size);
     if (!slab->writable &&
@@ -245,9 +265,9 @@ qn_status_t qn__code_place(qn_span_t image, qn__cpu_code_t* out_code) {
   return QN_OK;
 }
 
-void qn__code_remove(qn__cpu_code_t* code) {
+void qn__cpu_code_remove(qn__cpu_code_t* code) {
   if (!code->slab) return;
-  qn__code_slab_t* slab = code->slab;
+  qn__cpu_code_slab_t* slab = code->slab;
   qn__mutex_lock(&pool.mutex);
   give_block(slab, (size_t)(code->address - slab->executable), code->size_bytes);
   bool is_doomed = retire(slab);
@@ -256,12 +276,12 @@ void qn__code_remove(qn__cpu_code_t* code) {
   *code = (qn__cpu_code_t){NULL, 0, NULL};
 }
 
-void qn__code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes) {
+void qn__cpu_code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes) {
   (void)pthread_once(&pool_once, make_pool);
   *out_mapped_bytes = *out_used_bytes = 0;
   if (!is_pool_usable) return;
   qn__mutex_lock(&pool.mutex);
-  for (const qn__code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
+  for (const qn__cpu_code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
     *out_mapped_bytes += slab->size_bytes;
     *out_used_bytes += slab->used_bytes;
   }

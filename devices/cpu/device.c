@@ -1,7 +1,6 @@
-// devices/cpu/device.c: the CPU's table: attributes, memory, copies; streams and executables are in
-// their files.
+// devices/cpu/device.c: the device table of the CPU: attributes, memory and copies.
 //
-// Thread rule: any thread. Read next: pool.c, stream.c, executable.c.
+// Not here: streams (stream.c) and executables (executable.c).
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -40,7 +39,8 @@ static void answer_text(qn_attribute_value_t* out, const char* text) {
   (void)snprintf(out->string_value, sizeof out->string_value, "%s", text);
 }
 
-// The number behind the first `label` in a file of the kernel's; false when there is none.
+// Reads the number after the first `label` in a file of the operating system. Returns false when
+// there is none.
 static bool read_number(const char* path, const char* label, int64_t* out_value) {
   const qn_allocator_t allocator = qn_allocator_default();
   uint8_t* data;
@@ -61,13 +61,13 @@ static bool read_number(const char* path, const char* label, int64_t* out_value)
   return is_number;
 }
 
-// A line "Name:  123 kB" of /proc/meminfo.
+// Answers with a line "Name:  123 kB" of /proc/meminfo, in bytes.
 static void answer_memory(qn_attribute_value_t* out, const char* label) {
   int64_t kibibytes;
   if (read_number("/proc/meminfo", label, &kibibytes)) answer_int(out, kibibytes * 1024);
 }
 
-// Comma-separated; what does not fit is left out at a comma.
+// Answers with the features of this processor, separated by commas, as many as fit.
 static void answer_features(qn_attribute_value_t* out) {
   const qn__host_cpu_t* host = qn__host_cpu();
   size_t size = 0;
@@ -99,7 +99,7 @@ static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
       }
       break;
     case QN_ATTRIBUTE_MULTI_PROCESSOR_COUNT:
-      answer_int(out_value, qn__pool_core_count());
+      answer_int(out_value, qn__cpu_core_count());
       break;
     case QN_ATTRIBUTE_API_VERSION:
       answer_int(out_value, QN_CPU_ABI_VERSION);
@@ -151,14 +151,14 @@ static qn_status_t free_memory(int32_t id, void* pointer) {
 static qn_status_t workspace_allocate(int32_t id, void* stream, size_t size_bytes,
                                       void** out_pointer) {
   (void)id;
-  *out_pointer = qn__workspace_take(stream, size_bytes);
+  *out_pointer = qn__cpu_workspace_allocate(stream, size_bytes);
   if (*out_pointer) return QN_OK;
   return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "cpu:0: no workspace of %zu bytes", size_bytes);
 }
 
 static qn_status_t workspace_free(int32_t id, void* stream, void* pointer) {
   (void)id;
-  qn__workspace_give(stream, pointer);
+  qn__cpu_workspace_free(stream, pointer);
   return QN_OK;
 }
 
@@ -169,8 +169,8 @@ static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   if (stream && copy->is_host_pinned) {
     return qn__cpu_stream_copy(stream, to, from, copy->size_bytes);
   }
-  // All memory of this device is the host's: it may be reused after the call, so the copy is made
-  // now, behind what is queued. Errors of that work stay with the stream.
+  // The caller may reuse host memory after the call, and all memory of this device is the host's.
+  // So wait for the queued tasks and copy now. Their errors stay with the stream.
   if (stream) QN_TRY(qn__cpu_stream_wait(stream, NULL));
   memcpy(to, from, copy->size_bytes);
   return QN_OK;
@@ -198,7 +198,7 @@ static qn_status_t stream_sync(int32_t id, void* stream) {
 
 static qn_status_t stream_wait(int32_t id, void* from, void* to) {
   (void)id;
-  // The default stream runs in its callers: nothing of it is ever outstanding.
+  // The default stream runs in its callers, so it never has outstanding work.
   return from ? qn__cpu_stream_wait(from, to) : QN_OK;
 }
 

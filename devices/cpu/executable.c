@@ -1,8 +1,7 @@
-// devices/cpu/executable.c: loading position-independent images and running their functions.
+// devices/cpu/executable.c: see executable.h.
 //
-// Loading: check that the machine has what the code needs, copy the image, note the entries.
-// Nothing is relocated. Thread rule: any thread; an executable is immutable. Read next:
-// code_pool.c.
+// Loading checks that the machine has the instructions that the code needs, copies the image and
+// records the addresses of its functions. Nothing is relocated. An executable is immutable.
 #include "devices/cpu/executable.h"
 
 #include <stdatomic.h>
@@ -24,22 +23,21 @@ typedef struct executable {
   qn_cpu_kernel_t entries[];
 } executable_t;
 
-// ---------------------------------------------------------------------------------- the kernels'
-// table
+// ------------------------------------------------------------- the table that kernels call through
 
 static void* env_allocate(const qn_cpu_env_t* env, int64_t size_bytes) {
   (void)env;
-  return size_bytes < 0 ? NULL : qn__workspace_take(NULL, (size_t)size_bytes);
+  return size_bytes < 0 ? NULL : qn__cpu_workspace_allocate(NULL, (size_t)size_bytes);
 }
 
 static void env_release(const qn_cpu_env_t* env, void* pointer) {
   (void)env;
-  qn__workspace_give(NULL, pointer);
+  qn__cpu_workspace_free(NULL, pointer);
 }
 
-// The first failure wins; the rest of the launch may still be running on other threads.
+// Records the first failure of a call. Other threads may still run the rest of the launch.
 static void env_fail(const qn_cpu_env_t* env, uint32_t site, int64_t index, int64_t extent) {
-  // The table is the first member of the call that is in progress.
+  // The table is the first member of the call.
   qn__cpu_call_t* call;
   memcpy(&call, &env, sizeof call);
   uint32_t expected = 0;
@@ -51,7 +49,7 @@ static void env_fail(const qn_cpu_env_t* env, uint32_t site, int64_t index, int6
 const qn__cpu_call_t qn__cpu_call_template = {
     .env = {.abi_version = QN_CPU_ABI_VERSION,
             .struct_size = sizeof(qn_cpu_env_t),
-            .parallel = qn__pool_parallel,
+            .parallel = qn__cpu_parallel,
             .allocate = env_allocate,
             .release = env_release,
             .fail = env_fail},
@@ -79,7 +77,7 @@ qn_status_t qn__cpu_load(int32_t id, const qn_artifact_t* artifact,
   executable->size_bytes = size_bytes;
   executable->function_count = artifact->function_count;
   qn_span_t image = {artifact->payload, artifact->payload_size};
-  qn_status_t status = qn__code_place(image, &executable->code);
+  qn_status_t status = qn__cpu_code_place(image, &executable->code);
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), executable, size_bytes);
     return status;
@@ -88,7 +86,7 @@ qn_status_t qn__cpu_load(int32_t id, const qn_artifact_t* artifact,
     const uint8_t* address = executable->code.address + artifact->functions[i].code_offset;
     memcpy(&executable->entries[i], &address, sizeof address);
   }
-  executable->gdb = qn__announce(artifact, options, (uintptr_t)executable->code.address);
+  executable->gdb = qn__cpu_announce(artifact, options, (uintptr_t)executable->code.address);
   *out_executable = executable;
   return QN_OK;
 }
@@ -97,7 +95,7 @@ void qn__cpu_unload(int32_t id, void* self) {
   (void)id;
   executable_t* executable = self;
   qn__gdb_unregister(executable->gdb);
-  qn__code_remove(&executable->code);
+  qn__cpu_code_remove(&executable->code);
   qn__free(qn_allocator_default(), executable, executable->size_bytes);
 }
 
@@ -108,7 +106,7 @@ qn_cpu_kernel_t qn__cpu_executable_entry(void* self, uint32_t index) {
 
 // ---------------------------------------------------------------------------------- launching
 
-// A kernel behind a stream: `self` is the place of its entry.
+// Runs a kernel on a stream; `self` points to its entry.
 static int32_t run_kernel(void* self, qn__cpu_call_t* call, const uint64_t* words) {
   qn_cpu_kernel_t* entry = self;
   return (*entry)(&call->env, words);

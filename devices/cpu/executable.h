@@ -1,4 +1,6 @@
-// devices/cpu/executable.h: loaded images.
+// devices/cpu/executable.h: loads position-independent images and runs their functions.
+//
+// The four functions are entries of the device table (backend.h).
 #ifndef QUERN_DEVICES_CPU_EXECUTABLE_H_
 #define QUERN_DEVICES_CPU_EXECUTABLE_H_
 

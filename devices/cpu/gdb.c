@@ -1,9 +1,9 @@
-// devices/cpu/gdb.c: the debugger's JIT interface: a list of in-memory object files, and a function
-// that the debugger puts a breakpoint on (GDB manual, "JIT Compilation Interface").
+// devices/cpu/gdb.c: the JIT interface of debuggers: a list of object files in memory, and a
+// function on which the debugger sets a breakpoint (GDB manual, "JIT Compilation Interface").
 //
-// The object file is the least that gives kernels a name: an ELF header, a .text section without
-// bytes that lies where the code is, and a symbol table. Thread rule: one lock, which is also held
-// while the debugger looks. Read next: executable.c.
+// The object file has only what gives kernels a name: an ELF header, a .text section without bytes
+// at the address of the code, and a symbol table. One lock guards the list and is held while the
+// debugger reads it.
 #include <elf.h>
 
 #include "base/alloc.h"
@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "devices/cpu/debug.h"
 
-// ---- the interface; names and layout are the debugger's
+// ---- the interface; the debugger defines its names and layout
 
 typedef struct jit_code_entry {
   struct jit_code_entry* next_entry;
@@ -51,7 +51,7 @@ enum { SECTION_NONE, SECTION_TEXT, SECTION_SYMTAB, SECTION_STRTAB, SECTION_COUNT
 #define MACHINE EM_NONE
 #endif
 
-static void write_file(const qn__symbol_t* symbols, size_t count, qn__buffer_t* out) {
+static void write_file(const qn__cpu_symbol_t* symbols, size_t count, qn__buffer_t* out) {
   uintptr_t begin = UINTPTR_MAX, end = 0;
   size_t string_bytes = 1;
   for (size_t i = 0; i < count; i++) {
@@ -123,7 +123,7 @@ static void write_file(const qn__symbol_t* symbols, size_t count, qn__buffer_t* 
 
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-// Tells the debugger, if there is one. Holds the lock.
+// Notifies the debugger, if there is one. Holds the lock.
 static void notify(uint32_t action, jit_code_entry_t* entry) {
   __jit_debug_descriptor.action_flag = action;
   __jit_debug_descriptor.relevant_entry = entry;
@@ -132,7 +132,7 @@ static void notify(uint32_t action, jit_code_entry_t* entry) {
   __jit_debug_descriptor.relevant_entry = NULL;
 }
 
-qn__gdb_object_t* qn__gdb_register(const qn__symbol_t* symbols, size_t count) {
+qn__gdb_object_t* qn__gdb_register(const qn__cpu_symbol_t* symbols, size_t count) {
   qn_allocator_t allocator = qn_allocator_default();
   qn__gdb_object_t* object = qn__alloc_zero(allocator, 1, sizeof *object);
   if (!object) return NULL;

@@ -1,7 +1,7 @@
 // devices/cpu/perf.c: the perf map: one line per kernel, "START SIZE name", in /tmp/perf-PID.map.
 //
-// perf reads the file only if it belongs to the user who runs perf; it is opened without following
-// links. Thread rule: any thread; each call appends its lines with one write. Read next: gdb.c.
+// perf reads the file only if it belongs to the user who runs perf. The file is opened without
+// following links, and each call appends its lines by one write.
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "devices/cpu/debug.h"
 
-void qn__perf_map_add(const qn__symbol_t* symbols, size_t count) {
+void qn__perf_map_add(const qn__cpu_symbol_t* symbols, size_t count) {
   char path[64];
   (void)snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
   qn__buffer_t lines;

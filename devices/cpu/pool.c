@@ -1,15 +1,15 @@
-// devices/cpu/pool.c: threads, jobs and parallel loops.
+// devices/cpu/pool.c: worker threads, tasks and parallel loops.
 //
 // Requirements:
-//  1. One pool for the process: callers share its workers instead of each bringing their own.
-//  2. A parallel loop never waits for a worker to come free: the caller takes ranges itself until
-//  none is
-//     left, and waits only for workers that are inside. So loops inside stream work cannot
-//     deadlock.
+//  1. The process has one pool; callers share its workers.
+//  2. A parallel loop never waits for a free worker. The caller runs ranges itself until none is
+//     left and waits only for workers that are inside of the loop. So a loop inside of stream work
+//     cannot deadlock.
 //  3. A caller uses at most its budget of threads, itself included.
-//  4. A child of fork starts with an empty pool and makes its own workers when it needs them.
-//  5. The pool is made on first use and never ended: exit does not wait for idle threads.
-// Thread rule: any thread. Read next: stream.c.
+//  4. A child of fork starts with an empty pool and starts its own workers when it needs them.
+//  5. The pool is made at its first use and never ended, so exit does not wait for idle threads.
+//
+// Read next: stream.c.
 #include "devices/cpu/pool.h"
 
 #include <stdatomic.h>
@@ -17,14 +17,14 @@
 #include "base/fork.h"
 #include "base/thread.h"
 
-// Ranges per thread: more evens out unequal iterations, fewer costs less.
+// Ranges per thread. More ranges even out unequal iterations; fewer cost less.
 #define RANGES_PER_THREAD 4
 
 typedef struct pool {
   qn__mutex_t mutex;
-  qn__cond_t work;       // a job was listed
-  qn__cond_t left;       // a worker left a job
-  qn__pool_job_t* jobs;  // oldest first
+  qn__cond_t work;        // a task was queued
+  qn__cond_t left;        // a worker left a loop
+  qn__cpu_task_t* tasks;  // oldest first
   int32_t worker_limit;
   int32_t worker_count;
   int32_t idle_count;
@@ -45,10 +45,10 @@ static void fork_parent(void* self) {
   (void)self;
   qn__mutex_unlock(&pool.mutex);
 }
-// The workers, and who waited for them, are the parent's.
+// Forgets the workers and tasks, which exist in the parent only.
 static void fork_child(void* self) {
   (void)self;
-  pool.jobs = NULL;
+  pool.tasks = NULL;
   pool.worker_count = 0;
   pool.idle_count = 0;
   qn_status_free(qn__mutex_init(&pool.mutex));
@@ -73,11 +73,11 @@ static bool get_pool(void) {
   return is_pool_usable;
 }
 
-int32_t qn__pool_core_count(void) {
+int32_t qn__cpu_core_count(void) {
   return qn__available_cores();
 }
 
-int32_t qn__pool_core_budget(void) {
+int32_t qn__cpu_core_budget(void) {
   int32_t all = get_pool() ? pool.worker_limit + 1 : 1;
   return core_budget > 0 && core_budget < all ? core_budget : all;
 }
@@ -89,7 +89,7 @@ int32_t qn_cpu_set_core_budget(int32_t core_count) {
 }
 
 int32_t qn_cpu_core_count(void) {
-  return qn__pool_core_count();
+  return qn__cpu_core_count();
 }
 
 void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* self) {
@@ -103,27 +103,27 @@ static void* work(void* arg) {
   (void)arg;
   qn__mutex_lock(&pool.mutex);
   for (;;) {
-    qn__pool_job_t* job = pool.jobs;
-    if (!job) {
+    qn__cpu_task_t* task = pool.tasks;
+    if (!task) {
       pool.idle_count++;
       qn__cond_wait(&pool.work, &pool.mutex);
       pool.idle_count--;
       continue;
     }
-    if (++job->helper_count >= job->helper_limit) pool.jobs = job->next;
+    if (++task->helper_count >= task->helper_limit) pool.tasks = task->next;
     qn__mutex_unlock(&pool.mutex);
-    job->run(job);
+    task->run(task);
     qn__mutex_lock(&pool.mutex);
   }
   return NULL;
 }
 
-// Lists a job behind the others and sees that somebody may come for it. Holds the lock. False when
-// there is no worker and none can be started.
-static bool list_job(qn__pool_job_t* job) {
-  // Idle workers may be on their way to jobs that are listed already.
-  int32_t wanted = job->helper_limit - pool.idle_count;
-  qn__pool_job_t** end = &pool.jobs;
+// Queues a task after the others and starts workers for it where there are too few. Holds the lock.
+// Returns false when there is no worker and none can be started.
+static bool queue_task(qn__cpu_task_t* task) {
+  // Idle workers may be on their way to tasks that were queued before.
+  int32_t wanted = task->helper_limit - pool.idle_count;
+  qn__cpu_task_t** end = &pool.tasks;
   for (; *end; end = &(*end)->next) wanted += (*end)->helper_limit - (*end)->helper_count;
   while (wanted-- > 0 && pool.worker_count < pool.worker_limit) {
     pthread_t thread;
@@ -135,10 +135,10 @@ static bool list_job(qn__pool_job_t* job) {
     pool.worker_count++;
   }
   if (pool.worker_count == 0) return false;
-  job->next = NULL;
-  job->helper_count = 0;
-  *end = job;
-  if (job->helper_limit == 1) {
+  task->next = NULL;
+  task->helper_count = 0;
+  *end = task;
+  if (task->helper_limit == 1) {
     qn__cond_signal(&pool.work);
   } else {
     qn__cond_broadcast(&pool.work);
@@ -146,32 +146,32 @@ static bool list_job(qn__pool_job_t* job) {
   return true;
 }
 
-// False when it is not on the list any more.
-static bool unlist_job(qn__pool_job_t* job) {
-  for (qn__pool_job_t** at = &pool.jobs; *at; at = &(*at)->next) {
-    if (*at != job) continue;
-    *at = job->next;
+// Takes the task off the list. Returns false when it is not there any more.
+static bool unqueue_task(qn__cpu_task_t* task) {
+  for (qn__cpu_task_t** at = &pool.tasks; *at; at = &(*at)->next) {
+    if (*at != task) continue;
+    *at = task->next;
     return true;
   }
   return false;
 }
 
-qn_status_t qn__pool_post(qn__pool_job_t* job) {
+qn_status_t qn__cpu_pool_post(qn__cpu_task_t* task) {
   bool is_listed = false;
   if (get_pool()) {
-    job->helper_limit = 1;
+    task->helper_limit = 1;
     qn__mutex_lock(&pool.mutex);
-    is_listed = list_job(job);
+    is_listed = queue_task(task);
     qn__mutex_unlock(&pool.mutex);
   }
   if (is_listed) return QN_OK;
   return qn_status_make(QN_STATUS_UNAVAILABLE, "no thread can be started for the work of streams");
 }
 
-bool qn__pool_take(qn__pool_job_t* job) {
+bool qn__cpu_pool_take(qn__cpu_task_t* task) {
   if (!get_pool()) return false;
   qn__mutex_lock(&pool.mutex);
-  bool is_taken = unlist_job(job);
+  bool is_taken = unqueue_task(task);
   qn__mutex_unlock(&pool.mutex);
   return is_taken;
 }
@@ -179,15 +179,15 @@ bool qn__pool_take(qn__pool_job_t* job) {
 // ---------------------------------------------------------------------------------- parallel loops
 
 typedef struct loop {
-  qn__pool_job_t job;  // first: run() gets this pointer back
+  qn__cpu_task_t task;  // must be first: run() casts it back
   const qn_cpu_env_t* env;
   qn_cpu_body_t body;
   void* closure;
   int64_t count;
   int64_t step;
-  _Atomic int64_t next;  // first iteration that nobody took
+  _Atomic int64_t next;  // the first iteration that no thread has taken
   _Atomic int32_t has_failed;
-  int32_t inside_count;  // workers inside (the pool's lock)
+  int32_t inside_count;  // workers inside; guarded by the pool's lock
 } loop_t;
 
 static void take_ranges(loop_t* loop) {
@@ -202,8 +202,8 @@ static void take_ranges(loop_t* loop) {
   }
 }
 
-static void help(qn__pool_job_t* job) {
-  loop_t* loop = (loop_t*)(void*)job;
+static void help(qn__cpu_task_t* task) {
+  loop_t* loop = (loop_t*)(void*)task;
   take_ranges(loop);
   qn__mutex_lock(&pool.mutex);
   loop->inside_count--;
@@ -216,16 +216,16 @@ static void run_task(void* self, int32_t index) {
   take_ranges(self);
 }
 
-int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
-                          int64_t grain) {
+int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
+                         int64_t grain) {
   if (count <= 0) return 0;
   if (grain < 1) grain = 1;
-  int64_t thread_count = qn__pool_core_budget();
+  int64_t thread_count = qn__cpu_core_budget();
   if (thread_count > count / grain) thread_count = count / grain;
   if (thread_count <= 1) return body(env, closure, 0, count);
   int64_t step = count / (thread_count * RANGES_PER_THREAD);
   loop_t loop = {
-      .job = {.run = help, .helper_limit = (int32_t)thread_count - 1},
+      .task = {.run = help, .helper_limit = (int32_t)thread_count - 1},
       .env = env,
       .body = body,
       .closure = closure,
@@ -236,14 +236,14 @@ int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* clo
     host_parallel_for(host_parallel_for_self, (int32_t)thread_count, run_task, &loop);
   } else {
     qn__mutex_lock(&pool.mutex);
-    bool is_listed = list_job(&loop.job);
+    bool is_listed = queue_task(&loop.task);
     qn__mutex_unlock(&pool.mutex);
     take_ranges(&loop);
     if (is_listed) {
       qn__mutex_lock(&pool.mutex);
-      (void)unlist_job(&loop.job);
-      // Every worker that joined leaves once; helper_count cannot grow any more.
-      loop.inside_count += loop.job.helper_count;
+      (void)unqueue_task(&loop.task);
+      // helper_count cannot grow any more, and every worker that joined leaves once.
+      loop.inside_count += loop.task.helper_count;
       while (loop.inside_count > 0) qn__cond_wait(&pool.left, &pool.mutex);
       qn__mutex_unlock(&pool.mutex);
     }

@@ -1,33 +1,32 @@
-// devices/cpu/pool.h: the one pool of threads of the process, shared by all callers and streams.
-//
-// Thread rule: any thread. Read next: pool.c.
+// devices/cpu/pool.h: the thread pool of the process, which all callers and streams share.
 #ifndef QUERN_DEVICES_CPU_POOL_H_
 #define QUERN_DEVICES_CPU_POOL_H_
 
 #include "base/base.h"
 #include "devices/cpu/cpu.h"
 
-// A job in the pool's list: each worker that joins calls `run` once, and does not touch the job
+// A task in the pool's list. Each worker that joins calls `run` once and does not touch the task
 // afterwards.
-typedef struct qn__pool_job qn__pool_job_t;
-struct qn__pool_job {
-  void (*run)(qn__pool_job_t* job);
-  int32_t helper_limit;  // workers that may join; the last one takes the job off the list
-  int32_t helper_count;  // workers that joined (the pool's lock)
-  qn__pool_job_t* next;
+typedef struct qn__cpu_task qn__cpu_task_t;
+struct qn__cpu_task {
+  void (*run)(qn__cpu_task_t* task);
+  int32_t helper_limit;  // workers that may join; the last one takes the task off the list
+  int32_t helper_count;  // workers that joined; guarded by the pool's lock
+  qn__cpu_task_t* next;
 };
 
-// Workers plus the caller.
-int32_t qn__pool_core_count(void);
-// The calling thread's budget, at least 1.
-int32_t qn__pool_core_budget(void);
-// Lists a job that nobody waits for, for one worker. Errors: UNAVAILABLE when no worker can be
-// started; then nothing was listed.
-qn_status_t qn__pool_post(qn__pool_job_t* job);
-// Takes a posted job off the list for the caller to run. False when a worker has it already.
-bool qn__pool_take(qn__pool_job_t* job);
-// qn_cpu_env_t.parallel.
-int32_t qn__pool_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
-                          int64_t grain);
+// Returns the number of cores: workers plus the caller.
+int32_t qn__cpu_core_count(void);
+// Returns the core budget of the calling thread, at least 1.
+int32_t qn__cpu_core_budget(void);
+// Queues a task for one worker and does not wait for it. Errors: UNAVAILABLE when no worker can be
+// started; the task is then not queued.
+qn_status_t qn__cpu_pool_post(qn__cpu_task_t* task);
+// Takes a posted task off the list, so that the caller may run it. Returns false when a worker has
+// it already.
+bool qn__cpu_pool_take(qn__cpu_task_t* task);
+// Runs a parallel loop: the `parallel` of qn_cpu_env_t.
+int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
+                         int64_t grain);
 
 #endif  // QUERN_DEVICES_CPU_POOL_H_

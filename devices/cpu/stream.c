@@ -1,19 +1,19 @@
-// devices/cpu/stream.c: a stream is a ring of tasks that one worker of the pool at a time drains.
+// devices/cpu/stream.c: a stream is a ring of tasks; at most one worker of the pool drains it.
 //
 // Requirements:
-//  1. Tasks of a stream run one after another in the order of enqueueing.
-//  2. A stream that must wait for another one does not hold a worker meanwhile: it leaves its name
-//  with
-//     the other stream, and is posted again when that one has got far enough. So any number of
-//     streams works on one worker.
-//  3. The first failure sticks; tasks behind it are skipped (waits and their successors still
-//  progress);
-//     the next sync hands the error over and clears it.
-//  4. Who waits for a stream whose work no worker has begun does that work.
-//  5. A full ring blocks the enqueuer, nothing else does. Nothing is allocated per task.
-// Locks: a stream's own mutex only; never two at once. Thread rule: any thread. Read next: pool.c.
+//  1. Tasks of a stream run one after another, in the order in which they were enqueued.
+//  2. A stream that waits for another one holds no worker. It parks: it enters the list of the
+//     other stream, which posts it again after enough of its tasks are completed. So any number of
+//     streams progresses with one worker.
+//  3. The first failure sticks. Later tasks are skipped, but waits still take place, so that
+//     streams that depend on this one progress. The next sync returns the error and clears it.
+//  4. A thread that waits for a stream whose tasks no worker has begun runs them itself.
+//  5. Enqueueing blocks only while the ring is full, and allocates nothing.
+//  6. completed <= enqueued <= completed + RING_SIZE; a stream with tasks is scheduled.
+// Locks: a stream's own mutex only, never two at once.
 #include "devices/cpu/stream.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include "base/alloc.h"
@@ -49,24 +49,34 @@ typedef struct task {
 } task_t;
 
 struct qn__cpu_stream {
-  qn__pool_job_t job;  // first: run() gets this pointer back
+  qn__cpu_task_t drainer;  // must be first: run() casts it back
   _Atomic uint32_t reference_count;
   qn__mutex_t mutex;
-  qn__cond_t changed;  // completed or space
-  uint64_t enqueued;   // tasks ever; the ring holds [completed, enqueued)
+  qn__cond_t changed;  // a task was completed, so the ring has space
+  uint64_t enqueued;   // tasks so far; the ring holds [completed, enqueued)
   uint64_t completed;
   bool is_scheduled;  // posted, draining or parked
-  bool is_posted;     // perhaps no worker has begun yet: who waits may try to
-  qn_status_t error;  // the one that sticks
-  // Streams that are parked until this one has completed `parked_target` tasks.
+  bool is_posted;     // a worker may not have begun yet, so a waiting thread may take the task
+  qn_status_t error;  // the first failure since the last sync
+  // Streams that are parked at this one, each until its `parked_target` is completed.
   qn__cpu_stream_t* parked;
-  // While this stream is parked at another one.
+  // Used while this stream is parked at another one.
   uint64_t parked_target;
   qn__cpu_stream_t* next_parked;
   task_t ring[RING_SIZE];
 };
 
-static void drain(qn__pool_job_t* job);
+static void drain(qn__cpu_task_t* drainer);
+
+#ifndef NDEBUG
+// Tests requirement 6. Holds the lock.
+static bool check_stream(const qn__cpu_stream_t* stream) {
+  bool fits =
+      stream->completed <= stream->enqueued && stream->enqueued - stream->completed <= RING_SIZE;
+  bool is_served = stream->completed == stream->enqueued || stream->is_scheduled;
+  return fits && is_served;
+}
+#endif
 
 qn_status_t qn__cpu_stream_create(qn__cpu_stream_t** out_stream) {
   *out_stream = NULL;
@@ -81,7 +91,7 @@ qn_status_t qn__cpu_stream_create(qn__cpu_stream_t** out_stream) {
     qn__free(qn_allocator_default(), stream, sizeof *stream);
     return status;
   }
-  stream->job.run = drain;
+  stream->drainer.run = drain;
   atomic_init(&stream->reference_count, 1);
   *out_stream = stream;
   return QN_OK;
@@ -99,8 +109,8 @@ void qn__cpu_stream_release(qn__cpu_stream_t* stream) {
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
-// Waits with the lock held. Work that no worker has begun is done by the caller itself: it has
-// nothing better to do, and all workers may be busy for long.
+// Waits until `target` tasks are completed. Runs the tasks itself if no worker has begun, because
+// all workers may be busy for long. Holds the lock.
 static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
   while (stream->completed < target) {
     if (!stream->is_posted) {
@@ -109,7 +119,7 @@ static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
     }
     stream->is_posted = false;
     qn__mutex_unlock(&stream->mutex);
-    if (qn__pool_take(&stream->job)) drain(&stream->job);
+    if (qn__cpu_pool_take(&stream->drainer)) drain(&stream->drainer);
     qn__mutex_lock(&stream->mutex);
   }
 }
@@ -117,7 +127,7 @@ static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
 void qn__cpu_stream_destroy(qn__cpu_stream_t* stream) {
   qn__mutex_lock(&stream->mutex);
   wait_until(stream, stream->enqueued);
-  // The drainer is past its last task, but may not have let go yet.
+  // The worker has completed the last task, but may still use the stream.
   while (stream->is_scheduled) qn__cond_wait(&stream->changed, &stream->mutex);
   qn__mutex_unlock(&stream->mutex);
   qn__cpu_stream_release(stream);
@@ -139,7 +149,7 @@ uint64_t qn__cpu_stream_completed(qn__cpu_stream_t* stream) {
 
 // ---------------------------------------------------------------------------------- enqueueing
 
-// The next free task, with the lock held.
+// Takes the lock and returns the next free task. Waits while the ring is full.
 static task_t* reserve(qn__cpu_stream_t* stream) {
   qn__mutex_lock(&stream->mutex);
   while (stream->enqueued - stream->completed == RING_SIZE) {
@@ -148,15 +158,16 @@ static task_t* reserve(qn__cpu_stream_t* stream) {
   return &stream->ring[stream->enqueued % RING_SIZE];
 }
 
-// Makes the reserved task part of the queue and releases the lock. On failure the task is not
-// queued.
+// Makes the reserved task part of the queue and releases the lock. If the stream cannot be posted,
+// the task is not queued.
 static qn_status_t commit(qn__cpu_stream_t* stream) {
   qn_status_t status = QN_OK;
   if (!stream->is_scheduled) {
-    status = qn__pool_post(&stream->job);
+    status = qn__cpu_pool_post(&stream->drainer);
     stream->is_scheduled = stream->is_posted = qn_ok(status);
   }
   if (qn_ok(status)) stream->enqueued++;
+  assert(check_stream(stream));
   qn__mutex_unlock(&stream->mutex);
   return status;
 }
@@ -176,7 +187,7 @@ qn_status_t qn__cpu_enqueue(void* inner, qn__cpu_run_fn_t run, void* self,
   task->run.owner = launch->owner;
   task->run.release = launch->release;
   task->run.describe = launch->describe;
-  task->run.core_budget = qn__pool_core_budget();
+  task->run.core_budget = qn__cpu_core_budget();
   memcpy(task->run.words, launch->words, launch->word_count * sizeof(uint64_t));
   qn_status_t status = commit(stream);
   if (!qn_ok(status)) launch->release(launch->owner);
@@ -236,7 +247,7 @@ static qn_status_t run_task(task_t* task, bool is_skipped) {
   return status;
 }
 
-// True when `to` may go on; otherwise it is parked at `from`, which will post it.
+// Returns true if the wait of `to` is over. Otherwise parks `to` at `from`, which will post it.
 static bool pass_or_park(qn__cpu_stream_t* to, const task_t* task) {
   qn__cpu_stream_t* from = task->wait.from;
   qn__mutex_lock(&from->mutex);
@@ -250,7 +261,7 @@ static bool pass_or_park(qn__cpu_stream_t* to, const task_t* task) {
   return may_pass;
 }
 
-// Takes the streams that need not wait any more out of the list. Holds the lock.
+// Unlinks the parked streams whose wait is over and returns them as a list. Holds the lock.
 static qn__cpu_stream_t* take_ready(qn__cpu_stream_t* stream) {
   qn__cpu_stream_t* ready = NULL;
   for (qn__cpu_stream_t** at = &stream->parked; *at;) {
@@ -268,12 +279,12 @@ static qn__cpu_stream_t* take_ready(qn__cpu_stream_t* stream) {
 
 static void post_all(qn__cpu_stream_t* ready) {
   while (ready) {
-    // Once posted, a stream may be drained, destroyed and gone.
+    // After the post another thread may drain and destroy the stream.
     qn__cpu_stream_t* stream = ready;
     ready = stream->next_parked;
     qn__cpu_stream_retain(stream);
-    qn_status_t status = qn__pool_post(&stream->job);
-    // There is a worker, or a caller that drains: posting cannot fail.
+    qn_status_t status = qn__cpu_pool_post(&stream->drainer);
+    // Cannot fail: a worker exists, or a caller that drains.
     (void)QN_NEVER(!qn_ok(status));
     qn_status_free(status);
     qn__mutex_lock(&stream->mutex);
@@ -284,8 +295,8 @@ static void post_all(qn__cpu_stream_t* ready) {
   }
 }
 
-static void drain(qn__pool_job_t* job) {
-  qn__cpu_stream_t* stream = (qn__cpu_stream_t*)(void*)job;
+static void drain(qn__cpu_task_t* drainer) {
+  qn__cpu_stream_t* stream = (qn__cpu_stream_t*)(void*)drainer;
   qn__cpu_stream_retain(stream);
   qn__mutex_lock(&stream->mutex);
   while (stream->completed < stream->enqueued) {
@@ -307,6 +318,7 @@ static void drain(qn__pool_job_t* job) {
     qn__mutex_lock(&stream->mutex);
     if (!qn_ok(status)) stream->error = status;
     stream->completed++;
+    assert(check_stream(stream));
     qn__cpu_stream_t* ready = take_ready(stream);
     qn__cond_broadcast(&stream->changed);
     if (ready) {

@@ -1,6 +1,4 @@
 // devices/cpu/stream.h: in-order queues of work on the pool.
-//
-// Thread rule: any thread. Read next: stream.c.
 #ifndef QUERN_DEVICES_CPU_STREAM_H_
 #define QUERN_DEVICES_CPU_STREAM_H_
 
@@ -9,22 +7,23 @@
 
 typedef struct qn__cpu_stream qn__cpu_stream_t;
 
-// More words than any call has.
+// The largest number of argument words of a launch.
 #define QN__CPU_MAX_WORDS 128u
 
 qn_status_t qn__cpu_stream_create(qn__cpu_stream_t** out_stream);
-// Waits for the queue, then drops the caller's reference.
+// Waits until the queue is empty, then releases the caller's reference.
 void qn__cpu_stream_destroy(qn__cpu_stream_t* stream);
 void qn__cpu_stream_retain(qn__cpu_stream_t* stream);
 void qn__cpu_stream_release(qn__cpu_stream_t* stream);
-// Waits for what was enqueued before; gives the first error, once.
+// Waits for the tasks that were enqueued before. Returns the first error and clears it.
 qn_status_t qn__cpu_stream_sync(qn__cpu_stream_t* stream);
-// `to` NULL: the caller waits.
+// Makes later tasks of `to` wait for the tasks that `from` has now. If `to` is NULL, the caller
+// waits.
 qn_status_t qn__cpu_stream_wait(qn__cpu_stream_t* from, qn__cpu_stream_t* to);
-// Copies behind the queued work; both ranges stay valid until then.
+// Queues a copy. Both ranges must stay valid until it has run.
 qn_status_t qn__cpu_stream_copy(qn__cpu_stream_t* stream, void* to, const void* from,
                                 size_t size_bytes);
-// How much was enqueued, and how much of it is over.
+// Returns how many tasks were ever enqueued, and how many of them are completed.
 uint64_t qn__cpu_stream_enqueued(qn__cpu_stream_t* stream);
 uint64_t qn__cpu_stream_completed(qn__cpu_stream_t* stream);
 

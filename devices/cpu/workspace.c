@@ -1,11 +1,14 @@
-// devices/cpu/workspace.c: blocks of powers of two that are kept for reuse.
+// devices/cpu/workspace.c: keeps freed blocks, whose sizes are powers of two, for reuse.
 //
-// A freed block remembers its stream and how much that stream had enqueued: the same stream may
-// have it at once (its work is in order), another one only when the first has completed that much.
-// Blocks beyond the bound go back to the C library as soon as their stream has passed them. Thread
-// rule: any thread, one lock. Read next: stream.c.
+// A freed block records its stream and how many tasks that stream had enqueued. The same stream may
+// reuse it at once, because its tasks run in order. Another stream may reuse it after the first one
+// has completed those tasks. Kept blocks above a limit are freed as soon as their stream has passed
+// them.
+//
+// Requirement: kept_bytes is the sum of the sizes of the kept blocks.
 #include "devices/cpu/workspace.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -17,10 +20,10 @@
 #define CLASS_COUNT 64u
 #define KEEP_LIMIT_BYTES ((size_t)256 << 20)
 
-// In front of every block.
+// Lies before every block.
 typedef struct header {
   _Alignas(ALIGNMENT) uint32_t size_class;
-  qn__cpu_stream_t* stream;  // retained while the block waits for it; NULL: free for all
+  qn__cpu_stream_t* stream;  // retained until it has passed; NULL: any stream may reuse the block
   uint64_t passed_at;
   struct header* next;
 } header_t;
@@ -59,11 +62,25 @@ static size_t class_bytes(uint32_t size_class) {
   return (size_t)1 << size_class;
 }
 
+#ifndef NDEBUG
+// Tests the requirement. Holds the lock.
+static bool check_cache(void) {
+  size_t bytes = 0;
+  for (uint32_t c = 0; c < CLASS_COUNT; c++) {
+    for (const header_t* block = cache.free_blocks[c]; block; block = block->next) {
+      if (block->size_class != c) return false;
+      bytes += class_bytes(c);
+    }
+  }
+  return bytes == cache.kept_bytes;
+}
+#endif
+
 static bool is_passed(const header_t* block) {
   return !block->stream || qn__cpu_stream_completed(block->stream) >= block->passed_at;
 }
 
-// A kept block that `stream` may use now. Holds the lock.
+// Takes a kept block that `stream` may use now. Returns NULL when there is none. Holds the lock.
 static header_t* take_kept(uint32_t size_class, const qn__cpu_stream_t* stream) {
   for (header_t** at = &cache.free_blocks[size_class]; *at; at = &(*at)->next) {
     header_t* block = *at;
@@ -75,7 +92,7 @@ static header_t* take_kept(uint32_t size_class, const qn__cpu_stream_t* stream) 
   return NULL;
 }
 
-void* qn__workspace_take(qn__cpu_stream_t* stream, size_t size_bytes) {
+void* qn__cpu_workspace_allocate(qn__cpu_stream_t* stream, size_t size_bytes) {
   (void)pthread_once(&cache_once, make_cache);
   size_t total;
   if (!is_cache_usable || !qn__size_add(size_bytes, sizeof(header_t), &total)) return NULL;
@@ -84,6 +101,7 @@ void* qn__workspace_take(qn__cpu_stream_t* stream, size_t size_bytes) {
   if (class_bytes(size_class) < total) return NULL;
   qn__mutex_lock(&cache.mutex);
   header_t* block = take_kept(size_class, stream);
+  assert(check_cache());
   qn__mutex_unlock(&cache.mutex);
   if (block) {
     if (block->stream) qn__cpu_stream_release(block->stream);
@@ -96,8 +114,7 @@ void* qn__workspace_take(qn__cpu_stream_t* stream, size_t size_bytes) {
   return block + 1;
 }
 
-// Unlinks kept blocks that are passed until the bound holds. Holds the lock; returns them as a
-// list.
+// Unlinks passed blocks until the limit holds, and returns them as a list. Holds the lock.
 static header_t* trim(void) {
   header_t* doomed = NULL;
   for (uint32_t c = CLASS_COUNT; c-- > SMALLEST_CLASS && cache.kept_bytes > KEEP_LIMIT_BYTES;) {
@@ -116,7 +133,7 @@ static header_t* trim(void) {
   return doomed;
 }
 
-void qn__workspace_give(qn__cpu_stream_t* stream, void* pointer) {
+void qn__cpu_workspace_free(qn__cpu_stream_t* stream, void* pointer) {
   if (!pointer) return;
   header_t* block = (header_t*)pointer - 1;
   block->stream = stream;
@@ -129,6 +146,7 @@ void qn__workspace_give(qn__cpu_stream_t* stream, void* pointer) {
   cache.free_blocks[block->size_class] = block;
   cache.kept_bytes += class_bytes(block->size_class);
   header_t* doomed = cache.kept_bytes > KEEP_LIMIT_BYTES ? trim() : NULL;
+  assert(check_cache());
   qn__mutex_unlock(&cache.mutex);
   while (doomed) {
     header_t* next = doomed->next;

@@ -1,14 +1,14 @@
-// devices/cpu/workspace.h: temporary memory in the order of streams.
-//
-// Thread rule: any thread. Read next: workspace.c.
+// devices/cpu/workspace.h: stream-ordered temporary memory.
 #ifndef QUERN_DEVICES_CPU_WORKSPACE_H_
 #define QUERN_DEVICES_CPU_WORKSPACE_H_
 
 #include "devices/cpu/stream.h"
 
-// `stream` NULL: work that is over when its caller frees. Aligned to 64 bytes; NULL when out of
-// memory.
-void* qn__workspace_take(qn__cpu_stream_t* stream, size_t size_bytes);
-void qn__workspace_give(qn__cpu_stream_t* stream, void* pointer);
+// Returns memory aligned to 64 bytes, or NULL when out of memory. With `stream` NULL the memory is
+// for the caller's own work, which is over when it frees the memory.
+void* qn__cpu_workspace_allocate(qn__cpu_stream_t* stream, size_t size_bytes);
+// Frees memory for later tasks of `stream` at once, and for all others after the tasks that the
+// stream has now. `pointer` may be NULL.
+void qn__cpu_workspace_free(qn__cpu_stream_t* stream, void* pointer);
 
 #endif  // QUERN_DEVICES_CPU_WORKSPACE_H_

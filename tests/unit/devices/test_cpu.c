@@ -152,26 +152,26 @@ static void test_code_pool(void** state) {
   for (uint32_t i = 0; i < COUNT; i++) {
     uint8_t bytes[6];
     make_code(bytes, i);
-    must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &codes[i]));
+    must(qn__cpu_code_place((qn_span_t){bytes, sizeof bytes}, &codes[i]));
     assert_int_equal((uintptr_t)codes[i].address % 64, 0);
   }
   // Holes are reused, and what stays is untouched.
-  for (uint32_t i = 0; i < COUNT; i += 2) qn__code_remove(&codes[i]);
+  for (uint32_t i = 0; i < COUNT; i += 2) qn__cpu_code_remove(&codes[i]);
   for (uint32_t i = 0; i < COUNT; i += 2) {
     uint8_t bytes[6];
     make_code(bytes, i + 1000);
-    must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &codes[i]));
+    must(qn__cpu_code_place((qn_span_t){bytes, sizeof bytes}, &codes[i]));
   }
   for (uint32_t i = 0; i < COUNT; i++) {
     assert_int_equal(call_code(codes[i].address), i % 2 ? i : i + 1000);
   }
-  for (uint32_t i = 0; i < COUNT; i++) qn__code_remove(&codes[i]);
+  for (uint32_t i = 0; i < COUNT; i++) qn__cpu_code_remove(&codes[i]);
   static uint8_t large[5 << 20];
   make_code(large, 77);
   qn__cpu_code_t code;
-  must(qn__code_place((qn_span_t){large, sizeof large}, &code));
+  must(qn__cpu_code_place((qn_span_t){large, sizeof large}, &code));
   assert_int_equal(call_code(code.address), 77);
-  qn__code_remove(&code);
+  qn__cpu_code_remove(&code);
 }
 
 // The mappings are shared with a child: neither side may change what the other one runs.
@@ -180,7 +180,7 @@ static void test_code_survives_fork(void** state) {
   uint8_t bytes[6];
   qn__cpu_code_t old, fresh;
   make_code(bytes, 1);
-  must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &old));
+  must(qn__cpu_code_place((qn_span_t){bytes, sizeof bytes}, &old));
   int is_loaded[2];
   assert_int_equal(pipe(is_loaded), 0);
   pid_t child = fork();
@@ -193,9 +193,9 @@ static void test_code_survives_fork(void** state) {
     if (read(is_loaded[0], &byte, 1) != 1) _exit(2);
     _exit(call_code(old_address) == 1 ? 0 : 1);
   }
-  qn__code_remove(&old);
+  qn__cpu_code_remove(&old);
   make_code(bytes, 2);
-  must(qn__code_place((qn_span_t){bytes, sizeof bytes}, &fresh));
+  must(qn__cpu_code_place((qn_span_t){bytes, sizeof bytes}, &fresh));
   assert_int_equal(write(is_loaded[1], "l", 1), 1);
   (void)close(is_loaded[0]);
   (void)close(is_loaded[1]);
@@ -204,7 +204,7 @@ static void test_code_survives_fork(void** state) {
   assert_true(WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), 0);
   assert_int_equal(call_code(fresh.address), 2);
-  qn__code_remove(&fresh);
+  qn__cpu_code_remove(&fresh);
 }
 
 static void test_load_and_launch(void** state) {

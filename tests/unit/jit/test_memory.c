@@ -98,7 +98,7 @@ static void* churn(void* arg) {
 
 static void churn_on(const char* target_text, qn_tier_t tier) {
   size_t mapped_before, used_before, mapped, used;
-  qn__code_usage(&mapped_before, &used_before);
+  qn__cpu_code_usage(&mapped_before, &used_before);
   char directory[QN_TEST_PATH_SIZE];
   assert_true(qn_test_tempdir_make(directory));
   shared_t s = {.engine = engine_on(directory, "256MiB", "12"), .tier = tier};
@@ -122,13 +122,13 @@ static void churn_on(const char* target_text, qn_tier_t tier) {
   assert_true(stats.entry_count <= BOUND + 3 * THREADS);
   assert_true(stats.bytes <= (BOUND + 3 * THREADS) * (entry_bytes + 256));
   assert_true(stats.evicted_count >= (uint64_t)THREADS * TURNS / 4);
-  qn__code_usage(&mapped, &used);
+  qn__cpu_code_usage(&mapped, &used);
   assert_true(used - used_before <= (BOUND + 3 * THREADS) * 4096);
   assert_true(mapped <= mapped_before + (4 << 20));
   for (int i = 0; i < MODULES; i++) qn_module_release(s.modules[i]);
   qn_target_release(s.target);
   qn_engine_destroy(s.engine);
-  qn__code_usage(&mapped, &used);
+  qn__cpu_code_usage(&mapped, &used);
   assert_int_equal(used, used_before);
   qn_test_tempdir_remove(directory);
 }
@@ -169,7 +169,7 @@ static void test_ever_new_modules(void** state) {
 static void test_destroy_while_held(void** state) {
   (void)state;
   size_t mapped, used_before, used;
-  qn__code_usage(&mapped, &used_before);
+  qn__cpu_code_usage(&mapped, &used_before);
   shared_t s = {.engine = engine_on("", "0", "0"), .tier = QN_TIER_FAST};
   must(qn_target_parse(QN_HAVE_LLVM ? "cpu" : "interp", &s.target));
   qn_function_t* functions[5];
@@ -182,7 +182,7 @@ static void test_destroy_while_held(void** state) {
   qn_target_release(s.target);
   for (int i = 0; i < 5; i++) call(functions[i], i);
   for (int i = 0; i < 5; i++) qn_function_release(functions[i]);
-  qn__code_usage(&mapped, &used);
+  qn__cpu_code_usage(&mapped, &used);
   assert_int_equal(used, used_before);
 }
 
