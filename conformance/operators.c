@@ -18,6 +18,7 @@ typedef enum rule {
   SELECT,
   LANE,
   GROUP,
+  TARGET,
 } rule_t;
 typedef enum syntax { INFIX, PREFIX, CALL } syntax_t;
 

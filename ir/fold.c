@@ -6,7 +6,7 @@
 
 static bool fold_op(const qn__ir_expr_t* expr, qn__ir_scalar_t* out) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
-  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
+  if (info->rule >= QN__RULE_LANE) return false;  // of threads or of the target
   qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < info->arity; i++) {
     if (!qn__expr_fold(expr->args[i], &args[i])) return false;

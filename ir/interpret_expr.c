@@ -106,20 +106,30 @@ static qn__ir_scalar_t eval_as(qn__machine_t* machine, const qn__ir_expr_t* expr
   return qn__machine_eval(machine, expr, other);
 }
 
+static uint32_t warp_size_of(const qn__machine_t* machine) {
+  return machine->args->warp_size > 0 ? machine->args->warp_size : 1;
+}
+
 static qn__ir_scalar_t eval_lane(qn__machine_t* machine, const qn__ir_expr_t* expr,
                                  uint32_t thread) {
   grid_t grid = grid_of(machine);
-  int64_t warp_size = machine->args->warp_size > 0 ? machine->args->warp_size : 1;
+  int64_t warp_size = warp_size_of(machine);
   int64_t linear = linear_of(&grid, thread);
   int64_t lane = linear % warp_size;
   int64_t operand = qn__machine_eval(machine, expr->args[1], thread).i;
   if (qn__machine_failed(machine)) return (qn__ir_scalar_t){0};
-  int64_t target = -1;
-  bool is_near = operand > -warp_size && operand < warp_size;
-  if (expr->op == QN_OP_SHUFFLE) target = operand;
-  if (expr->op == QN_OP_SHUFFLE_UP && is_near) target = lane - operand;
-  if (expr->op == QN_OP_SHUFFLE_DOWN && is_near) target = lane + operand;
-  if (expr->op == QN_OP_SHUFFLE_XOR && operand >= 0 && is_near) target = lane ^ operand;
+  int64_t least = qn__lane_least(expr->op, warp_size);
+  bool is_inside = operand >= least && operand < warp_size;
+  int64_t target = operand;
+  if (is_inside && expr->op == QN_OP_SHUFFLE_UP) target = lane - operand;
+  if (is_inside && expr->op == QN_OP_SHUFFLE_DOWN) target = lane + operand;
+  if (is_inside && expr->op == QN_OP_SHUFFLE_XOR) target = lane ^ operand;
+  if (!is_inside || (expr->op == QN_OP_SHUFFLE_XOR && target >= warp_size)) {
+    char message[QN__LANE_MESSAGE_BYTES];
+    qn__lane_message(expr->op, warp_size, message);
+    qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %s", message);
+    return (qn__ir_scalar_t){0};
+  }
   uint32_t other = thread;
   if (target >= 0 && target < warp_size) {
     int64_t other_linear = linear - lane + target;
@@ -132,7 +142,7 @@ static qn__ir_scalar_t eval_lane(qn__machine_t* machine, const qn__ir_expr_t* ex
 static qn__ir_scalar_t eval_group(qn__machine_t* machine, const qn__ir_expr_t* expr,
                                   uint32_t thread) {
   grid_t grid = grid_of(machine);
-  uint32_t warp_size = machine->args->warp_size > 0 ? machine->args->warp_size : 1;
+  uint32_t warp_size = warp_size_of(machine);
   uint32_t first = 0, count = grid.total;
   qn_reduce_kind_t kind = QN_REDUCE_SUM;
   switch (expr->op) {
@@ -167,6 +177,7 @@ static qn__ir_scalar_t eval_op(qn__machine_t* machine, const qn__ir_expr_t* expr
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE) return eval_lane(machine, expr, thread);
   if (info->rule == QN__RULE_GROUP) return eval_group(machine, expr, thread);
+  if (expr->op == QN_OP_WARP_SIZE) return (qn__ir_scalar_t){.i = warp_size_of(machine)};
   qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   args[0] = qn__machine_eval(machine, expr->args[0], thread);
   if (qn__machine_failed(machine)) return args[0];

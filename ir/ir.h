@@ -314,6 +314,8 @@ struct qn__ir_walker {
 };
 bool qn__walk_block(qn__ir_walker_t* walker, qn__ir_block_t* block);
 bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr);
+// Does it ask for a number of the target, as warp_size() does?
+bool qn__expr_has_target(qn__ir_expr_t* expr);
 
 // The same tree? Variables and buffers are compared by identity, except those that the compared
 // pieces declare themselves. Locations do not count.
@@ -321,6 +323,8 @@ bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b);
 
 // ---- tables (tables.c)
 
+// The rules of ops.inc. Operators of those from LANE on need the threads or the target to be
+// known: they are never folded.
 typedef enum qn__ir_op_rule {
   QN__RULE_NUMERIC,
   QN__RULE_INTEGER,
@@ -333,6 +337,7 @@ typedef enum qn__ir_op_rule {
   QN__RULE_SELECT,
   QN__RULE_LANE,
   QN__RULE_GROUP,
+  QN__RULE_TARGET,
 } qn__ir_op_rule_t;
 typedef enum qn__ir_op_syntax {
   QN__SYNTAX_INFIX,
@@ -358,6 +363,14 @@ static inline bool qn__expr_is_exchange(const qn__ir_expr_t* expr) {
   qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
   return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
 }
+// The bounds of a LANE operator's second operand: at least this, less than the warp size. (The lane
+// that shuffle_xor makes of it must be in the warp too.)
+static inline int64_t qn__lane_least(qn_op_t op, int64_t warp_size) {
+  return op == QN_OP_SHUFFLE_UP || op == QN_OP_SHUFFLE_DOWN ? 1 - warp_size : 0;
+}
+// Writes what an assert says where a LANE operator leaves these bounds.
+enum { QN__LANE_MESSAGE_BYTES = 80 };
+void qn__lane_message(qn_op_t op, int64_t warp_size, char out_text[QN__LANE_MESSAGE_BYTES]);
 // The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE
 // when it does not take them: then the operand that is wrong and what was expected of it
 // (op_rules.c).

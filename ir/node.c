@@ -38,8 +38,11 @@ qn__ir_expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__ir_expr_t* a, qn_
                            qn__ir_expr_t* c) {
   const qn__ir_op_info_t* info = qn__op_info(op);
   // An operand that could not be allocated: the arena knows.
-  if (QN_NEVER(!info) || !a || (info->arity > 1 && !b) || (info->arity > 2 && !c)) return NULL;
-  qn_dtype_t dtype = a->dtype;
+  if (QN_NEVER(!info) || (info->arity > 0 && !a) || (info->arity > 1 && !b) ||
+      (info->arity > 2 && !c)) {
+    return NULL;
+  }
+  qn_dtype_t dtype = a ? a->dtype : QN_DTYPE_I64;
   switch (info->rule) {
     case QN__RULE_COMPARE:
     case QN__RULE_LOGIC:

@@ -39,6 +39,7 @@ static const rule_t rules[] = {
     [QN__RULE_SELECT] = {is_any, "any dtype"},
     [QN__RULE_LANE] = {is_any, "any dtype"},
     [QN__RULE_GROUP] = {is_number, "an integer or a float"},
+    [QN__RULE_TARGET] = {is_any, "nothing"},
 };
 
 static qn_dtype_t refuse(uint32_t index, const char* expected, uint32_t* out_index,
@@ -51,6 +52,7 @@ static qn_dtype_t refuse(uint32_t index, const char* expected, uint32_t* out_ind
 qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
                          const char** out_expected) {
   const qn__ir_op_info_t* info = qn__op_info(op);
+  if (info->rule == QN__RULE_TARGET) return QN_DTYPE_I64;
   bool is_select = info->rule == QN__RULE_SELECT;
   uint32_t first = is_select ? 1 : 0;
   uint32_t count = info->rule == QN__RULE_LANE ? 1 : info->arity;

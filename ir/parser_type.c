@@ -67,6 +67,7 @@ static bool rule_takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
     case QN__RULE_COMPARE:
     case QN__RULE_SELECT:
     case QN__RULE_LANE:
+    case QN__RULE_TARGET:
       break;
   }
   return true;
@@ -90,6 +91,7 @@ static const char* rule_text(qn__ir_op_rule_t rule) {
     case QN__RULE_COMPARE:
     case QN__RULE_SELECT:
     case QN__RULE_LANE:
+    case QN__RULE_TARGET:
       break;
   }
   return "any dtype";
@@ -233,6 +235,11 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
 qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
                           uint32_t begin, qn__ir_loc_t op_loc) {
   const qn__ir_op_info_t* info = qn__op_info(op);
+  if (info->rule == QN__RULE_TARGET) {
+    qn__operand_t number = qn__type_new(p, QN__EXPR_OP, QN_DTYPE_I64, begin);
+    if (!is_poison(number)) number.expr->op = op;
+    return number;
+  }
   qn__operand_t* common[3];
   uint32_t common_count = 0;
   uint32_t height = 0;

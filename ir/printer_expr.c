@@ -63,7 +63,7 @@ static bool is_open(const qn__ir_expr_t* expr) {
       return is_open(expr->reduce.value);
     case QN__EXPR_OP: {
       const qn__ir_op_info_t* info = qn__op_info(expr->op);
-      if (gives_bool(info->rule)) return false;
+      if (gives_bool(info->rule) || info->rule == QN__RULE_TARGET) return false;
       for (uint32_t i = 0; i < info->arity; i++) {
         if (is_common(info->rule, i) && !is_open(expr->args[i])) return false;
       }

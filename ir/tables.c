@@ -2,6 +2,8 @@
 //
 // Not here: dtypes (base/dtype.c), what an operator computes (arith.c) and which operands it takes
 // (verify_expr.c). Thread rule: pure functions. Read next: node.c.
+#include <stdio.h>
+
 #include "ir/ir.h"
 
 static const qn__ir_op_info_t ops[QN_OP_COUNT] = {
@@ -82,4 +84,10 @@ uint32_t qn__atomic_operand_count(qn_atomic_op_t op) {
 #undef QN_ATOMIC
   }
   return 0;
+}
+
+void qn__lane_message(qn_op_t op, int64_t warp_size, char out_text[QN__LANE_MESSAGE_BYTES]) {
+  (void)snprintf(out_text, QN__LANE_MESSAGE_BYTES,
+                 "'%s' reaches beyond its warp of %" PRId64 " threads", qn__op_info(op)->text,
+                 warp_size);
 }

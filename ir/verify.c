@@ -104,11 +104,12 @@ static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, co
 // ------------------------------------------------------------------------------------ parameters
 
 // A caller must be able to compute it from shapes and scalars.
-static bool is_param_expr(qn__verifier_t* v, const qn__ir_expr_t* expr) {
-  if (qn__verify_is_host(v, expr)) return true;
+static bool is_param_expr(qn__verifier_t* v, qn__ir_expr_t* expr) {
+  const char* problem = "the shape of a parameter depends on more than symbols and scalars";
+  if (qn__verify_is_host(v, expr) && !qn__expr_has_target(expr)) return true;
+  if (qn__expr_has_target(expr)) problem = "the shape of a parameter depends on the target";
   qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, expr->loc,
-                   "use symbols, integer scalars of the function and literals",
-                   "the shape of a parameter depends on more than symbols and scalars");
+                   "use symbols, integer scalars of the function and literals", "%s", problem);
   return false;
 }
 

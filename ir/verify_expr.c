@@ -49,9 +49,8 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
     return false;
   }
   if (!qn__verify_exprs(v, expr->args, info->arity)) return false;
-  const qn_dtype_t dtypes[3] = {expr->args[0]->dtype,
-                                info->arity > 1 ? expr->args[1]->dtype : QN_DTYPE_NONE,
-                                info->arity > 2 ? expr->args[2]->dtype : QN_DTYPE_NONE};
+  qn_dtype_t dtypes[3] = {QN_DTYPE_NONE, QN_DTYPE_NONE, QN_DTYPE_NONE};
+  for (uint32_t i = 0; i < info->arity; i++) dtypes[i] = expr->args[i]->dtype;
   uint32_t index;
   const char* expected;
   qn_dtype_t result = qn__op_result(expr->op, dtypes, &index, &expected);

@@ -34,6 +34,16 @@ bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return true;
 }
 
+static bool is_of_no_target(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  (void)walker;
+  return expr->kind != QN__EXPR_OP || qn__op_info(expr->op)->rule != QN__RULE_TARGET;
+}
+
+bool qn__expr_has_target(qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {.on_expr = is_of_no_target};
+  return !qn__walk_expr(&walker, expr);
+}
+
 static bool walk_buffer(qn__ir_walker_t* walker, qn__ir_buffer_t* buffer) {
   return walk_exprs(walker, buffer->shape, buffer->rank) &&
          (!buffer->strides || walk_exprs(walker, buffer->strides, buffer->rank)) &&

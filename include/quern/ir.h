@@ -183,7 +183,7 @@ QN_API qn_expr_t* qn_build_float(qn_builder_t* builder, qn_dtype_t dtype, double
 QN_API qn_expr_t* qn_build_bool(qn_builder_t* builder, bool value);
 QN_API qn_expr_t* qn_build_load(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
                                 qn_expr_t* const* indices);
-// Any operator of ops.inc; NULL for operands beyond its arity.
+// Any operator of ops.inc; NULL for operands beyond its arity (all three for warp_size).
 QN_API qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_t* b,
                               qn_expr_t* c);
 // Value conversion. Float to integer truncates and saturates, NaN gives 0; integer to narrower

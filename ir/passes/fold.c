@@ -69,7 +69,7 @@ static qn__ir_expr_t* literal(qn__fold_t* fold, qn_dtype_t dtype, qn__ir_scalar_
 
 static qn__ir_expr_t* fold_literals(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
-  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return NULL;
+  if (info->rule >= QN__RULE_LANE) return NULL;  // of threads or of the target
   qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < info->arity; ++i) {
     if (!is_literal(expr->args[i])) return NULL;

@@ -201,6 +201,27 @@ static qn__ir_expr_t* in_range(qn__exchange_t* self, qn__ir_var_t* var, int64_t 
             op(self, QN_OP_LT, use(self, var), high));
 }
 
+// assert that the lane is in the warp, in checked builds. `target`: the lane that shuffle_xor
+// makes, or NULL where every operand below the warp size gives one in the warp.
+static void check_lane(qn__exchange_t* self, qn__ir_block_t* out, const qn__ir_expr_t* expr,
+                       qn__ir_var_t* operand, qn__ir_var_t* target) {
+  if (!self->options->is_checked) return;
+  qn__ir_expr_t* holds = in_range(self, operand, qn__lane_least(expr->op, self->warp_size),
+                                  number(self, self->warp_size));
+  if (expr->op == QN_OP_SHUFFLE_XOR && target) {
+    holds = op(self, QN_OP_LOGIC_AND, holds,
+               op(self, QN_OP_LT, use(self, target), number(self, self->warp_size)));
+  }
+  char message[QN__LANE_MESSAGE_BYTES];
+  qn__lane_message(expr->op, self->warp_size, message);
+  qn__ir_stmt_t* check = qn__stmt_new(self->arena, QN__STMT_ASSERT, expr->loc);
+  const char* text = qn__arena_cstr(self->arena, qn__str(message));
+  if (!holds || !check || !text) return;
+  check->assert_.condition = holds;
+  check->assert_.message = text;
+  qn__block_append(out, check);
+}
+
 static qn__ir_expr_t* lower_lane(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   int64_t most;
   qn__ir_expr_t* count = thread_count(self, &most);
@@ -214,12 +235,12 @@ static qn__ir_expr_t* lower_lane(qn__exchange_t* self, qn__ir_block_t* out, qn__
                              ? use(self, operand)
                              : op(self, how, use(self, lane), use(self, operand));
   qn__ir_var_t* target = let(self, out, "target", other);
+  check_lane(self, out, expr, operand, target);
   // A distance of a warp or more has no thread, nor has one outside of the block.
-  int64_t low =
-      expr->op == QN_OP_SHUFFLE || expr->op == QN_OP_SHUFFLE_XOR ? 0 : 1 - self->warp_size;
-  qn__ir_expr_t* holds =
-      op(self, QN_OP_LOGIC_AND, in_range(self, operand, low, number(self, self->warp_size)),
-         in_range(self, target, 0, number(self, self->warp_size)));
+  qn__ir_expr_t* holds = op(self, QN_OP_LOGIC_AND,
+                            in_range(self, operand, qn__lane_least(expr->op, self->warp_size),
+                                     number(self, self->warp_size)),
+                            in_range(self, target, 0, number(self, self->warp_size)));
   qn__ir_expr_t* place =
       op(self, QN_OP_ADD, op(self, QN_OP_SUB, use(self, linear(self)), use(self, lane)),
          use(self, target));
@@ -315,6 +336,16 @@ qn__ir_expr_t* qn__exchange_lower(qn__exchange_t* self, qn__ir_block_t* out, qn_
   bool is_lane = qn__op_info(expr->op)->rule == QN__RULE_LANE;
   bool is_kept =
       is_over_block(expr->op) ? self->options->has_block_reductions : self->options->has_shuffles;
+  int64_t lane;
+  bool is_certain = is_lane && qn__expr_const_int(expr->args[1], &lane) &&
+                    lane >= qn__lane_least(expr->op, self->warp_size) && lane < self->warp_size;
+  if (is_kept && is_lane && self->options->is_checked && !is_certain) {
+    // Targets with shuffles have warps of a power of two: shuffle_xor needs no check of its lane.
+    qn__ir_var_t* operand = let(self, out, "distance", expr->args[1]);
+    check_lane(self, out, expr, operand, NULL);
+    expr->args[1] = use(self, operand);
+    if (!expr->args[1]) return NULL;
+  }
   if (is_kept) return use(self, let(self, out, "exchange", expr));
   return is_lane ? lower_lane(self, out, expr) : lower_group(self, out, expr);
 }

@@ -76,6 +76,9 @@ typedef struct qn__pass {
   qn_status_t (*run)(qn__ir_body_t* body, const qn__pass_options_t* options);
 } qn__pass_t;
 
+// Replaces numbers of the target by literals, and decides the asserts that require something of
+// them. Errors: UNSUPPORTED names the function, the condition and the target's number.
+extern const qn__pass_t qn__pass_target_values;
 // Constants, identities, affine index algebra; then removes what is unused.
 extern const qn__pass_t qn__pass_simplify;
 // Moves loop-invariant lets and subexpressions (never loads past stores that may change them, never
@@ -107,9 +110,9 @@ extern const qn__pass_t qn__pass_map_gpu;
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
-// The CPU pipeline: views, exchanges, threads, unroll, simplify, hoist, vectorize.
+// The CPU pipeline: target values, views, exchanges, threads, unroll, simplify, hoist, vectorize.
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
-// The GPU pipeline: views, unroll, simplify, mapping, exchanges, simplify, hoist.
+// The GPU pipeline: target values, views, unroll, simplify, mapping, exchanges, simplify, hoist.
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 
 #endif  // QUERN_IR_PASSES_PASSES_H_

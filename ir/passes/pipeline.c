@@ -24,9 +24,10 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
   // the cut, so that a barrier in an unrolled loop is one barrier, and before simplifying, which
   // folds what the copies contain.
   static const qn__pass_t* const passes[] = {
-      &qn__pass_lower_views, &qn__pass_lower_exchanges, &qn__pass_serialize_threads,
-      &qn__pass_unroll,      &qn__pass_simplify,        &qn__pass_hoist,
-      &qn__pass_vectorize,
+      &qn__pass_target_values,   &qn__pass_lower_views,
+      &qn__pass_lower_exchanges, &qn__pass_serialize_threads,
+      &qn__pass_unroll,          &qn__pass_simplify,
+      &qn__pass_hoist,           &qn__pass_vectorize,
   };
   qn__pass_options_t cpu = *options;
   cpu.has_shuffles = cpu.has_block_reductions = false;
@@ -37,8 +38,8 @@ qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* op
   // The mapping reads index algebra: it comes behind simplifying, and what it writes is simplified
   // again.
   static const qn__pass_t* const passes[] = {
-      &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify, &qn__pass_map_gpu,
-      &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
+      &qn__pass_target_values, &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify,
+      &qn__pass_map_gpu,       &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
   };
   return qn__passes_run(body, options, passes, QN_COUNT_OF(passes));
 }

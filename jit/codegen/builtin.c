@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "ir/encode.h"
+#include "ir/passes/passes.h"
 #include "jit/codegen/generator.h"
 #include "jit/codegen/interp.h"
 #include "quern/config.h"
@@ -78,13 +79,25 @@ static qn_status_t make_artifact(const qn_compile_request_t* request, const char
   return QN_OK;
 }
 
+// Refuses functions that require another warp size than the target's.
+static qn_status_t check_requirements(const qn_compile_request_t* request, int64_t warp_size) {
+  qn__ir_body_t body;
+  QN_TRY(qn__body_decode((qn_span_t){request->module_bytes, request->module_size},
+                         qn_allocator_default(), &body));
+  qn__pass_options_t options = {.warp_size = (uint32_t)warp_size};
+  qn_status_t status = qn__pass_target_values.run(&body, &options);
+  qn__body_deinit(&body);
+  return status;
+}
+
 // The metadata: the target's warp_size.
-static qn_status_t add_warp_size(const char* target_json, builtin_artifact_t* self) {
+static qn_status_t add_warp_size(const qn_compile_request_t* request, builtin_artifact_t* self) {
   qn_target_t* target = NULL;
   int64_t warp_size = QN__INTERP_WARP_SIZE;
-  QN_TRY(qn__target_parse(qn__str(target_json), qn_allocator_default(), &target));
+  QN_TRY(qn__target_parse(qn__str(request->target_json), qn_allocator_default(), &target));
   (void)qn_target_get_int(target, "warp_size", &warp_size);
   qn_target_release(target);
+  QN_TRY(check_requirements(request, warp_size));
   uint8_t* bytes = qn__arena_alloc(&self->arena, 4);
   if (!bytes) return qn__out_of_memory("an artifact");
   for (size_t i = 0; i < 4; i++) bytes[i] = (uint8_t)((uint64_t)warp_size >> 8 * i);
@@ -110,7 +123,7 @@ static qn_status_t interp_compile(void* self, const qn_compile_request_t* reques
   (void)self;
   QN_TRY(make_artifact(request, QN__INTERP_FORMAT, true, out_artifact));
   builtin_artifact_t* made = (builtin_artifact_t*)(void*)*out_artifact;
-  qn_status_t status = add_warp_size(request->target_json, made);
+  qn_status_t status = add_warp_size(request, made);
   if (qn_ok(status)) return QN_OK;
   release_artifact(*out_artifact);
   *out_artifact = NULL;

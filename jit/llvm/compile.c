@@ -73,10 +73,13 @@ static qn_status_t prepare_body(job_t* job) {
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
+  int64_t warp_size = 0;
+  (void)qn_target_get_int(job->target, "warp_size", &warp_size);
   qn__pass_options_t options = {
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),
       .is_checked = request->is_checked,
+      .warp_size = (uint32_t)warp_size,
   };
   return qn__passes_run_cpu(&job->body, &options);
 }

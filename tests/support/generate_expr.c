@@ -178,6 +178,9 @@ static gen_value_t leaf(gen_t* g, qn_dtype_t dtype, int depth) {
     }
     if (chosen) return value_of(gen_text(g, "%s", chosen->name), dtype, chosen->mag, chosen->err);
   }
+  if (kind == 9 && dtype == QN_DTYPE_I64 && gen_chance(g, 50)) {
+    return value_of("warp_size()", dtype, 0, 0);
+  }
   return gen_literal(g, dtype);
 }
 

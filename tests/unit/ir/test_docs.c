@@ -69,7 +69,9 @@ static void test_operators(void** state) {
                         : info->arity == 1            ? "x"
                                                       : "abc";
     char text[128];
-    if (info->syntax == QN__SYNTAX_PREFIX) {
+    if (info->arity == 0) {
+      (void)snprintf(text, sizeof text, "`%s()`", info->text);
+    } else if (info->syntax == QN__SYNTAX_PREFIX) {
       (void)snprintf(text, sizeof text, "`%sa`", info->text);
     } else if (info->syntax == QN__SYNTAX_INFIX) {
       (void)snprintf(text, sizeof text, "`a %s b`", info->text);

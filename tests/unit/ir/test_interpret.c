@@ -305,6 +305,37 @@ static void exchanges(void** state) {
   }
 }
 
+static void lanes_beyond_the_warp(void** state) {
+  (void)state;
+  int32_t y[6];
+  static const struct {
+    const char* call;
+    const char* op;
+  } cases[] = {{"shuffle(v, 4)", "shuffle"},           {"shuffle(v, t - 1)", "shuffle"},
+               {"shuffle_up(v, 4)", "shuffle_up"},     {"shuffle_down(v, -4)", "shuffle_down"},
+               {"shuffle_xor(v, 4)", "shuffle_xor"},   {"shuffle_xor(v, -1)", "shuffle_xor"},
+               {"shuffle(v, warp_size())", "shuffle"}, {"shuffle_up(v, t)", "shuffle_up"}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    char text[200];
+    char message[100];
+    (void)snprintf(text, sizeof text,
+                   "func f(out y: i32[6]) { block.x b in 0..1 { thread.x t in 0..6 {"
+                   " let v = i32(t); y[t] = %s; } } }",
+                   cases[i].call);
+    (void)snprintf(message, sizeof message,
+                   "function 'f': assert failed: '%s' reaches beyond its warp of 4 threads",
+                   cases[i].op);
+    check_error(run(text, NULL, (uint64_t[]){P(y)}), QN_STATUS_ASSERTION, message);
+  }
+  // A lane that the warp has and the block has not gives the own value, as at the warp's edges.
+  check(
+      run("func f(out y: i32[6]) { block.x b in 0..1 { thread.x t in 0..6 {"
+          " let v = i32(t); y[t] = shuffle(v, 3) + shuffle_down(v, 3); } } }",
+          NULL, (uint64_t[]){P(y)}));
+  static const int32_t expected[] = {6, 4, 5, 6, 8, 10};
+  assert_memory_equal(y, expected, sizeof expected);
+}
+
 static void exchange_inside_a_reduction(void** state) {
   (void)state;
   int32_t y[4];
@@ -458,6 +489,7 @@ int main(void) {
       cmocka_unit_test(small_floats),
       cmocka_unit_test(barriers_in_lock_step),
       cmocka_unit_test(exchanges),
+      cmocka_unit_test(lanes_beyond_the_warp),
       cmocka_unit_test(exchange_inside_a_reduction),
       cmocka_unit_test(divided_threads),
       cmocka_unit_test(errors_of_indices),

@@ -133,7 +133,9 @@ static void test_every_operator_parses(void** state) {
     char text[1024];
     const char* first = info->rule == QN__RULE_SELECT ? "o" : operand;
     const char* second = info->rule == QN__RULE_LANE ? "0" : operand;
-    if (info->syntax == QN__SYNTAX_INFIX) {
+    if (info->arity == 0) {
+      (void)snprintf(text, sizeof text, QN_PARSE_HEADER "let r = %s();\n}\n", info->text);
+    } else if (info->syntax == QN__SYNTAX_INFIX) {
       (void)snprintf(text, sizeof text, QN_PARSE_HEADER "let r = %s %s %s;\n}\n", first, info->text,
                      second);
     } else if (info->syntax == QN__SYNTAX_PREFIX) {

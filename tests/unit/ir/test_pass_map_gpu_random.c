@@ -101,8 +101,8 @@ static void mapping_keeps_the_meaning(void** state) {
       give_up(&generated, NULL, "parse", qn_status_message(status));
     }
     qn_generated_args_t expected;
-    interpret(&generated, &generated.module->body, 32, "as written", &expected);
     qn__pass_options_t options = targets[seed % QN_COUNT_OF(targets)];
+    interpret(&generated, &generated.module->body, options.warp_size, "as written", &expected);
     char what[64];
     for (int checked = 0; checked < 2; ++checked) {
       options.is_checked = checked != 0;

@@ -67,6 +67,8 @@ static bool takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
       return !is_float;
     case QN__RULE_LOGIC:
       return dtype == QN_DTYPE_BOOL;
+    case QN__RULE_TARGET:
+      return dtype == QN_DTYPE_I64;
     default:
       return true;
   }

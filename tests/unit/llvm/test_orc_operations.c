@@ -90,7 +90,7 @@ static void finish(sketch_t* sketch, size_t target_index, qn_tier_t tier, const 
 
 static void try_op(qn_op_t op, qn_dtype_t dtype, size_t target, qn_tier_t tier) {
   const qn__ir_op_info_t* info = qn__op_info(op);
-  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return;
+  if (info->rule >= QN__RULE_LANE) return;
   bool is_truth = info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_TEST;
   bool is_select = info->rule == QN__RULE_SELECT;
   sketch_t sketch;

@@ -51,9 +51,9 @@ static void put_call(const qn__ir_op_info_t* info, const char* const* operands) 
   } else if (info->syntax == QN__SYNTAX_PREFIX) {
     qn__buffer_format(&text, "%s%s", info->text, a);
   } else {
-    qn__buffer_format(&text, "%s(%s%s%s%s%s)", info->text, a, info->arity > 1 ? ", " : "",
-                      info->arity > 1 ? b : "", info->arity > 2 ? ", " : "",
-                      info->arity > 2 ? operands[2] : "");
+    qn__buffer_format(&text, "%s(%s%s%s%s%s)", info->text, info->arity > 0 ? a : "",
+                      info->arity > 1 ? ", " : "", info->arity > 1 ? b : "",
+                      info->arity > 2 ? ", " : "", info->arity > 2 ? operands[2] : "");
   }
 }
 

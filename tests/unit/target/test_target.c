@@ -54,7 +54,7 @@ static void expect_error(const char* text, qn_status_code_t code, const char* pa
   "{\"features\":" V3_FEATURES                                                                 \
   ",\"kind\":\"cpu\",\"l1_cache_bytes\":32768,"                                                \
   "\"l2_cache_bytes\":524288,\"mcpu\":\"x86-64-v3\",\"mtriple\":\"x86_64-unknown-linux-gnu\"," \
-  "\"tune\":\"x86-64-v3\",\"vector_width\":256}"
+  "\"tune\":\"x86-64-v3\",\"vector_width\":256,\"warp_size\":32}"
 
 static void test_canonical(void** state) {
   (void)state;

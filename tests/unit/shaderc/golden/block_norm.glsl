@@ -3,7 +3,7 @@ layout(local_size_x = 256) in;
 layout(set = 0, binding = 0, std430) readonly buffer Qb0 { float b0[]; };
 layout(set = 0, binding = 1, std430) coherent buffer Qb1 { float b1[]; };
 layout(push_constant, std430) uniform Qpush { uint qn_push[6]; };
-shared float b5[8];
+shared float b5[256];
 float qn_exact_add_f32(float a, float b) { precise float r = a + b; return r; }
 float qn_exact_mul_f32(float a, float b) { precise float r = a * b; return r; }
 void main() {
@@ -28,36 +28,21 @@ void main() {
         t2 = qn_exact_add_f32(t2, qn_exact_mul_f32(v9, v9));
       }
       const float v10 = t2;
-      const int t4 = int(gl_SubgroupInvocationID) ^ (16);
-      const float t5 = subgroupShuffle(v10, uint(t4) & 31u);
-      const float v11 = t4 >= 0 && t4 < 32 ? t5 : v10;
-      const float v12 = qn_exact_add_f32(v10, v11);
-      const int t6 = int(gl_SubgroupInvocationID) ^ (8);
-      const float t7 = subgroupShuffle(v12, uint(t6) & 31u);
-      const float v13 = t6 >= 0 && t6 < 32 ? t7 : v12;
-      const float v14 = qn_exact_add_f32(v12, v13);
-      const int t8 = int(gl_SubgroupInvocationID) ^ (4);
-      const float t9 = subgroupShuffle(v14, uint(t8) & 31u);
-      const float v15 = t8 >= 0 && t8 < 32 ? t9 : v14;
-      const float v16 = qn_exact_add_f32(v14, v15);
-      const int t10 = int(gl_SubgroupInvocationID) ^ (2);
-      const float t11 = subgroupShuffle(v16, uint(t10) & 31u);
-      const float v17 = t10 >= 0 && t10 < 32 ? t11 : v16;
-      const float v18 = qn_exact_add_f32(v16, v17);
-      const int t12 = int(gl_SubgroupInvocationID) ^ (1);
-      const float t13 = subgroupShuffle(v18, uint(t12) & 31u);
-      const float v19 = t12 >= 0 && t12 < 32 ? t13 : v18;
-      const float v20 = qn_exact_add_f32(v18, v19);
+      float v11 = v10;
+      for (uint t4 = 16u; t4 > 0u; t4 >>= 1) {
+        const float t5 = subgroupShuffle(v11, gl_SubgroupInvocationID ^ t4);
+        v11 = qn_exact_add_f32(v11, t5);
+      }
       if ((v6 & 31) == 0) {
-        b5[uint(v6 >> 5)] = v20;
+        b5[uint(v6 >> 5)] = v11;
       }
       controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
       if (v6 == 0) {
-        float t14 = 0.0f;
-        for (int v21 = 0; v21 < 8; ++v21) {
-          t14 = qn_exact_add_f32(t14, b5[uint(v21)]);
+        float t6 = 0.0f;
+        for (int v12 = 0; v12 < 8; ++v12) {
+          t6 = qn_exact_add_f32(t6, b5[uint(v12)]);
         }
-        b1[uint(v4) + b1_at] = qn_sqrt_f32(t14);
+        b1[uint(v4) + b1_at] = qn_sqrt_f32(t6);
       }
     }
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
@@ -69,7 +54,7 @@ layout(local_size_x = 256) in;
 layout(set = 0, binding = 0, std430) readonly buffer Qb0 { float b0[]; };
 layout(set = 0, binding = 1, std430) coherent buffer Qb1 { float b1[]; };
 layout(push_constant, std430) uniform Qpush { uint qn_push[6]; };
-shared float b5[8];
+shared float b5[256];
 float qn_exact_add_f32(float a, float b) { precise float r = a + b; return r; }
 float qn_exact_mul_f32(float a, float b) { precise float r = a * b; return r; }
 void main() {
@@ -94,36 +79,21 @@ void main() {
         t2 = qn_exact_add_f32(t2, qn_exact_mul_f32(v9, v9));
       }
       const float v10 = t2;
-      const int t4 = int(gl_SubgroupInvocationID) ^ (16);
-      const float t5 = subgroupShuffle(v10, uint(t4) & 31u);
-      const float v11 = t4 >= 0 && t4 < 32 ? t5 : v10;
-      const float v12 = qn_exact_add_f32(v10, v11);
-      const int t6 = int(gl_SubgroupInvocationID) ^ (8);
-      const float t7 = subgroupShuffle(v12, uint(t6) & 31u);
-      const float v13 = t6 >= 0 && t6 < 32 ? t7 : v12;
-      const float v14 = qn_exact_add_f32(v12, v13);
-      const int t8 = int(gl_SubgroupInvocationID) ^ (4);
-      const float t9 = subgroupShuffle(v14, uint(t8) & 31u);
-      const float v15 = t8 >= 0 && t8 < 32 ? t9 : v14;
-      const float v16 = qn_exact_add_f32(v14, v15);
-      const int t10 = int(gl_SubgroupInvocationID) ^ (2);
-      const float t11 = subgroupShuffle(v16, uint(t10) & 31u);
-      const float v17 = t10 >= 0 && t10 < 32 ? t11 : v16;
-      const float v18 = qn_exact_add_f32(v16, v17);
-      const int t12 = int(gl_SubgroupInvocationID) ^ (1);
-      const float t13 = subgroupShuffle(v18, uint(t12) & 31u);
-      const float v19 = t12 >= 0 && t12 < 32 ? t13 : v18;
-      const float v20 = qn_exact_add_f32(v18, v19);
+      float v11 = v10;
+      for (uint t4 = 16u; t4 > 0u; t4 >>= 1) {
+        const float t5 = subgroupShuffle(v11, gl_SubgroupInvocationID ^ t4);
+        v11 = qn_exact_add_f32(v11, t5);
+      }
       if ((v6 & 31l) == 0l) {
-        b5[uint(v6 >> 5)] = v20;
+        b5[uint(v6 >> 5)] = v11;
       }
       controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
       if (v6 == 0l) {
-        float t14 = 0.0f;
-        for (qn_i64 v21 = 0l; v21 < 8l; ++v21) {
-          t14 = qn_exact_add_f32(t14, b5[uint(v21)]);
+        float t6 = 0.0f;
+        for (qn_i64 v12 = 0l; v12 < 8l; ++v12) {
+          t6 = qn_exact_add_f32(t6, b5[uint(v12)]);
         }
-        b1[uint(v4) + b1_at] = qn_sqrt_f32(t14);
+        b1[uint(v4) + b1_at] = qn_sqrt_f32(t6);
       }
     }
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
