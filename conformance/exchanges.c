@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "conformance/program.h"
+#include "quern/target.h"
 
 static const struct {
   const char* feature;
