@@ -115,14 +115,18 @@ static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
     args[k] = LLVMBuildLoad2(b, type, address, "");
     LLVMSetAlignment(args[k], spec->is_f64 ? 8 : 4);
   }
+  qn__arena_t arena;
+  qn__arena_init(&arena, qn_allocator_default());
   qn__math_t math = {.context = context,
                      .module = module,
                      .builder = b,
+                     .arena = &arena,
                      .has_fma = cpu.has_fma,
                      .has_round = cpu.has_round,
                      .has_avx512 = cpu.has_avx512,
                      .fast = spec->fast};
   LLVMValueRef result = qn__math_emit(&math, spec->op, args);
+  qn__arena_deinit(&arena);
   if (result != NULL) {
     if (LLVMTypeOf(result) != type) result = LLVMBuildUIToFP(b, result, type, "");
     LLVMValueRef address =

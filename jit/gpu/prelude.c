@@ -2,9 +2,8 @@
 //
 // A row is a helper's text and when it is the right one. Several rows may have one name; the first
 // whose conditions hold is written. A row may use what stands in rows above it: the writer finds
-// the names in its text, so that nothing has to be listed. Polynomials are rows without a text,
-// written from the coefficients that the LLVM generator uses too. Words that not every kernel needs
-// are rows.
+// the names in its text, so that nothing has to be listed. The functions of ir/math are rows whose
+// text is printed from IR (prelude_math.c). Words that not every kernel needs are rows.
 // Not here: the mathematics (prelude_*.inc). Thread rule: constant. Read next: prelude_int.inc.
 #include "jit/gpu/prelude.h"
 
@@ -13,7 +12,8 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
-#include "ir/math_tables.h"
+#include "ir/math/math.h"
+#include "ir/math/tables.h"
 
 // What must hold for a row; none: always right.
 enum {
@@ -22,26 +22,26 @@ enum {
   QN_WITH_I64 = 4,
   QN_WITH_F64 = 8,
   QN_WITH_FMA = 16,
+  QN_NOWHERE = 32,  // of a function of ir/math that only a CPU has
 };
 
-typedef enum row_kind { TEXT, POLYNOMIAL, TABLE } row_kind_t;
+typedef enum row_kind { TEXT, TABLE, FUNCTION } row_kind_t;
 
 typedef struct row {
   const char* name;
   uint32_t when;
   row_kind_t kind;
-  const char* text;            // of a polynomial: "f32" or "f64"; of a table: "u32" or "u64"
-  const double* coefficients;  // lowest power first
-  uint32_t count;
+  const char* text;  // of a table: "u32" or "u64"
+  uint32_t count;    // of a table
+  qn__math_id_t id;  // of a function
+  qn_dtype_t dtype;  // of a function
 } row_t;
 
 static const row_t ROWS[] = {
-#define QN_ROW(when, name, ...) {#name, when, TEXT, #__VA_ARGS__, NULL, 0},
-#define QN_TEXT_ROW(when, name, text) {name, when, TEXT, text, NULL, 0},
-#define QN_WORD(when, name, text) {#name, when, TEXT, "#define " #name " " text, NULL, 0},
-#define QN_TABLE_ROW(when, type, name, count) {#name, when, TABLE, #type, NULL, count},
-#define QN_POLY_ROW(when, type, table) \
-  {"qn_poly_" #table, when, POLYNOMIAL, #type, table, sizeof(table) / sizeof((table)[0])},
+#define QN_ROW(when, name, ...) {#name, when, TEXT, #__VA_ARGS__, 0, 0, 0},
+#define QN_TEXT_ROW(when, name, text) {name, when, TEXT, text, 0, 0, 0},
+#define QN_WORD(when, name, text) {#name, when, TEXT, "#define " #name " " text, 0, 0, 0},
+#define QN_TABLE_ROW(when, type, name, count) {#name, when, TABLE, #type, count, 0, 0},
 #include "jit/gpu/prelude_int.inc"
 
 #include "jit/gpu/prelude_convert.inc"
@@ -51,19 +51,24 @@ static const row_t ROWS[] = {
 #include "jit/gpu/prelude_float.inc"
 
 #include "jit/gpu/prelude_words.inc"
-
-#include "jit/gpu/prelude_exp.inc"
-
-#include "jit/gpu/prelude_log.inc"
-
-#include "jit/gpu/prelude_trig.inc"
-
-#include "jit/gpu/prelude_pow.inc"
 #undef QN_ROW
 #undef QN_TEXT_ROW
 #undef QN_WORD
 #undef QN_TABLE_ROW
-#undef QN_POLY_ROW
+#define NOTHING 0
+#define INT64 QN_WITH_I64
+#define WHEN_INLINE 0
+#define WHEN_APART 0
+#define WHEN_RARE 0
+#define WHEN_LANES 0
+#define WHEN_ON_CPU QN_NOWHERE
+#define WHEN_ABSENT QN_NOWHERE
+#define QN_MATH(name, op, arity, f32, f64, needs)                                                   \
+  {"qn_" #name "_f32", WHEN_##f32, FUNCTION, "", 0, QN__MATH_ID_##name, QN_DTYPE_F32},              \
+      {"qn_" #name "_f64", WHEN_##f64 | QN_WITH_F64 | (needs), FUNCTION, "", 0, QN__MATH_ID_##name, \
+       QN_DTYPE_F64},
+#include "ir/math/functions.inc"
+#undef QN_MATH
 };
 enum { ROW_COUNT = sizeof(ROWS) / sizeof(ROWS[0]) };
 static_assert((int)ROW_COUNT <= (int)QN__PRELUDE_MAX, "a use has a place for every row");
@@ -163,15 +168,6 @@ static const op_row_t OPS[] = {
     {QN_OP_FMA, "fma", false, false, true},
     {QN_OP_SQRT, "sqrt", false, false, true},
     {QN_OP_RSQRT, "rsqrt", false, false, true},
-    {QN_OP_EXP, "exp", false, false, true},
-    {QN_OP_EXP2, "exp2", false, false, true},
-    {QN_OP_LOG, "log", false, false, true},
-    {QN_OP_LOG2, "log2", false, false, true},
-    {QN_OP_TANH, "tanh", false, false, true},
-    {QN_OP_ERF, "erf", false, false, true},
-    {QN_OP_SIN, "sin", false, false, true},
-    {QN_OP_COS, "cos", false, false, true},
-    {QN_OP_POW, "pow", false, false, true},
     {QN_OP_FLOOR, "floor", false, false, true},
     {QN_OP_CEIL, "ceil", false, false, true},
     {QN_OP_ROUND, "round", false, false, true},
@@ -211,6 +207,12 @@ static const char* compute_type(qn_dtype_t dtype) {
 const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype) {
   const char* type = compute_type(dtype);
   if (type == NULL) return NULL;
+  char name[32];
+  qn__math_id_t id;
+  if (type[0] == 'f' && qn__math_find(op, &id)) {
+    snprintf(name, sizeof name, "qn_%s_%s", qn__math_info(id)->name, type);
+    return ROWS[qn__prelude_find(name)].name;
+  }
   for (size_t i = 0; i < sizeof(OPS) / sizeof(OPS[0]); i++) {
     const op_row_t* row = &OPS[i];
     if (row->op != op) continue;
@@ -218,7 +220,6 @@ const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype) {
                     : type[0] == 'i' ? row->for_signed
                                      : row->for_unsigned;
     if (!is_meant) return NULL;
-    char name[32];
     snprintf(name, sizeof name, "qn_%s_%s", row->name, type);
     int at = qn__prelude_find(name);
     return at < 0 ? NULL : ROWS[at].name;
@@ -247,20 +248,6 @@ static void mark_names(const char* text, bool* is_used) {
     if (row >= 0) is_used[row] = true;
     at = end;
   }
-}
-
-// c0 + x (c1 + x (...)), and "QN_LIT_" literals are for write_text.
-static void write_polynomial(const row_t* row, qn__buffer_t* out) {
-  bool is_f64 = strcmp(row->text, "f64") == 0;
-  const char* type = is_f64 ? "double" : "float";
-  qn__buffer_format(out, "QN_FN %s %s(%s x) { return ", type, row->name, type);
-  for (uint32_t i = 0; i + 1 < row->count; i++) qn__buffer_format(out, "QN_MAD_%s(", row->text);
-  for (uint32_t i = row->count; i-- > 0;) {
-    if (i + 1 < row->count) qn__buffer_cstr(out, ", x, ");
-    qn__buffer_format(out, is_f64 ? "QN_LIT_f64(%.17g)" : "QN_LIT_f32(%.9g)", row->coefficients[i]);
-    if (i + 1 < row->count) qn__buffer_char(out, ')');
-  }
-  qn__buffer_cstr(out, "; }");
 }
 
 // The words of 2/pi.
@@ -307,23 +294,15 @@ static void write_text(const char* text, bool is_glsl, qn__buffer_t* out) {
   qn__buffer_cstr(out, text);
 }
 
-static void write_row(const row_t* row, bool is_glsl, qn__buffer_t* out) {
-  qn__buffer_t text;
-  qn__buffer_init(&text, out->allocator);
+// The text of a row, before literals are written out.
+static void make_text(const row_t* row, bool is_glsl, bool has_fma, qn__buffer_t* out) {
   if (row->kind == TEXT) {
-    qn__buffer_cstr(&text, row->text);
-  } else if (row->kind == POLYNOMIAL) {
-    write_polynomial(row, &text);
+    qn__buffer_cstr(out, row->text);
+  } else if (row->kind == TABLE) {
+    write_table(row, is_glsl, out);
   } else {
-    write_table(row, is_glsl, &text);
+    qn__prelude_write_function(row->id, row->dtype, has_fma, out);
   }
-  if (text.has_failed) {
-    out->has_failed = true;
-  } else {
-    write_text((const char*)text.data, is_glsl, out);
-    qn__buffer_char(out, '\n');
-  }
-  qn__buffer_deinit(&text);
 }
 
 bool qn__prelude_is_without_int64(const char* name) {
@@ -347,24 +326,27 @@ void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_nati
 
   // A name is marked at its first row and written at the first that holds. What is used stands
   // above its user, so that one walk upwards finds everything.
+  bool has_fma = (what_is & QN_WITH_FMA) != 0;
   bool is_used[ROW_COUNT];
-  bool is_written[ROW_COUNT] = {false};
+  qn__buffer_t texts[ROW_COUNT];
   memcpy(is_used, use->is_used, sizeof is_used);
   for (int i = ROW_COUNT - 1; i >= 0; i--) {
+    qn__buffer_init(&texts[i], out->allocator);
     int first = find(ROWS[i].name, strlen(ROWS[i].name));
     bool is_right = holds(&ROWS[i], what_is);
     for (int j = first; is_right && j < i; j++) {
       is_right = strcmp(ROWS[j].name, ROWS[i].name) != 0 || !holds(&ROWS[j], what_is);
     }
     if (!is_used[first] || !is_right) continue;
-    is_written[i] = true;
-    mark_names(ROWS[i].text, is_used);
-    if (ROWS[i].kind == POLYNOMIAL) {
-      mark_names(strcmp(ROWS[i].text, "f64") == 0 ? "QN_MAD_f64" : "QN_MAD_f32", is_used);
-    }
+    make_text(&ROWS[i], is_glsl, has_fma, &texts[i]);
+    out->has_failed |= texts[i].has_failed;
+    if (!out->has_failed) mark_names((const char*)texts[i].data, is_used);
   }
   for (int i = 0; i < ROW_COUNT; i++) {
-    if (!is_written[i]) continue;
-    write_row(&ROWS[i], is_glsl, out);
+    if (!out->has_failed && texts[i].size > 0) {
+      write_text((const char*)texts[i].data, is_glsl, out);
+      qn__buffer_char(out, '\n');
+    }
+    qn__buffer_deinit(&texts[i]);
   }
 }

@@ -25,8 +25,8 @@
 //   qn_f16_from_f64(double) qn_bf16_from_f64(double) qn_bf16_from_T(T)   likewise, rounded once
 //   qn_roundto_f16(float) qn_roundto_bf16(float)     the nearest such value, as a float
 //   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F qn_div_F
-//   qn_sqrt_F qn_rsqrt_F qn_fma_F qn_exp_F qn_exp2_F qn_log_F qn_log2_F qn_tanh_F qn_erf_F qn_sin_F
-//   qn_cos_F qn_pow_F
+//   qn_sqrt_F qn_rsqrt_F qn_fma_F
+//   qn_NAME_F                each function of ir/math/functions.inc
 //   qn_isnan_F qn_isinf_F qn_isfinite_F   bool
 //
 // Words of the subset that are not helpers (QN_F32_BITS, QN_MAD_f32, ...) are macros: the common
@@ -37,7 +37,7 @@
 #define QUERN_JIT_GPU_PRELUDE_H_
 
 #include "base/buffer.h"
-#include "quern/ir.h"
+#include "ir/math/math.h"
 
 enum { QN__PRELUDE_MAX = 384 };
 
@@ -57,5 +57,9 @@ const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype);
 // and `has_float64` say what the GLSL target has; a helper that needs more is not written.
 void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_native_fma,
                        bool has_int64, bool has_float64, qn__buffer_t* out);
+
+// Writes a function of ir/math (prelude_math.c).
+void qn__prelude_write_function(qn__math_id_t id, qn_dtype_t dtype, bool has_fma,
+                                qn__buffer_t* out);
 
 #endif  // QUERN_JIT_GPU_PRELUDE_H_

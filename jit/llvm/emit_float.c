@@ -36,6 +36,7 @@ static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, const LLVMValueRef* args)
   qn__math_t math = {.context = e->context,
                      .module = e->module,
                      .builder = b,
+                     .arena = e->arena,
                      .has_fma = e->options->has_fma,
                      .has_round = e->options->has_round,
                      .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,

@@ -13,12 +13,14 @@
 #include <llvm-c/Core.h>
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "quern/ir.h"
 
 typedef struct {
   LLVMContextRef context;  // borrowed
   LLVMModuleRef module;    // borrowed; larger functions are added to it once, with internal linkage
   LLVMBuilderRef builder;  // borrowed; stands at the end of a block, and does so afterwards
+  qn__arena_t* arena;      // borrowed; exhausted when memory was, and then the code is not right
   // What the target machine has. False is always right, and slower.
   bool has_fma;     // llvm.fma is an instruction (x86: FMA; every AArch64)
   bool has_round;   // llvm.floor, ceil and trunc are instructions (x86: SSE4.1; every AArch64)

@@ -8,12 +8,25 @@
 // Next: math.c.
 #include "jit/llvm/math_kit.h"
 
+// A value and what rounding cut off it.
+typedef struct {
+  qn__val_t hi;
+  qn__val_t lo;
+} sum_t;
+
+static sum_t two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
+  qn__val_t sum = kadd(k, a, b);
+  qn__val_t b_part = ksub(k, sum, a);
+  qn__val_t a_part = ksub(k, sum, b_part);
+  return (sum_t){sum, kadd(k, ksub(k, a, a_part), ksub(k, b, b_part))};
+}
+
 static qn__val_t fma_f32(const qn__kit_t* k, const qn__val_t* args) {
   qn__kit_t w = qn__kit_with(k, true);
   qn__val_t a = LLVMBuildFPExt(k->builder, args[0], w.f, "");
   qn__val_t b = LLVMBuildFPExt(k->builder, args[1], w.f, "");
   qn__val_t c = LLVMBuildFPExt(k->builder, args[2], w.f, "");
-  qn__llvm_pair_t sum = qn__kit_two_sum(&w, kmul(&w, a, b), c);
+  sum_t sum = two_sum(&w, kmul(&w, a, b), c);
   // If something was cut off and the last bit is even, go to the odd neighbour on the side of the
   // rest. With infinities the rest is NaN, and the comparisons are false.
   qn__val_t zero = kf(&w, 0.0);
@@ -131,7 +144,8 @@ static qn__val_t exact_sum(const qn__kit_t* k, const qn__val_t* args) {
   return kfrom_bits(k, kselect(k, is_nothing, ki(k, 0), bits));
 }
 
-static qn__val_t fma_f64_body(const qn__kit_t* k, const qn__val_t* args) {
+static qn__val_t fma_f64_body(const qn__kit_t* k, unsigned id, const qn__val_t* args) {
+  (void)id;
   qn__val_t infinity = kf(k, __builtin_inf()), zero = kf(k, 0.0);
   qn__val_t finite = kand(k, kcmp(k, LLVMRealOLT, kabs(k, args[0]), infinity),
                           kcmp(k, LLVMRealOLT, kabs(k, args[1]), infinity));
@@ -150,14 +164,14 @@ qn__val_t qn__math_fma(const qn__kit_t* k, const qn__val_t* args) {
   if (k->math->has_fma) return qn__kit_call(k, "llvm.fma", args, 3);
   if (!k->is_f64) return fma_f32(k, args);
   qn__kit_t one = qn__kit_scalar(k);
-  if (k->lanes == 0) return qn__kit_function(&one, "qn.math.fma.f64", fma_f64_body, one.f, args, 3);
+  if (k->lanes == 0) return qn__kit_function(&one, "qn.math.fma.f64", fma_f64_body, 0, args, 3);
   LLVMTypeRef counter = LLVMInt32TypeInContext(k->math->context);
   qn__val_t result = LLVMGetPoison(k->f);
   for (unsigned i = 0; i < k->lanes; i++) {
     qn__val_t at = LLVMConstInt(counter, i, false);
     qn__val_t lane[3];
     for (unsigned j = 0; j < 3; j++) lane[j] = LLVMBuildExtractElement(k->builder, args[j], at, "");
-    qn__val_t y = qn__kit_function(&one, "qn.math.fma.f64", fma_f64_body, one.f, lane, 3);
+    qn__val_t y = qn__kit_function(&one, "qn.math.fma.f64", fma_f64_body, 0, lane, 3);
     result = LLVMBuildInsertElement(k->builder, result, y, at, "");
   }
   return result;

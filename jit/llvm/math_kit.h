@@ -1,10 +1,9 @@
-// The vocabulary in which the math functions are written: one-line wrappers over the LLVM builder.
+// One-line wrappers over the LLVM builder, for operations on floats.
 //
 // What it is: a kit, which is a builder with the float, integer and i1 type of one shape (scalar or
 // vector), and functions of one instruction each on values of these types.
-// What it is not: anything that knows mathematics, except the two-word arithmetic at the end.
+// What it is not: anything that knows mathematics (ir/math).
 // Threads: as the builder.
-// Next: math_exp.c, the plainest user.
 #ifndef QN_JIT_LLVM_MATH_KIT_H_
 #define QN_JIT_LLVM_MATH_KIT_H_
 
@@ -13,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ir/math/math.h"
 #include "jit/llvm/math.h"
 
 typedef LLVMValueRef qn__val_t;
@@ -28,12 +28,6 @@ typedef struct {
   unsigned mantissa_bits;  // stored ones: 23 or 52
   int bias;                // 127 or 1023
 } qn__kit_t;
-
-// A value and what rounding cut off it: the sum of the two is what is meant.
-typedef struct {
-  qn__val_t hi;
-  qn__val_t lo;
-} qn__llvm_pair_t;
 
 // False when the type is not a float or double or a vector of these.
 bool qn__kit_init(qn__kit_t* kit, qn__math_t* math, LLVMBuilderRef builder, LLVMTypeRef type);
@@ -147,14 +141,6 @@ static inline qn__val_t kflip(const qn__kit_t* k, qn__val_t x, qn__val_t sign) {
   return kfrom_bits(k, kxor(k, kbits(k, x), sign));
 }
 
-// coefficients[0] + x * (coefficients[1] + x * (…)).
-qn__val_t qn__kit_poly(const qn__kit_t* kit, qn__val_t x, const double* coefficients, size_t count);
-#define QN__POLY(kit, x, table) qn__kit_poly(kit, x, table, sizeof(table) / sizeof((table)[0]))
-
-// The number 1.5 * 2^mantissa_bits + bias: adding it to a small x rounds x to an integer n, and the
-// low bits of the sum are then n + bias.
-double qn__kit_magic(const qn__kit_t* kit, int bias);
-
 // x rounded to an integral value, `toward` 'z' (zero), 'd' (down) or 'u' (up).
 qn__val_t qn__kit_round(const qn__kit_t* kit, qn__val_t x, char toward);
 
@@ -168,32 +154,7 @@ bool qn__kit_has_avx512(const qn__kit_t* kit);
 qn__val_t qn__kit_avx512(const qn__kit_t* kit, const char* name, const qn__val_t* args,
                          unsigned count);
 
-// x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2 and f exact, for x positive and finite; denormals only if
-// asked for. With AVX-512 any x: k is -infinity for zero, infinity for infinity, and f is NaN for
-// what has no logarithm.
-typedef struct {
-  qn__val_t k;  // as a float
-  qn__val_t f;
-} qn__split_t;
-qn__split_t qn__kit_split(const qn__kit_t* kit, qn__val_t x, bool with_denormals);
-
-// Two-word arithmetic; exact unless it overflows or underflows. (The product of doubles without
-// fused multiply-add misses by up to 2^-105 of its value.)
-qn__llvm_pair_t qn__kit_two_sum(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
-// For |a| >= |b|, or a == 0.
-qn__llvm_pair_t qn__kit_fast_two_sum(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
-qn__llvm_pair_t qn__kit_two_product(const qn__kit_t* kit, qn__val_t a, qn__val_t b);
-
 // The functions, each in the file of its family; args as in qn__math_emit.
-qn__val_t qn__math_exp(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_exp2(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_tanh(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_erf(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_log(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_log2(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_pow(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_sin(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__math_cos(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_fma(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_sqrt(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_rsqrt(const qn__kit_t* kit, const qn__val_t* args);
@@ -209,14 +170,14 @@ qn__val_t qn__math_isnan(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_isinf(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_isfinite(const qn__kit_t* kit, const qn__val_t* args);
 
-// e^(x.hi + x.lo) for f64 and |x.hi| <= 750.
-qn__val_t qn__math_exp_pair(const qn__kit_t* kit, qn__llvm_pair_t x);
-
 // The function `name` of the module, made if it is not there yet: `body` then fills it through a
-// kit whose builder stands in its entry block, and returns the value to return. The parameters are
-// `count` values of kit->f and the result is of type `result`.
-typedef qn__val_t (*qn__ir_body_t)(const qn__kit_t* kit, const qn__val_t* args);
-qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__ir_body_t body,
-                           LLVMTypeRef result, const qn__val_t* args, unsigned count);
+// kit whose builder stands in its entry block, and returns the value to return. Parameters, `count`
+// of them, and the result are of type kit->f. `id` is handed on.
+typedef qn__val_t (*qn__kit_body_t)(const qn__kit_t* kit, unsigned id, const qn__val_t* args);
+qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__kit_body_t body, unsigned id,
+                           const qn__val_t* args, unsigned count);
+
+// A function of ir/math: its code here, or a call of it (math_shared.c).
+qn__val_t qn__math_shared(const qn__kit_t* kit, qn__math_id_t id, const qn__val_t* args);
 
 #endif  // QN_JIT_LLVM_MATH_KIT_H_

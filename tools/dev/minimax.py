@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes ir/math_tables.h: the polynomial coefficients of the math functions.
+"""Makes ir/math/tables.h: the polynomial coefficients of the math functions.
 
 Every coefficient is computed here, in 60-digit arithmetic (package mpmath, from PyPI), as a minimax fit
 with the coefficients rounded to the working precision one at a time, lowest power first, and the rest
 fitted again after each rounding, so that the error of the rounded polynomial is what is reported.
 
     python3 -m venv venv && venv/bin/pip install mpmath gmpy2
-    venv/bin/python tools/dev/minimax.py > ir/math_tables.h      (prints the errors on stderr)
+    venv/bin/python tools/dev/minimax.py > ir/math/tables.h      (prints the errors on stderr)
     venv/bin/python tools/dev/minimax.py exp_f32 sin_f64               (only these, to try something)
 
 It is not part of the build: the header that it makes is committed.
@@ -305,13 +305,74 @@ def erfc_exp2_f32():
                lambda r: abs(r) / mp.exp(r * LN2), span(5), -0.5, 0.5)
 
 
+def odd_tail(function, x, third, fifth):  # (f(x) - x) / x^3 of an odd function
+    if x < mpf("1e-12"):
+        return third + fifth * x * x
+    return (function(x) - x) / x ** 3
+
+
+def sinh_tail(z):  # (sinh x - x) / x^3
+    return series(1, lambda k: z ** (k - 1) / mp.factorial(2 * k + 1))
+
+
+def asin_tail(z):
+    return odd_tail(mp.asin, mp.sqrt(z), mpf(1) / 6, mpf(3) / 40)
+
+
+def atan_tail(z):
+    return odd_tail(mp.atan, mp.sqrt(z), mpf(-1) / 3, mpf(1) / 5)
+
+
+# sinh x = x + x^3 (c0 + c1 z + …) for |x| <= 1
+@table
+def sinh_f32():
+    return fit("sinh_f32", 24, sinh_tail, lambda z: z / (1 + z * sinh_tail(z)), span(4), 0, 1)
+
+
+@table
+def sinh_f64():
+    return fit("sinh_f64", 53, sinh_tail, lambda z: z / (1 + z * sinh_tail(z)), span(7), 0, 1)
+
+
+# asin x = x + x^3 (c0 + c1 z + …) for |x| <= 1/2
+@table
+def asin_f32():
+    return fit("asin_f32", 24, asin_tail, lambda z: z / (1 + z * asin_tail(z)), span(5), 0, mpf("0.25"))
+
+
+@table
+def asin_f64():
+    return fit("asin_f64", 53, asin_tail, lambda z: z / (1 + z * asin_tail(z)), span(13), 0, mpf("0.25"))
+
+
+# atan x = x + x^3 (c0 + c1 z + …) for |x| <= tan(pi / 8)
+TAN_PI8_SQUARED = mp.tan(mp.pi / 8) ** 2 * mpf("1.0005")
+
+
+@table
+def atan_f32():
+    return fit("atan_f32", 24, atan_tail, lambda z: z / (1 + z * atan_tail(z)), span(5), 0, TAN_PI8_SQUARED)
+
+
+@table
+def atan_f64():
+    return fit("atan_f64", 53, atan_tail, lambda z: z / (1 + z * atan_tail(z)), span(11), 0, TAN_PI8_SQUARED)
+
+
+# (1 + f)^(-1/3), roughly, for 1 + f from 3/4 to 3/2: where Newton's iteration of cbrt starts
+@table
+def cbrt_start():
+    return fit("cbrt_start", 24, lambda f: (1 + f) ** (mpf(-1) / 3), lambda f: (1 + f) ** (mpf(1) / 3),
+               span(6), mpf("-0.25"), mpf("0.5"))
+
+
 def main():
     names = sys.argv[1:] or list(TABLES)
     print("""// The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
 // The code generators share them: jit/llvm/math_*.c and jit/gpu/prelude.c include it.
-#ifndef QN_IR_MATH_TABLES_H_
-#define QN_IR_MATH_TABLES_H_
+#ifndef QUERN_IR_MATH_TABLES_H_
+#define QUERN_IR_MATH_TABLES_H_
 
 // clang-format off""")
     for name in names:
@@ -350,7 +411,7 @@ def main():
             two_over_pi -= word
             print(f"    0x{word:016x}ull,")
         print("};")
-    print("\n// clang-format on\n\n#endif  // QN_IR_MATH_TABLES_H_")
+    print("\n// clang-format on\n\n#endif  // QUERN_IR_MATH_TABLES_H_")
 
 
 main()

@@ -154,8 +154,14 @@ static void test_contract(void** state) {
   LLVMAddTargetDependentFunctionAttr(caller, "target-cpu", "x86-64-v3");
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, caller, "entry"));
-  qn__math_t math = {
-      .context = context, .module = module, .builder = builder, .has_fma = true, .has_round = true};
+  qn__arena_t arena;
+  qn__arena_init(&arena, qn_allocator_default());
+  qn__math_t math = {.context = context,
+                     .module = module,
+                     .builder = builder,
+                     .arena = &arena,
+                     .has_fma = true,
+                     .has_round = true};
   LLVMValueRef x = LLVMGetParam(caller, 0), number = LLVMGetParam(caller, 1);
   assert_false(qn__math_has(QN_OP_ADD));
   assert_null(qn__math_emit(&math, QN_OP_SIN, &number));
@@ -191,6 +197,7 @@ static void test_contract(void** state) {
   LLVMDisposeBuilder(builder);
   LLVMDisposeModule(module);
   LLVMContextDispose(context);
+  qn__arena_deinit(&arena);
 }
 
 // ------------------------------------------------------------------------------------- command

@@ -1,8 +1,8 @@
 // The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
-// The code generators share them: jit/llvm/math_*.c and jit/gpu/prelude.c include it.
-#ifndef QN_IR_MATH_TABLES_H_
-#define QN_IR_MATH_TABLES_H_
+// Each is used by the function of its name in ir/math.
+#ifndef QUERN_IR_MATH_TABLES_H_
+#define QUERN_IR_MATH_TABLES_H_
 
 // clang-format off
 
@@ -354,4 +354,4 @@ static const unsigned long long two_over_pi[] = {
 
 // clang-format on
 
-#endif  // QN_IR_MATH_TABLES_H_
+#endif  // QUERN_IR_MATH_TABLES_H_

@@ -1,0 +1,251 @@
+// ir/math/kit.h: the vocabulary in which the functions of mathematics are written.
+//
+// A kit builds one function of one dtype: each word of the vocabulary appends a LET statement and
+// returns its variable. Words never fail: when the arena is exhausted they return a dummy, and
+// qn__math_build reports it. Read next: exp.c, the plainest user.
+#ifndef QUERN_IR_MATH_KIT_H_
+#define QUERN_IR_MATH_KIT_H_
+
+#include "ir/math/math.h"
+
+typedef const qn__ir_expr_t* qn__mval_t;  // a variable or a literal
+
+typedef struct qn__mkit {
+  qn__arena_t* arena;
+  qn__math_function_t* function;
+  qn_dtype_t f;  // the dtype of the function
+  qn_dtype_t u;  // unsigned integers of the same width
+  qn_dtype_t w;  // unsigned integers for exponents: u, or U32 for the upper half of an f64
+  bool is_f64;
+  bool has_fma;
+  bool is_gpu;
+  bool has_avx512;
+  bool has_avx512_wide;  // for f64 values in an f32 function
+  bool is_fast;
+  uint32_t mantissa_bits;   // stored ones: 23 or 52
+  uint32_t exponent_shift;  // where the exponent starts in a word of dtype w
+  int bias;                 // 127 or 1023
+  bool has_failed;
+} qn__mkit_t;
+
+// A value and what rounding cut off it: the sum of the two is what is meant.
+typedef struct qn__mpair {
+  qn__mval_t hi;
+  qn__mval_t lo;
+} qn__mpair_t;
+
+// Appends `let v = op(a, b, c)`; operands that `op` does not have are NULL.
+qn__mval_t qn__mk_op(qn__mkit_t* k, uint32_t op, qn_dtype_t dtype, qn__mval_t a, qn__mval_t b,
+                     qn__mval_t c);
+// Appends a CAST or a BITCAST.
+qn__mval_t qn__mk_cast(qn__mkit_t* k, qn__ir_expr_kind_t kind, qn_dtype_t dtype, qn__mval_t a);
+qn__mval_t qn__mk_int(qn__mkit_t* k, qn_dtype_t dtype, uint64_t value);
+qn__mval_t qn__mk_float(qn__mkit_t* k, qn_dtype_t dtype, double value);
+
+// ---- literals: of the function's dtype, and of the integers of its width
+
+static inline qn__mval_t kf(qn__mkit_t* k, double value) {
+  return qn__mk_float(k, k->f, value);
+}
+static inline qn__mval_t ku(qn__mkit_t* k, uint64_t value) {
+  return qn__mk_int(k, k->u, value);
+}
+static inline qn__mval_t ku32(qn__mkit_t* k, uint32_t value) {
+  return qn__mk_int(k, QN_DTYPE_U32, value);
+}
+
+// ---- arithmetic on floats or on integers, as the operands are
+
+static inline qn__mval_t kadd(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_ADD, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t ksub(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_SUB, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t kmul(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_MUL, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t kdiv(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_DIV, a->dtype, a, b, NULL);
+}
+// A quotient that may be off by a few ulp.
+static inline qn__mval_t kratio(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN__MATH_OP_RATIO, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t kneg(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_op(k, QN_OP_NEG, a->dtype, a, NULL, NULL);
+}
+static inline qn__mval_t kone(qn__mkit_t* k, qn_op_t op, qn__mval_t a) {
+  return qn__mk_op(k, op, a->dtype, a, NULL, NULL);
+}
+static inline qn__mval_t kabs(qn__mkit_t* k, qn__mval_t a) {
+  return kone(k, QN_OP_ABS, a);
+}
+static inline qn__mval_t kcopysign(qn__mkit_t* k, qn__mval_t magnitude, qn__mval_t sign) {
+  return qn__mk_op(k, QN_OP_COPYSIGN, magnitude->dtype, magnitude, sign, NULL);
+}
+// a * b + c, fused where the target does that in one instruction. Only for where either is right.
+static inline qn__mval_t kmad(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t c) {
+  if (k->has_fma) return qn__mk_op(k, QN_OP_FMA, a->dtype, a, b, c);
+  return kadd(k, kmul(k, a, b), c);
+}
+// c - a * b, likewise.
+static inline qn__mval_t kmsub(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t c) {
+  if (k->has_fma) return qn__mk_op(k, QN_OP_FMA, a->dtype, kneg(k, a), b, c);
+  return ksub(k, c, kmul(k, a, b));
+}
+
+// ---- comparisons, choices, bits
+
+static inline qn__mval_t kcmp(qn__mkit_t* k, qn_op_t op, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, op, QN_DTYPE_BOOL, a, b, NULL);
+}
+static inline qn__mval_t klt(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return kcmp(k, QN_OP_LT, a, b);
+}
+static inline qn__mval_t kgt(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return kcmp(k, QN_OP_GT, a, b);
+}
+static inline qn__mval_t kge(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return kcmp(k, QN_OP_GE, a, b);
+}
+static inline qn__mval_t keq(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return kcmp(k, QN_OP_EQ, a, b);
+}
+static inline qn__mval_t kne(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return kcmp(k, QN_OP_NE, a, b);
+}
+static inline qn__mval_t kisnan(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_op(k, QN_OP_ISNAN, QN_DTYPE_BOOL, a, NULL, NULL);
+}
+static inline qn__mval_t kisinf(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_op(k, QN_OP_ISINF, QN_DTYPE_BOOL, a, NULL, NULL);
+}
+static inline qn__mval_t kselect(qn__mkit_t* k, qn__mval_t c, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_SELECT, a->dtype, c, a, b);
+}
+// x, but no more (no less) than `limit`; a NaN stays. One instruction on x86.
+static inline qn__mval_t kat_most(qn__mkit_t* k, double limit, qn__mval_t x) {
+  qn__mval_t bound = kf(k, limit);
+  return kselect(k, klt(k, bound, x), bound, x);
+}
+static inline qn__mval_t kat_least(qn__mkit_t* k, double limit, qn__mval_t x) {
+  qn__mval_t bound = kf(k, limit);
+  return kselect(k, kgt(k, bound, x), bound, x);
+}
+// On integers and on bools.
+static inline qn__mval_t kand(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_AND, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t kor(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_OR, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t kxor(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+  return qn__mk_op(k, QN_OP_XOR, a->dtype, a, b, NULL);
+}
+static inline qn__mval_t knot(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_op(k, QN_OP_NOT, a->dtype, a, NULL, NULL);
+}
+// Counts must be below the width.
+static inline qn__mval_t kshl_by(qn__mkit_t* k, qn__mval_t a, qn__mval_t count) {
+  return qn__mk_op(k, QN_OP_SHL, a->dtype, a, count, NULL);
+}
+static inline qn__mval_t kshr_by(qn__mkit_t* k, qn__mval_t a, qn__mval_t count) {
+  return qn__mk_op(k, QN_OP_SHR, a->dtype, a, count, NULL);
+}
+static inline qn__mval_t kshl(qn__mkit_t* k, qn__mval_t a, uint32_t count) {
+  return kshl_by(k, a, qn__mk_int(k, a->dtype, count));
+}
+static inline qn__mval_t kshr(qn__mkit_t* k, qn__mval_t a, uint32_t count) {
+  return kshr_by(k, a, qn__mk_int(k, a->dtype, count));
+}
+static inline qn__mval_t kto(qn__mkit_t* k, qn_dtype_t dtype, qn__mval_t a) {
+  return qn__mk_cast(k, QN__EXPR_CAST, dtype, a);
+}
+// The bits of a float, and the float of these bits.
+static inline qn__mval_t kbits(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_cast(k, QN__EXPR_BITCAST, k->u, a);
+}
+static inline qn__mval_t kfrom_bits(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_cast(k, QN__EXPR_BITCAST, k->f, a);
+}
+static inline qn__mval_t khigh(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_op(k, QN__MATH_OP_HIGH, QN_DTYPE_U32, a, NULL, NULL);
+}
+static inline qn__mval_t klow(qn__mkit_t* k, qn__mval_t a) {
+  return qn__mk_op(k, QN__MATH_OP_LOW, QN_DTYPE_U32, a, NULL, NULL);
+}
+static inline qn__mval_t kjoin(qn__mkit_t* k, qn__mval_t high, qn__mval_t low) {
+  return qn__mk_op(k, QN__MATH_OP_JOIN, QN_DTYPE_F64, high, low, NULL);
+}
+
+// ---- mathematics
+
+// `function` of `args`, evaluated where `condition` holds for some lane, else `otherwise`.
+qn__mval_t qn__mk_call_if(qn__mkit_t* k, qn__mval_t condition, qn__math_id_t function,
+                          const qn__mval_t* args, qn__mval_t otherwise);
+qn__mval_t qn__mk_call(qn__mkit_t* k, qn__math_id_t function, qn_dtype_t dtype,
+                       const qn__mval_t* args);
+
+// coefficients[0] + x * (coefficients[1] + x * (…)).
+qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count);
+#define QN__POLY(k, x, table) qn__mk_poly(k, x, table, sizeof(table) / sizeof((table)[0]))
+// The polynomial of `name`_f32 or `name`_f64.
+#define QN__POLY_OF(k, x, name) \
+  ((k)->is_f64 ? QN__POLY(k, x, name##_f64) : QN__POLY(k, x, name##_f32))
+
+// The number 1.5 * 2^mantissa_bits + bias: adding it to a small x rounds x to an integer n, and the
+// low bits of the sum, which qn__mk_word gives, are then n + bias.
+double qn__mk_magic(const qn__mkit_t* k, int bias);
+// The bits of a float, or where exponents are 32-bit words, their lower half.
+qn__mval_t qn__mk_word(qn__mkit_t* k, qn__mval_t x);
+// 2^n for a word n + bias.
+qn__mval_t qn__mk_power(qn__mkit_t* k, qn__mval_t word);
+// x with the lower half of its mantissa cleared: products of two such are exact.
+qn__mval_t qn__mk_head(qn__mkit_t* k, qn__mval_t x);
+
+// x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2 and f exact, for x positive and finite; denormals only if
+// asked for. With AVX-512 any x: k is -infinity for zero, infinity for infinity, and f is NaN for
+// what has no logarithm.
+typedef struct qn__msplit {
+  qn__mval_t k;  // as a float
+  qn__mval_t f;
+} qn__msplit_t;
+qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals);
+
+// Two-word arithmetic; exact unless it overflows or underflows. (The product of doubles without
+// fused multiply-add misses by up to 2^-105 of its value.)
+qn__mpair_t qn__mk_two_sum(qn__mkit_t* k, qn__mval_t a, qn__mval_t b);
+// For |a| >= |b|, or a == 0.
+qn__mpair_t qn__mk_fast_two_sum(qn__mkit_t* k, qn__mval_t a, qn__mval_t b);
+qn__mpair_t qn__mk_two_product(qn__mkit_t* k, qn__mval_t a, qn__mval_t b);
+
+// The kit of the same function for values of F64, in an f32 function of a CPU.
+qn__mkit_t qn__mk_as(const qn__mkit_t* k, qn_dtype_t f);
+
+// ---- pieces that several families share
+
+// How the power of two of an exponential is put together.
+//
+// NORMAL: n is added to the exponent of the factor. For results that are normal numbers; a NaN
+// does not survive it.
+//
+// ANY: no single power of two reaches from the largest to the smallest result, so there are two, of
+// n / 2 and n - n / 2. The first product is exact, the second rounds once, to a denormal or to
+// infinity if need be. (Adding the first half to the exponent instead was tried: 1.5 % faster, but
+// then a NaN has to be put back.)
+typedef enum qn__mscale { QN__MSCALE_NORMAL, QN__MSCALE_ANY } qn__mscale_t;
+// e^x 2^more for x within the clamps of exp.
+qn__mval_t qn__mk_exp(qn__mkit_t* k, qn__mval_t x, int more, qn__mscale_t scale);
+// e^(x.hi + x.lo) for f64 and |x.hi| <= 750.
+qn__mval_t qn__mk_exp_pair(qn__mkit_t* k, qn__mpair_t x);
+// log(1 + f) - f for -1/4 <= f < 1/2.
+qn__mval_t qn__mk_log_tail(qn__mkit_t* k, qn__mval_t f);
+
+// Every function: qn__mf_NAME gives its result for the parameters.
+#define QN_MATH(name, op, arity, f32, f64, needs) \
+  qn__mval_t qn__mf_##name(qn__mkit_t* k, const qn__mval_t* args);
+#include "ir/math/functions.inc"
+#undef QN_MATH
+
+#endif  // QUERN_IR_MATH_KIT_H_

@@ -1,0 +1,293 @@
+// The functions of ir/math as LLVM code, for any number of lanes.
+//
+// What it is: one instruction or two for each of their statements, and where the code goes: into
+// the caller's, or into a function of the image that is called for all lanes, or for one lane after
+// the other.
+// What it is not: the mathematics.
+// Next: ir/math/math.h.
+#include <stdio.h>
+
+#include "ir/math/tables.h"
+#include "jit/llvm/math_kit.h"
+
+// ------------------------------------------------------------------------------------ values
+
+static qn_dtype_t float_dtype(const qn__kit_t* k) {
+  return k->is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
+}
+
+static LLVMTypeRef type_of(const qn__kit_t* k, qn_dtype_t dtype) {
+  qn__kit_t other = qn__kit_with(k, qn_dtype_size_bytes(dtype) == 8);
+  if (dtype == QN_DTYPE_BOOL) return k->b;
+  return qn__dtype_is_float(dtype) ? other.f : other.i;
+}
+
+static qn__val_t leaf(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+  if (expr->kind == QN__EXPR_VAR) return expr->var->user;
+  LLVMTypeRef type = type_of(k, expr->dtype);
+  LLVMTypeRef element = k->lanes == 0 ? type : LLVMGetElementType(type);
+  return qn__kit_splat(type, expr->kind == QN__EXPR_FLOAT
+                                 ? LLVMConstReal(element, expr->float_value)
+                                 : LLVMConstInt(element, (uint64_t)expr->int_value, true));
+}
+
+static bool is_signed(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_I64;
+}
+
+// ------------------------------------------------------------------------------------ operators
+
+static qn__val_t cast(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+  qn__val_t a = leaf(k, expr->args[0]);
+  qn_dtype_t from = expr->args[0]->dtype, to = expr->dtype;
+  LLVMTypeRef type = type_of(k, to);
+  if (expr->kind == QN__EXPR_BITCAST) return LLVMBuildBitCast(k->builder, a, type, "");
+  bool is_longer = qn_dtype_size_bytes(to) > qn_dtype_size_bytes(from);
+  if (qn__dtype_is_float(from)) return LLVMBuildFPCast(k->builder, a, type, "");
+  if (qn__dtype_is_float(to)) {
+    return is_signed(from) ? LLVMBuildSIToFP(k->builder, a, type, "")
+                           : LLVMBuildUIToFP(k->builder, a, type, "");
+  }
+  if (!is_longer) return LLVMBuildTruncOrBitCast(k->builder, a, type, "");
+  return is_signed(from) ? LLVMBuildSExt(k->builder, a, type, "")
+                         : LLVMBuildZExt(k->builder, a, type, "");
+}
+
+static qn__val_t intrinsic(const qn__kit_t* k, const char* name, size_t length, qn__val_t* args,
+                           unsigned count) {
+  LLVMTypeRef overload = LLVMTypeOf(args[0]);
+  unsigned id = LLVMLookupIntrinsicID(name, length);
+  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(k->math->module, id, &overload, 1);
+  return LLVMBuildCall2(k->builder, LLVMGlobalGetValueType(callee), callee, args, count, "");
+}
+
+static qn__val_t clz(const qn__kit_t* k, qn__val_t a) {
+  qn__val_t args[] = {a, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
+  return intrinsic(k, "llvm.ctlz", 9, args, 2);
+}
+
+// Of one lane: the functions that need it are called for one lane after the other.
+static qn__val_t mulhi(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
+  LLVMTypeRef type = LLVMTypeOf(a);
+  unsigned width = LLVMGetIntTypeWidth(type);
+  LLVMTypeRef wide = LLVMIntTypeInContext(k->math->context, 2 * width);
+  qn__val_t product = LLVMBuildMul(k->builder, LLVMBuildZExt(k->builder, a, wide, ""),
+                                   LLVMBuildZExt(k->builder, b, wide, ""), "");
+  product = LLVMBuildLShr(k->builder, product, LLVMConstInt(wide, width, false), "");
+  return LLVMBuildTrunc(k->builder, product, type, "");
+}
+
+// Of one lane, for f64.
+static qn__val_t two_over_pi_word(const qn__kit_t* k, qn__val_t at) {
+  enum { WORDS = sizeof(two_over_pi) / sizeof(two_over_pi[0]) };
+  LLVMValueRef global = LLVMGetNamedGlobal(k->math->module, "qn.math.two_over_pi");
+  if (global == NULL) {
+    LLVMValueRef words[WORDS];
+    for (size_t i = 0; i < WORDS; i++) words[i] = LLVMConstInt(k->i, two_over_pi[i], false);
+    global = LLVMAddGlobal(k->math->module, LLVMArrayType2(k->i, WORDS), "qn.math.two_over_pi");
+    LLVMSetInitializer(global, LLVMConstArray2(k->i, words, WORDS));
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(global, true);
+    LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
+  }
+  LLVMValueRef address = LLVMBuildInBoundsGEP2(k->builder, k->i, global, &at, 1, "");
+  return LLVMBuildLoad2(k->builder, k->i, address, "");
+}
+
+static qn__val_t getmant(const qn__kit_t* k, qn__val_t x) {
+  // Into 3/4 to 3/2; no sign, and NaN for a negative number.
+  enum { INTERVAL = 3, SIGN = 3 };
+  LLVMTypeRef word = LLVMInt32TypeInContext(k->math->context);
+  qn__val_t mode = LLVMConstInt(word, SIGN << 2 | INTERVAL, false);
+  return qn__kit_avx512(k, "getmant", (qn__val_t[]){x, mode}, 2);
+}
+
+// Operators of floats and integers that are one instruction each.
+static qn__val_t binary(const qn__kit_t* k, qn_op_t op, qn_dtype_t dtype, qn__val_t a,
+                        qn__val_t b) {
+  bool is_float = qn__dtype_is_float(dtype);
+  LLVMBuilderRef to = k->builder;
+  switch (op) {
+    case QN_OP_ADD:
+      return is_float ? LLVMBuildFAdd(to, a, b, "") : LLVMBuildAdd(to, a, b, "");
+    case QN_OP_SUB:
+      return is_float ? LLVMBuildFSub(to, a, b, "") : LLVMBuildSub(to, a, b, "");
+    case QN_OP_MUL:
+      return is_float ? LLVMBuildFMul(to, a, b, "") : LLVMBuildMul(to, a, b, "");
+    case QN_OP_DIV:
+      return LLVMBuildFDiv(to, a, b, "");
+    case QN_OP_AND:
+      return LLVMBuildAnd(to, a, b, "");
+    case QN_OP_OR:
+      return LLVMBuildOr(to, a, b, "");
+    case QN_OP_XOR:
+      return LLVMBuildXor(to, a, b, "");
+    case QN_OP_SHL:
+      return LLVMBuildShl(to, a, b, "");
+    case QN_OP_SHR:
+      return is_signed(dtype) ? LLVMBuildAShr(to, a, b, "") : LLVMBuildLShr(to, a, b, "");
+    default:
+      return NULL;
+  }
+}
+
+static qn__val_t compare(const qn__kit_t* k, qn_op_t op, qn_dtype_t dtype, qn__val_t a,
+                         qn__val_t b) {
+  static const LLVMRealPredicate real[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOLT,
+                                           LLVMRealOLE, LLVMRealOGT, LLVMRealOGE};
+  static const LLVMIntPredicate with_sign[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntSLT,
+                                               LLVMIntSLE, LLVMIntSGT, LLVMIntSGE};
+  static const LLVMIntPredicate without[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntULT,
+                                             LLVMIntULE, LLVMIntUGT, LLVMIntUGE};
+  uint32_t at = (uint32_t)op - QN_OP_EQ;
+  if (qn__dtype_is_float(dtype)) return LLVMBuildFCmp(k->builder, real[at], a, b, "");
+  return LLVMBuildICmp(k->builder, (is_signed(dtype) ? with_sign : without)[at], a, b, "");
+}
+
+static qn__val_t operator_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+  uint32_t op = expr->op;
+  qn_dtype_t dtype = expr->args[0]->dtype;
+  qn__val_t args[3] = {NULL, NULL, NULL};
+  for (uint32_t i = 0; i < 3 && expr->args[i]; i++) args[i] = leaf(k, expr->args[i]);
+  // An f32 function may compute in f64.
+  qn__kit_t other = qn__kit_with(k, qn_dtype_size_bytes(dtype) == 8);
+  if (op >= QN__MATH_OP_CALL) return qn__math_shared(&other, op - QN__MATH_OP_CALL, args);
+  if (op >= QN_OP_EQ && op <= QN_OP_GE) return compare(k, op, dtype, args[0], args[1]);
+  switch (op) {
+    case QN_OP_SELECT:
+      return LLVMBuildSelect(k->builder, args[0], args[1], args[2], "");
+    case QN_OP_NEG:
+      return LLVMBuildFNeg(k->builder, args[0], "");
+    case QN_OP_NOT:
+      return LLVMBuildNot(k->builder, args[0], "");
+    case QN_OP_CLZ:
+      return clz(k, args[0]);
+    case QN__MATH_OP_MULHI:
+      return mulhi(k, args[0], args[1]);
+    case QN__MATH_OP_RATIO:
+      return LLVMBuildFDiv(k->builder, args[0], args[1], "");
+    case QN__MATH_OP_TWO_OVER_PI:
+      return two_over_pi_word(k, args[0]);
+    case QN__MATH_OP_SCALEF:
+      return qn__kit_avx512(&other, "scalef", args, 2);
+    case QN__MATH_OP_GETEXP:
+      return qn__kit_avx512(&other, "getexp", args, 1);
+    case QN__MATH_OP_GETMANT:
+      return getmant(&other, args[0]);
+    default:
+      break;
+  }
+  qn__val_t simple = binary(k, op, dtype, args[0], args[1]);
+  if (simple != NULL) return simple;
+  // What LLVM has: abs, copysign, fma, sqrt, trunc, tests.
+  qn__math_t math = *k->math;
+  math.builder = k->builder;
+  return qn__math_emit(&math, op, args);
+}
+
+// ------------------------------------------------------------------------------------ statements
+
+static LLVMBasicBlockRef append(const qn__kit_t* k, const char* name) {
+  LLVMValueRef function = LLVMGetBasicBlockParent(LLVMGetInsertBlock(k->builder));
+  return LLVMAppendBasicBlockInContext(k->math->context, function, name);
+}
+
+// A call for the lanes where the condition holds, behind a branch that is taken if any does.
+static qn__val_t conditional(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+  LLVMBuilderRef b = k->builder;
+  qn__val_t condition = leaf(k, expr->args[0]), otherwise = leaf(k, expr->args[2]);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
+  LLVMBasicBlockRef rare = append(k, "rare"), join = append(k, "join");
+  LLVMBuildCondBr(b, qn__kit_any(k, condition), rare, join);
+  LLVMPositionBuilderAtEnd(b, rare);
+  qn__val_t called = operator_of(k, expr->args[1]);
+  called = LLVMBuildSelect(b, condition, called, otherwise, "");
+  LLVMBasicBlockRef rare_end = LLVMGetInsertBlock(b);
+  LLVMBuildBr(b, join);
+  LLVMPositionBuilderAtEnd(b, join);
+  qn__val_t result = LLVMBuildPhi(b, LLVMTypeOf(otherwise), "");
+  LLVMAddIncoming(result, (LLVMValueRef[]){called, otherwise},
+                  (LLVMBasicBlockRef[]){rare_end, before}, 2);
+  return result;
+}
+
+static qn__val_t value_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+  if (expr->kind == QN__EXPR_COND) return conditional(k, expr);
+  return expr->kind == QN__EXPR_OP ? operator_of(k, expr) : cast(k, expr);
+}
+
+// The code of a function where the builder stands.
+static qn__val_t emit(const qn__kit_t* k, unsigned id, const qn__val_t* args) {
+  qn__kit_t wide = qn__kit_with(k, true);
+  uint32_t traits = (k->math->has_fma ? QN__MATH_HAS_FMA : 0u) |
+                    (qn__kit_has_avx512(k) ? QN__MATH_HAS_AVX512 : 0u) |
+                    (qn__kit_has_avx512(&wide) ? QN__MATH_HAS_AVX512_WIDE : 0u) |
+                    (k->math->fast ? QN__MATH_IS_FAST : 0u);
+  qn__arena_t arena;
+  qn__arena_init(&arena, k->math->arena->allocator);
+  qn__math_function_t function;
+  qn__val_t result = LLVMGetPoison(k->f);
+  if (qn__math_build(&arena, (qn__math_id_t)id, float_dtype(k), traits, &function)) {
+    for (uint32_t i = 0; i < qn__math_info((qn__math_id_t)id)->arity; i++) {
+      function.params[i]->user = args[i];
+    }
+    for (const qn__ir_stmt_t* stmt = function.body.first; stmt; stmt = stmt->next) {
+      stmt->let.var->user = value_of(k, stmt->let.value);
+    }
+    result = leaf(k, function.result);
+  } else {
+    k->math->arena->is_exhausted = true;
+  }
+  qn__arena_deinit(&arena);
+  return result;
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+static qn__val_t call(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* args) {
+  const qn__math_info_t* info = qn__math_info(id);
+  char name[48];
+  const char* element = k->is_f64 ? "f64" : "f32";
+  if (k->lanes == 0) {
+    snprintf(name, sizeof(name), "qn.math.%s.%s", info->name, element);
+  } else {
+    snprintf(name, sizeof(name), "qn.math.%s.v%u%s", info->name, k->lanes, element);
+  }
+  return qn__kit_function(k, name, emit, (unsigned)id, args, info->arity);
+}
+
+// Calls the function of one lane for all, in a loop that ends in the block where the builder then
+// stands.
+static qn__val_t each_lane(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* args) {
+  enum { MAX_ARGS = 3 };
+  LLVMBuilderRef b = k->builder;
+  qn__kit_t one = qn__kit_scalar(k);
+  LLVMTypeRef counter = LLVMInt32TypeInContext(k->math->context);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
+  LLVMBasicBlockRef loop = append(k, "lane"), done = append(k, "done");
+  LLVMBuildBr(b, loop);
+  LLVMPositionBuilderAtEnd(b, loop);
+  qn__val_t i = LLVMBuildPhi(b, counter, "");
+  qn__val_t so_far = LLVMBuildPhi(b, k->f, "");
+  qn__val_t lane[MAX_ARGS];
+  for (uint32_t j = 0; j < qn__math_info(id)->arity; j++) {
+    lane[j] = LLVMBuildExtractElement(b, args[j], i, "");
+  }
+  qn__val_t y = call(&one, id, lane);
+  qn__val_t now = LLVMBuildInsertElement(b, so_far, y, i, "");
+  qn__val_t next = LLVMBuildAdd(b, i, LLVMConstInt(counter, 1, false), "");
+  qn__val_t more = LLVMBuildICmp(b, LLVMIntULT, next, LLVMConstInt(counter, k->lanes, false), "");
+  LLVMBuildCondBr(b, more, loop, done);
+  LLVMAddIncoming(i, (LLVMValueRef[]){LLVMConstNull(counter), next},
+                  (LLVMBasicBlockRef[]){before, loop}, 2);
+  LLVMAddIncoming(so_far, (LLVMValueRef[]){args[0], now}, (LLVMBasicBlockRef[]){before, loop}, 2);
+  LLVMPositionBuilderAtEnd(b, done);
+  return now;
+}
+
+qn__val_t qn__math_shared(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* args) {
+  qn__math_place_t place = qn__math_info(id)->places[k->is_f64 ? 1 : 0];
+  if (place == QN__MATH_INLINE) return emit(k, (unsigned)id, args);
+  if (place == QN__MATH_LANES && k->lanes != 0) return each_lane(k, id, args);
+  return call(k, id, args);
+}
