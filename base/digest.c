@@ -99,6 +99,12 @@ void qn__hash128_hex(qn_hash128_t hash, char out[33]) {
   out[32] = '\0';
 }
 
+qn_cache_key_t qn__hash128_key(qn_hash128_t hash) {
+  qn_cache_key_t key;
+  qn__hash128_hex(hash, key.hex);
+  return key;
+}
+
 static int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;

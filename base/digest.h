@@ -6,6 +6,7 @@
 #define QUERN_BASE_DIGEST_H_
 
 #include "base/base.h"
+#include "quern/quern.h"
 
 // XXH3-128, canonical (big-endian) bytes.
 qn_hash128_t qn__xxh128(qn_span_t bytes, uint64_t seed);
@@ -17,6 +18,8 @@ qn__sha256_t qn__sha256(qn_span_t bytes);
 
 // 32 hex digits and a terminator into `out`.
 void qn__hash128_hex(qn_hash128_t hash, char out[33]);
+// The same as the public type of keys.
+qn_cache_key_t qn__hash128_key(qn_hash128_t hash);
 // False unless `text` is exactly 32 hex digits.
 bool qn__hash128_parse(qn_str_t text, qn_hash128_t* out_hash);
 

@@ -127,8 +127,8 @@ int main(int argc, char** argv) {
     bench_must(qn_engine_executable(subject.engine, subject.module, subject.target, NULL, &info,
                                     &executable));
     qn_executable_release(executable);
-    (void)snprintf(found_path, sizeof found_path, "%s/v1/%.2s/%s.k", directory, info.key,
-                   info.key + 2);
+    (void)snprintf(found_path, sizeof found_path, "%s/v1/%.2s/%s.k", directory, info.key.hex,
+                   info.key.hex + 2);
     struct stat file;
     if (stat(found_path, &file) == 0) found_size = file.st_size;
     if (count > 4000) break;

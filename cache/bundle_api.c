@@ -98,12 +98,11 @@ void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
 }
 
 static qn_cache_entry_info_t info_of(const qn__bundle_t* bundle, uint64_t index) {
-  qn_cache_entry_info_t info = {
+  return (qn_cache_entry_info_t){
+      .key = qn__hash128_key(qn__bundle_key(bundle, index)),
       .size_bytes = qn__bundle_entry_size(bundle, index),
       .created_s = qn__to_seconds(qn__bundle_created_ns(bundle, index)),
   };
-  qn__hash128_hex(qn__bundle_key(bundle, index), info.key);
-  return info;
 }
 
 qn_status_t qn_cache_bundle_list(qn_cache_bundle_t* bundle,
@@ -154,24 +153,24 @@ qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key,
 
 // ---------------------------------------------------------------------------------------- care
 
-static void tell(void (*on_bad)(void* self, const char* key, const char* reason), void* self,
+static void tell(void (*on_bad)(void* self, qn_cache_key_t key, const char* reason), void* self,
                  qn_hash128_t key, qn__get_result_t result, const qn__hit_t* hit) {
   if (!on_bad) return;
-  char hex[33];
-  qn__hash128_hex(key, hex);
+  qn_cache_key_t public_key = qn__hash128_key(key);
   if (result == QN__GET_BAD) {
-    on_bad(self, hex, qn__reason_text(hit->reason));
+    on_bad(self, public_key, qn__reason_text(hit->reason));
   } else if (result == QN__GET_UNTRUSTED) {
-    on_bad(self, hex, "the entry is not the one that was signed");
+    on_bad(self, public_key, "the entry is not the one that was signed");
   } else {
     qn_status_t status = qn__get_status(key, result, hit);
-    on_bad(self, hex, qn_status_message(status));
+    on_bad(self, public_key, qn_status_message(status));
     qn_status_free(status);
   }
 }
 
 qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
-                                   void (*on_bad)(void* self, const char* key, const char* reason),
+                                   void (*on_bad)(void* self, qn_cache_key_t key,
+                                                  const char* reason),
                                    void* self, qn_cache_verify_report_t* out_report) {
   memset(out_report, 0, sizeof *out_report);
   uint64_t count = qn__bundle_count(bundle->bundle);
@@ -203,9 +202,9 @@ typedef struct chooser {
 
 static bool wants(void* self, const qn__entry_t* entry) {
   chooser_t* chooser = self;
-  qn_cache_entry_info_t info = {.size_bytes = qn__entry_size(entry),
+  qn_cache_entry_info_t info = {.key = qn__hash128_key(entry->key),
+                                .size_bytes = qn__entry_size(entry),
                                 .created_s = qn__to_seconds(entry->created_ns)};
-  qn__hash128_hex(entry->key, info.key);
   qn_cache_entry_t* shown;
   if (qn_status_consume(qn__entry_copy(entry, &info, &shown)) != QN_STATUS_OK) {
     chooser->has_failed = true;
@@ -218,9 +217,7 @@ static bool wants(void* self, const qn__entry_t* entry) {
 
 static void pass_bad(void* self, qn_hash128_t key, const char* reason) {
   const chooser_t* chooser = self;
-  char hex[33];
-  qn__hash128_hex(key, hex);
-  chooser->options->on_bad(chooser->options->self, hex, reason);
+  chooser->options->on_bad(chooser->options->self, qn__hash128_key(key), reason);
 }
 
 static qn_status_t check_options(const char* path, size_t bundle_count,
@@ -304,7 +301,7 @@ static void put(qn__disk_t* disk, const qn__entry_t* entry, bool* inout_is_stuck
 }
 
 qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
-                                void (*on_bad)(void* self, const char* key, const char* reason),
+                                void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
                                 void* self, qn_cache_import_report_t* out_report) {
   memset(out_report, 0, sizeof *out_report);
   qn__disk_t* disk = dir->disk;

@@ -58,11 +58,10 @@ static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
 }
 
 static qn_cache_entry_info_t info_of(const qn__disk_file_t* file, int64_t created) {
-  qn_cache_entry_info_t info = {.size_bytes = file->size_bytes,
-                                .created_s = qn__to_seconds(created),
-                                .used_s = qn__to_seconds(file->modified_ns)};
-  qn__hash128_hex(file->key, info.key);
-  return info;
+  return (qn_cache_entry_info_t){.key = qn__hash128_key(file->key),
+                                 .size_bytes = file->size_bytes,
+                                 .created_s = qn__to_seconds(created),
+                                 .used_s = qn__to_seconds(file->modified_ns)};
 }
 
 typedef struct lister {
@@ -153,7 +152,7 @@ qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_ent
 typedef struct verifier {
   qn__disk_t* disk;
   bool is_healing;
-  void (*on_bad)(void* self, const char* key, const char* reason);
+  void (*on_bad)(void* self, qn_cache_key_t key, const char* reason);
   void* self;
   qn_cache_verify_report_t* report;
 } verifier_t;
@@ -179,10 +178,8 @@ static bool verify_one(void* self, const qn__disk_file_t* file) {
     report->unreadable_count++;
   }
   if (verifier->on_bad) {
-    char hex[33];
-    qn__hash128_hex(file->key, hex);
     verifier->on_bad(
-        verifier->self, hex,
+        verifier->self, qn__hash128_key(file->key),
         result == QN__GET_BAD ? qn__reason_text(hit.reason) : qn_status_message(status));
   }
   qn_status_free(status);
@@ -190,7 +187,7 @@ static bool verify_one(void* self, const qn__disk_file_t* file) {
 }
 
 qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
-                                void (*on_bad)(void* self, const char* key, const char* reason),
+                                void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
                                 void* self, qn_cache_verify_report_t* out_report) {
   memset(out_report, 0, sizeof *out_report);
   verifier_t verifier = {dir->disk, is_healing, on_bad, self, out_report};

@@ -34,9 +34,9 @@ static const char* text_of(const qn__entry_head_t* head, uint32_t tag, char out[
 static bool summarise(void* self, const qn__disk_file_t* file) {
   summary_walk_t* walk = self;
   qn__entry_head_t* head = &walk->head;
-  qn_cache_summary_t summary = {
-      .info = {.size_bytes = file->size_bytes, .used_s = file->modified_ns / 1000000000}};
-  qn__hash128_hex(file->key, summary.info.key);
+  qn_cache_summary_t summary = {.info = {.key = qn__hash128_key(file->key),
+                                         .size_bytes = file->size_bytes,
+                                         .used_s = file->modified_ns / 1000000000}};
   if (qn__disk_read_head(walk->disk, file->key, head)) {
     summary.info.created_s = head->created_ns / 1000000000;
     summary.compile_ns = head->compile_ns > 0 ? (uint64_t)head->compile_ns : 0;

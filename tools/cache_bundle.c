@@ -59,7 +59,7 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
   const choice_t* choice = self;
   bool is_wanted = choice->prefix_count == 0;
   for (size_t i = 0; i < choice->prefix_count && !is_wanted; i++) {
-    is_wanted = strncmp(entry->info.key, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
+    is_wanted = strncmp(entry->info.key.hex, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
   }
   for (size_t i = 0; i < choice->word_count && is_wanted; i++) {
     is_wanted = has_word(entry, choice->words[i]);
@@ -68,10 +68,10 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
          entry->info.created_s <= choice->newest_s;
 }
 
-static void take_bad(void* self, const char* key, const char* reason) {
+static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
   const choice_t* choice = self;
   json_array_append_new(
-      choice->bad, json_pack("{s:o, s:o}", "key", json_text(key), "reason", json_text(reason)));
+      choice->bad, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
 }
 
 // "90s", "15m", "12h", "7d". False unless it is an age.

@@ -10,11 +10,11 @@ typedef struct bad_list {
   bool is_json;
 } bad_list_t;
 
-static void take_bad(void* self, const char* key, const char* reason) {
+static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
   bad_list_t* bad = self;
   json_array_append_new(
-      bad->list, json_pack("{s:o, s:o}", "key", json_text(key), "reason", json_text(reason)));
-  if (!bad->is_json) printf("%s: %s\n", key, reason);
+      bad->list, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
+  if (!bad->is_json) printf("%s: %s\n", key.hex, reason);
 }
 
 static bool is_truncated(const cache_t* cache) {

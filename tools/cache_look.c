@@ -31,11 +31,11 @@ static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
 static int compare_entries(const void* a, const void* b) {
   const qn_cache_entry_info_t *x = a, *y = b;
   if (x->created_s != y->created_s) return x->created_s < y->created_s ? 1 : -1;
-  return strcmp(x->key, y->key);
+  return strcmp(x->key.hex, y->key.hex);
 }
 
 json_t* cache_info_json(const qn_cache_entry_info_t* info) {
-  return json_pack("{s:o, s:I, s:I, s:I}", "key", json_text(info->key), "size_bytes",
+  return json_pack("{s:o, s:I, s:I, s:I}", "key", json_text(info->key.hex), "size_bytes",
                    (json_int_t)info->size_bytes, "created_s", (json_int_t)info->created_s, "used_s",
                    (json_int_t)info->used_s);
 }
@@ -90,7 +90,7 @@ static void print_listing(const cache_t* cache, const listing_t* listing) {
   for (size_t i = 0; i < listing->count; i++) {
     const qn_cache_entry_info_t* info = &listing->entries[i];
     char text[32];
-    table_add(&table, info->key);
+    table_add(&table, info->key.hex);
     table_add(&table, format_size(info->size_bytes, text));
     table_add(&table, format_time(info->created_s, text));
     table_add(&table, format_time(info->used_s, text));
@@ -130,7 +130,7 @@ static json_t* section_json(const qn_cache_section_t* section) {
 static void print_entry(const qn_cache_entry_t* entry) {
   const style_t* style = style_of(stdout);
   char text[32];
-  printf("%skey%s        %s\n", style->bold, style->plain, entry->info.key);
+  printf("%skey%s        %s\n", style->bold, style->plain, entry->info.key.hex);
   printf("size       %s\n", format_size(entry->info.size_bytes, text));
   printf("created    %s\n", format_time(entry->info.created_s, text));
   printf("used       %s\n", format_time(entry->info.used_s, text));

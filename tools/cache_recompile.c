@@ -32,26 +32,27 @@ static void on_difference(void* self, const qn_recompile_difference_t* differenc
   hex(difference->made, difference->made_count, made);
   json_array_append_new(
       run->differences,
-      json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "key", json_text(difference->key), "section",
-                difference->section, "offset", (json_int_t)difference->offset, "cached_size",
-                (json_int_t)difference->cached_size, "made_size", (json_int_t)difference->made_size,
-                "cached", cached, "made", made));
+      json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "key", json_text(difference->key.hex),
+                "section", difference->section, "offset", (json_int_t)difference->offset,
+                "cached_size", (json_int_t)difference->cached_size, "made_size",
+                (json_int_t)difference->made_size, "cached", cached, "made", made));
   if (run->is_json) return;
   progress_wipe(run->progress);
   printf("%s: %s differs from byte %" PRIu64 " on: cached %s (of %" PRIu64
          " bytes), compiled %s (of "
          "%" PRIu64 " bytes)\n",
-         difference->key, difference->section, difference->offset, cached[0] ? cached : "nothing",
-         difference->cached_size, made[0] ? made : "nothing", difference->made_size);
+         difference->key.hex, difference->section, difference->offset,
+         cached[0] ? cached : "nothing", difference->cached_size, made[0] ? made : "nothing",
+         difference->made_size);
 }
 
-static void on_failure(void* self, const char* key, const char* message) {
+static void on_failure(void* self, qn_cache_key_t key, const char* message) {
   recompile_t* run = self;
-  json_array_append_new(
-      run->failures, json_pack("{s:o, s:o}", "key", json_text(key), "message", json_text(message)));
+  json_array_append_new(run->failures, json_pack("{s:o, s:o}", "key", json_text(key.hex), "message",
+                                                 json_text(message)));
   if (run->is_json) return;
   progress_wipe(run->progress);
-  printf("%s: cannot be compiled again: %s\n", key, message);
+  printf("%s: cannot be compiled again: %s\n", key.hex, message);
 }
 
 static bool on_progress(void* self, uint64_t done, uint64_t total) {

@@ -22,13 +22,14 @@ typedef struct why {
 static void print_text(const why_t* why) {
   const qn_explanation_t* it = why->explanation;
   const style_t* style = style_of(stdout);
-  printf("%skey%s        %s\n", style->bold, style->plain, it->key);
+  printf("%skey%s        %s\n", style->bold, style->plain, it->key.hex);
   printf("%sfound in%s   %s\n", style->bold, style->plain, it->found_in[0] ? it->found_in : "-");
   if (!why->is_there && why->directory[0]) {
     printf("directory  %s (not there yet)\n", why->directory);
   }
   printf("%s\n", it->text);
-  if (it->nearest_key[0]) printf("%snearest    %s%s\n", style->dim, it->nearest_key, style->plain);
+  if (it->nearest_key.hex[0])
+    printf("%snearest    %s%s\n", style->dim, it->nearest_key.hex, style->plain);
 }
 
 static json_t* text_or_null(const char* text) {
@@ -43,8 +44,8 @@ static void print_object(const cache_t* cache, const why_t* why,
                        json_parsed(qn_target_json(why->target)), "tier",
                        json_text(options->tier == QN_TIER_FAST ? "fast" : "full"), "is_checked",
                        (int)options->is_checked, "directory", text_or_null(why->directory),
-                       "exists", (int)why->is_there, "key", json_text(it->key), "found_in",
-                       text_or_null(it->found_in), "nearest_key", text_or_null(it->nearest_key),
+                       "exists", (int)why->is_there, "key", json_text(it->key.hex), "found_in",
+                       text_or_null(it->found_in), "nearest_key", text_or_null(it->nearest_key.hex),
                        "section", text_or_null(it->section), "wanted", text_or_null(it->wanted),
                        "cached", text_or_null(it->cached), "text", json_text(it->text)),
              17);

@@ -98,7 +98,7 @@ void run_report_text(const run_summary_t* summary, const run_args_t* run) {
     printf(" (median of %" PRIu64 ", least %s)", summary->repeat_count,
            format_ns(summary->run_least_ns, times[0]));
   }
-  printf("\n%skey %s%s\n", style->dim, lookup->key, style->plain);
+  printf("\n%skey %s%s\n", style->dim, lookup->key.hex, style->plain);
 }
 
 // -------------------------------------------------------------------------------------- JSON
@@ -170,7 +170,7 @@ void run_report_json(const run_summary_t* summary, const run_args_t* run) {
                 json_text(summary->signature), "target", json_parsed(summary->target_json), "tier",
                 json_text(summary->tier), "is_checked", (int)summary->is_checked, "source",
                 json_text(qn_source_text(lookup->source)), "is_fallback", (int)lookup->is_fallback,
-                "key", json_text(lookup->key), "repeat", (json_int_t)summary->repeat_count,
+                "key", json_text(lookup->key.hex), "repeat", (json_int_t)summary->repeat_count,
                 "times_ns", times, "outputs", outputs);
   print_json(result, digits);
 }

@@ -34,7 +34,7 @@ static int compare_keys(const void* a, const void* b) {
 
 static bool wants(void* self, const qn_cache_entry_t* entry) {
   const warm_keys_t* keys = self;
-  return bsearch(entry->info.key, keys->keys, keys->count, sizeof *keys->keys, compare_keys) !=
+  return bsearch(entry->info.key.hex, keys->keys, keys->count, sizeof *keys->keys, compare_keys) !=
          NULL;
 }
 

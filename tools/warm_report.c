@@ -63,7 +63,7 @@ static void describe(const qn_warm_progress_t* progress, char out[160]) {
 
 static json_t* key_json(const qn_warm_item_t* item) {
   return json_pack(
-      "{s:o, s:o, s:o, s:s, s:b, s:s, s:I, s:I, s:I, s:o}", "key", json_text(item->key), "name",
+      "{s:o, s:o, s:o, s:s, s:b, s:s, s:I, s:I, s:I, s:o}", "key", json_text(item->key.hex), "name",
       json_text(item->name), "target", json_parsed(item->target_json), "tier",
       item->tier == QN_TIER_FAST ? "fast" : "full", "is_checked", (int)item->is_checked, "outcome",
       qn_warm_outcome_text(item->outcome), "compile_ns", (json_int_t)item->compile_ns, "attempts",
@@ -103,7 +103,8 @@ void warm_report_progress(warm_report_t* report, const qn_warm_progress_t* progr
                           const qn_warm_item_t* item) {
   if (item) {
     bool is_warm = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
-    if (is_warm && args_has(report->args, "bundle")) warm_keys_add(&report->warm_keys, item->key);
+    if (is_warm && args_has(report->args, "bundle"))
+      warm_keys_add(&report->warm_keys, item->key.hex);
     if (report->args->is_json) json_array_append_new(report->keys, key_json(item));
     tell_item(report, item);
     return;

@@ -57,12 +57,12 @@ static qn_status_t ask(qn__warm_up_t* up, size_t index, qn_lookup_info_t* out_in
 }
 
 // Ends a key whose digits are known.
-static void finish_named(qn__warm_up_t* up, size_t index, const char* key,
+static void finish_named(qn__warm_up_t* up, size_t index, qn_cache_key_t key,
                          const qn__warm_verdict_t* verdict) {
   const qn__warm_entry_t* entry = &up->list->entries[index];
   const char* function = qn_module_function_name(entry->module, 0);
   char name[128];
-  (void)snprintf(name, sizeof name, "%.100s@%.12s", function ? function : "module", key);
+  (void)snprintf(name, sizeof name, "%.100s@%.12s", function ? function : "module", key.hex);
   qn_warm_item_t item = {
       .name = name,
       .key = key,
@@ -85,12 +85,12 @@ static void finish_named(qn__warm_up_t* up, size_t index, const char* key,
 
 void qn__warm_finish_key(qn__warm_up_t* up, size_t index, const qn__warm_verdict_t* verdict) {
   qn_lookup_info_t info = {0};
-  const char* key = verdict->key;
-  if (!key || !key[0]) {
+  if (verdict->key && verdict->key[0]) {
+    memcpy(info.key.hex, verdict->key, sizeof info.key.hex);
+  } else {
     qn_status_free(ask(up, index, &info));
-    key = info.key;
   }
-  finish_named(up, index, key, verdict);
+  finish_named(up, index, info.key, verdict);
 }
 
 // ------------------------------------------------------------------------------------ asking first

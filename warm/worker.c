@@ -172,7 +172,7 @@ static qn_status_t make(worker_t* worker, const qn__warm_message_t* task,
     result->outcome = info.source == QN_SOURCE_COMPILED ? QN_WARM_COMPILED : QN_WARM_CACHED;
   }
   result->compile_ns = info.compile_ns;
-  memcpy(result->key, info.key, sizeof result->key);
+  memcpy(result->key, info.key.hex, sizeof result->key);
   qn_module_release(entry.module);
   qn_target_release(entry.target);
   return status;

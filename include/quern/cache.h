@@ -26,7 +26,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_
 QN_API void qn_cache_dir_close(qn_cache_dir_t* dir);
 
 typedef struct qn_cache_entry_info {
-  char key[33];         // 32 hex digits
+  qn_cache_key_t key;
   uint64_t size_bytes;  // of the file
   int64_t created_s;    // Unix time
   int64_t used_s;       // Unix time of the last use, to the day
@@ -85,10 +85,11 @@ typedef struct qn_cache_entry {
   size_t section_count;
   const qn_cache_section_t* sections;
 } qn_cache_entry_t;
-// `key` may be a prefix of at least 4 digits that is unambiguous. Errors: NOT_FOUND,
-// INVALID_ARGUMENT (ambiguous), DATA_LOSS (with the reason), PERMISSION_DENIED (a file that is not
-// trusted), IO, OUT_OF_MEMORY. Owned: qn_cache_entry_free; it outlives the directory.
-QN_API QN_MUST_USE qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key,
+// Reads the entry whose key begins with `key_prefix`: 4 to 32 digits that fit one entry only.
+// Errors: NOT_FOUND, INVALID_ARGUMENT (ambiguous), DATA_LOSS (with the reason), PERMISSION_DENIED
+// (a file that is not trusted), IO, OUT_OF_MEMORY. Owned: qn_cache_entry_free; it outlives the
+// directory.
+QN_API QN_MUST_USE qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key_prefix,
                                                  qn_cache_entry_t** out_entry);
 // NULL is fine.
 QN_API void qn_cache_entry_free(qn_cache_entry_t* entry);
@@ -102,7 +103,7 @@ typedef struct qn_cache_verify_report {
 // Reads and checks every entry; damaged ones are removed when `is_healing`. `on_bad` (may be NULL)
 // hears of each with the reason; both are borrowed for the call. Errors: IO; damage is none.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
-                                                   void (*on_bad)(void* self, const char* key,
+                                                   void (*on_bad)(void* self, qn_cache_key_t key,
                                                                   const char* reason),
                                                    void* self,
                                                    qn_cache_verify_report_t* out_report);
@@ -144,11 +145,12 @@ QN_API QN_MUST_USE qn_status_t
 qn_cache_bundle_list(qn_cache_bundle_t* bundle,
                      bool (*on_entry)(void* self, const qn_cache_entry_info_t* info), void* self);
 // As qn_cache_dir_read.
-QN_API QN_MUST_USE qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key,
+QN_API QN_MUST_USE qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle,
+                                                    const char* key_prefix,
                                                     qn_cache_entry_t** out_entry);
 // As qn_cache_dir_verify; nothing is ever removed from a bundle.
 QN_API QN_MUST_USE qn_status_t qn_cache_bundle_verify(
-    qn_cache_bundle_t* bundle, void (*on_bad)(void* self, const char* key, const char* reason),
+    qn_cache_bundle_t* bundle, void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
     void* self, qn_cache_verify_report_t* out_report);
 
 typedef struct qn_cache_write_options {
@@ -157,7 +159,7 @@ typedef struct qn_cache_write_options {
   // Chooses; NULL: every entry. The entry is borrowed for the call.
   bool (*wants)(void* self, const qn_cache_entry_t* entry);
   // Hears of damaged entries, which are left out; NULL is fine.
-  void (*on_bad)(void* self, const char* key, const char* reason);
+  void (*on_bad)(void* self, qn_cache_key_t key, const char* reason);
   void* self;  // of the two
   // Times of creation and of compiling become 0: the bundle then depends on keys and code alone,
   // and two machines that compile the same write the same bytes.
@@ -193,7 +195,7 @@ typedef struct qn_cache_import_report {
 // Puts the entries of a bundle into a directory. `on_bad` (may be NULL) hears of those that stay
 // out. Errors: PERMISSION_DENIED (the directory may only be read), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
-                                                   void (*on_bad)(void* self, const char* key,
+                                                   void (*on_bad)(void* self, qn_cache_key_t key,
                                                                   const char* reason),
                                                    void* self,
                                                    qn_cache_import_report_t* out_report);
@@ -220,7 +222,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_compile(qn_engine_t* engine, qn_module_
 
 // An entry of an engine's directory as the lookup that made it. Borrowed for the callback.
 typedef struct qn_cached_lookup {
-  const char* key;  // 32 hex digits
+  qn_cache_key_t key;
   qn_module_t* module;
   qn_target_t* target;
   qn_tier_t tier;
@@ -243,7 +245,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_cached(qn_engine_t* engine,
 
 // A byte that came out otherwise. Borrowed for the callback.
 typedef struct qn_recompile_difference {
-  const char* key;
+  qn_cache_key_t key;
   const char* section;   // "metadata" or "payload"
   uint64_t offset;       // of the first difference in the section
   uint64_t cached_size;  // of the section
@@ -260,7 +262,7 @@ typedef struct qn_recompile_options {
   uint64_t seed;       // chooses the sample: the same entries and seed give the same one
   void (*on_difference)(void* self, const qn_recompile_difference_t* difference);
   // Hears of each entry that the generator refuses to make again.
-  void (*on_failure)(void* self, const char* key, const char* message);
+  void (*on_failure)(void* self, qn_cache_key_t key, const char* message);
   // Called before each compile; false ends the run early.
   bool (*on_progress)(void* self, uint64_t done, uint64_t total);
   void* self;  // of the callbacks, each of which may be NULL

@@ -47,12 +47,12 @@ QN_API QN_MUST_USE qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t si
 
 // Why a lookup would hit or miss. Strings are owned by the explanation.
 typedef struct qn_explanation {
-  char key[33];
+  qn_cache_key_t key;
   // "memory", "disk", "bundle", or "" when no local tier has the key.
   const char* found_in;
   // The nearest entry (the one whose key agrees in the most sections, the module counting most), or
   // "" when there is none to compare with; and the first section that differs.
-  char nearest_key[33];
+  qn_cache_key_t nearest_key;
   const char* section;  // "target", "module", ...
   const char* wanted;   // what the lookup has: "target.cpu: znver3"
   const char* cached;   // what the entry has

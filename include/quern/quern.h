@@ -350,7 +350,7 @@ QN_API const char* qn_miss_reason_text(qn_miss_reason_t reason);
 typedef struct qn_compile_event {
   size_t struct_size;  // of the library: members beyond it are not there
   const char* name;    // "softmax@0123456789ab": the first function and the key
-  const char* key;     // 32 hex digits
+  qn_cache_key_t key;
   const char* target_json;
   qn_tier_t tier;
   bool is_checked;
@@ -437,7 +437,7 @@ typedef struct qn_lookup_options {
 // Where an executable came from and how long that took.
 typedef struct qn_lookup_info {
   qn_source_t source;
-  char key[33];        // 32 hex digits
+  qn_cache_key_t key;
   int64_t lookup_ns;   // all of the lookup
   int64_t compile_ns;  // 0 unless compiled
   int64_t load_ns;     // verify and load; 0 for a memory hit

@@ -88,7 +88,7 @@ QN_API const char* qn_warm_outcome_text(qn_warm_outcome_t outcome);
 // One key of the list, done. Borrowed for the callback.
 typedef struct qn_warm_item {
   const char* name;  // "softmax@0123456789ab": the first function and the key
-  const char* key;   // 32 hex digits
+  qn_cache_key_t key;
   const char* target_json;
   qn_tier_t tier;
   bool is_checked;

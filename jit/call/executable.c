@@ -69,7 +69,7 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
   executable->device_table = table;
   executable->module_digest = module->digest;
   executable->module_second_digest = module->second_digest;
-  qn__hash128_hex(key, executable->key);
+  executable->key = qn__hash128_key(key);
   qn_status_t status = load(artifact, options, executable);
   if (!qn_ok(status)) {
     qn_executable_release(executable);

@@ -29,7 +29,7 @@ struct qn_executable {
   uint32_t warp_size;  // of the interpreter
   qn_hash128_t module_digest;
   qn__sha256_t module_second_digest;
-  char key[33];
+  qn_cache_key_t key;
   size_t function_count;
   const qn_artifact_function_t* functions;
 };

@@ -31,7 +31,7 @@ static qn_status_t make_key(qn__ahead_t* ahead) {
   const char* name_space = qn__config_get(&ahead->engine->config, QN__SETTING_cache_namespace);
   qn__buffer_clear(&ahead->preimage);
   QN_TRY(qn__key_make(&ahead->request, ahead->identity, name_space, &ahead->preimage, &ahead->key));
-  qn__key_describe(&ahead->request, ahead->key, ahead->info.key, ahead->name);
+  qn__key_describe(&ahead->request, ahead->key, ahead->info.key.hex, ahead->name);
   return QN_OK;
 }
 
@@ -169,7 +169,7 @@ static qn_status_t run(qn__ahead_t* ahead) {
   if (ahead->request.is_forbidden) {
     return qn_status_make(QN_STATUS_COMPILE_FORBIDDEN,
                           "'%s' is not cached, and compiling is forbidden (key %s)", ahead->name,
-                          ahead->info.key);
+                          ahead->info.key.hex);
   }
   QN_TRY(check_directory(engine));
   // A lookup of this engine may have handed the entry to the writer just now.

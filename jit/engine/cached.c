@@ -56,7 +56,7 @@ typedef struct reader {
 } reader_t;
 
 // Errors: what makes the entry useless; OUT_OF_MEMORY.
-static qn_status_t read_entry(reader_t* reader, const char* key, const qn__entry_t* entry) {
+static qn_status_t read_entry(reader_t* reader, qn_cache_key_t key, const qn__entry_t* entry) {
   qn_cached_report_t* report = reader->report;
   qn__origin_t origin;
   if (qn__preimage_has(entry->preimage, QN__SECTION_DRIVER)) return QN_OK;
@@ -100,9 +100,7 @@ static bool read_file(void* self, const qn__disk_file_t* file) {
     reader->report->bad_count++;
     return true;
   }
-  char key[33];
-  qn__hash128_hex(file->key, key);
-  qn_status_t status = read_entry(reader, key, &hit.entry);
+  qn_status_t status = read_entry(reader, qn__hash128_key(file->key), &hit.entry);
   qn__disk_hit_release(disk, &hit);
   if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY) {
     reader->status = status;

@@ -352,7 +352,7 @@ void qn__flight_name(qn__flight_t* flight, char out_name[128], char out_key[33])
   qn__flights_t* flights = &flight->engine->flights;
   qn__mutex_lock(&flights->mutex);
   memcpy(out_name, flight->name, sizeof flight->name);
-  memcpy(out_key, flight->key, sizeof flight->key);
+  memcpy(out_key, flight->key.hex, sizeof flight->key.hex);
   qn__mutex_unlock(&flights->mutex);
 }
 
@@ -362,9 +362,9 @@ void qn__flight_set_stage(qn__flight_t* flight, qn__flight_stage_t stage) {
   qn__flights_t* flights = &flight->engine->flights;
   qn__mutex_lock(&flights->mutex);
   if (flight->stage < stage) flight->stage = stage;
-  if (flight->making.has_key && flight->key[0] == '\0') {
+  if (flight->making.has_key && flight->key.hex[0] == '\0') {
     memcpy(flight->name, flight->making.name, sizeof flight->name);
-    memcpy(flight->key, flight->making.info.key, sizeof flight->key);
+    flight->key = flight->making.info.key;
   }
   qn__cond_broadcast(&flights->moved);
   qn__mutex_unlock(&flights->mutex);

@@ -22,7 +22,7 @@ struct qn__flight {
   bool has_asked_remote;
   bool is_orphan;  // of a parent of fork
   char name[128];
-  char key[33];
+  qn_cache_key_t key;
   qn__listener_t* listeners;
   qn__landing_t landing;  // status and executable owned
   qn__flight_t* next;

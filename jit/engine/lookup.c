@@ -18,9 +18,7 @@ int64_t qn__deadline_after(int64_t timeout_ns) {
 }
 
 qn_lookup_info_t qn__lookup_memory_info(const qn_executable_t* executable, qn_tier_t tier) {
-  qn_lookup_info_t info = {.source = QN_SOURCE_MEMORY, .tier = tier};
-  memcpy(info.key, executable->key, sizeof info.key);
-  return info;
+  return (qn_lookup_info_t){.source = QN_SOURCE_MEMORY, .key = executable->key, .tier = tier};
 }
 
 // ------------------------------------------------------------------------------------- outcomes

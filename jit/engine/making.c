@@ -36,7 +36,7 @@ static qn_status_t make_key(qn__making_t* making) {
   QN_TRY(qn__key_make(request, making->identity,
                       qn__config_get(&making->engine->config, QN__SETTING_cache_namespace),
                       &making->preimage, &making->key));
-  qn__key_describe(request, making->key, making->info.key, making->name);
+  qn__key_describe(request, making->key, making->info.key.hex, making->name);
   return QN_OK;
 }
 
@@ -90,7 +90,8 @@ qn_executable_t* qn__making_load_entry(qn__making_t* making, const qn__entry_t* 
   qn__arena_deinit(&arena);
   making->info.load_ns = qn__watch_end(engine->watch, QN__STAGE_load, start_ns, making->name);
   if (qn_ok(status)) return executable;
-  qn__log(QN__LOG_INFO, "entry %s is not used: %s", making->info.key, qn_status_message(status));
+  qn__log(QN__LOG_INFO, "entry %s is not used: %s", making->info.key.hex,
+          qn_status_message(status));
   qn_status_free(status);
   answer->was_rejected = true;
   return NULL;

@@ -63,8 +63,8 @@ static void shuffle(sample_t* sample) {
 // ------------------------------------------------------------------------------------ one entry
 
 // Compares one section and reports a difference. True when it is the same.
-static bool compare(const sample_t* sample, const char* key, const char* section, qn_span_t cached,
-                    qn_span_t made) {
+static bool compare(const sample_t* sample, qn_cache_key_t key, const char* section,
+                    qn_span_t cached, qn_span_t made) {
   size_t shorter = cached.size < made.size ? cached.size : made.size;
   size_t at = 0;
   while (at < shorter && cached.data[at] == made.data[at]) at++;
@@ -85,7 +85,7 @@ static bool compare(const sample_t* sample, const char* key, const char* section
   return false;
 }
 
-static qn_status_t compare_artifact(const sample_t* sample, const char* key,
+static qn_status_t compare_artifact(const sample_t* sample, qn_cache_key_t key,
                                     const qn__entry_t* entry, const qn_artifact_t* artifact) {
   QN_TRY(qn__artifact_check(artifact));
   qn__buffer_t metadata;
@@ -124,7 +124,7 @@ static qn_status_t find_codegen(const sample_t* sample, const qn_target_t* targe
   return QN_OK;
 }
 
-static qn_status_t make_again(const sample_t* sample, const char* key, const qn__entry_t* entry,
+static qn_status_t make_again(const sample_t* sample, qn_cache_key_t key, const qn__entry_t* entry,
                               const qn__origin_t* origin, const qn_target_t* target) {
   const qn_codegen_t* codegen;
   void* self;
@@ -156,7 +156,7 @@ static qn_status_t make_again(const sample_t* sample, const char* key, const qn_
   return status;
 }
 
-static qn_status_t try_entry(const sample_t* sample, const char* key, const qn__entry_t* entry) {
+static qn_status_t try_entry(const sample_t* sample, qn_cache_key_t key, const qn__entry_t* entry) {
   if (qn__preimage_has(entry->preimage, QN__SECTION_DRIVER)) return QN_OK;
   qn__origin_t origin;
   if (!qn__origin_read(entry->preimage, &origin)) {
@@ -190,8 +190,6 @@ static qn_status_t try_entry(const sample_t* sample, const char* key, const qn__
 
 static qn_status_t try_key(const sample_t* sample, qn_hash128_t key) {
   qn__hit_t hit;
-  char hex[33];
-  qn__hash128_hex(key, hex);
   qn__get_result_t result =
       qn__disk_inspect(qn__engine_disk(sample->engine), key, false, &hit, NULL);
   if (result == QN__GET_NO_MEMORY) return qn__out_of_memory("an entry");
@@ -199,7 +197,7 @@ static qn_status_t try_key(const sample_t* sample, qn_hash128_t key) {
     sample->report->bad_count += result != QN__GET_ABSENT;
     return QN_OK;
   }
-  qn_status_t status = try_entry(sample, hex, &hit.entry);
+  qn_status_t status = try_entry(sample, qn__hash128_key(key), &hit.entry);
   qn__disk_hit_release(qn__engine_disk(sample->engine), &hit);
   return status;
 }

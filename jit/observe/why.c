@@ -233,9 +233,9 @@ static qn_status_t publish(search_t* search, const char* found_in, uint32_t tag,
   if (!explained) return qn__out_of_memory("an explanation");
   qn__arena_init(&explained->arena, allocator);
   qn_explanation_t* result = &explained->public;
-  qn__hash128_hex(search->key, result->key);
+  result->key = qn__hash128_key(search->key);
   result->found_in = found_in;
-  if (search->nearest.is_set) qn__hash128_hex(search->nearest.key, result->nearest_key);
+  if (search->nearest.is_set) result->nearest_key = qn__hash128_key(search->nearest.key);
   result->section = tag ? qn__section_text(tag) : "";
   result->wanted = tag ? copy_side(search, &explained->arena, &difference->wanted) : "";
   result->cached = tag ? copy_side(search, &explained->arena, &difference->cached) : "";

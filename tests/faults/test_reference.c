@@ -128,7 +128,7 @@ static void key_of(const lookup_case_t* lookup, const char* directory, char out[
   assert_true(qn_ok(qn_target_parse(lookup->target, &target)));
   qn_status_t status = qn_engine_explain(engine, module, target, &how, &explanation);
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-  memcpy(out, explanation->key, 33);
+  memcpy(out, explanation->key.hex, 33);
   qn_explanation_free(explanation);
   qn_target_release(target);
   qn_module_release(module);

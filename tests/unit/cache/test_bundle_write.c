@@ -282,7 +282,7 @@ static bool wants_large(void* self, const qn_cache_entry_t* entry) {
 
 static bool count_info(void* self, const qn_cache_entry_info_t* info) {
   unsigned* count = self;
-  assert_int_equal(strlen(info->key), 32);
+  assert_int_equal(strlen(info->key.hex), 32);
   assert_true(info->size_bytes > 200 && info->created_s == 1700000000 && info->used_s == 0);
   return ++*count < 3;
 }
@@ -328,7 +328,7 @@ static void the_public_calls(void** state) {
   qn__hash128_hex(samples[SAMPLES - 1].entry.key, key);
   qn_cache_entry_t* entry;
   assert_true(qn_ok(qn_cache_bundle_read(bundle, key, &entry)));
-  assert_string_equal(entry->info.key, key);
+  assert_string_equal(entry->info.key.hex, key);
   qn_cache_entry_free(entry);
   assert_int_equal(qn_status_consume(qn_cache_bundle_read(bundle, "00000000", &entry)),
                    QN_STATUS_NOT_FOUND);

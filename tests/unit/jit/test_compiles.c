@@ -110,7 +110,7 @@ static void hear(void* self, const qn_compile_event_t* event) {
   heard->code = qn_status_code(event->status);
   heard->tier = event->tier;
   (void)snprintf(heard->name, sizeof heard->name, "%s", event->name);
-  (void)snprintf(heard->key, sizeof heard->key, "%s", event->key);
+  (void)snprintf(heard->key, sizeof heard->key, "%s", event->key.hex);
   (void)snprintf(heard->text, sizeof heard->text, "%s", event->reason_text);
   heard->compile_ns = event->compile_ns;
   heard->code_bytes = event->code_bytes;
@@ -164,9 +164,9 @@ static void test_callback(void** state) {
   assert_int_equal(heard.count, 1);
   assert_int_equal(heard.reason, QN_MISSED_ABSENT);
   assert_string_equal(heard.text, "directory: no entry");
-  assert_string_equal(heard.key, info.key);
+  assert_string_equal(heard.key, info.key.hex);
   assert_memory_equal(heard.name, "f@", 2);
-  assert_memory_equal(heard.name + 2, info.key, 12);
+  assert_memory_equal(heard.name + 2, info.key.hex, 12);
   assert_int_equal(heard.tier, QN_TIER_FAST);
   assert_int_equal(heard.code, QN_STATUS_OK);
   assert_true(heard.code_bytes > 0);
@@ -174,7 +174,8 @@ static void test_callback(void** state) {
   // An entry that is damaged.
   assert_true(qn_engine_flush(gated.engine, 3600 * SECOND));
   char path[1024];
-  (void)snprintf(path, sizeof path, "%s/v1/%.2s/%s.k", gated.directory, info.key, info.key + 2);
+  (void)snprintf(path, sizeof path, "%s/v1/%.2s/%s.k", gated.directory, info.key.hex,
+                 info.key.hex + 2);
   assert_int_equal(truncate(path, 300), 0);
   (void)qn_engine_unload(gated.engine, module, gated.target, &fast);
   must(gated_look_up(&gated, module, "f", &fast, &info));

@@ -117,7 +117,7 @@ static qn_source_t look_up(qn_engine_t* engine, const char* text, const char* ta
   qn_lookup_info_t info;
   qn_function_t* function;
   must(qn_engine_function(engine, module, target, "saxpy", options, &info, &function));
-  assert_int_equal(strlen(info.key), 32);
+  assert_int_equal(strlen(info.key.hex), 32);
   run_saxpy(function);
   qn_function_release(function);
   qn_module_release(module);
@@ -471,7 +471,7 @@ static void test_damaged_entries(void** state) {
   qn_executable_release(executable);
   assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
   char path[1024];
-  entry_path(directory, info.key, path);
+  entry_path(directory, info.key.hex, path);
   for (long at = 0; at < 200; at += 7) {
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);

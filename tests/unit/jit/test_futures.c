@@ -73,7 +73,7 @@ static void test_poll_and_wait(void** state) {
   assert_int_equal(call(function), 5);
   assert_int_equal(info.source, QN_SOURCE_COMPILED);
   assert_int_equal(info.tier, QN_TIER_FULL);
-  assert_true(info.lookup_ns > 0 && info.compile_ns > 0 && strlen(info.key) == 32);
+  assert_true(info.lookup_ns > 0 && info.compile_ns > 0 && strlen(info.key.hex) == 32);
   assert_true(qn_future_is_ready(future));
   // Asking again gives it again.
   qn_function_t* same;

@@ -35,7 +35,7 @@ static void test_one_compile_for_many(void** state) {
   for (int i = 0; i < count; i++) {
     seeker_join_value(&seekers[i], 7);
     compiled += seekers[i].info.source == QN_SOURCE_COMPILED;
-    assert_int_equal(strlen(seekers[i].info.key), 32);
+    assert_int_equal(strlen(seekers[i].info.key.hex), 32);
     assert_int_equal(seekers[i].info.tier, QN_TIER_FULL);
   }
   assert_int_equal(compiled, 1);

@@ -201,8 +201,8 @@ static void test_replace_and_end(void** state) {
   qn__table_deinit(&f.table);
   qn_executable_retain(second);
   qn_executable_release(second);
-  assert_int_equal(second->key[0], '0');
-  assert_int_equal(second->key[1], '2');
+  assert_int_equal(second->key.hex[0], '0');
+  assert_int_equal(second->key.hex[1], '2');
   qn_executable_release(second);
   assert_int_equal(f.heap.live_blocks, 0);
 }
@@ -246,7 +246,7 @@ static void* work(void* arg) {
     // Whatever was found is what was asked for, and alive.
     char expected[3];
     (void)snprintf(expected, sizeof expected, "%02x", number);
-    assert_memory_equal((*place)->key, expected, 2);
+    assert_memory_equal((*place)->key.hex, expected, 2);
     assert_string_equal((*place)->functions[0].name, "f");
   }
   for (int i = 0; i < HELD_AT_ONCE; i++) qn_executable_release(held[i]);

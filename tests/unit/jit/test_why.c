@@ -87,7 +87,7 @@ static qn_explanation_t* explain(qn_engine_t* engine, qn_module_t* module, qn_ta
   qn_explanation_t* explanation;
   // On a slow machine the usual bound may be over before the nearest is found.
   must(qn__explain(engine, module, target, options, 50000, INT64_C(3600000000000), &explanation));
-  assert_int_equal(strlen(explanation->key), 32);
+  assert_int_equal(strlen(explanation->key.hex), 32);
   return explanation;
 }
 
@@ -96,7 +96,7 @@ static void compile(qn_engine_t* engine, qn_module_t* module, qn_target_t* targe
   qn_executable_t* executable;
   must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
   qn_executable_release(executable);
-  if (key) memcpy(key, info.key, 33);
+  if (key) memcpy(key, info.key.hex, 33);
   assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
 }
 
@@ -163,7 +163,7 @@ static void test_found(void** state) {
   place_t* place = *state;
   qn_explanation_t* it = explain(place->engine, place->one, place->interp, NULL);
   assert_string_equal(it->found_in, "");
-  assert_string_equal(it->nearest_key, "");
+  assert_string_equal(it->nearest_key.hex, "");
   assert_string_equal(it->section, "");
   must_have(it->text, "there is no entry in");
   must_have(it->text, place->directory);
@@ -174,18 +174,18 @@ static void test_found(void** state) {
   qn__buffer_t before = counters_of(place->engine);
   it = explain(place->engine, place->one, place->interp, NULL);
   assert_string_equal(it->found_in, "memory");
-  assert_string_equal(it->key, key);
+  assert_string_equal(it->key.hex, key);
   must_have(it->text, "in memory");
   qn_explanation_free(it);
   assert_true(qn_engine_unload(place->engine, place->one, place->interp, NULL));
   it = explain(place->engine, place->one, place->interp, NULL);
   assert_string_equal(it->found_in, "disk");
-  assert_string_equal(it->key, key);
+  assert_string_equal(it->key.hex, key);
   must_have(it->text, place->directory);
   qn_explanation_free(it);
   // Another one is looked for among all entries, and still nothing is counted.
   it = explain(place->engine, place->two, place->interp, NULL);
-  assert_string_equal(it->nearest_key, key);
+  assert_string_equal(it->nearest_key.hex, key);
   qn_explanation_free(it);
   qn__buffer_t after = counters_of(place->engine);
   assert_string_equal((const char*)before.data, (const char*)after.data);
@@ -231,7 +231,7 @@ static void check(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
   char hex[33];
   qn__hash128_hex(nearest->out_key, hex);
   assert_string_equal(it->found_in, "");
-  assert_string_equal(it->nearest_key, hex);
+  assert_string_equal(it->nearest_key.hex, hex);
   assert_string_equal(it->section, expected->section);
   assert_string_equal(it->wanted, expected->wanted);
   assert_string_equal(it->cached, expected->cached);
@@ -483,8 +483,8 @@ static void test_damage(void** state) {
   assert_int_equal(stat(path, &before), 0);
   qn_explanation_t* it = explain(place->engine, place->one, place->interp, NULL);
   assert_string_equal(it->found_in, "");
-  assert_string_equal(it->key, key);
-  assert_string_equal(it->nearest_key, "");
+  assert_string_equal(it->key.hex, key);
+  assert_string_equal(it->nearest_key.hex, "");
   must_have(it->text, "damaged");
   must_have(it->text, "checksum");
   qn_explanation_free(it);
@@ -497,7 +497,7 @@ static void test_damage(void** state) {
   bytes[120] ^= 1;
   assert_true(qn_test_write_file(path, bytes, (size_t)size));
   it = explain(place->engine, place->two, place->interp, NULL);
-  assert_string_equal(it->nearest_key, "");
+  assert_string_equal(it->nearest_key.hex, "");
   qn_explanation_free(it);
 
   (void)snprintf(moved, sizeof moved, "%s.moved", path);
@@ -531,12 +531,12 @@ static void test_bundles(void** state) {
   qn__buffer_t before = counters_of(engine);
   qn_explanation_t* it = explain(engine, place->one, place->interp, NULL);
   assert_string_equal(it->found_in, "bundle");
-  assert_string_equal(it->key, key);
+  assert_string_equal(it->key.hex, key);
   must_have(it->text, "kernels.qnb");
   qn_explanation_free(it);
   it = explain(engine, place->two, place->interp, NULL);
   assert_string_equal(it->found_in, "");
-  assert_string_equal(it->nearest_key, key);
+  assert_string_equal(it->nearest_key.hex, key);
   assert_string_equal(it->section, "module");
   must_have(it->text, "the nearest has another (one, ");
   must_have(it->text, "in the bundle");

@@ -402,7 +402,7 @@ static void test_engine_records(void** state) {
   char* list_text = read_text(f->path, &size);
   assert_int_equal(list_text[size - 1], '\n');
   assert_ptr_equal(memchr(list_text, '\n', size), list_text + size - 1);
-  assert_non_null(strstr(list_text, info.key));
+  assert_non_null(strstr(list_text, info.key.hex));
   qn_warm_list_t* list;
   must(qn_warm_list_create(&list));
   size_t problem_count;

@@ -161,7 +161,7 @@ static bool on_progress(void* self, const qn_warm_progress_t* progress,
     heard->items++;
     heard->outcomes[item->outcome]++;
     if (!heard->is_lax) {
-      assert_int_equal(strlen(item->key), 32);
+      assert_int_equal(strlen(item->key.hex), 32);
       assert_non_null(strstr(item->name, "f_"));
     }
     if (item->error[0]) (void)snprintf(heard->error, sizeof heard->error, "%s", item->error);
