@@ -1,6 +1,4 @@
-// base/alloc.c: memory from a qn_allocator_t, with checked sizes.
-//
-// Thread rule: as the allocator. Read next: arena.c.
+// base/alloc.c: see alloc.h.
 #include "base/alloc.h"
 
 #include <stdlib.h>
@@ -23,7 +21,7 @@ qn_allocator_t qn_allocator_default(void) {
   return (qn_allocator_t){NULL, default_reallocate};
 }
 
-// Nothing is still something to free: a request of no bytes gets one.
+// Allocates at least one byte, so that NULL always means failure.
 static size_t at_least_one(size_t size_bytes) {
   return size_bytes ? size_bytes : 1;
 }
@@ -51,7 +49,7 @@ char* qn__copy_cstr(qn_allocator_t allocator, qn_str_t text) {
   if (!copy) return NULL;
   if (text.size) memcpy(copy, text.data, text.size);
   copy[text.size] = '\0';
-  // Text with a zero inside would be freed with the wrong size; it is cut there instead.
+  // A text with a zero byte would be freed with the wrong size, so the copy ends there.
   size_t length = strlen(copy);
   if (length == text.size) return copy;
   char* shorter = allocator.reallocate(allocator.self, copy, size, length + 1);

@@ -1,6 +1,4 @@
 // base/arena.c: a list of blocks that are filled from the front and released together.
-//
-// Thread rule: one thread at a time. Read next: buffer.c.
 #include "base/arena.h"
 
 #include "base/alloc.h"
@@ -28,6 +26,16 @@ void qn__arena_deinit(qn__arena_t* arena) {
   qn__arena_init(arena, arena->allocator);
 }
 
+bool qn__arena_check(const qn__arena_t* arena) {
+  size_t total_bytes = 0;
+  for (const qn__arena_block_t* block = arena->blocks; block; block = block->next) {
+    total_bytes += sizeof *block + block->size_bytes;
+  }
+  if (QN_NEVER(total_bytes != arena->total_bytes)) return false;
+  size_t size_bytes = arena->blocks ? arena->blocks->size_bytes : 0;
+  return !QN_NEVER(arena->used_bytes > size_bytes || arena->used_bytes % 16 != 0);
+}
+
 static qn__arena_block_t* new_block(qn__arena_t* arena, size_t size_bytes) {
   size_t total;
   qn__arena_block_t* block = NULL;
@@ -51,8 +59,8 @@ void* qn__arena_alloc(qn__arena_t* arena, size_t size_bytes) {
   rounded &= ~(size_t)15;
   qn__arena_block_t* newest = arena->blocks;
   if (!newest || newest->size_bytes - arena->used_bytes < rounded) {
-    // Blocks double, so that the count stays logarithmic; what is large gets a block of its own,
-    // put behind the newest, whose rest stays in use.
+    // Block sizes double, so that there are few blocks. A large request gets a block of its own,
+    // after the newest in the list, whose rest stays in use.
     size_t wanted = newest ? newest->size_bytes * 2 + sizeof *newest : FIRST_BLOCK_BYTES;
     if (wanted > LARGEST_BLOCK_BYTES) wanted = LARGEST_BLOCK_BYTES;
     bool is_large = rounded > wanted / 2;
@@ -66,6 +74,7 @@ void* qn__arena_alloc(qn__arena_t* arena, size_t size_bytes) {
     block->next = newest;
     arena->blocks = newest = block;
     arena->used_bytes = 0;
+    assert(qn__arena_check(arena));
   }
   uint8_t* result = newest->data + arena->used_bytes;
   arena->used_bytes += rounded;

@@ -1,6 +1,6 @@
 // base/arena.h: memory that is released all at once. One arena per module.
 //
-// Thread rule: one thread at a time. Read next: buffer.h.
+// Thread rule: one thread at a time.
 #ifndef QUERN_BASE_ARENA_H_
 #define QUERN_BASE_ARENA_H_
 
@@ -18,11 +18,14 @@ typedef struct qn__arena {
 
 void qn__arena_init(qn__arena_t* arena, qn_allocator_t allocator);
 void qn__arena_deinit(qn__arena_t* arena);
-// Zeroed, aligned to 16 bytes. NULL when out of memory (then is_exhausted is set and stays).
+// Returns zeroed memory, aligned to 16 bytes; NULL without memory, which sets is_exhausted.
 void* qn__arena_alloc(qn__arena_t* arena, size_t size_bytes);
 void* qn__arena_alloc_array(qn__arena_t* arena, size_t count, size_t size_bytes);
-// A terminated copy.
+// Returns a terminated copy.
 char* qn__arena_cstr(qn__arena_t* arena, qn_str_t text);
+
+// Tests the sizes of the blocks. For tests and for debug builds.
+bool qn__arena_check(const qn__arena_t* arena);
 
 #define QN__ARENA_NEW(arena, type) ((type*)qn__arena_alloc((arena), sizeof(type)))
 

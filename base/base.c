@@ -1,17 +1,15 @@
-// base/base.c: the one pure function of base.h that is too long for a header: edit distance.
-//
-// Thread rule: pure. Read next: status.c.
+// base/base.c: the edit distance of base.h, for "did you mean".
 #include "base/base.h"
 
-// Names are short; longer ones never match anything.
+// Names are short; a longer text matches none.
 #define LONGEST_NAME 127
 
 static size_t smaller(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-// Optimal string alignment: insert, delete, replace and swap of neighbours count one each, because
-// swapped letters are the commonest slip of the hand.
+// Optimal string alignment: an insertion, a deletion, a replacement and a swap of neighbours cost
+// one each. Swapped letters are the most common typing error.
 size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit) {
   size_t difference = a.size > b.size ? a.size - b.size : b.size - a.size;
   if (difference > limit || a.size > LONGEST_NAME || b.size > LONGEST_NAME) return limit + 1;
@@ -29,7 +27,7 @@ size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit) {
       }
       best = smaller(best, row[j]);
     }
-    // A swap reaches back two rows, so one row over the limit is not yet the end of hope.
+    // A swap reaches back two rows, so one row above the limit does not decide yet.
     if (best > limit + 1) return limit + 1;
     size_t* oldest = before;
     before = above;

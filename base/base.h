@@ -1,7 +1,6 @@
-// base/base.h: what every other source file may use: statuses, views, checked sizes, assertions.
+// base/base.h: what every other file may use: statuses, views, checked sizes, assertions.
 //
 // Not here: memory (alloc.h, arena.h), growing text and bytes (buffer.h), parsing bytes (reader.h).
-// Thread rule: pure functions only. Read next: alloc.h.
 #ifndef QUERN_BASE_BASE_H_
 #define QUERN_BASE_BASE_H_
 
@@ -18,12 +17,12 @@
     if (!qn_ok(qn_try_)) return qn_try_; \
   } while (0)
 
-// True when something that cannot happen did: stops a debug build, stays a branch in release.
+// True when `x`, which cannot happen, did. Stops a debug build; stays a branch in release.
 #define QN_NEVER(x) ((x) ? (assert(false && "never: " #x), true) : false)
 
 #define QN_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-// A borrowed run of text, not terminated.
+// A borrowed text, not terminated.
 typedef struct qn_str {
   const char* data;
   size_t size;
@@ -42,13 +41,13 @@ static inline bool qn__str_equal(qn_str_t a, qn_str_t b) {
   return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-// A borrowed run of bytes.
+// Borrowed bytes.
 typedef struct qn_span {
   const uint8_t* data;
   size_t size;
 } qn_span_t;
 
-// Checked size arithmetic: false on overflow, and `out` is then untouched.
+// Checked size arithmetic. False on overflow; `out` has not changed then.
 static inline bool qn__size_add(size_t a, size_t b, size_t* out) {
   size_t sum;
   if (__builtin_add_overflow(a, b, &sum)) return false;
@@ -62,7 +61,7 @@ static inline bool qn__size_mul(size_t a, size_t b, size_t* out) {
   return true;
 }
 
-// A 128-bit digest or key. Printed as 32 lower-case hex digits, byte 0 first.
+// A 128-bit digest or key. Printed as 32 lower-case hexadecimal digits, byte 0 first.
 typedef struct qn_hash128 {
   uint8_t bytes[16];
 } qn_hash128_t;
@@ -83,14 +82,14 @@ static inline void qn__store_le64(uint8_t* bytes, uint64_t value) {
   for (unsigned i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> (8 * i));
 }
 
-// Whether all of the bytes are zero, as reserved ones must be.
+// True when all bytes are zero, as reserved ones must be.
 static inline bool qn__is_zero(const uint8_t* bytes, size_t size) {
   uint8_t any = 0;
   for (size_t i = 0; i < size; i++) any |= bytes[i];
   return any == 0;
 }
 
-// Edit distance bounded by `limit` (returns limit + 1 beyond), for "did you mean".
+// Returns the edit distance; `limit` + 1 when it is greater than `limit`.
 size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit);
 
 #endif  // QUERN_BASE_BASE_H_

@@ -1,6 +1,4 @@
-// base/buffer.c: a growing run of bytes or text with a sticky failure flag.
-//
-// Not here: parsing what was written (reader.c). Thread rule: one thread at a time.
+// base/buffer.c: see buffer.h.
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -27,7 +25,12 @@ qn_status_t qn__buffer_status(const qn__buffer_t* buffer, const char* what) {
   return buffer->has_failed ? qn__out_of_memory(what) : QN_OK;
 }
 
-// Makes room for `size` more bytes and the zero behind them.
+bool qn__buffer_check(const qn__buffer_t* buffer) {
+  if (!buffer->data) return !QN_NEVER(buffer->size != 0 || buffer->capacity != 0);
+  return !QN_NEVER(buffer->size >= buffer->capacity || buffer->data[buffer->size] != 0);
+}
+
+// Makes room for `size` more bytes and a zero byte.
 static bool reserve(qn__buffer_t* buffer, size_t size) {
   if (buffer->has_failed) return false;
   size_t needed;
@@ -55,6 +58,7 @@ void qn__buffer_bytes(qn__buffer_t* buffer, const void* data, size_t size) {
   if (size) memcpy(buffer->data + buffer->size, data, size);
   buffer->size += size;
   buffer->data[buffer->size] = 0;
+  assert(qn__buffer_check(buffer));
 }
 
 void qn__buffer_str(qn__buffer_t* buffer, qn_str_t text) {
@@ -74,7 +78,7 @@ void qn__buffer_format(qn__buffer_t* buffer, const char* format, ...) {
   va_start(arguments, format);
   va_list again;
   va_copy(again, arguments);
-  // Most pieces are short: formatted in place when they fit, else once more with room.
+  // Formats in place first, because most pieces fit; if not, again with enough room.
   size_t room = buffer->data && !buffer->has_failed ? buffer->capacity - buffer->size : 0;
   int size = vsnprintf(room ? (char*)buffer->data + buffer->size : NULL, room, format, arguments);
   va_end(arguments);
@@ -132,8 +136,8 @@ void qn__buffer_run(qn__buffer_t* buffer, qn_span_t run) {
   qn__buffer_bytes(buffer, run.data, run.size);
 }
 
-// The length of the well-formed UTF-8 sequence at `text`, 0 when there is none. Table 3-7 of the
-// Unicode standard: overlong forms, surrogates and values above U+10FFFF are malformed.
+// Returns the length of the well-formed UTF-8 sequence at `text`, or 0. Table 3-7 of the Unicode
+// standard: overlong forms, surrogates and values above U+10FFFF are malformed.
 static size_t utf8_size(const uint8_t* text, size_t left) {
   uint8_t lead = text[0];
   size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;

@@ -1,14 +1,13 @@
-// base/digest.c: XXH3-128 by the xxHash library, SHA-256 of our own (FIPS 180-4), and hex.
+// base/digest.c: XXH3-128 by the xxHash library, SHA-256 of our own (FIPS 180-4), and hexadecimal.
 //
-// Nothing here resists a forger who chooses both sides of an XXH3 collision; the SHA-256 beside it
-// does. Thread rule: pure functions. Read next: fs.c.
+// An attacker can construct two inputs with one XXH3; SHA-256 resists that.
 #include "base/digest.h"
 
 #include <xxhash.h>
 
 #if defined(__x86_64__)
-// Distributions build the library for the oldest x86-64 and, some of them, with a second set of
-// functions that pick AVX2 or AVX-512 at run time. The weak reference takes them where they are.
+// Distributions build xxHash for the oldest x86-64. Some add a second set of functions that choose
+// AVX2 or AVX-512 at run time. The weak reference uses them where they exist.
 XXH128_hash_t XXH3_128bits_withSeed_dispatch(const void* input, size_t size, XXH64_hash_t seed)
     __attribute__((weak));
 #endif
@@ -76,7 +75,7 @@ qn__sha256_t qn__sha256(qn_span_t bytes) {
                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   size_t offset = 0;
   for (; bytes.size - offset >= 64; offset += 64) sha256_block(state, bytes.data + offset);
-  // The rest, a one bit, zeros and the length in bits fill one block or two.
+  // The last bytes, a one bit, zeros and the length in bits fill one block or two.
   uint8_t tail[128] = {0};
   size_t rest = bytes.size - offset;
   if (rest) memcpy(tail, bytes.data + offset, rest);

@@ -1,14 +1,12 @@
-// base/digest.h: the two digests: XXH3-128 (keys, checksums) and SHA-256 (the second digest of a
-// module in an entry, so that a collision of one is caught by the other).
-//
-// Thread rule: pure functions. Read next: fs.h.
+// base/digest.h: XXH3-128 for keys and checksums, and SHA-256 as the second digest of a module: a
+// collision of one is found by the other.
 #ifndef QUERN_BASE_DIGEST_H_
 #define QUERN_BASE_DIGEST_H_
 
 #include "base/base.h"
 #include "quern/quern.h"
 
-// XXH3-128, canonical (big-endian) bytes.
+// Returns XXH3-128 as canonical (big-endian) bytes.
 qn_hash128_t qn__xxh128(qn_span_t bytes, uint64_t seed);
 
 typedef struct qn__sha256 {
@@ -16,7 +14,7 @@ typedef struct qn__sha256 {
 } qn__sha256_t;
 qn__sha256_t qn__sha256(qn_span_t bytes);
 
-// 32 hex digits and a terminator into `out`.
+// Writes 32 hexadecimal digits and a terminator.
 void qn__hash128_hex(qn_hash128_t hash, char out[33]);
 // The same as the public type of keys.
 qn_cache_key_t qn__hash128_key(qn_hash128_t hash);

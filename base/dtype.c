@@ -1,6 +1,4 @@
-// base/dtype.c: look-ups in the table of dtypes.
-//
-// Thread rule: pure functions. Read next: integer.c.
+// base/dtype.c: looks up the table of dtypes.
 #include "base/dtype.h"
 
 typedef struct dtype_info {

@@ -1,7 +1,6 @@
 // base/dtype.h: the classes and widths of dtypes, from the public table.
 //
 // Not here: which operands an operator takes (ir/op_rules.c), DLPack's codes (jit/call/tensor.c).
-// Thread rule: pure functions. Read next: integer.h.
 #ifndef QUERN_BASE_DTYPE_H_
 #define QUERN_BASE_DTYPE_H_
 
@@ -16,7 +15,7 @@ typedef enum qn__dtype_class {
   QN__CLASS_FLOAT,
 } qn__dtype_class_t;
 
-// NONE for any value that is no dtype.
+// Returns NONE for a value that is no dtype.
 qn__dtype_class_t qn__dtype_class(qn_dtype_t dtype);
 static inline bool qn__dtype_is_int(qn_dtype_t dtype) {
   qn__dtype_class_t c = qn__dtype_class(dtype);

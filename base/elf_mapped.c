@@ -1,8 +1,6 @@
 #define _GNU_SOURCE  // dl_iterate_phdr
-// base/elf_mapped.c: the build id of an object that is mapped into the process, out of its program
-// headers: no file is read; and the identity of a generator from what is mapped.
-//
-// Thread rule: any thread (dl_iterate_phdr locks). Read next: elf.c.
+// base/elf_mapped.c: reads build ids from the program headers of mapped objects, without a file;
+// and the identity of a generator from them.
 #include <link.h>
 #include <stdio.h>
 #include <unistd.h>

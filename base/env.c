@@ -1,7 +1,5 @@
 #define _GNU_SOURCE  // secure_getenv, environ
-// base/env.c: the one place that reads the environment.
-//
-// Thread rule: as getenv: no thread may change the environment meanwhile. Read next: log.c.
+// base/env.c: see env.h. As for getenv, no thread may change the environment meanwhile.
 #include "base/env.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// base/env.h: the one place that reads the environment (secure_getenv: nothing for setuid
+// base/env.h: the only place that reads the environment (by secure_getenv: nothing in set-user-id
 // programs).
 //
 // Called when an engine or the command line is configured, never on a hot path.
@@ -7,12 +7,13 @@
 
 #include <stdbool.h>
 
-// NULL when unset, empty or when the process is setuid. Borrowed from the environment.
+// Returns NULL when the variable is unset or empty, or in a set-user-id process. Borrowed from the
+// environment.
 const char* qn__env_get(const char* name);
-// Whether the process has user or group rights that its caller has not (set-user-id,
-// set-group-id): what it runs must not come from a place that the caller chose.
+// True when the process has user or group rights that its caller does not have (set-user-id,
+// set-group-id). Such a process must not run code from a place that its caller chose.
 bool qn__has_borrowed_rights(void);
-// All of it, for a process that is started. Borrowed from the environment.
+// Returns the whole environment, for a child process. Borrowed from the environment.
 char* const* qn__env_block(void);
 
 #endif  // QUERN_BASE_ENV_H_

@@ -1,12 +1,11 @@
 #define _GNU_SOURCE  // SYS_gettid
 // base/fork.c: one pthread_atfork registration for all objects of the library.
 //
-// Requirements. (1) A fork at any moment leaves every registered lock free in parent and child.
-// (2) Locks are taken newest object first and let go in the same order; an object that uses another
-// one is made after it, so its lock comes first here as in use. (3) The list itself is stable while
-// a fork is under way, because the registry's lock is held from prepare to parent or child.
-//
-// Thread rule: in the header. Read next: fs.c.
+// Requirements:
+// 1. A fork at any moment leaves every registered lock free in parent and child.
+// 2. Locks are taken newest object first. An object that uses another one is created after it, so
+//    this is the order in which threads take them, too. They are released in the same order.
+// 3. The list does not change during a fork: its lock is held from prepare to parent or child.
 #include "base/fork.h"
 
 #include <pthread.h>
@@ -18,26 +17,26 @@
 
 #include "base/thread.h"
 
-// How long all that is waited for at the end of a process may take, together.
+// How long all waits at exit may take together.
 #define EXIT_GRACE_NS INT64_C(5000000000)
-// On a machine so busy that the process gets little of its cores meanwhile, that is no measure of a
-// hang: it goes on for as much time on a core, looked at once a period, and never for longer than
-// this. A process that computes nothing hangs.
+// On a machine so busy that the process gets little processor time, 5 s do not prove a hang. The
+// wait then goes on until the threads had that much processor time, checked once a period, and
+// never longer than this. A process that computes nothing hangs.
 #define EXIT_MAX_NS INT64_C(60000000000)
 #define EXIT_LOOK_NS INT64_C(1000000000)
-// glibc allots more as it needs them; a host may make engines without end.
+// glibc allocates more handlers as needed, and a host may create engines without end.
 #define MAX_EXIT_HANDLERS 32u
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* newest;
-// Of those with `at_exit`. A lock of its own, because what is waited for at the end of the process
-// may register something.
+// Guards the nodes with `at_exit`. A lock of its own, because threads that are waited for at exit
+// may register nodes.
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__fork_node_t* first_to_exit;
 typedef struct patience {
-  int64_t start_ns, deadline_ns;  // 0: not yet at the end
+  int64_t start_ns, deadline_ns;  // 0: exit has not started
   int64_t start_cpu_ns;
-  int64_t look_ns, look_cpu_ns;  // when it was last looked at
+  int64_t look_ns, look_cpu_ns;  // time and processor time of the last check
 } patience_t;
 static patience_t exit_patience;
 static bool is_installed;
@@ -60,7 +59,7 @@ static void in_parent(void) {
 }
 
 static void in_child(void) {
-  atomic_store(&hold_count, 0);  // those threads are the parent's
+  atomic_store(&hold_count, 0);  // only the parent has those threads
   for (qn__fork_node_t* node = newest; node; node = node->next) {
     if (node->child) node->child(node->self);
   }
@@ -106,7 +105,7 @@ void qn__fork_unregister(qn__fork_node_t* node) {
 
 // ---------------------------------------------------------------------------------------- exit
 
-// What the other threads have computed so far.
+// Returns the processor time of the other threads so far.
 static int64_t others_cpu_ns(void) {
   struct timespec all, own;
   if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &all) != 0) return 0;
@@ -134,7 +133,7 @@ static bool prolong(patience_t* patience) {
 
 static void on_exit_of_process(void) {
   (void)pthread_mutex_lock(&exit_mutex);
-  // The handler may be registered several times: what did not end the first time has had its time.
+  // The handler may be registered several times; later calls wait no longer.
   if (exit_patience.start_ns == 0) begin_patience(&exit_patience);
   for (qn__fork_node_t* node = first_to_exit; node; node = node->next_to_exit) {
     node->at_exit(node->self, exit_patience.deadline_ns);
@@ -163,13 +162,13 @@ void qn__exit_release(void) {
   (void)atomic_fetch_sub(&hold_count, 1);
 }
 
-// glibc calls the destructors of the thread that calls exit before all exit handlers. There is no
-// other way to be first; a C library without it has the handlers alone.
+// glibc runs the destructors of the exiting thread before all exit handlers. There is no other way
+// to run first; another C library has the handlers only.
 extern int __cxa_thread_atexit_impl(void (*end)(void*), void* object, void* library)
     __attribute__((weak));
 extern void* __dso_handle __attribute__((visibility("hidden")));
 
-// The main thread ends with the process, or by pthread_exit: then this only waits a moment.
+// The main thread may also end by pthread_exit; this then only delays it a moment.
 static void on_end_of_main_thread(void* unused) {
   (void)unused;
   const struct timespec pause = {0, 1000000};

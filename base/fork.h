@@ -1,12 +1,12 @@
-// base/fork.h: objects with locks or threads that must survive fork, and those whose threads must
-// not run into the end of the process.
+// base/fork.h: handlers for fork and exit, for objects with locks or threads.
 //
-// An object registers a node; before a fork its `prepare` takes its locks, and after it `parent` or
-// `child` lets them go, the latter after forgetting the threads that the child does not have. This
-// is the second mutable global of the library, because pthread_atfork takes no argument.
+// An object registers a node. Before a fork its `prepare` takes the object's locks; after it
+// `parent` or `child` releases them, and `child` forgets the threads that only the parent has. The
+// list of nodes is the second mutable global of the library, because pthread_atfork takes no
+// argument.
 //
-// Thread rule: any thread. Register and unregister with none of the object's locks held: a fork
-// holds the registry's lock while it takes them. Read next: fork.c.
+// Thread rule: call register and unregister with none of the object's locks held: a fork takes them
+// while it holds the lock of the list. Read next: fork.c.
 #ifndef QUERN_BASE_FORK_H_
 #define QUERN_BASE_FORK_H_
 
@@ -16,9 +16,9 @@ typedef struct qn__fork_node {
   void* self;
   void (*prepare)(void* self);  // each may be NULL
   void (*parent)(void* self);
-  void (*child)(void* self);  // async-signal-unsafe calls are fine, allocation and I/O are not
-  // When the process calls exit, before libraries that were loaded later are ended: see below. It
-  // may wait until `deadline_ns` (qn__now_ns), which all nodes share, however many there are.
+  void (*child)(void* self);  // may make async-signal-unsafe calls, but must not allocate or do I/O
+  // Called when the process exits, before libraries that were loaded later end (see below). May
+  // wait until `deadline_ns` (qn__now_ns), which all nodes share.
   void (*at_exit)(void* self, int64_t deadline_ns);
   struct qn__fork_node* next;
   struct qn__fork_node* previous;
@@ -28,22 +28,22 @@ typedef struct qn__fork_node {
 // Borrows `node` until it is unregistered. False when the handlers cannot be installed (no memory).
 bool qn__fork_register(qn__fork_node_t* node);
 void qn__fork_unregister(qn__fork_node_t* node);
-// To be called when a library has been loaded whose end must not come while threads are inside of
-// it, and when it has been used for the first time: exit handlers run in the inverse order of their
-// registration. Any number of times; only the first few count.
+// Registers an exit handler. Call it after loading a library that must not end while threads are
+// inside it, and again after its first use: exit handlers run in the inverse order of their
+// registration. Only the first few calls count.
 void qn__fork_watch_exit(void);
 
-// What a library makes while it is used for the first time is ended before any exit handler that is
-// registered before that use is over. So whoever is in there holds the end of the process: the main
-// thread, if it has been seen by qn__exit_watch_caller, waits for him (5 s, or longer on a busy
-// machine) before the first handler runs. An exit on another thread does not wait for that one use.
+// Brackets the first use of a library. Objects that a library creates then are destroyed before
+// exit handlers that were registered earlier run. So the main thread, if qn__exit_watch_caller has
+// seen it, waits for such uses before the first exit handler: for 5 s, or longer on a busy machine.
+// An exit on another thread does not wait for them.
 void qn__exit_hold(void);
 void qn__exit_release(void);
-// For an `at_exit` whose deadline has passed, on its thread: true, with a later one, while the
-// process still computes but has had less than 5 s on the cores of a busy machine, for a minute at
+// For an `at_exit` whose deadline has passed: true, with a later deadline, while other threads
+// still compute but have had less than 5 s of processor time on a busy machine; for a minute at
 // most.
 bool qn__exit_prolong(int64_t* inout_deadline_ns);
-// To be called on the threads of callers; costs a look at a flag after the first time.
+// Call it on the threads of callers. After the first time it costs a test of a flag.
 void qn__exit_watch_caller(void);
 
 #endif  // QUERN_BASE_FORK_H_

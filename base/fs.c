@@ -1,7 +1,7 @@
-// base/fs.c: the seam over the file calls of POSIX, and the few helpers built on it.
+// base/fs.c: the POSIX table of fs.h, and the helpers that use it.
 //
-// The table in force is read with one atomic load per operation. Nothing outside this file calls
-// open, read and the like, so a test table sees every call. Thread rule: in fs.h. Read next: env.c.
+// Each operation loads the table with one atomic load. No other file calls open, read and so on, so
+// a test's table sees every call.
 #include "base/fs.h"
 
 #include <errno.h>
@@ -30,7 +30,8 @@ static int posix_open(const char* path, int flags, mode_t mode) {
 static int posix_openat(int directory, const char* path, int flags, mode_t mode) {
   RETRY(int, openat(directory, path, flags, mode));
 }
-// On Linux the descriptor is gone even when close says EINTR; repeating could close another's.
+// On Linux the descriptor is closed even when close returns EINTR; a repetition could close another
+// one.
 static int posix_close(int fd) {
   return close(fd);
 }
@@ -43,8 +44,8 @@ static ssize_t posix_pread(int fd, void* data, size_t size, off_t offset) {
 static ssize_t write_again(int fd, const void* data, size_t size) {
   RETRY(ssize_t, write(fd, data, size));
 }
-// A limit on the size of files, and a pipe that nobody reads, raise signals whose default is the
-// end of the process. They go to the thread that writes; here they are held back, and taken.
+// A limit on file sizes and a pipe without a reader raise signals that end the process by default.
+// The kernel sends them to the writing thread; this blocks and removes them.
 static ssize_t posix_write(int fd, const void* data, size_t size) {
   sigset_t raised, before;
   (void)sigemptyset(&raised);
@@ -165,15 +166,14 @@ const qn__fs_t* qn__fs_install(const qn__fs_t* table) {
   return atomic_exchange(&table_in_force, table ? table : &qn__fs_posix);
 }
 
-// Reads to the end. The size that fstat names is a first guess: pseudo files say 0, and a file may
-// grow meanwhile. 0, or an errno; EFBIG beyond the limit.
+// Reads to the end. The size by fstat is a first guess: pseudo files give 0, and a file may grow.
+// Returns 0 or an errno; EFBIG when the file exceeds the limit.
 static int read_all(const qn__fs_t* fs, int fd, size_t guess, size_t limit_bytes,
                     qn_allocator_t allocator, uint8_t** inout_data, size_t* inout_capacity,
                     size_t* out_size) {
   size_t size = 0;
   for (;;) {
-    // Room for one byte more than the limit, so that the file at the limit is told from beyond,
-    // and for the zero.
+    // One byte more than the limit tells a larger file apart; one more for the zero.
     size_t needed = size < guess ? guess + 2 : size + 4096;
     if (*inout_capacity < size + 2) {
       void* items = *inout_data;
@@ -195,7 +195,7 @@ qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t 
   *out_data = NULL;
   *out_size = 0;
   const qn__fs_t* fs = qn__fs();
-  // Without O_NONBLOCK a FIFO would hold the caller until somebody writes.
+  // Without O_NONBLOCK a FIFO would block until a writer opens it.
   int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
   if (fd < 0) return qn__fs_status(errno, "open", path);
   qn_status_t status = QN_OK;
@@ -240,15 +240,15 @@ qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t 
   return QN_OK;
 }
 
-// Depth first from the end: parents that exist are never asked, because a parent on a read-only or
-// automounted file system may answer otherwise than EEXIST.
+// Tries the last directory first, then its parents. Existing parents are never created, because on
+// a read-only or automounted file system the error may differ from EEXIST.
 static int make_with_parents(const qn__fs_t* fs, char* path, size_t size, mode_t mode) {
   if (fs->mkdir(path, mode) == 0 || errno == EEXIST) return 0;
   if (errno != ENOENT) return -1;
   size_t cut = size;
   while (cut > 0 && path[cut - 1] != '/') cut--;
   while (cut > 0 && path[cut - 1] == '/') cut--;
-  if (cut == 0) return -1;  // ENOENT of the first component: the working directory is gone
+  if (cut == 0) return -1;  // the working directory is gone
   char saved = path[cut];
   path[cut] = '\0';
   int result = make_with_parents(fs, path, cut, mode);
@@ -268,7 +268,7 @@ int qn__fs_mkdirs(const char* path, mode_t mode) {
   memcpy(copy, path, size + 1);
   while (size > 1 && copy[size - 1] == '/') copy[--size] = '\0';
   if (make_with_parents(fs, copy, size, mode) != 0) return -1;
-  // EEXIST is also said of a file.
+  // EEXIST may mean a file.
   struct stat info;
   if (fs->lstat(copy, &info) != 0) return -1;
   if (S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode)) return 0;

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE  // F_OFD_SETLK
-// base/fs_linux.c: locks that belong to an open file, and the kind of a file system.
+// base/fs_linux.c: locks of an open file description, and the kind of a file system.
 //
-// Locks of POSIX belong to the process and vanish when any descriptor of the file is closed; those
-// of flock cover whole files. Locks of an open file description on single bytes have neither fault:
-// one empty file serves any number of keys. Thread rule: thread-safe. Read next: fs.c.
+// POSIX locks belong to the process and vanish when it closes any descriptor of the file; flock
+// locks whole files. Locks of an open file description on single bytes have neither problem: one
+// empty file serves any number of keys.
 #include "base/fs_linux.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ int qn__fs_linux_filesystem_type(const char* path, uint32_t* out_magic) {
   return result;
 }
 
-// The numbers are those of statfs(2).
+// The numbers are from statfs(2).
 bool qn__fs_is_local(const char* path) {
   static const uint32_t local[] = {
       0xEF53,      // ext2, ext3, ext4

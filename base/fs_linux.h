@@ -1,6 +1,4 @@
-// base/fs_linux.h: the entries of the seam that POSIX does not have. For fs.c alone.
-//
-// Thread rule: thread-safe. Read next: fs_linux.c.
+// base/fs_linux.h: the functions of fs.c that POSIX does not have.
 #ifndef QUERN_BASE_FS_LINUX_H_
 #define QUERN_BASE_FS_LINUX_H_
 

@@ -1,14 +1,14 @@
-// base/histogram.c: the arithmetic of the buckets, and adding with atomics.
+// base/histogram.c: computes buckets, and adds to them with atomics.
 //
-// A bucket's index is made of the exponent and the three bits behind the leading one, so finding it
-// is a count of leading zeros and a shift. Thread rule: any thread. Read next: jit/observe/watch.c.
+// The index of a bucket consists of the exponent and the three bits after the leading one: a count
+// of leading zeros and a shift.
 #include "base/histogram.h"
 
 #define SUB_BITS 3u
 #define SUB_COUNT (1u << SUB_BITS)
 
 size_t qn__histogram_index(uint64_t value) {
-  // A bucket includes its upper end, as the buckets of Prometheus do: hence one less.
+  // A bucket includes its upper end, as those of Prometheus do; hence one less.
   uint64_t below = value ? value - 1 : 0;
   if (below < SUB_COUNT) return (size_t)below;
   unsigned exponent = 63u - (unsigned)__builtin_clzll(below);
@@ -26,8 +26,8 @@ uint64_t qn__histogram_upper(size_t index) {
 
 void qn__histogram_add(qn__histogram_t* histogram, int64_t value) {
   uint64_t amount = value > 0 ? (uint64_t)value : 0;
-  // The maximum first, and the bucket released behind it: whoever reads the buckets and then the
-  // maximum finds none below them.
+  // Updates the maximum first and releases the bucket after it: a reader that loads the buckets and
+  // then the maximum never finds a value above the maximum.
   uint64_t max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
   while (amount > max &&
          !atomic_compare_exchange_weak_explicit(&histogram->max, &max, amount, memory_order_relaxed,
@@ -50,7 +50,7 @@ void qn__histogram_read(const qn__histogram_t* histogram, qn__histogram_snapshot
 
 uint64_t qn__histogram_quantile(const qn__histogram_snapshot_t* snapshot, unsigned permille) {
   if (snapshot->count == 0) return 0;
-  // The rank of the value that is asked for, counted from 1 and rounded up.
+  // The rank of the wanted value, counted from 1 and rounded up.
   uint64_t rank = snapshot->count / 1000 * permille;
   rank += (snapshot->count % 1000 * permille + 999) / 1000;
   if (rank == 0) rank = 1;

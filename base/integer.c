@@ -1,8 +1,5 @@
-// base/integer.c: what the operators compute on integers of any dtype and on bools: as i64 does
-// (integer.h), wrapped to the dtype's width, except where bits are counted, and where 64 bits have
-// no sign.
-//
-// Thread rule: pure functions. Read next: ir/arith.c, devices/gpu/eval.c.
+// base/integer.c: operators on integers of any dtype and on bools. They compute as i64 does and
+// wrap to the width, except operators that count bits and unsigned 64-bit ones.
 #include "base/integer.h"
 
 int64_t qn__wrap_int(qn_dtype_t dtype, int64_t value) {
@@ -13,7 +10,7 @@ int64_t qn__wrap_int(qn_dtype_t dtype, int64_t value) {
   return qn__as_signed(bits);
 }
 
-// Of an unsigned dtype or bool. False: a division by zero.
+// Computes on an unsigned dtype or bool. False: a division by zero.
 static bool unsigned_op(qn_op_t op, uint64_t a, uint64_t b, int64_t* out_value) {
   switch (op) {
     case QN_OP_MIN:

@@ -1,38 +1,37 @@
-// base/integer.h: what the operators compute on integers and bools: the one arithmetic of constant
-// folding, the interpreter and launch plans, so that they cannot disagree.
+// base/integer.h: operators on integers and bools. Constant folding, the interpreter and launch
+// plans share this arithmetic, so that they always agree.
 //
-// A value is held in 64 bits, sign- or zero-extended from its dtype; one of u64 as its bit pattern.
-// Everything wraps around, shift counts are taken modulo the width, and a division by zero gives 0.
+// A value takes 64 bits, sign- or zero-extended from its dtype; a u64 is its bit pattern.
+// Everything wraps around, shift counts are modulo the width, and a division by zero gives 0.
 //
-// Not here: floats and conversions (ir/arith_float.c). Thread rule: pure functions. Read next:
-// integer.c.
+// Not here: floats and conversions (ir/arith_float.c).
 #ifndef QUERN_BASE_INTEGER_H_
 #define QUERN_BASE_INTEGER_H_
 
 #include "base/dtype.h"
 
-// The cast from uint64_t is implementation-defined beyond INT64_MAX; gcc and clang wrap.
+// Casting a uint64_t above INT64_MAX is implementation-defined; gcc and clang wrap.
 static inline int64_t qn__as_signed(uint64_t bits) {
   return (int64_t)bits;
 }
 
-// The bits that a value of an integer dtype or bool has in memory.
+// Returns a mask of the bits of an integer dtype or bool.
 static inline uint64_t qn__width_mask(qn_dtype_t dtype) {
   uint32_t bits = qn__dtype_bits(dtype);
   return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
 }
 
-// Wraps an integer to dtype's width and extends it; bool to 0/1.
+// Wraps an integer to the width of `dtype` and extends it; bool to 0 or 1.
 int64_t qn__wrap_int(qn_dtype_t dtype, int64_t value);
 
 typedef enum qn__int_outcome {
   QN__INT_EXACT,
-  // The result, or the quotient that a remainder belongs to, has more than 64 bits.
+  // The result, or the quotient of a remainder, exceeds 64 bits.
   QN__INT_OVERFLOW,
   QN__INT_DIVIDED_BY_ZERO,
 } qn__int_outcome_t;
 
-// ---- i64, inline: launch plans compute with it at calls
+// ---- i64, inline: launch plans compute with it in calls
 
 static inline int64_t qn__u64_divide(qn_op_t op, uint64_t a, uint64_t b) {
   uint64_t quotient = a / b;
@@ -50,7 +49,7 @@ static inline qn__int_outcome_t qn__i64_divide(qn_op_t op, int64_t a, int64_t b,
     if (op != QN_OP_FLOORMOD && op != QN_OP_TRUNCMOD) *out_value = a;
     return QN__INT_OVERFLOW;
   }
-  // Neither is negative, as in guards: all roundings follow at once.
+  // Neither is negative, as in guards: every rounding is simple.
   if (a >= 0 && b > 0) {
     *out_value = qn__u64_divide(op, (uint64_t)a, (uint64_t)b);
     return QN__INT_EXACT;
@@ -87,8 +86,8 @@ static inline qn__int_outcome_t qn__int_unless(bool has_overflown) {
   return has_overflown ? QN__INT_OVERFLOW : QN__INT_EXACT;
 }
 
-// An operator of rule NUMERIC, INTEGER, BITWISE or SHIFT on i64. `b` is not looked at where the
-// operator takes one operand.
+// Computes an operator of rule NUMERIC, INTEGER, BITWISE or SHIFT on i64. Ignores `b` for an
+// operator with one operand.
 static inline qn__int_outcome_t qn__i64_op(qn_op_t op, int64_t a, int64_t b, int64_t* out_value) {
   switch (op) {
     case QN_OP_ADD:
@@ -134,12 +133,13 @@ static inline qn__int_outcome_t qn__i64_op(qn_op_t op, int64_t a, int64_t b, int
   }
 }
 
-// ---- all
+// ---- all dtypes
 
-// The same on any integer dtype, or bool where the operator takes it. False: a division by zero.
+// Computes the same on any integer dtype, or bool where the operator takes it. False: a division by
+// zero.
 bool qn__int_op(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b, int64_t* out_value);
 
-// An operator of rule COMPARE.
+// Computes an operator of rule COMPARE.
 bool qn__int_compare(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b);
 
 #endif  // QUERN_BASE_INTEGER_H_

@@ -1,15 +1,15 @@
-// base/log.c: the log switch and the sink.
+// base/log.c: see log.h.
 //
-// A level and a pointer are read on every qn__log; no lock is taken, so that logging is safe in a
-// child of fork and under any other lock. Thread rule: any thread; a program that replaces its sink
-// keeps the old one alive until calls in flight have left it. Read next: map.c.
+// Each qn__log loads a level and a pointer and takes no lock, so that logging is safe in a child of
+// fork and under any lock. A program that replaces its sink keeps the old one alive until calls in
+// flight have left it.
 #include "base/log.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
-// Longer messages are cut: a log line is not where data goes.
+// Longer messages are cut.
 #define LONGEST_MESSAGE 2048
 
 static _Atomic(int) level_in_force;
@@ -17,7 +17,7 @@ static _Atomic(void*) sink_self;
 static _Atomic(qn__log_sink_t) sink_in_force;
 
 void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self) {
-  // Off while the pair changes, so that a sink seldom meets another's self.
+  // Off while the pair changes, so that a sink seldom gets the `self` of another one.
   atomic_store(&level_in_force, 0);
   atomic_store(&sink_in_force, NULL);
   atomic_store(&sink_self, self);

@@ -1,8 +1,5 @@
-// base/log.h: the log switch and the sink. The library writes nothing by itself: what is logged
-// goes to the sink that the program (or the command line) installs. The switch is the one mutable
-// global.
-//
-// Thread rule: any thread. Read next: env.h.
+// base/log.h: the log level and the sink. The library itself writes nothing: messages go to the
+// sink that the program or the command line installs. These are the first mutable global.
 #ifndef QUERN_BASE_LOG_H_
 #define QUERN_BASE_LOG_H_
 
@@ -19,11 +16,11 @@ typedef enum qn__log_level {
 
 typedef void (*qn__log_sink_t)(void* self, qn__log_level_t level, const char* message);
 
-// NULL switches logging off (the default).
+// Installs a sink; NULL switches logging off (the default).
 void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self);
 bool qn__log_is_on(qn__log_level_t level);
 void qn__log(qn__log_level_t level, const char* format, ...) QN_PRINTF(2, 3);
-// Logs the first time that this line is reached, in the process.
+// Logs only the first time that the process reaches this line.
 #define QN__LOG_ONCE(level, ...)                                                \
   do {                                                                          \
     static _Atomic bool qn_log_once_;                                           \

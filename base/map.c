@@ -1,7 +1,5 @@
-// base/map.c: open addressing with linear probes, at most three quarters full; removal shifts back,
-// so there are no tombstones.
-//
-// Thread rule: one thread at a time. Read next: thread.c.
+// base/map.c: open addressing with linear probing, at most three quarters full. Removal shifts
+// later keys back, so there are no tombstones.
 #include "base/map.h"
 
 #include <xxhash.h>
@@ -21,7 +19,7 @@ static size_t home_of(const qn__map_t* map, qn_str_t key) {
   return (size_t)XXH3_64bits(key.data, key.size) & (map->capacity - 1);
 }
 
-// The slot of `key`, or the empty one where it belongs. The map has an empty slot.
+// Returns the slot of `key`, or the empty slot where it belongs. The map must have an empty slot.
 static qn__map_slot_t* find(const qn__map_t* map, qn_str_t key) {
   size_t i = home_of(map, key);
   while (map->slots[i].value && !qn__str_equal(map->slots[i].key, key)) {
@@ -32,6 +30,18 @@ static qn__map_slot_t* find(const qn__map_t* map, qn_str_t key) {
 
 void* qn__map_get(const qn__map_t* map, qn_str_t key) {
   return map->count ? find(map, key)->value : NULL;
+}
+
+bool qn__map_check(const qn__map_t* map) {
+  if (QN_NEVER((map->capacity & (map->capacity - 1)) != 0)) return false;
+  if (QN_NEVER(map->count > map->capacity / 4 * 3)) return false;
+  size_t count = 0;
+  for (size_t i = 0; i < map->capacity; i++) {
+    if (!map->slots[i].value) continue;
+    count++;
+    if (QN_NEVER(find(map, map->slots[i].key) != &map->slots[i])) return false;
+  }
+  return !QN_NEVER(count != map->count);
 }
 
 static bool enlarge(qn__map_t* map) {
@@ -45,6 +55,7 @@ static bool enlarge(qn__map_t* map) {
   }
   qn__map_deinit(map);
   *map = larger;
+  assert(qn__map_check(map));
   return true;
 }
 
@@ -53,7 +64,7 @@ bool qn__map_put(qn__map_t* map, qn_str_t key, void* value) {
   if (map->count) {
     qn__map_slot_t* slot = find(map, key);
     if (slot->value) {
-      // The new key too: the old one may be about to go.
+      // Replaces the key, too: the memory of the old one may end soon.
       *slot = (qn__map_slot_t){key, value};
       return true;
     }
@@ -68,7 +79,8 @@ bool qn__map_remove(qn__map_t* map, qn_str_t key) {
   if (!map->count) return false;
   qn__map_slot_t* slot = find(map, key);
   if (!slot->value) return false;
-  // Each later member of the run moves into the hole unless that would put it before its home.
+  // Moves each later member of the run into the hole, unless that would put it before its home
+  // slot.
   size_t mask = map->capacity - 1;
   size_t hole = (size_t)(slot - map->slots);
   for (size_t i = (hole + 1) & mask; map->slots[i].value; i = (i + 1) & mask) {

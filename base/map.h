@@ -20,10 +20,13 @@ typedef struct qn__map {
 
 void qn__map_init(qn__map_t* map, qn_allocator_t allocator);
 void qn__map_deinit(qn__map_t* map);
-// NULL when absent.
+// Returns NULL when the key is absent.
 void* qn__map_get(const qn__map_t* map, qn_str_t key);
-// Inserts or replaces; `value` must not be NULL. False when out of memory.
+// Inserts or replaces; `value` must not be NULL. False without memory.
 bool qn__map_put(qn__map_t* map, qn_str_t key, void* value);
 bool qn__map_remove(qn__map_t* map, qn_str_t key);
+// Tests that the count is right, that a slot is free, and that every key is found. For tests and
+// for debug builds.
+bool qn__map_check(const qn__map_t* map);
 
 #endif  // QUERN_BASE_MAP_H_

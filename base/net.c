@@ -1,9 +1,8 @@
 #define _GNU_SOURCE  // ppoll
-// base/net.c: the seam over the network calls of POSIX.
+// base/net.c: the POSIX table of net.h.
 //
-// Calls that signals interrupt are repeated inside, but for `wait` and `connect`: the first one's
-// caller knows what is left of its time, the second one's connection goes on by itself. Thread
-// rule: in net.h. Read next: cache/store.h.
+// Calls that a signal interrupts are repeated inside, except `wait`, whose caller knows the time
+// that is left, and `connect`, which continues by itself.
 #include "base/net.h"
 
 #include <errno.h>
@@ -23,7 +22,7 @@ static int posix_socket(int family) {
 }
 static int posix_connect(int fd, const struct sockaddr* address, socklen_t size) {
   int result = connect(fd, address, size);
-  // An interrupted connect goes on in the background, as one that would block.
+  // An interrupted connect continues in the background, as a non-blocking one does.
   if (result == -1 && errno == EINTR) errno = EINPROGRESS;
   return result;
 }
@@ -57,7 +56,7 @@ static ssize_t posix_recv(int fd, void* data, size_t size) {
   } while (result == -1 && errno == EINTR);
   return result;
 }
-// On Linux the descriptor is gone even when close says EINTR.
+// On Linux the descriptor is closed even when close returns EINTR.
 static int posix_close(int fd) {
   return close(fd);
 }

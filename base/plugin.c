@@ -1,12 +1,12 @@
-// base/plugin.c: finding and opening modules of quern.
+// base/plugin.c: finds and opens modules of quern.
 //
-// A module is named, never searched for along the loader's paths: a library of that name in the
-// working directory or in LD_LIBRARY_PATH is not ours. It is never closed: neither libLLVM nor
-// libsodium survives being unloaded. The loader itself knows what is open already, so nothing is
-// remembered here.
+// A module is opened by its path and never searched on the loader's paths: a library of that name
+// in the working directory or in LD_LIBRARY_PATH is not ours. It is never closed, because neither
+// libLLVM nor libsodium survives unloading. The loader remembers open modules, so this file does
+// not.
 //
-// Not here: what a module's symbol means (jit/codegen/generator.c, cache/crypto.c, cache/remote.c).
-// Thread rule: any thread; the loader has its own lock. Read next: elf.h.
+// Not here: the meaning of the symbol (jit/codegen/generator.c, cache/crypto.c,
+// cache/remote_open.c).
 #define _GNU_SOURCE  // dladdr1
 #include "base/plugin.h"
 
@@ -22,7 +22,7 @@
 
 #define REBUILD "quern was built without it: build it with "
 
-// Which modules this build has; CMakeLists.txt tells of those that quern/config.h does not name.
+// The modules of this build. CMakeLists.txt defines those that quern/config.h does not name.
 static const struct {
   const char* name;
   bool is_built;
@@ -36,7 +36,7 @@ static const struct {
     {"sodium", QN_HAVE_SODIUM, REBUILD "QUERN_REMOTE=ON (needs libsodium-dev)"},
 };
 
-// Something of this library whose address can be asked for.
+// An object of this library whose address can be looked up.
 static const char anchor = 0;
 
 static bool copy_path(const char* path, char out[PATH_MAX]) {
@@ -46,7 +46,8 @@ static bool copy_path(const char* path, char out[PATH_MAX]) {
   return true;
 }
 
-// A line of /proc/self/maps: "55d0a000-55d0c000 r-xp 00002000 08:01 4711   /usr/lib/libquern.so".
+// Parses a line of /proc/self/maps: "55d0a000-55d0c000 r-xp 00002000 08:01 4711
+// /usr/lib/libquern.so".
 static bool is_mapping_of(const char* line, uintptr_t address) {
   char* at;
   uintptr_t begin = (uintptr_t)strtoull(line, &at, 16);
@@ -54,7 +55,7 @@ static bool is_mapping_of(const char* line, uintptr_t address) {
   return address >= begin && address < (uintptr_t)strtoull(at + 1, NULL, 16);
 }
 
-// The file that the kernel has mapped at `address`.
+// Returns the file that is mapped at `address`.
 static bool mapped_path(const void* address, char out[PATH_MAX]) {
   const qn__fs_t* fs = qn__fs();
   int fd = fs->open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
@@ -80,9 +81,9 @@ static bool mapped_path(const void* address, char out[PATH_MAX]) {
   return path && copy_path(path, out);
 }
 
-// The file that this library was loaded from. What the loader remembers counts only if it is an
-// absolute path: a relative one leads elsewhere once the program has changed its working directory,
-// and of a program that was linked statically it knows no more than argv[0], which is anything.
+// Returns the file of this library. The loader's answer counts only if it is an absolute path: a
+// relative one is wrong after the program changed its working directory, and for a statically
+// linked program it is argv[0], which may be anything.
 static bool own_path(char out[PATH_MAX]) {
   Dl_info info;
   struct link_map* map = NULL;

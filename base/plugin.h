@@ -1,7 +1,5 @@
 // base/plugin.h: modules of quern that are opened on demand (`libquern-NAME.so`): code generators,
-// the remote store, cryptography. The core links none of what they need.
-//
-// Thread rule: any thread. Read next: plugin.c.
+// the remote store, cryptography. The core links none of the libraries that they need.
 #ifndef QUERN_BASE_PLUGIN_H_
 #define QUERN_BASE_PLUGIN_H_
 
@@ -9,17 +7,17 @@
 
 #include "base/base.h"
 
-// The folder that this library was loaded from, without the last slash; false when unknown.
+// Returns the folder of this library, without the last slash; false when unknown.
 bool qn__library_folder(char out[PATH_MAX]);
-// The path of `libquern-NAME.so`: in `directory` alone if that is not "", else beside this library,
-// in its quern/ folder, or in lib/ beside the folder of a statically linked program. False when
-// there is none; `out` then has the place where it was expected first.
+// Finds `libquern-NAME.so`: in `directory` only, if that is not ""; else beside this library, in
+// its quern/ folder, or in lib/ beside the folder of a statically linked program. False when there
+// is none; `out` is then the first place that was tried.
 bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]);
-// What to do about a module that this build was made without; NULL for one that it was made with,
-// and for those of others.
+// Returns advice about a module that was left out of this build; NULL for one that was built, and
+// for an unknown one.
 const char* qn__plugin_remedy(const char* name);
-// Opens the module (it is never closed) and finds a symbol of it. Errors: UNAVAILABLE with what was
-// tried and why it failed.
+// Opens the module, for the life of the process, and finds a symbol in it. Errors: UNAVAILABLE with
+// the paths that were tried and the reason.
 qn_status_t qn__plugin_open(const char* directory, const char* name, const char* symbol,
                             void** out_symbol);
 

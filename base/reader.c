@@ -1,6 +1,4 @@
-// base/reader.c: bounded little-endian reading with a sticky overrun flag.
-//
-// Thread rule: one thread at a time. Read next: digest.c.
+// base/reader.c: see reader.h. Integers are little-endian.
 #include "base/reader.h"
 
 qn_span_t qn__read_bytes(qn__reader_t* reader, size_t size) {

@@ -1,49 +1,50 @@
-// base/refcount.h: a reference count that threads on different CPUs share without sharing a cache
-// line.
+// base/refcount.h: a reference count for threads on different CPUs that do not share a cache line.
 //
-// One owner (the memory table) keeps an object alive for long, and many threads retain and release
-// it meanwhile. As long as the owner holds on, nobody needs to know whether the count is zero: so
-// retain and release go to a counter per stripe ("open"), and only the sum means anything. When the
-// owner lets go it closes the stripes and folds them into one central counter; from then on it is
-// an ordinary reference count that tells who was last.
+// One owner (the memory table) keeps an object alive for long, while many threads retain and
+// release it. As long as the owner holds its reference, no thread needs to know whether the count
+// is zero. So retain and release add to a counter per stripe (the count is open), and only the sum
+// has a meaning. Before the owner releases, it closes the stripes and adds them to one central
+// counter; from then on this is an ordinary reference count that tells which release was the last.
 //
-// Words: a count is *closed* when it is made (central counter alone) and *open* between
-// qn__refcount_open and qn__refcount_close. An operation *lands* where its change counts.
+// Words: a count is *closed* after its creation (only the central counter is used) and *open*
+// between qn__refcount_open and qn__refcount_close. An operation *counts* in the counter that its
+// addition changes in effect.
 //
 // Requirements, and why each holds:
-//  1. Every retain and release lands exactly once. It adds to its stripe with one atomic addition
-//     that gives the old value. If that value is an open one, it has landed. If it is a closed one
-//     (at or below CLOSED_LIMIT), the addition fell on a value that nobody reads, and the operation
-//     lands by adding to the central counter. The two cases exclude each other, because closing is
-//     one atomic exchange of the stripe: an addition comes before it, and is in the sum that the
-//     exchange gave, or after it.
-//  2. Nobody takes a closed value for an open one: closed stripes begin at CLOSED = -2^62, and at
-//     most 2^61 additions of one fall on a stripe between an exchange and the next.
-//  3. While stripes are open or being folded, no operation finds the central counter at zero: it is
+//  1. Every retain and release counts exactly once. It adds to its stripe with one atomic addition,
+//     which returns the old value. If the old value is an open one, the operation counts there. If
+//     it is a closed one (at or below CLOSED_LIMIT), no thread reads the stripe's value, and the
+//     operation counts by a second addition, to the central counter. The two cases exclude each
+//     other: closing is one atomic exchange of the stripe, so an addition comes before it, and is
+//     in the sum that the exchange returned, or after it.
+//  2. A closed value is never taken for an open one: closed stripes start at CLOSED = -2^62, and at
+//     most 2^61 additions of one reach a stripe between two exchanges.
+//  3. While stripes are open or being folded, no operation finds the central counter at zero. It is
 //     raised by BIAS = 2^62 before the first stripe opens, and lowered by the fold, in the same
 //     addition that brings in the sum of all stripes. A reference that was taken on an open stripe
-//     but is given back centrally finds it raised, too: the retain acquired from the opening.
-//  4. After the fold the central counter is the number of references whose release has not landed,
-//     less those whose retain has not. Whoever retains holds a reference himself, or is kept from
-//     losing the owner's by the owner's lock, until his retain has landed; so the counter is zero
-//     once only, after the last release, and exactly one operation sees that (its addition gives
-//     the old value one). That one destroys the object.
-//  5. Who destroys has seen all that holders did. Releases are release operations; the exchange of
-//     a stripe acquires from all of them (each addition continues the release sequence of those
-//     before); the fold releases to the central counter; the last release acquires from it.
-//  6. Opening again after closing is allowed: an operation that met the closed stripe before lands
+//     but is released centrally finds it raised, too, because the retain acquired from the opening.
+//  4. After the fold the central counter is the number of references whose release has not counted,
+//     less those whose retain has not. A thread that retains holds a reference, or the owner's lock
+//     protects the owner's reference, until its retain has counted. So the counter reaches zero
+//     once only, by the last release, and exactly one operation sees that (its addition returns
+//     one). That operation's thread destroys the object.
+//  5. The destroying thread sees all that the holders did. Releases are release operations; the
+//     exchange of a stripe acquires from all of them (each addition continues the release sequence
+//     of those before); the fold releases to the central counter; the last release acquires from
+//     it.
+//  6. A closed count may be opened again. An operation that met the closed stripe before counts
 //     centrally, which is right at any time (3).
-//  7. Open and close of one count do not run at once, and who calls them holds a reference until he
-//     has returned: the table does both under its lock. Calls that find the state as they want it
-//     change nothing.
-//  8. A fork between an operation's two additions loses that operation in the child, whose thread
-//     is gone and never releases anything: the object stays, as everything that such a thread held.
-//     A fork while stripes are folded is kept away by the owner's lock.
-// Never closed before the owner's own release: then nobody would see zero. Closed without being
-// open: fine.
+//  7. Open and close of one count never run at the same time, and their caller holds a reference
+//     until they return: the table calls both under its lock. A call that finds the state as wanted
+//     changes nothing.
+//  8. A fork between the two additions of an operation loses that operation in the child, which
+//     does not have the thread: the object stays alive, like everything that such a thread held.
+//     The owner's lock keeps forks away while stripes are folded.
 //
-// Memory: a cache line per stripe, handed in by the object. Thread rule: in the requirements. Read
-// next: jit/engine/table.c, its user.
+// Close a count before the owner's own release, or no release sees zero. Closing a closed count is
+// fine.
+//
+// Memory: a cache line per stripe, given by the object. Read next: jit/engine/table.c, its user.
 #ifndef QUERN_BASE_REFCOUNT_H_
 #define QUERN_BASE_REFCOUNT_H_
 
@@ -61,22 +62,27 @@ typedef struct qn__refcount_stripe {
 
 typedef struct qn__refcount {
   qn__refcount_stripe_t* stripes;
-  uint32_t mask;  // their number less one
-  bool is_open;   // of the caller of open and close
+  uint32_t mask;  // the number of stripes less one
+  bool is_open;   // used by open and close only
   _Atomic int64_t central;
 } qn__refcount_t;
 
-// How much memory the stripes take, a multiple of 16 bytes.
+// Returns the size of the stripes' memory, a multiple of 16 bytes.
 size_t qn__refcount_bytes(void);
-// One reference, the caller's; closed. `memory` (qn__refcount_bytes of it, aligned to 16) is
-// borrowed until the object is destroyed.
+// Starts closed with one reference, the caller's. Borrows `memory` (qn__refcount_bytes, aligned to
+// 16) until the object is destroyed.
 void qn__refcount_init(qn__refcount_t* count, void* memory);
 void qn__refcount_open(qn__refcount_t* count);
 void qn__refcount_close(qn__refcount_t* count);
-// The number of references, exact when no operation runs. While some do it may be off by as many.
+// Returns the number of references: exact when no operation runs, else off by at most the number of
+// running operations.
 int64_t qn__refcount_estimate(const qn__refcount_t* count);
 
-// `stripe` is qn__stripe(), for callers that know it already.
+// Tests that all stripes are open or all are closed, and that the central counter is positive. For
+// tests and for debug builds; with a reference held, and not during an open or a close.
+bool qn__refcount_check(const qn__refcount_t* count);
+
+// `stripe` is qn__stripe(), for callers that have it already.
 static inline void qn__refcount_retain(qn__refcount_t* count, uint32_t stripe) {
   int64_t old = atomic_fetch_add_explicit(&count->stripes[stripe & count->mask].value, 1,
                                           memory_order_acquire);

@@ -1,10 +1,10 @@
-// base/short_lock.c: waiting for a lock that is taken. See short_lock.h.
+// base/short_lock.c: waits for a taken lock. See short_lock.h.
 #include "base/short_lock.h"
 
 #include <sched.h>
 #include <time.h>
 
-// Then the holder is not running: a few turns for it to be scheduled, and then naps.
+// After the spins the holder is probably not running: yields let it run, then short sleeps.
 enum { SPINS = 200, YIELDS = 20, NAP_NS = 20000 };
 
 static void pause_briefly(uint32_t turn) {
@@ -21,7 +21,7 @@ static void pause_briefly(uint32_t turn) {
 
 void qn__short_lock_wait(qn__short_lock_t* lock) {
   for (uint32_t turn = 0;; turn = turn < SPINS + YIELDS ? turn + 1 : turn) {
-    // Only looks until it is free: an exchange would take the line from its holder.
+    // Loads until it is free: an exchange would take the cache line from the holder.
     if (atomic_load_explicit(&lock->is_taken, memory_order_relaxed) == 0 &&
         atomic_exchange_explicit(&lock->is_taken, 1, memory_order_acquire) == 0) {
       return;

@@ -1,11 +1,11 @@
-// base/short_lock.h: a lock for sections of a few nanoseconds that hardly ever meet: one word, one
-// atomic exchange to take it, one store to let it go.
+// base/short_lock.h: a lock for sections of a few nanoseconds with little contention: one word, one
+// atomic exchange to lock, one store to unlock.
 //
-// A mutex of the C library pays a second atomic operation to find out whether somebody sleeps on
-// it; here nobody does. Who finds it taken spins, yields and then naps, so that also a holder of
-// lower priority on the same CPU gets to run. Not for sections that wait for anything.
+// A pthread mutex needs a second atomic operation to find out whether a thread sleeps on it; here
+// no thread does. A thread that finds the lock taken spins, yields and then sleeps briefly, so that
+// a holder of lower priority on the same CPU can run. Not for sections that wait.
 //
-// Thread rule: any thread. A child of fork makes it anew. Read next: jit/engine/table.c, its user.
+// A child of fork initialises it again. Read next: jit/engine/table.c, its user.
 #ifndef QUERN_BASE_SHORT_LOCK_H_
 #define QUERN_BASE_SHORT_LOCK_H_
 
@@ -20,7 +20,7 @@ typedef struct qn__short_lock {
 static inline void qn__short_lock_init(qn__short_lock_t* lock) {
   atomic_init(&lock->is_taken, 0);
 }
-// Waits for whoever has it, and takes it.
+// Waits until the lock is free, and takes it.
 void qn__short_lock_wait(qn__short_lock_t* lock);
 static inline void qn__short_lock(qn__short_lock_t* lock) {
   if (__builtin_expect(atomic_exchange_explicit(&lock->is_taken, 1, memory_order_acquire), 0)) {

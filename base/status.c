@@ -1,8 +1,9 @@
-// base/status.c: the status object behind quern/status.h: one block holding a code and a message.
+// base/status.c: the status object of quern/status.h: one block with a code and a message.
 //
-// Not here: statuses made from errno (fs.c). A status has no allocator of its own: it uses the C
-// library's, because a failure must be reportable where no allocator is at hand, and falls back to
-// one static object without memory. Thread rule: as in the header. Read next: alloc.c.
+// A status comes from the C library's allocator: a failure must be reportable where no other
+// allocator is known. Without memory it is one static object.
+//
+// Not here: statuses made from errno (fs.c).
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,9 @@ struct qn_status_object {
   char message[];
 };
 
-// What every function returns when there is no memory for a message. It is never written or freed.
-// The union gives the flexible member its text without an extension of the language. Modules have
-// a copy of this file, and so an object of their own: it is known by its code, not by its address.
+// Every function returns this when there is no memory for a message. It is never written or freed.
+// The union gives the flexible array its text without a language extension. Each module has a copy
+// of this file, and so a static object of its own: its code identifies it, not its address.
 typedef struct static_status {
   int32_t code;
   char message[16];
@@ -25,7 +26,7 @@ static const static_status_t no_memory = {-(int32_t)QN_STATUS_OUT_OF_MEMORY, "ou
 static_assert(offsetof(static_status_t, message) == offsetof(struct qn_status_object, message),
               "the static status must look like an allocated one");
 
-// Handles are passed around as mutable pointers; nothing in this file writes through one.
+// The type of handles is a mutable pointer; this file writes through none.
 static qn_status_t shared_no_memory(void) {
   union {
     const void* from;
@@ -50,7 +51,7 @@ static qn_status_t allocate(qn_status_code_t code, size_t size) {
   return status;
 }
 
-// The length of the formatted text, 0 when it cannot be formatted.
+// Returns the length of the formatted text; 0 when it cannot be formatted.
 QN_PRINTF(1, 0) static size_t format_size(const char* format, va_list arguments) {
   int size = vsnprintf(NULL, 0, format, arguments);
   return size > 0 ? (size_t)size : 0;
@@ -86,7 +87,7 @@ qn_status_t qn_status_annotate(qn_status_t status, const char* format, ...) {
     qn_status_free(status);
   }
   va_end(again);
-  return longer ? longer : status;  // without memory the context is what is lost
+  return longer ? longer : status;  // without memory only the context is lost
 }
 
 qn_status_code_t qn_status_code(qn_status_t status) {

@@ -5,10 +5,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-// Where the CPU cannot be asked: the threads in their order.
+// Numbers the threads in their order, where the CPU is not known.
 static uint32_t thread_number(void) {
   static _Atomic uint32_t counter;
-  static _Thread_local uint32_t number;  // 0: not chosen yet
+  static _Thread_local uint32_t number;  // not set yet
   if (number == 0) number = 1 + atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
   return number;
 }
@@ -22,8 +22,7 @@ uint32_t qn__stripe_count(void) {
   static _Atomic uint32_t known;
   uint32_t count = atomic_load_explicit(&known, memory_order_relaxed);
   if (count != 0) return count;
-  // The highest number of a CPU that may be used counts, not how many there are. (sysconf would
-  // read a file for it.)
+  // The highest number of a usable CPU counts, not the number of CPUs. (sysconf would read a file.)
   cpu_set_t cpus;
   uint32_t highest = QN__MAX_STRIPES - 1;  // more CPUs than the set holds
   if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
@@ -34,7 +33,8 @@ uint32_t qn__stripe_count(void) {
   }
   count = 1;
   while (count <= highest) count *= 2;
-  // Once and for all: objects rely on it.
+  assert((count & (count - 1)) == 0 && count <= QN__MAX_STRIPES);
+  // Never changes again, because objects rely on it.
   uint32_t expected = 0;
   if (!atomic_compare_exchange_strong(&known, &expected, count)) count = expected;
   return count;

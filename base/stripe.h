@@ -1,17 +1,15 @@
-// base/stripe.h: which of several copies of a hot word a thread should use.
+// base/stripe.h: tells which of several copies of a hot word a thread should use.
 //
-// Data that all threads write is kept once per stripe, so that threads that run at the same time do
-// not fight for one cache line. The stripe is the CPU that the thread runs on: thread numbers would
-// put two running threads on one stripe as soon as there are more threads than stripes. It may
-// change at any moment, also between two calls: a stripe is a hint, never a guard.
-//
-// Thread rule: any thread. Read next: refcount.h.
+// Data that all threads write has one copy per stripe, so that running threads do not share a cache
+// line. The stripe is the number of the thread's CPU: thread numbers would put two running threads
+// on one stripe as soon as there are more threads than stripes. It may change at any moment, even
+// between two calls, so it is a hint and protects nothing.
 #ifndef QUERN_BASE_STRIPE_H_
 #define QUERN_BASE_STRIPE_H_
 
 #include "base/base.h"
 
-// glibc keeps the number of the CPU up to date beside each thread, for anyone to read.
+// glibc keeps the number of the CPU up to date in each thread's rseq area.
 #if defined(__linux__) && defined(__has_include) && defined(__has_builtin)
 #if __has_include(<sys/rseq.h>) && __has_builtin(__builtin_thread_pointer)
 #include <sys/rseq.h>
@@ -19,14 +17,14 @@
 #endif
 #endif
 
-// What stripes are apart in memory: a cache line.
+// The distance of stripes in memory: a cache line.
 #define QN__STRIPE_BYTES 64u
 #define QN__MAX_STRIPES 16u
 
-// The slow way: asks the system, or else numbers the threads in their order.
+// The slow way: asks the system, or numbers the threads in their order.
 uint32_t qn__stripe_ask(void);
-// Any number, equal for threads on one CPU; to be taken modulo the count of stripes. About a
-// nanosecond.
+// Returns a number that is equal for threads on one CPU; take it modulo the number of stripes.
+// Costs about a nanosecond.
 static inline uint32_t qn__stripe(void) {
 #ifdef QN__HAS_RSEQ
   const char* thread = (const char*)__builtin_thread_pointer();
@@ -37,7 +35,7 @@ static inline uint32_t qn__stripe(void) {
 #endif
   return qn__stripe_ask();
 }
-// How many stripes this machine is worth: a power of two, at most QN__MAX_STRIPES.
+// Returns the number of stripes for this machine: a power of two, at most QN__MAX_STRIPES.
 uint32_t qn__stripe_count(void);
 
 #endif  // QUERN_BASE_STRIPE_H_

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE  // pthread_setname_np, CPU_COUNT_S
-// base/thread.c: pthreads with names and checks, the clocks, and the number of usable cores.
+// base/thread.c: see thread.h.
 //
-// Not here: pools (devices/cpu). Thread rule: any thread. Read next: fs.c.
+// Not here: pools (devices/cpu).
 #include "base/thread.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ qn_status_t qn__mutex_init(qn__mutex_t* mutex) {
   return error ? failed("a mutex", error) : QN_OK;
 }
 
-// The calls below fail only for misuse (a mutex that is not held or not made), which is a defect.
+// These calls fail only by misuse (a mutex that is not held or not initialised), which is a defect.
 static void must_be_zero(int error) {
   (void)QN_NEVER(error != 0);
 }
@@ -82,7 +82,7 @@ qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t sta
   if (error) return failed("a thread", error);
   if (stack_bytes) error = pthread_attr_setstacksize(&attributes, stack_bytes);
   if (!error) {
-    // A thread inherits the mask: the host's signals stay with the host's threads.
+    // A thread inherits the mask: the host's signals go to the host's threads only.
     sigset_t all, old;
     sigfillset(&all);
     error = pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -93,7 +93,7 @@ qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t sta
   }
   (void)pthread_attr_destroy(&attributes);
   if (error) return failed("a thread", error);
-  (void)pthread_setname_np(*out_thread, name);  // only debuggers miss it
+  (void)pthread_setname_np(*out_thread, name);  // only debuggers need it
   return QN_OK;
 }
 
@@ -121,8 +121,8 @@ static bool read_text(const char* path, char* out, size_t capacity) {
   return size > 0;
 }
 
-// The quota of the control group in whole cores, rounded up; 0 when there is none. Inside a
-// container the group's own files sit at the root of the mount, which is the case that matters.
+// Returns the quota of the control group in whole cores, rounded up; 0 for none. Inside a container
+// the group's own files are at the root of the mount; other layouts are not searched.
 static long quota_cores(void) {
   char text[128];
   double quota = 0, period = 0;
@@ -141,7 +141,7 @@ static long quota_cores(void) {
   return (double)cores * period < quota ? cores + 1 : cores;
 }
 
-// The kernel refuses a mask shorter than its own, so longer ones are tried.
+// The kernel refuses a mask that is shorter than its own, so longer ones are tried.
 static long affinity_cores(void) {
   for (int bits = 1024; bits <= 1 << 20; bits *= 4) {
     cpu_set_t* set = CPU_ALLOC((size_t)bits);

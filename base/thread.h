@@ -1,6 +1,6 @@
-// base/thread.h: mutexes, conditions, threads and the clock: pthreads with names and checks.
+// base/thread.h: mutexes, conditions, threads and clocks: pthreads with names and checks.
 //
-// C11 threads are not used: with ThreadSanitizer they crash on Debian 12. Read next: fs.h.
+// C11 threads are not used: with ThreadSanitizer they crash on Debian 12.
 #ifndef QUERN_BASE_THREAD_H_
 #define QUERN_BASE_THREAD_H_
 
@@ -18,26 +18,26 @@ void qn__mutex_unlock(qn__mutex_t* mutex);
 qn_status_t qn__cond_init(qn__cond_t* cond);
 void qn__cond_deinit(qn__cond_t* cond);
 void qn__cond_wait(qn__cond_t* cond, qn__mutex_t* mutex);
-// False when `deadline_ns` (qn__now_ns) passed. INT64_MAX waits for ever.
+// False when `deadline_ns` (qn__now_ns) has passed. INT64_MAX waits for ever.
 bool qn__cond_wait_until(qn__cond_t* cond, qn__mutex_t* mutex, int64_t deadline_ns);
 void qn__cond_signal(qn__cond_t* cond);
 void qn__cond_broadcast(qn__cond_t* cond);
 
-// Starts a joinable thread named `name` (at most 15 characters), all signals blocked,
-// stack_bytes 0 for the default.
+// Starts a joinable thread named `name` (at most 15 characters) with all signals blocked.
+// `stack_bytes` 0: the default.
 qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t stack_bytes,
                              void* (*run)(void*), void* arg);
 
-// CLOCK_MONOTONIC in nanoseconds.
+// Returns CLOCK_MONOTONIC in nanoseconds.
 int64_t qn__now_ns(void);
-// CLOCK_REALTIME in nanoseconds.
+// Returns CLOCK_REALTIME in nanoseconds.
 int64_t qn__wall_ns(void);
-// The moment `amount_ns` (negative: none) after `now_ns`; INT64_MAX where that is beyond.
+// Returns the time `amount_ns` (negative: 0) after `now_ns`, or INT64_MAX if that is greater.
 static inline int64_t qn__after(int64_t now_ns, int64_t amount_ns) {
   if (amount_ns <= 0) return now_ns;
   return amount_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + amount_ns;
 }
-// CPUs that this process may run on (affinity and cgroup quota respected), at least 1.
+// Returns the number of CPUs that this process may use (affinity, cgroup quota), at least 1.
 int qn__available_cores(void);
 
 #endif  // QUERN_BASE_THREAD_H_

@@ -1,17 +1,16 @@
-// cache/bundle.c: reading entries from an open bundle.
+// cache/bundle.c: reads entries from an open bundle.
 //
 // Requirements:
-// 1. Opening reads the header, the trailer and the index, no entry; a search is in memory alone.
-// 2. A get is one search, one pread and the verification of an entry, with a buffer that is kept.
-//    No mapping: a file that is cut under a mapping kills the reader with SIGBUS.
-// 3. The descriptor is the bundle: a file that replaces it under its name is another one, and a
-//    file that changes in place is caught by the checksum of each entry.
-// 4. A bundle that must be signed gives nothing that the signature does not cover: signature over
-//    the trailer, hash of the index in the trailer, hash of each entry in the index.
-// 5. No lock: what a fork finds is whole.
+// 1. Opening reads header, trailer and index, but no entry. A search reads memory only.
+// 2. A get costs one search, one pread and the verification of the entry, in a reused buffer. The
+//    file is not mapped: if it shrank, reading the mapping would raise SIGBUS.
+// 3. The descriptor identifies the bundle. A file that replaces it under its name is another
+//    bundle; the checksum of each entry finds changes in place.
+// 4. A bundle that must be signed returns only what the signature covers: the signature covers the
+//    trailer, the hash in the trailer covers the index, the hash in each row covers its entry.
+// 5. There is no lock, so a fork finds everything whole.
 //
-// Not here: opening (bundle_open.c), the layout (bundle_format.c), making bundles
-// (bundle_write.c). Thread rule: any thread. Read next: docs/bundles.md.
+// Not here: opening (bundle_open.c), the layout (bundle_format.c), writing (bundle_write.c).
 #include "cache/bundle.h"
 
 #include <errno.h>
@@ -38,8 +37,9 @@ int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset) {
 
 const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_t* key) {
   size_t bucket = 0;
-  if (bundle->fan_bits) bucket = (size_t)(qn__bundle_prefix(key->bytes) >> (64 - bundle->fan_bits));
-  uint64_t low = bundle->fan[bucket], high = bundle->fan[bucket + 1];
+  if (bundle->fanout_bits)
+    bucket = (size_t)(qn__bundle_prefix(key->bytes) >> (64 - bundle->fanout_bits));
+  uint64_t low = bundle->fanout[bucket], high = bundle->fanout[bucket + 1];
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
     const uint8_t* at = bundle->rows + middle * bundle->row_bytes;
@@ -61,7 +61,7 @@ static bool is_forged(const qn__bundle_t* bundle, const uint8_t* row, qn_span_t 
   return memcmp(hash, row + QN__BUNDLE_ROW_BYTES, QN__BUNDLE_HASH_BYTES) != 0;
 }
 
-// Reads and verifies the entry of a row. `expected` NULL: by the row's own key.
+// Reads and verifies the entry of a row. With `expected` NULL it must have the row's key.
 static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_bytes,
                                    const qn__expectation_t* expected, qn__hit_t* hit) {
   qn__bundle_row_t row = qn__bundle_row_load(row_bytes);
@@ -132,7 +132,7 @@ static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn
       break;
     case QN__GET_TIMEOUT:
     case QN__GET_OFF:
-      break;  // of other tiers
+      break;  // only other tiers
   }
 }
 

@@ -1,6 +1,4 @@
 // cache/bundle_api.c: the calls of quern/cache.h for bundles.
-//
-// Thread rule: any thread. Read next: docs/bundles.md.
 #include <limits.h>
 #include <stdio.h>
 
@@ -10,7 +8,7 @@
 #include "cache/dir_inner.h"
 #include "cache/entry_copy.h"
 
-// How long an import waits for the directory's writer at a time.
+// How long an import waits for the directory's writer each time.
 #define IMPORT_WAIT_NS INT64_C(60000000000)
 
 struct qn_cache_bundle {
@@ -116,7 +114,7 @@ qn_status_t qn_cache_bundle_list(qn_cache_bundle_t* bundle,
   return QN_OK;
 }
 
-// The first entry whose key begins with `key`, and whether the next one does too.
+// Returns the first entry whose key starts with `key`; an error when the next one does, too.
 static qn_status_t find(const qn__bundle_t* bundle, const char* key, uint64_t* out_index) {
   QN_TRY(qn__key_prefix_check(key));
   uint64_t count = qn__bundle_count(bundle), found = 0;
@@ -194,10 +192,10 @@ qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
 
 // ---------------------------------------------------------------------------------------- writing
 
-// Between the inner callbacks and the public ones.
+// Connects the internal callbacks with the public ones.
 typedef struct chooser {
   const qn_cache_write_options_t* options;
-  bool has_failed;  // no memory for an entry to show
+  bool has_failed;  // no memory to copy an entry for the callback
 } chooser_t;
 
 static bool wants(void* self, const qn__entry_t* entry) {
@@ -284,7 +282,7 @@ qn_status_t qn_cache_bundle_write(const char* path, qn_cache_dir_t* dir,
 
 // ---------------------------------------------------------------------------------------- import
 
-// Whether the directory has the entry, whole.
+// True when the directory has the whole entry.
 static bool is_present(qn__disk_t* disk, qn_hash128_t key) {
   qn__hit_t hit;
   if (qn__disk_inspect(disk, key, false, &hit, NULL) != QN__GET_HIT) return false;
@@ -292,8 +290,8 @@ static bool is_present(qn__disk_t* disk, qn_hash128_t key) {
   return true;
 }
 
-// The queue of the directory's writer is bounded: when it is full, it is waited for. A writer that
-// did not come back is not waited for again.
+// Puts an entry; waits when the writer's queue is full. Does not wait again for a writer that did
+// not finish in time.
 static void put(qn__disk_t* disk, const qn__entry_t* entry, bool* inout_is_stuck) {
   if (qn__disk_put(disk, entry, NULL) || *inout_is_stuck) return;
   *inout_is_stuck = !qn__disk_flush(disk, IMPORT_WAIT_NS);
@@ -330,7 +328,7 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
     qn__bundle_hit_release(bundle->bundle, &hit);
   }
   (void)qn__disk_flush(disk, IMPORT_WAIT_NS);
-  // Another thread that imports through the same object is counted here as well.
+  // Entries that another thread imports through the same object count here as well.
   uint64_t done_count = qn__disk_counter(disk, "publish_done") - done_before;
   out_report->imported_count = done_count < put_count ? done_count : put_count;
   out_report->failed_count = put_count - out_report->imported_count;
@@ -351,7 +349,7 @@ qn_status_t qn_cache_make_keys(const char* prefix) {
   (void)snprintf(secret_path, sizeof secret_path, "%s.key", prefix);
   uint8_t public_key[QN__PUBLIC_KEY_BYTES], secret_key[QN__SECRET_KEY_BYTES];
   crypto->make_keys(public_key, secret_key);
-  // The public one first: a secret without it is of no use to anybody.
+  // The public key first: without it a secret key is useless.
   qn_status_t status = qn__key_write(public_path, false, public_key, sizeof public_key);
   if (qn_ok(status)) {
     status = qn__key_write(secret_path, true, secret_key, sizeof secret_key);

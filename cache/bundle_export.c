@@ -1,9 +1,8 @@
-// cache/bundle_export.c: from directories and bundles into one bundle.
+// cache/bundle_export.c: collects entries from directories and bundles into one bundle.
 //
-// The keys of all sources are collected and sorted first, then each entry is read, verified,
-// chosen and written in that order: so the same entries give the same bytes, whatever order a
-// directory lists them in, and memory holds keys and one entry. Thread rule: one thread. Read next:
-// bundle_api.c.
+// First it sorts the keys of all sources. Then it reads, verifies, chooses and writes one entry
+// after the other. So the same entries give the same bytes, in whatever order a directory lists
+// them, and memory holds the keys and one entry.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -41,7 +40,7 @@ static bool add_file(void* self, const qn__disk_file_t* file) {
   return add_item(self, file->key, 0);
 }
 
-// By key; of equal keys the last source first.
+// By key; of equal keys the last source comes first.
 static int compare_items(const void* a, const void* b) {
   const item_t *x = a, *y = b;
   int order = memcmp(x->key.bytes, y->key.bytes, sizeof x->key.bytes);
@@ -102,7 +101,7 @@ static qn_status_t write_timeless(qn__bundle_writer_t* writer, const qn__entry_t
 static qn_status_t write_entry(qn__bundle_writer_t* writer, const qn__hit_t* hit,
                                const qn__bundle_export_options_t* options,
                                qn__bundle_export_report_t* report) {
-  // What a driver made for itself is of use on this machine alone.
+  // The data of a driver is of use on this machine alone.
   if (qn__preimage_has(hit->entry.preimage, QN__SECTION_DRIVER)) return QN_OK;
   if (options->wants && !options->wants(options->self, &hit->entry)) {
     report->unwanted_count++;
@@ -127,7 +126,7 @@ static void count_bad(const qn__bundle_export_options_t* options, const item_t* 
   if (options->on_bad) options->on_bad(options->self, item->key, reason);
 }
 
-// One item. *out_is_done: its key needs no other source.
+// Writes one item. *out_is_done: no other source of its key is needed.
 static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__bundle_source_t* sources,
                               const item_t* item, const qn__bundle_export_options_t* options,
                               qn__bundle_export_report_t* report, bool* out_is_done) {

@@ -1,7 +1,7 @@
-// cache/bundle_format.c: reading and writing header, index block and trailer of a bundle.
+// cache/bundle_format.c: reads and writes header, index block and trailer of a bundle.
 //
-// Every byte is either compared with what it must be or covered by a checksum, so that a file that
-// was cut or changed anywhere is noticed. Thread rule: pure. Read next: bundle.c.
+// Every byte is either compared with its only legal value or covered by a checksum, so that every
+// cut and every changed bit is found.
 #include "cache/bundle_format.h"
 
 #include "base/reader.h"
@@ -69,7 +69,7 @@ bool qn__bundle_header_is_good(const uint8_t bytes[QN__BUNDLE_HEADER_BYTES]) {
 
 // ---------------------------------------------------------------------------------------- trailer
 
-// Where the parts of a trailer lie.
+// Offsets in a trailer.
 enum {
   AT_VERSION = 8,
   AT_FLAGS = 12,
@@ -131,7 +131,7 @@ bool qn__bundle_trailer_read(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], uint
        !qn__is_zero(bytes + AT_INDEX_HASH, AT_RESERVED_TAIL - AT_INDEX_HASH))) {
     return false;
   }
-  // The index ends where the trailer begins, and the trailer is where it says that it is.
+  // The index ends where the trailer starts, and the trailer names its own offset.
   if (trailer.trailer_offset != offset || trailer.index_offset < QN__BUNDLE_HEADER_BYTES ||
       trailer.index_offset % QN__ENTRY_ALIGNMENT != 0 || trailer.index_offset > offset ||
       trailer.index_size != offset - trailer.index_offset ||
@@ -166,8 +166,8 @@ static size_t row_bytes_of(bool has_hashes) {
   return has_hashes ? QN__BUNDLE_HASHED_ROW_BYTES : QN__BUNDLE_ROW_BYTES;
 }
 
-// What stands behind `row_size` bytes of rows: each identity is a length (u32) and its text; zeros
-// follow up to a multiple of 16 of the whole.
+// Returns the size of the identities after `row_size` bytes of rows. Each identity is a length
+// (u32) and its text; zeros fill the whole to a multiple of 16.
 static uint64_t identities_size(const qn__bundle_identities_t* identities, uint64_t row_size) {
   uint64_t size = row_size;
   for (uint32_t i = 0; i < identities->count; i++) size += 4 + strlen(identities->texts[i]);
@@ -209,7 +209,7 @@ void qn__bundle_index_seal(uint64_t count, bool has_hashes,
   memcpy(block + size - QN__BUNDLE_CHECKSUM_BYTES, sum.bytes, sizeof sum.bytes);
 }
 
-// What the header of a block says, within the limits.
+// The fields of a block's header, within their limits.
 typedef struct index_header {
   uint64_t size, count, identity_count;
   bool has_hashes;
@@ -241,7 +241,7 @@ uint64_t qn__bundle_index_header_size(const uint8_t header[QN__BUNDLE_INDEX_HEAD
   return read_header(header, &read) ? read.size : 0;
 }
 
-// Strictly rising, nothing but zeros behind.
+// Reads identities; they must be sorted and followed by zeros only.
 static bool read_identities(qn_span_t bytes, uint64_t count, qn__bundle_identities_t* out) {
   qn__reader_t reader = qn__reader_make(bytes);
   out->count = 0;
@@ -250,7 +250,7 @@ static bool read_identities(qn_span_t bytes, uint64_t count, qn__bundle_identiti
     if (length >= QN__BUNDLE_IDENTITY_BYTES) return false;
     qn_span_t text = qn__read_bytes(&reader, length);
     if (reader.has_overrun || !qn__bundle_identities_add(out, text)) return false;
-    // What was there before, or lies in front of the last one, is not in its place.
+    // An identity that is not greater than the last one is not sorted.
     const char* last = out->texts[out->count - 1];
     if (out->count != i + 1 || strlen(last) != length || memcmp(last, text.data, length) != 0) {
       return false;

@@ -1,9 +1,9 @@
 // cache/bundle_format.h: the bytes of a bundle that are not entries: header, index block, trailer.
 //
-// docs/bundles.md has the layout byte by byte. Any bytes may be handed to the readers here: every
-// size is bounded by the file before it is used.
+// docs/bundles.md has the layout byte by byte. The readers accept any bytes: they compare every
+// size with the file before they use it.
 //
-// Not here: files (bundle.c, bundle_write.c). Thread rule: pure functions. Read next: bundle.c.
+// Not here: files (bundle_open.c, bundle_write.c). Pure functions.
 #ifndef QUERN_CACHE_BUNDLE_FORMAT_H_
 #define QUERN_CACHE_BUNDLE_FORMAT_H_
 
@@ -13,28 +13,30 @@
 #define QN__BUNDLE_VERSION 1u
 #define QN__BUNDLE_HEADER_BYTES 64u
 #define QN__BUNDLE_TRAILER_BYTES 256u
-// Of an index block before its rows, and behind them.
+// Bytes of an index block before its rows, and of its checksum.
 #define QN__BUNDLE_INDEX_HEADER_BYTES 64u
 #define QN__BUNDLE_CHECKSUM_BYTES 16u
 #define QN__BUNDLE_ROW_BYTES 32u  // key, offset, size
-// And the beginning of the BLAKE2b-256 of the entry: 192 bits are enough against a second entry
-// with the same hash, and opening a signed bundle is mostly hashing rows.
+// A row of a signed bundle also has the first 24 bytes of the BLAKE2b-256 of its entry. 192 bits
+// are enough against a second entry with the same hash, and opening a signed bundle mostly hashes
+// rows.
 #define QN__BUNDLE_HASH_BYTES 24u
 #define QN__BUNDLE_HASHED_ROW_BYTES (QN__BUNDLE_ROW_BYTES + QN__BUNDLE_HASH_BYTES)
 #define QN__BUNDLE_MAX_ENTRIES ((uint64_t)1 << 22)
-// What is in the part of the trailer that a signature covers.
+// Bytes of the trailer that a signature covers.
 #define QN__BUNDLE_SIGNED_BYTES 128u
 
-// Identities of the code generators that made the entries: each with a terminator.
+// Identities of the code generators that compiled the entries, each terminated.
 #define QN__BUNDLE_MAX_IDENTITIES 64u
 #define QN__BUNDLE_IDENTITY_BYTES 256u
 typedef struct qn__bundle_identities {
   uint32_t count;
-  char texts[QN__BUNDLE_MAX_IDENTITIES][QN__BUNDLE_IDENTITY_BYTES];  // rising
+  char texts[QN__BUNDLE_MAX_IDENTITIES][QN__BUNDLE_IDENTITY_BYTES];  // sorted
 } qn__bundle_identities_t;
-// Adds what is not there yet, in its place. False when there is no room, or for what is no text.
+// Inserts an identity unless it is there. False when there is no room, or for bytes that are no
+// text.
 bool qn__bundle_identities_add(qn__bundle_identities_t* identities, qn_span_t identity);
-// The generator's section of a preimage; empty when it has none.
+// Returns the generator's section of a preimage; empty when there is none.
 qn_span_t qn__preimage_generator(qn_span_t preimage);
 
 // One row of an index.
@@ -54,9 +56,9 @@ static inline void qn__bundle_row_store(const qn__bundle_row_t* row, uint8_t* ou
   qn__store_le64(out + 16, row->offset);
   qn__store_le64(out + 24, row->size);
 }
-// For qsort of rows of either size: by key, and by place among equal ones.
+// Compares rows of either size for qsort: by key, then by offset.
 int qn__bundle_row_compare(const void* a, const void* b);
-// Whether the row names a place that an entry may have in front of `end`.
+// True when the row names a place before `end` that an entry can have.
 static inline bool qn__bundle_row_is_sound(const qn__bundle_row_t* row, uint64_t end) {
   return row->offset >= QN__BUNDLE_HEADER_BYTES && row->offset % QN__ENTRY_ALIGNMENT == 0 &&
          row->size >= QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES &&
@@ -64,28 +66,29 @@ static inline bool qn__bundle_row_is_sound(const qn__bundle_row_t* row, uint64_t
          row->offset <= end && row->size <= end - row->offset;
 }
 
-// The header is a constant.
+// Writes and checks the header, which is constant.
 void qn__bundle_header_write(uint8_t out[QN__BUNDLE_HEADER_BYTES]);
 bool qn__bundle_header_is_good(const uint8_t bytes[QN__BUNDLE_HEADER_BYTES]);
 
 typedef struct qn__bundle_trailer {
   uint64_t index_offset, index_size;
   uint64_t count;
-  uint64_t trailer_offset;  // its own
+  uint64_t trailer_offset;  // of this trailer
   bool is_signed;
   uint8_t index_hash[QN__SECURE_HASH_BYTES];  // BLAKE2b-256 of the index block, if signed
   uint8_t public_key[QN__PUBLIC_KEY_BYTES];
   uint8_t signature[QN__SIGNATURE_BYTES];
 } qn__bundle_trailer_t;
-// Everything but the signature, which qn__bundle_trailer_seal puts in.
+// Writes all but signature and checksum.
 void qn__bundle_trailer_write(const qn__bundle_trailer_t* trailer,
                               uint8_t out[QN__BUNDLE_TRAILER_BYTES]);
-// Puts the signature (NULL: none) and the checksum in.
+// Writes the signature (NULL: none) and the checksum.
 void qn__bundle_trailer_seal(uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], const uint8_t* signature);
-// False unless the bytes are a whole trailer for a file in which it stands at `offset`.
+// True when the bytes are a whole trailer at `offset` of its file.
 bool qn__bundle_trailer_read(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], uint64_t offset,
                              qn__bundle_trailer_t* out_trailer);
-// What is signed: a word that keeps signatures of other things apart, and the trailer's beginning.
+// The signed message: a constant text, which keeps signatures of other things apart, and the start
+// of the trailer.
 #define QN__BUNDLE_MESSAGE_BYTES (32u + QN__BUNDLE_SIGNED_BYTES)
 void qn__bundle_message(const uint8_t trailer[QN__BUNDLE_TRAILER_BYTES],
                         uint8_t out[QN__BUNDLE_MESSAGE_BYTES]);
@@ -96,16 +99,15 @@ typedef struct qn__bundle_index {
   size_t row_bytes;     // 32 or 56
   const uint8_t* rows;  // borrowed from the block
 } qn__bundle_index_t;
-// The size of a block; false when it is beyond the limits.
+// Computes the size of a block; false when it exceeds the limits.
 bool qn__bundle_index_size(uint64_t count, bool has_hashes,
                            const qn__bundle_identities_t* identities, uint64_t* out_size);
-// Writes all but the rows, which the caller has put at QN__BUNDLE_INDEX_HEADER_BYTES, and the
-// checksum.
+// Writes everything around the rows, which the caller has put at QN__BUNDLE_INDEX_HEADER_BYTES.
 void qn__bundle_index_seal(uint64_t count, bool has_hashes,
                            const qn__bundle_identities_t* identities, uint8_t* block, size_t size);
-// The size that the header of a block names; 0 when it is none.
+// Returns the size of the block by its header; 0 for other bytes.
 uint64_t qn__bundle_index_header_size(const uint8_t header[QN__BUNDLE_INDEX_HEADER_BYTES]);
-// False unless the block is whole, its keys rise strictly, and its rows lie in front of `end`.
+// True when the block is whole, its keys rise strictly, and its rows lie before `end`.
 // `out_identities` may be NULL.
 bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* out_index,
                            qn__bundle_identities_t* out_identities);

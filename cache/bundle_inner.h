@@ -1,7 +1,6 @@
 // cache/bundle_inner.h: what bundle.c, bundle_open.c and bundle_scan.c share.
 //
-// Thread rule: all but the counters and the buffers is constant after the open. Read next:
-// bundle.c.
+// Thread rule: everything but counters and buffers is constant after the open.
 #ifndef QUERN_CACHE_BUNDLE_INNER_H_
 #define QUERN_CACHE_BUNDLE_INNER_H_
 
@@ -9,26 +8,26 @@
 #include "cache/bundle_format.h"
 #include "cache/scratch.h"
 
-// At most 65,536 buckets of the table that finds a row by the first bits of its key.
-#define QN__BUNDLE_MAX_FAN_BITS 16u
+// The fan-out table, which finds rows by the first bits of a key, has at most 65,536 buckets.
+#define QN__BUNDLE_MAX_FANOUT_BITS 16u
 
 struct qn__bundle {
   qn_allocator_t allocator;
   char* path;
   int fd;
-  uint64_t file_size;  // at the open
+  uint64_t file_size;  // when it was opened
 
-  // Sorted by key; rows lie in `memory`, an index block or what the scan has found.
+  // Rows sorted by key; they lie in `memory`: an index block, or the result of a scan.
   uint64_t count;
   size_t row_bytes;
   const uint8_t* rows;
   uint8_t* memory;  // owned
   size_t memory_size;
-  // fan[b] is the first row whose key begins with the bits b or greater ones.
-  uint32_t* fan;  // owned: (1 << fan_bits) + 1 numbers
-  unsigned fan_bits;
+  // fanout[b] is the first row whose key starts with the bits b or greater ones.
+  uint32_t* fanout;  // owned: (1 << fanout_bits) + 1 numbers
+  unsigned fanout_bits;
 
-  // Not NULL: the hash of each entry must be the one of its row.
+  // Not NULL: every entry must have the hash of its row.
   const qn__crypto_t* crypto;
   bool is_truncated, is_signed;
   uint8_t signer[QN__PUBLIC_KEY_BYTES];
@@ -42,18 +41,20 @@ struct qn__bundle {
   } counters;
 };
 
-// The first bits of a key, as a number that sorts like it.
+// Returns the first bits of a key as a number that sorts like the key.
 static inline uint64_t qn__bundle_prefix(const uint8_t* key) {
   uint64_t prefix = 0;
   for (unsigned i = 0; i < 8; i++) prefix = prefix << 8 | key[i];
   return prefix;
 }
 
-// The row of a key, or NULL.
+// Returns the row of a key, or NULL.
 const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_t* key);
-// Reads `size` bytes at `offset`. 0, an errno, or ENODATA when the file ends before.
+// Reads `size` bytes at `offset`. Returns 0, an errno, or ENODATA when the file ends before.
 int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset);
-// Finds the whole entries of a file without a good tail: fills rows, count, memory, identities.
+// Tests that rows and fan-out table agree. For debug builds and tests, after the open.
+bool qn__bundle_check(const qn__bundle_t* bundle);
+// Finds the whole entries of a file without a good tail. Sets rows, count, memory, identities.
 qn_status_t qn__bundle_scan(qn__bundle_t* bundle);
 
 #endif  // QUERN_CACHE_BUNDLE_INNER_H_

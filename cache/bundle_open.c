@@ -1,8 +1,7 @@
 #define _XOPEN_SOURCE 700  // S_ISVTX
-// cache/bundle_open.c: opening a bundle: whether its file may be trusted, its tail, its signature.
+// cache/bundle_open.c: opens a bundle: checks its file, its signature, and reads its index.
 //
-// Not here: reading entries (bundle.c), a file without a good tail (bundle_scan.c). Thread rule:
-// one thread, until the bundle is open. Read next: bundle_scan.c.
+// Not here: reading entries (bundle.c), a file without a good tail (bundle_scan.c).
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,7 +27,7 @@ static bool may_own(const qn__bundle_options_t* options, uid_t owner) {
   return false;
 }
 
-// Whoever can write the folder, and is not held back by a sticky bit, can put another file here.
+// A user who can write the folder, without a sticky bit, can put another file here.
 static qn_status_t check_folder(const char* path) {
   char folder[PATH_MAX];
   size_t size = strlen(path);
@@ -38,7 +37,7 @@ static qn_status_t check_folder(const char* path) {
   }
   while (size > 0 && path[size - 1] != '/') size--;
   memcpy(folder, path, size);
-  // "dir/." is the directory also when dir is a link.
+  // "dir/." is the directory even if dir is a link.
   folder[size] = '.';
   folder[size + 1] = '\0';
   struct stat info;
@@ -70,7 +69,7 @@ static qn_status_t open_file(const qn__bundle_options_t* options, qn__bundle_t* 
                           "a process with borrowed user or group rights uses no bundle");
   }
   const qn__fs_t* fs = qn__fs();
-  // The last part of the path may not be a link; folders on the way may.
+  // The last part of the path may not be a link; folders before it may.
   bundle->fd =
       fs->open(options->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
   if (bundle->fd < 0) {
@@ -103,8 +102,8 @@ static qn_status_t unsigned_bundle(const qn__bundle_t* bundle, const char* why) 
                         bundle->path, why);
 }
 
-// The signature is verified before anything that it covers is looked at, but for the few sizes of
-// the trailer that say where it is.
+// Verifies the signature before anything that it covers is used, except the sizes in the trailer
+// that locate it.
 static qn_status_t check_signature(const qn__bundle_options_t* options, qn__bundle_t* bundle,
                                    const uint8_t* bytes, const qn__bundle_trailer_t* trailer) {
   if (options->public_key_count == 0) return QN_OK;
@@ -124,7 +123,7 @@ static qn_status_t check_signature(const qn__bundle_options_t* options, qn__bund
   return QN_OK;
 }
 
-// Reads the index that a good trailer names. *out_is_good false: it is damaged.
+// Reads the index that a good trailer names. *out_is_good false: the index is damaged.
 static qn_status_t read_index(qn__bundle_t* bundle, const qn__bundle_trailer_t* trailer,
                               bool* out_is_good) {
   *out_is_good = false;
@@ -164,7 +163,7 @@ static qn_status_t read_index(qn__bundle_t* bundle, const qn__bundle_trailer_t* 
   return QN_OK;
 }
 
-// The index at the end. *out_is_good false: the file has no whole tail.
+// Reads trailer and index. *out_is_good false: the file has no whole tail.
 static qn_status_t read_tail(const qn__bundle_options_t* options, qn__bundle_t* bundle,
                              bool* out_is_good) {
   *out_is_good = false;
@@ -179,23 +178,41 @@ static qn_status_t read_tail(const qn__bundle_options_t* options, qn__bundle_t* 
   return read_index(bundle, &trailer, out_is_good);
 }
 
-// About one row to a bucket: keys are hashes. Keys that somebody chose to share their beginnings
-// only make a bucket long, and within it the search halves.
-static qn_status_t make_fan(qn__bundle_t* bundle) {
+// Builds the fan-out table with about one row per bucket, because keys are hashes. Keys that were
+// chosen to share their first bits only make one bucket long, and a binary search goes through it.
+static qn_status_t make_fanout(qn__bundle_t* bundle) {
   unsigned bits = 0;
-  while (bits < QN__BUNDLE_MAX_FAN_BITS && (UINT64_C(1) << bits) < bundle->count) bits++;
+  while (bits < QN__BUNDLE_MAX_FANOUT_BITS && (UINT64_C(1) << bits) < bundle->count) bits++;
   size_t bucket_count = (size_t)1 << bits;
-  bundle->fan = qn__alloc(bundle->allocator, (bucket_count + 1) * sizeof *bundle->fan);
-  if (!bundle->fan) return qn__out_of_memory("the index of a bundle");
-  bundle->fan_bits = bits;
+  bundle->fanout = qn__alloc(bundle->allocator, (bucket_count + 1) * sizeof *bundle->fanout);
+  if (!bundle->fanout) return qn__out_of_memory("the index of a bundle");
+  bundle->fanout_bits = bits;
   size_t bucket = 0;
   for (uint64_t i = 0; i < bundle->count; i++) {
     uint64_t prefix = qn__bundle_prefix(bundle->rows + i * bundle->row_bytes);
     size_t own = bits ? (size_t)(prefix >> (64 - bits)) : 0;
-    while (bucket <= own) bundle->fan[bucket++] = (uint32_t)i;
+    while (bucket <= own) bundle->fanout[bucket++] = (uint32_t)i;
   }
-  while (bucket <= bucket_count) bundle->fan[bucket++] = (uint32_t)bundle->count;
+  while (bucket <= bucket_count) bundle->fanout[bucket++] = (uint32_t)bundle->count;
   return QN_OK;
+}
+
+bool qn__bundle_check(const qn__bundle_t* bundle) {
+  size_t bucket_count = (size_t)1 << bundle->fanout_bits;
+  if (QN_NEVER(bundle->fanout[0] != 0 || bundle->fanout[bucket_count] != bundle->count))
+    return false;
+  for (size_t b = 0; b < bucket_count; b++) {
+    if (QN_NEVER(bundle->fanout[b] > bundle->fanout[b + 1])) return false;
+  }
+  for (uint64_t i = 0; i < bundle->count; i++) {
+    const uint8_t* bytes = bundle->rows + i * bundle->row_bytes;
+    qn__bundle_row_t row = qn__bundle_row_load(bytes);
+    if (QN_NEVER(!qn__bundle_row_is_sound(&row, bundle->file_size))) return false;
+    if (QN_NEVER(i > 0 && memcmp(bytes - bundle->row_bytes, bytes, sizeof row.key) >= 0))
+      return false;
+    if (QN_NEVER(qn__bundle_find_row(bundle, &row.key) != bytes)) return false;
+  }
+  return true;
 }
 
 static qn_status_t read_bundle(const qn__bundle_options_t* options, qn__bundle_t* bundle) {
@@ -220,7 +237,7 @@ static qn_status_t read_bundle(const qn__bundle_options_t* options, qn__bundle_t
     qn__log(QN__LOG_INFO, "bundle '%s' has no whole index: %" PRIu64 " entries were found in it",
             bundle->path, bundle->count);
   }
-  return make_fan(bundle);
+  return make_fanout(bundle);
 }
 
 qn_status_t qn__bundle_open(const qn__bundle_options_t* options, qn__bundle_t** out_bundle) {
@@ -242,6 +259,7 @@ qn_status_t qn__bundle_open(const qn__bundle_options_t* options, qn__bundle_t** 
     qn__bundle_close(bundle);
     return status;
   }
+  assert(qn__bundle_check(bundle));
   *out_bundle = bundle;
   return QN_OK;
 }
@@ -251,8 +269,8 @@ void qn__bundle_close(qn__bundle_t* bundle) {
   qn_allocator_t allocator = bundle->allocator;
   if (bundle->fd >= 0) (void)qn__fs()->close(bundle->fd);
   qn__scratch_deinit(&bundle->scratch);
-  size_t bucket_count = (size_t)1 << bundle->fan_bits;
-  qn__free(allocator, bundle->fan, (bucket_count + 1) * sizeof *bundle->fan);
+  size_t bucket_count = (size_t)1 << bundle->fanout_bits;
+  qn__free(allocator, bundle->fanout, (bucket_count + 1) * sizeof *bundle->fanout);
   qn__free(allocator, bundle->memory, bundle->memory_size);
   qn__free_cstr(allocator, bundle->path);
   qn__free(allocator, bundle, sizeof *bundle);

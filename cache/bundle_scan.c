@@ -1,9 +1,8 @@
-// cache/bundle_scan.c: a bundle whose tail is missing: its entries are found one behind the other.
+// cache/bundle_scan.c: finds the entries of a bundle whose tail is missing.
 //
-// Every entry is read and verified as a whole; the first bytes that are neither a whole entry nor a
-// whole index with its trailer (of an earlier end of the file) end the scan. So nothing counts that
-// does not verify, and nothing behind it does either. Thread rule: one thread, while the bundle is
-// opened. Read next: bundle_format.c.
+// Reads and verifies one entry after the other from the start. A whole index block with its
+// trailer, where the file once ended, is skipped. Any other bytes end the scan: they and all after
+// them count for nothing.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,7 +10,7 @@
 #include "base/fs.h"
 #include "cache/bundle_inner.h"
 
-// Rows under construction: as in an index block, without hashes.
+// Rows of the entries found so far, as in an index block without hashes.
 typedef struct scan {
   qn__bundle_t* bundle;
   uint8_t* rows;
@@ -35,7 +34,7 @@ static bool add_row(scan_t* scan, const qn__bundle_row_t* row) {
   return true;
 }
 
-// The entry at `offset`, of `size` bytes. *out_is_good false: it is not whole.
+// Reads the entry of `size` bytes at `offset`. *out_is_good false: it is not whole.
 static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool* out_is_good) {
   qn__bundle_t* bundle = scan->bundle;
   *out_is_good = false;
@@ -47,7 +46,7 @@ static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool
   qn__entry_t entry;
   if (!error &&
       qn__entry_decode((qn_span_t){bytes, (size_t)size}, NULL, &entry) == QN__REASON_NONE) {
-    // The list of identities is a hint: one that finds no room is left out.
+    // A full list leaves identities out; they are hints.
     (void)qn__bundle_identities_add(&bundle->identities, qn__preimage_generator(entry.preimage));
     qn__bundle_row_t row = {entry.key, offset, size};
     *out_is_good = add_row(scan, &row);
@@ -57,7 +56,7 @@ static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool
   return status;
 }
 
-// An index block of `size` bytes at `offset`, and its trailer: where the file once ended.
+// Reads an index block of `size` bytes at `offset` and the trailer after it.
 static qn_status_t scan_index(scan_t* scan, uint64_t offset, uint64_t size, bool* out_is_good) {
   qn__bundle_t* bundle = scan->bundle;
   *out_is_good = false;
@@ -102,7 +101,7 @@ static qn_status_t scan_all(scan_t* scan) {
   return QN_OK;
 }
 
-// Of equal keys the last one stays.
+// Keeps the last row of each key.
 static size_t drop_repeated(uint8_t* rows, size_t count) {
   size_t kept = 0;
   for (size_t i = 0; i < count; i++) {
@@ -119,7 +118,7 @@ static size_t drop_repeated(uint8_t* rows, size_t count) {
 qn_status_t qn__bundle_scan(qn__bundle_t* bundle) {
   scan_t scan = {.bundle = bundle};
   qn_status_t status = scan_all(&scan);
-  // Owned by the bundle from here, also after an error.
+  // The bundle owns the rows from here, also after an error.
   bundle->memory = scan.rows;
   bundle->memory_size = scan.capacity * QN__BUNDLE_ROW_BYTES;
   bundle->row_bytes = QN__BUNDLE_ROW_BYTES;

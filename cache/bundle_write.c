@@ -19,7 +19,7 @@
 #include "base/thread.h"
 #include "cache/bundle_inner.h"
 
-// A row as long as it is not sure that it stays: with hashes always.
+// Rows in memory always have room for a hash.
 #define ROW QN__BUNDLE_HASHED_ROW_BYTES
 
 struct qn__bundle_writer {
@@ -101,7 +101,7 @@ qn_status_t qn__bundle_writer_add(qn__bundle_writer_t* writer, qn_span_t bytes) 
 
 // ---------------------------------------------------------------------------------------- create
 
-// "<path>.<8 hex pid>-<16 hex>.tmp": O_EXCL settles collisions.
+// "<path>.<8 hex pid>-<16 hex>.tmp". O_EXCL finds collisions.
 static char* temporary_name(qn_allocator_t allocator, const char* path, const void* object) {
   struct {
     int64_t wall_ns, now_ns;
@@ -221,7 +221,7 @@ qn_status_t qn__bundle_writer_create(const qn__bundle_write_options_t* options,
 
 // ---------------------------------------------------------------------------------------- finish
 
-// Packs the rows that stay into `out`; gives their number. Of equal keys the last one stays.
+// Copies the last row of each key into `out`. Returns their number.
 static size_t pack_rows(const qn__bundle_writer_t* writer, size_t row_bytes, uint8_t* out) {
   size_t kept = 0;
   for (size_t i = 0; i < writer->row_count; i++) {

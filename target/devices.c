@@ -1,9 +1,9 @@
-// target/devices.c: targets and the devices of this machine: what from_device and a bare kind take
-// from one, and whether one has what code needs.
+// target/devices.c: reads a target's values from a device of this machine, and checks whether a
+// device has what code needs.
 //
-// Devices are asked through qn__device_source alone, option by option, so that this component knows
-// none of them. Text that is checked on a load is read without memory, as in isa.c. Thread rule:
-// any thread. Read next: ../devices/registry.c.
+// Devices are asked by qn__device_source only, option by option, so that this component knows none
+// of them. As in isa.c, text is checked on a load without allocating. Read next:
+// ../devices/registry.c.
 #include <stdio.h>
 
 #include "target/target.h"
@@ -15,7 +15,7 @@ static qn_status_t no_devices(const qn_target_t* target, const char* what) {
                         what, target->kind->info->name);
 }
 
-bool qn__kind_asks_device(const qn__kind_t* kind) {
+bool qn__target_kind_has_devices(const qn__target_kind_t* kind) {
   switch (kind->id) {
     case QN__KIND_CPU:
     case QN__KIND_INTERP:
@@ -26,7 +26,7 @@ bool qn__kind_asks_device(const qn__kind_t* kind) {
   }
 }
 
-// Why a type has no devices; "" where nobody can say.
+// Returns why a type has no devices; "" when unknown.
 static const char* absence(int32_t device_type) {
   const char* why = qn__device_source.absence ? qn__device_source.absence(device_type) : NULL;
   return why ? why : "";
@@ -34,16 +34,16 @@ static const char* absence(int32_t device_type) {
 
 // ----------------------------------------------------------------------------------- from_device
 
-static qn_status_t odd_answer(const qn__option_t* option, int32_t id, const char* what) {
+static qn_status_t odd_answer(const qn__target_option_t* option, int32_t id, const char* what) {
   return qn_status_make(QN_STATUS_DEVICE_ERROR, "from_device: device %d answers %s to '%s'", id,
                         what, option->name);
 }
 
-static qn_status_t take_number(const qn__option_t* option, int32_t id, int64_t number,
+static qn_status_t take_number(const qn__target_option_t* option, int32_t id, int64_t number,
                                qn__target_value_t* out) {
-  bool is_most = option->option_class == QN__OPTION_ISA && option->rule == QN__RULE_BY_TYPE;
-  // Of what is a most, less may always be asked for.
-  if (number > option->maximum && (is_most || option->option_class == QN__OPTION_TUNING)) {
+  bool is_maximum = option->option_class == QN__OPTION_ISA && option->rule == QN__RULE_BY_TYPE;
+  // Less than a maximum may always be asked for.
+  if (number > option->maximum && (is_maximum || option->option_class == QN__OPTION_TUNING)) {
     number = option->maximum;
   }
   if (number < option->minimum || number > option->maximum) {
@@ -55,9 +55,9 @@ static qn_status_t take_number(const qn__option_t* option, int32_t id, int64_t n
   return QN_OK;
 }
 
-static qn_status_t take(qn_target_t* target, size_t index, int32_t id,
-                        const qn_attribute_value_t* answer) {
-  const qn__option_t* option = &target->kind->options[index];
+static qn_status_t take_value(qn_target_t* target, size_t index, int32_t id,
+                              const qn_attribute_value_t* answer) {
+  const qn__target_option_t* option = &target->kind->options[index];
   qn__target_value_t* value = &target->values[index];
   bool is_number = answer->type == QN_ATTRIBUTE_TYPE_BOOL || answer->type == QN_ATTRIBUTE_TYPE_INT;
   bool wants_number = option->type == QN_OPTION_BOOL || option->type == QN_OPTION_INT;
@@ -68,12 +68,13 @@ static qn_status_t take(qn_target_t* target, size_t index, int32_t id,
     return QN_OK;
   }
   if (option->type == QN_OPTION_INT) return take_number(option, id, answer->int_value, value);
-  return qn__value_parse(&target->arena, target->kind, index, qn__str(answer->string_value), value);
+  return qn__target_value_parse(&target->arena, target->kind, index, qn__str(answer->string_value),
+                                value);
 }
 
-qn_status_t qn__target_ask_device(qn_target_t* target, int32_t id) {
+qn_status_t qn__target_read_device(qn_target_t* target, int32_t id) {
   const qn_target_kind_info_t* info = target->kind->info;
-  if (!qn__kind_asks_device(target->kind)) {
+  if (!qn__target_kind_has_devices(target->kind)) {
     if (target->kind->id == QN__KIND_CUDA || target->kind->id == QN__KIND_VULKAN) {
       return no_devices(target, "from_device: ");
     }
@@ -91,19 +92,19 @@ qn_status_t qn__target_ask_device(qn_target_t* target, int32_t id) {
                           id, info->name, count, why[0] ? ": " : "", why);
   }
   for (size_t i = 0; i < info->option_count; ++i) {
-    const qn__option_t* option = &target->kind->options[i];
+    const qn__target_option_t* option = &target->kind->options[i];
     if (target->values[i].layer != QN__LAYER_NONE) continue;
     if (option->option_class == QN__OPTION_REQUEST) continue;
     qn_attribute_value_t answer = {.type = QN_ATTRIBUTE_TYPE_NONE};
     QN_TRY(
         qn_status_annotate(qn__device_source.property(info->device_type, id, option->name, &answer),
                            "from_device: option '%s' of device %d", option->name, id));
-    if (answer.type != QN_ATTRIBUTE_TYPE_NONE) QN_TRY(take(target, i, id, &answer));
+    if (answer.type != QN_ATTRIBUTE_TYPE_NONE) QN_TRY(take_value(target, i, id, &answer));
   }
   return QN_OK;
 }
 
-// ----------------------------------------------------------------------- what code needs, read
+// -------------------------------------------------------------------- reading what code needs
 
 // One member of the flat object that qn__target_seal writes.
 typedef struct member {
@@ -146,7 +147,7 @@ static bool read_value(const char** inout_at, member_t* out) {
   return qn__int_parse(word, &out->number);
 }
 
-// Reads the member at `*inout_at`, just behind '{' or ','. False: this is not the canonical form.
+// Reads the member at `*inout_at`, after '{' or ','. False: this is not the canonical form.
 static bool read_member(const char** inout_at, member_t* out, bool* out_is_last) {
   if (!read_string(inout_at, &out->name) || **inout_at != ':') return false;
   ++*inout_at;
@@ -164,7 +165,7 @@ static int64_t version_number(qn_str_t text) {
   qn_str_t head = {text.data, dot ? (size_t)(dot - text.data) : text.size};
   if (!qn__int_parse(head, &major) || major < 0 || major > 9999) return -1;
   if (!dot) return major * 10000;
-  // A third number, as in "1.3.277", is of no account.
+  // A third number, as in "1.3.277", is ignored.
   qn_str_t tail = {dot + 1, text.size - head.size - 1};
   const char* second = tail.size ? memchr(tail.data, '.', tail.size) : NULL;
   if (second) tail.size = (size_t)(second - tail.data);
@@ -172,7 +173,7 @@ static int64_t version_number(qn_str_t text) {
   return major * 10000 + minor;
 }
 
-// "sm_90a": 90, with its suffix.
+// Parses "sm_90a" into 90 and its suffix.
 static int64_t arch_number(qn_str_t text, char* out_suffix) {
   *out_suffix = '\0';
   if (text.size < 5 || memcmp(text.data, "sm_", 3) != 0) return -1;
@@ -195,7 +196,7 @@ static bool is_arch_good(qn_str_t wanted, qn_str_t has) {
   return code / 10 == device / 10 && code <= device;
 }
 
-// Every item of a list (as `"a","b"`) is one of the comma-separated names that the device has.
+// True when every item of a list (as `"a","b"`) is among the comma-separated names of the device.
 static bool is_list_good(qn_str_t wanted, const char* has) {
   const char* at = wanted.data;
   const char* end = wanted.data + wanted.size;
@@ -214,7 +215,7 @@ static bool is_list_good(qn_str_t wanted, const char* has) {
   return true;
 }
 
-static bool is_good(const qn__option_t* option, const member_t* wanted,
+static bool is_good(const qn__target_option_t* option, const member_t* wanted,
                     const qn_attribute_value_t* has) {
   bool is_text = has->type == QN_ATTRIBUTE_TYPE_STRING;
   qn_str_t text = qn__str(has->string_value);
@@ -246,7 +247,7 @@ static qn_status_t lacks(const char* kind, int32_t id, const member_t* wanted,
   } else if (wanted->kind == 'b') {
     (void)snprintf(needs, sizeof needs, "%s", wanted->number ? "true" : "false");
   } else {
-    (void)snprintf(needs, sizeof needs, "%.*s", QN_STR_ARG(qn__shown(wanted->text)));
+    (void)snprintf(needs, sizeof needs, "%.*s", QN_STR_ARG(qn__excerpt(wanted->text)));
   }
   switch (has->type) {
     case QN_ATTRIBUTE_TYPE_BOOL:
@@ -265,9 +266,9 @@ static qn_status_t lacks(const char* kind, int32_t id, const member_t* wanted,
                         QN_STR_ARG(wanted->name), needs, kind, id, answer);
 }
 
-// Asks `property`, or where it is NULL the source.
+// Asks `property`, or the source where it is NULL.
 typedef struct asker {
-  qn__property_fn_t property;
+  qn__target_property_fn_t property;
   int32_t device_type;
 } asker_t;
 
@@ -282,12 +283,12 @@ static qn_status_t ask(const asker_t* asker, int32_t id, qn_str_t option,
 
 static qn_status_t check_device(const char* isa_json, const char* kind_name, int32_t id,
                                 const asker_t* asker) {
-  const qn__kind_t* kind = qn__kind_find(qn__str(kind_name));
+  const qn__target_kind_t* kind = qn__target_kind_find(qn__str(kind_name));
   const char* at = isa_json ? isa_json : "";
   bool is_last = false, is_of_kind = false;
   bool is_canonical = kind && *at++ == '{';
   bool is_known_to_kind = true;
-  bool has_shuffles = false;  // comes before warp_size: members are sorted
+  bool has_shuffles = false;  // comes before warp_size, because members are sorted
   while (is_canonical && !is_last) {
     member_t member = {0};
     is_canonical = read_member(&at, &member, &is_last);
@@ -296,11 +297,12 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
       is_of_kind = member.kind == 's' && qn__str_equal(member.text, qn__str(kind_name));
       if (is_of_kind) continue;
       return qn_status_make(QN_STATUS_INCOMPATIBLE, "code is for '%.*s', the device is %s:%d",
-                            QN_STR_ARG(qn__shown(member.text)), kind_name, id);
+                            QN_STR_ARG(qn__excerpt(member.text)), kind_name, id);
     }
-    int index = qn__option_find(kind, member.name);
+    int index = qn__target_option_find(kind, member.name);
     if (index < 0 || kind->options[index].option_class != QN__OPTION_ISA) {
-      is_known_to_kind = false;  // of another kind, perhaps: that comes, and is the better message
+      // perhaps of another kind: that follows and gives the better message
+      is_known_to_kind = false;
       continue;
     }
     if (qn__str_equal(member.name, QN_STR("supports_subgroup_shuffle"))) {
@@ -320,13 +322,13 @@ static qn_status_t check_device(const char* isa_json, const char* kind_name, int
 }
 
 qn_status_t qn__isa_json_check_device(const char* isa_json, const char* kind, int32_t id,
-                                      qn__property_fn_t property) {
+                                      qn__target_property_fn_t property) {
   asker_t asker = {property, 0};
   return check_device(isa_json, kind, id, &asker);
 }
 
 qn_status_t qn_target_check_isa(const char* isa_json, int32_t device_type, int32_t device_id) {
-  // Of several kinds for one type the one that the text names.
+  // Of several kinds for one type takes the one that the text names.
   const qn_target_kind_info_t* info = NULL;
   for (size_t i = 0; i < qn_target_kind_count(); i++) {
     const qn_target_kind_info_t* kind = qn_target_kind_at(i);
@@ -339,7 +341,7 @@ qn_status_t qn_target_check_isa(const char* isa_json, int32_t device_type, int32
     return qn_status_make(QN_STATUS_UNAVAILABLE, "no target kind is for devices of type %d",
                           (int)device_type);
   }
-  if (!qn__kind_asks_device(qn__kind_find(qn__str(info->name)))) {
+  if (!qn__target_kind_has_devices(qn__target_kind_find(qn__str(info->name)))) {
     return qn__isa_json_check(isa_json);
   }
   asker_t asker = {NULL, device_type};
@@ -349,9 +351,9 @@ qn_status_t qn_target_check_isa(const char* isa_json, int32_t device_type, int32
 qn_status_t qn_target_check_host(const qn_target_t* target) {
   const qn_target_kind_info_t* info = target->kind->info;
   bool is_gpu = target->kind->id == QN__KIND_CUDA || target->kind->id == QN__KIND_VULKAN;
-  if (!qn__kind_asks_device(target->kind)) {
+  if (!qn__target_kind_has_devices(target->kind)) {
     if (is_gpu) return no_devices(target, "");
-    // A registered kind of code that runs on the processor needs what its generator checks.
+    // The generator of a registered kind that runs on the processor checks what it needs.
     return target->kind->id == QN__KIND_COUNT ? QN_OK : qn__isa_json_check(target->isa_json);
   }
   int32_t count = qn__device_source.count(info->device_type);

@@ -1,7 +1,7 @@
-// target/features.c: the tables of extensions and models, and set arithmetic over them.
+// target/features.c: the tables of extensions and models, and operations on sets.
 //
-// A set always contains what its members imply and the baseline of the architecture: adding closes
-// downwards, removing closes upwards. Thread rule: pure functions. Read next: host.c.
+// A set always contains the baseline of its architecture and all that its members imply: adding
+// adds what is implied, removing removes what implies.
 #include "target/features.h"
 
 #define NONE QN__STATE_NONE
@@ -89,7 +89,7 @@ bool qn__features_has(const qn__arch_t* arch, qn__features_t set, const char* na
   return qn__features_has_index(set, qn__feature_find(arch, qn__str(name)));
 }
 
-// Takes the next name off a comma-separated list.
+// Takes the next name from a comma-separated list.
 static bool next_name(const char** inout_list, qn_str_t* out_name) {
   const char* list = *inout_list;
   if (*list == '\0') return false;
@@ -104,7 +104,7 @@ static qn__features_t direct(const qn__arch_t* arch, const char* list) {
   qn_str_t name;
   while (next_name(&list, &name)) {
     int index = qn__feature_find(arch, name);
-    if (QN_NEVER(index < 0)) continue;  // a test looks every name of the tables up
+    if (QN_NEVER(index < 0)) continue;  // a test looks up every name of the tables
     set.bits |= UINT64_C(1) << index;
   }
   return set;
@@ -168,10 +168,10 @@ qn__features_t qn__cpu_features(const qn__arch_t* arch, const qn__cpu_model_t* c
 }
 
 uint32_t qn__features_vector_bits(const qn__arch_t* arch, qn__features_t set) {
-  // 512 bits need masks for narrow elements too, or half of the element types would be split.
+  // 512 bits need masks for narrow elements, too, or half of the element types would be split.
   if (qn__features_has(arch, set, "avx512bw") && qn__features_has(arch, set, "avx512vl"))
     return 512;
-  // With AVX alone integers are 128 bits wide; floats still gain.
+  // AVX alone has 128-bit integers; floats still gain.
   return qn__features_has(arch, set, "avx") ? 256 : 128;
 }
 

@@ -1,7 +1,6 @@
-// target/features.h: instruction set extensions and processor models of the architectures, as sets.
+// target/features.h: sets of instruction set extensions, and processor models, per architecture.
 //
-// Not here: which of them this machine has (host.h). Thread rule: pure functions over constant
-// tables. Read next: features.c.
+// Not here: the extensions of this machine (host.h). Pure functions over constant tables.
 #ifndef QUERN_TARGET_FEATURES_H_
 #define QUERN_TARGET_FEATURES_H_
 
@@ -10,7 +9,7 @@
 
 enum { QN__FEATURE_LIMIT = 64 };  // features of one architecture
 
-// A set of features of one architecture: bit i is the i-th of its table.
+// A set of features of one architecture: bit i is the i-th row of its table.
 typedef struct qn__features {
   uint64_t bits;
 } qn__features_t;
@@ -47,32 +46,32 @@ typedef struct qn__arch {
   const qn__cpu_model_t* cpus;
 } qn__arch_t;
 
-// x86_64 and aarch64; NULL beyond the count.
+// Returns x86_64 and aarch64; NULL after the last one.
 const qn__arch_t* qn__arch_at(size_t index);
-// The architecture that this library was compiled for; NULL when it is none of them.
+// Returns the architecture of this build; NULL when no table describes it.
 const qn__arch_t* qn__arch_of_host(void);
-// Of an architecture's name or a triple that begins with one; NULL when there is none.
+// Finds an architecture by its name or by a triple that starts with it; NULL when there is none.
 const qn__arch_t* qn__arch_of_triple(qn_str_t triple);
 
-// The index of a feature, or -1.
+// Returns the index of a feature, or -1.
 int qn__feature_find(const qn__arch_t* arch, qn_str_t name);
 static inline bool qn__features_has_index(qn__features_t set, int index) {
   return index >= 0 && (set.bits >> index & 1) != 0;
 }
 bool qn__features_has(const qn__arch_t* arch, qn__features_t set, const char* name);
-// With the feature and all that it implies, or without it and all that imply it.
+// Adds a feature and all that it implies; removes a feature and all that imply it.
 qn__features_t qn__features_add(const qn__arch_t* arch, qn__features_t set, int index);
 qn__features_t qn__features_remove(const qn__arch_t* arch, qn__features_t set, int index);
-// Drops features of which something implied is missing, until none is left.
+// Removes every feature that implies one that is missing.
 qn__features_t qn__features_consistent(const qn__arch_t* arch, qn__features_t set);
 qn__features_t qn__features_baseline(const qn__arch_t* arch);
 
 const qn__cpu_model_t* qn__cpu_find(const qn__arch_t* arch, qn_str_t name);
 qn__features_t qn__cpu_features(const qn__arch_t* arch, const qn__cpu_model_t* cpu);
-// Bits of the widest vector registers of a set.
+// Returns the bits of the widest vector registers of a set.
 uint32_t qn__features_vector_bits(const qn__arch_t* arch, qn__features_t set);
 
-// `["avx","avx2"]`
+// Appends `["avx","avx2"]`.
 void qn__features_print_json(const qn__arch_t* arch, qn__features_t set, qn__buffer_t* out);
 
 #endif  // QUERN_TARGET_FEATURES_H_

@@ -1,9 +1,8 @@
 #define _GNU_SOURCE  // getauxval
-// target/host.c: asks the processor once and keeps the answer.
+// target/host.c: detects the processor once and keeps the result.
 //
-// The answer is one of the two once-made constants of the library (the other is the registry):
-// cpuid traps in a virtual machine and costs microseconds there, while a target may be made often.
-// Thread rule: any thread. Read next: host_x86.c.
+// The result is one of two constants that the library computes once (the registry is the other). In
+// a virtual machine cpuid traps and costs microseconds, and a program may create many targets.
 #include "target/host.h"
 
 #include <pthread.h>

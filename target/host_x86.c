@@ -1,10 +1,11 @@
-// target/host_x86.c: extensions, model and caches of an x86-64 processor from its cpuid leaves.
+// target/host_x86.c: reads extensions, model and caches of an x86-64 processor from cpuid.
 //
-// Rules: 1. An extension counts only when its cpuid bit is set, the operating system saves its
-// registers (XCR0) and everything that it implies counts too. 2. The model's name follows from
-// family and model numbers and is used for tuning only. 3. A machine that no table knows is named
-// after the widest level (x86-64-v4 ... x86-64) that its extensions fill. Thread rule: pure
-// functions of the source. Read next: x86_features.inc.
+// Rules:
+// 1. An extension counts only if its cpuid bit is set, the operating system saves its registers
+//    (XCR0), and everything that it implies counts, too.
+// 2. The model's name follows from family and model numbers and is used for tuning only.
+// 3. A machine that no table knows gets the name of the widest level (x86-64-v4 ... x86-64) whose
+//    extensions it has.
 #include "target/host.h"
 
 enum { XCR0_YMM = 0x6, XCR0_ZMM = 0xe6 };
@@ -21,15 +22,15 @@ typedef struct leaf_cache {
 
 static void ask(const leaf_cache_t* cache, uint32_t leaf, uint32_t subleaf, uint32_t out[4]) {
   memset(out, 0, 4 * sizeof out[0]);
-  // Leaf 0 and leaf 0x80000000 are always asked: they say how far the others go.
+  // Leaves 0 and 0x80000000 are always read: they give the highest leaf.
   uint32_t highest = leaf >= 0x80000000u ? cache->highest_extended : cache->highest;
-  // A leaf beyond the highest answers with another leaf's bits on some processors.
+  // Beyond the highest leaf some processors return the bits of another leaf.
   if (leaf <= highest) cache->source->cpuid(cache->source->self, leaf, subleaf, out);
 }
 
-// Each leaf is asked for once: in a virtual machine cpuid traps, which costs microseconds.
+// Reads each leaf once: in a virtual machine cpuid traps, which costs microseconds.
 static const uint32_t* read_leaf(leaf_cache_t* cache, uint32_t leaf, uint32_t subleaf) {
-  // EAX of the first subleaf is the highest one.
+  // EAX of subleaf 0 is the highest subleaf.
   bool is_there = subleaf == 0 || read_leaf(cache, leaf, 0)[QN__EAX] >= subleaf;
   size_t i = 0;
   while (cache->slots[i].is_known &&
@@ -149,7 +150,7 @@ static const char* detect_model(leaf_cache_t* cache, const qn__arch_t* arch, qn_
     name = find_model(amd_models, QN_COUNT_OF(amd_models), family, model);
   } else if (memcmp(text, "GenuineIntel", 12) == 0) {
     name = find_model(intel_models, QN_COUNT_OF(intel_models), family, model);
-    // One model number stands for three products, which differ by what they can do.
+    // One model number stands for three products, which differ by their extensions.
     if (name && strcmp(name, "skylake-avx512") == 0) {
       if (qn__features_has(arch, set, "avx512bf16")) {
         name = "cooperlake";

@@ -1,11 +1,11 @@
-// target/isa.c: does a machine have what code needs?
+// target/isa.c: checks whether a processor has the extensions that code needs; devices.c does the
+// same for GPUs.
 //
-// For code of processors; devices.c has that of GPUs. Runs on every load of an artifact, so it
-// reads the one canonical form directly, without a JSON library and without memory. Text of any
-// other form is a refusal, never a guess. Thread rule: pure functions. Read next: devices.c.
+// Runs on every load of an artifact. So it reads the canonical form directly, without a JSON
+// library and without allocating. It refuses text of any other form.
 #include "target/target.h"
 
-// Steps over `literal`; false when the text goes on differently.
+// Skips `literal`; false when the text differs.
 static bool take(const char** inout_at, const char* literal) {
   size_t size = strlen(literal);
   if (strncmp(*inout_at, literal, size) != 0) return false;
@@ -13,7 +13,7 @@ static bool take(const char** inout_at, const char* literal) {
   return true;
 }
 
-// The inside of a string without escapes, up to the closing quote.
+// Takes a string without escapes, up to the closing quote.
 static bool take_string(const char** inout_at, qn_str_t* out) {
   size_t size = strcspn(*inout_at, "\"\\");
   *out = (qn_str_t){*inout_at, size};
@@ -26,8 +26,8 @@ static qn_status_t unreadable(const char* isa_json) {
   return qn_status_make(QN_STATUS_INCOMPATIBLE, "needs of code cannot be read: '%.200s'", isa_json);
 }
 
-// Both lists are sorted, so one walk over the table finds all names of the text; a name out of
-// order is not found, which is a refusal like any other.
+// Both lists are sorted, so one pass over the table finds all names of the text. A name out of
+// order is not found, which is a refusal.
 static int find_from(const qn__arch_t* arch, qn_str_t name, size_t* inout_next) {
   for (size_t i = *inout_next; i < arch->feature_count; ++i) {
     const char* known = arch->features[i].name;

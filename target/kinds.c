@@ -1,8 +1,8 @@
-// target/kinds.c: the tables of kinds, options and tags, made from kinds.inc, options.inc and
-// tags.inc, and the kinds that others register.
+// target/kinds.c: the tables of kinds, options and tags, from kinds.inc, options.inc and tags.inc,
+// and registered kinds.
 //
-// Not here: what the options mean (resolve.c). Thread rule: any thread; kinds are added, never
-// removed, and readers take no lock. Read next: parse.c.
+// Kinds are added and never removed, and readers take no lock. Not here: the meaning of the options
+// (resolve.c).
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -52,23 +52,23 @@ static const qn_option_info_t infos_VULKAN[] = {
 #include "target/options.inc"
 };
 
-static const qn__option_t options_CPU[] = {
+static const qn__target_option_t options_CPU[] = {
 #define QN_CPU_OPTION AS_OPTION
 #include "target/options.inc"
 };
-static const qn__option_t options_CUDA[] = {
+static const qn__target_option_t options_CUDA[] = {
 #define QN_CUDA_OPTION AS_OPTION
 #include "target/options.inc"
 };
-static const qn__option_t options_INTERP[] = {
+static const qn__target_option_t options_INTERP[] = {
 #define QN_INTERP_OPTION AS_OPTION
 #include "target/options.inc"
 };
-static const qn__option_t options_NULL_[] = {
+static const qn__target_option_t options_NULL_[] = {
 #define QN_NULL__OPTION AS_OPTION
 #include "target/options.inc"
 };
-static const qn__option_t options_VULKAN[] = {
+static const qn__target_option_t options_VULKAN[] = {
 #define QN_VULKAN_OPTION AS_OPTION
 #include "target/options.inc"
 };
@@ -79,7 +79,7 @@ static const qn_target_kind_info_t kind_infos[] = {
 #include "target/kinds.inc"
 #undef QN_TARGET_KIND
 };
-static const qn__kind_t kinds[] = {
+static const qn__target_kind_t kinds[] = {
 #define QN_TARGET_KIND(id, name, codegen, device_type, doc) \
   {QN__KIND_##id, &kind_infos[QN__KIND_##id], options_##id},
 #include "target/kinds.inc"
@@ -99,9 +99,9 @@ static const struct {
 
 enum { REGISTERED_LIMIT = 32, OPTION_LIMIT = 256 };
 
-// Behind the built-in ones. A kind is complete before the count tells of it.
+// Registered kinds follow the built-in ones. A kind is complete before the count includes it.
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
-static qn__kind_t registered[REGISTERED_LIMIT];
+static qn__target_kind_t registered[REGISTERED_LIMIT];
 static _Atomic size_t registered_count;
 
 static bool is_name(const char* text) {
@@ -139,26 +139,27 @@ static qn_status_t check_options(const qn_target_kind_info_t* info) {
   return QN_OK;
 }
 
-// Checks that every default is a value of its option.
-static qn_status_t check_defaults(const qn__kind_t* kind) {
+// Checks that every default is a valid value of its option.
+static qn_status_t check_defaults(const qn__target_kind_t* kind) {
   qn__arena_t arena;
   qn__arena_init(&arena, qn_allocator_default());
   qn_status_t status = QN_OK;
   for (size_t i = 0; qn_ok(status) && i < kind->info->option_count; ++i) {
     qn__target_value_t value = {0};
-    status = qn__value_parse(&arena, kind, i, qn__str(kind->options[i].default_text), &value);
+    status =
+        qn__target_value_parse(&arena, kind, i, qn__str(kind->options[i].default_text), &value);
   }
   qn__arena_deinit(&arena);
   return qn_status_annotate(status, "the default");
 }
 
-// Copies the table, sorted, for the life of the process; one block of memory.
-static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__kind_t* out_kind,
+// Copies a table, sorted, into one block that lives as long as the process.
+static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__target_kind_t* out_kind,
                              void** out_block) {
   typedef struct kind_block {
     qn_target_kind_info_t info;
     qn_option_info_t infos[OPTION_LIMIT];
-    qn__option_t options[OPTION_LIMIT];
+    qn__target_option_t options[OPTION_LIMIT];
   } kind_block_t;
   kind_block_t* block = calloc(1, sizeof *block);
   *out_block = block;
@@ -173,7 +174,7 @@ static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__kind_t* out_
       option->minimum = INT64_MIN;
       option->maximum = INT64_MAX;
     }
-    block->options[i] = (qn__option_t){
+    block->options[i] = (qn__target_option_t){
         option->name,    option->type,    option->default_text,
         option->minimum, option->maximum, option->is_isa ? QN__OPTION_ISA : QN__OPTION_TUNING,
         QN__RULE_BY_TYPE};
@@ -185,7 +186,7 @@ static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__kind_t* out_
   }
   block->info = *info;
   block->info.options = block->infos;
-  *out_kind = (qn__kind_t){QN__KIND_COUNT, &block->info, block->options};
+  *out_kind = (qn__target_kind_t){QN__KIND_COUNT, &block->info, block->options};
   return check_defaults(out_kind);
 }
 
@@ -199,12 +200,12 @@ qn_status_t qn_target_kind_register(const qn_target_kind_info_t* info) {
     return wrong_kind(info, "at most 256 options");
   }
   QN_TRY(check_options(info));
-  qn__kind_t kind = {0};
+  qn__target_kind_t kind = {0};
   void* block = NULL;
   qn_status_t status = copy_kind(info, &kind, &block);
   (void)pthread_mutex_lock(&registering);
   size_t count = atomic_load_explicit(&registered_count, memory_order_relaxed);
-  if (qn_ok(status) && qn__kind_find(qn__str(info->name))) {
+  if (qn_ok(status) && qn__target_kind_find(qn__str(info->name))) {
     status = qn_status_make(QN_STATUS_FAILED_PRECONDITION, "there is a target kind '%s' already",
                             info->name);
   } else if (qn_ok(status) && count == REGISTERED_LIMIT) {
@@ -215,21 +216,22 @@ qn_status_t qn_target_kind_register(const qn_target_kind_info_t* info) {
   if (qn_ok(status)) {
     registered[count] = kind;
     atomic_store_explicit(&registered_count, count + 1, memory_order_release);
-    block = NULL;  // kept by the table
+    block = NULL;  // owned by the table now
   }
   (void)pthread_mutex_unlock(&registering);
   free(block);
   return status;
 }
 
-// ---------------------------------------------------------------------------------------- asking
+// ----------------------------------------------------------------------------------------
+// questions
 
 size_t qn_target_kind_count(void) {
   return QN_COUNT_OF(kinds) + atomic_load_explicit(&registered_count, memory_order_acquire);
 }
 
 const qn_target_kind_info_t* qn_target_kind_at(size_t index) {
-  const qn__kind_t* kind = qn__kind_at(index);
+  const qn__target_kind_t* kind = qn__target_kind_at(index);
   return kind ? kind->info : NULL;
 }
 
@@ -242,36 +244,36 @@ bool qn_target_tag_at(size_t index, const char** out_name, const char** out_json
   return true;
 }
 
-const qn__kind_t* qn__kind_at(size_t index) {
+const qn__target_kind_t* qn__target_kind_at(size_t index) {
   if (index < QN_COUNT_OF(kinds)) return &kinds[index];
   index -= QN_COUNT_OF(kinds);
   bool is_there = index < atomic_load_explicit(&registered_count, memory_order_acquire);
   return is_there ? &registered[index] : NULL;
 }
 
-const qn__kind_t* qn__kind_find(qn_str_t name) {
-  const qn__kind_t* kind;
-  for (size_t i = 0; (kind = qn__kind_at(i)) != NULL; ++i) {
+const qn__target_kind_t* qn__target_kind_find(qn_str_t name) {
+  const qn__target_kind_t* kind;
+  for (size_t i = 0; (kind = qn__target_kind_at(i)) != NULL; ++i) {
     if (qn__str_equal(name, qn__str(kind->info->name))) return kind;
   }
   return NULL;
 }
 
-int qn__option_find(const qn__kind_t* kind, qn_str_t name) {
+int qn__target_option_find(const qn__target_kind_t* kind, qn_str_t name) {
   for (size_t i = 0; i < kind->info->option_count; ++i) {
     if (qn__str_equal(name, qn__str(kind->options[i].name))) return (int)i;
   }
   return -1;
 }
 
-const char* qn__tag_find(qn_str_t name) {
+const char* qn__target_tag_find(qn_str_t name) {
   for (size_t i = 0; i < QN_COUNT_OF(tags); ++i) {
     if (qn__str_equal(name, qn__str(tags[i].name))) return tags[i].json;
   }
   return NULL;
 }
 
-const char* qn__option_type_text(qn_option_type_t type) {
+const char* qn__target_option_type_text(qn_option_type_t type) {
   switch (type) {
     case QN_OPTION_BOOL:
       return "a boolean";
@@ -286,13 +288,13 @@ const char* qn__option_type_text(qn_option_type_t type) {
 }
 
 qn__nearest_t qn__nearest_make(qn_str_t wanted) {
-  // A third of the letters may differ; names that share less than that are no help.
+  // Up to a third of the letters may differ; names that differ more do not help.
   size_t limit = wanted.size / 3 + 1;
   return (qn__nearest_t){wanted, limit + 1, NULL};
 }
 
 void qn__nearest_offer(qn__nearest_t* nearest, const char* name) {
-  if (nearest->wanted.size > 64) return;  // no name is that long, and the distance is quadratic
+  if (nearest->wanted.size > 64) return;  // longer than any name, and the distance is quadratic
   size_t distance = qn__edit_distance(nearest->wanted, qn__str(name), nearest->best_distance);
   if (distance < nearest->best_distance) {
     nearest->best_distance = distance;

@@ -1,11 +1,13 @@
-// target/parse.c: the written forms of a target: tag, kind, command line and JSON.
+// target/parse.c: parses the written forms of a target: tag, kind, command line and JSON.
 //
-// Grammar of the command line: WORD {OPTION}, where WORD is a kind or a tag and OPTION is
-// -name=value, or -name for a boolean that is true. Words are separated by blanks; '...' and "..."
-// keep blanks together. Lists are comma-separated. JSON: an object with "kind" or "tag" and the
-// options by name. Both forms also take host (a target of its own) and from_device. What is said
-// twice is an error; a tag's values give way to what is said beside it. Thread rule: one thread per
-// target being made. Read next: value.c, resolve.c.
+// The command line:  WORD {OPTION}
+//   WORD    a kind or a tag
+//   OPTION  -name=value, or -name for a boolean that is true
+//
+// Blanks separate words; '...' and "..." keep blanks together; commas separate list items. JSON is
+// an object with "kind" or "tag" and the options by name. Both forms also take `host` (a target)
+// and `from_device`. A value that is given twice is an error; values beside a tag replace those of
+// the tag. Read next: value.c, resolve.c.
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,8 +18,8 @@ enum { TEXT_LIMIT_BYTES = 64 * 1024 };
 
 typedef struct parser {
   qn_target_t* target;
-  qn__layer_t layer;  // TAG while a tag's JSON is read
-  bool is_host;       // a host has no host
+  qn__target_layer_t layer;  // TAG while the JSON of a tag is read
+  bool is_host;              // a host has no host of its own
 } parser_t;
 
 static qn_status_t parse_into(parser_t* parser, qn_str_t text);
@@ -47,7 +49,7 @@ static qn_status_t unknown_kind(qn_str_t name) {
   for (size_t i = 0; qn_target_tag_at(i, &tag, &json); ++i) qn__nearest_offer(&nearest, tag);
   if (nearest.best) {
     return with_hint(QN_STATUS_NOT_FOUND, nearest.best, "no target kind or tag is named '%.*s'",
-                     QN_STR_ARG(qn__shown(name)));
+                     QN_STR_ARG(qn__excerpt(name)));
   }
   char kinds[256] = "";
   for (size_t i = 0, used = 0; i < qn_target_kind_count(); ++i) {
@@ -60,20 +62,20 @@ static qn_status_t unknown_kind(qn_str_t name) {
   return qn_status_make(QN_STATUS_NOT_FOUND,
                         "no target kind or tag is named '%.*s'; kinds are %s; tags look like "
                         "nvidia/h200",
-                        QN_STR_ARG(qn__shown(name)), kinds);
+                        QN_STR_ARG(qn__excerpt(name)), kinds);
 }
 
-// A kind, or a tag whose JSON is read into the target first.
+// Sets the kind, or reads the JSON of a tag into the target.
 static qn_status_t set_name(parser_t* parser, qn_str_t name) {
   qn_target_t* target = parser->target;
-  const qn__kind_t* kind = qn__kind_find(name);
+  const qn__target_kind_t* kind = qn__target_kind_find(name);
   if (kind) {
     target->kind = kind;
     target->values =
         qn__arena_alloc_array(&target->arena, kind->info->option_count, sizeof *target->values);
     return target->values ? QN_OK : qn__out_of_memory("a target");
   }
-  const char* json = qn__tag_find(name);
+  const char* json = qn__target_tag_find(name);
   if (!json || parser->layer == QN__LAYER_TAG) return unknown_kind(name);
   parser->layer = QN__LAYER_TAG;
   qn_status_t status = parse_into(parser, qn__str(json));
@@ -81,7 +83,7 @@ static qn_status_t set_name(parser_t* parser, qn_str_t name) {
   return qn_status_annotate(status, "tag '%.*s'", QN_STR_ARG(name));
 }
 
-static qn_status_t unknown_option(const qn__kind_t* kind, qn_str_t name) {
+static qn_status_t unknown_option(const qn__target_kind_t* kind, qn_str_t name) {
   qn__nearest_t nearest = qn__nearest_make(name);
   for (size_t i = 0; i < kind->info->option_count; ++i) {
     qn__nearest_offer(&nearest, kind->options[i].name);
@@ -90,14 +92,14 @@ static qn_status_t unknown_option(const qn__kind_t* kind, qn_str_t name) {
   qn__nearest_offer(&nearest, "host");
   return with_hint(QN_STATUS_INVALID_ARGUMENT, nearest.best,
                    "target kind '%s' has no option '%.*s'", kind->info->name,
-                   QN_STR_ARG(qn__shown(name)));
+                   QN_STR_ARG(qn__excerpt(name)));
 }
 
-// Takes the place for a value that may be said once per layer.
+// Claims a value, which may be given once per layer.
 static qn_status_t claim(parser_t* parser, qn__target_value_t* value, qn_str_t name) {
   if (value->layer == parser->layer) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option '%.*s' is given twice",
-                          QN_STR_ARG(qn__shown(name)));
+                          QN_STR_ARG(qn__excerpt(name)));
   }
   *value = (qn__target_value_t){.layer = parser->layer};
   return QN_OK;
@@ -114,7 +116,7 @@ static qn_status_t set_from_device(parser_t* parser, int64_t number) {
   return QN_OK;
 }
 
-// Either of `text` and `object` is the host.
+// Sets the host from `text` or from `object`.
 static qn_status_t set_host(parser_t* parser, qn_str_t text, json_t* object) {
   qn_target_t* target = parser->target;
   if (parser->is_host) {
@@ -124,7 +126,7 @@ static qn_status_t set_host(parser_t* parser, qn_str_t text, json_t* object) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "option 'host' is given twice");
   }
   QN_TRY(qn_status_annotate(make(text, object, target->allocator, true, &target->host), "host"));
-  qn__kind_id_t id = target->host->kind->id;
+  qn__target_kind_id_t id = target->host->kind->id;
   if (id == QN__KIND_CPU || id == QN__KIND_INTERP) return QN_OK;
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "host: must be of kind cpu or interp, not %s",
                         qn_target_kind(target->host));
@@ -164,9 +166,9 @@ static qn_status_t wrong_type(const char* name, const char* expected, const json
 
 static qn_status_t value_from_json(parser_t* parser, size_t index, const json_t* json,
                                    qn__target_value_t* out) {
-  const qn__kind_t* kind = parser->target->kind;
-  const qn__option_t* option = &kind->options[index];
-  const char* expected = qn__option_type_text(option->type);
+  const qn__target_kind_t* kind = parser->target->kind;
+  const qn__target_option_t* option = &kind->options[index];
+  const char* expected = qn__target_option_type_text(option->type);
   qn__arena_t* arena = &parser->target->arena;
   switch (option->type) {
     case QN_OPTION_BOOL:
@@ -176,10 +178,10 @@ static qn_status_t value_from_json(parser_t* parser, size_t index, const json_t*
     case QN_OPTION_INT:
       if (!json_is_integer(json)) return wrong_type(option->name, expected, json);
       out->number = (int64_t)json_integer_value(json);
-      return qn__value_check_range(kind, index, out->number);
+      return qn__target_value_check_range(kind, index, out->number);
     case QN_OPTION_STRING:
       if (!json_is_string(json)) return wrong_type(option->name, expected, json);
-      return qn__value_parse(arena, kind, index, json_str(json), out);
+      return qn__target_value_parse(arena, kind, index, json_str(json), out);
     case QN_OPTION_STRING_LIST:
       break;
   }
@@ -208,7 +210,7 @@ static qn_status_t read_member(parser_t* parser, const char* name, json_t* json)
     if (json_is_string(json)) return set_host(parser, json_str(json), NULL);
     return wrong_type(name, "an object or a string", json);
   }
-  int option = qn__option_find(parser->target->kind, qn__str(name));
+  int option = qn__target_option_find(parser->target->kind, qn__str(name));
   if (option < 0) return unknown_option(parser->target->kind, qn__str(name));
   qn__target_value_t* value = &parser->target->values[option];
   QN_TRY(claim(parser, value, qn__str(name)));
@@ -225,10 +227,10 @@ static qn_status_t read_object(parser_t* parser, json_t* object) {
   }
   json_t* name = kind ? kind : tag;
   if (!json_is_string(name)) return wrong_type(kind ? "kind" : "tag", "a string", name);
-  if (kind && !qn__kind_find(json_str(kind))) return unknown_kind(json_str(kind));
-  if (tag && !qn__tag_find(json_str(tag))) return unknown_kind(json_str(tag));
+  if (kind && !qn__target_kind_find(json_str(kind))) return unknown_kind(json_str(kind));
+  if (tag && !qn__target_tag_find(json_str(tag))) return unknown_kind(json_str(tag));
   QN_TRY(set_name(parser, json_str(name)));
-  // In the order of the names, so that the first of several mistakes is always the same one.
+  // In the order of the names, so that the first of several errors is always the same one.
   const char* previous = "";
   for (size_t i = 0; i < json_object_size(object); ++i) {
     const char* next = NULL;
@@ -241,7 +243,7 @@ static qn_status_t read_object(parser_t* parser, json_t* object) {
         next_value = value;
       }
     }
-    if (!next) break;  // the empty key, which is no option
+    if (!next) break;  // the empty key is no option
     QN_TRY(read_member(parser, next, next_value));
     previous = next;
   }
@@ -271,7 +273,7 @@ typedef struct scanner {
   const char* end;
   const char* line_begin;
   int line;
-  char* word;  // of the whole text's size
+  char* word;  // has room for the whole text
   size_t word_size;
   int word_line, word_column;
 } scanner_t;
@@ -289,7 +291,7 @@ static void advance(scanner_t* scanner) {
 
 static qn_status_t syntax(int line, int column, const char* what, qn_str_t word) {
   return qn_status_make(QN_STATUS_SYNTAX, "target, line %d, column %d: %s, not '%.*s'", line,
-                        column, what, QN_STR_ARG(qn__shown(word)));
+                        column, what, QN_STR_ARG(qn__excerpt(word)));
 }
 
 // Reads the next word into scanner->word; `*out_has_word` is false at the end.
@@ -318,7 +320,7 @@ static qn_status_t next_word(scanner_t* scanner, bool* out_has_word) {
 }
 
 static qn_status_t read_option(parser_t* parser, const scanner_t* scanner) {
-  const qn__kind_t* kind = parser->target->kind;
+  const qn__target_kind_t* kind = parser->target->kind;
   qn_str_t word = {scanner->word, scanner->word_size};
   size_t dashes = 0;
   while (dashes < word.size && dashes < 2 && word.data[dashes] == '-') ++dashes;
@@ -332,7 +334,7 @@ static qn_status_t read_option(parser_t* parser, const scanner_t* scanner) {
   if (dashes == 0 || name.size == 0) {
     return syntax(scanner->word_line, scanner->word_column, "expected an option -name=value", word);
   }
-  int option = qn__option_find(kind, name);
+  int option = qn__target_option_find(kind, name);
   bool is_host = qn__str_equal(name, QN_STR("host"));
   bool is_from_device = qn__str_equal(name, QN_STR("from_device"));
   if (option < 0 && !is_host && !is_from_device) return unknown_option(kind, name);
@@ -346,12 +348,12 @@ static qn_status_t read_option(parser_t* parser, const scanner_t* scanner) {
     if (qn__int_parse(value, &number)) return set_from_device(parser, number);
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "option 'from_device' takes an integer, not '%.*s'",
-                          QN_STR_ARG(qn__shown(value)));
+                          QN_STR_ARG(qn__excerpt(value)));
   }
   qn__target_value_t* place = &parser->target->values[option];
   QN_TRY(claim(parser, place, name));
   if (!equals) value = QN_STR("true");
-  return qn__value_parse(&parser->target->arena, kind, (size_t)option, value, place);
+  return qn__target_value_parse(&parser->target->arena, kind, (size_t)option, value, place);
 }
 
 static qn_status_t parse_words(parser_t* parser, qn_str_t text) {

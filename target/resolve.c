@@ -1,7 +1,6 @@
-// target/resolve.c: fills in what the written form left open and checks what only the kind knows.
+// target/resolve.c: fills in missing values and checks what depends on the kind.
 //
-// The order of precedence: what the user wrote, the tag, the device of from_device, the default of
-// the table. Thread rule: one thread per target being made. Read next: devices.c, resolve_cpu.c.
+// Precedence: the user's value, the tag, the device of from_device, the default of the table.
 #include "target/target.h"
 
 static bool is_digit(char c) {
@@ -39,22 +38,23 @@ static qn_status_t check_version(const qn_target_t* target, const char* name) {
 }
 
 qn_status_t qn__target_resolve(qn_target_t* target) {
-  const qn__kind_t* kind = target->kind;
+  const qn__target_kind_t* kind = target->kind;
   bool has_device = target->from_device.layer != QN__LAYER_NONE;
-  // A kind and nothing else, such as "cuda", is the first device of this machine if there is one.
-  bool is_bare = !has_device && !target->host && qn__kind_asks_device(kind);
+  // A kind alone, such as "cuda", means the first device of this machine if there is one.
+  bool is_bare = !has_device && !target->host && qn__target_kind_has_devices(kind);
   for (size_t i = 0; is_bare && i < kind->info->option_count; ++i) {
     is_bare = target->values[i].layer == QN__LAYER_NONE;
   }
-  if (has_device) QN_TRY(qn__target_ask_device(target, (int32_t)target->from_device.number));
+  if (has_device) QN_TRY(qn__target_read_device(target, (int32_t)target->from_device.number));
   if (is_bare && qn__device_source.count(kind->info->device_type) > 0) {
-    QN_TRY(qn__target_ask_device(target, 0));
+    QN_TRY(qn__target_read_device(target, 0));
   }
   for (size_t i = 0; i < kind->info->option_count; ++i) {
     qn__target_value_t* value = &target->values[i];
     if (value->layer != QN__LAYER_NONE) continue;
     value->layer = QN__LAYER_DEFAULT;
-    QN_TRY(qn__value_parse(&target->arena, kind, i, qn__str(kind->options[i].default_text), value));
+    QN_TRY(qn__target_value_parse(&target->arena, kind, i, qn__str(kind->options[i].default_text),
+                                  value));
   }
   switch (kind->id) {
     case QN__KIND_CPU:

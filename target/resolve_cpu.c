@@ -1,12 +1,14 @@
-// target/resolve_cpu.c: a CPU target's architecture, model, extensions, tuning and vector width.
+// target/resolve_cpu.c: resolves architecture, model, extensions, tuning and vector width of a CPU
+// target.
 //
-// Numbered rules: 1. The extensions are the only thing that decides which instructions code may
-// use. They come from `features`, else from the model; `mattr` then changes them in order. 2.
-// `native` is this machine as its cpuid bits say, so its extensions may be fewer than its model's
-// name implies. 3. Names (mcpu, tune) only choose schedules; they are in the key and are never
-// checked on load. 4. Cache sizes are fixed numbers unless from_device asks for this machine's, or
-// else two machines with the same extensions would not share one cache entry. Thread rule: one
-// thread per target being made. Read next: host.h.
+// Rules:
+// 1. The extensions alone decide which instructions code may use. They come from `features`, else
+//    from the model; `mattr` then changes them in order.
+// 2. `native` is this machine by its cpuid bits, so it may have fewer extensions than its model's
+//    name implies.
+// 3. Names (mcpu, tune) only choose schedules. They are in the key and are not checked on load.
+// 4. Cache sizes are fixed numbers unless from_device reads this machine's. Otherwise two machines
+//    with equal extensions would not share a cache entry.
 #include "target/target.h"
 
 static qn_status_t set_text(qn_target_t* target, const char* name, const char* text) {
@@ -15,7 +17,8 @@ static qn_status_t set_text(qn_target_t* target, const char* name, const char* t
   return value->text ? QN_OK : qn__out_of_memory("a string of a target");
 }
 
-// The other architecture's model of that name, for a hint and for targets that name only the model.
+// Finds the other architecture with a model of that name, for a hint, and for targets that name
+// only the model.
 static const qn__arch_t* arch_with_model(const char* name) {
   const qn__arch_t* arch;
   for (size_t i = 0; (arch = qn__arch_at(i)) != NULL; ++i) {
@@ -44,7 +47,7 @@ static qn_status_t resolve_arch(qn_target_t* target, const char* mcpu) {
   const char* triple = qn__target_value(target, "mtriple")->text;
   if (triple[0] == '\0') {
     target->arch = strcmp(mcpu, "native") == 0 ? qn__host_cpu()->arch : arch_with_model(mcpu);
-    // A name that no table knows is reported against this machine's table.
+    // Errors about unknown names refer to this machine's table.
     if (!target->arch) target->arch = qn__host_cpu()->arch;
     if (!target->arch) {
       return qn_status_make(QN_STATUS_UNAVAILABLE,
@@ -57,7 +60,8 @@ static qn_status_t resolve_arch(qn_target_t* target, const char* mcpu) {
           QN_STATUS_INVALID_ARGUMENT,
           "option 'mtriple': no architecture '%.64s'; there are x86_64 and aarch64", triple);
     }
-    // Images are free of everything that a system's name stands for but the object format.
+    // Images depend on nothing that an operating system's name stands for, except the object
+    // format.
     const char* rest = strchr(triple, '-');
     if (rest && !strstr(rest, "linux")) {
       return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
@@ -67,7 +71,7 @@ static qn_status_t resolve_arch(qn_target_t* target, const char* mcpu) {
   return set_text(target, "mtriple", target->arch->triple);
 }
 
-// The model of `option`, with `native` resolved.
+// Returns the model of `option`, with `native` resolved.
 static qn_status_t resolve_model(const qn_target_t* target, const char* option,
                                  const qn__cpu_model_t** out_model) {
   const qn__target_value_t* value = qn__target_value(target, option);
@@ -156,7 +160,7 @@ static qn_status_t resolve_vector_width(const qn_target_t* target, const qn__cpu
     width->number = bits < tune->preferred_bits ? bits : tune->preferred_bits;
     return QN_OK;
   }
-  // Wider than the registers is legal: it becomes several instructions.
+  // Wider than the registers is legal: one vector becomes several instructions.
   if (width->number == 128 || width->number == 256 || width->number == 512) return QN_OK;
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                         "option 'vector_width' takes 128, 256 or 512, not %" PRId64, width->number);

@@ -1,9 +1,8 @@
-// target/target.c: the life of a target, its canonical form, and its values by name.
+// target/target.c: creates and frees targets, writes the canonical form, finds values by name.
 //
-// The canonical form is JSON without blanks: the options of the kind that are not mere requests,
-// "kind" and "host", sorted by name. It parses to a target with the same canonical form (a fixed
-// point), and equal targets give equal bytes in every process. Thread rule: in target.h. Read next:
-// isa.c.
+// The canonical form is JSON without blanks: the options of the kind except requests, "kind" and
+// "host", sorted by name. It parses to a target with the same canonical form, and equal targets
+// give equal bytes in every process.
 #include "target/target.h"
 
 #include "base/buffer.h"
@@ -40,16 +39,16 @@ const qn_target_t* qn_target_host(const qn_target_t* target) {
 }
 
 qn__target_value_t* qn__target_value(const qn_target_t* target, const char* name) {
-  int index = qn__option_find(target->kind, qn__str(name));
+  int index = qn__target_option_find(target->kind, qn__str(name));
   return QN_NEVER(index < 0) ? NULL : &target->values[index];
 }
 
-// NULL when there is no such option, or one of another type, or a mere request.
+// Returns NULL when there is no such option, or one of another type, or a request.
 static const qn__target_value_t* lookup(const qn_target_t* target, const char* name,
                                         qn_option_type_t type) {
-  int index = name ? qn__option_find(target->kind, qn__str(name)) : -1;
+  int index = name ? qn__target_option_find(target->kind, qn__str(name)) : -1;
   if (index < 0) return NULL;
-  const qn__option_t* option = &target->kind->options[index];
+  const qn__target_option_t* option = &target->kind->options[index];
   if (option->type != type || option->option_class == QN__OPTION_REQUEST) return NULL;
   return &target->values[index];
 }
@@ -86,7 +85,7 @@ const char* qn__target_isa_json(const qn_target_t* target) {
   return target->isa_json;
 }
 
-static void print_value(const qn__option_t* option, const qn__target_value_t* value,
+static void print_value(const qn__target_option_t* option, const qn__target_value_t* value,
                         qn__buffer_t* out) {
   switch (option->type) {
     case QN_OPTION_BOOL:
@@ -116,11 +115,11 @@ static void print_key(qn__buffer_t* out, const char* name) {
 }
 
 static void print(const qn_target_t* target, bool is_isa_only, qn__buffer_t* out) {
-  const qn__kind_t* kind = target->kind;
+  const qn__target_kind_t* kind = target->kind;
   bool needs_host = target->host && !is_isa_only;
   bool needs_kind = true;
   for (size_t i = 0; i <= kind->info->option_count; ++i) {
-    const qn__option_t* option = i < kind->info->option_count ? &kind->options[i] : NULL;
+    const qn__target_option_t* option = i < kind->info->option_count ? &kind->options[i] : NULL;
     if (needs_host && (!option || strcmp(option->name, "host") > 0)) {
       print_key(out, "host");
       qn__buffer_cstr(out, target->host->json);
@@ -152,10 +151,28 @@ static qn_status_t keep(qn_target_t* target, bool is_isa_only, const char** out_
   return status;
 }
 
+static qn_hash128_t digest_of(const char* json) {
+  return qn__xxh128((qn_span_t){(const uint8_t*)json, strlen(json)}, 0);
+}
+
+bool qn__target_check(const qn_target_t* target) {
+  for (size_t i = 0; i < target->kind->info->option_count; i++) {
+    bool is_request = target->kind->options[i].option_class == QN__OPTION_REQUEST;
+    if (QN_NEVER(!is_request && target->values[i].layer == QN__LAYER_NONE)) return false;
+  }
+  if (target->arch) {
+    qn__features_t consistent = qn__features_consistent(target->arch, target->features);
+    if (QN_NEVER(consistent.bits != target->features.bits)) return false;
+  }
+  if (QN_NEVER(target->host && target->host->host)) return false;
+  if (QN_NEVER(target->json[0] != '{' || target->isa_json[0] != '{')) return false;
+  return !QN_NEVER(!qn__hash128_equal(target->digest, digest_of(target->json)));
+}
+
 qn_status_t qn__target_seal(qn_target_t* target) {
   QN_TRY(keep(target, false, &target->json));
   QN_TRY(keep(target, true, &target->isa_json));
-  qn_str_t json = qn__str(target->json);
-  target->digest = qn__xxh128((qn_span_t){(const uint8_t*)json.data, json.size}, 0);
+  target->digest = digest_of(target->json);
+  assert(qn__target_check(target));
   return QN_OK;
 }

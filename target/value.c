@@ -1,15 +1,13 @@
-// target/value.c: one option's value from text, with the messages that name the option and its
-// type.
+// target/value.c: parses an option's value; errors name the option and its type.
 //
-// Not here: JSON values (parse.c), what values mean (resolve.c). Thread rule: one thread per target
-// being made. Read next: resolve.c.
+// Not here: JSON values (parse.c), the meaning of values (resolve.c).
 #include "target/target.h"
 
-static qn_status_t wrong_value(const qn__kind_t* kind, size_t option, qn_str_t text) {
+static qn_status_t wrong_value(const qn__target_kind_t* kind, size_t option, qn_str_t text) {
   return qn_status_make(
       QN_STATUS_INVALID_ARGUMENT, "option '%s' of target kind '%s' takes %s, not '%.*s'",
       kind->options[option].name, kind->info->name,
-      qn__option_type_text(kind->options[option].type), QN_STR_ARG(qn__shown(text)));
+      qn__target_option_type_text(kind->options[option].type), QN_STR_ARG(qn__excerpt(text)));
 }
 
 bool qn__int_parse(qn_str_t text, int64_t* out_number) {
@@ -23,14 +21,15 @@ bool qn__int_parse(qn_str_t text, int64_t* out_number) {
       return false;
     }
   }
-  // Counted downwards, so that the least number fits.
+  // Counts downwards, so that the least number fits.
   if (text.data[0] != '-' && __builtin_sub_overflow(0, number, &number)) return false;
   *out_number = number;
   return true;
 }
 
-qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t number) {
-  const qn__option_t* info = &kind->options[option];
+qn_status_t qn__target_value_check_range(const qn__target_kind_t* kind, size_t option,
+                                         int64_t number) {
+  const qn__target_option_t* info = &kind->options[option];
   if (info->minimum <= number && number <= info->maximum) return QN_OK;
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                         "option '%s' of target kind '%s' takes %" PRId64 " to %" PRId64
@@ -38,7 +37,7 @@ qn_status_t qn__value_check_range(const qn__kind_t* kind, size_t option, int64_t
                         info->name, kind->info->name, info->minimum, info->maximum, number);
 }
 
-static qn_status_t parse_list(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
+static qn_status_t parse_list(qn__arena_t* arena, const qn__target_kind_t* kind, size_t option,
                               qn_str_t text, qn__target_value_t* out) {
   size_t count = text.size > 0;
   for (size_t i = 0; i < text.size; ++i) count += text.data[i] == ',';
@@ -58,8 +57,8 @@ static qn_status_t parse_list(qn__arena_t* arena, const qn__kind_t* kind, size_t
   return QN_OK;
 }
 
-qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t option,
-                            qn_str_t text, qn__target_value_t* out) {
+qn_status_t qn__target_value_parse(qn__arena_t* arena, const qn__target_kind_t* kind, size_t option,
+                                   qn_str_t text, qn__target_value_t* out) {
   switch (kind->options[option].type) {
     case QN_OPTION_BOOL:
       out->number = qn__str_equal(text, QN_STR("true")) || qn__str_equal(text, QN_STR("1"));
@@ -69,7 +68,7 @@ qn_status_t qn__value_parse(qn__arena_t* arena, const qn__kind_t* kind, size_t o
       return wrong_value(kind, option, text);
     case QN_OPTION_INT:
       if (!qn__int_parse(text, &out->number)) return wrong_value(kind, option, text);
-      return qn__value_check_range(kind, option, out->number);
+      return qn__target_value_check_range(kind, option, out->number);
     case QN_OPTION_STRING:
       out->text = qn__arena_cstr(arena, text);
       return out->text ? QN_OK : qn__out_of_memory("a string of a target");

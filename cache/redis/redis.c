@@ -1,15 +1,13 @@
 // cache/redis/redis.c: the store over the Redis protocol (RESP2): libquern-redis.so.
 //
-// hiredis makes the commands and reads the replies that are not values. Its own connections are not
-// used: their timeouts are per call of the system, so that a peer that sends a byte now and then
-// holds a caller for ever, and they go past the seam. Commands that carry a value are sent in three
-// pieces, so that a value is never copied. Deadlines are checked in socket.c alone.
+// hiredis formats the commands and parses the replies that are not values. Its connections are not
+// used: their timeouts are per system call, so a peer that sends a byte now and then would hold a
+// caller for ever; and they do not go through base/net.h. A command with a value is sent in three
+// pieces, so that the value is never copied. Only socket.c checks deadlines.
 //
-// What servers answer with READONLY, NOPERM, OOM and the like is "denied", and leaves the
-// connection as it is. Text of a server after a failed AUTH is not kept: an old server quotes the
-// command that it does not know, and with it the password.
-//
-// Thread rule: in redis.h. Read next: url.c.
+// Errors such as READONLY, NOPERM and OOM mean "denied" and keep the connection. The server's text
+// after a failed AUTH is dropped: an old server quotes the unknown command, with the password in
+// it.
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,7 +17,7 @@
 #include "base/thread.h"
 #include "cache/redis/redis.h"
 
-// Deletes a claim if it is still its owner's.
+// Deletes a claim if the owner still holds it.
 static const char unclaim_script[] =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
 
@@ -43,12 +41,12 @@ static qn__store_result_t send_command(qn__redis_t* redis, int count, const qn_s
   int size = redisFormatCommandArgv(&command, count, argv, sizes);
   if (size < 0) return qn__redis_fail(redis, QN__STORE_NO_MEMORY, "out of memory");
   qn__store_result_t result = qn__redis_send(redis, command, (size_t)size, deadline_ns);
-  wipe(command, (size_t)size);  // AUTH passes here
+  wipe(command, (size_t)size);  // it may contain a password
   redisFreeCommand(command);
   return result;
 }
 
-// The first word of an error: "NOPERM".
+// Returns the first word of an error, such as "NOPERM".
 static qn_str_t code_of(const qn__redis_reply_t* reply) {
   size_t size = 0;
   while (reply->text[size] && reply->text[size] != ' ') size++;
@@ -67,7 +65,7 @@ static bool is_denial(const qn__redis_reply_t* reply) {
   return false;
 }
 
-// What an error reply means for the operation `what`. Denials keep the connection.
+// Translates an error reply to the operation `what`. A denial keeps the connection.
 static qn__store_result_t refused(qn__redis_t* redis, const char* what) {
   if (redis->reply.type != QN__REDIS_ERROR) {
     qn__redis_drop_value(redis);
@@ -116,7 +114,7 @@ static qn__store_result_t redis_connect(void* connection, int64_t deadline_ns) {
   qn__redis_t* redis = connection;
   redis->message[0] = '\0';
   if (redis->fd >= 0) {
-    // Readable without a question asked: the server has closed it, or talks nonsense.
+    // Readable without a request: the server has closed the connection or sends nonsense.
     if (redis->net->wait(redis->fd, POLLIN, 0) == 0) return QN__STORE_OK;
     qn__redis_close_socket(redis);
   }
@@ -192,7 +190,7 @@ static qn__store_result_t redis_unclaim(void* connection, qn_str_t key, qn_str_t
   return redis->reply.integer == 1 ? QN__STORE_OK : QN__STORE_ABSENT;
 }
 
-// ---- making, freeing
+// ---- create, destroy
 
 static qn_status_t redis_create(qn_allocator_t allocator, const qn__net_t* net, const char* url,
                                 void** out_connection) {
@@ -231,8 +229,8 @@ static bool redis_is_connected(const void* connection) {
   return atomic_load(&redis->fd) >= 0;
 }
 
-// The parent's thread may have been anywhere. A reader that was in use is given up, a few hundred
-// bytes; a value in the making is freed by the next call.
+// The parent's thread may have been in any call. A reader in use is leaked, a few hundred bytes;
+// the next call frees a value that was being received.
 static void redis_forget(void* connection) {
   qn__redis_t* redis = connection;
   int fd = atomic_exchange(&redis->fd, -1);

@@ -1,20 +1,21 @@
-// cache/redis/reply.c: one reply of the server, from bytes that may be anything.
+// cache/redis/reply.c: reads one reply of the server; its bytes may be anything.
 //
-// Requirements. (1) What is read is bounded: a first line by QN__REDIS_LINE_BYTES, a value by the
-// caller's limit, which is compared with the length that the server announces before memory is
-// taken or a byte of it is read. (2) Values go from the socket to their place, never through a
-// second buffer; lines of status, error and integer go through hiredis' reader. (3) A cache asks
-// for no arrays; whoever sends one, or bytes behind a reply, is not a server of ours.
+// Requirements:
+// 1. Reading is bounded: a first line by QN__REDIS_LINE_BYTES, a value by the caller's limit. The
+//    length that the server announces is compared with the limit before memory is allocated.
+// 2. Values go from the socket to their place without a second buffer. Lines (status, error,
+//    integer) go through the reader of hiredis.
+// 3. An array, or bytes after a reply, close the connection: no command here has such a reply.
 //
-// Not here: what a reply means (redis.c). Thread rule: in redis.h. Read next: redis.c.
+// Not here: the meaning of a reply (redis.c).
 #include <hiredis/hiredis.h>
 
 #include "base/alloc.h"
 #include "cache/redis/redis.h"
 
-// ---- hiredis' reader
+// ---- the reader of hiredis
 
-// The reader builds no objects: it fills the reply of the connection.
+// The reader builds no objects: these callbacks fill the reply of the connection.
 static void* make_string(const redisReadTask* task, char* text, size_t size) {
   qn__redis_t* redis = task->privdata;
   qn__redis_reply_t* reply = &redis->reply;
@@ -22,7 +23,7 @@ static void* make_string(const redisReadTask* task, char* text, size_t size) {
   reply->type = task->type == REDIS_REPLY_STATUS ? QN__REDIS_STATUS : QN__REDIS_ERROR;
   if (size >= sizeof reply->text) size = sizeof reply->text - 1;
   for (size_t i = 0; i < size; i++) {
-    // What goes into a log is printable.
+    // Logs may contain it, so only printable characters stay.
     reply->text[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
   }
   reply->text[size] = '\0';
@@ -68,7 +69,7 @@ static qn__store_result_t read_line(qn__redis_t* redis, const uint8_t* line, siz
                  redisReaderGetReply(redis->reader, &object) == REDIS_OK;
   atomic_store(&redis->is_in_reader, false);
   if (is_read && object) return QN__STORE_OK;
-  // A reader that failed stays failed.
+  // After a failure the reader cannot be used again.
   qn__redis_drop_reader(redis);
   return qn__redis_fail(redis, QN__STORE_ERROR, "the server sent a malformed reply");
 }
@@ -82,7 +83,7 @@ void qn__redis_drop_value(qn__redis_t* redis) {
   redis->value_size = 0;
 }
 
-// A decimal number without sign, zeros in front or anything else.
+// Parses a decimal number without sign, leading zeros or other characters.
 static bool parse_length(const uint8_t* digits, size_t size, uint64_t* out) {
   if (size == 0 || size > 18 || (digits[0] == '0' && size > 1)) return false;
   uint64_t value = 0;
@@ -94,7 +95,7 @@ static bool parse_length(const uint8_t* digits, size_t size, uint64_t* out) {
   return true;
 }
 
-// Takes what came already, then receives the rest.
+// Takes the bytes that have been received, then receives the rest.
 static qn__store_result_t take_bytes(qn__redis_t* redis, uint8_t* out, size_t size,
                                      int64_t deadline_ns) {
   size_t have = redis->in_end - redis->in_begin;
@@ -143,7 +144,7 @@ static qn__store_result_t read_bulk(qn__redis_t* redis, const uint8_t* digits, s
 
 // ---- replies
 
-// Receives until the first line is whole; its size without the end of line.
+// Receives until the first line is whole. Returns its size without the line end.
 static qn__store_result_t fill_line(qn__redis_t* redis, int64_t deadline_ns, size_t* out_size) {
   if (redis->in_begin == redis->in_end) redis->in_begin = redis->in_end = 0;
   for (size_t at = redis->in_begin;;) {

@@ -1,11 +1,9 @@
-// cache/redis/socket.c: a connected socket, and bytes through it, each by a deadline.
+// cache/redis/socket.c: a socket whose every operation has a deadline.
 //
-// The socket never blocks; waiting is done in one place (wait_for). A name may mean several
-// addresses: each gets an equal share of the time that is left, so that a dead one costs no more
-// than its share. What a name means is remembered for a minute, also when the lookup took longer
-// than its caller's patience, so that the next attempt has it at once.
-//
-// Thread rule: in redis.h. Read next: reply.c.
+// The socket never blocks; only wait_for waits. A name may have several addresses: each gets an
+// equal share of the remaining time, so that a dead address costs its share only. The addresses of
+// a name are kept for a minute, even if their lookup came too late for its caller; so the next
+// attempt has them at once.
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -47,7 +45,8 @@ void qn__redis_free_addresses(qn__redis_t* redis) {
   if (list) redis->net->free_list(list);
 }
 
-// OK when the socket is ready for `events`, or has failed, which the next call on it tells.
+// Waits for the socket. OK when it is ready for `events`, or has failed: the next call reports
+// that.
 static qn__store_result_t wait_for(qn__redis_t* redis, short events, int64_t deadline_ns,
                                    const char* what) {
   for (;;) {
@@ -60,7 +59,7 @@ static qn__store_result_t wait_for(qn__redis_t* redis, short events, int64_t dea
   }
 }
 
-// ---- connecting
+// ---- connect
 
 static qn__store_result_t connect_to(qn__redis_t* redis, const struct sockaddr* address,
                                      socklen_t size, int64_t deadline_ns) {
@@ -69,7 +68,7 @@ static qn__store_result_t connect_to(qn__redis_t* redis, const struct sockaddr* 
   if (fd < 0) return fail_errno(redis, "make a socket", errno);
   atomic_store(&redis->fd, fd);
   if (address->sa_family != AF_UNIX) {
-    // Both only help: a request is one small packet, and a peer that vanished is found out.
+    // Both are optional: a request is one small packet, and keep-alives detect a lost peer.
     (void)net->set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     (void)net->set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   }
@@ -152,7 +151,7 @@ qn__store_result_t qn__redis_send(qn__redis_t* redis, const void* data, size_t s
       bytes += sent;
       size -= (size_t)sent;
     }
-    // Also after bytes went out: a peer that takes them one by one is late as well.
+    // Also after a partial send: a peer that takes single bytes is too slow as well.
     if (size > 0) {
       qn__store_result_t result = wait_for(redis, POLLOUT, deadline_ns, "send");
       if (result != QN__STORE_OK) return result;

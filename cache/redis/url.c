@@ -1,7 +1,5 @@
-// cache/redis/url.c: the URL of a server. What is wrong is named, never quoted: it may be a
-// password.
-//
-// Thread rule: pure functions. Read next: socket.c.
+// cache/redis/url.c: parses the URL of a server. Errors name the faulty part and never quote it,
+// because it may be a password.
 #include "cache/redis/redis.h"
 
 static qn_status_t bad(const char* what) {
@@ -15,7 +13,7 @@ static int digit_of(char c) {
   return -1;
 }
 
-// Copies with %XX decoded. False when it is malformed, holds a zero or does not fit.
+// Copies `text` and decodes %XX. False when it is malformed, contains a zero byte or does not fit.
 static bool decode(qn_str_t text, char* out, size_t room) {
   size_t size = 0;
   for (size_t i = 0; i < text.size; i++) {
@@ -41,21 +39,21 @@ static bool copy(qn_str_t text, char* out, size_t room) {
   return true;
 }
 
-static bool is_number(qn_str_t text, unsigned long most) {
+static bool is_number(qn_str_t text, unsigned long max) {
   unsigned long value = 0;
   if (text.size == 0 || text.size > 9) return false;
   for (size_t i = 0; i < text.size; i++) {
     if (text.data[i] < '0' || text.data[i] > '9') return false;
     value = 10 * value + (unsigned long)(text.data[i] - '0');
   }
-  return value <= most;
+  return value <= max;
 }
 
 static qn_str_t cut(qn_str_t text, size_t begin, size_t end) {
   return (qn_str_t){text.data + begin, end - begin};
 }
 
-// The first `c` at or behind `from`, or the size.
+// Returns the offset of the first `c` at or after `from`, or the size.
 static size_t find(qn_str_t text, char c, size_t from) {
   while (from < text.size && text.data[from] != c) from++;
   return from;
@@ -145,7 +143,7 @@ qn_status_t qn__redis_url_parse(const char* text, qn__redis_url_t* out) {
   if (!out->is_unix && !qn__str_equal(scheme, QN_STR("redis"))) {
     return bad("the scheme is neither redis nor redis+unix");
   }
-  // Credentials end at the last "@" before the path begins, so that a password may hold one.
+  // Credentials end at the last "@" before the path, so that a password may contain one.
   size_t authority = find(rest, '/', 0), at = authority;
   for (size_t i = 0; i < authority; i++) {
     if (rest.data[i] == '@') at = i;

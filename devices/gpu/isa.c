@@ -23,7 +23,7 @@ qn_status_t qn__gpu_isa_check(const char* isa_json, int32_t id,
                               qn_status_t (*property)(int32_t id, const char* name,
                                                       qn_attribute_value_t* out_value)) {
   char kind[64];
-  if (!read_kind(isa_json, kind, sizeof kind) || !qn__kind_find(qn__str(kind))) {
+  if (!read_kind(isa_json, kind, sizeof kind) || !qn__target_kind_find(qn__str(kind))) {
     return qn_status_make(QN_STATUS_INCOMPATIBLE, "needs of code cannot be read: '%.200s'",
                           isa_json ? isa_json : "");
   }

@@ -215,6 +215,7 @@ static void map_agrees_with_a_model(void** state) {
   qn__map_init(&map, qn_allocator_default());
   assert_null(qn__map_get(&map, QN_STR("absent")));
   assert_false(qn__map_remove(&map, QN_STR("absent")));
+  assert_true(qn__map_check(&map));
   uint32_t random = 12345;
   for (int step = 0; step < 20000; step++) {
     random = random * 1664525 + 1013904223;
@@ -228,6 +229,7 @@ static void map_agrees_with_a_model(void** state) {
       model[i] = value;
     } else {
       assert_int_equal(qn__map_remove(&map, key), model[i] != NULL);
+      assert_true(qn__map_check(&map));
       count -= model[i] != NULL;
       model[i] = NULL;
     }

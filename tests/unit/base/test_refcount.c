@@ -50,6 +50,7 @@ static void test_against_a_number(void** state) {
     while (expected != 0) {
       uint32_t what = next_random(&random), stripe = next_random(&random);
       assert_int_equal(qn__refcount_estimate(&count), expected);
+      assert_true(qn__refcount_check(&count));
       switch (what % 8) {
         case 0:
           if (is_owned) qn__refcount_open(&count);

@@ -169,8 +169,8 @@ static qn_status_t ask_vulkan(int32_t id, const char* name, qn_attribute_value_t
   return property(QN_DEVICE_VULKAN, id, name, out);
 }
 
-static void check_needs(const char* text, const char* kind, int32_t id, qn__property_fn_t ask,
-                        const char* missing) {
+static void check_needs(const char* text, const char* kind, int32_t id,
+                        qn__target_property_fn_t ask, const char* missing) {
   qn_target_t* target = parse(text);
   qn_status_t status = qn__isa_json_check_device(qn__target_isa_json(target), kind, id, ask);
   if (!missing && !qn_ok(status)) fail_msg("'%s': %s", text, qn_status_message(status));

@@ -22,14 +22,14 @@ static const char* type_text(qn_option_type_t type) {
   return texts[type];
 }
 
-static const char* class_text(qn__option_class_t option_class) {
+static const char* class_text(qn__target_option_class_t option_class) {
   static const char* const texts[] = {"isa", "tuning", "request"};
   return texts[option_class];
 }
 
 static void write_kinds(qn__buffer_t* out) {
   for (size_t k = 0; k < qn_target_kind_count(); ++k) {
-    const qn__kind_t* kind = qn__kind_at(k);
+    const qn__target_kind_t* kind = qn__target_kind_at(k);
     qn__buffer_format(out, "\n### `%s`\n\n%s. Code generator `%s`, device type %d.\n\n",
                       kind->info->name, kind->info->doc, kind->info->codegen,
                       (int)kind->info->device_type);
