@@ -164,6 +164,12 @@ static const conf_program_t programs[] = {
              "  for j in 0..m { s[0] = s[0] + x[i, j] * 1.5 + 0.25; } y[i] = s[0]; } }",
      .args = "rand:19x101 junk:19",
      .tolerance = LOOSE},
+    {.feature = "products with zero",
+     .text = "func st_zero(k: f32, out y: f32[n, 3]) {\n"
+             "  const e: f32[6] = [0.0, -0.0, inf, -inf, nan, 2.5];\n"
+             "  parallel i in 0..n { let v = e[i % 6]; y[i, 0] = 0.0 * v;\n"
+             "    y[i, 1] = 1.0 / (v * 0.0); y[i, 2] = f32(f64(v) * 0.0) + k; } }",
+     .args = "1 junk:12x3"},
     {.feature = "scalars of every dtype",
      .text =
          "func st_scalars(a: i8, b: i16, c: i32, d: i64, e: u8, f: u16, g: u32, h: f32, p: bool,\n"
@@ -172,8 +178,88 @@ static const conf_program_t programs[] = {
      .args = "-128 -30000 -2000000 -5000000 255 65535 4000000 1.25 1 junk:9"},
 };
 
+// Constant indices beyond an extent where control never comes, as in the unrolled tail of a loop
+// under its guard: they compile, checked or not, and change nothing.
+#define UNREACHED(name, what, body)                                                \
+  {.feature = "unreached constant index",                                          \
+   .variant = what,                                                                \
+   .text = "func st_out_" name "(x: i32[n], out y: i32[m]) { " body " }",          \
+   .args = "rand:40 junk:40"},                                                     \
+  {                                                                                \
+    .feature = "unreached constant index", .variant = what ", checked",            \
+    .text = "func st_out_" name "_checked(x: i32[n], out y: i32[m]) { " body " }", \
+    .args = "rand:40 junk:40", .is_checked = true                                  \
+  }
+static const conf_program_t unreached[] = {
+    UNREACHED("local", "local",
+              "parallel i in 0..n { alloc t: i32[4] in local;\n"
+              "  for k in 0..4 { t[k] = x[i] + i32(k); }\n"
+              "  if n > 1000 { t[3 + 4] = 1; t[-1] = t[9]; y[i] = t[3 + 4] + t[-2]; }\n"
+              "  else { y[i] = t[3]; } }"),
+    UNREACHED("two", "local of two dimensions",
+              "parallel i in 0..n { alloc t: i32[2, 3] in local;\n"
+              "  for k in 0..6 { t[k // 3, k % 3] = x[i] + i32(k); }\n"
+              "  if n > 1000 { t[1, 7] = t[2, 0]; y[i] = t[0, -1]; } else { y[i] = t[1, 2]; } }"),
+    UNREACHED("tail", "unrolled tail",
+              "parallel i in 0..n { alloc t: i32[4] in local;\n"
+              "  for k in 0..4 { t[k] = x[i] * i32(k); }\n"
+              "  alloc s: i32[] in local; s[] = 0;\n"
+              "  unroll k in 0..8 { if n > k * 1000 && k < n // 10 { s[] = s[] + t[k]; } }\n"
+              "  y[i] = s[]; }"),
+    UNREACHED("table", "table",
+              "const tab: i32[3] = [3, 5, 8]; const wave: f32[2] = [0.5, 1.5];\n"
+              "parallel i in 0..n {\n"
+              "  if n > 1000 { y[i] = tab[5] + tab[-1] + i32(wave[2]); }\n"
+              "  else { y[i] = tab[2] + i32(wave[1] * 2.0); } }"),
+    UNREACHED("shared", "shared",
+              "block.x b in 0..n // 8 { alloc s: i32[8] in shared; thread.x t in 0..8 {\n"
+              "  s[t] = x[b * 8 + t]; barrier;\n"
+              "  if n > 1000 { if t == 0 { s[9] = s[-3]; } y[b * 8 + t] = s[8]; }\n"
+              "  else { y[b * 8 + t] = s[7 - t]; } } }"),
+    UNREACHED("atomic", "atomic",
+              "block.x b in 0..n // 8 { alloc s: i32[1] in shared; thread.x t in 0..8 {\n"
+              "  if t == 0 { s[0] = 0; } barrier;\n"
+              "  if n > 1000 { atomic_add(s[4], 1); let old = atomic_max(s[-1], 7);\n"
+              "    y[b * 8 + t] = old; }\n"
+              "  else { atomic_add(s[0], x[b * 8 + t]); } barrier;\n"
+              "  y[b * 8 + t] = s[0]; } }"),
+    UNREACHED("view", "view",
+              "parallel i in 0..n { alloc t: i32[8] in local; view v: i32[4] = t[4];\n"
+              "  for k in 0..8 { t[k] = x[i] - i32(k); }\n"
+              "  if n > 1000 { v[5] = v[-6]; y[i] = v[4]; } else { y[i] = v[3] + v[-0]; } }"),
+    UNREACHED(
+        "buffer", "buffer",
+        "parallel i in 0..n { if n > 1000 { y[i] = x[-1]; y[-2] = 3; } else { y[i] = x[0]; } }"),
+};
+
+// Comparisons of widened integers with constants: some drivers get them wrong.
+#define WIDENED(name, what, value)                                       \
+  {.feature = "comparison of a widened integer",                         \
+   .variant = what,                                                      \
+   .text = "func st_wide_" name                                          \
+           "(x: i32[n], m: i64, out y: i64[n]) { parallel i in 0..n {\n" \
+           "  let v = i64(x[i]); y[i] = " value "; } }",                 \
+   .args = "rand:300 7 junk:300"}
+static const conf_program_t widened[] = {
+    WIDENED("lt0", "< 0", "v < 0 ? v + m : v"),
+    WIDENED("le", "<= -3", "v <= -3 ? v + m : v"),
+    WIDENED("gt", "> 3", "v > 3 ? v + m : v"),
+    WIDENED("ge", ">= -1", "v >= -1 ? v - m : v"),
+    WIDENED("eq", "== 5", "v == 5 ? v + m : v"),
+    WIDENED("select", "select", "select(v < 2, v + m, v)"),
+    WIDENED("large", "beyond 32 bits", "(v < 5000000000 && v > -5000000000) ? v + m : v"),
+    WIDENED("edge", "at 32 bits",
+            "(v < 2147483648 && v >= -2147483648 && v < 4294967295) ? v + m : v"),
+    WIDENED("small", "of i8", "i64(i8(x[i])) < 3 ? v + m : v"),
+    WIDENED("unsigned", "of u32", "i64(u32(x[i])) < 3 || i64(u32(x[i])) > 4294967290 ? v + m : v"),
+    WIDENED("u64", "to u64", "u64(x[i]) < 3 || u64(x[i]) > 9000000000 ? v + m : v"),
+    WIDENED("abs", "abs", "abs(v) + v // 3 + v % 5 + max(v, -3)"),
+};
+
 static void run(conf_t* c, bool is_listing) {
   conf_programs(c, conf_area_statements.name, programs, CONF_COUNT_OF(programs), is_listing);
+  conf_programs(c, conf_area_statements.name, unreached, CONF_COUNT_OF(unreached), is_listing);
+  conf_programs(c, conf_area_statements.name, widened, CONF_COUNT_OF(widened), is_listing);
 }
 
 const conf_area_t conf_area_statements = {"statements", NULL, 0, run};

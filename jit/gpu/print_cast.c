@@ -69,8 +69,12 @@ static const char* int_to_int(qn__kprint_t* p, qn_dtype_t from, bool is_from_nar
                               bool is_to_narrow, const char* value) {
   const char* from_type = qn__kprint_type(from, is_from_narrow);
   const char* type = qn__kprint_type(to, is_to_narrow);
-  const char* same =
-      strcmp(from_type, type) == 0 ? value : qn__kprint_text(p, "%s(%s)", type, value);
+  const char* same = value;
+  if (strcmp(from_type, "int") == 0 && strstr(type, "64")) {
+    same = qn__kprint_widen(p, value);
+    from_type = "qn_i64";
+  }
+  if (strcmp(from_type, type) != 0) same = qn__kprint_text(p, "%s(%s)", type, same);
   if (from == QN_DTYPE_BOOL || from == to) return same;
   // What is unsigned and smaller, or of the same sign and not larger, is in range already.
   bool is_from_signed = qn__dtype_class(from) == QN__CLASS_SIGNED;
@@ -130,7 +134,7 @@ static const char* bits_of(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, co
     case QN_DTYPE_F64:
       return qn__kprint_text(p, "QN_F64_BITS(%s)", value);
     case QN_DTYPE_I64:
-      return qn__kprint_text(p, is_narrow ? "qn_u64(qn_i64(%s))" : "qn_u64(%s)", value);
+      return qn__kprint_text(p, "qn_u64(%s)", qn__kprint_adapt(p, value, is_narrow, false));
     case QN_DTYPE_U8:
     case QN_DTYPE_U16:
     case QN_DTYPE_U32:

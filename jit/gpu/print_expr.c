@@ -37,9 +37,14 @@ bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
 
 // ---- widths of i64
 
+const char* qn__kprint_widen(qn__kprint_t* p, const char* text) {
+  if (!p->dialect->is_glsl) return qn__kprint_text(p, "qn_i64(%s)", text);
+  return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_widen"), qn__kprint_bare(p, text));
+}
+
 const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow) {
   if (is_narrow == to_narrow) return text;
-  return qn__kprint_text(p, to_narrow ? "int(%s)" : "qn_i64(%s)", text);
+  return to_narrow ? qn__kprint_text(p, "int(%s)", text) : qn__kprint_widen(p, text);
 }
 
 const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
@@ -51,7 +56,7 @@ const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_n
     return qn__kprint_adapt(p, text, qn__kprint_is_narrow(p, expr), is_narrow);
   }
   bool is_int = strcmp(qn__kprint_type(expr->dtype, true), "int") == 0;
-  if (is_narrow && is_int) return text;
+  if (is_int) return is_narrow ? text : qn__kprint_widen(p, text);
   return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", text);
 }
 

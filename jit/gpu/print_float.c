@@ -39,6 +39,14 @@ static bool is_exact(qn_op_t op) {
 
 static const char* infix(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const char* a,
                          const char* b) {
+  const char* zero = qn__kprint_float(p, compute, 0);
+  if (p->dialect->is_glsl && op == QN_OP_MUL && (strcmp(a, zero) == 0 || strcmp(b, zero) == 0)) {
+    // lavapipe makes 0 of a product with the constant 0, also where the other is NaN or infinite;
+    // not of one with -0.
+    const char* other = strcmp(a, zero) == 0 ? b : a;
+    const char* negative = qn__kprint_float(p, compute, -0.0);
+    return qn__kprint_text(p, "(-%s)", p->dialect->arithmetic(p, op, compute, negative, other));
+  }
   if (p->dialect->arithmetic && !p->kernel->function->is_fast) {
     return p->dialect->arithmetic(p, op, compute, a, b);
   }

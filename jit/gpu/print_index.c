@@ -164,10 +164,47 @@ static const char* zero(qn__kprint_t* p) {
   return qn__kprint_int(p, QN_DTYPE_I64, p->kernel->is_narrow, 0);
 }
 
+// The linear index in the root, where it is a constant of the text. Printed indices leave out
+// zeros, so it may be one although an extent is none.
+static bool constant_offset(const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices,
+                            int64_t* out_offset) {
+  int64_t offset = 0;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    const qn__ir_expr_t* factor = buffer->strides ? buffer->strides[i] : buffer->shape[i];
+    qn__ir_scalar_t index, by = {.i = 0};
+    if (!qn__expr_fold(indices[i], &index)) return false;
+    int64_t* scaled = buffer->strides ? &index.i : &offset;
+    if (*scaled != 0 && !qn__expr_fold(factor, &by)) return false;
+    if (__builtin_mul_overflow(*scaled, by.i, scaled) ||
+        __builtin_add_overflow(offset, index.i, &offset)) {
+      return false;
+    }
+  }
+  int64_t shift = 0;
+  if (buffer->scope == QN__SCOPE_VIEW &&
+      !constant_offset(buffer->base, buffer->base_indices, &shift)) {
+    return false;
+  }
+  return !__builtin_add_overflow(offset, shift, out_offset);
+}
+
+// GLSL has no text for an element that an array certainly lacks, not even in code that is never
+// reached, such as the unrolled tail of a loop under its guard. (In checked builds the check that
+// leaves the kernel stands before the access.)
+static bool is_certainly_outside(const qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+                                 qn__ir_expr_t* const* indices) {
+  int64_t offset;
+  if (!p->dialect->is_glsl || !constant_offset(buffer, indices, &offset)) return false;
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
+  bool has_size = root->scope != QN__SCOPE_PARAM && root->scope != QN__SCOPE_GLOBAL;
+  return offset < 0 || (has_size && offset >= qn__kprint_element_count(root));
+}
+
 const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   bool is_plain = buffer->rank == 1 && !buffer->strides && buffer->scope != QN__SCOPE_VIEW;
-  if (is_plain && !p->program->is_checked) {
+  bool is_outside = is_certainly_outside(p, buffer, indices);
+  if (is_plain && !p->program->is_checked && !is_outside) {
     *out_root = buffer;
     return qn__kprint_bare(p, qn__kprint_i64(p, indices[0], p->kernel->is_narrow));
   }
@@ -176,7 +213,7 @@ const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
   if (p->program->is_checked && buffer->scope == QN__SCOPE_VIEW) {
     index = check_offset(p, *out_root, index);
   }
-  return index;
+  return is_outside ? zero(p) : index;
 }
 
 static bool is_stable(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {

@@ -130,6 +130,8 @@ bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr);
 // A name or literal for a value: itself if it is one, else a new constant.
 const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text);
 // The same integer at another width.
+// An int as a qn_i64.
+const char* qn__kprint_widen(qn__kprint_t* p, const char* text);
 const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow);
 // print_int.c: an integer operator.
 const char* qn__kprint_int_op(qn__kprint_t* p, const qn__ir_expr_t* expr);

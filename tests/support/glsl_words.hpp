@@ -30,6 +30,13 @@ static inline uint64_t doubleBitsToUint64(double x) {
 static inline double uint64BitsToDouble(uint64_t x) {
   return bits_of<double>(x);
 }
+struct ivec2 {
+  ivec2(int a, int b) : x(a), y(b) {}
+  int x, y;
+};
+static inline int64_t packInt2x32(ivec2 v) {
+  return (int64_t)((uint64_t)(uint)v.y << 32 | (uint)v.x);
+}
 struct uvec2 {
   uint x, y;
 };
