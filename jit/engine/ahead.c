@@ -5,7 +5,7 @@
 //  1. The target may be of another machine: nothing is loaded, and no device is asked.
 //  2. Success means that the entry can be read: a publish is waited for and looked at.
 //  3. A key that a local tier has opens no compiler.
-// Read next: compile.c, where a lookup that will also load does the same.
+// Read next: lookup_task.c, where a lookup that also loads does the same.
 #include "base/alloc.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"

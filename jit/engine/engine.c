@@ -1,6 +1,6 @@
-// jit/engine/engine.c: making and ending an engine, its counters and its configuration.
+// jit/engine/engine.c: creates and destroys an engine; its counters and its configuration.
 //
-// Thread rule: create and destroy are the owner's; the rest is for any thread. Read next: lookup.c.
+// Thread rule: create and destroy are the owner's.
 #include "jit/engine/engine.h"
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cache/remote.h"
 
-// How long destroying an engine waits for compiles that run. Longer ones end by themselves.
+// How long destroying an engine waits for compiles that run. Longer ones continue without it.
 #define COMPILE_GRACE_NS INT64_C(30000000000)
 #define CLOSE_GRACE_NS INT64_C(5000000000)
 
@@ -30,7 +30,7 @@ static void install_log(const qn_engine_options_t* options) {
   qn__log_install((qn__log_level_t)level, (qn__log_sink_t)options->on_log, options->on_log_self);
 }
 
-// The pool's threads hold the engine's memory: one that hangs in a compiler may outlive the engine.
+// The pool's threads retain the engine: one that hangs in a compiler may outlive the destroy.
 static void retain_engine(void* self) {
   qn__engine_retain(self);
 }
@@ -42,7 +42,7 @@ static void forget_engine(void* self) {
   atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_relaxed);
 }
 
-// In the order of the members (quern.h).
+// Makes the members in their order (engine.h).
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
   const qn__config_t* config = &engine->config;
   QN_TRY(qn__config_init(&engine->config, options));
@@ -61,7 +61,7 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
   qn__pool_owner_t owner = {engine, retain_engine, release_engine, forget_engine};
   QN_TRY(
       qn__pool_init(&engine->pool, qn__config_number(config, QN__SETTING_compile_threads), owner));
-  QN_TRY(qn__flights_init(&engine->flights, engine));
+  QN_TRY(qn__in_flight_init(&engine->in_flight, engine));
   QN_TRY(qn__driver_door_make(engine, &engine->driver_door));
   QN_TRY(qn__record_open(engine->allocator, qn__config_get(config, QN__SETTING_record),
                          &engine->record));
@@ -84,6 +84,7 @@ qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** o
   qn_engine_t* engine = qn__alloc_zero(allocator, 1, sizeof *engine);
   if (!engine) return qn__out_of_memory("an engine");
   atomic_init(&engine->reference_count, 1);
+  atomic_init(&engine->tier_user_count, 1);
   engine->allocator = allocator;
   qn_status_t status = fill_engine(engine, options);
   if (!qn_ok(status)) {
@@ -101,7 +102,7 @@ void qn__engine_retain(qn_engine_t* engine) {
 void qn__engine_release(qn_engine_t* engine) {
   if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
   qn__driver_door_release(engine->driver_door);
-  qn__flights_deinit(&engine->flights);
+  qn__in_flight_deinit(&engine->in_flight);
   qn__pool_deinit(&engine->pool);
   qn__table_deinit(&engine->table);
   qn__generators_deinit(&engine->generators);
@@ -110,7 +111,16 @@ void qn__engine_release(qn_engine_t* engine) {
   qn__free(engine->allocator, engine, sizeof *engine);
 }
 
-void qn__engine_close_cache(qn_engine_t* engine) {
+void qn__engine_use_tiers(qn_engine_t* engine) {
+  atomic_fetch_add_explicit(&engine->tier_user_count, 1, memory_order_relaxed);
+}
+
+void qn__engine_forget_tier_user(qn_engine_t* engine) {
+  atomic_fetch_sub_explicit(&engine->tier_user_count, 1, memory_order_relaxed);
+}
+
+void qn__engine_leave_tiers(qn_engine_t* engine) {
+  if (atomic_fetch_sub_explicit(&engine->tier_user_count, 1, memory_order_acq_rel) != 1) return;
   qn__driver_door_close(engine->driver_door);
   qn__tiers_close(engine);
   qn__record_close(engine->record);
@@ -119,7 +129,7 @@ void qn__engine_close_cache(qn_engine_t* engine) {
 
 void qn_engine_destroy(qn_engine_t* engine) {
   if (!engine) return;
-  qn__flights_close(&engine->flights);
+  qn__in_flight_close(&engine->in_flight);
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     if (tier->table->end_claims) tier->table->end_claims(tier);
   }
@@ -127,7 +137,8 @@ void qn_engine_destroy(qn_engine_t* engine) {
     atomic_store(&engine->is_left_behind, true);
     qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
   }
-  if (qn__flights_leave_tiers(&engine->flights)) qn__engine_close_cache(engine);
+  qn__in_flight_drop_orphans(&engine->in_flight);
+  qn__engine_leave_tiers(engine);
   if (engine->watch) qn__engine_write_trace(engine);
   qn__engine_release(engine);
 }
@@ -146,7 +157,7 @@ void qn_engine_counters(qn_engine_t* engine,
                         void (*on_counter)(void* self, const char* name, uint64_t value,
                                            const char* doc),
                         void* self) {
-  // The table counts for itself (table.c); the other counters are of what is behind it.
+  // The table counts its hits itself (table.c).
   const qn__table_stats_t table = qn__table_stats(&engine->table);
   const uint64_t of_table[QN__COUNTER_COUNT] = {
       [QN__COUNTER_lookups] = table.hit_count,
@@ -167,7 +178,7 @@ void qn_engine_config(qn_engine_t* engine,
                       void (*on_option)(void* self, const char* name, const char* environment,
                                         const char* value, const char* origin, const char* doc),
                       void* self) {
-  // A URL may hold a password, which is for nobody's eyes.
+  // A URL may hold a password, which must not be shown.
   qn__buffer_t remote;
   qn__buffer_init(&remote, engine->config.allocator);
   qn__remote_mask_url(qn__str(qn__config_get(&engine->config, QN__SETTING_remote)), &remote);
@@ -210,24 +221,6 @@ const char* qn_source_text(qn_source_t source) {
       return "bundle";
     case QN_SOURCE_REMOTE:
       return "remote";
-  }
-  return "unknown";
-}
-
-const char* qn_miss_reason_text(qn_miss_reason_t reason) {
-  switch (reason) {
-    case QN_MISSED_ABSENT:
-      return "absent";
-    case QN_MISSED_DAMAGED:
-      return "damaged";
-    case QN_MISSED_UNREADABLE:
-      return "unreadable";
-    case QN_MISSED_REJECTED:
-      return "rejected";
-    case QN_MISSED_NO_CACHE:
-      return "no cache";
-    case QN_MISSED_REFRESH:
-      return "refresh";
   }
   return "unknown";
 }

@@ -1,7 +1,7 @@
-// jit/engine/engine.h: what an engine is made of. The only place that knows IR, targets, devices,
+// jit/engine/engine.h: the members of an engine. The only place that knows IR, targets, devices,
 // cache and generators at once.
 //
-// Thread rule: any thread; counters are relaxed atomics. Read next: lookup.c.
+// Read next: lookup.c.
 #ifndef QUERN_JIT_ENGINE_H_
 #define QUERN_JIT_ENGINE_H_
 
@@ -13,27 +13,29 @@
 #include "jit/codegen/driver_store.h"
 #include "jit/codegen/generator.h"
 #include "jit/engine/config.h"
-#include "jit/engine/flight.h"
+#include "jit/engine/in_flight.h"
 #include "jit/engine/pool.h"
 #include "jit/engine/request.h"
 #include "jit/engine/tier.h"
 #include "jit/observe/record.h"
 #include "jit/observe/watch.h"
 
-// Members are made in this order and ended in the inverse one: what a lock is taken under was made
-// before what is locked (base/fork.h).
+// Members are made in this order and ended in the inverse one. A fork takes their locks in the
+// order in which they were made, so a lock that is taken under another one belongs to an older
+// member.
 struct qn_engine {
-  // Of the memory: the owner's, and one for each thread, flight and future that may outlive it.
+  // Of the memory: the owner's, and one for each thread, lookup and future that may outlive it.
   _Atomic uint32_t reference_count;
+  // Of the open tiers: the owner's, and one for each lookup in flight. The last user closes them.
+  _Atomic uint32_t tier_user_count;
   qn_allocator_t allocator;
   qn__config_t config;
   qn__watch_t* watch;
   qn__generators_t generators;
   qn__table_t table;
   qn__pool_t pool;
-  qn__flights_t flights;
-  qn__driver_door_t* driver_door;  // how devices put their drivers' data into the directory
-  // Closed by the destroy, or by the last flight after it.
+  qn__in_flight_t in_flight;
+  qn__driver_door_t* driver_door;    // how devices put their drivers' data into the directory
   qn__tier_t tiers[QN__TIER_COUNT];  // in the order of the search
   qn__record_t* record;              // NULL: nothing is recorded
   bool reads_tiers;                  // all cache modes but off and refresh
@@ -44,7 +46,8 @@ struct qn_engine {
   int64_t close_grace_ns;            // and for publishes
   void (*on_compile)(void* self, const qn_compile_event_t* event);
   void* on_compile_self;
-  _Atomic bool is_left_behind;  // destroyed, while a compile went on: whoever listened may be gone
+  // Destroyed while a compile continues. The objects that callbacks use may be gone.
+  _Atomic bool is_left_behind;
   _Atomic uint64_t counters[QN__COUNTER_COUNT];
   _Atomic uint64_t dump_number;
 };
@@ -62,9 +65,12 @@ static inline qn__disk_t* qn__engine_disk(const qn_engine_t* engine) {
   return engine->tiers[QN__TIER_disk].self;
 }
 
-// Closes tiers, record and the drivers' way into the directory. Puts that wait go on for a bounded
-// time.
-void qn__engine_close_cache(qn_engine_t* engine);
+// Keeps the tiers open; the last leave closes them, with record and driver data. Entries that wait
+// to be written get a bounded time.
+void qn__engine_use_tiers(qn_engine_t* engine);
+void qn__engine_leave_tiers(qn_engine_t* engine);
+// In a child of fork: for a user that only the parent has. Closes nothing.
+void qn__engine_forget_tier_user(qn_engine_t* engine);
 
 // Writes what QUERN_DUMP asks for; failures are only logged (dump.c).
 void qn__engine_dump(qn_engine_t* engine, const qn_codegen_t* codegen, void* self,

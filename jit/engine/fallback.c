@@ -1,12 +1,12 @@
-// jit/engine/fallback.c: the policy FALLBACK: what is ready of the same function, and the better
-// one when it has been made.
+// jit/engine/fallback.c: the policy FALLBACK: returns a variant of the function that is ready, and
+// replaces it when the requested one is compiled.
 //
-// The variants are tried in the order of their worth: the one asked for, the same function in the
-// other tier, the generic module's. Each is asked for in memory and the local tiers only. When none
-// is there, the fast tier is compiled ahead of the full one, and the first that lands is given. A
-// cell that was given something less listens to the flight of what was asked for.
+// Variants are tried in the order of their worth: the requested one, the same function in the other
+// tier, the generic module's. Each is looked for in memory and in the local tiers only. If none is
+// there, the fast tier is compiled before the full one, and the first that is done is returned. A
+// cell with a lesser variant listens to the task of the requested one.
 //
-// Thread rule: any thread. Read next: function.c (cells with variants of several modules).
+// Read next: jit/call/function.c (cells with variants of several modules).
 #include "base/alloc.h"
 #include "base/log.h"
 #include "jit/engine/lookup.h"
@@ -18,8 +18,8 @@ typedef struct variant {
   qn__rank_t rank;
   qn_executable_t* executable;  // owned, once it is there
   qn_lookup_info_t info;
-  qn__flight_t* probed;  // retained: the flight that asked the local tiers
-  bool has_made_probed;
+  qn__lookup_task_t* probed;  // retained: the task that asked the local tiers
+  bool has_led_probed;
 } variant_t;
 
 static variant_t make_variant(const qn__request_t* request, qn_module_t* module, qn_tier_t tier,
@@ -37,7 +37,7 @@ static variant_t make_variant(const qn__request_t* request, qn_module_t* module,
 
 static void drop_variant(variant_t* variant) {
   qn_executable_release(variant->executable);
-  qn__flight_release(variant->probed);
+  qn__lookup_task_release(variant->probed);
 }
 
 static void take(variant_t* variant, qn_executable_t* executable, const qn_lookup_info_t* info) {
@@ -45,40 +45,40 @@ static void take(variant_t* variant, qn_executable_t* executable, const qn_looku
   variant->info = info ? *info : qn__lookup_memory_info(executable, variant->request.tier);
 }
 
-// Takes what a flight brought; false when it brought nothing.
-static bool take_landing(variant_t* variant, qn__flight_t* flight, bool is_maker) {
-  const qn__landing_t* landing = qn__flight_landing(flight);
-  if (landing->outcome != QN__OUTCOME_FOUND) return false;
-  qn_executable_retain(landing->executable);
-  take(variant, landing->executable, is_maker ? &landing->info : NULL);
+// Takes the executable of a task that is done; false if it has none.
+static bool take_result(variant_t* variant, const qn__lookup_task_t* task, bool is_leader) {
+  const qn__lookup_result_t* result = &task->result;
+  if (result->outcome != QN__OUTCOME_FOUND) return false;
+  qn_executable_retain(result->executable);
+  take(variant, result->executable, is_leader ? &result->info : NULL);
   return true;
 }
 
-// Memory and local tiers, within the time.
+// Looks in memory and in the local tiers, until the deadline.
 static qn_status_t probe(qn_engine_t* engine, variant_t* variant, int64_t deadline_ns) {
   qn_executable_t* executable = qn__table_peek(&engine->table, &variant->ident);
   if (executable) {
     take(variant, executable, NULL);
     return QN_OK;
   }
-  qn__wish_t wish = {.priority = variant->request.priority};
-  qn__boarding_t boarding;
-  QN_TRY(qn__flight_board(&engine->flights, &variant->request, &variant->ident, &wish, &boarding));
-  if (boarding.executable) {
-    take(variant, boarding.executable, NULL);
+  qn__needs_t needs = {.priority = variant->request.priority};
+  qn__join_t join;
+  QN_TRY(qn__in_flight_join(&engine->in_flight, &variant->request, &variant->ident, &needs, &join));
+  if (join.executable) {
+    take(variant, join.executable, NULL);
     return QN_OK;
   }
-  if (boarding.is_maker && deadline_ns == INT64_MAX) {
-    if (!qn__flight_ask_local(boarding.flight)) qn__flight_hand_on(boarding.flight);
-  } else if (boarding.is_maker && !qn__flight_submit(boarding.flight)) {
-    qn__flight_give_up(boarding.flight, QN__OUTCOME_RETRY);
+  if (join.is_leader && deadline_ns == INT64_MAX) {
+    qn__lookup_run_local(join.task);
+  } else if (join.is_leader && !qn__lookup_submit(join.task)) {
+    qn__lookup_give_up(join.task, QN__OUTCOME_RETRY);
   }
-  bool is_known = qn__flight_wait(boarding.flight, QN__FLIGHT_REMOTE, deadline_ns);
-  if (is_known && qn__flight_stage_now(boarding.flight) == QN__FLIGHT_LANDED) {
-    (void)take_landing(variant, boarding.flight, boarding.is_maker);
+  bool is_known = qn__in_flight_wait(join.task, QN__LOOKUP_REMOTE, deadline_ns);
+  if (is_known && qn__in_flight_state(join.task) == QN__LOOKUP_DONE) {
+    (void)take_result(variant, join.task, join.is_leader);
   }
-  variant->probed = boarding.flight;
-  variant->has_made_probed = boarding.is_maker;
+  variant->probed = join.task;
+  variant->has_led_probed = join.is_leader;
   return QN_OK;
 }
 
@@ -86,17 +86,16 @@ static qn_status_t probe(qn_engine_t* engine, variant_t* variant, int64_t deadli
 
 typedef struct upgrade {
   qn__listener_t listener;  // first
-  qn_engine_t* engine;      // alive until the flight has landed
+  qn_engine_t* engine;      // alive until the task is done
   qn_function_t* function;  // retained
 } upgrade_t;
 
-static void end_upgrade(upgrade_t* upgrade, const qn__flight_t* flight) {
+static void end_upgrade(upgrade_t* upgrade, const qn__lookup_task_t* task) {
   qn_engine_t* engine = upgrade->engine;
   qn_function_t* function = upgrade->function;
-  const qn__landing_t* landing = qn__flight_landing(flight);
-  if (landing->outcome == QN__OUTCOME_FOUND) {
+  if (task->result.outcome == QN__OUTCOME_FOUND) {
     qn_status_t status =
-        qn__function_publish(function, landing->executable, function->module, QN__RANK_ASKED);
+        qn__function_publish(function, task->result.executable, function->module, QN__RANK_ASKED);
     if (qn_ok(status)) {
       qn__count(engine, QN__COUNTER_upgrades, 1);
     } else {
@@ -109,52 +108,48 @@ static void end_upgrade(upgrade_t* upgrade, const qn__flight_t* flight) {
   qn__free(engine->allocator, upgrade, sizeof *upgrade);
 }
 
-static void on_land(qn__listener_t* listener, qn__flight_t* flight) {
-  end_upgrade((upgrade_t*)(void*)listener, flight);
+static void on_done(qn__listener_t* listener, qn__lookup_task_t* task) {
+  end_upgrade((upgrade_t*)(void*)listener, task);
 }
 
-// Without memory the function stays as it is: what was given works.
-static void subscribe(qn_engine_t* engine, qn_function_t* function, qn__flight_t* flight) {
+// Publishes the executable of the task in the function when it is done. Without memory the function
+// keeps its fallback, which works.
+static void subscribe(qn_engine_t* engine, qn_function_t* function, qn__lookup_task_t* task) {
   upgrade_t* upgrade = qn__alloc_zero(engine->allocator, 1, sizeof *upgrade);
   if (!upgrade) return;
   qn_function_retain(function);
-  *upgrade = (upgrade_t){{on_land, NULL}, engine, function};
-  if (!qn__flight_listen(flight, &upgrade->listener)) end_upgrade(upgrade, flight);
+  *upgrade = (upgrade_t){{on_done, NULL}, engine, function};
+  if (!qn__in_flight_listen(task, &upgrade->listener)) end_upgrade(upgrade, task);
 }
 
-// --------------------------------------------------------------------------------------- making
+// ------------------------------------------------------------------------------------ compiling
 
-// What is being made of one variant.
-typedef struct making {
-  qn__flight_t* flight;  // retained, or NULL
-  bool is_maker;
-} making_t;
-
-// Has the variant made on the pool. It may be there at once, in variant->executable.
-static qn_status_t begin(qn_engine_t* engine, variant_t* variant, making_t* out_making) {
-  *out_making = (making_t){0};
-  qn__wish_t wish = {
+// Starts the lookup of a variant on the pool. It may be loaded already, in variant->executable;
+// out_join->task is NULL then.
+static qn_status_t start(qn_engine_t* engine, variant_t* variant, qn__join_t* out_join) {
+  *out_join = (qn__join_t){0};
+  qn__needs_t needs = {
       .asks_remote = true, .may_compile = true, .priority = variant->request.priority};
-  qn__boarding_t boarding;
-  QN_TRY(qn__flight_board(&engine->flights, &variant->request, &variant->ident, &wish, &boarding));
-  if (boarding.executable) {
-    take(variant, boarding.executable, NULL);
+  qn__join_t join;
+  QN_TRY(qn__in_flight_join(&engine->in_flight, &variant->request, &variant->ident, &needs, &join));
+  if (join.executable) {
+    take(variant, join.executable, NULL);
     return QN_OK;
   }
-  if (boarding.is_maker && !qn__flight_submit(boarding.flight)) {
-    qn__flight_give_up(boarding.flight, QN__OUTCOME_RETRY);
-    qn__flight_release(boarding.flight);
+  if (join.is_leader && !qn__lookup_submit(join.task)) {
+    qn__lookup_give_up(join.task, QN__OUTCOME_RETRY);
+    qn__lookup_task_release(join.task);
     return qn__lookup_refused(engine, &variant->request);
   }
-  // The flight that only asked the tiers may be in the air still: then it has been prolonged.
-  bool is_own = boarding.flight == variant->probed && variant->has_made_probed;
-  *out_making = (making_t){boarding.flight, boarding.is_maker || is_own};
+  // The task that only asked the local tiers may be in flight still: then it does the rest, too.
+  join.is_leader |= join.task == variant->probed && variant->has_led_probed;
+  *out_join = join;
   return QN_OK;
 }
 
-static bool take_making(variant_t* variant, const making_t* making) {
-  return making->flight && qn__flight_stage_now(making->flight) == QN__FLIGHT_LANDED &&
-         take_landing(variant, making->flight, making->is_maker);
+static bool take_joined(variant_t* variant, const qn__join_t* join) {
+  return join->task && qn__in_flight_state(join->task) == QN__LOOKUP_DONE &&
+         take_result(variant, join->task, join->is_leader);
 }
 
 typedef struct choice {
@@ -166,61 +161,61 @@ typedef struct choice {
   size_t other_count;
 } choice_t;
 
-// Makes the cell of a variant that is there.
+// Makes the cell of a variant that is ready.
 static qn_status_t give(const choice_t* choice, const variant_t* variant,
                         qn_function_t** out_function) {
   return qn__function_create(choice->wanted.request.module, choice->name, variant->executable,
                              variant->request.module, variant->rank, out_function);
 }
 
-// Gives one of the lesser variants, and has the one that was asked for made behind it.
+// Returns a fallback and compiles the requested variant in the background.
 static qn_status_t give_less(choice_t* choice, const variant_t* variant, bool is_improved,
                              qn_function_t** out_function) {
   QN_TRY(give(choice, variant, out_function));
   qn__count(choice->engine, QN__COUNTER_fallbacks, 1);
   if (!is_improved) return QN_OK;
-  making_t making;
-  qn_status_t status = begin(choice->engine, &choice->wanted, &making);
+  qn__join_t join;
+  qn_status_t status = start(choice->engine, &choice->wanted, &join);
   if (qn_ok(status) && choice->wanted.executable) {
-    // It has landed this moment.
+    // It was completed this moment.
     status = qn__function_publish(*out_function, choice->wanted.executable,
                                   choice->wanted.request.module, QN__RANK_ASKED);
   }
-  // Why the better one cannot be had now is no reason to fail.
+  // The fallback works, whatever keeps the requested variant from being compiled.
   qn_status_free(status);
-  if (making.flight) subscribe(choice->engine, *out_function, making.flight);
-  qn__flight_release(making.flight);
+  if (join.task) subscribe(choice->engine, *out_function, join.task);
+  qn__lookup_task_release(join.task);
   return QN_OK;
 }
 
-// Nothing is ready: the fast tier ahead of the full one, and the first that lands.
+// Compiles the fast tier before the full one, and returns the first that is done.
 static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
                               qn_function_t** out_function) {
   qn_engine_t* engine = choice->engine;
   variant_t* wanted = &choice->wanted;
-  variant_t* fast = &choice->others[0];  // the fast tier, unless that is what was asked for
-  making_t full_making = {0}, fast_making = {0};
+  variant_t* fast = &choice->others[0];  // the fast tier, unless that is the requested one
+  qn__join_t full_join = {0}, fast_join = {0};
   qn_status_t status = QN_OK;
   if (wanted->request.tier != QN_TIER_FAST) {
     if (fast->request.priority < INT32_MAX) fast->request.priority++;
-    // That it cannot be made, the one that was asked for will tell.
-    qn_status_free(begin(engine, fast, &fast_making));
-    // Only what is queued behind it comes after it.
-    if (fast_making.flight) {
-      (void)qn__flight_wait(fast_making.flight, QN__FLIGHT_COMPILE, choice->deadline_ns);
+    // If it cannot be compiled, the requested variant gives the error.
+    qn_status_free(start(engine, fast, &fast_join));
+    // The full tier must be queued after it.
+    if (fast_join.task) {
+      (void)qn__in_flight_wait(fast_join.task, QN__LOOKUP_CLAIM, choice->deadline_ns);
     }
   }
-  status = begin(engine, wanted, &full_making);
-  qn__flight_t* full = full_making.flight;
-  qn__flight_t* first = full ? full : fast_making.flight;
+  status = start(engine, wanted, &full_join);
+  qn__lookup_task_t* full = full_join.task;
+  qn__lookup_task_t* first = full ? full : fast_join.task;
   if (first && !wanted->executable && !fast->executable) {
     bool is_known =
-        qn__flight_wait_either(first, full ? fast_making.flight : NULL, choice->deadline_ns);
+        qn__in_flight_wait_either(first, full ? fast_join.task : NULL, choice->deadline_ns);
     if (!is_known) {
       qn_status_free(status);
       status = qn__lookup_too_late(engine, &wanted->request);
-    } else if (!take_making(wanted, &full_making) && !take_making(fast, &fast_making) && full) {
-      status = qn__lookup_outcome(engine, &wanted->request, full);
+    } else if (!take_joined(wanted, &full_join) && !take_joined(fast, &fast_join) && full) {
+      status = qn__lookup_status(engine, &wanted->request, full);
     }
   }
   if (qn_ok(status) && wanted->executable) {
@@ -232,16 +227,16 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
     out_info->is_fallback = true;
     status = give(choice, fast, out_function);
     if (qn_ok(status)) qn__count(engine, QN__COUNTER_fallbacks, 1);
-    if (qn_ok(status) && full_making.flight) subscribe(engine, *out_function, full_making.flight);
+    if (qn_ok(status) && full) subscribe(engine, *out_function, full);
   } else if (qn_ok(status) || qn_status_code(status) == QN_STATUS_UNAVAILABLE) {
-    // Whoever made it could not go on, or no thread can be had: this thread can wait for it.
+    // The leader could not go on, or the pool has no thread: this thread can.
     qn_status_free(status);
-    status = qn__lookup_behind_memory(engine, &wanted->request, &wanted->ident, choice->deadline_ns,
-                                      out_info, &wanted->executable);
+    status = qn__lookup_miss(engine, &wanted->request, &wanted->ident, choice->deadline_ns,
+                             out_info, &wanted->executable);
     if (qn_ok(status)) status = give(choice, wanted, out_function);
   }
-  qn__flight_release(full_making.flight);
-  qn__flight_release(fast_making.flight);
+  qn__lookup_task_release(full_join.task);
+  qn__lookup_task_release(fast_join.task);
   return status;
 }
 
@@ -288,9 +283,9 @@ static qn_status_t choose(choice_t* choice, qn_lookup_info_t* out_info,
     qn_status_free(status);
   }
   if (!request->is_forbidden) return make_first(choice, out_info, out_function);
-  // Nothing is ready and nothing may be made: the remote tier is left, as for FAIL.
-  QN_TRY(qn__lookup_behind_memory(engine, request, &choice->wanted.ident, choice->deadline_ns,
-                                  out_info, &choice->wanted.executable));
+  // Nothing is ready and nothing may be compiled: only the remote tier is left, as for FAIL.
+  QN_TRY(qn__lookup_miss(engine, request, &choice->wanted.ident, choice->deadline_ns, out_info,
+                         &choice->wanted.executable));
   return give(choice, &choice->wanted, out_function);
 }
 

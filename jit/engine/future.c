@@ -1,15 +1,14 @@
-// jit/engine/future.c: lookups that come later: a listener of a flight that becomes a function, or
-// an error, once.
+// jit/engine/future.c: async lookups: a listener of a task that becomes a function, or an error,
+// once.
 //
 // Requirements:
-//  1. Nothing here waits but qn_future_wait. Files, network and compilers are the pool's.
-//  2. A future ends once; what comes after that is dropped.
-//  3. It may be released at any moment, also after its engine: it holds the engine's memory, and
-//  the
-//     flight holds it until it has landed.
-//  4. Who asked to be told is told at the deadline too, though every compile hangs: a thread that
-//     only waits for the clock sees to it.
-// Thread rule: any thread; what changes belongs to the lock of the flights. Read next: flight.c.
+//  1. Only qn_future_wait waits. Files, network and compilers are left to the pool.
+//  2. A future ends once; a later result is dropped.
+//  3. It may be released at any moment, also after its engine. It retains the engine's memory, and
+//     its task retains the future until the task is done.
+//  4. A callback is called at the deadline, too, even if every compile hangs: a thread that only
+//     waits for the clock calls it.
+// Members that change belong to the lock of the lookups in flight.
 #include "base/alloc.h"
 #include "jit/engine/lookup.h"
 
@@ -22,22 +21,22 @@ struct qn_future {
   char* name;  // owned
   int64_t start_ns, deadline_ns;
   // Under the lock.
-  qn__flight_t* flight;  // retained; NULL: none yet, or not any more
-  bool is_maker;
+  qn__lookup_task_t* task;  // retained; NULL: none yet
+  bool is_leader;
   bool is_ready;
   qn_status_t status;       // owned
   qn_function_t* function;  // owned
   qn_lookup_info_t info;
   void (*on_ready)(void* self);
   void* on_ready_self;
-  bool has_alarm;
-  qn_future_t* next_alarm;
+  bool is_timed;  // in the list of timed futures
+  qn_future_t* next_timed;
 };
 
-static void on_land(qn__listener_t* listener, qn__flight_t* flight);
+static void on_done(qn__listener_t* listener, qn__lookup_task_t* task);
 
 static qn__mutex_t* lock_of(const qn_future_t* future) {
-  return &future->engine->flights.mutex;
+  return &future->engine->in_flight.mutex;
 }
 
 static void retain(qn_future_t* future) {
@@ -48,7 +47,7 @@ void qn_future_release(qn_future_t* future) {
   if (!future) return;
   if (atomic_fetch_sub_explicit(&future->reference_count, 1, memory_order_acq_rel) != 1) return;
   qn_engine_t* engine = future->engine;
-  qn__flight_release(future->flight);
+  qn__lookup_task_release(future->task);
   qn_status_free(future->status);
   qn_function_release(future->function);
   qn_module_release(future->request.module);
@@ -61,11 +60,11 @@ void qn_future_release(qn_future_t* future) {
 // -------------------------------------------------------------------------------------- the end
 
 // The caller holds the lock.
-static void drop_alarm(qn_future_t* future) {
-  qn_future_t** at = &future->engine->flights.alarms;
-  while (*at && *at != future) at = &(*at)->next_alarm;
-  if (*at) *at = future->next_alarm;
-  future->has_alarm = false;
+static void remove_timed(qn_future_t* future) {
+  qn_future_t** at = &future->engine->in_flight.timed_futures;
+  while (*at && *at != future) at = &(*at)->next_timed;
+  if (*at) *at = future->next_timed;
+  future->is_timed = false;
 }
 
 // Ends it, unless it has ended: status and function are consumed.
@@ -83,8 +82,8 @@ static void end(qn_future_t* future, qn_status_t status, qn_function_t* function
     future->info.lookup_ns = qn__now_ns() - future->start_ns;
     on_ready = future->on_ready;
     self = future->on_ready_self;
-    if (future->has_alarm) drop_alarm(future);
-    qn__cond_broadcast(&future->engine->flights.moved);
+    if (future->is_timed) remove_timed(future);
+    qn__cond_broadcast(&future->engine->in_flight.changed);
   }
   qn__mutex_unlock(lock_of(future));
   if (!is_first) {
@@ -103,81 +102,79 @@ static void end_with(qn_future_t* future, qn_executable_t* executable,
   end(future, status, function, info);
 }
 
-// ------------------------------------------------------------------------------------ the flight
+// -------------------------------------------------------------------------------------- the task
 
-// Boards, and listens. The caller holds a reference.
+// Joins the key's task and listens to it. The caller holds a reference.
 static qn_status_t start(qn_future_t* future) {
   qn_engine_t* engine = future->engine;
   const qn__request_t* request = &future->request;
-  qn__wish_t wish = {
+  qn__needs_t needs = {
       .asks_remote = true, .may_compile = !request->is_forbidden, .priority = request->priority};
-  qn__boarding_t boarding;
-  QN_TRY(qn__flight_board(&engine->flights, request, &future->ident, &wish, &boarding));
-  if (!boarding.is_maker) qn__count(engine, QN__COUNTER_waited, 1);
-  if (boarding.executable) {
-    qn_lookup_info_t info = qn__lookup_memory_info(boarding.executable, request->tier);
-    end_with(future, boarding.executable, &info);
-    qn_executable_release(boarding.executable);
+  qn__join_t join;
+  QN_TRY(qn__in_flight_join(&engine->in_flight, request, &future->ident, &needs, &join));
+  if (!join.is_leader) qn__count(engine, QN__COUNTER_waited, 1);
+  if (join.executable) {
+    qn_lookup_info_t info = qn__lookup_memory_info(join.executable, request->tier);
+    end_with(future, join.executable, &info);
+    qn_executable_release(join.executable);
     return QN_OK;
   }
   qn__mutex_lock(lock_of(future));
-  qn__flight_t* old = future->flight;
-  future->flight = boarding.flight;
-  future->is_maker = boarding.is_maker;
+  qn__lookup_task_t* old = future->task;
+  future->task = join.task;
+  future->is_leader = join.is_leader;
   qn__mutex_unlock(lock_of(future));
-  qn__flight_release(old);
-  if (request->is_forbidden && qn__flight_stage_now(boarding.flight) == QN__FLIGHT_COMPILE) {
-    return qn__lookup_forbidden(engine, request, boarding.flight);
+  qn__lookup_task_release(old);
+  if (request->is_forbidden) {
+    qn__lookup_state_t state = qn__in_flight_state(join.task);
+    bool is_compiling = state >= QN__LOOKUP_CLAIM && state < QN__LOOKUP_DONE;
+    if (is_compiling) return qn__lookup_forbidden(engine, request, join.task);
   }
   retain(future);  // for the listener
-  bool is_listening = qn__flight_listen(boarding.flight, &future->listener);
+  bool is_listening = qn__in_flight_listen(join.task, &future->listener);
   qn__mutex_lock(lock_of(future));
   bool is_cancelled = future->is_ready;
   qn__mutex_unlock(lock_of(future));
-  if (boarding.is_maker && !qn__flight_submit(boarding.flight)) {
+  if (join.is_leader && !qn__lookup_submit(join.task)) {
     end(future, qn__lookup_refused(engine, request), NULL, NULL);
-    qn__flight_give_up(boarding.flight, QN__OUTCOME_RETRY);
+    qn__lookup_give_up(join.task, QN__OUTCOME_RETRY);
   } else if (!is_listening) {
-    on_land(&future->listener, boarding.flight);
-  } else if (is_cancelled && qn__flight_unlisten(boarding.flight, &future->listener)) {
-    if (wish.may_compile) qn__flight_cancel(boarding.flight);
+    on_done(&future->listener, join.task);
+  } else if (is_cancelled && qn__in_flight_unlisten(join.task, &future->listener)) {
+    if (needs.may_compile) qn__in_flight_cancel(join.task);
     qn_future_release(future);
   }
   return QN_OK;
 }
 
-static void on_land(qn__listener_t* listener, qn__flight_t* flight) {
+static void on_done(qn__listener_t* listener, qn__lookup_task_t* task) {
   qn_future_t* future = (qn_future_t*)(void*)listener;
-  qn_engine_t* engine = future->engine;
-  const qn__landing_t* landing = qn__flight_landing(flight);
-  if (landing->outcome == QN__OUTCOME_FOUND) {
-    qn_lookup_info_t info = future->is_maker
-                                ? landing->info
-                                : qn__lookup_memory_info(landing->executable, future->request.tier);
-    end_with(future, landing->executable, &info);
+  const qn__lookup_result_t* result = &task->result;
+  if (result->outcome == QN__OUTCOME_FOUND) {
+    qn_lookup_info_t info = future->is_leader
+                                ? result->info
+                                : qn__lookup_memory_info(result->executable, future->request.tier);
+    end_with(future, result->executable, &info);
   } else {
     qn__mutex_lock(lock_of(future));
     bool has_ended = future->is_ready;
     qn__mutex_unlock(lock_of(future));
-    qn_status_t status = has_ended ? QN_OK : qn__lookup_outcome(engine, &future->request, flight);
-    if (!qn_ok(status)) {
-      end(future, status, NULL, NULL);
-    } else if (!has_ended) {
-      status = start(future);
-      if (!qn_ok(status)) end(future, status, NULL, NULL);
-    }
+    qn_status_t status =
+        has_ended ? QN_OK : qn__lookup_status(future->engine, &future->request, task);
+    if (qn_ok(status) && !has_ended) status = start(future);
+    if (!qn_ok(status)) end(future, status, NULL, NULL);
   }
   qn_future_release(future);
 }
 
-static qn_status_t make_pending(qn_engine_t* engine, const qn__request_t* request, const char* name,
-                                qn_future_t** out_future) {
+static qn_status_t make_future(qn_engine_t* engine, const qn__request_t* request, const char* name,
+                               qn_future_t** out_future) {
   qn_future_t* future = qn__alloc_zero(engine->allocator, 1, sizeof *future);
   if (!future) return qn__out_of_memory("a lookup");
   atomic_init(&future->reference_count, 1);
   qn__engine_retain(engine);
   future->engine = engine;
-  future->listener.on_land = on_land;
+  future->listener.on_done = on_done;
   future->request = *request;
   future->request.generic = NULL;
   future->ident = qn__request_ident(request);
@@ -206,7 +203,7 @@ qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module, qn_targe
                           "a lookup needs the function's name, got null");
   }
   qn_future_t* future = NULL;
-  QN_TRY(make_pending(engine, &request, name, &future));
+  QN_TRY(make_future(engine, &request, name, &future));
   qn__count(engine, QN__COUNTER_requests, 1);
   *out_future = future;
   qn_executable_t* executable = qn__table_get(&engine->table, &future->ident);
@@ -222,20 +219,21 @@ qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module, qn_targe
   return QN_OK;
 }
 
-// -------------------------------------------------------------------------------------- owners
+// ---------------------------------------------------------------------------------------- callers
 
 static bool is_late(const qn_future_t* future) {
   return future->deadline_ns != INT64_MAX && qn__now_ns() >= future->deadline_ns;
 }
 
-// Ends what nothing else will end: its time is over, or it belongs to a parent of fork.
+// Ends a future that nothing else will end: its time is over, or its task was the parent's of a
+// fork.
 static void settle(qn_future_t* future) {
   qn__mutex_lock(lock_of(future));
   bool is_open = !future->is_ready;
-  bool is_lost = is_open && future->flight && qn__flight_is_orphan(future->flight);
+  bool is_lost = is_open && future->task && future->task->is_orphan;
   qn__mutex_unlock(lock_of(future));
   if (is_lost) {
-    end(future, qn__lookup_outcome(future->engine, &future->request, future->flight), NULL, NULL);
+    end(future, qn__lookup_status(future->engine, &future->request, future->task), NULL, NULL);
   } else if (is_open && is_late(future)) {
     end(future, qn__lookup_too_late(future->engine, &future->request), NULL, NULL);
   }
@@ -243,8 +241,7 @@ static void settle(qn_future_t* future) {
 
 bool qn_future_is_ready(const qn_future_t* future) {
   qn__mutex_lock(lock_of(future));
-  bool is_ready = future->is_ready || is_late(future) ||
-                  (future->flight && qn__flight_is_orphan(future->flight));
+  bool is_ready = future->is_ready || is_late(future) || (future->task && future->task->is_orphan);
   qn__mutex_unlock(lock_of(future));
   return is_ready;
 }
@@ -260,7 +257,7 @@ qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_in
   qn__mutex_lock(lock_of(future));
   bool is_in_time = true;
   while (!future->is_ready && is_in_time) {
-    is_in_time = qn__cond_wait_until(&future->engine->flights.moved, lock_of(future), wait_ns);
+    is_in_time = qn__cond_wait_until(&future->engine->in_flight.changed, lock_of(future), wait_ns);
   }
   qn__mutex_unlock(lock_of(future));
   settle(future);
@@ -272,8 +269,8 @@ qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_in
     if (future->function) qn_function_retain(future->function);
     *out_function = future->function;
   } else {
-    status = qn_status_make(QN_STATUS_DEADLINE_EXCEEDED, "'%s' is not ready yet; it goes on",
-                            future->name);
+    status = qn_status_make(QN_STATUS_DEADLINE_EXCEEDED,
+                            "'%s' is not ready yet; the lookup continues", future->name);
   }
   qn__mutex_unlock(lock_of(future));
   return status;
@@ -282,8 +279,8 @@ qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_in
 void qn_future_cancel(qn_future_t* future) {
   qn__mutex_lock(lock_of(future));
   bool is_open = !future->is_ready;
-  qn__flight_t* flight = is_open ? future->flight : NULL;
-  if (flight) qn__flight_retain(flight);
+  qn__lookup_task_t* task = is_open ? future->task : NULL;
+  if (task) qn__lookup_task_retain(task);
   qn__mutex_unlock(lock_of(future));
   if (is_open) {
     qn__count(future->engine, QN__COUNTER_cancelled, 1);
@@ -291,21 +288,21 @@ void qn_future_cancel(qn_future_t* future) {
         qn_status_make(QN_STATUS_CANCELLED, "the lookup of '%s' was cancelled", future->name), NULL,
         NULL);
   }
-  if (!flight) return;
-  if (qn__flight_unlisten(flight, &future->listener)) {
-    if (!future->request.is_forbidden) qn__flight_cancel(flight);
-    qn_future_release(future);  // of the listener; the caller has his own
+  if (!task) return;
+  if (qn__in_flight_unlisten(task, &future->listener)) {
+    if (!future->request.is_forbidden) qn__in_flight_cancel(task);
+    qn_future_release(future);  // the listener's reference; the caller has its own
   }
-  qn__flight_release(flight);
+  qn__lookup_task_release(task);
 }
 
-// --------------------------------------------------------------------------------------- alarms
+// --------------------------------------------------------------------------------------- deadlines
 
-// The one whose time is over, retained, or NULL and the next time to look. Under the lock.
-static qn_future_t* find_late(qn__flights_t* flights, int64_t* out_next_ns) {
+// A future whose time is over, retained, or NULL and the next time to look. Under the lock.
+static qn_future_t* find_late(const qn__in_flight_t* in_flight, int64_t* out_next_ns) {
   *out_next_ns = INT64_MAX;
   int64_t now_ns = qn__now_ns();
-  for (qn_future_t* future = flights->alarms; future; future = future->next_alarm) {
+  for (qn_future_t* future = in_flight->timed_futures; future; future = future->next_timed) {
     if (future->deadline_ns <= now_ns) {
       retain(future);
       return future;
@@ -315,32 +312,33 @@ static qn_future_t* find_late(qn__flights_t* flights, int64_t* out_next_ns) {
   return NULL;
 }
 
-// Runs while there are alarms.
-static void watch_the_clock(qn__task_t* job) {
-  qn__flights_t* flights = (qn__flights_t*)(void*)((char*)job - offsetof(qn__flights_t, alarm_job));
-  qn__mutex_lock(&flights->mutex);
-  while (flights->alarms && !flights->is_closing) {
+// Runs while there are timed futures.
+static void run_timer(qn__task_t* pool_task) {
+  qn__in_flight_t* in_flight =
+      (qn__in_flight_t*)(void*)((char*)pool_task - offsetof(qn__in_flight_t, timer_task));
+  qn__mutex_lock(&in_flight->mutex);
+  while (in_flight->timed_futures && !in_flight->is_closing) {
     int64_t next_ns;
-    qn_future_t* late = find_late(flights, &next_ns);
+    qn_future_t* late = find_late(in_flight, &next_ns);
     if (!late) {
-      (void)qn__cond_wait_until(&flights->moved, &flights->mutex, next_ns);
+      (void)qn__cond_wait_until(&in_flight->changed, &in_flight->mutex, next_ns);
       continue;
     }
-    qn__mutex_unlock(&flights->mutex);
+    qn__mutex_unlock(&in_flight->mutex);
     settle(late);
     qn_future_release(late);
-    qn__mutex_lock(&flights->mutex);
+    qn__mutex_lock(&in_flight->mutex);
   }
-  flights->has_alarm_job = false;
-  qn__mutex_unlock(&flights->mutex);
+  in_flight->has_timer_task = false;
+  qn__mutex_unlock(&in_flight->mutex);
 }
 
-static void forget_the_clock(qn__task_t* job) {
-  (void)job;
+static void drop_timer(qn__task_t* pool_task) {
+  (void)pool_task;
 }
 
 void qn_future_notify(qn_future_t* future, void (*on_ready)(void* self), void* self) {
-  qn__flights_t* flights = &future->engine->flights;
+  qn__in_flight_t* in_flight = &future->engine->in_flight;
   settle(future);
   qn__mutex_lock(lock_of(future));
   bool is_ready = future->is_ready;
@@ -348,15 +346,15 @@ void qn_future_notify(qn_future_t* future, void (*on_ready)(void* self), void* s
     future->on_ready = on_ready;
     future->on_ready_self = self;
   }
-  if (!is_ready && future->deadline_ns != INT64_MAX && !future->has_alarm) {
-    future->has_alarm = true;
-    future->next_alarm = flights->alarms;
-    flights->alarms = future;
-    qn__cond_broadcast(&flights->moved);
-    if (!flights->has_alarm_job) {
-      flights->alarm_job =
-          (qn__task_t){.run = watch_the_clock, .drop = forget_the_clock, .lane = QN__TASK_ALARM};
-      flights->has_alarm_job = qn__pool_submit(&future->engine->pool, &flights->alarm_job);
+  if (!is_ready && future->deadline_ns != INT64_MAX && !future->is_timed) {
+    future->is_timed = true;
+    future->next_timed = in_flight->timed_futures;
+    in_flight->timed_futures = future;
+    qn__cond_broadcast(&in_flight->changed);
+    if (!in_flight->has_timer_task) {
+      in_flight->timer_task =
+          (qn__task_t){.run = run_timer, .drop = drop_timer, .queue = QN__QUEUE_TIMER};
+      in_flight->has_timer_task = qn__pool_submit(&future->engine->pool, &in_flight->timer_task);
     }
   }
   qn__mutex_unlock(lock_of(future));

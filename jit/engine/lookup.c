@@ -1,13 +1,12 @@
-// jit/engine/lookup.c: the way of a lookup: memory table, then a flight that asks the tiers and
-// compiles.
+// jit/engine/lookup.c: lookups by the policies BLOCK and FAIL: the memory table, then the task of
+// the key.
 //
 // Requirements:
 //  1. A memory hit takes one lock of the table and allocates nothing.
-//  2. A lookup without a deadline reads the tiers in its own thread; one with a deadline leaves all
-//     that could hang to the pool and only waits, for as long as it may.
-//  3. One maker per key; whoever waits gets the same result or a copy of the same error.
-// docs/lookups.md tells what waits for what. Thread rule: any thread. Read next: flight.h,
-// fallback.c.
+//  2. A lookup without a deadline asks the tiers in its own thread. One with a deadline leaves all
+//     that may hang to the pool and only waits, until its deadline.
+//  3. All callers of one key get the same result, or a copy of the same error.
+// docs/lookups.md tells who waits for what. Read next: in_flight.h, lookup_task.c, fallback.c.
 #include "jit/engine/lookup.h"
 
 #include "base/alloc.h"
@@ -24,14 +23,13 @@ qn_lookup_info_t qn__lookup_memory_info(const qn_executable_t* executable, qn_ti
 // ------------------------------------------------------------------------------------- outcomes
 
 qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* request,
-                                 qn__flight_t* flight) {
+                                 qn__lookup_task_t* task) {
   char name[128], key[33];
-  qn__flight_name(flight, name, key);
+  qn__in_flight_name(task, name, key);
   const char* why = "it is being compiled for another lookup";
-  if (qn__flight_stage_now(flight) == QN__FLIGHT_LANDED) {
-    const qn__landing_t* landing = qn__flight_landing(flight);
-    why = landing->outcome == QN__OUTCOME_ABSENT ? landing->why
-                                                 : "another lookup of it has just ended";
+  if (qn__in_flight_state(task) == QN__LOOKUP_DONE) {
+    why = task->result.outcome == QN__OUTCOME_ABSENT ? task->result.why
+                                                     : "another lookup of it has just ended";
   }
   qn__count(engine, QN__COUNTER_compiles_forbidden, 1);
   return qn_status_make(QN_STATUS_COMPILE_FORBIDDEN,
@@ -42,7 +40,8 @@ qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* reque
 qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request) {
   qn__count(engine, QN__COUNTER_deadline_exceeded, 1);
   return qn_status_make(QN_STATUS_DEADLINE_EXCEEDED,
-                        "'%s' for target %s is not ready within %.3f ms; it goes on being made",
+                        "'%s' for target %s is not ready within %.3f ms; the lookup continues in "
+                        "the background",
                         qn__request_name(request), qn_target_json(request->target),
                         (double)request->timeout_ns / 1e6);
 }
@@ -54,17 +53,17 @@ qn_status_t qn__lookup_refused(qn_engine_t* engine, const qn__request_t* request
                         qn__request_name(request));
 }
 
-qn_status_t qn__lookup_outcome(qn_engine_t* engine, const qn__request_t* request,
-                               qn__flight_t* flight) {
-  const qn__landing_t* landing = qn__flight_landing(flight);
-  switch (landing->outcome) {
+qn_status_t qn__lookup_status(qn_engine_t* engine, const qn__request_t* request,
+                              qn__lookup_task_t* task) {
+  switch (task->result.outcome) {
     case QN__OUTCOME_FAILED:
-      return qn_status_clone(landing->status);
+      return qn_status_clone(task->result.status);
     case QN__OUTCOME_ABSENT:
-      return request->is_forbidden ? qn__lookup_forbidden(engine, request, flight) : QN_OK;
+      return request->is_forbidden ? qn__lookup_forbidden(engine, request, task) : QN_OK;
     case QN__OUTCOME_CANCELLED:
       qn__count(engine, QN__COUNTER_cancelled, 1);
-      return qn_status_make(QN_STATUS_CANCELLED, "'%s': the engine ends, or the process has forked",
+      return qn_status_make(QN_STATUS_CANCELLED,
+                            "'%s': the engine is being destroyed, or the process has forked",
                             qn__request_name(request));
     case QN__OUTCOME_FOUND:
     case QN__OUTCOME_RETRY:
@@ -75,75 +74,65 @@ qn_status_t qn__lookup_outcome(qn_engine_t* engine, const qn__request_t* request
 
 // ---------------------------------------------------------------------------------- the lookup
 
-// The maker of a lookup without a deadline: reads here; compiles here only without threads.
-static void take_through(qn__flight_t* flight, bool may_compile) {
-  if (qn__flight_ask_local(flight) || qn__flight_ask_remote(flight)) return;
-  if (qn__flight_queue(flight)) return;
-  if (may_compile) {
-    qn__flight_compile(flight, false);
-  } else {
-    qn__flight_give_up(flight, QN__OUTCOME_RETRY);
-  }
-}
-
-// Waits for the flight; `*out_executable` stays NULL with an ok status when it is to be tried
-// again.
-static qn_status_t await(qn_engine_t* engine, const qn__request_t* request, qn__flight_t* flight,
-                         bool is_maker, int64_t deadline_ns, qn_lookup_info_t* out_info,
+// Waits for the task. `*out_executable` stays NULL with an ok status if the caller is to try again.
+static qn_status_t await(qn_engine_t* engine, const qn__request_t* request, const qn__join_t* join,
+                         int64_t deadline_ns, qn_lookup_info_t* out_info,
                          qn_executable_t** out_executable) {
-  // Who may not compile does not wait for a compile either.
-  qn__flight_stage_t stage = request->is_forbidden ? QN__FLIGHT_COMPILE : QN__FLIGHT_LANDED;
-  if (!qn__flight_wait(flight, stage, deadline_ns)) return qn__lookup_too_late(engine, request);
-  if (qn__flight_stage_now(flight) != QN__FLIGHT_LANDED) {
-    return qn__lookup_forbidden(engine, request, flight);
+  qn__lookup_task_t* task = join->task;
+  // A caller that forbids a compile does not wait for one either.
+  qn__lookup_state_t state = request->is_forbidden ? QN__LOOKUP_CLAIM : QN__LOOKUP_DONE;
+  if (!qn__in_flight_wait(task, state, deadline_ns)) return qn__lookup_too_late(engine, request);
+  if (qn__in_flight_state(task) != QN__LOOKUP_DONE) {
+    return qn__lookup_forbidden(engine, request, task);
   }
-  const qn__landing_t* landing = qn__flight_landing(flight);
-  if (landing->outcome != QN__OUTCOME_FOUND) return qn__lookup_outcome(engine, request, flight);
-  qn_executable_retain(landing->executable);
-  *out_executable = landing->executable;
-  *out_info = is_maker ? landing->info : qn__lookup_memory_info(landing->executable, request->tier);
+  const qn__lookup_result_t* result = &task->result;
+  if (result->outcome != QN__OUTCOME_FOUND) return qn__lookup_status(engine, request, task);
+  qn_executable_retain(result->executable);
+  *out_executable = result->executable;
+  *out_info =
+      join->is_leader ? result->info : qn__lookup_memory_info(result->executable, request->tier);
   return QN_OK;
 }
 
-qn_status_t qn__lookup_behind_memory(qn_engine_t* engine, const qn__request_t* request,
-                                     const qn__ident_t* ident, int64_t deadline_ns,
-                                     qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
-  qn__wish_t wish = {
+qn_status_t qn__lookup_miss(qn_engine_t* engine, const qn__request_t* request,
+                            const qn__ident_t* ident, int64_t deadline_ns,
+                            qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
+  qn__needs_t needs = {
       .asks_remote = true, .may_compile = !request->is_forbidden, .priority = request->priority};
   qn_status_t status = QN_OK;
   while (qn_ok(status) && !*out_executable) {
-    qn__boarding_t boarding;
-    QN_TRY(qn__flight_board(&engine->flights, request, ident, &wish, &boarding));
-    if (!boarding.is_maker) qn__count(engine, QN__COUNTER_waited, 1);
-    if (boarding.executable) {
-      *out_executable = boarding.executable;
-      *out_info = qn__lookup_memory_info(boarding.executable, request->tier);
+    qn__join_t join;
+    QN_TRY(qn__in_flight_join(&engine->in_flight, request, ident, &needs, &join));
+    if (!join.is_leader) qn__count(engine, QN__COUNTER_waited, 1);
+    if (join.executable) {
+      *out_executable = join.executable;
+      *out_info = qn__lookup_memory_info(join.executable, request->tier);
       return QN_OK;
     }
-    if (boarding.is_maker && deadline_ns == INT64_MAX) {
-      take_through(boarding.flight, wish.may_compile);
-    } else if (boarding.is_maker && !qn__flight_submit(boarding.flight)) {
-      qn__flight_give_up(boarding.flight, QN__OUTCOME_RETRY);
+    if (join.is_leader && deadline_ns == INT64_MAX) {
+      qn__lookup_run(join.task, needs.may_compile);
+    } else if (join.is_leader && !qn__lookup_submit(join.task)) {
+      qn__lookup_give_up(join.task, QN__OUTCOME_RETRY);
       status = qn__lookup_refused(engine, request);
     }
     if (qn_ok(status)) {
-      status = await(engine, request, boarding.flight, boarding.is_maker, deadline_ns, out_info,
-                     out_executable);
+      status = await(engine, request, &join, deadline_ns, out_info, out_executable);
     }
-    qn__flight_release(boarding.flight);
+    qn__lookup_task_release(join.task);
   }
   return status;
 }
 
-static qn_status_t look_behind(qn_engine_t* engine, const qn__request_t* request,
-                               const qn__ident_t* ident, int64_t start_ns,
-                               qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
+// Counts and times a lookup that the memory table could not answer.
+static qn_status_t look_up_below(qn_engine_t* engine, const qn__request_t* request,
+                                 const qn__ident_t* ident, int64_t start_ns,
+                                 qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
   qn__count(engine, QN__COUNTER_lookups, 1);
   if (start_ns == 0) start_ns = qn__now_ns();
-  // The engine's memory must last for the way out, whoever destroys it meanwhile.
+  // The engine's memory must last for the rest of this call, even if it is destroyed meanwhile.
   qn__engine_retain(engine);
   qn_lookup_info_t info = {.source = QN_SOURCE_COMPILED, .tier = request->tier};
-  qn_status_t status = qn__lookup_behind_memory(
+  qn_status_t status = qn__lookup_miss(
       engine, request, ident, qn__deadline_after(request->timeout_ns), &info, out_executable);
   info.lookup_ns =
       qn__watch_end(engine->watch, QN__STAGE_lookup, start_ns, qn__request_name(request));
@@ -162,7 +151,7 @@ qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_ta
   qn__ident_t ident = qn__request_ident(&request);
   qn_executable_t* executable = qn__table_get(&engine->table, &ident);
   if (!executable) {
-    return look_behind(engine, &request, &ident, start_ns, out_info, out_executable);
+    return look_up_below(engine, &request, &ident, start_ns, out_info, out_executable);
   }
   if (out_info) {
     *out_info = qn__lookup_memory_info(executable, request.tier);
@@ -181,7 +170,7 @@ bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* tar
     return false;
   }
   qn__ident_t ident = qn__request_ident(&request);
-  qn__flights_forget_failure(&engine->flights, &ident);
+  qn__in_flight_forget_failure(&engine->in_flight, &ident);
   return qn__table_remove(&engine->table, &ident);
 }
 

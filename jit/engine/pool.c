@@ -1,23 +1,21 @@
 // jit/engine/pool.c: see pool.h.
 //
 // Requirements:
-//  1. At most max_running jobs of a lane run at once; within a lane the highest priority goes
+//  1. At most max_running tasks of a queue run at once. Within a queue the highest priority goes
 //     first, equals in the order in which they came.
-//  2. A job that can run is run: whoever changes what can run wakes an idle thread or starts one.
+//  2. A task that can run does run: each change of what can run wakes an idle thread or starts one.
 //  3. A thread that cannot be started is no error while there are others.
-//  4. A process that ends waits for reads and compiles that run, for a bounded time: a compiler
-//     whose library is being torn down under it would crash. What is queued, waits for the clock or
-//     for another process is let be; who took his slot back finds the pool stopping.
-//  5. Nothing of a parent's queue or threads is touched in a child of fork: its jobs belong to
-//     flights that the child forgets (flight.c).
-// Thread rule: everything belongs to the mutex. Read next: steps.c.
+//  4. A process that exits waits for IO and compute tasks that run, for a bounded time: a compiler
+//     would crash if its library were torn down under it. It does not wait for tasks that are
+//     queued, wait for the clock, or have lent their slot; these find the pool stopping.
+//  5. A child of fork touches nothing of its parent's queues or threads. The owners of the tasks
+//     forget them, too (in_flight.c).
 #include "jit/engine/pool.h"
 
 #include "base/alloc.h"
 
-// What the default of the system would be on most machines; a process that runs under a smaller
-// limit compiles deep programs all the same. Readers of programs recurse at most as deep as
-// QN__NESTING_LIMIT allows; LLVM's own recursion is what needs the room.
+// The default of most systems, so that a process with a smaller limit compiles deep programs, too.
+// LLVM's recursion needs it; our own is bounded by QN__NESTING_LIMIT.
 #define STACK_BYTES ((size_t)8 << 20)
 
 static qn_status_t make_locks(qn__pool_t* pool) {
@@ -40,18 +38,34 @@ static void fork_child(void* self) {
   qn_status_free(make_locks(pool));
   uint32_t lost_count = pool->thread_count;
   pool->thread_count = pool->idle_count = pool->lent_count = pool->returning_count = 0;
-  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
-    qn__pool_queue_t* queue = &pool->queues[lane];
+  for (int id = 0; id < QN__QUEUE_COUNT; id++) {
+    qn__pool_queue_t* queue = &pool->queues[id];
     queue->first = queue->last = NULL;
     queue->queued_count = queue->running_count = 0;
   }
   pool->epoch++;
-  // What the parent's threads hold, nobody releases here.
+  // The parent's threads held references that no thread of this process releases.
   for (uint32_t i = 0; i < lost_count; i++) pool->owner.forget(pool->owner.self);
 }
 
+bool qn__pool_check(const qn__pool_t* pool) {
+  for (int id = 0; id < QN__QUEUE_COUNT; id++) {
+    const qn__pool_queue_t* queue = &pool->queues[id];
+    uint32_t count = 0;
+    const qn__task_t* last = NULL;
+    for (const qn__task_t* task = queue->first; task; last = task, task = task->next, count++) {
+      if (!task->is_queued || (int)task->queue != id) return false;
+      if (last && last->priority < task->priority) return false;
+    }
+    if (count != queue->queued_count || last != queue->last) return false;
+    if (queue->running_count > queue->max_running) return false;
+  }
+  return pool->idle_count <= pool->thread_count && pool->thread_count <= QN__POOL_MAX_THREADS &&
+         pool->returning_count <= QN__POOL_MAX_LENT && pool->lent_count <= QN__POOL_MAX_LENT;
+}
+
 static uint32_t count_at_work(const qn__pool_t* pool) {
-  return pool->queues[QN__TASK_READ].running_count + pool->queues[QN__TASK_COMPILE].running_count;
+  return pool->queues[QN__QUEUE_IO].running_count + pool->queues[QN__QUEUE_COMPUTE].running_count;
 }
 
 static void at_exit(void* self, int64_t deadline_ns) {
@@ -75,65 +89,66 @@ static void at_exit(void* self, int64_t deadline_ns) {
 
 // --------------------------------------------------------------------------------------- queue
 
-static void enqueue(qn__pool_t* pool, qn__task_t* job) {
-  qn__pool_queue_t* queue = &pool->queues[job->lane];
+static void enqueue(qn__pool_t* pool, qn__task_t* task) {
+  qn__pool_queue_t* queue = &pool->queues[task->queue];
   qn__task_t** at = &queue->first;
-  if (queue->last && queue->last->priority >= job->priority) {
+  if (queue->last && queue->last->priority >= task->priority) {
     at = &queue->last->next;
   } else {
-    while (*at && (*at)->priority >= job->priority) at = &(*at)->next;
+    while (*at && (*at)->priority >= task->priority) at = &(*at)->next;
   }
-  job->next = *at;
-  *at = job;
-  if (!job->next) queue->last = job;
-  job->is_queued = true;
+  task->next = *at;
+  *at = task;
+  if (!task->next) queue->last = task;
+  task->is_queued = true;
   queue->queued_count++;
 }
 
-static void unlink_job(qn__pool_t* pool, qn__task_t* job) {
-  qn__pool_queue_t* queue = &pool->queues[job->lane];
+static void unlink_task(qn__pool_t* pool, qn__task_t* task) {
+  qn__pool_queue_t* queue = &pool->queues[task->queue];
   qn__task_t* previous = NULL;
   qn__task_t** at = &queue->first;
-  while (*at != job) {
+  while (*at != task) {
     previous = *at;
     at = &previous->next;
   }
-  *at = job->next;
-  if (queue->last == job) queue->last = previous;
-  job->next = NULL;
-  job->is_queued = false;
+  *at = task->next;
+  if (queue->last == task) queue->last = previous;
+  task->next = NULL;
+  task->is_queued = false;
   queue->queued_count--;
 }
 
-static uint32_t free_slots(const qn__pool_t* pool, int lane) {
-  const qn__pool_queue_t* queue = &pool->queues[lane];
-  uint32_t taken = queue->running_count + (lane == QN__TASK_COMPILE ? pool->returning_count : 0);
+static uint32_t free_slots(const qn__pool_t* pool, int id) {
+  const qn__pool_queue_t* queue = &pool->queues[id];
+  uint32_t taken = queue->running_count + (id == QN__QUEUE_COMPUTE ? pool->returning_count : 0);
   return taken < queue->max_running ? queue->max_running - taken : 0;
 }
 
-// Reads first: they are short, and what they find need not be compiled. The clock last: who waits
-// for it does nothing else, and could be the only thread.
+// Takes the next task that may run. IO goes first: it is short, and a hit saves a compile. The
+// timer goes last: its task only waits, and this could be the only thread.
 static qn__task_t* take(qn__pool_t* pool) {
   if (pool->is_exiting) return NULL;
-  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
-    qn__pool_queue_t* queue = &pool->queues[lane];
-    if (!queue->first || free_slots(pool, lane) == 0) continue;
-    qn__task_t* job = queue->first;
-    unlink_job(pool, job);
+  for (int id = 0; id < QN__QUEUE_COUNT; id++) {
+    qn__pool_queue_t* queue = &pool->queues[id];
+    if (!queue->first || free_slots(pool, id) == 0) continue;
+    qn__task_t* task = queue->first;
+    unlink_task(pool, task);
     queue->running_count++;
-    return job;
+    assert(qn__pool_check(pool));
+    return task;
   }
   return NULL;
 }
 
 static void* work(void* arg);
 
-// Wakes or starts a thread when there is more to run than threads that are idle.
-static void stir(qn__pool_t* pool) {
+// Wakes or starts a thread if more tasks can run than threads are idle.
+static void wake(qn__pool_t* pool) {
   uint32_t runnable = 0;
-  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
-    uint32_t queued = pool->queues[lane].queued_count;
-    uint32_t slots = free_slots(pool, lane);
+  for (int id = 0; id < QN__QUEUE_COUNT; id++) {
+    uint32_t queued = pool->queues[id].queued_count;
+    uint32_t slots = free_slots(pool, id);
     runnable += queued < slots ? queued : slots;
   }
   if (runnable == 0 || pool->is_exiting) return;
@@ -159,24 +174,24 @@ static void* work(void* arg) {
   qn__mutex_lock(&pool->mutex);
   const uint32_t epoch = pool->epoch;
   while (!pool->is_stopping) {
-    qn__task_t* job = take(pool);
-    if (!job) {
+    qn__task_t* task = take(pool);
+    if (!task) {
       pool->idle_count++;
       qn__cond_wait(&pool->work, &pool->mutex);
       pool->idle_count--;
       continue;
     }
-    stir(pool);
-    qn__task_kind_t lane = job->lane;
+    wake(pool);
+    qn__queue_id_t id = task->queue;
     qn__mutex_unlock(&pool->mutex);
-    job->run(job);
+    task->run(task);
     qn__mutex_lock(&pool->mutex);
     if (pool->epoch != epoch) {
-      // A callback forked on this thread, which the child's pool does not know.
+      // A callback has forked on this thread, which the child's pool does not know.
       qn__mutex_unlock(&pool->mutex);
       return NULL;
     }
-    pool->queues[lane].running_count--;
+    pool->queues[id].running_count--;
     if (pool->returning_count) qn__cond_broadcast(&pool->slot);
     if (pool->is_exiting) qn__cond_broadcast(&pool->ended);
   }
@@ -195,9 +210,9 @@ qn_status_t qn__pool_init(qn__pool_t* pool, uint64_t max_compiles, qn__pool_owne
     max_compiles = cores < 4 ? 1 : cores > 16 ? 8 : (uint64_t)cores / 2;
   }
   if (max_compiles > QN__POOL_MAX_COMPILES) max_compiles = QN__POOL_MAX_COMPILES;
-  pool->queues[QN__TASK_COMPILE].max_running = (uint32_t)max_compiles;
-  pool->queues[QN__TASK_ALARM].max_running = 1;
-  pool->queues[QN__TASK_READ].max_running = QN__POOL_MAX_READS;
+  pool->queues[QN__QUEUE_COMPUTE].max_running = (uint32_t)max_compiles;
+  pool->queues[QN__QUEUE_TIMER].max_running = 1;
+  pool->queues[QN__QUEUE_IO].max_running = QN__POOL_MAX_READS;
   QN_TRY(make_locks(pool));
   pool->fork_node = (qn__fork_node_t){
       .self = pool,
@@ -220,18 +235,19 @@ void qn__pool_deinit(qn__pool_t* pool) {
   qn__cond_deinit(&pool->ended);
 }
 
-// ---------------------------------------------------------------------------------------- jobs
+// ---------------------------------------------------------------------------------------- tasks
 
-bool qn__pool_submit(qn__pool_t* pool, qn__task_t* job) {
-  job->queued_ns = qn__now_ns();
+bool qn__pool_submit(qn__pool_t* pool, qn__task_t* task) {
+  task->queued_ns = qn__now_ns();
   qn__mutex_lock(&pool->mutex);
   bool is_queued = !pool->is_stopping && !pool->is_exiting;
   if (is_queued) {
-    enqueue(pool, job);
-    stir(pool);
-    uint32_t watching = pool->queues[QN__TASK_ALARM].running_count;
-    if (pool->thread_count == (job->lane == QN__TASK_ALARM ? 0 : watching)) {
-      unlink_job(pool, job);
+    enqueue(pool, task);
+    wake(pool);
+    assert(qn__pool_check(pool));
+    uint32_t watching = pool->queues[QN__QUEUE_TIMER].running_count;
+    if (pool->thread_count == (task->queue == QN__QUEUE_TIMER ? 0 : watching)) {
+      unlink_task(pool, task);
       is_queued = false;
     }
   }
@@ -239,34 +255,36 @@ bool qn__pool_submit(qn__pool_t* pool, qn__task_t* job) {
   return is_queued;
 }
 
-void qn__pool_raise(qn__pool_t* pool, qn__task_t* job, int32_t priority) {
+void qn__pool_raise(qn__pool_t* pool, qn__task_t* task, int32_t priority) {
   qn__mutex_lock(&pool->mutex);
-  if (job->priority < priority) {
-    bool is_queued = job->is_queued;
-    if (is_queued) unlink_job(pool, job);
-    job->priority = priority;
-    if (is_queued) enqueue(pool, job);
+  if (task->priority < priority) {
+    bool is_queued = task->is_queued;
+    if (is_queued) unlink_task(pool, task);
+    task->priority = priority;
+    if (is_queued) enqueue(pool, task);
+    assert(qn__pool_check(pool));
   }
   qn__mutex_unlock(&pool->mutex);
 }
 
-bool qn__pool_withdraw(qn__pool_t* pool, qn__task_t* job) {
+bool qn__pool_withdraw(qn__pool_t* pool, qn__task_t* task) {
   qn__mutex_lock(&pool->mutex);
-  bool was_queued = job->is_queued;
-  if (was_queued) unlink_job(pool, job);
+  bool was_queued = task->is_queued;
+  if (was_queued) unlink_task(pool, task);
+  assert(qn__pool_check(pool));
   qn__mutex_unlock(&pool->mutex);
   return was_queued;
 }
 
 bool qn__pool_lend(qn__pool_t* pool) {
   qn__mutex_lock(&pool->mutex);
-  qn__pool_queue_t* queue = &pool->queues[QN__TASK_COMPILE];
+  qn__pool_queue_t* queue = &pool->queues[QN__QUEUE_COMPUTE];
   bool is_lent = pool->lent_count < QN__POOL_MAX_LENT && queue->running_count > 0;
   if (is_lent) {
     pool->lent_count++;
     queue->running_count--;
     if (pool->returning_count) qn__cond_broadcast(&pool->slot);
-    stir(pool);
+    wake(pool);
   }
   qn__mutex_unlock(&pool->mutex);
   return is_lent;
@@ -275,7 +293,7 @@ bool qn__pool_lend(qn__pool_t* pool) {
 void qn__pool_take_back(qn__pool_t* pool) {
   qn__mutex_lock(&pool->mutex);
   const uint32_t epoch = pool->epoch;
-  qn__pool_queue_t* queue = &pool->queues[QN__TASK_COMPILE];
+  qn__pool_queue_t* queue = &pool->queues[QN__QUEUE_COMPUTE];
   pool->returning_count++;
   while (queue->running_count >= queue->max_running && pool->epoch == epoch) {
     qn__cond_wait(&pool->slot, &pool->mutex);
@@ -294,12 +312,12 @@ bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
   qn__task_t* dropped = NULL;
   qn__mutex_lock(&pool->mutex);
   pool->is_stopping = true;
-  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
-    while (pool->queues[lane].last) {
-      qn__task_t* job = pool->queues[lane].first;
-      unlink_job(pool, job);
-      job->next = dropped;
-      dropped = job;
+  for (int id = 0; id < QN__QUEUE_COUNT; id++) {
+    while (pool->queues[id].last) {
+      qn__task_t* task = pool->queues[id].first;
+      unlink_task(pool, task);
+      task->next = dropped;
+      dropped = task;
     }
   }
   uint32_t started_count = pool->thread_count;
@@ -307,10 +325,10 @@ bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
   qn__cond_broadcast(&pool->slot);
   qn__mutex_unlock(&pool->mutex);
   while (dropped) {
-    qn__task_t* job = dropped;
-    dropped = job->next;
-    job->next = NULL;
-    job->drop(job);
+    qn__task_t* task = dropped;
+    dropped = task->next;
+    task->next = NULL;
+    task->drop(task);
   }
   qn__mutex_lock(&pool->mutex);
   bool is_in_time = true;
@@ -347,10 +365,10 @@ bool qn__pool_sleep(qn__pool_t* pool, int64_t deadline_ns) {
   return !is_stopping;
 }
 
-void qn__pool_counts(qn__pool_t* pool, qn__task_kind_t lane, uint32_t* out_queued,
+void qn__pool_counts(qn__pool_t* pool, qn__queue_id_t id, uint32_t* out_queued,
                      uint32_t* out_running) {
   qn__mutex_lock(&pool->mutex);
-  *out_queued = pool->queues[lane].queued_count;
-  *out_running = pool->queues[lane].running_count;
+  *out_queued = pool->queues[id].queued_count;
+  *out_running = pool->queues[id].running_count;
   qn__mutex_unlock(&pool->mutex);
 }

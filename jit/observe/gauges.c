@@ -18,7 +18,7 @@ void qn__gauges(qn_engine_t* engine,
   qn__gauge_values_t values = {.is_set = {false}};
   const qn__table_stats_t table = qn__table_stats(&engine->table);
   uint32_t queued, running;
-  qn__pool_counts(&engine->pool, QN__TASK_COMPILE, &queued, &running);
+  qn__pool_counts(&engine->pool, QN__QUEUE_COMPUTE, &queued, &running);
   qn__gauge_set(&values, QN__GAUGE_memory_bytes, table.bytes);
   qn__gauge_set(&values, QN__GAUGE_memory_entries, table.entry_count);
   qn__gauge_set(&values, QN__GAUGE_compile_queue, queued);

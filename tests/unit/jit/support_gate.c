@@ -124,7 +124,7 @@ void gated_begin(gated_t* gated, const qn_engine_options_t* base) {
   options.ignores_environment = true;
   must(qn_engine_create(&options, &gated->engine));
   gate_install(&gated->gate, gated->engine);
-  gated->engine->flights.failed_period_ns = GATE_PATIENCE_NS;
+  gated->engine->in_flight.failures.period_ns = GATE_PATIENCE_NS;
   gated->engine->compile_grace_ns = GATE_PATIENCE_NS;
   gated->engine->close_grace_ns = GATE_PATIENCE_NS;
   if (qn__engine_disk(gated->engine)) qn__engine_disk(gated->engine)->hang_ns = GATE_PATIENCE_NS;
@@ -228,7 +228,7 @@ void await_value(qn_future_t* future, int value) {
 void await_queued(qn_engine_t* engine, uint32_t count) {
   for (;;) {
     qn__mutex_lock(&engine->pool.mutex);
-    uint32_t queued = engine->pool.queues[QN__TASK_COMPILE].queued_count;
+    uint32_t queued = engine->pool.queues[QN__QUEUE_COMPUTE].queued_count;
     qn__mutex_unlock(&engine->pool.mutex);
     if (queued == count) return;
     usleep(100);

@@ -22,7 +22,7 @@ static void test_failures_are_remembered(void** state) {
   gated_begin_with(&gated, one_thread, 1);
   gate_set(&gated.gate, true);
   gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
-  gated.engine->flights.failed_period_ns = 3600 * SECOND;
+  gated.engine->in_flight.failures.period_ns = 3600 * SECOND;
   qn_module_t* module = module_of("f", 1);
   qn_module_t* other = module_of("g", 2);
   for (int i = 0; i < 3; i++) {
@@ -37,7 +37,7 @@ static void test_failures_are_remembered(void** state) {
   must_be(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
   // Unloading forgets; so does time.
   (void)qn_engine_unload(gated.engine, module, gated.target, NULL);
-  gated.engine->flights.failed_period_ns = 0;
+  gated.engine->in_flight.failures.period_ns = 0;
   must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
   assert_int_equal(gate_started(&gated.gate), 3);
   gated.gate.fails_with = QN_STATUS_OK;
@@ -74,15 +74,15 @@ static void test_many_failures(void** state) {
   gated_begin_with(&gated, one_thread, 1);
   gate_set(&gated.gate, true);
   gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
-  gated.engine->flights.failed_period_ns = 3600 * SECOND;
-  for (int i = 0; i < (int)QN__FAILED_COUNT + 1; i++) {
+  gated.engine->in_flight.failures.period_ns = 3600 * SECOND;
+  for (int i = 0; i < (int)QN__FAILURE_COUNT + 1; i++) {
     qn_module_t* module = module_of("f", i);
     must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
     qn_module_release(module);
   }
   int before = gate_started(&gated.gate);
   for (int i = 0; i < 2; i++) {
-    qn_module_t* module = module_of("f", i == 0 ? (int)QN__FAILED_COUNT : 0);
+    qn_module_t* module = module_of("f", i == 0 ? (int)QN__FAILURE_COUNT : 0);
     must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
     qn_module_release(module);
   }
@@ -155,7 +155,7 @@ static void test_callback(void** state) {
       .struct_size = sizeof options, .on_compile = hear, .on_compile_self = &heard};
   gated_begin(&gated, &options);
   gate_set(&gated.gate, true);
-  gated.engine->flights.failed_period_ns = 0;
+  gated.engine->in_flight.failures.period_ns = 0;
   qn_module_t* module = module_of("f", 1);
   qn_lookup_options_t fast = lookup_with(QN_MISS_BLOCK, 0, 0);
   fast.tier = QN_TIER_FAST;

@@ -40,7 +40,7 @@ static void test_destroy_in_the_middle(void** state) {
   if (qn_ok(status)) {
     qn_function_release(function);
   } else {
-    must_be(status, QN_STATUS_CANCELLED, "engine ends");
+    must_be(status, QN_STATUS_CANCELLED, "is being destroyed");
   }
   qn_future_release(running);
   qn_future_release(queued);
@@ -84,7 +84,7 @@ static void test_destroy_with_a_hanging_compile(void** state) {
   qn__engine_retain(left);
   qn_engine_destroy(gated.engine);
   seeker_join(&seeker);
-  must_be(seeker.status, QN_STATUS_CANCELLED, "engine ends");
+  must_be(seeker.status, QN_STATUS_CANCELLED, "is being destroyed");
   qn_function_t* function;
   must_be(qn_future_wait(hanging, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "not ready");
   gate_set(&gated.gate, true);

@@ -66,7 +66,8 @@ static void test_poll_and_wait(void** state) {
   qn_function_t* function;
   must_be(qn_future_wait(future, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
   assert_null(function);
-  must_be(qn_future_wait(future, 1000000, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "goes on");
+  must_be(qn_future_wait(future, 1000000, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
+          "the lookup continues");
   gate_set(&gated.gate, true);
   qn_lookup_info_t info;
   must(qn_future_wait(future, -1, &info, &function));
@@ -266,7 +267,7 @@ static void test_out_of_time(void** state) {
     ear_await(&ears[i], 1);
     assert_true(qn_future_is_ready(futures[i]));
     must_be(qn_future_wait(futures[i], -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
-            "goes on being made");
+            "continues in the background");
   }
   // Without anybody who listens it is known as soon as somebody asks.
   qn_future_t* late = request(&gated, modules[0], "hangs", QN_MISS_BLOCK, 1);
@@ -306,7 +307,7 @@ static void test_after_the_engine(void** state) {
     if (qn_ok(status)) {
       assert_int_equal(call(function), 6);
     } else {
-      must_be(status, QN_STATUS_CANCELLED, "engine ends");
+      must_be(status, QN_STATUS_CANCELLED, "is being destroyed");
     }
     qn_function_release(function);
     qn_future_cancel(futures[i]);

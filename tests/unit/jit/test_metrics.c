@@ -341,11 +341,11 @@ static void test_trace(void** state) {
 // No thread of the engine is at work: AddressSanitizer's heap would keep its locks in a child of
 // fork as they were.
 static void await_quiet(qn_engine_t* engine) {
-  for (int lane = 0; lane < QN__TASK_COUNT; lane++) {
+  for (int id = 0; id < QN__QUEUE_COUNT; id++) {
     uint32_t queued, running;
     do {
       (void)sched_yield();
-      qn__pool_counts(&engine->pool, (qn__task_kind_t)lane, &queued, &running);
+      qn__pool_counts(&engine->pool, (qn__queue_id_t)id, &queued, &running);
     } while (queued + running > 0);
   }
 }

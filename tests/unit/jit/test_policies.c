@@ -123,7 +123,7 @@ static void test_deadline_and_then_the_cache(void** state) {
   qn_module_t* module = module_of("f", 4);
   qn_lookup_options_t soon = lookup_with(QN_MISS_BLOCK, 1000000, 0);
   must_be(gated_look_up(&gated, module, "f", &soon, NULL), QN_STATUS_DEADLINE_EXCEEDED,
-          "goes on being made");
+          "continues in the background");
   assert_int_equal(counter_of(gated.engine, "deadline_exceeded"), 1);
   // What it started goes on, although nobody waits for it.
   gate_await_started(&gated.gate, 1);

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
-// The pool of compile threads: order by priority, lanes, lent slots, stopping with queued, running
-// and hanging jobs, and a child of fork. ctest-labels: tsan
+// The pool of compile threads: order by priority, queues, lent slots, stopping with queued,
+// running and hanging tasks, and a child of fork. ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ typedef struct bench {
 } bench_t;
 
 typedef struct job {
-  qn__task_t job;
+  qn__task_t task;
   bench_t* bench;
   int number;
   bool is_gated;
@@ -96,9 +96,9 @@ static void drop(qn__task_t* self) {
   ((job_t*)(void*)self)->bench->drop_count++;
 }
 
-static job_t make(bench_t* bench, int number, qn__task_kind_t lane, int32_t priority,
+static job_t make(bench_t* bench, int number, qn__queue_id_t queue, int32_t priority,
                   bool is_gated) {
-  return (job_t){.job = {.run = run, .drop = drop, .lane = lane, .priority = priority},
+  return (job_t){.task = {.run = run, .drop = drop, .queue = queue, .priority = priority},
                  .bench = bench,
                  .number = number,
                  .is_gated = is_gated};
@@ -110,13 +110,13 @@ static void test_priorities(void** state) {
   static const int expected[] = {99, 5, 1, 4, 0, 2, 6, 3};
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 99, QN__TASK_COMPILE, 0, true);
-  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  job_t gated = make(&bench, 99, QN__QUEUE_COMPUTE, 0, true);
+  assert_true(qn__pool_submit(&bench.pool, &gated.task));
   await_run(&bench, 1);
   job_t jobs[7];
   for (int i = 0; i < 7; i++) {
-    jobs[i] = make(&bench, i, QN__TASK_COMPILE, priorities[i], false);
-    assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
+    jobs[i] = make(&bench, i, QN__QUEUE_COMPUTE, priorities[i], false);
+    assert_true(qn__pool_submit(&bench.pool, &jobs[i].task));
   }
   open_gate(&bench);
   await_end(&bench, 8);
@@ -129,19 +129,19 @@ static void test_raise_and_withdraw(void** state) {
   static const int expected[] = {99, 3, 0, 2};
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 99, QN__TASK_COMPILE, 0, true);
-  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  job_t gated = make(&bench, 99, QN__QUEUE_COMPUTE, 0, true);
+  assert_true(qn__pool_submit(&bench.pool, &gated.task));
   await_run(&bench, 1);
   job_t jobs[4];
   for (int i = 0; i < 4; i++) {
-    jobs[i] = make(&bench, i, QN__TASK_COMPILE, 0, false);
-    assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
+    jobs[i] = make(&bench, i, QN__QUEUE_COMPUTE, 0, false);
+    assert_true(qn__pool_submit(&bench.pool, &jobs[i].task));
   }
-  assert_true(qn__pool_withdraw(&bench.pool, &jobs[1].job));
-  assert_false(qn__pool_withdraw(&bench.pool, &jobs[1].job));
-  qn__pool_raise(&bench.pool, &jobs[3].job, 1);
-  qn__pool_raise(&bench.pool, &jobs[2].job, -1);  // never lowers
-  assert_false(qn__pool_withdraw(&bench.pool, &gated.job));
+  assert_true(qn__pool_withdraw(&bench.pool, &jobs[1].task));
+  assert_false(qn__pool_withdraw(&bench.pool, &jobs[1].task));
+  qn__pool_raise(&bench.pool, &jobs[3].task, 1);
+  qn__pool_raise(&bench.pool, &jobs[2].task, -1);  // never lowers
+  assert_false(qn__pool_withdraw(&bench.pool, &gated.task));
   open_gate(&bench);
   await_end(&bench, 4);
   assert_memory_equal(bench.order, expected, sizeof expected);
@@ -149,18 +149,18 @@ static void test_raise_and_withdraw(void** state) {
 }
 
 // What reads does not wait for what compiles, and two compiles run at once where two may.
-static void test_lanes(void** state) {
+static void test_queues(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 2);
   job_t jobs[] = {
-      make(&bench, 0, QN__TASK_COMPILE, 0, true), make(&bench, 1, QN__TASK_COMPILE, 0, true),
-      make(&bench, 2, QN__TASK_COMPILE, 9, true), make(&bench, 3, QN__TASK_READ, 0, false)};
-  assert_true(qn__pool_submit(&bench.pool, &jobs[0].job));
-  assert_true(qn__pool_submit(&bench.pool, &jobs[1].job));
+      make(&bench, 0, QN__QUEUE_COMPUTE, 0, true), make(&bench, 1, QN__QUEUE_COMPUTE, 0, true),
+      make(&bench, 2, QN__QUEUE_COMPUTE, 9, true), make(&bench, 3, QN__QUEUE_IO, 0, false)};
+  assert_true(qn__pool_submit(&bench.pool, &jobs[0].task));
+  assert_true(qn__pool_submit(&bench.pool, &jobs[1].task));
   await_run(&bench, 2);
-  assert_true(qn__pool_submit(&bench.pool, &jobs[2].job));
-  assert_true(qn__pool_submit(&bench.pool, &jobs[3].job));
+  assert_true(qn__pool_submit(&bench.pool, &jobs[2].task));
+  assert_true(qn__pool_submit(&bench.pool, &jobs[3].task));
   await_end(&bench, 1);
   assert_int_equal(bench.order[2], 3);
   qn__mutex_lock(&bench.mutex);
@@ -175,13 +175,13 @@ static void test_lent_slots(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 1);
-  job_t lender = make(&bench, 0, QN__TASK_COMPILE, 0, true);
+  job_t lender = make(&bench, 0, QN__QUEUE_COMPUTE, 0, true);
   lender.lends = true;
-  job_t other = make(&bench, 1, QN__TASK_COMPILE, 0, false);
-  assert_true(qn__pool_submit(&bench.pool, &lender.job));
+  job_t other = make(&bench, 1, QN__QUEUE_COMPUTE, 0, false);
+  assert_true(qn__pool_submit(&bench.pool, &lender.task));
   await_run(&bench, 1);
   // The one slot is lent: another job runs in it to its end.
-  assert_true(qn__pool_submit(&bench.pool, &other.job));
+  assert_true(qn__pool_submit(&bench.pool, &other.task));
   await_end(&bench, 1);
   open_gate(&bench);
   await_end(&bench, 2);
@@ -213,13 +213,13 @@ static void test_lent_to_a_lender(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 1);
-  job_t lender = make(&bench, 0, QN__TASK_COMPILE, 0, true);
+  job_t lender = make(&bench, 0, QN__QUEUE_COMPUTE, 0, true);
   lender.lends = true;
-  job_t other = make(&bench, 1, QN__TASK_COMPILE, 0, false);
-  other.job.run = run_and_lend;
-  assert_true(qn__pool_submit(&bench.pool, &lender.job));
+  job_t other = make(&bench, 1, QN__QUEUE_COMPUTE, 0, false);
+  other.task.run = run_and_lend;
+  assert_true(qn__pool_submit(&bench.pool, &lender.task));
   await_run(&bench, 1);
-  assert_true(qn__pool_submit(&bench.pool, &other.job));
+  assert_true(qn__pool_submit(&bench.pool, &other.task));
   await_end(&bench, 2);
   end(&bench);
 }
@@ -228,18 +228,18 @@ static void test_stop(void** state) {
   (void)state;
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 0, QN__TASK_COMPILE, 0, true);
+  job_t gated = make(&bench, 0, QN__QUEUE_COMPUTE, 0, true);
   job_t jobs[3];
-  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  assert_true(qn__pool_submit(&bench.pool, &gated.task));
   await_run(&bench, 1);
   for (int i = 0; i < 3; i++) {
-    jobs[i] = make(&bench, 1 + i, QN__TASK_COMPILE, 0, false);
-    assert_true(qn__pool_submit(&bench.pool, &jobs[i].job));
+    jobs[i] = make(&bench, 1 + i, QN__QUEUE_COMPUTE, 0, false);
+    assert_true(qn__pool_submit(&bench.pool, &jobs[i].task));
   }
   // It hangs for longer than the stop waits; what was queued is dropped all the same.
   assert_false(qn__pool_stop(&bench.pool, 1000000));
   assert_int_equal(bench.drop_count, 3);
-  assert_false(qn__pool_submit(&bench.pool, &jobs[0].job));
+  assert_false(qn__pool_submit(&bench.pool, &jobs[0].task));
   assert_true(qn__pool_is_stopping(&bench.pool));
   assert_false(qn__pool_sleep(&bench.pool, INT64_MAX));
   open_gate(&bench);
@@ -257,11 +257,11 @@ static void test_fork(void** state) {
 #endif
   bench_t bench;
   begin(&bench, 1);
-  job_t gated = make(&bench, 0, QN__TASK_COMPILE, 0, true);
-  job_t queued = make(&bench, 1, QN__TASK_COMPILE, 0, false);
-  assert_true(qn__pool_submit(&bench.pool, &gated.job));
+  job_t gated = make(&bench, 0, QN__QUEUE_COMPUTE, 0, true);
+  job_t queued = make(&bench, 1, QN__QUEUE_COMPUTE, 0, false);
+  assert_true(qn__pool_submit(&bench.pool, &gated.task));
   await_run(&bench, 1);
-  assert_true(qn__pool_submit(&bench.pool, &queued.job));
+  assert_true(qn__pool_submit(&bench.pool, &queued.task));
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
@@ -270,8 +270,8 @@ static void test_fork(void** state) {
     bench.run_count = bench.running_count = 0;
     must(qn__mutex_init(&bench.mutex));
     must(qn__cond_init(&bench.moved));
-    job_t mine = make(&bench, 7, QN__TASK_COMPILE, 0, false);
-    bool is_right = qn__pool_submit(&bench.pool, &mine.job);
+    job_t mine = make(&bench, 7, QN__QUEUE_COMPUTE, 0, false);
+    bool is_right = qn__pool_submit(&bench.pool, &mine.task);
     await_end(&bench, 1);
     is_right = is_right && bench.order[0] == 7 && bench.run_count == 1;
     is_right = is_right && qn__pool_stop(&bench.pool, INT64_C(3600000000000));
@@ -308,18 +308,18 @@ static void test_no_thread(void** state) {
 #endif
   bench_t bench;
   begin(&bench, 1);
-  job_t compile = make(&bench, 1, QN__TASK_COMPILE, 0, false);
-  job_t watcher = make(&bench, 2, QN__TASK_ALARM, 0, true);
+  job_t compile = make(&bench, 1, QN__QUEUE_COMPUTE, 0, false);
+  job_t watcher = make(&bench, 2, QN__QUEUE_TIMER, 0, true);
   limit_memory(true);
-  assert_false(qn__pool_submit(&bench.pool, &compile.job));
-  assert_false(qn__pool_submit(&bench.pool, &watcher.job));
+  assert_false(qn__pool_submit(&bench.pool, &compile.task));
+  assert_false(qn__pool_submit(&bench.pool, &watcher.task));
   limit_memory(false);
-  assert_true(qn__pool_submit(&bench.pool, &watcher.job));
+  assert_true(qn__pool_submit(&bench.pool, &watcher.task));
   await_run(&bench, 1);
   limit_memory(true);
-  assert_false(qn__pool_submit(&bench.pool, &compile.job));
+  assert_false(qn__pool_submit(&bench.pool, &compile.task));
   limit_memory(false);
-  assert_true(qn__pool_submit(&bench.pool, &compile.job));
+  assert_true(qn__pool_submit(&bench.pool, &compile.task));
   await_run(&bench, 2);
   open_gate(&bench);
   end(&bench);
@@ -345,7 +345,7 @@ static void check_at_exit(void) {
   _exit(has_waited && is_once ? 0 : 1);
 }
 
-static void check_exit(qn__task_kind_t lane, bool hangs) {
+static void check_exit(qn__queue_id_t queue, bool hangs) {
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
@@ -360,8 +360,8 @@ static void check_exit(qn__task_kind_t lane, bool hangs) {
     qn__fork_watch_exit();
     qn__fork_watch_exit();
     if (!hangs) (void)atexit(open_at_exit);
-    job_t job = make(&bench, 0, lane, 0, true);
-    bool is_queued = qn__pool_submit(&bench.pool, &job.job);
+    job_t job = make(&bench, 0, queue, 0, true);
+    bool is_queued = qn__pool_submit(&bench.pool, &job.task);
     await_run(&bench, 1);
     is_hanging = hangs;
     exit(is_queued ? 0 : 1);
@@ -380,13 +380,13 @@ static void test_what_an_exit_waits_for(void** state) {
   const qn__fork_node_t* node = &bench.pool.fork_node;
   node->at_exit(node->self, INT64_MAX);  // nothing
   bench.pool.is_exiting = false;
-  job_t watcher = make(&bench, 0, QN__TASK_ALARM, 0, true);
-  assert_true(qn__pool_submit(&bench.pool, &watcher.job));
+  job_t watcher = make(&bench, 0, QN__QUEUE_TIMER, 0, true);
+  assert_true(qn__pool_submit(&bench.pool, &watcher.task));
   await_run(&bench, 1);
   node->at_exit(node->self, INT64_MAX);  // not for the clock
   bench.pool.is_exiting = false;
-  job_t compile = make(&bench, 1, QN__TASK_COMPILE, 0, true);
-  assert_true(qn__pool_submit(&bench.pool, &compile.job));
+  job_t compile = make(&bench, 1, QN__QUEUE_COMPUTE, 0, true);
+  assert_true(qn__pool_submit(&bench.pool, &compile.task));
   await_run(&bench, 2);
   int64_t deadline_ns = qn__now_ns() + 1000000;
   node->at_exit(node->self, deadline_ns);  // a compile, until then
@@ -402,9 +402,9 @@ static void test_exit(void** state) {
 #if defined(__SANITIZE_THREAD__)
   skip();
 #endif
-  check_exit(QN__TASK_ALARM, true);
-  check_exit(QN__TASK_COMPILE, false);
-  check_exit(QN__TASK_COMPILE, true);
+  check_exit(QN__QUEUE_TIMER, true);
+  check_exit(QN__QUEUE_COMPUTE, false);
+  check_exit(QN__QUEUE_COMPUTE, true);
 }
 
 int main(void) {
@@ -412,7 +412,7 @@ int main(void) {
       cmocka_unit_test(test_no_thread),  // first: later there are stacks of threads that ended
       cmocka_unit_test(test_priorities),
       cmocka_unit_test(test_raise_and_withdraw),
-      cmocka_unit_test(test_lanes),
+      cmocka_unit_test(test_queues),
       cmocka_unit_test(test_lent_slots),
       cmocka_unit_test(test_lent_to_a_lender),
       cmocka_unit_test(test_stop),

@@ -442,7 +442,7 @@ static void test_end_while_waiting(void** state) {
   qn_engine_destroy(waiter.engine);
   waiter.engine = NULL;
   qn_function_t* function;
-  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "ends");
+  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "is being destroyed");
   qn_future_release(future);
   assert_int_equal(gate_started(&waiter.gate), 0);
   gate_set(&maker.gate, true);

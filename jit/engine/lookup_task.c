@@ -1,0 +1,489 @@
+// jit/engine/lookup_task.c: the way of a lookup from the memory table's miss to loaded code.
+//
+//   KEY ─▶ LOCAL ─▶ REMOTE ─▶ CLAIM ─▶ COMPILE ─▶ LOAD ─▶ PUBLISH ─▶ DONE
+//            └────────┴─────────┴── a hit, loaded ─────────────────────▲
+//
+// Each state has one function below, in this order, which returns the next state. `step` calls it;
+// qn__lookup_run calls `step` until the task is done.
+//
+// Requirements:
+//  1. What may hang (files, network, other processes, compilers) is done with no lock held.
+//  2. A hit opens no generator: generator.c predicts the identity for the key, or, where none is
+//     installed, the bundles name it. A claim comes before the generator is opened, too.
+//  3. Tiers are asked in the order of their cost, and none after a hit. An entry is verified by the
+//     tier, decoded by the engine and loaded by the device; any doubt is a miss, and its reason is
+//     reported with the compile.
+//  4. Remote tiers are asked and a compile is started only if a caller allows it. The last look at
+//     that and the completion are one step under the lock (qn__in_flight_complete).
+//  5. Waiting for another process or machine has a bound; after it this process compiles.
+//  6. The caller runs what was compiled, from memory; the tiers write behind it.
+//  7. Claims are given back whatever happens: with the entry, or without one.
+//
+// Not here: who waits for the task (in_flight.c), policies (lookup.c, fallback.c).
+#include "jit/engine/lookup_task.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "jit/codegen/artifact.h"
+#include "jit/engine/engine.h"
+#include "target/target.h"
+
+static qn__lookup_state_t done(qn__lookup_task_t* task, qn__outcome_t outcome) {
+  task->result.outcome = outcome;
+  if (outcome == QN__OUTCOME_ABSENT) (void)qn__miss_reason(task, task->result.why);
+  return QN__LOOKUP_DONE;
+}
+
+static qn__lookup_state_t found(qn__lookup_task_t* task, qn_executable_t* executable) {
+  assert(executable && !task->result.executable);
+  task->result.executable = executable;
+  return done(task, QN__OUTCOME_FOUND);
+}
+
+static qn__lookup_state_t failed(qn__lookup_task_t* task, qn_status_t status) {
+  assert(!qn_ok(status) && !task->result.executable);
+  task->result.status = status;
+  return done(task, QN__OUTCOME_FAILED);
+}
+
+// ------------------------------------------------------------------------------------------- KEY
+
+// Makes the key for the identity that is set.
+static qn_status_t hash_key(qn__lookup_task_t* task) {
+  const char* cache_namespace = qn__config_get(&task->engine->config, QN__SETTING_cache_namespace);
+  qn__buffer_clear(&task->preimage);
+  QN_TRY(
+      qn__key_make(&task->request, task->identity, cache_namespace, &task->preimage, &task->key));
+  qn__key_describe(&task->request, task->key, task->result.info.key.hex, task->name);
+  return QN_OK;
+}
+
+static qn__lookup_state_t make_key(qn__lookup_task_t* task) {
+  qn_engine_t* engine = task->engine;
+  const qn__request_t* request = &task->request;
+  qn_status_t status = QN_OK;
+  if (task->identity[0] == '\0') {
+    status = qn__generators_find(&engine->generators, request->target->kind->info->codegen,
+                                 &task->generator, task->identity);
+  }
+  if (qn_ok(status)) status = hash_key(task);
+  if (!qn_ok(status)) return failed(task, status);
+  qn_compile_request_t compile = qn__compile_request(request);
+  qn__record_note(engine->record, task->key, &compile, task->name);
+  return QN__LOOKUP_LOCAL;
+}
+
+// ----------------------------------------------------------------------------- LOCAL and REMOTE
+
+static qn_status_t load_artifact(qn__lookup_task_t* task, const qn_artifact_t* artifact,
+                                 qn_executable_t** out_executable) {
+  qn_engine_t* engine = task->engine;
+  qn_load_options_t options = {
+      .struct_size = sizeof options,
+      .name = task->name,
+      .has_perf_map = qn__config_number(&engine->config, QN__SETTING_perf) != 0,
+      .has_gdb = qn__config_number(&engine->config, QN__SETTING_gdb) != 0,
+  };
+  // The CPU has no driver.
+  if (task->request.device.type != QN_DEVICE_CPU) {
+    qn__driver_store_make(engine, qn__buffer_as_span(&task->preimage), &options.store);
+  }
+  qn_status_t status = qn__executable_load(artifact, task->request.device, task->request.module,
+                                           task->key, &options, engine->allocator, out_executable);
+  qn__driver_store_release(&options.store);
+  return status;
+}
+
+// Decodes and loads the entry of a hit, stores an entry of a remote tier in the local ones, so that
+// the network is asked once, and releases the hit. NULL: the entry is not accepted.
+static qn_executable_t* take_hit(qn__lookup_task_t* task, qn__tier_t* tier, size_t part,
+                                 qn__hit_t* hit) {
+  qn_engine_t* engine = task->engine;
+  int64_t start_ns = qn__now_ns();
+  qn__arena_t arena;
+  qn__arena_init(&arena, engine->allocator);
+  qn_artifact_t artifact;
+  qn_executable_t* executable = NULL;
+  qn_status_t status =
+      qn__artifact_decode(hit->entry.metadata, hit->entry.payload, &arena, &artifact);
+  if (qn_ok(status)) status = load_artifact(task, &artifact, &executable);
+  qn__arena_deinit(&arena);
+  task->result.info.load_ns = qn__watch_end(engine->watch, QN__STAGE_load, start_ns, task->name);
+  if (qn_ok(status)) {
+    task->result.info.source = tier->table->source;
+    bool is_copied = tier->table->is_remote && engine->writes_tiers;
+    qn__tier_t* local = is_copied ? qn__tier_first(engine) : tier;
+    for (; local != tier; local = qn__tier_next(local)) {
+      qn__claim_t none = {0};
+      if (local->table->put) local->table->put(local, &hit->entry, &none);
+    }
+  } else {
+    qn__log(QN__LOG_INFO, "entry %s is not used: %s", task->result.info.key.hex,
+            qn_status_message(status));
+    qn_status_free(status);
+    task->answers[tier->id].was_rejected = true;
+  }
+  tier->table->release(tier, part, hit);
+  return executable;
+}
+
+static void note_answer(qn__answer_t* answer, qn__get_result_t result, const qn__hit_t* hit) {
+  // Of several bundles, the first that had something to say counts.
+  if (answer->was_asked && answer->result != QN__GET_ABSENT) return;
+  answer->was_asked = true;
+  answer->result = result;
+  if (result == QN__GET_BAD) answer->reason = hit->reason;
+  if (result == QN__GET_ERROR) answer->error = hit->error;
+}
+
+// Gets the entry from the first part of the tier that has it, from *inout_part on.
+static bool get(qn__lookup_task_t* task, qn__tier_t* tier, size_t* inout_part, qn__hit_t* out_hit) {
+  qn__expectation_t expected = {task->key, qn__buffer_as_span(&task->preimage)};
+  int64_t start_ns = qn__now_ns();
+  qn__get_result_t result = QN__GET_ABSENT;
+  for (; *inout_part < tier->part_count; ++*inout_part) {
+    result = tier->table->get(tier, *inout_part, &expected, out_hit);
+    note_answer(&task->answers[tier->id], result, out_hit);
+    if (result == QN__GET_HIT) break;
+  }
+  (void)qn__watch_end(task->engine->watch, tier->table->stage, start_ns, task->name);
+  return result == QN__GET_HIT;
+}
+
+// Asks the local tiers or the remote ones. An entry that is not accepted does not end the search.
+static qn_executable_t* ask_tiers(qn__lookup_task_t* task, bool are_remote) {
+  qn_engine_t* engine = task->engine;
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    if (tier->table->is_remote != are_remote) continue;
+    qn__hit_t hit;
+    for (size_t part = 0; part < tier->part_count; part++) {
+      if (!get(task, tier, &part, &hit)) break;
+      qn_executable_t* executable = take_hit(task, tier, part, &hit);
+      qn__count(engine, executable ? tier->table->hits : tier->table->rejected, 1);
+      if (executable) return executable;
+    }
+  }
+  return NULL;
+}
+
+// Asks the local tiers for the keys of other versions of the generator. Where none is installed,
+// the bundles may be of several.
+static qn_status_t ask_for_other_identities(qn__lookup_task_t* task,
+                                            qn_executable_t** out_executable) {
+  qn__generators_t* generators = &task->engine->generators;
+  char identity[256];
+  uint32_t n = 1;
+  for (; !*out_executable && qn__generators_alternative(generators, task->generator, n, identity);
+       n++) {
+    memcpy(task->identity, identity, sizeof task->identity);
+    QN_TRY(hash_key(task));
+    *out_executable = ask_tiers(task, false);
+  }
+  if (*out_executable || n == 1) return QN_OK;
+  // No version has it: the first one's key is the task's again.
+  (void)qn__generators_alternative(generators, task->generator, 0, task->identity);
+  return hash_key(task);
+}
+
+static qn__lookup_state_t ask_local(qn__lookup_task_t* task) {
+  if (!task->engine->reads_tiers) return QN__LOOKUP_REMOTE;
+  qn_executable_t* executable = ask_tiers(task, false);
+  if (!executable) {
+    qn_status_t status = ask_for_other_identities(task, &executable);
+    if (!qn_ok(status)) return failed(task, status);
+  }
+  return executable ? found(task, executable) : QN__LOOKUP_REMOTE;
+}
+
+static qn__lookup_state_t ask_remote(qn__lookup_task_t* task) {
+  bool may_ask, may_compile;
+  qn__in_flight_needs(task, &may_ask, &may_compile);
+  if (may_ask && !task->has_asked_remote) {
+    qn_executable_t* executable = ask_tiers(task, true);
+    task->has_asked_remote = true;
+    if (executable) return found(task, executable);
+    return QN__LOOKUP_REMOTE;  // a caller may have joined that allows more
+  }
+  return may_compile ? QN__LOOKUP_CLAIM : done(task, QN__OUTCOME_ABSENT);
+}
+
+// ----------------------------------------------------------------------------------------- CLAIM
+
+// Claims the key in one tier. The executable, if another process or machine has made it.
+static qn_executable_t* claim_in(qn__lookup_task_t* task, qn__tier_t* tier, int64_t deadline_ns) {
+  qn__expectation_t expected = {task->key, qn__buffer_as_span(&task->preimage)};
+  qn__claim_t* held = &task->claims[tier->id];
+  qn__hit_t hit;
+  assert(!held->is_held);
+  if (tier->table->claim(tier, &expected, deadline_ns, held, &hit) != QN__GET_HIT) return NULL;
+  qn_executable_t* executable = take_hit(task, tier, 0, &hit);
+  if (executable) qn__count(task->engine, tier->table->claimed, 1);
+  return executable;
+}
+
+// Claims without waiting where that is possible. Else lends the slot of this compile to others
+// while it waits.
+static qn_executable_t* claim_in_all(qn__lookup_task_t* task) {
+  qn_engine_t* engine = task->engine;
+  int64_t start_ns = qn__now_ns();
+  int64_t deadline_ns = qn__after(start_ns, engine->lock_timeout_ns);
+  qn_executable_t* executable = NULL;
+  qn__tier_t* tier;
+  bool must_wait = false;
+  for (tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
+    if (!tier->has_claims) continue;
+    if (!tier->table->is_remote) executable = claim_in(task, tier, start_ns);
+    must_wait |= !task->claims[tier->id].is_held;
+  }
+  if (must_wait && !executable) {
+    bool is_lent = task->is_on_pool && qn__pool_lend(&engine->pool);
+    for (tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
+      bool is_open = tier->has_claims && !task->claims[tier->id].is_held;
+      if (is_open) executable = claim_in(task, tier, deadline_ns);
+    }
+    if (is_lent) qn__pool_take_back(&engine->pool);
+  }
+  (void)qn__watch_end(engine->watch, QN__STAGE_claim, start_ns, task->name);
+  return executable;
+}
+
+static void give_back_claims(qn__lookup_task_t* task) {
+  for (size_t i = 0; i < QN__TIER_COUNT; i++) {
+    qn__tier_t* tier = &task->engine->tiers[i];
+    if (task->claims[i].is_held) tier->table->give_back(tier, task->key, &task->claims[i]);
+    task->claims[i] = (qn__claim_t){0};
+  }
+}
+
+static qn__lookup_state_t claim(qn__lookup_task_t* task) {
+  qn_engine_t* engine = task->engine;
+  bool may_ask, may_compile;
+  qn__in_flight_needs(task, &may_ask, &may_compile);
+  // While the task was in the queue, all callers that allow a compile may have cancelled.
+  if (!may_compile) return done(task, QN__OUTCOME_ABSENT);
+  if (task->is_on_pool && !task->codegen) {
+    task->queue_ns =
+        qn__watch_end(engine->watch, QN__STAGE_queue, task->pool_task.queued_ns, task->name);
+  }
+  if (task->request.device.type == QN_DEVICE_CPU) {
+    // Code for another processor could be compiled, but not loaded.
+    qn_status_t status = qn_target_check_host(task->request.target);
+    if (!qn_ok(status)) return failed(task, status);
+  }
+  if (engine->reads_tiers && engine->writes_tiers) {
+    qn_executable_t* executable = claim_in_all(task);
+    if (executable) return found(task, executable);
+  }
+  if (qn__in_flight_is_closing(&engine->in_flight) || qn__pool_is_stopping(&engine->pool)) {
+    return failed(task, qn_status_make(QN_STATUS_CANCELLED, "'%s': the engine is being destroyed",
+                                       task->name));
+  }
+  return QN__LOOKUP_COMPILE;
+}
+
+// --------------------------------------------------------------------- COMPILE, LOAD and PUBLISH
+
+// Counts and reports a compile that has ended, before any caller gets its result.
+static void report_compile(qn__lookup_task_t* task, qn_status_t status) {
+  qn_engine_t* engine = task->engine;
+  qn_compile_request_t request = qn__compile_request(&task->request);
+  size_t code_bytes = qn_ok(status) ? task->artifact->payload_size : 0;
+  if (task->artifact && task->artifact->release) task->artifact->release(task->artifact);
+  task->artifact = NULL;
+  qn__count(engine, qn_ok(status) ? QN__COUNTER_compiles : QN__COUNTER_compiles_failed, 1);
+  qn__engine_dump(engine, task->codegen, task->codegen_self, &request, task->name);
+  if (!engine->on_compile || atomic_load(&engine->is_left_behind)) return;
+  char text[512];
+  qn_compile_event_t event = {
+      .struct_size = sizeof event,
+      .name = task->name,
+      .key = task->result.info.key,
+      .target_json = qn_target_json(task->request.target),
+      .tier = task->request.tier,
+      .is_checked = task->request.is_checked,
+      .reason = qn__miss_reason(task, text),
+      .reason_text = text,
+      .queue_ns = task->queue_ns,
+      .compile_ns = task->result.info.compile_ns,
+      .code_bytes = code_bytes,
+      .status = status,
+  };
+  engine->on_compile(engine->on_compile_self, &event);
+}
+
+static qn__lookup_state_t fail_compile(qn__lookup_task_t* task, qn_status_t status) {
+  report_compile(task, status);
+  return failed(task, status);
+}
+
+// Starts again with the identity that the opened generator has, where the prediction was wrong.
+static qn__lookup_state_t restart(qn__lookup_task_t* task, const char identity[256]) {
+  give_back_claims(task);
+  memcpy(task->identity, identity, sizeof task->identity);
+  memset(task->answers, 0, sizeof task->answers);
+  return QN__LOOKUP_KEY;
+}
+
+static qn__lookup_state_t compile(qn__lookup_task_t* task) {
+  qn_engine_t* engine = task->engine;
+  char identity[256];
+  int64_t start_ns = qn__now_ns();
+  if (!task->holds_exit) {
+    task->holds_exit = qn__generators_begin_work(&engine->generators, task->generator);
+  }
+  qn_status_t status = qn__generators_open(&engine->generators, task->generator, &task->codegen,
+                                           &task->codegen_self, identity);
+  (void)qn__watch_end(engine->watch, QN__STAGE_open, start_ns, task->name);
+  if (!qn_ok(status)) return failed(task, status);
+  if (strcmp(identity, task->identity) != 0) return restart(task, identity);
+
+  qn_compile_request_t request = qn__compile_request(&task->request);
+  qn_lookup_info_t* info = &task->result.info;
+  start_ns = qn__now_ns();
+  status = task->codegen->compile(task->codegen_self, &request, &task->artifact);
+  info->source = QN_SOURCE_COMPILED;
+  info->compile_ns = qn__watch_end(engine->watch, QN__STAGE_compile, start_ns, task->name);
+  qn__count(engine, QN__COUNTER_compile_ns, (uint64_t)info->compile_ns);
+  if (!qn_ok(status)) return fail_compile(task, status);
+  assert(task->artifact);
+  return QN__LOOKUP_LOAD;
+}
+
+static qn__lookup_state_t load(qn__lookup_task_t* task) {
+  int64_t start_ns = qn__now_ns();
+  qn_executable_t* executable = NULL;
+  qn_status_t status = qn__artifact_check(task->artifact);
+  if (qn_ok(status)) status = load_artifact(task, task->artifact, &executable);
+  task->result.info.load_ns =
+      qn__watch_end(task->engine->watch, QN__STAGE_load, start_ns, task->name);
+  if (!qn_ok(status)) return fail_compile(task, status);
+  task->result.executable = executable;
+  return QN__LOOKUP_PUBLISH;
+}
+
+static void put_artifact(qn__lookup_task_t* task) {
+  qn_engine_t* engine = task->engine;
+  const qn_module_t* module = task->request.module;
+  int64_t start_ns = qn__now_ns();
+  qn__buffer_t metadata;
+  qn__buffer_init(&metadata, engine->allocator);
+  qn__artifact_encode(task->artifact, &metadata);
+  if (!metadata.has_failed) {
+    bool has_room = module->byte_count <= QN__ENTRY_MAX_MODULE_BYTES;
+    qn__entry_t entry = {
+        .key = task->key,
+        .created_ns = qn__wall_ns(),
+        .compile_ns = task->result.info.compile_ns,
+        .preimage = qn__buffer_as_span(&task->preimage),
+        .metadata = qn__buffer_as_span(&metadata),
+        .module = {module->bytes, has_room ? module->byte_count : 0},
+        .payload = {task->artifact->payload, task->artifact->payload_size},
+    };
+    for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+      if (tier->table->put) tier->table->put(tier, &entry, &task->claims[tier->id]);
+    }
+  }
+  qn__buffer_deinit(&metadata);
+  (void)qn__watch_end(engine->watch, QN__STAGE_publish, start_ns, task->name);
+}
+
+static qn__lookup_state_t publish(qn__lookup_task_t* task) {
+  if (task->engine->writes_tiers && qn__tier_first(task->engine)) put_artifact(task);
+  report_compile(task, QN_OK);
+  return done(task, QN__OUTCOME_FOUND);
+}
+
+// ------------------------------------------------------------------------------------ the machine
+
+static qn__lookup_state_t step(qn__lookup_task_t* task, qn__lookup_state_t state) {
+  switch (state) {
+    case QN__LOOKUP_KEY:
+      return make_key(task);
+    case QN__LOOKUP_LOCAL:
+      return ask_local(task);
+    case QN__LOOKUP_REMOTE:
+      return ask_remote(task);
+    case QN__LOOKUP_CLAIM:
+      return claim(task);
+    case QN__LOOKUP_COMPILE:
+      return compile(task);
+    case QN__LOOKUP_LOAD:
+      return load(task);
+    case QN__LOOKUP_PUBLISH:
+      return publish(task);
+    case QN__LOOKUP_DONE:
+      break;
+  }
+  (void)QN_NEVER(true);
+  return QN__LOOKUP_DONE;
+}
+
+// Completes the task. False if a caller has joined meanwhile that wants more than was done.
+static bool finish(qn__lookup_task_t* task) {
+  if (task->holds_exit) {
+    qn__generators_end_work(&task->engine->generators, task->generator, true);
+    task->holds_exit = false;
+  }
+  give_back_claims(task);
+  return qn__in_flight_complete(task);
+}
+
+void qn__lookup_give_up(qn__lookup_task_t* task, qn__outcome_t outcome) {
+  task->result.outcome = outcome;
+  (void)qn__in_flight_complete(task);
+}
+
+void qn__lookup_run(qn__lookup_task_t* task, bool may_compile_here) {
+  qn__lookup_state_t state = task->state;
+  for (;;) {
+    qn__lookup_state_t next = step(task, state);
+    if (next == QN__LOOKUP_DONE) {
+      if (finish(task)) return;
+    } else if (next == QN__LOOKUP_CLAIM && task->state < QN__LOOKUP_CLAIM) {
+      if (qn__in_flight_queue(task)) return;  // a compile thread goes on from here
+      if (!may_compile_here) {
+        // Only a pool that stops refuses a task of its own threads.
+        qn__lookup_give_up(task, task->is_on_pool ? QN__OUTCOME_CANCELLED : QN__OUTCOME_RETRY);
+        return;
+      }
+      state = next;
+    } else {
+      qn__in_flight_advance(task, next);
+      state = next;
+    }
+  }
+}
+
+void qn__lookup_run_local(qn__lookup_task_t* task) {
+  qn__lookup_state_t state = task->state;
+  while (state < QN__LOOKUP_REMOTE) {
+    state = step(task, state);
+    if (state == QN__LOOKUP_DONE) {
+      (void)finish(task);
+      return;
+    }
+    qn__in_flight_advance(task, state);
+  }
+  (void)done(task, QN__OUTCOME_ABSENT);
+  if (qn__in_flight_complete(task)) return;
+  if (!qn__lookup_submit(task)) qn__lookup_give_up(task, QN__OUTCOME_RETRY);
+}
+
+// ---------------------------------------------------------------------------------------- the pool
+
+static void drop(qn__task_t* pool_task) {
+  qn__lookup_give_up((qn__lookup_task_t*)(void*)pool_task, QN__OUTCOME_CANCELLED);
+}
+
+static void run(qn__task_t* pool_task) {
+  qn__lookup_task_t* task = (qn__lookup_task_t*)(void*)pool_task;
+  task->is_on_pool = true;
+  qn__lookup_run(task, false);
+}
+
+bool qn__lookup_submit(qn__lookup_task_t* task) {
+  task->pool_task.run = run;
+  task->pool_task.drop = drop;
+  task->pool_task.queue = task->state == QN__LOOKUP_CLAIM ? QN__QUEUE_COMPUTE : QN__QUEUE_IO;
+  return qn__pool_submit(&task->engine->pool, &task->pool_task);
+}
