@@ -122,7 +122,7 @@ static qn_status_t parse_path(qn_str_t text, qn__redis_url_t* out) {
   if (query == text.size) return QN_OK;
   qn_str_t rest = cut(text, query + 1, text.size);
   if (rest.size < 4 || memcmp(rest.data, "db=", 3) != 0) {
-    return bad("behind the '?' only db=NUMBER may stand");
+    return bad("only db=NUMBER may follow the '?'");
   }
   return parse_database(cut(rest, 3, rest.size), out);
 }
