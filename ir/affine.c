@@ -1,14 +1,31 @@
-// ir/affine.c: sums of index expressions. 64-bit arithmetic wraps in the language; a sum that
-// overflows here is simply not known.
+// ir/affine.c: see affine.h.
 //
-// Thread rule: pure. Read next: verify_race.c.
+// Arithmetic of the language wraps around at 64 bits; a sum here never does. Where a constant or a
+// coefficient would overflow, or there are more than QN__AFFINE_TERMS atoms, the sum is marked
+// invalid, and callers treat the index as unknown.
 #include "ir/affine.h"
+
+#include <assert.h>
 
 static bool same_atom(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   if (a->kind == QN__EXPR_VAR && b->kind == QN__EXPR_VAR) return a->var == b->var;
   return qn__expr_equal(a, b);
 }
 
+bool qn__affine_check(const qn__affine_t* sum) {
+  if (!sum->is_valid) return true;
+  if (QN_NEVER(sum->count > QN__AFFINE_TERMS)) return false;
+  for (uint32_t i = 0; i < sum->count; i++) {
+    if (QN_NEVER(sum->terms[i].coefficient == 0)) return false;
+    for (uint32_t k = 0; k < i; k++) {
+      if (QN_NEVER(same_atom(sum->terms[i].atom, sum->terms[k].atom))) return false;
+    }
+  }
+  return true;
+}
+
+// Adds coefficient * atom. Terms with one atom are merged, and a term that becomes 0 is removed: so
+// `i - i` has no terms, and equal sums compare as equal.
 static void add_term(qn__affine_t* sum, const qn__ir_expr_t* atom, int64_t coefficient) {
   for (uint32_t i = 0; i < sum->count; i++) {
     if (!same_atom(sum->terms[i].atom, atom)) continue;
@@ -42,6 +59,7 @@ qn__affine_t qn__affine_add(const qn__affine_t* a, const qn__affine_t* b, int64_
       add_term(&sum, b->terms[i].atom, product);
     }
   }
+  assert(qn__affine_check(&sum));
   return sum;
 }
 
@@ -55,6 +73,7 @@ static qn__affine_t atom_of(const qn__ir_expr_t* expr) {
   return sum;
 }
 
+// A product is linear only if one side is a constant sum; any other product is an atom of its own.
 qn__affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__affine_lets_t* lets) {
   if (expr->kind == QN__EXPR_INT) return constant_of(expr->int_value);
   if (expr->kind == QN__EXPR_VAR) {

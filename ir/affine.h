@@ -1,8 +1,10 @@
-// ir/affine.h: index expressions as sums: constant + coefficient * atom + ... An atom is a variable
-// or an expression that is no sum.
+// ir/affine.h: index expressions as linear sums: constant + coefficient * atom + ...
 //
-// Not here: the dependence of atoms on loops (verify_race.c). Thread rule: pure. Read next:
-// affine.c.
+// An atom is a variable, or an expression that is not a sum. `2 * i + x[j] - 3` has the constant -3
+// and the terms 2 * i and 1 * x[j]. Two indices can then be subtracted, term by term, and their
+// distance compared.
+//
+// Not here: the dependence of atoms on loops (verify_race.c).
 #ifndef QUERN_IR_AFFINE_H_
 #define QUERN_IR_AFFINE_H_
 
@@ -20,16 +22,20 @@ typedef struct qn__affine {
   } terms[QN__AFFINE_TERMS];
 } qn__affine_t;
 
-// What a variable stands for (the value of a let), or NULL for itself. May be NULL.
+// Looks up lets: `value_of` returns the sum that a variable stands for, NULL for an atom.
 typedef struct qn__affine_lets {
   const qn__affine_t* (*value_of)(const struct qn__affine_lets* lets, const qn__ir_var_t* var);
   void* self;
 } qn__affine_lets_t;
 
+// Checks what comparisons of sums rely on: no term is 0, and no two terms have one atom. For
+// assertions and tests.
+bool qn__affine_check(const qn__affine_t* affine);
+// Splits an i64 expression into a sum. `lets` may be NULL.
 qn__affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__affine_lets_t* lets);
-// a + scale * b.
+// Returns a + scale * b.
 qn__affine_t qn__affine_add(const qn__affine_t* a, const qn__affine_t* b, int64_t scale);
-// The coefficient of a variable.
+// Returns the coefficient of a variable, 0 if it has none.
 int64_t qn__affine_coefficient(const qn__affine_t* affine, const qn__ir_var_t* var);
 static inline bool qn__affine_is_constant(const qn__affine_t* affine) {
   return affine->is_valid && affine->count == 0;

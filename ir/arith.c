@@ -1,9 +1,8 @@
-// ir/arith.c: what every operator computes, once for constant folding and interpreter: the choice
-// by dtype, reductions.
+// ir/arith.c: the values of operators and reductions, used by both constant folding and the
+// interpreter, so that they cannot disagree.
 //
 // Not here: integers (base/integer.c), floats and conversions (arith_float.c), operators that
-// exchange values among threads (interpret.c). Thread rule: pure functions. Read next:
-// arith_float.c.
+// exchange values among threads (interpret.c).
 #include "ir/arith.h"
 
 #include <math.h>

@@ -1,6 +1,4 @@
 // ir/arith.h: what the two files of arithmetic share. The interface is in ir.h.
-//
-// Thread rule: pure functions. Read next: arith.c.
 #ifndef QUERN_IR_ARITH_H_
 #define QUERN_IR_ARITH_H_
 

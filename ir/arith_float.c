@@ -4,7 +4,7 @@
 // or, for the functions of libm, in double and then rounded; f64 functions are computed in long
 // double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
 // f32 and the f32 result is rounded once more. Conversions to them are rounded once, whatever they
-// come from. Thread rule: pure functions. Read next: walk.c.
+// come from.
 #include <math.h>
 
 #include "ir/arith.h"
@@ -40,7 +40,7 @@ double qn__round_float(qn_dtype_t dtype, double value) {
   }
 }
 
-// The result of an operation: rounded to f32 first where f32 is what computes.
+// Rounds the result of an operation, to f32 first where it is computed in f32.
 static double round_result(qn_dtype_t dtype, double value) {
   if (dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16) value = qn__round_float(QN_DTYPE_F32, value);
   return qn__round_float(dtype, value);
@@ -183,7 +183,7 @@ static double min_max(qn_op_t op, double a, double b) {
   return (op == QN_OP_MIN) == (a < b) ? a : b;
 }
 
-// Operators whose result is exact or correctly rounded in f64 already. False: not one of them.
+// Computes operators whose result is exact or correctly rounded in f64. False: not one of them.
 static bool exact_op(qn_op_t op, double a, double b, double* out) {
   switch (op) {
     case QN_OP_MIN:

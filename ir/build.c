@@ -1,8 +1,7 @@
 // ir/build.c: the builder: its life, its sticky error, functions and their parameters.
 //
-// Not here: statements (build_stmt.c) and expressions (build_expr.c). What a call can see is wrong
-// at once is reported by that call; the rest is the verifier's. Thread rule: one thread at a time.
-// Read next: build_stmt.c.
+// Each call reports the errors that it can see at once; the verifier finds the rest. Not here:
+// statements (build_stmt.c) and expressions (build_expr.c).
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 // ir/build_expr.c: expressions of the builder.
 //
 // A handle may be used many times, but a node has one parent: the first use takes the node itself,
-// every later one a copy. A tree that holds a reduction is not copied, because that would run it
-// twice; a let is what its user wants. Copies are counted, so that doubling an expression over and
-// over ends with a message. Thread rule: one thread at a time. Read next: encode.c.
+// each later use a copy. A tree with a reduction is never copied, because the copy would compute it
+// again: the error suggests a let. Copies are counted, so that a program that doubles an expression
+// in a loop gets an error instead of exhausting memory.
 #include <math.h>
 
 #include "ir/builder.h"
@@ -31,7 +31,7 @@ qn__ir_expr_t* qn__build_give_var(qn_builder_t* builder, qn__ir_var_t* var) {
   return qn__build_give(builder, qn__expr_var(&builder->body.arena, var), (qn__built_t){0});
 }
 
-// The old value of an atomic is declared only when somebody uses it.
+// The variable of an atomic's old value is declared at its first use.
 static void declare_result(qn__ir_var_t* var) {
   qn__ir_stmt_t* stmt = var->user;
   if (var->kind != QN__VAR_ATOMIC || !stmt) return;

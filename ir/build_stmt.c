@@ -1,6 +1,4 @@
 // ir/build_stmt.c: statements, blocks and buffers of the builder.
-//
-// Thread rule: one thread at a time. Read next: build_expr.c.
 #include "ir/builder.h"
 
 static qn__ir_stmt_t* new_stmt(qn_builder_t* builder, qn__ir_stmt_kind_t kind) {
@@ -12,7 +10,7 @@ static void append(qn_builder_t* builder, qn__ir_stmt_t* stmt) {
   qn__block_append(builder->frame->block, stmt);
 }
 
-// Opens the block of `stmt`, which is appended.
+// Appends `stmt` and opens its block.
 static bool open_block(qn_builder_t* builder, qn__frame_kind_t kind, qn__ir_stmt_t* stmt,
                        qn__ir_block_t* block) {
   qn__frame_t* frame = QN__ARENA_NEW(&builder->body.arena, qn__frame_t);
@@ -219,7 +217,7 @@ qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* valu
   return handle;
 }
 
-// A value for an element of `buffer`.
+// Takes a value of the buffer's dtype.
 static qn__ir_expr_t* take_value(qn_builder_t* builder, const char* call, const char* what,
                                  const qn__ir_buffer_t* buffer, qn__ir_expr_t* value) {
   qn__ir_expr_t* tree = qn__build_take(builder, call, what, value, NULL);
@@ -272,7 +270,7 @@ qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t
   qn__ir_var_t* result = qn__var_new(&builder->body.arena, QN__VAR_ATOMIC, buffer->dtype, "old");
   qn__ir_expr_t* handle = qn__build_give_var(builder, result);
   if (!handle) return NULL;
-  result->user = stmt;  // until somebody uses the old value
+  result->user = stmt;  // until the first use of the old value
   append(builder, stmt);
   return handle;
 }

@@ -1,19 +1,18 @@
 // ir/builder.h: what the files of the builder share. The public calls are in quern/ir.h.
 //
 // build.c holds the builder's life, its sticky error and functions with their parameters;
-// build_stmt.c statements and blocks; build_expr.c expressions. Thread rule: one thread at a time.
-// Read next: build.c.
+// build_stmt.c statements and blocks; build_expr.c expressions.
 #ifndef QUERN_IR_BUILDER_H_
 #define QUERN_IR_BUILDER_H_
 
 #include "ir/ir.h"
 #include "ir/ptrmap.h"
 
-// What the builder knows of a handle that it gave out.
+// Facts about a handle that the builder returned.
 typedef struct qn__built {
   uint32_t height;  // levels of the tree below, itself included
   uint32_t weight;  // nodes of the tree, saturating
-  bool is_used;     // it has its place in a tree: the next use gets a copy
+  bool is_used;     // the node has a parent: the next use gets a copy
   bool has_reduction;
 } qn__built_t;
 
@@ -55,44 +54,44 @@ struct qn_builder {
 
 // ---- build.c
 
-// Keeps the first mistake. Returns NULL, so that a call that gives a handle can end with it.
+// Keeps the first error. Returns NULL, so that calls that return a handle can return its result.
 void* qn__build_fail(qn_builder_t* builder, const char* call, const char* format, ...)
     QN_PRINTF(3, 4);
 void* qn__build_out_of_memory(qn_builder_t* builder);
-// No mistake so far, and a function is open.
+// Returns whether there is no error so far and a function is open.
 bool qn__build_is_ready(qn_builder_t* builder, const char* call);
-// The same, and statements may be added here.
+// Returns whether, besides, statements may be added here.
 bool qn__build_takes_stmts(qn_builder_t* builder, const char* call);
-// A name that a text could have; NULL and "" give `fallback` unless that is NULL.
+// Checks a name by the rules of the text. NULL and "" become `fallback`, if there is one.
 const char* qn__build_name(qn_builder_t* builder, const char* call, const char* name,
                            const char* fallback);
 
 // ---- build_expr.c
 
-// Makes `expr` known as a handle. Takes NULL (out of memory) and then gives NULL.
+// Registers `expr` as a handle. Passes NULL (out of memory) on.
 qn__ir_expr_t* qn__build_give(qn_builder_t* builder, qn__ir_expr_t* expr, qn__built_t built);
-// The tree of a handle for a place in the module: itself, or a copy when it has a place already.
-// NULL for a mistake. What is known is joined into `inout_built`, which may be NULL.
+// Returns the tree of a handle: the node itself, or a copy if it has a parent. NULL after an error.
+// Adds the facts about it to `inout_built`, which may be NULL.
 qn__ir_expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* what,
                               qn__ir_expr_t* expr, qn__built_t* inout_built);
-// The same for `count` of them, which must be `dtype` (NONE: any integer). NULL for a mistake.
+// The same for `count` handles, which must be `dtype` (NONE: any integer). NULL after an error.
 qn__ir_expr_t** qn__build_take_all(qn_builder_t* builder, const char* call, const char* what,
                                    qn__ir_expr_t* const* exprs, size_t count, qn_dtype_t dtype,
                                    qn__built_t* inout_built);
-// One expression of a dtype.
+// The same for one handle of a dtype.
 qn__ir_expr_t* qn__build_take_as(qn_builder_t* builder, const char* call, const char* what,
                                  qn__ir_expr_t* expr, qn_dtype_t dtype, qn__built_t* inout_built);
-// The handle of a variable.
+// Returns the handle of a variable.
 qn__ir_expr_t* qn__build_give_var(qn_builder_t* builder, qn__ir_var_t* var);
 
 // ---- build_stmt.c
 
 bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_buffer_t* buffer);
-// Indices of an access; NULL for a mistake.
+// Takes the indices of an access. NULL after an error.
 qn__ir_expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
                                   const qn__ir_buffer_t* buffer, size_t rank,
                                   qn__ir_expr_t* const* indices, qn__built_t* inout_built);
-// A buffer with its shape and strides (NULL: row-major). NULL for a mistake.
+// Makes a buffer with its shape and strides (NULL: row-major). NULL after an error.
 qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__ir_scope_t scope,
                                       const char* name, qn_dtype_t dtype, size_t rank,
                                       qn__ir_expr_t* const* shape, qn__ir_expr_t* const* strides);

@@ -1,8 +1,7 @@
 // ir/clone.c: deep copies of expressions, blocks and bodies, with substitution.
 //
-// What a copied piece declares becomes fresh; a map from old to new is kept for the length of one
-// copy. The original is only read, so that several threads may copy one sealed module. Thread rule:
-// one thread per target arena. Read next: walk.c.
+// Variables and buffers that the copied piece declares get new nodes; a map from old to new lasts
+// for one copy. The original is only read, so several threads may copy one sealed module.
 #include "ir/ir.h"
 #include "ir/ptrmap.h"
 

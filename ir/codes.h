@@ -1,6 +1,4 @@
 // ir/codes.h: the codes of the text reader's diagnostics, from codes.inc.
-//
-// Thread rule: constants only. Read next: diag.h.
 #ifndef QUERN_IR_CODES_H_
 #define QUERN_IR_CODES_H_
 

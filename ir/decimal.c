@@ -3,8 +3,7 @@
 // A decimal is an integer D times a power of ten. Both sides of the fraction are big integers; 66
 // bits of the quotient and whether anything is left decide the rounding, once, straight to the
 // precision of the dtype (going through double first would round twice). Literals are rare and
-// short, so the plain method is fast enough: one word each for "0.1". Thread rule: pure functions.
-// Read next: parser_type.c.
+// short, so the plain method is fast enough: one word each for "0.1".
 #include "ir/decimal.h"
 
 #include <math.h>

@@ -1,7 +1,5 @@
 // ir/decimal.h: decimal text to the nearest value of a float dtype and the shortest text back,
 // exact and free of the locale (strtod and printf are not).
-//
-// Thread rule: pure functions. Read next: decimal.c.
 #ifndef QUERN_IR_DECIMAL_H_
 #define QUERN_IR_DECIMAL_H_
 

@@ -1,9 +1,17 @@
-// ir/decode.c: canonical bytes to a body. The format is described at the top of encode.c.
+// ir/decode.c: reads canonical bytes into a body. encode.c describes the format.
 //
-// Any bytes are safe: every count is bounded by the bytes that are left, nesting by a limit, every
-// enumeration by its table, every number of a variable or buffer by what was declared before it.
-// What comes out is a tree that the verifier can judge, not yet a valid module. Thread rule: pure.
-// Read next: verify.c.
+// The bytes may come from a file or a network, so none of them is trusted:
+//
+// 1. Each count is at most the number of bytes left, divided by the least size of an item. A wrong
+//    count cannot make the decoder allocate much more than it was given.
+// 2. Nesting has a limit, since the readers are recursive.
+// 3. Each enumeration is looked up in its table, and each number of a variable or buffer must have
+//    been declared before its use.
+// 4. The first error is kept, and every reader returns at once after it. Readers return NULL or
+//    false then, which callers pass on.
+//
+// The result is a tree that the verifier can walk. It is not yet a valid module: types, scopes and
+// places are the verifier's to check.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -14,7 +22,8 @@
 typedef struct decoder {
   qn__reader_t reader;
   qn__arena_t* arena;
-  // Of the function being read, by number. NULL: declared, but not usable yet.
+  // Variables and buffers of the function that is read, by number. NULL: the number is reserved,
+  // but not visible yet.
   qn__ir_var_t** vars;
   size_t var_count;
   size_t var_capacity;
@@ -23,13 +32,13 @@ typedef struct decoder {
   size_t buffer_capacity;
   uint32_t depth;
   bool has_failed;
-  char message[96];  // the first complaint; "" when memory ran out
+  char message[96];  // the first error; "" when memory ran out
 } decoder_t;
 
 static qn__ir_expr_t* read_expr(decoder_t* d);
 static bool read_block(decoder_t* d, qn__ir_block_t* out_block);
 
-// Returns NULL, so that a reader of pointers can end with it.
+// Keeps the first error. Returns NULL, so that readers of pointers can return its result.
 QN_PRINTF(2, 3) static void* fail(decoder_t* d, const char* format, ...) {
   if (d->has_failed) return NULL;
   d->has_failed = true;
@@ -58,7 +67,7 @@ static bool read_flag(decoder_t* d) {
   return value == 1;
 }
 
-// How many things of at least `size_bytes` each follow.
+// Reads a count of items of at least `size_bytes` each (rule 1).
 static size_t read_count(decoder_t* d, const char* what, size_t size_bytes) {
   uint64_t count = qn__read_varint(&d->reader);
   if (count > qn__reader_left(&d->reader) / size_bytes) {
@@ -91,7 +100,9 @@ static const char* read_text(decoder_t* d) {
 
 // ------------------------------------------------------------------------------------ declarations
 
-// Reserves the next number; the variable is put there when it may be used.
+// Reserves the next number of a variable. Numbers count in the order of the bytes, and a loop's
+// variable is numbered before its bounds but visible only after them; so reserving and declaring
+// are two steps. SIZE_MAX: failed.
 static size_t reserve_var(decoder_t* d) {
   void* items = d->vars;
   if (!qn__grow(d->arena->allocator, &items, &d->var_capacity, d->var_count + 1, sizeof *d->vars)) {
@@ -103,7 +114,7 @@ static size_t reserve_var(decoder_t* d) {
   return d->var_count++;
 }
 
-// `name` NULL: a local, which is named after its number.
+// Makes the variable of a reserved number visible. `name` NULL: a local, named after its number.
 static qn__ir_var_t* declare_var(decoder_t* d, size_t number, qn__ir_var_kind_t kind,
                                  qn_dtype_t dtype, const char* name) {
   char local[24];

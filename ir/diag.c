@@ -12,7 +12,7 @@
 // Columns are counted in code points from 1. In the shown line a tab takes four columns, control
 // characters become '?', and a line that is too long is cut to a window around the caret, so that
 // the caret always stands under what it points at. Not here: which mistakes there are (codes.inc,
-// verify*.c). Thread rule: one thread at a time. Read next: parser.c.
+// verify*.c).
 #include "ir/diag.h"
 
 #include <stdarg.h>
@@ -116,7 +116,7 @@ static void spaces(qn__buffer_t* out, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) qn__buffer_char(out, ' ');
 }
 
-// Columns that the character at `i` takes when shown.
+// Returns the number of columns of the character at `i`.
 static uint32_t shown_width(qn_str_t text, size_t i) {
   if (is_continuation(text.data[i])) return 0;
   return text.data[i] == '\t' ? TAB_COLUMNS : 1;
@@ -139,7 +139,7 @@ static void show_text(qn__buffer_t* out, qn_str_t text, size_t begin, size_t end
   }
 }
 
-// The part of a long line that is shown: begins at a character, holds the caret.
+// Chooses the part of a long line to show: it begins at a character and holds the caret.
 static void choose_window(const place_t* place, size_t* out_begin, size_t* out_end) {
   qn_str_t text = place->text;
   *out_begin = 0;
@@ -204,7 +204,7 @@ static const char* severity_text(qn_severity_t severity) {
 
 void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__ir_loc_t loc,
                      const char* help, const char* format, ...) {
-  // Errors beyond the limit are dropped, and with them what belongs to them.
+  // Errors beyond the limit are dropped, with their notes.
   if (severity == QN_SEVERITY_NOTE ? diag->is_muted : qn__diag_is_full(diag)) {
     diag->is_muted = true;
     return;
@@ -221,7 +221,7 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
   if (size < 0) fixed[0] = '\0';
   qn__buffer_cstr(&message, fixed);
   if (size >= (int)sizeof fixed) {
-    // Cut at a character, never inside one.
+    // Cut between characters.
     while (message.size > 0 && is_continuation((char)message.data[message.size - 1]))
       message.size--;
     if (message.size > 0 && message.data[message.size - 1] >= 0x80) message.size--;

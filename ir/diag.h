@@ -1,7 +1,6 @@
 // ir/diag.h: diagnostics with stable codes, collected and rendered with source line and caret.
 //
-// The parser and the verifier report through one `qn__diag_t`. Thread rule: one thread at a time.
-// Read next: diag.c.
+// The parser and the verifier report through one `qn__diag_t`.
 #ifndef QUERN_IR_DIAG_H_
 #define QUERN_IR_DIAG_H_
 

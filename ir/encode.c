@@ -1,6 +1,6 @@
 // ir/encode.c: a numbered body to canonical bytes.
 //
-// Not here: reading them (decode.c). Thread rule: the body is only read. Read next: decode.c.
+// Not here: reading them (decode.c).
 //
 // The format, version 1. Integers are little-endian; `varint` is LEB128, `svarint` zigzag LEB128,
 // both in the shortest form; `run` is a varint length and that many bytes. `dtype`, `op` and the

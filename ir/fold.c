@@ -1,7 +1,6 @@
 // ir/fold.c: the value of an expression of literals.
 //
-// Not here: the simplifier, which rewrites trees (passes/simplify.c). Thread rule: pure.
-// Read next: verify.c.
+// Not here: the simplifier, which rewrites trees (passes/simplify.c).
 #include "ir/ir.h"
 
 static bool fold_op(const qn__ir_expr_t* expr, qn__ir_scalar_t* out) {

@@ -3,17 +3,15 @@
 //
 // Works on tokens. The text was parsed before, so that brackets match and every token stands where
 // the grammar has it. Rules:
-//  - One statement a line, two columns a level. One blank line between statements is kept, more
-//  become
-//    one; none behind '{' and before '}'; exactly one between functions.
-//  - A comment behind something on its line stays there, two blanks away. One on a line of its own
-//    stays on its own, at the level of what follows. Inside a statement it ends the line, and the
-//    statement goes on four columns deeper.
+//  - One statement a line, two columns a level. Blank lines between statements become one; there is
+//    none after '{' or before '}', and exactly one between functions.
+//  - A comment after code stays on its line, two blanks away. A comment on a line of its own stays
+//    there, at the level of the code below. Inside a statement a comment ends the line, and the
+//    statement continues four columns deeper.
 //  - A reduction is written on one line unless it has lets or begins with a comment.
-// At the end the tokens of the result are compared with those of the text: a difference would be a
-// mistake in here, and is an error instead of a changed program.
-// Not here: wrapping (layout.c), trees (printer.c). Thread rule: one thread at a time.
-// Read next: layout.c.
+// At the end the tokens of the result are compared with those of the text. A difference would be a
+// bug of this file: it becomes an error, and the program is not changed.
+// Not here: wrapping (layout.c), trees (printer.c).
 #include "base/alloc.h"
 #include "ir/layout.h"
 #include "ir/lexer.h"
@@ -123,7 +121,7 @@ static bool ends_operand(const formatter_t* f, size_t i) {
   }
 }
 
-// Does a bracket behind this word touch it, as that of a call, a conversion or an access?
+// Returns whether a bracket after this word touches it: a call, a conversion or an access.
 static bool is_applied(const formatter_t* f, size_t i) {
   if (f->tokens[i].kind != QN__TOKEN_NAME) return false;
   qn_str_t word = text_of(f, i);
@@ -155,7 +153,7 @@ static bool is_spaced(const formatter_t* f, size_t i) {
     case QN__TOKEN_LEFT_PAREN:
       return !is_applied(f, f->last);
     case QN__TOKEN_LEFT_BRACKET:
-      // `x: f32[n] strides [1]`: a name behind a bracket is no buffer.
+      // `x: f32[n] strides [1]`: a name after a bracket is not a buffer.
       if (f->before_last != SIZE_MAX && f->tokens[f->before_last].kind == QN__TOKEN_RIGHT_BRACKET) {
         return true;
       }
@@ -174,7 +172,7 @@ static void write_comment(formatter_t* f, size_t i) {
           comment.data[comment.size - 1] == '\r')) {
     comment.size--;
   }
-  // Behind an operand `//` would divide.
+  // After an operand `//` would divide.
   bool is_trailing = f->tokens[i].newline_count == 0 && !f->is_line_empty && !f->has_comment &&
                      f->last != SIZE_MAX;
   if (is_trailing) {
@@ -197,7 +195,7 @@ static void write_token(formatter_t* f, size_t i) {
   f->is_statement_open = true;
 }
 
-// Is there a line to begin before token i (no comment), because of what stands before it?
+// Returns whether token i, which is no comment, begins a line because of the token before it.
 static bool begins_line(const formatter_t* f, size_t i) {
   if (f->last == SIZE_MAX || f->has_comment) return true;
   qn__token_kind_t left = f->tokens[f->last].kind;
@@ -262,12 +260,12 @@ static void note_token(formatter_t* f, size_t i) {
   }
 }
 
-// One blank line where the text has one or more, as far as the rules want it.
+// Writes one blank line where the text has some and the rules allow it.
 static void keep_blank_line(formatter_t* f, size_t i) {
   if (f->out->size == 0) return;
   qn__token_kind_t kind = f->tokens[i].kind;
   bool is_top = f->brace_count == 0;
-  // The end of a function, and perhaps a comment behind it on its line.
+  // The end of a function, perhaps with a comment after it on its line.
   bool is_behind = f->last != SIZE_MAX && i > 0 &&
                    (f->last == i - 1 || (f->last == i - 2 && f->tokens[i - 1].newline_count == 0));
   bool was_function = is_top && is_behind && f->tokens[f->last].kind == QN__TOKEN_RIGHT_BRACE;
@@ -329,7 +327,7 @@ static qn_str_t trimmed(qn_str_t text) {
   return text;
 }
 
-// The same tokens, comments included?
+// Returns whether both texts have the same tokens, comments included.
 static bool is_same(const formatter_t* f, qn_str_t result) {
   qn__lexer_t lexer;
   qn__lexer_init(&lexer, result, NULL);

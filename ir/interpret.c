@@ -1,10 +1,13 @@
 // ir/interpret.c: runs statements in lock-step over the active threads.
 //
-// How threads are numbered stands in interpreter.h. `if` splits the active threads, loops run while
-// any thread has an iteration left, a barrier demands that all threads of the block are active.
-// Stores of several threads first compute all values, then write, so that an operand which another
-// thread reads is not half updated. Atomics go one thread after the other. Parallel loops and
-// blocks run in order. Thread rule: one thread per machine. Read next: interpret_expr.c.
+// interpreter.h says how threads are numbered. Each statement runs for all active threads:
+//
+// 1. `if` splits the set of active threads. A loop runs while any thread has an iteration left.
+// 2. A barrier fails unless all threads of the block are active.
+// 3. A store first computes all values, then writes them: no thread reads an element that another
+// one
+//    has changed in the same statement. Atomics run one thread after the other.
+// 4. Parallel loops and blocks run in order.
 #include "ir/interpret.h"
 
 #include <stdarg.h>
@@ -30,7 +33,7 @@ static void no_memory(qn__machine_t* machine) {
   qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for the threads");
 }
 
-// A set with room for `capacity` threads; one thread needs no memory.
+// Makes a set with room for `capacity` threads. A set of one thread needs no allocation.
 typedef struct owned_set {
   qn__interpret_set_t set;
   uint32_t capacity;
@@ -258,7 +261,7 @@ static void run_threads(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   set_per_thread(machine);
 }
 
-// One thread becomes the lanes of a marked loop, as many at a time as the mark says.
+// Runs a marked loop in groups of lanes, each lane a thread of its own, as generated code does.
 static void run_lanes(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   uint32_t parent = active->threads[0];

@@ -1,8 +1,7 @@
-// ir/interpret.h: the reference semantics: runs one function on host memory, checking every index,
-// division and assert. Slow on purpose. It is also the code behind the `interp` target.
+// ir/interpret.h: the reference interpreter: runs one function on host memory, and checks every
+// index, division, lane and assert. It favours clarity over speed. The target `interp` runs it.
 //
 // Thread rule: the body is only read; several threads may interpret one body at once.
-// Read next: interpret.c.
 #ifndef QUERN_IR_INTERPRET_H_
 #define QUERN_IR_INTERPRET_H_
 
@@ -16,9 +15,8 @@ typedef struct qn__interpret_args {
   const int64_t* symbols;
   // Threads of a warp for shuffles and warp reductions.
   uint32_t warp_size;
-  // Runs loops that the vectorise pass marked in lock-step over their lanes, as generated code
-  // does. For tests of the marks: the results must be the same. (Marked reductions run in order all
-  // the same.)
+  // Runs loops with a lane count in lock-step over their lanes, as generated code does. For tests
+  // of the vectorise pass: results must not change. Marked reductions still run in order.
   bool runs_lanes;
 } qn__interpret_args_t;
 

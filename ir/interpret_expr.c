@@ -1,10 +1,10 @@
 // ir/interpret_expr.c: evaluates expressions for one thread.
 //
-// Arithmetic is arith.c's. Operators across threads evaluate their operand as the other thread:
-// expressions are pure, and in lock-step the other thread has the same variables. Inside a
-// reduction the other thread is first given the same iteration. A thread that is not active, or
-// does not exist, is not read: shuffles then give the own value, and reductions over threads leave
-// it out. Thread rule: one thread per machine. Read next: interpret_memory.c.
+// An exchange evaluates its operand as the other thread would. That is right because expressions
+// have no side effects, and because threads run in lock-step: the other thread has its variables of
+// the same moment. Inside of a reduction the other thread's reduction variable is set to the same
+// iteration first. A thread that is inactive or does not exist is never read: shuffles give the own
+// value instead, and reductions over threads skip it. Arithmetic itself is in arith.c.
 #include "ir/interpreter.h"
 
 bool qn__machine_declare_var(qn__machine_t* machine, const qn__ir_var_t* var) {
@@ -49,7 +49,7 @@ static grid_t grid_of(const qn__machine_t* machine) {
   return grid;
 }
 
-// Number of a thread in its block, x fastest.
+// Returns the number of a thread in its block, x fastest.
 static uint32_t linear_of(const grid_t* grid, uint32_t thread) {
   uint32_t linear = 0, scale = 1;
   for (int axis = 0; axis < 3; ++axis) {
@@ -84,7 +84,8 @@ static bool is_active(const qn__machine_t* machine, uint32_t thread) {
   return low < active->count && active->threads[low] == thread;
 }
 
-// Gives `to` the iteration of the reductions around that `from` is in, outermost first.
+// Sets the reduction variables and lets of thread `to` to the iteration of thread `from`, for all
+// reductions around, outermost first.
 static void follow(qn__machine_t* machine, qn__interpret_frame_t* frame, uint32_t from,
                    uint32_t to) {
   if (!frame) return;

@@ -4,7 +4,7 @@
 // Every index is checked against its dimension, then the address against the memory of the root
 // buffer, which catches views and strides that reach beyond. Fresh memory is filled with ones, so
 // that floats read before they are written are NaN. A declaration that is run again replaces the
-// one before. Thread rule: one thread per machine. Read next: interpret.c.
+// one before.
 #include "ir/interpreter.h"
 
 #define MAX_BYTES ((int64_t)1 << 40)  // of one buffer, for all threads
@@ -46,7 +46,7 @@ void qn__machine_free_buffers(qn__machine_t* machine) {
   (void)qn__walk_block(&walker, &body);
 }
 
-// Room for `count` threads' sights of the buffer. False: failed.
+// Makes room for `count` threads' slots. False: failed.
 static bool prepare(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t level,
                     uint32_t count) {
   release_buffer(machine, buffer);
@@ -65,8 +65,8 @@ static int64_t* dims_at(const qn__machine_t* machine, const qn__ir_buffer_t* buf
   return machine->buffers[buffer->id].dims + index * dims_of(buffer);
 }
 
-// Extents and strides for one thread, and the number of elements between the lowest and the highest
-// that they reach. False: failed.
+// Computes extents and strides for one thread, and the number of elements from the lowest to the
+// highest that they reach. False: failed.
 static bool measure(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t index,
                     uint32_t thread, int64_t* out_low, int64_t* out_high) {
   int64_t* extents = dims_at(machine, buffer, index);

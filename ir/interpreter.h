@@ -3,8 +3,7 @@
 // Execution is in lock-step. Outside of thread loops there is one thread. A thread loop multiplies
 // the threads: thread t at one *level* has the children t * extent + i at the next. Every statement
 // is run for all *active* threads before the next one begins. A variable has one value per thread
-// of the level that it was declared at; a local buffer likewise. Thread rule: one thread per
-// machine. Read next: interpret.c.
+// of the level that it was declared at; a local buffer likewise. Read next: interpret.c.
 #ifndef QUERN_IR_INTERPRETER_H_
 #define QUERN_IR_INTERPRETER_H_
 
@@ -20,7 +19,7 @@ typedef struct qn__interpret_var {
   uint32_t level;
 } qn__interpret_var_t;
 
-// One thread's sight of a buffer.
+// A buffer as one thread sees it.
 typedef struct qn__interpret_slot {
   uint8_t* data;        // element 0; NULL: not declared by this thread
   const uint8_t* low;   // the memory that belongs to the root buffer
@@ -77,14 +76,14 @@ static inline bool qn__machine_failed(const qn__machine_t* machine) {
 void qn__machine_fail(qn__machine_t* machine, qn_status_code_t code, const char* format, ...)
     QN_PRINTF(3, 4);
 
-// The thread of `level` that `thread` of the current level descends from.
+// Returns the thread of `level` that `thread` of the current level descends from.
 static inline uint32_t qn__machine_ancestor(const qn__machine_t* machine, uint32_t level,
                                             uint32_t thread) {
   return thread / machine->levels[level].per_thread;
 }
 
 // ---- interpret_expr.c
-// 0 after a failure.
+// Evaluates an expression for one thread. 0 after a failure.
 qn__ir_scalar_t qn__machine_eval(qn__machine_t* machine, const qn__ir_expr_t* expr,
                                  uint32_t thread);
 // Makes room for a variable at the current level. False: failed.
@@ -93,12 +92,12 @@ void qn__machine_set_var(qn__machine_t* machine, const qn__ir_var_t* var, uint32
                          qn__ir_scalar_t value);
 
 // ---- interpret_memory.c
-// The address of an element for one thread, all checks done. NULL: failed.
+// Returns the address of an element for one thread, with all checks done. NULL: failed.
 uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, uint32_t thread);
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
 void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value);
-// Parameters; `address` as in qn__interpret_args_t.
+// Binds a parameter. `address`: see qn__interpret_args_t.
 void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint64_t address);
 // Runs the declaration of a buffer for the active threads.
 void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer);

@@ -1,10 +1,10 @@
-// ir/ir.h: the data structures of a module inside the library: a tree of statements and expressions
-// in one arena. Parser and builder make it, the verifier proves it, passes rewrite it, printer,
-// encoder, interpreter and code generators read it.
+// ir/ir.h: the data structures of a module: a tree of statements and expressions in one arena.
+// Parser and builder make it, the verifier checks it, passes rewrite it; printer, encoder,
+// interpreter and code generators read it.
 //
-// Not here: how it is made (parse.h, build.h), checked (verify.h), written (print.h, encode.h) or
-// run (interpret.h). Thread rule: a module body is written by one thread; once `qn_module_t` is
-// handed out it is only read. Read next: verify.h.
+// Not here: how it is made (text.h, builder.h), checked (verify.h), written (text.h, encode.h) or
+// run (interpret.h). Thread rule: one thread writes a body; a sealed `qn_module_t` is only read.
+// Read next: verify.h.
 #ifndef QUERN_IR_IR_H_
 #define QUERN_IR_IR_H_
 
@@ -171,8 +171,8 @@ struct qn__ir_stmt {
       qn__ir_expr_t* condition;
       qn__ir_block_t then_block;
       qn__ir_block_t else_block;  // empty: none
-      // Either arm does what is wanted, one of them sooner: set by the mapping to a GPU around
-      // launches, for the condition of the host that chooses. The second takes any call.
+      // Both arms compute the same, the first one faster: the mapping to a GPU sets it around
+      // launches between which the host chooses. The second arm takes any call.
       bool is_choice;
     } if_;
     struct {
@@ -314,11 +314,11 @@ struct qn__ir_walker {
 };
 bool qn__walk_block(qn__ir_walker_t* walker, qn__ir_block_t* block);
 bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr);
-// Does it ask for a number of the target, as warp_size() does?
+// Returns whether it holds a TARGET operator, such as warp_size().
 bool qn__expr_has_target(qn__ir_expr_t* expr);
 
-// The same tree? Variables and buffers are compared by identity, except those that the compared
-// pieces declare themselves. Locations do not count.
+// Returns whether two trees are equal. Variables and buffers are compared by identity, except those
+// that the trees declare themselves. Locations are ignored.
 bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b);
 
 // ---- tables (tables.c)
@@ -357,7 +357,7 @@ const qn__ir_op_info_t* qn__op_info(qn_op_t op);
 static inline bool qn__op_is_division(qn_op_t op) {
   return op >= QN_OP_FLOORDIV && op <= QN_OP_CEILDIV;
 }
-// Does it exchange values among the threads of a warp or block?
+// Returns whether it exchanges values among the threads of a warp or block.
 static inline bool qn__expr_is_exchange(const qn__ir_expr_t* expr) {
   if (expr->kind != QN__EXPR_OP) return false;
   qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
@@ -371,8 +371,8 @@ static inline int64_t qn__lane_least(qn_op_t op, int64_t warp_size) {
 // Writes what an assert says where a LANE operator leaves these bounds.
 enum { QN__LANE_MESSAGE_BYTES = 80 };
 void qn__lane_message(qn_op_t op, int64_t warp_size, char out_text[QN__LANE_MESSAGE_BYTES]);
-// The dtype that `op` (of ops.inc) gives for operands of these dtypes (as many as its arity). NONE
-// when it does not take them: then the operand that is wrong and what was expected of it
+// Returns the dtype of `op` (of ops.inc) for operands of these dtypes, as many as its arity. NONE
+// if it does not take them; then the outputs say which operand is wrong and what it should be
 // (op_rules.c).
 qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
                          const char** out_expected);

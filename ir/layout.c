@@ -1,9 +1,9 @@
 // ir/layout.c: breaking long lines of canonical text.
 //
-// A line is broken behind a ',' or an infix operator: the least nested of those in its second part,
-// and of these the last. It goes on under the text of the innermost open bracket when that is not
-// too far right, else four columns deeper than it began. A blank before an operator is never taken:
-// a line must not begin with `//`. Thread rule: pure but for `out`. Read next: printer.c.
+// A line is broken after a ',' or an infix operator: at the least nested place of its second half,
+// and at the last one of these. It continues below the text in the innermost open bracket unless
+// that is too far right, else four columns deeper than it began. It is never broken before an
+// operator: a line that begins with `//` would be a comment.
 #include "ir/layout.h"
 
 enum { DEEPEST_ALIGN = 40, CONTINUATION = 4, MAX_BRACKETS = 64, FIRST_CUT = 50 };
@@ -23,12 +23,12 @@ static bool is_break(const char* text, size_t at) {
   return begin < at && begin > 0 && text[begin - 1] == ' ';
 }
 
-// Behind the brace of a reduction: only where there is nothing better.
+// After the brace of a reduction, if there is no better place.
 static bool is_last_resort(const char* text, size_t at) {
   return at >= 3 && text[at] == ' ' && text[at - 1] == '{' && text[at - 2] == ' ';
 }
 
-// The best place to cut text[0, size) so that the first part is at most the limit wide.
+// Finds the best place to cut text[0, size) so that the first part fits.
 static cut_t find_cut(const char* text, size_t size, size_t base_column) {
   cut_t cut = {0, 0, SIZE_MAX};
   size_t columns[MAX_BRACKETS];

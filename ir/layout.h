@@ -1,7 +1,6 @@
 // ir/layout.h: how wide a line of canonical text may be, and how a longer one is broken.
 //
-// Shared by the printer and the formatter, so that they agree. Thread rule: pure but for `out`.
-// Read next: layout.c.
+// Shared by the printer and the formatter, so that they agree.
 #ifndef QUERN_IR_LAYOUT_H_
 #define QUERN_IR_LAYOUT_H_
 

@@ -3,9 +3,7 @@
 // Not here: grammar (parser.c). One rule needs a word: `//` is both floor division and the start of
 // a comment. It divides exactly where an operand has just ended on the same line (a name, a number,
 // `)` or `]`); everywhere else a comment starts. So `r // s` divides, and a comment after `;`, `{`,
-// `}`,
-// `,` or on its own line is a comment.
-// Thread rule: one thread at a time per lexer. Read next: parser.c.
+// `}`, `,` or on its own line is a comment.
 #include "ir/lexer.h"
 
 #include "ir/codes.h"
@@ -62,7 +60,7 @@ bool qn__text_is_name(qn_str_t text) {
 
 // ------------------------------------------------------------------------------------ UTF-8
 
-// Bytes of the well-formed sequence at `at`, and its code point; 0 when it is malformed.
+// Returns the length of the UTF-8 sequence at `at`, and its code point; 0 if it is malformed.
 static uint32_t utf8_at(qn_str_t text, size_t at, uint32_t* out_code) {
   const uint8_t* s = (const uint8_t*)text.data + at;
   size_t left = text.size - at;
@@ -275,7 +273,7 @@ static void skip_strange(qn__lexer_t* lexer) {
   }
 }
 
-// A comment in the style of C: reported and skipped, over lines too when it is closed.
+// Reports and skips a comment in the style of C, over several lines if it is closed.
 static void skip_block_comment(qn__lexer_t* lexer) {
   uint32_t begin = lexer->offset;
   uint32_t line_end = 0;
@@ -334,7 +332,7 @@ qn__token_t qn__lexer_next(qn__lexer_t* lexer) {
       skip_block_comment(lexer);
     } else if (is_name_start(c)) {
       lex_name(lexer);
-      // A word behind a bracket (`fast`, `strides`, `in`) is no operand either.
+      // A word after a bracket (`fast`, `strides`, `in`) is no operand either.
       bool is_behind_bracket =
           lexer->last == QN__TOKEN_RIGHT_PAREN || lexer->last == QN__TOKEN_RIGHT_BRACKET;
       qn__token_t token = finish(lexer, QN__TOKEN_NAME, begin, newline_count);

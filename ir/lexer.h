@@ -1,8 +1,7 @@
 // ir/lexer.h: the text of a module as tokens.
 //
 // Not here: what tokens mean together (parser.c) and how messages look (diag.c). The lexer reports
-// what it finds wrong inside a token and goes on. Thread rule: one thread at a time per lexer. Read
-// next: parser.h.
+// what it finds wrong inside a token and goes on.
 #ifndef QUERN_IR_LEXER_H_
 #define QUERN_IR_LEXER_H_
 

@@ -2,14 +2,13 @@
 // and describe modules.
 //
 // Not here: the text (parser.c, printer.c), the rules (verify.c), the bytes (encode.c, decode.c),
-// the builder (build.c). Thread rule: a sealed module is only read, except for its count. Read
-// next: encode.c.
+// the builder (build.c). Thread rule: a sealed module is only read, except for its count.
 #include "ir/diag.h"
 #include "ir/encode.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
-// Places in a text are 32-bit, and no program of this size was written by anyone.
+// Places in a text are 32-bit numbers.
 #define LARGEST_TEXT_BYTES ((size_t)256 * 1024 * 1024)
 
 void qn__body_init(qn__ir_body_t* body, qn_allocator_t allocator) {
@@ -25,7 +24,7 @@ void qn__body_deinit(qn__ir_body_t* body) {
 
 // ------------------------------------------------------------------------------------ sealing
 
-// The array of functions and what is written about each.
+// Makes the array of functions, and their signatures.
 static bool describe(qn_module_t* module) {
   qn__ir_body_t* body = &module->body;
   module->functions =
@@ -101,7 +100,7 @@ void qn_module_release(qn_module_t* module) {
 
 // ------------------------------------------------------------------------------------ making
 
-// The caller's options with every default filled in.
+// Returns the caller's options with defaults filled in.
 static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_options_t* out) {
   *out = (qn_parse_options_t){.struct_size = sizeof *out};
   if (options) {
@@ -118,7 +117,7 @@ static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_opti
   return QN_OK;
 }
 
-// Verifies and seals what parser or decoder made (consumed).
+// Verifies and seals a body from the parser or decoder. Consumes the body.
 static qn_status_t finish(qn__ir_body_t* body, qn__diag_t* diag, const char* source_name,
                           qn_str_t source, qn_module_t** out_module) {
   bool is_valid = qn__body_verify(body, diag);
@@ -175,7 +174,7 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
   qn_status_t status = finish(&body, &diag, filled.source_name, QN_STR(""), &module);
   qn__diag_deinit(&diag);
   if (!qn_ok(status)) return status;
-  // Canonical means that there is one form: what would be written differently is not accepted.
+  // Canonical bytes have one form: bytes that would be written differently are refused.
   if (module->byte_count != size || memcmp(module->bytes, data, size) != 0) {
     qn_module_release(module);
     return qn_status_make(QN_STATUS_DATA_LOSS,

@@ -1,7 +1,7 @@
 // ir/node.c: making nodes in an arena, and numbering what a function declares.
 //
-// Not here: copies of trees (clone.c), walks and comparison (walk.c). Nothing is checked here: that
-// is the verifier's work. Thread rule: one thread per arena. Read next: clone.c.
+// Checks nothing: the verifier does. Not here: copies of trees (clone.c), walks and comparison
+// (walk.c).
 #include "ir/ir.h"
 
 qn__ir_expr_t* qn__expr_new(qn__arena_t* arena, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
@@ -37,7 +37,7 @@ qn__ir_expr_t* qn__expr_var(qn__arena_t* arena, qn__ir_var_t* var) {
 qn__ir_expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__ir_expr_t* a, qn__ir_expr_t* b,
                            qn__ir_expr_t* c) {
   const qn__ir_op_info_t* info = qn__op_info(op);
-  // An operand that could not be allocated: the arena knows.
+  // An operand is NULL after a failed allocation, which the arena remembers.
   if (QN_NEVER(!info) || (info->arity > 0 && !a) || (info->arity > 1 && !b) ||
       (info->arity > 2 && !c)) {
     return NULL;
@@ -146,7 +146,7 @@ static bool number_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return true;
 }
 
-// Symbols, then scalar parameters, then the body. The canonical bytes rely on this order
+// Numbers symbols, then scalar parameters, then the body. The canonical bytes rely on this order
 // (encode.c).
 void qn__function_number(qn__ir_func_t* function) {
   function->var_count = 0;

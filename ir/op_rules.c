@@ -1,6 +1,6 @@
-// ir/op_rules.c: which operand dtypes an operator takes, and what comes out.
+// ir/op_rules.c: the operand dtypes that an operator takes, and the dtype of its result.
 //
-// Not here: what it computes (arith.c). Thread rule: pure functions. Read next: verify_expr.c.
+// Not here: the values (arith.c).
 #include "ir/ir.h"
 
 static bool is_int(qn_dtype_t dtype) {

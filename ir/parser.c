@@ -1,7 +1,6 @@
 // ir/parser.c: the parser's driver: tokens, messages, recovery, lists, and the entry point.
 //
-// Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c). Thread rule: one thread at a
-// time. Read next: parser_scope.c.
+// Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c).
 #include "ir/parser.h"
 
 #include <stdarg.h>
@@ -52,9 +51,9 @@ void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...)
 void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                        const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
-  // A token that was already complained about is not worth a second message.
+  // One message for each token is enough.
   bool is_repeated = p->is_lost || p->last_error_begin == loc.begin;
-  // Nor is what follows from a character that no token starts with.
+  // So are errors that follow from a character that starts no token.
   uint32_t lexed = p->lexer.error_begin;
   if (lexed != UINT32_MAX && lexed >= p->stmt_begin && lexed <= loc.begin + loc.size) {
     is_repeated = true;
@@ -142,7 +141,7 @@ bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after
   if (qn__parser_take(p, kind)) return true;
   if (p->is_lost) return false;
   if (kind == QN__TOKEN_SEMICOLON) {
-    // Points behind what should have ended, not at the next line's first word.
+    // Points after the end of the statement, not at the first word of the next line.
     bool is_word = qn__parser_at(p, QN__TOKEN_NAME) && p->token.newline_count == 0;
     const char* habit = is_word ? qn__parser_habit(QN__HABIT_INFIX, qn__parser_word(p)) : NULL;
     qn__parser_syntax(p, QN__CODE_MISSING_SEMICOLON, (qn__ir_loc_t){p->previous_end, 1}, habit,
@@ -238,8 +237,8 @@ static bool starts_statement(qn_str_t word) {
   return qn__loop_from_word(word) != 0;
 }
 
-// Skips to where a statement can begin: behind ';' or a whole block, before '}', before `func`, or
-// at a statement's word that starts a line.
+// Skips to a place where a statement can begin: after ';' or a whole block, before '}', before
+// `func`, or at a word of a statement that starts a line.
 void qn__parser_recover(qn__parser_t* p) {
   uint32_t open = 0;
   bool is_first = true;

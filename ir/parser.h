@@ -5,11 +5,11 @@
 // parser_word.c, parser_expr.c, parser_stmt.c and parser_func.c read the grammar (docs/ir.md), one
 // function per rule.
 //
-// How mistakes are handled: whoever finds one reports it and returns a poisoned operand or variable
-// (dtype none), which every later check accepts silently, so that one mistake gives one message. A
-// syntax mistake also sets `is_lost`; the statement loop then skips to the next statement.
-// Out of memory: `is_stopped` is set, the lexer then gives only END, and every loop ends by itself.
-// Thread rule: one thread at a time. Read next: parser.c.
+// Errors: a function that finds one reports it and returns a *poisoned* operand or variable (dtype
+// none). Later checks accept poison silently, so that one mistake gives one message. A syntax error
+// also sets `is_lost`; the statement loop then skips to the next statement. When memory runs out,
+// `is_stopped` is set: the lexer then returns only END, so that every loop ends. Read next:
+// parser.c.
 #ifndef QUERN_IR_PARSER_H_
 #define QUERN_IR_PARSER_H_
 
@@ -18,7 +18,7 @@
 #include "ir/lexer.h"
 #include "ir/text.h"
 
-// What an expression's dtype is still open to.
+// The dtypes that an expression may still take.
 typedef enum qn__flex {
   QN__FLEX_TYPED,   // expr->dtype is final
   QN__FLEX_INT,     // only integer literals inside: takes any number dtype
@@ -101,12 +101,12 @@ static inline bool qn__parser_at_word(const qn__parser_t* p, const char* word) {
 }
 bool qn__parser_take(qn__parser_t* p, qn__token_kind_t kind);  // consumes it if it is there
 bool qn__parser_take_word(qn__parser_t* p, const char* word);
-// Consumes it or reports that `after` wants it.
+// Consumes the token, or reports that it is missing. `after`: where it belongs, for the message.
 bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after);
 bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after);
-// The closing bracket of what was opened at `open`.
+// Consumes the bracket that closes the one at `open`, or reports it.
 bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__ir_loc_t open);
-// A name that may be declared; reports and gives false otherwise.
+// Consumes a name that may be declared; otherwise reports it and returns false.
 bool qn__parser_name(qn__parser_t* p, const char* what, qn__ir_loc_t* out_loc);
 
 static inline qn__ir_loc_t qn__parser_since(const qn__parser_t* p, uint32_t begin) {
@@ -115,21 +115,21 @@ static inline qn__ir_loc_t qn__parser_since(const qn__parser_t* p, uint32_t begi
 void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
 void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
-// A syntax mistake at the current token; sets is_lost.
+// Reports a syntax error at the current token and sets is_lost.
 void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                        const char* format, ...) QN_PRINTF(5, 6);
-// Text for `help`, valid until the next call.
+// Formats a text for `help`, valid until the next call.
 const char* qn__parser_help(qn__parser_t* p, const char* format, ...) QN_PRINTF(2, 3);
-// The source text of an expression when it is short and on one line, else "x".
+// Returns the source text of an expression if it is short and on one line, else "x".
 qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__ir_expr_t* expr);
-// What to say about a mistake at `loc` when it directly follows a `//` that was read as a division
-// but may have been meant as a comment; else `otherwise`.
+// Returns the help for an error that directly follows a `//` which was read as a division but may
+// have been meant as a comment; else `otherwise`.
 const char* qn__parser_comment_help(const qn__parser_t* p, qn__ir_loc_t loc, const char* otherwise);
-// "'y'", "the end of the text", for "expected …, found …".
+// Returns the current token for "expected …, found …": "'y'", "the end of the text".
 qn_str_t qn__parser_found(const qn__parser_t* p);
-// Notes running out of memory; everything then ends.
+// Records that memory ran out. The parser then stops.
 void qn__parser_out_of_memory(qn__parser_t* p);
-// One level deeper; false (reported) beyond the limit. Pair with leave.
+// Enters one level of nesting; reports and returns false beyond the limit. Pair with leave.
 bool qn__parser_enter(qn__parser_t* p);
 void qn__parser_leave(qn__parser_t* p);
 void qn__parser_recover(qn__parser_t* p);
@@ -144,13 +144,13 @@ void qn__parser_open_block(qn__parser_t* p, qn__block_scope_t* scope);
 void qn__parser_close_block(qn__parser_t* p);
 // Drops all names, for the next function.
 void qn__parser_reset_names(qn__parser_t* p);
-// Declares; reports a second declaration. Either pointer may be NULL (poison).
+// Declares a name, and reports a second declaration. Either pointer may be NULL (poison).
 void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
                         qn__ir_buffer_t* buffer);
-// The declaration in force, or NULL: reported, with a suggestion. In a signature a free name
-// becomes a symbol.
+// Returns the visible declaration, or reports its absence with a suggestion and returns NULL. In a
+// signature a free name becomes a symbol.
 qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
-// Without a message.
+// The same without a message.
 qn__binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc);
 const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc);
 
@@ -174,10 +174,10 @@ const char* qn__suggest_help(qn__parser_t* p, const qn__suggestion_t* suggestion
 typedef enum qn__habit {
   QN__HABIT_DTYPE,  // where a dtype is expected
   QN__HABIT_CALL,   // called like an operator
-  QN__HABIT_INFIX,  // behind an operand
+  QN__HABIT_INFIX,  // after an operand
   QN__HABIT_STMT,   // at the start of a statement
 } qn__habit_t;
-// What to write instead of a word of another language, or NULL.
+// Returns what to write instead of a word of another language, or NULL.
 const char* qn__parser_habit(qn__habit_t kind, qn_str_t word);
 
 // ---- parser_type.c: dtypes
@@ -201,7 +201,7 @@ qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand
                                   uint32_t begin);
 qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
                                uint32_t begin);
-// NULL when poisoned (a message was given). `what` begins the message: "the condition".
+// NULL for poison, which was reported. `what` begins the message: "the condition".
 qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what);
 qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what);
 qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand);
@@ -212,7 +212,8 @@ qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
 // ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
 
 qn__operand_t qn__parse_expr(qn__parser_t* p);
-// The buffer of a name in front of "["; NULL, and told, where it is none. `help` may be NULL.
+// Returns the buffer of a name before "["; otherwise reports it and returns NULL. `help` may be
+// NULL.
 qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const char* help);
 // "[" exprs "]" of an access to `buffer` (NULL: poisoned); NULL when something is wrong.
 qn__ir_expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer,
@@ -229,7 +230,7 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
                      qn__ir_var_t* var);
 // "let" name "=" expr ";" (not of an atomic).
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
-// What declares buffers in a body.
+// Declarations of buffers in a body.
 void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block);

@@ -1,8 +1,7 @@
 // ir/parser_expr.c: the grammar of expressions: precedence climbing over a table of infix
 // operators.
 //
-// Not here: dtypes (parser_type.c), statements (parser_stmt.c). Thread rule: one thread at a time.
-// Read next: parser_stmt.c.
+// Not here: dtypes (parser_type.c), statements (parser_stmt.c).
 #include "ir/parser.h"
 
 // ------------------------------------------------------------------------------------ primaries
@@ -194,7 +193,7 @@ static qn__operand_t parse_call(qn__parser_t* p, qn_op_t op) {
   return qn__type_op(p, op, args, info->arity, op_loc.begin, qn__parser_since(p, op_loc.begin));
 }
 
-// A word that is called but is no operator.
+// Reports a call of a word that is no operator, and skips it.
 static qn__operand_t report_unknown_call(qn__parser_t* p) {
   qn__ir_loc_t loc = p->token.loc;
   qn_str_t word = qn__parser_word(p);
@@ -213,7 +212,7 @@ static qn__operand_t report_unknown_call(qn__parser_t* p) {
                      habit ? habit : qn__suggest_help(p, &suggestion, otherwise),
                      "unknown operator '%.*s'", QN_STR_ARG(word));
   }
-  // What is inside the parentheses may hold mistakes of its own, but nothing that can be trusted.
+  // The operands are skipped: without the operator, messages about them would be guesses.
   qn__parser_advance(p);
   uint32_t open = 0;
   while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at(p, QN__TOKEN_SEMICOLON) &&

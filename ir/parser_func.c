@@ -1,8 +1,7 @@
-// ir/parser_func.c: functions and what declares buffers: parameters, alloc, const, view.
+// ir/parser_func.c: functions, and declarations of buffers: parameters, alloc, const, view.
 //
 // Shapes of parameters may name scalar parameters that come later, so the names of scalars are read
 // ahead once; every other free name in them is a symbol.
-// Thread rule: one thread at a time. Read next: printer.c.
 #include "base/alloc.h"
 #include "ir/parser.h"
 
@@ -96,7 +95,8 @@ void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block) {
   append_alloc(p, block, buffer, loc);
 }
 
-// The product of a constant shape; reports extents that are no literals. False when unknown.
+// Computes the product of a constant shape, and reports extents that are not literals. False:
+// unknown.
 static bool constant_count(qn__parser_t* p, qn__ir_expr_t** shape, uint32_t rank,
                            size_t* out_count) {
   size_t count = 1;
@@ -393,7 +393,7 @@ void qn__parse_function(qn__parser_t* p) {
   p->function = function;
   if (!p->is_lost) parse_params(p, function);
   if (p->is_lost) {
-    // The parameters are not all known: what the body would be blamed for could be wrong.
+    // Not all parameters are known, so messages about the body could be wrong.
     recover_header(p);
     if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) qn__parser_recover(p);
     return;

@@ -1,7 +1,6 @@
-// ir/parser_habit.c: what people bring along from other languages, and how it is written here.
+// ir/parser_habit.c: words of other languages, and what to write instead.
 //
-// Read where a message is made anyway; nothing in here is accepted as a program.
-// Thread rule: constants only. Read next: parser_scope.c.
+// Only the help of error messages uses them.
 #include "ir/parser.h"
 
 const char* qn__parser_habit(qn__habit_t kind, qn_str_t word) {

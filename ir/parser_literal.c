@@ -1,7 +1,6 @@
 // ir/parser_literal.c: the value of a literal, read from the source text once its dtype is known.
 //
-// Not here: which dtype that is (parser_type.c). Thread rule: one thread at a time. Read next:
-// decimal.c.
+// Not here: which dtype that is (parser_type.c).
 #include <math.h>
 
 #include "ir/decimal.h"

@@ -1,8 +1,7 @@
-// ir/parser_scope.c: which name means what, and "did you mean".
+// ir/parser_scope.c: the declarations of names, and suggestions for unknown ones.
 //
 // A name has a stack of declarations; blocks undo theirs when they close. Inner blocks may shadow
 // locals of outer ones; parameters, symbols and names of the same block may not be declared again.
-// Thread rule: one thread at a time. Read next: parser_type.c.
 #include "base/alloc.h"
 #include "ir/parser.h"
 
@@ -25,7 +24,7 @@ void qn__parser_reset_names(qn__parser_t* p) {
   p->symbol_count = 0;
 }
 
-// The entry of a name, made when it is new. NULL when out of memory.
+// Finds or makes the entry of a name. NULL: out of memory.
 static qn__name_t* intern(qn__parser_t* p, qn__ir_loc_t loc) {
   qn_str_t text = qn__lexer_slice(p->text, loc);
   qn__name_t* name = qn__map_get(&p->names, text);
@@ -100,7 +99,7 @@ qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
   if (p->is_signature && qn__text_is_name(text)) return add_symbol(p, loc);
   const char* comment_help = qn__parser_comment_help(p, loc, NULL);
   if (comment_help) {
-    // What follows would be the rest of the comment.
+    // The words after it would be the rest of the comment.
     qn__parser_syntax(p, QN__CODE_UNKNOWN_NAME, loc, comment_help, "unknown name '%.*s'",
                       QN_STR_ARG(text));
     return NULL;

@@ -1,9 +1,8 @@
 // ir/parser_stmt.c: the grammar of statements.
 //
-// A declaration is made also when a part of it is wrong: its name is then known, and poisoned where
-// its dtype is not. Statements with mistakes are left out of the tree, which is never used then.
-// Not here: expressions (parser_expr.c), parameters (parser_func.c). Thread rule: one thread at a
-// time. Read next: parser_func.c.
+// A wrong declaration still declares its name, poisoned if the dtype is unknown, so that its uses
+// give no messages. Statements with errors are left out of the tree, which is not used then. Not
+// here: expressions (parser_expr.c), parameters (parser_func.c).
 #include "ir/parser.h"
 
 static qn__ir_stmt_t* new_stmt(qn__parser_t* p, qn__ir_block_t* block, qn__ir_stmt_kind_t kind,
@@ -76,7 +75,7 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
     parse_stmt(p, block);
     if (!p->is_lost) continue;
     qn__parser_recover(p);
-    // Whatever cannot be read must not be met again.
+    // Skip the token that cannot be read, so that the loop ends.
     if (p->token.loc.begin == begin && !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE) &&
         !qn__parser_at_word(p, "func")) {
       qn__parser_advance(p);

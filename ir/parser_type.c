@@ -1,18 +1,18 @@
 // ir/parser_type.c: dtypes of expressions.
 //
-// 1. Literals are open: they have no dtype until something decides. An operator whose operands are
-// all
-//    open is open itself (unless it gives bool), so that the whole of `2 * (1 + 3)` adapts.
-// 2. A typed operand decides for the open ones beside it; a store's buffer, an index (i64), a bound
-//    (i64) or a conversion decides for the whole expression. Where nothing does: i64, or f32 when a
-//    float literal or an operator of floats is in it.
-// 3. An integer literal may become a float when the float holds it exactly; a float literal never
-//    becomes an integer. Values are read from the source text when the dtype is known, so that a
-//    decimal is rounded once (parser_literal.c).
-// 4. Nothing else converts by itself.
+// 1. A literal is open: it has no dtype yet. An operator whose operands are all open is open itself
+//    (unless it gives bool), so that all of `2 * (1 + 3)` adapts.
+// 2. A typed operand decides the dtype of the open operands beside it. The buffer of a store, an
+// index
+//    (i64), a bound (i64) or a conversion decides for the whole expression. If nothing decides, it
+//    is i64, or f32 if it has a float literal or an operator of floats.
+// 3. An integer literal may become a float if the float holds it exactly. A float literal never
+// becomes
+//    an integer. Values are read from the source text once the dtype is known, so that a decimal is
+//    rounded once (parser_literal.c).
+// 4. There are no other implicit conversions.
 //
 // The printer has the inverse of these rules (printer_expr.c). Not here: grammar, names.
-// Thread rule: one thread at a time. Read next: parser_expr.c.
 #include "ir/parser.h"
 
 qn__operand_t qn__type_poison(void) {
@@ -37,7 +37,7 @@ static bool is_open(qn__operand_t operand) {
   return operand.flex == QN__FLEX_INT || operand.flex == QN__FLEX_FLOAT;
 }
 
-// The height of a node over its operands; reports one that is too high.
+// Sets the height of a node from its operands, and reports trees that are too high.
 static bool grow_height(qn__parser_t* p, qn__operand_t* operand, uint32_t below) {
   operand->height = below + 1;
   if (operand->height + p->depth <= QN__NESTING_LIMIT) return true;
@@ -101,7 +101,7 @@ static bool gives_bool(qn__ir_op_rule_t rule) {
   return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
 }
 
-// Is operand `i` one of those that share the dtype T of the rule?
+// Returns whether operand `i` has the common dtype T of the rule.
 static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT) return i > 0;
   if (rule == QN__RULE_LANE) return i == 0;
@@ -184,8 +184,8 @@ static void report_difference(qn__parser_t* p, const char* what, qn__operand_t a
                    qn_dtype_text(a.expr->dtype), qn_dtype_text(b.expr->dtype));
 }
 
-// Makes the operands in [0, count) agree on one dtype. `*out_flex` tells whether they are all still
-// open. False when reported.
+// Makes `count` operands agree on one dtype. `*out_flex`: whether they are all still open. Reports
+// and returns false if they cannot.
 static bool unify(qn__parser_t* p, const char* what, qn__operand_t** operands, uint32_t count,
                   qn__ir_loc_t loc, qn__flex_t* out_flex) {
   const qn__operand_t* typed = NULL;

@@ -1,7 +1,6 @@
-// ir/parser_word.c: words that stand for entries of the tables, dtypes, and lists in brackets.
+// ir/parser_word.c: looks words up in the tables, and reads dtypes and lists in brackets.
 //
-// Not here: what they are parts of (parser_expr.c, parser_stmt.c). Thread rule: one thread at a
-// time. Read next: parser_expr.c.
+// Not here: the grammar around them (parser_expr.c, parser_stmt.c).
 #include "ir/parser.h"
 
 // ------------------------------------------------------------------------------------ words

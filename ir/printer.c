@@ -1,12 +1,11 @@
 // ir/printer.c: a body as canonical text: two spaces of indent, one statement a line, the fewest
 // parentheses, names that mean one thing.
 //
-// Names: parameters, symbols and functions keep theirs. Locals keep theirs unless it is already
-// visible where they are declared (rewritten and decoded modules have such); then a suffix _1, _2 …
-// is added. A printed text therefore never shadows.
-// Marks of the vectorise pass are written as comments: they do not change what the text means.
-// Not here: expressions (printer_expr.c), texts with the user's comments (format.c).
-// Thread rule: one thread at a time; the body is only read. Read next: printer_expr.c.
+// Parameters, symbols and functions keep their names. A local keeps its name unless that is already
+// visible where it is declared, as happens in rewritten and decoded modules; then it gets a suffix
+// _1, _2 and so on. So a printed text never shadows a name. Marks of the vectorise pass are printed
+// as comments, since they do not change the meaning. Not here: expressions (printer_expr.c), texts
+// with the user's comments (format.c).
 #include "ir/printer.h"
 
 #include "ir/layout.h"
@@ -23,7 +22,7 @@ typedef struct suffix {
   uint32_t last;
 } suffix_t;
 
-// A text that is not visible yet, from `base`. NULL when out of memory.
+// Makes a name from `base` that is not visible yet. NULL: out of memory.
 static const char* free_name(qn__printer_t* p, const char* base) {
   if (!qn__map_get(&p->visible, qn__str(base))) return base;
   suffix_t* suffix = qn__map_get(&p->suffixes, qn__str(base));
@@ -89,7 +88,7 @@ void qn__print_lanes(qn__printer_t* p, uint32_t lane_count) {
 
 static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
-// "{", the statements on lines of their own, "}". The names of the block are already open.
+// Prints "{", the statements on lines of their own, "}". The names of the block are already open.
 static void print_lines(qn__printer_t* p, const qn__ir_block_t* block) {
   p->indent++;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
@@ -111,7 +110,7 @@ static void print_block(qn__printer_t* p, const qn__ir_block_t* block) {
 
 void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->let.var;
-  // The value does not see the name: it is declared behind it, but must be chosen before.
+  // The name is declared after the value, which does not see it, but must be chosen before.
   qn__print_declare(p, var, var->name, "v");
   qn__buffer_format(p->out, "let %s = ", qn__print_name(p, var, var->name));
   qn__print_expr(p, stmt->let.value, qn__print_default(stmt->let.value), 0);

@@ -1,8 +1,7 @@
 // ir/printer.h: what the files of the printer share.
 //
 // printer.c writes statements and functions, printer_expr.c expressions, layout.c breaks long
-// lines. Thread rule: one thread at a time per printer; the module is only read. Read next:
-// printer.c.
+// lines.
 #ifndef QUERN_IR_PRINTER_H_
 #define QUERN_IR_PRINTER_H_
 
@@ -27,7 +26,7 @@ typedef struct qn__printer {
   qn__map_t suffixes;  // text to the suffix that was given last
   qn__ptrmap_t names;  // variable or buffer to its text
   qn__printed_name_t* block;
-  // Told where statements begin (qn__text_print_places); NULL: nobody.
+  // Called where a statement begins (qn__text_print_places); may be NULL.
   bool (*on_stmt)(void* self, const qn__ir_stmt_t* stmt, uint32_t line);
   void* on_stmt_self;
   size_t counted;  // bytes of `out` whose lines are counted
@@ -35,18 +34,18 @@ typedef struct qn__printer {
 } qn__printer_t;
 
 void qn__print_expr(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want, int level);
-// The dtype that the parser gives an expression where nothing decides; NONE when it has its own.
+// Returns the dtype that the parser would give an open expression; NONE if it has its own.
 qn_dtype_t qn__print_default(const qn__ir_expr_t* expr);
 const char* qn__print_name(qn__printer_t* p, const void* entity, const char* name);
 void qn__print_declare(qn__printer_t* p, const void* entity, const char* name,
                        const char* fallback);
-// Blocks of names: keep p->block, print, give it back.
+// Blocks of names: save p->block, print, restore it.
 void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer);
 void qn__print_indices(qn__printer_t* p, qn__ir_expr_t* const* items, uint32_t count);
 void qn__print_newline(qn__printer_t* p);
-// "  // 8 lanes" at the end of the line.
+// Prints "  // 8 lanes" at the end of the line.
 void qn__print_lanes(qn__printer_t* p, uint32_t lane_count);
-// "let x = value;" and its like inside reductions.
+// Prints "let x = value;", in a block or in a reduction.
 void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
 #endif  // QUERN_IR_PRINTER_H_

@@ -1,10 +1,10 @@
 // ir/printer_expr.c: expressions as text.
 //
-// The inverse of parser_type.c: an expression that holds only literals would be open to its
-// surroundings when read. `want` is the dtype that the surroundings would give it. When that is the
-// dtype it has, its literals are written bare; else the first of them says its dtype (`i32(2)`),
-// which makes the parser give that dtype to the others beside it. Not here: statements (printer.c).
-// Thread rule: one thread at a time. Read next: printer.c.
+// The inverse of parser_type.c: an expression of literals alone takes its dtype from its
+// surroundings when it is read. `want` is the dtype that the surroundings would give. If the
+// expression has that dtype, its literals are printed bare. Otherwise the first literal says its
+// dtype (`i32(2)`), and the parser then gives that dtype to those beside it. Not here: statements
+// (printer.c).
 #include "ir/decimal.h"
 #include "ir/lexer.h"
 #include "ir/printer.h"
@@ -50,7 +50,8 @@ static bool gives_bool(qn__ir_op_rule_t rule) {
   return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
 }
 
-// Would the parser leave this open: are there only literals that could have another dtype?
+// Returns whether the parser would leave this open: it holds only literals that could take another
+// dtype.
 static bool is_open(const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -117,8 +118,8 @@ void qn__print_indices(qn__printer_t* p, qn__ir_expr_t* const* items, uint32_t c
 
 // ------------------------------------------------------------------------------------ operators
 
-// The dtype that the operands sharing T would be given, were they bare: that of a typed one beside
-// them, else what the surroundings give to the whole.
+// Returns the dtype that bare operands of the common dtype T would get: that of a typed operand,
+// else that of the surroundings.
 static qn_dtype_t common_want(const qn__ir_expr_t* const* operands, uint32_t count,
                               qn_dtype_t want) {
   for (uint32_t i = 0; i < count; i++) {
@@ -225,7 +226,7 @@ static void print_reduction(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtyp
 
 // ------------------------------------------------------------------------------------ expressions
 
-// How tightly the outermost construct binds.
+// Returns how tightly the outermost construct binds.
 static int own_level(const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_COND || expr->kind == QN__EXPR_REDUCE) return LEVEL_ANY;
   if (expr->kind == QN__EXPR_OP && qn__op_info(expr->op)->syntax == QN__SYNTAX_INFIX) {

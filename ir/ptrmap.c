@@ -1,7 +1,7 @@
 // ir/ptrmap.c: open addressing with linear probes, at most half full; nothing is ever removed.
-//
-// Thread rule: one thread at a time. Read next: node.c.
 #include "ir/ptrmap.h"
+
+#include <assert.h>
 
 #include "base/alloc.h"
 
@@ -23,6 +23,19 @@ static qn__ptrmap_slot_t* find(const qn__ptrmap_t* map, const void* key) {
   return &map->slots[i];
 }
 
+bool qn__ptrmap_check(const qn__ptrmap_t* map) {
+  if (QN_NEVER((map->capacity & (map->capacity - 1)) != 0 || map->count > map->capacity / 2)) {
+    return false;
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < map->capacity; i++) {
+    if (!map->slots[i].key) continue;
+    if (QN_NEVER(find(map, map->slots[i].key) != &map->slots[i])) return false;
+    count++;
+  }
+  return !QN_NEVER(count != map->count);
+}
+
 void* qn__ptrmap_get(const qn__ptrmap_t* map, const void* key) {
   return map->count ? find(map, key)->value : NULL;
 }
@@ -40,6 +53,7 @@ bool qn__ptrmap_put(qn__ptrmap_t* map, const void* key, void* value) {
     }
     qn__ptrmap_deinit(map);
     *map = larger;
+    assert(qn__ptrmap_check(map));
   }
   qn__ptrmap_slot_t* slot = find(map, key);
   if (!slot->key) map->count++;

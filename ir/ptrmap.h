@@ -1,7 +1,7 @@
-// ir/ptrmap.h: a hash map from the address of a node to a pointer: what clone, verifier and builder
-// know about nodes that they must not write to.
+// ir/ptrmap.h: a hash map from the address of a node to a pointer, for facts about nodes that must
+// not be written to (clone, verifier, builder).
 //
-// Not here: maps keyed by text (base/map.h). Thread rule: one thread at a time. Read next: node.c.
+// Not here: maps keyed by text (base/map.h).
 #ifndef QUERN_IR_PTRMAP_H_
 #define QUERN_IR_PTRMAP_H_
 
@@ -26,5 +26,9 @@ void qn__ptrmap_deinit(qn__ptrmap_t* map);
 void* qn__ptrmap_get(const qn__ptrmap_t* map, const void* key);
 // Inserts or replaces. `key` must not be NULL. False when out of memory.
 bool qn__ptrmap_put(qn__ptrmap_t* map, const void* key, void* value);
+
+// Checks the invariants: the capacity is a power of two, at most half of the slots are taken, and
+// each key is found. For assertions and tests.
+bool qn__ptrmap_check(const qn__ptrmap_t* map);
 
 #endif  // QUERN_IR_PTRMAP_H_

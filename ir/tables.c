@@ -1,7 +1,7 @@
 // ir/tables.c: look-ups in the tables of operators and small enumerations.
 //
 // Not here: dtypes (base/dtype.c), what an operator computes (arith.c) and which operands it takes
-// (verify_expr.c). Thread rule: pure functions. Read next: node.c.
+// (verify_expr.c).
 #include <stdio.h>
 
 #include "ir/ir.h"

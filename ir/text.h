@@ -1,6 +1,6 @@
 // ir/text.h: text to body (parser) and body to canonical text (printer).
 //
-// Thread rule: one thread at a time per body. The language: docs/ir.md. Read next: parser.c.
+// The language: docs/ir.md.
 #ifndef QUERN_IR_TEXT_H_
 #define QUERN_IR_TEXT_H_
 

@@ -1,10 +1,10 @@
 // ir/verifier.h: what the files of the verifier share.
 //
-// verify.c drives: functions, parameters, names. verify_expr.c judges expressions, verify_stmt.c
-// statements and scopes, verify_place.c where loops, allocations and barriers may stand. Only when
-// a function has no mistake of these kinds do verify_uniform.c (threads that must arrive together)
-// and verify_race.c (iterations that meet at one element) look at it: they may then trust the tree.
-// Thread rule: one thread at a time; the body is only read. Read next: verify.c.
+// verify.c drives: functions, parameters, names. verify_expr.c checks expressions, verify_stmt.c
+// statements and scopes, verify_place.c where loops, allocations and barriers may stand. If a
+// function has none of these errors, verify_uniform.c (threads that must arrive together) and
+// verify_race.c (iterations that access one element) check it too; they may trust the tree. Read
+// next: verify.c.
 #ifndef QUERN_IR_VERIFIER_H_
 #define QUERN_IR_VERIFIER_H_
 
@@ -22,12 +22,12 @@ typedef enum qn__verify_code {
 typedef struct qn__decl qn__decl_t;
 struct qn__decl {
   qn__decl_t* next;  // the one before in the same scope
-  bool is_open;      // the place that is looked at is inside its scope
+  bool is_open;      // its scope is open at the current place
   // Its value is known before a launch: made of symbols, integer scalars and literals alone.
   bool is_host;
 };
 
-// One loop around the place that is looked at, or the function's body.
+// A loop around the current place, or the function's body.
 typedef struct qn__place qn__place_t;
 struct qn__place {
   qn__place_t* outer;
@@ -43,7 +43,7 @@ typedef struct qn__verifier {
   qn__diag_t* diag;
   const qn__ir_body_t* body;
   const qn__ir_func_t* function;
-  // Passes leave bodies that hold what no source may: larger buffers, deeper trees.
+  // Bodies from passes may have larger buffers and deeper trees than sources.
   bool is_lowered;
   bool has_failed;       // out of memory
   uint32_t error_count;  // of the whole body
@@ -62,24 +62,25 @@ typedef struct qn__verifier {
 
 void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
-// Belongs to the error before. Silent without a place.
+// Adds a note to the error before. Silent without a place.
 void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
 void qn__verify_out_of_memory(qn__verifier_t* v);
 static inline bool qn__verify_stopped(const qn__verifier_t* v) {
   return v->has_failed || qn__diag_is_full(v->diag);
 }
-// First visit of a node? Reports one that has two parents.
+// Returns whether this is the first visit of a node; reports a node with two parents.
 bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__ir_loc_t loc);
-// One level deeper; reports and gives false beyond the limit. Pair with leave.
+// Enters one level of nesting; reports and returns false beyond the limit. Pair with leave.
 bool qn__verify_enter(qn__verifier_t* v, qn__ir_loc_t loc);
 void qn__verify_leave(qn__verifier_t* v);
 
 // ---- verify_stmt.c
 
-// Declares in the open scope; reports what was declared before. NULL then, or out of memory.
+// Declares in the open scope. Returns NULL for a second declaration, which it reports, or out of
+// memory.
 qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
                                qn__ir_loc_t loc);
-// The open declaration of a variable or buffer; reports and gives NULL otherwise.
+// Returns the open declaration of a variable or buffer; otherwise reports it and returns NULL.
 qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
                               const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared);
 qn__decl_t* qn__verify_open_scope(qn__verifier_t* v);
@@ -88,8 +89,8 @@ void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer);
 void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction);
 // Opens and closes a scope of its own.
 void qn__verify_block(qn__verifier_t* v, const qn__ir_block_t* block);
-// What buffers of every kind have in common: dtype, rank, shape, strides. False when nothing may
-// look at the buffer any more; other mistakes are counted only.
+// Checks dtype, rank, shape and strides of any buffer. Returns false if the buffer must not be read
+// any further; other errors are only counted.
 bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer);
 
 // ---- verify_expr.c
@@ -102,7 +103,8 @@ bool qn__verify_i64(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* wh
 bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
                         const qn__ir_buffer_t* buffer);
 bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr);
-// Made of literals and variables that are known before a launch?
+// Returns whether the host knows the value before a launch: it consists of literals and host
+// variables.
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
 
 // ---- verify_place.c
@@ -111,7 +113,7 @@ bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
 void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
-// Threads must arrive together at `loc`, which is inside a thread loop.
+// Notes a barrier or exchange at `loc`, inside of a thread loop.
 void qn__verify_meeting(qn__verifier_t* v, qn__ir_loc_t loc);
 // Called when the walk leaves a loop.
 void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place);

@@ -1,7 +1,6 @@
 // ir/verify.c: the verifier's driver: messages, functions, parameters, names.
 //
-// Not here: everything inside a body (the files named in verifier.h). Thread rule: one thread at a
-// time; the body is only read. Read next: verify_expr.c.
+// Not here: everything inside a body (the files named in verifier.h).
 #include "ir/verify.h"
 
 #include <stdarg.h>
@@ -81,7 +80,7 @@ void qn__verify_leave(qn__verifier_t* v) {
 
 // ------------------------------------------------------------------------------------ names
 
-// Names of functions, parameters and symbols are in the canonical bytes and in texts.
+// Checks a name of a function, parameter or symbol: it is part of the canonical bytes and of texts.
 static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const void* node,
                        const char* what, qn__ir_loc_t loc) {
   if (!name || !qn__text_is_name(qn__str(name))) {
@@ -103,7 +102,7 @@ static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, co
 
 // ------------------------------------------------------------------------------------ parameters
 
-// A caller must be able to compute it from shapes and scalars.
+// Checks an extent of a parameter: the caller must be able to compute it from shapes and scalars.
 static bool is_param_expr(qn__verifier_t* v, qn__ir_expr_t* expr) {
   const char* problem = "the shape of a parameter depends on more than symbols and scalars";
   if (qn__verify_is_host(v, expr) && !qn__expr_has_target(expr)) return true;
@@ -165,7 +164,7 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
   qn__map_deinit(&names);
 }
 
-// Symbols and scalars may be mentioned by every shape: they are declared first.
+// Symbols and scalars are declared first, since any shape may use them.
 static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_param_t* param = &function->params[i];
@@ -281,7 +280,7 @@ static void verify_function(qn__verifier_t* v, const qn__ir_func_t* function) {
   qn__verify_block(v, &function->body);
   if (v->error_count == errors && !v->has_failed) {
     qn__verify_uniform(v, function);
-    // Passes keep what is free of races so; their bodies need not be understood again.
+    // Passes never introduce races, so lowered bodies are not checked again.
     if (!v->is_lowered) qn__verify_races(v, function);
   }
   qn__verify_close_scope(v, NULL);

@@ -1,7 +1,7 @@
 // ir/verify_expr.c: expressions: their parts, dtypes by the operator's rule, literals.
 //
 // Not here: statements and scopes (verify_stmt.c), exchanges under divergent control flow
-// (verify_uniform.c). Thread rule: one thread at a time. Read next: verify_stmt.c.
+// (verify_uniform.c).
 #include <math.h>
 #include <stdio.h>
 

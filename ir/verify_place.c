@@ -1,7 +1,6 @@
 // ir/verify_place.c: where loops, allocations and barriers may stand, and how large they may be.
 //
-// Not here: control flow that divides threads (verify_uniform.c). Thread rule: one thread at a
-// time. Read next: verify_uniform.c.
+// Not here: control flow that divides threads (verify_uniform.c).
 #include "ir/verifier.h"
 
 enum {
@@ -9,8 +8,8 @@ enum {
   LARGEST_UNROLL = 4096,  // copies
   LARGEST_LOCAL_BYTES = 64 * 1024,
   LARGEST_SHARED_BYTES = 256 * 1024,
-  // The arrays over threads that take the place of values which live across a barrier, and what was
-  // shared, are local in a lowered body.
+  // In a lowered body, shared memory is local, and so are the arrays over threads that replace
+  // values which live across a barrier.
   LARGEST_LOWERED_BYTES = 256 * 1024 * 1024,
 };
 
@@ -22,7 +21,7 @@ static qn__ir_loc_t loc_of(const qn__place_t* place) {
   return place->stmt ? place->stmt->loc : (qn__ir_loc_t){0, 0};
 }
 
-// The innermost loop around that `matches`, or NULL.
+// Returns the innermost loop around that `matches`, or NULL.
 static qn__place_t* find_loop(const qn__verifier_t* v, bool (*matches)(qn_loop_kind_t kind)) {
   qn__place_t* place = v->place;
   while (place && !(is_loop(place) && matches(place->stmt->loop.kind))) place = place->outer;
@@ -38,7 +37,7 @@ static bool is_block(qn_loop_kind_t kind) {
 static bool is_vector(qn_loop_kind_t kind) {
   return kind == QN_LOOP_VECTOR;
 }
-// Its iterations share no order and no meeting.
+// Returns whether the loop's iterations have no order and cannot wait for each other.
 static bool is_free(qn_loop_kind_t kind) {
   return kind == QN_LOOP_VECTOR || kind == QN_LOOP_PARALLEL;
 }
@@ -124,8 +123,8 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
-// A block loop around another one is part of the same grid: every block would do what stands beside
-// the inner loop once more.
+// Block loops inside each other are one grid: each block would repeat the statements beside the
+// inner loop.
 static void check_grid_body(qn__verifier_t* v, const qn__ir_stmt_t* loop) {
   uint32_t loop_count = 0;
   for (const qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
@@ -185,7 +184,7 @@ void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 
 // ------------------------------------------------------------------------------------ allocations
 
-// The number of elements of a constant shape of positive extents. False: reported.
+// Computes the number of elements of a constant shape of positive extents. False: reported.
 static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t* out_count) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; i++) {
@@ -208,7 +207,7 @@ static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uin
   return true;
 }
 
-// The bytes of a constant shape, bounded. False: reported.
+// Computes the bytes of a constant shape, and checks the limit. False: reported.
 static bool bounded_bytes(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t used,
                           uint64_t limit, const char* whose, uint64_t* out_bytes) {
   uint64_t count;

@@ -1,31 +1,38 @@
-// ir/verify_race.c: iterations of a concurrent loop that certainly meet at one element.
+// ir/verify_race.c: finds races that are certain: two iterations of a concurrent loop that access
+// one element, at least one of them by a store.
 //
-// Requirements.
+// The walk keeps, for each value, the set of loops between whose iterations it may differ (its
+// *levels*). With `parallel i { for j { let a = i * 2; x[j] = a; } }` the level of `i` is in the
+// levels of `a` and not in those of `j`; so all iterations of `i` store to the same x[j].
 //
-// R1. Only what is certain is reported: where the walk does not know, it assumes that there is no
-// race.
+// Requirements:
 //
-// R2. A loop is concurrent when it is parallel, vector, block.* or thread.* and not known to have
-// fewer than two iterations. An allocation inside of the loop is private to the iteration.
+// R1. Report only what is certain. Where a fact is unknown, assume that there is no race.
 //
-// R3. A store whose element is the same in every iteration is a race. "The same" means that no
-// index depends on the loop's variable, nor on anything that may differ between its iterations:
-// values loaded from what is written to, old values of atomics, exchanges among threads.
+// R2. A loop is concurrent if it is parallel, vector, block.* or thread.*, and is not known to have
+//     fewer than two iterations. An allocation inside of it is private to the iteration.
 //
-// R4. A condition around the access (`if`, `while`, `?`, `&&`, the bounds of an inner loop) that
-// may differ between the iterations makes it uncertain. So does any other condition unless the
-// loop's extent is constant: it may be what says that there is one iteration.
+// R3. A store to the same element in every iteration is a race. The element is the same if no index
+//     depends on the loop's variable or on a value that may differ between iterations. Loads from
+//     buffers that are written, old values of atomics and exchanges among threads may always
+//     differ.
 //
-// R5. Two accesses, one of them a store, whose indices are equal sums but for a distance of d
-// iterations (the same d in every dimension, not 0) are a race. Threads may have met at a barrier
-// in between: a thread loop with a barrier in it is left alone here.
+// R4. A condition around an access (`if`, `while`, `?`, `&&`, the bounds of an inner loop) makes
+// the
+//     access uncertain if it may differ between the iterations. Any other condition makes it
+//     uncertain too, unless the loop's extent is constant: the condition may hold only where there
+//     is one iteration (`if n == 1 { ... }`).
 //
-// Not here: the decisions (verify_race_check.c). Thread rule: one thread at a time.
-// Read next: verify_race_check.c.
+// R5. Two accesses, one of them a store, are a race if their indices are equal sums except for a
+//     distance of d iterations, with the same d in every dimension and d not 0: x[i] and x[i + 2]
+//     meet two iterations apart. A thread loop with a barrier in it is skipped, since the barrier
+//     may stand between the two.
+//
+// Not here: the comparisons of R3 and R5 (verify_race_check.c).
 #include "base/alloc.h"
 #include "ir/race.h"
 
-// What is known of a variable.
+// Facts about a variable.
 typedef struct known {
   qn__levels_t levels;
   qn__affine_t value;  // of a let of an integer; else not valid
@@ -79,6 +86,7 @@ static void leave_condition(qn__race_t* r, condition_state_t before) {
   r->condition_count = before.count;
 }
 
+// Records an access for the comparison at the end of its loops (R5).
 static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices,
                    qn__ir_loc_t loc, bool is_store) {
   if (r->level == 0) return;
@@ -101,7 +109,8 @@ static qn__levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, size_t
   return levels;
 }
 
-// Evaluates `exprs` only where `condition` says so.
+// Visits operands that are evaluated only where a condition with these levels holds (R4). The
+// result may differ wherever the condition does.
 static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition,
                                   qn__ir_expr_t* const* exprs, size_t count) {
   condition_state_t before = enter_condition(r, condition);
@@ -110,6 +119,7 @@ static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition,
   return condition;
 }
 
+// A load from a buffer that is written may differ between any two iterations (R3).
 static qn__levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
@@ -122,6 +132,7 @@ static qn__levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   return levels;
 }
 
+// The bounds of a reduction are a condition around its lets and value (R4).
 static qn__levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
   qn__levels_t levels = qn__race_visit(r, expr->reduce.begin);
   qn__race_join(&levels, qn__race_visit(r, expr->reduce.end));
@@ -178,6 +189,7 @@ static bool is_concurrent(qn_loop_kind_t kind) {
   return kind != QN_LOOP_SERIAL && kind != QN_LOOP_UNROLL;
 }
 
+// Opens a level, and notes where the records of the loop's body begin.
 static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__affine_t begin = qn__affine_of(stmt->loop.begin, &r->lets);
   qn__affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
@@ -198,7 +210,7 @@ static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__levels_t levels = qn__race_visit(r, stmt->loop.begin);
   qn__race_join(&levels, qn__race_visit(r, stmt->loop.end));
   qn__levels_t guards = r->guards;
-  // An inner loop that only some iterations enter is a condition.
+  // Only some iterations of the outer loops may enter this one: its bounds are a condition (R4).
   qn__race_join(&r->guards, levels);
   bool is_open = is_concurrent(stmt->loop.kind) && r->level < QN__RACE_LOOPS;
   if (is_open) {
@@ -215,6 +227,7 @@ static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   r->guards = guards;
 }
 
+// A view has the place of its buffer, and differs wherever its origin or strides do.
 static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   qn__race_place_t* place = QN__ARENA_NEW(&r->v->scratch, qn__race_place_t);
   if (!place || !qn__ptrmap_put(&r->known, buffer, place)) {

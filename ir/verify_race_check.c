@@ -1,10 +1,10 @@
-// ir/verify_race_check.c: do iterations of a concurrent loop certainly meet at one element?
+// ir/verify_race_check.c: compares accesses to find iterations that reach one element.
 //
-// The requirements R1 to R5 stand at the top of verify_race.c. Thread rule: one thread at a time.
-// Read next: encode.c.
+// The requirements R1 to R5 stand at the top of verify_race.c.
 #include "ir/race.h"
 
-// R4: does every iteration of the loop come to an access with these conditions around it?
+// Returns whether every iteration of the loop reaches an access with these conditions around it
+// (R4).
 static bool is_certain(const qn__race_t* r, uint32_t level, const qn__levels_t* guards,
                        uint32_t condition_count) {
   const qn__race_loop_t* loop = &r->loops[level];
@@ -17,7 +17,8 @@ static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
                   qn__loop_kind_text(loop->stmt->loop.kind));
 }
 
-// R3.
+// Looks for a loop around the store, from the innermost out to the one that holds the buffer, of
+// which no index has the level. The first one found is reported.
 void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__levels_t levels) {
   qn__race_place_t place = qn__race_place_of(r, buffer);
@@ -38,7 +39,7 @@ void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir
   }
 }
 
-// Atoms other than the loop's own variable must have one value in all its iterations.
+// Returns whether all atoms but the loop's own variable have one value in all its iterations.
 static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level) {
   const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
   for (uint32_t i = 0; i < affine->count; i++) {
@@ -52,8 +53,10 @@ static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level)
   return true;
 }
 
-// R5: the iterations between a and b when both are the same element: true and the distance, or
-// false.
+// Finds the number of iterations between two accesses of one element (R5). For the indices
+// `step * i + p` and `step * i' + q` of one dimension, i' - i must be (p - q) / step. A dimension
+// without the loop's variable must have p == q. Returns false if there is no such distance, if
+// dimensions disagree, or if it is 0, which is one iteration.
 static bool distance(qn__race_t* r, const qn__access_t* a, const qn__access_t* b, uint32_t level,
                      int64_t* out_distance) {
   const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
@@ -118,19 +121,19 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   bool has_met =
       qn__loop_is_thread(loop->stmt->loop.kind) && r->barrier_count > loop->barrier_count;
   if (loop->is_single || has_met || store_count == 0) return;
-  // Beyond the bound nothing is known, and R1 holds.
+  // Too many pairs: nothing is known of them, and nothing is reported (R1).
   if (r->access_count - begin > r->pairs_left / store_count) return;
   r->pairs_left -= (r->access_count - begin) * store_count;
   uint32_t errors = r->v->error_count;
   for (size_t i = begin; i < r->access_count; i++) {
-    // A copy: looking at an atom appends to the list for a while.
+    // A copy, because is_steady() may grow and move the list.
     qn__access_t store = r->accesses[i];
     qn__race_place_t place = qn__race_place_of(r, store.buffer);
     if (!store.is_store || place.level > level || qn__race_has_level(&place.levels, level))
       continue;
     for (size_t k = begin; k < r->access_count && r->v->error_count == errors; k++) {
       qn__access_t other = r->accesses[k];
-      // Of two stores only one order is looked at.
+      // Two stores are compared once, not in both orders.
       if (k != i && (!other.is_store || k > i)) check_pair(r, &store, &other, level);
     }
   }

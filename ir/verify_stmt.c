@@ -1,8 +1,7 @@
 // ir/verify_stmt.c: statements and scopes: every variable and buffer is declared once and used
 // where it is declared; every statement has its parts.
 //
-// Not here: where loops, allocations and barriers may stand (verify_place.c). Thread rule: one
-// thread at a time. Read next: verify_place.c.
+// Not here: where loops, allocations and barriers may stand (verify_place.c).
 #include "ir/verifier.h"
 
 // ------------------------------------------------------------------------------------ scopes
@@ -149,7 +148,7 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   (void)qn__verify_declare(v, result, result->name, result->loc);
 }
 
-// Passes leave serial loops around launches: their variables are the host's.
+// Returns whether the host runs the loop: passes leave serial loops around launches.
 static bool is_host_loop(const qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (!v->is_lowered || stmt->loop.kind != QN_LOOP_SERIAL) return false;
   for (const qn__place_t* place = v->place->outer; place && place->stmt; place = place->outer) {

@@ -1,12 +1,15 @@
-// ir/verify_uniform.c: threads that must arrive together (at barriers, shuffles, reductions over
-// threads) must not be divided by control flow.
+// ir/verify_uniform.c: checks that all threads of a block reach each barrier and exchange.
 //
-// A value is divergent when it may differ among the threads of a block: a thread loop's variable,
-// what is loaded at a divergent index, the old value of an atomic, what is exchanged within a warp,
-// and all that is computed from these. A local buffer is divergent once a divergent value, index or
-// branch wrote to it; because a later store may feed an earlier load of the next iteration, the
-// walk is repeated until nothing changes. Then it is done once more to report. Thread rule: one
-// thread at a time. Read next: verify_race.c.
+// 1. A value is *divergent* if it may differ among the threads of a block: a thread loop's
+// variable, a
+//    load at a divergent index, the old value of an atomic, an exchange within a warp, and every
+//    value computed from these.
+// 2. Control flow is divergent inside of a condition or loop with divergent operands. A barrier or
+//    exchange there is an error.
+// 3. A local buffer is divergent once a divergent value, index or branch has written to it. A store
+// may
+//    feed a load that stands before it, in the next iteration of a loop; so the walk is repeated
+//    until nothing changes, and then once more to report.
 #include "ir/verifier.h"
 
 typedef struct uniform {
@@ -43,7 +46,7 @@ static void meet(uniform_t* u, qn__ir_loc_t loc, const char* what) {
   qn__verify_note(u->v, u->cause->loc, "this differs among the threads of a block");
 }
 
-// Runs what follows under a condition that may be divergent; returns what to restore.
+// Enters a condition that may be divergent. Returns the cause to restore after it.
 static const qn__ir_expr_t* divide(uniform_t* u, bool is_divergent, const qn__ir_expr_t* cause) {
   const qn__ir_expr_t* before = u->cause;
   if (is_divergent) u->cause = cause;
@@ -71,7 +74,7 @@ static bool visit_op(uniform_t* u, const qn__ir_expr_t* expr) {
   (void)strncat(what, info->text, 40);
   (void)strcat(what, "'");
   meet(u, expr->loc, what);
-  // A reduction over the block gives every thread the same; over a warp, every warp its own.
+  // A reduction over the block gives all threads one value; over a warp, each warp has its own.
   return expr->op != QN_OP_BLOCK_SUM && expr->op != QN_OP_BLOCK_MIN && expr->op != QN_OP_BLOCK_MAX;
 }
 

@@ -1,6 +1,4 @@
 // ir/walk.c: visits every statement and expression in program order; compares expressions.
-//
-// Thread rule: as the callbacks; comparison is pure. Read next: module.c.
 #include "ir/ir.h"
 
 static bool walk_exprs(qn__ir_walker_t* walker, qn__ir_expr_t** exprs, size_t count) {

@@ -1,14 +1,20 @@
 // jit/gpu/bounds.c: arithmetic on symbolic bounds and intervals.
 //
+// Example: for `i` in [0, n - 1] and `j` in [0, m - 1], the interval of `i * m + j` is
+// [0, (n - 1) * m + m - 1]. The guard then tests at each launch that this upper bound fits 32 bits.
+//
 // Requirements, which narrow.c relies on:
-//  1. An interval of operands that hold gives an interval that holds, over the integers. The IR's
-//     arithmetic wraps, so that is worth something only where nothing wrapped: whoever uses an
-//     interval has both bounds evaluated (a lower bound that is a constant needs none), and a rule
-//     that leaves out a bound of an operand must hold for any value of that operand.
-//  2. A bound that would become large is none. Guards are evaluated at every launch.
-//  3. A division by zero is the program's bug; nothing is claimed about its value beyond what the
-//     generated code gives, which is an operand or 0.
-// Thread rule: one thread per kernel. Read next: narrow.c.
+//
+//  1. If the intervals of the operands hold, so does the interval of the result, over the integers.
+//     The IR's arithmetic wraps, so this is true only where nothing wrapped. Hence the guard
+//     evaluates both bounds, with overflow checks (constants need none). A rule that drops a bound
+//     of an operand must hold for every value of that operand, since the dropped bound is never
+//     evaluated.
+//  2. A bound has a limited size, since guards are evaluated at every launch. Beyond it there is no
+//     bound.
+//  3. A division by zero is a bug of the program. Its result is an operand or 0, as in the
+//  generated
+//     code, and no rule assumes more.
 #include "jit/gpu/bounds.h"
 
 enum { MAX_SIZE = 64, MAX_DEPTH = 24 };
@@ -42,7 +48,7 @@ const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__ir_var_t* var) 
   return intern(bounds, &(qn__bound_t){.var = var, .size = 1, .depth = 1});
 }
 
-// x + c, with c constant?
+// Returns whether the bound is x + c with a constant c.
 static bool is_shifted(const qn__bound_t* bound) {
   return bound->op == QN_OP_ADD && qn__bound_is_const(bound->args[1]);
 }
@@ -63,7 +69,9 @@ static const qn__bound_t* fold(qn__bounds_t* bounds, qn_op_t op, const qn__bound
   return qn__bound_const(bounds, value);
 }
 
-// The sum or product with a constant on the right, where it is simpler than that.
+// Simplifies an operation whose constant operand, if any, is `b`: identities, and sums of
+// constants.
+// `*is_done` false: there is no simpler form.
 static const qn__bound_t* simplify(qn__bounds_t* bounds, qn_op_t op, const qn__bound_t* a,
                                    const qn__bound_t* b, bool* is_done) {
   *is_done = true;
@@ -87,7 +95,7 @@ static const qn__bound_t* simplify(qn__bounds_t* bounds, qn_op_t op, const qn__b
       return a;
     }
   }
-  // Constants of sums go outwards, where they meet.
+  // Constants of sums move outwards, where they are added up.
   if (op == QN_OP_ADD && is_shifted(a)) {
     return qn__bound_op(bounds, QN_OP_ADD, qn__bound_op(bounds, QN_OP_ADD, a->args[0], b),
                         a->args[1]);
@@ -146,7 +154,7 @@ static const qn__bound_t* negated(qn__bounds_t* bounds, const qn__bound_t* bound
   return qn__bound_op(bounds, QN_OP_SUB, qn__bound_const(bounds, 0), bound);
 }
 
-// At least the magnitude of every value.
+// Returns a bound of the magnitude of every value.
 static const qn__bound_t* magnitude(qn__bounds_t* bounds, const qn__interval_t* a) {
   if (a->is_nonnegative) return a->hi;
   return qn__bound_op(bounds, QN_OP_MAX, a->hi, negated(bounds, a->lo));
@@ -164,7 +172,7 @@ static qn__interval_t multiply(qn__bounds_t* bounds, qn__interval_t a, qn__inter
   if (a.is_nonnegative && b.is_nonnegative) {
     return up_to(bounds, qn__bound_op(bounds, QN_OP_MUL, a.hi, b.hi));
   }
-  // One that is a constant, or else not negative, on the right.
+  // Put a constant, or else an operand that is not negative, on the right.
   bool is_left = qn__interval_is_point(&a) && qn__bound_is_const(a.lo);
   bool is_right = qn__interval_is_point(&b) && qn__bound_is_const(b.lo);
   if (is_left ? !is_right : (a.is_nonnegative && !is_right)) {
@@ -188,14 +196,14 @@ static qn__interval_t multiply(qn__bounds_t* bounds, qn__interval_t a, qn__inter
                      qn__bound_op(bounds, QN_OP_MUL, magnitude(bounds, &a), magnitude(bounds, &b)));
 }
 
-// Quotients: never larger in magnitude than the dividend.
+// A quotient is never larger in magnitude than the dividend, whatever the divisor is.
 static qn__interval_t divide(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, qn__interval_t b) {
   bool is_const = qn__interval_is_point(&b) && qn__bound_is_const(b.lo);
   if (is_const && b.lo->value > 0) {
     return (qn__interval_t){qn__bound_op(bounds, op, a.lo, b.lo),
                             qn__bound_op(bounds, op, a.hi, b.lo), a.is_nonnegative};
   }
-  // The bounds of b are left out, so only a variable may be believed to be what it says.
+  // This drops the bounds of b (rule 1): only a plain variable is certain to have its own value.
   bool is_var = qn__interval_is_point(&b) && b.lo->op == QN_OP_NONE;
   if (a.is_nonnegative && b.is_nonnegative && is_var) return up_to(bounds, a.hi);
   return around_zero(bounds, magnitude(bounds, &a));
@@ -222,7 +230,7 @@ static qn__interval_t bits(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, q
   return (qn__interval_t){NULL, NULL, false};
 }
 
-// By counts of constant bounds below the width.
+// Bounds shifts by counts in a constant range below the width.
 static qn__interval_t shift(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, qn__interval_t b) {
   const qn__interval_t unknown = {NULL, NULL, false};
   if (!b.lo || !b.hi || !qn__bound_is_const(b.lo) || !qn__bound_is_const(b.hi)) return unknown;
@@ -236,7 +244,7 @@ static qn__interval_t shift(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a, 
                             a.is_nonnegative};
   }
   if (most > 31) return unknown;
-  // As a product, whose overflow the host tells.
+  // A left shift is bounded as a product, because the host detects the overflow of products.
   qn__interval_t by = qn__interval_range(bounds, INT64_C(1) << least, INT64_C(1) << most);
   return qn__interval_op(bounds, QN_OP_MUL, a, by);
 }
@@ -294,9 +302,8 @@ static qn__interval_t by_rule(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a
   }
 }
 
-// Operators that a bound may be made of. The host gives their value as the IR has it, or says that
-// it left the range. A left shift loses bits silently, so it is none: what is not negative as a
-// number may be negative as a bound then.
+// Returns whether a bound may use the operator. For these the host computes the same value as the
+// IR, or detects an overflow. A left shift loses bits without an overflow, so it is not among them.
 static bool is_bound_op(qn_op_t op) {
   switch (op) {
     case QN_OP_ADD:

@@ -1,9 +1,8 @@
-// jit/gpu/bounds.h: symbolic bounds of i64 values: expressions of what the host knows at a launch.
+// jit/gpu/bounds.h: symbolic bounds of i64 values: expressions that the host evaluates at a launch.
 //
-// An interval says: whenever the expression is evaluated, its value lies in [lo, hi], provided that
-// both bounds are computed without overflow and no symbol is negative. Both are tested by the guard
-// that is made of them. Bounds are unique: the same expression is the same pointer. Thread rule:
-// one thread per kernel. Read next: bounds.c, then narrow.c.
+// An interval [lo, hi] holds every value that its expression takes, if both bounds are computed
+// without overflow and no symbol is negative. The guard of a narrow kernel tests both conditions.
+// Bounds are unique: equal expressions are one pointer.
 #ifndef QUERN_JIT_GPU_BOUNDS_H_
 #define QUERN_JIT_GPU_BOUNDS_H_
 
@@ -15,8 +14,8 @@ struct qn__bound {
   const qn__bound_t* args[2];
   const qn__ir_var_t* var;
   int64_t value;
-  uint32_t size;   // operations when it is evaluated
-  uint32_t depth;  // values at once
+  uint32_t size;   // number of operations to evaluate it
+  uint32_t depth;  // number of values on the stack
   qn__bound_t* next;
 };
 
@@ -30,7 +29,7 @@ typedef struct qn__bounds {
 typedef struct qn__interval {
   const qn__bound_t* lo;
   const qn__bound_t* hi;
-  bool is_nonnegative;  // known apart from `lo`, which may be weaker
+  bool is_nonnegative;  // a fact of its own, since `lo` may be weaker
 } qn__interval_t;
 
 static inline bool qn__interval_is_point(const qn__interval_t* interval) {
@@ -49,9 +48,9 @@ const qn__bound_t* qn__bound_op(qn__bounds_t* bounds, qn_op_t op, const qn__boun
 void qn__bound_put(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__bound_t* bound);
 
 qn__interval_t qn__interval_range(qn__bounds_t* bounds, int64_t lo, int64_t hi);
-// Every value between the lower of both and the higher.
+// Returns the smallest interval that holds both.
 qn__interval_t qn__interval_hull(qn__bounds_t* bounds, qn__interval_t a, qn__interval_t b);
-// Of an integer operator on i64 values; operands that it lacks are not looked at.
+// Returns the interval of an integer operator on i64 values. Unary operators ignore `b`.
 qn__interval_t qn__interval_op(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a,
                                qn__interval_t b);
 

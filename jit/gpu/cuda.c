@@ -1,13 +1,13 @@
 // jit/gpu/cuda.c: the CUDA dialect: the beginning of a text, a kernel's head and foot.
 //
-// No headers: what is not in the language itself comes from the prelude. The text is compiled
-// without contraction (--fmad=false); `fast` functions ask for fused products by name. A pointer is
-// const where the kernel does not write through it, and restrict always: buffers of a call do not
-// overlap unless all are read only, so loads of those may take the read-only way.
+// A text includes no headers: the prelude has all that it needs. It is compiled without contraction
+// (--fmad=false); `fast` functions call fused products by name. A pointer is `const` if the kernel
+// only reads through it, and always `restrict`, because buffers of a call do not overlap unless all
+// are read-only. So loads may use the read-only cache.
 //
-// A thread that fails writes the record, if it is the first, and returns; threads that returned no
-// longer count at barriers and in shuffles. A kernel does nothing when an earlier launch failed.
-// Thread rule: one thread per printer. Read next: cuda_memory.c, cuda_lanes.c.
+// A thread that fails writes the error record, if it is the first, and returns. Threads that
+// returned no longer count at barriers and in shuffles. A kernel does nothing if an earlier launch
+// has failed.
 #include "jit/gpu/cuda.h"
 
 // ---- the text's beginning
@@ -184,10 +184,9 @@ static void kernel_begin(qn__kprint_t* p) {
                   plan->name, parameters(p));
   declare_shared(p);
   if (plan->has_record) {
-    // Once for a thread, and not volatile: a plain load is cached beside the multiprocessor, where
-    // its blocks find the tag behind the first of them; at the second level all blocks of the grid
-    // would queue for one line. What earlier kernels wrote is seen by any load of this one, and its
-    // own tag stops nobody.
+    // Each thread loads the tag once, and not as volatile: a plain load is served by the
+    // first-level cache, while volatile loads of all blocks would queue at one line of the second
+    // level. Any load sees what earlier kernels wrote, and this launch's own tag stops no thread.
     qn__kprint_line(p, "const uint qn_failed = qn_record->tag;");
     qn__kprint_line(p, "if (qn_failed != 0u && qn_failed != qn_tag) return;");
   }

@@ -1,6 +1,4 @@
-// jit/gpu/cuda.h: what the files of the CUDA dialect share.
-//
-// Thread rule: one thread per printer. Read next: cuda.c.
+// jit/gpu/cuda.h: declarations shared by the files of the CUDA dialect.
 #ifndef QUERN_JIT_GPU_CUDA_H_
 #define QUERN_JIT_GPU_CUDA_H_
 

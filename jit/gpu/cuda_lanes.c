@@ -1,12 +1,14 @@
 // jit/gpu/cuda_lanes.c: exchanges among the threads of a warp or block in CUDA C.
 //
-// 1. Warps have 32 lanes. A block whose threads are no multiple of that ends in a smaller one: its
-//    lanes are then counted, so that nothing is taken from a lane that is not there.
-// 2. A warp's reduction is a butterfly where all 32 lanes are certain, so that each lane has the
-//    result; else a tree down to lane 0, which hands it out.
-// 3. A block's reduction has one value of each warp in shared memory, which all threads reduce. An
-//    operator has memory of its own; only in a loop do the threads meet before it is written again.
-// Thread rule: one thread per printer. Read next: cuda.c.
+// 1. Warps have 32 lanes. If the threads of a block are no multiple of 32, the last warp is
+// smaller; its
+//    lanes are counted at run time, so that no missing lane is read.
+// 2. A reduction of a full warp is a butterfly, which gives each lane the result. Otherwise it is a
+// tree
+//    down to lane 0, which broadcasts the result.
+// 3. A reduction of a block stores one value of each warp in shared memory; then all threads reduce
+//    these. Each operator has memory of its own, so a barrier before the next use is needed only in
+//    loops.
 #include "jit/gpu/cuda.h"
 
 enum { WARP_SIZE = 32 };
@@ -22,7 +24,7 @@ static const char* mask_text(qn__kprint_t* p) {
   return "qn_lane_mask(qn_thread, qn_threads)";
 }
 
-// A value as a type that shuffles take, and back.
+// Converts a value to a type that shuffles take, and back.
 static const char* to_lane(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
   return dtype == QN_DTYPE_BOOL ? qn__kprint_text(p, "int(%s)", value) : value;
 }
@@ -32,8 +34,8 @@ static const char* from_lane(qn__kprint_t* p, qn_dtype_t dtype, const char* valu
 
 // ---- lanes
 
-// The lane that is asked for where its number is a small constant and all lanes are there: the
-// instruction's own forms do the rest. NULL: it is not so.
+// Prints a shuffle by a constant below 32 in full warps as one instruction. NULL: it is not that
+// case.
 static const char* direct_shuffle(qn__kprint_t* p, qn_op_t op, const char* value,
                                   const char* lane) {
   if (!has_whole_warps(p)) return NULL;
@@ -90,7 +92,8 @@ static const char* neutral_of(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype) {
                                    : qn__kprint_int(p, dtype, false, neutral.i);
 }
 
-// Lines that reduce the variable `name` over the first `lanes` lanes of the warp: into all of them.
+// Prints the reduction of the variable `name` over the first `lanes` lanes of the warp, into all of
+// them.
 static void butterfly(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t lanes,
                       const char* name) {
   for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
@@ -99,7 +102,7 @@ static void butterfly(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t 
   }
 }
 
-// The same for a warp that may lack lanes.
+// The same for a warp that may be smaller.
 static void tree(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
   p->dialect_bits |= QN__CUDA_USES_LANES;
   const char* type = qn__kprint_type(dtype, false);

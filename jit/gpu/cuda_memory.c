@@ -2,8 +2,7 @@
 //
 // Elements in memory have the size of their dtype, in shared memory too; f16 and bf16 are their
 // bits. The verifier allows atomics on i32, u32, i64 and u64, and additions to f32 and f64: each is
-// one instruction on every architecture there is a compiler for. Thread rule: one thread per
-// printer. Read next: cuda_lanes.c.
+// one instruction on every architecture there is a compiler for.
 #include "jit/gpu/cuda.h"
 
 const char* qn__cuda_memory_type(qn_dtype_t dtype) {

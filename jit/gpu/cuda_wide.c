@@ -1,8 +1,7 @@
 // jit/gpu/cuda_wide.c: wide accesses in CUDA C: up to 16 bytes by one instruction.
 //
-// An aligned structure of elements is copied as a whole, which the compiler does by one access
-// (ld.global.v4.b32 and its like). The elements keep their type, so that no rule on aliases is
-// broken. Thread rule: one thread per printer. Read next: print_wide.c.
+// The text copies an aligned structure of elements, for which the compiler emits one access (such
+// as ld.global.v4.b32). The elements keep their type, so the aliasing rules of C hold.
 #include "jit/gpu/cuda.h"
 
 void qn__cuda_wide_helpers(qn__kprint_t* p) {

@@ -1,16 +1,14 @@
 // jit/gpu/glsl.c: the GLSL dialect: the beginning of a text, a kernel's head and foot.
 //
-// A kernel is a compute shader. Buffers and workspaces are storage buffers of set 0, in the order
-// of the kernel's arguments, then the error record, then what did not fit into the push constants.
-// A buffer of the call begins at an element of what is bound, which comes with the scalars
-// (qn__gpu_push_layout). Those are read as 32-bit words, so that no target needs small or 64-bit
-// types in push constants.
+// A kernel is a compute shader. Bindings of set 0 are storage buffers: the buffers and workspaces
+// in the order of the kernel's arguments, the error record, and the scalars that do not fit into
+// the push constants. A buffer begins at some element of its binding; that number comes with the
+// scalars (qn__gpu_push_layout). Scalars are read as 32-bit words, so that no target needs small or
+// 64-bit types in push constants.
 //
-// A buffer that a kernel with barriers writes is `coherent`: only then do the threads of a block
-// see each other's stores to it. Extensions are asked for as the target has them, never more; that
-// a text names one that it does not use costs nothing, since capabilities follow from use.
-//
-// Thread rule: one thread per printer. Read next: glsl_memory.c, glsl_lanes.c.
+// A buffer that a kernel with barriers writes is `coherent`; otherwise the threads of a block would
+// not see each other's stores. A text requires the extensions that the target has and no others.
+// Naming an unused extension costs nothing, since SPIR-V's capabilities follow from use.
 #include "jit/gpu/glsl.h"
 
 bool qn__glsl_has(const qn__kprint_t* p, const char* option) {
@@ -26,10 +24,10 @@ int64_t qn__glsl_number(const qn__kprint_t* p, const char* option) {
 
 // ---- the text's beginning
 
-// Modes of floating point that SPIR-V keeps only when it is asked to: numbers of the execution mode
-// and its capability in SPV_KHR_float_controls. glslang keeps the last width of a mode only, so
-// that of f32 stands last: most kernels have no f64. In others jit/shaderc/controls.c brings that
-// of f64 back.
+// Floating-point modes that SPIR-V has on request: numbers of the execution mode and its capability
+// in SPV_KHR_float_controls. glslang keeps only the last width of a mode, so f32 stands last, as
+// most kernels have no f64. jit/shaderc/controls.c adds the modes of f64 again where they are
+// needed.
 static const struct {
   const char* option;
   uint32_t capability;

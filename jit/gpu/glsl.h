@@ -1,8 +1,7 @@
-// jit/gpu/glsl.h: what the files of the GLSL dialect share.
+// jit/gpu/glsl.h: declarations shared by the files of the GLSL dialect.
 //
 // glsl.c writes the text's beginning and the kernel's head and foot, glsl_memory.c accesses and
-// atomics, glsl_lanes.c barriers, exchanges, exact arithmetic and failures. Thread rule: one thread
-// per printer. Read next: glsl.c.
+// atomics, glsl_lanes.c barriers, exchanges, exact arithmetic and failures.
 #ifndef QUERN_JIT_GPU_GLSL_H_
 #define QUERN_JIT_GPU_GLSL_H_
 
@@ -18,7 +17,7 @@ enum {
   QN__GLSL_MUL_F64 = 1 << 5,
 };
 
-// How the elements of a PARAM, GLOBAL or SHARED buffer are kept.
+// The storage of the elements of a PARAM, GLOBAL or SHARED buffer.
 typedef struct qn__glsl_storage {
   const char* type;        // of an element of the GLSL array; NULL: the target has none
   uint32_t element_bytes;  // of that
@@ -30,8 +29,8 @@ qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buff
 
 bool qn__glsl_has(const qn__kprint_t* p, const char* option);
 int64_t qn__glsl_number(const qn__kprint_t* p, const char* option);
-// The functions that read and write elements that share a word, and exact arithmetic: in front of
-// main, behind the buffers.
+// Write the helper functions before main and after the buffers: elements that share a word, and
+// exact arithmetic.
 void qn__glsl_word_helpers(qn__kprint_t* p, const qn__ir_buffer_t* buffer, bool is_written);
 void qn__glsl_exact_helpers(qn__kprint_t* p);
 // The function that writes the record; the words of qn_push where its place and the tag are.

@@ -1,8 +1,7 @@
-// jit/gpu/glsl_check.c: what a kernel needs of the target's types, said before the compiler would.
+// jit/gpu/glsl_check.c: refuses values of types that the target lacks, before the compiler does.
 //
-// Storage says for itself what it needs (glsl_memory.c). Here are the values: 64-bit integers that
-// are not proven to fit 32 bits, and doubles. Thread rule: one thread per printer. Read next:
-// glsl_memory.c.
+// These are 64-bit integers that are not proven to fit 32 bits, and doubles. glsl_memory.c checks
+// the types of storage.
 #include "jit/gpu/glsl.h"
 #include "jit/gpu/needs.h"
 

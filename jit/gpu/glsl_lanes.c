@@ -1,15 +1,16 @@
-// jit/gpu/glsl_lanes.c: what threads do together in GLSL, exact arithmetic and failures.
+// jit/gpu/glsl_lanes.c: barriers, exchanges, exact arithmetic and failures in GLSL.
 //
-// 1. A barrier is one control barrier of the workgroup that orders shared memory and buffers. The
-//    plain barrier() of GLSL orders shared memory alone.
-// 2. Exchanges are subgroup shuffles. They are right when the subgroups of a block are full, have
-//    the target's size and hold its threads in order, which the option supports_subgroup_shuffle
-//    says; a block whose threads do not fill its subgroups is refused here, and the generator
-//    lowers the module again without them. Reductions are butterflies of shuffles and not subgroup
-//    reductions, because those say nothing about NaN and the sign of zero.
-// 3. `precise` stands at a variable; so each operation that must stay as it is becomes a call of a
-//    function with such a variable.
-// Thread rule: one thread per printer. Read next: glsl.c.
+// 1. A barrier is one control barrier of the workgroup that orders shared memory and buffers.
+// GLSL's
+//    barrier() orders shared memory alone.
+// 2. Exchanges are subgroup shuffles. They need full subgroups of the target's size that hold the
+//    threads of a block in order, which the option supports_subgroup_shuffle promises. A block
+//    whose threads do not fill its subgroups is refused here; the generator then lowers the module
+//    again without shuffles. Reductions are butterflies of shuffles, because subgroup reductions
+//    promise nothing about NaN and the sign of zero.
+// 3. GLSL has `precise` for variables only. So an operation that must not be contracted becomes a
+// call
+//    of a function with a precise variable.
 #include "jit/gpu/glsl.h"
 
 void qn__glsl_barrier(qn__kprint_t* p) {
@@ -89,7 +90,7 @@ bool qn__glsl_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char
     default:
       return false;
   }
-  // Every thread shuffles; one whose lane is not there keeps its own value.
+  // Every thread shuffles. A thread whose source lane does not exist keeps its own value.
   target = qn__kprint_name(p, wide, target);
   const char* other = qn__kprint_name(
       p, type,

@@ -1,19 +1,16 @@
 // jit/gpu/glsl_memory.c: loads, stores and atomics in GLSL.
 //
-// 1. Elements of 8 and 16 bits are such elements of a storage buffer where the target has them in
-//    storage; arithmetic on them is never needed. Where it has not, the buffer is an array of
-//    32-bit words: a load cuts a word, a store changes its part of the word by two atomics, so that
-//    neighbours in the same word are never lost.
-// 2. In shared memory an element is of the compute type: packed ones could not be written by
-//    two threads at once.
+// 1. Elements of 8 and 16 bits need support in storage buffers, not in arithmetic. Without it the
+//    buffer is an array of 32-bit words: a load extracts its part, and a store changes its part by
+//    two atomics, so that concurrent stores to neighbours in the word are not lost.
+// 2. In shared memory an element has the compute type, so that two threads can write neighbours.
 // 3. The verifier allows atomics on i32, u32, i64 and u64, and additions to f32 and f64. A float
 //    is added by compare-and-swap on its bits where the target has no such instruction; such a
 //    buffer is an array of bits in that kernel.
 // 4. A buffer's elements begin at NAME_at in the array that is bound (devices/gpu/plan.h).
-// Thread rule: one thread per printer. Read next: glsl_lanes.c.
 #include "jit/gpu/glsl.h"
 
-// Is there an atomic on the buffer in this kernel?
+// Returns whether the kernel has an atomic on the buffer.
 static bool find_atomic(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = walker->self;
   return stmt->kind != QN__STMT_ATOMIC || qn__buf_root(stmt->atomic.buffer) != buffer;
@@ -33,7 +30,7 @@ static bool is_shared(const qn__ir_buffer_t* buffer) {
   return buffer->scope == QN__SCOPE_SHARED;
 }
 
-// Is a float atomic one instruction?
+// Returns whether a float atomic is one instruction.
 static bool has_float_atomic(const qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   return buffer->dtype == QN_DTYPE_F32 && !is_shared(buffer) &&
          qn__glsl_has(p, "supports_atomic_float32");
@@ -109,7 +106,7 @@ static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__ir_buffer_t
   return storage;
 }
 
-// The place of an element in the array, a uint.
+// Returns the place of an element in the bound array, a uint.
 static const char* place_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   if (is_shared(buffer)) return qn__kprint_text(p, "uint(%s)", index);
   return qn__kprint_text(p, "uint(%s) + %s_at", index, qn__kprint_buffer(p, buffer));
@@ -150,7 +147,7 @@ const char* qn__glsl_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const 
   }
 }
 
-// What is stored for a value of the compute type.
+// Converts a value of the compute type to the stored form.
 static const char* stored(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                           const qn__glsl_storage_t* storage, const char* value) {
   switch (buffer->dtype) {
@@ -234,7 +231,7 @@ static const char* function_of(qn_atomic_op_t op) {
   }
 }
 
-// The loop ends when nobody changed the element between its load and the exchange.
+// The loop ends when no other thread has changed the element between the load and the exchange.
 static void add_float(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* place,
                       const char* operand, const char* old) {
   bool is_double = buffer->dtype == QN_DTYPE_F64;

@@ -1,30 +1,34 @@
-// jit/gpu/narrow.c: which i64 values of a kernel are computed in 32 bits, and when that is right.
+// jit/gpu/narrow.c: finds the i64 expressions of a kernel that can be computed in 32 bits.
 //
-// A kernel's indices are 64 bits wide in the IR and mostly small at a call. This finds a set of
-// expressions that may be printed in 32 bits (the rule is in program.h) and collects what must hold
-// for that: the guard, which the host evaluates at each launch.
+// Indices are i64 in the IR, and small in most calls; GPUs compute in 32 bits much faster. For each
+// kernel a second, *narrow* one is printed, in which a set of expressions has 32 bits. This file
+// finds that set, and collects the *needs*: bounds that must fit 32 bits for the set to be right.
+// The host tests them at each launch (the *guard*), and launches the wide kernel where they fail.
 //
-//  1. Linear indices lie within their buffers, so all of one is right if its low 32 bits are, and
-//     the buffer has at most 2^31 - 1 elements. Sums, products, negations, bits and left shifts
-//     below an index need nothing more: their low bits follow from those of their operands.
-//  2. Where the value itself counts (comparisons, divisions, bounds of loops, conversions, stores)
-//     an expression is narrow only if symbolic bounds exist (bounds.h), and the guard has both in
-//     range. All of it then follows rule 1 again.
-//  3. A variable is narrow if its value, or both bounds of its loop, are so proven. A loop that is
-//     not counts in 64 bits; its variable is cut where rule 1 allows it.
-//  4. Blocks, and the threads of a nest, are counted in 32 bits: their products are in the guard.
-//     What is multiplied there is cut at 0, as the kernel does.
-//  5. What a loop's body computes is bounded as if the loop ran. When it does not, the bounds say
-//     nothing true, and nobody asks: the guard may then choose either kernel.
-//  6. A checked build compares every index with its extent, so indices count as values there; an
-//     access through a view must not wrap around into the buffer underneath either.
-//  7. In doubt there is no narrow kernel: it is an optimisation, never a need.
+//  1. A linear index lies within its buffer. If the buffer has at most 2^31 - 1 elements, the low
+//  32
+//     bits of the index are the whole index. The low bits of sums, products, negations, bitwise
+//     operations and left shifts follow from the low bits of their operands. So everything below an
+//     index, down to other operators, is narrow without a need.
+//  2. Elsewhere the value itself counts: comparisons, divisions, bounds of loops, conversions,
+//     stores. There an expression is narrow only if it has symbolic bounds (bounds.h) that the
+//     guard proves to fit. Its operands then follow rule 1.
+//  3. A variable is narrow if its value, or both bounds of its loop, are proven so. A loop that is
+//  not
+//     counts in 64 bits, and its variable is cut to 32 where rule 1 allows that.
+//  4. The numbers of blocks and of threads of a nest are products of extents, computed in 32 bits:
+//  so
+//     the products are needs. Each factor is cut at 0 first, as in the kernel.
+//  5. Bounds in the body of a loop assume that the loop runs. If it does not run, they may be
+//  wrong,
+//     but then no value of the body is computed, and either kernel is right.
+//  6. A checked build compares each index with its extent, so indices count as values (rule 2). An
+//     offset through a view must not wrap around into the buffer below either.
+//  7. In doubt a kernel has no narrow form. It is an optimisation only.
 //
-// Scalar parameters stay as wide as they are: one that is only passed on should not choose the
-// kernel.
+// Scalar parameters keep their width: a scalar that is merely stored should not decide the guard.
 //
-// Not here: bounds of values (narrow_interval.c), the set that is found (widths.c). Thread rule:
-// one thread per kernel. Read next: narrow_interval.c, launch.c.
+// Not here: bounds of values (narrow_interval.c), the set that is found (widths.c).
 #include "jit/gpu/narrow.h"
 
 #include "base/alloc.h"
@@ -36,7 +40,8 @@ static void mark(qn__narrow_t* self, const qn__ir_expr_t* expr) {
   if (!qn__gpu_widths_add(self->widths, self->arena, expr)) self->has_no_memory = true;
 }
 
-// `is_low`: only the low 32 bits of the value count.
+// Visits an expression and marks the narrow parts. `is_low`: only the low 32 bits of the value
+// count (rule 1).
 static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low);
 static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer);
 static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
@@ -68,22 +73,22 @@ static void visit_wide_op(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is
   if (is_narrow) mark(self, expr);
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
     bool is_operand_low = is_narrow && (is_select ? i > 0 : qn__gpu_is_low_bits_op(expr));
-    // Of a count that is a literal its low bits are taken.
+    // The language takes a shift count modulo the width, so the low bits of a literal are enough.
     bool is_shift = expr->op == QN_OP_SHL || expr->op == QN_OP_SHR;
     if (is_shift && i == 1 && expr->args[1]->kind == QN__EXPR_INT) is_operand_low = true;
     visit(self, expr->args[i], is_operand_low);
   }
 }
 
-// An expression of dtype i64.
+// Visits an expression of dtype i64.
 static void visit_wide(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       if (is_low || qn__is_within_32_bits(expr->int_value)) mark(self, expr);
       break;
     case QN__EXPR_VAR:
-      // A variable of the kernel that is narrow was proven to be; one from outside needs the guard
-      // where its value counts.
+      // A narrow variable of the kernel is proven. A variable of the host needs the guard where its
+      // value counts.
       if (is_low || (qn__gpu_is_narrow_var(self->widths, expr->var) &&
                      (self->is_inside[expr->var->id] || is_proven(self, expr)))) {
         mark(self, expr);
@@ -132,7 +137,7 @@ static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
       visit_access(self, expr->load.buffer, expr->load.indices);
       break;
     case QN__EXPR_CAST: {
-      // An integer of at most 32 bits takes the low ones.
+      // A conversion to 32 bits or fewer takes the low bits.
       bool is_cut = qn__dtype_is_int(expr->dtype) && qn__dtype_bits(expr->dtype) <= 32;
       visit(self, expr->args[0], is_cut);
       break;
@@ -160,14 +165,16 @@ static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
 
 // ---- buffers
 
-// The numbers of elements are what must fit, so that one more than an index does, too.
+// Adds the needs of a buffer's span. The number of elements must fit, not just the last index,
+// since loops compare with it.
 static void need_span(qn__narrow_t* self, const qn__bound_t* lo, const qn__bound_t* hi) {
   qn__bounds_t* bounds = &self->bounds;
   qn__narrow_need_least(self, lo);
   qn__narrow_need_most(self, qn__bound_op(bounds, QN_OP_ADD, hi, qn__bound_const(bounds, 1)));
 }
 
-// Everything that an access of the buffer computes besides its own indices.
+// Visits the expressions that each access of the buffer computes besides its indices: extents,
+// strides, and the origin of a view.
 static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
   if (self->is_buffer_seen[buffer->id]) return;
   self->is_buffer_seen[buffer->id] = true;
@@ -184,7 +191,7 @@ static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
   }
   visit_access(self, buffer->base, buffer->base_indices);
   if (!self->is_checked) return;
-  // Whatever the view's own extents allow, from wherever it may begin, must not wrap.
+  // No offset that the view's extents allow may wrap around (rule 6).
   qn__narrow_span(self, buffer, &lo, &hi);
   for (const qn__ir_buffer_t* base = buffer->base;; base = base->base) {
     const qn__bound_t *base_lo, *base_hi;
@@ -198,7 +205,7 @@ static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
 
 // ---- statements
 
-// Notes what is known of a loop's variable. `is_needed`: the loop is counted in 32 bits.
+// Bounds a loop's variable. `is_needed`: the loop must be counted in 32 bits (rule 4).
 static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
                        const qn__ir_expr_t* end, bool is_needed) {
   qn__interval_t from = qn__narrow_interval(self, begin), to = qn__narrow_interval(self, end);
@@ -228,11 +235,11 @@ static void visit_let(qn__narrow_t* self, const qn__ir_stmt_t* stmt) {
   visit(self, stmt->let.value, is_narrow);
 }
 
-// The product of the extents of a nest, each cut at 0, is counted in 32 bits.
+// Adds the need that the product of a nest's extents fits (rule 4).
 static void need_count(qn__narrow_t* self, const qn__ir_stmt_t* loop) {
   qn__bounds_t* bounds = &self->bounds;
   const qn__bound_t *product = qn__bound_const(bounds, 1), *zero = qn__bound_const(bounds, 0);
-  // Bounds of inner loops may use the outer variables.
+  // Bounds of inner loops may use outer variables, whose greatest values count.
   for (; loop; loop = qn__gpu_nest_inner(loop)) {
     qn__interval_t from = qn__narrow_interval(self, loop->loop.begin);
     qn__interval_t to = qn__narrow_interval(self, loop->loop.end);
@@ -275,7 +282,7 @@ static void visit_stmt(qn__narrow_t* self, const qn__ir_stmt_t* stmt, const qn__
       bool is_inner =
           parent && parent->kind == QN__STMT_LOOP &&
           (is_block ? qn__loop_is_block(parent->loop.kind) : qn__loop_is_thread(parent->loop.kind));
-      // Behind the body, so that the variables of inner loops have their intervals.
+      // After the body, when the variables of inner loops have their intervals.
       if ((is_block || is_thread) && !is_inner) need_count(self, stmt);
       break;
     }
@@ -303,7 +310,8 @@ static void visit_block(qn__narrow_t* self, const qn__ir_block_t* block,
 
 // ---- all
 
-// What comes from the host: symbols and its own values are narrow, scalar parameters as they are.
+// Marks what comes from the host: symbols and values of host lets are narrow, scalar parameters
+// keep their width.
 static void note_outside(qn__narrow_t* self) {
   const qn__gpu_split_t* split = self->split;
   for (size_t i = 0; i < split->function->symbol_count; i++) {

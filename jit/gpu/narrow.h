@@ -1,7 +1,5 @@
-// jit/gpu/narrow.h: what the two files that look for 32-bit arithmetic in a kernel share: the state
-// of the search, and what is known of a value.
-//
-// Thread rule: one thread per kernel. Read next: narrow.c.
+// jit/gpu/narrow.h: the search for 32-bit arithmetic in a kernel, shared by its two files: narrow.c
+// walks the kernel, narrow_interval.c bounds values.
 #ifndef QUERN_JIT_GPU_NARROW_H_
 #define QUERN_JIT_GPU_NARROW_H_
 
@@ -17,7 +15,7 @@ typedef struct qn__narrow {
   qn__interval_t* intervals;  // of the kernel's variables, by id
   bool* is_inside;            // variables of the kernel, by id
   bool* is_buffer_seen;       // by id
-  uint8_t* host_signs;        // of values of the host, by id; of narrow_interval.c alone
+  uint8_t* host_signs;        // of values of the host, by id; used by narrow_interval.c only
   qn__needs_t needs;
   bool is_checked;
   bool is_impossible;
@@ -26,20 +24,22 @@ typedef struct qn__narrow {
 
 // ---- narrow_interval.c
 
-// Of which nothing is known.
+// The interval of a value of which nothing is known.
 #define QN__INTERVAL_UNKNOWN ((qn__interval_t){NULL, NULL, false})
 
-// The bounds of an i64 expression; UNKNOWN for any other. That values of the host are not negative
-// is believed and noted in the needs.
+// Returns bounds of an i64 expression, UNKNOWN for any other. Assumes that values of the host are
+// not negative where that helps, and adds each assumption to the needs.
 qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__ir_expr_t* expr);
-// The least and the greatest linear index of a buffer or view, each extent at least 1; NULL:
+// Returns bounds of the linear index of a buffer or view, if each extent is at least 1. NULL:
 // unknown.
 void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn__bound_t** out_lo,
                      const qn__bound_t** out_hi);
 
-// Is a value of this interval one of 32 bits? Adds what must hold for it.
+// Returns whether values of this interval can be proven to fit 32 bits, and adds the needs of that
+// proof.
 bool qn__narrow_prove(qn__narrow_t* self, const qn__interval_t* interval);
-// At most INT32_MAX, at least INT32_MIN; a bound that there is not makes the kernel impossible.
+// Adds the need that a bound is at most INT32_MAX, or at least INT32_MIN. Without a bound (NULL)
+// there can be no narrow kernel.
 void qn__narrow_need_most(qn__narrow_t* self, const qn__bound_t* bound);
 void qn__narrow_need_least(qn__narrow_t* self, const qn__bound_t* bound);
 

@@ -1,8 +1,10 @@
-// jit/gpu/narrow_interval.c: what is known of the values and buffers of a kernel while narrow.c
-// looks for 32-bit arithmetic: symbolic bounds, and what must hold at the launch for them.
+// jit/gpu/narrow_interval.c: bounds the values and buffers of a kernel for narrow.c.
 //
-// Not here: how bounds are computed (bounds.c), and where values count (narrow.c). Thread rule: one
-// thread per kernel. Read next: narrow.c, bounds.c.
+// Each i64 expression gets an interval of two symbolic bounds, or none. A bound consists of symbols
+// and host values, so the host can compute it at each launch. Bounds may rest on an assumption, for
+// example that a symbol is not negative; each assumption is a need, which the guard tests.
+//
+// Not here: how bounds are computed (bounds.c), and where values count (narrow.c).
 #include "jit/gpu/narrow.h"
 
 // ---- needs
@@ -37,11 +39,12 @@ void qn__narrow_need_least(qn__narrow_t* self, const qn__bound_t* bound) {
 
 // ---- expressions
 
-// Asked once: a chain of lets that each use the one before twice would be asked 2^n times.
+// Signs of host lets are cached: without that, a chain of n lets that each use the one before twice
+// would take 2^n steps.
 typedef enum sign { SIGN_UNASKED, SIGN_ANY, SIGN_NONNEGATIVE } sign_t;
 
-// A value is what it is at the launch; that it is not negative is believed where it should not be,
-// and then tested.
+// The interval of a host value is the value itself. A symbol, an unsigned value, or one whose
+// expression has no negative part is assumed to be not negative; the guard tests that.
 static qn__interval_t interval_of_host(qn__narrow_t* self, const qn__ir_var_t* var) {
   const qn__bound_t* bound = qn__bound_var(&self->bounds, var);
   if (!bound) return QN__INTERVAL_UNKNOWN;
@@ -126,7 +129,7 @@ void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn
   const qn__bound_t *lo = qn__bound_const(bounds, 0), *hi = lo;
   const qn__bound_t *minus_one = qn__bound_const(bounds, -1), *zero = lo;
   if (!buffer->strides) {
-    // Extents are not negative: the call's checks, or the allocation's, saw to that.
+    // Extents are not negative: the call, or the allocation, has checked them.
     hi = qn__bound_const(bounds, 1);
     for (uint32_t i = 0; i < buffer->rank; i++) {
       hi = qn__bound_op(bounds, QN_OP_MUL, hi, qn__narrow_interval(self, buffer->shape[i]).hi);

@@ -1,8 +1,7 @@
-// jit/gpu/needs.c: needs, those that follow from others dropped, as one expression of the host.
+// jit/gpu/needs.c: collects needs, drops those that others imply, and writes the guard.
 //
-// A need that is dropped must follow from those that stay for every value of the variables; the
-// ones that stay may become a little stricter for it. Thread rule: one thread per kernel. Read
-// next: narrow.c.
+// A dropped need must follow from the remaining ones for all values of the variables. A remaining
+// need may become slightly stricter for that: the guard then refuses a few calls at the limit.
 #include "jit/gpu/needs.h"
 
 static const qn__bound_t* base_of(const qn__bound_t* bound, int64_t* out_shift) {
@@ -11,9 +10,9 @@ static const qn__bound_t* base_of(const qn__bound_t* bound, int64_t* out_shift) 
   return is_sum ? bound->args[0] : bound;
 }
 
-// Of two needs that differ by a constant the stricter one is enough.
+// Adds a need. Of two needs that differ by a constant, only the stricter one is kept.
 static void add_need(qn__needs_t* self, qn__need_t** list, const qn__bound_t* bound, bool is_most) {
-  // A larger of two is at most something where both are; constants are in range.
+  // max(a, b) <= c holds if a <= c and b <= c. Constants are in range already.
   qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
   while (list != &self->signs && bound->op == join && qn__bound_is_const(bound->args[1]) &&
          qn__is_within_32_bits(bound->args[1]->value)) {
@@ -47,7 +46,7 @@ void qn__needs_add_sign(qn__needs_t* self, const qn__bound_t* variable) {
 
 // ---- needs that follow from others
 
-// Shifts beyond this are left alone, so that the rules below have room.
+// Needs `x + c` with |c| beyond this are kept as they are, so that the rules below cannot overflow.
 enum { MAX_SHIFT = 1 << 28 };
 
 static bool is_modest(int64_t shift) {
@@ -62,7 +61,7 @@ static qn__need_t* find_base(qn__need_t* needs, const qn__bound_t* base) {
   return NULL;
 }
 
-// The quotient x / k rounded up or down, k at least 2?
+// Returns whether the bound is x / k, rounded up or down, with a constant k of at least 2.
 static bool is_quotient(const qn__bound_t* bound) {
   if (bound->op != QN_OP_CEILDIV && bound->op != QN_OP_FLOORDIV && bound->op != QN_OP_SHR) {
     return false;
@@ -72,14 +71,14 @@ static bool is_quotient(const qn__bound_t* bound) {
   return bound->op == QN_OP_SHR ? by >= 1 && by < 63 : by >= 2;
 }
 
-// x rounded up to a multiple of k?
+// Returns whether the bound is x rounded up to a multiple of a constant k.
 static bool is_rounded(const qn__bound_t* bound) {
   return bound->op == QN_OP_MUL && is_quotient(bound->args[0]) &&
          bound->args[0]->op == QN_OP_CEILDIV && bound->args[1] == bound->args[0]->args[1];
 }
 
-// x <= ceildiv(x, k) * k, so the need of the left side moves into that of the right one, which may
-// become a little stricter.
+// Returns whether the need of x + c follows from one of ceildiv(x, k) * k + d, which is at least x
+// + d. Raises d to c if it is smaller.
 static bool moves_into_rounded(qn__needs_t* self, const qn__need_t* need) {
   int64_t shift, other_shift;
   const qn__bound_t* base = base_of(need->bound, &shift);
@@ -97,7 +96,8 @@ static bool moves_into_rounded(qn__needs_t* self, const qn__need_t* need) {
   return false;
 }
 
-// A quotient by 2 or more is in range, with a modest shift, where the dividend is, or a multiple.
+// Returns whether x / k + c follows from a need of x or of a multiple of it: with k >= 2 the
+// quotient is at most half of the range, so the limited c fits too.
 static bool follows_from_dividend(const qn__need_t* needs, const qn__need_t* need) {
   int64_t shift, other_shift;
   const qn__bound_t* base = base_of(need->bound, &shift);
@@ -112,7 +112,7 @@ static bool follows_from_dividend(const qn__need_t* needs, const qn__need_t* nee
   return false;
 }
 
-// A symbol that is not negative has a least value.
+// Returns whether a lower bound follows because its symbol is not negative.
 static bool follows_from_sign(const qn__needs_t* self, const qn__need_t* need) {
   int64_t shift;
   const qn__bound_t* base = base_of(need->bound, &shift);
@@ -158,7 +158,7 @@ static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const qn
   if (is_joined) qn__gpu_put_apply(out, QN_OP_LOGIC_AND);
 }
 
-// Evaluated at every launch: beyond this the wide kernel is the better choice.
+// A longer guard costs more at each launch than the narrow kernel saves.
 enum { MAX_GUARD_OPS = 400 };
 
 bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out) {

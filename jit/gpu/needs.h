@@ -1,8 +1,7 @@
-// jit/gpu/needs.h: what must hold at a launch for a kernel with 32-bit indices, and the guard that
-// is made of it.
+// jit/gpu/needs.h: the needs of a narrow kernel (what must hold at a launch), and the guard, the
+// host expression that tests them.
 //
-// Not here: where needs come from (narrow.c). Thread rule: one thread per kernel. Read next:
-// needs.c.
+// Not here: where needs come from (narrow.c).
 #ifndef QUERN_JIT_GPU_NEEDS_H_
 #define QUERN_JIT_GPU_NEEDS_H_
 
@@ -24,11 +23,11 @@ typedef struct qn__needs {
 static inline bool qn__is_within_32_bits(int64_t value) {
   return value >= INT32_MIN && value <= INT32_MAX;
 }
-// None of these takes a constant.
+// Add a need. Bounds must not be constants, which are checked when they arise.
 void qn__needs_add_most(qn__needs_t* self, const qn__bound_t* bound);
 void qn__needs_add_least(qn__needs_t* self, const qn__bound_t* bound);
 void qn__needs_add_sign(qn__needs_t* self, const qn__bound_t* variable);
-// Appends the guard, nothing where nothing is needed. False when it would be too long to evaluate
+// Appends the guard; nothing if there is no need. Returns false if it would be too long to evaluate
 // at every launch.
 bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out);
 

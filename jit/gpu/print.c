@@ -1,9 +1,8 @@
-// jit/gpu/print.c: whole texts: the kernels, and in front of them what they turned out to need.
+// jit/gpu/print.c: prints a text: beginning, prelude, tables, kernels.
 //
-// Kernels are printed first; then the dialect's beginning, the helpers of the prelude that are
-// used, tables, and the kernels are put one after the other. With each line goes the line of the
-// mapped module's text that it comes from. Thread rule: one thread per text. Read next:
-// print_inner.h.
+// The kernels are printed first, into a buffer of their own: only then is it known which helpers
+// and tables they use. Each line carries the number of the line of the mapped module that it comes
+// from, for error messages.
 #include "jit/gpu/print.h"
 
 #include "ir/ptrmap.h"

@@ -1,11 +1,10 @@
-// jit/gpu/print.h: kernels as text of a C-like language. One printer walks the IR; a dialect says
-// what differs between CUDA C and GLSL.
+// jit/gpu/print.h: prints kernels as CUDA C or GLSL. One printer walks the IR; a *dialect* is a
+// table of functions for what differs between the two languages.
 //
-// The common ground: expressions, statements, loops and integer helpers are spelled alike in both,
-// with the words of the prelude (prelude.h) for types and built-in functions, and its helper
-// functions, of which only those that are used are written. f16 and bf16 are loaded as their bits,
-// computed as f32 and rounded after each operation. Thread rule: one thread per printer. Read next:
-// print_inner.h, print.c, then cuda.c and glsl.c.
+// Expressions, statements, loops and integer helpers are spelled alike in both. Types and built-in
+// functions have common names, which the prelude (prelude.h) defines as macros; a text contains the
+// helper functions that it uses and no others. f16 and bf16 are loaded as their bits, computed as
+// f32 and rounded after each operation. Read next: print_inner.h, print.c, then cuda.c and glsl.c.
 #ifndef QUERN_JIT_GPU_PRINT_H_
 #define QUERN_JIT_GPU_PRINT_H_
 
@@ -27,31 +26,31 @@ typedef struct qn__dialect_wide {
                const char* from);
 } qn__dialect_wide_t;
 
-// What differs. Members write lines with qn__kprint_line or return a text from qn__kprint_text
-// (print_inner.h), and never fail by themselves. Names of buffers and variables: qn__kprint_buffer,
-// qn__kprint_var. Values are of the compute type: bool; int for i8, i16, i32; uint for u8, u16,
-// u32; qn_i64, qn_u64; float for f16, bf16, f32; double. An index is `int` in a narrow kernel
-// (kernel->is_narrow), else `qn_i64`.
+// A dialect. Its functions write lines with qn__kprint_line or return a text from qn__kprint_text
+// (print_inner.h); errors stick in p->status. Names of buffers and variables come from
+// qn__kprint_buffer and qn__kprint_var. Values have the *compute type* of their dtype: bool; int
+// for i8, i16, i32; uint for u8, u16, u32; qn_i64, qn_u64; float for f16, bf16, f32; double. An
+// index is `int` in a narrow kernel (kernel->is_narrow), else `qn_i64`.
 typedef struct qn__dialect {
   const char* name;  // "cuda", "glsl"
   bool is_glsl;
   bool wraps_signed;       // int arithmetic wraps around by itself; else it is done in uint
-  bool needs_all_threads;  // at a barrier, those too that failed before (print_alive.c)
-  const char* unroll;      // a line in front of a loop worth unrolling; NULL: none
+  bool needs_all_threads;  // also failed threads must reach barriers (print_alive.c)
+  const char* unroll;      // the line before a loop to unroll; NULL: none
   // a + b, a - b, a * b of float or double (f32, f64; the narrow floats compute as f32) that must
   // be neither contracted nor reassociated, as an expression. NULL: the operator itself is right.
-  // Not asked in `fast` functions.
+  // Not used in `fast` functions.
   const char* (*arithmetic)(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
                             const char* b);
-  // What stands in front of the prelude (version, extensions, options of the compiler), once a
-  // text.
+  // Writes the beginning of a text, before the prelude: version, extensions, compiler options.
   void (*text_begin)(qn__kprint_t* p);
   // The kernel's head, up to and with its opening brace: parameters, bindings, the buffers of
   // p->shared, the variables of the kernel's scalars under their names, and the constants
   //   const uint qn_thread, qn_threads;  // of this thread in its block; of the block
   //   const INDEX qn_block_first, qn_block_step;  // uint, in a wide kernel qn_u64
-  // It is called when the body is already written, so that it knows what that used. The record is
-  // tested here: nothing is done if it has a tag that is not 0 and not this launch's.
+  // Called after the body is printed, when all that it uses is known. The head tests the error
+  // record: the kernel does nothing if an earlier launch has failed, that is, if the record's tag
+  // is neither 0 nor this launch's.
   void (*kernel_begin)(qn__kprint_t* p);
   void (*kernel_end)(qn__kprint_t* p);
   // A constant table: `type` is uint or qn_u64 for floats (their bits; f16, bf16: 16 of a uint),
@@ -73,8 +72,8 @@ typedef struct qn__dialect {
   bool (*exchange)(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                    const char* lane, bool is_narrow_lane, const char* result);
   void (*barrier)(qn__kprint_t* p);
-  // The statement that writes the record: index and extent are both qn_i64 (`is_wide`) or int. The
-  // printer leaves the kernel behind it.
+  // Writes the statement that fills the error record. Index and extent are both qn_i64 (`is_wide`)
+  // or int. After it the printer leaves the kernel.
   void (*fail)(qn__kprint_t* p, uint32_t site, const char* index, const char* extent, bool is_wide);
 } qn__dialect_t;
 
@@ -84,7 +83,7 @@ extern const qn__dialect_t qn__dialect_glsl;
 typedef struct qn__print_options {
   const qn__dialect_t* dialect;
   qn__gpu_program_t* program;
-  // What the target has beyond the least: the GLSL dialect writes its extensions by these.
+  // The target, whose options decide the extensions of GLSL.
   const qn_target_t* target;
   bool has_native_fma;  // fma() is fused
   bool is_fast_tier;
@@ -92,7 +91,7 @@ typedef struct qn__print_options {
   bool has_float64;
 } qn__print_options_t;
 
-// A whole text that compiles: prelude, then the kernels [first, first + count). CUDA prints all
+// Prints a complete text: the prelude, then the kernels [first, first + count). CUDA prints all
 // kernels of a program in one text, GLSL one a text. Also fills `shared_bytes` and
 // `dynamic_shared_bytes` of their plans. `out_lines`: for each line of the text a u32, the line of
 // the mapped module's text (--emit ir) that it comes from, 0 where none; may be NULL. Errors:

@@ -1,10 +1,11 @@
-// jit/gpu/print_alive.c: threads that failed while others of their block still count on them.
+// jit/gpu/print_alive.c: keeps failed threads running to the barriers of their block.
 //
-// Behind a failure a thread has nothing left to do, and leaves its kernel. Where the threads of a
-// block meet, some languages want all of them at the barrier (`needs_all_threads`): there a thread
-// that failed goes on with `qn_alive` false. It touches no memory and passes every check, loads
-// give zero, and its own `while` loops end; loops that hold a barrier have conditions that are the
-// same for all threads. Thread rule: one thread per printer. Read next: print_index.c.
+// A thread that fails a check leaves its kernel. But in GLSL a barrier needs all threads of the
+// block
+// (`needs_all_threads`). So in kernels with barriers a failed thread continues with `qn_alive`
+// false: it stores nothing, its loads give zero, it passes every check, and its own `while` loops
+// end. Loops with a barrier have conditions that are equal for all threads, so all of them stay
+// together.
 #include "jit/gpu/print_inner.h"
 
 static bool has_no_threads(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
@@ -17,7 +18,7 @@ static bool has_threads(qn__ir_block_t* block) {
   return !qn__walk_block(&walker, block);
 }
 
-// The innermost loop of a nest?
+// Returns whether this is the innermost loop of a nest.
 static bool is_innermost(const qn__ir_stmt_t* loop) {
   const qn__ir_stmt_t* first = loop->loop.body.first;
   return !first || first->next || first->kind != QN__STMT_LOOP ||

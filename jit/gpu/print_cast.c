@@ -1,7 +1,7 @@
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
-// Float to integer truncates and saturates and a NaN gives 0; integers wrap; what becomes f16 or
-// bf16 is rounded once. Thread rule: one thread per printer. Read next: print_index.c.
+// Float to integer truncates and saturates, and NaN gives 0. Integers wrap. A conversion to f16 or
+// bf16 rounds once, also from f64 and from 64-bit integers.
 #include "jit/gpu/print_inner.h"
 
 static const char* call(qn__kprint_t* p, const char* helper, const char* value) {
@@ -18,7 +18,7 @@ static bool is_narrow_float(qn_dtype_t dtype) {
   return dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16;
 }
 
-// Of the same value: the dtype whose helpers take it.
+// Returns the dtype whose helpers take a value of this dtype's compute type.
 static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
   if (is_narrow_float(dtype)) return QN_DTYPE_F32;
   const char* type = qn__kprint_type(dtype, is_narrow);
@@ -27,7 +27,8 @@ static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
   return dtype;
 }
 
-// The value of the bits of an f16 or bf16 that a helper makes of more than f32 holds.
+// Converts to f16 or bf16 in one step, by a helper that returns the bits: f32 cannot hold the
+// source.
 static const char* round_once(qn__kprint_t* p, qn_dtype_t to, qn_dtype_t from, const char* value) {
   return convert(p, QN_DTYPE_F32, to, convert(p, to, from, value));
 }
@@ -57,7 +58,7 @@ static const char* int_to_float(qn__kprint_t* p, qn_dtype_t from, bool is_from_n
 static const char* float_to_int(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t to, bool is_to_narrow,
                                 const char* value) {
   qn_dtype_t computed = from == QN_DTYPE_F64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
-  // A device without 64-bit integers has narrow ones only, whose value is what counts.
+  // Without 64-bit integers all i64 are narrow: convert straight to 32 bits.
   if (to == QN_DTYPE_I64 && is_to_narrow && !p->options->has_int64) {
     return convert(p, QN_DTYPE_I32, computed, value);
   }
@@ -76,7 +77,7 @@ static const char* int_to_int(qn__kprint_t* p, qn_dtype_t from, bool is_from_nar
   }
   if (strcmp(from_type, type) != 0) same = qn__kprint_text(p, "%s(%s)", type, same);
   if (from == QN_DTYPE_BOOL || from == to) return same;
-  // What is unsigned and smaller, or of the same sign and not larger, is in range already.
+  // A smaller unsigned integer, or one of the same sign that is not larger, is in range.
   bool is_from_signed = qn__dtype_class(from) == QN__CLASS_SIGNED;
   bool is_to_signed = qn__dtype_class(to) == QN__CLASS_SIGNED;
   uint32_t from_bits = qn__dtype_bits(from);
@@ -105,8 +106,8 @@ const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narro
 
 // ---- bits
 
-// The bits that a value has just been loaded from, where that is all of its text: a conversion
-// there and back would make another NaN of one that signals. NULL: it is not.
+// Returns the bits below a load of f16 or bf16, if the load is the whole text. Converting there and
+// back would change a signalling NaN. NULL: it is something else.
 static const char* loaded_bits(qn__kprint_t* p, const char* loader, const char* value) {
   size_t size = strlen(loader), length = strlen(value), depth = 0;
   if (strncmp(value, loader, size) != 0 || value[size] != '(') return NULL;
@@ -118,7 +119,7 @@ static const char* loaded_bits(qn__kprint_t* p, const char* loader, const char* 
   return qn__kprint_text(p, "%s", value + size);
 }
 
-// The bits of a value in a uint or qn_u64: those above its width are anything.
+// Returns the bits of a value in a uint or qn_u64. Bits above its width are unspecified.
 static const char* bits_of(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, const char* value) {
   switch (dtype) {
     case QN_DTYPE_F16: {

@@ -1,12 +1,12 @@
 // jit/gpu/print_expr.c: expressions of the kernel printer: literals, variables, choices,
 // comparisons, reductions.
 //
-// An expression becomes one text that evaluates each part once. What a text cannot hold (the loop
-// of a reduction, the checks of a checked build) is written as lines in front of it; since nothing
-// within an expression stores, that changes no value. Where the operand of a lazy operator needs
-// lines, the operator becomes an if, so that they run only when they should. Not here: operators on
+// An expression becomes one text that evaluates each part once. The loops of reductions and the
+// checks of checked builds cannot stand in a text: they become lines before it. That is right
+// because expressions have no side effects. If an operand of `? :`, `&&` or `||` needs lines, the
+// operator becomes an `if`, so that they run only when the operand counts. Not here: operators on
 // integers (print_int.c) and floats (print_float.c), conversions (print_cast.c), accesses
-// (print_index.c). Thread rule: one thread per printer. Read next: print_int.c.
+// (print_index.c).
 #include "jit/gpu/print_inner.h"
 
 // ---- what needs lines
@@ -62,7 +62,7 @@ const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_n
 
 // ---- choices
 
-// A value of an expression's dtype: an i64 as wide as `is_narrow` says.
+// Prints a value; an i64 has the width of `is_narrow`.
 static const char* as_wide(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, expr, is_narrow);
   return qn__kprint_expr(p, expr);
@@ -155,7 +155,7 @@ static const char* fused(qn__kprint_t* p, qn_dtype_t dtype, const char* a, const
   return qn__kprint_text(p, "%s(%s, %s, %s)", helper, a, b, c);
 }
 
-// a * b + c and its like in a `fast` function; NULL: not one of them.
+// Prints a * b + c, and sums like it, as a fused product in a `fast` function. NULL: no such sum.
 static const char* print_contracted(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   if (!can_contract(p, expr->dtype)) return NULL;
   if (expr->op != QN_OP_ADD && expr->op != QN_OP_SUB) return NULL;

@@ -1,9 +1,8 @@
 // jit/gpu/print_float.c: operators on floats.
 //
-// f16 and bf16 are floats that hold a representable value: each operation is done in f32 and its
-// result rounded once more. Nothing is contracted or reassociated, which is the dialect's part
-// (`arithmetic`); only `fast` functions ask for fused products (print_expr.c). Thread rule: one
-// thread per printer. Read next: print_cast.c.
+// f16 and bf16 are floats that hold a representable value: each operation runs in f32, and its
+// result is rounded once more. Operations are neither contracted nor reassociated (`arithmetic` of
+// the dialect), except fused products in `fast` functions (print_expr.c).
 #include "jit/gpu/print_inner.h"
 
 const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
@@ -16,7 +15,8 @@ const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* valu
   return value;
 }
 
-// Is the result of representable operands representable?
+// Returns whether representable operands give a representable result, so that no rounding is
+// needed.
 static bool is_exact(qn_op_t op) {
   switch (op) {
     case QN_OP_MIN:
@@ -41,8 +41,8 @@ static const char* infix(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const 
                          const char* b) {
   const char* zero = qn__kprint_float(p, compute, 0);
   if (p->dialect->is_glsl && op == QN_OP_MUL && (strcmp(a, zero) == 0 || strcmp(b, zero) == 0)) {
-    // lavapipe makes 0 of a product with the constant 0, also where the other is NaN or infinite;
-    // not of one with -0.
+    // lavapipe computes a product with the constant 0 as 0, also if the other operand is NaN or
+    // infinite. It does not do that for -0.
     const char* other = strcmp(a, zero) == 0 ? b : a;
     const char* negative = qn__kprint_float(p, compute, -0.0);
     return qn__kprint_text(p, "(-%s)", p->dialect->arithmetic(p, op, compute, negative, other));

@@ -1,9 +1,8 @@
-// jit/gpu/print_index.c: where an element lies: indices to linear indices, and their checks.
+// jit/gpu/print_index.c: prints linear indices of elements, and their checks.
 //
-// A linear index is an int in a narrow kernel and a qn_i64 in a wide one. Checks are those of the
-// CPU's code (jit/llvm/emit_address.c): each index against the buffer's own extent, and what goes
-// through a view against the buffer underneath too. Thread rule: one thread per printer. Read next:
-// print_stmt.c.
+// A linear index is an int in a narrow kernel and a qn_i64 in a wide one. Checked builds have the
+// same checks as the CPU's code (jit/llvm/emit_address.c): each index against its extent, and the
+// offset through a view also against the buffer below.
 #include "jit/gpu/print_inner.h"
 
 int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer) {
@@ -26,8 +25,8 @@ static const char* sum(qn__kprint_t* p, const char* a, const char* b) {
   return a ? qn__kprint_text(p, "(%s + %s)", a, b) : b;
 }
 
-// i0 * s0 + i1 * s1 + ..., in the type of qn__kprint_ring; NULL: 0. Row-major indices are put
-// together from the outside in, so that no product of extents is needed.
+// Prints i0 * s0 + i1 * s1 + ..., in the type of qn__kprint_ring; NULL: 0. Row-major indices are
+// combined from the outside in, which needs no products of extents.
 static const char* offset_in(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                              const char* const* indices) {
   const char* total = NULL;
@@ -66,8 +65,8 @@ void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, c
   qn__kprint_close(p);
 }
 
-// The index as a name of its i64 value, checked against the extent. As unsigned numbers, negative
-// indices are beyond every extent.
+// Prints an index checked against its extent, and returns its name. The comparison is unsigned, so
+// that negative indices are beyond every extent.
 static const char* check_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer, uint32_t dim,
                                const qn__ir_expr_t* index) {
   const qn__ir_expr_t* extent = buffer->shape[dim];
@@ -93,7 +92,7 @@ static const char* check_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer, u
   return qn__kprint_text(p, p->kernel->is_narrow ? "uint(%s)" : "qn_u64(%s)", name);
 }
 
-// One more than the linear index of the last element of a buffer that is no view.
+// Prints one more than the linear index of the last element of a root buffer.
 static const char* span_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   bool is_narrow = p->kernel->is_narrow;
   const char* one = qn__kprint_int(p,
@@ -114,7 +113,8 @@ static const char* span_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   return qn__kprint_unring(p, size, is_narrow);
 }
 
-// A view may have any shape: that an index is within it does not say that the element exists.
+// Checks the offset through a view. A view may have any shape, so an index within it does not prove
+// that the element exists.
 static const char* check_offset(qn__kprint_t* p, const qn__ir_buffer_t* root, const char* offset) {
   const char* type = qn__kprint_index_type(p);
   const char* name = qn__kprint_name(p, type, offset);

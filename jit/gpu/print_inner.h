@@ -1,9 +1,9 @@
-// jit/gpu/print_inner.h: what the files of the kernel printer and its dialects share.
+// jit/gpu/print_inner.h: the state and functions shared by the files of the printer and its
+// dialects.
 //
 // print.c makes texts, print_stmt.c walks statements, print_loop.c loops and launches,
 // print_expr.c, print_int.c, print_float.c and print_cast.c expressions, print_index.c accesses.
-// Texts live in the program's arena; a lack of memory sticks in p->status. Thread rule: one thread
-// per printer. Read next: print.c.
+// Texts live in the program's arena; a lack of memory sticks in p->status.
 #ifndef QUERN_JIT_GPU_PRINT_INNER_H_
 #define QUERN_JIT_GPU_PRINT_INNER_H_
 
@@ -15,7 +15,7 @@ typedef struct qn__klines {
   qn__buffer_t lines;  // u32 each
 } qn__klines_t;
 
-// What a view's declaration computed, so that later stores do not matter. Texts of index type.
+// Values computed at a view's declaration, which later stores do not change. Texts of index type.
 typedef struct qn__kview {
   const char* shift;  // of the first element from that of the buffer underneath all views
   const char** strides;
@@ -32,10 +32,10 @@ struct qn__kprint {
   qn__prelude_use_t use;
   qn_status_t status;  // the first failure, sticky
   qn__klines_t begin;  // of the text: what dialect->text_begin writes
-  qn__klines_t outer;  // the text's outermost level, behind the prelude: tables, helpers
+  qn__klines_t outer;  // the outermost level of the text, after the prelude: tables, helpers
   qn__klines_t head;   // of the kernel
   qn__klines_t body;   // of the kernel
-  // Declarations that the body asked for: the dialect puts them into the head (qn__kprint_extra).
+  // Declarations that the body needs; the dialect puts them into the head (qn__kprint_extra).
   qn__klines_t extra;
   uint32_t extra_shared_bytes;
   qn__klines_t kernels;  // those that are done
@@ -61,7 +61,7 @@ struct qn__kprint {
   uint32_t shared_count;
   uint32_t shared_capacity;
   const qn__ir_buffer_t** shared;
-  bool needs_barrier;   // a thread nest was printed, and the threads have not met since
+  bool needs_barrier;   // a thread nest was printed, and no barrier since
   uint32_t loop_depth;  // serial and while loops around what is printed
   bool is_in_threads;   // inside a thread nest
   bool has_barrier;
@@ -74,20 +74,20 @@ struct qn__kprint {
 
 // ---- writing (print_text.c)
 
-// A line at the current indent.
+// Appends a line at the current indent.
 void qn__kprint_line(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // "HEAD {" and "}".
 void qn__kprint_open(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
 void qn__kprint_close(qn__kprint_t* p);
 // Moves p->extra to where lines are appended.
 void qn__kprint_extra(qn__kprint_t* p);
-// A text in the arena; "" (and the status) without memory.
+// Formats a text in the arena. Out of memory: "", and the status is set.
 const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
-// The text without parentheses around the whole of it.
+// Returns the text without its outermost parentheses.
 const char* qn__kprint_bare(qn__kprint_t* p, const char* text);
-// A new name, "t0", "t1", ...: unique in the kernel.
+// Makes a name "t0", "t1", ... that is unique in the kernel.
 const char* qn__kprint_temp(qn__kprint_t* p);
-// The name of a helper of the prelude, marked as used; a helper that is not there is a defect
+// Marks a helper of the prelude as used and returns its name. An unknown helper is a bug
 // (INTERNAL).
 const char* qn__kprint_use(qn__kprint_t* p, const char* name);
 void qn__kprint_fail_status(qn__kprint_t* p, qn_status_t status);  // consumed
@@ -106,7 +106,7 @@ const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
 const char* qn__kprint_index_type(const qn__kprint_t* p);
 bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__ir_var_t* var);
 bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__ir_expr_t* expr);
-// Is it certainly not below 0? Variables are known once they are declared.
+// Returns whether the value is certainly not negative. Variables are known after their declaration.
 bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__ir_expr_t* expr);
 void qn__kprint_note_var(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least);
 // Sites of the kernel's function (qn__gpu_site).
@@ -120,29 +120,30 @@ const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value);
 
 // ---- expressions
 
-// The value; i64 as wide as the analysis says (qn__kprint_is_narrow). Statements that it needs
-// (reductions, checks) are written first.
+// Prints an expression; an i64 has the width that narrow.c found (qn__kprint_is_narrow). Statements
+// that it needs, for reductions and checks, are written before it.
 const char* qn__kprint_expr(qn__kprint_t* p, const qn__ir_expr_t* expr);
-// The value of an integer expression as an i64 of that width.
+// Prints an integer expression as an i64 of the given width.
 const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow);
-// Does its evaluation write statements?
+// Returns whether printing the expression writes statements.
 bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr);
-// A name or literal for a value: itself if it is one, else a new constant.
+// Returns a name or literal for a value: itself if it is one, else a new constant.
 const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text);
-// The same integer at another width.
-// An int as a qn_i64.
+// Converts an i64 between its two widths.
+// Converts an int to qn_i64.
 const char* qn__kprint_widen(qn__kprint_t* p, const char* text);
 const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow);
 // print_int.c: an integer operator.
 const char* qn__kprint_int_op(qn__kprint_t* p, const qn__ir_expr_t* expr);
-// The value of an integer expression (`is_narrow`: of 32 bits) in the type that adds, subtracts and
-// multiplies without undefined results: uint or qn_u64, int or qn_i64 where those wrap. And back.
+// Prints an integer expression (`is_narrow`: of 32 bits) in the *ring* type, whose sums,
+// differences and products wrap: uint or qn_u64, or int or qn_i64 if those wrap in the language.
+// And back.
 const char* qn__kprint_ring(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow);
 const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow);
 // print_float.c: an operator on values of the compute type, rounded to dtype.
 const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
                                 const char* const* args);
-// One step of a reduction on values of the compute type.
+// Prints one step of a reduction on values of the compute type.
 const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
                             const char* a, const char* b);
 // print_cast.c
@@ -150,39 +151,39 @@ const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narro
                             bool is_to_narrow, const char* value);
 const char* qn__kprint_bitcast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
                                bool is_to_narrow, const char* value);
-// A value of the compute type cut to the dtype's width (i8, i16, u8, u16), rounded (f16, bf16).
+// Cuts a value of the compute type to the width of i8, i16, u8 or u16; rounds it to f16 or bf16.
 const char* qn__kprint_wrap(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
 const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
 
 // ---- accesses (print_index.c)
 
-// The linear index of an element from the first one of the buffer underneath all views, and that
-// buffer. Bounds are checked first in checked builds.
+// Prints the linear index of an element in the root buffer, which is the buffer below all views. In
+// checked builds writes the checks first.
 const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root);
 const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                             qn__ir_expr_t* const* indices);
-// A linear index as one of an array of the language: GLSL takes none of 64 bits.
+// Converts a linear index to one of an array: GLSL takes 32 bits only.
 const char* qn__kprint_array_index(qn__kprint_t* p, const char* index);
 // "if (!(CONDITION)) { fail; return; }"
 void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
                         const char* extent, bool is_wide);
-// What the declaration of a view computes.
+// Prints the values that the declaration of a view computes.
 void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 // Elements of a buffer whose shape is constant (local, shared, const).
 int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer);
 
 // ---- wide accesses (print_wide.c)
 
-// Loads all lanes of a VECTOR loop, or of a reduction, and says that the loop that follows is to
-// take them from there. False: nothing was written. If true, qn__kprint_wide_end behind the loop.
+// Loads the runs of a VECTOR loop or reduction; the lanes then read the arrays. Returns false if
+// nothing was written. Otherwise call qn__kprint_wide_end after the loop.
 bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__ir_stmt_t* loop);
 bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr);
 void qn__kprint_wide_end(qn__kprint_t* p);
-// The element as a value of the compute type if its lane has it; else NULL.
+// Returns the element from its run's array, as a value of the compute type; NULL if it has none.
 const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices);
-// Keeps what a lane stores until all have run. False: it is to be stored at once.
+// Stores into a run's array until all lanes have run. False: there is none; store at once.
 bool qn__kprint_wide_store(qn__kprint_t* p, const qn__ir_stmt_t* store, const char* value);
 
 // ---- threads that failed (print_alive.c). The texts as they are where a thread leaves its kernel.
@@ -191,14 +192,14 @@ bool qn__kprint_wide_store(qn__kprint_t* p, const qn__ir_stmt_t* store, const ch
 void qn__kprint_begin_alive(qn__kprint_t* p);
 const char* qn__kprint_alive_index(qn__kprint_t* p, const char* index);
 const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
-// Does a `while` end for a thread that failed?
+// Returns whether a `while` ends for a failed thread.
 bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__ir_stmt_t* loop);
 
 // ---- statements (print_stmt.c, print_loop.c)
 
 void qn__kprint_block(qn__kprint_t* p, const qn__ir_block_t* block);
 void qn__kprint_let(qn__kprint_t* p, const qn__ir_stmt_t* stmt);
-// The table of a CONST buffer, once.
+// Prints the table of a CONST buffer, once for each text.
 void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
 void qn__kprint_loop(qn__kprint_t* p, const qn__ir_stmt_t* stmt);
 void qn__kprint_barrier(qn__kprint_t* p);

@@ -4,12 +4,13 @@
 //    may be beyond it.
 // 2. Sums, differences and products of signed numbers wrap. In C that is undefined, so a whole tree
 //    of them is computed in uint (qn__kprint_ring) and comes back as int in the end.
-// 3. An i64 that is narrow (program.h) is an int. Sums, differences, products, bits and left shifts
-//    are right in 32 bits if only their low 32 bits count; the others are done in 32 bits where the
-//    operands are narrow too, else in 64 and cut.
-// 4. A GLSL target without 64-bit integers has narrow operands only (glsl_check.c). What asks 64
-//    bits of them elsewhere (shifts by up to 63, counts of bits) has forms in 32 bits there.
-// Thread rule: one thread per printer. Read next: print_float.c.
+// 3. A narrow i64 (program.h) is an int. Sums, differences, products, bitwise operators and left
+// shifts
+//    are right in 32 bits if only their low 32 bits count. Other operators run in 32 bits if their
+//    operands are narrow too; else they run in 64 bits, and the result is cut.
+// 4. On a GLSL target without 64-bit integers all operands are narrow (glsl_check.c). Operators
+// that
+//    need 64 bits elsewhere (shifts by up to 63, bit counts) have 32-bit forms there.
 #include "jit/gpu/print_inner.h"
 
 // The dtype whose type and helpers compute this one.

@@ -1,12 +1,12 @@
-// jit/gpu/print_loop.c: loops, the nests of threads, the blocks of a launch, and where the threads
-// of a block meet.
+// jit/gpu/print_loop.c: prints loops, thread nests, the blocks of a launch, and the barriers
+// between thread nests.
 //
-// 1. A kernel strides over its blocks, so that any count of launched blocks is right.
-// 2. A thread nest has one linear index, x fastest, as warps count. It strides, or is guarded, or
-//    neither where it has exactly the block's threads.
-// 3. Behind a thread nest the threads meet when another one follows, in program order or in the
-//    next round of a loop around it; the next block meets too where shared memory is used again.
-// Thread rule: one thread per printer. Read next: print.c.
+// 1. A kernel strides over its blocks, so that any number of launched blocks is right.
+// 2. A thread nest has one linear index, x fastest, as lanes of warps are numbered. It strides over
+// its
+//    iterations, or is guarded by an `if`, or neither if it has exactly the block's threads.
+// 3. There is a barrier between two thread nests, in program order or between iterations of a loop
+//    around them, and before the next block if that uses shared memory again.
 #include "jit/gpu/nest.h"
 #include "jit/gpu/print_inner.h"
 
@@ -28,7 +28,8 @@ static bool has_load(qn__ir_expr_t* expr) {
   return !qn__walk_expr(&walker, expr);
 }
 
-// The body of a loop at the block level: the next round may need what this one wrote.
+// Prints the body of a loop. At the block level a barrier ends it, if threads wrote: the next
+// iteration may read that.
 static void print_round(qn__kprint_t* p, const qn__ir_block_t* body) {
   p->loop_depth++;
   qn__kprint_block(p, body);
@@ -80,7 +81,7 @@ static void print_while(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
 
 enum { AXES = 3 };
 
-// A perfect nest of block or thread loops, by axis; NULL: no loop of that axis.
+// A perfect nest of block or thread loops by axis. NULL: no loop of that axis.
 typedef struct nest {
   const qn__ir_stmt_t* outer;
   const qn__ir_stmt_t* axes[AXES];
@@ -138,7 +139,7 @@ static const char* nest_count(qn__kprint_t* p, const nest_t* nest, bool is_narro
   return qn__kprint_name(p, is_narrow ? "uint" : "qn_u64", count);
 }
 
-// The loops' variables out of the linear index, x fastest.
+// Prints the loops' variables from the linear index, x fastest.
 static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
                             const char* const extents[AXES], const char* linear) {
   const char* rest = linear;
@@ -222,7 +223,7 @@ void qn__kprint_launch(qn__kprint_t* p) {
                   linear, count, linear);
   print_variables(p, &nest, is_narrow, extents, linear);
   qn__kprint_block(p, nest.body);
-  // The next block may not write to shared memory that this one still reads.
+  // The next block must not write shared memory that this one still reads.
   if (p->needs_barrier && (p->shared_count > 0 || p->has_block_exchange)) qn__kprint_barrier(p);
   qn__kprint_close(p);
 }

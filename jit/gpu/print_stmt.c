@@ -1,7 +1,6 @@
 // jit/gpu/print_stmt.c: statements of the kernel printer.
 //
-// Not here: loops, launches and where threads meet (print_loop.c). Thread rule: one thread per
-// printer. Read next: print_loop.c.
+// Not here: loops, launches and barriers between thread nests (print_loop.c).
 #include "ir/ptrmap.h"
 #include "jit/gpu/print_inner.h"
 
@@ -150,7 +149,7 @@ static void print_store(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   if (p->is_predicated) qn__kprint_close(p);
 }
 
-// An atomic of a thread's own memory.
+// Prints an atomic on a thread's own memory: a plain load and store.
 static void print_local_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt,
                                const qn__ir_buffer_t* root, const char* index, const char* operand,
                                const char* operand2, const char* old) {

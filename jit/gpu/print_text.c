@@ -1,8 +1,7 @@
 // jit/gpu/print_text.c: lines, texts, names and literals of the kernel printer.
 //
-// Texts live in the program's arena and are never freed before it. Names count from 0 in each
-// kernel in the order of first use, so that the same program gives the same bytes in any process.
-// Thread rule: one thread per printer. Read next: print_expr.c.
+// Texts live as long as the program's arena. Names are numbered from 0 in each kernel, by first
+// use, so that one program gives the same text in every process.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -122,7 +121,7 @@ const char* qn__kprint_use(qn__kprint_t* p, const char* name) {
   return name;
 }
 
-// An identifier or a plain number?
+// Returns whether the text is an identifier or a plain number.
 static bool is_atom(const char* text) {
   for (const char* c = text; *c; ++c) {
     bool is_part = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
@@ -232,7 +231,7 @@ const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, in
 const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value) {
   bool is_double = dtype == QN_DTYPE_F64;
   qn__ir_scalar_t scalar = {.f = value};
-  // What a compiler might read as something else is given by its bits.
+  // Values that a compiler might read or round differently are written as their bits.
   double least = is_double ? 0x1p-1022 : 0x1p-126;
   if (!isfinite(value) || (value != 0 && fabs(value) < least)) {
     if (is_double) {

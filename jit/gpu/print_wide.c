@@ -1,8 +1,8 @@
-// jit/gpu/print_wide.c: a thread's loop of a few independent iterations, whose neighbouring
-// elements are moved by wide accesses.
+// jit/gpu/print_wide.c: prints short loops of independent iterations with wide memory accesses.
 //
-// The lanes of a VECTOR loop, and of a reduction of constant extent, that reach consecutive
-// elements of a buffer have those in an array of the thread's own, a *run*:
+// A *lane* here is one iteration of a VECTOR loop, or of a reduction of constant extent. Where the
+// lanes access consecutive elements of a buffer, one instruction can move up to 16 bytes of them
+// between memory and an array in registers. Such a set of elements is a *run*:
 //
 //   const float* t0; float* t1;                     where the runs begin
 //   { const int k = 0; ...; t0 = &b0[...]; ... }    what indices need, for the first lane
@@ -12,16 +12,21 @@
 //   for (int k = 0; k < 4; ++k) { ... t4[k] = t3[k] ...; }
 //   if (t2) { qn_wide_store<4>(t1, t4); } else { qn_each_store<4>(t1, t4); }
 //
-// The alignment of an address is known at run time only: tensors begin anywhere, and rows have any
-// length. All lanes are loaded before the first runs and stored behind the last. That is right
-// because
-//   - only what every lane does unconditionally is moved: nothing is touched that was not;
-//   - no lane needs what another one stores, and lanes of one statement store to elements of
-//     their own;
-//   - of a buffer that the loop stores to there is one store, to a run, and what is loaded
-//     behind it is the same element, which the run has.
-// Not in checked builds, where an access can fail; GLSL has no wide access to buffers of elements.
-// Thread rule: one thread per printer. Read next: print_wide_find.c.
+// The alignment of an address is known only at run time: tensors begin anywhere, and rows have any
+// length. So both forms are printed, behind a test.
+//
+// All loads of a run happen before the first lane, all stores after the last one. This reordering
+// is right because of three rules, which print_wide_find.c enforces:
+//
+// 1. Only accesses that every lane makes unconditionally become part of a run. So no element is
+//    touched that the program would not touch.
+// 2. No lane reads what another lane stores, and the lanes of one statement store to different
+//    elements. A VECTOR loop promises both.
+// 3. A buffer that the loop stores to has exactly one store, to a run. Loads after that store must
+//    be of the same element, and read the array.
+//
+// Checked builds have no runs, because an access may fail there. GLSL has none, because it has no
+// wide access to a buffer of elements.
 #include "jit/gpu/print_wide.h"
 #include "ir/passes/rewrite.h"
 
@@ -37,7 +42,8 @@ static bool need_vars(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, need_vars, self);
 }
 
-// What the lets of the body need that are needed themselves, the last one first.
+// Marks the variables that needed lets depend on. Goes from the last let to the first, so that one
+// pass is enough. False: out of memory.
 static bool need_lets(qn__kprint_t* p, needed_t* needed, const qn__ir_block_t* body) {
   size_t count = 0;
   for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) ++count;
@@ -90,13 +96,14 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__ir_var_t*
   qn__kprint_close(p);
 }
 
-// Bytes of one access: those of the run, at most 16.
+// Returns the bytes of one access of a run: all of it, at most 16.
 static uint32_t access_bytes(const qn__kwide_t* wide, const qn__krun_t* run) {
   uint32_t bytes = wide->count * (uint32_t)qn_dtype_size_bytes(run->root->dtype);
   return bytes > 16 ? 16 : bytes;
 }
 
-// Are all addresses multiples of what is accessed there?
+// Prints the test of all addresses: each must be a multiple of its access's bytes. Runs with one
+// size share one mask.
 static void print_test(qn__kprint_t* p, qn__kwide_t* wide) {
   const char* all = NULL;
   for (uint32_t bytes = 16; bytes > 1; bytes /= 2) {
@@ -114,7 +121,8 @@ static void print_test(qn__kprint_t* p, qn__kwide_t* wide) {
   qn__kprint_line(p, "const bool %s = (%s) == 0ull;", wide->aligned, all ? all : "0ull");
 }
 
-// Lines for all runs that are loaded, or stored: wide ones where addresses are aligned.
+// Prints the loads, or the stores, of all runs: wide ones where the addresses are aligned, element
+// by element otherwise.
 static void print_moves(qn__kprint_t* p, const qn__kwide_t* wide, bool is_store) {
   bool has_any = false;
   for (uint32_t i = 0; i < wide->run_count; ++i) {

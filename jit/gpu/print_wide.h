@@ -1,7 +1,5 @@
-// jit/gpu/print_wide.h: the runs of elements that the lanes of a loop reach, found by
-// print_wide_find.c and moved by print_wide.c.
-//
-// Thread rule: one thread per printer. Read next: print_wide.c.
+// jit/gpu/print_wide.h: runs: consecutive elements that the iterations of a short loop access.
+// print_wide_find.c finds them, print_wide.c prints the wide accesses.
 #ifndef QUERN_JIT_GPU_PRINT_WIDE_H_
 #define QUERN_JIT_GPU_PRINT_WIDE_H_
 
@@ -16,8 +14,8 @@ typedef struct qn__krun {
   const char* pointer;
   const char* values;
   bool is_loaded;  // before the first lane
-  bool is_stored;  // behind the last lane
-  bool has_value;  // where the printer is: of the lane that runs
+  bool is_stored;  // after the last lane
+  bool has_value;  // the array has the lane's element at the statement that is printed
 } qn__krun_t;
 
 struct qn__kwide {
@@ -28,8 +26,9 @@ struct qn__kwide {
   const char* aligned;  // a bool
 };
 
-// The runs of a loop's body, or of a reduction's lets and value (NULL: of a loop), which is run for
-// `var` from `first` to `last`. NULL: there is none; or there was no memory, which the printer has.
+// Finds the runs of a loop over `var` from `first` to `last` with this body, or of a reduction with
+// these lets and this value (NULL: a loop). Returns NULL if there is none, or if memory ran out,
+// which the printer then reports.
 qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
                             const qn__ir_expr_t* last, qn__ir_block_t* body,
                             const qn__ir_expr_t* value);

@@ -1,6 +1,7 @@
-// jit/gpu/print_wide_find.c: which elements the lanes of a loop reach side by side, and which of
-// those can be moved together without a lane seeing another value. The rules stand in print_wide.c.
-// Not here: the text. Thread rule: one thread per printer. Read next: print_wide.c.
+// jit/gpu/print_wide_find.c: finds the runs of a loop: consecutive elements that can be moved by
+// wide accesses without changing a value. The rules stand at the top of print_wide.c.
+//
+// Not here: printing them (print_wide.c).
 #include "ir/passes/lanes.h"
 #include "jit/gpu/print_wide.h"
 
@@ -37,7 +38,7 @@ qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
   return NULL;
 }
 
-// Do the lanes reach a run of elements, wherever it begins?
+// Returns whether the lanes access consecutive elements of memory, wherever the first one is.
 static bool is_run(const search_t* self, const qn__ir_buffer_t* buffer,
                    qn__ir_expr_t* const* indices) {
   qn__ir_scope_t scope = qn__buf_root(buffer)->scope;
@@ -63,11 +64,11 @@ static qn__krun_t* add_run(search_t* self, const qn__ir_buffer_t* buffer,
 
 // ---- stores
 
-// What a buffer's root sees in the body besides one store.
+// The search for an access that forbids moving a store to the loop's end (rule 3).
 typedef struct conflict {
   const qn__ir_stmt_t* store;
   const qn__ir_buffer_t* root;
-  bool is_behind;  // the walk is past the store
+  bool is_behind;  // the walk has passed the store
   bool is_found;
 } conflict_t;
 
@@ -117,7 +118,8 @@ static bool has_store_to(const qn__ir_block_t* block, const qn__ir_buffer_t* roo
   return false;
 }
 
-// What is loaded before the first lane does anything must not be stored to in between.
+// Returns whether a run of this buffer may be loaded before the first lane: the loop has no store
+// to it, or one that may happen after the last lane.
 static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
   if (!has_store_to(self->body, root)) return true;
   for (const qn__ir_stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
@@ -130,7 +132,7 @@ static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
 
 // ---- runs
 
-// Loads that every lane does.
+// Adds the loads of an expression that every lane evaluates (rule 1).
 static bool collect_loads(void* context, qn__ir_expr_t** slot) {
   search_t* self = context;
   qn__ir_expr_t* expr = *slot;
@@ -140,7 +142,7 @@ static bool collect_loads(void* context, qn__ir_expr_t** slot) {
     const qn__ir_buffer_t* buffer = expr->load.buffer;
     if (is_run(self, buffer, expr->load.indices) && can_load_early(self, qn__buf_root(buffer))) {
       qn__krun_t* run = add_run(self, buffer, expr->load.indices);
-      // Behind its store the run has what was stored.
+      // After its store the array already has the element.
       if (run && !run->is_stored) run->is_loaded = true;
     }
   }
@@ -172,7 +174,8 @@ static void collect(search_t* self) {
   if (value) (void)collect_loads(self, &value);
 }
 
-// A store without a place among the runs would be done before what is loaded late.
+// Drops loaded runs of buffers whose store found no place in the full table: that store would
+// happen in its lane, before lanes that still read the array.
 static void drop_what_is_lost(search_t* self) {
   qn__kwide_t* wide = self->wide;
   if (wide->run_count < QN__KWIDE_RUNS) return;

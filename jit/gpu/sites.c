@@ -1,6 +1,4 @@
-// jit/gpu/sites.c: the places of a function that may fail, each once.
-//
-// Thread rule: one thread per program. Read next: program.h.
+// jit/gpu/sites.c: the list of places where a function may fail, each once.
 #include "base/base.h"
 #include "jit/gpu/program.h"
 

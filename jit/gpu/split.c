@@ -1,10 +1,9 @@
-// jit/gpu/split.c: the statements at the top of a mapped function as the host's steps.
+// jit/gpu/split.c: turns the statements at the top of a mapped function into steps of the host.
 //
-// What the host computes is bound to locals, allocations become workspace, loops and conditions
-// around launches become the host's own, and launches are left to launch.c. Locals and workspaces
-// are used again behind the block that declares them. In checked builds a division is tested where
-// it would have been evaluated, and no earlier. Thread rule: one thread per program. Read next:
-// launch.c.
+// Lets become locals, allocations become workspaces, loops and conditions around launches become
+// steps of the host; launch.c handles the launches. Locals and workspaces are reused after the
+// block that declares them. In checked builds a division is tested at the step that evaluates it,
+// not earlier.
 #include "jit/gpu/split.h"
 
 #include <stdarg.h>
@@ -87,7 +86,7 @@ static uint32_t add_site(qn__gpu_split_t* split, qn_site_kind_t kind, uint32_t b
 
 enum { MAX_CONDITIONS = 32 };
 
-// What must hold (or, `is_inverse`, not) for an expression to be evaluated at all.
+// A condition under which an expression is evaluated; `is_inverse`: its negation.
 typedef struct path {
   uint32_t count;
   const qn__ir_expr_t* conditions[MAX_CONDITIONS];
@@ -147,7 +146,7 @@ static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_
   return is_good;
 }
 
-// Steps in front of the one that evaluates `expr`.
+// Adds the checks before the step that evaluates `expr`.
 static bool put_checks(qn__gpu_split_t* split, const qn__ir_expr_t* expr) {
   if (!split->options->passes.is_checked || !qn__gpu_host_knows(&split->host, expr)) return true;
   path_t path = {.count = 0};
@@ -189,7 +188,7 @@ static bool put_assert(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt) {
   return finish_expr(split, stmt->assert_.condition, &step->a);
 }
 
-// Fails where an extent is negative.
+// Adds a step that fails if an extent is negative.
 static bool check_extent(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer, uint32_t dim) {
   const qn__ir_expr_t* extent = buffer->shape[dim];
   if (!put_checks(split, extent)) return false;
@@ -236,8 +235,8 @@ static bool put_workspace(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer)
 
 static bool put_block(qn__gpu_split_t* split, const qn__ir_block_t* block, uint32_t depth);
 
-// A choice whose first arm is a launch and nothing else is made with the guard of that launch,
-// which then needs no wide kernel: the other arm is right for any call.
+// If the first arm of a choice is one launch, its guard is part of the choice. The launch then
+// needs no wide kernel, since the other arm is right for any call.
 static bool is_choice(const qn__ir_stmt_t* stmt) {
   const qn__ir_stmt_t* only = stmt->if_.then_block.first;
   return stmt->if_.is_choice && only && !only->next && only->kind == QN__STMT_LOOP &&

@@ -1,13 +1,12 @@
-// jit/gpu/split.h: what lower.c, split.c, launch.c and narrow.c share while a program is made.
-//
-// Thread rule: one thread per program. Read next: split.c.
+// jit/gpu/split.h: the state of making a program, shared by lower.c, split.c, launch.c and
+// narrow.c.
 #ifndef QUERN_JIT_GPU_SPLIT_H_
 #define QUERN_JIT_GPU_SPLIT_H_
 
 #include "jit/gpu/host.h"
 #include "jit/gpu/program.h"
 
-// A kernel before all of them are known: then they move into arrays of their own.
+// A kernel in the list that grows; in the end all move into arrays.
 typedef struct qn__gpu_draft {
   qn__gpu_kernel_t plan;
   qn__gpu_kernel_ir_t ir;
@@ -41,11 +40,11 @@ typedef struct qn__gpu_split {
   qn_status_t status;  // sticky
 } qn__gpu_split_t;
 
-// The first failure counts. Return false, for returning.
+// Keep the first failure. Return false, so that callers can return the result.
 bool qn__gpu_split_fail(qn__gpu_split_t* split, qn_status_t status);
 // UNSUPPORTED: "function 'f': WHAT".
 bool qn__gpu_split_unsupported(qn__gpu_split_t* split, const char* format, ...) QN_PRINTF(2, 3);
-// The last step; NULL without memory. It is valid until the next is added.
+// Adds a step, valid until the next one is added. NULL: out of memory.
 qn__gpu_step_t* qn__gpu_split_step(qn__gpu_split_t* split, qn__gpu_step_kind_t kind);
 bool qn__gpu_split_finish(qn__gpu_split_t* split, const qn__gpu_ops_t* ops, qn__gpu_expr_t* out);
 

@@ -1,9 +1,7 @@
-// jit/gpu/widths.c: the set of a kernel's narrow expressions, and what being narrow asks of
-// operands.
-//
-// Not here: which ones are narrow (narrow.c). Thread rule: one thread per kernel fills in; then it
-// is read only. Read next: narrow.c.
+// jit/gpu/widths.c: see widths.h.
 #include "jit/gpu/widths.h"
+
+#include <assert.h>
 
 static size_t place_of(const qn__gpu_widths_t* widths, const qn__ir_expr_t* expr) {
   uintptr_t hash = (uintptr_t)expr >> 4;
@@ -13,6 +11,16 @@ static size_t place_of(const qn__gpu_widths_t* widths, const qn__ir_expr_t* expr
     place = (place + 1) & (widths->capacity - 1);
   }
   return place;
+}
+
+bool qn__gpu_widths_check(const qn__gpu_widths_t* widths) {
+  size_t count = 0;
+  for (size_t i = 0; i < widths->capacity; i++) {
+    if (!widths->places[i]) continue;
+    if (QN_NEVER(place_of(widths, widths->places[i]) != i)) return false;
+    count++;
+  }
+  return !QN_NEVER(count != widths->count || 2 * count > widths->capacity);
 }
 
 bool qn__gpu_is_narrow_expr(const qn__gpu_widths_t* widths, const qn__ir_expr_t* expr) {
@@ -33,6 +41,7 @@ bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__
       if (widths->places[i]) grown.places[place_of(&grown, widths->places[i])] = widths->places[i];
     }
     *widths = grown;
+    assert(qn__gpu_widths_check(widths));
   }
   size_t place = place_of(widths, expr);
   if (!widths->places[place]) widths->count++;

@@ -1,14 +1,12 @@
-// jit/gpu/widths.h: which variables and expressions of a kernel are narrow: what narrow.c fills in
-// while it looks at a kernel. Printers ask through program.h.
-//
-// Thread rule: one thread per kernel fills in; then it is read only. Read next: widths.c.
+// jit/gpu/widths.h: the sets of narrow variables and expressions of a kernel. narrow.c fills them;
+// printers read them through program.h.
 #ifndef QUERN_JIT_GPU_WIDTHS_H_
 #define QUERN_JIT_GPU_WIDTHS_H_
 
 #include "jit/gpu/program.h"
 
 struct qn__gpu_widths {
-  // A hash set of expressions, of a power of two of places.
+  // A hash set of expressions by address; its capacity is a power of two.
   const qn__ir_expr_t** places;
   size_t capacity;
   size_t count;
@@ -16,7 +14,10 @@ struct qn__gpu_widths {
   bool* vars;  // by id
 };
 
-// Makes `expr` narrow. False without memory.
+// Checks the hash set: each expression is found, at most half of the places are taken. For
+// assertions and tests.
+bool qn__gpu_widths_check(const qn__gpu_widths_t* widths);
+// Adds an expression. Returns false if memory ran out.
 bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__ir_expr_t* expr);
 
 #endif  // QUERN_JIT_GPU_WIDTHS_H_
