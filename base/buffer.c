@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/escape.h"
 
 void qn__buffer_init(qn__buffer_t* buffer, qn_allocator_t allocator) {
   *buffer = (qn__buffer_t){.allocator = allocator};
@@ -136,27 +137,12 @@ void qn__buffer_run(qn__buffer_t* buffer, qn_span_t run) {
   qn__buffer_bytes(buffer, run.data, run.size);
 }
 
-// Returns the length of the well-formed UTF-8 sequence at `text`, or 0. Table 3-7 of the Unicode
-// standard: overlong forms, surrogates and values above U+10FFFF are malformed.
-static size_t utf8_size(const uint8_t* text, size_t left) {
-  uint8_t lead = text[0];
-  size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (size == 0 || lead > 0xF4 || left < size) return 0;
-  for (size_t i = 1; i < size; i++) {
-    if ((text[i] & 0xC0) != 0x80) return 0;
-  }
-  if (lead == 0xE0 && text[1] < 0xA0) return 0;
-  if (lead == 0xED && text[1] > 0x9F) return 0;
-  if (lead == 0xF0 && text[1] < 0x90) return 0;
-  if (lead == 0xF4 && text[1] > 0x8F) return 0;
-  return size;
-}
-
 void qn__buffer_json_string(qn__buffer_t* buffer, qn_str_t text) {
   const uint8_t* bytes = (const uint8_t*)text.data;
   qn__buffer_char(buffer, '"');
   for (size_t i = 0; i < text.size;) {
-    size_t size = utf8_size(bytes + i, text.size - i);
+    uint32_t code;
+    size_t size = qn__utf8_decode((qn_str_t){text.data + i, text.size - i}, &code);
     if (size == 0) {
       qn__buffer_cstr(buffer, "\xEF\xBF\xBD");
       i++;

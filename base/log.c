@@ -38,5 +38,7 @@ void qn__log(qn__log_level_t level, const char* format, ...) {
   va_start(arguments, format);
   (void)vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  sink(atomic_load(&sink_self), level, message);
+  char shown[2 * LONGEST_MESSAGE];
+  (void)qn_text_escape(message, strlen(message), true, shown, sizeof shown);
+  sink(atomic_load(&sink_self), level, shown);
 }

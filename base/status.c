@@ -57,6 +57,18 @@ QN_PRINTF(1, 0) static size_t format_size(const char* format, va_list arguments)
   return size > 0 ? (size_t)size : 0;
 }
 
+// Replaces a message that quotes control characters by one that shows them. Consumes the status.
+static qn_status_t escaped(qn_status_t status) {
+  if (!status) return NULL;
+  size_t size = strlen(status->message);
+  size_t wanted = qn_text_escape(status->message, size, true, NULL, 0);
+  if (wanted == size) return status;
+  qn_status_t shown = allocate((qn_status_code_t)status->code, wanted);
+  if (shown) (void)qn_text_escape(status->message, size, true, shown->message, wanted + 1);
+  free(status);
+  return shown;
+}
+
 qn_status_t qn_status_make(qn_status_code_t code, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -67,6 +79,7 @@ qn_status_t qn_status_make(qn_status_code_t code, const char* format, ...) {
   qn_status_t status = allocate(QN_NEVER(code == QN_STATUS_OK) ? QN_STATUS_INTERNAL : code, size);
   if (status && size > 0) (void)vsnprintf(status->message, size + 1, format, again);
   va_end(again);
+  status = escaped(status);
   return status ? status : shared_no_memory();
 }
 
@@ -84,8 +97,9 @@ qn_status_t qn_status_annotate(qn_status_t status, const char* format, ...) {
     (void)vsnprintf(longer->message, context_size + 1, format, again);
     memcpy(longer->message + context_size, ": ", 2);
     memcpy(longer->message + context_size + 2, status->message, old_size);
-    qn_status_free(status);
+    longer = escaped(longer);
   }
+  if (longer) qn_status_free(status);
   va_end(again);
   return longer ? longer : status;  // without memory only the context is lost
 }

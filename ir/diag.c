@@ -10,14 +10,15 @@
 //      = help: did you mean 'beta'?
 //
 // Columns are counted in code points from 1. In the shown line a tab takes four columns, control
-// characters become '?', and a line that is too long is cut to a window around the caret, so that
-// the caret always stands under what it points at. Not here: which mistakes there are (codes.inc,
-// verify*.c).
+// characters (qn__is_control) and bytes that are not UTF-8 become '?', and a line that is too long
+// is cut to a window around the caret, so that the caret always stands under its character. Not
+// here: which mistakes there are (codes.inc, verify*.c).
 #include "ir/diag.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/escape.h"
 #include "ir/codes.h"
 
 enum {
@@ -129,13 +130,19 @@ static uint32_t shown_width_of(qn_str_t text, size_t begin, size_t end) {
 }
 
 static void show_text(qn__buffer_t* out, qn_str_t text, size_t begin, size_t end) {
-  for (size_t i = begin; i < end; i++) {
-    uint8_t c = (uint8_t)text.data[i];
-    if (c == '\t') {
+  for (size_t i = begin; i < end;) {
+    uint32_t code = 0;
+    size_t size = qn__utf8_decode((qn_str_t){text.data + i, end - i}, &code);
+    if (text.data[i] == '\t') {
       spaces(out, TAB_COLUMNS);
+    } else if (size > 0 && !qn__is_control(code)) {
+      qn__buffer_str(out, (qn_str_t){text.data + i, size});
     } else {
-      qn__buffer_char(out, c < 0x20 || c == 0x7F ? '?' : (char)c);
+      // A continuation byte on its own has no column.
+      if (!is_continuation(text.data[i])) qn__buffer_char(out, '?');
+      if (size == 0) size = 1;
     }
+    i += size;
   }
 }
 
@@ -168,8 +175,9 @@ static void render_place(qn__diag_t* diag, const place_t* place) {
   qn__buffer_t* out = &diag->text;
   uint32_t gutter = digit_count(place->line) + 2;
   spaces(out, gutter - 1);
-  qn__buffer_format(out, "--> %s:%" PRIu32 ":%" PRIu32 "\n", diag->source_name, place->line,
-                    place->column);
+  char name[1024];
+  (void)qn_text_escape(diag->source_name, strlen(diag->source_name), false, name, sizeof name);
+  qn__buffer_format(out, "--> %s:%" PRIu32 ":%" PRIu32 "\n", name, place->line, place->column);
   spaces(out, gutter);
   qn__buffer_cstr(out, "|\n");
   size_t begin;
@@ -226,6 +234,13 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
       message.size--;
     if (message.size > 0 && message.data[message.size - 1] >= 0x80) message.size--;
     qn__buffer_cstr(&message, "...");
+  }
+  char shown[2 * sizeof fixed];
+  size_t shown_size =
+      qn_text_escape((const char*)message.data, message.size, true, shown, sizeof shown);
+  if (shown_size != message.size) {
+    qn__buffer_clear(&message);
+    qn__buffer_cstr(&message, shown);
   }
   if (message.has_failed) diag->text.has_failed = true;
   const char* message_text = message.data ? (const char*)message.data : "";

@@ -6,6 +6,7 @@
 // `}`, `,` or on its own line is a comment.
 #include "ir/lexer.h"
 
+#include "base/escape.h"
 #include "ir/codes.h"
 
 void qn__lexer_init(qn__lexer_t* lexer, qn_str_t text, qn__diag_t* diag) {
@@ -58,26 +59,6 @@ bool qn__text_is_name(qn_str_t text) {
   return !qn__text_is_reserved(text);
 }
 
-// ------------------------------------------------------------------------------------ UTF-8
-
-// Returns the length of the UTF-8 sequence at `at`, and its code point; 0 if it is malformed.
-static uint32_t utf8_at(qn_str_t text, size_t at, uint32_t* out_code) {
-  const uint8_t* s = (const uint8_t*)text.data + at;
-  size_t left = text.size - at;
-  uint32_t size = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
-  if (size == 0 || s[0] > 0xF4 || left < size) return 0;
-  static const uint8_t masks[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-  uint32_t code = s[0] & masks[size];
-  for (uint32_t i = 1; i < size; i++) {
-    if ((s[i] & 0xC0) != 0x80) return 0;
-    code = code << 6 | (s[i] & 0x3Fu);
-  }
-  static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < smallest[size] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return 0;
-  *out_code = code;
-  return size;
-}
-
 bool qn__lexer_check(qn_str_t text, qn__diag_t* diag) {
   if (text.size >= (size_t)1 << 31) {
     qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_TOO_LARGE), (qn__ir_loc_t){0, 0},
@@ -87,7 +68,9 @@ bool qn__lexer_check(qn_str_t text, qn__diag_t* diag) {
   }
   for (size_t i = 0; i < text.size;) {
     uint32_t code = 0;
-    uint32_t size = (uint8_t)text.data[i] < 0x80 ? 1 : utf8_at(text, i, &code);
+    size_t size = (uint8_t)text.data[i] < 0x80
+                      ? 1
+                      : qn__utf8_decode((qn_str_t){text.data + i, text.size - i}, &code);
     if (size == 0) {
       qn__diag_report(diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_UTF8),
                       (qn__ir_loc_t){(uint32_t)i, 1}, "save the file as UTF-8",
@@ -251,7 +234,8 @@ static qn__token_kind_t lex_punctuation(qn__lexer_t* lexer) {
 static void skip_strange(qn__lexer_t* lexer) {
   uint32_t code = 0;
   uint32_t begin = lexer->offset;
-  uint32_t size = utf8_at(lexer->text, begin, &code);
+  uint32_t size = (uint32_t)qn__utf8_decode(
+      (qn_str_t){lexer->text.data + begin, lexer->text.size - begin}, &code);
   lexer->offset += size ? size : 1;
   if (!lexer->diag) return;
   lexer->error_begin = begin;
@@ -400,7 +384,7 @@ void qn__lexer_escape(qn_str_t bytes, qn__buffer_t* out) {
   qn__buffer_char(out, '"');
   for (size_t i = 0; i < bytes.size;) {
     uint32_t code = 0;
-    uint32_t size = utf8_at(bytes, i, &code);
+    size_t size = qn__utf8_decode((qn_str_t){bytes.data + i, bytes.size - i}, &code);
     char c = bytes.data[i];
     if (size == 0 || (code < 0x20 && c != '\n' && c != '\t') || code == 0x7F) {
       qn__buffer_format(out, "\\x%02x", (unsigned)(uint8_t)c);

@@ -183,15 +183,15 @@ bool args_number(const char* text, uint64_t least, uint64_t most, uint64_t* out_
 }
 
 void args_print_usage(const verb_t* verb, FILE* file) {
-  fprintf(file, "usage: quern %s", verb->name);
-  if (verb->operands[0]) fprintf(file, " %s", verb->operands);
+  print(file, "usage: quern %s", verb->name);
+  if (verb->operands[0]) print(file, " %s", verb->operands);
   for (size_t i = 0; i < verb->option_count; i++) {
     const option_spec_t* spec = &verb->options[i];
     if (!spec->doc) continue;
-    fprintf(file, " [--%s%s%s]%s", spec->name, spec->value ? " " : "",
-            spec->value ? spec->value : "", spec->is_repeatable ? "..." : "");
+    print(file, " [--%s%s%s]%s", spec->name, spec->value ? " " : "", spec->value ? spec->value : "",
+          spec->is_repeatable ? "..." : "");
   }
-  fprintf(file, "\n");
+  print(file, "\n");
 }
 
 static void print_option(const option_spec_t* spec, FILE* file) {
@@ -203,18 +203,21 @@ static void print_option(const option_spec_t* spec, FILE* file) {
                  spec->value ? spec->value : "");
   // A long one has a line of its own.
   bool is_long = strlen(left) > 24;
-  if (is_long) fprintf(file, "  %s\n", left);
-  fprintf(file, "  %-24s %s\n", is_long ? "" : left, spec->doc);
+  if (is_long) print(file, "  %s\n", left);
+  print(file, "  %-24s %s\n", is_long ? "" : left, spec->doc);
 }
 
 void args_print_help(const verb_t* verb, FILE* file) {
   const style_t* style = style_of(file);
-  fprintf(file, "%squern %s%s: %s\n\n", style->bold, verb->name, style->plain, verb->summary);
+  print(file, "%squern %s%s: %s\n\n", style->bold, verb->name, style->plain, verb->summary);
   args_print_usage(verb, file);
-  fprintf(file, "\n%s\n%soptions%s\n", verb->help, style->bold, style->plain);
+  print(file, "\n");
+  print_lines(file, verb->help);
+  print(file, "%soptions%s\n", style->bold, style->plain);
   for (size_t i = 0; i < verb->option_count; i++) print_option(&verb->options[i], file);
   print_option(&help_option, file);
   if (verb->examples[0]) {
-    fprintf(file, "\n%sexamples%s\n%s", style->bold, style->plain, verb->examples);
+    print(file, "\n%sexamples%s\n", style->bold, style->plain);
+    print_text(file, verb->examples);
   }
 }

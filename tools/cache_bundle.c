@@ -140,12 +140,12 @@ static void print_report(const args_t* args, const char* path,
   size_t index;
   json_t* item;
   json_array_foreach(bad, index, item) {
-    printf("%s: left out: %s\n", json_string_value(json_object_get(item, "key")),
-           json_string_value(json_object_get(item, "reason")));
+    print(stdout, "%s: left out: %s\n", json_string_value(json_object_get(item, "key")),
+          json_string_value(json_object_get(item, "reason")));
   }
   char size[32];
-  printf("%s: %" PRIu64 " %s, %s\n", path, report->written_count,
-         report->written_count == 1 ? "entry" : "entries", format_size(size_bytes, size));
+  print(stdout, "%s: %" PRIu64 " %s, %s\n", path, report->written_count,
+        report->written_count == 1 ? "entry" : "entries", format_size(size_bytes, size));
 }
 
 // Writes what the options choose of a directory and of bundles.
@@ -237,8 +237,9 @@ static qn_status_t import_into(const cache_t* cache, qn_cache_dir_t* dir, int* o
                   "failed", (json_int_t)report.failed_count, "bad_entries", choice.bad),
         17);
   } else if (qn_ok(status)) {
-    printf("%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " bad, %" PRIu64 " failed\n",
-           report.imported_count, report.present_count, report.bad_count, report.failed_count);
+    print(stdout,
+          "%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " bad, %" PRIu64 " failed\n",
+          report.imported_count, report.present_count, report.bad_count, report.failed_count);
   }
   json_decref(choice.bad);
   if (qn_ok(status) && report.bad_count > 0) *out_code = EXIT_WRONG;
@@ -273,8 +274,8 @@ static qn_status_t run_keygen(const cache_t* cache, int* out_code) {
                            json_text(secret_file)),
                  17);
     } else {
-      printf("%s  give this to whoever opens bundles\n%s  signs bundles: keep it secret\n",
-             public_file, secret_file);
+      print(stdout, "%s  give this to whoever opens bundles\n%s  signs bundles: keep it secret\n",
+            public_file, secret_file);
     }
   }
   free(public_file);

@@ -14,7 +14,7 @@ static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
   bad_list_t* bad = self;
   json_array_append_new(
       bad->list, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
-  if (!bad->is_json) printf("%s: %s\n", key.hex, reason);
+  if (!bad->is_json) print(stdout, "%s: %s\n", key.hex, reason);
 }
 
 static bool is_truncated(const cache_t* cache) {
@@ -61,11 +61,13 @@ static qn_status_t run_verify(const cache_t* cache, int* out_code) {
     json_decref(counts);
     print_json(result, 17);
   } else if (qn_ok(status)) {
-    printf("%" PRIu64 " good, %" PRIu64 " bad, %" PRIu64 " removed, %" PRIu64 " unreadable\n",
-           report.good_count, report.bad_count, report.removed_count, report.unreadable_count);
-    if (is_cut) printf("the tail of the bundle is missing: 'quern cache merge' makes it whole\n");
+    print(stdout,
+          "%" PRIu64 " good, %" PRIu64 " bad, %" PRIu64 " removed, %" PRIu64 " unreadable\n",
+          report.good_count, report.bad_count, report.removed_count, report.unreadable_count);
+    if (is_cut)
+      print(stdout, "the tail of the bundle is missing: 'quern cache merge' makes it whole\n");
     if (left_count > 0 && !cache->bundle) {
-      printf("'quern cache verify --heal' removes the bad ones\n");
+      print(stdout, "'quern cache verify --heal' removes the bad ones\n");
     }
   }
   json_decref(bad.list);
@@ -84,8 +86,8 @@ static qn_status_t run_clear(const cache_t* cache, int* out_code) {
                          (json_int_t)removed_count),
                17);
   } else {
-    printf("%" PRIu64 " %s removed from %s\n", removed_count,
-           removed_count == 1 ? "entry" : "entries", cache->path);
+    print(stdout, "%" PRIu64 " %s removed from %s\n", removed_count,
+          removed_count == 1 ? "entry" : "entries", cache->path);
   }
   return QN_OK;
 }

@@ -58,7 +58,7 @@ json_t* cache_place_json(const cache_t* cache) {
 
 static void print_generator(void* self, const char* identity) {
   (void)self;
-  printf("made by %s\n", identity);
+  print(stdout, "made by %s\n", identity);
 }
 
 static void print_bundle(const cache_t* cache) {
@@ -66,9 +66,10 @@ static void print_bundle(const cache_t* cache) {
   qn_cache_bundle_info(cache->bundle, &info);
   qn_cache_bundle_generators(cache->bundle, print_generator, NULL);
   if (info.signer[0]) {
-    printf("%s by %s\n", info.is_verified ? "signed" : "signed (not checked)", info.signer);
+    print(stdout, "%s by %s\n", info.is_verified ? "signed" : "signed (not checked)", info.signer);
   }
-  if (info.is_truncated) printf("its tail is missing: these are the entries that are whole\n");
+  if (info.is_truncated)
+    print(stdout, "its tail is missing: these are the entries that are whole\n");
 }
 
 static void print_listing(const cache_t* cache, const listing_t* listing) {
@@ -130,18 +131,18 @@ static json_t* section_json(const qn_cache_section_t* section) {
 static void print_entry(const qn_cache_entry_t* entry) {
   const style_t* style = style_of(stdout);
   char text[32];
-  printf("%skey%s        %s\n", style->bold, style->plain, entry->info.key.hex);
-  printf("size       %s\n", format_size(entry->info.size_bytes, text));
-  printf("created    %s\n", format_time(entry->info.created_s, text));
-  printf("used       %s\n", format_time(entry->info.used_s, text));
-  printf("compiled   in %s\n", format_ns((int64_t)entry->compile_ns, text));
+  print(stdout, "%skey%s        %s\n", style->bold, style->plain, entry->info.key.hex);
+  print(stdout, "size       %s\n", format_size(entry->info.size_bytes, text));
+  print(stdout, "created    %s\n", format_time(entry->info.created_s, text));
+  print(stdout, "used       %s\n", format_time(entry->info.used_s, text));
+  print(stdout, "compiled   in %s\n", format_ns((int64_t)entry->compile_ns, text));
   for (size_t i = 0; i < entry->section_count; i++) {
     const qn_cache_section_t* section = &entry->sections[i];
-    printf("%s%-10s%s ", style->bold, section->name, style->plain);
+    print(stdout, "%s%-10s%s ", style->bold, section->name, style->plain);
     if (section->text) {
-      printf("%s\n", section->text);
+      print(stdout, "%s\n", section->text);
     } else {
-      printf("%s\n", format_size(section->size_bytes, text));
+      print(stdout, "%s\n", format_size(section->size_bytes, text));
     }
   }
 }

@@ -38,12 +38,13 @@ static void on_difference(void* self, const qn_recompile_difference_t* differenc
                 (json_int_t)difference->made_size, "cached", cached, "made", made));
   if (run->is_json) return;
   progress_wipe(run->progress);
-  printf("%s: %s differs from byte %" PRIu64 " on: cached %s (of %" PRIu64
-         " bytes), compiled %s (of "
-         "%" PRIu64 " bytes)\n",
-         difference->key.hex, difference->section, difference->offset,
-         cached[0] ? cached : "nothing", difference->cached_size, made[0] ? made : "nothing",
-         difference->made_size);
+  print(stdout,
+        "%s: %s differs from byte %" PRIu64 " on: cached %s (of %" PRIu64
+        " bytes), compiled %s (of "
+        "%" PRIu64 " bytes)\n",
+        difference->key.hex, difference->section, difference->offset,
+        cached[0] ? cached : "nothing", difference->cached_size, made[0] ? made : "nothing",
+        difference->made_size);
 }
 
 static void on_failure(void* self, qn_cache_key_t key, const char* message) {
@@ -52,7 +53,8 @@ static void on_failure(void* self, qn_cache_key_t key, const char* message) {
                                                  json_text(message)));
   if (run->is_json) return;
   progress_wipe(run->progress);
-  printf("%s: cannot be compiled again: %s\n", key.hex, message);
+  print(stdout, "%s: cannot be compiled again: ", key.hex);
+  print_lines(stdout, message);
 }
 
 static bool on_progress(void* self, uint64_t done, uint64_t total) {
@@ -78,14 +80,16 @@ static void print_report(const cache_t* cache, const recompile_t* run,
         17);
     return;
   }
-  printf("%" PRIu64 " of %" PRIu64 " entries compiled again (seed %" PRIu64 "): %" PRIu64
-         " the same, %" PRIu64 " different, %" PRIu64 " failed\n",
-         report->same_count + report->different_count + report->failed_count, report->entry_count,
-         seed, report->same_count, report->different_count, report->failed_count);
+  print(stdout,
+        "%" PRIu64 " of %" PRIu64 " entries compiled again (seed %" PRIu64 "): %" PRIu64
+        " the same, %" PRIu64 " different, %" PRIu64 " failed\n",
+        report->same_count + report->different_count + report->failed_count, report->entry_count,
+        seed, report->same_count, report->different_count, report->failed_count);
   if (report->other_codegen_count + report->without_module_count + report->bad_count > 0) {
-    printf("left out: %" PRIu64 " of another code generator, %" PRIu64
-           " without their module, %" PRIu64 " damaged\n",
-           report->other_codegen_count, report->without_module_count, report->bad_count);
+    print(stdout,
+          "left out: %" PRIu64 " of another code generator, %" PRIu64
+          " without their module, %" PRIu64 " damaged\n",
+          report->other_codegen_count, report->without_module_count, report->bad_count);
   }
 }
 

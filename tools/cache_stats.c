@@ -265,11 +265,12 @@ static void print_bundle(void* self, const char* path, const char* error,
   (void)self;
   char size[32];
   if (error) {
-    printf("bundle     %s: not used: %s\n", path, error);
+    print(stdout, "bundle     %s: not used: ", path);
+    print_lines(stdout, error);
   } else {
-    printf("bundle     %s: %" PRIu64 " %s, %s%s%s\n", path, info->entry_count,
-           info->entry_count == 1 ? "entry" : "entries", format_size(info->size_bytes, size),
-           info->is_truncated ? ", its tail is missing" : "", info->is_verified ? ", signed" : "");
+    print(stdout, "bundle     %s: %" PRIu64 " %s, %s%s%s\n", path, info->entry_count,
+          info->entry_count == 1 ? "entry" : "entries", format_size(info->size_bytes, size),
+          info->is_truncated ? ", its tail is missing" : "", info->is_verified ? ", signed" : "");
   }
 }
 
@@ -329,53 +330,54 @@ static void print_groups(const char* title, const groups_t* groups) {
   char size[32], time[32];
   for (size_t i = 0; i < groups->count; i++) {
     const group_t* group = &groups->items[i];
-    printf("%-10s %s: %" PRIu64 " %s, %s, compiled in %s\n", i ? "" : title, group->name,
-           group->entry_count, group->entry_count == 1 ? "entry" : "entries",
-           format_size(group->size_bytes, size), format_ns((int64_t)group->compile_ns, time));
+    print(stdout, "%-10s %s: %" PRIu64 " %s, %s, compiled in %s\n", i ? "" : title, group->name,
+          group->entry_count, group->entry_count == 1 ? "entry" : "entries",
+          format_size(group->size_bytes, size), format_ns((int64_t)group->compile_ns, time));
   }
 }
 
 static void print_directory(const cache_t* cache, const stats_t* stats,
                             const settings_t* settings) {
   char text[3][32];
-  printf("directory  %s%s\n", cache->path, cache->dir ? "" : " (not there yet)");
-  printf("entries    %" PRIu64 " of at most %s\n", stats->entry_count, settings->max_entries);
-  printf("size       %s of at most %s; %.1f %% full\n", format_size(stats->size_bytes, text[0]),
-         settings->max_size, fullness(stats, settings));
+  print(stdout, "directory  %s%s\n", cache->path, cache->dir ? "" : " (not there yet)");
+  print(stdout, "entries    %" PRIu64 " of at most %s\n", stats->entry_count,
+        settings->max_entries);
+  print(stdout, "size       %s of at most %s; %.1f %% full\n",
+        format_size(stats->size_bytes, text[0]), settings->max_size, fullness(stats, settings));
   if (stats->entry_count) {
-    printf("code       %s\n", format_size(stats->code_bytes, text[0]));
-    printf("saved      %s of compiling, each time that all are used\n",
-           format_ns((int64_t)stats->compile_ns, text[0]));
-    printf("made       from %s to %s\n", format_time(stats->oldest_s, text[0]),
-           format_time(stats->newest_s, text[1]));
-    printf("used       the least recently used %s\n",
-           format_time(stats->least_recently_used_s, text[0]));
+    print(stdout, "code       %s\n", format_size(stats->code_bytes, text[0]));
+    print(stdout, "saved      %s of compiling, each time that all are used\n",
+          format_ns((int64_t)stats->compile_ns, text[0]));
+    print(stdout, "made       from %s to %s\n", format_time(stats->oldest_s, text[0]),
+          format_time(stats->newest_s, text[1]));
+    print(stdout, "used       the least recently used %s\n",
+          format_time(stats->least_recently_used_s, text[0]));
   }
   if (stats->unreadable_count) {
-    printf("unreadable %" PRIu64 "; see 'quern cache verify'\n", stats->unreadable_count);
+    print(stdout, "unreadable %" PRIu64 "; see 'quern cache verify'\n", stats->unreadable_count);
   }
   print_groups("targets", &stats->kinds);
   print_groups("generators", &stats->generators);
   print_groups("tiers", &stats->tiers);
-  printf("temporary  %" PRIu64 "\n", stats->temporary_count);
+  print(stdout, "temporary  %" PRIu64 "\n", stats->temporary_count);
   if (cache->dir) {
-    printf("locks      %" PRIu64 " held now\n", stats->place.lock_count);
-    printf("swept      %s\n", format_time(stats->place.swept_s, text[0]));
-    printf("free       %s of %s\n", format_size(stats->place.free_bytes, text[0]),
-           format_size(stats->place.total_bytes, text[1]));
+    print(stdout, "locks      %" PRIu64 " held now\n", stats->place.lock_count);
+    print(stdout, "swept      %s\n", format_time(stats->place.swept_s, text[0]));
+    print(stdout, "free       %s of %s\n", format_size(stats->place.free_bytes, text[0]),
+          format_size(stats->place.total_bytes, text[1]));
   }
 }
 
-static void print_text(const cache_t* cache, const stats_t* stats, settings_t* settings) {
+static void print_stats(const cache_t* cache, const stats_t* stats, settings_t* settings) {
   if (cache->path[0]) {
     print_directory(cache, stats, settings);
   } else {
-    printf("directory  none is configured\n");
+    print(stdout, "directory  none is configured\n");
   }
   each_bundle(settings, print_bundle, NULL);
   if (settings->remote[0]) {
-    printf("remote     %s, role %s%s%s\n", settings->remote, settings->remote_role,
-           settings->remote_domain[0] ? ", domain " : "", settings->remote_domain);
+    print(stdout, "remote     %s, role %s%s%s\n", settings->remote, settings->remote_role,
+          settings->remote_domain[0] ? ", domain " : "", settings->remote_domain);
   }
 }
 
@@ -391,7 +393,7 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
   if (qn_ok(status) && cache->args->is_json) {
     print_object(cache, &stats, &settings);
   } else if (qn_ok(status)) {
-    print_text(cache, &stats, &settings);
+    print_stats(cache, &stats, &settings);
   }
   free_settings(&settings);
   free_stats(&stats);

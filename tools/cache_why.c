@@ -19,17 +19,18 @@ typedef struct why {
   bool is_there;
 } why_t;
 
-static void print_text(const why_t* why) {
+static void print_why(const why_t* why) {
   const qn_explanation_t* it = why->explanation;
   const style_t* style = style_of(stdout);
-  printf("%skey%s        %s\n", style->bold, style->plain, it->key.hex);
-  printf("%sfound in%s   %s\n", style->bold, style->plain, it->found_in[0] ? it->found_in : "-");
+  print(stdout, "%skey%s        %s\n", style->bold, style->plain, it->key.hex);
+  print(stdout, "%sfound in%s   %s\n", style->bold, style->plain,
+        it->found_in[0] ? it->found_in : "-");
   if (!why->is_there && why->directory[0]) {
-    printf("directory  %s (not there yet)\n", why->directory);
+    print(stdout, "directory  %s (not there yet)\n", why->directory);
   }
-  printf("%s\n", it->text);
+  print(stdout, "%s\n", it->text);
   if (it->nearest_key.hex[0])
-    printf("%snearest    %s%s\n", style->dim, it->nearest_key.hex, style->plain);
+    print(stdout, "%snearest    %s%s\n", style->dim, it->nearest_key.hex, style->plain);
 }
 
 static json_t* text_or_null(const char* text) {
@@ -78,7 +79,7 @@ static qn_status_t run_why(const cache_t* cache, int* out_code) {
     if (cache->args->is_json) {
       print_object(cache, &why, &options);
     } else {
-      print_text(&why);
+      print_why(&why);
     }
   }
   qn_explanation_free(why.explanation);

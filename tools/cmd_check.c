@@ -58,9 +58,9 @@ static json_t* digest_json(const qn_module_t* module) {
 
 static void print_good(const char* path, const qn_module_t* module) {
   const style_t* style = style_of(stdout);
-  printf("%s: %sok%s\n", path, style->green, style->plain);
+  print(stdout, "%s: %sok%s\n", path, style->green, style->plain);
   for (size_t i = 0; i < qn_module_function_count(module); i++) {
-    printf("  %s\n", qn_module_function_signature(module, i));
+    print(stdout, "  %s\n", qn_module_function_signature(module, i));
   }
 }
 
@@ -86,8 +86,8 @@ static int check_file(const args_t* args, const char* path, json_t* files) {
   } else if (file.error_count > 0) {
     (void)fflush(stdout);
     print_diagnostics(qn_status_message(status), stderr);
-    fprintf(stderr, "quern: %s: %d error%s\n", path, file.error_count,
-            file.error_count == 1 ? "" : "s");
+    print(stderr, "quern: %s: %d error%s\n", path, file.error_count,
+          file.error_count == 1 ? "" : "s");
     qn_status_free(status);
   } else {
     (void)report_status_text(status);

@@ -41,14 +41,14 @@ static int print_markdown(void) {
 #include "quern/options.inc"
 #undef QN_OPTION
   };
-  printf("| variable | type | default | meaning |\n|---|---|---|---|\n");
+  print(stdout, "| variable | type | default | meaning |\n|---|---|---|---|\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char type[16];
     (void)snprintf(type, sizeof type, "%s", rows[i].type);
     for (char* c = type; *c; c++) *c = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
     const char* quote = rows[i].default_text[0] ? "`" : "";
-    printf("| `%s` | %s | %s%s%s | %s |\n", rows[i].environment, type, quote, rows[i].default_text,
-           quote, rows[i].doc);
+    print(stdout, "| `%s` | %s | %s%s%s | %s |\n", rows[i].environment, type, quote,
+          rows[i].default_text, quote, rows[i].doc);
   }
   return EXIT_DONE;
 }

@@ -53,7 +53,7 @@ static qn_status_t show_device(const args_t* args, qn_device_t device, json_t* l
   (void)snprintf(name, sizeof name, "%s:%" PRId32, qn_device_type_text(device.type), device.id);
   json_t* attributes = json_object();
   const style_t* style = style_of(stdout);
-  if (!args->is_json) printf("%s%s%s\n", style->bold, name, style->plain);
+  if (!args->is_json) print(stdout, "%s%s%s\n", style->bold, name, style->plain);
   qn_attribute_t attribute = QN_ATTRIBUTE_EXIST;
   const char *text = NULL, *unit = NULL, *doc = NULL;
   qn_status_t status = QN_OK;
@@ -64,8 +64,8 @@ static qn_status_t show_device(const args_t* args, qn_device_t device, json_t* l
     json_object_set_new(attributes, text, attribute_json(&value));
     bool is_none = value.type == QN_ATTRIBUTE_TYPE_NONE;
     if (!args->is_json && qn_ok(status)) {
-      printf("  %-28s %s%s%s\n", text, is_none ? style->dim : "",
-             attribute_text(&value, unit, buffer), is_none ? style->plain : "");
+      print(stdout, "  %-28s %s%s%s\n", text, is_none ? style->dim : "",
+            attribute_text(&value, unit, buffer), is_none ? style->plain : "");
     }
   }
   json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:o}", "name", json_text(name), "type",
@@ -79,7 +79,10 @@ static void show_absence(const args_t* args, int32_t type, json_t* absent) {
   const char* name = qn_device_type_text(type);
   qn_status_t why = session_device_here((qn_device_t){type, 0});
   json_object_set_new(absent, name, json_text(qn_status_message(why)));
-  if (!args->is_json) printf("%s: %s\n", name, qn_status_message(why));
+  if (!args->is_json) {
+    print(stdout, "%s: ", name);
+    print_lines(stdout, qn_status_message(why));
+  }
   qn_status_free(why);
 }
 

@@ -63,9 +63,10 @@ static int run_fmt(const args_t* args) {
     }
     json_array_append_new(files, entry);
     if (code == EXIT_DONE && is_changed && is_check) code = EXIT_WRONG;
-    if (code == EXIT_WRONG && is_changed && !args->is_json) printf("%s: not formatted\n", path);
+    if (code == EXIT_WRONG && is_changed && !args->is_json)
+      print(stdout, "%s: not formatted\n", path);
     if (is_in_place && is_changed && code == EXIT_DONE && !args->is_json) {
-      printf("%s: formatted\n", path);
+      print(stdout, "%s: formatted\n", path);
     }
     if (code > worst) worst = code;
   }

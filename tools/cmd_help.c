@@ -51,24 +51,24 @@ static const topic_t topics[] = {
 enum { TOPIC_COUNT = sizeof topics / sizeof topics[0] };
 
 static void print_rows(FILE* file, const char* name, const char* summary) {
-  fprintf(file, "  %-11s %s\n", name, summary);
+  print(file, "  %-11s %s\n", name, summary);
 }
 
 static void print_overview(FILE* file) {
   const style_t* style = style_of(file);
-  fprintf(file,
-          "%squern%s: runs loop programs on this machine, compiled once and then from a cache\n\n"
-          "usage: quern VERB [options]\n\n%sverbs%s\n",
-          style->bold, style->plain, style->bold, style->plain);
+  print(file,
+        "%squern%s: runs loop programs on this machine, compiled once and then from a cache\n\n"
+        "usage: quern VERB [options]\n\n%sverbs%s\n",
+        style->bold, style->plain, style->bold, style->plain);
   for (size_t i = 0; verb_at(i); i++) print_rows(file, verb_at(i)->name, verb_at(i)->summary);
-  fprintf(file, "\n%stopics%s\n", style->bold, style->plain);
+  print(file, "\n%stopics%s\n", style->bold, style->plain);
   for (size_t i = 0; i < TOPIC_COUNT; i++) print_rows(file, topics[i].name, topics[i].summary);
-  fprintf(file,
-          "\n%sfirst steps%s\n"
-          "  quern check examples/ir/saxpy.qn\n"
-          "  quern run examples/ir/saxpy.qn --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]\n"
-          "\n'quern help VERB' shows a verb's options and examples.\n",
-          style->bold, style->plain);
+  print(file,
+        "\n%sfirst steps%s\n"
+        "  quern check examples/ir/saxpy.qn\n"
+        "  quern run examples/ir/saxpy.qn --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]\n"
+        "\n'quern help VERB' shows a verb's options and examples.\n",
+        style->bold, style->plain);
 }
 
 static const verb_t* find_verb(const char* name) {
@@ -121,7 +121,8 @@ static int print_topic(const args_t* args, const topic_t* topic) {
                          json_text(topic->summary), "text", json_text(topic->text)),
                17);
   } else {
-    printf("%s: %s\n\n%s", topic->name, topic->summary, topic->text);
+    print(stdout, "%s: %s\n\n", topic->name, topic->summary);
+    print_text(stdout, topic->text);
   }
   return EXIT_DONE;
 }
@@ -148,7 +149,7 @@ static int run_version(const args_t* args) {
                          json_text(QN_VERSION_STRING), "build", json_text(qn_build_info())),
                17);
   } else {
-    printf("quern %s\n%s\n", qn_version(), qn_build_info());
+    print(stdout, "quern %s\n%s\n", qn_version(), qn_build_info());
   }
   return EXIT_DONE;
 }

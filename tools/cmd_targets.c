@@ -50,9 +50,9 @@ static const qn_target_kind_info_t* find_kind(const char* name) {
 
 static void print_options(const qn_target_kind_info_t* kind) {
   const style_t* style = style_of(stdout);
-  printf("%s%s%s: %s\n", style->bold, kind->name, style->plain, kind->doc);
-  printf("code generator %s, devices %s\n\n", kind->codegen,
-         qn_device_type_text(kind->device_type));
+  print(stdout, "%s%s%s: %s\n", style->bold, kind->name, style->plain, kind->doc);
+  print(stdout, "code generator %s, devices %s\n\n", kind->codegen,
+        qn_device_type_text(kind->device_type));
   table_t table;
   table_init(&table, 5);
   static const char* const header[] = {"option", "type", "default", "class", "meaning"};
@@ -86,14 +86,16 @@ static int list_all(const args_t* args) {
   }
   json_decref(kinds);
   json_decref(tags);
-  printf("%skinds%s\n", style->bold, style->plain);
+  print(stdout, "%skinds%s\n", style->bold, style->plain);
   for (size_t i = 0; i < qn_target_kind_count(); i++) {
     const qn_target_kind_info_t* kind = qn_target_kind_at(i);
-    printf("  %-8s %s\n", kind->name, kind->doc);
+    print(stdout, "  %-8s %s\n", kind->name, kind->doc);
   }
-  printf("\n%stags%s\n", style->bold, style->plain);
-  for (size_t i = 0; qn_target_tag_at(i, &name, &json); i++) printf("  %-24s %s\n", name, json);
-  printf(
+  print(stdout, "\n%stags%s\n", style->bold, style->plain);
+  for (size_t i = 0; qn_target_tag_at(i, &name, &json); i++)
+    print(stdout, "  %-24s %s\n", name, json);
+  print(
+      stdout,
       "\n'quern targets KIND' lists a kind's options, 'quern targets TARGET' shows what a target\n"
       "means in full.\n");
   return EXIT_DONE;
@@ -119,14 +121,20 @@ static int show_target(const args_t* args, const char* text, const qn_target_kin
   } else if (kind) {
     print_options(kind);
     if (is_made) {
-      printf("\n%s: %s\n", runs_here ? "on this machine" : "by default", qn_target_json(target));
+      print(stdout, "\n%s: %s\n", runs_here ? "on this machine" : "by default",
+            qn_target_json(target));
     }
-    if (is_made && !runs_here) printf("not on this machine: %s\n", qn_status_message(status));
+    if (is_made && !runs_here) {
+      print(stdout, "not on this machine: ");
+      print_lines(stdout, qn_status_message(status));
+    }
   } else {
     // Exactly the canonical text, so that it can be piped into --target.
-    printf("%s\n", qn_target_json(target));
-    if (!runs_here)
-      fprintf(stderr, "quern: note: not on this machine: %s\n", qn_status_message(status));
+    print(stdout, "%s\n", qn_target_json(target));
+    if (!runs_here) {
+      print(stderr, "quern: note: not on this machine: ");
+      print_lines(stderr, qn_status_message(status));
+    }
   }
   qn_status_free(status);
   qn_target_release(target);

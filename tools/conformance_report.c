@@ -134,10 +134,9 @@ void report_show(const report_t* report, size_t column, const conf_result_t* res
   if (result->verdict == CONF_PASS) return;
   const style_t* style = style_of(stdout);
   bool is_fail = result->verdict == CONF_FAIL;
-  printf("%s%s%s %s: %s/%s%s%s: %s\n", is_fail ? style->red : style->dim,
-         conf_verdict_text(result->verdict), style->plain, report->columns[column].name,
-         result->area, result->feature, result->variant[0] ? "/" : "", result->variant,
-         result->why);
+  print(stdout, "%s%s%s %s: %s/%s%s%s: %s\n", is_fail ? style->red : style->dim,
+        conf_verdict_text(result->verdict), style->plain, report->columns[column].name,
+        result->area, result->feature, result->variant[0] ? "/" : "", result->variant, result->why);
   (void)fflush(stdout);
 }
 
@@ -150,7 +149,7 @@ static void count_column(const report_t* report, size_t column, size_t counts[4]
   }
 }
 
-static void print_text(const report_t* report) {
+static void print_summary(const report_t* report) {
   table_t table;
   table_init(&table, 5);
   static const char* const header[] = {"device", "pass", "fail", "unsupported", "time"};
@@ -176,7 +175,7 @@ static void print_text(const report_t* report) {
 static void print_list(const report_t* report) {
   for (size_t i = 0; i < report->row_count; i++) {
     const row_t* row = &report->rows[i];
-    printf("%s/%s%s%s\n", row->area, row->feature, row->variant[0] ? "/" : "", row->variant);
+    print(stdout, "%s/%s%s%s\n", row->area, row->feature, row->variant[0] ? "/" : "", row->variant);
   }
 }
 
@@ -192,15 +191,13 @@ static bool is_in_group(const row_t* row, const group_t* group) {
   return strcmp(row->area, group->area) == 0 && strcmp(row->feature, group->feature) == 0;
 }
 
-static void print_escaped(const char* text) {
-  for (; *text; text++) {
-    if (*text == '|') {
-      printf("\\|");
-    } else if (*text == '\n') {
-      printf(" ");
-    } else {
-      (void)putchar(*text);
-    }
+// Prints text in a cell of a Markdown table.
+static void print_markdown_text(const char* text) {
+  while (*text) {
+    int plain = (int)strcspn(text, "|\n");
+    print(stdout, "%.*s", plain, text);
+    text += plain;
+    if (*text) print(stdout, *text++ == '|' ? "\\|" : " ");
   }
 }
 
@@ -212,9 +209,10 @@ static void print_cell(const report_t* report, const group_t* group, size_t colu
     if (is_in_group(&report->rows[i], group)) counts[report->rows[i].cells[column].verdict]++;
   }
   bool is_mixed = counts[CONF_PASS] && (counts[CONF_FAIL] || counts[CONF_UNSUPPORTED]);
-  if (counts[CONF_PASS]) printf("pass");
-  if (is_mixed) printf(", but ");
-  if (!counts[CONF_PASS] && !counts[CONF_FAIL] && !counts[CONF_UNSUPPORTED]) printf("not run");
+  if (counts[CONF_PASS]) print(stdout, "pass");
+  if (is_mixed) print(stdout, ", but ");
+  if (!counts[CONF_PASS] && !counts[CONF_FAIL] && !counts[CONF_UNSUPPORTED])
+    print(stdout, "not run");
   for (int v = CONF_FAIL; v <= CONF_UNSUPPORTED; v++) {
     if (!counts[v]) continue;
     const char* between = "";
@@ -223,10 +221,10 @@ static void print_cell(const report_t* report, const group_t* group, size_t colu
       for (size_t i = 0; i < report->row_count; i++) {
         const row_t* row = &report->rows[i];
         if (!is_in_group(row, group) || (int)row->cells[column].verdict != v) continue;
-        printf("%s%s", between, row->variant);
+        print(stdout, "%s%s", between, row->variant);
         between = ", ";
       }
-      printf(": ");
+      print(stdout, ": ");
     }
     for (size_t i = 0; i < report->row_count && !why[0]; i++) {
       const row_t* row = &report->rows[i];
@@ -237,8 +235,8 @@ static void print_cell(const report_t* report, const group_t* group, size_t colu
     size_t note = 0;
     while (note < *inout_note_count && strcmp(notes[note], why) != 0) note++;
     if (note == *inout_note_count && note < note_limit) notes[(*inout_note_count)++] = why;
-    printf("%s [%zu]%s", v == CONF_FAIL ? "**fail**" : "unsupported", note + 1,
-           v == CONF_FAIL && counts[CONF_UNSUPPORTED] ? ", " : "");
+    print(stdout, "%s [%zu]%s", v == CONF_FAIL ? "**fail**" : "unsupported", note + 1,
+          v == CONF_FAIL && counts[CONF_UNSUPPORTED] ? ", " : "");
   }
 }
 
@@ -246,20 +244,21 @@ static void print_markdown(const report_t* report) {
   enum { NOTE_LIMIT = 512 };
   const char* notes[NOTE_LIMIT];
   size_t note_count = 0;
-  printf(
+  print(
+      stdout,
       "| device | what it is | driver | pass | fail | unsupported |\n|---|---|---|---|---|---|\n");
   for (size_t k = 0; k < report->column_count; k++) {
     const column_t* column = &report->columns[k];
     size_t counts[4];
     int64_t ns;
     count_column(report, k, counts, &ns);
-    printf("| `%s` | ", column->name);
-    print_escaped(strcmp(column->target, "interp") == 0 ? "the reference interpreter"
-                                                        : column->device_name);
-    printf(" | ");
-    print_escaped(column->driver[0] ? column->driver : "-");
-    printf(" | %zu | %zu | %zu |\n", counts[CONF_PASS], counts[CONF_FAIL],
-           counts[CONF_UNSUPPORTED]);
+    print(stdout, "| `%s` | ", column->name);
+    print_markdown_text(strcmp(column->target, "interp") == 0 ? "the reference interpreter"
+                                                              : column->device_name);
+    print(stdout, " | ");
+    print_markdown_text(column->driver[0] ? column->driver : "-");
+    print(stdout, " | %zu | %zu | %zu |\n", counts[CONF_PASS], counts[CONF_FAIL],
+          counts[CONF_UNSUPPORTED]);
   }
   const char* area = "";
   for (size_t i = 0; i < report->row_count; i++) {
@@ -270,27 +269,28 @@ static void print_markdown(const report_t* report) {
     if (!is_first) continue;
     if (strcmp(area, row->area) != 0) {
       area = row->area;
-      printf("\n## %s\n\n| feature |", area);
-      for (size_t k = 0; k < report->column_count; k++) printf(" %s |", report->columns[k].name);
-      printf("\n|---|");
-      for (size_t k = 0; k < report->column_count; k++) printf("---|");
-      printf("\n");
+      print(stdout, "\n## %s\n\n| feature |", area);
+      for (size_t k = 0; k < report->column_count; k++)
+        print(stdout, " %s |", report->columns[k].name);
+      print(stdout, "\n|---|");
+      for (size_t k = 0; k < report->column_count; k++) print(stdout, "---|");
+      print(stdout, "\n");
     }
-    printf("| ");
-    print_escaped(row->feature);
-    printf(" |");
+    print(stdout, "| ");
+    print_markdown_text(row->feature);
+    print(stdout, " |");
     for (size_t k = 0; k < report->column_count; k++) {
-      printf(" ");
+      print(stdout, " ");
       print_cell(report, &group, k, notes, &note_count, NOTE_LIMIT);
-      printf(" |");
+      print(stdout, " |");
     }
-    printf("\n");
+    print(stdout, "\n");
   }
-  if (note_count) printf("\n## Notes\n\n");
+  if (note_count) print(stdout, "\n## Notes\n\n");
   for (size_t i = 0; i < note_count; i++) {
-    printf("%zu. ", i + 1);
-    print_escaped(notes[i]);
-    printf("\n");
+    print(stdout, "%zu. ", i + 1);
+    print_markdown_text(notes[i]);
+    print(stdout, "\n");
   }
 }
 
@@ -344,7 +344,7 @@ static void print_json_report(const report_t* report) {
 void report_print(const report_t* report, report_mode_t mode) {
   switch (mode) {
     case REPORT_TEXT:
-      print_text(report);
+      print_summary(report);
       break;
     case REPORT_JSON:
       print_json_report(report);

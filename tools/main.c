@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   if (argc < 2) code = EXIT_USAGE;
   // What could not be printed (a full disk) must not look like success.
   if (fflush(stdout) != 0 || ferror(stdout)) {
-    fprintf(stderr, "quern: cannot write to standard output: %s\n", strerror(errno));
+    print(stderr, "quern: cannot write to standard output: %s\n", strerror(errno));
     if (code == EXIT_DONE) code = EXIT_MACHINE;
   }
   return code;

@@ -11,20 +11,6 @@
 
 #include "tools/list.h"
 
-bool is_terminal(FILE* file) {
-  return isatty(fileno(file)) != 0;
-}
-
-const style_t* style_of(FILE* file) {
-  static const style_t none = {"", "", "", "", "", ""};
-  static const style_t colours = {"\033[1m",  "\033[2m",  "\033[1;31m",
-                                  "\033[32m", "\033[36m", "\033[0m"};
-  const char* refused = getenv("NO_COLOR");
-  const char* terminal = getenv("TERM");
-  if ((refused && refused[0]) || (terminal && strcmp(terminal, "dumb") == 0)) return &none;
-  return is_terminal(file) ? &colours : &none;
-}
-
 static const char* colour_of_line(const style_t* style, const char* line) {
   static const char caret_characters[] = " |^";
   if (strncmp(line, "error", 5) == 0) return style->red;
@@ -40,7 +26,7 @@ void print_diagnostics(const char* rendered, FILE* file) {
   while (*rendered) {
     size_t size = strcspn(rendered, "\n");
     const char* colour = colour_of_line(style, rendered);
-    fprintf(file, "%s%.*s%s\n", colour, (int)size, rendered, colour[0] ? style->plain : "");
+    print(file, "%s%.*s%s\n", colour, (int)size, rendered, colour[0] ? style->plain : "");
     rendered += size + (rendered[size] == '\n' ? 1 : 0);
   }
 }
@@ -51,22 +37,13 @@ json_t* json_text(const char* text) {
   if (!text) return json_null();
   json_t* value = json_string(text);
   if (value) return value;
-  // Not UTF-8: names of files may be any bytes.
-  size_t size = strlen(text);
-  char* safe = malloc(3 * size + 1);
-  if (!safe) return json_null();
-  size_t at = 0;
-  for (size_t i = 0; i < size; i++) {
-    if ((unsigned char)text[i] < 0x80) {
-      safe[at++] = text[i];
-    } else {
-      memcpy(safe + at, "\xEF\xBF\xBD", 3);
-      at += 3;
-    }
-  }
-  safe[at] = '\0';
-  value = json_string(safe);
-  free(safe);
+  // Names of files may be bytes that are not UTF-8.
+  size_t size = qn_text_escape(text, strlen(text), true, NULL, 0);
+  char* shown = malloc(size + 1);
+  if (!shown) return json_null();
+  (void)qn_text_escape(text, strlen(text), true, shown, size + 1);
+  value = json_string(shown);
+  free(shown);
   return value ? value : json_null();
 }
 
@@ -77,8 +54,9 @@ json_t* json_parsed(const char* text) {
 
 void print_json(json_t* value, int real_digits) {
   if (value)
-    (void)json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)real_digits));
-  putchar('\n');
+    (void)json_dumpf(value, stdout,
+                     JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION((size_t)real_digits));
+  print(stdout, "\n");
   json_decref(value);
 }
 
@@ -149,17 +127,17 @@ void table_print(table_t* table, FILE* file) {
   int widths[8] = {0};
   size_t columns = table->column_count;
   for (size_t i = 0; i < table->cell_count; i++) {
-    int width = (int)strlen(cell_at(table, i));
+    int width = (int)text_columns(cell_at(table, i));
     if (width > widths[i % columns]) widths[i % columns] = width;
   }
   for (size_t i = 0; i < table->cell_count; i++) {
     size_t column = i % columns;
     bool is_last = column + 1 == columns;
-    if (column == 0 && i == 0) fputs(style->bold, file);
+    if (column == 0 && i == 0) print(file, "%s", style->bold);
     int width = is_last && !table->is_right[column] ? 0 : widths[column];
-    fprintf(file, "%*s", table->is_right[column] ? width : -width, cell_at(table, i));
-    if (is_last && i < columns) fputs(style->plain, file);
-    fputs(is_last ? "\n" : "  ", file);
+    print(file, "%*s", table->is_right[column] ? width : -width, cell_at(table, i));
+    if (is_last && i < columns) print(file, "%s", style->plain);
+    print(file, is_last ? "\n" : "  ");
   }
   table_free(table);
 }

@@ -10,22 +10,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// Escape sequences, or empty strings.
-typedef struct style {
-  const char* bold;
-  const char* dim;
-  const char* red;
-  const char* green;
-  const char* cyan;
-  const char* plain;
-} style_t;
-const style_t* style_of(FILE* file);
-bool is_terminal(FILE* file);
+#include "tools/print.h"
 
 // The library's diagnostics with colours for severities and carets.
 void print_diagnostics(const char* rendered, FILE* file);
 
-// A JSON string; bytes that are not UTF-8 become U+FFFD. `text` NULL gives null.
+// A JSON string; bytes that are not UTF-8 become \x80 in letters. `text` NULL gives null.
 json_t* json_text(const char* text);
 // Parses JSON that the library made; null when it is none.
 json_t* json_parsed(const char* text);

@@ -32,11 +32,11 @@ static void* tell(void* argument) {
     until.tv_nsec %= 1000000000;
     if (pthread_cond_timedwait(&progress->stopped, &progress->mutex, &until) != ETIMEDOUT) continue;
     char time[32];
-    fprintf(stderr, "\r\033[K%s, %s", progress->what, format_ns(now_ns() - started_ns, time));
+    print(stderr, "\r\033[K%s, %s", progress->what, format_ns(now_ns() - started_ns, time));
     (void)fflush(stderr);
     is_drawn = true;
   }
-  if (is_drawn) fprintf(stderr, "\r\033[K");
+  if (is_drawn) print(stderr, "\r\033[K");
   (void)pthread_mutex_unlock(&progress->mutex);
   return NULL;
 }
@@ -65,7 +65,7 @@ void progress_tell(progress_t* progress, const char* what) {
 void progress_wipe(progress_t* progress) {
   if (!progress) return;
   (void)pthread_mutex_lock(&progress->mutex);
-  fprintf(stderr, "\r\033[K");
+  print(stderr, "\r\033[K");
   (void)fflush(stderr);
   (void)pthread_mutex_unlock(&progress->mutex);
 }

@@ -74,14 +74,14 @@ static int print_status(qn_status_t status) {
   const char* message = qn_status_message(status);
   if (is_rendered(message)) {
     print_diagnostics(message, stderr);
-    fprintf(stderr, "quern: %s%s%s, see above\n", style->red, qn_status_code_text(code),
-            style->plain);
+    print(stderr, "quern: %s%s%s, see above\n", style->red, qn_status_code_text(code),
+          style->plain);
   } else {
-    fprintf(stderr, "quern: %s%s:%s %s\n", style->red, qn_status_code_text(code), style->plain,
-            message);
+    print(stderr, "quern: %s%s:%s ", style->red, qn_status_code_text(code), style->plain);
+    print_lines(stderr, message);
   }
   const char* hint = hint_of(code, message);
-  if (hint) fprintf(stderr, "quern: hint: %s\n", hint);
+  if (hint) print(stderr, "quern: hint: %s\n", hint);
   return exit_code_of(code);
 }
 
@@ -115,18 +115,18 @@ int report_usage(const args_t* args, const char* format, ...) {
   (void)vsnprintf(message, sizeof message, format, list);
   va_end(list);
   const style_t* style = style_of(stderr);
-  fprintf(stderr, "quern: %susage:%s %s\n", style->red, style->plain, message);
+  print(stderr, "quern: %susage:%s %s\n", style->red, style->plain, message);
   if (args && args->verb) {
-    fprintf(stderr, "quern: hint: 'quern help %s' shows the options and examples\n",
-            args->verb->name);
+    print(stderr, "quern: hint: 'quern help %s' shows the options and examples\n",
+          args->verb->name);
   } else {
-    fprintf(stderr, "quern: hint: 'quern help' lists the verbs\n");
+    print(stderr, "quern: hint: 'quern help' lists the verbs\n");
   }
   if (args && args->is_json) print_error_json("usage", message, EXIT_USAGE);
   return EXIT_USAGE;
 }
 
 int report_no_memory(const char* what) {
-  fprintf(stderr, "quern: out of memory: no memory for %s\n", what);
+  print(stderr, "quern: out of memory: no memory for %s\n", what);
   return EXIT_MACHINE;
 }

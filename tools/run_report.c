@@ -52,11 +52,11 @@ static void print_small(const npy_array_t* array) {
   }
   for (int64_t i = 0; i < count; i++) {
     bool is_last = (i + 1) % row == 0;
-    printf("%s%*s%s", i % row == 0 ? "  " : " ", width, element_text(array, i, text),
-           is_last ? "\n" : "");
+    print(stdout, "%s%*s%s", i % row == 0 ? "  " : " ", width, element_text(array, i, text),
+          is_last ? "\n" : "");
     // A blank line between matrices.
     bool is_matrix_end = array->rank > 2 && (i + 1) % (row * array->shape[array->rank - 2]) == 0;
-    if (is_matrix_end && i + 1 < count) printf("\n");
+    if (is_matrix_end && i + 1 < count) print(stdout, "\n");
   }
 }
 
@@ -64,17 +64,17 @@ static void print_output(const run_arg_t* arg) {
   const style_t* style = style_of(stdout);
   const npy_array_t* array = &arg->array;
   char text[512];
-  printf("%s%s%s: %s", style->bold, arg->info.name, style->plain, array_text(array, text));
-  if (arg->out_path) printf(" -> %s", arg->out_path);
+  print(stdout, "%s%s%s: %s", style->bold, arg->info.name, style->plain, array_text(array, text));
+  if (arg->out_path) print(stdout, " -> %s", arg->out_path);
   if (array_count(array) <= SMALL_TEXT_ELEMENTS) {
-    printf("\n");
+    print(stdout, "\n");
     print_small(array);
     return;
   }
   statistics_t facts = measure(array);
-  printf("  min %.6g, max %.6g, mean %.6g", facts.least, facts.largest, facts.mean);
-  if (facts.nan_count) printf(", %" PRId64 " nan", facts.nan_count);
-  printf("\n");
+  print(stdout, "  min %.6g, max %.6g, mean %.6g", facts.least, facts.largest, facts.mean);
+  if (facts.nan_count) print(stdout, ", %" PRId64 " nan", facts.nan_count);
+  print(stdout, "\n");
 }
 
 void run_report_text(const run_summary_t* summary, const run_args_t* run) {
@@ -85,20 +85,20 @@ void run_report_text(const run_summary_t* summary, const run_args_t* run) {
   const qn_lookup_info_t* lookup = &summary->lookup;
   char times[4][32];
   const char* source = lookup->source == QN_SOURCE_COMPILED ? "compiled" : "from";
-  printf("%s%s%s on %s: %s%s%s", style->bold, summary->function, style->plain, summary->target_kind,
-         style->cyan, source, style->plain);
+  print(stdout, "%s%s%s on %s: %s%s%s", style->bold, summary->function, style->plain,
+        summary->target_kind, style->cyan, source, style->plain);
   if (lookup->source == QN_SOURCE_COMPILED) {
-    printf(" in %s", format_ns(lookup->compile_ns, times[0]));
+    print(stdout, " in %s", format_ns(lookup->compile_ns, times[0]));
   } else {
-    printf(" %s%s%s", style->cyan, qn_source_text(lookup->source), style->plain);
+    print(stdout, " %s%s%s", style->cyan, qn_source_text(lookup->source), style->plain);
   }
-  printf(", loaded in %s, found in %s; ran in %s", format_ns(lookup->load_ns, times[1]),
-         format_ns(lookup->lookup_ns, times[2]), format_ns(summary->run_median_ns, times[3]));
+  print(stdout, ", loaded in %s, found in %s; ran in %s", format_ns(lookup->load_ns, times[1]),
+        format_ns(lookup->lookup_ns, times[2]), format_ns(summary->run_median_ns, times[3]));
   if (summary->repeat_count > 1) {
-    printf(" (median of %" PRIu64 ", least %s)", summary->repeat_count,
-           format_ns(summary->run_least_ns, times[0]));
+    print(stdout, " (median of %" PRIu64 ", least %s)", summary->repeat_count,
+          format_ns(summary->run_least_ns, times[0]));
   }
-  printf("\n%skey %s%s\n", style->dim, lookup->key.hex, style->plain);
+  print(stdout, "\n%skey %s%s\n", style->dim, lookup->key.hex, style->plain);
 }
 
 // -------------------------------------------------------------------------------------- JSON

@@ -11,6 +11,7 @@
 
 #include "quern/device.h"
 #include "quern/observe.h"
+#include "tools/print.h"
 #include "tools/report.h"
 
 static const char* const level_names[] = {"error", "warn", "info", "debug"};
@@ -19,7 +20,8 @@ enum { LEVEL_COUNT = sizeof level_names / sizeof level_names[0], DEFAULT_LEVEL =
 static void log_line(void* self, int level, const char* message) {
   (void)self;
   bool is_known = level >= 1 && level <= LEVEL_COUNT;
-  fprintf(stderr, "quern: %s: %s\n", is_known ? level_names[level - 1] : "log", message);
+  print(stderr, "quern: %s: ", is_known ? level_names[level - 1] : "log");
+  print_lines(stderr, message);
 }
 
 static int log_level(void) {
@@ -28,7 +30,7 @@ static int log_level(void) {
   for (int i = 0; i < LEVEL_COUNT; i++) {
     if (strcmp(text, level_names[i]) == 0) return i + 1;
   }
-  fprintf(stderr, "quern: warn: QUERN_LOG is '%s', expected error, warn, info or debug\n", text);
+  print(stderr, "quern: warn: QUERN_LOG is '%s', expected error, warn, info or debug\n", text);
   return DEFAULT_LEVEL;
 }
 

@@ -26,7 +26,8 @@ void warm_report_problem(void* self, const qn_warm_problem_t* problem) {
       report->problems,
       json_pack("{s:o, s:I, s:o}", "source", json_text(problem->source_name), "line",
                 (json_int_t)problem->line, "message", json_text(problem->message)));
-  fprintf(stderr, "quern: %s:%u: %s\n", problem->source_name, problem->line, problem->message);
+  print(stderr, "quern: %s:%u: ", problem->source_name, problem->line);
+  print_lines(stderr, problem->message);
 }
 
 void warm_report_begin(warm_report_t* report) {
@@ -90,12 +91,12 @@ static void tell_item(warm_report_t* report, const qn_warm_item_t* item) {
   if (report->is_dry_run && item->outcome == QN_WARM_SKIPPED) {
     if (report->args->is_json) return;
     progress_wipe(report->progress);
-    printf("%s (%s%s%s)\n", item->name, target, tier, checked);
+    print(stdout, "%s (%s%s%s)\n", item->name, target, tier, checked);
   } else if (!is_good && item->outcome != QN_WARM_SKIPPED) {
     progress_wipe(report->progress);
-    fprintf(stderr, "quern: %s (%s%s%s) %s: %s\n", item->name, target, tier, checked,
-            item->outcome == QN_WARM_TIMED_OUT ? "timed out" : qn_warm_outcome_text(item->outcome),
-            item->error);
+    print(stderr, "quern: %s (%s%s%s) %s: ", item->name, target, tier, checked,
+          item->outcome == QN_WARM_TIMED_OUT ? "timed out" : qn_warm_outcome_text(item->outcome));
+    print_lines(stderr, item->error);
   }
 }
 
@@ -114,7 +115,7 @@ void warm_report_progress(warm_report_t* report, const qn_warm_progress_t* progr
   progress_tell(report->progress, line);
   if (report->progress || now_ns() - report->told_ns < LINE_PERIOD_NS) return;
   report->told_ns = now_ns();
-  fprintf(stderr, "quern: %s\n", line);
+  print(stderr, "quern: %s\n", line);
 }
 
 // -------------------------------------------------------------------------------------- summary
@@ -153,37 +154,37 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
 static void print_summary(const warm_report_t* report, const qn_warm_result_t* result) {
   const qn_warm_progress_t* progress = &result->progress;
   char time[32];
-  printf("%zu key%s%s", progress->total, progress->total == 1 ? "" : "s",
-         progress->total ? ":" : "");
+  print(stdout, "%zu key%s%s", progress->total, progress->total == 1 ? "" : "s",
+        progress->total ? ":" : "");
   const char* separator = " ";
   for (int i = QN_WARM_COMPILED; i < QN_WARM_OUTCOME_COUNT; i++) {
     if (progress->counts[i] == 0) continue;
     const char* text = report->is_dry_run && i == QN_WARM_SKIPPED ? "to compile"
                        : i == QN_WARM_TIMED_OUT                   ? "timed out"
                                                 : qn_warm_outcome_text((qn_warm_outcome_t)i);
-    printf("%s%zu %s", separator, progress->counts[i], text);
+    print(stdout, "%s%zu %s", separator, progress->counts[i], text);
     separator = ", ";
   }
-  printf(", in %s\n", format_ns(progress->elapsed_ns, time));
+  print(stdout, ", in %s\n", format_ns(progress->elapsed_ns, time));
   const qn_cached_report_t* from = &report->from_cache;
   uint64_t left_count = from->entry_count - from->lookup_count;
   if (left_count > 0) {
-    printf(
-        "%llu entries of the directory were left out: %llu without their module, %llu of another "
-        "namespace, %llu unusable\n",
-        (unsigned long long)left_count, (unsigned long long)from->without_module_count,
-        (unsigned long long)from->other_namespace_count, (unsigned long long)from->bad_count);
+    print(stdout,
+          "%llu entries of the directory were left out: %llu without their module, %llu of another "
+          "namespace, %llu unusable\n",
+          (unsigned long long)left_count, (unsigned long long)from->without_module_count,
+          (unsigned long long)from->other_namespace_count, (unsigned long long)from->bad_count);
   }
   const char* bundle = args_value(report->args, "bundle", NULL);
   if (bundle && report->bundle.written_count > 0) {
     char size[32];
-    printf("%s: %llu %s, %s\n", bundle, (unsigned long long)report->bundle.written_count,
-           report->bundle.written_count == 1 ? "entry" : "entries",
-           format_size(report->bundle.written_bytes, size));
+    print(stdout, "%s: %llu %s, %s\n", bundle, (unsigned long long)report->bundle.written_count,
+          report->bundle.written_count == 1 ? "entry" : "entries",
+          format_size(report->bundle.written_bytes, size));
   }
   if (report->problem_count > 0) {
-    printf("%zu line%s of the lists left out\n", report->problem_count,
-           report->problem_count == 1 ? "" : "s");
+    print(stdout, "%zu line%s of the lists left out\n", report->problem_count,
+          report->problem_count == 1 ? "" : "s");
   }
 }
 

@@ -3,6 +3,7 @@
 //
 // One poll loop. Every wait has a deadline: a start, a key, an end. A worker that sends anything
 // but the message that is due is killed: at worst its key is given up.
+#include <ctype.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 #define RESTART_PAUSE_NS INT64_C(1000000000)
 #define NO_TASK SIZE_MAX
 #define PIPE_BYTES 65536u
+// The tail as text: each byte may become four.
+#define TAIL_TEXT_BYTES (4 * QN__WARM_TAIL_BYTES + 1)
 
 static int64_t timeout_of(const qn__warm_up_t* up) {
   return up->options->timeout_ns ? up->options->timeout_ns : QN__WARM_DEFAULT_TIMEOUT_NS;
@@ -48,15 +51,14 @@ static void read_errors(qn__warm_worker_t* worker) {
 }
 
 // Returns the tail as one line of text, for a message.
-static const char* tail_text(qn__warm_worker_t* worker) {
-  size_t size = 0;
-  for (size_t i = 0; i < worker->tail_size; i++) {
-    char c = worker->tail[i];
-    worker->tail[size++] = (unsigned char)c < ' ' ? ' ' : c;
+static const char* tail_text(qn__warm_worker_t* worker, char out[TAIL_TEXT_BYTES]) {
+  size_t size = worker->tail_size;
+  for (size_t i = 0; i < size; i++) {
+    if (isspace((unsigned char)worker->tail[i])) worker->tail[i] = ' ';
   }
   while (size > 0 && worker->tail[size - 1] == ' ') size--;
-  worker->tail[size] = '\0';
-  return worker->tail;
+  (void)qn_text_escape(worker->tail, size, false, out, TAIL_TEXT_BYTES);
+  return out;
 }
 
 static void send_to(qn__warm_worker_t* worker) {
@@ -130,7 +132,8 @@ static void lose_worker(qn__warm_up_t* up, qn__warm_worker_t* worker, bool is_no
   } else {
     describe_end(&end, how);
   }
-  const char* tail = tail_text(worker);
+  char tail_buffer[TAIL_TEXT_BYTES];
+  const char* tail = tail_text(worker, tail_buffer);
   // Also for a worker that was ready and left: the next ones may do the same, without end.
   if (state == QN__WORKER_STARTING || state == QN__WORKER_IDLE) {
     note_failed_start(
@@ -143,7 +146,7 @@ static void lose_worker(qn__warm_up_t* up, qn__warm_worker_t* worker, bool is_no
     up->queue[up->tail++] = task;
     return;
   }
-  char message[QN__WARM_TAIL_BYTES + 256];
+  char message[TAIL_TEXT_BYTES + 256];
   (void)snprintf(message, sizeof message, "%u workers did not survive it, the last %s%s%s",
                  (unsigned)up->keys[task].attempt_count, how, tail[0] ? "; it said: " : "", tail);
   qn__warm_verdict_t verdict = {.outcome = QN_WARM_CRASHED,
@@ -189,12 +192,10 @@ static bool take_result(qn__warm_up_t* up, qn__warm_worker_t* worker,
   up->made_count++;
   up->failed_starts = 0;
   qn_allocator_t allocator = up->allocator;
-  size_t text_size = message->text.size + 1;
+  qn__warm_span_t said = message->text;
+  size_t text_size = qn_text_escape(said.data, said.size, true, NULL, 0) + 1;
   char* text = allocator.reallocate(allocator.self, NULL, 0, text_size);
-  if (text) {
-    memcpy(text, message->text.data, text_size - 1);
-    text[text_size - 1] = '\0';
-  }
+  if (text) (void)qn_text_escape(said.data, said.size, true, text, text_size);
   qn__warm_verdict_t verdict = {
       .outcome = message->outcome,
       .key = message->key,

@@ -52,7 +52,9 @@ QN_API QN_MUST_USE qn_status_t qn_status_annotate(qn_status_t status, const char
 // The code; QN_STATUS_OK for NULL.
 QN_API qn_status_code_t qn_status_code(qn_status_t status);
 
-// The message, without the name of the code; "" for NULL. Borrowed until the status is freed.
+// The message, without the name of the code; "" for NULL. It is valid UTF-8 without controls but
+// line ends and tabs, whatever names and texts it quotes (qn_text_escape). Borrowed until the
+// status is freed.
 QN_API const char* qn_status_message(qn_status_t status);
 
 // The text of a code, such as "invalid argument". Static storage.
@@ -66,6 +68,14 @@ QN_API void qn_status_free(qn_status_t status);
 
 // Releases a status and returns its code: for callers that decide by code alone.
 QN_API qn_status_code_t qn_status_consume(qn_status_t status);
+
+// Copies text from outside for people: a control character (C0, DEL, C1, and those that change the
+// direction of writing) and a byte that is not UTF-8 become \x1b or \u202e in letters, so that a
+// terminal shows them instead of obeying. `keeps_lines` leaves line ends and tabs. Returns the
+// length of the whole copy without its terminator, as snprintf does; a copy that does not fit ends
+// early. `out` may be NULL when `capacity` is 0.
+QN_API size_t qn_text_escape(const char* text, size_t size, bool keeps_lines, char* out,
+                             size_t capacity);
 
 // Memory. `reallocate(self, NULL, 0, n)` allocates, `(self, p, old, n)` resizes, `(self, p, old,
 // 0)` frees and returns NULL. Results are aligned to 16 bytes. It returns NULL on failure and must

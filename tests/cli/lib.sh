@@ -30,6 +30,7 @@ quern() {
   code=0
   "$QUERN" "$@" >out 2>err || code=$?
   [ "$code" -lt 128 ] || fail "quern $* ended by signal $((code - 128))"
+  [ -z "$(LC_ALL=C tr -d '\011\012\040-\176\200-\377' <err)" ] || fail "controls on standard error: quern $*"
 }
 
 # expect CODE ARG...: the exit code of `quern ARG...`.
