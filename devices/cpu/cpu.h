@@ -25,10 +25,11 @@ extern const qn__cpu_call_t qn__cpu_call_template;
 // Returns the entry of function `index` of a loaded "cpu-image-1".
 qn_cpu_kernel_t qn__cpu_executable_entry(void* executable, uint32_t index);
 
-// Queues `run(self, call, words)` on `stream` (not NULL) with a copy of the words. A nonzero result
-// is a failure: launch->describe makes its status, which sticks to the stream. launch->owner must
-// keep `self` alive. Blocks only while the queue is full.
-typedef int32_t (*qn__cpu_run_fn_t)(void* self, qn__cpu_call_t* call, const uint64_t* words);
+// Carries out a queued launch, whose words are a copy; it has no ends. A failure sticks to the
+// stream.
+typedef qn_status_t (*qn__cpu_run_fn_t)(void* self, const qn_launch_t* launch);
+// Queues `run(self, launch)` on `stream` (not NULL). launch->owner keeps `self` alive. Blocks only
+// while the queue is full. Errors: UNSUPPORTED for too many words, OUT_OF_MEMORY.
 qn_status_t qn__cpu_enqueue(void* stream, qn__cpu_run_fn_t run, void* self,
                             const qn_launch_t* launch);
 

@@ -106,10 +106,12 @@ qn_cpu_kernel_t qn__cpu_executable_entry(void* self, uint32_t index) {
 
 // ---------------------------------------------------------------------------------- launching
 
-// Runs a kernel on a stream; `self` points to its entry.
-static int32_t run_kernel(void* self, qn__cpu_call_t* call, const uint64_t* words) {
+// Runs a kernel; `self` points to its entry.
+static qn_status_t run_kernel(void* self, const qn_launch_t* launch) {
   qn_cpu_kernel_t* entry = self;
-  return (*entry)(&call->env, words);
+  qn__cpu_call_t call = qn__cpu_call_template;
+  if ((*entry)(&call.env, launch->words) == 0) return QN_OK;
+  return launch->describe(launch->owner, &call.failure);
 }
 
 qn_status_t qn__cpu_launch(int32_t id, void* self, uint32_t index, void* stream,
@@ -120,8 +122,6 @@ qn_status_t qn__cpu_launch(int32_t id, void* self, uint32_t index, void* stream,
     return qn_status_make(QN_STATUS_INTERNAL, "the executable has %zu functions, not one %u",
                           executable->function_count, index);
   }
-  if (stream) return qn__cpu_enqueue(stream, run_kernel, &executable->entries[index], launch);
-  qn__cpu_call_t call = qn__cpu_call_template;
-  if (executable->entries[index](&call.env, launch->words) == 0) return QN_OK;
-  return launch->describe(launch->owner, &call.failure);
+  qn_cpu_kernel_t* entry = &executable->entries[index];
+  return stream ? qn__cpu_enqueue(stream, run_kernel, entry, launch) : run_kernel(entry, launch);
 }

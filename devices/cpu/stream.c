@@ -30,9 +30,7 @@ typedef struct task {
     struct {
       qn__cpu_run_fn_t run;
       void* self;
-      void* owner;
-      void (*release)(void* owner);
-      qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
+      qn_launch_t launch;  // its words are those below
       int32_t core_budget;
       uint64_t words[QN__CPU_MAX_WORDS];
     } run;
@@ -184,9 +182,9 @@ qn_status_t qn__cpu_enqueue(void* inner, qn__cpu_run_fn_t run, void* self,
   task->kind = TASK_RUN;
   task->run.run = run;
   task->run.self = self;
-  task->run.owner = launch->owner;
-  task->run.release = launch->release;
-  task->run.describe = launch->describe;
+  task->run.launch = *launch;
+  task->run.launch.words = task->run.words;
+  task->run.launch.ends = NULL;
   task->run.core_budget = qn__cpu_core_budget();
   memcpy(task->run.words, launch->words, launch->word_count * sizeof(uint64_t));
   qn_status_t status = commit(stream);
@@ -236,14 +234,11 @@ qn_status_t qn__cpu_stream_sync(qn__cpu_stream_t* stream) {
 static qn_status_t run_task(task_t* task, bool is_skipped) {
   qn_status_t status = QN_OK;
   if (!is_skipped) {
-    qn__cpu_call_t call = qn__cpu_call_template;
     int32_t old_budget = qn_cpu_set_core_budget(task->run.core_budget);
-    if (task->run.run(task->run.self, &call, task->run.words) != 0) {
-      status = task->run.describe(task->run.owner, &call.failure);
-    }
+    status = task->run.run(task->run.self, &task->run.launch);
     (void)qn_cpu_set_core_budget(old_budget);
   }
-  task->run.release(task->run.owner);
+  task->run.launch.release(task->run.launch.owner);
   return status;
 }
 

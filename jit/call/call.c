@@ -23,7 +23,6 @@
 #include "devices/cpu/cpu.h"
 #include "jit/call/executable.h"
 #include "jit/call/plan.h"
-#include "jit/codegen/interp.h"
 
 // The words of a call, and QN__MAX_WORDS behind each the end of its tensor: one pointer serves
 // both.
@@ -319,9 +318,6 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
     qn__cpu_call_t state = qn__cpu_call_template;
     if (__builtin_expect(variant->entry(&state.env, all.words) == 0, 1)) return QN_OK;
     return qn__variant_describe(variant, &state.failure);
-  }
-  if (!stream && variant->executable->is_interp) {
-    return qn__interp_run(variant->ir, variant->executable->warp_size, all.words);
   }
   return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
 }

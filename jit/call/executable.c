@@ -2,8 +2,6 @@
 #include "jit/call/executable.h"
 
 #include "base/alloc.h"
-#include "devices/cpu/cpu.h"
-#include "jit/codegen/interp.h"
 
 // Copies what outlives the artifact.
 static bool copy_functions(const qn_artifact_t* artifact, qn_executable_t* executable) {
@@ -34,15 +32,18 @@ static bool copy_functions(const qn_artifact_t* artifact, qn_executable_t* execu
 static qn_status_t load(const qn_artifact_t* artifact, const qn_load_options_t* options,
                         qn_executable_t* executable) {
   if (!copy_functions(artifact, executable)) return qn__out_of_memory("an executable");
-  executable->is_interp = strcmp(artifact->format, QN__INTERP_FORMAT) == 0;
-  executable->warp_size = qn__interp_warp_size(artifact);
-  if (executable->is_interp) return QN_OK;
-  const qn_device_table_t* table = executable->device_table;
-  if (!table->accepts || !table->accepts(artifact->format)) {
-    return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' does not load code of format '%s'",
-                          table->name, artifact->format);
+  const qn_device_table_t* const tables[] = {qn__device_table(executable->device.type),
+                                             &qn__interp_device_table};
+  for (size_t i = 0; i < QN_COUNT_OF(tables); i++) {
+    const qn_device_table_t* table = tables[i];
+    bool is_accepted = table && table->type == executable->device.type && table->accepts &&
+                       table->accepts(artifact->format);
+    if (!is_accepted) continue;
+    executable->device_table = table;
+    return table->load(executable->device.id, artifact, options, &executable->inner);
   }
-  return table->load(executable->device.id, artifact, options, &executable->inner);
+  return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' does not load code of format '%s'",
+                        qn_device_type_text(executable->device.type), artifact->format);
 }
 
 qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t device,
@@ -50,8 +51,7 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
                                 const qn_load_options_t* options, qn_allocator_t allocator,
                                 qn_executable_t** out_executable) {
   *out_executable = NULL;
-  const qn_device_table_t* table = qn__device_table(device.type);
-  if (!table) {
+  if (!qn__device_table(device.type)) {
     return qn_status_make(QN_STATUS_UNAVAILABLE, "there is no device of type '%s' in this process",
                           qn_device_type_text(device.type));
   }
@@ -66,7 +66,6 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
   executable->allocator = allocator;
   qn__arena_init(&executable->arena, allocator);
   executable->device = device;
-  executable->device_table = table;
   executable->module_digest = module->digest;
   executable->module_second_digest = module->second_digest;
   executable->key = qn__hash128_key(key);
@@ -76,8 +75,7 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
     return status;
   }
   // A sum of things that are in memory does not overflow.
-  executable->size_bytes = object_bytes + executable->arena.total_bytes +
-                           (executable->inner ? artifact->payload_size : 0);
+  executable->size_bytes = object_bytes + executable->arena.total_bytes + artifact->payload_size;
   *out_executable = executable;
   return QN_OK;
 }

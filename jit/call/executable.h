@@ -23,16 +23,18 @@ struct qn_executable {
   qn_allocator_t allocator;
   qn__arena_t arena;  // the functions' metadata
   qn_device_t device;
-  const qn_device_table_t* device_table;
-  void* inner;  // the device's own; NULL for the interpreter
-  bool is_interp;
-  uint32_t warp_size;  // of the interpreter
+  const qn_device_table_t* device_table;  // that loads and launches: the device's, or interp.c's
+  void* inner;                            // that table's own
   qn_hash128_t module_digest;
   qn__sha256_t module_second_digest;
   qn_cache_key_t key;
   size_t function_count;
   const qn_artifact_function_t* functions;
 };
+
+// The interpreter's load, unload and launch (interp.c): the other members are those of the CPU,
+// whose memory and streams it uses.
+extern const qn_device_table_t qn__interp_device_table;
 
 // Loads an artifact (borrowed for the call) onto a device. Errors: those of the device's load;
 // UNSUPPORTED when the device takes no such format.

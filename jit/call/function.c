@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "devices/cpu/cpu.h"
 #include "jit/call/executable.h"
-#include "jit/codegen/interp.h"
 
 // ---------------------------------------------------------------------------------- cells
 
@@ -78,7 +77,7 @@ static qn_status_t fill_variant(qn__variant_t* variant) {
   QN_TRY(qn__plan_create(variant->ir, function->device,
                          executable->functions[variant->index].has_32_bit_indices,
                          function->allocator, &variant->plan));
-  if (function->is_cpu && !executable->is_interp) {
+  if (executable->device_table == &qn__cpu_device_table) {
     variant->entry = qn__cpu_executable_entry(executable->inner, variant->index);
   }
   return QN_OK;
@@ -219,9 +218,6 @@ static const char* buffer_name(const qn__ir_func_t* function, uint32_t id) {
 qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
   const qn__variant_t* variant = owner;
   const qn__ir_func_t* ir = variant->ir;  // of the same name as the cell's, with its own buffers
-  if (variant->executable->is_interp && failure->site == QN__SITE_STATUS) {
-    return (qn_status_t)(intptr_t)failure->index;
-  }
   const qn_artifact_function_t* function = &variant->executable->functions[variant->index];
   if (failure->site >= function->site_count) {
     return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at unknown site %u", ir->name,
@@ -276,10 +272,6 @@ qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, cons
       .release = release_owner,
       .describe = qn__variant_describe,
   };
-  void* inner = qn__stream_inner(stream);
-  if (executable->is_interp) {
-    return qn__cpu_enqueue(inner, qn__interp_run_queued, variant, &launch);
-  }
   return executable->device_table->launch(executable->device.id, executable->inner, variant->index,
-                                          inner, &launch);
+                                          qn__stream_inner(stream), &launch);
 }

@@ -38,23 +38,22 @@ static qn_status_t describe(void* owner, const qn_kernel_failure_t* failure) {
                         failure->index);
 }
 
-static int32_t record(void* self, qn__cpu_call_t* call, const uint64_t* words) {
-  (void)call;
+static qn_status_t record(void* self, const qn_launch_t* launch) {
   recorder_t* recorder = self;
-  recorder->order[recorder->count++] = (int)words[0];
-  return 0;
+  recorder->order[recorder->count++] = (int)launch->words[0];
+  return QN_OK;
 }
-static int32_t hold(void* self, qn__cpu_call_t* call, const uint64_t* words) {
-  (void)call;
-  (void)words;
+static qn_status_t hold(void* self, const qn_launch_t* launch) {
+  (void)launch;
   while (((recorder_t*)self)->is_held) usleep(100);
-  return 0;
+  return QN_OK;
 }
-static int32_t fail_at(void* self, qn__cpu_call_t* call, const uint64_t* words) {
+static qn_status_t fail_at(void* self, const qn_launch_t* launch) {
   (void)self;
-  (call->env.fail)(&call->env, (uint32_t)words[0], 42, 7);
-  (call->env.fail)(&call->env, 99, 0, 0);  // only the first counts
-  return 1;
+  qn__cpu_call_t call = qn__cpu_call_template;
+  (call.env.fail)(&call.env, (uint32_t)launch->words[0], 42, 7);
+  (call.env.fail)(&call.env, 99, 0, 0);  // only the first counts
+  return launch->describe(launch->owner, &call.failure);
 }
 
 static void enqueue(qn_stream_t* stream, qn__cpu_run_fn_t run, recorder_t* recorder,
@@ -66,13 +65,13 @@ static void enqueue(qn_stream_t* stream, qn__cpu_run_fn_t run, recorder_t* recor
 // ---- tests
 
 // Waits for the other one; far longer than it takes, so that a defect ends in a count.
-static int32_t meet(void* self, qn__cpu_call_t* call, const uint64_t* words) {
-  (void)call;
-  (void)words;
+static qn_status_t meet(void* self, const qn_launch_t* launch) {
+  (void)launch;
   recorder_t* recorder = self;
   recorder->count++;
   for (int i = 0; i < 5000000 && recorder->count < 2; i++) usleep(100);
-  return recorder->count < 2;
+  if (recorder->count == 2) return QN_OK;
+  return qn_status_make(QN_STATUS_INTERNAL, "the other one did not come");
 }
 
 // One worker that has nothing to do is not enough for two streams. The first test, because more
