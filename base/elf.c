@@ -11,9 +11,6 @@
 #include <stdio.h>
 
 #include "base/fs.h"
-#include "base/nvrtc_place.h"
-#include "quern/backend.h"
-#include "quern/config.h"
 
 enum { SEGMENT_LIMIT = 64, NOTES_LIMIT_BYTES = 4096, ID_LIMIT_BYTES = 32 };
 
@@ -98,31 +95,4 @@ bool qn__elf_build_id(const char* path, char out[QN__BUILD_ID_HEX_BYTES]) {
   (void)qn__fs()->close(fd);
   if (!is_found) out[0] = '\0';
   return is_found;
-}
-
-bool qn__compiler_library_id(const char* name, char out[QN__BUILD_ID_HEX_BYTES],
-                             bool* out_is_expected) {
-  out[0] = '\0';
-  if (out_is_expected) *out_is_expected = false;
-#ifdef QN_LLVM_LIBRARY_PATH
-  if (strcmp(name, "llvm") == 0) {
-    if (out_is_expected) *out_is_expected = true;
-    return qn__elf_build_id(QN_LLVM_LIBRARY_PATH, out);
-  }
-#endif
-  if (strcmp(name, "nvrtc") == 0) {
-    // Opened at run time: what would be opened (nvrtc_place.h).
-    if (out_is_expected) *out_is_expected = true;
-    char path[PATH_MAX];
-    return qn__nvrtc_find(path, NULL) && qn__elf_build_id(path, out);
-  }
-  return false;
-}
-
-void qn__generator_identity(const char* name, const char* build_id, const char* library_id,
-                            char out[QN__GENERATOR_IDENTITY_BYTES]) {
-  (void)snprintf(out, QN__GENERATOR_IDENTITY_BYTES,
-                 "%s %s, table %u, image %u, build id %s, library %s", name, QN_VERSION_STRING,
-                 QN_CODEGEN_ABI_VERSION, QN_CPU_ABI_VERSION, build_id,
-                 library_id ? library_id : "none");
 }

@@ -1,12 +1,8 @@
 #define _GNU_SOURCE  // dl_iterate_phdr
-// base/elf_mapped.c: reads build ids from the program headers of mapped objects, without a file;
-// and the identity of a generator from them.
+// base/elf_mapped.c: reads build ids from the program headers of mapped objects, without a file.
 #include <link.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "base/elf.h"
-#include "base/thread.h"
 
 typedef struct search {
   uintptr_t address;
@@ -42,16 +38,4 @@ bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]) 
   out[0] = '\0';
   (void)dl_iterate_phdr(visit, &search);
   return search.is_found;
-}
-
-void qn__mapped_identity(const char* name, const void* own_address, const void* library_address,
-                         char out[QN__GENERATOR_IDENTITY_BYTES]) {
-  char own[QN__BUILD_ID_HEX_BYTES], library[QN__BUILD_ID_HEX_BYTES];
-  char unique[QN__BUILD_ID_HEX_BYTES];
-  (void)snprintf(unique, sizeof unique, "unknown of process %ld at %" PRId64, (long)getpid(),
-                 qn__now_ns());
-  bool is_known = qn__mapped_build_id(own_address, own);
-  bool is_library_known = library_address && qn__mapped_build_id(library_address, library);
-  const char* library_id = is_library_known ? library : unique;
-  qn__generator_identity(name, is_known ? own : unique, library_address ? library_id : NULL, out);
 }

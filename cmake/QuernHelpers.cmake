@@ -102,7 +102,7 @@ function(quern_warm)
 endfunction()
 
 # quern_generator(NAME FOLDER INCLUDES DIR... DEPS LIB...): a code generator, which is a loadable
-# module with its own copy of base, ir and target.
+# module with its own copy of base, ir, target and jit/identity.
 function(quern_generator name folder)
   cmake_parse_arguments(ARG "" "" "INCLUDES;DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
@@ -113,10 +113,10 @@ function(quern_generator name folder)
   add_library(qn_${name} STATIC ${sources})
   target_include_directories(qn_${name} SYSTEM PUBLIC ${ARG_INCLUDES})
   target_include_directories(qn_${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(qn_${name} PUBLIC ${ARG_DEPS} qn_ir qn_target qn_base m)
+  target_link_libraries(qn_${name} PUBLIC ${ARG_DEPS} qn_identity qn_ir qn_target qn_base m)
   quern_flags(qn_${name})
   add_library(quern-${name} MODULE $<TARGET_OBJECTS:qn_${name}>)
-  target_link_libraries(quern-${name} PRIVATE ${ARG_DEPS} qn_ir qn_target qn_base m)
+  target_link_libraries(quern-${name} PRIVATE ${ARG_DEPS} qn_identity qn_ir qn_target qn_base m)
   quern_flags(quern-${name})
   set_target_properties(quern-${name} PROPERTIES LINKER_LANGUAGE C)
   target_link_options(quern-${name} PRIVATE

@@ -2,7 +2,8 @@
 //
 // A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So
 // the identity is predicted from the GNU build ids in the files of the generator and of the library
-// that it links (base/elf.h), and checked against what is really mapped once a miss opens it.
+// that it links (jit/identity/identity.h), and checked against what is really mapped once a miss
+// opens it.
 //
 // A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one lock for
 // what is known and one for opening; neither is held while a generator works. Read next: builtin.c.
@@ -12,9 +13,9 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "base/elf.h"
 #include "base/log.h"
 #include "base/plugin.h"
+#include "jit/identity/identity.h"
 
 static const qn_codegen_t* builtin_table(const char* name) {
   if (strcmp(name, qn__interp_codegen.name) == 0) return &qn__interp_codegen;
@@ -52,7 +53,6 @@ static const qn_codegen_t* known_table(const char* name, const char** out_identi
 
 qn_status_t qn_codegen_identity(const char* name, const void* address,
                                 char out_identity[QN_IDENTITY_BYTES]) {
-  _Static_assert((int)QN_IDENTITY_BYTES == (int)QN__GENERATOR_IDENTITY_BYTES, "one length");
   out_identity[0] = '\0';
   if (!name || !name[0] || strlen(name) >= 32) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,

@@ -326,7 +326,11 @@ qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm) {
   qn__llvm_t* llvm = qn__alloc_zero(allocator, 1, sizeof *llvm);
   if (!llvm) return qn__out_of_memory("the llvm generator");
   llvm->allocator = allocator;
-  qn__llvm_identity(llvm->identity);
+  // An address inside of each object: a constant of this file, and a function of LLVM's.
+  LLVMContextRef (*library_function)(void) = LLVMContextCreate;
+  const void* library_address;
+  memcpy(&library_address, &library_function, sizeof library_address);
+  qn__mapped_identity("llvm", form_texts, library_address, llvm->identity);
   qn_status_t status = qn__worker_pool_init(&llvm->pool, allocator);
   if (!qn_ok(status)) {
     qn__free(allocator, llvm, sizeof *llvm);

@@ -4,14 +4,14 @@
 #ifndef QN_JIT_LLVM_COMPILE_H_
 #define QN_JIT_LLVM_COMPILE_H_
 
-#include "jit/llvm/identity.h"
+#include "jit/identity/identity.h"
 #include "jit/llvm/worker.h"
 #include "quern/backend.h"
 
 typedef struct qn__llvm {
   qn_allocator_t allocator;
   qn__worker_pool_t pool;
-  char identity[QN__GENERATOR_IDENTITY_BYTES];
+  char identity[QN_IDENTITY_BYTES];
 } qn__llvm_t;
 
 qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm);

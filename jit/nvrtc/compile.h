@@ -11,7 +11,7 @@ typedef struct qn__nvrtc {
   qn_allocator_t allocator;
   qn__nvrtc_library_t library;
   qn__cuda_compiler_t* compiler;
-  char identity[QN__GENERATOR_IDENTITY_BYTES];
+  char identity[QN_IDENTITY_BYTES];
 } qn__nvrtc_t;
 
 // Errors: UNAVAILABLE where there is no libnvrtc, with what was tried; OUT_OF_MEMORY.

@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/fs.h"
-#include "base/nvrtc_place.h"
+#include "jit/identity/nvrtc_place.h"
 
 enum { MAX_OUTPUT_BYTES = 256 << 20 };
 

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "base/nvrtc_place.h"
+#include "jit/identity/nvrtc_place.h"
 
 static qn_status_t not_found(qn_allocator_t allocator) {
   qn__buffer_t tried;
@@ -72,12 +72,10 @@ qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_li
   return QN_OK;
 }
 
-void qn__nvrtc_identity(const qn__nvrtc_library_t* library,
-                        char out[QN__GENERATOR_IDENTITY_BYTES]) {
-  // An address inside of each object: a function of this file, and one of NVRTC's.
-  void (*own_function)(const qn__nvrtc_library_t*, char*) = qn__nvrtc_identity;
-  const void *own_address, *library_address;
-  memcpy(&own_address, &own_function, sizeof own_address);
+void qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN_IDENTITY_BYTES]) {
+  // An address inside of each object: a constant of this file, and a function of NVRTC's.
+  static const char name[] = "nvrtc";
+  const void* library_address;
   memcpy(&library_address, &library->nvrtcVersion, sizeof library_address);
-  qn__mapped_identity("nvrtc", own_address, library_address, out);
+  qn__mapped_identity(name, name, library_address, out);
 }

@@ -2,13 +2,13 @@
 //
 // quern is built without CUDA: the functions are declared here (nvrtc_symbols.inc) and found by
 // name. The library is never closed. Thread rule: constant once it is open. Read next: library.c,
-// base/nvrtc_place.h.
+// jit/identity/nvrtc_place.h.
 #ifndef QUERN_JIT_NVRTC_LIBRARY_H_
 #define QUERN_JIT_NVRTC_LIBRARY_H_
 
 #include <limits.h>
 
-#include "base/elf.h"
+#include "jit/identity/identity.h"
 
 // Results of NVRTC that mean something to us.
 enum {
@@ -31,6 +31,6 @@ typedef struct qn__nvrtc_library {
 qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_library);
 
 // The identity of this generator with that library.
-void qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN__GENERATOR_IDENTITY_BYTES]);
+void qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN_IDENTITY_BYTES]);
 
 #endif  // QUERN_JIT_NVRTC_LIBRARY_H_

@@ -160,7 +160,8 @@ qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_sha
   qn__shaderc_t* shaderc = qn__alloc_zero(allocator, 1, sizeof *shaderc);
   if (!shaderc) return qn__out_of_memory("the shaderc generator");
   shaderc->allocator = allocator;
-  qn__shaderc_identity(shaderc->identity);
+  // shaderc and all that is under it are part of this module: its own build id says everything.
+  qn__mapped_identity("shaderc", forms, NULL, shaderc->identity);
   qn_status_t status = qn__spirv_compiler_create(allocator, &shaderc->compiler);
   if (!qn_ok(status)) {
     qn__free(allocator, shaderc, sizeof *shaderc);

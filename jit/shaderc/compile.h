@@ -4,14 +4,14 @@
 #ifndef QUERN_JIT_SHADERC_COMPILE_H_
 #define QUERN_JIT_SHADERC_COMPILE_H_
 
+#include "jit/identity/identity.h"
 #include "jit/shaderc/compiler.h"
-#include "jit/shaderc/identity.h"
 #include "quern/backend.h"
 
 typedef struct qn__shaderc {
   qn_allocator_t allocator;
   qn__spirv_compiler_t* compiler;
-  char identity[QN__GENERATOR_IDENTITY_BYTES];
+  char identity[QN_IDENTITY_BYTES];
 } qn__shaderc_t;
 
 qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_shaderc);

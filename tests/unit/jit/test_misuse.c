@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 
-#include "base/elf.h"
 #include "jit/codegen/artifact.h"
+#include "jit/identity/identity.h"
 #include "quern/backend.h"
 #include "quern/observe.h"
 #include "quern/quern.h"

@@ -393,7 +393,7 @@ static void test_identity(void** state) {
   char id[QN__BUILD_ID_HEX_BYTES], library_id[QN__BUILD_ID_HEX_BYTES];
   assert_true(qn__elf_build_id(path, id));
   assert_true(qn__compiler_library_id("llvm", library_id, NULL));
-  char predicted[QN__GENERATOR_IDENTITY_BYTES];
+  char predicted[QN_IDENTITY_BYTES];
   qn__generator_identity("llvm", id, library_id, predicted);
   assert_string_equal(table->identity(self), predicted);
   table->destroy(self);

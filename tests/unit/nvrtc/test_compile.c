@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/digest.h"
-#include "base/nvrtc_place.h"
 #include "devices/gpu/plan.h"
+#include "jit/identity/nvrtc_place.h"
 #include "tests/support/fault.h"
 #include "tests/support/gpu_programs.h"
 #include "tests/support/tempdir.h"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "base/nvrtc_place.h"
+#include "jit/identity/nvrtc_place.h"
 #include "tests/support/tempdir.h"
 #include "tests/unit/nvrtc/support_nvrtc.h"
 

@@ -1,10 +1,10 @@
-// base/nvrtc_place.h: where the CUDA compiler's library lies, and the programs beside it.
+// jit/identity/nvrtc_place.h: where the CUDA compiler's library lies, and the programs beside it.
 //
 // One function serves the generator, which opens the file, and the engine, which reads only its
-// build id to know the key (base/elf.h): so both speak of the same file, and a hit loads no
+// build id to know the key (identity.h): so both speak of the same file, and a hit loads no
 // compiler. Thread rule: any thread; reads the environment. Read next: nvrtc_place.c.
-#ifndef QUERN_BASE_NVRTC_PLACE_H_
-#define QUERN_BASE_NVRTC_PLACE_H_
+#ifndef QUERN_JIT_NVRTC_PLACE_H_
+#define QUERN_JIT_NVRTC_PLACE_H_
 
 #include <limits.h>
 
@@ -23,4 +23,4 @@ bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried);
 // folder bin beside that of libnvrtc (the PyPI packages share one root). False when there is none.
 bool qn__cuda_program_find(const char* name, char out[PATH_MAX]);
 
-#endif  // QUERN_BASE_NVRTC_PLACE_H_
+#endif  // QUERN_JIT_NVRTC_PLACE_H_

@@ -1,6 +1,4 @@
-// tests/unit/target/test_elf.c: build ids from real files, from damaged ones, and under faults.
-//
-// Read next: base/elf.h.
+// Build ids from real files, from damaged ones, and under faults; identities made of them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +9,8 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "base/elf.h"
 #include "base/fs.h"
+#include "jit/identity/identity.h"
 #include "tests/support/fault.h"
 #include "tests/support/tempdir.h"
 
@@ -130,7 +128,7 @@ static void test_names(void** state) {
   assert_false(qn__elf_build_id("/nonexistent", id));
   assert_false(qn__elf_build_id("/", id));
   assert_false(qn__compiler_library_id("interp", id, NULL));
-  char one[QN__GENERATOR_IDENTITY_BYTES], other[QN__GENERATOR_IDENTITY_BYTES];
+  char one[QN_IDENTITY_BYTES], other[QN_IDENTITY_BYTES];
   qn__generator_identity("llvm", "aa", "bb", one);
   assert_non_null(strstr(one, "llvm "));
   assert_non_null(strstr(one, "build id aa, library bb"));
@@ -141,7 +139,7 @@ static void test_names(void** state) {
 // What has no build id must not be taken for anything else that has none.
 static void test_mapped_identities(void** state) {
   (void)state;
-  char one[QN__GENERATOR_IDENTITY_BYTES], other[QN__GENERATOR_IDENTITY_BYTES];
+  char one[QN_IDENTITY_BYTES], other[QN_IDENTITY_BYTES];
   char on_stack = 0, id[QN__BUILD_ID_HEX_BYTES];
   assert_false(qn__mapped_build_id(&on_stack, id));
   qn__mapped_identity("mine", &on_stack, NULL, one);

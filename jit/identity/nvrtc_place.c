@@ -1,11 +1,11 @@
-// base/nvrtc_place.c: a list of folders, and which of them has the file.
+// jit/identity/nvrtc_place.c: a list of folders, and which of them has the file.
 //
 // A folder with several versions gives the newest, by the list of names. A driver loads what an
 // NVRTC of its own major version makes, or of an older one: where the machine has a driver, what is
 // too new for it is taken only when there is no other. What the dynamic loader
 // would find is not asked of it: that would load the library. Not here: opening it
-// (jit/nvrtc/library.c). Thread rule: any thread. Read next: elf.c.
-#include "base/nvrtc_place.h"
+// (jit/nvrtc/library.c). Thread rule: any thread.
+#include "jit/identity/nvrtc_place.h"
 
 #include <fcntl.h>
 #include <stdio.h>
