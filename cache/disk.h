@@ -100,7 +100,7 @@ void qn__disk_counters(const qn__disk_t* disk,
 uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name);
 // The bytes in the writer's queue; whether writing is off for a while.
 uint64_t qn__disk_queue_bytes(qn__disk_t* disk);
-bool qn__disk_is_off(const qn__disk_t* disk);
+bool qn__disk_is_writing_off(const qn__disk_t* disk);
 // The root as opened. Borrowed until the close.
 const char* qn__disk_root(const qn__disk_t* disk);
 

@@ -176,7 +176,7 @@ static lock_result_t wait_for_lock(qn__disk_t* disk, const qn__disk_claim_t* cla
   int64_t pause_ns = SHORTEST_PAUSE_NS;
   for (;;) {
     int64_t now_ns = qn__now_ns();  // positive: the difference below cannot overflow
-    if (now_ns >= deadline_ns || qn__disk_is_latched(disk) ||
+    if (now_ns >= deadline_ns || qn__disk_is_writing_off(disk) ||
         atomic_load(&disk->has_ended_claims)) {
       return LOCK_BUSY;
     }
@@ -198,7 +198,7 @@ qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expec
                                 qn__disk_claim_t** out_claim) {
   memset(out_hit, 0, sizeof *out_hit);
   *out_claim = NULL;
-  if (disk->is_read_only || qn__disk_is_latched(disk)) {
+  if (disk->is_read_only || qn__disk_is_writing_off(disk)) {
     QN__DISK_COUNT(disk, claim_off, 1);
     return QN__GET_ABSENT;
   }

@@ -168,8 +168,7 @@ bool qn__disk_drop_stream(qn__disk_t* disk, qn__disk_stream_t* stream);
 void qn__disk_free_claims(qn__disk_t* disk);
 void qn__disk_forget_claims(qn__disk_t* disk);
 
-// disk_publish.c. True while writing is off.
-bool qn__disk_is_latched(const qn__disk_t* disk);
+// disk_publish.c.
 // On the writer thread: writes the entries that were queued meanwhile.
 void qn__disk_write_queued(qn__disk_t* disk);
 // Ends the writer. False when it did not end in time; it frees the object later.

@@ -46,7 +46,7 @@ static bool is_refusal(int error) {
   return error == ENOSPC || error == EDQUOT || error == EROFS || error == EACCES || error == EPERM;
 }
 
-bool qn__disk_is_latched(const qn__disk_t* disk) {
+bool qn__disk_is_writing_off(const qn__disk_t* disk) {
   int64_t until_ns = atomic_load_explicit(&disk->latched_until_ns, memory_order_relaxed);
   return until_ns != 0 && qn__now_ns() < until_ns;
 }
@@ -72,7 +72,7 @@ static void count_failure(qn__disk_t* disk, int error) {
 
 // Writes an entry. False when writing is off and nothing was tried.
 static bool publish(qn__disk_t* disk, qn__disk_node_t* node) {
-  if (qn__disk_is_latched(disk)) {
+  if (qn__disk_is_writing_off(disk)) {
     QN__DISK_COUNT(disk, publish_dropped_latched, 1);
     return false;
   }
@@ -167,7 +167,7 @@ void qn__disk_write_queued(qn__disk_t* disk) {
 // not remove files either. Called with the lock held; releases it meanwhile.
 static void sweep_if_due(qn__disk_t* disk) {
   if (atomic_load(&disk->is_closing)) return;
-  if (qn__disk_is_latched(disk) && !disk->is_short_of_space) return;
+  if (qn__disk_is_writing_off(disk) && !disk->is_short_of_space) return;
   disk->is_away = true;
   qn__mutex_unlock(&disk->mutex);
   int64_t start_ns = qn__now_ns();
@@ -212,7 +212,7 @@ static qn__disk_node_t* make_node(qn__disk_t* disk, const qn__entry_t* entry) {
     QN__DISK_COUNT(disk, publish_dropped_read_only, 1);
     return NULL;
   }
-  if (qn__disk_is_latched(disk)) {
+  if (qn__disk_is_writing_off(disk)) {
     QN__DISK_COUNT(disk, publish_dropped_latched, 1);
     return NULL;
   }
@@ -315,8 +315,4 @@ uint64_t qn__disk_queue_bytes(qn__disk_t* disk) {
   uint64_t bytes = disk->queue_bytes;
   qn__mutex_unlock(&disk->mutex);
   return bytes;
-}
-
-bool qn__disk_is_off(const qn__disk_t* disk) {
-  return qn__disk_is_latched(disk);
 }

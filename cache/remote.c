@@ -357,19 +357,12 @@ void qn__remote_counters(const qn__remote_t* remote,
 #undef QN_COUNTER
 }
 
-typedef struct wanted {
-  const char* name;
-  uint64_t value;
-} wanted_t;
-
-static void take_counter(void* self, const char* name, uint64_t value, const char* doc) {
-  (void)doc;
-  wanted_t* wanted = self;
-  if (strcmp(name, wanted->name) == 0) wanted->value = value;
-}
-
 uint64_t qn__remote_counter(const qn__remote_t* remote, const char* name) {
-  wanted_t wanted = {name, 0};
-  qn__remote_counters(remote, take_counter, &wanted);
-  return wanted.value;
+#define QN_COUNTER(counter, doc)                                                  \
+  if (strcmp(name, #counter) == 0) {                                              \
+    return atomic_load_explicit(&remote->counters.counter, memory_order_relaxed); \
+  }
+#include "cache/remote_counters.inc"
+#undef QN_COUNTER
+  return 0;
 }

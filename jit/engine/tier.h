@@ -42,12 +42,12 @@ typedef struct qn__tier_options {
 // The right to make one key. Advisory: without one, two may compile the same key.
 typedef struct qn__claim {
   bool is_held;
-  void* lease;  // of the directory: owned
+  void* disk;  // the claim in the directory: owned
 } qn__claim_t;
 
 // Receives the entries of a tier (qn__tier_table_t.scan).
 typedef struct qn__tier_scan {
-  qn__entry_head_t* peek;        // the beginning of the entry
+  qn__entry_head_t* head;        // of the entry
   bool (*has_time)(void* self);  // before each entry; false ends the scan
   void (*on_entry)(void* self, const qn__tier_t* tier, size_t part);
   void* self;

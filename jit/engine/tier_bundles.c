@@ -128,7 +128,7 @@ static void scan(qn__tier_t* tier, const qn__tier_scan_t* scan) {
     const qn__bundle_t* bundle = files_of(tier)[part];
     for (uint64_t i = 0; i < qn__bundle_count(bundle); i++) {
       if (!scan->has_time(scan->self)) return;
-      if (qn__bundle_read_head(bundle, i, scan->peek)) scan->on_entry(scan->self, tier, part);
+      if (qn__bundle_read_head(bundle, i, scan->head)) scan->on_entry(scan->self, tier, part);
     }
   }
 }

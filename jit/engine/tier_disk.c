@@ -59,21 +59,21 @@ static void release(qn__tier_t* tier, size_t part, qn__hit_t* hit) {
 }
 
 static void put(qn__tier_t* tier, const qn__entry_t* entry, qn__claim_t* claim) {
-  (void)qn__disk_put(disk_of(tier), entry, claim->lease);
+  (void)qn__disk_put(disk_of(tier), entry, claim->disk);
   *claim = (qn__claim_t){0};
 }
 
 static qn__get_result_t claim(qn__tier_t* tier, const qn__expectation_t* expected,
                               int64_t deadline_ns, qn__claim_t* claim, qn__hit_t* out_hit) {
-  qn__disk_claim_t* lease = NULL;
-  qn__get_result_t result = qn__disk_claim(disk_of(tier), expected, deadline_ns, out_hit, &lease);
-  *claim = (qn__claim_t){.is_held = lease != NULL, .lease = lease};
+  qn__disk_claim_t* held = NULL;
+  qn__get_result_t result = qn__disk_claim(disk_of(tier), expected, deadline_ns, out_hit, &held);
+  *claim = (qn__claim_t){.is_held = held != NULL, .disk = held};
   return result;
 }
 
 static void give_back(qn__tier_t* tier, qn_hash128_t key, qn__claim_t* claim) {
   (void)tier, (void)key;
-  qn__disk_claim_release(claim->lease);
+  qn__disk_claim_release(claim->disk);
 }
 
 static void end_claims(qn__tier_t* tier) {
@@ -93,7 +93,7 @@ static void counters(const qn__tier_t* tier,
 
 static void gauges(const qn__tier_t* tier, qn__gauge_values_t* values) {
   qn__gauge_set(values, QN__GAUGE_disk_queue_bytes, qn__disk_queue_bytes(disk_of(tier)));
-  qn__gauge_set(values, QN__GAUGE_disk_writing_off, qn__disk_is_off(disk_of(tier)));
+  qn__gauge_set(values, QN__GAUGE_disk_writing_off, qn__disk_is_writing_off(disk_of(tier)));
 }
 
 static void describe(const qn__tier_t* tier, size_t part, qn__buffer_t* out) {
@@ -120,7 +120,7 @@ static bool scan_file(void* self, const qn__disk_file_t* file) {
   const scan_state_t* state = self;
   const qn__tier_scan_t* scan = state->scan;
   if (!scan->has_time(scan->self)) return false;
-  if (qn__disk_read_head(disk_of(state->tier), file->key, scan->peek)) {
+  if (qn__disk_read_head(disk_of(state->tier), file->key, scan->head)) {
     scan->on_entry(scan->self, state->tier, 0);
   }
   return true;

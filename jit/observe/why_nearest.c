@@ -21,7 +21,7 @@ typedef struct search {
   qn_hash128_t key;
   uint64_t max_entries;
   int64_t deadline_ns;
-  qn__entry_head_t* peek;
+  qn__entry_head_t* head;
   qn__neighbour_t* best;
 } search_t;
 
@@ -55,21 +55,21 @@ static bool has_time(void* self) {
   return !best->was_stopped;
 }
 
-// Takes what was peeked at if it is nearer.
+// Takes the entry whose head was read if it is nearer.
 static void consider(void* self, const qn__tier_t* tier, size_t part) {
   search_t* search = self;
-  const qn__entry_head_t* peek = search->peek;
-  if (qn__preimage_has(peek->preimage, QN__SECTION_DRIVER)) return;  // no code
+  const qn__entry_head_t* head = search->head;
+  if (qn__preimage_has(head->preimage, QN__SECTION_DRIVER)) return;  // no code
   qn__neighbour_t* best = search->best;
-  unsigned score = score_of(search->preimage, peek->preimage);
+  unsigned score = score_of(search->preimage, head->preimage);
   bool is_nearer = !best->is_set || score > best->score ||
-                   (score == best->score && peek->created_ns > best->created_ns);
-  if (!is_nearer || qn__hash128_equal(peek->key, search->key)) return;
+                   (score == best->score && head->created_ns > best->created_ns);
+  if (!is_nearer || qn__hash128_equal(head->key, search->key)) return;
   qn__buffer_clear(&best->preimage);
-  qn__buffer_bytes(&best->preimage, peek->preimage.data, peek->preimage.size);
+  qn__buffer_bytes(&best->preimage, head->preimage.data, head->preimage.size);
   best->score = score;
-  best->created_ns = peek->created_ns;
-  best->key = peek->key;
+  best->created_ns = head->created_ns;
+  best->key = head->key;
   best->tier = &tier->engine->tiers[tier->id];
   best->part = part;
   best->is_set = true;
@@ -83,14 +83,14 @@ qn_status_t qn__neighbour_find(qn_engine_t* engine, qn_span_t preimage, qn_hash1
                      .max_entries = max_entries,
                      .deadline_ns = deadline_ns,
                      .best = neighbour};
-  search.peek = qn__alloc(engine->allocator, sizeof *search.peek);
-  if (!search.peek) return qn__out_of_memory("an explanation");
+  search.head = qn__alloc(engine->allocator, sizeof *search.head);
+  if (!search.head) return qn__out_of_memory("an explanation");
   qn__tier_scan_t scan = {
-      .peek = search.peek, .has_time = has_time, .on_entry = consider, .self = &search};
+      .head = search.head, .has_time = has_time, .on_entry = consider, .self = &search};
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     if (tier->table->scan && !neighbour->was_stopped) tier->table->scan(tier, &scan);
   }
-  qn__free(engine->allocator, search.peek, sizeof *search.peek);
+  qn__free(engine->allocator, search.head, sizeof *search.head);
   return qn__buffer_status(&neighbour->preimage, "an explanation");
 }
 
