@@ -5,10 +5,9 @@
 //  1. What comes back is an entry as any other: trusted, checksummed, its whole preimage compared.
 //  The
 //     device still looks at what its own format says. Any doubt is a miss.
-//  2. A get happens while an executable is loaded, within a flight, which keeps the tiers open. A
-//  put
-//     may come from a device that outlives the engine: it goes through the engine's door, behind
-//     which the directory is gone once it is closed.
+//  2. A get happens while a lookup in flight loads an executable, which keeps the tiers open. A put
+//     may come from a device that outlives the engine: it goes through the engine's door, which is
+//     shut when the tiers are closed.
 //  3. A put copies and does not wait: the writer of the directory does the rest.
 //  4. Bundles and the remote tier never have such data: it is of one machine's driver.
 // Thread rule: any thread. Read next: making.c.
@@ -109,7 +108,7 @@ static bool make_preimage(const store_t* store, const char* identity, qn__buffer
 
 static void get(void* self, const char* identity, qn_sink_t sink) {
   const store_t* store = self;
-  // The flight that loads keeps the engine and its tiers.
+  // The lookup that loads keeps the engine and its tiers open.
   qn_engine_t* engine = store->door->engine;
   if (QN_NEVER(!engine || !qn__engine_disk(engine))) return;
   qn__buffer_t preimage;

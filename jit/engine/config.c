@@ -1,6 +1,4 @@
-// jit/engine/config.c: reading options.inc against the program's options and the environment.
-//
-// Thread rule: called while an engine is made. Read next: engine.c.
+// jit/engine/config.c: reads the options of options.inc from the program and the environment.
 #include "jit/engine/config.h"
 
 #include <ctype.h>
@@ -26,7 +24,7 @@ static const struct {
 #undef QN_OPTION
 };
 
-// The words of each option that takes one of a few.
+// The words of each option that takes one of several words.
 static const struct {
   qn__setting_t option;
   const char* words[5];
@@ -167,11 +165,12 @@ static qn_status_t parse_values(qn__config_t* config) {
   return QN_OK;
 }
 
-// The XDG rule, for when neither the program nor QUERN_CACHE_DIR says. Nothing without a home.
+// Makes the directory by the rules of XDG, where neither the program nor QUERN_CACHE_DIR names one.
+// Leaves it empty without a home.
 static qn_status_t default_cache_dir(qn__config_t* config) {
   const char* xdg = qn__env_get("XDG_CACHE_HOME");
   const char* home = qn__env_get("HOME");
-  // The specification has relative paths ignored.
+  // The specification says that relative paths are ignored.
   bool has_xdg = xdg && xdg[0] == '/';
   if (!has_xdg && !(home && home[0] == '/')) return QN_OK;
   qn__buffer_t path;

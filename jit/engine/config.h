@@ -1,7 +1,5 @@
-// jit/engine/config.h: the options of an engine: program, then environment, then default, each with
-// its origin.
-//
-// Thread rule: immutable once made. Read next: engine.h.
+// jit/engine/config.h: the options of an engine, each from the program, else the environment, else
+// the default. Immutable once made.
 #ifndef QUERN_JIT_CONFIG_H_
 #define QUERN_JIT_CONFIG_H_
 
@@ -15,7 +13,7 @@ typedef enum qn__setting {
   QN__SETTING_COUNT
 } qn__setting_t;
 
-// A value is text first; what it means lies beside it, by the type of the option.
+// Each value is kept as text and, by the type of the option, as a number.
 typedef struct qn__config {
   qn_allocator_t allocator;
   char* values[QN__SETTING_COUNT];         // as text, never NULL

@@ -1,17 +1,16 @@
-// jit/engine/key.c: what identifies an entry. Every input of code generation is here, and nothing
-// else: no paths, times, process ids or device ordinals.
+// jit/engine/key.c: makes keys. Every input of code generation is in a key, and nothing else: no
+// paths, times, process ids or device ordinals.
 //
-// Thread rule: pure. Read next: cache/preimage.h.
+// Read next: cache/preimage.h.
 #include <stdio.h>
 
 #include "jit/engine/engine.h"
 #include "target/target.h"
 
-// The thread's active device, if it is of the target's type.
+// Returns the thread's active device, if it is of the target's type.
 static qn_device_t device_of(const qn_target_t* target) {
   int32_t type = target->kind->info->device_type;
-  if (type == QN_DEVICE_CPU)
-    return (qn_device_t){type, 0};  // there is one, and hits are in a hurry
+  if (type == QN_DEVICE_CPU) return (qn_device_t){type, 0};  // the only one; a hit must be fast
   qn_device_t active = qn_active_device();
   return (qn_device_t){type, active.type == type ? active.id : 0};
 }
@@ -64,7 +63,7 @@ qn__ident_t qn__request_ident(const qn__request_t* request) {
   ident.module_digest = request->module->digest;
   ident.module_second_digest = request->module->second_digest;
   memcpy(ident.target_digest.bytes, qn_target_digest(request->target), 16);
-  // Two devices of one type share entries in the directory, but not what is loaded onto them.
+  // Two devices of one type share entries in the directory, but not loaded executables.
   ident.options = (uint64_t)request->tier | (request->is_checked ? 1u << 8 : 0) |
                   (uint64_t)(uint32_t)request->device.id << 16;
   return ident;

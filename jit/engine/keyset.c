@@ -1,6 +1,4 @@
 // jit/engine/keyset.c: a set of keys by open addressing; the keys are hashes already.
-//
-// Thread rule: one thread at a time. Read next: record.c, warm_list.c.
 #include "jit/engine/keyset.h"
 
 #include "base/alloc.h"
@@ -10,7 +8,7 @@ static bool is_empty(const qn_hash128_t* slot) {
   return qn__hash128_equal(*slot, zeros);
 }
 
-// The slot of the key, or the empty one where it belongs.
+// Finds the slot of the key, or the empty one where it belongs.
 static qn_hash128_t* find_slot(qn_hash128_t* slots, size_t capacity, qn_hash128_t key) {
   size_t at;
   memcpy(&at, key.bytes, sizeof at);

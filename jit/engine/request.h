@@ -1,19 +1,17 @@
-// jit/engine/request.h: the inputs of a lookup, checked, and the key that they make.
-//
-// Thread rule: pure. Read next: key.c, lookup.c.
+// jit/engine/request.h: the checked inputs of a lookup, and the key that they make (key.c).
 #ifndef QUERN_JIT_REQUEST_H_
 #define QUERN_JIT_REQUEST_H_
 
 #include "base/buffer.h"
 #include "jit/engine/table.h"
 
-// One lookup's inputs, resolved. Borrowed.
+// The inputs of one lookup, with defaults resolved. Borrowed.
 typedef struct qn__request {
   qn_module_t* module;
   qn_target_t* target;
   qn_tier_t tier;
   bool is_checked;
-  qn_device_t device;  // where the code is to run
+  qn_device_t device;  // on which the code runs
   qn_miss_policy_t miss;
   bool is_forbidden;   // a miss is an error
   int64_t timeout_ns;  // 0: none
@@ -23,19 +21,19 @@ typedef struct qn__request {
 // Errors: INVALID_ARGUMENT for null objects and values that are none of the enumeration.
 qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options, qn__request_t* out_request);
-// What tells the request's executable apart within its engine.
+// Makes the ident of the request's executable within its engine.
 qn__ident_t qn__request_ident(const qn__request_t* request);
 
-// The key and its preimage (key.c). The buffer is initialised by the caller.
+// Makes the key and its preimage. The caller initialises the buffer.
 qn_status_t qn__key_make(const qn__request_t* request, const char* generator_identity,
                          const char* cache_namespace, qn__buffer_t* out_preimage,
                          qn_hash128_t* out_key);
-// How a key is written: its digits, and "softmax@0123456789ab" for people (key.c).
+// Writes a key in digits, and as "softmax@0123456789ab" for people.
 void qn__key_describe(const qn__request_t* request, qn_hash128_t key, char out_hex[33],
                       char out_name[128]);
-// The first function's name, for messages (key.c).
+// The first function's name, for messages.
 const char* qn__request_name(const qn__request_t* request);
-// What a generator is asked for (key.c): the same inputs that the key is made of.
+// Makes the request for a generator, from the same inputs as the key.
 qn_compile_request_t qn__compile_request(const qn__request_t* request);
 
 #endif  // QUERN_JIT_REQUEST_H_

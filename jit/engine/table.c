@@ -1,28 +1,32 @@
 // jit/engine/table.c: see table.h.
 //
-// Why stripes: a lookup must not meet other lookups at one lock or one counter, and what it finds
-// must not be released before it has counted its reference. A reader takes the lock of its CPU's
-// stripe, counts its hit there, and counts its reference on a stripe of the executable
-// (base/refcount.h): threads on different CPUs write to no cache line that they share, also when
-// they all look for one key. A writer takes all stripes, which is rare. An uncontended lock
-// is one atomic operation each way; schemes without one (epochs) save that and cost far more care.
+// Requirements:
+//  1. Each executable is found from its ident: a probe meets no fresh slot before it.
+//  2. Half of the slots or more are fresh, so that a probe ends.
+//  3. Counts and bytes are those of the slots; the held ones among them, too.
 //
-// Why a clock, and not a list in the order of use: moving an entry within a list is a write that
-// all readers would share. A hit sets a flag that is nearly always set already; the hand goes round
-// when there is too much, passes over what was used since its last visit, and drops what nobody
-// uses.
+// Why stripes: threads must not contend at one lock or one counter, and an executable must not be
+// released before its finder has counted a reference. A reader takes the lock of its CPU's stripe,
+// counts its hit there, and counts its reference on a stripe of the executable (base/refcount.h).
+// So threads on different CPUs write to no common cache line, also when they look for one key. A
+// writer takes all stripes, which is rare. An uncontended lock is one atomic operation each way;
+// epochs would save that and need far more care.
 //
-// What counts against the bounds is what nobody else holds. A striped count does not tell when it
-// falls to one, so the hand notes what it saw: each put looks at a few more slots, as long as all
-// entries together are beyond the bounds, and so finds out in time what was given back. What the
-// hand sees may be off by operations under way: then something is dropped that is held, which
-// costs a load later and is otherwise harmless, or kept until the next visit.
+// Why a clock, not a list in the order of use: moving an entry within a list is a write that all
+// readers share. A hit sets a flag that is nearly always set already. When there is too much, the
+// hand goes round, clears the flags, and drops what was not used since its last visit.
+//
+// Only executables that others do not hold count against the bounds. A striped count does not tell
+// when it falls to one, so the hand notes what it saw. As long as all entries together are beyond
+// the bounds, each put visits a few more slots, and so finds out in time what was released. The
+// hand may be wrong by operations under way: then it drops a held executable, which costs a load
+// later, or keeps one until its next visit.
 #include "jit/engine/table.h"
 
 #include "base/alloc.h"
 #include "jit/call/executable.h"
 
-// Slots that a put looks at even when nothing needs to go.
+// Slots that a put visits even if nothing must be dropped.
 #define REFRESH_STEPS 64u
 
 // The digests are uniform: eight bytes of each are hash enough.
@@ -69,7 +73,7 @@ qn_status_t qn__table_init(qn__table_t* table, uint64_t max_bytes, uint64_t max_
 
 // ---------------------------------------------------------------------------------- reading
 
-// The slot of `ident`, or the fresh one where its probe sequence ends; NULL in an empty table.
+// Finds the slot of `ident`, or the fresh one where its probe ends; NULL in an empty table.
 static qn__table_slot_t* find(qn__table_slot_t* slots, size_t capacity, const qn__ident_t* ident) {
   if (capacity == 0) return NULL;
   for (size_t i = ident_hash(ident) & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
@@ -94,8 +98,8 @@ static inline qn_executable_t* get(qn__table_t* table, const qn__ident_t* ident,
   return executable;
 }
 
-// The lock that a hit takes anyway guards its count: an atomic counter that all threads share would
-// cost another atomic operation, and far more when they meet (bench/bench_hits.c).
+// The lock that a hit takes anyway guards its count. An atomic counter that all threads share would
+// cost one more atomic operation, and far more under contention (bench/bench_hits.c).
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident) {
   return get(table, ident, 1);
 }
@@ -118,9 +122,36 @@ qn__table_stats_t qn__table_stats(qn__table_t* table) {
   return stats;
 }
 
+bool qn__table_check(const qn__table_t* table) {
+  size_t used_count = 0, entry_count = 0, held_count = 0;
+  uint64_t bytes = 0, held_bytes = 0;
+  for (size_t i = 0; i < table->capacity; i++) {
+    const qn__table_slot_t* slot = &table->slots[i];
+    used_count += slot->is_used;
+    if (!slot->executable) {
+      if (slot->is_held) return false;
+      continue;
+    }
+    entry_count++;
+    bytes += slot->executable->size_bytes;
+    if (slot->is_held) {
+      held_count++;
+      held_bytes += slot->executable->size_bytes;
+    }
+    if (find(table->slots, table->capacity, &slot->ident) != slot) return false;
+  }
+  return (table->capacity & (table->capacity - 1)) == 0 && used_count * 2 <= table->capacity &&
+         used_count == table->used_count && entry_count == table->entry_count &&
+         bytes == table->bytes && held_count == table->held_count &&
+         held_bytes == table->held_bytes && (table->hand < table->capacity || table->hand == 0);
+}
+
+// Debug builds check small tables at each change; a check of a large one takes too long.
+#define ASSERT_RIGHT(table) assert((table)->capacity > 1024 || qn__table_check(table))
+
 // ---------------------------------------------------------------------------------- writing
 //
-// The caller holds all stripes. What is dropped is chained, and released when the locks are free:
+// The caller holds all stripes. Dropped executables are chained and released after the unlock:
 // unloading takes other locks and may be slow.
 
 static void note_held(qn__table_t* table, qn__table_slot_t* slot, bool is_held) {
@@ -158,7 +189,7 @@ static bool is_beyond(const qn__table_t* table, uint64_t bytes, uint64_t entry_c
   return bytes > table->max_bytes || entry_count > table->max_entries;
 }
 
-// The hand comes by.
+// Notes whether others hold the slot's executable, and drops it if it may go.
 static void visit(qn__table_t* table, qn__table_slot_t* slot, bool has_too_much,
                   qn_executable_t** dropped) {
   if (!slot->executable) return;
@@ -169,11 +200,11 @@ static void visit(qn__table_t* table, qn__table_slot_t* slot, bool has_too_much,
   table->evicted_count++;
 }
 
-// `fresh` was just put: it is held by who put it, but not for long, and so counts.
+// `fresh` was just put: its caller holds it, but not for long, so it counts against the bounds.
 static void keep_bounds(qn__table_t* table, const qn__table_slot_t* fresh,
                         qn_executable_t** dropped) {
   if (!is_beyond(table, table->bytes, table->entry_count)) return;
-  // Twice round is enough: the first takes the marks of use away, the second what had one.
+  // Two rounds are enough: the first clears the flags of use, the second drops.
   for (size_t step = 0; step <= 2 * table->capacity; step++) {
     bool has_too_much =
         is_beyond(table, table->bytes - table->held_bytes, table->entry_count - table->held_count);
@@ -184,7 +215,7 @@ static void keep_bounds(qn__table_t* table, const qn__table_slot_t* fresh,
   }
 }
 
-// Makes room for one more; forgets removed slots on the way.
+// Makes room for one more entry, and forgets removed slots.
 static qn_status_t reserve(qn__table_t* table) {
   if (table->used_count + 1 <= table->capacity / 2) return QN_OK;
   size_t capacity = 64;
@@ -235,6 +266,7 @@ qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
       keep_bounds(table, slot, &dropped);
     }
   }
+  ASSERT_RIGHT(table);
   unlock_all(table);
   release_all(dropped);
   return status;
@@ -245,6 +277,7 @@ bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident) {
   lock_all(table);
   qn__table_slot_t* slot = find(table->slots, table->capacity, ident);
   if (slot && slot->executable) drop(table, slot, &dropped);
+  ASSERT_RIGHT(table);
   unlock_all(table);
   bool was_there = dropped != NULL;
   release_all(dropped);
@@ -252,7 +285,7 @@ bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident) {
 }
 
 void qn__table_deinit(qn__table_t* table) {
-  // An engine that was made by half has neither locks nor entries.
+  // An engine that was only half made has neither locks nor entries.
   if (!table->fork_node.self) return;
   qn_executable_t* dropped = NULL;
   lock_all(table);  // for a fork in another thread

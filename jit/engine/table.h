@@ -1,10 +1,10 @@
 // jit/engine/table.h: the memory tier: executables by (module, target, build options).
 //
-// Bounded: what nobody holds outside of the table is unloaded, least recently used first, so that a
-// process that sees ever new modules does not grow. It comes back from the cache directory.
+// Bounded: executables that only the table holds are unloaded, least recently used first, so that a
+// process with ever new modules does not grow. A later lookup finds them in the cache directory.
 //
-// Not here: keys that are being made (flight.h). Thread rule: any thread. A lookup takes one lock
-// that only threads on its own CPU share; inserting takes all of them. Read next: table.c.
+// Not here: lookups in flight (in_flight.h). A lookup takes one lock that only threads on its own
+// CPU share; inserting takes all of them. Read next: table.c.
 #ifndef QUERN_JIT_TABLE_H_
 #define QUERN_JIT_TABLE_H_
 
@@ -18,7 +18,7 @@
 #include "quern/backend.h"
 #include "quern/observe.h"
 
-// What tells executables apart within an engine (its generators and namespace do not change).
+// Identifies an executable within an engine, whose generators and namespace do not change.
 typedef struct qn__ident {
   qn_hash128_t module_digest;
   qn_hash128_t target_digest;
@@ -35,10 +35,10 @@ typedef struct qn__table_slot {
   qn__ident_t ident;
   qn_executable_t* executable;  // retained; NULL: empty or removed
   bool is_used;                 // also after removal, so that probing goes on
-  // Found since the hand last came by. Set by readers of any stripe, and only when it is not set,
-  // so that it costs a hit a load.
+  // Found since the hand's last visit. Readers of any stripe set it, but only when it is not set,
+  // so that a hit costs a load.
   _Atomic bool is_recent;
-  bool is_held;  // by others too, when the hand last came by
+  bool is_held;  // by others too, at the hand's last visit
 } qn__table_slot_t;
 
 typedef struct qn__table_stats {
@@ -50,7 +50,7 @@ typedef struct qn__table_stats {
 
 typedef struct qn__table {
   qn_allocator_t allocator;
-  // Apart by padding, not alignment: allocators promise 16 bytes only.
+  // Padded, not aligned: allocators promise an alignment of 16 bytes only.
   struct {
     qn__short_lock_t lock;
     uint64_t hit_count;  // of lookups on its CPU; under its lock
@@ -68,26 +68,28 @@ typedef struct qn__table {
   uint64_t evicted_count;
   uint64_t max_bytes;
   uint64_t max_entries;
-  size_t hand;  // the slot that is looked at next
+  size_t hand;  // the slot to be visited next
   qn__fork_node_t fork_node;
 } qn__table_t;
 
-// Bounds hold for what nobody but the table holds; they are kept whenever something is put in.
-// The table must not move afterwards.
+// The bounds count executables that only the table holds; each put keeps them. The table must not
+// move afterwards.
 qn_status_t qn__table_init(qn__table_t* table, uint64_t max_bytes, uint64_t max_entries,
                            qn_allocator_t allocator);
-// Drops its references; what others hold stays alive.
+// Drops the table's references; executables that others hold stay alive.
 void qn__table_deinit(qn__table_t* table);
-// Retained, or NULL. What is found is counted.
+// Finds an executable and retains it, or NULL. Counts a hit.
 qn_executable_t* qn__table_get(qn__table_t* table, const qn__ident_t* ident);
 // The same without counting.
 qn_executable_t* qn__table_peek(qn__table_t* table, const qn__ident_t* ident);
 qn__table_stats_t qn__table_stats(qn__table_t* table);
-// Keeps a reference of its own; replaces what was there; drops, least recently used first, what is
-// beyond the bounds and held by nobody else. Errors: OUT_OF_MEMORY (then nothing changed).
+// Retains the executable and replaces that of the same ident. Beyond the bounds, drops executables
+// that only the table holds, least recently used first. Errors: OUT_OF_MEMORY (nothing changed).
 qn_status_t qn__table_put(qn__table_t* table, const qn__ident_t* ident,
                           qn_executable_t* executable);
 // Drops the table's reference. True if there was one.
 bool qn__table_remove(qn__table_t* table, const qn__ident_t* ident);
+// Checks the requirements of table.c. The caller holds all locks, or is the only thread.
+bool qn__table_check(const qn__table_t* table);
 
 #endif  // QUERN_JIT_TABLE_H_

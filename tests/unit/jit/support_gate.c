@@ -139,6 +139,11 @@ void gated_begin_with(gated_t* gated, const qn_setting_t* settings, size_t count
 
 void gated_end(gated_t* gated) {
   gate_set(&gated->gate, true);
+  if (gated->engine) {
+    qn__mutex_lock(&gated->engine->in_flight.mutex);
+    assert_true(qn__in_flight_check(&gated->engine->in_flight));
+    qn__mutex_unlock(&gated->engine->in_flight.mutex);
+  }
   qn_engine_destroy(gated->engine);
   qn_target_release(gated->target);
   qn_test_tempdir_remove(gated->directory);

@@ -51,6 +51,7 @@ static void begin(bench_t* bench, uint64_t max_compiles) {
 static void end(bench_t* bench) {
   assert_true(qn__pool_stop(&bench->pool, INT64_C(3600000000000)));
   assert_int_equal(bench->reference_count, 1);
+  assert_true(qn__pool_check(&bench->pool));
   qn__pool_deinit(&bench->pool);
   qn__mutex_deinit(&bench->mutex);
   qn__cond_deinit(&bench->moved);

@@ -75,6 +75,7 @@ static void open_table(fixture_t* f, uint64_t max_bytes, uint64_t max_entries) {
   must(qn__table_init(&f->table, max_bytes, max_entries, qn_fault_heap_allocator(&f->heap)));
 }
 static void close_table(fixture_t* f) {
+  assert_true(qn__table_check(&f->table));
   qn__table_deinit(&f->table);
   assert_int_equal(f->heap.live_blocks, 0);
   assert_int_equal(f->heap.size_errors, 0);
@@ -196,7 +197,8 @@ static void test_replace_and_end(void** state) {
   qn_executable_release(first);
   assert_true(qn__table_remove(&f.table, &ident));
   assert_true(has(&f.table, 7));
-  // What is held outlives the table.
+  assert_true(qn__table_check(&f.table));
+  // A held executable outlives the table.
   must(qn__table_put(&f.table, &ident, second));
   qn__table_deinit(&f.table);
   qn_executable_retain(second);
