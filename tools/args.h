@@ -72,7 +72,7 @@ bool args_number(const char* text, uint64_t least, uint64_t most, uint64_t* out_
 
 // Prints usage, help, options and examples of a verb.
 void args_print_help(const verb_t* verb, FILE* file);
-// "quern run FILE.qn [options]" to standard error, behind a usage error.
+// Prints "quern run FILE.qn [options]" to standard error, after a usage error.
 void args_print_usage(const verb_t* verb, FILE* file);
 
 // The nearest of `count` names, or NULL when none is near. `stride_bytes` apart: the names may be

@@ -19,7 +19,7 @@ typedef struct cache {
 
 // Whether an action works on the cache directory.
 typedef enum cache_need {
-  // Opened before; one that nobody named may be missing. With --bundle: that, instead.
+  // Opened before the action; the default one may be missing. With --bundle, the bundle instead.
   CACHE_NEEDS_DIRECTORY = 0,
   CACHE_NEEDS_NOTHING = 1,       // path and dir stay NULL
   CACHE_MAY_LACK_DIRECTORY = 2,  // as the first; path is "" where none is configured
@@ -27,7 +27,7 @@ typedef enum cache_need {
 
 typedef struct cache_action {
   const char* name;
-  const char* operands;            // behind the name, as in messages; NULL: none
+  const char* operands;            // after the name, as in messages; NULL: none
   int min_operands, max_operands;  // -1: any number
   // Names of the options that it takes beside --json, each followed by a space: "heal bundle ".
   const char* options;
@@ -36,7 +36,7 @@ typedef struct cache_action {
   qn_status_t (*run)(const cache_t* cache, int* out_code);
 } cache_action_t;
 
-// The i-th operand behind the action's name; NULL beyond the last.
+// Returns the i-th operand after the name of the action; NULL beyond the last.
 const char* cache_operand(const cache_t* cache, int i);
 // The error of an action that needs a directory where none is configured.
 qn_status_t cache_no_directory(void);

@@ -274,7 +274,7 @@ static qn_status_t run_keygen(const cache_t* cache, int* out_code) {
                            json_text(secret_file)),
                  17);
     } else {
-      print(stdout, "%s  give this to whoever opens bundles\n%s  signs bundles: keep it secret\n",
+      print(stdout, "%s  public: for those who open bundles\n%s  secret: signs bundles\n",
             public_file, secret_file);
     }
   }

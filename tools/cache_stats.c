@@ -1,6 +1,6 @@
 // tools/cache_stats.c: `quern cache stats`: how much there is, of what, and in which place.
 //
-// Only the beginnings of entries are read, so that ten thousand of them are told in a moment.
+// Only the beginnings of entries are read, so that ten thousand of them take a moment.
 // Fields of the JSON are never taken away. Thread rule: one thread. Read next: cache_look.c.
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct groups {
   size_t count, capacity;
 } groups_t;
 
-// Targets are told apart by their JSON before it is parsed for the kind.
+// Targets are compared by their JSON before it is parsed for the kind.
 typedef struct kind_of {
   char* target;  // owned
   char kind[32];

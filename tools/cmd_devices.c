@@ -128,7 +128,7 @@ const verb_t verb_devices = {
         "does\n"
         "not apply to it: nothing is made up. DEVICE is cpu, cpu:0, cuda:1 and so on. A type of "
         "which\n"
-        "there is no device is told with the reason.\n",
+        "there is no device is listed with the reason.\n",
     .examples =
         "  quern devices\n"
         "  quern devices cpu:0 --json\n",

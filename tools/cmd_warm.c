@@ -1,7 +1,7 @@
 #define _XOPEN_SOURCE 700
 // tools/cmd_warm.c: `quern warm LIST...`: compiles ahead what lists name, in worker processes.
 //
-// `quern warm --worker` is such a worker; nobody else calls it. An interrupt stops the work, prints
+// `quern warm --worker` is such a worker, for internal use. An interrupt stops the work, prints
 // the summary all the same and then ends the command the way a signal does. Thread rule: one
 // thread; the progress line has its own. Read next: warm_report.c, docs/warm.md.
 #include <signal.h>
@@ -163,7 +163,7 @@ static qn_status_t warm(const args_t* args, const plan_t* plan, warm_report_t* r
 }
 
 static int run_worker(const args_t* args) {
-  // Standard input is the socket; whoever runs this by hand has none.
+  // Standard input is the socket. It is none when a person runs this by hand.
   if (args->operand_count > 0 || isatty(STDIN_FILENO)) {
     return report_usage(args, "--worker is for 'quern warm' itself");
   }

@@ -181,7 +181,7 @@ static void print_list(const report_t* report) {
 
 // -------------------------------------------------------------------------------------- markdown
 
-// Rows of one feature that differ in the variant only are told in one cell.
+// Rows of one feature that differ only in the variant share a cell.
 typedef struct group {
   const char* area;
   const char* feature;
@@ -297,7 +297,7 @@ static void print_markdown(const report_t* report) {
 // ------------------------------------------------------------------------------------------ JSON
 
 // Whether any device ran it; a list of what there is has no devices.
-static bool is_told(const report_t* report, const row_t* row) {
+static bool is_shown(const report_t* report, const row_t* row) {
   for (size_t k = 0; k < report->column_count; k++) {
     if (row->cells[k].verdict) return true;
   }
@@ -324,7 +324,7 @@ static void print_json_report(const report_t* report) {
   }
   for (size_t i = 0; i < report->row_count; i++) {
     const row_t* row = &report->rows[i];
-    if (!is_told(report, row)) continue;
+    if (!is_shown(report, row)) continue;
     json_t* results = json_object();
     for (size_t k = 0; k < report->column_count; k++) {
       const cell_t* cell = &row->cells[k];

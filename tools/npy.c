@@ -288,7 +288,7 @@ qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const in
     count *= (size_t)shape[d];
   }
   size += snprintf(header + size, sizeof header - (size_t)size, "%s), }", rank == 1 ? "," : "");
-  // Data begins at a multiple of 64, behind spaces and a newline.
+  // Data begins at a multiple of 64, after spaces and a newline.
   size_t padded = ((size_t)size + 11 + 63) / 64 * 64 - 10;
   memset(header + size, ' ', padded - (size_t)size);
   header[padded - 1] = '\n';

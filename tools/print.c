@@ -85,7 +85,7 @@ static int read_number(const char** inout_at, va_list* arguments) {
   return (int)strtol(*inout_at, (char**)(void*)inout_at, 10);
 }
 
-// Reads the conversion behind the percent sign and returns its end.
+// Reads the conversion after the percent sign and returns its end.
 static const char* read_conversion(const char* at, va_list* arguments, conversion_t* c) {
   *c = (conversion_t){.precision = -1};
   size_t size = 0;

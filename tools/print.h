@@ -28,7 +28,7 @@ void print(FILE* file, const char* format, ...) QN_PRINTF(2, 3);
 // Prints text of several lines, such as a message of the library: escaped but for its line ends and
 // tabs.
 void print_text(FILE* file, const char* text);
-// The same, with a line end behind it.
+// The same, and a line end.
 void print_lines(FILE* file, const char* text);
 // Returns how many columns the text takes on a terminal.
 size_t text_columns(const char* text);

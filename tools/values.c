@@ -56,7 +56,7 @@ static bool parse_number(const char* text, value_spec_t* spec) {
   return end != text && *end == '\0';
 }
 
-// "[2,3]" or nothing (rank 0); `*inout_at` ends behind it. A reason, or NULL.
+// "[2,3]" or nothing (rank 0); `*inout_at` is then its end. Returns a reason, or NULL.
 static const char* parse_shape(const char** inout_at, value_spec_t* spec) {
   const char* at = *inout_at;
   if (*at != '[') return NULL;
@@ -108,7 +108,7 @@ static qn_status_t parse_generated(const char* text, const char* rest, value_spe
       return bad_value(text, "the seed is no number");
     rest = end;
   }
-  if (*rest != '\0') return bad_value(text, "there is more behind the shape");
+  if (*rest != '\0') return bad_value(text, "there is more after the shape");
   return QN_OK;
 }
 

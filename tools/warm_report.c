@@ -1,7 +1,7 @@
 // tools/warm_report.c: progress of a warm-up, keys that are not warm, the summary as text or JSON.
 //
 // On a terminal the state is one line that is rewritten; elsewhere a line every ten seconds, so
-// that a log of a build shows that work goes on. Keys that failed are told when they do. Thread
+// that a log of a build shows that work goes on. Failed keys are reported at once. Thread
 // rule: one thread. Read next: progress.c.
 #include "tools/warm_report.h"
 

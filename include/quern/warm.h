@@ -1,8 +1,8 @@
-// quern/warm.h: compiling ahead: a list of (module, target) becomes entries of the cache directory
-// before anybody asks for them.
+// quern/warm.h: compiles a list of (module, target) into the cache directory before lookups need
+// them. A library of its own: libquern-warm.
 //
 //   qn_warm_list_create(&list);
-//   qn_warm_list_read(list, text, size, NULL);          // a recorded list, or one for people
+//   qn_warm_list_read(list, text, size, NULL);          // recorded, or written by hand
 //   qn_warm(engine, list, NULL, &result);
 //   if (!result.is_warm) ...
 //
@@ -27,7 +27,7 @@ typedef struct qn_warm_list qn_warm_list_t;
 QN_API QN_MUST_USE qn_status_t qn_warm_list_create(qn_warm_list_t** out_list);
 // NULL is fine.
 QN_API void qn_warm_list_destroy(qn_warm_list_t* list);
-// How many different keys it holds: what was added twice counts once.
+// Returns how many different keys the list holds.
 QN_API size_t qn_warm_list_count(const qn_warm_list_t* list);
 
 // Adds one key. Module and target are retained. Of `options` (may be NULL) tier and is_checked
@@ -46,27 +46,28 @@ typedef struct qn_warm_problem {
 typedef struct qn_warm_read_options {
   size_t struct_size;       // sizeof(qn_warm_read_options_t)
   const char* source_name;  // of the list, in messages. NULL: "<list>"
-  const char* directory;    // from where FILE.qn is meant. NULL: the working directory
-  // Instead of the targets that the list names: every key for each of these. Borrowed for the call.
+  const char* directory;    // of relative FILE.qn. NULL: the working directory
+  // Replace the targets of the list: each key is added once for each of these. Borrowed for the
+  // call.
   qn_target_t* const* targets;
   size_t target_count;
-  qn_tier_t tier;  // instead of the tiers that the list names; 0: as it says
-  // Hears of every line that is left out. NULL: nobody.
+  qn_tier_t tier;  // replaces the tiers of the list; 0: as the list says
+  // Called for each line that is left out. May be NULL.
   void (*on_problem)(void* self, const qn_warm_problem_t* problem);
   void* on_problem_self;
 } qn_warm_read_options_t;
 
-// Adds what a text says: lines that QUERN_RECORD wrote, and lines for people,
+// Adds the keys of a text: lines that QUERN_RECORD wrote, and lines written by hand,
 // `FILE.qn [--target T] [--tier fast|full] [--checked]`, with comments from `#` on. A bad line is
-// told to `on_problem`, counted in `*out_problem_count` (may be NULL), and the others go on. Any
-// bytes are safe. `options` may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+// reported to `on_problem`, counted in `*out_problem_count` (may be NULL) and left out. Any bytes
+// are safe. `options` may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_warm_list_read(qn_warm_list_t* list, const char* text,
                                                  size_t size, const qn_warm_read_options_t* options,
                                                  size_t* out_problem_count);
 
-// Adds what the engine's cache directory holds, whichever compiler made it: to compile it again
-// with the one that is here now. Of `options` (may be NULL) targets and tier count. Errors:
-// FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY.
+// Adds the entries of the engine's cache directory, whichever compiler made them, so that the
+// compiler that is installed now makes them again. Of `options` (may be NULL) targets and tier
+// count. Errors: FAILED_PRECONDITION when the engine has no directory, IO, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_warm_list_add_cache(qn_warm_list_t* list, qn_engine_t* engine,
                                                       const qn_warm_read_options_t* options,
                                                       qn_cached_report_t* out_report);
@@ -122,7 +123,7 @@ typedef struct qn_warm_options {
   // SKIPPED.
   bool is_dry_run;
   // Called in the calling thread for every key that is done (`item`) and at least five times a
-  // second (`item` NULL). False cancels: workers are ended and the rest is SKIPPED. NULL: nobody.
+  // second (`item` NULL). False cancels: workers are ended and the rest is SKIPPED. May be NULL.
   bool (*on_progress)(void* self, const qn_warm_progress_t* progress, const qn_warm_item_t* item);
   void* on_progress_self;
 } qn_warm_options_t;
@@ -151,10 +152,10 @@ QN_API QN_MUST_USE qn_status_t qn_warm(qn_engine_t* engine, const qn_warm_list_t
                                        const qn_warm_options_t* options,
                                        qn_warm_result_t* out_result);
 
-// A worker: serves the coordinator at the other end of the socket `fd` (borrowed) until that ends.
-// Asks the system to kill this process when the thread that started it is gone. Meant for a
-// process that does nothing else. Errors: what keeps it from working at all (the coordinator is
-// told too).
+// Serves the coordinator at the other end of the socket `fd` (borrowed) until it closes the socket.
+// Asks the system to kill this process when the thread that started it has ended. For a process
+// that does nothing else. Errors: another version, bad options, a lost coordinator; the first two
+// are sent to the coordinator as well.
 QN_API QN_MUST_USE qn_status_t qn_warm_worker(int fd);
 
 #ifdef __cplusplus

@@ -69,12 +69,12 @@ static void test_bad_values_say_why(void** state) {
       {"zeros:f32[2", "',' or ']'"},
       {"zeros:f32[-1]", "0 or more"},
       {"zeros:f32[a]", "0 or more"},
-      {"zeros:f32[2]x", "more behind"},
-      {"zeros:f32[2]:1", "more behind"},
+      {"zeros:f32[2]x", "more after"},
+      {"zeros:f32[2]:1", "more after"},
       {"zeros:f32[99999999999999999999]", "2^63"},
       {"rand:f32[2]:x", "the seed"},
       {"rand:f32[2]:-1", "the seed"},
-      {"rand:f32[2]:1.5", "more behind"},
+      {"rand:f32[2]:1.5", "more after"},
       {"ones:f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "at most 32"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
