@@ -81,6 +81,9 @@ struct qn_buffer {
   // QN__SCOPE_VIEW: the buffer underneath and the element of it where the view starts.
   qn__ir_buffer_t* base;
   qn__ir_expr_t** base_indices;
+  // Not 0 between the passes `reuse` and `barriers`: a row that the threads of a block share, each
+  // of them having so many neighbours at a time.
+  uint32_t row_lanes;
   qn__ir_loc_t loc;
   void* user;  // scratch of the pass or reader at work
 };
@@ -128,6 +131,7 @@ struct qn_expr {
       qn__ir_block_t lets;   // only LET statements
       qn__ir_expr_t* value;
       uint32_t lane_count;  // set by the vectorise pass: accumulate in that many lanes; 0: scalar
+      bool is_cooperative;  // the threads of a block share its range (see loop.is_cooperative)
     } reduce;
   };
 };
@@ -145,8 +149,17 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_ASSERT,
 } qn__ir_stmt_kind_t;
 
+// What the threads of a block do with a statement: set by the pass `cooperative`, read by the pass
+// `barriers`, and ANY everywhere else.
+typedef enum qn__ir_stmt_role {
+  QN__ROLE_ANY,     // all threads run it alike
+  QN__ROLE_FIRST,   // an `if` that only the first thread enters
+  QN__ROLE_DIVIDE,  // each thread does its own part, and waits for no other inside of it
+} qn__ir_stmt_role_t;
+
 struct qn__ir_stmt {
   qn__ir_stmt_kind_t kind;
+  qn__ir_stmt_role_t role;
   qn__ir_loc_t loc;
   qn__ir_stmt_t* next;
   union {
@@ -171,8 +184,8 @@ struct qn__ir_stmt {
       qn__ir_expr_t* condition;
       qn__ir_block_t then_block;
       qn__ir_block_t else_block;  // empty: none
-      // Both arms compute the same, the first one faster: the mapping to a GPU sets it around
-      // launches between which the host chooses. The second arm takes any call.
+      // Both arms compute the same, the first one faster where the condition holds. Set by the pass
+      // `tile` around launches. The second arm is right for every call.
       bool is_choice;
     } if_;
     struct {
@@ -184,6 +197,11 @@ struct qn__ir_stmt {
       // Set by the vectorise pass on a SERIAL or PARALLEL loop that it proved safe: the code
       // generator runs it in that many lanes, with a masked or scalar tail. 0: scalar.
       uint32_t lane_count;
+      // Marks of the mapping to a GPU (passes/gpu/launch.h), which holds them between its passes
+      // only. They are neither encoded nor compared.
+      bool is_independent;        // its iterations may run in any order and at once
+      bool is_cooperative;        // the threads of a block share its iterations
+      struct qn__launch* launch;  // the outermost block loop of a launch that is not finished
     } loop;
     struct {
       qn__ir_expr_t* condition;

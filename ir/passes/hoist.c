@@ -380,4 +380,5 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   return qn__pass_status(body, "hoisting");
 }
 
-const qn__pass_t qn__pass_hoist = {"hoist", "moves loop-invariant values out of loops", run};
+const qn__pass_t qn__pass_hoist = {
+    .name = "hoist", .doc = "moves loop-invariant values out of loops", .run = run};

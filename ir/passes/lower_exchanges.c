@@ -15,42 +15,18 @@
 
 // ---- nodes
 
-static qn__ir_var_t* let_before(qn__exchange_t* self, qn__ir_block_t* out, const char* name,
-                                qn__ir_expr_t* value) {
-  qn__ir_stmt_t* let = value ? qn__stmt_new(self->arena, QN__STMT_LET, value->loc) : NULL;
-  qn__ir_var_t* var = value ? qn__var_new(self->arena, QN__VAR_LET, value->dtype, name) : NULL;
-  if (!let || !var) return NULL;
-  let->let.var = var;
-  let->let.value = value;
-  qn__block_append(out, let);
-  return var;
-}
-
-static qn__ir_expr_t* zero_of(qn__exchange_t* self, qn_dtype_t dtype) {
-  return qn__dtype_is_float(dtype) ? qn__expr_float(self->arena, dtype, 0)
-                                   : qn__expr_int(self->arena, dtype, 0);
-}
-
-static qn__ir_expr_t* copy(qn__exchange_t* self, const qn__ir_expr_t* expr) {
-  return expr ? qn__expr_replace(self->arena, expr, NULL, NULL) : NULL;
-}
-
-// `condition && value` as a lazy operator, whatever the dtype.
+// `condition ? value : 0`, or the value if there is no condition.
 static qn__ir_expr_t* only_where(qn__exchange_t* self, const qn__ir_expr_t* condition,
                                  qn__ir_expr_t* value) {
   if (!condition || !value) return value;
-  qn__ir_expr_t* cond = qn__expr_new(self->arena, QN__EXPR_COND, value->dtype, value->loc);
-  if (!cond) return NULL;
-  cond->args[0] = copy(self, condition);
-  cond->args[1] = value;
-  cond->args[2] = zero_of(self, value->dtype);
-  return cond->args[0] && cond->args[2] ? cond : NULL;
+  return qn__pb_cond(self->pb, qn__pb_copy(self->pb, condition), value,
+                     qn__pb_zero(self->pb, value->dtype));
 }
 
 static qn__ir_expr_t* both(qn__exchange_t* self, const qn__ir_expr_t* outer, qn__ir_expr_t* inner) {
   if (!outer || !inner) return inner;
-  qn__ir_expr_t* left = copy(self, outer);
-  return left ? qn__expr_op(self->arena, QN_OP_LOGIC_AND, left, inner, NULL) : NULL;
+  qn__ir_expr_t* left = qn__pb_copy(self->pb, outer);
+  return left ? qn__expr_op(self->pb->arena, QN_OP_LOGIC_AND, left, inner, NULL) : NULL;
 }
 
 // ---- out of expressions
@@ -68,35 +44,21 @@ static bool pull_lazy(pull_t* pull, qn__ir_expr_t* expr) {
   qn__exchange_t* self = pull->self;
   if (!pull_slot(pull, &expr->args[0])) return false;
   qn__ir_expr_t* guarded = only_where(self, pull->condition, expr->args[0]);
-  qn__ir_var_t* var = let_before(self, pull->out, "condition", guarded);
-  qn__ir_expr_t* use = var ? qn__expr_var(self->arena, var) : NULL;
+  qn__ir_var_t* var = qn__pb_let(self->pb, pull->out, "condition", guarded);
+  qn__ir_expr_t* use = var ? qn__expr_var(self->pb->arena, var) : NULL;
   if (!use) return false;
   expr->args[0] = use;
   for (int i = 1; i < 3; ++i) {
     if (!expr->args[i] || !qn__expr_facts(expr->args[i]).has_cross_lane) continue;
-    qn__ir_expr_t* holds = qn__expr_var(self->arena, var);
+    qn__ir_expr_t* holds = qn__expr_var(self->pb->arena, var);
     bool is_negated = expr->kind == QN__EXPR_COND ? i == 2 : expr->op == QN_OP_LOGIC_OR;
     if (holds && is_negated) {
-      holds = qn__expr_op(self->arena, QN_OP_LOGIC_NOT, holds, NULL, NULL);
+      holds = qn__expr_op(self->pb->arena, QN_OP_LOGIC_NOT, holds, NULL, NULL);
     }
     pull_t inner = {self, pull->out, both(self, pull->condition, holds)};
     if (!inner.condition || !pull_slot(&inner, &expr->args[i])) return false;
   }
   return true;
-}
-
-static qn_op_t step_op(qn_reduce_kind_t kind) {
-  switch (kind) {
-    case QN_REDUCE_SUM:
-      return QN_OP_ADD;
-    case QN_REDUCE_PROD:
-      return QN_OP_MUL;
-    case QN_REDUCE_MIN:
-      return QN_OP_MIN;
-    case QN_REDUCE_MAX:
-      return QN_OP_MAX;
-  }
-  return QN_OP_ADD;
 }
 
 static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block);
@@ -108,15 +70,12 @@ static bool pull_reduce(pull_t* pull, qn__ir_expr_t** slot) {
   if (!pull_slot(pull, &reduce->reduce.begin) || !pull_slot(pull, &reduce->reduce.end)) {
     return false;
   }
-  qn__ir_scalar_t neutral = qn__reduce_neutral(reduce->reduce.reduce_kind, reduce->dtype);
-  qn__ir_expr_t* first = qn__dtype_is_float(reduce->dtype)
-                             ? qn__expr_float(self->arena, reduce->dtype, neutral.f)
-                             : qn__expr_int(self->arena, reduce->dtype, neutral.i);
+  qn__ir_expr_t* first = qn__pb_neutral(self->pb, reduce->reduce.reduce_kind, reduce->dtype);
   qn__ir_buffer_t* total =
-      qn__exchange_buffer(self, pull->out, QN__SCOPE_LOCAL, reduce->dtype, "total", -1);
-  qn__ir_stmt_t* loop = qn__stmt_new(self->arena, QN__STMT_LOOP, reduce->loc);
+      qn__pb_alloc(self->pb, pull->out, QN__SCOPE_LOCAL, reduce->dtype, "total", -1, -1);
+  qn__ir_stmt_t* loop = qn__stmt_new(self->pb->arena, QN__STMT_LOOP, reduce->loc);
   if (!first || !total || !loop) return false;
-  qn__exchange_store(self, pull->out, total, NULL, first);
+  qn__pb_append(pull->out, qn__pb_store(self->pb, total, NULL, NULL, first));
   loop->loop.kind = QN_LOOP_SERIAL;
   loop->loop.var = reduce->reduce.reduce_var;
   loop->loop.var->kind = QN__VAR_LOOP;
@@ -124,18 +83,19 @@ static bool pull_reduce(pull_t* pull, qn__ir_expr_t** slot) {
   loop->loop.begin = only_where(self, pull->condition, reduce->reduce.begin);
   loop->loop.end = only_where(self, pull->condition, reduce->reduce.end);
   loop->loop.body = reduce->reduce.lets;
-  qn__ir_expr_t* before = qn__exchange_load(self, total, NULL);
-  qn__ir_expr_t* step = before && loop->loop.begin && loop->loop.end
-                            ? qn__expr_op(self->arena, step_op(reduce->reduce.reduce_kind), before,
-                                          reduce->reduce.value, NULL)
-                            : NULL;
+  qn__ir_expr_t* before = qn__pb_load(self->pb, total, NULL, NULL);
+  qn__ir_expr_t* step =
+      before && loop->loop.begin && loop->loop.end
+          ? qn__expr_op(self->pb->arena, qn__reduce_op(reduce->reduce.reduce_kind), before,
+                        reduce->reduce.value, NULL)
+          : NULL;
   if (!step) return false;
-  qn__exchange_store(self, &loop->loop.body, total, NULL, step);
+  qn__pb_append(&loop->loop.body, qn__pb_store(self->pb, total, NULL, NULL, step));
   ++self->rounds;
   rewrite_block(self, &loop->loop.body);
   --self->rounds;
   qn__block_append(pull->out, loop);
-  qn__ir_expr_t* use = qn__exchange_load(self, total, NULL);
+  qn__ir_expr_t* use = qn__pb_load(self->pb, total, NULL, NULL);
   if (use) *slot = use;
   return use != NULL;
 }
@@ -167,26 +127,26 @@ static void pull_stmt(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
 // alloc go: bool; go[] = c; while go[] { ...; go[] = c; }
 static void rewrite_while(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__ir_expr_t* condition = stmt->while_.condition;
-  qn__ir_expr_t* again = copy(self, condition);
-  qn__ir_buffer_t* go = qn__exchange_buffer(self, out, QN__SCOPE_LOCAL, QN_DTYPE_BOOL, "go", -1);
+  qn__ir_expr_t* again = qn__pb_copy(self->pb, condition);
+  qn__ir_buffer_t* go = qn__pb_alloc(self->pb, out, QN__SCOPE_LOCAL, QN_DTYPE_BOOL, "go", -1, -1);
   if (!again || !go) return;
   qn__ir_block_t before = {NULL, NULL};
-  qn__exchange_store(self, &before, go, NULL, condition);
+  qn__pb_append(&before, qn__pb_store(self->pb, go, NULL, NULL, condition));
   rewrite_block(self, &before);
   qn__block_splice(out, &before);
-  stmt->while_.condition = qn__exchange_load(self, go, NULL);
-  qn__exchange_store(self, &stmt->while_.body, go, NULL, again);
+  stmt->while_.condition = qn__pb_load(self->pb, go, NULL, NULL);
+  qn__pb_append(&stmt->while_.body, qn__pb_store(self->pb, go, NULL, NULL, again));
 }
 
 // Shared memory belongs to a block: thread loops at the top of a function get one around them.
 static qn__ir_stmt_t* with_block(qn__exchange_t* self, qn__ir_stmt_t* threads) {
-  qn__ir_stmt_t* block = qn__stmt_new(self->arena, QN__STMT_LOOP, threads->loc);
-  qn__ir_var_t* var = qn__var_new(self->arena, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_stmt_t* block = qn__stmt_new(self->pb->arena, QN__STMT_LOOP, threads->loc);
+  qn__ir_var_t* var = qn__var_new(self->pb->arena, QN__VAR_LOOP, QN_DTYPE_I64, "block");
   if (!block || !var) return threads;
   block->loop.kind = QN_LOOP_BLOCK_X;
   block->loop.var = var;
-  block->loop.begin = qn__expr_int(self->arena, QN_DTYPE_I64, 0);
-  block->loop.end = qn__expr_int(self->arena, QN_DTYPE_I64, 1);
+  block->loop.begin = qn__expr_int(self->pb->arena, QN_DTYPE_I64, 0);
+  block->loop.end = qn__expr_int(self->pb->arena, QN_DTYPE_I64, 1);
   qn__block_splice(&block->loop.body, &self->shared);
   qn__block_append(&block->loop.body, threads);
   return block;
@@ -195,7 +155,7 @@ static qn__ir_stmt_t* with_block(qn__exchange_t* self, qn__ir_stmt_t* threads) {
 static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block) {
   qn__ir_block_t result = {NULL, NULL};
   qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->arena->is_exhausted; stmt = next) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->pb->arena->is_exhausted; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
     bool is_thread = stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
@@ -206,7 +166,7 @@ static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block) {
     } else {
       pull_stmt(self, stmt, &result);
     }
-    if (self->arena->is_exhausted) return;
+    if (self->pb->arena->is_exhausted) return;
     qn__ir_block_t* blocks[2];
     size_t count = qn__stmt_blocks(stmt, blocks);
     bool is_round = stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE;
@@ -223,17 +183,16 @@ static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block) {
   *block = result;
 }
 
+static void lower_function(qn__pass_builder_t* pb) {
+  qn__exchange_t self = {.pb = pb, .warp_size = pb->warp_size};
+  rewrite_block(&self, &pb->function->body);
+}
+
 static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  for (qn__ir_func_t* function = body->first; function; function = function->next) {
-    qn__exchange_t self = {.arena = &body->arena,
-                           .options = options,
-                           .warp_size = options->warp_size ? options->warp_size : 32,
-                           .max_threads = options->max_threads ? options->max_threads : 1024};
-    rewrite_block(&self, &function->body);
-    QN_TRY(qn__pass_status(body, "lowering exchanges"));
-  }
-  return QN_OK;
+  return qn__pb_run(body, options, "lowering exchanges", lower_function);
 }
 
 const qn__pass_t qn__pass_lower_exchanges = {
-    "lower_exchanges", "exchanges among threads as lets, or through shared memory", run};
+    .name = "lower_exchanges",
+    .doc = "exchanges among threads as lets, or through shared memory",
+    .run = run};

@@ -200,4 +200,6 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
 }
 
 const qn__pass_t qn__pass_lower_views = {
-    "lower_views", "replaces accesses through views by accesses to their base", run};
+    .name = "lower_views",
+    .doc = "replaces accesses through views by accesses to their base",
+    .run = run};

@@ -74,6 +74,10 @@ typedef struct qn__pass {
   const char* name;
   const char* doc;
   qn_status_t (*run)(qn__ir_body_t* body, const qn__pass_options_t* options);
+  // What holds after the pass, in words, and a test of it that debug builds run: it returns NULL,
+  // or what is wrong. Both may be NULL.
+  const char* post;
+  const char* (*check)(qn__ir_func_t* function, const qn__pass_options_t* options);
 } qn__pass_t;
 
 // Replaces numbers of the target by literals, and decides the asserts that require something of
@@ -101,18 +105,36 @@ extern const qn__pass_t qn__pass_vectorize;
 // LANE and GROUP operators that the target lacks become stores to shared memory, barriers and
 // loads; those that stay become the whole value of a let. Where the CPU pipeline runs it, all go.
 extern const qn__pass_t qn__pass_lower_exchanges;
-// Maps a function to a GPU: see above. PARALLEL loops become blocks and threads (flat where the
-// iterations are many and short; a block or warp per iteration, with its reductions and independent
-// inner loops spread over the threads, where that pays); what is left at the top becomes launches
-// of one block. Errors: UNSUPPORTED names the construct that no mapping is right for.
-extern const qn__pass_t qn__pass_map_gpu;
+
+// ---- the mapping to a GPU (gpu/), a pass after the other. Each begins with its postcondition.
+
+// Marks the loops whose iterations may run in any order and at once.
+extern const qn__pass_t qn__pass_independent;
+// Splits a function into what the host does and launches (gpu/launch.h), still of one thread each.
+// Errors: UNSUPPORTED names a construct that no mapping is right for; so does `cooperative`.
+extern const qn__pass_t qn__pass_partition;
+// Gives blocks a tile of the result of a product (products.h).
+extern const qn__pass_t qn__pass_tile;
+// Gives iterations to threads, warps or blocks, and marks what the threads of a block share.
+extern const qn__pass_t qn__pass_distribute;
+// Moves local buffers that several threads use to shared memory.
+extern const qn__pass_t qn__pass_share;
+// Keeps rows that are read or computed again in registers.
+extern const qn__pass_t qn__pass_reuse;
+// Gives blocks their thread loops, and each thread its part of what they share.
+extern const qn__pass_t qn__pass_cooperative;
+// Separates accesses of different threads to one buffer by barriers.
+extern const qn__pass_t qn__pass_barriers;
 
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
 // The CPU pipeline: target values, views, exchanges, threads, unroll, simplify, hoist, vectorize.
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
-// The GPU pipeline: target values, views, unroll, simplify, mapping, exchanges, simplify, hoist.
+// The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
+// hoist.
+enum { QN__GPU_PASS_COUNT = 15 };
+extern const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT];
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 
 #endif  // QUERN_IR_PASSES_PASSES_H_

@@ -5,6 +5,19 @@
 #include "ir/passes/passes.h"
 #include "ir/verify.h"
 
+#ifndef NDEBUG
+static qn_status_t check_post(const qn__ir_body_t* body, const qn__pass_options_t* options,
+                              const qn__pass_t* pass) {
+  for (qn__ir_func_t* function = body->first; function && pass->check; function = function->next) {
+    const char* problem = pass->check(function, options);
+    if (!problem) continue;
+    return qn_status_make(QN_STATUS_INTERNAL, "pass '%s' left %s in '%s', although %s", pass->name,
+                          problem, function->name, pass->post);
+  }
+  return QN_OK;
+}
+#endif
+
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count) {
   for (size_t i = 0; i < pass_count; ++i) {
@@ -14,6 +27,7 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
     }
 #ifndef NDEBUG
     QN_TRY(qn__body_verify_status(body, passes[i]->name));
+    QN_TRY(check_post(body, options, passes[i]));
 #endif
   }
   return QN_OK;
@@ -34,12 +48,14 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
   return qn__passes_run(body, &cpu, passes, QN_COUNT_OF(passes));
 }
 
+// The mapping reads index algebra: it comes after simplifying, and its result is simplified again.
+const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT] = {
+    &qn__pass_target_values,   &qn__pass_lower_views, &qn__pass_unroll,      &qn__pass_simplify,
+    &qn__pass_independent,     &qn__pass_partition,   &qn__pass_tile,        &qn__pass_distribute,
+    &qn__pass_share,           &qn__pass_reuse,       &qn__pass_cooperative, &qn__pass_barriers,
+    &qn__pass_lower_exchanges, &qn__pass_simplify,    &qn__pass_hoist,
+};
+
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  // The mapping reads index algebra: it comes behind simplifying, and what it writes is simplified
-  // again.
-  static const qn__pass_t* const passes[] = {
-      &qn__pass_target_values, &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify,
-      &qn__pass_map_gpu,       &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
-  };
-  return qn__passes_run(body, options, passes, QN_COUNT_OF(passes));
+  return qn__passes_run(body, options, qn__passes_gpu, QN__GPU_PASS_COUNT);
 }

@@ -251,4 +251,6 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
 }
 
 const qn__pass_t qn__pass_simplify = {
-    "simplify", "folds constants and index algebra, removes what has no effect", run};
+    .name = "simplify",
+    .doc = "folds constants and index algebra, removes what has no effect",
+    .run = run};

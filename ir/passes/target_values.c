@@ -93,4 +93,6 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
 }
 
 const qn__pass_t qn__pass_target_values = {
-    "target_values", "warp_size() becomes a literal, requirements of it are decided", run};
+    .name = "target_values",
+    .doc = "warp_size() becomes a literal, requirements of it are decided",
+    .run = run};

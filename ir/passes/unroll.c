@@ -71,5 +71,5 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   return qn__pass_status(body, "unrolling");
 }
 
-const qn__pass_t qn__pass_unroll = {"unroll", "writes unroll loops of small constant extent out",
-                                    run};
+const qn__pass_t qn__pass_unroll = {
+    .name = "unroll", .doc = "writes unroll loops of small constant extent out", .run = run};

@@ -349,5 +349,5 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   return qn__pass_status(body, "vectorising");
 }
 
-const qn__pass_t qn__pass_vectorize = {"vectorize", "marks loops and reductions that run in lanes",
-                                       run};
+const qn__pass_t qn__pass_vectorize = {
+    .name = "vectorize", .doc = "marks loops and reductions that run in lanes", .run = run};

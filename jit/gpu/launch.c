@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "ir/passes/pass_builder.h"
 #include "jit/gpu/nest.h"
 #include "jit/gpu/split.h"
 
@@ -214,8 +215,9 @@ static bool on_thread_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return true;
 }
 
-// Extents of a nest as a product, each cut at 0.
+// Puts the product of the extents of a nest. One loop from 0 may also give a negative count.
 static bool put_product(qn__gpu_split_t* split, const qn__ir_stmt_t* loop, qn__gpu_ops_t* ops) {
+  qn__pass_builder_t pb = {.arena = split->arena};
   bool is_single = !qn__gpu_nest_inner(loop);
   bool is_first = true;
   for (; loop; loop = qn__gpu_nest_inner(loop)) {
@@ -223,17 +225,10 @@ static bool put_product(qn__gpu_split_t* split, const qn__ir_stmt_t* loop, qn__g
     if (!qn__gpu_host_knows(&split->host, begin) || !qn__gpu_host_knows(&split->host, end)) {
       return false;
     }
-    qn__gpu_put_expr(&split->host, ops, end);
-    if (begin->kind != QN__EXPR_INT || begin->int_value != 0) {
-      // max(end, begin) - begin: the subtraction leaves the range for no empty loop.
-      qn__gpu_put_expr(&split->host, ops, begin);
-      qn__gpu_put_apply(ops, QN_OP_MAX);
-      qn__gpu_put_expr(&split->host, ops, begin);
-      qn__gpu_put_apply(ops, QN_OP_SUB);
-    } else if (!is_single) {
-      qn__gpu_put_const(ops, 0);
-      qn__gpu_put_apply(ops, QN_OP_MAX);
-    }
+    bool is_plain = is_single && begin->kind == QN__EXPR_INT && begin->int_value == 0;
+    const qn__ir_expr_t* extent = is_plain ? end : qn__pb_extent(&pb, loop);
+    if (!extent) return qn__gpu_split_fail(split, qn__out_of_memory("a launch plan"));
+    qn__gpu_put_expr(&split->host, ops, extent);
     if (!is_first) qn__gpu_put_apply(ops, QN_OP_MUL);
     is_first = false;
   }

@@ -7,8 +7,6 @@
 // Returns the next inner loop of the same nest: all block loops, or all thread loops, with no
 // statement between them. NULL: this is the innermost one.
 const qn__ir_stmt_t* qn__gpu_nest_inner(const qn__ir_stmt_t* loop);
-// Returns the constant number of iterations of a loop; -1: not constant.
-int64_t qn__gpu_loop_extent(const qn__ir_stmt_t* loop);
 // Returns the product of the extents of the nest from `loop` on; -1: not constant, or too large.
 int64_t qn__gpu_nest_count(const qn__ir_stmt_t* loop);
 // Returns whether the block has a barrier or an exchange.

@@ -3,10 +3,10 @@
 //
 // 1. A kernel strides over its blocks, so that any number of launched blocks is right.
 // 2. A thread nest has one linear index, x fastest, as lanes of warps are numbered. It strides over
-// its
-//    iterations, or is guarded by an `if`, or neither if it has exactly the block's threads.
+//    its iterations, or is guarded by an `if`, or neither if it has exactly the block's threads.
 // 3. There is a barrier between two thread nests, in program order or between iterations of a loop
 //    around them, and before the next block if that uses shared memory again.
+#include "ir/passes/pass_builder.h"
 #include "jit/gpu/nest.h"
 #include "jit/gpu/print_inner.h"
 
@@ -105,7 +105,7 @@ static nest_t nest_of(const qn__ir_stmt_t* outer) {
 static const char* extent_text(qn__kprint_t* p, const qn__ir_stmt_t* loop, bool is_narrow) {
   const char* type = is_narrow ? "uint" : "qn_u64";
   qn_dtype_t dtype = is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64;
-  int64_t extent = qn__gpu_loop_extent(loop);
+  int64_t extent = qn__const_trips(loop->loop.begin, loop->loop.end);
   if (extent >= 0) return qn__kprint_int(p, dtype, false, extent);
   const char* begin = qn__kprint_i64(p, loop->loop.begin, is_narrow);
   const char* end = qn__kprint_i64(p, loop->loop.end, is_narrow);

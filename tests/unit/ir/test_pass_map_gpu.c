@@ -23,13 +23,8 @@ static const qn__pass_options_t plain = {.vector_bytes = 16,
                                          .preferred_threads = 64,
                                          .max_shared_bytes = 16384};
 
-static const qn__pass_t* const mapping[] = {
-    &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify, &qn__pass_map_gpu,
-    &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
-};
-
 static void expect(const qn__pass_options_t* options, const char* text, const char* expected) {
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), options, text, expected);
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, options, text, expected);
 }
 
 static void expect_example(const qn__pass_options_t* options, const char* name,

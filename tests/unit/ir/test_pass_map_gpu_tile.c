@@ -37,6 +37,16 @@ typedef struct program {
   const char* text;
 } program_t;
 
+// Compares the text after the passes of the mapping alone, without those that simplify.
+static void expect_mapping(const qn__pass_options_t* options, const char* text,
+                           const char* expected) {
+  static const qn__pass_t* const mapping[] = {
+      &qn__pass_independent, &qn__pass_partition, &qn__pass_tile,        &qn__pass_distribute,
+      &qn__pass_share,       &qn__pass_reuse,     &qn__pass_cooperative, &qn__pass_barriers,
+  };
+  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), options, text, expected);
+}
+
 // ---- calls
 
 static void fill(const qn__ir_buffer_t* buffer, size_t seed, uint8_t* data) {
@@ -347,23 +357,18 @@ static void large_tiles(void** state) {
   compare(&program, module, &body, (shape_t){0, 0, 0}, 0);
   qn__body_deinit(&body);
   qn_module_release(module);
-  qn_test_expect(&qn__pass_map_gpu, &options, program.text,
+  expect_mapping(&options, program.text,
                  "alloc rows: f32[16, 132] in shared;\n alloc columns: f32[16, 128] in shared;\n"
                  "alloc acc: f32[8, 8] in local;\n");
 }
 
 // ---- text
 
-static const qn__pass_t* const mapping[] = {
-    &qn__pass_lower_views,     &qn__pass_unroll,   &qn__pass_simplify, &qn__pass_map_gpu,
-    &qn__pass_lower_exchanges, &qn__pass_simplify, &qn__pass_hoist,
-};
-
 static void text_of_a_tile(void** state) {
   (void)state;
   qn__pass_options_t options = targets[1];
   options.max_shared_bytes = 16384;
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options, programs[0].text,
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, programs[0].text,
                      "block.x block in 0..ceildiv(m, 32) * ceildiv(n, 32) {\n"
                      "alloc rows: f32[16, 36] in shared;\n alloc columns: f32[16, 32] in shared;\n"
                      "thread.x t in 0..64 {\n let tiles_across = ceildiv(n, 32);\n"
@@ -382,7 +387,7 @@ static void text_of_a_tile(void** state) {
   // With more threads the host chooses at the call; a strip has warps along its long side.
   options = targets[0];
   qn_test_expect_all(
-      mapping, QN_COUNT_OF(mapping), &options, programs[0].text,
+      qn__passes_gpu, QN__GPU_PASS_COUNT, &options, programs[0].text,
       "if m <= 16 {\n block.x block in 0..ceildiv(m, 16) * ceildiv(n, 32) {\n"
       "alloc rows: f32[64, 20] in shared;\n alloc columns: f32[64, 32] in shared;\n"
       "thread.x t in 0..256 {\n let down = (t >> 5) * 2;\n let across = t & 31;\n"
@@ -394,18 +399,18 @@ static void text_of_a_tile(void** state) {
       "block.x block in 0..ceildiv(m, 64) * ceildiv(n, 64) {\n"
       "alloc acc: f32[4, 4] in local;\n");
   // Only sides that may be short, and only once.
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
                      "func f(a: f32[m, k], b: f32[k, 96], out c: f32[m, 96]) {\n"
                      "  parallel i in 0..m { parallel j in 0..96 {\n"
                      "  c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }",
                      "if m <= 16 {\n!} else if n <= 16 {\n");
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
                      "func f(a: f32[m, k], out c: f32[m, m]) {\n"
                      "  parallel i in 0..m { parallel j in 0..m {\n"
                      "  c[i, j] = sum p in 0..k { a[i, p] * a[j, p] }; } } }",
                      "if m <= 16 {\n!} else if m <= 16 {\n");
   // Constant extents have the one that fits.
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
                      "func f(a: f32[k, 8], b: f32[k, 512], out c: f32[8, 512]) {\n"
                      "  parallel i in 0..8 { parallel j in 0..512 {\n"
                      "  c[i, j] = sum p in 0..k { a[p, i] * b[p, j] }; } } }",
@@ -414,11 +419,11 @@ static void text_of_a_tile(void** state) {
   options = targets[1];
   // Shared memory is what there is of it.
   options.max_shared_bytes = 4096;
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options, programs[0].text,
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, programs[0].text,
                      "alloc rows: f32[8, 36] in shared;\n alloc columns: f32[8, 32] in shared;\n");
   // No test where nothing is left over; a sum with one rounding where the target has that.
   options.has_fma = true;
-  qn_test_expect_all(mapping, QN_COUNT_OF(mapping), &options,
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
                      "func f(a: f32[512, 64], b: f32[64, 512], out c: f32[512, 512]) {\n"
                      "  parallel i in 0..512 { parallel j in 0..512 {\n"
                      "  c[i, j] = sum p in 0..64 { a[i, p] * b[p, j] }; } } }",
@@ -432,17 +437,17 @@ static void large_summands(void** state) {
   (void)state;
   qn__pass_options_t options = targets[0];
   options.multiprocessors = 1;
-  qn_test_expect(&qn__pass_map_gpu, &options,
+  expect_mapping(&options,
                  "func f(a: f32[m, k], b: f32[n, k], out c: f32[m, n]) { " NEST
                  "c[i, j] = sum p in 0..k { exp(a[i, p] - b[j, p]) }; } } }",
                  "for k_1 in 0..min(left, 64) {\n alloc acc: f32[4, 4] in local;\n!unroll\n");
-  qn_test_expect(&qn__pass_map_gpu, &options,
+  expect_mapping(&options,
                  "func f(a: f32[512, 64], b: f32[512, 64], out c: f32[512, 512]) {\n"
                  "  parallel i in 0..512 { parallel j in 0..512 {\n"
                  "  c[i, j] = sum p in 0..64 { let d = a[i, p] - b[j, p]; exp(-d * d) }; } } }",
                  "alloc acc: f32[4, 4] in local;\n for k in 0..16 {\n!unroll\n");
   // What is done as tiles are filled is no part of it.
-  qn_test_expect(&qn__pass_map_gpu, &options,
+  expect_mapping(&options,
                  "func f(a: f32[512, 64], b: f32[512, 64], out c: f32[512, 512]) {\n"
                  "  parallel i in 0..512 { parallel j in 0..512 {\n"
                  "  c[i, j] = sum p in 0..64 { exp(a[i, p]) * b[j, p] }; } } }",
@@ -542,7 +547,7 @@ static bool try_without_memory(qn_allocator_t allocator, void* user) {
   const program_t* program = user;
   char* text = NULL;
   qn_status_t status =
-      qn_test_try(program->text, allocator, &targets[0], mapping, QN_COUNT_OF(mapping), &text);
+      qn_test_try(program->text, allocator, &targets[0], qn__passes_gpu, QN__GPU_PASS_COUNT, &text);
   bool is_fine = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
   qn_status_free(status);
   free(text);

@@ -29,8 +29,8 @@ static void blocks_become_one_launch(void** state) {
   expect(&qn__pass_serialize_threads,
          "func f(out y: i64[n, m]) { block.y i in 0..n { block.x j in 2..m {"
          "  y[i, j] = i; } } }",
-         "parallel block in 0..max(n, 0) * (max(m, 2) - 2) {\n"
-         " let i = block // (max(m, 2) - 2);\n let j = 2 + block % (max(m, 2) - 2);\n"
+         "parallel block in 0..max(n, 0) * max(m - 2, 0) {\n"
+         " let i = block // max(m - 2, 0);\n let j = 2 + block % max(m - 2, 0);\n"
          " y[i, j] = i;");
 }
 

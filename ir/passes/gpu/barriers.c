@@ -1,0 +1,177 @@
+// ir/passes/gpu/barriers.c: the pass `barriers` separates accesses of different threads to one
+// buffer.
+//
+// 1. For each buffer that several threads may touch, the pass knows who has read and written it
+//    since the last barrier: all threads, or the first thread alone.
+// 2. An access gets a barrier before it if it and an earlier one of another thread touch one
+// buffer,
+//    and one of the two writes. The first thread never waits for itself.
+// 3. After an `if` the state is that of both branches. The body of a loop that writes ends in a
+//    barrier, so that no thread begins the next round while another is still in this one.
+// Statements that threads divide among them (`role` DIVIDE) are one access: a barrier inside would
+// not be reached by all threads, or the program has its own in there. Launches of warps need none:
+// `distribute` chooses them only where no buffer is both read and written.
+//
+// Postcondition: every launch is finished, and no `role` is left.
+#include "ir/passes/accesses.h"
+#include "ir/passes/gpu/launch.h"
+
+// Accesses since the last barrier.
+typedef struct state {
+  qn__accesses_t by_all;
+  qn__accesses_t by_first;
+} state_t;
+
+typedef struct placer {
+  qn__pass_builder_t* pb;
+  state_t state;
+} placer_t;
+
+static void add_barrier(placer_t* self, qn__ir_block_t* out) {
+  qn__pb_barrier(self->pb, out);
+  self->state = (state_t){{NULL, NULL}, {NULL, NULL}};
+}
+
+// Records accesses that follow `out`, after a barrier if they need one.
+static void touch(placer_t* self, qn__ir_block_t* out, qn__accesses_t accesses, bool is_first) {
+  if (qn__accesses_conflict(self->state.by_all, accesses) ||
+      (!is_first && qn__accesses_conflict(self->state.by_first, accesses))) {
+    add_barrier(self, out);
+  }
+  qn__accesses_t* mine = is_first ? &self->state.by_first : &self->state.by_all;
+  *mine = qn__accesses_join(self->pb->arena, *mine, accesses);
+}
+
+static state_t join(placer_t* self, state_t a, state_t b) {
+  return (state_t){qn__accesses_join(self->pb->arena, a.by_all, b.by_all),
+                   qn__accesses_join(self->pb->arena, a.by_first, b.by_first)};
+}
+
+static bool has_role(const qn__ir_stmt_t* stmt) {
+  return stmt->role != QN__ROLE_ANY || stmt->kind == QN__STMT_BARRIER;
+}
+
+// Does a statement hold others between which a barrier may stand?
+static bool is_divisible(qn__ir_stmt_t* stmt) {
+  qn__ir_block_t* blocks[2];
+  size_t count = qn__stmt_blocks(stmt, blocks);
+  for (size_t i = 0; i < count; ++i) {
+    if (qn__block_any(blocks[i], has_role) || qn__block_synchronizes(blocks[i])) return true;
+  }
+  return false;
+}
+
+static void place_in_block(placer_t* self, qn__ir_block_t* block);
+
+static void place_in_if(placer_t* self, qn__ir_stmt_t* stmt) {
+  state_t before = self->state;
+  place_in_block(self, &stmt->if_.then_block);
+  state_t after = self->state;
+  self->state = before;
+  place_in_block(self, &stmt->if_.else_block);
+  self->state = join(self, after, self->state);
+}
+
+static void place_in_rounds(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* body) {
+  state_t before = self->state;
+  bool has_writes = qn__accesses_of_block(self->pb->arena, body).writes != NULL;
+  place_in_block(self, body);
+  if (has_writes) {
+    add_barrier(self, body);
+    // All threads evaluate the condition once more.
+    if (stmt->kind == QN__STMT_WHILE) {
+      self->state.by_all = qn__accesses_of_own(self->pb->arena, stmt);
+    }
+  }
+  self->state = join(self, before, self->state);
+}
+
+static void place_before(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__arena_t* arena = self->pb->arena;
+  if (stmt->kind == QN__STMT_BARRIER) {
+    self->state = (state_t){{NULL, NULL}, {NULL, NULL}};
+  } else if (stmt->role == QN__ROLE_FIRST) {
+    touch(self, out, qn__accesses_of_stmt(arena, stmt), true);
+  } else if (stmt->role == QN__ROLE_DIVIDE || !is_divisible(stmt)) {
+    touch(self, out, qn__accesses_of_stmt(arena, stmt), false);
+  } else {
+    touch(self, out, qn__accesses_of_own(arena, stmt), false);
+    if (stmt->kind == QN__STMT_IF) {
+      place_in_if(self, stmt);
+    } else {
+      bool is_loop = stmt->kind == QN__STMT_LOOP;
+      place_in_rounds(self, stmt, is_loop ? &stmt->loop.body : &stmt->while_.body);
+    }
+  }
+}
+
+static void place_in_block(placer_t* self, qn__ir_block_t* block) {
+  qn__ir_block_t out = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    place_before(self, stmt, &out);
+    qn__block_append(&out, stmt);
+  }
+  *block = out;
+}
+
+// Removes what only the passes of the mapping read.
+static void clear_marks(qn__ir_block_t* block) {
+  qn__ir_block_t out = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) clear_marks(blocks[i]);
+    if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->row_lanes = 0;
+    bool is_wrapper = stmt->role == QN__ROLE_DIVIDE && stmt->kind == QN__STMT_IF &&
+                      stmt->if_.condition->kind == QN__EXPR_INT;
+    stmt->role = QN__ROLE_ANY;
+    if (is_wrapper) {
+      assert(stmt->if_.condition->int_value == 1);
+      qn__block_splice(&out, &stmt->if_.then_block);
+    } else {
+      qn__block_append(&out, stmt);
+    }
+  }
+  *block = out;
+}
+
+static void place_in_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
+  qn__ir_stmt_t* threads = qn__launch_threads(launch);
+  if (!launch->loop.launch->is_warps) {
+    placer_t self = {.pb = pb};
+    place_in_block(&self, &threads->loop.body);
+  }
+  clear_marks(&threads->loop.body);
+  launch->loop.launch = NULL;
+}
+
+static void place_in_function(qn__pass_builder_t* pb) {
+  qn__launch_each(pb, place_in_launch);
+}
+
+static bool is_left(const qn__ir_stmt_t* stmt) {
+  return stmt->role != QN__ROLE_ANY || (stmt->kind == QN__STMT_LOOP && stmt->loop.launch);
+}
+
+static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
+  (void)options;
+  return qn__block_any(&function->body, is_left) ? "a role or an unfinished launch" : NULL;
+}
+
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  return qn__pb_run(body, options, "placing barriers", place_in_function);
+}
+
+const qn__pass_t qn__pass_barriers = {
+    .name = "barriers",
+    .doc = "separates accesses of different threads to one buffer",
+    .run = run,
+    .post = "every launch is finished",
+    .check = check,
+};

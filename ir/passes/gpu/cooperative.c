@@ -1,0 +1,330 @@
+// ir/passes/gpu/cooperative.c: the pass `cooperative` gives each block thread loops, and says what
+// each thread does.
+//
+// The content of a launch is written for one thread. When the threads of a block (or of a warp) run
+// it together,
+//   - they divide cooperative loops and reductions among them (cooperative_split.c);
+//   - all of them compute values and conditions, and store to their own local buffers;
+//   - the first of them stores to other memory and runs atomics;
+//   - thread loops with barriers that the program wrote decide how many threads there are.
+// Several warps share a block. The spare warps of the last block repeat the last iteration, so that
+// all threads of the block arrive at each exchange, but store nothing.
+//
+// Postcondition: unfinished launches are of kind THREADS: they end in one nest of thread loops, in
+// which `role` says who runs a statement, and which lacks only barriers. No loop or reduction is
+// marked any more.
+#include "ir/passes/gpu/cooperative.h"
+
+// ---- who runs a statement
+
+static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* out);
+
+// Makes an `if` for the first thread, of a warp that has an iteration.
+static qn__ir_stmt_t* for_first(qn__coop_t* coop) {
+  qn__pass_builder_t* pb = coop->pb;
+  qn__ir_expr_t* condition = qn__pb_op_int(pb, QN_OP_EQ, qn__pb_use(pb, coop->thread), 0);
+  if (coop->is_used) {
+    condition = qn__pb_op(pb, QN_OP_LOGIC_AND, condition, qn__pb_use(pb, coop->is_used));
+  }
+  qn__ir_stmt_t* test = qn__pb_if(pb, condition);
+  if (test) test->role = QN__ROLE_FIRST;
+  return test;
+}
+
+static void by_first(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__ir_block_t alone = qn__block_of(stmt);
+  qn__block_serialize(&alone);
+  qn__ir_stmt_t* test = for_first(coop);
+  if (!test) return;
+  test->if_.then_block = alone;
+  qn__block_append(out, test);
+}
+
+static void by_all(qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__ir_block_t alone = qn__block_of(stmt);
+  qn__block_serialize(&alone);
+  qn__block_splice(out, &alone);
+}
+
+typedef struct own {
+  qn__coop_t* coop;
+  qn__ir_block_t* out;
+} own_t;
+
+static bool own_slot(void* context, qn__ir_expr_t** slot) {
+  own_t* self = context;
+  return qn__coop_split_expr(self->coop, self->out, slot);
+}
+
+// Divides the reductions in the expressions of the statement itself.
+static bool split_own(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  own_t own = {coop, out};
+  return qn__stmt_each_expr(stmt, own_slot, &own);
+}
+
+// ---- control flow
+
+typedef struct content {
+  bool is_divided;   // cooperative loops or reductions, or synchronized thread loops
+  bool has_private;  // stores to local buffers, its own too
+  bool has_memory;   // stores to other memory, or atomics
+} content_t;
+
+static bool find_divided(void* found, qn__ir_expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.is_cooperative) {
+    *(bool*)found = true;
+  }
+  return !*(bool*)found && qn__expr_each_child(*slot, find_divided, found);
+}
+
+static void look_into(content_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, find_divided, &self->is_divided);
+    self->is_divided |= qn__is_cooperative_loop(stmt) || qn__threads_synchronize(stmt);
+    const qn__ir_buffer_t* target = NULL;
+    if (stmt->kind == QN__STMT_STORE) target = qn__buf_root(stmt->store.buffer);
+    if (stmt->kind == QN__STMT_ATOMIC) target = qn__buf_root(stmt->atomic.buffer);
+    if (target && target->scope != QN__SCOPE_LOCAL) self->has_memory = true;
+    if (target && target->scope == QN__SCOPE_LOCAL) self->has_private = true;
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) look_into(self, blocks[i]);
+  }
+}
+
+static void run_if(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  if (!split_own(coop, stmt, out)) return;
+  qn__ir_block_t then_block = stmt->if_.then_block, else_block = stmt->if_.else_block;
+  stmt->if_.then_block = stmt->if_.else_block = (qn__ir_block_t){NULL, NULL};
+  run_block(coop, &then_block, &stmt->if_.then_block);
+  run_block(coop, &else_block, &stmt->if_.else_block);
+  qn__block_append(out, stmt);
+}
+
+// Runs the rounds of a loop one after the other, `for` or `while`.
+static void run_rounds(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* body,
+                       qn__ir_block_t* out) {
+  if (!split_own(coop, stmt, out)) return;
+  if (stmt->kind == QN__STMT_LOOP) {
+    stmt->loop.is_independent = false;
+    if (stmt->loop.kind != QN_LOOP_UNROLL) stmt->loop.kind = QN_LOOP_SERIAL;
+  }
+  qn__ir_block_t inner = *body;
+  *body = (qn__ir_block_t){NULL, NULL};
+  run_block(coop, &inner, body);
+  qn__block_append(out, stmt);
+}
+
+// Replaces a nest of synchronized thread loops by its body, in which their variables are those of
+// the block's thread loops. An `if` around the body (true where the nest is never empty) says that
+// the program has its own barriers in there.
+static void run_threads(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = coop->pb;
+  qn__ir_block_t body = qn__block_of(stmt), lets = {NULL, NULL};
+  qn__ir_expr_t* runs = NULL;  // the same for all threads
+  while (body.first && body.first == body.last && qn__is_thread_loop(body.first)) {
+    qn__ir_stmt_t* loop = body.first;
+    if (!qn__coop_is_never_empty(loop)) {
+      qn__ir_expr_t* each = qn__pb_op(pb, QN_OP_LT, qn__pb_copy(pb, loop->loop.begin),
+                                      qn__pb_copy(pb, loop->loop.end));
+      runs = runs ? qn__pb_op(pb, QN_OP_LOGIC_AND, runs, each) : each;
+    }
+    qn__pb_let_var(pb, &lets, loop->loop.var,
+                   qn__pb_use(pb, coop->axis_vars[loop->loop.kind - QN_LOOP_THREAD_X]));
+    body = loop->loop.body;
+  }
+  qn__block_serialize(&body);
+  qn__block_splice(&lets, &body);
+  qn__ir_stmt_t* test = qn__pb_if(pb, runs ? runs : qn__expr_int(pb->arena, QN_DTYPE_BOOL, 1));
+  if (!test) return;
+  test->role = QN__ROLE_DIVIDE;
+  test->if_.then_block = lets;
+  qn__block_append(out, test);
+}
+
+// ---- statements
+
+// The old value that the first thread reads reaches the others through shared memory.
+static void run_atomic(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = coop->pb;
+  qn__ir_var_t* result = stmt->atomic.result;
+  if (!split_own(coop, stmt, out)) return;
+  if (!result) {
+    by_first(coop, stmt, out);
+    return;
+  }
+  qn__ir_buffer_t* cell =
+      qn__pb_alloc(pb, &coop->head, QN__SCOPE_SHARED, result->dtype, result->name, -1, -1);
+  qn__ir_var_t* old = qn__pb_var(pb, QN__VAR_ATOMIC, result->dtype, result->name);
+  qn__ir_stmt_t* store = qn__pb_store(pb, cell, NULL, NULL, qn__pb_use(pb, old));
+  qn__ir_stmt_t* test = for_first(coop);
+  if (!store || !test) return;
+  stmt->atomic.result = old;
+  qn__block_append(&test->if_.then_block, stmt);
+  qn__block_append(&test->if_.then_block, store);
+  qn__block_append(out, test);
+  qn__pb_let_var(pb, out, result, qn__pb_load(pb, cell, NULL, NULL));
+}
+
+static void run_stmt(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  switch (stmt->kind) {
+    case QN__STMT_ALLOC:
+      if (stmt->alloc.buffer->row_lanes > 0) qn__coop_row_declare(coop, stmt->alloc.buffer);
+      // Fall through.
+    case QN__STMT_LET:
+    case QN__STMT_ASSERT:
+      if (split_own(coop, stmt, out)) qn__block_append(out, stmt);
+      return;
+    case QN__STMT_STORE:
+      if (!split_own(coop, stmt, out)) return;
+      if (qn__buf_root(stmt->store.buffer)->scope == QN__SCOPE_LOCAL) {
+        by_all(stmt, out);
+      } else {
+        by_first(coop, stmt, out);
+      }
+      return;
+    case QN__STMT_ATOMIC:
+      run_atomic(coop, stmt, out);
+      return;
+    case QN__STMT_BARRIER:
+      qn__block_append(out, stmt);
+      return;
+    default:
+      break;
+  }
+  if (qn__is_cooperative_loop(stmt)) {
+    if (split_own(coop, stmt, out)) qn__coop_split_loop(coop, out, stmt);
+    return;
+  }
+  if (qn__threads_synchronize(stmt)) {
+    run_threads(coop, stmt, out);
+    return;
+  }
+  content_t content = {false, false, false};
+  qn__ir_block_t alone = qn__block_of(stmt);
+  look_into(&content, &alone);
+  if (!content.is_divided && !content.has_memory) {
+    by_all(stmt, out);
+  } else if (!content.is_divided && !content.has_private) {
+    by_first(coop, stmt, out);
+  } else if (stmt->kind == QN__STMT_IF) {
+    run_if(coop, stmt, out);
+  } else if (stmt->kind == QN__STMT_WHILE) {
+    run_rounds(coop, stmt, &stmt->while_.body, out);
+  } else {
+    run_rounds(coop, stmt, &stmt->loop.body, out);
+  }
+}
+
+static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* out) {
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__pb_stopped(coop->pb); stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    run_stmt(coop, stmt, out);
+  }
+}
+
+// ---- launches
+
+// Runs the region together; the lets before it stay where they are.
+static void run_region(qn__coop_t* coop, qn__ir_stmt_t* launch, qn__ir_block_t* content,
+                       qn__ir_block_t* region) {
+  bool has_steps = launch->loop.launch->has_steps;
+  qn__ir_block_t* out = has_steps ? &content->first->loop.body : content;
+  qn__coop_number(coop, out);
+  run_block(coop, region, out);
+  qn__launch_add_head(launch, &coop->head);
+}
+
+static void cooperate_in_block(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
+  qn__ir_block_t region = qn__launch_take_region(launch);
+  qn__ir_block_t content = qn__launch_take(launch);
+  qn__coop_t coop;
+  if (!qn__coop_init(&coop, pb, &region, launch->loop.launch->threads)) return;
+  run_region(&coop, launch, &content, &region);
+  qn__ir_stmt_t* loops = qn__pb_stopped(pb) ? NULL : qn__coop_loops(&coop, &content);
+  if (loops) qn__launch_add_threads(launch, loops);
+}
+
+static void cooperate_in_warps(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
+  int64_t warps = launch->loop.launch->threads / pb->warp_size;
+  qn__ir_block_t region = qn__launch_take_region(launch);
+  qn__ir_block_t content = qn__launch_take(launch), body = {NULL, NULL};
+  qn__ir_expr_t* extent = launch->loop.end;
+  qn__ir_var_t* at = launch->loop.var;
+  qn__ir_var_t* block = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "block");
+  qn__ir_var_t* t = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__coop_t coop = {.pb = pb, .is_warp = true, .count = qn__pb_int(pb, pb->warp_size)};
+  qn__ir_expr_t* first = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, block), warps);
+  qn__ir_expr_t* own = qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, t), pb->warp_size);
+  qn__ir_var_t* wanted = qn__pb_let(pb, &body, "wanted", qn__pb_op(pb, QN_OP_ADD, first, own));
+  qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_SUB, qn__pb_copy(pb, extent), 1);
+  qn__pb_let_var(pb, &body, at, qn__pb_op(pb, QN_OP_MIN, qn__pb_use(pb, wanted), last));
+  int64_t constant;
+  if (!(qn__expr_const_int(extent, &constant) && constant % warps == 0)) {
+    coop.is_used =
+        qn__pb_let(pb, &body, "is_used",
+                   qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, wanted), qn__pb_copy(pb, extent)));
+  }
+  coop.thread = qn__pb_let(pb, &body, "lane",
+                           qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, t), pb->warp_size));
+  if (!block || !t || !coop.thread || qn__pb_stopped(pb)) return;
+  run_region(&coop, launch, &content, &region);
+  if (qn__pb_stopped(pb)) return;
+  qn__block_splice(&body, &content);
+  launch->loop.var = block;
+  launch->loop.end = qn__pb_op_int(pb, QN_OP_CEILDIV, extent, warps);
+  qn__ir_stmt_t* loop = qn__pb_loop(pb, QN_LOOP_THREAD_X, t, qn__pb_int(pb, 0),
+                                    qn__pb_int(pb, warps * pb->warp_size));
+  if (!loop) return;
+  loop->loop.body = body;
+  launch->loop.launch->is_warps = true;
+  qn__launch_add_threads(launch, loop);
+}
+
+static void cooperate(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
+  if (launch->loop.launch->kind == QN__LAUNCH_WARPS) {
+    cooperate_in_warps(pb, launch);
+  } else {
+    cooperate_in_block(pb, launch);
+  }
+}
+
+static void cooperate_function(qn__pass_builder_t* pb) {
+  qn__launch_each(pb, cooperate);
+}
+
+// ---- postcondition
+
+static bool has_no_mark(void* self, qn__ir_expr_t** slot) {
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative) return false;
+  return qn__expr_each_child(*slot, has_no_mark, self);
+}
+
+static bool is_left(const qn__ir_stmt_t* stmt) {
+  if (stmt->kind == QN__STMT_LOOP && stmt->loop.launch) {
+    return stmt->loop.launch->kind != QN__LAUNCH_THREADS;
+  }
+  // Visiting changes nothing.
+  return qn__is_cooperative_loop(stmt) || qn__is_independent_loop(stmt) ||
+         !qn__stmt_each_expr((qn__ir_stmt_t*)(uintptr_t)stmt, has_no_mark, NULL);
+}
+
+static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
+  (void)options;
+  return qn__block_any(&function->body, is_left) ? "a mark or a launch without threads" : NULL;
+}
+
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  return qn__pb_run(body, options, "giving blocks their threads", cooperate_function);
+}
+
+const qn__pass_t qn__pass_cooperative = {
+    .name = "cooperative",
+    .doc = "gives blocks their threads, and threads their work",
+    .run = run,
+    .post = "unfinished launches have their threads; no loop is marked",
+    .check = check,
+};

@@ -1,0 +1,53 @@
+// ir/passes/gpu/cooperative.h: what the files of the pass `cooperative` share.
+//
+// cooperative.c is the pass. cooperative_axes.c gives a block its thread loops, cooperative_split.c
+// divides marked loops and reductions among the threads, and cooperative_rows.c does so where a
+// thread keeps its part of a row in registers.
+#ifndef QUERN_IR_PASSES_GPU_COOPERATIVE_H_
+#define QUERN_IR_PASSES_GPU_COOPERATIVE_H_
+
+#include "ir/passes/gpu/launch.h"
+
+// The threads of a block, or of a warp, that run one content together.
+typedef struct qn__coop {
+  qn__pass_builder_t* pb;
+  bool is_warp;
+  const qn__ir_stmt_t* axes[3];  // synchronized thread loops, x, y, z; all NULL: `count` along x
+  qn__ir_var_t* axis_vars[3];
+  qn__ir_expr_t* count;   // of threads; copied for each use
+  qn__ir_var_t* thread;   // the number of the thread
+  qn__ir_var_t* is_used;  // warps only: false in warps without an iteration; or NULL
+  qn__ir_block_t head;    // shared buffers for the head of the launch
+} qn__coop_t;
+
+// ---- cooperative_axes.c
+
+// Finds the synchronized thread loops of a block and takes their threads, which must agree, or else
+// `threads`. False: the pass stops.
+bool qn__coop_init(qn__coop_t* coop, qn__pass_builder_t* pb, qn__ir_block_t* block,
+                   int64_t threads);
+// Appends the number of the thread, unless it is known: x counts fastest.
+void qn__coop_number(qn__coop_t* coop, qn__ir_block_t* out);
+// The thread loops around `body`.
+qn__ir_stmt_t* qn__coop_loops(qn__coop_t* coop, qn__ir_block_t* body);
+bool qn__coop_is_never_empty(const qn__ir_stmt_t* loop);
+
+// ---- cooperative_split.c
+
+// Divides the marked reductions of an expression; appends what they need to `out`.
+bool qn__coop_split_expr(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot);
+// Divides a nest of independent loops.
+void qn__coop_split_loop(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_stmt_t* loop);
+
+// ---- cooperative_rows.c
+
+// The row buffer (see qn_buffer.row_lanes) that a reduction, or else a loop body, uses; NULL: none.
+const qn__ir_buffer_t* qn__coop_row(qn__ir_block_t* body, qn__ir_expr_t* reduce);
+// A thread's part of a reduction over the row, and of a loop. Both are only read.
+qn__ir_expr_t* qn__coop_row_reduce(qn__coop_t* coop, const qn__ir_buffer_t* row,
+                                   const qn__ir_expr_t* reduce);
+qn__ir_stmt_t* qn__coop_row_loop(qn__coop_t* coop, const qn__ir_buffer_t* row, qn__nest_t* nest);
+// Makes the buffer local: each thread has its part.
+void qn__coop_row_declare(qn__coop_t* coop, qn__ir_buffer_t* row);
+
+#endif  // QUERN_IR_PASSES_GPU_COOPERATIVE_H_

@@ -1,0 +1,438 @@
+// ir/passes/gpu/partition.c: the pass `partition` splits a function into what the host does and
+// launches.
+//
+// Of the statements at the top of a function,
+//   - lets, asserts, conditions and bounds of loops stay with the host if it can compute them
+//     (qn__host_knows); so do allocations in global memory, tables, and views of those;
+//   - a parallel loop, a serial loop that is marked as independent, and a nest of block or thread
+//     loops is a launch each;
+//   - a serial loop around such launches stays a loop of the host, if the host knows its bounds;
+//   - an `if` around launches whose condition only the device knows becomes a condition inside of
+//     each of them;
+//   - all other statements are collected, in order, into launches of one block.
+// A value that one launch computes and another uses travels through one element of global memory
+// (partition_values.c), except that arithmetic is computed again.
+//
+// Postcondition: outside of launches stand only statements that the host can run. Every launch has
+// a record (launch.h) of kind STATEMENTS, ITERATIONS or LOOPS, and uses no variable of the host's
+// level but those that the host computes.
+#include "ir/passes/gpu/partition.h"
+
+static void place_block(qn__partition_t* self, qn__ir_block_t* block,
+                        const qn__unit_guard_t* guards);
+
+// ---- units
+
+static qn__unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t kind,
+                             const qn__ir_block_t* home, const qn__unit_guard_t* guards) {
+  qn__pass_builder_t* pb = self->pb;
+  qn__unit_t* unit = QN__ARENA_NEW(pb->arena, qn__unit_t);
+  qn__ir_stmt_t* anchor = qn__stmt_new(pb->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
+  if (!unit || !anchor) return NULL;
+  unit->kind = kind;
+  unit->home = home;
+  unit->anchor = anchor;
+  unit->guards = guards;
+  if (self->last) {
+    self->last->next = unit;
+  } else {
+    self->first = unit;
+  }
+  self->last = unit;
+  return unit;
+}
+
+// Ends the open unit: its launch follows all that the host computes for it.
+static void close_unit(qn__partition_t* self, qn__ir_block_t* out) {
+  if (self->open) qn__block_append(out, self->open->anchor);
+  self->open = NULL;
+}
+
+// Appends a statement to the open unit.
+static void collect(qn__partition_t* self, qn__ir_stmt_t* stmt, const qn__ir_block_t* home,
+                    const qn__unit_guard_t* guards) {
+  if (!self->open) self->open = open_unit(self, QN__LAUNCH_STATEMENTS, home, guards);
+  if (self->open) qn__block_append(&self->open->stmts, stmt);
+}
+
+static void launch(qn__partition_t* self, qn__launch_kind_t kind, qn__ir_stmt_t* stmt,
+                   qn__ir_block_t* out, const qn__unit_guard_t* guards) {
+  close_unit(self, out);
+  qn__unit_t* unit = open_unit(self, kind, out, guards);
+  if (!unit) return;
+  unit->stmts = qn__block_of(stmt);
+  qn__block_append(out, unit->anchor);
+}
+
+static qn__device_value_t* device_value(qn__partition_t* self, qn__ir_stmt_t* stmt,
+                                        const qn__ir_block_t* home) {
+  qn__device_value_t* value = QN__ARENA_NEW(self->pb->arena, qn__device_value_t);
+  if (!value) return NULL;
+  value->stmt = stmt;
+  value->home = home;
+  return value;
+}
+
+// ---- long reductions
+
+typedef struct split {
+  qn__partition_t* partition;
+  qn__ir_block_t* out;
+  const qn__unit_guard_t* guards;
+} split_t;
+
+static bool split_slot(void* context, qn__ir_expr_t** slot) {
+  split_t* self = context;
+  qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    if (!qn__reduce_is_long(expr)) return true;
+    qn__ir_stmt_t* loop = qn__reduce_split(self->partition->pb, slot);
+    if (loop) launch(self->partition, QN__LAUNCH_ITERATIONS, loop, self->out, self->guards);
+    return loop != NULL;
+  }
+  // An operand that is not always evaluated stays where it is.
+  if (qn__expr_is_lazy(expr)) return split_slot(self, &expr->args[0]);
+  return qn__expr_each_child(expr, split_slot, self);
+}
+
+// Gives the long reductions of a statement launches of their own before it.
+static void split_long(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
+                       const qn__unit_guard_t* guards) {
+  split_t split = {self, out, guards};
+  (void)qn__stmt_each_expr(stmt, split_slot, &split);
+}
+
+// ---- lets
+
+static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
+                      const qn__unit_guard_t* guards) {
+  qn__pass_builder_t* pb = self->pb;
+  // A possible division by zero stays inside of the condition that may exclude it.
+  bool may_stay = !guards || !qn__expr_facts(stmt->let.value).has_division;
+  if (may_stay && qn__host_knows(stmt->let.value)) {
+    qn__host_mark(stmt->let.var);
+    qn__block_append(out, stmt);
+    return;
+  }
+  qn__device_value_t* value = device_value(self, stmt, out);
+  if (!value) return;
+  stmt->let.var->user = value;
+  value->is_repeated = qn__pb_is_pure(pb, stmt->let.value);
+  if (value->is_repeated) return;
+  split_long(self, stmt, out, guards);
+  collect(self, stmt, out, guards);
+  value->unit = self->open;
+}
+
+typedef struct binder {
+  qn__partition_t* partition;
+  qn__ir_block_t* out;
+  const qn__unit_guard_t* guards;
+  const char* name;
+} binder_t;
+
+// Replaces an expression that the host cannot compute by a variable of the device.
+static bool bind_slot(void* context, qn__ir_expr_t** slot) {
+  binder_t* self = context;
+  qn__pass_builder_t* pb = self->partition->pb;
+  if (!*slot || qn__host_knows(*slot) || (*slot)->kind == QN__EXPR_VAR) return true;
+  qn__ir_block_t block = {NULL, NULL};
+  qn__ir_var_t* var = qn__pb_let(pb, &block, self->name, *slot);
+  qn__ir_expr_t* use = qn__pb_use(pb, var);
+  if (!use) return false;
+  place_let(self->partition, block.first, self->out, self->guards);
+  *slot = use;
+  return true;
+}
+
+// ---- allocations
+
+static bool base_is_host(const qn__ir_buffer_t* buffer) {
+  while (buffer->scope == QN__SCOPE_VIEW) {
+    if (buffer->user) return false;
+    buffer = buffer->base;
+  }
+  return buffer->user == NULL;
+}
+
+static bool all_host(void* self, qn__ir_expr_t** slot) {
+  (void)self;
+  return qn__host_knows(*slot);
+}
+
+static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
+                        const qn__unit_guard_t* guards) {
+  qn__ir_buffer_t* buffer = stmt->alloc.buffer;
+  if (buffer->scope == QN__SCOPE_GLOBAL || buffer->scope == QN__SCOPE_CONST) {
+    qn__block_append(out, stmt);
+    return;
+  }
+  if (buffer->scope == QN__SCOPE_VIEW) {
+    bool is_host = base_is_host(buffer->base) && qn__stmt_each_expr(stmt, all_host, NULL);
+    if (is_host) {
+      qn__block_append(out, stmt);
+      return;
+    }
+    binder_t binder = {self, out, guards, "place"};
+    if (!qn__stmt_each_expr(stmt, bind_slot, &binder)) return;
+  }
+  qn__device_value_t* value = device_value(self, stmt, out);
+  if (!value) return;
+  value->is_repeated = buffer->scope == QN__SCOPE_VIEW;
+  buffer->user = value;
+}
+
+// ---- control flow
+
+static const qn__unit_guard_t* add_guard(qn__partition_t* self, qn__ir_var_t* var, bool is_negated,
+                                         const qn__unit_guard_t* outer) {
+  qn__unit_guard_t* guard = QN__ARENA_NEW(self->pb->arena, qn__unit_guard_t);
+  if (!guard || !var) return NULL;
+  *guard = (qn__unit_guard_t){var, is_negated, outer};
+  return guard;
+}
+
+static bool is_concurrent(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && (stmt->loop.kind == QN_LOOP_PARALLEL ||
+                                         qn__is_block_loop(stmt) || qn__is_thread_loop(stmt));
+}
+
+static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
+                     const qn__unit_guard_t* guards) {
+  qn__ir_block_t alone = qn__block_of(stmt);
+  if (!qn__block_any(&alone, is_concurrent)) {
+    collect(self, stmt, out, guards);
+    return;
+  }
+  if (qn__host_knows(stmt->if_.condition)) {
+    close_unit(self, out);
+    place_block(self, &stmt->if_.then_block, guards);
+    place_block(self, &stmt->if_.else_block, guards);
+    qn__block_append(out, stmt);
+    return;
+  }
+  // Every launch inside tests the value that the condition has here.
+  binder_t binder = {self, out, guards, "condition"};
+  if (!bind_slot(&binder, &stmt->if_.condition)) return;
+  qn__ir_var_t* var = stmt->if_.condition->var;
+  close_unit(self, out);
+  qn__ir_block_t* blocks[2] = {&stmt->if_.then_block, &stmt->if_.else_block};
+  for (int i = 0; i < 2; ++i) {
+    const qn__unit_guard_t* inner = add_guard(self, var, i == 1, guards);
+    if (!inner) return;
+    place_block(self, blocks[i], inner);
+    // Device values keep the arm as their home although its statements leave it: homes are only
+    // compared.
+    qn__block_splice(out, blocks[i]);
+  }
+}
+
+static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
+                       const qn__unit_guard_t* guards) {
+  qn_loop_kind_t kind = stmt->loop.kind;
+  if (qn__loop_is_block(kind) || qn__loop_is_thread(kind)) {
+    launch(self, QN__LAUNCH_LOOPS, stmt, out, guards);
+    return;
+  }
+  bool is_host = qn__host_knows(stmt->loop.begin) && qn__host_knows(stmt->loop.end);
+  bool is_serial = kind == QN_LOOP_SERIAL || kind == QN_LOOP_UNROLL;
+  if (is_serial && !qn__is_independent_loop(stmt)) {
+    bool has_launch = qn__block_any(&stmt->loop.body, is_concurrent);
+    if (!is_host || !has_launch) {
+      collect(self, stmt, out, guards);
+      return;
+    }
+    close_unit(self, out);
+    stmt->loop.kind = QN_LOOP_SERIAL;
+    qn__host_mark(stmt->loop.var);
+    place_block(self, &stmt->loop.body, guards);
+    qn__block_append(out, stmt);
+    return;
+  }
+  if (!is_host) {
+    binder_t binder = {self, out, guards, "bound"};
+    if (!bind_slot(&binder, &stmt->loop.begin) || !bind_slot(&binder, &stmt->loop.end)) return;
+  }
+  launch(self, QN__LAUNCH_ITERATIONS, stmt, out, guards);
+}
+
+static void place_block(qn__partition_t* self, qn__ir_block_t* block,
+                        const qn__unit_guard_t* guards) {
+  qn__pass_builder_t* pb = self->pb;
+  // The statements leave the list and return to it; the list itself is the `home` of its
+  // declarations.
+  qn__ir_stmt_t* stmt = block->first;
+  *block = (qn__ir_block_t){NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (; stmt && !qn__pb_stopped(pb); stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    switch (stmt->kind) {
+      case QN__STMT_LET:
+        place_let(self, stmt, block, guards);
+        break;
+      case QN__STMT_ALLOC:
+        place_alloc(self, stmt, block, guards);
+        break;
+      case QN__STMT_IF:
+        place_if(self, stmt, block, guards);
+        break;
+      case QN__STMT_LOOP:
+        place_loop(self, stmt, block, guards);
+        break;
+      case QN__STMT_ASSERT:
+        if (!guards && qn__host_knows(stmt->assert_.condition)) {
+          qn__block_append(block, stmt);
+        } else {
+          split_long(self, stmt, block, guards);
+          collect(self, stmt, block, guards);
+        }
+        break;
+      case QN__STMT_ATOMIC:
+        split_long(self, stmt, block, guards);
+        collect(self, stmt, block, guards);
+        if (stmt->atomic.result) {
+          qn__device_value_t* value = device_value(self, stmt, block);
+          if (!value) return;
+          value->unit = self->open;
+          stmt->atomic.result->user = value;
+        }
+        break;
+      case QN__STMT_STORE:
+        split_long(self, stmt, block, guards);
+        collect(self, stmt, block, guards);
+        break;
+      case QN__STMT_WHILE:
+      case QN__STMT_BARRIER:
+        collect(self, stmt, block, guards);
+        break;
+    }
+  }
+  close_unit(self, block);
+}
+
+// ---- launches
+
+// Wraps the content in the unit's guards.
+static qn__ir_block_t add_guards(qn__pass_builder_t* pb, const qn__unit_t* unit,
+                                 qn__ir_block_t content, uint32_t* out_count) {
+  *out_count = 0;
+  for (const qn__unit_guard_t* guard = unit->guards; guard; guard = guard->outer) {
+    qn__ir_var_t* var = guard->var;
+    for (const qn__unit_alias_t* alias = unit->aliases; alias; alias = alias->next) {
+      if (alias->from == guard->var) var = alias->to;
+    }
+    qn__ir_expr_t* condition = qn__pb_use(pb, var);
+    if (guard->is_negated && condition) {
+      condition = qn__expr_op(pb->arena, QN_OP_LOGIC_NOT, condition, NULL, NULL);
+    }
+    qn__ir_stmt_t* test = qn__pb_if(pb, condition);
+    if (!test) return content;
+    test->if_.then_block = content;
+    content = qn__block_of(test);
+    ++*out_count;
+  }
+  return content;
+}
+
+// Makes a nest of block loops perfect: what stands between them (lets, asserts, tables, views)
+// moves into the innermost one. Returns the innermost loop.
+static qn__ir_stmt_t* straighten(qn__ir_stmt_t* loop) {
+  qn__ir_block_t moved = {NULL, NULL};
+  for (;;) {
+    qn__ir_stmt_t* inner = loop->loop.body.first;
+    while (inner && !qn__is_block_loop(inner)) inner = inner->next;
+    if (!inner) break;
+    qn__ir_stmt_t* next;
+    for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = next) {
+      next = stmt->next;
+      stmt->next = NULL;
+      if (stmt != inner) qn__block_append(&moved, stmt);
+    }
+    loop->loop.body = qn__block_of(inner);
+    loop = inner;
+  }
+  qn__block_splice(&moved, &loop->loop.body);
+  loop->loop.body = moved;
+  return loop;
+}
+
+// Turns the anchor into the launch of the unit.
+static void write_launch(qn__pass_builder_t* pb, qn__unit_t* unit) {
+  qn__launch_t* launch = QN__ARENA_NEW(pb->arena, qn__launch_t);
+  qn__ir_stmt_t* outermost = unit->stmts.first;
+  qn__ir_stmt_t* innermost;
+  if (outermost && qn__is_block_loop(outermost)) {
+    innermost = straighten(outermost);
+  } else {
+    innermost = outermost = qn__pb_count_loop(pb, QN_LOOP_BLOCK_X, "block", qn__pb_int(pb, 1));
+    if (!innermost) return;
+    // Without guards a prologue is a part of the statements.
+    bool is_joined = unit->kind == QN__LAUNCH_STATEMENTS && !unit->guards;
+    if (is_joined) qn__block_splice(&innermost->loop.body, &unit->prologue);
+    qn__block_splice(&innermost->loop.body, &unit->stmts);
+  }
+  if (!launch) return;
+  launch->kind = unit->kind;
+  for (const qn__ir_stmt_t* stmt = unit->prologue.first; stmt; stmt = stmt->next) {
+    ++launch->head_count;
+  }
+  qn__ir_block_t content = add_guards(pb, unit, innermost->loop.body, &launch->guard_count);
+  qn__block_splice(&unit->prologue, &content);
+  innermost->loop.body = unit->prologue;
+  qn__ir_stmt_t* next = unit->anchor->next;
+  *unit->anchor = *outermost;
+  unit->anchor->next = next;
+  unit->anchor->loop.launch = launch;
+}
+
+static void partition_function(qn__pass_builder_t* pb) {
+  qn__partition_t self = {.pb = pb};
+  place_block(&self, &pb->function->body, NULL);
+  if (!qn__pb_stopped(pb)) qn__partition_import(&self);
+  for (qn__unit_t* unit = self.first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+    write_launch(pb, unit);
+  }
+}
+
+// ---- postcondition
+
+static bool is_of_device(const qn__ir_stmt_t* stmt) {
+  if (stmt->kind == QN__STMT_ALLOC) return stmt->alloc.buffer->scope == QN__SCOPE_LOCAL;
+  return stmt->kind == QN__STMT_STORE || stmt->kind == QN__STMT_ATOMIC ||
+         stmt->kind == QN__STMT_WHILE || stmt->kind == QN__STMT_BARRIER;
+}
+
+static const char* check_block(qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (is_of_device(stmt)) return "a statement outside of launches that the host cannot run";
+    if (stmt->kind == QN__STMT_LOOP) {
+      if (stmt->loop.launch) continue;
+      if (stmt->loop.kind != QN_LOOP_SERIAL) return "a concurrent loop that is no launch";
+    }
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      const char* problem = check_block(blocks[i]);
+      if (problem) return problem;
+    }
+  }
+  return NULL;
+}
+
+static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
+  (void)options;
+  return check_block(&function->body);
+}
+
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  return qn__pb_run(body, options, "splitting a function into launches", partition_function);
+}
+
+const qn__pass_t qn__pass_partition = {
+    .name = "partition",
+    .doc = "splits a function into what the host does and launches",
+    .run = run,
+    .post = "outside of launches stand only statements of the host",
+    .check = check,
+};

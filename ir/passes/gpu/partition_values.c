@@ -1,0 +1,204 @@
+// ir/passes/gpu/partition_values.c: brings the values that a unit uses, and does not compute, into
+// it.
+//
+// - Arithmetic and views are declared again in the unit's prologue.
+// - For any other value, the unit that computes it stores it into one element of global memory, its
+//   carrier, from which the prologue of the other unit loads it.
+// - A local buffer at the host's level moves into the unit that uses it. It moves to global memory
+//   if several units use it, or if its unit is in a loop that the buffer is outside of.
+#include "ir/passes/gpu/partition.h"
+
+typedef struct import {
+  qn__pass_builder_t* pb;
+  qn__unit_t* unit;
+} import_t;
+
+static bool import_slot(void* context, qn__ir_expr_t** slot);
+static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer);
+
+static void* find_alias(const qn__unit_t* unit, const void* from) {
+  for (const qn__unit_alias_t* alias = unit->aliases; alias; alias = alias->next) {
+    if (alias->from == from) return alias->to;
+  }
+  return NULL;
+}
+
+static void add_alias(import_t* self, const void* from, void* to) {
+  qn__unit_alias_t* alias = QN__ARENA_NEW(self->pb->arena, qn__unit_alias_t);
+  if (!alias) return;
+  *alias = (qn__unit_alias_t){from, to, self->unit->aliases};
+  self->unit->aliases = alias;
+}
+
+// Returns the carrier of a value. The first call makes the unit that computes the value store it,
+// directly after its declaration.
+static qn__ir_buffer_t* carrier_of(import_t* self, qn__device_value_t* device) {
+  if (device->carrier) return device->carrier;
+  qn__pass_builder_t* pb = self->pb;
+  qn__ir_var_t* var =
+      device->stmt->kind == QN__STMT_LET ? device->stmt->let.var : device->stmt->atomic.result;
+  device->carrier = qn__pb_alloc(pb, &pb->globals, QN__SCOPE_GLOBAL, var->dtype, var->name, -1, -1);
+  qn__ir_stmt_t* store = qn__pb_store(pb, device->carrier, NULL, NULL, qn__pb_use(pb, var));
+  if (!store) return NULL;
+  store->next = device->stmt->next;
+  device->stmt->next = store;
+  if (device->unit->stmts.last == device->stmt) device->unit->stmts.last = store;
+  return device->carrier;
+}
+
+static qn__ir_var_t* import_var(import_t* self, qn__ir_var_t* var) {
+  qn__pass_builder_t* pb = self->pb;
+  qn__device_value_t* device = var->user;
+  qn__ir_var_t* here = find_alias(self->unit, var);
+  if (here) return here;
+  qn__ir_expr_t* value;
+  if (device->is_repeated) {
+    value = qn__pb_copy(pb, device->stmt->let.value);
+    if (!value || !import_slot(self, &value)) return NULL;
+  } else {
+    value = qn__pb_load(pb, carrier_of(self, device), NULL, NULL);
+  }
+  here = qn__pb_let(pb, &self->unit->prologue, var->name, value);
+  if (here) add_alias(self, var, here);
+  return here;
+}
+
+static bool copy_exprs(import_t* self, qn__ir_expr_t*** inout_exprs, uint32_t count) {
+  if (!*inout_exprs) return true;
+  qn__ir_expr_t** copies = qn__arena_alloc_array(self->pb->arena, count + 1U, sizeof *copies);
+  if (!copies) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    copies[i] = qn__pb_copy(self->pb, (*inout_exprs)[i]);
+    if (!copies[i] || !import_slot(self, &copies[i])) return false;
+  }
+  *inout_exprs = copies;
+  return true;
+}
+
+static qn__ir_buffer_t* import_view(import_t* self, qn__ir_buffer_t* view) {
+  qn__ir_buffer_t* here = find_alias(self->unit, view);
+  if (here) return here;
+  here = QN__ARENA_NEW(self->pb->arena, qn__ir_buffer_t);
+  qn__ir_stmt_t* alloc = qn__stmt_new(self->pb->arena, QN__STMT_ALLOC, view->loc);
+  if (!here || !alloc) return NULL;
+  *here = *view;
+  here->user = NULL;
+  here->id = self->pb->buffer_count++;
+  here->base = import_buffer(self, view->base);
+  if (!here->base || !copy_exprs(self, &here->shape, view->rank) ||
+      !copy_exprs(self, &here->strides, view->rank) ||
+      !copy_exprs(self, &here->base_indices, here->base->rank)) {
+    return NULL;
+  }
+  alloc->alloc.buffer = here;
+  qn__block_append(&self->unit->prologue, alloc);
+  add_alias(self, view, here);
+  return here;
+}
+
+static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
+  if (!buffer) return NULL;
+  qn__device_value_t* device = buffer->user;
+  if (!device) return buffer;
+  if (device->is_repeated) return import_view(self, buffer);
+  if (!device->unit) device->unit = self->unit;
+  bool is_here = self->unit->kind == QN__LAUNCH_STATEMENTS && self->unit->home == device->home;
+  if (device->unit != self->unit || !is_here) device->is_shared_between_units = true;
+  return buffer;
+}
+
+static bool import_slot(void* context, qn__ir_expr_t** slot) {
+  import_t* self = context;
+  qn__ir_expr_t* expr = *slot;
+  if (!expr) return true;
+  if (expr->kind == QN__EXPR_VAR && expr->var->kind != QN__VAR_SYMBOL && expr->var->user) {
+    // `user` is a device value or the mark of the host.
+    const qn__device_value_t* device = expr->var->user;
+    if (!qn__host_knows(expr) && device->unit != self->unit) {
+      expr->var = import_var(self, expr->var);
+      if (!expr->var) return false;
+    }
+  }
+  if (expr->kind == QN__EXPR_LOAD) {
+    expr->load.buffer = import_buffer(self, expr->load.buffer);
+    if (!expr->load.buffer) return false;
+  }
+  return qn__expr_each_child(expr, import_slot, self);
+}
+
+static void import_block(import_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__pb_stopped(self->pb); stmt = stmt->next) {
+    if (!qn__stmt_each_expr(stmt, import_slot, self)) return;
+    if (stmt->kind == QN__STMT_STORE) {
+      stmt->store.buffer = import_buffer(self, stmt->store.buffer);
+    }
+    if (stmt->kind == QN__STMT_ATOMIC) {
+      stmt->atomic.buffer = import_buffer(self, stmt->atomic.buffer);
+    }
+    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+      stmt->alloc.buffer->base = import_buffer(self, stmt->alloc.buffer->base);
+    }
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) import_block(self, blocks[i]);
+  }
+}
+
+// ---- local buffers at the host's level
+
+typedef struct place {
+  qn__pass_builder_t* pb;
+  qn__unit_t* unit;
+} place_t;
+
+static void place_buffer(place_t* self, qn__ir_buffer_t* buffer) {
+  buffer = qn__buf_root_mutable(buffer);
+  qn__device_value_t* device = buffer->user;
+  if (!device || buffer->scope != QN__SCOPE_LOCAL || !device->unit) return;
+  qn__ir_stmt_t* stmt = device->stmt;
+  buffer->user = NULL;
+  if (device->is_shared_between_units) {
+    buffer->scope = QN__SCOPE_GLOBAL;
+    qn__block_append(&self->pb->globals, stmt);
+    return;
+  }
+  qn__ir_block_t stmts = self->unit->prologue;
+  // Views of the buffer in the prologue must follow it.
+  self->unit->prologue = qn__block_of(stmt);
+  qn__block_splice(&self->unit->prologue, &stmts);
+}
+
+static bool place_slot(void* self, qn__ir_expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_LOAD) place_buffer(self, (*slot)->load.buffer);
+  return qn__expr_each_child(*slot, place_slot, self);
+}
+
+static void place_block(place_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, place_slot, self);
+    if (stmt->kind == QN__STMT_STORE) place_buffer(self, stmt->store.buffer);
+    if (stmt->kind == QN__STMT_ATOMIC) place_buffer(self, stmt->atomic.buffer);
+    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+      place_buffer(self, stmt->alloc.buffer->base);
+    }
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) place_block(self, blocks[i]);
+  }
+}
+
+void qn__partition_import(qn__partition_t* partition) {
+  qn__pass_builder_t* pb = partition->pb;
+  for (qn__unit_t* unit = partition->first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+    import_t self = {pb, unit};
+    for (const qn__unit_guard_t* guard = unit->guards; guard; guard = guard->outer) {
+      (void)import_var(&self, guard->var);
+    }
+    import_block(&self, &unit->stmts);
+  }
+  for (qn__unit_t* unit = partition->first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+    place_t self = {pb, unit};
+    place_block(&self, &unit->prologue);
+    place_block(&self, &unit->stmts);
+  }
+}

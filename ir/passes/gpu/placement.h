@@ -1,0 +1,24 @@
+// ir/passes/gpu/placement.h: decides who runs an iteration: a thread, a block or a warp.
+//
+// `tile` and `distribute` ask. marks.c marks what the threads of a block would share, placement.c
+// compares the costs.
+#ifndef QUERN_IR_PASSES_GPU_PLACEMENT_H_
+#define QUERN_IR_PASSES_GPU_PLACEMENT_H_
+
+#include "ir/passes/gpu/launch.h"
+
+// Sets `is_cooperative` on the loops and reductions of a block that are worth sharing among
+// threads, and removes it from all others. Returns whether threads have something to do together.
+// `is_warp`: for the threads of one warp, which may exchange values only where all warps of a block
+// arrive, so not in branches and loops.
+bool qn__mark_cooperative(qn__pass_builder_t* pb, qn__ir_block_t* block, bool is_warp);
+
+typedef enum qn__place { QN__PLACE_THREAD, QN__PLACE_BLOCK, QN__PLACE_WARP } qn__place_t;
+typedef struct qn__placement {
+  qn__place_t place;  // of one iteration
+  int64_t threads;    // of a block, for BLOCK and WARP (several warps)
+} qn__placement_t;
+// For the iterations of a nest, which is marked for the answer.
+qn__placement_t qn__place_nest(qn__pass_builder_t* pb, qn__nest_t* nest);
+
+#endif  // QUERN_IR_PASSES_GPU_PLACEMENT_H_

@@ -1,0 +1,96 @@
+// ir/passes/gpu/share.c: the pass `share` moves local buffers that several threads use to shared
+// memory.
+//
+// In a launch whose threads cooperate, a local buffer of the content belongs to all threads if a
+// cooperative loop or a synchronized thread loop writes to it, or an atomic: these divide its
+// elements among the threads. A buffer that is declared inside of such a loop stays local.
+//
+// Postcondition: in launches of kind BLOCKS and WARPS, shared buffers are declared in the head, and
+// no statement that threads divide writes to a local buffer declared outside of it.
+#include "ir/passes/gpu/launch.h"
+
+static bool divides(const qn__ir_stmt_t* stmt) {
+  return qn__is_cooperative_loop(stmt) || qn__threads_synchronize(stmt);
+}
+
+static void mark_buffer(qn__ir_buffer_t* buffer) {
+  buffer = qn__buf_root_mutable(buffer);
+  if (buffer->scope == QN__SCOPE_LOCAL) buffer->user = buffer;
+}
+
+// Sets `user` of the local buffers that divided statements and atomics write to.
+static void mark_written(qn__ir_block_t* block, bool is_divided) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_STORE && is_divided) mark_buffer(stmt->store.buffer);
+    if (stmt->kind == QN__STMT_ATOMIC) mark_buffer(stmt->atomic.buffer);
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) mark_written(blocks[i], is_divided || divides(stmt));
+  }
+}
+
+// Moves the declarations of shared and of marked buffers to `out`, and makes the marked ones
+// shared.
+static void move_shared(qn__ir_block_t* block, bool is_divided, qn__ir_block_t* out) {
+  qn__ir_block_t result = {NULL, NULL};
+  qn__ir_stmt_t* next;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
+    next = stmt->next;
+    stmt->next = NULL;
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) move_shared(blocks[i], is_divided || divides(stmt), out);
+    qn__ir_buffer_t* buffer = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
+    if (buffer && buffer->user && !is_divided) buffer->scope = QN__SCOPE_SHARED;
+    bool is_shared = buffer && buffer->scope == QN__SCOPE_SHARED;
+    qn__block_append(is_shared ? out : &result, stmt);
+  }
+  *block = result;
+}
+
+static void share_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
+  (void)pb;
+  qn__ir_block_t shared = {NULL, NULL};
+  qn__ir_block_t region = qn__launch_take_region(launch);
+  mark_written(&region, false);
+  move_shared(&region, false, &shared);
+  qn__launch_put_region(launch, &region);
+  qn__launch_add_head(launch, &shared);
+}
+
+static void share_function(qn__pass_builder_t* pb) {
+  qn__launch_each(pb, share_launch);
+}
+
+// Is a shared buffer declared in a statement inside of `block`?
+static bool has_inner_shared(qn__ir_block_t* block, bool is_level) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!is_level && stmt->kind == QN__STMT_ALLOC &&
+        stmt->alloc.buffer->scope == QN__SCOPE_SHARED) {
+      return true;
+    }
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (has_inner_shared(blocks[i], qn__is_block_loop(stmt))) return true;
+    }
+  }
+  return false;
+}
+
+static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
+  (void)options;
+  return has_inner_shared(&function->body, true) ? "shared memory below the block level" : NULL;
+}
+
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  return qn__pb_run(body, options, "sharing buffers among threads", share_function);
+}
+
+const qn__pass_t qn__pass_share = {
+    .name = "share",
+    .doc = "moves local buffers that several threads use to shared memory",
+    .run = run,
+    .post = "shared buffers are declared at the block level",
+    .check = check,
+};

@@ -1,0 +1,146 @@
+// ir/passes/gpu/tile.c: the pass `tile` gives each block a tile of the result of a product.
+//
+// A block computes a tile of rows by columns. Its threads bring the operands of some steps of the
+// reduction to shared memory, where each value serves a whole row or column of the tile. products.c
+// recognises products, tile_size.c chooses the tile, tile_write.c writes it. Where the extent of a
+// side is known only at the call, the host chooses between launches for few lines and for many.
+// Checked builds have no tiles: every access stays in its iteration, so that an error names it.
+//
+// Postcondition: every launch of kind ITERATIONS that is a product, and large enough for tiles, is
+// finished. All other launches are as before.
+#include "ir/passes/gpu/tile.h"
+
+// Copies the lists of a launch, but not the statements in them.
+static qn__ir_block_t copy_lists(qn__pass_builder_t* pb, const qn__ir_block_t* block) {
+  qn__ir_block_t out = {NULL, NULL};
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    qn__ir_stmt_t* same = qn__stmt_new(pb->arena, stmt->kind, stmt->loc);
+    if (!same) break;
+    *same = *stmt;
+    same->next = NULL;
+    if (stmt->kind == QN__STMT_IF) same->if_.then_block = copy_lists(pb, &stmt->if_.then_block);
+    if (qn__is_block_loop(stmt)) same->loop.body = copy_lists(pb, &stmt->loop.body);
+    qn__block_append(&out, same);
+  }
+  return out;
+}
+
+// Writes the launch of one shape beside `launch`, with declarations of its own.
+static qn__ir_block_t write_variant(qn__tile_t* tile, qn__ir_stmt_t* launch,
+                                    const qn__tile_shape_t* shape) {
+  qn__pass_builder_t* pb = tile->product.pb;
+  qn__ir_block_t out = {NULL, NULL};
+  qn__ir_stmt_t* next = launch->next;
+  launch->next = NULL;
+  qn__ir_block_t alone = {launch, launch};
+  qn__ir_block_t own = copy_lists(pb, &alone);
+  launch->next = next;
+  qn__launch_t* record = QN__ARENA_NEW(pb->arena, qn__launch_t);
+  if (!own.first || !record) return out;
+  *record = *launch->loop.launch;
+  own.first->loop.launch = record;
+  tile->shape = *shape;
+  qn__tile_write(tile, own.first);
+  if (qn__pb_stopped(pb)) return out;
+  qn__ir_subst_t subst = {.arena = pb->arena};
+  (void)qn__block_clone(&subst, &own, &out);
+  return out;
+}
+
+static qn__ir_expr_t* lines_of(const qn__tile_t* tile, uint32_t variant) {
+  const qn__product_t* product = &tile->product;
+  return qn__product_extent(product, product->side_dims[tile->variants[variant].side]);
+}
+
+// Has an earlier variant the same test, as for a square matrix?
+static bool is_repeated(const qn__tile_t* tile, uint32_t variant) {
+  const qn__ir_expr_t* lines = lines_of(tile, variant);
+  for (uint32_t v = 0; lines && v < variant; ++v) {
+    const qn__ir_expr_t* other = lines_of(tile, v);
+    if (other && qn__expr_equal(lines, other)) return true;
+  }
+  return false;
+}
+
+// Writes `if rows <= 16 { one launch } else { another }`: the host chooses at the call.
+static void write_all(qn__tile_t* tile, qn__ir_stmt_t* launch) {
+  qn__pass_builder_t* pb = tile->product.pb;
+  qn__tile_shape_t shape = tile->shape;
+  qn__ir_block_t launches[qn__tile_max_variants];
+  while (tile->variant_count > 0 && is_repeated(tile, tile->variant_count - 1)) {
+    --tile->variant_count;
+  }
+  for (uint32_t v = 0; v < tile->variant_count; ++v) {
+    launches[v] = write_variant(tile, launch, &tile->variants[v].shape);
+  }
+  tile->shape = shape;
+  if (qn__pb_stopped(pb)) return;
+  qn__tile_write(tile, launch);
+  for (uint32_t v = tile->variant_count; v-- > 0 && !qn__pb_stopped(pb);) {
+    qn__ir_expr_t* is_few =
+        qn__pb_op_int(pb, QN_OP_LE, lines_of(tile, v), tile->variants[v].max_lines);
+    qn__ir_stmt_t* other = qn__stmt_new(pb->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
+    qn__ir_stmt_t* test = qn__pb_if(pb, is_few);
+    if (!other || !test) return;
+    qn__ir_stmt_t* next = launch->next;
+    *other = *launch;
+    test->if_.then_block = launches[v];
+    test->if_.else_block = qn__block_of(other);
+    test->if_.is_choice = true;
+    *launch = *test;
+    launch->next = next;
+  }
+}
+
+static bool try_tile(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_stmt_t* launch) {
+  qn__tile_t* tile = QN__ARENA_NEW(pb->arena, qn__tile_t);
+  if (!tile || !qn__host_knows_nest(nest) || !qn__product_find(pb, nest, &tile->product) ||
+      !qn__tile_choose(tile)) {
+    return false;
+  }
+  if (qn__product_replace(&tile->product)) write_all(tile, launch);
+  return true;
+}
+
+static void tile_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
+  if (launch->loop.launch->kind != QN__LAUNCH_ITERATIONS || pb->options->is_checked) return;
+  qn__ir_block_t content = qn__launch_take(launch);
+  qn__ir_stmt_t* loop = content.first;
+  bool is_tiled = false;
+  if (!qn__block_any(&loop->loop.body, qn__threads_synchronize)) {
+    qn__nest_t nest;
+    qn__nest_open(pb, loop, &nest);
+    is_tiled = !qn__pb_stopped(pb) && try_tile(pb, &nest, launch);
+    if (!is_tiled) qn__nest_close(&nest);
+  }
+  if (!is_tiled) qn__launch_put(launch, &content);
+}
+
+static void tile_function(qn__pass_builder_t* pb) {
+  qn__launch_each(pb, tile_launch);
+}
+
+// Of a choice, both arms are finished launches.
+static bool is_bad_choice(const qn__ir_stmt_t* stmt) {
+  if (stmt->kind != QN__STMT_IF || !stmt->if_.is_choice) return false;
+  const qn__ir_stmt_t* first = stmt->if_.then_block.first;
+  return !first || first->next || !qn__is_block_loop(first) || first->loop.launch;
+}
+
+static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
+  (void)options;
+  return qn__block_any(&function->body, is_bad_choice) ? "a choice between unfinished launches"
+                                                       : NULL;
+}
+
+static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  return qn__pb_run(body, options, "tiling products", tile_function);
+}
+
+const qn__pass_t qn__pass_tile = {
+    .name = "tile",
+    .doc = "gives each block a tile of the result of a product",
+    .run = run,
+    .post = "launches that are large products are finished",
+    .check = check,
+};

@@ -1,0 +1,138 @@
+// ir/passes/gpu/tile.h: what the files of the pass `tile` share.
+//
+// tile.c is the pass and tile_size.c chooses shapes. tile_write.c writes the launch of one shape,
+// with tile_fill.c (a round brings operands to shared memory) and tile_sums.c (a thread adds them
+// up). tile_names.c is below those three.
+#ifndef QUERN_IR_PASSES_GPU_TILE_H_
+#define QUERN_IR_PASSES_GPU_TILE_H_
+
+#include "ir/passes/gpu/launch.h"
+#include "ir/passes/products.h"
+
+enum {
+  qn__tile_max_outputs = 8,  // of a thread, along one side
+  qn__tile_max_rounds = 16,  // elements of one operand that a thread brings in a round
+  qn__tile_max_variants = 2,
+};
+
+// How a block's tile is cut.
+typedef struct qn__tile_shape {
+  int64_t threads;
+  int64_t lines[qn__product_sides];    // threads along a side
+  int64_t outputs[qn__product_sides];  // elements of a thread along a side
+  int64_t depth;                       // steps of the reduction that shared memory holds at once
+  bool is_unrolled;                    // all of those steps are written out
+  bool runs_down;                      // neighbouring threads have neighbouring rows, not columns
+} qn__tile_shape_t;
+
+// A shape that is faster where a side whose extent is not constant has few lines.
+typedef struct qn__tile_variant {
+  qn__tile_shape_t shape;
+  qn__product_side_t side;
+  int64_t max_lines;
+} qn__tile_variant_t;
+
+typedef struct qn__tile {
+  qn__product_t product;
+  qn__tile_shape_t shape;  // while it is chosen or written; at last the one for all extents
+  qn__tile_variant_t variants[qn__tile_max_variants];  // the first that fits is run
+  uint32_t variant_count;
+} qn__tile_t;
+
+static inline int64_t qn__tile_extent(const qn__tile_t* tile, qn__product_side_t side) {
+  return tile->shape.lines[side] * tile->shape.outputs[side];
+}
+// Outputs of a thread come in groups of neighbours.
+static inline int64_t qn__tile_group(const qn__tile_t* tile, qn__product_side_t side) {
+  return tile->shape.outputs[side] < 4 ? tile->shape.outputs[side] : 4;
+}
+// The lines of output `m` within the block's tile begin at own + offset.
+static inline int64_t qn__tile_offset(const qn__tile_t* tile, qn__product_side_t side, int64_t m) {
+  int64_t group = qn__tile_group(tile, side);
+  return m / group * group * tile->shape.lines[side] + m % group;
+}
+
+// ---- tile_size.c
+
+// Chooses shapes. False: tiles would not pay.
+bool qn__tile_choose(qn__tile_t* tile);
+// Elements of a tile's line, with padding.
+int64_t qn__tile_pitch(const qn__tile_t* tile, const qn__product_operand_t* operand);
+
+// ---- tile_write.c
+
+// Writes the launch of `tile->shape` and finishes it. The product can be written again.
+void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch);
+
+// ---- the writer's state
+
+// A line of the result of a thread, or one that a thread brings: values of the side's loops.
+typedef struct qn__tile_place {
+  qn__ir_var_t* at;  // in the side's index space
+  qn__ir_expr_t* now[qn__max_nest];
+} qn__tile_place_t;
+
+typedef struct qn__tile_writer {
+  qn__tile_t* tile;
+  qn__product_t* product;  // of the tile
+  qn__pass_builder_t* pb;
+  qn__ir_var_t* t;
+  qn__ir_var_t* first[qn__product_sides];    // line of the block's tile
+  qn__ir_expr_t* extent[qn__product_sides];  // of all lines: a literal or a variable
+  qn__ir_var_t* own[qn__product_sides];      // of the thread's group, within the tile
+  bool is_exact[qn__product_sides];          // no tile reaches beyond the matrix
+  qn__tile_place_t places[qn__product_sides][qn__tile_max_outputs];
+  qn__ir_expr_t* begin;  // of the reduction: a literal or a variable
+  qn__ir_expr_t* steps;  // of the reduction: a literal or a variable
+  bool has_even_steps;
+  qn__ir_buffer_t* acc;
+  // [depth, extent of the side's tile + padding], for each operand
+  qn__ir_buffer_t* buffers[qn__product_max_operands];
+} qn__tile_writer_t;
+
+// ---- tile_names.c: copies of the program's expressions for one place
+
+// Returns `value`, or a use of a new variable with that value unless it is a literal: cheap to
+// copy.
+qn__ir_expr_t* qn__tile_named(qn__pass_builder_t* pb, qn__ir_block_t* out, const char* name,
+                              qn__ir_expr_t* value);
+// min(value, extent - 1)
+qn__ir_expr_t* qn__tile_at_most(qn__pass_builder_t* pb, qn__ir_expr_t* value,
+                                const qn__ir_expr_t* extent);
+// Element [m, n] of the thread's sums.
+qn__ir_expr_t* qn__tile_load_acc(const qn__tile_writer_t* w, int64_t m, int64_t n);
+// The value of a name at this place, for a substitution whose `self` is the product.
+qn__ir_expr_t* qn__tile_now_of(qn__ir_subst_t* subst, qn__ir_var_t* var);
+qn__ir_expr_t* qn__tile_copy_now(const qn__tile_writer_t* w, const qn__ir_expr_t* expr);
+// Sets the values of the loops in `dims`.
+void qn__tile_set_now(qn__tile_writer_t* w, uint32_t dims, qn__ir_expr_t* const* now);
+// Appends lets for the loops in `dims` at `index`, a variable of their index space.
+void qn__tile_write_place(qn__tile_writer_t* w, qn__ir_block_t* out, uint32_t dims,
+                          qn__ir_var_t* index, qn__ir_expr_t** out_now);
+// Appends a copy of the let of a name.
+void qn__tile_write_let(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_name_t* name);
+// The same for all lets among `is_needed` that depend on something in `any` (0: all lets) and on
+// nothing in `none`.
+void qn__tile_write_lets(qn__tile_writer_t* w, qn__ir_block_t* out, const bool* is_needed,
+                         uint32_t any, uint32_t none);
+
+// ---- tile_fill.c, tile_sums.c: one round
+
+// Where a thread's element of an operand lies within the tile: `step` and `line` begin there, and
+// move by so much from one element to the next.
+typedef struct qn__tile_stride {
+  qn__ir_var_t* step;
+  qn__ir_var_t* line;
+  int64_t step_by;
+  int64_t line_by;
+} qn__tile_stride_t;
+
+qn__tile_stride_t qn__tile_write_stride(qn__tile_writer_t* w, qn__ir_block_t* out,
+                                        const qn__product_operand_t* operand);
+// Brings the operands of the round that begins at step `done` to shared memory.
+void qn__tile_fill(qn__tile_writer_t* w, qn__ir_block_t* out, const qn__tile_stride_t* strides,
+                   qn__ir_var_t* done);
+// Adds up the steps that shared memory holds: all of them, or fewer in the last round.
+void qn__tile_write_sums(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done);
+
+#endif  // QUERN_IR_PASSES_GPU_TILE_H_

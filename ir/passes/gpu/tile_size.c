@@ -1,0 +1,192 @@
+// ir/passes/gpu/tile_size.c: how large tiles are, and whether they pay.
+//
+// A tile of R x C sums reads (R + C) elements from memory for R * C products, from shared memory
+// (r + c) for r * c, where r x c are the sums of a thread: large ones read least. But a tile that
+// is larger than what there is computes for nothing, and few blocks leave a device idle. Extents
+// that are not constant count as large. With a short reduction, or few rows and few columns, memory
+// is what a product waits for anyway: then the mapping without tiles reads as little.
+//
+// A *strip* is a tile for few rows of many columns, or the other way round: it has as many lines
+// along the short side as are worth telling apart, few along the long one, so that there are many
+// blocks, and many steps, so that much memory is under way at once. A warp has neighbours along the
+// long side: one without a line has nothing to add up. Constant extents get it where it fits; where
+// a side's extent is not constant, the launch has both and the host chooses.
+#include "ir/passes/gpu/placement.h"
+#include "ir/passes/gpu/tile.h"
+
+enum {
+  fewest = 8,               // rows, columns and steps that are worth a tile
+  few = 16,                 // rows, where there are as few columns
+  max_copies = 4096,        // instructions of sums that are written out
+  max_strip_copies = 1024,  // the same, of a strip
+  max_of_wide = 4,          // instructions of a summand of which a thread has eight by eight
+  long_steps = 512,
+  max_depth = 16,
+  least_depth = 4,
+  strip_threads = 256,  // with fewer threads tiles are smaller anyway
+  strip_width = 16,     // lines of the short side of a strip
+  strip_length = 32,    // lines of the long one
+  pitch_bytes = 16,     // so that groups of elements stay aligned
+};
+
+static int64_t steps(const qn__tile_t* tile) {
+  return qn__const_trips(tile->product.reduce->reduce.begin, tile->product.reduce->reduce.end);
+}
+
+static int64_t ceildiv(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
+}
+
+int64_t qn__tile_pitch(const qn__tile_t* tile, const qn__product_operand_t* operand) {
+  int64_t extent = qn__tile_extent(tile, operand->side);
+  if (!operand->runs_along_step) return extent;
+  // Threads that run along the step write down a column: each line begins at another bank.
+  int64_t size = (int64_t)qn_dtype_size_bytes(operand->value->dtype);
+  return extent + (size < pitch_bytes ? pitch_bytes / size : 1);
+}
+
+static int64_t shared_bytes(const qn__tile_t* tile, int64_t depth) {
+  int64_t bytes = 0;
+  for (uint32_t o = 0; o < tile->product.operand_count; ++o) {
+    const qn__product_operand_t* operand = &tile->product.operands[o];
+    // Some targets keep small elements in 32 bits there.
+    int64_t size = (int64_t)qn_dtype_size_bytes(operand->value->dtype);
+    bytes += (size < 4 ? 4 : size) * depth * qn__tile_pitch(tile, operand);
+  }
+  return bytes;
+}
+
+// Is every element of a tile brought by one thread, and each thread brings as many?
+static bool is_even(const qn__tile_t* tile, int64_t depth) {
+  for (int s = 0; s < qn__product_sides; ++s) {
+    int64_t count = depth * qn__tile_extent(tile, (qn__product_side_t)s);
+    if (count % tile->shape.threads != 0 || count / tile->shape.threads > qn__tile_max_rounds)
+      return false;
+  }
+  return tile->shape.threads % depth == 0;
+}
+
+// Blocks of a grid whose extents are constant; -1: they are not.
+static int64_t blocks(const qn__tile_t* tile, const int64_t* extents, int64_t batch) {
+  int64_t count = batch;
+  for (int s = 0; s < qn__product_sides; ++s) {
+    if (extents[s] < 0 || count < 0) return -1;
+    int64_t along = ceildiv(extents[s], qn__tile_extent(tile, (qn__product_side_t)s));
+    if (__builtin_mul_overflow(count, along, &count)) return -1;
+  }
+  return count;
+}
+
+// ---- sizes
+
+static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
+  int64_t cores = qn__cores(tile->product.pb);
+  int64_t size = (int64_t)qn_dtype_size_bytes(tile->product.reduce->dtype);
+  bool is_wide = tile->shape.threads == 256 && size <= 4 && tile->product.operand_count == 2 &&
+                 qn__product_summand_size(&tile->product) <= max_of_wide;
+  for (int s = 0; s < qn__product_sides; ++s) tile->shape.outputs[s] = is_wide ? 8 : 4;
+  // Eight by eight only where the device stays busy for certain.
+  if (is_wide && blocks(tile, extents, batch) < 2 * cores) {
+    for (int s = 0; s < qn__product_sides; ++s) tile->shape.outputs[s] = 4;
+  }
+  for (int s = 0; s < qn__product_sides; ++s) {
+    while (extents[s] >= 0 && tile->shape.outputs[s] > 1 &&
+           extents[s] <= tile->shape.lines[s] * tile->shape.outputs[s] / 2) {
+      tile->shape.outputs[s] /= 2;
+    }
+  }
+  for (;;) {
+    int64_t count = blocks(tile, extents, batch);
+    int larger = tile->shape.outputs[QN__PRODUCT_ROW] >= tile->shape.outputs[QN__PRODUCT_COLUMN]
+                     ? QN__PRODUCT_ROW
+                     : QN__PRODUCT_COLUMN;
+    if (count < 0 || count >= cores || tile->shape.outputs[larger] <= 2) break;
+    tile->shape.outputs[larger] /= 2;
+  }
+}
+
+// Would blocks or warps that each add up one sum keep the device busier? They do where a few
+// tiles are all there is of the result, and the operands lie along the reduction.
+static bool is_better_cooperative(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
+  int64_t count = blocks(tile, extents, batch);
+  int64_t trips = steps(tile);
+  return count >= 0 && count <= qn__cores(tile->product.pb) / 8 &&
+         (trips < 0 || trips >= long_steps) &&
+         qn__place_nest(tile->product.pb, tile->product.nest).place != QN__PLACE_THREAD;
+}
+
+// As many steps as shared memory takes, up to `most`; written out if that is no more than `copies`
+// instructions. False: it takes too few.
+static bool choose_depth(qn__tile_t* tile, int64_t most, int64_t copies) {
+  int64_t limit = qn__shared_limit(tile->product.pb);
+  for (int64_t depth = most; depth >= least_depth; depth /= 2) {
+    if (!is_even(tile, depth) || shared_bytes(tile, depth) > limit) continue;
+    qn__tile_shape_t* shape = &tile->shape;
+    shape->depth = depth;
+    shape->is_unrolled = qn__product_summand_size(&tile->product) * depth *
+                             shape->outputs[QN__PRODUCT_ROW] * shape->outputs[QN__PRODUCT_COLUMN] <=
+                         copies;
+    return true;
+  }
+  return false;
+}
+
+// A strip with `side` as its short side, of `extent` lines (-1: any number up to `strip_width`).
+static bool choose_strip(qn__tile_t* tile, qn__product_side_t side, int64_t extent) {
+  qn__product_side_t other = side == QN__PRODUCT_ROW ? QN__PRODUCT_COLUMN : QN__PRODUCT_ROW;
+  qn__tile_shape_t* shape = &tile->shape;
+  if (shape->threads != strip_threads) return false;
+  shape->runs_down = side == QN__PRODUCT_COLUMN;
+  shape->lines[other] = strip_length;
+  shape->lines[side] = shape->threads / strip_length;
+  shape->outputs[other] = 1;
+  shape->outputs[side] = strip_width / shape->lines[side];
+  while (extent >= 0 && shape->outputs[side] > 1 &&
+         extent <= shape->lines[side] * shape->outputs[side] / 2) {
+    shape->outputs[side] /= 2;
+  }
+  return choose_depth(tile, shape->threads / 4, max_strip_copies);
+}
+
+// For each side whose extent is not constant, if it comes to be short.
+static void choose_variants(qn__tile_t* tile, const int64_t* extents) {
+  qn__tile_shape_t shape = tile->shape;
+  for (int s = 0; s < qn__product_sides; ++s) {
+    if (extents[s] < 0 && choose_strip(tile, (qn__product_side_t)s, -1)) {
+      tile->variants[tile->variant_count++] =
+          (qn__tile_variant_t){tile->shape, (qn__product_side_t)s, strip_width};
+    }
+    tile->shape = shape;
+  }
+}
+
+bool qn__tile_choose(qn__tile_t* tile) {
+  qn__pass_builder_t* pb = tile->product.pb;
+  int64_t extents[qn__product_sides], count = steps(tile);
+  for (int s = 0; s < qn__product_sides; ++s) {
+    extents[s] = qn__product_trips(&tile->product, tile->product.side_dims[s]);
+    if (extents[s] >= 0 && extents[s] < fewest) return false;
+  }
+  if (count >= 0 && count < fewest) return false;
+  // Caches hold what so few share.
+  if (extents[QN__PRODUCT_ROW] >= 0 && extents[QN__PRODUCT_ROW] < few &&
+      extents[QN__PRODUCT_COLUMN] >= 0 && extents[QN__PRODUCT_COLUMN] < few) {
+    return false;
+  }
+  int64_t batch = qn__product_trips(&tile->product, qn__product_batch(&tile->product));
+  tile->shape.threads = pb->threads >= 256 ? 256 : 64;
+  if (tile->shape.threads > (int64_t)pb->max_threads) return false;
+  int64_t lines = tile->shape.threads == 256 ? 16 : 8;
+  for (int s = 0; s < qn__product_sides; ++s) tile->shape.lines[s] = lines;
+  choose_outputs(tile, extents, batch);
+  if (!choose_depth(tile, max_depth, max_copies)) return false;
+  if (is_better_cooperative(tile, extents, batch)) return false;
+  for (int s = 0; s < qn__product_sides; ++s) {
+    if (extents[s] < 0 || extents[s] > strip_width) continue;
+    qn__tile_shape_t shape = tile->shape;
+    if (!choose_strip(tile, (qn__product_side_t)s, extents[s])) tile->shape = shape;
+    return true;
+  }
+  choose_variants(tile, extents);
+  return true;
+}

@@ -1,0 +1,86 @@
+// ir/passes/gpu/tile_sums.c: a thread adds up the steps of the reduction that shared memory holds.
+#include "ir/passes/gpu/tile.h"
+
+static qn__ir_expr_t* add_up(qn__tile_writer_t* w, qn__ir_expr_t* sum, qn__ir_expr_t* term) {
+  qn_reduce_kind_t kind = w->product->reduce->reduce.reduce_kind;
+  if (!sum || !term) return NULL;
+  bool is_fused = w->pb->options->has_fma && kind == QN_REDUCE_SUM &&
+                  (sum->dtype == QN_DTYPE_F32 || sum->dtype == QN_DTYPE_F64) &&
+                  term->kind == QN__EXPR_OP && term->op == QN_OP_MUL;
+  if (is_fused) {
+    return qn__expr_op(w->pb->arena, QN_OP_FMA, term->args[0], term->args[1], sum);
+  }
+  return qn__expr_op(w->pb->arena, qn__reduce_op(kind), sum, term, NULL);
+}
+
+// The sums of a thread for step `k` of the tile.
+static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done,
+                       qn__ir_var_t* k) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__tile_t* tile = w->tile;
+  qn__ir_var_t* elements[qn__product_max_operands][qn__tile_max_outputs] = {{NULL}};
+  for (uint32_t o = 0; o < w->product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &w->product->operands[o];
+    for (int64_t m = 0; m < tile->shape.outputs[operand->side]; ++m) {
+      qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, w->own[operand->side]),
+                                          qn__tile_offset(tile, operand->side, m));
+      elements[o][m] = qn__pb_let(pb, out, operand->side == QN__PRODUCT_ROW ? "a" : "b",
+                                  qn__pb_load(pb, w->buffers[o], qn__pb_use(pb, k), line));
+    }
+  }
+  if (w->product->is_needed[w->product->step]) {
+    qn__ir_expr_t* step = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, done), qn__pb_use(pb, k));
+    step = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->begin), step);
+    w->product->names[w->product->step].now =
+        qn__tile_named(pb, out, w->product->names[w->product->step].var->name, step);
+  }
+  uint32_t both =
+      w->product->side_dims[QN__PRODUCT_ROW] | w->product->side_dims[QN__PRODUCT_COLUMN];
+  // Lets of the reduction are copied in order, for each sum if they depend on its place; operands
+  // are no part of their masks any more, so all of them are.
+  for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
+    qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_ROW], w->places[QN__PRODUCT_ROW][m].now);
+    for (int64_t n = 0; n < tile->shape.outputs[QN__PRODUCT_COLUMN]; ++n) {
+      qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_COLUMN],
+                       w->places[QN__PRODUCT_COLUMN][n].now);
+      for (uint32_t o = 0; o < w->product->operand_count; ++o) {
+        const qn__product_operand_t* operand = &w->product->operands[o];
+        w->product->names[operand->name].now =
+            qn__pb_use(pb, elements[o][operand->side == QN__PRODUCT_ROW ? m : n]);
+      }
+      qn__tile_write_lets(w, out, w->product->is_needed, both | QN__PRODUCT_STEP, 0);
+      qn__ir_expr_t* term = qn__tile_copy_now(w, w->product->reduce->reduce.value);
+      qn__ir_expr_t* sum = add_up(w, qn__tile_load_acc(w, m, n), term);
+      qn__pb_append(out, qn__pb_store(pb, w->acc, qn__pb_int(pb, m), qn__pb_int(pb, n), sum));
+    }
+  }
+}
+
+static void write_steps(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done,
+                        qn_loop_kind_t kind, qn__ir_expr_t* count) {
+  qn__ir_stmt_t* loop = qn__pb_count_loop(w->pb, kind, "k", count);
+  if (!loop) return;
+  write_step(w, &loop->loop.body, done, loop->loop.var);
+  qn__block_append(out, loop);
+}
+
+void qn__tile_write_sums(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done) {
+  qn__pass_builder_t* pb = w->pb;
+  int64_t depth = w->tile->shape.depth;
+  qn_loop_kind_t kind = w->tile->shape.is_unrolled ? QN_LOOP_UNROLL : QN_LOOP_SERIAL;
+  if (w->has_even_steps) {
+    write_steps(w, out, done, kind, qn__pb_int(pb, depth));
+    return;
+  }
+  qn__ir_var_t* left = qn__pb_let(
+      pb, out, "left", qn__pb_op(pb, QN_OP_SUB, qn__pb_copy(pb, w->steps), qn__pb_use(pb, done)));
+  if (!w->tile->shape.is_unrolled) {
+    write_steps(w, out, done, kind, qn__pb_op_int(pb, QN_OP_MIN, qn__pb_use(pb, left), depth));
+    return;
+  }
+  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GE, qn__pb_use(pb, left), depth));
+  if (!test) return;
+  write_steps(w, &test->if_.then_block, done, kind, qn__pb_int(pb, depth));
+  write_steps(w, &test->if_.else_block, done, QN_LOOP_SERIAL, qn__pb_use(pb, left));
+  qn__block_append(out, test);
+}

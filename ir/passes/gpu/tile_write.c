@@ -1,0 +1,257 @@
+// ir/passes/gpu/tile_write.c: writes a product as blocks that each have a tile of the result.
+//
+//   block.x block in 0..batch * ceildiv(M, 64) * ceildiv(N, 64) {
+//     alloc a, b in shared;
+//     thread.x t in 0..256 {
+//       alloc acc: [4, 4] in local;                       // 0 everywhere
+//       for round in 0..ceildiv(K, 16) {
+//         let a_0 = A[min(row, M - 1), min(k, K - 1)]; ...  // each thread some elements
+//         barrier; a[k, row] = a_0; ... barrier;
+//         for k in 0..16 { acc[m, n] = acc[m, n] + a[k, m] * b[k, n]; ... }
+//       }
+//       if row < M { if column < N { ... C[row, column] = acc[m, n]; } } ...
+//     }
+//   }
+//
+// 1. What lies outside of the matrices is not branched around where a tile is filled: the last line
+//    is read again. A thread adds up nothing where its first line lies outside; of one that lies
+//    across the edge the summand sees the last line's place again, and what comes of it is never
+//    stored. So nothing is evaluated that the program does not. The last round of a reduction ends
+//    early.
+// 2. Everything that names an element of `acc` is written out, so that no code generator has to
+//    unroll anything to keep it in registers.
+// 3. Threads bring elements in the direction in which an operand lies in memory. In shared memory
+//    it always lies across the step, for the sums of a thread are neighbours there.
+// 4. The loads of a round stand in front of the barrier behind the round before, so that warps
+//    which are done wait for memory while others compute.
+#include "ir/passes/gpu/tile.h"
+
+// ---- the block's tile, the thread's part of it
+
+static qn__ir_expr_t* tiles_along(qn__tile_writer_t* w, qn__product_side_t side,
+                                  qn__ir_expr_t* extent) {
+  return qn__pb_op_int(w->pb, QN_OP_CEILDIV, extent, qn__tile_extent(w->tile, side));
+}
+
+// Does the summand name a loop of this side, beside what is in the tiles?
+static bool names_side(const qn__tile_writer_t* w, qn__product_side_t side) {
+  for (uint32_t i = 0; i < w->product->name_count; ++i) {
+    if (w->product->is_needed[i] && (w->product->names[i].mask & w->product->side_dims[side]))
+      return true;
+  }
+  return false;
+}
+
+static void write_outputs(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__tile_t* tile = w->tile;
+  bool is_clamped = !w->is_exact[side] && names_side(w, side);
+  for (int64_t m = 0; m < tile->shape.outputs[side]; ++m) {
+    qn__tile_place_t* place = &w->places[side][m];
+    qn__ir_expr_t* line =
+        qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, w->first[side]), qn__pb_use(pb, w->own[side]));
+    place->at = qn__pb_let(pb, out, side == QN__PRODUCT_ROW ? "row" : "column",
+                           qn__pb_op_int(pb, QN_OP_ADD, line, qn__tile_offset(tile, side, m)));
+    qn__ir_var_t* at = place->at;
+    if (is_clamped) {
+      at = qn__pb_let(pb, out, "at", qn__tile_at_most(pb, qn__pb_use(pb, at), w->extent[side]));
+    }
+    if (!at) return;
+    qn__tile_write_place(w, out, w->product->side_dims[side], at, place->now);
+  }
+}
+
+static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* block) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__tile_t* tile = w->tile;
+  qn__ir_var_t* rest = block;
+  for (int s = qn__product_sides; s-- > 0;) {
+    qn__product_side_t side = (qn__product_side_t)s;
+    bool is_row = side == QN__PRODUCT_ROW;
+    w->extent[s] = qn__tile_named(pb, out, is_row ? "rows" : "columns",
+                                  qn__product_extent(w->product, w->product->side_dims[side]));
+    int64_t constant;
+    w->is_exact[s] = w->extent[s] && qn__expr_const_int(w->extent[s], &constant) &&
+                     constant % qn__tile_extent(tile, side) == 0;
+    qn__ir_expr_t* count = qn__tile_named(pb, out, is_row ? "tiles_down" : "tiles_across",
+                                          tiles_along(w, side, qn__pb_copy(pb, w->extent[s])));
+    qn__ir_expr_t* at = qn__pb_use(pb, rest);
+    if (!is_row || qn__product_batch(w->product)) {
+      at = qn__pb_op(pb, QN_OP_FLOORMOD, at, qn__pb_copy(pb, count));
+      qn__ir_expr_t* quotient = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_use(pb, rest), count);
+      rest = qn__pb_let(pb, out, is_row ? "batch" : "rest", quotient);
+    }
+    w->first[s] = qn__pb_let(pb, out, is_row ? "first_row" : "first_column",
+                             qn__pb_op_int(pb, QN_OP_MUL, at, qn__tile_extent(tile, side)));
+  }
+  if (!rest || qn__pb_stopped(pb)) return;
+  if (qn__product_batch(w->product)) {
+    qn__ir_expr_t* now[qn__max_nest] = {NULL};
+    qn__tile_write_place(w, out, qn__product_batch(w->product), rest, now);
+    qn__tile_set_now(w, qn__product_batch(w->product), now);
+  }
+  bool runs_down = tile->shape.runs_down;
+  int64_t fastest = tile->shape.lines[runs_down ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN];
+  qn_op_t down = runs_down ? QN_OP_FLOORMOD : QN_OP_FLOORDIV;
+  qn_op_t across = runs_down ? QN_OP_FLOORDIV : QN_OP_FLOORMOD;
+  w->own[QN__PRODUCT_ROW] = qn__pb_let(
+      pb, out, "down",
+      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, down, qn__pb_use(pb, w->t), fastest),
+                    qn__tile_group(tile, QN__PRODUCT_ROW)));
+  w->own[QN__PRODUCT_COLUMN] = qn__pb_let(
+      pb, out, "across",
+      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, across, qn__pb_use(pb, w->t), fastest),
+                    qn__tile_group(tile, QN__PRODUCT_COLUMN)));
+  write_outputs(w, out, QN__PRODUCT_ROW);
+  write_outputs(w, out, QN__PRODUCT_COLUMN);
+}
+
+// Lets that are the same for the whole block, and the bounds of the reduction.
+static void write_bounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__tile_t* tile = w->tile;
+  bool is_needed[qn__product_max_names] = {false};
+  qn__product_needs(w->product, w->product->reduce->reduce.begin, is_needed);
+  qn__product_needs(w->product, w->product->reduce->reduce.end, is_needed);
+  for (uint32_t i = 0; i < w->product->name_count; ++i) {
+    is_needed[i] |= w->product->is_needed[i];
+    for (uint32_t o = 0; o < w->product->operand_count; ++o) {
+      is_needed[i] |= w->product->operands[o].is_needed[i];
+    }
+  }
+  uint32_t inner = w->product->side_dims[QN__PRODUCT_ROW] |
+                   w->product->side_dims[QN__PRODUCT_COLUMN] | QN__PRODUCT_STEP;
+  qn__tile_write_lets(w, out, is_needed, 0, inner | QN__PRODUCT_FIXED);
+  w->begin =
+      qn__tile_named(pb, out, "begin", qn__tile_copy_now(w, w->product->reduce->reduce.begin));
+  qn__ir_expr_t* end =
+      qn__tile_named(pb, out, "end", qn__tile_copy_now(w, w->product->reduce->reduce.end));
+  if (!w->begin || !end) return;
+  qn__ir_expr_t* steps = qn__pb_range(pb, w->begin, end);
+  int64_t count;
+  if (steps && qn__expr_const_int(steps, &count)) {
+    w->steps = steps;
+    w->has_even_steps = count > 0 && count % tile->shape.depth == 0;
+    return;
+  }
+  w->steps = qn__tile_named(pb, out, "steps", steps);
+}
+
+static void write_zeros(qn__tile_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  const qn__tile_t* tile = w->tile;
+  const qn__ir_expr_t* reduce = w->product->reduce;
+  w->acc =
+      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc",
+                   tile->shape.outputs[QN__PRODUCT_ROW], tile->shape.outputs[QN__PRODUCT_COLUMN]);
+  for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
+    for (int64_t n = 0; n < tile->shape.outputs[QN__PRODUCT_COLUMN]; ++n) {
+      qn__ir_expr_t* value = qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype);
+      qn__pb_append(out, qn__pb_store(pb, w->acc, qn__pb_int(pb, m), qn__pb_int(pb, n), value));
+    }
+  }
+}
+
+// ---- rounds
+
+// Where the body goes for a line that may lie outside: `out`, or the arm of a test.
+static qn__ir_block_t* inside(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
+                              int64_t m) {
+  if (w->is_exact[side]) return out;
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_expr_t* at = qn__pb_use(pb, w->places[side][m].at);
+  qn__ir_stmt_t* test =
+      qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, at, qn__pb_copy(pb, w->extent[side])));
+  if (!test) return NULL;
+  qn__block_append(out, test);
+  return &test->if_.then_block;
+}
+
+static void write_rounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__tile_t* tile = w->tile;
+  qn__tile_stride_t strides[qn__product_max_operands];
+  for (uint32_t o = 0; o < w->product->operand_count; ++o) {
+    strides[o] = qn__tile_write_stride(w, out, &w->product->operands[o]);
+  }
+  qn__ir_expr_t* rounds =
+      qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_copy(pb, w->steps), tile->shape.depth);
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "round", rounds);
+  if (!loop) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__ir_var_t* done =
+      qn__pb_let(pb, body, "done",
+                 qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), tile->shape.depth));
+  if (!done) return;
+  qn__tile_fill(w, body, strides, done);
+  // A thread whose first line lies outside has nothing to store.
+  qn__ir_block_t* sums = body;
+  for (int s = 0; s < qn__product_sides && sums; ++s)
+    sums = inside(w, sums, (qn__product_side_t)s, 0);
+  if (!sums) return;
+  qn__tile_write_sums(w, sums, done);
+  qn__block_append(out, loop);
+}
+
+// ---- results
+
+static void write_results(qn__tile_writer_t* w, qn__ir_block_t* out) {
+  qn__tile_t* tile = w->tile;
+  qn__product_name_t* total = &w->product->names[w->product->name_count - 1];
+  for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
+    qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_ROW], w->places[QN__PRODUCT_ROW][m].now);
+    qn__ir_block_t* rows = inside(w, out, QN__PRODUCT_ROW, m);
+    for (int64_t n = 0; rows && n < tile->shape.outputs[QN__PRODUCT_COLUMN]; ++n) {
+      qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_COLUMN],
+                       w->places[QN__PRODUCT_COLUMN][n].now);
+      qn__ir_block_t* columns = inside(w, rows, QN__PRODUCT_COLUMN, n);
+      if (!columns) return;
+      for (qn__ir_stmt_t* let = w->product->nest->lets.first; let; let = let->next) {
+        qn__tile_write_let(w, columns,
+                           &w->product->names[qn__product_name(w->product, let->let.var)]);
+      }
+      total->now = qn__tile_load_acc(w, m, n);
+      qn__ir_subst_t subst = {.on_var = qn__tile_now_of, .arena = w->pb->arena, .self = w->product};
+      qn__ir_block_t body = {NULL, NULL};
+      if (!total->now || !qn__block_clone(&subst, &w->product->nest->body, &body)) return;
+      qn__block_splice(columns, &body);
+    }
+  }
+}
+
+// ---- all
+
+void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
+  qn__product_t* product = &tile->product;
+  qn__pass_builder_t* pb = product->pb;
+  qn__tile_writer_t* w = QN__ARENA_NEW(pb->arena, qn__tile_writer_t);
+  if (!w) return;
+  *w = (qn__tile_writer_t){.tile = tile, .product = product, .pb = pb};
+  for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
+  w->t = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");
+  qn__ir_block_t shared = {NULL, NULL}, body = {NULL, NULL};
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    w->buffers[o] = qn__pb_alloc(pb, &shared, QN__SCOPE_SHARED, operand->value->dtype,
+                                 operand->side == QN__PRODUCT_ROW ? "rows" : "columns",
+                                 tile->shape.depth, qn__tile_pitch(tile, operand));
+  }
+  if (qn__pb_stopped(pb)) return;
+  write_heads(w, &body, launch->loop.var);
+  if (qn__pb_stopped(pb)) return;
+  write_bounds(w, &body);
+  write_zeros(w, &body);
+  if (qn__pb_stopped(pb)) return;
+  write_rounds(w, &body);
+  if (qn__pb_stopped(pb)) return;
+  write_results(w, &body);
+  qn__ir_expr_t* blocks = qn__product_extent(product, qn__product_batch(product));
+  for (int s = 0; s < qn__product_sides; ++s) {
+    qn__ir_expr_t* lines = qn__product_extent(product, product->side_dims[s]);
+    blocks = qn__pb_op(pb, QN_OP_MUL, blocks, tiles_along(w, (qn__product_side_t)s, lines));
+  }
+  if (qn__pb_stopped(pb)) return;
+  launch->loop.end = blocks;
+  qn__launch_add_head(launch, &shared);
+  qn__launch_finish_x(pb, launch, w->t, tile->shape.threads, &body);
+}

@@ -1,0 +1,344 @@
+// ir/passes/gpu/wide.c: a few consecutive iterations for each thread, so that one wide access can
+// move what they load and store (wide.h).
+//
+//   let at = block * T + t;
+//   if at < E // 4 { vector k in 0..4 { let i = at * 4 + k; ... } }
+//   else { for k in 0..4 { let i = at * 4 + k; if i < E { ... } } }
+//
+// where E iterations are one loop. If they are a nest, the lanes lie along its fastest dimension,
+// of extent m, and the whole stands behind `m % 4 == 0`, which is the same for all threads;
+// otherwise each thread has iterations that lie apart (distribute_flat.c).
+//
+// The lanes of a `vector` loop are independent iterations: a code generator may load for all of
+// them first and store for all of them last (jit/gpu/print_wide.c), which also tests alignment at
+// run time. Checked builds have no lanes: their failures name single iterations.
+#include "ir/passes/gpu/wide.h"
+
+#include "ir/passes/cost.h"
+#include "ir/passes/gpu/launch.h"
+
+enum { max_lanes = 16 };
+#define MAX_WORK 160.0  // of all lanes of a thread
+
+// ---- how many
+
+typedef struct widest {
+  const qn__lanes_t* lanes;
+  const qn__ir_var_t* var;  // of the loop or reduction
+  int64_t first;            // its first value; 0 where that is not constant
+  uint32_t bytes;           // of the largest element that lanes reach side by side; 0: none
+  uint64_t shifts;          // constants behind the variable in such indices, all together
+  bool is_apart;            // a reduction in a lane loads by it
+  bool has_single;          // stores side by side that only some lanes do
+} widest_t;
+
+static widest_t widest_of(const qn__lanes_t* lanes, const qn__ir_var_t* var, qn__ir_expr_t* begin) {
+  widest_t widest = {.lanes = lanes, .var = var};
+  if (!qn__expr_const_int(begin, &widest.first)) widest.first = 0;
+  return widest;
+}
+
+// Which element behind a multiple of the lanes the first of them reaches, if that is constant.
+static uint64_t shift_of(const widest_t* self, const qn__ir_expr_t* index) {
+  uint64_t shift = (uint64_t)self->first;
+  int64_t constant;
+  while (index->kind == QN__EXPR_OP && (index->op == QN_OP_ADD || index->op == QN_OP_SUB)) {
+    bool is_last = qn__expr_const_int(index->args[1], &constant);
+    if (!is_last && !(index->op == QN_OP_ADD && qn__expr_const_int(index->args[0], &constant))) {
+      return 0;
+    }
+    shift += index->op == QN_OP_ADD ? (uint64_t)constant : 0 - (uint64_t)constant;
+    index = index->args[is_last ? 0 : 1];
+  }
+  return index->kind == QN__EXPR_VAR && index->var == self->var ? shift : 0;
+}
+
+static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
+  qn__ir_scope_t scope = qn__buf_root(buffer)->scope;
+  if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL) return;
+  if (qn__lanes_reach(self->lanes, buffer, indices) != QN__REACH_CONTIGUOUS) return;
+  uint32_t bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype);
+  if (bytes > self->bytes) self->bytes = bytes;
+  for (uint32_t d = 0; d < buffer->rank; ++d) self->shifts |= shift_of(self, indices[d]);
+}
+
+// What a lane loads round after round is better spread over threads, or wide by itself.
+static bool note_rounds(void* context, qn__ir_expr_t** slot) {
+  widest_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD &&
+      qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) != QN__REACH_UNIFORM) {
+    self->is_apart = true;
+  }
+  return qn__expr_each_child(*slot, note_rounds, self);
+}
+
+static bool note_loads(void* context, qn__ir_expr_t** slot) {
+  widest_t* self = context;
+  qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD) note(self, expr->load.buffer, expr->load.indices);
+  return qn__expr_each_child(expr, expr->kind == QN__EXPR_REDUCE ? note_rounds : note_loads, self);
+}
+
+static void note_single_stores(widest_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_STORE &&
+        qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
+            QN__REACH_CONTIGUOUS) {
+      self->has_single = true;
+    }
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) note_single_stores(self, blocks[i]);
+  }
+}
+
+static bool cannot_be_lanes(const qn__ir_stmt_t* stmt) {
+  return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
+}
+
+static int64_t lanes_of(const qn__pass_builder_t* pb, const widest_t* widest, double cost) {
+  if (widest->bytes == 0 || widest->is_apart) return 1;
+  int64_t count = (int64_t)(pb->options->access_bytes / widest->bytes);
+  if (count > max_lanes) count = max_lanes;
+  while (count > 4 && cost * (double)count > MAX_WORK) count /= 2;
+  // The more lanes, the further apart are neighbouring threads in what is not moved.
+  if (widest->has_single && count > 4) count = 4;
+  // Of x[i] and x[i + 1] one is never aligned: neighbouring threads read them side by side.
+  while (count > 1 && (widest->shifts & (uint64_t)(count - 1)) != 0) count /= 2;
+  return count;
+}
+
+// Lanes among `threads`: each thread has some, and rows are whole.
+static int64_t shared_lanes(const qn__ir_expr_t* all, const qn__ir_expr_t* row,
+                            const qn__ir_expr_t* threads, int64_t count) {
+  int64_t extent, length, coop;
+  if (!all || !row || !threads || !qn__expr_const_int(threads, &coop)) coop = 0;
+  if (all && qn__expr_const_int(all, &extent)) {
+    while (count > 1 && extent < count * coop) count /= 2;
+  }
+  if (row && qn__expr_const_int(row, &length)) {
+    while (count > 1 && length % count != 0) count /= 2;
+  }
+  return count;
+}
+
+static bool has_lanes(const qn__pass_builder_t* pb) {
+  return pb->options->access_bytes > 0 && !pb->options->is_checked;
+}
+
+int64_t qn__wide_nest_lanes(qn__pass_builder_t* pb, qn__nest_t* nest, int64_t extent, double cost) {
+  if (!has_lanes(pb) || qn__block_any(&nest->body, cannot_be_lanes)) return 1;
+  qn__lanes_t* lanes = qn__pb_lanes(pb);
+  if (!lanes) return 1;
+  const qn__ir_stmt_t* fastest = qn__nest_fastest(nest);
+  qn__lanes_enter(lanes, fastest->loop.var, &nest->lets);
+  qn__lanes_add(lanes, &nest->body);
+  widest_t widest = widest_of(lanes, fastest->loop.var, fastest->loop.begin);
+  for (qn__ir_stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, note_loads, &widest);
+    if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
+    qn__ir_block_t* blocks[2];
+    size_t block_count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < block_count; ++i) note_single_stores(&widest, blocks[i]);
+  }
+  int64_t count = lanes_of(pb, &widest, cost);
+  // A grid that is known to be short is better spread than deep.
+  while (count > 1 && extent >= 0 && extent < count * qn__busy_threads(pb)) count /= 2;
+  int64_t row;
+  qn__ir_expr_t* length = qn__pb_extent(pb, fastest);
+  if (nest->count > 1 && length && qn__expr_const_int(length, &row)) {
+    while (count > 1 && row % count != 0) count /= 2;
+  }
+  return count;
+}
+
+int64_t qn__wide_shared_lanes(qn__pass_builder_t* pb, qn__nest_t* nest,
+                              const qn__ir_expr_t* threads) {
+  qn__cost_model_t model = {.options = pb->options};
+  int64_t count = qn__wide_nest_lanes(pb, nest, -1, qn__cost_block(&model, &nest->body));
+  const qn__ir_stmt_t* fastest = qn__nest_fastest(nest);
+  qn__ir_expr_t* all = qn__nest_extent(pb, nest);
+  qn__ir_expr_t* length = qn__pb_extent(pb, fastest);
+  return shared_lanes(all, length, threads, count);
+}
+
+int64_t qn__wide_reduce_lanes(qn__pass_builder_t* pb, qn__ir_expr_t* reduce,
+                              const qn__ir_expr_t* threads) {
+  if (!has_lanes(pb) || qn__expr_facts(reduce->reduce.value).has_reduce) return 1;
+  qn__lanes_t* lanes = qn__pb_lanes(pb);
+  if (!lanes) return 1;
+  qn__cost_model_t model = {.options = pb->options};
+  double cost = qn__cost_expr(&model, reduce->reduce.value);
+  qn__lanes_enter(lanes, reduce->reduce.reduce_var, NULL);
+  widest_t widest = widest_of(lanes, reduce->reduce.reduce_var, reduce->reduce.begin);
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    if (qn__expr_facts(let->let.value).has_reduce) return 1;
+    qn__lanes_let(lanes, let);
+    (void)note_loads(&widest, &let->let.value);
+    cost += qn__cost_expr(&model, let->let.value);
+  }
+  (void)note_loads(&widest, &reduce->reduce.value);
+  qn__ir_expr_t* extent = qn__pb_reduce_extent(pb, reduce);
+  return shared_lanes(extent, extent, threads, lanes_of(pb, &widest, cost));
+}
+
+// ---- bodies
+
+// Lets of the loops' variables for lane `k` of position `at`, of which each has `count`
+// iterations.
+static void place(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at, qn__ir_var_t* k,
+                  int64_t count, qn__ir_block_t* out) {
+  qn__ir_expr_t* rest = qn__pb_use(pb, at);
+  for (uint32_t p = nest->count; p-- > 0;) {
+    qn__ir_stmt_t* loop = nest->loops[nest->order[p]];
+    bool is_fastest = p + 1 == nest->count;
+    qn__ir_expr_t* value = rest;
+    if (p > 0) {
+      qn__ir_expr_t* extent = qn__pb_extent(pb, loop);
+      if (is_fastest) {
+        extent = qn__pb_op(pb, QN_OP_FLOORDIV, extent, qn__pb_int(pb, count));
+      }
+      value = qn__pb_op(pb, QN_OP_FLOORMOD, rest, extent);
+      rest = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, rest), qn__pb_copy(pb, extent));
+      if (p > 1) rest = qn__pb_use(pb, qn__pb_let(pb, out, "rest", rest));
+    }
+    if (is_fastest) {
+      value = qn__pb_op(pb, QN_OP_MUL, value, qn__pb_int(pb, count));
+      value = qn__pb_op(pb, QN_OP_ADD, value, qn__pb_use(pb, k));
+    }
+    value = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, loop->loop.begin), value);
+    qn__pb_let_var(pb, out, loop->loop.var, value);
+  }
+}
+
+// What follows `block`, for as long as it is read.
+static void chain(qn__ir_block_t* block, const qn__ir_block_t* more, qn__ir_stmt_t** out_seam) {
+  *out_seam = block->last;
+  if (!more->first) return;
+  if (block->last) {
+    block->last->next = more->first;
+  } else {
+    block->first = more->first;
+  }
+  block->last = more->last;
+}
+
+static void cut(qn__ir_stmt_t* seam) {
+  if (seam) seam->next = NULL;
+}
+
+qn__ir_stmt_t* qn__wide_loop(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at,
+                             int64_t count) {
+  qn__ir_var_t* k = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_var_t* own = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
+  qn__ir_expr_t* use = own ? qn__pb_use(pb, own) : NULL;
+  qn__ir_stmt_t* loop =
+      qn__pb_loop(pb, QN_LOOP_VECTOR, own, qn__pb_int(pb, 0), qn__pb_int(pb, count));
+  qn__ir_block_t placed = {NULL, NULL};
+  if (k) place(pb, nest, at, k, count, &placed);
+  if (!k || !use || !loop || qn__pb_stopped(pb)) return NULL;
+  qn__ir_block_t all = placed;
+  qn__ir_stmt_t* first_seam;
+  qn__ir_stmt_t* second_seam;
+  chain(&all, &nest->lets, &first_seam);
+  chain(&all, &nest->body, &second_seam);
+  bool is_whole = qn__block_replace(pb->arena, &all, k, use, &loop->loop.body);
+  cut(second_seam);
+  cut(first_seam);
+  return is_whole ? loop : NULL;
+}
+
+// for k in 0..count { let i = at * count + k; if i < E { lets and body } }: the last iterations.
+static qn__ir_block_t rest_of(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at,
+                              const qn__ir_expr_t* extent, int64_t count) {
+  qn__ir_block_t none = {NULL, NULL};
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "k", qn__pb_int(pb, count));
+  if (!loop) return none;
+  qn__ir_var_t* k = loop->loop.var;
+  qn__ir_expr_t* index =
+      qn__pb_op(pb, QN_OP_ADD, qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, at), qn__pb_int(pb, count)),
+                qn__pb_use(pb, k));
+  qn__ir_var_t* last = qn__pb_let(pb, &loop->loop.body, "last", index);
+  qn__ir_expr_t* use = last ? qn__pb_use(pb, last) : NULL;
+  qn__ir_stmt_t* test = qn__pb_if(
+      pb, last ? qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, last), qn__pb_copy(pb, extent)) : NULL);
+  if (!test || !use) return none;
+  qn__nest_place(pb, nest, use, &test->if_.then_block);
+  qn__block_splice(&test->if_.then_block, &nest->body);
+  qn__block_append(&loop->loop.body, test);
+  return qn__block_of(loop);
+}
+
+static qn__ir_stmt_t* below(qn__pass_builder_t* pb, qn__ir_var_t* at, const qn__ir_expr_t* extent,
+                            int64_t count) {
+  qn__ir_expr_t* whole =
+      qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, extent), qn__pb_int(pb, count));
+  return qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, at), whole));
+}
+
+qn__ir_expr_t* qn__wide_is_whole(qn__pass_builder_t* pb, const qn__ir_expr_t* length,
+                                 int64_t count) {
+  int64_t constant;
+  if (!length || qn__expr_const_int(length, &constant)) return NULL;
+  return qn__pb_op(pb, QN_OP_EQ,
+                   qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, length), qn__pb_int(pb, count)),
+                   qn__pb_int(pb, 0));
+}
+
+qn__ir_block_t qn__wide_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* position,
+                             const qn__ir_expr_t* extent, int64_t threads, int64_t count,
+                             qn__ir_expr_t** out_condition) {
+  qn__ir_block_t none = {NULL, NULL};
+  *out_condition = NULL;
+  int64_t constant = -1, row = -1;
+  bool is_known = qn__expr_const_int(extent, &constant);
+  const qn__ir_stmt_t* fastest = qn__nest_fastest(nest);
+  qn__ir_expr_t* length = qn__pb_extent(pb, fastest);
+  if (!length || !position) return none;
+  bool is_row_known = qn__expr_const_int(length, &row);
+  qn__ir_stmt_t* lanes = qn__wide_loop(pb, nest, position, count);
+  if (!lanes) return none;
+  if (is_known && constant > 0 && constant % (threads * count) == 0 &&
+      (nest->count == 1 || is_row_known)) {
+    return qn__block_of(lanes);
+  }
+  qn__ir_stmt_t* test = below(pb, position, extent, count);
+  if (!test) return none;
+  test->if_.then_block = qn__block_of(lanes);
+  if (nest->count == 1) {
+    if (!is_known || constant % count != 0) {
+      test->if_.else_block = rest_of(pb, nest, position, extent, count);
+    }
+  } else if (!is_row_known) {
+    *out_condition = qn__wide_is_whole(pb, length, count);
+  }
+  return qn__block_of(test);
+}
+
+// ---- reductions
+
+qn__ir_expr_t* qn__wide_reduce(qn__pass_builder_t* pb, const qn__ir_expr_t* reduce, qn__ir_var_t* k,
+                               const qn__ir_expr_t* position, int64_t count) {
+  qn__ir_expr_t* inner = qn__pb_copy(pb, reduce);
+  qn__ir_var_t* lane = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "lane");
+  qn__ir_expr_t* outer = qn__expr_new(pb->arena, QN__EXPR_REDUCE, reduce->dtype, reduce->loc);
+  if (!inner || !lane || !outer || !k) return NULL;
+  qn__ir_expr_t* index = qn__pb_op(
+      pb, QN_OP_ADD, qn__pb_op(pb, QN_OP_MUL, qn__pb_copy(pb, position), qn__pb_int(pb, count)),
+      qn__pb_use(pb, lane));
+  qn__ir_block_t lets = {NULL, NULL};
+  qn__pb_let_var(pb, &lets, inner->reduce.reduce_var,
+                 qn__pb_op(pb, QN_OP_ADD, inner->reduce.begin, index));
+  qn__block_splice(&lets, &inner->reduce.lets);
+  inner->reduce.lets = lets;
+  inner->reduce.reduce_var = lane;
+  inner->reduce.begin = qn__pb_int(pb, 0);
+  inner->reduce.end = qn__pb_int(pb, count);
+  inner->reduce.is_cooperative = false;
+  outer->reduce.reduce_kind = reduce->reduce.reduce_kind;
+  outer->reduce.reduce_var = k;
+  outer->reduce.begin = qn__pb_int(pb, 0);
+  outer->reduce.value = inner;
+  return qn__pb_stopped(pb) ? NULL : outer;
+}

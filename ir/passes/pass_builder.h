@@ -1,0 +1,132 @@
+// ir/passes/pass_builder.h: makes nodes for the passes that write new code, and answers questions
+// about loops.
+//
+// A builder belongs to one run of a pass over one function. Functions that make a node return NULL
+// for a NULL operand or without memory; the arena remembers that it ran out, so a pass may build a
+// whole tree and test qn__pb_stopped() once. Not here: any decision (the passes), slots and lists
+// (rewrite.h).
+#ifndef QUERN_IR_PASSES_PASS_BUILDER_H_
+#define QUERN_IR_PASSES_PASS_BUILDER_H_
+
+#include "ir/passes/lanes.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/rewrite.h"
+
+typedef struct qn__pass_builder {
+  qn__arena_t* arena;
+  const qn__pass_options_t* options;
+  qn__ir_func_t* function;
+  qn__ir_block_t globals;  // allocations that the pass adds at the top of the function
+  qn_status_t status;      // the first construct that the pass cannot handle
+  uint32_t warp_size;
+  uint32_t threads;      // of a block, preferred
+  uint32_t max_threads;  // of a block
+  // Ids of new variables and buffers follow those of the function.
+  uint32_t var_count;
+  uint32_t buffer_count;
+  qn__lanes_t lanes;  // by qn__pb_lanes
+} qn__pass_builder_t;
+
+// Calls `fn` with a builder for each function of the body, which it numbers first, with the `user`
+// of all declarations NULL. Then puts `globals` at the top of the function. Returns the first
+// failure; `doing` names the pass where memory ran out.
+qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options, const char* doing,
+                       void (*fn)(qn__pass_builder_t* pb));
+static inline bool qn__pb_stopped(const qn__pass_builder_t* pb) {
+  return pb->arena->is_exhausted || !qn_ok(pb->status);
+}
+// Makes the pass fail with UNSUPPORTED.
+void qn__pb_refuse(qn__pass_builder_t* pb, const char* format, ...) QN_PRINTF(2, 3);
+
+// ---- expressions
+
+qn__ir_expr_t* qn__pb_int(qn__pass_builder_t* pb, int64_t value);
+qn__ir_expr_t* qn__pb_use(qn__pass_builder_t* pb, qn__ir_var_t* var);
+qn__ir_expr_t* qn__pb_copy(qn__pass_builder_t* pb, const qn__ir_expr_t* expr);
+// Folds constants, and drops zeros of sums and ones of products.
+qn__ir_expr_t* qn__pb_op(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, qn__ir_expr_t* b);
+// The same with a literal on the right.
+qn__ir_expr_t* qn__pb_op_int(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, int64_t b);
+qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_expr_t* a,
+                           qn__ir_expr_t* b);
+qn__ir_expr_t* qn__pb_zero(qn__pass_builder_t* pb, qn_dtype_t dtype);
+// The value of a reduction over an empty range.
+qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype);
+// The operator that joins two partial results of a reduction.
+qn_op_t qn__reduce_op(qn_reduce_kind_t kind);
+// Element [i, j] of a buffer of rank 2, [i] of rank 1, [] of rank 0.
+qn__ir_expr_t* qn__pb_load(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
+                           qn__ir_expr_t* j);
+// `kind` of all `count` elements of a buffer of rank 1, from `begin` on.
+qn__ir_expr_t* qn__pb_reduce(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
+                             qn__ir_expr_t* begin, qn__ir_expr_t* end);
+
+// ---- declarations and statements
+
+qn__ir_var_t* qn__pb_var(qn__pass_builder_t* pb, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                         const char* name);
+// Declares a buffer in `block`; an extent of -1 ends its shape.
+qn__ir_buffer_t* qn__pb_alloc(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__ir_scope_t scope,
+                              qn_dtype_t dtype, const char* name, int64_t rows, int64_t columns);
+// Appends `let var = value` for a new variable, and returns it.
+qn__ir_var_t* qn__pb_let(qn__pass_builder_t* pb, qn__ir_block_t* block, const char* name,
+                         qn__ir_expr_t* value);
+// Appends a let of an existing variable, which becomes a LET variable.
+void qn__pb_let_var(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__ir_var_t* var,
+                    qn__ir_expr_t* value);
+qn__ir_stmt_t* qn__pb_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, qn__ir_var_t* var,
+                           qn__ir_expr_t* begin, qn__ir_expr_t* end);
+// `for var in 0..count` of the kind, with a new variable.
+qn__ir_stmt_t* qn__pb_count_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, const char* name,
+                                 qn__ir_expr_t* count);
+qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition);
+// Indices as in qn__pb_load.
+qn__ir_stmt_t* qn__pb_store(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
+                            qn__ir_expr_t* j, qn__ir_expr_t* value);
+void qn__pb_barrier(qn__pass_builder_t* pb, qn__ir_block_t* block);
+// Appends a statement that may be NULL.
+void qn__pb_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt);
+
+// ---- counts of iterations
+
+// max(end, begin) - begin: 0 for every empty range, and without overflow for any other.
+qn__ir_expr_t* qn__pb_range(qn__pass_builder_t* pb, const qn__ir_expr_t* begin,
+                            const qn__ir_expr_t* end);
+qn__ir_expr_t* qn__pb_extent(qn__pass_builder_t* pb, const qn__ir_stmt_t* loop);
+// The same of a reduction, but negative for an empty range where that does no harm.
+qn__ir_expr_t* qn__pb_reduce_extent(qn__pass_builder_t* pb, const qn__ir_expr_t* reduce);
+// The count if it is constant, else -1.
+int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end);
+
+// ---- questions
+
+// Does `is_it` hold for a statement of the block, at any depth?
+bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt));
+// Has the block a barrier or an exchange among threads?
+bool qn__block_synchronizes(qn__ir_block_t* block);
+bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var);
+// Is it arithmetic without loads, so that it may be computed anywhere and more than once?
+bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr);
+static inline bool qn__is_block_loop(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
+}
+static inline bool qn__is_thread_loop(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind);
+}
+static inline bool qn__is_independent_loop(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && stmt->loop.is_independent;
+}
+static inline bool qn__is_cooperative_loop(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && stmt->loop.is_cooperative;
+}
+// A thread loop with a barrier or an exchange: it needs exactly as many threads as iterations.
+static inline bool qn__threads_synchronize(const qn__ir_stmt_t* stmt) {
+  return qn__is_thread_loop(stmt) && !stmt->loop.is_independent;
+}
+// Facts about one loop, with room for all that is declared so far. NULL without memory.
+qn__lanes_t* qn__pb_lanes(qn__pass_builder_t* pb);
+
+// Makes every loop of one thread's code serial and removes the marks of the mapping.
+void qn__block_serialize(qn__ir_block_t* block);
+
+#endif  // QUERN_IR_PASSES_PASS_BUILDER_H_

@@ -1,0 +1,423 @@
+// ir/passes/products.c: finds rows, columns, batch and operands of a product (products.h).
+//
+// 1. A product is a nest of independent loops around lets, stores and branches with exactly one
+//    reduction, which every iteration computes.
+// 2. The loops fall into three sets: *rows* (the first operand depends on them, the second does
+//    not), *columns* (the other way round) and the *batch* (all others). Several loops of one set
+//    are one index space. So a weight that is stored in parts, or rows in a batch, are found too.
+// 3. An *operand* is a largest part of the summand that reads memory and depends on one side alone.
+//    So a conversion, a scale of the row or a gather is computed once for a tile, not once for each
+//    product.
+// 4. A tile reads an operand earlier than the program does. So nothing in the nest may write its
+//    memory, and the program must read it unconditionally.
+// 5. Every sum is added up in the order of the reduction.
+#include "ir/passes/products.h"
+
+enum { instructions_of_function = 16 };  // a mathematical one, roughly
+
+int qn__product_name(const qn__product_t* product, const qn__ir_var_t* var) {
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    if (product->names[i].var == var) return (int)i;
+  }
+  return -1;
+}
+
+static bool add_name(qn__product_t* product, qn__ir_var_t* var, qn__ir_stmt_t* let, uint32_t mask) {
+  // One place stays free for the reduction's value, and one for each operand.
+  if (product->name_count + qn__product_max_operands + 1 >= qn__product_max_names) return false;
+  product->names[product->name_count++] =
+      (qn__product_name_t){.var = var, .let = let, .mask = mask};
+  return true;
+}
+
+typedef struct closure {
+  const qn__product_t* product;
+  bool* is_needed;
+} closure_t;
+
+static bool need_slot(void* context, qn__ir_expr_t** slot) {
+  closure_t* self = context;
+  if ((*slot)->kind == QN__EXPR_VAR) {
+    int name = qn__product_name(self->product, (*slot)->var);
+    if (name >= 0) self->is_needed[name] = true;
+  }
+  return qn__expr_each_child(*slot, need_slot, self);
+}
+
+void qn__product_needs(const qn__product_t* product, qn__ir_expr_t* expr, bool* is_needed) {
+  closure_t self = {product, is_needed};
+  (void)need_slot(&self, &expr);
+  for (uint32_t i = product->name_count; i-- > 0;) {
+    qn__ir_stmt_t* let = product->names[i].let;
+    if (is_needed[i] && let) (void)need_slot(&self, &let->let.value);
+  }
+}
+
+// ---- what a value depends on
+
+typedef struct join {
+  const qn__product_t* product;
+  uint32_t mask;
+} join_t;
+
+static bool join_slot(void* context, qn__ir_expr_t** slot) {
+  join_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_VAR) {
+    int name = qn__product_name(self->product, expr->var);
+    if (name >= 0) self->mask |= self->product->names[name].mask;
+  }
+  if (expr->kind == QN__EXPR_LOAD) {
+    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
+    bool is_memory = root->scope == QN__SCOPE_PARAM || root->scope == QN__SCOPE_GLOBAL ||
+                     root->scope == QN__SCOPE_CONST;
+    bool is_read_only = is_memory && !self->product->pb->lanes.is_stored[root->id];
+    self->mask |= is_read_only ? QN__PRODUCT_LOADS : QN__PRODUCT_FIXED;
+  }
+  if (expr->kind == QN__EXPR_REDUCE || qn__expr_is_exchange(expr)) self->mask |= QN__PRODUCT_FIXED;
+  return qn__expr_each_child(*slot, join_slot, self);
+}
+
+static uint32_t mask_of(const qn__product_t* product, qn__ir_expr_t* expr) {
+  join_t join = {product, 0};
+  (void)join_slot(&join, &expr);
+  return join.mask;
+}
+
+// ---- the one reduction
+
+typedef struct find {
+  uint32_t count;         // of reductions anywhere in the body
+  bool is_lazy;           // where the walk is
+  bool is_top;            // in a let or a store of the body itself
+  qn__ir_expr_t** found;  // the one that every iteration computes
+} find_t;
+
+static bool is_lazy_child(const qn__ir_expr_t* parent, uint32_t child) {
+  return child > 0 && qn__expr_is_lazy(parent);
+}
+
+typedef struct child {
+  void* self;
+  void (*visit)(void* self, qn__ir_expr_t** slot, bool is_lazy);
+  const qn__ir_expr_t* parent;
+  uint32_t number;
+} child_t;
+
+static bool each_child(void* context, qn__ir_expr_t** slot) {
+  child_t* child = context;
+  child->visit(child->self, slot, is_lazy_child(child->parent, child->number++));
+  return true;
+}
+
+static void find_reduce(void* context, qn__ir_expr_t** slot, bool is_lazy) {
+  find_t* self = context;
+  bool was_lazy = self->is_lazy;
+  self->is_lazy |= is_lazy;
+  if ((*slot)->kind == QN__EXPR_REDUCE) {
+    ++self->count;
+    if (self->is_top && !self->is_lazy) self->found = slot;
+  }
+  child_t child = {self, find_reduce, *slot, 0};
+  (void)qn__expr_each_child(*slot, each_child, &child);
+  self->is_lazy = was_lazy;
+}
+
+static bool find_slot(void* self, qn__ir_expr_t** slot) {
+  find_reduce(self, slot, false);
+  return true;
+}
+
+// Looks for reductions. False: the block has a statement that no product may have.
+static bool find_in_block(find_t* self, qn__ir_block_t* block, bool is_top) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF) {
+      return false;
+    }
+    self->is_top = is_top && stmt->kind != QN__STMT_IF;
+    (void)qn__stmt_each_expr(stmt, find_slot, self);
+    qn__ir_block_t* blocks[2];
+    size_t count = qn__stmt_blocks(stmt, blocks);
+    for (size_t i = 0; i < count; ++i) {
+      if (!find_in_block(self, blocks[i], false)) return false;
+    }
+  }
+  return true;
+}
+
+// ---- names
+
+static bool add_lets(qn__product_t* product, const qn__ir_stmt_t* first, uint32_t mask) {
+  for (const qn__ir_stmt_t* stmt = first; stmt; stmt = stmt->next) {
+    if (stmt->kind != QN__STMT_LET) continue;
+    qn__ir_stmt_t* let = (qn__ir_stmt_t*)(uintptr_t)stmt;
+    if (!add_name(product, let->let.var, let, mask | mask_of(product, let->let.value)))
+      return false;
+  }
+  return true;
+}
+
+static bool add_names(qn__product_t* product) {
+  qn__nest_t* nest = product->nest;
+  qn__ir_expr_t* reduce = product->reduce;
+  for (uint32_t d = 0; d < nest->count; ++d) {
+    if (!add_name(product, nest->loops[d]->loop.var, NULL, 1U << d)) return false;
+  }
+  // Lets behind the reduction cannot be needed by it; they are only copied with the body.
+  if (!add_lets(product, nest->lets.first, 0) || !add_lets(product, nest->body.first, 0))
+    return false;
+  product->step = product->name_count;
+  return add_name(product, reduce->reduce.reduce_var, NULL, QN__PRODUCT_STEP) &&
+         add_lets(product, reduce->reduce.lets.first, QN__PRODUCT_STEP);
+}
+
+// ---- rows and columns
+
+typedef struct loads {
+  const qn__product_t* product;
+  uint32_t first;   // loops of the first operand
+  uint32_t second;  // loops of one that has others and misses some
+} loads_t;
+
+static bool add_load(void* context, qn__ir_expr_t** slot) {
+  loads_t* self = context;
+  if ((*slot)->kind == QN__EXPR_LOAD) {
+    uint32_t mask = mask_of(self->product, *slot);
+    uint32_t dims = mask & QN__PRODUCT_DIMS;
+    if ((mask & QN__PRODUCT_STEP) && dims) {
+      if (!self->first) self->first = dims;
+      if (!self->second && (dims & ~self->first) && (self->first & ~dims)) self->second = dims;
+    }
+  }
+  return qn__expr_each_child(*slot, add_load, self);
+}
+
+static bool find_sides(qn__product_t* product) {
+  qn__ir_expr_t* reduce = product->reduce;
+  loads_t loads = {product, 0, 0};
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    (void)add_load(&loads, &let->let.value);
+  }
+  (void)add_load(&loads, &reduce->reduce.value);
+  if (!loads.second) return false;
+  uint32_t a = loads.first & ~loads.second, b = loads.second & ~loads.first;
+  // Neighbouring threads are neighbours in a row of the result.
+  uint32_t fastest = 1U << product->nest->order[product->nest->count - 1];
+  if (!(fastest & (a | b))) return false;
+  product->side_dims[QN__PRODUCT_ROW] = fastest & b ? a : b;
+  product->side_dims[QN__PRODUCT_COLUMN] = fastest & b ? b : a;
+  return true;
+}
+
+// ---- operands
+
+typedef struct collect {
+  qn__product_t* product;
+  bool is_lazy;
+  bool has_failed;
+} collect_t;
+
+static bool note_operand(qn__product_t* product, qn__ir_expr_t** slot, qn__product_side_t side) {
+  uint32_t operand = 0;
+  while (operand < product->operand_count &&
+         !qn__expr_equal(product->operands[operand].value, *slot)) {
+    ++operand;
+  }
+  if (operand == qn__product_max_operands || product->slot_count == qn__product_max_slots)
+    return false;
+  if (operand == product->operand_count) {
+    product->operands[product->operand_count++] =
+        (qn__product_operand_t){.value = *slot, .side = side};
+  }
+  product->slots[product->slot_count++] = (qn__product_slot_t){slot, operand};
+  return true;
+}
+
+static void collect(void* context, qn__ir_expr_t** slot, bool is_lazy) {
+  collect_t* self = context;
+  qn__product_t* product = self->product;
+  uint32_t mask = mask_of(product, *slot);
+  if (!(mask & QN__PRODUCT_LOADS) || self->has_failed) return;
+  bool has_rows = mask & product->side_dims[QN__PRODUCT_ROW];
+  bool has_columns = mask & product->side_dims[QN__PRODUCT_COLUMN];
+  if (!has_rows && !has_columns) return;  // the same for a whole block: it stays
+  bool was_lazy = self->is_lazy;
+  self->is_lazy |= is_lazy;
+  if (has_rows && has_columns) {
+    // A variable that depends on both sides is a let whose value is looked at as well, if it is one
+    // of the reduction's.
+    bool is_outer = (*slot)->kind == QN__EXPR_VAR && !(mask & QN__PRODUCT_STEP);
+    if ((*slot)->kind == QN__EXPR_LOAD || is_outer) self->has_failed = true;
+    child_t child = {self, collect, *slot, 0};
+    (void)qn__expr_each_child(*slot, each_child, &child);
+  } else {
+    qn__product_side_t side = has_rows ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN;
+    if (self->is_lazy || !note_operand(product, slot, side)) self->has_failed = true;
+  }
+  self->is_lazy = was_lazy;
+}
+
+static bool find_operands(qn__product_t* product) {
+  qn__ir_expr_t* reduce = product->reduce;
+  uint32_t both = product->side_dims[QN__PRODUCT_ROW] | product->side_dims[QN__PRODUCT_COLUMN];
+  if (mask_of(product, reduce->reduce.value) & QN__PRODUCT_FIXED) return false;
+  uint32_t bounds = mask_of(product, reduce->reduce.begin) | mask_of(product, reduce->reduce.end);
+  if (bounds & (both | QN__PRODUCT_FIXED)) return false;
+  collect_t self = {product, false, false};
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    uint32_t mask = mask_of(product, let->let.value);
+    if (mask & QN__PRODUCT_FIXED) return false;
+    // One of a single side is part of the operands that use it.
+    bool is_mixed = (mask & product->side_dims[QN__PRODUCT_ROW]) != 0 &&
+                    (mask & product->side_dims[QN__PRODUCT_COLUMN]) != 0;
+    if (is_mixed) collect(&self, &let->let.value, false);
+  }
+  collect(&self, &reduce->reduce.value, false);
+  bool has_side[qn__product_sides] = {false, false};
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    qn__product_operand_t* operand = &product->operands[o];
+    qn__product_needs(product, operand->value, operand->is_needed);
+    for (uint32_t i = 0; i < product->name_count; ++i) {
+      if (operand->is_needed[i] && (product->names[i].mask & QN__PRODUCT_FIXED)) return false;
+    }
+    has_side[operand->side] |= (mask_of(product, operand->value) & QN__PRODUCT_STEP) != 0;
+  }
+  return !self.has_failed && has_side[QN__PRODUCT_ROW] && has_side[QN__PRODUCT_COLUMN];
+}
+
+// ---- along which way an operand lies in memory
+
+typedef struct reach {
+  const qn__lanes_t* lanes;
+  uint32_t contiguous;
+} reach_t;
+
+static bool count_contiguous(void* context, qn__ir_expr_t** slot) {
+  reach_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD &&
+      qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) == QN__REACH_CONTIGUOUS) {
+    ++self->contiguous;
+  }
+  return qn__expr_each_child(*slot, count_contiguous, self);
+}
+
+static uint32_t contiguous_along(qn__product_t* product, qn__product_operand_t* operand,
+                                 qn__ir_var_t* var) {
+  qn__lanes_t* lanes = qn__pb_lanes(product->pb);
+  if (!lanes) return 0;
+  qn__lanes_enter(lanes, var, NULL);
+  reach_t reach = {lanes, 0};
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    qn__ir_stmt_t* let = product->names[i].let;
+    if (!let || !operand->is_needed[i]) continue;
+    qn__lanes_let(lanes, let);
+    (void)count_contiguous(&reach, &let->let.value);
+  }
+  (void)count_contiguous(&reach, &operand->value);
+  return reach.contiguous;
+}
+
+static void find_direction(qn__product_t* product, qn__product_operand_t* operand) {
+  qn__nest_t* nest = product->nest;
+  uint32_t across = 0;
+  for (uint32_t p = nest->count; p-- > 0;) {
+    if (!(product->side_dims[operand->side] >> nest->order[p] & 1)) continue;
+    across = contiguous_along(product, operand, nest->loops[nest->order[p]]->loop.var);
+    break;
+  }
+  uint32_t along = contiguous_along(product, operand, product->names[product->step].var);
+  operand->runs_along_step = along > across;
+}
+
+// ---- all
+
+bool qn__product_find(qn__pass_builder_t* pb, qn__nest_t* nest, qn__product_t* out) {
+  find_t find = {0};
+  if (nest->count < 2 || !find_in_block(&find, &nest->body, true) || find.count != 1 ||
+      !find.found) {
+    return false;
+  }
+  qn__lanes_t* lanes = qn__pb_lanes(pb);
+  if (!lanes) return false;
+  *out = (qn__product_t){.pb = pb, .nest = nest, .slot = find.found, .reduce = *find.found};
+  qn__lanes_enter(lanes, nest->loops[0]->loop.var, &nest->body);  // finds what is stored
+  if (!add_names(out) || !find_sides(out) || !find_operands(out)) return false;
+  for (uint32_t o = 0; o < out->operand_count; ++o) find_direction(out, &out->operands[o]);
+  return !qn__pb_stopped(pb);
+}
+
+qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims) {
+  qn__pass_builder_t* pb = product->pb;
+  qn__ir_expr_t* all = qn__pb_int(pb, 1);
+  for (uint32_t d = 0; d < product->nest->count; ++d) {
+    if (!(dims >> d & 1)) continue;
+    all = qn__pb_op(pb, QN_OP_MUL, all, qn__pb_extent(pb, product->nest->loops[d]));
+  }
+  return all;
+}
+
+int64_t qn__product_trips(const qn__product_t* product, uint32_t dims) {
+  int64_t extent;
+  const qn__ir_expr_t* all = qn__product_extent(product, dims);
+  return all && qn__expr_const_int(all, &extent) ? extent : -1;
+}
+
+typedef struct summand {
+  const qn__product_t* product;
+  int64_t size;
+} summand_t;
+
+static bool add_size(void* context, qn__ir_expr_t** slot) {
+  summand_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  for (uint32_t s = 0; s < self->product->slot_count; ++s) {
+    if (self->product->slots[s].slot == slot) return true;
+  }
+  if (expr->kind == QN__EXPR_OP) {
+    self->size += qn__op_info(expr->op)->rule == QN__RULE_FLOAT ? instructions_of_function : 1;
+  }
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_COND) {
+    ++self->size;
+  }
+  return qn__expr_each_child(*slot, add_size, self);
+}
+
+int64_t qn__product_summand_size(const qn__product_t* product) {
+  summand_t self = {product, 0};
+  uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
+  uint32_t columns = product->side_dims[QN__PRODUCT_COLUMN];
+  (void)add_size(&self, &product->reduce->reduce.value);
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    const qn__product_name_t* name = &product->names[i];
+    bool is_each = name->let && (name->mask & rows) && (name->mask & columns);
+    if (is_each && !(name->mask & QN__PRODUCT_FIXED)) (void)add_size(&self, &name->let->let.value);
+  }
+  return self.size;
+}
+
+bool qn__product_replace(qn__product_t* product) {
+  qn__pass_builder_t* pb = product->pb;
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    qn__product_operand_t* operand = &product->operands[o];
+    const char* name = operand->side == QN__PRODUCT_ROW ? "a" : "b";
+    qn__ir_var_t* var = qn__pb_var(pb, QN__VAR_LET, operand->value->dtype, name);
+    operand->name = product->name_count;
+    if (!var) return false;
+    product->names[product->name_count++] = (qn__product_name_t){.var = var};
+  }
+  for (uint32_t s = 0; s < product->slot_count; ++s) {
+    qn__product_operand_t* operand = &product->operands[product->slots[s].operand];
+    qn__ir_expr_t* use = qn__pb_use(pb, product->names[operand->name].var);
+    if (!use) return false;
+    *product->slots[s].slot = use;
+  }
+  qn__product_needs(product, product->reduce->reduce.value, product->is_needed);
+  qn__ir_var_t* total = qn__pb_var(pb, QN__VAR_LET, product->reduce->dtype, "total");
+  qn__ir_expr_t* use = qn__pb_use(pb, total);
+  if (!use) return false;
+  product->names[product->name_count++] = (qn__product_name_t){.var = total};
+  *product->slot = use;
+  qn__block_serialize(&product->nest->body);
+  return true;
+}

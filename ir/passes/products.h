@@ -1,0 +1,95 @@
+// ir/passes/products.h: recognises products: sums (or other reductions) over two operands of which
+// each depends on loops that the other does not, as in C[i, j] = sum k { A[i, k] * B[k, j] }.
+//
+// The analysis changes nothing and knows no machine. It says which loops of a nest are rows, which
+// are columns, which are the batch, and which parts of the summand belong to one side alone: a tile
+// of R rows and C columns needs R + C of their values for R * C products. How large a tile is, and
+// where its values are held (shared memory, registers, a cache), is decided by its users.
+#ifndef QUERN_IR_PASSES_PRODUCTS_H_
+#define QUERN_IR_PASSES_PRODUCTS_H_
+
+#include "ir/passes/nest.h"
+
+enum {
+  qn__product_max_names = 64,
+  qn__product_max_operands = 4,
+  qn__product_max_slots = 16,
+};
+
+// What a value depends on: bit d is loop d of the nest; then these.
+enum {
+  QN__PRODUCT_DIMS = (1 << qn__max_nest) - 1,
+  QN__PRODUCT_STEP = 1 << 8,    // the variable of the reduction
+  QN__PRODUCT_LOADS = 1 << 9,   // memory that nothing in the nest writes
+  QN__PRODUCT_FIXED = 1 << 10,  // cannot be computed elsewhere: memory that is written, an exchange
+};
+
+typedef enum qn__product_side {
+  QN__PRODUCT_ROW,
+  QN__PRODUCT_COLUMN,
+  qn__product_sides,
+} qn__product_side_t;
+
+// A variable that the nest declares.
+typedef struct qn__product_name {
+  qn__ir_var_t* var;
+  qn__ir_stmt_t* let;  // NULL: the variable of a loop, of the reduction, or of an operand
+  uint32_t mask;       // what the value depends on
+  qn__ir_expr_t* now;  // its value where code is being written, for users; cloned at each use
+} qn__product_name_t;
+
+// A largest part of the summand that reads memory and depends on one side alone.
+typedef struct qn__product_operand {
+  qn__ir_expr_t* value;
+  qn__product_side_t side;
+  bool runs_along_step;  // neighbours in memory are neighbours in the reduction
+  uint32_t name;         // of the variable that replaces it in the summand (qn__product_replace)
+  bool is_needed[qn__product_max_names];  // names that its value uses
+} qn__product_operand_t;
+
+// A place in the summand where an operand is used.
+typedef struct qn__product_slot {
+  qn__ir_expr_t** slot;
+  uint32_t operand;
+} qn__product_slot_t;
+
+typedef struct qn__product {
+  qn__pass_builder_t* pb;
+  qn__nest_t* nest;
+  qn__ir_expr_t** slot;   // of the reduction, in the nest's body
+  qn__ir_expr_t* reduce;  // the reduction
+  qn__product_name_t names[qn__product_max_names];
+  uint32_t name_count;
+  uint32_t step;                          // the name of the reduction's variable
+  uint32_t side_dims[qn__product_sides];  // sets of loops
+  qn__product_operand_t operands[qn__product_max_operands];
+  uint32_t operand_count;
+  qn__product_slot_t slots[qn__product_max_slots];
+  uint32_t slot_count;
+  bool is_needed[qn__product_max_names];  // by the summand, beside the operands
+} qn__product_t;
+
+// Recognises the product that an open nest computes. False: it computes none.
+bool qn__product_find(qn__pass_builder_t* pb, qn__nest_t* nest, qn__product_t* out);
+
+// The loops that are neither rows nor columns.
+static inline uint32_t qn__product_batch(const qn__product_t* product) {
+  uint32_t all = (1U << product->nest->count) - 1;
+  return all & ~(product->side_dims[QN__PRODUCT_ROW] | product->side_dims[QN__PRODUCT_COLUMN]);
+}
+// Iterations of the loops in `dims`: as an expression, and -1 if they are not constant.
+qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims);
+int64_t qn__product_trips(const qn__product_t* product, uint32_t dims);
+// Instructions of the summand for one product, roughly, without its operands.
+int64_t qn__product_summand_size(const qn__product_t* product);
+// The index of a variable's name, or -1.
+int qn__product_name(const qn__product_t* product, const qn__ir_var_t* var);
+
+// Sets `is_needed` for the names that `expr` uses, and for all that their lets use.
+void qn__product_needs(const qn__product_t* product, qn__ir_expr_t* expr, bool* is_needed);
+
+// Replaces the operands in the summand, and the reduction in the nest's body, by new variables: the
+// last name is the reduction's. The body becomes serial. False without memory.
+bool qn__product_replace(qn__product_t* product);
+
+#endif  // QUERN_IR_PASSES_PRODUCTS_H_
