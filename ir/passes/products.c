@@ -23,7 +23,7 @@ int qn__product_name(const qn__product_t* product, const qn__ir_var_t* var) {
 }
 
 static bool add_name(qn__product_t* product, qn__ir_var_t* var, qn__ir_stmt_t* let, uint32_t mask) {
-  // One place stays free for the reduction's value, and one for each operand.
+  // qn__product_replace adds a name for the reduction and one for each operand.
   if (product->name_count + qn__product_max_operands + 1 >= qn__product_max_names) return false;
   product->names[product->name_count++] =
       (qn__product_name_t){.var = var, .let = let, .mask = mask};
@@ -163,7 +163,7 @@ static bool add_names(qn__product_t* product) {
   for (uint32_t d = 0; d < nest->count; ++d) {
     if (!add_name(product, nest->loops[d]->loop.var, NULL, 1U << d)) return false;
   }
-  // Lets behind the reduction cannot be needed by it; they are only copied with the body.
+  // The reduction cannot use lets after it; those are only copied with the body.
   if (!add_lets(product, nest->lets.first, 0) || !add_lets(product, nest->body.first, 0))
     return false;
   product->step = product->name_count;
@@ -244,8 +244,8 @@ static void collect(void* context, qn__ir_expr_t** slot, bool is_lazy) {
   bool was_lazy = self->is_lazy;
   self->is_lazy |= is_lazy;
   if (has_rows && has_columns) {
-    // A variable that depends on both sides is a let whose value is looked at as well, if it is one
-    // of the reduction's.
+    // A variable that depends on both sides must be a let of the reduction: its value is visited
+    // too.
     bool is_outer = (*slot)->kind == QN__EXPR_VAR && !(mask & QN__PRODUCT_STEP);
     if ((*slot)->kind == QN__EXPR_LOAD || is_outer) self->has_failed = true;
     child_t child = {self, collect, *slot, 0};
@@ -267,7 +267,7 @@ static bool find_operands(qn__product_t* product) {
   for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     uint32_t mask = mask_of(product, let->let.value);
     if (mask & QN__PRODUCT_FIXED) return false;
-    // One of a single side is part of the operands that use it.
+    // A let of a single side becomes a part of the operands that use it.
     bool is_mixed = (mask & product->side_dims[QN__PRODUCT_ROW]) != 0 &&
                     (mask & product->side_dims[QN__PRODUCT_COLUMN]) != 0;
     if (is_mixed) collect(&self, &let->let.value, false);

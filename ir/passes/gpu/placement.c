@@ -135,7 +135,7 @@ static bool shared_slot(void* context, qn__ir_expr_t** slot) {
 static void shared_loop(shared_work_t* self, qn__ir_stmt_t* stmt) {
   qn__lanes_t* lanes = qn__pb_lanes(self->pb);
   if (!lanes) return;
-  // The innermost loop of a perfect nest counts fastest, or near enough.
+  // Assumes that the innermost loop of a perfect nest counts fastest, as it nearly always does.
   qn__ir_stmt_t* inner = stmt;
   double weight = self->weight * trips(stmt->loop.begin, stmt->loop.end);
   int64_t all = qn__const_trips(stmt->loop.begin, stmt->loop.end);

@@ -1,16 +1,16 @@
 // ir/passes/gpu/tile_size.c: how large tiles are, and whether they pay.
 //
-// A tile of R x C sums reads (R + C) elements from memory for R * C products, from shared memory
-// (r + c) for r * c, where r x c are the sums of a thread: large ones read least. But a tile that
-// is larger than what there is computes for nothing, and few blocks leave a device idle. Extents
-// that are not constant count as large. With a short reduction, or few rows and few columns, memory
-// is what a product waits for anyway: then the mapping without tiles reads as little.
+// A tile of R x C sums reads R + C elements from memory for R * C products. A thread with r x c of
+// those sums reads r + c elements from shared memory for r * c products. So large tiles read least.
+// But a tile that is larger than the matrix computes for nothing, and few blocks leave a device
+// idle. Extents that are not constant count as large. With a short reduction, or with few rows and
+// few columns, a product waits for memory anyway, and reads as little without tiles.
 //
-// A *strip* is a tile for few rows of many columns, or the other way round: it has as many lines
-// along the short side as are worth telling apart, few along the long one, so that there are many
-// blocks, and many steps, so that much memory is under way at once. A warp has neighbours along the
-// long side: one without a line has nothing to add up. Constant extents get it where it fits; where
-// a side's extent is not constant, the launch has both and the host chooses.
+// A *strip* is a tile for few rows of many columns, or the other way round. Its short side has few
+// lines. Its long side is short too, so that there are many blocks. It has many steps, so that many
+// loads are in flight at once. The threads of a warp are neighbours along the long side, so that a
+// warp without a line has nothing to add up. Constant extents get a strip where it fits; where the
+// extent of a side is not constant, the function has both, and the host chooses.
 #include "ir/passes/gpu/placement.h"
 #include "ir/passes/gpu/tile.h"
 
@@ -49,14 +49,14 @@ static int64_t shared_bytes(const qn__tile_t* tile, int64_t depth) {
   int64_t bytes = 0;
   for (uint32_t o = 0; o < tile->product.operand_count; ++o) {
     const qn__product_operand_t* operand = &tile->product.operands[o];
-    // Some targets keep small elements in 32 bits there.
+    // Some targets widen small elements to 32 bits in shared memory.
     int64_t size = (int64_t)qn_dtype_size_bytes(operand->value->dtype);
     bytes += (size < 4 ? 4 : size) * depth * qn__tile_pitch(tile, operand);
   }
   return bytes;
 }
 
-// Is every element of a tile brought by one thread, and each thread brings as many?
+// Can the threads bring the elements of a tile, the same number each?
 static bool is_even(const qn__tile_t* tile, int64_t depth) {
   for (int s = 0; s < qn__product_sides; ++s) {
     int64_t count = depth * qn__tile_extent(tile, (qn__product_side_t)s);
@@ -66,7 +66,7 @@ static bool is_even(const qn__tile_t* tile, int64_t depth) {
   return tile->shape.threads % depth == 0;
 }
 
-// Blocks of a grid whose extents are constant; -1: they are not.
+// Returns the blocks of the grid; -1: an extent is not constant.
 static int64_t blocks(const qn__tile_t* tile, const int64_t* extents, int64_t batch) {
   int64_t count = batch;
   for (int s = 0; s < qn__product_sides; ++s) {
@@ -105,8 +105,8 @@ static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t bat
   }
 }
 
-// Would blocks or warps that each add up one sum keep the device busier? They do where a few
-// tiles are all there is of the result, and the operands lie along the reduction.
+// Would blocks or warps that each add up one sum keep the device busier? They do where the result
+// has only few tiles, and the operands lie along the reduction.
 static bool is_better_cooperative(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
   int64_t count = blocks(tile, extents, batch);
   int64_t trips = steps(tile);
@@ -115,8 +115,8 @@ static bool is_better_cooperative(qn__tile_t* tile, const int64_t* extents, int6
          qn__place_nest(tile->product.pb, tile->product.nest).place != QN__PLACE_THREAD;
 }
 
-// As many steps as shared memory takes, up to `most`; written out if that is no more than `copies`
-// instructions. False: it takes too few.
+// Chooses as many steps as shared memory takes, up to `most`, and unrolls them if that is no more
+// than `copies` instructions. False: shared memory takes too few.
 static bool choose_depth(qn__tile_t* tile, int64_t most, int64_t copies) {
   int64_t limit = qn__shared_limit(tile->product.pb);
   for (int64_t depth = most; depth >= least_depth; depth /= 2) {
@@ -131,7 +131,7 @@ static bool choose_depth(qn__tile_t* tile, int64_t most, int64_t copies) {
   return false;
 }
 
-// A strip with `side` as its short side, of `extent` lines (-1: any number up to `strip_width`).
+// Chooses a strip with `side` as its short side, of `extent` lines (-1: up to `strip_width`).
 static bool choose_strip(qn__tile_t* tile, qn__product_side_t side, int64_t extent) {
   qn__product_side_t other = side == QN__PRODUCT_ROW ? QN__PRODUCT_COLUMN : QN__PRODUCT_ROW;
   qn__tile_shape_t* shape = &tile->shape;
@@ -148,7 +148,7 @@ static bool choose_strip(qn__tile_t* tile, qn__product_side_t side, int64_t exte
   return choose_depth(tile, shape->threads / 4, max_strip_copies);
 }
 
-// For each side whose extent is not constant, if it comes to be short.
+// Adds a strip for each side whose extent is not constant: the side may be short at the call.
 static void choose_variants(qn__tile_t* tile, const int64_t* extents) {
   qn__tile_shape_t shape = tile->shape;
   for (int s = 0; s < qn__product_sides; ++s) {
@@ -168,7 +168,7 @@ bool qn__tile_choose(qn__tile_t* tile) {
     if (extents[s] >= 0 && extents[s] < fewest) return false;
   }
   if (count >= 0 && count < fewest) return false;
-  // Caches hold what so few share.
+  // Caches hold the operands of so few sums.
   if (extents[QN__PRODUCT_ROW] >= 0 && extents[QN__PRODUCT_ROW] < few &&
       extents[QN__PRODUCT_COLUMN] >= 0 && extents[QN__PRODUCT_COLUMN] < few) {
     return false;

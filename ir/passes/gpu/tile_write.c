@@ -13,17 +13,17 @@
 //     }
 //   }
 //
-// 1. What lies outside of the matrices is not branched around where a tile is filled: the last line
-//    is read again. A thread adds up nothing where its first line lies outside; of one that lies
-//    across the edge the summand sees the last line's place again, and what comes of it is never
-//    stored. So nothing is evaluated that the program does not. The last round of a reduction ends
-//    early.
-// 2. Everything that names an element of `acc` is written out, so that no code generator has to
-//    unroll anything to keep it in registers.
+// 1. Filling a tile has no branch for lines outside of the matrices: it reads the last line again.
+// A
+//    thread whose first line lies outside adds up nothing. For a thread across the edge, the
+//    summand sees the last line again, and the result is never stored. So nothing is evaluated that
+//    the program does not evaluate. The last round of a reduction ends early.
+// 2. Accesses to `acc` are written out with constant indices, so that code generators hold it in
+//    registers without unrolling anything.
 // 3. Threads bring elements in the direction in which an operand lies in memory. In shared memory
 //    it always lies across the step, for the sums of a thread are neighbours there.
-// 4. The loads of a round stand in front of the barrier behind the round before, so that warps
-//    which are done wait for memory while others compute.
+// 4. The loads of a round precede the barrier that ends the round before, so that warps which are
+//    done wait for memory while others compute.
 #include "ir/passes/gpu/tile.h"
 
 // ---- the block's tile, the thread's part of it

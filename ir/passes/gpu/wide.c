@@ -38,7 +38,8 @@ static widest_t widest_of(const qn__lanes_t* lanes, const qn__ir_var_t* var, qn_
   return widest;
 }
 
-// Which element behind a multiple of the lanes the first of them reaches, if that is constant.
+// Returns the constant c of an index `variable + c`, or 0 for any other index. Lanes begin at
+// multiples of their count, so a wide access at c is aligned only if their count divides c.
 static uint64_t shift_of(const widest_t* self, const qn__ir_expr_t* index) {
   uint64_t shift = (uint64_t)self->first;
   int64_t constant;
@@ -62,7 +63,8 @@ static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* 
   for (uint32_t d = 0; d < buffer->rank; ++d) self->shifts |= shift_of(self, indices[d]);
 }
 
-// What a lane loads round after round is better spread over threads, or wide by itself.
+// Finds loads that a reduction inside of a lane makes in every round. Neighbouring threads read
+// those side by side, or one thread reads them in a row; both are better than lanes.
 static bool note_rounds(void* context, qn__ir_expr_t** slot) {
   widest_t* self = context;
   const qn__ir_expr_t* expr = *slot;
@@ -102,14 +104,15 @@ static int64_t lanes_of(const qn__pass_builder_t* pb, const widest_t* widest, do
   int64_t count = (int64_t)(pb->options->access_bytes / widest->bytes);
   if (count > max_lanes) count = max_lanes;
   while (count > 4 && cost * (double)count > MAX_WORK) count /= 2;
-  // The more lanes, the further apart are neighbouring threads in what is not moved.
+  // Accesses that are not moved wide are as far apart, among neighbouring threads, as lanes are
+  // many.
   if (widest->has_single && count > 4) count = 4;
   // Of x[i] and x[i + 1] one is never aligned: neighbouring threads read them side by side.
   while (count > 1 && (widest->shifts & (uint64_t)(count - 1)) != 0) count /= 2;
   return count;
 }
 
-// Lanes among `threads`: each thread has some, and rows are whole.
+// Reduces the count of lanes until each of `threads` has work and lanes divide a constant row.
 static int64_t shared_lanes(const qn__ir_expr_t* all, const qn__ir_expr_t* row,
                             const qn__ir_expr_t* threads, int64_t count) {
   int64_t extent, length, coop;
@@ -143,7 +146,7 @@ int64_t qn__wide_nest_lanes(qn__pass_builder_t* pb, qn__nest_t* nest, int64_t ex
     for (size_t i = 0; i < block_count; ++i) note_single_stores(&widest, blocks[i]);
   }
   int64_t count = lanes_of(pb, &widest, cost);
-  // A grid that is known to be short is better spread than deep.
+  // A short grid needs many threads more than wide accesses.
   while (count > 1 && extent >= 0 && extent < count * qn__busy_threads(pb)) count /= 2;
   int64_t row;
   qn__ir_expr_t* length = qn__pb_extent(pb, fastest);
@@ -185,8 +188,7 @@ int64_t qn__wide_reduce_lanes(qn__pass_builder_t* pb, qn__ir_expr_t* reduce,
 
 // ---- bodies
 
-// Lets of the loops' variables for lane `k` of position `at`, of which each has `count`
-// iterations.
+// Appends lets of the loops' variables for lane `k` of group `at`, of `count` iterations each.
 static void place(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at, qn__ir_var_t* k,
                   int64_t count, qn__ir_block_t* out) {
   qn__ir_expr_t* rest = qn__pb_use(pb, at);
@@ -212,7 +214,7 @@ static void place(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at, qn
   }
 }
 
-// What follows `block`, for as long as it is read.
+// Lets `more` follow `block` until cut() is called: a copy then reads both.
 static void chain(qn__ir_block_t* block, const qn__ir_block_t* more, qn__ir_stmt_t** out_seam) {
   *out_seam = block->last;
   if (!more->first) return;
@@ -249,7 +251,8 @@ qn__ir_stmt_t* qn__wide_loop(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_va
   return is_whole ? loop : NULL;
 }
 
-// for k in 0..count { let i = at * count + k; if i < E { lets and body } }: the last iterations.
+// Returns the code of the last, incomplete group:
+//   for k in 0..count { let i = at * count + k; if i < E { lets and body } }
 static qn__ir_block_t rest_of(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at,
                               const qn__ir_expr_t* extent, int64_t count) {
   qn__ir_block_t none = {NULL, NULL};

@@ -70,16 +70,18 @@ static void interpret(const qn_generated_t* generated, const qn__ir_body_t* body
   if (!qn_ok(status)) give_up(generated, body, what, qn_status_message(status));
 }
 
+// Runs the first `pass_count` passes.
 static void compare(const qn_generated_t* generated, const qn_generated_args_t* expected,
-                    const qn__pass_options_t* options, const char* what) {
+                    const qn__pass_options_t* options, size_t pass_count, const char* what) {
   qn__ir_body_t body;
   assert_true(qn_ok(qn__body_clone(&generated->module->body, qn_allocator_default(), &body)));
-  qn_status_t status = qn__passes_run_gpu(&body, options);
+  qn_status_t status = qn__passes_run(&body, options, qn__passes_gpu, pass_count);
   if (qn_ok(status)) status = qn__body_verify_status(&body, what);
   if (!qn_ok(status)) give_up(generated, NULL, what, qn_status_message(status));
   qn__function_number(body.first);
   char message[256];
-  if (!qn_test_is_mapped(body.first, options, message, sizeof message)) {
+  if (pass_count == QN__GPU_PASS_COUNT &&
+      !qn_test_is_mapped(body.first, options, message, sizeof message)) {
     give_up(generated, &body, what, message);
   }
   qn_generated_args_t actual;
@@ -108,7 +110,28 @@ static void mapping_keeps_the_meaning(void** state) {
       options.is_checked = checked != 0;
       (void)snprintf(what, sizeof what, "target %d%s", (int)(seed % QN_COUNT_OF(targets)),
                      checked ? ", checked" : "");
-      compare(&generated, &expected, &options, what);
+      compare(&generated, &expected, &options, QN__GPU_PASS_COUNT, what);
+    }
+    qn_generated_args_deinit(&expected);
+    qn_generated_release(&generated);
+  }
+}
+
+// A launch means the same after each pass that leaves it written for one thread.
+static void every_pass_keeps_the_meaning(void** state) {
+  (void)state;
+  for (uint64_t seed = first_seed; seed < first_seed + seed_count; seed += 8) {
+    qn_generate_options_t make = {.size = 4, .allows_fast = true, .allows_threads = true};
+    qn_generated_t generated;
+    qn_status_t status;
+    if (!qn_generate(seed, &make, &generated, &status)) {
+      give_up(&generated, NULL, "parse", qn_status_message(status));
+    }
+    qn_generated_args_t expected;
+    interpret(&generated, &generated.module->body, 32, "as written", &expected);
+    for (size_t i = 0; qn__passes_gpu[i] != &qn__pass_cooperative; ++i) {
+      compare(&generated, &expected, &targets[seed / 8 % QN_COUNT_OF(targets)], i + 1,
+              qn__passes_gpu[i]->name);
     }
     qn_generated_args_deinit(&expected);
     qn_generated_release(&generated);
@@ -124,6 +147,7 @@ int main(void) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mapping_keeps_the_meaning),
+      cmocka_unit_test(every_pass_keeps_the_meaning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
