@@ -1,12 +1,11 @@
-// ir/passes/lanes_tile.c: do the iterations of a loop keep to tiles of their own?
+// ir/passes/lanes_tile.c: proves that the iterations of a loop keep to tiles of their own.
 //
-// Of every buffer that the body stores to (and that the iteration does not declare itself) all
-// accesses agree, in one dimension, on
-//   step * iteration + something that is the same in all iterations + inner part
-// where the inner part is a sum of variables of inner loops with constant ranges, and all inner
-// parts together span less than a step: tile[i * 16 + v] with v in 0..16. Views, strides and
-// whatever is no such sum are not looked into. Thread rule: one thread per body. Read next:
-// map_gpu_kit.c.
+// For every buffer that the body stores to, except those that an iteration declares, all accesses
+// must agree in one dimension on the form
+//   step * iteration + a value that is the same in all iterations + inner part
+// The inner part is a sum of variables of inner loops with constant ranges, and all inner parts
+// together must span less than a step, as in tile[i * 16 + v] with v in 0..16. Views, strides and
+// other forms of indices are not proven.
 #include "ir/affine.h"
 #include "ir/passes/lanes.h"
 
