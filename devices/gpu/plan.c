@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/dtype.h"
-#include "devices/gpu/memo.h"
+#include "devices/gpu/launch_cache.h"
 
 // ---------------------------------------------------------------------------------------- writing
 
@@ -310,7 +310,7 @@ static bool get_launch(state_t* state, const qn__gpu_function_t* function, const
     needs_threads |= state->plan->kernels[step->wide_kernel].thread_count == 0;
   }
   if (needs_threads && step->b.op_count == 0) return wrong(state, "a launch without threads");
-  step->memo = qn__gpu_memo_make(step, state->arena);
+  step->cache = qn__gpu_launch_cache_make(step, state->arena);
   return true;
 }
 
@@ -344,7 +344,7 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
       step->body_count = get_u32(state, "a count of steps");
       step->else_count = get_u32(state, "a count of steps");
       if (!get_expr(state, function, known, &step->guard)) return false;
-      step->memo = qn__gpu_memo_make(step, state->arena);
+      step->cache = qn__gpu_launch_cache_make(step, state->arena);
       break;
     case QN__GPU_STEP_LAUNCH:
       return get_launch(state, function, known, step);

@@ -13,7 +13,7 @@
 //
 // Expressions are postfix over i64. All arithmetic wraps as in the IR; evaluation also reports
 // whether any step overflowed or divided by zero. Thread rule: immutable once made,
-// but for the memos. Read next: run.h.
+// but for the caches. Read next: run.h.
 #ifndef QUERN_DEVICES_GPU_PLAN_H_
 #define QUERN_DEVICES_GPU_PLAN_H_
 
@@ -98,7 +98,7 @@ typedef struct qn__gpu_record {
   int64_t extent;
 } qn__gpu_record_t;
 
-typedef struct qn__gpu_memo qn__gpu_memo_t;
+typedef struct qn__gpu_launch_cache qn__gpu_launch_cache_t;
 
 typedef enum qn__gpu_step_kind {
   QN__GPU_STEP_LET = 1,    // local `slot` = a
@@ -128,9 +128,9 @@ typedef struct qn__gpu_step {
   uint32_t kernel;
   uint32_t wide_kernel;
   qn__gpu_expr_t guard;
-  // LAUNCH and IF, of decoding, not stored: what it came to before (memo.h); NULL: none. The one
-  // part of a plan that changes.
-  qn__gpu_memo_t* memo;
+  // LAUNCH and IF, of decoding, not stored: what it came to before (launch_cache.h); NULL: none.
+  // The one part of a plan that changes.
+  qn__gpu_launch_cache_t* cache;
 } qn__gpu_step_t;
 
 typedef struct qn__gpu_function {

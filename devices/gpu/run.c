@@ -9,7 +9,7 @@
 // plan.h.
 #include "devices/gpu/run.h"
 
-#include "devices/gpu/memo.h"
+#include "devices/gpu/launch_cache.h"
 
 typedef struct run {
   const qn__gpu_plan_t* plan;
@@ -141,9 +141,9 @@ static qn_status_t choose(const run_t* run, const qn__gpu_step_t* step, qn__gpu_
 static inline __attribute__((always_inline)) qn_status_t run_launch(const run_t* run,
                                                                     const qn__gpu_step_t* step) {
   qn__gpu_grid_t grid;
-  if (!step->memo || !qn__gpu_memo_find(step->memo, run->launch->words, &grid)) {
+  if (!step->cache || !qn__gpu_launch_cache_find(step->cache, run->launch->words, &grid)) {
     QN_TRY(choose(run, step, &grid));
-    if (step->memo) qn__gpu_memo_note(step->memo, run->launch->words, &grid);
+    if (step->cache) qn__gpu_launch_cache_note(step->cache, run->launch->words, &grid);
   }
   if (grid.block_count <= 0 || grid.thread_count == 0) return QN_OK;
   uint64_t values[QN__GPU_MAX_ARGS], ends[QN__GPU_MAX_ARGS];
@@ -160,14 +160,14 @@ static inline __attribute__((always_inline)) qn_status_t run_launch(const run_t*
 
 static bool holds(const run_t* run, const qn__gpu_step_t* step) {
   qn__gpu_grid_t known;
-  if (step->memo && qn__gpu_memo_find(step->memo, run->launch->words, &known)) {
+  if (step->cache && qn__gpu_launch_cache_find(step->cache, run->launch->words, &known)) {
     return known.block_count != 0;
   }
   int64_t guard = 1;
   bool is_so = value_of(run, &step->a) != 0;
   if (is_so && step->guard.op_count != 0) is_so = evaluate(run, &step->guard, &guard) && guard != 0;
   known = (qn__gpu_grid_t){.block_count = is_so};
-  if (step->memo) qn__gpu_memo_note(step->memo, run->launch->words, &known);
+  if (step->cache) qn__gpu_launch_cache_note(step->cache, run->launch->words, &known);
   return is_so;
 }
 

@@ -341,7 +341,7 @@ qn_status_t qn__vk_load(int32_t id, const qn_artifact_t* artifact, const qn_load
   self->device = device;
   qn__arena_init(&self->arena, device->allocator);
   qn__vk_identity(&device->info, self->identity);
-  if (options) self->store = options->store;
+  if (options) self->store = options->driver_cache;
   if (self->store.retain) self->store.retain(self->store.self);
   status = load_into(self, artifact);
   if (!qn_ok(status)) {

@@ -41,7 +41,7 @@ typedef struct qn__vk_executable {
   qn__vk_kernel_t* kernels;
   qn__mutex_t mutex;  // while pipelines are made or saved
   VkPipelineCache cache;
-  qn_driver_store_t store;
+  qn_driver_cache_t store;
   char identity[256];
   // Of the data that is stored.
   size_t saved_bytes;

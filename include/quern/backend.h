@@ -144,23 +144,23 @@ typedef struct qn_launch {
 // What a driver makes of an artifact on its own (Vulkan's pipeline data), kept in the engine's
 // cache beside the artifact's entry. `identity` names the driver and all that the data depends on;
 // data of another identity is never given. The members may be NULL: nothing is kept. Any thread.
-typedef struct qn_driver_store {
+typedef struct qn_driver_cache {
   void* self;
   // Calls `sink` with the stored bytes, verified, at most once; no call: there are none.
   void (*get)(void* self, const char* identity, qn_sink_t sink);
   // Copies the bytes and stores them behind the caller's back; failures are counted, not reported.
   void (*put)(void* self, const char* identity, const void* data, size_t size_bytes);
-  // A device that keeps the store beyond `load` retains it until `unload`.
+  // A device that keeps the handle beyond `load` retains it until `unload`.
   void (*retain)(void* self);
   void (*release)(void* self);
-} qn_driver_store_t;
+} qn_driver_cache_t;
 
 typedef struct qn_load_options {
   size_t struct_size;
   const char* name;  // for profilers and debuggers: "softmax@0123456789ab"
   bool has_perf_map;
   bool has_gdb;
-  qn_driver_store_t store;
+  qn_driver_cache_t driver_cache;
 } qn_load_options_t;
 
 // The table of a device type. NULL members are optional: the answer is then none or UNSUPPORTED.

@@ -62,7 +62,7 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
   QN_TRY(
       qn__pool_init(&engine->pool, qn__config_number(config, QN__SETTING_compile_threads), owner));
   QN_TRY(qn__in_flight_init(&engine->in_flight, engine));
-  QN_TRY(qn__driver_door_make(engine, &engine->driver_door));
+  QN_TRY(qn__driver_cache_create(engine, &engine->driver_cache));
   QN_TRY(qn__record_open(engine->allocator, qn__config_get(config, QN__SETTING_record),
                          &engine->record));
   return qn__tiers_open(engine);
@@ -101,7 +101,7 @@ void qn__engine_retain(qn_engine_t* engine) {
 
 void qn__engine_release(qn_engine_t* engine) {
   if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
-  qn__driver_door_release(engine->driver_door);
+  qn__driver_cache_release(engine->driver_cache);
   qn__in_flight_deinit(&engine->in_flight);
   qn__pool_deinit(&engine->pool);
   qn__table_deinit(&engine->table);
@@ -121,7 +121,7 @@ void qn__engine_forget_tier_user(qn_engine_t* engine) {
 
 void qn__engine_leave_tiers(qn_engine_t* engine) {
   if (atomic_fetch_sub_explicit(&engine->tier_user_count, 1, memory_order_acq_rel) != 1) return;
-  qn__driver_door_close(engine->driver_door);
+  qn__driver_cache_close(engine->driver_cache);
   qn__tiers_close(engine);
   qn__record_close(engine->record);
   engine->record = NULL;

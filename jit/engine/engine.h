@@ -10,7 +10,7 @@
 #include "cache/bundle.h"
 #include "cache/disk.h"
 #include "jit/call/executable.h"
-#include "jit/codegen/driver_store.h"
+#include "jit/codegen/driver_cache.h"
 #include "jit/codegen/generator.h"
 #include "jit/engine/config.h"
 #include "jit/engine/in_flight.h"
@@ -35,7 +35,7 @@ struct qn_engine {
   qn__table_t table;
   qn__pool_t pool;
   qn__in_flight_t in_flight;
-  qn__driver_door_t* driver_door;    // how devices put their drivers' data into the directory
+  qn__driver_cache_t* driver_cache;  // how devices put their drivers' data into the directory
   qn__tier_t tiers[QN__TIER_COUNT];  // in the order of the search
   qn__record_t* record;              // NULL: nothing is recorded
   bool reads_tiers;                  // all cache modes but off and refresh
@@ -60,7 +60,7 @@ static inline void qn__count(qn_engine_t* engine, qn__counter_t counter, uint64_
 }
 
 // The cache directory, or NULL. For what other tiers cannot have: data of this machine's drivers
-// (driver_store.c), and tools that list or fill a directory (jit/warm).
+// (driver_cache.c), and tools that list or fill a directory (jit/warm).
 static inline qn__disk_t* qn__engine_disk(const qn_engine_t* engine) {
   return engine->tiers[QN__TIER_disk].self;
 }

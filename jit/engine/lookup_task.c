@@ -86,11 +86,11 @@ static qn_status_t load_artifact(qn__lookup_task_t* task, const qn_artifact_t* a
   };
   // The CPU has no driver.
   if (task->request.device.type != QN_DEVICE_CPU) {
-    qn__driver_store_make(engine, qn__buffer_as_span(&task->preimage), &options.store);
+    qn__driver_cache_open(engine, qn__buffer_as_span(&task->preimage), &options.driver_cache);
   }
   qn_status_t status = qn__executable_load(artifact, task->request.device, task->request.module,
                                            task->key, &options, engine->allocator, out_executable);
-  qn__driver_store_release(&options.store);
+  qn__driver_cache_drop(&options.driver_cache);
   return status;
 }
 

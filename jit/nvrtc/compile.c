@@ -3,12 +3,12 @@
 // The stages, each of which can be written out: decode, verify, passes and mapping ("ir"), all
 // kernels as one text ("cuda"), NVRTC ("ptx", "cubin"), a disassembler of the toolkit ("sass"). The
 // payload is the cubin; the launch plan names the kernels in it. A module without kernels has an
-// empty payload. Thread rule: one thread per job. Read next: jit/gpu/job.h, compiler.c,
+// empty payload. Thread rule: one thread per job. Read next: jit/gpu/compile.h, compiler.c,
 // jit/gpu/cuda.c.
 #include "jit/nvrtc/compile.h"
 
 #include "base/alloc.h"
-#include "jit/gpu/job.h"
+#include "jit/gpu/compile.h"
 #include "jit/nvrtc/disassemble.h"
 
 enum { FORM_IR, FORM_CUDA, FORM_PTX, FORM_CUBIN, FORM_SASS };
@@ -18,9 +18,17 @@ static const char* const forms[] = {[FORM_IR] = "ir",
                                     [FORM_CUBIN] = "cubin",
                                     [FORM_SASS] = "sass"};
 
+static const qn__gpu_generator_t generator = {
+    .name = "nvrtc",
+    .kind = "cuda",
+    .dialect = &qn__dialect_cuda,
+    .forms = forms,
+    .form_count = QN_COUNT_OF(forms),
+};
+
 // ------------------------------------------------------------------------------------ stages
 
-static qn_status_t read_arch(const qn__gpu_job_t* job, const char** out_arch) {
+static qn_status_t read_arch(const qn__gpu_compile_t* job, const char** out_arch) {
   const char* arch = "";
   (void)qn_target_get_string(job->target, "arch", &arch);
   // What is not of this form might be read as another option.
@@ -37,38 +45,38 @@ static qn_status_t read_arch(const qn__gpu_job_t* job, const char** out_arch) {
   return QN_OK;
 }
 
-static qn_status_t lower(qn__gpu_job_t* job) {
+static qn_status_t lower(qn__gpu_compile_t* job) {
   qn__gpu_lower_options_t options = {
       .passes =
           {
-              .max_threads = (uint32_t)qn__gpu_job_number(job, "max_threads_per_block"),
+              .max_threads = (uint32_t)qn__gpu_compile_number(job, "max_threads_per_block"),
               .access_bytes = 16,
-              .multiprocessors = (uint32_t)qn__gpu_job_number(job, "multiprocessors"),
+              .multiprocessors = (uint32_t)qn__gpu_compile_number(job, "multiprocessors"),
               .has_shuffles = true,
               .has_block_reductions = true,
               .has_fma = true,
           },
-      .index_bits = (uint32_t)qn__gpu_job_number(job, "index_bits"),
+      .index_bits = (uint32_t)qn__gpu_compile_number(job, "index_bits"),
       .has_names = true,
   };
-  return qn__gpu_job_lower(job, options);
+  return qn__gpu_compile_lower(job, options);
 }
 
 // The name that messages begin with.
 static const char text_name[] = "quern.cu";
 
-static qn_status_t make_code(qn__gpu_job_t* job, const char* arch) {
-  const qn__nvrtc_t* nvrtc = job->self;
+static qn_status_t make_code(const qn__nvrtc_t* nvrtc, qn__gpu_compile_t* job, const char* arch,
+                             bool wants_ptx) {
   uint32_t count = job->program.kernel_count;
   if (count == 0) return QN_OK;
   qn__cuda_options_t options = {
       .arch = arch,
       .is_fast_tier = job->request->tier == QN_TIER_FAST,
-      .wants_ptx = job->form == FORM_PTX,
+      .wants_ptx = wants_ptx,
   };
   qn_status_t status = qn__cuda_compile(nvrtc->compiler, &options, text_name,
                                         (const char*)job->text.data, &job->out, &job->log);
-  if (!qn_ok(status)) return qn__gpu_job_explain(job, status);
+  if (!qn_ok(status)) return qn__gpu_compile_explain(job, status);
   for (uint32_t i = 0; i < count; ++i) {
     job->program.kernels[i].plan->code_offset = 0;
     job->program.kernels[i].plan->code_size_bytes = job->out.size;
@@ -76,7 +84,7 @@ static qn_status_t make_code(qn__gpu_job_t* job, const char* arch) {
   return QN_OK;
 }
 
-static qn_status_t disassemble(qn__gpu_job_t* job) {
+static qn_status_t disassemble(qn__gpu_compile_t* job) {
   if (job->out.size == 0) return QN_OK;
   qn__buffer_t text;
   qn__buffer_init(&text, job->allocator);
@@ -90,42 +98,46 @@ static qn_status_t disassemble(qn__gpu_job_t* job) {
   return status;
 }
 
-static qn_status_t run(qn__gpu_job_t* job) {
+// Carries a request out up to `form`, which is then in job->out. qn__gpu_compile_end is due also
+// after a failure.
+static qn_status_t run(const qn__nvrtc_t* nvrtc, const qn_compile_request_t* request, size_t form,
+                       qn__gpu_compile_t* job) {
+  QN_TRY(qn__gpu_compile_begin(&generator, nvrtc->allocator, request, job));
   const char* arch = "";
   QN_TRY(read_arch(job, &arch));
   QN_TRY(lower(job));
-  if (job->form == FORM_IR) return qn__gpu_job_write_ir(job);
+  if (form == FORM_IR) return qn__gpu_compile_write_ir(job);
   const qn__print_options_t has = {.has_native_fma = true, .has_int64 = true, .has_float64 = true};
-  QN_TRY(qn__gpu_job_print(job, 0, job->program.kernel_count, has));
-  if (job->form == FORM_CUDA) {
+  QN_TRY(qn__gpu_compile_print(job, 0, job->program.kernel_count, has));
+  if (form == FORM_CUDA) {
     qn__buffer_str(&job->out, qn__buffer_as_str(&job->text));
     return qn__buffer_status(&job->out, "the text of kernels");
   }
-  QN_TRY(make_code(job, arch));
-  return job->form == FORM_SASS ? disassemble(job) : QN_OK;
+  QN_TRY(make_code(nvrtc, job, arch, form == FORM_PTX));
+  return form == FORM_SASS ? disassemble(job) : QN_OK;
 }
 
-// ------------------------------------------------------------------------------------ jobs
-
-static const qn__gpu_maker_t maker = {
-    .name = "nvrtc",
-    .kind = "cuda",
-    .format = "cuda-cubin-1",
-    .forms = forms,
-    .form_count = QN_COUNT_OF(forms),
-    .payload_form = FORM_CUBIN,
-    .dialect = &qn__dialect_cuda,
-    .run = run,
-};
+// ------------------------------------------------------------------------------------ requests
 
 qn_status_t qn__nvrtc_compile(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,
                               qn_artifact_t** out_artifact) {
-  return qn__gpu_compile(&maker, nvrtc, nvrtc->allocator, request, out_artifact);
+  *out_artifact = NULL;
+  qn__gpu_compile_t job;
+  qn_status_t status = run(nvrtc, request, FORM_CUBIN, &job);
+  if (qn_ok(status)) status = qn__gpu_compile_artifact(&job, "cuda-cubin-1", out_artifact);
+  qn__gpu_compile_end(&job);
+  return status;
 }
 
 qn_status_t qn__nvrtc_emit(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,
                            const char* form, qn_sink_t sink) {
-  return qn__gpu_emit(&maker, nvrtc, nvrtc->allocator, request, form, sink);
+  size_t wanted;
+  QN_TRY(qn__gpu_find_form(&generator, form, &wanted));
+  qn__gpu_compile_t job;
+  qn_status_t status = run(nvrtc, request, wanted, &job);
+  if (qn_ok(status)) status = sink.write(sink.self, job.out.data, job.out.size);
+  qn__gpu_compile_end(&job);
+  return status;
 }
 
 qn_status_t qn__nvrtc_create(qn_allocator_t allocator, qn__nvrtc_t** out_nvrtc) {

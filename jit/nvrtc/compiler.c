@@ -2,13 +2,13 @@
 //
 // Options that not every version knows are tried by the warm-up. What they are follows from the
 // version, so equal identities give equal bytes. Not here: the warm-up's thread and forks
-// (jit/gpu/gate.h). Thread rule: in compiler.h. Read next: compile.c.
+// (jit/gpu/compiler_guard.h). Thread rule: in compiler.h. Read next: compile.c.
 #include "jit/nvrtc/compiler.h"
 
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "jit/gpu/gate.h"
+#include "jit/gpu/compiler_guard.h"
 
 // What newer versions offer. `is_fast`: for the fast tier alone.
 static const struct {
@@ -26,7 +26,7 @@ enum { OPTIONAL_COUNT = sizeof optional_options / sizeof optional_options[0] };
 struct qn__cuda_compiler {
   qn_allocator_t allocator;
   const qn__nvrtc_library_t* library;
-  qn__gate_t gate;
+  qn__compiler_guard_t guard;
   bool has_option[OPTIONAL_COUNT];  // written by the warm-up
 };
 
@@ -189,9 +189,9 @@ static qn_status_t compile(const qn__cuda_compiler_t* compiler, const qn__cuda_o
 qn_status_t qn__cuda_compile(qn__cuda_compiler_t* compiler, const qn__cuda_options_t* options,
                              const char* name, const char* text, qn__buffer_t* out,
                              qn__buffer_t* out_log) {
-  QN_TRY(qn__gate_begin(&compiler->gate));
+  QN_TRY(qn__compiler_guard_begin(&compiler->guard));
   qn_status_t status = compile(compiler, options, name, text, out, out_log);
-  qn__gate_end(&compiler->gate);
+  qn__compiler_guard_end(&compiler->guard);
   return status;
 }
 
@@ -204,14 +204,14 @@ qn_status_t qn__cuda_compiler_create(qn_allocator_t allocator, const qn__nvrtc_l
   if (!compiler) return qn__out_of_memory("a CUDA compiler");
   compiler->allocator = allocator;
   compiler->library = library;
-  qn__gate_init(&compiler->gate, "NVRTC");
-  qn__gate_warm(&compiler->gate, "quern-nvrtc", warm, compiler);
+  qn__compiler_guard_init(&compiler->guard, "NVRTC");
+  qn__compiler_guard_warm(&compiler->guard, "quern-nvrtc", warm, compiler);
   *out_compiler = compiler;
   return QN_OK;
 }
 
 void qn__cuda_compiler_destroy(qn__cuda_compiler_t* compiler) {
   if (!compiler) return;
-  qn__gate_deinit(&compiler->gate);
+  qn__compiler_guard_deinit(&compiler->guard);
   qn__free(compiler->allocator, compiler, sizeof *compiler);
 }

@@ -3,20 +3,28 @@
 // The stages, each of which can be written out: decode, verify, passes and mapping ("ir"), kernels
 // as texts ("glsl"), shaderc ("spirv", and "spirv-asm" for people). Each kernel is a text and a
 // SPIR-V module of its own; the payload is these one behind the other, and the launch plan says
-// where each one lies. Thread rule: one thread per job. Read next: jit/gpu/job.h, compiler.c,
+// where each one lies. Thread rule: one thread per job. Read next: jit/gpu/compile.h, compiler.c,
 // jit/gpu/glsl.c.
 #include "jit/shaderc/compile.h"
 
 #include "base/alloc.h"
-#include "jit/gpu/job.h"
+#include "jit/gpu/compile.h"
 
 enum { FORM_IR, FORM_GLSL, FORM_SPIRV, FORM_SPIRV_ASM };
 static const char* const forms[] = {
     [FORM_IR] = "ir", [FORM_GLSL] = "glsl", [FORM_SPIRV] = "spirv", [FORM_SPIRV_ASM] = "spirv-asm"};
 
+static const qn__gpu_generator_t generator = {
+    .name = "shaderc",
+    .kind = "vulkan",
+    .dialect = &qn__dialect_glsl,
+    .forms = forms,
+    .form_count = QN_COUNT_OF(forms),
+};
+
 // ------------------------------------------------------------------------------------ the target
 
-static qn_status_t read_version(const qn__gpu_job_t* job, const char* option, uint32_t least,
+static qn_status_t read_version(const qn__gpu_compile_t* job, const char* option, uint32_t least,
                                 uint32_t most, uint32_t* out_minor) {
   const char* text = "";
   (void)qn_target_get_string(job->target, option, &text);
@@ -34,10 +42,11 @@ static qn_status_t read_version(const qn__gpu_job_t* job, const char* option, ui
 
 // A later Vulkan runs what is made for 1.3, and a device that offers less SPIR-V than its Vulkan
 // says so.
-static qn_status_t read_options(const qn__gpu_job_t* job, qn__spirv_options_t* out) {
+static qn_status_t read_options(const qn__gpu_compile_t* job, size_t form,
+                                qn__spirv_options_t* out) {
   static const uint32_t spirv_of_vulkan[] = {0, 3, 5, 6};
   *out = (qn__spirv_options_t){.is_optimized = job->request->tier != QN_TIER_FAST,
-                               .wants_assembly = job->form == FORM_SPIRV_ASM,
+                               .wants_assembly = form == FORM_SPIRV_ASM,
                                .f64_modes = qn__spirv_modes_of_f64(job->target)};
   QN_TRY(read_version(job, "api_version", 1, 3, &out->vulkan_minor));
   return read_version(job, "spirv_version", 3, spirv_of_vulkan[out->vulkan_minor],
@@ -46,31 +55,31 @@ static qn_status_t read_options(const qn__gpu_job_t* job, qn__spirv_options_t* o
 
 // ------------------------------------------------------------------------------------ stages
 
-static qn_status_t lower(qn__gpu_job_t* job, bool has_shuffles) {
-  int64_t threads = qn__gpu_job_number(job, "max_threads_per_block");
-  int64_t wide = qn__gpu_job_number(job, "max_block_size_x");
+static qn_status_t lower(qn__gpu_compile_t* job, bool has_shuffles) {
+  int64_t threads = qn__gpu_compile_number(job, "max_threads_per_block");
+  int64_t wide = qn__gpu_compile_number(job, "max_block_size_x");
   // Without 64-bit integers there is no wide kernel.
-  bool has_wide = qn__gpu_job_has(job, "supports_int64");
+  bool has_wide = qn__gpu_compile_has(job, "supports_int64");
   qn__gpu_lower_options_t options = {
       .passes = {.max_threads = (uint32_t)(wide < threads ? wide : threads),
                  .has_shuffles = has_shuffles,
-                 .has_fma = qn__gpu_job_has(job, "supports_fused_multiply_add")},
-      .index_bits = has_wide ? (uint32_t)qn__gpu_job_number(job, "index_bits") : 32,
+                 .has_fma = qn__gpu_compile_has(job, "supports_fused_multiply_add")},
+      .index_bits = has_wide ? (uint32_t)qn__gpu_compile_number(job, "index_bits") : 32,
   };
-  return qn__gpu_job_lower(job, options);
+  return qn__gpu_compile_lower(job, options);
 }
 
-static qn_status_t print_kernel(qn__gpu_job_t* job, uint32_t index) {
+static qn_status_t print_kernel(qn__gpu_compile_t* job, uint32_t index) {
   const qn__print_options_t has = {
-      .has_native_fma = qn__gpu_job_has(job, "supports_fused_multiply_add"),
-      .has_int64 = qn__gpu_job_has(job, "supports_int64"),
-      .has_float64 = qn__gpu_job_has(job, "supports_float64"),
+      .has_native_fma = qn__gpu_compile_has(job, "supports_fused_multiply_add"),
+      .has_int64 = qn__gpu_compile_has(job, "supports_int64"),
+      .has_float64 = qn__gpu_compile_has(job, "supports_float64"),
   };
-  return qn__gpu_job_print(job, index, 1, has);
+  return qn__gpu_compile_print(job, index, 1, has);
 }
 
 // In front of a kernel that people read.
-static void write_title(qn__gpu_job_t* job, const char* comment, uint32_t index) {
+static void write_title(qn__gpu_compile_t* job, const char* comment, uint32_t index) {
   qn__buffer_format(&job->out, "%s%s kernel %u, of function %s\n", index ? "\n" : "", comment,
                     index, job->program.kernels[index].function->name);
 }
@@ -78,16 +87,15 @@ static void write_title(qn__gpu_job_t* job, const char* comment, uint32_t index)
 // The name that messages begin with.
 static const char kernel_name[] = "kernel.comp";
 
-static qn_status_t make_code(qn__gpu_job_t* job, const qn__spirv_options_t* options,
-                             uint32_t index) {
-  const qn__shaderc_t* shaderc = job->self;
+static qn_status_t make_code(const qn__shaderc_t* shaderc, qn__gpu_compile_t* job,
+                             const qn__spirv_options_t* options, uint32_t index) {
   const qn__gpu_kernel_ir_t* kernel = &job->program.kernels[index];
   if (options->wants_assembly) write_title(job, ";", index);
   size_t begin = job->out.size;
   qn_status_t status = qn__spirv_compile(shaderc->compiler, options, kernel_name,
                                          qn__buffer_as_str(&job->text), &job->out, &job->log);
   if (!qn_ok(status)) {
-    return qn_status_annotate(qn__gpu_job_explain(job, status), "function '%s', kernel %u",
+    return qn_status_annotate(qn__gpu_compile_explain(job, status), "function '%s', kernel %u",
                               kernel->function->name, index);
   }
   kernel->plan->code_offset = begin;
@@ -100,59 +108,64 @@ static qn_status_t make_code(qn__gpu_job_t* job, const qn__spirv_options_t* opti
   return QN_OK;
 }
 
-static qn_status_t run_stages(qn__gpu_job_t* job, const qn__spirv_options_t* options,
-                              bool has_shuffles) {
+static qn_status_t run_stages(const qn__shaderc_t* shaderc, qn__gpu_compile_t* job, size_t form,
+                              const qn__spirv_options_t* options, bool has_shuffles) {
   QN_TRY(lower(job, has_shuffles));
-  bool has_kernels = job->form != FORM_IR || has_shuffles;
+  bool has_kernels = form != FORM_IR || has_shuffles;
   for (uint32_t i = 0; has_kernels && i < job->program.kernel_count; ++i) {
     QN_TRY(print_kernel(job, i));
-    if (job->form == FORM_IR) continue;
-    if (job->form == FORM_GLSL) {
+    if (form == FORM_IR) continue;
+    if (form == FORM_GLSL) {
       write_title(job, "//", i);
       qn__buffer_str(&job->out, qn__buffer_as_str(&job->text));
     } else {
-      QN_TRY(make_code(job, options, i));
+      QN_TRY(make_code(shaderc, job, options, i));
     }
   }
-  if (job->form == FORM_IR) return qn__gpu_job_write_ir(job);
+  if (form == FORM_IR) return qn__gpu_compile_write_ir(job);
   return qn__buffer_status(&job->out, "the text of kernels");
 }
 
 // Only when a kernel is printed does it turn out whether its threads fill their subgroups. If they
 // do not, everything is done again with exchanges through shared memory. The mapped module is that
 // of the code, so --emit ir prints the kernels too where it has shuffles.
-static qn_status_t run(qn__gpu_job_t* job) {
+//
+// Carries a request out up to `form`, which is then in job->out. qn__gpu_compile_end is due also
+// after a failure.
+static qn_status_t run(const qn__shaderc_t* shaderc, const qn_compile_request_t* request,
+                       size_t form, qn__gpu_compile_t* job) {
+  QN_TRY(qn__gpu_compile_begin(&generator, shaderc->allocator, request, job));
   qn__spirv_options_t options;
-  QN_TRY(read_options(job, &options));
-  bool has_shuffles = qn__gpu_job_has(job, "supports_subgroup_shuffle");
-  qn_status_t status = run_stages(job, &options, has_shuffles);
+  QN_TRY(read_options(job, form, &options));
+  bool has_shuffles = qn__gpu_compile_has(job, "supports_subgroup_shuffle");
+  qn_status_t status = run_stages(shaderc, job, form, &options, has_shuffles);
   if (qn_status_code(status) != QN_STATUS_UNSUPPORTED || !has_shuffles) return status;
   qn_status_free(status);
-  qn__gpu_job_forget(job);
-  return run_stages(job, &options, false);
+  qn__gpu_compile_restart(job);
+  return run_stages(shaderc, job, form, &options, false);
 }
 
-// ------------------------------------------------------------------------------------ jobs
-
-static const qn__gpu_maker_t maker = {
-    .name = "shaderc",
-    .kind = "vulkan",
-    .format = "vulkan-spirv-1",
-    .forms = forms,
-    .form_count = QN_COUNT_OF(forms),
-    .payload_form = FORM_SPIRV,
-    .dialect = &qn__dialect_glsl,
-    .run = run,
-};
+// ------------------------------------------------------------------------------------ requests
 
 qn_status_t qn__shaderc_compile(qn__shaderc_t* shaderc, const qn_compile_request_t* request,
                                 qn_artifact_t** out_artifact) {
-  return qn__gpu_compile(&maker, shaderc, shaderc->allocator, request, out_artifact);
+  *out_artifact = NULL;
+  qn__gpu_compile_t job;
+  qn_status_t status = run(shaderc, request, FORM_SPIRV, &job);
+  if (qn_ok(status)) status = qn__gpu_compile_artifact(&job, "vulkan-spirv-1", out_artifact);
+  qn__gpu_compile_end(&job);
+  return status;
 }
 
 qn_status_t qn__shaderc_emit(qn__shaderc_t* shaderc, const qn_compile_request_t* request,
                              const char* form, qn_sink_t sink) {
-  return qn__gpu_emit(&maker, shaderc, shaderc->allocator, request, form, sink);
+  size_t wanted;
+  QN_TRY(qn__gpu_find_form(&generator, form, &wanted));
+  qn__gpu_compile_t job;
+  qn_status_t status = run(shaderc, request, wanted, &job);
+  if (qn_ok(status)) status = sink.write(sink.self, job.out.data, job.out.size);
+  qn__gpu_compile_end(&job);
+  return status;
 }
 
 qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_shaderc) {

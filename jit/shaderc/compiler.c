@@ -1,19 +1,19 @@
 // jit/shaderc/compiler.c: one shaderc compiler: its options, its results, the validator.
 //
 // What shaderc throws it catches itself and calls an internal error. Not here: the warm-up's thread
-// and forks (jit/gpu/gate.h). Thread rule: in compiler.h. Read next: compile.c.
+// and forks (jit/gpu/compiler_guard.h). Thread rule: in compiler.h. Read next: compile.c.
 #include "jit/shaderc/compiler.h"
 
 #include <shaderc/shaderc.h>
 #include <spirv-tools/libspirv.h>
 
 #include "base/alloc.h"
-#include "jit/gpu/gate.h"
+#include "jit/gpu/compiler_guard.h"
 
 struct qn__spirv_compiler {
   qn_allocator_t allocator;
   shaderc_compiler_t compiler;
-  qn__gate_t gate;
+  qn__compiler_guard_t guard;
 };
 
 // As small as can be: what takes time are the tables of built-in functions.
@@ -119,7 +119,7 @@ static qn_status_t take_result(const qn__spirv_compiler_t* compiler,
 qn_status_t qn__spirv_compile(qn__spirv_compiler_t* compiler, const qn__spirv_options_t* options,
                               const char* name, qn_str_t text, qn__buffer_t* out,
                               qn__buffer_t* out_messages) {
-  QN_TRY(qn__gate_begin(&compiler->gate));
+  QN_TRY(qn__compiler_guard_begin(&compiler->guard));
   qn_status_t status = QN_OK;
   shaderc_compile_options_t made = make_options(options);
   if (!made) status = qn__out_of_memory("shaderc's options");
@@ -130,7 +130,7 @@ qn_status_t qn__spirv_compile(qn__spirv_compiler_t* compiler, const qn__spirv_op
     shaderc_result_release(result);
   }
   shaderc_compile_options_release(made);
-  qn__gate_end(&compiler->gate);
+  qn__compiler_guard_end(&compiler->guard);
   return status;
 }
 
@@ -163,20 +163,20 @@ qn_status_t qn__spirv_compiler_create(qn_allocator_t allocator,
   qn__spirv_compiler_t* compiler = qn__alloc_zero(allocator, 1, sizeof *compiler);
   if (!compiler) return qn__out_of_memory("a shaderc compiler");
   compiler->allocator = allocator;
-  qn__gate_init(&compiler->gate, "shaderc");
+  qn__compiler_guard_init(&compiler->guard, "shaderc");
   compiler->compiler = shaderc_compiler_initialize();
   if (!compiler->compiler) {
     qn__free(allocator, compiler, sizeof *compiler);
     return qn_status_make(QN_STATUS_UNAVAILABLE, "shaderc cannot be initialised");
   }
-  qn__gate_warm(&compiler->gate, "quern-shaderc", warm, compiler);
+  qn__compiler_guard_warm(&compiler->guard, "quern-shaderc", warm, compiler);
   *out_compiler = compiler;
   return QN_OK;
 }
 
 void qn__spirv_compiler_destroy(qn__spirv_compiler_t* compiler) {
   if (!compiler) return;
-  qn__gate_deinit(&compiler->gate);
+  qn__compiler_guard_deinit(&compiler->guard);
   shaderc_compiler_release(compiler->compiler);
   qn__free(compiler->allocator, compiler, sizeof *compiler);
 }

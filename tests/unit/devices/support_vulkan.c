@@ -345,11 +345,11 @@ static const qn_device_table_t* table(void) {
   return qn__device_table(QN_DEVICE_VULKAN);
 }
 
-void* test_vulkan_load(const qn_driver_store_t* store) {
+void* test_vulkan_load(const qn_driver_cache_t* store) {
   qn_artifact_t artifact;
   test_vulkan_artifact("{\"kind\":\"vulkan\"}", &artifact);
   qn_load_options_t options = {.struct_size = sizeof options, .name = "test"};
-  if (store) options.store = *store;
+  if (store) options.driver_cache = *store;
   void* executable;
   must(table()->load(0, &artifact, &options, &executable));
   return executable;

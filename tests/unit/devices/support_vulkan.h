@@ -56,7 +56,7 @@ typedef struct test_owner {
 } test_owner_t;
 
 // Errors are the test's failure. `store` may be NULL.
-void* test_vulkan_load(const qn_driver_store_t* store);
+void* test_vulkan_load(const qn_driver_cache_t* store);
 void test_vulkan_unload(void* executable);
 // The artifact of the same functions.
 void test_vulkan_artifact(const char* isa, qn_artifact_t* out_artifact);

@@ -540,7 +540,7 @@ static void test_pipeline_data_is_kept_and_checked(void** state) {
   device->vk.GetPipelineCacheData = fake_data;
   device->vk.CreatePipelineCache = fake_create;
   static store_t store;
-  qn_driver_store_t members = {&store, store_get, store_put, store_retain, store_release};
+  qn_driver_cache_t members = {&store, store_get, store_put, store_retain, store_release};
   growing = 1;
   void* code = test_vulkan_load(&members);
   assert_int_equal(store.get_count, 1);

@@ -1,5 +1,5 @@
-// tests/unit/gpu/test_memo.c: what launch steps remember gives what evaluating them gives, also
-// between threads. ctest-labels: tsan
+// tests/unit/gpu/test_launch_cache.c: what launch steps remember gives what evaluating them gives,
+// also between threads. ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "devices/gpu/memo.h"
+#include "devices/gpu/launch_cache.h"
 #include "devices/gpu/run.h"
 #include "tests/unit/gpu/expr.h"
 
@@ -54,7 +54,7 @@ static void decode_step(uint32_t wide_kernel, qn__arena_t* arena, qn__gpu_plan_t
                          .kernel = 0,
                          .wide_kernel = wide_kernel};
   decode(&step, 1, arena, out_plan);
-  assert_non_null(out_plan->functions[0].steps[0].memo);
+  assert_non_null(out_plan->functions[0].steps[0].cache);
 }
 
 // ---- a backend that checks each launch against the words of its call
@@ -106,11 +106,11 @@ static void which_steps_remember(void** state) {
   qn__arena_init(&arena, qn_allocator_default());
   for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
     qn__gpu_step_t step = {.kind = QN__GPU_STEP_LAUNCH, .a = *cases[i].a, .b = *cases[i].b};
-    const qn__gpu_memo_t* memo = qn__gpu_memo_make(&step, &arena);
-    assert_int_equal(memo != NULL, cases[i].has_memo);
-    if (!memo) continue;
-    assert_int_equal(memo->word_count, cases[i].word_count);
-    assert_int_equal((uintptr_t)memo->lines % sizeof *memo->lines, 0);
+    const qn__gpu_launch_cache_t* cache = qn__gpu_launch_cache_make(&step, &arena);
+    assert_int_equal(cache != NULL, cases[i].has_memo);
+    if (!cache) continue;
+    assert_int_equal(cache->word_count, cases[i].word_count);
+    assert_int_equal((uintptr_t)cache->lines % sizeof *cache->lines, 0);
   }
   qn__arena_deinit(&arena);
 }
@@ -157,9 +157,9 @@ static void choices_remember(void** state) {
   qn__arena_init(&arena, qn_allocator_default());
   qn__gpu_plan_t plan;
   decode(steps, QN_COUNT_OF(steps), &arena, &plan);
-  const qn__gpu_memo_t* memo = plan.functions[0].steps[0].memo;
-  assert_non_null(memo);
-  assert_int_equal(memo->word_count, 3);
+  const qn__gpu_launch_cache_t* cache = plan.functions[0].steps[0].cache;
+  assert_non_null(cache);
+  assert_int_equal(cache->word_count, 3);
   checker_t checker = {.launches = 0};
   uint64_t random = 1;
   for (int i = 0; i < 20000; i++) {
@@ -179,31 +179,33 @@ static void it_answers_for_the_same_words_alone(void** state) {
   qn__arena_init(&arena, qn_allocator_default());
   qn__gpu_plan_t plan;
   decode_step(1, &arena, &plan);
-  qn__gpu_memo_t* memo = plan.functions[0].steps[0].memo;
+  qn__gpu_launch_cache_t* cache = plan.functions[0].steps[0].cache;
   uint64_t words[6] = {0, 10, 20, 30, 0, 0};
   qn__gpu_grid_t grid;
-  assert_false(qn__gpu_memo_find(memo, words, &grid));
+  assert_false(qn__gpu_launch_cache_find(cache, words, &grid));
   // Nobody has written a line of noughts.
-  assert_false(qn__gpu_memo_find(memo, (uint64_t[6]){0}, &grid));
-  qn__gpu_memo_note(memo, words, &(qn__gpu_grid_t){INT64_C(1) << 40, 1, UINT32_MAX});
-  assert_true(qn__gpu_memo_find(memo, words, &grid));
+  assert_false(qn__gpu_launch_cache_find(cache, (uint64_t[6]){0}, &grid));
+  qn__gpu_launch_cache_note(cache, words, &(qn__gpu_grid_t){INT64_C(1) << 40, 1, UINT32_MAX});
+  assert_true(qn__gpu_launch_cache_find(cache, words, &grid));
   assert_true(grid.block_count == INT64_C(1) << 40 && grid.kernel == 1);
   assert_true(grid.thread_count == UINT32_MAX);
   // Words that no expression reads do not count; each of the others does.
   words[0] = 5;
   words[4] = 6;
-  assert_true(qn__gpu_memo_find(memo, words, &grid));
+  assert_true(qn__gpu_launch_cache_find(cache, words, &grid));
   for (size_t i = 1; i < WORDS; i++) {
     words[i] ^= UINT64_C(1) << 63;
-    assert_false(qn__gpu_memo_find(memo, words, &grid));
+    assert_false(qn__gpu_launch_cache_find(cache, words, &grid));
     words[i] ^= UINT64_C(1) << 63;
   }
   // A line that is being written is not read, and its writer is not waited for.
-  for (size_t i = 0; i < QN__GPU_MEMO_LINES; i++) atomic_fetch_add(&memo->lines[i].sequence, 1);
-  assert_false(qn__gpu_memo_find(memo, words, &grid));
-  qn__gpu_memo_note(memo, words, &(qn__gpu_grid_t){1, 0, 1});
-  for (size_t i = 0; i < QN__GPU_MEMO_LINES; i++) atomic_fetch_sub(&memo->lines[i].sequence, 1);
-  assert_true(qn__gpu_memo_find(memo, words, &grid));
+  for (size_t i = 0; i < QN__GPU_LAUNCH_CACHE_LINES; i++)
+    atomic_fetch_add(&cache->lines[i].sequence, 1);
+  assert_false(qn__gpu_launch_cache_find(cache, words, &grid));
+  qn__gpu_launch_cache_note(cache, words, &(qn__gpu_grid_t){1, 0, 1});
+  for (size_t i = 0; i < QN__GPU_LAUNCH_CACHE_LINES; i++)
+    atomic_fetch_sub(&cache->lines[i].sequence, 1);
+  assert_true(qn__gpu_launch_cache_find(cache, words, &grid));
   assert_true(grid.block_count == INT64_C(1) << 40);
   qn__arena_deinit(&arena);
 }

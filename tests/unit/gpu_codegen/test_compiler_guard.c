@@ -1,11 +1,11 @@
-// tests/unit/gpu_codegen/test_gate.c: what stands in front of a compiler library with global state:
-// warm-ups, compiles and forks at any moment of both, of one generator and of two.
+// tests/unit/gpu_codegen/test_compiler_guard.c: what stands in front of a compiler library with
+// global state: warm-ups, compiles and forks at any moment of both, of one generator and of two.
 //
 // The library is a lock that knows nothing of forks, as the locks of real ones do. A child that
 // hangs in it is ended by an alarm, which is far off because machines are slow.
 //
 // ctest-labels: tsan
-// Read next: jit/gpu/gate.h.
+// Read next: jit/gpu/compiler_guard.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "jit/gpu/gate.h"
+#include "jit/gpu/compiler_guard.h"
 
 // ThreadSanitizer takes threads that had ended before a fork for leaks of the child, and the heap
 // of AddressSanitizer keeps its locks in a child as they were.
@@ -46,11 +46,11 @@ static void warm(void* self) {
   work_in_library();
 }
 
-static qn_status_code_t compile(qn__gate_t* gate) {
-  qn_status_t status = qn__gate_begin(gate);
+static qn_status_code_t compile(qn__compiler_guard_t* guard) {
+  qn_status_t status = qn__compiler_guard_begin(guard);
   if (qn_ok(status)) {
     work_in_library();
-    qn__gate_end(gate);
+    qn__compiler_guard_end(guard);
   }
   return qn_status_consume(status);
 }
@@ -64,13 +64,13 @@ static void* compile_thrice(void* arg) {
   return worst == QN_STATUS_OK ? arg : NULL;
 }
 
-// What the child of a fork sees, as its exit code: the code of a compile with the gate.
-static int fork_and_compile(qn__gate_t* gate) {
-  if (!HAS_FORKS) return (int)compile(gate);
+// What the child of a fork sees, as its exit code: the code of a compile with the guard.
+static int fork_and_compile(qn__compiler_guard_t* guard) {
+  if (!HAS_FORKS) return (int)compile(guard);
   pid_t child = fork();
   if (child == 0) {
     (void)alarm(600);
-    _exit((int)compile(gate));
+    _exit((int)compile(guard));
   }
   int status = -1;
   assert_true(child > 0 && waitpid(child, &status, 0) == child);
@@ -83,24 +83,24 @@ enum { THREADS = 2, ROUNDS = 100, FORKS = 3 };
 static void forks_at_the_first_compiles(void** state) {
   (void)state;
   for (int round = 0; round < ROUNDS; ++round) {
-    qn__gate_t gate = {0};
-    qn__gate_init(&gate, "the library");
-    qn__gate_warm(&gate, "warm", warm, NULL);
+    qn__compiler_guard_t guard = {0};
+    qn__compiler_guard_init(&guard, "the library");
+    qn__compiler_guard_warm(&guard, "warm", warm, NULL);
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; ++i) {
-      assert_int_equal(pthread_create(&threads[i], NULL, compile_thrice, &gate), 0);
+      assert_int_equal(pthread_create(&threads[i], NULL, compile_thrice, &guard), 0);
     }
     for (int i = 0; i < FORKS; ++i) {
-      int code = fork_and_compile(&gate);
+      int code = fork_and_compile(&guard);
       assert_true(code == QN_STATUS_OK || code == QN_STATUS_UNAVAILABLE);
     }
     for (int i = 0; i < THREADS; ++i) {
       void* result = NULL;
       assert_int_equal(pthread_join(threads[i], &result), 0);
-      assert_ptr_equal(result, &gate);
+      assert_ptr_equal(result, &guard);
     }
-    assert_int_equal(fork_and_compile(&gate), QN_STATUS_OK);
-    qn__gate_deinit(&gate);
+    assert_int_equal(fork_and_compile(&guard), QN_STATUS_OK);
+    qn__compiler_guard_deinit(&guard);
   }
 }
 
@@ -131,41 +131,41 @@ static void* end_warm_up(void* arg) {
   return arg;
 }
 
-// The child compiles with the gate that warmed up at the fork, and with one that had done so long
+// The child compiles with the guard that warmed up at the fork, and with one that had done so long
 // before: the library is the same.
 static void a_fork_waits_for_a_warm_up(void** state) {
   (void)state;
-  qn__gate_t gates[2] = {{0}, {0}};
-  qn__gate_init(&gates[0], "the library");
-  qn__gate_warm(&gates[0], "warm", warm, NULL);
-  assert_int_equal(compile(&gates[0]), QN_STATUS_OK);
+  qn__compiler_guard_t guards[2] = {{0}, {0}};
+  qn__compiler_guard_init(&guards[0], "the library");
+  qn__compiler_guard_warm(&guards[0], "warm", warm, NULL);
+  assert_int_equal(compile(&guards[0]), QN_STATUS_OK);
   for (int i = 0; i < 2; ++i) {
     has_begun = may_end = false;
-    qn__gate_init(&gates[1], "the library");
-    qn__gate_warm(&gates[1], "warm", warm_slowly, NULL);
+    qn__compiler_guard_init(&guards[1], "the library");
+    qn__compiler_guard_warm(&guards[1], "warm", warm_slowly, NULL);
     qn__mutex_lock(&mutex);
     while (!has_begun) qn__cond_wait(&changed, &mutex);
     qn__mutex_unlock(&mutex);
     pthread_t ender;
     assert_int_equal(pthread_create(&ender, NULL, end_warm_up, NULL), 0);
-    assert_int_equal(fork_and_compile(&gates[i]), QN_STATUS_OK);
+    assert_int_equal(fork_and_compile(&guards[i]), QN_STATUS_OK);
     assert_int_equal(pthread_join(ender, NULL), 0);
-    assert_int_equal(compile(&gates[1]), QN_STATUS_OK);
-    qn__gate_deinit(&gates[1]);
-    gates[1] = (qn__gate_t){0};
+    assert_int_equal(compile(&guards[1]), QN_STATUS_OK);
+    qn__compiler_guard_deinit(&guards[1]);
+    guards[1] = (qn__compiler_guard_t){0};
   }
-  qn__gate_deinit(&gates[0]);
+  qn__compiler_guard_deinit(&guards[0]);
 }
 
-// A gate that nobody passes is ended while it warms up.
-static void unused_gates_end(void** state) {
+// A guard that nobody passes is ended while it warms up.
+static void unused_guards_end(void** state) {
   (void)state;
   for (int i = 0; i < 20; ++i) {
-    qn__gate_t gate = {0};
-    qn__gate_init(&gate, "the library");
-    qn__gate_warm(&gate, "warm", warm, NULL);
-    if (i % 2) (void)fork_and_compile(&gate);
-    qn__gate_deinit(&gate);
+    qn__compiler_guard_t guard = {0};
+    qn__compiler_guard_init(&guard, "the library");
+    qn__compiler_guard_warm(&guard, "warm", warm, NULL);
+    if (i % 2) (void)fork_and_compile(&guard);
+    qn__compiler_guard_deinit(&guard);
   }
 }
 
@@ -173,7 +173,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(forks_at_the_first_compiles),
       cmocka_unit_test(a_fork_waits_for_a_warm_up),
-      cmocka_unit_test(unused_gates_end),
+      cmocka_unit_test(unused_guards_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static struct {
   const char* made;
   char got[64];
   size_t got_count;
-  qn_driver_store_t kept;  // of the last load, retained
+  qn_driver_cache_t kept;  // of the last load, retained
 } driver;
 
 static int32_t count(void) {
@@ -76,14 +76,15 @@ static qn_status_t load(int32_t id, const qn_artifact_t* artifact, const qn_load
   (void)id;
   (void)artifact;
   driver.got[0] = '\0';
-  driver.kept = options->store;
-  if (options->store.get) {
-    options->store.get(options->store.self, driver.identity, (qn_sink_t){NULL, keep});
+  driver.kept = options->driver_cache;
+  if (options->driver_cache.get) {
+    options->driver_cache.get(options->driver_cache.self, driver.identity, (qn_sink_t){NULL, keep});
   }
-  if (driver.got[0] == '\0' && options->store.put) {
-    options->store.put(options->store.self, driver.identity, driver.made, strlen(driver.made));
+  if (driver.got[0] == '\0' && options->driver_cache.put) {
+    options->driver_cache.put(options->driver_cache.self, driver.identity, driver.made,
+                              strlen(driver.made));
   }
-  if (options->store.retain) options->store.retain(options->store.self);
+  if (options->driver_cache.retain) options->driver_cache.retain(options->driver_cache.self);
   *out_executable = &driver;
   return QN_OK;
 }
