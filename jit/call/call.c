@@ -33,7 +33,7 @@ typedef struct words {
 #define LIKELY(x) __builtin_expect((x), 1)
 #define UNLIKELY(x) __builtin_expect((x), 0)
 
-// Binds or compares; expressions come later.
+// Binds a symbol or compares; expressions come later.
 static inline bool bind_dim(const qn__dim_t* dim, int64_t value, uint64_t* symbols) {
   // The order, and the hint, keep the usual way through a call free of jumps.
   if (LIKELY(dim->kind == QN__DIM_SYMBOL)) return symbols[dim->symbol] == (uint64_t)value;
@@ -56,8 +56,8 @@ static inline bool bind_first(const qn__arg_t* arg, int64_t value, uint64_t* sym
   return arg->first_kind == QN__DIM_EXPR || arg->first_value == value;
 }
 
-// Declared strides. A tensor without strides is row-major. Gives the elements from the first to one
-// past the last.
+// Checks declared strides. A tensor without strides is row-major. Gives the elements from the first
+// to one past the last.
 static bool bind_strides(const qn__arg_t* arg, const qn_tensor_t* tensor, uint64_t* symbols,
                          int64_t* out_span) {
   int64_t compact_strides[QN__MAX_RANK];
@@ -95,8 +95,8 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
   return true;
 }
 
-// What is rare: strides, declared or given, and addresses that are not as they should be or so far
-// up that a sum may wrap. Only an empty tensor may be null or out of line. The span is counted in
+// Binds what is rare: strides, declared or given, and addresses that are null, not aligned or so
+// high that a sum may wrap. Only an empty tensor may be null or not aligned. The span is counted in
 // elements from the first to one past the last.
 static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_tensor_t* tensor,
                                                 int64_t count, uint64_t* symbols,
@@ -117,7 +117,7 @@ static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_t
   return span == 0 || !is_bad;
 }
 
-// Writes the address of the first element, and the one behind the last where its end belongs
+// Writes the address of the first element, and the one after the last where its end belongs
 // (words_t).
 static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
                                const qn_tensor_t* tensor, uint64_t* restrict symbols,
@@ -206,7 +206,7 @@ static inline bool bind_float(const qn__arg_t* arg, const qn_value_t* value, uin
   return true;
 }
 
-// Extents and strides that are expressions, once every symbol is bound.
+// Checks extents and strides that are expressions, once every symbol is bound.
 static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const uint64_t* words) {
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     const qn__arg_t* arg = &plan->args[i];
@@ -285,7 +285,8 @@ static __attribute__((noinline, cold)) qn_status_t explain(const qn__plan_t* pla
   return status;
 }
 
-// What the cell's own function refuses is refused in its words, whatever the variant takes.
+// Checks a call against the cell's own function, so that it is refused in its words, whatever the
+// variant takes.
 static __attribute__((noinline)) qn_status_t check_guard(const qn__variant_t* variant,
                                                          const qn_value_t* args, size_t count) {
   words_t words;

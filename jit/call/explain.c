@@ -1,9 +1,16 @@
 // jit/call/explain.c: the slow half of a packed call's checks: finds the first violation and words
 // it.
 //
-// Every message names the function with its signature, the argument by number and name, what was
-// expected and what came. Keep the order of the checks that of call.c. Thread rule: pure. Read
-// next: call.c.
+// It walks the parameters in their order and makes every check of call.c again, in the same order:
+// type, device, rank, dtype, extents, strides, memory, overlap with earlier tensors, and at the end
+// the extents and strides that are expressions. In contrast to call.c it remembers which parameter
+// bound each symbol and which bytes each tensor has, because messages name both sides. A message
+// names the function with its signature, the argument by number and name, what was expected and
+// what came.
+//
+// A check that is added here must be added to call.c as well: test_plan.c compares the verdicts of
+// both on random calls. qn__plan_explain gives ok for a call that is right, so it is also the
+// reference of that test.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +51,7 @@ static void dl_dtype_text(qn_dl_dtype_t dtype, char out[48]) {
                  dtype.lanes);
 }
 
-// "function saxpy(...): argument 1 'x': " and the rest.
+// Makes a status that begins with "saxpy(...): argument 1 'x': ".
 static qn_status_t wrong(const explain_t* e, uint32_t index, qn_status_code_t code,
                          const char* format, ...) QN_PRINTF(4, 5);
 static qn_status_t wrong(const explain_t* e, uint32_t index, qn_status_code_t code,
@@ -62,7 +69,7 @@ static const char* symbol_name(const explain_t* e, uint32_t symbol) {
   return e->plan->function->symbols[symbol]->name;
 }
 
-// `what` is "extent" or "stride" of dimension `d`.
+// Binds or compares the extent or stride (`what`) of dimension `d`. Expressions come later.
 static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
                              const qn__dim_t* dim, int64_t value) {
   uint64_t* symbols = e->words + e->plan->arg_count;

@@ -1,6 +1,17 @@
-// jit/call/plan.c: from a function's signature to the plan of its calls. See plan.h.
+// jit/call/plan.c: makes the plan of a function's calls from its signature. See plan.h.
 //
-// Runs once per function cell. Thread rule: none shared. Read next: call.c.
+// What a call must not spend time on happens here, once per function cell: symbols are numbered,
+// expressions become postfix, and what is compared with a tensor is laid out as the tensor has it
+// in memory. An example:
+//
+//   func f(x: f32[n], y: f32[2 * n], out z: f32[n])
+//
+//   x.shape  BIND n: the first parameter that shows n
+//   y.shape  EXPR 0: compared with the value of exprs[0], `2 n *`, after all parameters
+//   z.shape  SYMBOL n: compared with what x bound
+//   pairs    (x, z) and (y, z): z is written, so it may share no bytes with the others
+//
+// The words of a call are the parameters, then the symbols, 64 bits each.
 #include "jit/call/plan.h"
 
 #include <limits.h>
@@ -9,7 +20,7 @@ static bool is_var_of_kind(const qn__ir_expr_t* expr, qn__ir_var_kind_t kind) {
   return expr->kind == QN__EXPR_VAR && expr->var->kind == kind;
 }
 
-// Position of a variable among the words of a call: parameters first, then symbols.
+// Returns the position of a variable among the words of a call.
 static uint32_t word_of(const qn__ir_func_t* function, const qn__ir_var_t* var) {
   for (size_t i = 0; i < function->param_count; i++) {
     if (function->params[i].scalar == var) return (uint32_t)i;
@@ -33,7 +44,7 @@ static size_t count_nodes(const qn__ir_expr_t* expr) {
   return count;
 }
 
-// Compiles `expr` behind what `out` has; `depth` is the height of the stack before it.
+// Appends the postfix of `expr` to `out`; `depth` is the height of the stack before it.
 static qn_status_t compile(const qn__ir_func_t* function, const qn__ir_expr_t* expr, uint32_t depth,
                            qn__plan_expr_t* out) {
   if (depth >= QN__MAX_EXPR_DEPTH) {
@@ -107,7 +118,7 @@ bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* 
   return true;
 }
 
-// What an extent or stride must be; new expressions are appended to the plan.
+// Works out what an extent or stride must be. Appends new expressions to the plan.
 static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* is_bound,
                             qn__dim_t* out) {
   const qn__ir_func_t* function = plan->function;
@@ -155,6 +166,17 @@ static void int_range(qn_dtype_t dtype, int64_t* out_min, int64_t* out_max) {
   }
 }
 
+// Returns ndim and dtype of a tensor as they lie side by side in its memory.
+static uint64_t ndim_and_dtype(uint32_t rank, qn_dtype_t dtype) {
+  struct {
+    int32_t ndim;
+    qn_dl_dtype_t dtype;
+  } pair = {(int32_t)rank, qn_dtype_to_dl(dtype)};
+  uint64_t word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+
 static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool* is_bound,
                             qn__arg_t* out) {
   if (param->scalar) {
@@ -178,11 +200,7 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
   out->align_mask = (uint64_t)buffer->align_bytes - 1;
   out->max_elements = plan->has_32_bit_indices ? INT32_MAX : INT64_MAX >> out->item_shift;
   out->is_written = buffer->access != QN_ACCESS_IN;
-  struct {
-    int32_t ndim;
-    qn_dl_dtype_t dtype;
-  } pair = {(int32_t)buffer->rank, qn_dtype_to_dl(buffer->dtype)};
-  memcpy(&out->ndim_and_dtype, &pair, sizeof pair);
+  out->ndim_and_dtype = ndim_and_dtype(buffer->rank, buffer->dtype);
   QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
   if (buffer->rank != 0) {
     out->first_kind = out->shape[0].kind;
@@ -196,15 +214,18 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
   return QN_OK;
 }
 
+// Whether two parameters must not share bytes.
+static bool is_pair(const qn__arg_t* a, const qn__arg_t* b) {
+  return a->kind == QN__ARG_TENSOR && b->kind == QN__ARG_TENSOR && (a->is_written || b->is_written);
+}
+
 static qn_status_t make_pairs(qn__plan_t* plan) {
   size_t count = plan->arg_count;
   plan->pairs = qn__arena_alloc_array(&plan->arena, count * count + 1, sizeof *plan->pairs);
   if (!plan->pairs) return qn__out_of_memory("a call plan");
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     for (uint32_t j = 0; j < i; j++) {
-      const qn__arg_t *a = &plan->args[i], *b = &plan->args[j];
-      if (a->kind != QN__ARG_TENSOR || b->kind != QN__ARG_TENSOR) continue;
-      if (!a->is_written && !b->is_written) continue;
+      if (!is_pair(&plan->args[i], &plan->args[j])) continue;
       plan->pairs[plan->pair_count++] = (qn__plan_pair_t){j, i};
     }
   }
@@ -226,6 +247,45 @@ static qn_status_t fill_plan(qn__plan_t* plan) {
     QN_TRY(make_arg(plan, &function->params[i], is_bound, &plan->args[i]));
   }
   return make_pairs(plan);
+}
+
+// Tests requirement 2 for the extents or strides of one parameter.
+static bool check_dims(const qn__plan_t* plan, const qn__dim_t* dims, uint32_t rank,
+                       bool* is_bound) {
+  for (uint32_t d = 0; dims && d < rank; d++) {
+    const qn__dim_t* dim = &dims[d];
+    if (dim->kind == QN__DIM_EXPR && dim->expr >= plan->expr_count) return false;
+    if (dim->kind != QN__DIM_BIND && dim->kind != QN__DIM_SYMBOL) continue;
+    if (dim->symbol >= plan->symbol_count) return false;
+    if (is_bound[dim->symbol] != (dim->kind == QN__DIM_SYMBOL)) return false;
+    is_bound[dim->symbol] = true;
+  }
+  return true;
+}
+
+bool qn__plan_check(const qn__plan_t* plan) {
+  bool is_bound[QN__MAX_WORDS] = {false};
+  uint32_t pair_count = 0;
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    const qn__arg_t* arg = &plan->args[i];
+    const qn__ir_param_t* param = &plan->function->params[i];
+    if ((arg->kind == QN__ARG_TENSOR) != (param->buffer != NULL)) return false;
+    for (uint32_t j = 0; j < i; j++) pair_count += is_pair(arg, &plan->args[j]);
+    if (arg->kind != QN__ARG_TENSOR) continue;
+    if (arg->ndim_and_dtype != ndim_and_dtype(param->buffer->rank, param->buffer->dtype) ||
+        ((size_t)1 << arg->item_shift) != qn_dtype_size_bytes(arg->dtype) ||
+        (arg->align_mask & ~arg->unusual_mask) != 0 ||
+        !check_dims(plan, arg->shape, arg->rank, is_bound) ||
+        !check_dims(plan, arg->strides, arg->rank, is_bound)) {
+      return false;
+    }
+  }
+  for (uint32_t p = 0; p < plan->pair_count; p++) {
+    const qn__plan_pair_t* pair = &plan->pairs[p];
+    if (pair->first >= pair->second || pair->second >= plan->arg_count) return false;
+    if (!is_pair(&plan->args[pair->first], &plan->args[pair->second])) return false;
+  }
+  return pair_count == plan->pair_count;
 }
 
 qn_status_t qn__plan_create(const qn__ir_func_t* function, qn_device_t device,
@@ -252,6 +312,9 @@ qn_status_t qn__plan_create(const qn__ir_func_t* function, qn_device_t device,
     qn__plan_destroy(plan);
     return status;
   }
+#ifndef NDEBUG
+  (void)QN_NEVER(!qn__plan_check(plan));
+#endif
   *out_plan = plan;
   return QN_OK;
 }

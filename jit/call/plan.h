@@ -1,9 +1,20 @@
 // jit/call/plan.h: what a call must satisfy, worked out once per function from its signature, so
 // that the checks of a call are a short loop over constants.
 //
-// Two readers: qn__plan_bind (call.c, fast, says only yes or no) and qn__plan_explain (explain.c,
-// slow, finds the first violation again and words it). A test holds them to the same verdict.
-// Thread rule: immutable once made. Read next: call.c.
+// Two readers share a plan: qn__plan_bind (call.c) is fast and says only yes or no; a call that it
+// refuses goes to qn__plan_explain (explain.c), which finds the first violation again and words it.
+// A test holds them to the same verdict.
+//
+// Requirements, tested by qn__plan_check:
+//  1. `args` has the parameters in their order.
+//  2. In this order, and within a parameter from the first extent to the last stride, each symbol
+//  is
+//     bound (BIND) before it is compared (SYMBOL), and bound once.
+//  3. `pairs` holds any two tensors of which one is written, once.
+//  4. The constants that the fast reader compares whole are those of the parameter's dtype and
+//  rank.
+//
+// Thread rule: immutable once made. Read next: plan.c.
 #ifndef QUERN_JIT_PLAN_H_
 #define QUERN_JIT_PLAN_H_
 
@@ -105,19 +116,21 @@ qn_status_t qn__plan_create(const qn__ir_func_t* function, qn_device_t device,
                             bool has_32_bit_indices, qn_allocator_t allocator,
                             qn__plan_t** out_plan);
 void qn__plan_destroy(qn__plan_t* plan);
+// Tests the requirements above. Debug builds call it for every plan.
+bool qn__plan_check(const qn__plan_t* plan);
 
-// Does `variant` take the arguments of `wanted`: as many parameters, each of the same kind, dtype,
-// rank and access? Names may differ. What can be seen to be stricter (a fixed extent or an
-// alignment that `wanted` does not ask for, one symbol for two different extents) is refused too;
-// the rest is left to each call. Errors: INVALID_ARGUMENT names the first parameter that differs.
+// Checks that `variant` takes the arguments of `wanted`: as many parameters, each of the same kind,
+// dtype, rank and access. Names may differ. Refuses also what is visibly stricter (a fixed extent
+// or an alignment that `wanted` does not ask for, one symbol for two different extents); the rest
+// is left to each call. Errors: INVALID_ARGUMENT names the first parameter that differs.
 qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant);
 
 // Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.
 bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
                    uint64_t* restrict words);
-// The status of a call that qn__plan_bind refused; ok if it would be accepted.
+// Returns the first error of a call that qn__plan_bind refused; ok if it would be accepted.
 qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, size_t count);
-// The value of an expression; false on an integer division by zero.
+// Evaluates an expression; false on an integer division by zero.
 bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value);
 
 #endif  // QUERN_JIT_PLAN_H_
