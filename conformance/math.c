@@ -28,8 +28,35 @@ ONE(exact_tanh, tanhl)
 ONE(exact_erf, erfl)
 ONE(exact_sin, sinl)
 ONE(exact_cos, cosl)
+static exact_t exact_exp10(exact_t x, exact_t y) {
+  (void)y;
+  return powl(10.0L, x);
+}
+static exact_t exact_sigmoid(exact_t x, exact_t y) {
+  (void)y;
+  return 1.0L / (1.0L + expl(-x));
+}
+ONE(exact_expm1, expm1l)
+ONE(exact_sinh, sinhl)
+ONE(exact_cosh, coshl)
+ONE(exact_log10, log10l)
+ONE(exact_log1p, log1pl)
+ONE(exact_asinh, asinhl)
+ONE(exact_acosh, acoshl)
+ONE(exact_atanh, atanhl)
+ONE(exact_tan, tanl)
+ONE(exact_asin, asinl)
+ONE(exact_acos, acosl)
+ONE(exact_atan, atanl)
+ONE(exact_cbrt, cbrtl)
 static exact_t exact_pow(exact_t x, exact_t y) {
   return powl(x, y);
+}
+static exact_t exact_atan2(exact_t y, exact_t x) {
+  return atan2l(y, x);
+}
+static exact_t exact_hypot(exact_t x, exact_t y) {
+  return hypotl(x, y);
 }
 
 // The bounds of docs/ir.md, "Error bounds".
@@ -41,11 +68,33 @@ static const struct {
   bool is_binary;
   double scale;  // arguments of the interesting range are within it
 } ops[] = {
-    {"rsqrt", exact_rsqrt, 1.5, 1.5, false, 100.0}, {"exp", exact_exp, 1.5, 1.5, false, 90.0},
-    {"exp2", exact_exp2, 1.5, 1.5, false, 130.0},   {"log", exact_log, 1.0, 1.5, false, 10.0},
-    {"log2", exact_log2, 2.0, 2.0, false, 10.0},    {"tanh", exact_tanh, 1.5, 2.0, false, 10.0},
-    {"erf", exact_erf, 1.5, 2.0, false, 5.0},       {"sin", exact_sin, 1.0, 1.0, false, 100.0},
-    {"cos", exact_cos, 1.0, 1.0, false, 100.0},     {"pow", exact_pow, 1.0, 2.0, true, 8.0},
+    {"rsqrt", exact_rsqrt, 1.5, 1.5, false, 100.0},
+    {"exp", exact_exp, 1.5, 1.5, false, 90.0},
+    {"exp2", exact_exp2, 1.5, 1.5, false, 130.0},
+    {"log", exact_log, 1.0, 1.5, false, 10.0},
+    {"log2", exact_log2, 2.0, 2.0, false, 10.0},
+    {"tanh", exact_tanh, 1.5, 2.0, false, 10.0},
+    {"erf", exact_erf, 1.5, 2.0, false, 5.0},
+    {"sin", exact_sin, 1.0, 1.0, false, 100.0},
+    {"cos", exact_cos, 1.0, 1.0, false, 100.0},
+    {"pow", exact_pow, 1.0, 2.0, true, 8.0},
+    {"exp10", exact_exp10, 2.0, 2.0, false, 40.0},
+    {"expm1", exact_expm1, 2.0, 2.5, false, 20.0},
+    {"sigmoid", exact_sigmoid, 2.5, 2.5, false, 50.0},
+    {"sinh", exact_sinh, 2.0, 2.0, false, 20.0},
+    {"cosh", exact_cosh, 2.0, 2.0, false, 20.0},
+    {"log10", exact_log10, 2.0, 2.0, false, 10.0},
+    {"log1p", exact_log1p, 1.5, 1.5, false, 2.0},
+    {"asinh", exact_asinh, 2.0, 2.0, false, 4.0},
+    {"acosh", exact_acosh, 2.5, 2.5, false, 4.0},
+    {"atanh", exact_atanh, 2.0, 2.0, false, 1.0},
+    {"tan", exact_tan, 2.5, 2.5, false, 100.0},
+    {"asin", exact_asin, 3.0, 2.5, false, 1.0},
+    {"acos", exact_acos, 1.5, 1.5, false, 1.0},
+    {"atan", exact_atan, 2.5, 2.5, false, 4.0},
+    {"atan2", exact_atan2, 3.0, 3.0, true, 4.0},
+    {"hypot", exact_hypot, 1.5, 1.5, true, 4.0},
+    {"cbrt", exact_cbrt, 1.0, 1.0, false, 10.0},
 };
 static const qn_dtype_t dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_F32, QN_DTYPE_F64};
 enum { COUNT = 12000, TEXT_BYTES = 700 };

@@ -66,7 +66,8 @@ static bool takes(rule_t rule, qn_dtype_t d) {
 
 // Whose results have a bound that is not 0: math.c.
 static bool has_bound(qn_op_t op) {
-  return op == QN_OP_RSQRT || (op >= QN_OP_EXP && op <= QN_OP_POW);
+  return op == QN_OP_RSQRT || (op >= QN_OP_EXP && op <= QN_OP_POW) ||
+         (op >= QN_OP_EXP10 && op <= QN_OP_CBRT);
 }
 
 static bool divides(qn_op_t op) {

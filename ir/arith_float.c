@@ -208,12 +208,25 @@ static bool exact_op(qn_op_t op, double a, double b, double* out) {
     case QN_OP_TRUNC:
       *out = trunc(a);
       return true;
+    case QN_OP_ROUNDEVEN:
+      *out = nearbyint(a);
+      return true;
+    case QN_OP_FMOD:
+      *out = fmod(a, b);
+      return true;
     case QN_OP_COPYSIGN:
       *out = copysign(a, b);
       return true;
     default:
       return false;
   }
+}
+
+// a * 2^b with b rounded to an integer; rounded once, by the conversion to the dtype.
+static long double scaled(double a, double b) {
+  if (isnan(b)) return (long double)b;
+  double bound = b > 6000 ? 6000 : b < -6000 ? -6000 : b;
+  return ldexpl((long double)a, (int)nearbyint(bound));
 }
 
 // f32 operands in doubles. A sum, product, quotient or root of f32 values that is rounded to double
@@ -253,6 +266,42 @@ static double f32_op(qn_op_t op, double a, double b, double c) {
       return cos(a);
     case QN_OP_POW:
       return pow(a, b);
+    case QN_OP_EXP10:
+      return (double)powl(10, (long double)a);
+    case QN_OP_EXPM1:
+      return expm1(a);
+    case QN_OP_SIGMOID:
+      return 1 / (1 + exp(-a));
+    case QN_OP_SINH:
+      return sinh(a);
+    case QN_OP_COSH:
+      return cosh(a);
+    case QN_OP_LOG10:
+      return log10(a);
+    case QN_OP_LOG1P:
+      return log1p(a);
+    case QN_OP_ASINH:
+      return asinh(a);
+    case QN_OP_ACOSH:
+      return acosh(a);
+    case QN_OP_ATANH:
+      return atanh(a);
+    case QN_OP_TAN:
+      return tan(a);
+    case QN_OP_ASIN:
+      return asin(a);
+    case QN_OP_ACOS:
+      return acos(a);
+    case QN_OP_ATAN:
+      return atan(a);
+    case QN_OP_ATAN2:
+      return atan2(a, b);
+    case QN_OP_HYPOT:
+      return hypot(a, b);
+    case QN_OP_CBRT:
+      return cbrt(a);
+    case QN_OP_LDEXP:
+      return (double)scaled(a, b);
     default:
       (void)QN_NEVER(true);
       return 0;
@@ -284,6 +333,40 @@ static double f64_op(qn_op_t op, double a, double b, double c) {
       return (double)cosl(x);
     case QN_OP_POW:
       return (double)powl(x, (long double)b);
+    case QN_OP_EXP10:
+      return (double)powl(10, x);
+    case QN_OP_EXPM1:
+      return (double)expm1l(x);
+    case QN_OP_SIGMOID:
+      return (double)(1 / (1 + expl(-x)));
+    case QN_OP_SINH:
+      return (double)sinhl(x);
+    case QN_OP_COSH:
+      return (double)coshl(x);
+    case QN_OP_LOG10:
+      return (double)log10l(x);
+    case QN_OP_LOG1P:
+      return (double)log1pl(x);
+    case QN_OP_ASINH:
+      return (double)asinhl(x);
+    case QN_OP_ACOSH:
+      return (double)acoshl(x);
+    case QN_OP_ATANH:
+      return (double)atanhl(x);
+    case QN_OP_TAN:
+      return (double)tanl(x);
+    case QN_OP_ASIN:
+      return (double)asinl(x);
+    case QN_OP_ACOS:
+      return (double)acosl(x);
+    case QN_OP_ATAN:
+      return (double)atanl(x);
+    case QN_OP_ATAN2:
+      return (double)atan2l(x, (long double)b);
+    case QN_OP_HYPOT:
+      return (double)hypotl(x, (long double)b);
+    case QN_OP_CBRT:
+      return (double)cbrtl(x);
     default:
       return f32_op(op, a, b, c);
   }

@@ -55,6 +55,25 @@ REFERENCE(ref_floor, floor(a), floorl(a))
 REFERENCE(ref_ceil, ceil(a), ceill(a))
 REFERENCE(ref_round, round(a), roundl(a))
 REFERENCE(ref_trunc, trunc(a), truncl(a))
+REFERENCE(ref_roundeven, nearbyint(a), nearbyintl(a))
+REFERENCE(ref_exp10, (double)powl(10, (long double)a), powl(10, a))
+REFERENCE(ref_expm1, expm1(a), expm1l(a))
+REFERENCE(ref_sigmoid, 1 / (1 + exp(-a)), 1 / (1 + expl(-a)))
+REFERENCE(ref_sinh, sinh(a), sinhl(a))
+REFERENCE(ref_cosh, cosh(a), coshl(a))
+REFERENCE(ref_log10, log10(a), log10l(a))
+REFERENCE(ref_log1p, log1p(a), log1pl(a))
+REFERENCE(ref_asinh, asinh(a), asinhl(a))
+REFERENCE(ref_acosh, acosh(a), acoshl(a))
+REFERENCE(ref_atanh, atanh(a), atanhl(a))
+REFERENCE(ref_tan, tan(a), tanl(a))
+REFERENCE(ref_asin, asin(a), asinl(a))
+REFERENCE(ref_acos, acos(a), acosl(a))
+REFERENCE(ref_atan, atan(a), atanl(a))
+REFERENCE(ref_atan2, atan2(a, b), atan2l(a, b))
+REFERENCE(ref_hypot, hypot(a, b), hypotl(a, b))
+REFERENCE(ref_cbrt, cbrt(a), cbrtl(a))
+REFERENCE(ref_fmod, fmod(a, b), fmodl(a, b))
 REFERENCE(ref_copysign, copysign(a, b), copysignl(a, b))
 REFERENCE(ref_fma, (double)fmaf((float)a, (float)b, (float)c),
           (long double)fma((double)a, (double)b, (double)c))
@@ -70,22 +89,60 @@ static long double smaller(long double a, long double b) {
 REFERENCE(ref_min, (double)smaller(a, b), smaller(a, b))
 REFERENCE(ref_max, (double)-smaller(-a, -b), -smaller(-a, -b))
 
+// b is rounded to an integer.
+static long double scaled(long double a, long double b) {
+  if (isnan(b)) return b;
+  return ldexpl(a, (int)nearbyintl(fmaxl(-6000, fminl(6000, b))));
+}
+REFERENCE(ref_ldexp, (double)scaled(a, b), scaled(a, b))
+
 #define CASE(OP, name, arity, bound_f32, bound_f64, low, high) \
   {QN_OP_##OP, #name, arity, bound_f32, bound_f64, low, high, ref_##name##_f32, ref_##name##_f64}
 
 static const case_t CASES[] = {
-    CASE(EXP, exp, 1, 1.5, 1.5, -750, 715),   CASE(EXP2, exp2, 1, 1.5, 1.5, -1080, 1030),
-    CASE(LOG, log, 1, 1.0, 1.5, 0.25, 4),     CASE(LOG2, log2, 1, 2.0, 2.0, 0.25, 4),
-    CASE(TANH, tanh, 1, 1.5, 2.0, -22, 22),   CASE(ERF, erf, 1, 1.5, 2.0, -6.5, 6.5),
-    CASE(SIN, sin, 1, 1.0, 1.0, -100, 100),   CASE(COS, cos, 1, 1.0, 1.0, -100, 100),
-    CASE(POW, pow, 2, 1.0, 2.0, 0, 4),        CASE(SQRT, sqrt, 1, 0, 0, 0, 4),
-    CASE(RSQRT, rsqrt, 1, 1.5, 1.5, 0, 4),    CASE(FMA, fma, 3, 0, 0, -2, 2),
-    CASE(ABS, abs, 1, 0, 0, -2, 2),           CASE(FLOOR, floor, 1, 0, 0, -100, 100),
-    CASE(CEIL, ceil, 1, 0, 0, -100, 100),     CASE(ROUND, round, 1, 0, 0, -100, 100),
-    CASE(TRUNC, trunc, 1, 0, 0, -100, 100),   CASE(MIN, min, 2, 0, 0, -2, 2),
-    CASE(MAX, max, 2, 0, 0, -2, 2),           CASE(COPYSIGN, copysign, 2, 0, 0, -2, 2),
-    CASE(ISNAN, isnan, 1, 0, 0, -2, 2),       CASE(ISINF, isinf, 1, 0, 0, -2, 2),
+    CASE(EXP, exp, 1, 1.5, 1.5, -750, 715),
+    CASE(EXP2, exp2, 1, 1.5, 1.5, -1080, 1030),
+    CASE(LOG, log, 1, 1.0, 1.5, 0.25, 4),
+    CASE(LOG2, log2, 1, 2.0, 2.0, 0.25, 4),
+    CASE(TANH, tanh, 1, 1.5, 2.0, -22, 22),
+    CASE(ERF, erf, 1, 1.5, 2.0, -6.5, 6.5),
+    CASE(SIN, sin, 1, 1.0, 1.0, -100, 100),
+    CASE(COS, cos, 1, 1.0, 1.0, -100, 100),
+    CASE(POW, pow, 2, 1.0, 2.0, 0, 4),
+    CASE(SQRT, sqrt, 1, 0, 0, 0, 4),
+    CASE(RSQRT, rsqrt, 1, 1.5, 1.5, 0, 4),
+    CASE(FMA, fma, 3, 0, 0, -2, 2),
+    CASE(ABS, abs, 1, 0, 0, -2, 2),
+    CASE(FLOOR, floor, 1, 0, 0, -100, 100),
+    CASE(CEIL, ceil, 1, 0, 0, -100, 100),
+    CASE(ROUND, round, 1, 0, 0, -100, 100),
+    CASE(TRUNC, trunc, 1, 0, 0, -100, 100),
+    CASE(MIN, min, 2, 0, 0, -2, 2),
+    CASE(MAX, max, 2, 0, 0, -2, 2),
+    CASE(COPYSIGN, copysign, 2, 0, 0, -2, 2),
+    CASE(ISNAN, isnan, 1, 0, 0, -2, 2),
+    CASE(ISINF, isinf, 1, 0, 0, -2, 2),
     CASE(ISFINITE, isfinite, 1, 0, 0, -2, 2),
+    CASE(ROUNDEVEN, roundeven, 1, 0, 0, -100, 100),
+    CASE(EXP10, exp10, 1, 2.0, 2.0, -330, 310),
+    CASE(EXPM1, expm1, 1, 2.0, 2.5, -40, 40),
+    CASE(SIGMOID, sigmoid, 1, 2.5, 2.5, -110, 110),
+    CASE(SINH, sinh, 1, 2.0, 2.0, -20, 20),
+    CASE(COSH, cosh, 1, 2.0, 2.0, -20, 20),
+    CASE(LOG10, log10, 1, 2.0, 2.0, 0.25, 4),
+    CASE(LOG1P, log1p, 1, 1.5, 1.5, -1, 4),
+    CASE(ASINH, asinh, 1, 2.0, 2.0, -4, 4),
+    CASE(ACOSH, acosh, 1, 2.5, 2.5, 1, 4),
+    CASE(ATANH, atanh, 1, 2.0, 2.0, -1, 1),
+    CASE(TAN, tan, 1, 2.5, 2.5, -100, 100),
+    CASE(ASIN, asin, 1, 3.0, 2.5, -1, 1),
+    CASE(ACOS, acos, 1, 1.5, 1.5, -1, 1),
+    CASE(ATAN, atan, 1, 2.5, 2.5, -4, 4),
+    CASE(ATAN2, atan2, 2, 3.0, 3.0, -4, 4),
+    CASE(HYPOT, hypot, 2, 1.5, 1.5, -4, 4),
+    CASE(CBRT, cbrt, 1, 1.0, 1.0, -10, 10),
+    CASE(FMOD, fmod, 2, 0, 0, -100, 100),
+    CASE(LDEXP, ldexp, 2, 0.5, 0.5, -4, 4),
 };
 enum { CASE_COUNT = sizeof(CASES) / sizeof(CASES[0]) };
 
@@ -317,19 +374,33 @@ static void add_fma(inputs_t* in, size_t count) {
   }
 }
 
+// Operands of like size, and second operands that are small.
+static void add_pairs(inputs_t* in, size_t count) {
+  int most = in->is_f64 ? 1000 : 120;
+  for (size_t i = 0; i < count; i++) {
+    int e = (int)(random_bits() % (unsigned)(2 * most)) - most;
+    double a = ldexp(1 + random_unit(), e);
+    double b = ldexp(1 + random_unit(), e - (int)(random_bits() % 60) + (i % 4 == 0 ? 30 : 0));
+    if (i % 4 == 1) b = trunc((random_unit() - 0.5) * 4 * most);
+    if (i % 8 == 3) b = a * (double)(1 + random_bits() % 3);
+    add(in, random_bits() % 2 == 0 ? a : -a, random_bits() % 2 == 0 ? b : -b, 0);
+  }
+}
+
 static inputs_t make_inputs(const case_t* c, bool is_f64, size_t scale) {
   inputs_t in = {.is_f64 = is_f64};
   random_state = 42;
   add_edges(c, &in);
   add_all_exponents(&in, (is_f64 ? 32 : 400) * scale);
   if (c->op == QN_OP_POW) add_pow(&in, 30000 * scale);
+  if (c->arity == 2) add_pairs(&in, 30000 * scale);
   if (c->op == QN_OP_FMA) add_fma(&in, 60000 * scale);
   if (c->arity == 1) {
     for (size_t i = 0; i < 30000 * scale; i++) {
       add(&in, c->low + (c->high - c->low) * random_unit(), 0, 0);
     }
   }
-  if (c->op == QN_OP_SIN || c->op == QN_OP_COS) {
+  if (c->op == QN_OP_SIN || c->op == QN_OP_COS || c->op == QN_OP_TAN) {
     // The neighbours of the multiples of pi/2, where the reduction cancels most.
     for (size_t i = 0; i < 20000 * scale; i++) {
       double n = i < 10000 ? (double)i : (double)(random_bits() >> (random_bits() % 50 + 12));

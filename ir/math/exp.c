@@ -1,4 +1,4 @@
-// ir/math/exp.c: exp, exp2, and what is made of them: tanh and erf.
+// ir/math/exp.c: exponentials, and what is made of them: hyperbolic functions, sigmoid, erf.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial, and 2^n is put together from bits. No
 // tables, no branches: two clamps make the whole range one path (W. J. Cody and W. Waite, Software
@@ -86,6 +86,65 @@ qn__mval_t qn__mf_exp2(qn__mkit_t* k, const qn__mval_t* args) {
   return scale_by(k, kmad(k, p, r, kf(k, 1.0)), &power, 0);
 }
 
+// 10^x = 2^n e^(r ln 10) with r = x - n log10(2) in two steps.
+qn__mval_t qn__mf_exp10(qn__mkit_t* k, const qn__mval_t* args) {
+  const double* log10_2 = k->is_f64 ? log10_2_f64 : log10_2_f32;
+  qn__mval_t x = kat_most(k, k->is_f64 ? 309.0 : 39.0, args[0]);
+  x = kat_least(k, k->is_f64 ? -325.0 : -46.0, x);
+  power_t power = round_to_power(k, x, 3.3219280948873623, QN__MSCALE_ANY);
+  qn__mval_t r = kmsub(k, power.n, kf(k, log10_2[0]), x);
+  r = kmsub(k, power.n, kf(k, log10_2[1]), r);
+  return exp_reduced(k, kmul(k, r, kf(k, 2.302585092994046)), &power, 0);
+}
+
+// With q = e^r - 1 = r + r^2 P(r): e^x - 1 = 2 (s q + (s - 1/2)), s = 2^(n-1), which does not
+// overflow before the result does. For n = 0 it is q, of which the halves would lose a bit.
+qn__mval_t qn__mf_expm1(qn__mkit_t* k, const qn__mval_t* args) {
+  const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
+  qn__mval_t x = kat_most(k, k->is_f64 ? 710.0 : 89.0, args[0]);
+  x = kat_least(k, k->is_f64 ? -38.0 : -18.0, x);
+  qn__mval_t magic = kf(k, qn__mk_magic(k, k->bias - 1));
+  qn__mval_t shifted = kmad(k, x, kf(k, LOG2_E), magic);
+  qn__mval_t n = ksub(k, shifted, magic);
+  qn__mval_t r = kmsub(k, n, kf(k, ln2[0]), x);
+  r = kmsub(k, n, kf(k, ln2[1]), r);
+  qn__mval_t q = kmad(k, kmul(k, r, r), QN__POLY_OF(k, r, exp), r);
+  qn__mval_t s = qn__mk_power(k, qn__mk_word(k, shifted));
+  qn__mval_t half = kmad(k, s, q, ksub(k, s, kf(k, 0.5)));
+  qn__mval_t result = kselect(k, keq(k, n, kf(k, 0.0)), q, kadd(k, half, half));
+  return kcopysign(k, result, args[0]);
+}
+
+// 1 / (1 + e^-x), from e^-|x|, which does not overflow.
+qn__mval_t qn__mf_sigmoid(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t x = args[0], one = kf(k, 1.0);
+  qn__mval_t e = qn__mk_exp(k, clamp(k, kneg(k, kabs(k, x))), 0, QN__MSCALE_ANY);
+  qn__mval_t top = kselect(k, klt(k, x, kf(k, 0.0)), e, one);
+  return kdiv(k, top, kadd(k, one, e));
+}
+
+// e^|x| / 2; beyond the clamp it is infinity.
+static qn__mval_t half_exp(qn__mkit_t* k, qn__mval_t magnitude) {
+  qn__mval_t bounded = kat_most(k, k->is_f64 ? 711.0 : 90.0, magnitude);
+  return qn__mk_exp(k, bounded, -1, QN__MSCALE_ANY);
+}
+
+// |x| < 1: x + x^3 P(x^2). Beyond: y - 1 / (4 y) with y = e^|x| / 2.
+qn__mval_t qn__mf_sinh(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t magnitude = kabs(k, args[0]);
+  qn__mval_t z = kmul(k, magnitude, magnitude);
+  qn__mval_t near_zero = kmad(k, kmul(k, magnitude, z), QN__POLY_OF(k, z, sinh), magnitude);
+  qn__mval_t y = half_exp(k, magnitude);
+  qn__mval_t far = ksub(k, y, kdiv(k, kf(k, 0.25), y));
+  qn__mval_t is_far = kge(k, magnitude, kf(k, 1.0));
+  return kcopysign(k, kselect(k, is_far, far, near_zero), args[0]);
+}
+
+qn__mval_t qn__mf_cosh(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t y = half_exp(k, kabs(k, args[0]));
+  return kadd(k, y, kdiv(k, kf(k, 0.25), y));
+}
+
 // |x| < 0.65: x + x^3 P(x^2). Beyond: 1 - 2 / (e^2|x| + 1), where the quotient is below 0.43 and
 // its error counts for as little; from 20 on (10 for f32) the result is 1.
 qn__mval_t qn__mf_tanh(qn__mkit_t* k, const qn__mval_t* args) {
@@ -125,4 +184,20 @@ qn__mval_t qn__mf_erf(qn__mkit_t* k, const qn__mval_t* args) {
 
   qn__mval_t is_far = kge(k, magnitude, kf(k, 1.0));
   return kcopysign(k, kselect(k, is_far, far, near_zero), x);
+}
+
+// The mantissa, between 3/4 and 3/2, times a power of two that is clamped to where the result is
+// finite and not zero, or just beyond.
+qn__mval_t qn__mf_ldexp(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t x = args[0];
+  double most = k->is_f64 ? 5000.0 : 600.0;
+  qn__mval_t n = kat_least(k, -most, kat_most(k, most, args[1]));
+  n = kone(k, QN_OP_ROUNDEVEN, n);
+  qn__msplit_t parts = qn__mk_split(k, kabs(k, x), true);
+  n = kat_most(k, k->is_f64 ? 1026.0 : 130.0, kadd(k, n, parts.k));
+  n = kat_least(k, k->is_f64 ? -1078.0 : -153.0, n);
+  power_t power = round_to_power(k, n, 1.0, QN__MSCALE_ANY);
+  qn__mval_t y = scale_by(k, kadd(k, parts.f, kf(k, 1.0)), &power, 0);
+  y = kselect(k, qn__mk_has_exponent(k, x), kcopysign(k, y, x), x);
+  return kselect(k, kisnan(k, args[1]), args[1], y);
 }

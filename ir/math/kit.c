@@ -213,6 +213,14 @@ qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals) {
   return (qn__msplit_t){ksub(k, exponent, subtract), f};
 }
 
+qn__mval_t qn__mk_has_exponent(qn__mkit_t* k, qn__mval_t x) {
+  qn__mval_t is_finite = qn__mk_op(k, QN_OP_ISFINITE, QN_DTYPE_BOOL, x, NULL, NULL);
+  if (!k->is_gpu) return kand(k, is_finite, kne(k, x, kf(k, 0.0)));
+  qn__mval_t bits =
+      k->is_f64 ? kor(k, kshl(k, khigh(k, x), 1), klow(k, x)) : kshl(k, kbits(k, x), 1);
+  return kand(k, is_finite, kne(k, bits, ku32(k, 0)));
+}
+
 // ------------------------------------------------------------------------------------ two words
 
 qn__mpair_t qn__mk_two_sum(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {

@@ -213,6 +213,9 @@ typedef struct qn__msplit {
 } qn__msplit_t;
 qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals);
 
+// x is finite and not zero, by its bits: a GPU's comparison may take a denormal number for zero.
+qn__mval_t qn__mk_has_exponent(qn__mkit_t* k, qn__mval_t x);
+
 // Two-word arithmetic; exact unless it overflows or underflows. (The product of doubles without
 // fused multiply-add misses by up to 2^-105 of its value.)
 qn__mpair_t qn__mk_two_sum(qn__mkit_t* k, qn__mval_t a, qn__mval_t b);

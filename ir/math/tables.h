@@ -258,6 +258,86 @@ static const double erfc_exp2_f32[] = {
     0x1.5bf5d60000000p-10,
 };
 
+
+// sinh_f32: error below 2^-31
+static const double sinh_f32[] = {
+    0x1.5555560000000p-3,
+    0x1.1110e00000000p-7,
+    0x1.a022ba0000000p-13,
+    0x1.756cac0000000p-19,
+};
+
+// sinh_f64: error below 2^-61
+static const double sinh_f64[] = {
+    0x1.5555555555556p-3,
+    0x1.1111111111025p-7,
+    0x1.a01a01a035e44p-13,
+    0x1.71de3a3c466f4p-19,
+    0x1.ae646ed47a567p-26,
+    0x1.61176e23c28f5p-33,
+    0x1.b5a1d4cc9a703p-41,
+};
+
+// asin_f32: error below 2^-27
+static const double asin_f32[] = {
+    0x1.5555c80000000p-3,
+    0x1.3302060000000p-4,
+    0x1.747b620000000p-5,
+    0x1.8c42900000000p-6,
+    0x1.59583c0000000p-5,
+};
+
+// asin_f64: error below 2^-59
+static const double asin_f64[] = {
+    0x1.5555555555577p-3,
+    0x1.333333332e13bp-4,
+    0x1.6db6db7211b69p-5,
+    0x1.f1c71a9541ad2p-6,
+    0x1.6e8bded6c2f9bp-6,
+    0x1.1c49f110b2f1dp-6,
+    0x1.ca1f7c0322322p-7,
+    0x1.75861b858d3e8p-7,
+    0x1.61394da7c911ep-7,
+    0x1.e62726787ab3cp-9,
+    0x1.638d37715baf9p-6,
+    -0x1.57e7c68007c93p-6,
+    0x1.0b3fe96e98d59p-5,
+};
+
+// atan_f32: error below 2^-30
+static const double atan_f32[] = {
+    -0x1.55554a0000000p-2,
+    0x1.9991e20000000p-3,
+    -0x1.23b99c0000000p-3,
+    0x1.b223920000000p-4,
+    -0x1.f2dfae0000000p-5,
+};
+
+// atan_f64: error below 2^-59
+static const double atan_f64[] = {
+    -0x1.555555555553cp-2,
+    0x1.9999999995686p-3,
+    -0x1.24924922a2e06p-3,
+    0x1.c71c70e2504f5p-4,
+    -0x1.745cf877c3475p-4,
+    0x1.3b11127bb2df3p-4,
+    -0x1.10eb7036da027p-4,
+    0x1.df0b5940398b2p-5,
+    -0x1.9cc187fd27d85p-5,
+    0x1.37ab28b1f79fbp-5,
+    -0x1.250fa3ce1b389p-6,
+};
+
+// cbrt_start: error below 2^-17
+static const double cbrt_start[] = {
+    0x1.ffffca0000000p-1,
+    -0x1.553c720000000p-2,
+    0x1.c76a3a0000000p-3,
+    -0x1.6b9c480000000p-3,
+    0x1.2f727c0000000p-3,
+    -0x1.42efb00000000p-4,
+};
+
 // ln 2 in two words; n * the first is exact for |n| < 2^9; both positive
 static const double ln2_f32[] = {
     0x1.62e4000000000p-1,
@@ -325,6 +405,42 @@ static const double pio2_whole[] = {
 static const double two_thirds[] = {
     0x1.5555555555555p-1,
     0x1.5555555555555p-55,
+};
+
+// log10(2) in two words; n * the first is exact for |n| < 2^9
+static const double log10_2_f32[] = {
+    0x1.3440000000000p-2,
+    0x1.3509f80000000p-18,
+};
+
+// log10(2) in two words; n * the first is exact for |n| < 2^12
+static const double log10_2_f64[] = {
+    0x1.34413509f8000p-2,
+    -0x1.80433b83b532ap-44,
+};
+
+// 1 / ln 10 in two words, the first short
+static const double log10e_f32[] = {
+    0x1.bcc0000000000p-2,
+    -0x1.09d5b20000000p-15,
+};
+
+// 1 / ln 10 in two words, the first short
+static const double log10e_f64[] = {
+    0x1.bcb7b18000000p-2,
+    -0x1.6c8d78e6acaa4p-29,
+};
+
+// pi as an unevaluated sum
+static const double pi_f32[] = {
+    0x1.921fb60000000p+1,
+    -0x1.777a5c0000000p-24,
+};
+
+// pi as an unevaluated sum
+static const double pi_f64[] = {
+    0x1.921fb54442d18p+1,
+    0x1.1a62633145c07p-53,
 };
 
 // 2/pi: 64 bits a word after the binary point, the highest first, behind one word of zeros

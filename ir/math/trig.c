@@ -1,4 +1,4 @@
-// ir/math/trig.c: sin and cos over the whole range.
+// ir/math/trig.c: sin, cos and tan over the whole range.
 //
 // |x| = n pi/2 + r with |r| <= pi/4 and r in two words, then a polynomial in r for the sine and one
 // for the cosine, chosen and signed by n mod 4. Four ways lead to r:
@@ -240,19 +240,38 @@ static qn__mval_t sine_of(qn__mkit_t* k, angle_t angle) {
   return kselect(k, is_negative, kneg(k, y), y);
 }
 
-// sin(|x| + quarters pi/2) for the second argument 0 or 1.
+// tan(r + n pi/2): sin r / cos r, or -cos r / sin r.
+static qn__mval_t tangent_of(qn__mkit_t* k, angle_t angle) {
+  circle_t circle = circle_of(k, angle.r);
+  qn__mval_t one = qn__mk_int(k, angle.n->dtype, 1);
+  qn__mval_t is_odd = keq(k, kand(k, angle.n, one), one);
+  qn__mval_t top = kselect(k, is_odd, kneg(k, circle.cosine), circle.sine);
+  return kdiv(k, top, kselect(k, is_odd, circle.sine, circle.cosine));
+}
+
+// What is wanted of |x|.
+typedef enum part { SINE, COSINE, TANGENT } part_t;
+
+static qn__mval_t part_of(qn__mkit_t* k, angle_t angle, part_t part) {
+  if (part == TANGENT) return tangent_of(k, angle);
+  if (part == COSINE) angle.n = kadd(k, angle.n, qn__mk_int(k, angle.n->dtype, 1));
+  return sine_of(k, angle);
+}
+// SINE or COSINE, as the second argument says.
 static qn__mval_t sine_by(qn__mkit_t* k, angle_t angle, const qn__mval_t* args) {
-  angle.n = kadd(k, angle.n, kto(k, angle.n->dtype, kne(k, args[1], kf(k, 0.0))));
+  angle.n = kadd(k, angle.n, kto(k, angle.n->dtype, kne(k, args[1], kf(k, SINE))));
   return sine_of(k, angle);
 }
 
-qn__mval_t qn__mf_sin_far(qn__mkit_t* k, const qn__mval_t* args) {
+static qn__mval_t far_from_zero(qn__mkit_t* k, const qn__mval_t* args, bool is_tan) {
   if (!k->is_f64 && !k->is_gpu) {
-    qn__mval_t wide[] = {kto(k, QN_DTYPE_F64, args[0]), kto(k, QN_DTYPE_F64, args[1])};
-    qn__mval_t y = qn__mk_call(k, QN__MATH_ID_sin_far, QN_DTYPE_F64, wide);
-    return kto(k, QN_DTYPE_F32, y);
+    qn__mval_t wide[] = {kto(k, QN_DTYPE_F64, args[0]), NULL};
+    if (!is_tan) wide[1] = kto(k, QN_DTYPE_F64, args[1]);
+    qn__math_id_t id = is_tan ? QN__MATH_ID_tan_far : QN__MATH_ID_sin_far;
+    return kto(k, QN_DTYPE_F32, qn__mk_call(k, id, QN_DTYPE_F64, wide));
   }
-  qn__mval_t y = sine_by(k, reduce_any(k, args[0]), args);
+  angle_t angle = reduce_any(k, args[0]);
+  qn__mval_t y = is_tan ? tangent_of(k, angle) : sine_by(k, angle, args);
   return kselect(k, kcmp(k, QN_OP_LT, args[0], kf(k, (double)INFINITY)), y, kf(k, (double)NAN));
 }
 
@@ -262,9 +281,21 @@ qn__mval_t qn__mf_sin_wide(qn__mkit_t* k, const qn__mval_t* args) {
   return qn__mk_call_if(k, is_far, QN__MATH_ID_sin_far, args, y);
 }
 
-// sin(|x| + quarters pi/2).
-static qn__mval_t sine(qn__mkit_t* k, qn__mval_t magnitude, int quarters) {
-  qn__mval_t args[] = {magnitude, kf(k, quarters)};
+qn__mval_t qn__mf_sin_far(qn__mkit_t* k, const qn__mval_t* args) {
+  return far_from_zero(k, args, false);
+}
+
+qn__mval_t qn__mf_tan_far(qn__mkit_t* k, const qn__mval_t* args) {
+  return far_from_zero(k, args, true);
+}
+
+qn__mval_t qn__mf_tan_wide(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t y = tangent_of(k, reduce_f32_wide(k, args[0]));
+  return qn__mk_call_if(k, kgt(k, args[0], kf(k, LIMIT)), QN__MATH_ID_tan_far, args, y);
+}
+
+static qn__mval_t of_magnitude(qn__mkit_t* k, qn__mval_t magnitude, part_t part) {
+  qn__mval_t args[] = {magnitude, kf(k, part == COSINE ? 1 : 0)};
   // Without fused multiply-add the first way of f32 would need more and shorter words.
   bool is_wide = !k->is_f64 && !k->is_gpu && !k->has_fma;
   bool is_short = !k->is_f64 && !is_wide;
@@ -273,26 +304,32 @@ static qn__mval_t sine(qn__mkit_t* k, qn__mval_t magnitude, int quarters) {
                   : k->is_f64  ? reduce_f64(k, magnitude)
                   : k->has_fma ? reduce_f32(k, magnitude)
                                : (angle_t){{magnitude, kf(k, 0.0)}, ku(k, 0)};
-  if (quarters != 0) angle.n = kadd(k, angle.n, qn__mk_int(k, angle.n->dtype, 1));
-  qn__math_id_t far = is_short && !k->is_gpu ? QN__MATH_ID_sin_wide : QN__MATH_ID_sin_far;
+  static const qn__math_id_t sine[] = {QN__MATH_ID_sin_far, QN__MATH_ID_sin_wide};
+  static const qn__math_id_t tangent[] = {QN__MATH_ID_tan_far, QN__MATH_ID_tan_wide};
+  bool has_wide = is_short && !k->is_gpu;
+  qn__math_id_t far = (part == TANGENT ? tangent : sine)[has_wide ? 1 : 0];
   qn__mval_t is_far = kgt(k, magnitude, kf(k, limit));
-  qn__mval_t y = qn__mk_call_if(k, is_far, far, args, sine_of(k, angle));
+  qn__mval_t y = qn__mk_call_if(k, is_far, far, args, part_of(k, angle, part));
   if (!k->is_gpu) return y;
   // A GPU's comparison with the limit may go either way for a NaN.
   qn__mval_t is_finite = qn__mk_op(k, QN_OP_ISFINITE, QN_DTYPE_BOOL, magnitude, NULL, NULL);
   return kselect(k, is_finite, y, kf(k, (double)NAN));
 }
 
-qn__mval_t qn__mf_sin(qn__mkit_t* k, const qn__mval_t* args) {
-  qn__mval_t x = args[0];
-  qn__mval_t y = sine(k, kabs(k, x), 0);
-  if (k->w != k->u) {
-    return kselect(k, klt(k, x, kf(k, 0.0)), kneg(k, y), kselect(k, keq(k, x, kf(k, 0.0)), x, y));
-  }
+// Of x, of which y is for |x|: an odd function.
+static qn__mval_t with_sign(qn__mkit_t* k, qn__mval_t x, qn__mval_t y) {
   qn__mval_t sign = kand(k, kbits(k, x), ku(k, UINT64_C(1) << (k->is_f64 ? 63 : 31)));
   return kfrom_bits(k, kxor(k, kbits(k, y), sign));
 }
 
+qn__mval_t qn__mf_sin(qn__mkit_t* k, const qn__mval_t* args) {
+  return with_sign(k, args[0], of_magnitude(k, kabs(k, args[0]), SINE));
+}
+
 qn__mval_t qn__mf_cos(qn__mkit_t* k, const qn__mval_t* args) {
-  return sine(k, kabs(k, args[0]), 1);
+  return of_magnitude(k, kabs(k, args[0]), COSINE);
+}
+
+qn__mval_t qn__mf_tan(qn__mkit_t* k, const qn__mval_t* args) {
+  return with_sign(k, args[0], of_magnitude(k, kabs(k, args[0]), TANGENT));
 }

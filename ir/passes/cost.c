@@ -21,15 +21,34 @@ static double op_weight(qn_op_t op) {
   switch (op) {
     case QN_OP_EXP:
     case QN_OP_EXP2:
+    case QN_OP_EXP10:
     case QN_OP_LOG:
     case QN_OP_LOG2:
+    case QN_OP_LOG10:
       return 14;
     case QN_OP_TANH:
     case QN_OP_ERF:
     case QN_OP_SIN:
     case QN_OP_COS:
+    case QN_OP_TAN:
+    case QN_OP_EXPM1:
+    case QN_OP_SIGMOID:
+    case QN_OP_SINH:
+    case QN_OP_COSH:
+    case QN_OP_LOG1P:
+    case QN_OP_ASIN:
+    case QN_OP_ACOS:
+    case QN_OP_ATAN:
+    case QN_OP_HYPOT:
+    case QN_OP_LDEXP:
       return 22;
     case QN_OP_POW:
+    case QN_OP_ASINH:
+    case QN_OP_ACOSH:
+    case QN_OP_ATANH:
+    case QN_OP_ATAN2:
+    case QN_OP_CBRT:
+    case QN_OP_FMOD:
       return 40;
     case QN_OP_DIV:
     case QN_OP_SQRT:

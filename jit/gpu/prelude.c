@@ -172,6 +172,7 @@ static const op_row_t OPS[] = {
     {QN_OP_CEIL, "ceil", false, false, true},
     {QN_OP_ROUND, "round", false, false, true},
     {QN_OP_TRUNC, "trunc", false, false, true},
+    {QN_OP_ROUNDEVEN, "roundeven", false, false, true},
     {QN_OP_COPYSIGN, "copysign", false, false, true},
     {QN_OP_ISNAN, "isnan", false, false, true},
     {QN_OP_ISINF, "isinf", false, false, true},

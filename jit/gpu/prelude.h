@@ -24,10 +24,9 @@
 //   qn_f16_from_f32(float) qn_bf16_from_f32(float)   the bits in a uint; nearest even, NaN is quiet
 //   qn_f16_from_f64(double) qn_bf16_from_f64(double) qn_bf16_from_T(T)   likewise, rounded once
 //   qn_roundto_f16(float) qn_roundto_bf16(float)     the nearest such value, as a float
-//   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F qn_div_F
-//   qn_sqrt_F qn_rsqrt_F qn_fma_F
-//   qn_NAME_F                each function of ir/math/functions.inc
-//   qn_isnan_F qn_isinf_F qn_isfinite_F   bool
+//   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F
+//   qn_roundeven_F qn_div_F qn_sqrt_F qn_rsqrt_F qn_fma_F qn_NAME_F                each function of
+//   ir/math/functions.inc qn_isnan_F qn_isinf_F qn_isfinite_F   bool
 //
 // Words of the subset that are not helpers (QN_F32_BITS, QN_MAD_f32, ...) are macros: the common
 // ones are always there (prelude.c), the others are rows as helpers are (prelude_words.inc).

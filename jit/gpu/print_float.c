@@ -27,6 +27,8 @@ static bool is_exact(qn_op_t op) {
     case QN_OP_CEIL:
     case QN_OP_ROUND:
     case QN_OP_TRUNC:
+    case QN_OP_ROUNDEVEN:
+    case QN_OP_FMOD:
     case QN_OP_COPYSIGN:
     case QN_OP_ISNAN:
     case QN_OP_ISINF:

@@ -4,6 +4,7 @@
 // It decides only whether a launch is worth other threads and in how large pieces. Extents that
 // depend on the arguments are taken as they are; what is known only inside the loop is guessed.
 // Threads: as emit.h. Next: emit_parallel.c.
+#include "ir/math/math.h"
 #include "jit/llvm/emit_inner.h"
 
 // Nanoseconds of one scalar operation; vectors run several at once.
@@ -107,7 +108,9 @@ static LLVMValueRef cost_expr(const cost_t* self, const qn__ir_expr_t* expr, dou
   }
   double ns = NS_SIMPLE;
   if (expr->op >= QN_OP_DIV && expr->op <= QN_OP_CEILDIV) ns = NS_DIVISION;
-  if (expr->op >= QN_OP_SQRT && expr->op <= QN_OP_POW) ns = NS_FUNCTION;
+  qn__math_id_t id;
+  bool is_root = expr->op == QN_OP_SQRT || expr->op == QN_OP_RSQRT;
+  if (is_root || qn__math_find(expr->op, &id)) ns = NS_FUNCTION;
   LLVMValueRef sum = constant(self, ns * share);
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
     sum = plus(self, sum, cost_expr(self, expr->args[i], share));

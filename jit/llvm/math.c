@@ -14,13 +14,21 @@ typedef struct {
 } entry_t;
 
 static const entry_t TABLE[] = {
-    {QN_OP_MIN, qn__math_min},           {QN_OP_MAX, qn__math_max},
-    {QN_OP_ABS, qn__math_abs},           {QN_OP_FMA, qn__math_fma},
-    {QN_OP_SQRT, qn__math_sqrt},         {QN_OP_RSQRT, qn__math_rsqrt},
-    {QN_OP_FLOOR, qn__math_floor},       {QN_OP_CEIL, qn__math_ceil},
-    {QN_OP_ROUND, qn__math_round},       {QN_OP_TRUNC, qn__math_trunc},
-    {QN_OP_COPYSIGN, qn__math_copysign}, {QN_OP_ISNAN, qn__math_isnan},
-    {QN_OP_ISINF, qn__math_isinf},       {QN_OP_ISFINITE, qn__math_isfinite},
+    {QN_OP_MIN, qn__math_min},
+    {QN_OP_MAX, qn__math_max},
+    {QN_OP_ABS, qn__math_abs},
+    {QN_OP_FMA, qn__math_fma},
+    {QN_OP_SQRT, qn__math_sqrt},
+    {QN_OP_RSQRT, qn__math_rsqrt},
+    {QN_OP_FLOOR, qn__math_floor},
+    {QN_OP_CEIL, qn__math_ceil},
+    {QN_OP_ROUND, qn__math_round},
+    {QN_OP_TRUNC, qn__math_trunc},
+    {QN_OP_COPYSIGN, qn__math_copysign},
+    {QN_OP_ISNAN, qn__math_isnan},
+    {QN_OP_ROUNDEVEN, qn__math_roundeven},
+    {QN_OP_ISINF, qn__math_isinf},
+    {QN_OP_ISFINITE, qn__math_isfinite},
 };
 
 static const entry_t* find(qn_op_t op) {

@@ -83,7 +83,9 @@ static qn__val_t round_by_magic(const qn__kit_t* k, qn__val_t x, char toward) {
   qn__val_t zero = kf(k, 0.0), one = kf(k, 1.0);
   qn__val_t nearest = ksub(k, kadd(k, magnitude, limit), limit);
   qn__val_t result;
-  if (toward == 'z') {
+  if (toward == 'e') {
+    result = nearest;
+  } else if (toward == 'z') {
     qn__val_t above = kcmp(k, LLVMRealOGT, nearest, magnitude);
     result = ksub(k, nearest, kselect(k, above, one, zero));
   } else {
@@ -98,7 +100,10 @@ static qn__val_t round_by_magic(const qn__kit_t* k, qn__val_t x, char toward) {
 
 qn__val_t qn__kit_round(const qn__kit_t* kit, qn__val_t x, char toward) {
   if (!kit->math->has_round) return round_by_magic(kit, x, toward);
-  const char* name = toward == 'z' ? "llvm.trunc" : toward == 'd' ? "llvm.floor" : "llvm.ceil";
+  const char* name = toward == 'z'   ? "llvm.trunc"
+                     : toward == 'd' ? "llvm.floor"
+                     : toward == 'u' ? "llvm.ceil"
+                                     : "llvm.roundeven";
   return qn__kit_call(kit, name, &x, 1);
 }
 

@@ -141,7 +141,8 @@ static inline qn__val_t kflip(const qn__kit_t* k, qn__val_t x, qn__val_t sign) {
   return kfrom_bits(k, kxor(k, kbits(k, x), sign));
 }
 
-// x rounded to an integral value, `toward` 'z' (zero), 'd' (down) or 'u' (up).
+// x rounded to an integral value, `toward` 'z' (zero), 'd' (down), 'u' (up) or 'e' (nearest, halves
+// to even).
 qn__val_t qn__kit_round(const qn__kit_t* kit, qn__val_t x, char toward);
 
 // True if any lane of the i1 value is.
@@ -165,6 +166,7 @@ qn__val_t qn__math_max(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_floor(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_ceil(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_trunc(const qn__kit_t* kit, const qn__val_t* args);
+qn__val_t qn__math_roundeven(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_round(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_isnan(const qn__kit_t* kit, const qn__val_t* args);
 qn__val_t qn__math_isinf(const qn__kit_t* kit, const qn__val_t* args);

@@ -43,6 +43,10 @@ qn__val_t qn__math_trunc(const qn__kit_t* k, const qn__val_t* args) {
   return qn__kit_round(k, args[0], 'z');
 }
 
+qn__val_t qn__math_roundeven(const qn__kit_t* k, const qn__val_t* args) {
+  return qn__kit_round(k, args[0], 'e');
+}
+
 // The number added is the largest below one half: with one half itself, 0.49999997 would go to 1.
 qn__val_t qn__math_round(const qn__kit_t* k, const qn__val_t* args) {
   qn__val_t almost_half = kf(k, k->is_f64 ? 0x1.fffffffffffffp-2 : 0x1.fffffep-2);

@@ -329,7 +329,35 @@ static gen_value_t unary_float(gen_t* g, qn_dtype_t dtype, int depth) {
   gen_value_t a = small(g, dtype, depth - 1, 4);
   double shifted = a.err + eps * (a.mag + 1);  // the error of abs(a) + 1
   double top = a.mag + 1;
-  switch (gen_below(g, 12)) {
+  switch (gen_below(g, 18)) {
+    case 12: {
+      double mag = exp(4);
+      static const char* const steep[] = {"sinh", "cosh", "expm1"};
+      return value_of(gen_text(g, "%s(%s)", steep[gen_below(g, 3)], a.text), dtype, mag,
+                      mag * (1.1 * a.err + 8 * eps));
+    }
+    case 13: {
+      // Slopes of at most 1, results of at most pi/2 or the argument's size.
+      static const char* const gentle[] = {"sigmoid", "asinh", "atan"};
+      double mag = a.mag > 1.6 ? a.mag : 1.6;
+      return value_of(gen_text(g, "%s(%s)", gentle[gen_below(g, 3)], a.text), dtype, mag,
+                      a.err + 8 * eps * mag);
+    }
+    case 14:
+      return value_of(gen_text(g, "log10(abs(%s) + %s(1.0))", a.text, name), dtype, log10(top),
+                      shifted + 8 * eps * log10(top));
+    case 15:
+      return value_of(gen_text(g, "%s(abs(%s))", gen_chance(g, 50) ? "log1p" : "asinh", a.text),
+                      dtype, top, a.err + 8 * eps * top);
+    case 16:
+      return value_of(gen_text(g, "cbrt(abs(%s) + %s(1.0))", a.text, name), dtype, top,
+                      shifted + 8 * eps * top);
+    case 17: {
+      gen_value_t b = small(g, dtype, depth - 1, 4);
+      double mag = a.mag + b.mag;
+      return value_of(gen_text(g, "hypot(%s, %s)", a.text, b.text), dtype, mag,
+                      a.err + b.err + 8 * eps * mag);
+    }
     case 0: {
       double mag = exp(4);
       return value_of(gen_text(g, "exp(%s)", a.text), dtype, mag, mag * (1.1 * a.err + 8 * eps));
@@ -363,9 +391,9 @@ static gen_value_t unary_float(gen_t* g, qn_dtype_t dtype, int depth) {
                       err * 1.2);
     }
     case 10: {
-      static const char* const roundings[] = {"floor", "ceil", "round", "trunc"};
+      static const char* const roundings[] = {"floor", "ceil", "round", "trunc", "roundeven"};
       gen_value_t exact = exact_float(g, dtype);
-      return value_of(gen_text(g, "%s(%s)", roundings[gen_below(g, 4)], exact.text), dtype,
+      return value_of(gen_text(g, "%s(%s)", roundings[gen_below(g, 5)], exact.text), dtype,
                       exact.mag + 1, 0);
     }
     default: {

@@ -37,6 +37,12 @@ struct ivec2 {
 static inline int64_t packInt2x32(ivec2 v) {
   return (int64_t)((uint64_t)(uint)v.y << 32 | (uint)v.x);
 }
+static inline float roundEven(float x) {
+  return rintf(x);
+}
+static inline double roundEven(double x) {
+  return rint(x);
+}
 struct uvec2 {
   uint x, y;
 };

@@ -396,7 +396,13 @@ def main():
                 ("pio2_f32", mp.pi / 2, (24, 12, 24), "pi/2 for a target with fused multiply-add"),
                 ("pio2_f64", mp.pi / 2, (33, 33, 33, 53), "pi/2; n * the first three is exact for n < 2^20"),
                 ("pio2_whole", mp.pi / 2, (53, 53), "pi/2 as an unevaluated sum"),
-                ("two_thirds", mpf(2) / 3, (53, 53), "2/3 as an unevaluated sum")):
+                ("two_thirds", mpf(2) / 3, (53, 53), "2/3 as an unevaluated sum"),
+                ("log10_2_f32", mp.log10(2), (15, 24), "log10(2) in two words; n * the first is exact for |n| < 2^9"),
+                ("log10_2_f64", mp.log10(2), (38, 53), "log10(2) in two words; n * the first is exact for |n| < 2^12"),
+                ("log10e_f32", 1 / mp.log(10), (12, 24), "1 / ln 10 in two words, the first short"),
+                ("log10e_f64", 1 / mp.log(10), (26, 53), "1 / ln 10 in two words, the first short"),
+                ("pi_f32", mp.pi, (24, 24), "pi as an unevaluated sum"),
+                ("pi_f64", mp.pi, (53, 53), "pi as an unevaluated sum")):
             print(f"\n// {what}\nstatic const double {name}[] = {{")
             for part in constant_split(value, pieces):
                 print(f"    {hexfloat(part)},")

@@ -35,21 +35,8 @@ enum { ALL_COUNT = sizeof(ALL) / sizeof(ALL[0]) };
 
 // Operators with an error bound are test_prelude_math's.
 static bool is_exact(qn_op_t op) {
-  switch (op) {
-    case QN_OP_RSQRT:
-    case QN_OP_EXP:
-    case QN_OP_EXP2:
-    case QN_OP_LOG:
-    case QN_OP_LOG2:
-    case QN_OP_TANH:
-    case QN_OP_ERF:
-    case QN_OP_SIN:
-    case QN_OP_COS:
-    case QN_OP_POW:
-      return false;
-    default:
-      return true;
-  }
+  qn__math_id_t id;
+  return op != QN_OP_RSQRT && (op == QN_OP_FMOD || !qn__math_find(op, &id));
 }
 
 static bool has_dtype(const prelude_mode_t* mode, qn_dtype_t dtype) {

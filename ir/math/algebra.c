@@ -1,0 +1,118 @@
+// ir/math/algebra.c: hypot, cbrt and fmod.
+#include <math.h>
+
+#include "ir/math/kit.h"
+#include "ir/math/tables.h"
+
+// The larger of the two is scaled to where squares neither overflow nor lose digits.
+qn__mval_t qn__mf_hypot(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t x = kabs(k, args[0]), y = kabs(k, args[1]);
+  qn__mval_t is_steep = kgt(k, y, x);
+  qn__mval_t a = kselect(k, is_steep, y, x), b = kselect(k, is_steep, x, y);
+  double most = k->is_f64 ? 0x1p500 : 0x1p60, step = k->is_f64 ? 0x1p600 : 0x1p100;
+  qn__mval_t one = kf(k, 1.0);
+  qn__mval_t is_large = kgt(k, a, kf(k, most)), is_small = klt(k, a, kf(k, 1 / most));
+  qn__mval_t up = kselect(k, is_large, kf(k, 1 / step), kselect(k, is_small, kf(k, step), one));
+  qn__mval_t back = kselect(k, is_large, kf(k, step), kselect(k, is_small, kf(k, 1 / step), one));
+  a = kmul(k, a, up);
+  b = kmul(k, b, up);
+  qn__mval_t root = kone(k, QN_OP_SQRT, kmad(k, a, a, kmul(k, b, b)));
+  qn__mval_t is_inf = kor(k, kisinf(k, x), kisinf(k, y));
+  return kselect(k, is_inf, kf(k, (double)INFINITY), kmul(k, root, back));
+}
+
+// x = 2^(3 n) m with m between 3/8 and 3: r near m^(-1/3) by a polynomial and, for f64, a step of
+// Newton's iteration; y = m r^2, put right by a step with y^3 - m in two words.
+qn__mval_t qn__mf_cbrt(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t x = args[0], one = kf(k, 1.0), third = kf(k, 1.0 / 3), zero = kf(k, 0.0);
+  qn__msplit_t parts = qn__mk_split(k, kabs(k, x), true);
+  qn__mval_t magic = kf(k, qn__mk_magic(k, k->bias));
+  qn__mval_t shifted = kadd(k, kmul(k, parts.k, third), magic);
+  qn__mval_t n = ksub(k, shifted, magic);
+  qn__mval_t rest = ksub(k, parts.k, kmul(k, n, kf(k, 3.0)));  // -1, 0 or 1
+  qn__mval_t is_up = kgt(k, rest, zero), is_down = klt(k, rest, zero);
+  qn__mval_t factor = kselect(k, is_up, kf(k, 2.0), kselect(k, is_down, kf(k, 0.5), one));
+  qn__mval_t m = kmul(k, kadd(k, parts.f, one), factor);
+  const double root = 1.2599210498948732;
+  factor = kselect(k, is_up, kf(k, 1 / root), kselect(k, is_down, kf(k, root), one));
+  qn__mval_t r = kmul(k, QN__POLY(k, parts.f, cbrt_start), factor);
+  if (k->is_f64) {
+    qn__mval_t error = kmsub(k, kmul(k, m, r), kmul(k, r, r), one);
+    r = kmad(k, kmul(k, r, error), third, r);
+  }
+  qn__mval_t square = kmul(k, r, r);
+  qn__mval_t y = kmul(k, m, square);
+  qn__mpair_t s = qn__mk_two_product(k, y, y);
+  qn__mpair_t c = qn__mk_two_product(k, s.hi, y);
+  qn__mval_t error = kadd(k, ksub(k, c.hi, m), kmad(k, s.lo, y, c.lo));
+  y = kmsub(k, kmul(k, error, square), third, y);
+  y = kmul(k, y, qn__mk_power(k, qn__mk_word(k, shifted)));
+  return kselect(k, qn__mk_has_exponent(k, x), kcopysign(k, y, x), x);
+}
+
+// ------------------------------------------------------------------------------------ fmod
+
+// Bits of the quotient that one step can take off, where a quotient may be off by a few ulp.
+static int bits_of_step(const qn__mkit_t* k) {
+  if (k->has_fma) return k->is_f64 ? 46 : 18;
+  return k->is_f64 ? 24 : 10;
+}
+
+// a - q b exactly, where the result is a multiple of the last bit of b and not longer than b.
+static qn__mval_t remainder_of(qn__mkit_t* k, qn__mval_t a, qn__mval_t q, qn__mval_t b) {
+  if (k->has_fma) return kmsub(k, q, b, a);
+  // Products of a short quotient with either half of b are exact.
+  qn__mval_t head = qn__mk_head(k, b);
+  return ksub(k, ksub(k, a, kmul(k, q, head)), kmul(k, q, ksub(k, b, head)));
+}
+
+// a mod b for positive a and b with a quotient below 2^bits_of_step. The quotient is made a bit too
+// small, so that it or the next number is right; of the two remainders the one between 0 and b is
+// exact.
+static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t quotient) {
+  double less = 1 - (k->is_f64 ? 0x1p-49 : 0x1p-20);
+  qn__mval_t q = kone(k, QN_OP_TRUNC, kmul(k, quotient, kf(k, less)));
+  qn__mval_t first = remainder_of(k, a, q, b);
+  qn__mval_t second = remainder_of(k, a, kadd(k, q, kf(k, 1.0)), b);
+  return kselect(k, kge(k, second, kf(k, 0.0)), second, first);
+}
+
+// a mod b for positive a and b and any quotient: the mantissa of a, shifted up in steps and reduced
+// by the mantissa of b after each, as in long division.
+qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
+  int bits = bits_of_step(k);
+  qn__msplit_t a = qn__mk_split(k, args[0], true), b = qn__mk_split(k, args[1], true);
+  qn__mval_t one = kf(k, 1.0);
+  qn__mval_t divisor = kadd(k, b.f, one);
+  qn__mval_t left = ksub(k, a.k, b.k);  // bits of the quotient that are still to come
+  qn__mval_t r = kadd(k, a.f, one);
+  r = mod_step(k, r, divisor, kratio(k, r, divisor));
+  qn__mval_t magic = kf(k, qn__mk_magic(k, k->bias));
+  int all = k->is_f64 ? 2100 : 280;
+  for (int done = 0; done < all; done += bits - 1) {
+    qn__mval_t now = kat_least(k, 0.0, kat_most(k, bits - 1, left));
+    left = ksub(k, left, now);
+    r = kmul(k, r, qn__mk_power(k, qn__mk_word(k, kadd(k, now, magic))));
+    r = mod_step(k, r, divisor, kratio(k, r, divisor));
+  }
+  // r 2^k of b: exact in one product unless 2^k has no float.
+  qn__mval_t half = kone(k, QN_OP_TRUNC, kmul(k, b.k, kf(k, 0.5)));
+  qn__mval_t rest = ksub(k, b.k, half);
+  r = kmul(k, r, qn__mk_power(k, qn__mk_word(k, kadd(k, half, magic))));
+  return kmul(k, r, qn__mk_power(k, qn__mk_word(k, kadd(k, rest, magic))));
+}
+
+qn__mval_t qn__mf_fmod(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t x = args[0], a = kabs(k, x), b = kabs(k, args[1]);
+  qn__mval_t magnitudes[] = {a, b};
+  qn__mval_t quotient = kratio(k, a, b);
+  qn__mval_t is_far = kge(k, quotient, kf(k, (double)(INT64_C(1) << bits_of_step(k))));
+  is_far = kand(k, is_far, kand(k, qn__mk_has_exponent(k, x), qn__mk_has_exponent(k, b)));
+  qn__mval_t near = mod_step(k, a, b, quotient);
+  qn__mval_t y = qn__mk_call_if(k, is_far, QN__MATH_ID_fmod_far, magnitudes, near);
+  y = kselect(k, kisinf(k, b), a, y);
+  // Infinity has no remainder, and nothing has one by zero.
+  qn__mval_t has_none = kor(k, kisinf(k, a), keq(k, b, kf(k, 0.0)));
+  has_none = kor(k, has_none, kor(k, kisnan(k, a), kisnan(k, b)));
+  return kselect(k, has_none, kf(k, (double)NAN), kcopysign(k, y, x));
+}
