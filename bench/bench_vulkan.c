@@ -18,8 +18,8 @@
 #include "quern/config.h"
 
 #if QN_HAVE_VULKAN
+#include "devices/vulkan/command_allocator.h"
 #include "devices/vulkan/executable.h"
-#include "devices/vulkan/recording.h"
 #include "devices/vulkan/stream.h"
 #include "jit/call/executable.h"
 #include "quern/backend.h"
@@ -58,7 +58,7 @@ typedef struct subject {
   VkQueue queue;
   VkSemaphore timeline;
   bool has_pages;
-  qn__vk_recording_t recordings[RING];
+  qn__vk_command_allocator_t allocators[RING];
   VkCommandPool pools[RING];
   VkCommandBuffer commands[RING];
   uint64_t value;
@@ -99,7 +99,7 @@ static void make_function(qn_engine_t* engine, subject_t* s) {
 // ---------------------------------------------------------------------------------- by hand
 
 static const VkAllocationCallbacks* callbacks_of(const subject_t* s, size_t place) {
-  return s->has_pages ? &s->recordings[place].callbacks : NULL;
+  return s->has_pages ? &s->allocators[place].callbacks : NULL;
 }
 
 static void make_loop(subject_t* s) {
@@ -161,7 +161,7 @@ static void make_loop(subject_t* s) {
                                      .pNext = &type};
   must_vk(device->vk.CreateSemaphore(device->handle, &semaphore, NULL, &s->timeline));
   for (size_t i = 0; i < RING; i++) {
-    qn__vk_recording_init(&s->recordings[i], qn_allocator_default());
+    qn__vk_command_allocator_init(&s->allocators[i], qn_allocator_default());
     VkCommandPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                       .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
                                       .queueFamilyIndex = device->info.family};
@@ -172,7 +172,7 @@ static void make_loop(subject_t* s) {
                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                            .commandBufferCount = 1};
     must_vk(device->vk.AllocateCommandBuffers(device->handle, &buffers, &s->commands[i]));
-    qn__vk_recording_begin(&s->recordings[i]);
+    qn__vk_command_allocator_begin(&s->allocators[i]);
   }
   // A launch as the engine would make it.
   float a = 2.0f;
@@ -189,7 +189,7 @@ static void end_loop(subject_t* s) {
   const qn__vk_functions_t* vk = &s->device->vk;
   for (size_t i = 0; i < RING; i++) {
     vk->DestroyCommandPool(s->device->handle, s->pools[i], callbacks_of(s, i));
-    qn__vk_recording_deinit(&s->recordings[i]);
+    qn__vk_command_allocator_deinit(&s->allocators[i]);
   }
   vk->DestroySemaphore(s->device->handle, s->timeline, NULL);
   vk->DestroyDescriptorPool(s->device->handle, s->pool, NULL);

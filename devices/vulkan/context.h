@@ -106,14 +106,14 @@ struct qn__vk_stream;
 typedef struct qn__vk_timeline qn__vk_timeline_t;
 
 // The thread that submits what callers have recorded and left (flusher.c).
-typedef struct qn__vk_flusher {
+typedef struct qn__vk_submit_timer {
   qn__mutex_t mutex;
   qn__cond_t changed;
   pthread_t thread;
   bool has_thread, is_stopping;
   _Atomic bool is_armed;
   _Atomic uint64_t tick;  // how often it has looked
-} qn__vk_flusher_t;
+} qn__vk_submit_timer_t;
 
 typedef struct qn__vk_device {
   int32_t id;
@@ -136,7 +136,7 @@ typedef struct qn__vk_device {
   qn__vk_timeline_t* timelines;   // of streams that have ended, for those to come
   uint32_t next_queue;
   _Atomic(struct qn__vk_stream*) default_stream;
-  qn__vk_flusher_t flusher;
+  qn__vk_submit_timer_t submit_timer;
   _Atomic uint64_t last_kernel_uid;
   // Launches and barriers: of streams that have ended.
   _Atomic uint64_t submit_count, launch_count, barrier_count, set_count, pipeline_count;

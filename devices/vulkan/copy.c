@@ -18,7 +18,7 @@
 static qn_status_t record_copy(qn__vk_stream_t* stream, qn__vk_place_t from, qn__vk_place_t to,
                                uint64_t size_bytes, const qn__vk_place_t* kept) {
   QN_TRY(qn__vk_stream_begin(stream));
-  if (kept && !qn__vk_stream_keep(stream, *kept)) {
+  if (kept && !qn__vk_stream_defer_free(stream, *kept)) {
     qn__mutex_unlock(&stream->mutex);
     return qn__out_of_memory("a copy");
   }
@@ -56,12 +56,12 @@ static qn_status_t upload(qn__vk_stream_t* stream, const uint8_t* from, qn__vk_p
     uint64_t staged = atomic_load_explicit(&stream->staged_bytes, memory_order_relaxed);
     if (staged + size > MAX_STAGED_BYTES) QN_TRY(qn__vk_stream_drain(stream));
     qn__vk_place_t staging;
-    QN_TRY(qn__vk_memory_take(stream->device, QN__VK_POOL_HOST, size, 0, &staging));
+    QN_TRY(qn__vk_memory_allocate(stream->device, QN__VK_POOL_HOST, size, 0, &staging));
     memcpy(staging.block->mapped + staging.offset, from + done, size);
     qn_status_t status =
         record_copy(stream, staging, (qn__vk_place_t){to.block, to.offset + done}, size, &staging);
     if (!qn_ok(status)) {
-      qn_status_free(qn__vk_memory_give(stream->device, staging));
+      qn_status_free(qn__vk_memory_free(stream->device, staging));
       return status;
     }
     done += size;
@@ -80,7 +80,7 @@ static qn_status_t download(qn__vk_stream_t* stream, qn__vk_place_t from, uint8_
   }
   uint64_t chunk = size_bytes < CHUNK_BYTES ? size_bytes : CHUNK_BYTES;
   qn__vk_place_t staging;
-  QN_TRY(qn__vk_memory_take(stream->device, QN__VK_POOL_HOST, chunk, 0, &staging));
+  QN_TRY(qn__vk_memory_allocate(stream->device, QN__VK_POOL_HOST, chunk, 0, &staging));
   qn_status_t status = QN_OK;
   for (uint64_t done = 0; qn_ok(status) && done < size_bytes; done += chunk) {
     uint64_t size = size_bytes - done < chunk ? size_bytes - done : chunk;
@@ -89,7 +89,7 @@ static qn_status_t download(qn__vk_stream_t* stream, qn__vk_place_t from, uint8_
     if (qn_ok(status)) status = qn__vk_stream_drain(stream);
     if (qn_ok(status)) memcpy(to + done, staging.block->mapped + staging.offset, size);
   }
-  qn_status_t given = qn__vk_memory_give(stream->device, staging);
+  qn_status_t given = qn__vk_memory_free(stream->device, staging);
   qn_status_free(given);
   return status;
 }

@@ -12,15 +12,15 @@
 #define POOL_SETS 64u
 #define POOL_DESCRIPTORS 512u
 
-typedef struct pool {
-  struct pool* next;
+typedef struct set_pool {
+  struct set_pool* next;
   VkDescriptorPool handle;
-} pool_t;
+} set_pool_t;
 
-typedef struct entry {
-  struct entry* next;   // in its bucket
-  struct entry* older;  // by last use
-  struct entry* newer;
+typedef struct cached_set {
+  struct cached_set* next;   // in its bucket
+  struct cached_set* older;  // by last use
+  struct cached_set* newer;
   uint64_t hash;
   uint64_t last_used;  // value of the stream
   VkDescriptorSet set;
@@ -28,18 +28,18 @@ typedef struct entry {
   uint32_t count;
   bool has_parameters;
   qn__vk_binding_t bindings[];
-} entry_t;
+} cached_set_t;
 
 struct qn__vk_sets {
-  entry_t* buckets[BUCKET_COUNT];
-  entry_t* newest;
-  entry_t* oldest;
+  cached_set_t* buckets[BUCKET_COUNT];
+  cached_set_t* newest;
+  cached_set_t* oldest;
   size_t entry_count;
-  pool_t* pools;
+  set_pool_t* pools;
 };
 
-static size_t entry_bytes(uint32_t count) {
-  return sizeof(entry_t) + count * sizeof(qn__vk_binding_t);
+static size_t cached_set_bytes(uint32_t count) {
+  return sizeof(cached_set_t) + count * sizeof(qn__vk_binding_t);
 }
 
 qn_status_t qn__vk_sets_make(qn__vk_device_t* device, struct qn__vk_sets** out_sets) {
@@ -49,13 +49,13 @@ qn_status_t qn__vk_sets_make(qn__vk_device_t* device, struct qn__vk_sets** out_s
 
 void qn__vk_sets_destroy(qn__vk_device_t* device, struct qn__vk_sets* sets) {
   while (sets->newest) {
-    entry_t* entry = sets->newest;
+    cached_set_t* entry = sets->newest;
     sets->newest = entry->older;
-    qn__free(device->allocator, entry, entry_bytes(entry->count));
+    qn__free(device->allocator, entry, cached_set_bytes(entry->count));
     atomic_fetch_sub_explicit(&device->set_count, 1, memory_order_relaxed);
   }
   while (sets->pools) {
-    pool_t* pool = sets->pools;
+    set_pool_t* pool = sets->pools;
     sets->pools = pool->next;
     device->vk.DestroyDescriptorPool(device->handle, pool->handle, NULL);
     qn__free(device->allocator, pool, sizeof *pool);
@@ -63,12 +63,12 @@ void qn__vk_sets_destroy(qn__vk_device_t* device, struct qn__vk_sets* sets) {
   qn__free(device->allocator, sets, sizeof *sets);
 }
 
-static void list_remove(struct qn__vk_sets* sets, entry_t* entry) {
+static void list_remove(struct qn__vk_sets* sets, cached_set_t* entry) {
   *(entry->newer ? &entry->newer->older : &sets->newest) = entry->older;
   *(entry->older ? &entry->older->newer : &sets->oldest) = entry->newer;
 }
 
-static void list_push(struct qn__vk_sets* sets, entry_t* entry) {
+static void list_push(struct qn__vk_sets* sets, cached_set_t* entry) {
   entry->newer = NULL;
   entry->older = sets->newest;
   *(sets->newest ? &sets->newest->newer : &sets->oldest) = entry;
@@ -78,22 +78,22 @@ static void list_push(struct qn__vk_sets* sets, entry_t* entry) {
 static void drop_oldest(qn__vk_stream_t* stream) {
   struct qn__vk_sets* sets = stream->sets;
   qn__vk_device_t* device = stream->device;
-  entry_t* entry = sets->oldest;
-  for (entry_t** at = &sets->buckets[entry->hash % BUCKET_COUNT]; *at; at = &(*at)->next) {
+  cached_set_t* entry = sets->oldest;
+  for (cached_set_t** at = &sets->buckets[entry->hash % BUCKET_COUNT]; *at; at = &(*at)->next) {
     if (*at != entry) continue;
     *at = entry->next;
     break;
   }
   list_remove(sets, entry);
   (void)device->vk.FreeDescriptorSets(device->handle, entry->pool, 1, &entry->set);
-  qn__free(device->allocator, entry, entry_bytes(entry->count));
+  qn__free(device->allocator, entry, cached_set_bytes(entry->count));
   sets->entry_count--;
   atomic_fetch_sub_explicit(&device->set_count, 1, memory_order_relaxed);
 }
 
 static qn_status_t add_pool(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
-  pool_t* pool = qn__alloc_zero(device->allocator, 1, sizeof *pool);
+  set_pool_t* pool = qn__alloc_zero(device->allocator, 1, sizeof *pool);
   if (!pool) return qn__out_of_memory("a descriptor pool");
   const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, POOL_DESCRIPTORS},
                                         {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER_DYNAMIC, POOL_SETS}};
@@ -114,13 +114,13 @@ static qn_status_t add_pool(qn__vk_stream_t* stream) {
 
 // From the newest pool; the older ones have room where sets were dropped.
 static qn_status_t allocate_set(qn__vk_stream_t* stream, const qn__vk_layout_t* layout,
-                                entry_t* entry) {
+                                cached_set_t* entry) {
   qn__vk_device_t* device = stream->device;
   VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
                                           .descriptorSetCount = 1,
                                           .pSetLayouts = &layout->set};
   VkResult result = VK_ERROR_OUT_OF_POOL_MEMORY;
-  for (pool_t* pool = stream->sets->pools; pool; pool = pool->next) {
+  for (set_pool_t* pool = stream->sets->pools; pool; pool = pool->next) {
     allocate.descriptorPool = entry->pool = pool->handle;
     result = device->vk.AllocateDescriptorSets(device->handle, &allocate, &entry->set);
     if (result == VK_SUCCESS) return QN_OK;
@@ -134,7 +134,7 @@ static qn_status_t allocate_set(qn__vk_stream_t* stream, const qn__vk_layout_t* 
   return qn__vk_status(device, result, "vkAllocateDescriptorSets");
 }
 
-static void write_set(qn__vk_device_t* device, const entry_t* entry,
+static void write_set(qn__vk_device_t* device, const cached_set_t* entry,
                       const qn__vk_binding_source_t* sources) {
   VkDescriptorBufferInfo infos[QN__VK_MAX_BINDINGS + 1];
   VkWriteDescriptorSet writes[QN__VK_MAX_BINDINGS + 1];
@@ -171,8 +171,8 @@ static bool is_equal(const qn__vk_binding_t* a, const qn__vk_binding_t* b, uint3
   return difference == 0;
 }
 
-VkDescriptorSet qn__vk_sets_again(qn__vk_stream_t* stream) {
-  entry_t* entry = stream->sets->newest;
+VkDescriptorSet qn__vk_sets_reuse_last(qn__vk_stream_t* stream) {
+  cached_set_t* entry = stream->sets->newest;
   entry->last_used = stream->open->value;
   return entry->set;
 }
@@ -184,7 +184,7 @@ qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* lay
   qn__vk_device_t* device = stream->device;
   uint64_t value = stream->open->value;
   // Most launches bind what the one before them did.
-  entry_t* entry = sets->newest;
+  cached_set_t* entry = sets->newest;
   if (entry && entry->count == count && entry->has_parameters == has_parameters &&
       is_equal(entry->bindings, bindings, count)) {
     entry->last_used = value;
@@ -192,7 +192,7 @@ qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* lay
     return QN_OK;
   }
   uint64_t hash = hash_of(count, has_parameters, bindings);
-  entry_t** bucket = &sets->buckets[hash % BUCKET_COUNT];
+  cached_set_t** bucket = &sets->buckets[hash % BUCKET_COUNT];
   for (entry = *bucket; entry; entry = entry->next) {
     if (entry->hash != hash || entry->count != count || entry->has_parameters != has_parameters ||
         !is_equal(entry->bindings, bindings, count)) {
@@ -209,14 +209,14 @@ qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* lay
              atomic_load_explicit(&stream->completed, memory_order_relaxed)) {
     drop_oldest(stream);
   }
-  entry = qn__alloc(device->allocator, entry_bytes(count));
+  entry = qn__alloc(device->allocator, cached_set_bytes(count));
   if (!entry) return qn__out_of_memory("a descriptor set");
-  *entry =
-      (entry_t){.hash = hash, .last_used = value, .count = count, .has_parameters = has_parameters};
+  *entry = (cached_set_t){
+      .hash = hash, .last_used = value, .count = count, .has_parameters = has_parameters};
   memcpy(entry->bindings, bindings, count * sizeof *bindings);
   qn_status_t status = allocate_set(stream, layout, entry);
   if (!qn_ok(status)) {
-    qn__free(device->allocator, entry, entry_bytes(count));
+    qn__free(device->allocator, entry, cached_set_bytes(count));
     return status;
   }
   write_set(device, entry, sources);

@@ -52,7 +52,7 @@ static void at_exit(void* self, int64_t deadline_ns) {
   if (!atomic_compare_exchange_strong(&context.state, &state, CONTEXT_ENDED)) return;
   for (int32_t i = 0; i < context.count; i++) {
     if (atomic_load(&context.devices[i]->is_open)) {
-      qn__vk_flusher_stop(context.devices[i]);
+      qn__vk_submit_timer_stop(context.devices[i]);
       qn__vk_drain_all(context.devices[i], deadline_ns);
     }
   }
@@ -92,7 +92,7 @@ static void device_deinit(qn__vk_device_t* device) {
 static void destroy_device(qn__vk_device_t* device) {
   if (!device) return;
   if (atomic_load(&device->is_open)) {
-    qn__vk_flusher_stop(device);
+    qn__vk_submit_timer_stop(device);
     qn__vk_drain_all(device, INT64_MAX);
     qn__vk_stream_t* stream = atomic_exchange(&device->default_stream, NULL);
     if (stream) qn__vk_stream_release(stream);
@@ -101,8 +101,8 @@ static void destroy_device(qn__vk_device_t* device) {
     qn__vk_timelines_deinit(device);  // it held the last streams
     device_deinit(device);
   }
-  qn__cond_deinit(&device->flusher.changed);
-  qn__mutex_deinit(&device->flusher.mutex);
+  qn__cond_deinit(&device->submit_timer.changed);
+  qn__mutex_deinit(&device->submit_timer.mutex);
   qn__mutex_deinit(&device->streams_mutex);
   qn__mutex_deinit(&device->layouts_mutex);
   qn__mutex_deinit(&device->open_mutex);
@@ -117,8 +117,8 @@ static qn_status_t make_device(const qn__vk_info_t* info, qn__vk_device_t** out_
   qn_status_t status = qn__mutex_init(&device->open_mutex);
   if (qn_ok(status)) status = qn__mutex_init(&device->layouts_mutex);
   if (qn_ok(status)) status = qn__mutex_init(&device->streams_mutex);
-  if (qn_ok(status)) status = qn__mutex_init(&device->flusher.mutex);
-  if (qn_ok(status)) status = qn__cond_init(&device->flusher.changed);
+  if (qn_ok(status)) status = qn__mutex_init(&device->submit_timer.mutex);
+  if (qn_ok(status)) status = qn__cond_init(&device->submit_timer.changed);
   if (qn_ok(status)) {
     *out_device = device;
     return QN_OK;

@@ -22,12 +22,12 @@ typedef struct call {
 
 static qn_status_t workspace_allocate(void* self, uint64_t size_bytes, uint64_t* out_address) {
   const call_t* call = self;
-  return qn__vk_workspace_take(call->executable->device, call->stream, size_bytes, out_address);
+  return qn__vk_workspace_acquire(call->executable->device, call->stream, size_bytes, out_address);
 }
 
 static void workspace_free(void* self, uint64_t address) {
   const call_t* call = self;
-  qn_status_t status = qn__vk_workspace_give(call->executable->device, call->stream, address);
+  qn_status_t status = qn__vk_workspace_release(call->executable->device, call->stream, address);
   (void)QN_NEVER(!qn_ok(status));
   qn_status_free(status);
 }
@@ -84,7 +84,7 @@ static inline qn_status_t bind(const call_t* call, qn__vk_bound_t* bound, uint32
   qn__vk_device_t* device = call->executable->device;
   if (__builtin_expect(end <= address, 0)) {
     // Nothing is read or written: anything may be bound.
-    bind_whole(bound, index, call->stream->record.block);
+    bind_whole(bound, index, call->stream->error_record.block);
     put(bound, push_offset, 0);
     return QN_OK;
   }
@@ -117,14 +117,14 @@ static qn_status_t begin(qn__vk_stream_t* stream, bool needs_parameters) {
   while (needs_parameters && stream->open->parameters_left < QN__VK_MAX_PARAMETER_BYTES) {
     qn__mutex_unlock(&stream->mutex);
     qn__vk_place_t place;
-    QN_TRY(qn__vk_memory_take(stream->device, QN__VK_POOL_HOST, PARAMETERS_BYTES, 0, &place));
+    QN_TRY(qn__vk_memory_allocate(stream->device, QN__VK_POOL_HOST, PARAMETERS_BYTES, 0, &place));
     qn_status_t status = qn__vk_stream_begin(stream);
-    if (qn_ok(status) && !qn__vk_stream_keep(stream, place)) {
+    if (qn_ok(status) && !qn__vk_stream_defer_free(stream, place)) {
       qn__mutex_unlock(&stream->mutex);
       status = qn__out_of_memory("parameters of a kernel");
     }
     if (!qn_ok(status)) {
-      qn_status_free(qn__vk_memory_give(stream->device, place));
+      qn_status_free(qn__vk_memory_free(stream->device, place));
       return status;
     }
     stream->open->parameters = place;
@@ -171,13 +171,13 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
   }
   VkDescriptorSet set;
   if (is_same && !kernel->has_parameters) {
-    set = qn__vk_sets_again(stream);
+    set = qn__vk_sets_reuse_last(stream);
   } else {
     QN_TRY(qn__vk_sets_find(stream, kernel->layout, count, kernel->has_parameters, bound->keys,
                             bound->sources, &set));
     bound->kernel_uid = kernel->uid;
   }
-  if (!is_same || !bound->has_write || !qn__vk_stream_order_again(stream, bound->accesses)) {
+  if (!is_same || !bound->has_write || !qn__vk_stream_order_repeat(stream, bound->accesses)) {
     qn__vk_stream_order(stream, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, bound->accesses,
                         bound->access_count);
   }
@@ -239,11 +239,11 @@ static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
                 kernel->offsets[i]));
   }
   if (plan->has_record) {
-    uint64_t start = stream->record.offset;
-    bind_whole(bound, i, stream->record.block);
+    uint64_t start = stream->error_record.offset;
+    bind_whole(bound, i, stream->error_record.block);
     bound->accesses[bound->access_count++] =
         (qn__vk_access_t){bound->keys[i].uid, start, start + sizeof(qn__gpu_record_t), true};
-    put(bound, kernel->offsets[plan->arg_count], stream->record.offset / 4);
+    put(bound, kernel->offsets[plan->arg_count], stream->error_record.offset / 4);
   }
   return QN_OK;
 }

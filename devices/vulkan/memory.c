@@ -195,11 +195,11 @@ static qn__vk_block_t* new_object(qn__vk_device_t* device) {
 }
 
 // The end of blocks whose work has passed. Locked; lets go of the lock for the driver's calls.
-static void bury(qn__vk_device_t* device) {
+static void destroy_completed(qn__vk_device_t* device) {
   qn__vk_memory_t* memory = &device->memory;
-  for (qn__vk_block_t** at = &memory->dying; *at;) {
+  for (qn__vk_block_t** at = &memory->retired; *at;) {
     qn__vk_block_t* block = *at;
-    if (block->fence && !qn__vk_fence_is_passed(block->fence)) {
+    if (block->fence && !qn__vk_fence_is_completed(block->fence)) {
       at = &block->next;
       continue;
     }
@@ -212,7 +212,7 @@ static void bury(qn__vk_device_t* device) {
     qn__mutex_lock(&memory->mutex);
     block->next = memory->spare;
     memory->spare = block;
-    at = &memory->dying;
+    at = &memory->retired;
   }
 }
 
@@ -221,7 +221,7 @@ static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint6
                               bool is_dedicated, qn__vk_block_t** out_block) {
   qn__vk_memory_t* memory = &device->memory;
   qn__mutex_lock(&memory->mutex);
-  bury(device);
+  destroy_completed(device);
   qn__vk_block_t* block = new_object(device);
   qn__mutex_unlock(&memory->mutex);
   if (!block) return no_memory(device, pool, size_bytes, "too many blocks, or the host has none");
@@ -254,20 +254,20 @@ static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint6
 
 // ---------------------------------------------------------------------------------- allocations
 
-static bool take_shared(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
-                        uint64_t alignment_bytes, qn__vk_place_t* out_place) {
+static bool allocate_shared(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
+                            uint64_t alignment_bytes, qn__vk_place_t* out_place) {
   for (qn__vk_block_t* block = device->memory.pools[pool]; block; block = block->next) {
     if (block->is_dedicated) continue;
     uint64_t offset;
-    if (!qn__ranges_take(&block->ranges, size_bytes, alignment_bytes, &offset)) continue;
+    if (!qn__ranges_allocate(&block->ranges, size_bytes, alignment_bytes, &offset)) continue;
     *out_place = (qn__vk_place_t){block, offset};
     return true;
   }
   return false;
 }
 
-static qn_status_t take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
-                        uint64_t alignment_bytes, qn__vk_place_t* out_place) {
+static qn_status_t allocate(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
+                            uint64_t alignment_bytes, qn__vk_place_t* out_place) {
   qn__vk_memory_t* memory = &device->memory;
   uint64_t shared = memory->shared_bytes[pool];
   bool is_dedicated = size_bytes > shared / 2 || alignment_bytes > shared / 4;
@@ -276,7 +276,7 @@ static qn_status_t take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t si
     block_bytes = (size_bytes + QN__RANGES_GRANULE - 1) & ~(uint64_t)(QN__RANGES_GRANULE - 1);
   } else {
     qn__mutex_lock(&memory->mutex);
-    bool is_done = take_shared(device, pool, size_bytes, alignment_bytes, out_place);
+    bool is_done = allocate_shared(device, pool, size_bytes, alignment_bytes, out_place);
     qn__mutex_unlock(&memory->mutex);
     if (is_done) return QN_OK;
   }
@@ -285,7 +285,7 @@ static qn_status_t take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t si
   uint64_t offset = 0;
   if (is_dedicated) {
     block->dedicated_bytes = block_bytes;
-  } else if (!qn__ranges_take(&block->ranges, size_bytes, alignment_bytes, &offset)) {
+  } else if (!qn__ranges_allocate(&block->ranges, size_bytes, alignment_bytes, &offset)) {
     // Only the host's memory can have run out; the block stays, empty, for the next one.
     offset = UINT64_MAX;
   }
@@ -299,7 +299,7 @@ static qn_status_t take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t si
 }
 
 // Takes a block out of its pool: nobody finds it any more. Locked.
-static void hide_block(qn__vk_device_t* device, qn__vk_block_t* block) {
+static void unlist_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__vk_memory_t* memory = &device->memory;
   for (qn__vk_block_t** at = &memory->pools[block->pool]; *at; at = &(*at)->next) {
     if (*at != block) continue;
@@ -312,20 +312,20 @@ static void hide_block(qn__vk_device_t* device, qn__vk_block_t* block) {
 
 // The end of a hidden block, when all streams have passed this moment: what was enqueued before it
 // was hidden may still use it.
-static void end_block(qn__vk_device_t* device, qn__vk_block_t* block) {
+static void retire_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__vk_memory_t* memory = &device->memory;
   qn__vk_fence_t* fence = NULL;
-  while (!qn__vk_fence_take(device, &fence)) qn__vk_drain_all(device, INT64_MAX);
+  while (!qn__vk_fence_create(device, &fence)) qn__vk_drain_all(device, INT64_MAX);
   qn__mutex_lock(&memory->mutex);
   block->fence = fence;
-  block->next = memory->dying;
-  memory->dying = block;
-  bury(device);
+  block->next = memory->retired;
+  memory->retired = block;
+  destroy_completed(device);
   qn__mutex_unlock(&memory->mutex);
 }
 
 static bool is_empty(const qn__vk_block_t* block) {
-  return !block->is_dedicated && block->ranges.taken_count == 0;
+  return !block->is_dedicated && block->ranges.allocated_count == 0;
 }
 
 // An empty block of a pool that is not the only one of its kind; NULL: none. Locked.
@@ -342,14 +342,14 @@ static void drop_surplus(qn__vk_device_t* device, qn__vk_pool_t pool, bool keeps
   qn__vk_memory_t* memory = &device->memory;
   qn__mutex_lock(&memory->mutex);
   qn__vk_block_t* block = find_surplus(device, pool, keeps_one);
-  if (block) hide_block(device, block);
-  bury(device);
+  if (block) unlist_block(device, block);
+  destroy_completed(device);
   qn__mutex_unlock(&memory->mutex);
-  if (block) end_block(device, block);
+  if (block) retire_block(device, block);
 }
 
-qn_status_t qn__vk_memory_take(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
-                               uint64_t alignment_bytes, qn__vk_place_t* out_place) {
+qn_status_t qn__vk_memory_allocate(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
+                                   uint64_t alignment_bytes, qn__vk_place_t* out_place) {
   if (size_bytes > device->info.max_buffer_bytes || size_bytes > QN__VK_OFFSET_MASK) {
     return no_memory(device, pool, size_bytes, "beyond the largest buffer of the device");
   }
@@ -359,7 +359,7 @@ qn_status_t qn__vk_memory_take(qn__vk_device_t* device, qn__vk_pool_t pool, uint
                           "vulkan:%d: an alignment of %" PRIu64 " bytes; at most 4 GiB", device->id,
                           alignment_bytes);
   }
-  qn_status_t status = take(device, pool, size_bytes, alignment_bytes, out_place);
+  qn_status_t status = allocate(device, pool, size_bytes, alignment_bytes, out_place);
   if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY &&
       !atomic_load_explicit(&device->is_lost, memory_order_relaxed)) {
     // What is kept for reuse is given back, and with it what only waits for work to pass.
@@ -367,7 +367,7 @@ qn_status_t qn__vk_memory_take(qn__vk_device_t* device, qn__vk_pool_t pool, uint
     qn__vk_drain_all(device, INT64_MAX);
     (void)qn__vk_workspace_trim(device);
     drop_surplus(device, pool, false);
-    status = take(device, pool, size_bytes, alignment_bytes, out_place);
+    status = allocate(device, pool, size_bytes, alignment_bytes, out_place);
     qn_status_free(first);
   }
   QN_TRY(status);
@@ -383,7 +383,7 @@ uint64_t qn__vk_memory_size(qn__vk_device_t* device, qn__vk_place_t place) {
   return size;
 }
 
-qn_status_t qn__vk_memory_give(qn__vk_device_t* device, qn__vk_place_t place) {
+qn_status_t qn__vk_memory_free(qn__vk_device_t* device, qn__vk_place_t place) {
   qn__vk_memory_t* memory = &device->memory;
   qn__vk_block_t* block = place.block;
   uint64_t size = qn__vk_memory_size(device, place);
@@ -392,12 +392,12 @@ qn_status_t qn__vk_memory_give(qn__vk_device_t* device, qn__vk_place_t place) {
   if (is_known && block->is_dedicated) {
     qn__mutex_lock(&memory->mutex);
     is_known = atomic_load(&block->uid) != 0;
-    if (is_known) hide_block(device, block);
+    if (is_known) unlist_block(device, block);
     qn__mutex_unlock(&memory->mutex);
-    if (is_known) end_block(device, block);
+    if (is_known) retire_block(device, block);
   } else if (is_known) {
     qn__mutex_lock(&memory->mutex);
-    is_known = qn__ranges_give(&block->ranges, place.offset);
+    is_known = qn__ranges_free(&block->ranges, place.offset);
     has_surplus = is_empty(block) && find_surplus(device, block->pool, true);
     qn__mutex_unlock(&memory->mutex);
   }
@@ -458,7 +458,7 @@ qn_status_t qn__vk_allocate(int32_t id, size_t size_bytes, size_t alignment_byte
   qn__vk_device_t* device;
   QN_TRY(qn__vk_use(id, &device));
   qn__vk_place_t place;
-  QN_TRY(qn__vk_memory_take(device, QN__VK_POOL_DEVICE, size_bytes, alignment_bytes, &place));
+  QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, size_bytes, alignment_bytes, &place));
   // A number that looks like an address: nobody reads through it.
   uint64_t address = qn__vk_address(device, place);
   memcpy(out_pointer, &address, sizeof address);
@@ -472,14 +472,14 @@ qn_status_t qn__vk_free(int32_t id, void* pointer) {
   if (!qn__vk_decode(device, (uintptr_t)pointer, 0, &place)) {
     return qn__vk_bad_address(device, (uintptr_t)pointer, 0);
   }
-  return qn__vk_memory_give(device, place);
+  return qn__vk_memory_free(device, place);
 }
 
 qn_status_t qn__vk_host_allocate(int32_t id, size_t size_bytes, void** out_pointer) {
   qn__vk_device_t* device;
   QN_TRY(qn__vk_use(id, &device));
   qn__vk_place_t place;
-  QN_TRY(qn__vk_memory_take(device, QN__VK_POOL_HOST, size_bytes, 0, &place));
+  QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_HOST, size_bytes, 0, &place));
   *out_pointer = place.block->mapped + place.offset;
   return QN_OK;
 }
@@ -492,5 +492,5 @@ qn_status_t qn__vk_host_free(int32_t id, void* pointer) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "vulkan:%d: %p is not pinned memory of this device", id, pointer);
   }
-  return qn__vk_memory_give(device, place);
+  return qn__vk_memory_free(device, place);
 }

@@ -56,8 +56,8 @@ typedef struct qn__vk_memory {
   _Atomic(qn__vk_block_t*) table[QN__VK_MAX_BLOCKS];
   uint32_t table_count;  // places that were ever used
   qn__vk_block_t* pools[QN__VK_POOL_COUNT];
-  qn__vk_block_t* spare;  // objects without memory behind them
-  qn__vk_block_t* dying;  // of no use any more, but work may still be under way
+  qn__vk_block_t* spare;    // objects without memory behind them
+  qn__vk_block_t* retired;  // of no use any more, but work may still be under way
   uint64_t next_uid;
   _Atomic uint64_t generation;       // goes up whenever a block has lost its uid
   uint32_t type[QN__VK_POOL_COUNT];  // memory type
@@ -78,11 +78,11 @@ qn_status_t qn__vk_memory_init(struct qn__vk_device* device);
 void qn__vk_memory_deinit(struct qn__vk_device* device);
 
 // `alignment_bytes`: a power of two. Errors: OUT_OF_MEMORY.
-qn_status_t qn__vk_memory_take(struct qn__vk_device* device, qn__vk_pool_t pool,
-                               uint64_t size_bytes, uint64_t alignment_bytes,
-                               qn__vk_place_t* out_place);
+qn_status_t qn__vk_memory_allocate(struct qn__vk_device* device, qn__vk_pool_t pool,
+                                   uint64_t size_bytes, uint64_t alignment_bytes,
+                                   qn__vk_place_t* out_place);
 // Errors: INVALID_ARGUMENT when no allocation begins there.
-qn_status_t qn__vk_memory_give(struct qn__vk_device* device, qn__vk_place_t place);
+qn_status_t qn__vk_memory_free(struct qn__vk_device* device, qn__vk_place_t place);
 // The size of the allocation that begins there; 0: none does.
 uint64_t qn__vk_memory_size(struct qn__vk_device* device, qn__vk_place_t place);
 
@@ -108,10 +108,10 @@ qn_status_t qn__vk_copy(int32_t id, void* stream, const qn_copy_t* copy);
 // ---- workspace in the order of streams (workspace.c)
 qn_status_t qn__vk_workspace_init(struct qn__vk_device* device);
 void qn__vk_workspace_deinit(struct qn__vk_device* device);
-qn_status_t qn__vk_workspace_take(struct qn__vk_device* device, struct qn__vk_stream* stream,
-                                  uint64_t size_bytes, uint64_t* out_address);
-qn_status_t qn__vk_workspace_give(struct qn__vk_device* device, struct qn__vk_stream* stream,
-                                  uint64_t address);
+qn_status_t qn__vk_workspace_acquire(struct qn__vk_device* device, struct qn__vk_stream* stream,
+                                     uint64_t size_bytes, uint64_t* out_address);
+qn_status_t qn__vk_workspace_release(struct qn__vk_device* device, struct qn__vk_stream* stream,
+                                     uint64_t address);
 // Gives kept memory back whose stream has passed it; true when there was any.
 bool qn__vk_workspace_trim(struct qn__vk_device* device);
 // The stream ends: its work is over.

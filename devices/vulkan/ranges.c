@@ -23,7 +23,7 @@ static uint32_t bucket_of(const qn__ranges_t* ranges, uint32_t start) {
 }
 
 static void bin_add(qn__ranges_t* ranges, uint32_t index) {
-  qn__vulkan_range_t* node = &ranges->nodes[index];
+  qn__vk_range_t* node = &ranges->nodes[index];
   uint32_t bin = bin_of(node->size);
   node->is_free = true;
   node->previous = NONE;
@@ -34,7 +34,7 @@ static void bin_add(qn__ranges_t* ranges, uint32_t index) {
 }
 
 static void bin_remove(qn__ranges_t* ranges, uint32_t index) {
-  qn__vulkan_range_t* node = &ranges->nodes[index];
+  qn__vk_range_t* node = &ranges->nodes[index];
   uint32_t bin = bin_of(node->size);
   if (node->previous != NONE) {
     ranges->nodes[node->previous].next = node->next;
@@ -46,7 +46,7 @@ static void bin_remove(qn__ranges_t* ranges, uint32_t index) {
 }
 
 static void bucket_add(qn__ranges_t* ranges, uint32_t index) {
-  qn__vulkan_range_t* node = &ranges->nodes[index];
+  qn__vk_range_t* node = &ranges->nodes[index];
   uint32_t bucket = bucket_of(ranges, node->start);
   node->is_free = false;
   node->next = ranges->buckets[bucket];
@@ -111,7 +111,7 @@ bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint64_t si
   for (uint32_t i = 0; i < FIRST_BUCKETS; i++) ranges->buckets[i] = NONE;
   for (uint32_t i = 0; i < QN__RANGES_BINS; i++) ranges->bins[i] = NONE;
   uint32_t index = new_node(ranges);
-  ranges->nodes[index] = (qn__vulkan_range_t){.size = ranges->size, .before = NONE, .behind = NONE};
+  ranges->nodes[index] = (qn__vk_range_t){.size = ranges->size, .before = NONE, .behind = NONE};
   bin_add(ranges, index);
   return true;
 }
@@ -126,11 +126,11 @@ void qn__ranges_deinit(qn__ranges_t* ranges) {
 }
 
 // Granules to leave out so that the part begins at a multiple of `alignment`.
-static uint32_t gap_of(const qn__vulkan_range_t* node, uint32_t alignment) {
+static uint32_t gap_of(const qn__vk_range_t* node, uint32_t alignment) {
   return (alignment - node->start % alignment) % alignment;
 }
 
-static bool fits(const qn__vulkan_range_t* node, uint32_t size, uint32_t alignment) {
+static bool fits(const qn__vk_range_t* node, uint32_t size, uint32_t alignment) {
   return node->size >= size && node->size - size >= gap_of(node, alignment);
 }
 
@@ -152,20 +152,20 @@ static uint32_t find(const qn__ranges_t* ranges, uint32_t size, uint32_t alignme
 // Cuts the first `size` granules off a node that is in no list; the rest becomes a free node.
 static uint32_t cut(qn__ranges_t* ranges, uint32_t index, uint32_t size) {
   uint32_t rest_index = new_node(ranges);
-  qn__vulkan_range_t* node = &ranges->nodes[index];
-  qn__vulkan_range_t* rest = &ranges->nodes[rest_index];
-  *rest = (qn__vulkan_range_t){.start = node->start + size,
-                               .size = node->size - size,
-                               .before = index,
-                               .behind = node->behind};
+  qn__vk_range_t* node = &ranges->nodes[index];
+  qn__vk_range_t* rest = &ranges->nodes[rest_index];
+  *rest = (qn__vk_range_t){.start = node->start + size,
+                           .size = node->size - size,
+                           .before = index,
+                           .behind = node->behind};
   if (rest->behind != NONE) ranges->nodes[rest->behind].before = rest_index;
   node->behind = rest_index;
   node->size = size;
   return rest_index;
 }
 
-bool qn__ranges_take(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
-                     uint64_t* out_offset) {
+bool qn__ranges_allocate(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
+                         uint64_t* out_offset) {
   uint64_t granules =
       size_bytes / QN__RANGES_GRANULE + (size_bytes % QN__RANGES_GRANULE != 0 ? 1 : 0);
   if (granules == 0) granules = 1;
@@ -184,16 +184,16 @@ bool qn__ranges_take(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignme
     index = rest;
   }
   if (ranges->nodes[index].size > size) bin_add(ranges, cut(ranges, index, size));
-  if (ranges->taken_count >= ranges->bucket_count) widen(ranges);
+  if (ranges->allocated_count >= ranges->bucket_count) widen(ranges);
   bucket_add(ranges, index);
-  ranges->taken += size;
-  ranges->taken_count++;
+  ranges->allocated += size;
+  ranges->allocated_count++;
   *out_offset = (uint64_t)ranges->nodes[index].start * QN__RANGES_GRANULE;
   return true;
 }
 
 // The place of the link to the taken node that begins at `offset`; NULL: there is none.
-static uint32_t* find_taken(const qn__ranges_t* ranges, uint64_t offset) {
+static uint32_t* find_allocated(const qn__ranges_t* ranges, uint64_t offset) {
   uint64_t start = offset / QN__RANGES_GRANULE;
   if (offset % QN__RANGES_GRANULE != 0 || start >= ranges->size) return NULL;
   uint32_t* at = &ranges->buckets[bucket_of(ranges, (uint32_t)start)];
@@ -202,13 +202,13 @@ static uint32_t* find_taken(const qn__ranges_t* ranges, uint64_t offset) {
 }
 
 uint64_t qn__ranges_size(const qn__ranges_t* ranges, uint64_t offset) {
-  const uint32_t* at = find_taken(ranges, offset);
+  const uint32_t* at = find_allocated(ranges, offset);
   return at ? (uint64_t)ranges->nodes[*at].size * QN__RANGES_GRANULE : 0;
 }
 
 // Joins `index` with the node behind it, which is in no list.
 static void join(qn__ranges_t* ranges, uint32_t index) {
-  qn__vulkan_range_t* node = &ranges->nodes[index];
+  qn__vk_range_t* node = &ranges->nodes[index];
   uint32_t gone = node->behind;
   node->size += ranges->nodes[gone].size;
   node->behind = ranges->nodes[gone].behind;
@@ -216,14 +216,14 @@ static void join(qn__ranges_t* ranges, uint32_t index) {
   drop_node(ranges, gone);
 }
 
-bool qn__ranges_give(qn__ranges_t* ranges, uint64_t offset) {
-  uint32_t* at = find_taken(ranges, offset);
+bool qn__ranges_free(qn__ranges_t* ranges, uint64_t offset) {
+  uint32_t* at = find_allocated(ranges, offset);
   if (!at) return false;
   uint32_t index = *at;
-  qn__vulkan_range_t* node = &ranges->nodes[index];
+  qn__vk_range_t* node = &ranges->nodes[index];
   *at = node->next;
-  ranges->taken -= node->size;
-  ranges->taken_count--;
+  ranges->allocated -= node->size;
+  ranges->allocated_count--;
   if (node->behind != NONE && ranges->nodes[node->behind].is_free) {
     bin_remove(ranges, node->behind);
     join(ranges, index);

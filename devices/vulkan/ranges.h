@@ -12,7 +12,7 @@
 #define QN__RANGES_GRANULE 256u
 #define QN__RANGES_BINS 128u
 
-typedef struct qn__range {
+typedef struct qn__vk_range {
   uint32_t start;  // in granules, as all below
   uint32_t size;
   uint32_t before;  // neighbours by address; QN__RANGES_NONE at the ends
@@ -20,14 +20,14 @@ typedef struct qn__range {
   uint32_t previous;  // free: in its bin; taken: `next` is in its bucket
   uint32_t next;
   bool is_free;
-} qn__vulkan_range_t;
+} qn__vk_range_t;
 
 typedef struct qn__ranges {
   qn_allocator_t allocator;
   uint32_t size;
-  uint32_t taken;  // in granules
-  uint32_t taken_count;
-  qn__vulkan_range_t* nodes;
+  uint32_t allocated;  // in granules
+  uint32_t allocated_count;
+  qn__vk_range_t* nodes;
   size_t node_capacity;
   uint32_t node_count;   // ever used
   uint32_t first_spare;  // list through `next`
@@ -42,11 +42,11 @@ typedef struct qn__ranges {
 bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint64_t size_bytes);
 void qn__ranges_deinit(qn__ranges_t* ranges);
 // `alignment_bytes`: a power of two. False when there is no such part or no memory to note it.
-bool qn__ranges_take(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
-                     uint64_t* out_offset);
+bool qn__ranges_allocate(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
+                         uint64_t* out_offset);
 // The size of the taken part that begins at `offset`; 0: none begins there.
 uint64_t qn__ranges_size(const qn__ranges_t* ranges, uint64_t offset);
 // False: no taken part begins there.
-bool qn__ranges_give(qn__ranges_t* ranges, uint64_t offset);
+bool qn__ranges_free(qn__ranges_t* ranges, uint64_t offset);
 
 #endif  // QUERN_DEVICES_VULKAN_RANGES_H_

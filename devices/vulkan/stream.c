@@ -30,9 +30,9 @@
 
 static void destroy_batch(qn__vk_device_t* device, qn__vk_batch_t* batch) {
   if (batch->pool) {
-    device->vk.DestroyCommandPool(device->handle, batch->pool, &batch->recording.callbacks);
+    device->vk.DestroyCommandPool(device->handle, batch->pool, &batch->command_allocator.callbacks);
   }
-  qn__vk_recording_deinit(&batch->recording);
+  qn__vk_command_allocator_deinit(&batch->command_allocator);
   qn__free(device->allocator, batch->owners, batch->owner_capacity * sizeof *batch->owners);
   qn__free(device->allocator, batch->places, batch->place_capacity * sizeof *batch->places);
   qn__free(device->allocator, batch, sizeof *batch);
@@ -56,20 +56,20 @@ static void destroy(qn__vk_stream_t* stream) {
     destroy_batch(device, batch);
   }
   if (stream->open) destroy_batch(device, stream->open);
-  qn__vk_stream_forgive(stream);
+  qn__vk_stream_drop_pending_waits(stream);
   if (stream->sets) qn__vk_sets_destroy(device, stream->sets);
-  qn__vk_timeline_give(stream);
-  qn__vk_record_unmake(stream);
+  qn__vk_timeline_release(stream);
+  qn__vk_error_record_deinit(stream);
   qn__mutex_deinit(&stream->mutex);
   qn__free(device->allocator, stream, sizeof *stream);
 }
 
-void qn__vk_stream_forgive(qn__vk_stream_t* stream) {
+void qn__vk_stream_drop_pending_waits(qn__vk_stream_t* stream) {
   qn__vk_wait_t waits[QN__VK_MAX_WAITS];
   qn__mutex_lock(&stream->mutex);
-  const uint32_t count = stream->owed_count;
-  for (uint32_t i = 0; i < count; i++) waits[i] = stream->owed[i];
-  stream->owed_count = 0;
+  const uint32_t count = stream->pending_wait_count;
+  for (uint32_t i = 0; i < count; i++) waits[i] = stream->pending_waits[i];
+  stream->pending_wait_count = 0;
   qn__mutex_unlock(&stream->mutex);
   for (uint32_t i = 0; i < count; i++) qn__vk_stream_release(waits[i].from);
 }
@@ -94,9 +94,9 @@ qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_st
     qn__free(device->allocator, stream, sizeof *stream);
     return status;
   }
-  status = qn__vk_timeline_take(stream);
+  status = qn__vk_timeline_acquire(stream);
   if (qn_ok(status)) status = qn__vk_sets_make(device, &stream->sets);
-  if (qn_ok(status)) status = qn__vk_record_make(stream);
+  if (qn_ok(status)) status = qn__vk_error_record_init(stream);
   if (!qn_ok(status)) {
     destroy(stream);
     return status;
@@ -135,8 +135,8 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
   VkCommandPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                     .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
                                     .queueFamilyIndex = device->info.family};
-  qn__vk_recording_init(&batch->recording, device->allocator);
-  const VkAllocationCallbacks* callbacks = &batch->recording.callbacks;
+  qn__vk_command_allocator_init(&batch->command_allocator, device->allocator);
+  const VkAllocationCallbacks* callbacks = &batch->command_allocator.callbacks;
   VkResult result = device->vk.CreateCommandPool(device->handle, &create, callbacks, &batch->pool);
   if (result != VK_SUCCESS) batch->pool = VK_NULL_HANDLE;
   if (result == VK_SUCCESS) {
@@ -150,7 +150,7 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
     destroy_batch(device, batch);
     return qn__vk_status(device, result, "a command buffer");
   }
-  qn__vk_recording_begin(&batch->recording);
+  qn__vk_command_allocator_begin(&batch->command_allocator);
   batch->number = stream->batch_count++;
   *out_batch = batch;
   return QN_OK;
@@ -178,9 +178,10 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
     return qn__vk_status(device, result, "vkBeginCommandBuffer");
   }
   batch->value = stream->submitted + 1;
-  batch->wait_count = stream->owed_count;
-  for (uint32_t i = 0; i < stream->owed_count; i++) batch->waits[i] = stream->owed[i];
-  stream->owed_count = 0;
+  batch->wait_count = stream->pending_wait_count;
+  for (uint32_t i = 0; i < stream->pending_wait_count; i++)
+    batch->waits[i] = stream->pending_waits[i];
+  stream->pending_wait_count = 0;
   // Until then the stream is not idle.
   if (batch->wait_count > 0) {
     atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
@@ -193,7 +194,7 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   batch->layout = VK_NULL_HANDLE;
   stream->open = batch;
   // Before whoever records here looks whether the flusher is armed (flusher.c).
-  uint64_t tick = atomic_load_explicit(&device->flusher.tick, memory_order_relaxed);
+  uint64_t tick = atomic_load_explicit(&device->submit_timer.tick, memory_order_relaxed);
   atomic_store(&stream->open_since, tick + 1);
   return QN_OK;
 }
@@ -204,7 +205,7 @@ qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream) {
     if (__builtin_expect(stream->open != NULL, 1)) return QN_OK;
     // One that has passed is better than a new one: what drivers keep for it is still warm.
     if (!stream->spare && stream->first && stream->batch_count >= FEW_BATCHES &&
-        qn__vk_stream_has_passed(stream, stream->first->value)) {
+        qn__vk_stream_has_completed(stream, stream->first->value)) {
       qn__mutex_unlock(&stream->mutex);
       qn__vk_stream_retire(stream);
       qn__mutex_lock(&stream->mutex);
@@ -294,13 +295,13 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
   stream->access_count += count;
 }
 
-bool qn__vk_stream_order_again(qn__vk_stream_t* stream, const qn__vk_access_t* accesses) {
+bool qn__vk_stream_order_repeat(qn__vk_stream_t* stream, const qn__vk_access_t* accesses) {
   if (stream->alone != accesses) return false;
   put_barrier(stream);
   return true;
 }
 
-bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place) {
+bool qn__vk_stream_defer_free(qn__vk_stream_t* stream, qn__vk_place_t place) {
   qn__vk_batch_t* batch = stream->open;
   void* places = batch->places;
   if (!qn__grow(stream->device->allocator, &places, &batch->place_capacity, batch->place_count + 1,
@@ -331,7 +332,7 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
     if (launch->retain) launch->retain(launch->owner);
   }
   if (has_record) {
-    if (__builtin_expect(stream->is_clear_due, 0)) qn__vk_record_clear(stream);
+    if (__builtin_expect(stream->is_clear_pending, 0)) qn__vk_error_record_clear(stream);
     batch->has_tags = true;
     // A tag of its own for each launch, so that what follows a failure within the same function is
     // skipped too; tag 0 is nobody's.
@@ -381,10 +382,10 @@ static VkResult submit(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
 }
 
 void qn__vk_stream_flush(qn__vk_stream_t* stream) {
-  if (!stream->open && stream->owed_count > 0) {
+  if (!stream->open && stream->pending_wait_count > 0) {
     bool is_full;
     qn_status_t status = open_batch(stream, &is_full);
-    if (!qn_ok(status)) qn__vk_stream_stick(stream, status);
+    if (!qn_ok(status)) qn__vk_stream_set_error(stream, status);
   }
   qn__vk_batch_t* batch = stream->open;
   if (!batch) return;
@@ -393,7 +394,7 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     return;
   }
   qn__vk_device_t* device = stream->device;
-  if (batch->has_tags) qn__vk_record_copy(stream);
+  if (batch->has_tags) qn__vk_error_record_copy(stream);
   if (stream->open_stages != 0) {
     VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                .srcAccessMask = writes_of(BOTH_STAGES),
@@ -408,11 +409,11 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
   atomic_store_explicit(&stream->open_since, 0, memory_order_relaxed);
   batch->next = NULL;
   if (result != VK_SUCCESS) {
-    qn__vk_stream_stick(stream, qn__vk_status(device, result, "vkQueueSubmit"));
-    if (batch->has_clearing) stream->is_clear_due = true;
+    qn__vk_stream_set_error(stream, qn__vk_status(device, result, "vkQueueSubmit"));
+    if (batch->has_clearing) stream->is_clear_pending = true;
     batch->has_tags = false;
-    stream->owed_count = batch->wait_count;
-    for (uint32_t i = 0; i < batch->wait_count; i++) stream->owed[i] = batch->waits[i];
+    stream->pending_wait_count = batch->wait_count;
+    for (uint32_t i = 0; i < batch->wait_count; i++) stream->pending_waits[i] = batch->waits[i];
     batch->wait_count = 0;
     // Its barriers are lost, too: what came before them is not behind one yet.
     stream->open_stages = BOTH_STAGES;
@@ -437,16 +438,17 @@ void qn__vk_stream_end(qn__vk_stream_t* stream) {
   qn__vk_batch_t* batch = stream->open;
   uint32_t count = ++batch->command_count;
   atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
-  bool is_due = count >= SUBMIT_COMMANDS || batch->place_count >= MAX_PENDING_PLACES;
-  if (!is_due &&
+  bool must_submit = count >= SUBMIT_COMMANDS || batch->place_count >= MAX_PENDING_PLACES;
+  if (!must_submit &&
       atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted) {
-    is_due = true;
+    must_submit = true;
   }
-  if (!is_due && count == POLL_COMMANDS) {
+  if (!must_submit && count == POLL_COMMANDS) {
     (void)qn__vk_stream_poll(stream);
-    is_due = atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted;
+    must_submit =
+        atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->submitted;
   }
-  if (is_due) qn__vk_stream_flush(stream);
+  if (must_submit) qn__vk_stream_flush(stream);
   qn__mutex_unlock(&stream->mutex);
-  if (!is_due) qn__vk_flush_soon(stream->device);
+  if (!must_submit) qn__vk_submit_timer_arm(stream->device);
 }

@@ -9,9 +9,9 @@
 #ifndef QUERN_DEVICES_VULKAN_STREAM_H_
 #define QUERN_DEVICES_VULKAN_STREAM_H_
 
+#include "devices/vulkan/command_allocator.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/executable.h"
-#include "devices/vulkan/recording.h"
 
 typedef struct qn__vk_stream qn__vk_stream_t;
 struct qn__vk_executable;
@@ -43,7 +43,7 @@ enum { QN__VK_MAX_WAITS = 16, QN__VK_MAX_BATCHES = 32, QN__VK_MAX_ACCESSES = 32 
 
 typedef struct qn__vk_batch {
   struct qn__vk_batch* next;
-  qn__vk_recording_t recording;  // what the driver records `commands` in
+  qn__vk_command_allocator_t command_allocator;  // what the driver records `commands` in
   VkCommandPool pool;
   VkCommandBuffer commands;
   uint64_t value;
@@ -100,16 +100,16 @@ struct qn__vk_stream {
   qn__mutex_t mutex;
   qn__vk_queue_t* queue;
   VkSemaphore timeline;
-  qn__vk_timeline_t* lent;      // where it comes from
-  qn__vk_batch_t* open;         // being recorded; NULL: none
-  _Atomic uint64_t open_since;  // one more than the flusher's tick at that moment; 0: none
-  qn__vk_batch_t* first;        // submitted, oldest first
+  qn__vk_timeline_t* timeline_entry;  // where it comes from
+  qn__vk_batch_t* open;               // being recorded; NULL: none
+  _Atomic uint64_t open_since;        // one more than the flusher's tick at that moment; 0: none
+  qn__vk_batch_t* first;              // submitted, oldest first
   qn__vk_batch_t* last;
   qn__vk_batch_t* spare;
   uint32_t batch_count;
   // Of a submit that failed: the next batch waits.
-  uint32_t owed_count;
-  qn__vk_wait_t owed[QN__VK_MAX_WAITS];
+  uint32_t pending_wait_count;
+  qn__vk_wait_t pending_waits[QN__VK_MAX_WAITS];
   _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
   _Atomic uint64_t completed;  // as far as it is known
   uint64_t submitted;
@@ -121,10 +121,11 @@ struct qn__vk_stream {
   qn__vk_access_t accesses[QN__VK_MAX_ACCESSES];
   const qn__vk_access_t* alone;  // the last command's, if there was no other; never followed
   // Errors: record.c.
-  qn__vk_place_t record;
-  qn__vk_place_t mirror;  // copies, one for each batch; none where the host sees the record itself
+  qn__vk_place_t error_record;
+  qn__vk_place_t
+      record_copies;  // copies, one for each batch; none where the host sees the record itself
   uint32_t last_tag;
-  bool is_clear_due;       // in front of the next kernel that takes the record
+  bool is_clear_pending;   // in front of the next kernel that takes the record
   bool is_failed;          // the record's failure has become the error, or come behind one
   qn_status_t error;       // sticks until a sync hands it over
   _Atomic uint32_t epoch;  // odd while one sticks
@@ -157,16 +158,16 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
 // The same for a command that writes and does just what the one before it did, with the same array:
 // it conflicts with it. False: the command before was another, or it was not alone behind a
 // barrier.
-bool qn__vk_stream_order_again(qn__vk_stream_t* stream, const qn__vk_access_t* accesses);
+bool qn__vk_stream_order_repeat(qn__vk_stream_t* stream, const qn__vk_access_t* accesses);
 // Locked. Counts a command, and submits when enough have come together or the device has nothing
 // to do; lets go of the mutex.
 void qn__vk_stream_end(qn__vk_stream_t* stream);
 // Locked. Submits what is recorded, or the waits that are owed; an error sticks to the stream.
 void qn__vk_stream_flush(qn__vk_stream_t* stream);
 // Without the mutex. Nothing comes behind the waits that are owed.
-void qn__vk_stream_forgive(qn__vk_stream_t* stream);
+void qn__vk_stream_drop_pending_waits(qn__vk_stream_t* stream);
 // Locked, with a batch open. Keeps a place until the batch has passed. False without memory.
-bool qn__vk_stream_keep(qn__vk_stream_t* stream, qn__vk_place_t place);
+bool qn__vk_stream_defer_free(qn__vk_stream_t* stream, qn__vk_place_t place);
 // Locked, with a batch open. False without memory. `out_tag`: what launches that may fail are
 // marked with.
 bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool has_record,
@@ -180,17 +181,17 @@ static inline bool qn__vk_stream_owns(const qn__vk_stream_t* stream, const qn_la
 
 // ---- errors: record.c. Locked, unless they say otherwise.
 // The record and its copies; no lock. On failure, too, unmake is to be called.
-qn_status_t qn__vk_record_make(qn__vk_stream_t* stream);
-void qn__vk_record_unmake(qn__vk_stream_t* stream);
+qn_status_t qn__vk_error_record_init(qn__vk_stream_t* stream);
+void qn__vk_error_record_deinit(qn__vk_stream_t* stream);
 // With a batch open: clears the record in the order of the stream.
-void qn__vk_record_clear(qn__vk_stream_t* stream);
+void qn__vk_error_record_clear(qn__vk_stream_t* stream);
 // With a batch open that has kernels which take the record, in front of its end: lets the host see
 // what they wrote.
-void qn__vk_record_copy(qn__vk_stream_t* stream);
+void qn__vk_error_record_copy(qn__vk_stream_t* stream);
 // A batch has passed: a failure that it left behind becomes the stream's error.
-void qn__vk_record_look(qn__vk_stream_t* stream, const qn__vk_batch_t* batch);
+void qn__vk_error_record_check(qn__vk_stream_t* stream, const qn__vk_batch_t* batch);
 // The stream's error, if it has none yet. Consumes the status.
-void qn__vk_stream_stick(qn__vk_stream_t* stream, qn_status_t status);
+void qn__vk_stream_set_error(qn__vk_stream_t* stream, qn_status_t status);
 // The stream's error, which sticks no more. Owned by the caller.
 qn_status_t qn__vk_stream_take_error(qn__vk_stream_t* stream);
 // Asked at the beginning of a call, by any thread without the mutex ...
@@ -209,7 +210,7 @@ void qn__vk_stream_retire(qn__vk_stream_t* stream);
 // Locked. The same question; true when all that was enqueued is done.
 bool qn__vk_stream_poll(qn__vk_stream_t* stream);
 // Any thread, without the mutex: has the stream passed this value? Asks the driver if need be.
-bool qn__vk_stream_has_passed(qn__vk_stream_t* stream, uint64_t value);
+bool qn__vk_stream_has_completed(qn__vk_stream_t* stream, uint64_t value);
 // Without the mutex. Waits for a submitted value.
 qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, uint64_t timeout_ns);
 // Submits and waits for all that was enqueued before.
@@ -218,29 +219,29 @@ qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream);
 // A moment of all streams of a device: what was enqueued before it.
 typedef struct qn__vk_fence qn__vk_fence_t;
 // `*out_fence` NULL: nothing is under way. False without memory.
-bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence);
-bool qn__vk_fence_is_passed(qn__vk_fence_t* fence);
+bool qn__vk_fence_create(qn__vk_device_t* device, qn__vk_fence_t** out_fence);
+bool qn__vk_fence_is_completed(qn__vk_fence_t* fence);
 void qn__vk_fence_release(qn__vk_fence_t* fence);
 // Submits all streams of the device and waits for them.
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns);
 // Submits what was opened to be recorded at this tick of the flusher or before, on all streams of
 // the device; true when there is younger work.
-bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick);
+bool qn__vk_submit_old_batches(qn__vk_device_t* device, uint64_t tick);
 
 // ---- the semaphores of streams: timelines.c
 // Gives the stream a semaphore, and the value that it has. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
-qn_status_t qn__vk_timeline_take(qn__vk_stream_t* stream);
+qn_status_t qn__vk_timeline_acquire(qn__vk_stream_t* stream);
 // Takes it back from a stream whose work is over.
-void qn__vk_timeline_give(qn__vk_stream_t* stream);
+void qn__vk_timeline_release(qn__vk_stream_t* stream);
 // Without streams. Destroys them all.
 void qn__vk_timelines_deinit(qn__vk_device_t* device);
 
 // ---- work that nobody waits for: flusher.c
 // Something is recorded and not submitted: it is submitted within a moment, unless it has been by
 // then. Without a stream's mutex.
-void qn__vk_flush_soon(qn__vk_device_t* device);
+void qn__vk_submit_timer_arm(qn__vk_device_t* device);
 // Ends the thread, if there is one.
-void qn__vk_flusher_stop(qn__vk_device_t* device);
+void qn__vk_submit_timer_stop(qn__vk_device_t* device);
 
 // ---- descriptor sets: descriptors.c. Locked.
 qn_status_t qn__vk_sets_make(qn__vk_device_t* device, struct qn__vk_sets** out_sets);
@@ -250,7 +251,7 @@ qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* lay
                              bool has_parameters, const qn__vk_binding_t* bindings,
                              const qn__vk_binding_source_t* sources, VkDescriptorSet* out_set);
 // The set that was found last, used again; there must have been one.
-VkDescriptorSet qn__vk_sets_again(qn__vk_stream_t* stream);
+VkDescriptorSet qn__vk_sets_reuse_last(qn__vk_stream_t* stream);
 
 // ---- members of the device's table: sync.c
 qn_status_t qn__vk_stream_create(int32_t id, void** out_stream);

@@ -20,7 +20,7 @@ static void note_completed(qn__vk_stream_t* stream, uint64_t value) {
   }
 }
 
-bool qn__vk_stream_has_passed(qn__vk_stream_t* stream, uint64_t value) {
+bool qn__vk_stream_has_completed(qn__vk_stream_t* stream, uint64_t value) {
   if (atomic_load_explicit(&stream->completed, memory_order_acquire) >= value) return true;
   qn__vk_device_t* device = stream->device;
   uint64_t now = 0;
@@ -36,16 +36,16 @@ bool qn__vk_stream_has_passed(qn__vk_stream_t* stream, uint64_t value) {
 
 bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
   // What a lost device has not done it never will.
-  if (qn__vk_stream_has_passed(stream, stream->submitted)) {
+  if (qn__vk_stream_has_completed(stream, stream->submitted)) {
     note_completed(stream, stream->submitted);
   }
   // Beyond it: a batch may hold nothing but what a call that failed has left behind.
-  return stream->owed_count == 0 &&
+  return stream->pending_wait_count == 0 &&
          atomic_load_explicit(&stream->completed, memory_order_relaxed) >=
              atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
 }
 
-static void let_go(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
+static void release_batch(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
   qn__vk_device_t* device = stream->device;
   for (size_t i = 0; i < batch->owner_count; i++) {
     qn__vk_owner_t* owner = &batch->owners[i];
@@ -53,7 +53,7 @@ static void let_go(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
     if (owner->release) owner->release(owner->owner);
   }
   for (size_t i = 0; i < batch->place_count; i++) {
-    qn_status_free(qn__vk_memory_give(device, batch->places[i]));
+    qn_status_free(qn__vk_memory_free(device, batch->places[i]));
   }
   for (uint32_t i = 0; i < batch->wait_count; i++) qn__vk_stream_release(batch->waits[i].from);
   batch->owner_count = 0;
@@ -68,26 +68,26 @@ void qn__vk_stream_retire(qn__vk_stream_t* stream) {
   qn__mutex_lock(&stream->mutex);
   (void)qn__vk_stream_poll(stream);
   uint64_t completed = atomic_load_explicit(&stream->completed, memory_order_relaxed);
-  qn__vk_batch_t* passed = stream->first;
+  qn__vk_batch_t* done = stream->first;
   qn__vk_batch_t** end = &stream->first;
   qn__vk_batch_t* last = NULL;
   for (; *end && (*end)->value <= completed; end = &(*end)->next) {
     last = *end;
-    qn__vk_record_look(stream, last);
+    qn__vk_error_record_check(stream, last);
   }
   if (last) {
     stream->first = last->next;
     if (!stream->first) stream->last = NULL;
     last->next = NULL;
   } else {
-    passed = NULL;
+    done = NULL;
   }
   qn__mutex_unlock(&stream->mutex);
-  if (!passed) return;
-  for (qn__vk_batch_t* batch = passed; batch; batch = batch->next) let_go(stream, batch);
+  if (!done) return;
+  for (qn__vk_batch_t* batch = done; batch; batch = batch->next) release_batch(stream, batch);
   qn__mutex_lock(&stream->mutex);
   last->next = stream->spare;
-  stream->spare = passed;
+  stream->spare = done;
   qn__mutex_unlock(&stream->mutex);
 }
 
@@ -106,28 +106,28 @@ qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, ui
   return qn__vk_status(device, result, "vkWaitSemaphores");
 }
 
-// `*out_is_owing`: what is to be waited for could not be submitted.
-static uint64_t flush_now(qn__vk_stream_t* stream, bool* out_is_owing) {
+// `*out_has_pending`: what is to be waited for could not be submitted.
+static uint64_t flush_now(qn__vk_stream_t* stream, bool* out_has_pending) {
   qn__mutex_lock(&stream->mutex);
   qn__vk_stream_flush(stream);
   uint64_t value = stream->submitted;
-  *out_is_owing = stream->owed_count > 0;
+  *out_has_pending = stream->pending_wait_count > 0;
   qn__mutex_unlock(&stream->mutex);
   return value;
 }
 
-static qn_status_t drain(qn__vk_stream_t* stream, bool* out_is_owing) {
-  uint64_t value = flush_now(stream, out_is_owing);
+static qn_status_t drain(qn__vk_stream_t* stream, bool* out_has_pending) {
+  uint64_t value = flush_now(stream, out_has_pending);
   qn_status_t status = qn__vk_stream_wait_value(stream, value, UINT64_MAX);
   qn__vk_stream_retire(stream);
   return status;
 }
 
 qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream) {
-  bool is_owing;
-  QN_TRY(drain(stream, &is_owing));
+  bool has_pending;
+  QN_TRY(drain(stream, &has_pending));
   // Once more: who has waited for a stream has waited for what that was to wait for.
-  return is_owing ? drain(stream, &is_owing) : QN_OK;
+  return has_pending ? drain(stream, &has_pending) : QN_OK;
 }
 
 // ---------------------------------------------------------------------------------- the table's
@@ -148,7 +148,7 @@ void qn__vk_stream_destroy(int32_t id, void* stream) {
   qn__vk_stream_t* self = stream;
   qn_status_free(qn__vk_stream_drain(self));
   // Streams that cannot submit may be waiting for each other.
-  qn__vk_stream_forgive(self);
+  qn__vk_stream_drop_pending_waits(self);
   qn__vk_workspace_forget(self->device, self);
   qn__vk_stream_release(self);
 }
@@ -193,7 +193,7 @@ static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t
   // What is recorded already need not wait, and a batch has so many waits and no more.
   if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
     qn__vk_stream_flush(to);
-    const bool is_full = to->owed_count == QN__VK_MAX_WAITS;
+    const bool is_full = to->pending_wait_count == QN__VK_MAX_WAITS;
     qn__mutex_unlock(&to->mutex);
     if (is_full) {
       return qn_status_make(QN_STATUS_DEVICE_ERROR,
@@ -212,7 +212,7 @@ static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t
   atomic_store_explicit(&to->enqueued, batch->value, memory_order_release);
   qn__mutex_unlock(&to->mutex);
   // It counts as work under way, so that memory that is given back waits for it: it is not left.
-  qn__vk_flush_soon(to->device);
+  qn__vk_submit_timer_arm(to->device);
   return QN_OK;
 }
 
@@ -227,9 +227,9 @@ qn_status_t qn__vk_stream_wait(int32_t id, void* from, void* to) {
   qn__vk_stream_flush(source);
   uint64_t value = source->submitted;
   (void)qn__vk_stream_poll(source);
-  bool is_passed = atomic_load_explicit(&source->completed, memory_order_relaxed) >= value;
+  bool is_completed = atomic_load_explicit(&source->completed, memory_order_relaxed) >= value;
   qn__mutex_unlock(&source->mutex);
-  return is_passed ? QN_OK : add_wait(target, source, value);
+  return is_completed ? QN_OK : add_wait(target, source, value);
 }
 
 // ---------------------------------------------------------------------------------- moments
@@ -246,10 +246,10 @@ static size_t fence_bytes(size_t count) {
 
 static bool is_busy(qn__vk_stream_t* stream, uint64_t* out_value) {
   *out_value = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
-  return !qn__vk_stream_has_passed(stream, *out_value);
+  return !qn__vk_stream_has_completed(stream, *out_value);
 }
 
-bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence) {
+bool qn__vk_fence_create(qn__vk_device_t* device, qn__vk_fence_t** out_fence) {
   *out_fence = NULL;
   size_t count = 0;
   uint64_t value;
@@ -274,10 +274,10 @@ bool qn__vk_fence_take(qn__vk_device_t* device, qn__vk_fence_t** out_fence) {
   return is_done;
 }
 
-bool qn__vk_fence_is_passed(qn__vk_fence_t* fence) {
+bool qn__vk_fence_is_completed(qn__vk_fence_t* fence) {
   for (size_t i = 0; i < fence->count; i++) {
     const qn__vk_wait_t* point = &fence->points[i];
-    if (point->from && !qn__vk_stream_has_passed(point->from, point->value)) return false;
+    if (point->from && !qn__vk_stream_has_completed(point->from, point->value)) return false;
   }
   return true;
 }
@@ -310,8 +310,8 @@ static qn__vk_stream_t* next_stream(qn__vk_device_t* device, qn__vk_stream_t* cu
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
   qn__vk_stream_t* stream = NULL;
   while ((stream = next_stream(device, stream)) != NULL) {
-    bool is_owing;
-    uint64_t value = flush_now(stream, &is_owing);
+    bool has_pending;
+    uint64_t value = flush_now(stream, &has_pending);
     int64_t now_ns = qn__now_ns();
     uint64_t left_ns = deadline_ns == INT64_MAX ? UINT64_MAX
                        : deadline_ns > now_ns   ? (uint64_t)(deadline_ns - now_ns)
@@ -321,7 +321,7 @@ void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns) {
   }
 }
 
-bool qn__vk_flush_old(qn__vk_device_t* device, uint64_t tick) {
+bool qn__vk_submit_old_batches(qn__vk_device_t* device, uint64_t tick) {
   qn__vk_stream_t* stream = NULL;
   bool is_left = false;
   while ((stream = next_stream(device, stream)) != NULL) {

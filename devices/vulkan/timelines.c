@@ -31,14 +31,14 @@ static qn_status_t make(qn__vk_device_t* device, qn__vk_timeline_t** out_timelin
   return QN_OK;
 }
 
-qn_status_t qn__vk_timeline_take(qn__vk_stream_t* stream) {
+qn_status_t qn__vk_timeline_acquire(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
   qn__mutex_lock(&device->streams_mutex);
   qn__vk_timeline_t* timeline = device->timelines;
   if (timeline) device->timelines = timeline->next;
   qn__mutex_unlock(&device->streams_mutex);
   if (!timeline) QN_TRY(make(device, &timeline));
-  stream->lent = timeline;
+  stream->timeline_entry = timeline;
   stream->timeline = timeline->semaphore;
   stream->submitted = timeline->value;
   atomic_store(&stream->enqueued, timeline->value);
@@ -46,8 +46,8 @@ qn_status_t qn__vk_timeline_take(qn__vk_stream_t* stream) {
   return QN_OK;
 }
 
-void qn__vk_timeline_give(qn__vk_stream_t* stream) {
-  qn__vk_timeline_t* timeline = stream->lent;
+void qn__vk_timeline_release(qn__vk_stream_t* stream) {
+  qn__vk_timeline_t* timeline = stream->timeline_entry;
   if (!timeline) return;
   qn__vk_device_t* device = stream->device;
   timeline->value = stream->submitted;
@@ -55,7 +55,7 @@ void qn__vk_timeline_give(qn__vk_stream_t* stream) {
   timeline->next = device->timelines;
   device->timelines = timeline;
   qn__mutex_unlock(&device->streams_mutex);
-  stream->lent = NULL;
+  stream->timeline_entry = NULL;
 }
 
 void qn__vk_timelines_deinit(qn__vk_device_t* device) {

@@ -11,26 +11,26 @@
 
 #define CLASS_COUNT 192u
 #define SMALLEST_BYTES 4096u
-#define KEEP_LIMIT_BYTES (UINT64_C(512) << 20)
+#define CACHE_LIMIT_BYTES (UINT64_C(512) << 20)
 #define NONE UINT32_MAX
 
-typedef struct kept {
+typedef struct cached {
   uint64_t address;
   uint64_t size_bytes;
   qn__vk_stream_t* stream;  // retained
-  uint64_t passed_at;
+  uint64_t completes_at;
   uint32_t next;
-} kept_t;
+} cached_t;
 
 typedef struct qn__vk_workspace {
   qn__mutex_t mutex;
-  kept_t* nodes;
+  cached_t* nodes;
   size_t node_capacity;
   uint32_t node_count;  // ever used
   uint32_t first_spare;
-  uint64_t taken_count;  // handed out: each has a node reserved for its return
-  uint64_t kept_count;
-  uint64_t kept_bytes;
+  uint64_t acquired_count;  // handed out: each has a node reserved for its return
+  uint64_t cached_count;
+  uint64_t cached_bytes;
   uint32_t classes[CLASS_COUNT];
 } workspace_t;
 
@@ -69,49 +69,49 @@ void qn__vk_workspace_deinit(qn__vk_device_t* device) {
   device->memory.workspace = NULL;
 }
 
-static bool is_passed(const kept_t* kept) {
-  return qn__vk_stream_has_passed(kept->stream, kept->passed_at);
+static bool is_completed(const cached_t* cached) {
+  return qn__vk_stream_has_completed(cached->stream, cached->completes_at);
 }
 
 // Takes a node out of a list; its number goes to the spare ones. Locked.
-static kept_t unlink_node(workspace_t* self, uint32_t* at) {
+static cached_t unlink_node(workspace_t* self, uint32_t* at) {
   uint32_t index = *at;
-  kept_t kept = self->nodes[index];
-  *at = kept.next;
+  cached_t cached = self->nodes[index];
+  *at = cached.next;
   self->nodes[index].next = self->first_spare;
   self->first_spare = index;
-  self->kept_count--;
-  self->kept_bytes -= kept.size_bytes;
-  return kept;
+  self->cached_count--;
+  self->cached_bytes -= cached.size_bytes;
+  return cached;
 }
 
 // One that `stream` may use now: its own first. Locked.
-static bool take_kept(workspace_t* self, uint32_t class_index, const qn__vk_stream_t* stream,
-                      kept_t* out_kept) {
+static bool pop_usable(workspace_t* self, uint32_t class_index, const qn__vk_stream_t* stream,
+                       cached_t* out_cached) {
   uint32_t* other = NULL;
   for (uint32_t* at = &self->classes[class_index]; *at != NONE; at = &self->nodes[*at].next) {
-    const kept_t* kept = &self->nodes[*at];
-    if (kept->stream == stream) {
-      *out_kept = unlink_node(self, at);
+    const cached_t* cached = &self->nodes[*at];
+    if (cached->stream == stream) {
+      *out_cached = unlink_node(self, at);
       return true;
     }
-    if (!other && is_passed(kept)) other = at;
+    if (!other && is_completed(cached)) other = at;
   }
-  if (other) *out_kept = unlink_node(self, other);
+  if (other) *out_cached = unlink_node(self, other);
   return other != NULL;
 }
 
 // Room for the return of one more. Locked.
 static bool reserve_node(workspace_t* self, qn_allocator_t allocator) {
   void* nodes = self->nodes;
-  size_t needed = (size_t)(self->taken_count + self->kept_count + 1);
+  size_t needed = (size_t)(self->acquired_count + self->cached_count + 1);
   bool is_done = qn__grow(allocator, &nodes, &self->node_capacity, needed, sizeof *self->nodes);
   self->nodes = nodes;
   return is_done;
 }
 
-qn_status_t qn__vk_workspace_take(qn__vk_device_t* device, qn__vk_stream_t* stream,
-                                  uint64_t size_bytes, uint64_t* out_address) {
+qn_status_t qn__vk_workspace_acquire(qn__vk_device_t* device, qn__vk_stream_t* stream,
+                                     uint64_t size_bytes, uint64_t* out_address) {
   workspace_t* self = device->memory.workspace;
   if (size_bytes > UINT64_C(1) << 40) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "vulkan:%d: no workspace of %" PRIu64 " bytes",
@@ -119,23 +119,23 @@ qn_status_t qn__vk_workspace_take(qn__vk_device_t* device, qn__vk_stream_t* stre
   }
   uint64_t rounded = size_bytes;
   uint32_t class_index = round_size(&rounded);
-  kept_t kept = {0};
+  cached_t cached = {0};
   qn__mutex_lock(&self->mutex);
   bool is_reserved = reserve_node(self, device->allocator);
-  bool is_kept = is_reserved && take_kept(self, class_index, stream, &kept);
-  if (is_reserved) self->taken_count++;
+  bool is_cached = is_reserved && pop_usable(self, class_index, stream, &cached);
+  if (is_reserved) self->acquired_count++;
   qn__mutex_unlock(&self->mutex);
   if (!is_reserved) return qn__out_of_memory("workspace");
-  if (is_kept) {
-    qn__vk_stream_release(kept.stream);
-    *out_address = kept.address;
+  if (is_cached) {
+    qn__vk_stream_release(cached.stream);
+    *out_address = cached.address;
     return QN_OK;
   }
   qn__vk_place_t place;
-  qn_status_t status = qn__vk_memory_take(device, QN__VK_POOL_DEVICE, rounded, 0, &place);
+  qn_status_t status = qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, rounded, 0, &place);
   if (!qn_ok(status)) {
     qn__mutex_lock(&self->mutex);
-    self->taken_count--;
+    self->acquired_count--;
     qn__mutex_unlock(&self->mutex);
     return qn_status_annotate(status, "workspace of %" PRIu64 " bytes", size_bytes);
   }
@@ -143,25 +143,25 @@ qn_status_t qn__vk_workspace_take(qn__vk_device_t* device, qn__vk_stream_t* stre
   return QN_OK;
 }
 
-static void give_back(qn__vk_device_t* device, const kept_t* kept) {
+static void free_cached(qn__vk_device_t* device, const cached_t* cached) {
   qn__vk_place_t place;
-  if (qn__vk_decode(device, kept->address, 0, &place)) {
-    qn_status_free(qn__vk_memory_give(device, place));
+  if (qn__vk_decode(device, cached->address, 0, &place)) {
+    qn_status_free(qn__vk_memory_free(device, place));
   }
-  qn__vk_stream_release(kept->stream);
+  qn__vk_stream_release(cached->stream);
 }
 
 // One kept part that has passed, or any of a stream that ends if it is given; false: none. (What a
 // submit that failed would have reached is never passed.)
-static bool pop_passed(workspace_t* self, const qn__vk_stream_t* stream, uint64_t limit_bytes,
-                       kept_t* out_kept) {
+static bool pop_completed(workspace_t* self, const qn__vk_stream_t* stream, uint64_t limit_bytes,
+                          cached_t* out_cached) {
   bool is_found = false;
   qn__mutex_lock(&self->mutex);
-  for (uint32_t c = CLASS_COUNT; c-- > 0 && !is_found && self->kept_bytes > limit_bytes;) {
+  for (uint32_t c = CLASS_COUNT; c-- > 0 && !is_found && self->cached_bytes > limit_bytes;) {
     for (uint32_t* at = &self->classes[c]; *at != NONE; at = &self->nodes[*at].next) {
-      const kept_t* kept = &self->nodes[*at];
-      if (stream ? kept->stream != stream : !is_passed(kept)) continue;
-      *out_kept = unlink_node(self, at);
+      const cached_t* cached = &self->nodes[*at];
+      if (stream ? cached->stream != stream : !is_completed(cached)) continue;
+      *out_cached = unlink_node(self, at);
       is_found = true;
       break;
     }
@@ -170,8 +170,8 @@ static bool pop_passed(workspace_t* self, const qn__vk_stream_t* stream, uint64_
   return is_found;
 }
 
-qn_status_t qn__vk_workspace_give(qn__vk_device_t* device, qn__vk_stream_t* stream,
-                                  uint64_t address) {
+qn_status_t qn__vk_workspace_release(qn__vk_device_t* device, qn__vk_stream_t* stream,
+                                     uint64_t address) {
   workspace_t* self = device->memory.workspace;
   qn__vk_place_t place;
   if (!qn__vk_decode(device, address, 0, &place)) return qn__vk_bad_address(device, address, 0);
@@ -179,7 +179,7 @@ qn_status_t qn__vk_workspace_give(qn__vk_device_t* device, qn__vk_stream_t* stre
   uint64_t rounded = size;
   uint32_t class_index = size == 0 ? 0 : round_size(&rounded);
   qn__mutex_lock(&self->mutex);
-  bool is_known = size != 0 && rounded == size && self->taken_count > 0;
+  bool is_known = size != 0 && rounded == size && self->acquired_count > 0;
   for (uint32_t at = is_known ? self->classes[class_index] : NONE; at != NONE;
        at = self->nodes[at].next) {
     is_known &= self->nodes[at].address != address;
@@ -193,41 +193,42 @@ qn_status_t qn__vk_workspace_give(qn__vk_device_t* device, qn__vk_stream_t* stre
     }
     qn__vk_stream_retain(stream);
     self->nodes[index] =
-        (kept_t){.address = address,
-                 .size_bytes = size,
-                 .stream = stream,
-                 .passed_at = atomic_load_explicit(&stream->enqueued, memory_order_acquire),
-                 .next = self->classes[class_index]};
+        (cached_t){.address = address,
+                   .size_bytes = size,
+                   .stream = stream,
+                   .completes_at = atomic_load_explicit(&stream->enqueued, memory_order_acquire),
+                   .next = self->classes[class_index]};
     self->classes[class_index] = index;
-    self->taken_count--;
-    self->kept_count++;
-    self->kept_bytes += size;
+    self->acquired_count--;
+    self->cached_count++;
+    self->cached_bytes += size;
   }
-  bool is_beyond = self->kept_bytes > KEEP_LIMIT_BYTES;
+  bool is_beyond = self->cached_bytes > CACHE_LIMIT_BYTES;
   qn__mutex_unlock(&self->mutex);
   if (!is_known) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "vulkan:%d: 0x%" PRIx64 " is no workspace; freed twice?", device->id,
                           address);
   }
-  kept_t kept;
-  while (is_beyond && pop_passed(self, NULL, KEEP_LIMIT_BYTES, &kept)) give_back(device, &kept);
+  cached_t cached;
+  while (is_beyond && pop_completed(self, NULL, CACHE_LIMIT_BYTES, &cached))
+    free_cached(device, &cached);
   return QN_OK;
 }
 
 bool qn__vk_workspace_trim(qn__vk_device_t* device) {
-  kept_t kept;
+  cached_t cached;
   bool is_any = false;
-  while (pop_passed(device->memory.workspace, NULL, 0, &kept)) {
-    give_back(device, &kept);
+  while (pop_completed(device->memory.workspace, NULL, 0, &cached)) {
+    free_cached(device, &cached);
     is_any = true;
   }
   return is_any;
 }
 
 void qn__vk_workspace_forget(qn__vk_device_t* device, qn__vk_stream_t* stream) {
-  kept_t kept;
-  while (pop_passed(device->memory.workspace, stream, 0, &kept)) give_back(device, &kept);
+  cached_t cached;
+  while (pop_completed(device->memory.workspace, stream, 0, &cached)) free_cached(device, &cached);
 }
 
 // ---------------------------------------------------------------------------------- the table's
@@ -239,7 +240,7 @@ qn_status_t qn__vk_workspace_allocate(int32_t id, void* stream, size_t size_byte
   qn__vk_stream_t* own;
   QN_TRY(qn__vk_stream_of(device, stream, &own));
   uint64_t address;
-  QN_TRY(qn__vk_workspace_take(device, own, size_bytes, &address));
+  QN_TRY(qn__vk_workspace_acquire(device, own, size_bytes, &address));
   memcpy(out_pointer, &address, sizeof address);
   return QN_OK;
 }
@@ -249,5 +250,5 @@ qn_status_t qn__vk_workspace_free(int32_t id, void* stream, void* pointer) {
   QN_TRY(qn__vk_use(id, &device));
   qn__vk_stream_t* own;
   QN_TRY(qn__vk_stream_of(device, stream, &own));
-  return qn__vk_workspace_give(device, own, (uintptr_t)pointer);
+  return qn__vk_workspace_release(device, own, (uintptr_t)pointer);
 }

@@ -57,14 +57,14 @@ VkResult VKAPI_CALL test_vulkan_no_progress(VkDevice device, VkSemaphore semapho
   return VK_SUCCESS;
 }
 
-void test_vulkan_stop_flusher(void) {
-  qn__vk_flusher_stop(qn__vk_find(0));
+void test_vulkan_stop_submit_timer(void) {
+  qn__vk_submit_timer_stop(qn__vk_find(0));
 }
 
-void test_vulkan_allow_flusher(void) {
-  qn__vk_flusher_t* flusher = &qn__vk_find(0)->flusher;
-  flusher->is_stopping = false;
-  atomic_store(&flusher->is_armed, false);
+void test_vulkan_allow_submit_timer(void) {
+  qn__vk_submit_timer_t* timer = &qn__vk_find(0)->submit_timer;
+  timer->is_stopping = false;
+  atomic_store(&timer->is_armed, false);
 }
 
 qn__vulkan_stats_t test_vulkan_stats(void) {

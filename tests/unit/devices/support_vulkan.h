@@ -82,8 +82,8 @@ VkResult VKAPI_CALL test_vulkan_failing_submit(VkQueue queue, uint32_t count,
 VkResult VKAPI_CALL test_vulkan_no_progress(VkDevice device, VkSemaphore semaphore, uint64_t* out);
 // Ends the thread that submits what was left, and lets it come again: in between, work is submitted
 // by who records it alone. Nothing may be left at the second call.
-void test_vulkan_stop_flusher(void);
-void test_vulkan_allow_flusher(void);
+void test_vulkan_stop_submit_timer(void);
+void test_vulkan_allow_submit_timer(void);
 qn__vulkan_stats_t test_vulkan_stats(void);
 // Waits until no more than this is in use: the thread that submits what was left may hold a stream
 // that has ended, and so its memory, for a moment. What is lost is waited for until ctest's limit.

@@ -259,7 +259,7 @@ static void test_launches_run_in_order(void** state) {
   uint32_t* y = test_vulkan_allocate(COUNT * 4);
   uint32_t expected[COUNT], got[COUNT];
   // How often another thread finds something left depends on how fast this one comes along.
-  test_vulkan_stop_flusher();
+  test_vulkan_stop_submit_timer();
   uint64_t submits = test_vulkan_stats().submit_count;
   call_fill(code, NULL, y, COUNT, 5);
   for (uint32_t i = 0; i < COUNT; i++) expected[i] = 5 + i;
@@ -272,7 +272,7 @@ static void test_launches_run_in_order(void** state) {
   assert_memory_equal(got, expected, sizeof got);
   submits = test_vulkan_stats().submit_count - submits;
   if (submits > (2 * STEPS + 1) / 8 + 4) fail_msg("%u submits", (unsigned)submits);
-  test_vulkan_allow_flusher();
+  test_vulkan_allow_submit_timer();
   // A window on a buffer: arithmetic on handles.
   call_fill(code, NULL, y + 100, 10, 7);
   must(test_vulkan_copy_from(got, y, 100 * 4, 40, NULL));

@@ -360,7 +360,7 @@ static void record_nothing(qn__vk_stream_t* stream) {
 }
 
 static void* flush_all(void* device) {
-  (void)qn__vk_flush_old(device, UINT64_MAX - 1);
+  (void)qn__vk_submit_old_batches(device, UINT64_MAX - 1);
   return NULL;
 }
 
@@ -369,7 +369,7 @@ static void test_no_stream_is_passed_over(void** state) {
   (void)state;
   NEED_DEVICE();
   qn__vk_device_t* device = open_device();
-  test_vulkan_stop_flusher();  // who would submit what is left
+  test_vulkan_stop_submit_timer();  // who would submit what is left
   qn__vk_stream_t *left, *held, *ended;
   must(qn__vk_stream_make(device, &left));
   must(qn__vk_stream_make(device, &held));
@@ -391,7 +391,7 @@ static void test_no_stream_is_passed_over(void** state) {
   assert_null(left->open);
   qn__vk_stream_destroy(0, held);
   qn__vk_stream_destroy(0, left);
-  test_vulkan_allow_flusher();
+  test_vulkan_allow_submit_timer();
 }
 
 // A stream that waits for another and is not used again: the wait is submitted all the same. Until
@@ -400,7 +400,7 @@ static void test_a_wait_alone_is_submitted(void** state) {
   (void)state;
   NEED_DEVICE();
   qn__vk_device_t* device = open_device();
-  while (atomic_load(&device->flusher.is_armed)) (void)sched_yield();
+  while (atomic_load(&device->submit_timer.is_armed)) (void)sched_yield();
   qn__vk_stream_t *from, *to;
   must(qn__vk_stream_make(device, &from));
   must(qn__vk_stream_make(device, &to));
@@ -484,7 +484,8 @@ static void wait_in_vain(waiting_t* self, int count) {
   const bool is_done = qn__vk_stream_poll(self->to);
   qn__mutex_unlock(&self->to->mutex);
   assert_false(is_done);
-  assert_int_equal(self->to->owed_count, count < QN__VK_MAX_WAITS ? count : QN__VK_MAX_WAITS);
+  assert_int_equal(self->to->pending_wait_count,
+                   count < QN__VK_MAX_WAITS ? count : QN__VK_MAX_WAITS);
   assert_int_equal(submits_to_fail, 0);
   waits_seen = 0;
   values_seen = 0;
@@ -493,7 +494,7 @@ static void wait_in_vain(waiting_t* self, int count) {
 static void expect_waited(const waiting_t* self, uint32_t count) {
   assert_int_equal(waits_seen, count);
   assert_int_equal(values_seen, self->values);
-  assert_int_equal(self->to->owed_count, 0);
+  assert_int_equal(self->to->pending_wait_count, 0);
 }
 
 static void expect_told(const waiting_t* self) {
@@ -547,7 +548,7 @@ static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
   NEED_DEVICE();
   waiting_t self = {.code = test_vulkan_load(NULL), .out = test_vulkan_allocate(256)};
   qn__vk_device_t* device = open_device();
-  qn__vk_flusher_stop(device);  // who would submit what is left
+  qn__vk_submit_timer_stop(device);  // who would submit what is left
   real_submit = device->vk.QueueSubmit;
   for (int i = 0; i < 2 * WAY_COUNT; i++) {
     const way_t way = (way_t)(i % WAY_COUNT);
@@ -590,14 +591,14 @@ static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
   for (int k = 0; k < 2; k++) {
     atomic_store(&pair[1 - k]->completed, 0);
     must(qn__vk_stream_wait(0, pair[1 - k], pair[k]));
-    (void)qn__vk_flush_old(device, UINT64_MAX - 1);
-    assert_int_equal(pair[k]->owed_count, 1);
+    (void)qn__vk_submit_old_batches(device, UINT64_MAX - 1);
+    assert_int_equal(pair[k]->pending_wait_count, 1);
   }
   device->vk.GetSemaphoreCounterValue = real;
   for (int k = 0; k < 2; k++) qn__vk_stream_destroy(0, pair[k]);
   device->vk.QueueSubmit = real_submit;
-  device->flusher.is_stopping = false;
-  atomic_store(&device->flusher.is_armed, false);
+  device->submit_timer.is_stopping = false;
+  atomic_store(&device->submit_timer.is_armed, false);
   test_vulkan_free(self.out);
   test_vulkan_unload(self.code);
 }

@@ -1,4 +1,4 @@
-// devices/vulkan/flusher.c: the thread that submits what was recorded and left: a program may
+// devices/vulkan/submit_timer.c: the thread that submits what was recorded and left: a program may
 // enqueue a launch, do something else for long and wait only then.
 //
 // Armed, it looks at all streams again and again, a moment apart, and submits batches that were
@@ -18,13 +18,13 @@
 
 // Submits what was open at the look before this one. True when anything is left for the next.
 static bool look(qn__vk_device_t* device) {
-  uint64_t tick = atomic_fetch_add(&device->flusher.tick, 1);
-  return tick == 0 || qn__vk_flush_old(device, tick - 1);
+  uint64_t tick = atomic_fetch_add(&device->submit_timer.tick, 1);
+  return tick == 0 || qn__vk_submit_old_batches(device, tick - 1);
 }
 
 static void* run(void* arg) {
   qn__vk_device_t* device = arg;
-  qn__vk_flusher_t* self = &device->flusher;
+  qn__vk_submit_timer_t* self = &device->submit_timer;
   uint32_t idle_looks = 0;
   qn__mutex_lock(&self->mutex);
   while (!self->is_stopping) {
@@ -49,13 +49,13 @@ static void* run(void* arg) {
   return NULL;
 }
 
-void qn__vk_flush_soon(qn__vk_device_t* device) {
-  qn__vk_flusher_t* self = &device->flusher;
+void qn__vk_submit_timer_arm(qn__vk_device_t* device) {
+  qn__vk_submit_timer_t* self = &device->submit_timer;
   if (__builtin_expect(atomic_load(&self->is_armed), 1)) return;
   if (atomic_exchange(&self->is_armed, true)) return;
   qn__mutex_lock(&self->mutex);
   if (!self->has_thread && !self->is_stopping) {
-    qn_status_t status = qn__thread_start(&self->thread, "quern-vk-flush", 0, run, device);
+    qn_status_t status = qn__thread_start(&self->thread, "quern-vk-submit", 0, run, device);
     self->has_thread = qn_ok(status);
     qn_status_free(status);
     if (!self->has_thread) atomic_store(&self->is_armed, false);
@@ -64,8 +64,8 @@ void qn__vk_flush_soon(qn__vk_device_t* device) {
   qn__mutex_unlock(&self->mutex);
 }
 
-void qn__vk_flusher_stop(qn__vk_device_t* device) {
-  qn__vk_flusher_t* self = &device->flusher;
+void qn__vk_submit_timer_stop(qn__vk_device_t* device) {
+  qn__vk_submit_timer_t* self = &device->submit_timer;
   qn__mutex_lock(&self->mutex);
   self->is_stopping = true;
   bool has_thread = self->has_thread;

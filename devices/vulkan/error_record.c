@@ -1,5 +1,5 @@
-// devices/vulkan/record.c: errors of a stream: its record, which kernels that can fail write, how
-// the host comes to see it, and how the error is told.
+// devices/vulkan/error_record.c: errors of a stream: its record, which kernels that can fail write,
+// how the host comes to see it, and how the error is told.
 //
 // Requirements, and how each is met:
 //  1. Every block of a kernel that can fail looks at the record when it begins, so that lies in the
@@ -26,21 +26,23 @@ _Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cl
 
 // ---------------------------------------------------------------------------------- life
 
-qn_status_t qn__vk_record_make(qn__vk_stream_t* stream) {
+qn_status_t qn__vk_error_record_init(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
-  QN_TRY(
-      qn__vk_memory_take(device, QN__VK_POOL_DEVICE, sizeof(qn__gpu_record_t), 0, &stream->record));
+  QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, sizeof(qn__gpu_record_t), 0,
+                                &stream->error_record));
   // What it holds is anybody's.
-  stream->is_clear_due = true;
-  if (stream->record.block->mapped) return QN_OK;
-  return qn__vk_memory_take(device, QN__VK_POOL_HOST, QN__VK_MAX_BATCHES * sizeof(qn__gpu_record_t),
-                            0, &stream->mirror);
+  stream->is_clear_pending = true;
+  if (stream->error_record.block->mapped) return QN_OK;
+  return qn__vk_memory_allocate(device, QN__VK_POOL_HOST,
+                                QN__VK_MAX_BATCHES * sizeof(qn__gpu_record_t), 0,
+                                &stream->record_copies);
 }
 
-void qn__vk_record_unmake(qn__vk_stream_t* stream) {
+void qn__vk_error_record_deinit(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
-  if (stream->record.block) qn_status_free(qn__vk_memory_give(device, stream->record));
-  if (stream->mirror.block) qn_status_free(qn__vk_memory_give(device, stream->mirror));
+  if (stream->error_record.block) qn_status_free(qn__vk_memory_free(device, stream->error_record));
+  if (stream->record_copies.block)
+    qn_status_free(qn__vk_memory_free(device, stream->record_copies));
   qn_status_free(stream->error);
 }
 
@@ -53,35 +55,36 @@ static qn__vk_access_t access_of(qn__vk_place_t place, bool is_written) {
 
 // Where the batch's copy lands.
 static qn__vk_place_t copy_of(const qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
-  return (qn__vk_place_t){stream->mirror.block,
-                          stream->mirror.offset + batch->number * sizeof(qn__gpu_record_t)};
+  return (qn__vk_place_t){stream->record_copies.block,
+                          stream->record_copies.offset + batch->number * sizeof(qn__gpu_record_t)};
 }
 
-void qn__vk_record_clear(qn__vk_stream_t* stream) {
-  const qn__vk_access_t access = access_of(stream->record, true);
+void qn__vk_error_record_clear(qn__vk_stream_t* stream) {
+  const qn__vk_access_t access = access_of(stream->error_record, true);
   qn__vk_stream_order(stream, VK_PIPELINE_STAGE_TRANSFER_BIT, &access, 1);
-  stream->device->vk.CmdFillBuffer(stream->open->commands, stream->record.block->buffer,
-                                   stream->record.offset, sizeof(qn__gpu_record_t), 0);
+  stream->device->vk.CmdFillBuffer(stream->open->commands, stream->error_record.block->buffer,
+                                   stream->error_record.offset, sizeof(qn__gpu_record_t), 0);
   stream->open->has_clearing = true;
-  stream->is_clear_due = false;
+  stream->is_clear_pending = false;
 }
 
-void qn__vk_record_copy(qn__vk_stream_t* stream) {
-  if (stream->record.block->mapped) return;
+void qn__vk_error_record_copy(qn__vk_stream_t* stream) {
+  if (stream->error_record.block->mapped) return;
   const qn__vk_place_t to = copy_of(stream, stream->open);
-  const qn__vk_access_t accesses[] = {access_of(stream->record, false), access_of(to, true)};
+  const qn__vk_access_t accesses[] = {access_of(stream->error_record, false), access_of(to, true)};
   qn__vk_stream_order(stream, VK_PIPELINE_STAGE_TRANSFER_BIT, accesses, QN_COUNT_OF(accesses));
-  VkBufferCopy region = {
-      .srcOffset = stream->record.offset, .dstOffset = to.offset, .size = sizeof(qn__gpu_record_t)};
-  stream->device->vk.CmdCopyBuffer(stream->open->commands, stream->record.block->buffer,
+  VkBufferCopy region = {.srcOffset = stream->error_record.offset,
+                         .dstOffset = to.offset,
+                         .size = sizeof(qn__gpu_record_t)};
+  stream->device->vk.CmdCopyBuffer(stream->open->commands, stream->error_record.block->buffer,
                                    to.block->buffer, 1, &region);
 }
 
 // ---------------------------------------------------------------------------------- of the host
 
-void qn__vk_record_look(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
+void qn__vk_error_record_check(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
   if (!batch->has_tags || stream->is_failed || atomic_load(&stream->device->is_lost)) return;
-  qn__vk_place_t place = stream->record;
+  qn__vk_place_t place = stream->error_record;
   if (!place.block->mapped) place = copy_of(stream, batch);
   const volatile qn__gpu_record_t* record =
       (const volatile qn__gpu_record_t*)(void*)(place.block->mapped + place.offset);
@@ -92,9 +95,9 @@ void qn__vk_record_look(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
     if (tag - owner->first_tag >= owner->tag_count) continue;
     const qn_kernel_failure_t failure = {record->site, record->index, record->extent};
     stream->is_failed = true;
-    qn__vk_stream_stick(stream, owner->describe
-                                    ? owner->describe(owner->owner, &failure)
-                                    : qn_status_make(QN_STATUS_DEVICE_ERROR, "a kernel failed"));
+    qn__vk_stream_set_error(
+        stream, owner->describe ? owner->describe(owner->owner, &failure)
+                                : qn_status_make(QN_STATUS_DEVICE_ERROR, "a kernel failed"));
     return;
   }
 }
@@ -105,7 +108,7 @@ static void next_epoch(qn__vk_stream_t* stream) {
   atomic_store_explicit(&stream->epoch, epoch + 1, memory_order_relaxed);
 }
 
-void qn__vk_stream_stick(qn__vk_stream_t* stream, qn_status_t status) {
+void qn__vk_stream_set_error(qn__vk_stream_t* stream, qn_status_t status) {
   if (!qn_ok(stream->error)) {
     qn_status_free(status);
     return;
@@ -119,7 +122,7 @@ qn_status_t qn__vk_stream_take_error(qn__vk_stream_t* stream) {
   if (qn_ok(error)) return QN_OK;
   stream->error = QN_OK;
   next_epoch(stream);
-  if (stream->is_failed) stream->is_clear_due = true;
+  if (stream->is_failed) stream->is_clear_pending = true;
   stream->is_failed = false;
   return error;
 }
