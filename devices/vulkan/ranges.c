@@ -1,17 +1,21 @@
 // devices/vulkan/ranges.c: see ranges.h.
 //
-// Requirements. (1) The nodes by address cover the block without gaps; no two free ones are
-// neighbours. (2) A free node is in the bin of its size, a taken one in the bucket of its start.
-// (3) Nodes that an operation may need are reserved before it changes anything, so that it happens
-// as a whole or not at all. Thread rule: in the header. Read next: memory.c.
+// Requirements; `qn__ranges_check` tests 1 to 4:
+//  1. The nodes, sorted by address, cover the block without gaps.
+//  2. No two neighbours are free.
+//  3. Each free node is in the bin of its size, each allocated node in the bucket of its start.
+//  4. The sums `allocated` and `allocated_count`, and the number of nodes, are right.
+//  5. An operation reserves all nodes that it may need before it changes anything. So it happens as
+//     a whole or not at all.
 #include "devices/vulkan/ranges.h"
 
 #include "base/alloc.h"
 
 #define NONE UINT32_MAX
 #define FIRST_BUCKETS 64u
+#define CHECKED_NODES 1024u  // debug builds check blocks with more nodes only when they are made
 
-// Four bins to a power of two; every size of a bin is at least that of its first.
+// Returns the bin of a size: four bins for each power of two.
 static uint32_t bin_of(uint32_t size) {
   if (size < 4) return size;
   uint32_t log = 31u - (uint32_t)__builtin_clz(size);
@@ -53,7 +57,8 @@ static void bucket_add(qn__ranges_t* ranges, uint32_t index) {
   ranges->buckets[bucket] = index;
 }
 
-// Twice the buckets, when there is memory: more nodes to a bucket are slower, not wrong.
+// Doubles the buckets. If memory is exhausted, the buckets stay: longer lists are slower, but
+// right.
 static void widen(qn__ranges_t* ranges) {
   uint32_t count = ranges->bucket_count * 2;
   uint32_t* buckets = qn__alloc(ranges->allocator, count * sizeof *buckets);
@@ -83,7 +88,7 @@ static bool reserve_nodes(qn__ranges_t* ranges, uint32_t count) {
   return is_done;
 }
 
-// Reserved before.
+// Returns a node that was reserved before.
 static uint32_t new_node(qn__ranges_t* ranges) {
   if (ranges->spare_count == 0) return ranges->node_count++;
   uint32_t index = ranges->first_spare;
@@ -97,6 +102,47 @@ static void drop_node(qn__ranges_t* ranges, uint32_t index) {
   ranges->first_spare = index;
   ranges->spare_count++;
 }
+
+// ---------------------------------------------------------------------------------- check
+
+// Returns whether the bucket list that starts at `at` contains `index`.
+static bool is_listed(const qn__ranges_t* ranges, uint32_t at, uint32_t index) {
+  while (at != NONE && at != index) at = ranges->nodes[at].next;
+  return at == index;
+}
+
+bool qn__ranges_check(const qn__ranges_t* ranges) {
+  uint64_t free_bins[2] = {0};
+  uint32_t end = 0, previous = NONE, node_count = 0;
+  uint32_t allocated = 0, allocated_count = 0;
+  // Node 0 is the first of the block: `cut` shortens it in place, and `join` keeps the lower node.
+  for (uint32_t at = 0; at != NONE; at = ranges->nodes[at].behind) {
+    const qn__vk_range_t* node = &ranges->nodes[at];
+    if (QN_NEVER(node->start != end || node->size == 0 || node->before != previous)) return false;
+    if (node->is_free) {
+      const uint32_t bin = bin_of(node->size);
+      if (QN_NEVER(previous != NONE && ranges->nodes[previous].is_free)) return false;
+      const uint32_t link =
+          node->previous == NONE ? ranges->bins[bin] : ranges->nodes[node->previous].next;
+      if (QN_NEVER(link != at)) return false;
+      free_bins[bin / 64] |= UINT64_C(1) << (bin % 64);
+    } else {
+      const uint32_t bucket = bucket_of(ranges, node->start);
+      if (QN_NEVER(!is_listed(ranges, ranges->buckets[bucket], at))) return false;
+      allocated += node->size;
+      allocated_count++;
+    }
+    end = node->start + node->size;
+    previous = at;
+    node_count++;
+  }
+  return !QN_NEVER(end != ranges->size || allocated != ranges->allocated ||
+                   allocated_count != ranges->allocated_count ||
+                   node_count + ranges->spare_count != ranges->node_count ||
+                   free_bins[0] != ranges->bin_mask[0] || free_bins[1] != ranges->bin_mask[1]);
+}
+
+// ---------------------------------------------------------------------------------- life
 
 bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint64_t size_bytes) {
   *ranges = (qn__ranges_t){.allocator = allocator,
@@ -113,6 +159,7 @@ bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint64_t si
   uint32_t index = new_node(ranges);
   ranges->nodes[index] = (qn__vk_range_t){.size = ranges->size, .before = NONE, .behind = NONE};
   bin_add(ranges, index);
+  assert(qn__ranges_check(ranges));
   return true;
 }
 
@@ -125,7 +172,9 @@ void qn__ranges_deinit(qn__ranges_t* ranges) {
   ranges->buckets = NULL;
 }
 
-// Granules to leave out so that the part begins at a multiple of `alignment`.
+// ---------------------------------------------------------------------------------- ranges
+
+// Returns how many granules to skip so that the range starts at a multiple of `alignment`.
 static uint32_t gap_of(const qn__vk_range_t* node, uint32_t alignment) {
   return (alignment - node->start % alignment) % alignment;
 }
@@ -138,7 +187,7 @@ static uint32_t find(const qn__ranges_t* ranges, uint32_t size, uint32_t alignme
   for (uint32_t bin = bin_of(size); bin < QN__RANGES_BINS; bin++) {
     uint64_t mask = ranges->bin_mask[bin / 64] >> (bin % 64);
     if (mask == 0) {
-      bin |= 63u;  // the rest of this word is empty
+      bin |= 63u;  // skip this word: no later bin in it has a range
       continue;
     }
     bin += (uint32_t)__builtin_ctzll(mask);
@@ -149,7 +198,7 @@ static uint32_t find(const qn__ranges_t* ranges, uint32_t size, uint32_t alignme
   return NONE;
 }
 
-// Cuts the first `size` granules off a node that is in no list; the rest becomes a free node.
+// Shortens a node that is in no list to `size` granules; returns a new node with the rest.
 static uint32_t cut(qn__ranges_t* ranges, uint32_t index, uint32_t size) {
   uint32_t rest_index = new_node(ranges);
   qn__vk_range_t* node = &ranges->nodes[index];
@@ -189,10 +238,11 @@ bool qn__ranges_allocate(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t ali
   ranges->allocated += size;
   ranges->allocated_count++;
   *out_offset = (uint64_t)ranges->nodes[index].start * QN__RANGES_GRANULE;
+  assert(ranges->node_count > CHECKED_NODES || qn__ranges_check(ranges));
   return true;
 }
 
-// The place of the link to the taken node that begins at `offset`; NULL: there is none.
+// Returns the link to the node allocated at `offset`; NULL: no node starts there.
 static uint32_t* find_allocated(const qn__ranges_t* ranges, uint64_t offset) {
   uint64_t start = offset / QN__RANGES_GRANULE;
   if (offset % QN__RANGES_GRANULE != 0 || start >= ranges->size) return NULL;
@@ -206,7 +256,7 @@ uint64_t qn__ranges_size(const qn__ranges_t* ranges, uint64_t offset) {
   return at ? (uint64_t)ranges->nodes[*at].size * QN__RANGES_GRANULE : 0;
 }
 
-// Joins `index` with the node behind it, which is in no list.
+// Joins `index` with its next neighbour by address, which must be in no list.
 static void join(qn__ranges_t* ranges, uint32_t index) {
   qn__vk_range_t* node = &ranges->nodes[index];
   uint32_t gone = node->behind;
@@ -234,5 +284,6 @@ bool qn__ranges_free(qn__ranges_t* ranges, uint64_t offset) {
     join(ranges, index);
   }
   bin_add(ranges, index);
+  assert(ranges->node_count > CHECKED_NODES || qn__ranges_check(ranges));
   return true;
 }
