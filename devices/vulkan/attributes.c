@@ -1,7 +1,7 @@
-// devices/vulkan/attributes.c: attributes of a device, and what targets ask of it.
+// devices/vulkan/attributes.c: attributes of a device, and properties for targets.
 //
-// A question that the device has no answer to is answered with none. Thread rule: any thread; the
-// driver is asked for the memory that is left, everything else was probed. Read next: probe.c.
+// An attribute that Vulkan does not have is left without a value. Only the free memory is asked of
+// the driver at each call; all other values come from the probe.
 #include <stdio.h>
 
 #include "devices/vulkan/executable.h"
@@ -55,7 +55,7 @@ static void answer_uuid(const qn__vk_info_t* info, qn_attribute_value_t* out) {
   answer_text(out, text);
 }
 
-// The heap that device memory comes from: the largest one of the device's own.
+// Finds the heap of device memory: the largest device-local one.
 static uint32_t heap_of(const VkPhysicalDeviceMemoryProperties* memory) {
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < memory->memoryHeapCount; i++) {
@@ -86,7 +86,7 @@ static void answer_memory(const qn__vk_info_t* info, bool is_available, qn_attri
   answer_int(out, (int64_t)left);
 }
 
-// Blocks have one dimension on this device, but code may say what it likes in three.
+// Returns the largest block. Generated kernels use one dimension only.
 static uint32_t max_threads(const qn__vk_info_t* info) {
   const VkPhysicalDeviceLimits* limits = &info->properties.limits;
   return limits->maxComputeWorkGroupInvocations < limits->maxComputeWorkGroupSize[0]
@@ -163,14 +163,14 @@ qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_
       answer_int(out, max_buffer_bytes(info));
       break;
     default:
-      break;  // none: registers, clock, multiprocessors, caches and images are not asked of Vulkan
+      break;  // no value: Vulkan reports no registers, clock, multiprocessors or caches
   }
   return QN_OK;
 }
 
 // ---------------------------------------------------------------------------------- for targets
 
-// Shuffles are of use where subgroups are as code for the target takes them: full, all of one size.
+// Returns whether code may use shuffles. It relies on full subgroups of one size.
 static bool has_shuffle(const qn__vk_info_t* info) {
   bool is_sized = info->has_subgroup_size && info->max_sized_threads >= max_threads(info);
   if (!info->has_full_subgroups || !(info->is_subgroup_size_fixed || is_sized)) return false;
@@ -179,7 +179,7 @@ static bool has_shuffle(const qn__vk_info_t* info) {
   return (info->subgroup_operations & wanted) == wanted;
 }
 
-// Options that are true or false.
+// Finds a target option that is true or false.
 static bool find_flag(const qn__vk_info_t* info, const char* name, bool* out_flag) {
   const VkPhysicalDeviceFloatControlsProperties* controls = &info->float_controls;
   const struct {
@@ -192,7 +192,7 @@ static bool find_flag(const qn__vk_info_t* info, const char* name, bool* out_fla
       {"supports_denorm_preserve_float64", controls->shaderDenormPreserveFloat64 != 0},
       {"supports_float16", info->has_float16},
       {"supports_float64", info->has_float64},
-      // No driver says whether it rounds once: the instruction may be a product and a sum.
+      // Vulkan does not tell whether the instruction rounds once or twice.
       {"supports_fused_multiply_add", false},
       {"supports_int16", info->has_int16},
       {"supports_int64", info->has_int64},

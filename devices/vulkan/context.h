@@ -1,12 +1,11 @@
-// devices/vulkan/context.h: the objects behind the Vulkan device: the loader's functions, physical
-// devices and what they can do, open devices.
+// devices/vulkan/context.h: the objects of the Vulkan device: loader functions, physical devices
+// and their features, open devices.
 //
-// The instance is made at the first question about Vulkan devices, a logical device at the first
-// use of it that is more than a question; both live as long as the process. Locks, and their order:
-// a stream's mutex, then one of: the memory's, the layouts', the list of streams', a queue's. No
-// lock is held while anything waits for the device. A child of fork that inherited an instance gets
-// a clear status from every call. Thread rule: any thread, unless a function says otherwise. Read
-// next: loader.c, probe.c, device.c, memory.h, stream.h.
+// The instance is created by the first query of Vulkan devices, a logical device by its first use
+// that is more than a query. Both live as long as the process. Lock order: a stream's mutex, then
+// one of: the memory's, the layouts', the stream list's, a queue's. No thread holds a lock while it
+// waits for the device. In a child of fork that inherited an instance, every call returns an error.
+// Read next: loader.c, probe.c, device.c, memory.h, stream.h.
 #ifndef QUERN_DEVICES_VULKAN_CONTEXT_H_
 #define QUERN_DEVICES_VULKAN_CONTEXT_H_
 
@@ -35,7 +34,7 @@ typedef struct qn__vk_instance {
 #include "devices/vulkan/vulkan_symbols.inc"
 } qn__vk_instance_t;
 
-// Opens the loader and makes an instance. Errors: UNAVAILABLE with the reason.
+// Opens the loader and creates an instance. Errors: UNAVAILABLE with the reason.
 qn_status_t qn__vk_instance_open(qn__vk_instance_t* out_instance);
 void qn__vk_instance_close(qn__vk_instance_t* instance);
 
@@ -44,7 +43,7 @@ typedef struct qn__vk_functions {
 #include "devices/vulkan/vulkan_symbols.inc"
 } qn__vk_functions_t;
 
-// ---- what a physical device is and has (probe.c)
+// ---- physical devices and their features (probe.c)
 
 typedef struct qn__vk_info {
   VkPhysicalDevice physical;
@@ -60,33 +59,35 @@ typedef struct qn__vk_info {
   uint64_t max_buffer_bytes;
   uint32_t family;
   uint32_t queue_count;
-  bool is_unified;  // the device's own memory is the host's, too
-  // Features that are there and are switched on.
+  bool is_unified;  // device memory is host memory
+  // Features that exist and are enabled.
   bool has_robust_access;
   bool has_int64, has_int16, has_int8;
   bool has_float64, has_float16;
   bool has_storage_16bit, has_storage_8bit;
   bool has_atomic_float32, has_atomic_int64;
   bool has_subgroup_extended_types;
-  // Blocks can be asked to consist of full subgroups, and those to have `subgroup_size` threads.
+  // A pipeline can require full subgroups, and subgroups of `subgroup_size` threads.
   bool has_full_subgroups, has_subgroup_size;
   bool is_subgroup_size_fixed;
-  uint64_t max_sized_threads;  // of a block, where the size is asked for
+  uint64_t max_sized_threads;  // of a block, if a pipeline requires the size
   bool has_memory_model;
   bool has_float_controls;
   VkPhysicalDeviceFloatControlsProperties float_controls;
   bool has_spirv_1_4;
   bool has_push_descriptor;
   bool has_memory_budget;
-  // Extensions that are switched on.
+  // Enabled extensions.
   const char* extensions[24];
   uint32_t extension_count;
 } qn__vk_info_t;
 
-// OK, or why this device cannot be used: UNAVAILABLE.
+// Collects the features and limits of a device. Errors: UNAVAILABLE with the reason why this device
+// cannot be used.
 qn_status_t qn__vk_probe(const qn__vk_instance_t* instance, VkPhysicalDevice physical,
                          qn_allocator_t allocator, qn__vk_info_t* out_info);
-// The logical device with all that the probe found. Errors: DEVICE_ERROR, OUT_OF_MEMORY.
+// Creates the logical device with all features that the probe found. Errors: DEVICE_ERROR,
+// OUT_OF_MEMORY.
 qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk_info_t* info,
                                  VkDevice* out_device);
 
@@ -94,7 +95,7 @@ qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk
 
 typedef struct qn__vk_queue {
   VkQueue handle;
-  qn__mutex_t mutex;  // for the length of a vkQueueSubmit
+  qn__mutex_t mutex;  // held during vkQueueSubmit
 } qn__vk_queue_t;
 
 typedef struct qn__vk_layout {
@@ -105,14 +106,14 @@ typedef struct qn__vk_layout {
 struct qn__vk_stream;
 typedef struct qn__vk_timeline qn__vk_timeline_t;
 
-// The thread that submits what callers have recorded and left (flusher.c).
+// Submits batches that stayed open too long (submit_timer.c).
 typedef struct qn__vk_submit_timer {
   qn__mutex_t mutex;
   qn__cond_t changed;
   pthread_t thread;
   bool has_thread, is_stopping;
   _Atomic bool is_armed;
-  _Atomic uint64_t tick;  // how often it has looked
+  _Atomic uint64_t tick;  // how often it has checked the streams
 } qn__vk_submit_timer_t;
 
 typedef struct qn__vk_device {
@@ -128,22 +129,23 @@ typedef struct qn__vk_device {
   qn__vk_queue_t queues[QN__VK_MAX_QUEUES];
   uint32_t queue_count;
   qn__vk_memory_t memory;
-  // [1]: with the parameter buffer behind the others.
+  // [1]: with the parameter buffer as the last binding.
   qn__mutex_t layouts_mutex;
   _Atomic(qn__vk_layout_t*) layouts[2][QN__VK_MAX_BINDINGS + 1];
   qn__mutex_t streams_mutex;
-  struct qn__vk_stream* streams;  // all that live
-  qn__vk_timeline_t* timelines;   // of streams that have ended, for those to come
+  struct qn__vk_stream* streams;  // all that exist
+  qn__vk_timeline_t* timelines;   // free ones, for new streams
   uint32_t next_queue;
   _Atomic(struct qn__vk_stream*) default_stream;
   qn__vk_submit_timer_t submit_timer;
   _Atomic uint64_t last_kernel_uid;
-  // Launches and barriers: of streams that have ended.
+  // Launches and barriers: of destroyed streams.
   _Atomic uint64_t submit_count, launch_count, barrier_count, set_count, pipeline_count;
 } qn__vk_device_t;
 
-// The block of [address, address + size_bytes). False: not an address of this device, given back,
-// or beyond the end of the block. In the header, as every launch asks for every buffer.
+// Finds the block of [address, address + size_bytes). False: the address is of no memory of this
+// device, was freed, or the range ends beyond the block. In the header because every launch calls
+// it for every buffer.
 static inline bool qn__vk_decode(const qn__vk_device_t* device, uint64_t address,
                                  uint64_t size_bytes, qn__vk_place_t* out_place) {
   uint64_t wanted = QN__VK_ADDRESS_BIT >> QN__VK_DEVICE_SHIFT | (uint64_t)device->id;
@@ -160,25 +162,25 @@ static inline bool qn__vk_decode(const qn__vk_device_t* device, uint64_t address
   return true;
 }
 
-// The open device. Errors: UNAVAILABLE (a child of fork, the end of the process), DEVICE_ERROR
-// (lost, or it cannot be opened).
+// Opens a device at its first use. Errors: UNAVAILABLE (a child of fork, or the process is ending),
+// DEVICE_ERROR (the device is lost or cannot be opened).
 qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device);
-// The device as it was probed; NULL: there is none of that number.
+// Returns a probed device, open or not; NULL: no device has this number.
 qn__vk_device_t* qn__vk_find(int32_t id);
 const qn__vk_instance_t* qn__vk_instance(void);
-// False in a child of fork that inherited the instance, and at the end of the process: nothing of
-// the driver's may be called.
+// Returns false in a child of fork that inherited the instance, and at process exit: then no driver
+// function may be called.
 bool qn__vk_is_usable(void);
 
-// A result of the driver's as a status, and the device marked as lost if it is.
+// Converts a driver result to a status. Marks the device as lost if the result says so.
 qn_status_t qn__vk_status(qn__vk_device_t* device, VkResult result, const char* call);
-// "VK_ERROR_DEVICE_LOST"
+// Returns the name of a result, as "VK_ERROR_DEVICE_LOST".
 const char* qn__vk_result_text(VkResult result);
 
 // Device attributes and properties for targets (attributes.c).
 qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_value_t* out);
 qn_status_t qn__vk_target_property(int32_t id, const char* name, qn_attribute_value_t* out);
-// Bytes of push constants that layouts have.
+// Returns how many bytes of push constants the layouts have.
 uint32_t qn__vk_push_bytes(const qn__vk_device_t* device);
 
 #endif  // QUERN_DEVICES_VULKAN_CONTEXT_H_

@@ -1,20 +1,19 @@
-// devices/vulkan/copy.c: copies in the order of a stream.
+// devices/vulkan/copy.c: copies in stream order.
 //
-// Host memory that is not pinned is free for reuse when the call returns: on the way to the device
-// it is copied to pinned memory first, on the way back the call waits. Where the device's memory is
-// the host's too, it is copied to and from directly once the stream has nothing under way. Copies
-// to another Vulkan device go through the host. Thread rule: any thread. Read next: stream.h.
+// A program may reuse host memory that is not pinned when the call returns. So an upload copies it
+// to pinned memory first, and a download waits. Device memory that is mapped is read and written
+// directly once the stream is idle. Copies to another Vulkan device go through the host.
 #include "base/alloc.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/stream.h"
 
 #define CHUNK_BYTES (UINT64_C(8) << 20)
-// Pinned memory that a stream holds for copies under way: beyond it, the next one waits.
+// The limit of a stream's pinned memory for uploads in flight; beyond it, the next upload waits.
 #define MAX_STAGED_BYTES (UINT64_C(64) << 20)
-// What is read from memory that the host does not cache.
+// The most that the host reads directly from mapped memory that it does not cache.
 #define UNCACHED_BYTES UINT64_C(4096)
 
-// Records a copy; `kept`: pinned memory that is given back when it has passed.
+// Records a copy. `kept`: pinned memory to free when the copy has completed; NULL: none.
 static qn_status_t record_copy(qn__vk_stream_t* stream, qn__vk_place_t from, qn__vk_place_t to,
                                uint64_t size_bytes, const qn__vk_place_t* kept) {
   QN_TRY(qn__vk_stream_begin(stream));
@@ -38,7 +37,7 @@ static qn_status_t record_copy(qn__vk_stream_t* stream, qn__vk_place_t from, qn_
   return QN_OK;
 }
 
-static bool is_quiet(qn__vk_stream_t* stream) {
+static bool is_idle_now(qn__vk_stream_t* stream) {
   qn__mutex_lock(&stream->mutex);
   bool is_idle = qn__vk_stream_poll(stream);
   qn__mutex_unlock(&stream->mutex);
@@ -47,7 +46,7 @@ static bool is_quiet(qn__vk_stream_t* stream) {
 
 static qn_status_t upload(qn__vk_stream_t* stream, const uint8_t* from, qn__vk_place_t to,
                           uint64_t size_bytes) {
-  if (to.block->mapped && is_quiet(stream)) {
+  if (to.block->mapped && is_idle_now(stream)) {
     memcpy(to.block->mapped + to.offset, from, size_bytes);
     return QN_OK;
   }
@@ -71,10 +70,10 @@ static qn_status_t upload(qn__vk_stream_t* stream, const uint8_t* from, qn__vk_p
 
 static qn_status_t download(qn__vk_stream_t* stream, qn__vk_place_t from, uint8_t* to,
                             uint64_t size_bytes) {
-  // Memory that is not cached is read slowly: more than a little of it is copied by the device.
+  // The host reads uncached memory slowly, so the device copies all but small sizes.
   bool is_cached = stream->device->memory.is_cached[from.block->pool];
   if (from.block->mapped && (is_cached || size_bytes <= UNCACHED_BYTES)) {
-    if (!is_quiet(stream)) QN_TRY(qn__vk_stream_drain(stream));
+    if (!is_idle_now(stream)) QN_TRY(qn__vk_stream_drain(stream));
     memcpy(to, from.block->mapped + from.offset, size_bytes);
     return QN_OK;
   }
@@ -101,7 +100,7 @@ static qn_status_t place_of(qn__vk_device_t* device, const void* pointer, size_t
   return qn__vk_bad_address(device, address, size_bytes);
 }
 
-// Between two Vulkan devices: through the host, complete on return.
+// Copies between two Vulkan devices, through the host. The copy is complete on return.
 static qn_status_t copy_across(int32_t id, void* stream, const qn_copy_t* copy) {
   uint64_t chunk = copy->size_bytes < CHUNK_BYTES ? copy->size_bytes : CHUNK_BYTES;
   qn__vk_device_t *source, *target;

@@ -1,14 +1,14 @@
-// devices/vulkan/descriptors.c: descriptor sets of a stream, found by what they bind.
+// devices/vulkan/descriptors.c: the descriptor sets of a stream, found by their bindings.
 //
-// Descriptors bind whole blocks, so that a few sets serve all calls. A set that binds a block that
-// is gone is never found again, because the uid of a block is never used twice; it goes when the
-// oldest are dropped. A set may be freed when the stream has passed its last use. Thread rule: the
-// stream's mutex. Read next: launch.c.
+// Descriptors bind whole blocks, so a few sets serve all calls. A set with a destroyed block is
+// never found again, because the uid of a block is never used twice; it is freed as one of the
+// oldest. A set may be freed when the stream has completed its last use. Thread rule: the stream's
+// mutex.
 #include "base/alloc.h"
 #include "devices/vulkan/stream.h"
 
 #define BUCKET_COUNT 256u
-#define KEEP_COUNT 1024u
+#define MAX_SETS 1024u
 #define POOL_SETS 64u
 #define POOL_DESCRIPTORS 512u
 
@@ -22,7 +22,7 @@ typedef struct cached_set {
   struct cached_set* older;  // by last use
   struct cached_set* newer;
   uint64_t hash;
-  uint64_t last_used;  // value of the stream
+  uint64_t last_used;  // a value of the stream
   VkDescriptorSet set;
   VkDescriptorPool pool;
   uint32_t count;
@@ -112,7 +112,7 @@ static qn_status_t add_pool(qn__vk_stream_t* stream) {
   return QN_OK;
 }
 
-// From the newest pool; the older ones have room where sets were dropped.
+// Allocates from the newest pool with room; older pools have room after sets were dropped.
 static qn_status_t allocate_set(qn__vk_stream_t* stream, const qn__vk_layout_t* layout,
                                 cached_set_t* entry) {
   qn__vk_device_t* device = stream->device;
@@ -183,7 +183,7 @@ qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* lay
   struct qn__vk_sets* sets = stream->sets;
   qn__vk_device_t* device = stream->device;
   uint64_t value = stream->open->value;
-  // Most launches bind what the one before them did.
+  // Most launches bind the same buffers as the launch before.
   cached_set_t* entry = sets->newest;
   if (entry && entry->count == count && entry->has_parameters == has_parameters &&
       is_equal(entry->bindings, bindings, count)) {
@@ -204,7 +204,7 @@ qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* lay
     *out_set = entry->set;
     return QN_OK;
   }
-  while (sets->entry_count >= KEEP_COUNT &&
+  while (sets->entry_count >= MAX_SETS &&
          sets->oldest->last_used <=
              atomic_load_explicit(&stream->completed, memory_order_relaxed)) {
     drop_oldest(stream);

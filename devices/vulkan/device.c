@@ -1,9 +1,9 @@
-// devices/vulkan/device.c: the table, the list of devices in their order, opening them, and what a
-// fork and the end of the process mean for them.
+// devices/vulkan/device.c: the device table, the list of devices, opening them, and their state
+// after fork and at process exit.
 //
-// Nothing is destroyed when the process ends: drivers have threads and exit handlers of their own,
-// and whoever destroys while they run crashes. What is queued is waited for, and no new work is
-// begun. Thread rule: any thread. Read next: attributes.c, memory.c, stream.c, executable.c.
+// At process exit no object is destroyed: drivers have threads and exit handlers of their own, and
+// destroying objects while these run crashes. Queued work is waited for, and no new work starts.
+// Read next: attributes.c, memory.c, stream.c, executable.c.
 #include "base/alloc.h"
 #include "base/fork.h"
 #include "devices/vulkan/executable.h"
@@ -98,7 +98,7 @@ static void destroy_device(qn__vk_device_t* device) {
     if (stream) qn__vk_stream_release(stream);
     qn__vk_layouts_deinit(device);
     qn__vk_memory_deinit(device);
-    qn__vk_timelines_deinit(device);  // it held the last streams
+    qn__vk_timelines_deinit(device);  // after the memory, which held the last streams
     device_deinit(device);
   }
   qn__cond_deinit(&device->submit_timer.changed);
@@ -127,7 +127,7 @@ static qn_status_t make_device(const qn__vk_info_t* info, qn__vk_device_t** out_
   return status;
 }
 
-// Adds the devices that can be used, the best kind first, in the driver's order among equals.
+// Adds the usable devices, sorted by kind, and within a kind in the driver's order.
 static qn_status_t enumerate(qn_status_t* out_reason) {
   VkPhysicalDevice physical[QN__VK_MAX_DEVICES];
   uint32_t count = QN__VK_MAX_DEVICES;
@@ -173,7 +173,8 @@ static void clear(void) {
   context.reason = QN_OK;
 }
 
-// With the mutex held. Without memory nothing is decided: the next question tries again.
+// Creates the instance and the list of devices, with the mutex held. If memory is exhausted, the
+// next query tries again.
 static qn_status_t open_context(void) {
   if (!context.has_allocator) context.allocator = qn_allocator_default();
   qn_status_t reason = qn__vk_instance_open(&context.instance);
@@ -197,7 +198,7 @@ static qn_status_t open_context(void) {
 
 static qn_status_t ensure_context(void) {
   if (atomic_load_explicit(&context.state, memory_order_acquire) != CONTEXT_NEW) return QN_OK;
-  // Before the lock: a fork takes it while it holds the registry's.
+  // Must come before the lock: a fork takes the lock while it holds the registry's.
   static pthread_mutex_t node_mutex = PTHREAD_MUTEX_INITIALIZER;
   (void)pthread_mutex_lock(&node_mutex);
   if (!context.is_registered) context.is_registered = qn__fork_register(&fork_node);
@@ -229,7 +230,7 @@ qn_status_t qn__vulkan_available(void) {
                         : qn_status_make(QN_STATUS_UNAVAILABLE, "vulkan: no device");
 }
 
-// The reason lives as long as the context: until a reset.
+// Returns why there is no device, or NULL. The text is valid until a reset.
 static const char* absence(void) {
   qn_status_t status = ensure_context();
   qn_status_free(status);
@@ -295,7 +296,7 @@ static qn_status_t open_device(qn__vk_device_t* device) {
   return QN_OK;
 }
 
-// Not listed yet, not open yet, or of no use.
+// Handles all but the common case: the device is not listed, not open, or not usable.
 static __attribute__((noinline)) qn_status_t use_slowly(int32_t id, int state,
                                                         qn__vk_device_t** out_device) {
   qn__vk_device_t* device = qn__vk_find(id);
@@ -324,7 +325,7 @@ static __attribute__((noinline)) qn_status_t use_slowly(int32_t id, int state,
 
 qn_status_t qn__vk_use(int32_t id, qn__vk_device_t** out_device) {
   int state = atomic_load_explicit(&context.state, memory_order_acquire);
-  // Launches come here.
+  // Every launch takes this path.
   if (__builtin_expect(state == CONTEXT_READY && id >= 0 && id < context.count, 1)) {
     qn__vk_device_t* device = context.devices[id];
     if (__builtin_expect(atomic_load_explicit(&device->is_open, memory_order_acquire) &&

@@ -1,25 +1,23 @@
-// devices/vulkan/error_record.c: errors of a stream: its record, which kernels that can fail write,
-// how the host comes to see it, and how the error is told.
+// devices/vulkan/error_record.c: the error record of a stream. Kernels that can fail write it; the
+// host reads it when their batch has completed.
 //
 // Requirements, and how each is met:
-//  1. Every block of a kernel that can fail looks at the record when it begins, so that lies in the
-//     device's own memory. Where the host sees that memory it reads the record in place, and
-//     nothing is copied. Else a copy is made at the end of each batch that has such a kernel, and
-//     of no other batch.
-//  2. Nothing is read that the device may be writing. A copy lands in a place of the batch's own.
-//     In place, a tag is believed only when it is one of a batch that has passed: whoever wrote it
-//     has then written all, and nobody writes the record again before it is cleared.
-//  3. A failure finds its owner: it is looked for when its batch has passed, in front of the
-//     release of what that batch kept.
-//  4. The record is cleared by the device, in front of the next kernel that can fail behind the
-//     sync that told the failure: what was queued before is skipped, all of it, and what comes
-//     behind is not. A clearing whose submit failed is due again.
-//  5. A call is done as a whole or not from some launch on; never its later launches without the
-//     earlier ones. `epoch` goes up when an error is found, and again when it is told: it is odd
-//     while one sticks. A launch is recorded only in the even epoch in which its call began; so no
-//     call of several launches has some skipped behind a failure and others recorded behind the
-//     clearing, though another thread's sync came in between.
-// Thread rule: functions want the stream's mutex, but for make and unmake. Read next: sync.c.
+//  1. Every block of a kernel that can fail reads the record when it begins, so the record lies in
+//     device memory. Where that memory is mapped, the host reads the record in place. Otherwise
+//     each batch with such a kernel, and no other, ends with a copy to host memory.
+//  2. The host reads no memory that the device may be writing. Each batch has its own place for its
+//     copy. A record in place is believed only if its tag is of a completed batch: then the kernel
+//     has written all fields, and no kernel writes the record again before it is cleared.
+//  3. A failure finds its owner: a record is checked when its batch has completed, before
+//     the batch's owners are released.
+//  4. After a sync returned the failure, the device clears the record before the next kernel that
+//     can fail. So all work queued before the sync is skipped, and later work runs. If the submit
+//     of a clearing fails, the clearing is pending again.
+//  5. A call runs as a whole, or stops at some launch; it never skips one and runs a later one.
+//     `epoch` increases when an error is found and when it is returned, so it is odd while there is
+//     an error. A launch is recorded only in the even epoch in which its call began, even if
+//     another thread's sync returns the error in between.
+// Thread rule: functions need the stream's mutex, except init and deinit. Read next: sync.c.
 #include "devices/vulkan/stream.h"
 
 _Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
@@ -30,7 +28,7 @@ qn_status_t qn__vk_error_record_init(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
   QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, sizeof(qn__gpu_record_t), 0,
                                 &stream->error_record));
-  // What it holds is anybody's.
+  // Fresh memory has undefined contents.
   stream->is_clear_pending = true;
   if (stream->error_record.block->mapped) return QN_OK;
   return qn__vk_memory_allocate(device, QN__VK_POOL_HOST,
@@ -46,14 +44,14 @@ void qn__vk_error_record_deinit(qn__vk_stream_t* stream) {
   qn_status_free(stream->error);
 }
 
-// ---------------------------------------------------------------------------------- of the device
+// ---------------------------------------------------------------------------------- commands
 
 static qn__vk_access_t access_of(qn__vk_place_t place, bool is_written) {
   return (qn__vk_access_t){atomic_load_explicit(&place.block->uid, memory_order_relaxed),
                            place.offset, place.offset + sizeof(qn__gpu_record_t), is_written};
 }
 
-// Where the batch's copy lands.
+// Returns the place of the batch's copy of the record.
 static qn__vk_place_t copy_of(const qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
   return (qn__vk_place_t){stream->record_copies.block,
                           stream->record_copies.offset + batch->number * sizeof(qn__gpu_record_t)};
@@ -80,7 +78,7 @@ void qn__vk_error_record_copy(qn__vk_stream_t* stream) {
                                    to.block->buffer, 1, &region);
 }
 
-// ---------------------------------------------------------------------------------- of the host
+// ---------------------------------------------------------------------------------- errors
 
 void qn__vk_error_record_check(qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
   if (!batch->has_tags || stream->is_failed || atomic_load(&stream->device->is_lost)) return;
@@ -102,7 +100,7 @@ void qn__vk_error_record_check(qn__vk_stream_t* stream, const qn__vk_batch_t* ba
   }
 }
 
-// Changed under the mutex alone, and read without it.
+// Increments the epoch, which is written under the mutex and read without it.
 static void next_epoch(qn__vk_stream_t* stream) {
   const uint32_t epoch = atomic_load_explicit(&stream->epoch, memory_order_relaxed);
   atomic_store_explicit(&stream->epoch, epoch + 1, memory_order_relaxed);

@@ -1,10 +1,11 @@
-// devices/vulkan/executable.c: loading: checks, shader modules, pipelines, and the driver's data.
+// devices/vulkan/executable.c: loads code: checks, shader modules, pipelines, the driver's pipeline
+// data.
 //
-// Pipelines are made when code is loaded where their size is known; wide kernels, which hardly ever
-// run, and kernels whose block is chosen at the launch, at their first launch. The driver's data
-// is checked against the device before it is used: a header of another device or length is as if
-// there were none. Some drivers compile at the first dispatch, so data is looked at again when one
-// has passed. Thread rule: in the header. Read next: launch.c, layouts.c.
+// Loading creates the pipelines of kernels with a fixed size. Wide kernels, which rarely run, and
+// kernels whose block size the launch chooses get theirs at the first launch. Stored pipeline data
+// is used only if its header matches the device and its length. Some drivers compile at the first
+// dispatch, so changed data is stored again when the first dispatch has completed. Read next:
+// launch.c, layouts.c.
 #include "devices/vulkan/executable.h"
 
 #include <jansson.h>
@@ -23,7 +24,7 @@ bool qn__vk_accepts(const char* format) {
   return strcmp(format, FORMAT) == 0;
 }
 
-// ------------------------------------------------------------------------------- the driver's data
+// ------------------------------------------------------------------------------- pipeline data
 
 void qn__vk_identity(const qn__vk_info_t* info, char out[256]) {
   const VkPhysicalDeviceProperties* properties = &info->properties;
@@ -43,8 +44,8 @@ static uint32_t read_u32(const uint8_t* bytes) {
          (uint32_t)bytes[3] << 24;
 }
 
-// Is this the data of a pipeline cache of this device? See the specification, "Pipeline Cache
-// Header".
+// Returns whether `data` is of a pipeline cache of this device. See the specification, "Pipeline
+// Cache Header".
 static bool is_own_data(const qn__vk_info_t* info, const uint8_t* data, size_t size) {
   return size >= CACHE_HEADER_BYTES && read_u32(data) >= CACHE_HEADER_BYTES &&
          read_u32(data) <= size && read_u32(data + 4) == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
@@ -136,16 +137,16 @@ static qn_status_t make_pipeline(qn__vk_executable_t* self, qn__vk_kernel_t* ker
   qn__vk_pipeline_t* pipeline = qn__alloc_zero(device->allocator, 1, sizeof *pipeline);
   if (!pipeline) return qn__out_of_memory("a pipeline");
   pipeline->thread_count = thread_count;
-  // Constant 0 is the local size in x of kernels that leave it open.
+  // Constant 0 is the local size in x of kernels without a fixed size.
   VkSpecializationMapEntry entry = {0, 0, sizeof thread_count};
   VkSpecializationInfo specialization = {1, &entry, sizeof thread_count, &thread_count};
-  // Full subgroups of the device's own size, where the block has room for no other: what a target
-  // with shuffles promises.
+  // Requires full subgroups of the device's size if the block is a multiple of it: a target with
+  // shuffles promises that.
   const qn__vk_info_t* info = &device->info;
   bool is_whole = info->has_full_subgroups && thread_count % info->subgroup_size == 0;
   bool is_sized = is_whole && info->has_subgroup_size && !info->is_subgroup_size_fixed &&
                   thread_count <= info->max_sized_threads;
-  // Where the size may vary, full ones would have to divide the block whatever it is.
+  // If the size may vary, full subgroups are only valid if every possible size divides the block.
   bool is_full = is_whole && (is_sized || info->is_subgroup_size_fixed);
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
@@ -178,7 +179,7 @@ qn_status_t qn__vk_pipeline_find(qn__vk_executable_t* self, qn__vk_kernel_t* ker
   *out_pipeline = find_made(kernel, thread_count);
   if (__builtin_expect(*out_pipeline != NULL, 1)) return QN_OK;
   qn_status_t status = QN_OK;
-  // Only launches of this code that also lack a pipeline wait for one another.
+  // Only launches of this executable that also need a new pipeline wait for this mutex.
   qn__mutex_lock(&self->mutex);
   *out_pipeline = find_made(kernel, thread_count);
   if (!*out_pipeline) {
@@ -196,7 +197,8 @@ qn_status_t qn__vk_pipeline_find(qn__vk_executable_t* self, qn__vk_kernel_t* ker
 
 // ---------------------------------------------------------------------------------- loading
 
-// What the target of the code pushes at most: more lies in a buffer. The generator decided so.
+// Returns the limit of push constants of the code's target. The code generator puts more parameters
+// than that into a buffer.
 static uint32_t push_limit(const char* isa_json) {
   uint32_t limit = LEAST_PUSH_BYTES;
   json_t* isa = isa_json ? json_loads(isa_json, 0, NULL) : NULL;
@@ -263,7 +265,7 @@ static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
   return make_module(self, kernel, artifact);
 }
 
-// Marks the kernels that launches take at once, as opposed to those they fall back on.
+// Marks the kernels that a launch uses unless it needs the wide fallback.
 static void mark_first_choices(const qn__gpu_plan_t* plan, bool* is_first) {
   for (uint32_t f = 0; f < plan->function_count; f++) {
     const qn__gpu_function_t* function = &plan->functions[f];

@@ -1,7 +1,7 @@
 // devices/vulkan/executable.h: loaded code: shader modules, pipelines by kernel and thread count,
-// and the driver's own pipeline data, which is kept in the engine's cache.
+// and the driver's own pipeline data, which the engine's cache stores.
 //
-// Thread rule: any thread. Read next: executable.c, launch.c.
+// Read next: executable.c, launch.c.
 #ifndef QUERN_DEVICES_VULKAN_EXECUTABLE_H_
 #define QUERN_DEVICES_VULKAN_EXECUTABLE_H_
 
@@ -22,10 +22,10 @@ typedef struct qn__vk_pipeline {
 
 typedef struct qn__vk_kernel {
   const qn__gpu_kernel_t* plan;
-  uint64_t uid;            // of the device's kernels; never used twice
+  uint64_t uid;            // among the device's kernels; never used twice
   uint32_t buffer_count;   // of the arguments
-  uint32_t binding_count;  // those, and the record
-  bool has_parameters;     // what would be pushed lies in a buffer, the binding behind
+  uint32_t binding_count;  // the buffers, and the error record if there is one
+  bool has_parameters;     // the last binding holds the parameters, not push constants
   uint32_t push_bytes;
   uint32_t* offsets;  // arg_count + 2, see qn__gpu_push_layout
   const qn__vk_layout_t* layout;
@@ -39,25 +39,26 @@ typedef struct qn__vk_executable {
   qn__gpu_plan_t plan;
   uint32_t kernel_count;
   qn__vk_kernel_t* kernels;
-  qn__mutex_t mutex;  // while pipelines are made or saved
+  qn__mutex_t mutex;  // held while pipelines are created or saved
   VkPipelineCache cache;
   qn_driver_cache_t store;
   char identity[256];
-  // Of the data that is stored.
+  // Of the stored data.
   size_t saved_bytes;
   qn_hash128_t saved_digest;
 } qn__vk_executable_t;
 
-// The pipeline of a kernel with so many threads, made if there is none yet. Errors: OUT_OF_MEMORY,
+// Finds or creates the pipeline of a kernel for a thread count. Errors: OUT_OF_MEMORY,
 // DEVICE_ERROR.
 qn_status_t qn__vk_pipeline_find(qn__vk_executable_t* executable, qn__vk_kernel_t* kernel,
                                  uint32_t thread_count, qn__vk_pipeline_t** out_pipeline);
-// Stores the driver's data if it has changed.
+// Stores the driver's pipeline data if it has changed.
 void qn__vk_executable_save(qn__vk_executable_t* executable);
-// Who decides what a driver's data means: names, versions, identities.
+// Writes the identity of device and driver. Pipeline data is valid only for an equal identity.
 void qn__vk_identity(const qn__vk_info_t* info, char out[256]);
 
-// Layouts of kernels with so many bindings, made once (layouts.c).
+// Finds or creates the layouts for a number of bindings (layouts.c). Errors: INCOMPATIBLE (more
+// than the device allows), OUT_OF_MEMORY, DEVICE_ERROR.
 qn_status_t qn__vk_layout_find(qn__vk_device_t* device, uint32_t binding_count, bool has_parameters,
                                const qn__vk_layout_t** out_layout);
 void qn__vk_layouts_deinit(qn__vk_device_t* device);

@@ -1,10 +1,8 @@
-// devices/vulkan/launch.c: a call of a function: its plan is run, and its launches are recorded.
+// devices/vulkan/launch.c: calls a function: runs its plan and records its launches.
 //
-// Everything that may wait, allocate much or compile happens before the stream's mutex is taken.
-// What is bound stays bound: a launch that binds the same blocks as the one before it costs a
-// barrier, push constants and the dispatch. What a stream's last launch was given stays known, too:
-// where the next one has the same kernel and buffers, nothing is looked up (is_bound). Thread rule:
-// any thread. Read next: stream.c.
+// Steps that may wait, allocate much or compile happen before the stream's mutex is locked.
+// Bindings stay: a launch with the same blocks as the one before costs a barrier, push constants
+// and the dispatch. If kernel and buffers are the same too, no buffer is looked up (is_bound).
 #include "base/alloc.h"
 #include "devices/vulkan/executable.h"
 #include "devices/vulkan/stream.h"
@@ -17,7 +15,7 @@ typedef struct call {
   qn__vk_executable_t* executable;
   qn__vk_stream_t* stream;
   const qn_launch_t* launch;
-  uint32_t epoch;  // of the stream's errors, when the call began
+  uint32_t epoch;  // the stream's, when the call began
 } call_t;
 
 static qn_status_t workspace_allocate(void* self, uint64_t size_bytes, uint64_t* out_address) {
@@ -32,8 +30,9 @@ static void workspace_free(void* self, uint64_t address) {
   qn_status_free(status);
 }
 
-// Values are put at rising offsets, always eight bytes: what is too much of one is the place of the
-// next, or of nobody. So no gap is left as it was, and nothing is copied byte by byte.
+// Writes a value of the push constants, always as eight bytes. Values are written at rising
+// offsets, so extra bytes are overwritten by the next value or are unused. So a copy has a fixed
+// size.
 static inline void put(qn__vk_bound_t* bound, uint32_t offset, uint64_t value) {
   memcpy(bound->push + offset, &value, sizeof value);
 }
@@ -44,8 +43,8 @@ static inline void bind_whole(qn__vk_bound_t* bound, uint32_t index, const qn__v
   bound->sources[index] = (qn__vk_binding_source_t){block->buffer, VK_WHOLE_SIZE};
 }
 
-// A block that is larger than what a kernel reaches: a window on it; as few different ones as may
-// be, so that sets are reused. `*out_start` is where it begins.
+// Binds a part of a block that is larger than the limit of a binding. Rounds its start down, so
+// that few different parts occur and sets are reused. `*out_start`: the start of the part.
 static __attribute__((noinline)) qn_status_t bind_window(const call_t* call, qn__vk_bound_t* bound,
                                                          uint32_t index, qn__vk_place_t place,
                                                          uint64_t size, uint64_t block_bytes,
@@ -77,13 +76,13 @@ static __attribute__((noinline, cold)) qn_status_t unaligned(const call_t* call,
                         call->executable->device->id, address, size_bytes);
 }
 
-// Binds what lies at [address, end), and pushes the index of its first element in what is bound.
+// Binds the memory at [address, end), and pushes the index of its first element in the binding.
 static inline qn_status_t bind(const call_t* call, qn__vk_bound_t* bound, uint32_t index,
                                uint64_t address, uint64_t end, const qn__gpu_arg_t* arg,
                                uint32_t push_offset) {
   qn__vk_device_t* device = call->executable->device;
   if (__builtin_expect(end <= address, 0)) {
-    // Nothing is read or written: anything may be bound.
+    // The kernel accesses no element, so any buffer may be bound.
     bind_whole(bound, index, call->stream->error_record.block);
     put(bound, push_offset, 0);
     return QN_OK;
@@ -111,7 +110,7 @@ static inline qn_status_t bind(const call_t* call, qn__vk_bound_t* bound, uint32
   return QN_OK;
 }
 
-// Takes the stream's mutex with a batch open that has room for parameters, if they are needed.
+// Locks the stream's mutex with a batch open. The batch has room for parameters, if needed.
 static qn_status_t begin(qn__vk_stream_t* stream, bool needs_parameters) {
   QN_TRY(qn__vk_stream_begin(stream));
   while (needs_parameters && stream->open->parameters_left < QN__VK_MAX_PARAMETER_BYTES) {
@@ -133,9 +132,9 @@ static qn_status_t begin(qn__vk_stream_t* stream, bool needs_parameters) {
   return QN_OK;
 }
 
-// Locked. Copies the parameters to where the kernel reads them; returns where that is.
+// Locked. Copies the parameters to the parameter buffer; returns their offset.
 static uint32_t place_parameters(qn__vk_batch_t* batch, const uint8_t* bytes, uint32_t size) {
-  const uint32_t step = QN__RANGES_GRANULE;  // at least what offsets of buffers are aligned to
+  const uint32_t step = QN__RANGES_GRANULE;  // at least the alignment of buffer offsets
   uint64_t offset = batch->parameters.offset + (PARAMETERS_BYTES - batch->parameters_left);
   memcpy(batch->parameters.block->mapped + offset, bytes, size);
   uint64_t used = ((uint64_t)size + step - 1) & ~(uint64_t)(step - 1);
@@ -143,7 +142,8 @@ static uint32_t place_parameters(qn__vk_batch_t* batch, const uint8_t* bytes, ui
   return (uint32_t)offset;
 }
 
-// Locked, with a batch open.
+// Locked, with a batch open. Records a launch. `is_same`: kernel and buffers are those of the last
+// launch.
 static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pipeline_t* pipeline,
                           const qn__gpu_launch_t* launch, qn__vk_bound_t* bound, bool is_same) {
   qn__vk_stream_t* stream = call->stream;
@@ -205,8 +205,8 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
   return QN_OK;
 }
 
-// Locked. Are the kernel and its buffers those of the launch before, in blocks that are still
-// there?
+// Locked. Returns whether kernel and buffers are those of the last launch, and no block was
+// destroyed since.
 static inline bool is_bound(const qn__vk_device_t* device, const qn__vk_bound_t* bound,
                             const qn__vk_kernel_t* kernel, const qn__gpu_launch_t* launch) {
   if (bound->kernel_uid != kernel->uid ||
@@ -220,12 +220,12 @@ static inline bool is_bound(const qn__vk_device_t* device, const qn__vk_bound_t*
   return difference == 0;
 }
 
-// Locked. Finds out what the launch's buffers are, and the record.
+// Locked. Finds the bindings and accesses of a launch: its buffers and the error record.
 static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
                             const qn__vk_kernel_t* kernel, const qn__gpu_launch_t* launch) {
   const qn__gpu_kernel_t* plan = kernel->plan;
   const qn__vk_stream_t* stream = call->stream;
-  // Before the blocks are looked at: one that goes meanwhile makes this binding an old one.
+  // Read before the blocks: if one is destroyed meanwhile, the generation no longer matches.
   bound->kernel_uid = 0;
   bound->generation =
       atomic_load_explicit(&stream->device->memory.generation, memory_order_acquire);
@@ -248,7 +248,7 @@ static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
   return QN_OK;
 }
 
-// Locked, with a batch open. `*out_is_same`: as in `record`.
+// Locked, with a batch open. Prepares bindings and push constants. `*out_is_same`: as in `record`.
 static qn_status_t prepare(const call_t* call, const qn__vk_kernel_t* kernel,
                            const qn__gpu_launch_t* launch, bool* out_is_same) {
   const qn__gpu_kernel_t* plan = kernel->plan;
@@ -272,7 +272,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   QN_TRY(begin(stream, kernel->has_parameters));
   bool is_same;
   qn_status_t status = prepare(call, kernel, launch, &is_same);
-  // Work behind a failed one is skipped, as far as the failure is known.
+  // Skips launches after a known failure.
   if (qn_ok(status) && __builtin_expect(qn__vk_stream_accepts(stream, call->epoch), 1)) {
     status = record(call, kernel, pipeline, launch, &stream->bound, is_same);
     if (qn_ok(status)) {

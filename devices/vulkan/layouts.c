@@ -1,8 +1,7 @@
-// devices/vulkan/layouts.c: layouts of descriptor sets and pipelines. Kernels differ in nothing but
-// how many buffers they bind, so that all that bind as many share one layout, and a set that is
-// bound stays bound from one kernel to the next.
+// devices/vulkan/layouts.c: layouts of descriptor sets and pipelines.
 //
-// Thread rule: any thread; found without a lock once they are made. Read next: descriptors.c.
+// Layouts differ only in the number of buffers. So kernels with the same number share one layout,
+// and a bound set stays bound from one kernel to the next. Layouts are found without a lock.
 #include "base/alloc.h"
 #include "devices/vulkan/executable.h"
 

@@ -1,8 +1,7 @@
-// devices/vulkan/loader.c: libvulkan, opened at run time, and the instance.
+// devices/vulkan/loader.c: opens libvulkan at run time and creates the instance.
 //
-// The Khronos headers are used at build time only. The loader is never closed: drivers leave
-// threads and exit handlers behind. Thread rule: qn__vk_instance_open runs once at a time. Read
-// next: probe.c.
+// The Khronos headers are used at build time only. The loader is never closed, because drivers have
+// threads and exit handlers. Thread rule: qn__vk_instance_open runs in one thread at a time.
 #include <dlfcn.h>
 
 #include "base/env.h"
@@ -26,7 +25,7 @@ static qn_status_t open_library(void** out_library) {
                         why ? why : "libvulkan.so.1 cannot be opened");
 }
 
-// vkNAME, or vkNAMESUFFIX.
+// Finds the function `name`, or `name` with the suffix.
 static PFN_vkVoidFunction find(const qn__vk_instance_t* self, const char* name,
                                const char* suffix) {
   PFN_vkVoidFunction function = self->get(self->handle, name);

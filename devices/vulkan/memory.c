@@ -1,12 +1,14 @@
-// devices/vulkan/memory.c: blocks of memory, what is cut from them, and addresses.
+// devices/vulkan/memory.c: blocks of memory, allocations from them, and addresses.
 //
-// Requirements. (1) An address is decoded without a lock: the table's entries appear with their
-// block complete, and objects of blocks are never freed while the device is open; uid 0 says that
-// the memory behind one is gone. (2) The driver is called without the lock; a new block is put into
-// the table when it is complete. (3) A block that is destroyed must not be in use by work under
-// way, even if somebody frees too early: it waits for a fence of all streams where any is busy.
-// (4) One empty block of each pool is kept, so that a program at the edge does not allocate and
-// free it in turn. Thread rule: any thread. Read next: ranges.h, workspace.c.
+// Requirements:
+//  1. An address is decoded without a lock. Block objects are freed only when the device is closed.
+//     A block gets its uid when it is complete, and loses it before its memory is freed.
+//  2. The driver is called without the lock. So a block is put into its pool only once it is
+//     complete.
+//  3. A block is destroyed only when no unfinished work can use it, even if the program freed it
+//     too early: a retired block waits for a fence of all busy streams.
+//  4. One empty block of each pool is kept. So a program that allocates and frees at the limit of a
+//     block does not create and destroy a block each time.
 #include "devices/vulkan/memory.h"
 
 #include "base/alloc.h"
@@ -18,7 +20,7 @@
 
 // ---------------------------------------------------------------------------------- blocks
 
-// The first type of memory with all of `wanted` and none of `unwanted`; UINT32_MAX: none.
+// Finds the first memory type with all flags of `wanted` and none of `unwanted`; UINT32_MAX: none.
 static uint32_t find_type(const qn__vk_info_t* info, uint32_t allowed, VkMemoryPropertyFlags wanted,
                           VkMemoryPropertyFlags unwanted) {
   for (uint32_t i = 0; i < info->memory.memoryTypeCount; i++) {
@@ -33,7 +35,7 @@ static void choose_types(qn__vk_device_t* device, uint32_t allowed) {
   const VkMemoryPropertyFlags visible =
       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-  // Bits that such memory must not have: protected, or slow for the device.
+  // Flags that such memory must not have: protected, or slow for the device.
   const VkMemoryPropertyFlags odd = VK_MEMORY_PROPERTY_PROTECTED_BIT |
                                     VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
                                     VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
@@ -70,7 +72,7 @@ static VkBufferCreateInfo buffer_of(uint64_t size_bytes) {
 
 qn_status_t qn__vk_memory_init(qn__vk_device_t* device) {
   qn__vk_memory_t* memory = &device->memory;
-  // Which types a buffer may lie in is asked of a small one: it depends on usage alone.
+  // The allowed memory types depend only on the usage of a buffer, so a small one tells them.
   VkBufferCreateInfo create = buffer_of(QN__RANGES_GRANULE);
   VkBuffer probe;
   QN_TRY(qn__vk_status(device, device->vk.CreateBuffer(device->handle, &create, NULL, &probe),
@@ -141,7 +143,7 @@ static qn_status_t no_memory(const qn__vk_device_t* device, qn__vk_pool_t pool, 
                         pool == QN__VK_POOL_HOST ? "pinned" : "device", size_bytes, why);
 }
 
-// Fills in the driver's part of a block, without the lock.
+// Creates the buffer and memory of a block. Call it without the lock.
 static qn_status_t create_memory(qn__vk_device_t* device, qn__vk_block_t* block, qn__vk_pool_t pool,
                                  uint64_t size_bytes) {
   uint32_t type = device->memory.type[pool];
@@ -178,7 +180,7 @@ static qn_status_t create_memory(qn__vk_device_t* device, qn__vk_block_t* block,
   return no_memory(device, pool, size_bytes, qn__vk_result_text(result));
 }
 
-// An object with a place in the table. Locked.
+// Returns a spare or new block object, with its index in the table. Locked.
 static qn__vk_block_t* new_object(qn__vk_device_t* device) {
   qn__vk_memory_t* memory = &device->memory;
   qn__vk_block_t* block = memory->spare;
@@ -194,7 +196,7 @@ static qn__vk_block_t* new_object(qn__vk_device_t* device) {
   return block;
 }
 
-// The end of blocks whose work has passed. Locked; lets go of the lock for the driver's calls.
+// Destroys the memory of retired blocks whose work has completed. Locked; unlocks for driver calls.
 static void destroy_completed(qn__vk_device_t* device) {
   qn__vk_memory_t* memory = &device->memory;
   for (qn__vk_block_t** at = &memory->retired; *at;) {
@@ -216,7 +218,7 @@ static void destroy_completed(qn__vk_device_t* device) {
   }
 }
 
-// A new block of `size_bytes`, complete, which the caller owns until it is put into its pool.
+// Makes a block with memory. The caller owns it until the caller puts it into its pool.
 static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_t size_bytes,
                               bool is_dedicated, qn__vk_block_t** out_block) {
   qn__vk_memory_t* memory = &device->memory;
@@ -286,7 +288,7 @@ static qn_status_t allocate(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_
   if (is_dedicated) {
     block->dedicated_bytes = block_bytes;
   } else if (!qn__ranges_allocate(&block->ranges, size_bytes, alignment_bytes, &offset)) {
-    // Only the host's memory can have run out; the block stays, empty, for the next one.
+    // Only host memory can be exhausted here. The empty block stays for later allocations.
     offset = UINT64_MAX;
   }
   qn__mutex_lock(&memory->mutex);
@@ -298,7 +300,7 @@ static qn_status_t allocate(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_
   return QN_OK;
 }
 
-// Takes a block out of its pool: nobody finds it any more. Locked.
+// Removes a block from its pool and clears its uid, so that no later call finds it. Locked.
 static void unlist_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__vk_memory_t* memory = &device->memory;
   for (qn__vk_block_t** at = &memory->pools[block->pool]; *at; at = &(*at)->next) {
@@ -310,8 +312,8 @@ static void unlist_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   atomic_fetch_add_explicit(&memory->generation, 1, memory_order_release);
 }
 
-// The end of a hidden block, when all streams have passed this moment: what was enqueued before it
-// was hidden may still use it.
+// Destroys an unlisted block once all work enqueued until now has completed, as that work may still
+// use it.
 static void retire_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__vk_memory_t* memory = &device->memory;
   qn__vk_fence_t* fence = NULL;
@@ -328,7 +330,7 @@ static bool is_empty(const qn__vk_block_t* block) {
   return !block->is_dedicated && block->ranges.allocated_count == 0;
 }
 
-// An empty block of a pool that is not the only one of its kind; NULL: none. Locked.
+// Finds an empty shared block; NULL: none. `keeps_one`: skips the first one. Locked.
 static qn__vk_block_t* find_surplus(qn__vk_device_t* device, qn__vk_pool_t pool, bool keeps_one) {
   for (qn__vk_block_t* block = device->memory.pools[pool]; block; block = block->next) {
     if (!is_empty(block)) continue;
@@ -362,7 +364,7 @@ qn_status_t qn__vk_memory_allocate(qn__vk_device_t* device, qn__vk_pool_t pool, 
   qn_status_t status = allocate(device, pool, size_bytes, alignment_bytes, out_place);
   if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY &&
       !atomic_load_explicit(&device->is_lost, memory_order_relaxed)) {
-    // What is kept for reuse is given back, and with it what only waits for work to pass.
+    // Frees cached workspace, an empty block, and retired blocks, then tries again.
     qn_status_t first = status;
     qn__vk_drain_all(device, INT64_MAX);
     (void)qn__vk_workspace_trim(device);
@@ -440,7 +442,7 @@ bool qn__vk_find_pinned(qn__vk_device_t* device, const void* pointer, uint64_t s
        block = block->next) {
     uintptr_t start = (uintptr_t)block->mapped;
     uint64_t size = atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
-    // An address behind the last byte may be another block's first.
+    // The address after the last byte may be the first of another block.
     if (address < start || address - start >= size || size_bytes > size - (address - start)) {
       continue;
     }
@@ -459,7 +461,7 @@ qn_status_t qn__vk_allocate(int32_t id, size_t size_bytes, size_t alignment_byte
   QN_TRY(qn__vk_use(id, &device));
   qn__vk_place_t place;
   QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, size_bytes, alignment_bytes, &place));
-  // A number that looks like an address: nobody reads through it.
+  // The number only looks like a pointer: no code dereferences it.
   uint64_t address = qn__vk_address(device, place);
   memcpy(out_pointer, &address, sizeof address);
   return QN_OK;

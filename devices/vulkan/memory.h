@@ -1,11 +1,11 @@
-// devices/vulkan/memory.h: device memory and the host's pinned memory, cut from blocks.
+// devices/vulkan/memory.h: allocates device memory and pinned host memory from blocks.
 //
-// A block is one VkBuffer. An address of device memory is a number, made so that arithmetic on it
-// is right: bit 57, four bits of the device, thirteen of the block, forty of the offset. It is
-// decoded without a lock: blocks are found in a table, and a block that was given back is noticed.
-// Pinned memory has the addresses that the host uses.
+// A block is one VkBuffer. An address of device memory is a number on which pointer arithmetic
+// works: bit 57 is set, then come four bits of the device, thirteen of the block and forty of the
+// offset. Decoding takes no lock: it finds the block in a table and detects freed blocks. Pinned
+// memory has the addresses that the host uses.
 //
-// Thread rule: any thread. Read next: memory.c, ranges.h, workspace.c.
+// Read next: memory.c, ranges.h, workspace.c.
 #ifndef QUERN_DEVICES_VULKAN_MEMORY_H_
 #define QUERN_DEVICES_VULKAN_MEMORY_H_
 
@@ -37,38 +37,38 @@ typedef enum qn__vk_pool {
 } qn__vk_pool_t;
 
 typedef struct qn__vk_block {
-  _Atomic uint64_t uid;  // never used twice; 0: there is no memory behind this block
+  _Atomic uint64_t uid;  // never used twice; 0: the block has no memory
   _Atomic uint64_t size_bytes;
   VkBuffer buffer;
   VkDeviceMemory memory;
-  uint8_t* mapped;  // NULL: the host does not see it
+  uint8_t* mapped;  // NULL: the host cannot access it
   qn__vk_pool_t pool;
-  uint32_t index;             // in the table
-  bool is_dedicated;          // one allocation of its own
-  qn__ranges_t ranges;        // shared ones
-  uint64_t dedicated_bytes;   // that were asked for
-  struct qn__vk_block* next;  // of its pool, or of those that wait for their end
-  struct qn__vk_fence* fence;
+  uint32_t index;              // in the table
+  bool is_dedicated;           // the block is one allocation
+  qn__ranges_t ranges;         // if not dedicated
+  uint64_t dedicated_bytes;    // the size of the one allocation
+  struct qn__vk_block* next;   // in its pool, in `spare` or in `retired`
+  struct qn__vk_fence* fence;  // retired: the work that may still use it; NULL: none
 } qn__vk_block_t;
 
 typedef struct qn__vk_memory {
   qn__mutex_t mutex;
   _Atomic(qn__vk_block_t*) table[QN__VK_MAX_BLOCKS];
-  uint32_t table_count;  // places that were ever used
+  uint32_t table_count;  // entries that were ever used
   qn__vk_block_t* pools[QN__VK_POOL_COUNT];
-  qn__vk_block_t* spare;    // objects without memory behind them
-  qn__vk_block_t* retired;  // of no use any more, but work may still be under way
+  qn__vk_block_t* spare;    // objects without memory
+  qn__vk_block_t* retired;  // freed, but unfinished work may still use them
   uint64_t next_uid;
-  _Atomic uint64_t generation;       // goes up whenever a block has lost its uid
+  _Atomic uint64_t generation;       // increases when a block loses its uid
   uint32_t type[QN__VK_POOL_COUNT];  // memory type
   bool is_mapped[QN__VK_POOL_COUNT];
-  bool is_cached[QN__VK_POOL_COUNT];         // by the host, where it is mapped
-  uint64_t shared_bytes[QN__VK_POOL_COUNT];  // of a block that many share
+  bool is_cached[QN__VK_POOL_COUNT];         // by the host, if it is mapped
+  uint64_t shared_bytes[QN__VK_POOL_COUNT];  // the size of a shared block
   _Atomic uint64_t block_count, reserved_bytes, used_bytes;
   struct qn__vk_workspace* workspace;
 } qn__vk_memory_t;
 
-// A part of a block.
+// A position in a block.
 typedef struct qn__vk_place {
   qn__vk_block_t* block;
   uint64_t offset;
@@ -77,20 +77,22 @@ typedef struct qn__vk_place {
 qn_status_t qn__vk_memory_init(struct qn__vk_device* device);
 void qn__vk_memory_deinit(struct qn__vk_device* device);
 
-// `alignment_bytes`: a power of two. Errors: OUT_OF_MEMORY.
+// Allocates memory from a shared block, or a dedicated block for large sizes. `alignment_bytes`: a
+// power of two. Errors: OUT_OF_MEMORY.
 qn_status_t qn__vk_memory_allocate(struct qn__vk_device* device, qn__vk_pool_t pool,
                                    uint64_t size_bytes, uint64_t alignment_bytes,
                                    qn__vk_place_t* out_place);
-// Errors: INVALID_ARGUMENT when no allocation begins there.
+// Frees an allocation. Errors: INVALID_ARGUMENT if none starts at `place`.
 qn_status_t qn__vk_memory_free(struct qn__vk_device* device, qn__vk_place_t place);
-// The size of the allocation that begins there; 0: none does.
+// Returns the size of the allocation that starts at `place`; 0: none does.
 uint64_t qn__vk_memory_size(struct qn__vk_device* device, qn__vk_place_t place);
 
+// Returns the address of a place in device memory.
 uint64_t qn__vk_address(const struct qn__vk_device* device, qn__vk_place_t place);
-// The status of an address that does not decode.
+// Makes the error for an address that qn__vk_decode rejects: it says why.
 qn_status_t qn__vk_bad_address(const struct qn__vk_device* device, uint64_t address,
                                uint64_t size_bytes);
-// The same for pinned memory of the host's.
+// Finds the place of a pointer to pinned memory; false: it is no pinned memory of this device.
 bool qn__vk_find_pinned(struct qn__vk_device* device, const void* pointer, uint64_t size_bytes,
                         qn__vk_place_t* out_place);
 
@@ -108,13 +110,16 @@ qn_status_t qn__vk_copy(int32_t id, void* stream, const qn_copy_t* copy);
 // ---- workspace in the order of streams (workspace.c)
 qn_status_t qn__vk_workspace_init(struct qn__vk_device* device);
 void qn__vk_workspace_deinit(struct qn__vk_device* device);
+// Returns workspace for work of `stream`: a cached part if one is usable now, else new memory.
 qn_status_t qn__vk_workspace_acquire(struct qn__vk_device* device, struct qn__vk_stream* stream,
                                      uint64_t size_bytes, uint64_t* out_address);
+// Caches a workspace again, for this stream at once and for others when the work enqueued until now
+// has completed. Errors: INVALID_ARGUMENT if the address is no workspace in use.
 qn_status_t qn__vk_workspace_release(struct qn__vk_device* device, struct qn__vk_stream* stream,
                                      uint64_t address);
-// Gives kept memory back whose stream has passed it; true when there was any.
+// Frees the cached parts whose work has completed; returns whether there were any.
 bool qn__vk_workspace_trim(struct qn__vk_device* device);
-// The stream ends: its work is over.
+// Frees the cached parts of a stream that is destroyed; its work has completed.
 void qn__vk_workspace_forget(struct qn__vk_device* device, struct qn__vk_stream* stream);
 
 #endif  // QUERN_DEVICES_VULKAN_MEMORY_H_

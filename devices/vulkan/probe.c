@@ -1,12 +1,12 @@
-// devices/vulkan/probe.c: what a physical device has, and the logical device with just that.
+// devices/vulkan/probe.c: finds the features of a physical device, and creates the logical device
+// with these features.
 //
-// Every feature and extension is asked for by name, and switched on only if it is there: what is
-// found here is what code for the device may use. Thread rule: any thread. Read next: attributes.c,
-// device.c.
+// Each feature and extension is queried by name and enabled only if it exists. Code for the device
+// may use only the features found here. Read next: attributes.c, device.c.
 #include "base/alloc.h"
 #include "devices/vulkan/context.h"
 
-// The structures of one question or of one device to be made, chained.
+// The chain of feature structures, for a query or for vkCreateDevice.
 typedef struct features {
   VkPhysicalDeviceFeatures2 core;
   VkPhysicalDeviceTimelineSemaphoreFeatures timeline;
@@ -33,7 +33,8 @@ static bool has_extension(const extension_list_t* list, const char* name) {
   return false;
 }
 
-// In version `core` (0: in none) or by extension; an extension that is needed is switched on.
+// Returns whether a feature exists: in Vulkan version `core` (0: none), or by extension, which is
+// then enabled.
 static bool offer(qn__vk_info_t* info, const extension_list_t* list, uint32_t core,
                   const char* name) {
   if (core != 0 && info->api_version >= core) return true;
@@ -50,7 +51,7 @@ static void link_struct(void*** tail, void* item, bool is_offered) {
   *tail = (void**)&base->pNext;
 }
 
-// Which of them there are, besides those that every device of Vulkan 1.1 has.
+// The structures that the device knows, besides those of Vulkan 1.1.
 typedef struct offered {
   bool timeline, storage_8bit, small, atomic_float, atomic_int64, subgroup_types, memory_model,
       subgroup_size, maintenance4;
@@ -103,7 +104,7 @@ static void probe_features(const qn__vk_instance_t* instance, const extension_li
                         offer(info, list, VK_API_VERSION_1_2, VK_KHR_SPIRV_1_4_EXTENSION_NAME);
   info->has_memory_budget = offer(info, list, 0, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   info->has_push_descriptor = has_extension(list, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
-  // A device that says it is not quite Vulkan wants that acknowledged.
+  // If a device offers this extension, the specification requires that it is enabled.
   (void)offer(info, list, 0, "VK_KHR_portability_subset");
   features_t found;
   chain(&found, &offered);
@@ -166,7 +167,7 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
   info->is_subgroup_size_fixed =
       info->has_subgroup_size && size.minSubgroupSize == size.maxSubgroupSize;
   info->max_sized_threads = (uint64_t)size.maxComputeWorkgroupSubgroups * info->subgroup_size;
-  // Switched on, but of no use where compute shaders cannot ask for a size.
+  // Compute shaders must be able to require a size.
   info->has_subgroup_size = info->has_subgroup_size &&
                             (size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   info->max_allocation_bytes = maintenance3.maxMemoryAllocationSize;
@@ -174,7 +175,7 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
       has_maintenance4 ? maintenance4.maxBufferSize : maintenance3.maxMemoryAllocationSize;
 }
 
-// A family of queues for computing alone runs beside graphics; else any that computes.
+// Finds a queue family for compute: preferably without graphics, as it runs beside graphics work.
 static bool find_family(const qn__vk_instance_t* instance, qn__vk_info_t* info) {
   VkQueueFamilyProperties families[32];
   uint32_t count = QN_COUNT_OF(families);
@@ -194,7 +195,7 @@ static bool find_family(const qn__vk_instance_t* instance, qn__vk_info_t* info) 
 }
 
 static bool is_unified(const qn__vk_info_t* info) {
-  // What a discrete one has of both kinds is a window on it, and a virtual one is mostly discrete.
+  // Mapped memory of a discrete GPU is a window over the bus; virtual GPUs are mostly discrete.
   if (info->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ||
       info->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU) {
     return false;
@@ -281,7 +282,7 @@ qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk
   features.subgroup_size.computeFullSubgroups = info->has_full_subgroups;
   features.memory_model.vulkanMemoryModel = info->has_memory_model;
   features.memory_model.vulkanMemoryModelDeviceScope = info->has_memory_model;
-  // Every device of Vulkan 1.3 has it; SPIR-V 1.6 wants it where a block's size is left open.
+  // Every Vulkan 1.3 device has it. SPIR-V 1.6 needs it for kernels without a fixed block size.
   features.maintenance4.maintenance4 = info->api_version >= VK_API_VERSION_1_3;
   const float priorities[QN__VK_MAX_QUEUES] = {1.0f, 1.0f, 1.0f, 1.0f};
   VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,

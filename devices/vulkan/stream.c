@@ -1,21 +1,20 @@
-// devices/vulkan/stream.c: making streams, recording into batches, submitting them.
+// devices/vulkan/stream.c: creates streams, records into batches, submits them.
 //
 // Requirements, and why each holds:
-//  1. Work of one stream runs as if in order: all its batches go to one queue in the order of their
-//     values, because both happen under the stream's mutex; and a barrier covers all that was
-//     submitted to the queue before. There is one in front of every command that touches what a
-//     command since the last barrier wrote, or writes what one read; others may overlap.
-//  2. Many launches make few submits, yet work starts soon: a batch is submitted at once when the
-//     stream has nothing under way, as far as is known without asking; otherwise when 64 commands
-//     have come together; after 8, 16 and 32 the driver is asked whether it is idle.
-//  3. The host sees what a batch wrote once its value is reached: each batch ends with a barrier
-//     to the host.
-//  4. Nothing is allocated for a launch once batches, lists and sets have grown to what the program
-//     needs: batches go round, and keep their lists.
-//  5. An error sticks: after a submit that failed nothing is recorded until a sync has handed the
-//     error over. What it waited for is waited for by the next batch, which is submitted for that
-//     alone if it must: work behind it has its place in the order of the stream.
-// Thread rule: in the header. Read next: sync.c, then launch.c and copy.c, which record.
+//  1. Work of one stream runs as if in order. All its batches go to one queue in the order of their
+//     values, because both are assigned under the stream's mutex. A barrier covers all commands
+//     submitted to the queue before. A barrier comes before each command that conflicts with one
+//     since the last barrier (one of the two writes the same memory); other commands may overlap.
+//  2. Many launches need few submits, yet work starts soon. A batch is submitted at once if the
+//     stream is known to be idle, and otherwise at SUBMIT_COMMANDS commands. At POLL_COMMANDS
+//     commands the driver is asked whether it is idle.
+//  3. The host sees the writes of a completed batch: each batch ends with a barrier to the host.
+//  4. A launch allocates nothing once batches, lists and sets have grown to the program's needs:
+//     batches are reused with their lists.
+//  5. An error is kept: after a failed submit, launches are skipped until a sync returns the error.
+//     The next batch takes over the waits of the failed one, and is submitted for them alone if
+//     necessary, because later work must stay in stream order.
+// Read next: sync.c, then launch.c and copy.c, which record.
 #include "devices/vulkan/stream.h"
 
 #include "base/alloc.h"
@@ -38,7 +37,7 @@ static void destroy_batch(qn__vk_device_t* device, qn__vk_batch_t* batch) {
   qn__free(device->allocator, batch, sizeof *batch);
 }
 
-// All work is over, or there never was any.
+// Destroys a stream without unfinished work.
 static void destroy(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
   qn__mutex_lock(&device->streams_mutex);
@@ -156,7 +155,7 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
   return QN_OK;
 }
 
-// Locked. Opens a spare batch or a new one; `*out_is_full` when there are as many as may be.
+// Locked. Opens a spare batch or a new one. `*out_is_full`: all batches are in flight.
 static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   qn__vk_device_t* device = stream->device;
   qn__vk_batch_t* batch = stream->spare;
@@ -182,7 +181,7 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   for (uint32_t i = 0; i < stream->pending_wait_count; i++)
     batch->waits[i] = stream->pending_waits[i];
   stream->pending_wait_count = 0;
-  // Until then the stream is not idle.
+  // The stream is not idle until the batch has waited.
   if (batch->wait_count > 0) {
     atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
   }
@@ -193,7 +192,7 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
   batch->set = VK_NULL_HANDLE;
   batch->layout = VK_NULL_HANDLE;
   stream->open = batch;
-  // Before whoever records here looks whether the flusher is armed (flusher.c).
+  // Must come before the check of `is_armed` in qn__vk_submit_timer_arm (submit_timer.c).
   uint64_t tick = atomic_load_explicit(&device->submit_timer.tick, memory_order_relaxed);
   atomic_store(&stream->open_since, tick + 1);
   return QN_OK;
@@ -203,7 +202,7 @@ qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream) {
   qn__mutex_lock(&stream->mutex);
   for (;;) {
     if (__builtin_expect(stream->open != NULL, 1)) return QN_OK;
-    // One that has passed is better than a new one: what drivers keep for it is still warm.
+    // Reuses a completed batch before it makes a new one: its memory is still in the CPU's caches.
     if (!stream->spare && stream->first && stream->batch_count >= FEW_BATCHES &&
         qn__vk_stream_has_completed(stream, stream->first->value)) {
       qn__mutex_unlock(&stream->mutex);
@@ -240,7 +239,7 @@ void qn__vulkan_order_everything(bool is_on) {
 }
 
 static bool is_conflict(const qn__vk_stream_t* stream, const qn__vk_access_t* access) {
-  // What is written is mostly a command's last, and what is touched again was touched just before.
+  // Backwards: conflicts are mostly with the last command, whose written ranges come last.
   for (uint32_t i = stream->access_count; i-- > 0;) {
     const qn__vk_access_t* other = &stream->accesses[i];
     if (other->uid == access->uid && (other->is_written || access->is_written) &&
@@ -257,14 +256,14 @@ static void put_barrier(qn__vk_stream_t* stream) {
       .srcAccessMask = writes_of(stream->open_stages),
       .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
                        VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
-  // For both stages: a command of the other one that follows without a conflict of its own must
-  // still come behind all that is before this barrier.
+  // The destination is both stages: the access list starts empty after this barrier, so a later
+  // command of either stage must be ordered after all commands before it.
   stream->device->vk.CmdPipelineBarrier(stream->open->commands, stream->open_stages, BOTH_STAGES, 0,
                                         1, &barrier, 0, NULL, 0, NULL);
   qn__vk_count(&stream->barrier_count);
 }
 
-// No other command's accesses go into the list: the next one is behind a barrier, whatever it does.
+// Fills the access list, so that the next command needs a barrier, whatever it accesses.
 static void fill_accesses(qn__vk_stream_t* stream) {
   stream->access_count = QN__VK_MAX_ACCESSES;
   for (uint32_t i = 0; i < QN__VK_MAX_ACCESSES; i++) stream->accesses[i] = (qn__vk_access_t){0};
@@ -284,7 +283,7 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
     stream->open_stages = 0;
   }
   stream->alone = stream->open_stages == 0 ? accesses : NULL;
-  // A command with more than the list holds is followed by a barrier, whatever comes.
+  // After a command with more accesses than the list holds, a barrier always follows.
   stream->open_stages |= stage;
   if (count > QN__VK_MAX_ACCESSES) {
     fill_accesses(stream);
@@ -317,7 +316,7 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
                        struct qn__vk_executable* unsaved, uint32_t* out_tag) {
   qn__vk_batch_t* batch = stream->open;
   *out_tag = 0;
-  // The same owner again, as in a function of several launches, or one that is called in a loop.
+  // Often the owner is the last one: a function of several launches, or called in a loop.
   qn__vk_owner_t* owner = batch->owner_count > 0 ? &batch->owners[batch->owner_count - 1] : NULL;
   if (!owner || owner->owner != launch->owner) {
     void* owners = batch->owners;
@@ -334,8 +333,8 @@ bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool 
   if (has_record) {
     if (__builtin_expect(stream->is_clear_pending, 0)) qn__vk_error_record_clear(stream);
     batch->has_tags = true;
-    // A tag of its own for each launch, so that what follows a failure within the same function is
-    // skipped too; tag 0 is nobody's.
+    // Each launch has a tag, so that launches after a failure in the same function are skipped too.
+    // Tag 0 is never used.
     if (++stream->last_tag == 0) {
       stream->last_tag = 1;
       if (owner->tag_count > 0) owner->tag_count++;
@@ -399,7 +398,7 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                .srcAccessMask = writes_of(BOTH_STAGES),
                                .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
-    // Of all commands of the batch, also those in front of its last barrier.
+    // Covers all commands of the batch, also those before its last barrier.
     device->vk.CmdPipelineBarrier(batch->commands, BOTH_STAGES, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
                                   &barrier, 0, NULL, 0, NULL);
   }
@@ -415,12 +414,12 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     stream->pending_wait_count = batch->wait_count;
     for (uint32_t i = 0; i < batch->wait_count; i++) stream->pending_waits[i] = batch->waits[i];
     batch->wait_count = 0;
-    // Its barriers are lost, too: what came before them is not behind one yet.
+    // Its barriers are lost too: commands of earlier batches still need one.
     stream->open_stages = BOTH_STAGES;
     stream->alone = NULL;
     fill_accesses(stream);
-    // Nothing of it runs. It goes behind those that do, with their value, so that what it keeps is
-    // let go of in order.
+    // None of its commands run. It is queued after the batches in flight, with the value of the
+    // last, so that its resources are released in order.
     batch->value = stream->submitted;
     atomic_store_explicit(&stream->enqueued, stream->submitted, memory_order_release);
   } else {

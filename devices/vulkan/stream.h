@@ -1,11 +1,10 @@
-// devices/vulkan/stream.h: streams: a timeline semaphore, and batches of commands that are
-// recorded, submitted, and retired when the semaphore has reached their value.
+// devices/vulkan/stream.h: streams. A stream is a timeline semaphore and batches of commands, which
+// are recorded, submitted, and retired once the semaphore has reached their value.
 //
-// A stream's commands go into its open batch; a batch becomes one vkQueueSubmit. Values of the
-// semaphore count batches: each signals one more than the batch before it. Thread rule: any thread;
-// functions that say "locked" want the stream's mutex, which is never held while anything waits for
-// the device. Read next: stream.c (recording and submitting), sync.c (waiting and retiring),
-// record.c (errors), descriptors.c, copy.c.
+// Commands go into the stream's open batch; a batch becomes one vkQueueSubmit. The semaphore counts
+// batches: each batch signals the value of the one before plus one. Functions that say "locked"
+// need the stream's mutex, which no thread holds while it waits for the device. Read next: stream.c
+// (recording and submitting), sync.c (waiting and retiring), error_record.c, descriptors.c, copy.c.
 #ifndef QUERN_DEVICES_VULKAN_STREAM_H_
 #define QUERN_DEVICES_VULKAN_STREAM_H_
 
@@ -16,15 +15,15 @@
 typedef struct qn__vk_stream qn__vk_stream_t;
 struct qn__vk_executable;
 
-// Whom to ask for the message of a failed launch; retained until its batch has passed.
+// Describes failures of a launch. Retained until its batch has completed.
 typedef struct qn__vk_owner {
   void* owner;
   void (*release)(void* owner);
   qn_status_t (*describe)(void* owner, const qn_kernel_failure_t* failure);
-  // Its launches in the batch that may fail have `tag_count` tags from `first_tag` on.
+  // The tags of its launches that may fail, in this batch: `tag_count` tags from `first_tag` on.
   uint32_t first_tag;
   uint32_t tag_count;
-  struct qn__vk_executable* unsaved;  // the driver may have more to store after this batch
+  struct qn__vk_executable* unsaved;  // the driver may have new pipeline data after this batch
 } qn__vk_owner_t;
 
 typedef struct qn__vk_wait {
@@ -32,7 +31,7 @@ typedef struct qn__vk_wait {
   uint64_t value;
 } qn__vk_wait_t;
 
-// What a command reads or writes of a block.
+// A range of a block that a command reads or writes.
 typedef struct qn__vk_access {
   uint64_t uid;
   uint64_t start, end;
@@ -43,33 +42,33 @@ enum { QN__VK_MAX_WAITS = 16, QN__VK_MAX_BATCHES = 32, QN__VK_MAX_ACCESSES = 32 
 
 typedef struct qn__vk_batch {
   struct qn__vk_batch* next;
-  qn__vk_command_allocator_t command_allocator;  // what the driver records `commands` in
+  qn__vk_command_allocator_t command_allocator;  // host memory for `commands`
   VkCommandPool pool;
   VkCommandBuffer commands;
   uint64_t value;
-  uint32_t number;  // among the stream's
+  uint32_t number;  // the index among the stream's batches
   uint32_t command_count;
-  bool has_tags;      // it has kernels that take the error record
-  bool has_clearing;  // of the record
+  bool has_tags;      // it has kernels that can fail
+  bool has_clearing;  // of the error record
   uint32_t wait_count;
   qn__vk_wait_t waits[QN__VK_MAX_WAITS];
   size_t owner_count, owner_capacity;
   qn__vk_owner_t* owners;
-  // Pinned memory that copies and parameters use until the batch has passed.
+  // Pinned memory that is freed when the batch has completed: staged copies and parameters.
   size_t place_count, place_capacity;
   qn__vk_place_t* places;
-  uint64_t staged_bytes;  // of them, on the way to the device
-  // The rest of the newest place for parameters.
+  uint64_t staged_bytes;  // of `places`, for uploads
+  // The newest place for parameters, and its free bytes.
   qn__vk_place_t parameters;
   uint64_t parameters_left;
-  // What is bound in `commands`.
+  // The state bound in `commands`.
   VkPipeline pipeline;
   VkDescriptorSet set;
   VkPipelineLayout layout;
   uint32_t dynamic_offset;
 } qn__vk_batch_t;
 
-// What a descriptor set binds.
+// One binding of a descriptor set: the key of the search for a set.
 typedef struct qn__vk_binding {
   uint64_t uid;
   uint64_t offset;
@@ -80,10 +79,11 @@ typedef struct qn__vk_binding_source {
 } qn__vk_binding_source_t;
 struct qn__vk_sets;
 
-// What the stream's last launch was given, and what it came to: bindings, accesses, push constants.
+// The arguments of the stream's last launch, and the bindings, accesses and push constants that
+// resulted.
 typedef struct qn__vk_bound {
-  uint64_t kernel_uid;  // 0: none that a later launch may rely on
-  uint64_t generation;  // of the memory, before its blocks were looked at
+  uint64_t kernel_uid;  // 0: invalid
+  uint64_t generation;  // of the memory, before its blocks were read
   uint64_t values[QN__VK_MAX_BINDINGS + 1];
   uint64_t ends[QN__VK_MAX_BINDINGS + 1];
   qn__vk_binding_t keys[QN__VK_MAX_BINDINGS + 1];
@@ -100,157 +100,160 @@ struct qn__vk_stream {
   qn__mutex_t mutex;
   qn__vk_queue_t* queue;
   VkSemaphore timeline;
-  qn__vk_timeline_t* timeline_entry;  // where it comes from
-  qn__vk_batch_t* open;               // being recorded; NULL: none
-  _Atomic uint64_t open_since;        // one more than the flusher's tick at that moment; 0: none
+  qn__vk_timeline_t* timeline_entry;  // of `timeline`, for its return
+  qn__vk_batch_t* open;               // the batch in recording; NULL: none
+  _Atomic uint64_t open_since;        // the timer's tick when it was opened, plus one; 0: none
   qn__vk_batch_t* first;              // submitted, oldest first
   qn__vk_batch_t* last;
   qn__vk_batch_t* spare;
   uint32_t batch_count;
-  // Of a submit that failed: the next batch waits.
+  // The waits of a submit that failed; the next batch takes them over.
   uint32_t pending_wait_count;
   qn__vk_wait_t pending_waits[QN__VK_MAX_WAITS];
-  _Atomic uint64_t enqueued;   // the value after which all that was enqueued is done
-  _Atomic uint64_t completed;  // as far as it is known
+  _Atomic uint64_t enqueued;   // the value of the last batch with work, submitted or open
+  _Atomic uint64_t completed;  // the last value known to be completed
   uint64_t submitted;
   _Atomic uint64_t staged_bytes;                 // of all batches
   _Atomic uint64_t launch_count, barrier_count;  // changed under the mutex
-  // What the commands since the last barrier did, and in which stages.
+  // The stages and accesses of the commands since the last barrier.
   VkPipelineStageFlags open_stages;
   uint32_t access_count;
   qn__vk_access_t accesses[QN__VK_MAX_ACCESSES];
-  const qn__vk_access_t* alone;  // the last command's, if there was no other; never followed
-  // Errors: record.c.
+  const qn__vk_access_t* alone;  // of the only command since the barrier, else NULL; never read
+  // Errors: error_record.c.
   qn__vk_place_t error_record;
-  qn__vk_place_t
-      record_copies;  // copies, one for each batch; none where the host sees the record itself
+  qn__vk_place_t record_copies;  // copies for the host, one per batch; none if the record is mapped
   uint32_t last_tag;
-  bool is_clear_pending;   // in front of the next kernel that takes the record
-  bool is_failed;          // the record's failure has become the error, or come behind one
-  qn_status_t error;       // sticks until a sync hands it over
-  _Atomic uint32_t epoch;  // odd while one sticks
+  bool is_clear_pending;   // before the next kernel that can fail
+  bool is_failed;          // the failure in the record was found; do not read it again
+  qn_status_t error;       // kept until a sync returns it
+  _Atomic uint32_t epoch;  // odd while there is an error
   struct qn__vk_sets* sets;
   qn__vk_bound_t bound;
   qn__vk_stream_t* next;  // in the device's list
 };
 
-// Counts what only the holder of the mutex changes: no locked instruction for each launch.
+// Increments a counter that only the holder of the mutex writes, so no atomic read-modify-write is
+// needed for each launch.
 static inline void qn__vk_count(_Atomic uint64_t* counter) {
   uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
   atomic_store_explicit(counter, count + 1, memory_order_relaxed);
 }
 
-// Owned by the caller: qn__vk_stream_release. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
+// Creates a stream with one reference. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
 qn_status_t qn__vk_stream_make(qn__vk_device_t* device, qn__vk_stream_t** out_stream);
 void qn__vk_stream_retain(qn__vk_stream_t* stream);
 void qn__vk_stream_release(qn__vk_stream_t* stream);
-// The stream of a call: NULL is the device's default one, made at its first use. Borrowed.
+// Returns the stream of a call. NULL means the default stream, created at its first use. Borrowed.
 qn_status_t qn__vk_stream_of(qn__vk_device_t* device, void* stream, qn__vk_stream_t** out_stream);
 
 // ---- recording: stream.c
-// Takes the stream's mutex with a batch open to be recorded. Waits, without the mutex, while too
-// many are under way. On failure the mutex is not held.
+// Locks the stream's mutex and opens a batch if none is open. While too many batches are in flight,
+// waits without the mutex. On failure the mutex is not held.
 qn_status_t qn__vk_stream_begin(qn__vk_stream_t* stream);
-// Locked, with a batch open. Before a command of `stage` that does this: a barrier if it touches
-// what a command since the last barrier wrote, or writes what one read.
+// Locked, with a batch open. Records a barrier before a command of `stage` with these accesses, if
+// it conflicts with a command since the last barrier: one of the two writes the same memory.
 void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
                          const qn__vk_access_t* accesses, uint32_t count);
-// The same for a command that writes and does just what the one before it did, with the same array:
-// it conflicts with it. False: the command before was another, or it was not alone behind a
-// barrier.
+// Does the same for a command that writes and repeats the accesses of the last one, given by the
+// same array: then a barrier is needed. False, and no effect, unless that command is the only one
+// since the last barrier.
 bool qn__vk_stream_order_repeat(qn__vk_stream_t* stream, const qn__vk_access_t* accesses);
-// Locked. Counts a command, and submits when enough have come together or the device has nothing
-// to do; lets go of the mutex.
+// Locked. Counts a command. Submits if the batch is large enough or the device is idle. Unlocks the
+// mutex.
 void qn__vk_stream_end(qn__vk_stream_t* stream);
-// Locked. Submits what is recorded, or the waits that are owed; an error sticks to the stream.
+// Locked. Submits the open batch, or a batch for pending waits. An error becomes the stream's
+// error.
 void qn__vk_stream_flush(qn__vk_stream_t* stream);
-// Without the mutex. Nothing comes behind the waits that are owed.
+// Without the mutex. Drops the pending waits; call it only if no later work depends on them.
 void qn__vk_stream_drop_pending_waits(qn__vk_stream_t* stream);
-// Locked, with a batch open. Keeps a place until the batch has passed. False without memory.
+// Locked, with a batch open. Frees `place` when the batch has completed. False if memory is
+// exhausted.
 bool qn__vk_stream_defer_free(qn__vk_stream_t* stream, qn__vk_place_t place);
-// Locked, with a batch open. False without memory. `out_tag`: what launches that may fail are
-// marked with.
+// Locked, with a batch open. Retains the launch's owner until the batch has completed. `*out_tag`:
+// the tag that the launch writes if it fails; 0 without a record. False if memory is exhausted.
 bool qn__vk_stream_own(qn__vk_stream_t* stream, const qn_launch_t* launch, bool has_record,
                        struct qn__vk_executable* unsaved, uint32_t* out_tag);
-// Locked, with a batch open. Is the launch's owner retained as the batch's last? Then a launch that
-// needs no tag has nothing to own.
+// Locked, with a batch open. Returns whether the batch retained this owner last. Then a launch
+// without a tag need not call qn__vk_stream_own.
 static inline bool qn__vk_stream_owns(const qn__vk_stream_t* stream, const qn_launch_t* launch) {
   const qn__vk_batch_t* batch = stream->open;
   return batch->owner_count > 0 && batch->owners[batch->owner_count - 1].owner == launch->owner;
 }
 
-// ---- errors: record.c. Locked, unless they say otherwise.
-// The record and its copies; no lock. On failure, too, unmake is to be called.
+// ---- errors: error_record.c. Locked, unless they say otherwise.
+// Allocates the record and its copies. Needs no lock. After a failure, deinit must be called too.
 qn_status_t qn__vk_error_record_init(qn__vk_stream_t* stream);
 void qn__vk_error_record_deinit(qn__vk_stream_t* stream);
-// With a batch open: clears the record in the order of the stream.
+// With a batch open. Clears the record, in stream order.
 void qn__vk_error_record_clear(qn__vk_stream_t* stream);
-// With a batch open that has kernels which take the record, in front of its end: lets the host see
-// what they wrote.
+// With an open batch that has kernels which can fail, before it ends: copies the record to where
+// the host can read it.
 void qn__vk_error_record_copy(qn__vk_stream_t* stream);
-// A batch has passed: a failure that it left behind becomes the stream's error.
+// Checks the record of a completed batch. A failure becomes the stream's error.
 void qn__vk_error_record_check(qn__vk_stream_t* stream, const qn__vk_batch_t* batch);
-// The stream's error, if it has none yet. Consumes the status.
+// Sets the stream's error if it has none. Consumes the status.
 void qn__vk_stream_set_error(qn__vk_stream_t* stream, qn_status_t status);
-// The stream's error, which sticks no more. Owned by the caller.
+// Returns the stream's error and resets it. Owned by the caller.
 qn_status_t qn__vk_stream_take_error(qn__vk_stream_t* stream);
-// Asked at the beginning of a call, by any thread without the mutex ...
+// Returns the epoch for a call that begins now. Without the mutex.
 static inline uint32_t qn__vk_stream_epoch(const qn__vk_stream_t* stream) {
   return atomic_load_explicit(&stream->epoch, memory_order_relaxed) & ~1u;
 }
-// ... so that each of its launches can be: false for what is to be skipped, as an error sticks or
-// has stuck since.
+// Returns whether a launch of a call that began in `epoch` may run. False if there is an error, or
+// was one since the call began.
 static inline bool qn__vk_stream_accepts(const qn__vk_stream_t* stream, uint32_t epoch) {
   return atomic_load_explicit(&stream->epoch, memory_order_relaxed) == epoch;
 }
 
 // ---- waiting: sync.c
-// Asks the driver how far the stream is, and lets go of what has passed. Takes the mutex.
+// Asks the driver for progress and releases the resources of completed batches. Without the mutex.
 void qn__vk_stream_retire(qn__vk_stream_t* stream);
-// Locked. The same question; true when all that was enqueued is done.
+// Locked. Asks the driver for progress; returns whether all enqueued work has completed.
 bool qn__vk_stream_poll(qn__vk_stream_t* stream);
-// Any thread, without the mutex: has the stream passed this value? Asks the driver if need be.
+// Returns whether the stream has completed this value; asks the driver only if it is not known.
+// Needs no mutex.
 bool qn__vk_stream_has_completed(qn__vk_stream_t* stream, uint64_t value);
-// Without the mutex. Waits for a submitted value.
+// Waits for a submitted value. Without the mutex. Errors: DEADLINE_EXCEEDED, DEVICE_ERROR.
 qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, uint64_t timeout_ns);
-// Submits and waits for all that was enqueued before.
+// Submits and waits for all work enqueued before.
 qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream);
 
-// A moment of all streams of a device: what was enqueued before it.
+// The work of all streams of a device that was enqueued before a point in time.
 typedef struct qn__vk_fence qn__vk_fence_t;
-// `*out_fence` NULL: nothing is under way. False without memory.
+// Creates a fence of all busy streams. `*out_fence` NULL: no stream is busy. False if memory is
+// exhausted.
 bool qn__vk_fence_create(qn__vk_device_t* device, qn__vk_fence_t** out_fence);
 bool qn__vk_fence_is_completed(qn__vk_fence_t* fence);
 void qn__vk_fence_release(qn__vk_fence_t* fence);
-// Submits all streams of the device and waits for them.
+// Submits and waits for the work of all streams, until the deadline.
 void qn__vk_drain_all(qn__vk_device_t* device, int64_t deadline_ns);
-// Submits what was opened to be recorded at this tick of the flusher or before, on all streams of
-// the device; true when there is younger work.
+// Submits the batches of all streams that were opened at `tick` of the submit timer or before.
+// Returns whether younger ones are open.
 bool qn__vk_submit_old_batches(qn__vk_device_t* device, uint64_t tick);
 
-// ---- the semaphores of streams: timelines.c
-// Gives the stream a semaphore, and the value that it has. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
+// ---- semaphores of streams: timelines.c
+// Gives the stream a free or new semaphore, and its value. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
 qn_status_t qn__vk_timeline_acquire(qn__vk_stream_t* stream);
-// Takes it back from a stream whose work is over.
+// Returns the semaphore of a stream whose work has completed.
 void qn__vk_timeline_release(qn__vk_stream_t* stream);
-// Without streams. Destroys them all.
+// Destroys all semaphores; no stream may exist.
 void qn__vk_timelines_deinit(qn__vk_device_t* device);
 
-// ---- work that nobody waits for: flusher.c
-// Something is recorded and not submitted: it is submitted within a moment, unless it has been by
-// then. Without a stream's mutex.
+// ---- batches that stayed open too long: submit_timer.c
+// Makes sure that a batch which is open now is submitted soon. Call it without a stream's mutex.
 void qn__vk_submit_timer_arm(qn__vk_device_t* device);
-// Ends the thread, if there is one.
+// Stops the thread, if it runs.
 void qn__vk_submit_timer_stop(qn__vk_device_t* device);
 
 // ---- descriptor sets: descriptors.c. Locked.
 qn_status_t qn__vk_sets_make(qn__vk_device_t* device, struct qn__vk_sets** out_sets);
 void qn__vk_sets_destroy(qn__vk_device_t* device, struct qn__vk_sets* sets);
-// The set that binds just this; made if there is none. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
+// Finds or creates the set with exactly these bindings. Errors: OUT_OF_MEMORY, DEVICE_ERROR.
 qn_status_t qn__vk_sets_find(qn__vk_stream_t* stream, const qn__vk_layout_t* layout, uint32_t count,
                              bool has_parameters, const qn__vk_binding_t* bindings,
                              const qn__vk_binding_source_t* sources, VkDescriptorSet* out_set);
-// The set that was found last, used again; there must have been one.
+// Returns the set that the last search found, and marks it as used. There must be one.
 VkDescriptorSet qn__vk_sets_reuse_last(qn__vk_stream_t* stream);
 
 // ---- members of the device's table: sync.c

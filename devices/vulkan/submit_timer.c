@@ -1,23 +1,22 @@
-// devices/vulkan/submit_timer.c: the thread that submits what was recorded and left: a program may
-// enqueue a launch, do something else for long and wait only then.
+// devices/vulkan/submit_timer.c: submits batches that stayed open too long. A program may enqueue a
+// launch, do other work for long, and only then wait.
 //
-// Armed, it looks at all streams again and again, a moment apart, and submits batches that were
-// open already at the look before. It sleeps when it has found none for some looks. So a program
-// that records without a pause wakes it once and shares no mutex with it: to wake a thread takes
-// longer than to record several launches, and a mutex that two threads want has to wake one of them
-// each time.
+// While armed, a thread checks all streams once per period and submits the batches that were
+// already open at the last check. After some checks without an open batch it sleeps. So a program
+// that records all the time wakes the thread once and rarely shares a mutex with it. To wake a
+// thread for each batch would cost more than to record several launches.
 //
-// None is forgotten: a batch is noted as open before its recorder asks whether the flusher is
-// armed, and the flusher looks once more after it has said that it is not. Without the thread (none
-// could be started) such work begins at the next sync. Thread rule: any thread. Read next:
-// stream.c.
+// No batch is forgotten: a batch is marked as open before its recorder reads `is_armed`, and the
+// thread checks once more after it has cleared `is_armed`. If the thread cannot be started, open
+// batches are submitted at the next sync. Read next: stream.c.
 #include "devices/vulkan/stream.h"
 
-#define MOMENT_NS INT64_C(100000)
-#define IDLE_LOOKS 16u
+#define PERIOD_NS INT64_C(100000)
+#define IDLE_CHECKS 16u
 
-// Submits what was open at the look before this one. True when anything is left for the next.
-static bool look(qn__vk_device_t* device) {
+// Submits the batches that were already open at the last check. Returns whether younger ones are
+// open.
+static bool submit_old(qn__vk_device_t* device) {
   uint64_t tick = atomic_fetch_add(&device->submit_timer.tick, 1);
   return tick == 0 || qn__vk_submit_old_batches(device, tick - 1);
 }
@@ -25,25 +24,25 @@ static bool look(qn__vk_device_t* device) {
 static void* run(void* arg) {
   qn__vk_device_t* device = arg;
   qn__vk_submit_timer_t* self = &device->submit_timer;
-  uint32_t idle_looks = 0;
+  uint32_t idle_checks = 0;
   qn__mutex_lock(&self->mutex);
   while (!self->is_stopping) {
     if (!atomic_load(&self->is_armed)) {
       qn__cond_wait(&self->changed, &self->mutex);
       continue;
     }
-    int64_t until_ns = qn__after(qn__now_ns(), MOMENT_NS);
+    int64_t until_ns = qn__after(qn__now_ns(), PERIOD_NS);
     while (!self->is_stopping && qn__cond_wait_until(&self->changed, &self->mutex, until_ns)) {
     }
     if (self->is_stopping) break;
-    bool is_last = ++idle_looks >= IDLE_LOOKS;
+    bool is_last = ++idle_checks >= IDLE_CHECKS;
     if (is_last) atomic_store(&self->is_armed, false);
     qn__mutex_unlock(&self->mutex);
-    if (look(device)) idle_looks = 0;
+    if (submit_old(device)) idle_checks = 0;
     qn__mutex_lock(&self->mutex);
     if (!is_last) continue;
-    if (idle_looks == 0) atomic_store(&self->is_armed, true);
-    idle_looks = 0;
+    if (idle_checks == 0) atomic_store(&self->is_armed, true);
+    idle_checks = 0;
   }
   qn__mutex_unlock(&self->mutex);
   return NULL;

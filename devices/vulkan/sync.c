@@ -1,17 +1,19 @@
-// devices/vulkan/sync.c: waiting for streams, retiring what has passed, one stream after another,
-// moments of all streams.
+// devices/vulkan/sync.c: waits for streams, retires completed batches, makes one stream wait for
+// another, creates fences of all streams.
 //
-// Requirements. (1) Nobody waits for the device with a mutex held. (2) Owners are released without
-// the mutex, as their end may unload code. (3) A stream waits for another on the device: what it
-// waits for is submitted first, so that a queue that both share never waits for something behind.
-// Thread rule: any thread. Read next: record.c.
+// Requirements:
+//  1. No thread waits for the device with a mutex held.
+//  2. Owners are released without the mutex, because a release may unload code.
+//  3. A wait for another stream happens on the device. The source's work is submitted first, so a
+//     shared queue never waits for a batch that comes later in the same queue.
+// Read next: error_record.c.
 #include "base/alloc.h"
 #include "devices/vulkan/executable.h"
 #include "devices/vulkan/stream.h"
 
 // ---------------------------------------------------------------------------------- retiring
 
-// Never goes back, whoever asks the driver at the same time.
+// Raises `completed` to `value`; never lowers it, also when several threads ask the driver.
 static void note_completed(qn__vk_stream_t* stream, uint64_t value) {
   uint64_t known = atomic_load_explicit(&stream->completed, memory_order_relaxed);
   while (known < value &&
@@ -25,7 +27,7 @@ bool qn__vk_stream_has_completed(qn__vk_stream_t* stream, uint64_t value) {
   qn__vk_device_t* device = stream->device;
   uint64_t now = 0;
   VkResult result = device->vk.GetSemaphoreCounterValue(device->handle, stream->timeline, &now);
-  // A lost device finishes nothing; whoever waits is told by qn__vk_use.
+  // A lost device completes no more work. Waiting calls get the error from qn__vk_use.
   if (result != VK_SUCCESS) {
     qn_status_free(qn__vk_status(device, result, "vkGetSemaphoreCounterValue"));
     return true;
@@ -35,11 +37,11 @@ bool qn__vk_stream_has_completed(qn__vk_stream_t* stream, uint64_t value) {
 }
 
 bool qn__vk_stream_poll(qn__vk_stream_t* stream) {
-  // What a lost device has not done it never will.
+  // On a lost device all submitted work counts as completed: it will never run.
   if (qn__vk_stream_has_completed(stream, stream->submitted)) {
     note_completed(stream, stream->submitted);
   }
-  // Beyond it: a batch may hold nothing but what a call that failed has left behind.
+  // `enqueued` may be below `submitted`: a batch can hold only the resources of a failed call.
   return stream->pending_wait_count == 0 &&
          atomic_load_explicit(&stream->completed, memory_order_relaxed) >=
              atomic_load_explicit(&stream->enqueued, memory_order_relaxed);
@@ -106,7 +108,8 @@ qn_status_t qn__vk_stream_wait_value(qn__vk_stream_t* stream, uint64_t value, ui
   return qn__vk_status(device, result, "vkWaitSemaphores");
 }
 
-// `*out_has_pending`: what is to be waited for could not be submitted.
+// Submits the open batch and returns the last submitted value. `*out_has_pending`: waits of a
+// failed submit are still pending.
 static uint64_t flush_now(qn__vk_stream_t* stream, bool* out_has_pending) {
   qn__mutex_lock(&stream->mutex);
   qn__vk_stream_flush(stream);
@@ -126,7 +129,7 @@ static qn_status_t drain(qn__vk_stream_t* stream, bool* out_has_pending) {
 qn_status_t qn__vk_stream_drain(qn__vk_stream_t* stream) {
   bool has_pending;
   QN_TRY(drain(stream, &has_pending));
-  // Once more: who has waited for a stream has waited for what that was to wait for.
+  // Submits again: a caller that waits for a stream must also wait for its pending waits.
   return has_pending ? drain(stream, &has_pending) : QN_OK;
 }
 
@@ -143,11 +146,11 @@ qn_status_t qn__vk_stream_create(int32_t id, void** out_stream) {
 
 void qn__vk_stream_destroy(int32_t id, void* stream) {
   (void)id;
-  // A child of fork leaves its parent's streams alone, and so does the end of the process.
+  // Streams are not destroyed in a child of fork or at process exit.
   if (!qn__vk_is_usable()) return;
   qn__vk_stream_t* self = stream;
   qn_status_free(qn__vk_stream_drain(self));
-  // Streams that cannot submit may be waiting for each other.
+  // Streams that cannot submit may wait for each other.
   qn__vk_stream_drop_pending_waits(self);
   qn__vk_workspace_forget(self->device, self);
   qn__vk_stream_release(self);
@@ -157,7 +160,7 @@ qn_status_t qn__vk_stream_sync(int32_t id, void* stream) {
   qn__vk_device_t* device;
   QN_TRY(qn__vk_use(id, &device));
   qn__vk_stream_t* self = stream;
-  // A default stream that nobody has used has nothing to wait for.
+  // An unused default stream has no work.
   if (!self) self = atomic_load_explicit(&device->default_stream, memory_order_acquire);
   if (!self) return QN_OK;
   qn_status_t status = qn__vk_stream_drain(self);
@@ -190,7 +193,7 @@ bool qn__vk_stream_is_idle(int32_t id, void* stream) {
 // Makes `to` wait for a submitted value of `from`.
 static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t value) {
   QN_TRY(qn__vk_stream_begin(to));
-  // What is recorded already need not wait, and a batch has so many waits and no more.
+  // Commands recorded before need not wait, and the number of waits of a batch is limited.
   if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
     qn__vk_stream_flush(to);
     const bool is_full = to->pending_wait_count == QN__VK_MAX_WAITS;
@@ -204,14 +207,14 @@ static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t
   }
   if (to->open->command_count > 0 || to->open->wait_count == QN__VK_MAX_WAITS) {
     qn__mutex_unlock(&to->mutex);
-    return add_wait(to, from, value);  // another thread was faster
+    return add_wait(to, from, value);  // another thread recorded meanwhile
   }
   qn__vk_batch_t* batch = to->open;
   qn__vk_stream_retain(from);
   batch->waits[batch->wait_count++] = (qn__vk_wait_t){from, value};
   atomic_store_explicit(&to->enqueued, batch->value, memory_order_release);
   qn__mutex_unlock(&to->mutex);
-  // It counts as work under way, so that memory that is given back waits for it: it is not left.
+  // The wait counts as unfinished work, and freed memory waits for that. So it must be submitted.
   qn__vk_submit_timer_arm(to->device);
   return QN_OK;
 }
@@ -232,7 +235,7 @@ qn_status_t qn__vk_stream_wait(int32_t id, void* from, void* to) {
   return is_completed ? QN_OK : add_wait(target, source, value);
 }
 
-// ---------------------------------------------------------------------------------- moments
+// ---------------------------------------------------------------------------------- fences
 
 struct qn__vk_fence {
   qn_allocator_t allocator;
@@ -289,14 +292,15 @@ void qn__vk_fence_release(qn__vk_fence_t* fence) {
   qn__free(fence->allocator, fence, fence_bytes(fence->count));
 }
 
-// The stream behind `current` in the device's list, or the first; retained. NULL: none. Lets go of
-// `current`, which stays in the list until then, so none is passed over while others end.
+// Returns the stream after `current` in the device's list, or the first one, retained; NULL: none.
+// Releases `current`, which stayed in the list until now, so that no stream is skipped while others
+// are destroyed.
 static qn__vk_stream_t* next_stream(qn__vk_device_t* device, qn__vk_stream_t* current) {
   qn__vk_stream_t* found = NULL;
   qn__mutex_lock(&device->streams_mutex);
   for (qn__vk_stream_t* at = current ? current->next : device->streams; at && !found;
        at = at->next) {
-    // One that is just being destroyed waits for this mutex to leave the list.
+    // A count of 0: the stream is being destroyed and waits for this mutex.
     uint32_t old = atomic_load(&at->reference_count);
     while (old != 0 && !atomic_compare_exchange_weak(&at->reference_count, &old, old + 1)) {
     }
@@ -329,7 +333,7 @@ bool qn__vk_submit_old_batches(qn__vk_device_t* device, uint64_t tick) {
     bool is_young = since > tick + 1;
     if (since != 0 && !is_young) {
       qn__mutex_lock(&stream->mutex);
-      // Another thread may have submitted it meanwhile, and opened one.
+      // Another thread may have submitted the batch meanwhile and opened a new one.
       is_young = atomic_load_explicit(&stream->open_since, memory_order_relaxed) > since;
       if (!is_young) qn__vk_stream_flush(stream);
       qn__mutex_unlock(&stream->mutex);

@@ -1,19 +1,18 @@
-// devices/vulkan/timelines.c: timeline semaphores, which outlive the streams that they belong to.
+// devices/vulkan/timelines.c: timeline semaphores, which are reused by later streams.
 //
-// A semaphore may be destroyed when the batches that wait for it or signal it have completed.
-// Mesa's runtime, where it makes timelines of simpler things as for its software driver, lets the
-// host see a batch completed before its own thread has let go of the semaphores that the batch
-// waited for, and then writes into memory that was freed (seen with Mesa 22.3). So none is
-// destroyed while the device is in use: a stream that ends leaves its semaphore, and the value that
-// it has reached, to the next one. Thread rule: any thread; the list has the mutex of the list of
-// streams. Read next: stream.c.
+// A semaphore may be destroyed when the batches that wait for it or signal it have completed. Where
+// Mesa emulates timelines, as for its software driver, the host can see a batch completed before
+// Mesa's own thread has released the semaphores that the batch waited for; that thread then writes
+// into freed memory (seen with Mesa 22.3). So no semaphore is destroyed while the device is in use:
+// a stream that is destroyed leaves its semaphore, with its value, to a later stream. The mutex of
+// the stream list guards the free semaphores.
 #include "base/alloc.h"
 #include "devices/vulkan/stream.h"
 
 struct qn__vk_timeline {
   qn__vk_timeline_t* next;
   VkSemaphore semaphore;
-  uint64_t value;  // the last that was submitted to be signalled
+  uint64_t value;  // the last submitted value
 };
 
 static qn_status_t make(qn__vk_device_t* device, qn__vk_timeline_t** out_timeline) {
@@ -59,7 +58,7 @@ void qn__vk_timeline_release(qn__vk_stream_t* stream) {
 }
 
 void qn__vk_timelines_deinit(qn__vk_device_t* device) {
-  // The driver's threads have let go of a batch when a queue that had it is idle.
+  // Driver threads hold no more batches once the queues are idle.
   if (device->timelines) (void)device->vk.DeviceWaitIdle(device->handle);
   while (device->timelines) {
     qn__vk_timeline_t* timeline = device->timelines;

@@ -1,9 +1,9 @@
-// devices/vulkan/workspace.c: temporary memory in the order of streams.
+// devices/vulkan/workspace.c: temporary memory in stream order.
 //
-// What is freed is noted with its stream and the moment: the same stream may have it at once (its
-// work is in order), another one when the first has passed that moment. Sizes are rounded to four
-// steps for each power of two, so that what comes back fits what is asked for next. Thread rule:
-// any thread, one lock. Read next: memory.c.
+// A freed part is cached with its stream and the stream's last enqueued value. The same stream may
+// reuse it at once, because its work runs in order; another stream only when that value has
+// completed. Sizes are rounded up to four steps for each power of two, so that freed parts fit
+// later requests. One mutex guards the cache. Read next: memory.c.
 #include "base/alloc.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/memory.h"
@@ -28,13 +28,13 @@ typedef struct qn__vk_workspace {
   size_t node_capacity;
   uint32_t node_count;  // ever used
   uint32_t first_spare;
-  uint64_t acquired_count;  // handed out: each has a node reserved for its return
+  uint64_t acquired_count;  // in use; each has a node reserved for its return
   uint64_t cached_count;
   uint64_t cached_bytes;
   uint32_t classes[CLASS_COUNT];
 } workspace_t;
 
-// Rounded up; the class of the rounded size.
+// Rounds the size up; returns its class.
 static uint32_t round_size(uint64_t* inout_size_bytes) {
   uint64_t size = *inout_size_bytes;
   if (size < SMALLEST_BYTES) size = SMALLEST_BYTES;
@@ -73,7 +73,7 @@ static bool is_completed(const cached_t* cached) {
   return qn__vk_stream_has_completed(cached->stream, cached->completes_at);
 }
 
-// Takes a node out of a list; its number goes to the spare ones. Locked.
+// Removes a node from its list and adds it to the spare ones. Locked.
 static cached_t unlink_node(workspace_t* self, uint32_t* at) {
   uint32_t index = *at;
   cached_t cached = self->nodes[index];
@@ -85,7 +85,7 @@ static cached_t unlink_node(workspace_t* self, uint32_t* at) {
   return cached;
 }
 
-// One that `stream` may use now: its own first. Locked.
+// Removes a part that `stream` may use now, preferring its own. Locked.
 static bool pop_usable(workspace_t* self, uint32_t class_index, const qn__vk_stream_t* stream,
                        cached_t* out_cached) {
   uint32_t* other = NULL;
@@ -101,7 +101,7 @@ static bool pop_usable(workspace_t* self, uint32_t class_index, const qn__vk_str
   return other != NULL;
 }
 
-// Room for the return of one more. Locked.
+// Reserves a node for the return of one more part. Locked.
 static bool reserve_node(workspace_t* self, qn_allocator_t allocator) {
   void* nodes = self->nodes;
   size_t needed = (size_t)(self->acquired_count + self->cached_count + 1);
@@ -151,8 +151,8 @@ static void free_cached(qn__vk_device_t* device, const cached_t* cached) {
   qn__vk_stream_release(cached->stream);
 }
 
-// One kept part that has passed, or any of a stream that ends if it is given; false: none. (What a
-// submit that failed would have reached is never passed.)
+// Removes one cached part: of `stream` if given, else any whose work has completed. False: none.
+// (The value of a failed submit is never completed, so a destroyed stream does not wait for it.)
 static bool pop_completed(workspace_t* self, const qn__vk_stream_t* stream, uint64_t limit_bytes,
                           cached_t* out_cached) {
   bool is_found = false;
