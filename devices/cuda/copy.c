@@ -21,7 +21,7 @@ struct qn__cuda_staging {
 // ---------------------------------------------------------------------------------- staging
 
 // A buffer that is not in use; NULL when all are.
-static qn__cuda_staging_t* take_idle(qn__cuda_device_t* device) {
+static qn__cuda_staging_t* acquire_idle(qn__cuda_device_t* device) {
   qn__cuda_staging_t* found = NULL;
   qn__mutex_lock(&device->mutex);
   for (qn__cuda_staging_t** at = &device->staging; *at; at = &(*at)->next) {
@@ -34,7 +34,7 @@ static qn__cuda_staging_t* take_idle(qn__cuda_device_t* device) {
   return found;
 }
 
-static void put_staging(qn__cuda_device_t* device, qn__cuda_staging_t* staging) {
+static void release_staging(qn__cuda_device_t* device, qn__cuda_staging_t* staging) {
   qn__mutex_lock(&device->mutex);
   staging->next = device->staging;
   device->staging = staging;
@@ -56,13 +56,13 @@ static void cancel_add(qn__cuda_device_t* device) {
 }
 
 // A buffer of our own to stage through; NULL when there is none to be had: the copy then waits.
-static qn__cuda_staging_t* take_staging(qn__cuda_device_t* device) {
-  qn__cuda_staging_t* staging = take_idle(device);
+static qn__cuda_staging_t* acquire_staging(qn__cuda_device_t* device) {
+  qn__cuda_staging_t* staging = acquire_idle(device);
   if (staging || !may_add(device)) return staging;
   const qn__cuda_driver_t* cu = qn__cuda();
   staging = qn__alloc_zero(qn_allocator_default(), 1, sizeof *staging);
   qn_status_t status = staging ? QN_OK : qn__out_of_memory("a staging buffer");
-  if (qn_ok(status)) status = qn__cuda_event_take(device, &staging->event);
+  if (qn_ok(status)) status = qn__cuda_event_acquire(device, &staging->event);
   if (qn_ok(status)) {
     status = qn__cuda_check(
         device, cu->mem_host_alloc(&staging->host, STAGING_BYTES, QN__CU_HOST_ALLOC_PORTABLE),
@@ -70,7 +70,7 @@ static qn__cuda_staging_t* take_staging(qn__cuda_device_t* device) {
   }
   if (qn_ok(status)) return staging;
   qn_status_free(status);
-  if (staging) qn__cuda_event_give(device, staging->event);
+  if (staging) qn__cuda_event_release(device, staging->event);
   qn__free(qn_allocator_default(), staging, sizeof *staging);
   cancel_add(device);
   return NULL;
@@ -91,7 +91,7 @@ static qn_status_t copy_staged_to_device(qn__cuda_stream_t* stream, qn__cuda_sta
     if (!qn_ok(status)) (void)cu->stream_synchronize(stream->native);
     staging->is_used = qn_ok(status);
   }
-  put_staging(device, staging);
+  release_staging(device, staging);
   return status;
 }
 
@@ -106,7 +106,7 @@ static qn_status_t copy_to_device(qn__cuda_stream_t* stream, CUdeviceptr to, con
                                   size_t size_bytes, bool is_pinned) {
   const qn__cuda_driver_t* cu = qn__cuda();
   if (!is_pinned && size_bytes <= STAGING_BYTES) {
-    qn__cuda_staging_t* staging = take_staging(stream->device);
+    qn__cuda_staging_t* staging = acquire_staging(stream->device);
     if (staging) return copy_staged_to_device(stream, staging, to, from, size_bytes);
   }
   QN_TRY(qn__cuda_check(stream->device,

@@ -5,7 +5,7 @@
 // stood for then. Thread rule: any thread. Read next: stream.c.
 #include "devices/cuda/cuda.h"
 
-qn_status_t qn__cuda_event_take(qn__cuda_device_t* device, CUevent* out_event) {
+qn_status_t qn__cuda_event_acquire(qn__cuda_device_t* device, CUevent* out_event) {
   *out_event = NULL;
   qn__short_lock(&device->event_lock);
   if (device->event_count > 0) *out_event = device->events[--device->event_count];
@@ -15,7 +15,7 @@ qn_status_t qn__cuda_event_take(qn__cuda_device_t* device, CUevent* out_event) {
                         "making an event");
 }
 
-void qn__cuda_event_give(qn__cuda_device_t* device, CUevent event) {
+void qn__cuda_event_release(qn__cuda_device_t* device, CUevent event) {
   if (!event) return;
   qn__short_lock(&device->event_lock);
   const bool is_kept = device->event_count < QN__CUDA_EVENTS;

@@ -189,14 +189,14 @@ qn_status_t qn__cuda_load(int32_t id, const qn_artifact_t* artifact,
   return status;
 }
 
-void qn__cuda_unload_doomed(qn__cuda_device_t* device) {
+void qn__cuda_unload_deferred(qn__cuda_device_t* device) {
   qn__mutex_lock(&device->mutex);
-  qn__cuda_executable_t* list = device->capture_count == 0 ? device->doomed : NULL;
-  if (list) device->doomed = NULL;
+  qn__cuda_executable_t* list = device->capture_count == 0 ? device->deferred_unloads : NULL;
+  if (list) device->deferred_unloads = NULL;
   qn__mutex_unlock(&device->mutex);
   while (list) {
     qn__cuda_executable_t* executable = list;
-    list = executable->next_doomed;
+    list = executable->next_deferred;
     destroy(executable);
   }
 }
@@ -214,9 +214,9 @@ void qn__cuda_unload(int32_t id, void* self) {
     return;
   }
   qn__mutex_lock(&device->mutex);
-  executable->next_doomed = device->doomed;
-  device->doomed = executable;
+  executable->next_deferred = device->deferred_unloads;
+  device->deferred_unloads = executable;
   qn__mutex_unlock(&device->mutex);
-  qn__cuda_unload_doomed(device);
+  qn__cuda_unload_deferred(device);
   qn__cuda_leave(&scope);
 }

@@ -35,7 +35,7 @@ struct qn__cuda_graph {
   _Atomic bool may_fail;          // it has a kernel that takes the record
   _Atomic bool is_clear_due;      // the record, in front of the next launch
   _Atomic uint32_t report_count;  // failures that were told
-  _Atomic uint32_t unseen_count;  // launches that may have failed and have not been looked at
+  _Atomic uint32_t unread_count;  // launches that may have failed and have not been looked at
   uint64_t stream_number;         // of the last launch's
   qn__cuda_stream_t* origin;
   qn__cuda_stream_t* members;     // streams that record it (the device's lock)
@@ -61,7 +61,7 @@ static qn_status_t make(qn__cuda_device_t* device, qn__cuda_graph_t** out_graph)
     return status;
   }
   qn__mutex_lock(&device->mutex);
-  status = qn__cuda_record_take(device, &graph->record);
+  status = qn__cuda_error_record_allocate(device, &graph->record);
   qn__mutex_unlock(&device->mutex);
   if (!qn_ok(status)) {
     qn__cuda_graph_release(graph);
@@ -90,7 +90,7 @@ void qn__cuda_graph_release(qn__cuda_graph_t* graph) {
     graph->owners[i].release(graph->owners[i].owner);
   }
   qn__free(qn_allocator_default(), graph->owners, graph->owner_capacity * sizeof *graph->owners);
-  qn__cuda_record_give(graph->device, graph->record);
+  qn__cuda_error_record_free(graph->device, graph->record);
   qn__mutex_deinit(&graph->mutex);
   qn__free(qn_allocator_default(), graph, sizeof *graph);
 }
@@ -105,7 +105,7 @@ void qn__cuda_graph_may_fail(qn__cuda_graph_t* graph) {
 
 qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
                                    uint32_t report_count) {
-  atomic_fetch_sub(&graph->unseen_count, 1);
+  atomic_fetch_sub(&graph->unread_count, 1);
   if (record->tag == 0) return QN_OK;
   qn__cuda_owner_t owner = {0};
   qn__mutex_lock(&graph->mutex);
@@ -129,8 +129,8 @@ static uint32_t number_of(uint32_t count) {
   return (upper << QN__CUDA_GRAPH_SHIFT) + count;
 }
 
-qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* launch,
-                                qn__cuda_tags_t* out_tags) {
+qn_status_t qn__cuda_graph_retain_owner(qn__cuda_graph_t* graph, const qn_launch_t* launch,
+                                        qn__cuda_tags_t* out_tags) {
   qn_status_t status = QN_OK;
   qn__mutex_lock(&graph->mutex);
   const size_t count = graph->owner_count;
@@ -156,14 +156,14 @@ qn_status_t qn__cuda_graph_keep(qn__cuda_graph_t* graph, const qn_launch_t* laun
   return status;
 }
 
-uint32_t qn__cuda_graph_number(qn__cuda_graph_t* graph) {
+uint32_t qn__cuda_graph_next_kernel(qn__cuda_graph_t* graph) {
   return number_of(atomic_fetch_add_explicit(&graph->kernel_count, 1, memory_order_relaxed));
 }
 
 // The smallest free block that is large enough: what one recorded call is done with, the next of
 // the same order may have.
-qn_status_t qn__cuda_graph_memory_take(qn__cuda_graph_t* graph, size_t size_bytes,
-                                       CUdeviceptr* out_address) {
+qn_status_t qn__cuda_graph_workspace_allocate(qn__cuda_graph_t* graph, size_t size_bytes,
+                                              CUdeviceptr* out_address) {
   graph_block_t* best = NULL;
   qn__mutex_lock(&graph->mutex);
   // Streams of one graph are not in order with each other: their blocks are not shared.
@@ -184,7 +184,7 @@ qn_status_t qn__cuda_graph_memory_take(qn__cuda_graph_t* graph, size_t size_byte
   qn__cuda_scope_t scope;
   qn_status_t status = qn__cuda_relax(graph->device, &scope);
   if (qn_ok(status)) {
-    status = qn__cuda_memory_take(graph->device, size_bytes, &best->address);
+    status = qn__cuda_memory_allocate(graph->device, size_bytes, &best->address);
     qn__cuda_leave(&scope);
   }
   if (!qn_ok(status)) {
@@ -199,7 +199,7 @@ qn_status_t qn__cuda_graph_memory_take(qn__cuda_graph_t* graph, size_t size_byte
   return QN_OK;
 }
 
-bool qn__cuda_graph_memory_give(qn__cuda_graph_t* graph, CUdeviceptr address) {
+bool qn__cuda_graph_workspace_free(qn__cuda_graph_t* graph, CUdeviceptr address) {
   bool is_ours = false;
   qn__mutex_lock(&graph->mutex);
   for (graph_block_t* block = graph->blocks; block && !is_ours; block = block->next) {
@@ -236,7 +236,7 @@ static void stop(qn__cuda_graph_t* graph) {
   graph->origin = NULL;
   device->capture_count--;
   qn__mutex_unlock(&device->mutex);
-  qn__cuda_unload_doomed(device);
+  qn__cuda_unload_deferred(device);
 }
 
 static qn_status_t begin(qn__cuda_device_t* device, qn__cuda_stream_t* stream) {
@@ -345,23 +345,23 @@ static qn_status_t run_graph(qn__cuda_graph_t* graph, qn__cuda_stream_t* stream,
   qn__cuda_device_t* device = graph->device;
   const bool may_fail = atomic_load_explicit(&graph->may_fail, memory_order_relaxed);
   if (may_fail && atomic_exchange(&graph->is_clear_due, false)) {
-    qn_status_t status = qn__cuda_record_clear(device, graph->record, stream->native);
+    qn_status_t status = qn__cuda_error_record_clear(device, graph->record, stream->native);
     if (!qn_ok(status)) {
       atomic_store(&graph->is_clear_due, true);
       return status;
     }
-  } else if (may_fail && atomic_load(&graph->unseen_count) > 0 &&
+  } else if (may_fail && atomic_load(&graph->unread_count) > 0 &&
              graph->stream_number == stream->number) {
     // Not on another stream, where it could run beside the launch that fails.
-    QN_TRY(qn__cuda_record_close(device, graph->record, stream->native));
+    QN_TRY(qn__cuda_error_record_poison(device, graph->record, stream->native));
   }
   // Behind the clearing: what fails in this launch is then never taken for what has been told.
   const uint32_t report_count = atomic_load(&graph->report_count);
   QN_TRY(qn__cuda_check(device, qn__cuda()->graph_launch(graph->exec, stream->native),
                         "launching a graph"));
   graph->stream_number = stream->number;
-  if (may_fail) atomic_fetch_add(&graph->unseen_count, 1);
-  return may_fail ? qn__cuda_flight_copy_graph(stream, position, report_count) : QN_OK;
+  if (may_fail) atomic_fetch_add(&graph->unread_count, 1);
+  return may_fail ? qn__cuda_batch_copy_graph(stream, position, report_count) : QN_OK;
 }
 
 qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
@@ -373,10 +373,10 @@ qn_status_t qn__cuda_graph_launch(int32_t id, void* self, void* inner) {
   qn_status_t status = qn__cuda_not_capturing(stream, "launching a graph");
   uint64_t position;
   qn__cuda_tags_t tags;
-  if (qn_ok(status)) status = qn__cuda_flight_begin(stream, NULL, graph, NULL, &position, &tags);
+  if (qn_ok(status)) status = qn__cuda_batch_begin(stream, NULL, graph, NULL, &position, &tags);
   if (qn_ok(status)) {
     status = run_graph(graph, stream, position);
-    qn__cuda_flight_end(stream, position);
+    qn__cuda_batch_end(stream, position);
   }
   qn__cuda_leave(&scope);
   return status;
@@ -395,30 +395,30 @@ void qn__cuda_graph_destroy(int32_t id, void* self) {
 // ---------------------------------------------------------------------------------- the host's
 // graphs
 
-typedef struct foreign {
+typedef struct host_owner {
   qn__cuda_owner_t owner;
-  struct foreign* next;
-} foreign_t;
+  struct host_owner* next;
+} host_graph_owner_t;
 
-static _Atomic(foreign_t*) gone;
+static _Atomic(host_graph_owner_t*) destroyed;
 
-static void foreign_is_gone(void* self) {
-  foreign_t* foreign = self;
-  foreign->next = atomic_load(&gone);
-  while (!atomic_compare_exchange_weak(&gone, &foreign->next, foreign)) continue;
+static void host_owner_destroyed(void* self) {
+  host_graph_owner_t* host_owner = self;
+  host_owner->next = atomic_load(&destroyed);
+  while (!atomic_compare_exchange_weak(&destroyed, &host_owner->next, host_owner)) continue;
 }
 
-void qn__cuda_graph_release_foreign(void) {
-  foreign_t* list = atomic_load(&gone) ? atomic_exchange(&gone, NULL) : NULL;
+void qn__cuda_host_graph_release_owners(void) {
+  host_graph_owner_t* list = atomic_load(&destroyed) ? atomic_exchange(&destroyed, NULL) : NULL;
   while (list) {
-    foreign_t* foreign = list;
-    list = foreign->next;
-    foreign->owner.release(foreign->owner.owner);
-    qn__free(qn_allocator_default(), foreign, sizeof *foreign);
+    host_graph_owner_t* host_owner = list;
+    list = host_owner->next;
+    host_owner->owner.release(host_owner->owner.owner);
+    qn__free(qn_allocator_default(), host_owner, sizeof *host_owner);
   }
 }
 
-qn_status_t qn__cuda_graph_keep_foreign(qn__cuda_stream_t* stream, const qn_launch_t* launch) {
+qn_status_t qn__cuda_host_graph_retain_owner(qn__cuda_stream_t* stream, const qn_launch_t* launch) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__cuda_device_t* device = stream->device;
   if (!cu->capture_info || !cu->user_object_create || !cu->user_object_release ||
@@ -438,18 +438,19 @@ qn_status_t qn__cuda_graph_keep_foreign(qn__cuda_stream_t* stream, const qn_laun
                           "cuda:%d: what the host records on the stream is no longer valid",
                           device->id);
   }
-  foreign_t* foreign = qn__alloc_zero(qn_allocator_default(), 1, sizeof *foreign);
-  if (!foreign) return qn__out_of_memory("a recorded call");
+  host_graph_owner_t* host_owner = qn__alloc_zero(qn_allocator_default(), 1, sizeof *host_owner);
+  if (!host_owner) return qn__out_of_memory("a recorded call");
   CUuserObject object = NULL;
-  qn_status_t status = qn__cuda_check(device,
-                                      cu->user_object_create(&object, foreign, foreign_is_gone, 1,
-                                                             QN__CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
-                                      "making a user object");
+  qn_status_t status =
+      qn__cuda_check(device,
+                     cu->user_object_create(&object, host_owner, host_owner_destroyed, 1,
+                                            QN__CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                     "making a user object");
   if (!qn_ok(status)) {
-    qn__free(qn_allocator_default(), foreign, sizeof *foreign);
+    qn__free(qn_allocator_default(), host_owner, sizeof *host_owner);
     return status;
   }
-  foreign->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
+  host_owner->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
   launch->retain(launch->owner);
   status = qn__cuda_check(
       device, cu->graph_retain_user_object(graph, object, 1, QN__CU_GRAPH_USER_OBJECT_MOVE),

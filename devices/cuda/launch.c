@@ -11,10 +11,10 @@ typedef struct run {
   qn__cuda_stream_t* stream;
   qn__cuda_graph_t* graph;  // that the stream records; NULL: the stream's own work
   const qn_launch_t* launch;
-  uint64_t position;        // of the flight, without a graph
-  bool has_flight;          // without a graph
-  qn__cuda_record_t* held;  // the stream's, from the first kernel that takes one on
-  CUdeviceptr record;       // the same, or the graph's
+  uint64_t position;                       // of the flight, without a graph
+  bool has_batch;                          // without a graph
+  qn__cuda_error_record_t* stream_record;  // the stream's, from the first kernel that takes one on
+  CUdeviceptr record;                      // the same, or the graph's
   qn__cuda_tags_t tags;
   int64_t max_blocks;
 } run_t;
@@ -22,7 +22,7 @@ typedef struct run {
 static qn_status_t allocate(void* self, uint64_t size_bytes, uint64_t* out_address) {
   run_t* run = self;
   CUdeviceptr address;
-  qn_status_t status = qn__cuda_workspace_take(run->stream, size_bytes, &address);
+  qn_status_t status = qn__cuda_stream_workspace_allocate(run->stream, size_bytes, &address);
   *out_address = address;
   return status;
 }
@@ -30,7 +30,7 @@ static qn_status_t allocate(void* self, uint64_t size_bytes, uint64_t* out_addre
 // A failure to free is one of the stream: it comes up at its next sync.
 static void release(void* self, uint64_t address) {
   run_t* run = self;
-  qn_status_free(qn__cuda_workspace_give(run->stream, address));
+  qn_status_free(qn__cuda_stream_workspace_free(run->stream, address));
 }
 
 // In front of the first kernel of a call that takes the record. Not of each: a call whose first
@@ -42,9 +42,9 @@ static qn_status_t prepare_record(run_t* run) {
     run->record = qn__cuda_graph_record(run->graph);
     return QN_OK;
   }
-  QN_TRY(qn__cuda_record_begin(run->stream, &run->held));
-  run->record = run->held->address;
-  qn__cuda_flight_may_fail(run->stream, run->position);
+  QN_TRY(qn__cuda_error_record_acquire(run->stream, &run->stream_record));
+  run->record = run->stream_record->address;
+  qn__cuda_batch_may_fail(run->stream, run->position);
   return QN_OK;
 }
 
@@ -52,21 +52,21 @@ static qn_status_t prepare_record(run_t* run) {
 // The flight is let go of first, because to wait for a place while holding one might take for ever;
 // what it owns lives as long as the call.
 static __attribute__((noinline)) qn_status_t renew_tags(run_t* run) {
-  if (run->graph) return qn__cuda_graph_keep(run->graph, run->launch, &run->tags);
-  run->has_flight = false;
-  qn__cuda_flight_end(run->stream, run->position);
-  QN_TRY(
-      qn__cuda_flight_begin(run->stream, run->launch, NULL, run->held, &run->position, &run->tags));
-  run->has_flight = true;
-  qn__cuda_flight_may_fail(run->stream, run->position);
+  if (run->graph) return qn__cuda_graph_retain_owner(run->graph, run->launch, &run->tags);
+  run->has_batch = false;
+  qn__cuda_batch_end(run->stream, run->position);
+  QN_TRY(qn__cuda_batch_begin(run->stream, run->launch, NULL, run->stream_record, &run->position,
+                              &run->tags));
+  run->has_batch = true;
+  qn__cuda_batch_may_fail(run->stream, run->position);
   return QN_OK;
 }
 
 // A tag that no other kernel has.
-static qn_status_t take_tag(run_t* run, uint32_t* out_tag) {
+static qn_status_t next_tag(run_t* run, uint32_t* out_tag) {
   for (;;) {
     const uint32_t number =
-        run->graph ? qn__cuda_graph_number(run->graph)
+        run->graph ? qn__cuda_graph_next_kernel(run->graph)
                    : atomic_fetch_add_explicit(&run->stream->kernel_count, 1, memory_order_relaxed);
     if (__builtin_expect(number - run->tags.first < QN__CUDA_TAGS, 1)) {
       *out_tag = run->tags.upper | (number & (QN__CUDA_TAGS - 1));
@@ -103,7 +103,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   if (is_record_due) values[count++] = run->record;
   if (plan->has_record) {
     uint32_t tag;
-    QN_TRY(take_tag(run, &tag));
+    QN_TRY(next_tag(run, &tag));
     values[count++] = tag;
   }
   for (size_t i = 0; i < count; i++) params[i] = &values[i];
@@ -118,7 +118,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
 
 // The graph belongs to the host: nobody could read an error record, and workspace must be the
 // graph's.
-static qn_status_t prepare_foreign(const run_t* run, uint32_t index, const qn_launch_t* launch) {
+static qn_status_t prepare_host_graph(const run_t* run, uint32_t index, const qn_launch_t* launch) {
   const qn__cuda_device_t* device = run->stream->device;
   if (run->executable->has_record[index]) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -133,7 +133,7 @@ static qn_status_t prepare_foreign(const run_t* run, uint32_t index, const qn_la
                           "qn_stream_capture_begin",
                           device->id);
   }
-  return qn__cuda_graph_keep_foreign(run->stream, launch);
+  return qn__cuda_host_graph_retain_owner(run->stream, launch);
 }
 
 static qn_status_t run_plan(run_t* run, uint32_t index, const qn_launch_t* launch) {
@@ -149,21 +149,21 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
   qn__cuda_stream_t* stream = run->stream;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph) {
-    QN_TRY(qn__cuda_graph_keep(graph, launch, &run->tags));
+    QN_TRY(qn__cuda_graph_retain_owner(graph, launch, &run->tags));
     run->graph = graph;
     return run_plan(run, index, launch);
   }
   bool is_recorded;
   QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
   if (is_recorded) {
-    QN_TRY(prepare_foreign(run, index, launch));
+    QN_TRY(prepare_host_graph(run, index, launch));
     return run_plan(run, index, launch);
   }
-  QN_TRY(qn__cuda_flight_begin(stream, launch, NULL, NULL, &run->position, &run->tags));
-  run->has_flight = true;
+  QN_TRY(qn__cuda_batch_begin(stream, launch, NULL, NULL, &run->position, &run->tags));
+  run->has_batch = true;
   qn_status_t status = run_plan(run, index, launch);
-  if (run->held) qn__cuda_record_end(run->held);
-  if (run->has_flight) qn__cuda_flight_end(stream, run->position);
+  if (run->stream_record) qn__cuda_error_record_release(run->stream_record);
+  if (run->has_batch) qn__cuda_batch_end(stream, run->position);
   return status;
 }
 

@@ -14,8 +14,8 @@ struct qn__cuda_aligned {
   qn__cuda_aligned_t* next;
 };
 
-qn_status_t qn__cuda_memory_take(qn__cuda_device_t* device, size_t size_bytes,
-                                 CUdeviceptr* out_address) {
+qn_status_t qn__cuda_memory_allocate(qn__cuda_device_t* device, size_t size_bytes,
+                                     CUdeviceptr* out_address) {
   const qn__cuda_driver_t* cu = qn__cuda();
   if (size_bytes == 0) size_bytes = 1;
   CUresult result = cu->mem_alloc(out_address, size_bytes);
@@ -36,7 +36,7 @@ static qn_status_t allocate_aligned(qn__cuda_device_t* device, size_t size_bytes
   }
   qn__cuda_aligned_t* entry = qn__alloc_zero(qn_allocator_default(), 1, sizeof *entry);
   if (!entry) return qn__out_of_memory("an aligned allocation");
-  qn_status_t status = qn__cuda_memory_take(device, total, &entry->base);
+  qn_status_t status = qn__cuda_memory_allocate(device, total, &entry->base);
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), entry, sizeof *entry);
     return status;
@@ -58,14 +58,14 @@ qn_status_t qn__cuda_allocate(int32_t id, size_t size_bytes, size_t alignment_by
   CUdeviceptr address = 0;
   qn_status_t status = alignment_bytes > DRIVER_ALIGNMENT
                            ? allocate_aligned(device, size_bytes, alignment_bytes, &address)
-                           : qn__cuda_memory_take(device, size_bytes, &address);
+                           : qn__cuda_memory_allocate(device, size_bytes, &address);
   qn__cuda_leave(&scope);
   if (qn_ok(status)) *out_pointer = (void*)(uintptr_t)address;
   return status;
 }
 
 // What the driver calls the allocation; forgets the entry.
-static CUdeviceptr base_of(qn__cuda_device_t* device, CUdeviceptr address) {
+static CUdeviceptr remove_aligned(qn__cuda_device_t* device, CUdeviceptr address) {
   qn__cuda_aligned_t* entry = NULL;
   qn__mutex_lock(&device->mutex);
   for (qn__cuda_aligned_t** at = &device->aligned; *at; at = &(*at)->next) {
@@ -84,7 +84,7 @@ qn_status_t qn__cuda_free(int32_t id, void* pointer) {
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
   QN_TRY(qn__cuda_enter(id, &device, &scope));
-  const CUdeviceptr base = base_of(device, (CUdeviceptr)(uintptr_t)pointer);
+  const CUdeviceptr base = remove_aligned(device, (CUdeviceptr)(uintptr_t)pointer);
   qn_status_t status = qn__cuda_check(device, qn__cuda()->mem_free(base), "freeing memory");
   qn__cuda_leave(&scope);
   return status;

@@ -54,16 +54,16 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
   stream->is_owned = is_owned;
   atomic_init(&stream->is_shared, !is_owned);
   qn__short_lock_init(&stream->lock);
-  qn_status_t status = qn__mutex_init(&stream->drain_mutex);
+  qn_status_t status = qn__mutex_init(&stream->retire_mutex);
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), stream, sizeof *stream);
     return status;
   }
   stream->number = native ? atomic_fetch_add(&stream_count, 1) + 1 : 0;
-  status = qn__cuda_record_make(stream);
-  if (qn_ok(status)) status = qn__cuda_mirror_take(device, &stream->mirror);
+  status = qn__cuda_error_record_init(stream);
+  if (qn_ok(status)) status = qn__cuda_readback_allocate(device, &stream->readback);
   for (size_t i = 0; qn_ok(status) && i < QN__CUDA_MARKS; i++) {
-    status = qn__cuda_event_take(device, &stream->marks[i].event);
+    status = qn__cuda_event_acquire(device, &stream->marks[i].event);
   }
   if (!qn_ok(status)) {
     // The caller holds the lock that giving a record back takes.
@@ -77,14 +77,14 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
 }
 
 void qn__cuda_stream_free(qn__cuda_stream_t* stream, bool is_passed) {
-  qn__cuda_flight_end_all(stream, is_passed);
+  qn__cuda_in_flight_retire_all(stream, is_passed);
   for (size_t i = 0; i < QN__CUDA_MARKS; i++) {
-    qn__cuda_event_give(stream->device, stream->marks[i].event);
+    qn__cuda_event_release(stream->device, stream->marks[i].event);
   }
-  qn__cuda_record_unmake(stream);
-  qn__cuda_mirror_give(stream->device, stream->mirror);
+  qn__cuda_error_record_deinit(stream);
+  qn__cuda_readback_free(stream->device, stream->readback);
   qn_status_free(stream->error);
-  qn__mutex_deinit(&stream->drain_mutex);
+  qn__mutex_deinit(&stream->retire_mutex);
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
@@ -203,7 +203,7 @@ void qn__cuda_stream_destroy(int32_t id, void* inner) {
 // What was found to have failed, once. Behind it the stream's work is done again: with a record
 // that is cleared in front of it.
 static qn_status_t take_error(qn__cuda_stream_t* stream) {
-  qn__mutex_lock(&stream->drain_mutex);
+  qn__mutex_lock(&stream->retire_mutex);
   qn_status_t error = stream->error;
   stream->error = QN_OK;
   if (stream->is_failed) {
@@ -212,7 +212,7 @@ static qn_status_t take_error(qn__cuda_stream_t* stream) {
     stream->is_clear_due = true;
     qn__short_unlock(&stream->lock);
   }
-  qn__mutex_unlock(&stream->drain_mutex);
+  qn__mutex_unlock(&stream->retire_mutex);
   return error;
 }
 
@@ -223,10 +223,10 @@ qn_status_t qn__cuda_stream_sync(int32_t id, void* inner) {
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   qn_status_t status = qn__cuda_not_capturing(stream, "a sync");
   if (qn_ok(status)) {
-    status = qn__cuda_flight_sync(stream, "work of the stream");
+    status = qn__cuda_in_flight_wait(stream, "work of the stream");
     // What the driver says goes before what a kernel does, which is then told by the next sync.
     if (qn_ok(status)) status = take_error(stream);
-    qn__cuda_graph_release_foreign();
+    qn__cuda_host_graph_release_owners();
   }
   qn__cuda_leave(&scope);
   return status;
@@ -255,7 +255,7 @@ qn_status_t qn__cuda_stream_wait(int32_t id, void* from_inner, void* to_inner) {
                             "cuda:%d: the default stream cannot wait for one that records", id);
   }
   CUevent event = NULL;
-  if (qn_ok(status)) status = qn__cuda_event_take(device, &event);
+  if (qn_ok(status)) status = qn__cuda_event_acquire(device, &event);
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->event_record(event, from->native), "recording an event");
   }
@@ -265,7 +265,7 @@ qn_status_t qn__cuda_stream_wait(int32_t id, void* from_inner, void* to_inner) {
   }
   if (qn_ok(status) && recorded && !recording) qn__cuda_capture_join(from, to);
   if (qn_ok(status) && is_from_host) atomic_store(&to->is_shared, true);
-  qn__cuda_event_give(device, event);
+  qn__cuda_event_release(device, event);
   qn__cuda_leave(&scope);
   return status;
 }

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
-#define KEEP_LIMIT_BYTES ((size_t)256 << 20)
+#define MAX_CACHED_BYTES ((size_t)256 << 20)
 #define SMALLEST_CLASS 12u  // 4 KiB
 
 struct qn__cuda_block {
@@ -31,7 +31,7 @@ void qn__cuda_workspace_init(qn__cuda_device_t* device) {
     device->pool = NULL;  // the blocks do
     return;
   }
-  uint64_t keep = KEEP_LIMIT_BYTES;
+  uint64_t keep = MAX_CACHED_BYTES;
   (void)cu->pool_set_attribute(device->pool, QN__CU_MEMPOOL_RELEASE_THRESHOLD, &keep);
 }
 
@@ -64,16 +64,17 @@ static void destroy_blocks(qn__cuda_device_t* device, qn__cuda_block_t* list) {
     qn__cuda_block_t* block = list;
     list = block->next;
     qn_status_free(qn__cuda_check(device, qn__cuda()->mem_free(block->address), "freeing memory"));
-    qn__cuda_event_give(device, block->event);
+    qn__cuda_event_release(device, block->event);
     qn__free(qn_allocator_default(), block, sizeof *block);
   }
 }
 
 // Unlinks free blocks that are passed until at most `keep_bytes` are kept. Holds the lock.
-static qn__cuda_block_t* unlink_passed(qn__cuda_device_t* device, size_t keep_bytes) {
+static qn__cuda_block_t* unlink_passed(qn__cuda_device_t* device, size_t max_cached_bytes) {
   qn__cuda_block_t* list = NULL;
   for (uint32_t c = QN__CUDA_SIZE_CLASSES; c-- > SMALLEST_CLASS;) {
-    for (qn__cuda_block_t** at = &device->free_blocks[c]; *at && device->kept_bytes > keep_bytes;) {
+    for (qn__cuda_block_t** at = &device->free_blocks[c];
+         *at && device->cached_bytes > max_cached_bytes;) {
       qn__cuda_block_t* block = *at;
       if (!is_passed(block)) {
         at = &block->next;
@@ -82,22 +83,22 @@ static qn__cuda_block_t* unlink_passed(qn__cuda_device_t* device, size_t keep_by
       *at = block->next;
       block->next = list;
       list = block;
-      device->kept_bytes -= class_bytes(c);
+      device->cached_bytes -= class_bytes(c);
     }
   }
   return list;
 }
 
-void qn__cuda_workspace_trim(qn__cuda_device_t* device, size_t keep_bytes) {
-  if (device->pool) (void)qn__cuda()->pool_trim(device->pool, keep_bytes);
+void qn__cuda_workspace_trim(qn__cuda_device_t* device, size_t max_cached_bytes) {
+  if (device->pool) (void)qn__cuda()->pool_trim(device->pool, max_cached_bytes);
   qn__mutex_lock(&device->mutex);
-  qn__cuda_block_t* list = unlink_passed(device, keep_bytes);
+  qn__cuda_block_t* list = unlink_passed(device, max_cached_bytes);
   qn__mutex_unlock(&device->mutex);
   destroy_blocks(device, list);
 }
 
-static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
-                              CUdeviceptr* out_address) {
+static qn_status_t allocate_block(qn__cuda_stream_t* stream, size_t size_bytes,
+                                  CUdeviceptr* out_address) {
   qn__cuda_device_t* device = stream->device;
   uint32_t size_class;
   QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
@@ -111,7 +112,7 @@ static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
     if ((*at)->stream != stream->number && !is_passed(*at)) continue;
     found = *at;
     *at = found->next;
-    device->kept_bytes -= class_bytes(size_class);
+    device->cached_bytes -= class_bytes(size_class);
     break;
   }
   qn__mutex_unlock(&device->mutex);
@@ -119,7 +120,7 @@ static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
     found = qn__alloc_zero(qn_allocator_default(), 1, sizeof *found);
     if (!found) return qn__out_of_memory("workspace");
     found->size_class = size_class;
-    qn_status_t status = qn__cuda_memory_take(device, class_bytes(size_class), &found->address);
+    qn_status_t status = qn__cuda_memory_allocate(device, class_bytes(size_class), &found->address);
     if (!qn_ok(status)) {
       qn__free(qn_allocator_default(), found, sizeof *found);
       return status;
@@ -134,7 +135,7 @@ static qn_status_t take_block(qn__cuda_stream_t* stream, size_t size_bytes,
   return QN_OK;
 }
 
-static qn_status_t give_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
+static qn_status_t free_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
   qn__cuda_device_t* device = stream->device;
   qn__cuda_block_t* block = NULL;
   QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
@@ -150,14 +151,14 @@ static qn_status_t give_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "cuda:%d: 0x%llx is no workspace", device->id,
                           address);
   }
-  qn_status_t status = block->event ? QN_OK : qn__cuda_event_take(device, &block->event);
+  qn_status_t status = block->event ? QN_OK : qn__cuda_event_acquire(device, &block->event);
   if (qn_ok(status)) {
     status = qn__cuda_check(device, qn__cuda()->event_record(block->event, stream->native),
                             "recording an event");
   }
   if (!qn_ok(status)) {
     // When the stream has passed it cannot be told any more: it is never used again.
-    qn__cuda_event_give(device, block->event);
+    qn__cuda_event_release(device, block->event);
     qn__free(qn_allocator_default(), block, sizeof *block);
     return status;
   }
@@ -165,9 +166,9 @@ static qn_status_t give_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
   qn__mutex_lock(&device->mutex);
   block->next = device->free_blocks[block->size_class];
   device->free_blocks[block->size_class] = block;
-  device->kept_bytes += class_bytes(block->size_class);
+  device->cached_bytes += class_bytes(block->size_class);
   qn__cuda_block_t* list =
-      device->kept_bytes > KEEP_LIMIT_BYTES ? unlink_passed(device, KEEP_LIMIT_BYTES) : NULL;
+      device->cached_bytes > MAX_CACHED_BYTES ? unlink_passed(device, MAX_CACHED_BYTES) : NULL;
   qn__mutex_unlock(&device->mutex);
   destroy_blocks(device, list);
   return QN_OK;
@@ -175,18 +176,18 @@ static qn_status_t give_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
 
 // ---------------------------------------------------------------------------------- both
 
-qn_status_t qn__cuda_workspace_take(qn__cuda_stream_t* stream, size_t size_bytes,
-                                    CUdeviceptr* out_address) {
+qn_status_t qn__cuda_stream_workspace_allocate(qn__cuda_stream_t* stream, size_t size_bytes,
+                                               CUdeviceptr* out_address) {
   qn__cuda_device_t* device = stream->device;
   const qn__cuda_driver_t* cu = qn__cuda();
   *out_address = 0;
   if (size_bytes == 0) size_bytes = 1;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
-  if (graph) return qn__cuda_graph_memory_take(graph, size_bytes, out_address);
+  if (graph) return qn__cuda_graph_workspace_allocate(graph, size_bytes, out_address);
   qn__cuda_scope_t scope;
   if (!device->pool) {
     QN_TRY(qn__cuda_relax(device, &scope));
-    qn_status_t status = take_block(stream, size_bytes, out_address);
+    qn_status_t status = allocate_block(stream, size_bytes, out_address);
     qn__cuda_leave(&scope);
     return status;
   }
@@ -200,10 +201,10 @@ qn_status_t qn__cuda_workspace_take(qn__cuda_stream_t* stream, size_t size_bytes
   return qn__cuda_check(device, result, "allocating %zu bytes of workspace", size_bytes);
 }
 
-qn_status_t qn__cuda_workspace_give(qn__cuda_stream_t* stream, CUdeviceptr address) {
+qn_status_t qn__cuda_stream_workspace_free(qn__cuda_stream_t* stream, CUdeviceptr address) {
   qn__cuda_device_t* device = stream->device;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
-  if (graph && qn__cuda_graph_memory_give(graph, address)) return QN_OK;
+  if (graph && qn__cuda_graph_workspace_free(graph, address)) return QN_OK;
   if (graph) {
     // The driver would end the recording: a graph frees only what it has allocated.
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
@@ -214,7 +215,7 @@ qn_status_t qn__cuda_workspace_give(qn__cuda_stream_t* stream, CUdeviceptr addre
   if (!device->pool) {
     qn__cuda_scope_t scope;
     QN_TRY(qn__cuda_relax(device, &scope));
-    qn_status_t status = give_block(stream, address);
+    qn_status_t status = free_block(stream, address);
     qn__cuda_leave(&scope);
     return status;
   }
@@ -237,7 +238,7 @@ qn_status_t qn__cuda_workspace_allocate(int32_t id, void* inner, size_t size_byt
   CUdeviceptr address = 0;
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   qn_status_t status = not_recorded_by_host(stream);
-  if (qn_ok(status)) status = qn__cuda_workspace_take(stream, size_bytes, &address);
+  if (qn_ok(status)) status = qn__cuda_stream_workspace_allocate(stream, size_bytes, &address);
   qn__cuda_leave(&scope);
   if (qn_ok(status)) *out_pointer = (void*)(uintptr_t)address;
   return status;
@@ -250,7 +251,7 @@ qn_status_t qn__cuda_workspace_free(int32_t id, void* inner, void* pointer) {
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   qn_status_t status = not_recorded_by_host(stream);
   if (qn_ok(status)) {
-    status = qn__cuda_workspace_give(stream, (CUdeviceptr)(uintptr_t)pointer);
+    status = qn__cuda_stream_workspace_free(stream, (CUdeviceptr)(uintptr_t)pointer);
   }
   qn__cuda_leave(&scope);
   return status;

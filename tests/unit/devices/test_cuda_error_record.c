@@ -237,7 +237,7 @@ static void test_many_kernels_of_a_call(void** state) {
 }
 
 // Calls of one function share a flight: the last of its tags come to an end between them.
-static void test_many_calls_of_a_flight(void** state) {
+static void test_many_calls_of_a_batch(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
   qn__cuda_stream_t* inner = qn__stream_inner(stream);
@@ -279,11 +279,11 @@ static void test_numbers_begin_anew(void** state) {
   must(check(stream, &owner, 3));
   const uint32_t kernel = inner->kernel_count;
   must(qn__cuda_enter(0, &device, &scope));
-  must(qn__cuda_flight_sync(inner, "a test"));
+  must(qn__cuda_in_flight_wait(inner, "a test"));
   qn__cuda_leave(&scope);
   assert_true(inner->is_failed && inner->first == inner->next);
-  inner->first = inner->next = inner->marked = number + QN__CUDA_MAX_TAGGED - 1;
-  inner->copied = inner->seen = inner->fallible_end = inner->next;
+  inner->first = inner->next = inner->marked_end = number + QN__CUDA_MAX_TAGGED - 1;
+  inner->copied_end = inner->read_end = inner->fallible_end = inner->next;
   inner->kernel_count = kernel + QN__CUDA_TAGS - 1;
   must(check(stream, &owner, 10));
   expect_failure(stream, "index 3");
@@ -530,7 +530,7 @@ static void test_telling_in_the_middle_of_a_call(void** state) {
     expect_y(0);
     assert_int_equal(owner.reference_count + others.reference_count, 0);
     // What is left of a call does not keep its record: there are never more than two.
-    const qn__cuda_record_t* records = inner->records;
+    const qn__cuda_error_record_t* records = inner->records;
     assert_true(records->next && !records->next->next);
     assert_int_equal(records->call_count + records->next->call_count, 0);
   }
@@ -673,7 +673,7 @@ int main(void) {
                                      TEST(test_streams),
                                      TEST(test_again),
                                      TEST(test_many_kernels_of_a_call),
-                                     TEST(test_many_calls_of_a_flight),
+                                     TEST(test_many_calls_of_a_batch),
                                      TEST(test_failure_in_the_rest_of_a_call),
                                      TEST(test_numbers_begin_anew),
                                      TEST(test_capture_behind_failure),

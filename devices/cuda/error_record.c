@@ -1,5 +1,5 @@
-// devices/cuda/record.c: error records in device memory, and the pinned memory that copies of them
-// land in; many to one allocation, because either kind of memory comes in pages.
+// devices/cuda/error_record.c: error records in device memory, and the pinned memory that copies of
+// them land in; many to one allocation, because either kind of memory comes in pages.
 //
 // Every block of a kernel that can fail looks at its record when it begins, so that lies where the
 // kernels are: a look across PCI Express would cost more than most kernels. The host sees copies,
@@ -11,11 +11,11 @@
 // A call of several kernels is done as a whole or not from some kernel on; never its later kernels
 // without the earlier ones, though another thread's sync tells a failure in between, and others
 // begin calls that are to be done. No lock is held around launches for it: a call keeps the record
-// that it began with (qn__cuda_record_begin), and behind a failure that was told the next call gets
-// one that no call is launching with, cleared in the order of the stream. As a rule it is the same
-// one; another one only while a thread is in the middle of a call. What is left of that call finds
-// the failure where it was. Nothing more can fail in a record that has been told, so only the
-// newest is ever copied. Thread rule: any thread. Read next: flight.c.
+// that it began with (qn__cuda_error_record_acquire), and behind a failure that was told the next
+// call gets one that no call is launching with, cleared in the order of the stream. As a rule it is
+// the same one; another one only while a thread is in the middle of a call. What is left of that
+// call finds the failure where it was. Nothing more can fail in a record that has been told, so
+// only the newest is ever copied. Thread rule: any thread. Read next: flight.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
@@ -48,8 +48,8 @@ static CUresult allocate_records(const qn__cuda_device_t* device, size_t size_by
   return result;
 }
 
-static CUresult allocate_mirrors(const qn__cuda_device_t* device, size_t size_bytes,
-                                 uint64_t* out_start) {
+static CUresult allocate_readbacks(const qn__cuda_device_t* device, size_t size_bytes,
+                                   uint64_t* out_start) {
   (void)device;
   void* host = NULL;
   CUresult result = qn__cuda()->mem_host_alloc(&host, size_bytes, QN__CU_HOST_ALLOC_PORTABLE);
@@ -59,8 +59,8 @@ static CUresult allocate_mirrors(const qn__cuda_device_t* device, size_t size_by
 
 // A record has a cache line of its own.
 static const kind_t records = {"error records", 64, 64, allocate_records};
-static const kind_t mirrors = {"copies of error records", sizeof(qn__cuda_mirror_t), 8,
-                               allocate_mirrors};
+static const kind_t readbacks = {"copies of error records", sizeof(qn__cuda_readback_t), 8,
+                                 allocate_readbacks};
 _Static_assert(sizeof(qn__gpu_record_t) <= 64, "a record fits its place");
 _Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
 
@@ -81,8 +81,8 @@ static qn_status_t add_page(qn__cuda_device_t* device, const kind_t* kind,
   return QN_OK;
 }
 
-static qn_status_t take(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_page_t** pages,
-                        uint64_t* out_place) {
+static qn_status_t allocate_slot(qn__cuda_device_t* device, const kind_t* kind,
+                                 qn__cuda_page_t** pages, uint64_t* out_place) {
   *out_place = 0;
   qn__cuda_page_t* page = *pages;
   while (page && page->used == UINT64_MAX) page = page->next;
@@ -96,57 +96,60 @@ static qn_status_t take(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_
   return QN_OK;
 }
 
-static void give(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_page_t* const* pages,
-                 uint64_t place) {
-  if (place == 0) return;
+static void free_slot(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_page_t* const* pages,
+                      uint64_t slot) {
+  if (slot == 0) return;
   qn__mutex_lock(&device->mutex);
   for (qn__cuda_page_t* page = *pages; page; page = page->next) {
-    if (place < page->start || place - page->start >= kind->stride * kind->count) continue;
-    page->used &= ~(UINT64_C(1) << ((place - page->start) / kind->stride));
+    if (slot < page->start || slot - page->start >= kind->stride * kind->count) continue;
+    page->used &= ~(UINT64_C(1) << ((slot - page->start) / kind->stride));
   }
   qn__mutex_unlock(&device->mutex);
 }
 
-qn_status_t qn__cuda_mirror_take(qn__cuda_device_t* device, qn__cuda_mirror_t** out_mirror) {
-  uint64_t place;
-  qn_status_t status = take(device, &mirrors, &device->mirrors, &place);
-  *out_mirror = (qn__cuda_mirror_t*)(uintptr_t)place;
+qn_status_t qn__cuda_readback_allocate(qn__cuda_device_t* device,
+                                       qn__cuda_readback_t** out_readback) {
+  uint64_t slot;
+  qn_status_t status = allocate_slot(device, &readbacks, &device->readbacks, &slot);
+  *out_readback = (qn__cuda_readback_t*)(uintptr_t)slot;
   return status;
 }
 
-void qn__cuda_mirror_give(qn__cuda_device_t* device, qn__cuda_mirror_t* mirror) {
-  give(device, &mirrors, &device->mirrors, (uintptr_t)mirror);
+void qn__cuda_readback_free(qn__cuda_device_t* device, qn__cuda_readback_t* readback) {
+  free_slot(device, &readbacks, &device->readbacks, (uintptr_t)readback);
 }
 
-qn_status_t qn__cuda_record_take(qn__cuda_device_t* device, CUdeviceptr* out_record) {
-  uint64_t place;
-  qn_status_t status = take(device, &records, &device->records, &place);
-  *out_record = (CUdeviceptr)place;
+qn_status_t qn__cuda_error_record_allocate(qn__cuda_device_t* device, CUdeviceptr* out_record) {
+  uint64_t slot;
+  qn_status_t status = allocate_slot(device, &records, &device->records, &slot);
+  *out_record = (CUdeviceptr)slot;
   return status;
 }
 
-void qn__cuda_record_give(qn__cuda_device_t* device, CUdeviceptr record) {
-  give(device, &records, &device->records, record);
+void qn__cuda_error_record_free(qn__cuda_device_t* device, CUdeviceptr record) {
+  free_slot(device, &records, &device->records, record);
 }
 
 // ---------------------------------------------------------------------------------- the GPU's part
 
-qn_status_t qn__cuda_record_clear(qn__cuda_device_t* device, CUdeviceptr record, CUstream native) {
+qn_status_t qn__cuda_error_record_clear(qn__cuda_device_t* device, CUdeviceptr record,
+                                        CUstream native) {
   return qn__cuda_check(
       device,
       qn__cuda()->memset_d32(record, 0, sizeof(qn__gpu_record_t) / sizeof(uint32_t), native),
       "clearing an error record");
 }
 
-qn_status_t qn__cuda_record_copy(qn__cuda_device_t* device, CUdeviceptr record, CUstream native,
-                                 qn__gpu_record_t* to) {
+qn_status_t qn__cuda_error_record_copy(qn__cuda_device_t* device, CUdeviceptr record,
+                                       CUstream native, qn__gpu_record_t* to) {
   return qn__cuda_check(device, qn__cuda()->memcpy_device_to_host(to, record, sizeof *to, native),
                         "reading an error record");
 }
 
 // A byte of the tag that is 0 in no tag of a graph goes over one that is different in all of them;
 // a record without a tag stays so.
-qn_status_t qn__cuda_record_close(qn__cuda_device_t* device, CUdeviceptr record, CUstream native) {
+qn_status_t qn__cuda_error_record_poison(qn__cuda_device_t* device, CUdeviceptr record,
+                                         CUstream native) {
   const CUdeviceptr lowest = record + offsetof(qn__gpu_record_t, tag);
   return qn__cuda_check(device, qn__cuda()->memcpy_device_to_device(lowest, lowest + 3, 1, native),
                         "closing an error record");
@@ -155,10 +158,10 @@ qn_status_t qn__cuda_record_close(qn__cuda_device_t* device, CUdeviceptr record,
 // ---------------------------------------------------------------------------------- a stream's
 
 // With the device's lock held.
-static qn_status_t add_record(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record) {
-  qn__cuda_record_t* record = qn__alloc_zero(qn_allocator_default(), 1, sizeof *record);
+static qn_status_t add_record(qn__cuda_stream_t* stream, qn__cuda_error_record_t** out_record) {
+  qn__cuda_error_record_t* record = qn__alloc_zero(qn_allocator_default(), 1, sizeof *record);
   if (!record) return qn__out_of_memory("an error record");
-  qn_status_t status = qn__cuda_record_take(stream->device, &record->address);
+  qn_status_t status = qn__cuda_error_record_allocate(stream->device, &record->address);
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), record, sizeof *record);
     return status;
@@ -169,23 +172,23 @@ static qn_status_t add_record(qn__cuda_stream_t* stream, qn__cuda_record_t** out
   return QN_OK;
 }
 
-qn_status_t qn__cuda_record_make(qn__cuda_stream_t* stream) {
+qn_status_t qn__cuda_error_record_init(qn__cuda_stream_t* stream) {
   stream->is_clear_due = true;
   return add_record(stream, &stream->record);
 }
 
-void qn__cuda_record_unmake(qn__cuda_stream_t* stream) {
+void qn__cuda_error_record_deinit(qn__cuda_stream_t* stream) {
   while (stream->records) {
-    qn__cuda_record_t* record = stream->records;
+    qn__cuda_error_record_t* record = stream->records;
     stream->records = record->next;
-    qn__cuda_record_give(stream->device, record->address);
+    qn__cuda_error_record_free(stream->device, record->address);
     qn__free(qn_allocator_default(), record, sizeof *record);
   }
 }
 
 // A record that no call is launching with: one that the stream has, or another one.
-static qn_status_t find_idle(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record) {
-  for (qn__cuda_record_t* record = stream->records; record; record = record->next) {
+static qn_status_t find_idle(qn__cuda_stream_t* stream, qn__cuda_error_record_t** out_record) {
+  for (qn__cuda_error_record_t* record = stream->records; record; record = record->next) {
     *out_record = record;
     if (atomic_load_explicit(&record->call_count, memory_order_acquire) == 0) return QN_OK;
   }
@@ -203,12 +206,12 @@ static qn_status_t find_idle(qn__cuda_stream_t* stream, qn__cuda_record_t** out_
 // queued; nothing is waited for in it. While a clearing is due no call takes a record.
 static qn_status_t clear(qn__cuda_stream_t* stream) {
   qn_status_t status = QN_OK;
-  qn__mutex_lock(&stream->drain_mutex);
+  qn__mutex_lock(&stream->retire_mutex);
   if (stream->is_clear_due) {
-    qn__cuda_record_t* record = NULL;
+    qn__cuda_error_record_t* record = NULL;
     status = find_idle(stream, &record);
     if (qn_ok(status)) {
-      status = qn__cuda_record_clear(stream->device, record->address, stream->native);
+      status = qn__cuda_error_record_clear(stream->device, record->address, stream->native);
     }
     if (qn_ok(status)) {
       qn__short_lock(&stream->lock);
@@ -218,11 +221,12 @@ static qn_status_t clear(qn__cuda_stream_t* stream) {
       qn__short_unlock(&stream->lock);
     }
   }
-  qn__mutex_unlock(&stream->drain_mutex);
+  qn__mutex_unlock(&stream->retire_mutex);
   return status;
 }
 
-qn_status_t qn__cuda_record_begin(qn__cuda_stream_t* stream, qn__cuda_record_t** out_record) {
+qn_status_t qn__cuda_error_record_acquire(qn__cuda_stream_t* stream,
+                                          qn__cuda_error_record_t** out_record) {
   for (;;) {
     qn__short_lock(&stream->lock);
     const bool is_clear = !stream->is_clear_due;
@@ -236,6 +240,6 @@ qn_status_t qn__cuda_record_begin(qn__cuda_stream_t* stream, qn__cuda_record_t**
   }
 }
 
-void qn__cuda_record_end(qn__cuda_record_t* record) {
+void qn__cuda_error_record_release(qn__cuda_error_record_t* record) {
   atomic_fetch_sub_explicit(&record->call_count, 1, memory_order_release);
 }

@@ -1,4 +1,4 @@
-// devices/cuda/flight.c: what is in flight on a stream: who must be kept alive, and whom to ask
+// devices/cuda/in_flight.c: what is in flight on a stream: who must be kept alive, and whom to ask
 // when a kernel has written the error record.
 //
 // Requirements, and how each is met:
@@ -25,14 +25,14 @@
 
 #include "devices/cuda/cuda.h"
 
-static qn__cuda_flight_t* flight_at(qn__cuda_stream_t* stream, uint64_t position) {
-  return &stream->flights[position % QN__CUDA_FLIGHTS];
+static qn__cuda_batch_t* batch_at(qn__cuda_stream_t* stream, uint64_t position) {
+  return &stream->batches[position % QN__CUDA_BATCHES];
 }
 
 // The end of the flights from `marked` on that nobody is still adding to. Holds the lock.
 static uint64_t covered(qn__cuda_stream_t* stream) {
-  uint64_t position = stream->marked;
-  while (position < stream->next && flight_at(stream, position)->pending_count == 0) position++;
+  uint64_t position = stream->marked_end;
+  while (position < stream->next && batch_at(stream, position)->pending_count == 0) position++;
   return position;
 }
 
@@ -48,23 +48,23 @@ static uint64_t fallible_below(const qn__cuda_stream_t* stream, uint64_t positio
 static void mark(qn__cuda_stream_t* stream) {
   qn__short_lock(&stream->lock);
   const uint64_t position = covered(stream);
-  const bool may_mark = !stream->is_marking && position > stream->marked &&
+  const bool may_mark = !stream->is_marking && position > stream->marked_end &&
                         stream->next_mark - stream->first_mark < QN__CUDA_MARKS;
   const size_t index = stream->next_mark % QN__CUDA_MARKS;
-  const bool has_copy = may_mark && stream->copied < fallible_below(stream, position);
+  const bool has_copy = may_mark && stream->copied_end < fallible_below(stream, position);
   const CUdeviceptr record = stream->record->address;
   const uint32_t record_epoch = stream->record_epoch;
   if (may_mark) {
     stream->is_marking = true;
-    stream->marked = position;
+    stream->marked_end = position;
     stream->unmarked_count = 0;
   }
   qn__short_unlock(&stream->lock);
   if (!may_mark) return;
   qn_status_t status = QN_OK;
   if (has_copy) {
-    status =
-        qn__cuda_record_copy(stream->device, record, stream->native, &stream->mirror->marks[index]);
+    status = qn__cuda_error_record_copy(stream->device, record, stream->native,
+                                        &stream->readback->marks[index]);
   }
   if (qn_ok(status)) {
     status = qn__cuda_check(stream->device,
@@ -76,7 +76,7 @@ static void mark(qn__cuda_stream_t* stream) {
     stream->marks[index].position = position;
     stream->marks[index].has_copy = has_copy;
     stream->marks[index].record_epoch = record_epoch;
-    if (has_copy && stream->copied < position) stream->copied = position;
+    if (has_copy && stream->copied_end < position) stream->copied_end = position;
     stream->next_mark++;
   }
   stream->is_marking = false;
@@ -95,9 +95,9 @@ static bool find_tag(qn__cuda_stream_t* stream, uint32_t tag, qn__cuda_owner_t* 
   bool is_found = false;
   qn__short_lock(&stream->lock);
   for (uint64_t i = stream->first; i < stream->next && !is_found; i++) {
-    const qn__cuda_flight_t* flight = flight_at(stream, i);
-    is_found = flight->tags.upper == upper_of(tag) && !flight->graph;
-    if (is_found) *out_owner = flight->owner;
+    const qn__cuda_batch_t* batch = batch_at(stream, i);
+    is_found = batch->tags.upper == upper_of(tag) && !batch->graph;
+    if (is_found) *out_owner = batch->owner;
   }
   qn__short_unlock(&stream->lock);
   return is_found;
@@ -105,12 +105,12 @@ static bool find_tag(qn__cuda_stream_t* stream, uint32_t tag, qn__cuda_owner_t* 
 
 // Turns what a copy of the record says, which was queued in this epoch when flights below
 // `position` were complete, into the stream's error. With the drain lock held.
-static void look(qn__cuda_stream_t* stream, uint64_t position, uint32_t record_epoch,
-                 const qn__gpu_record_t* record) {
+static void read_record(qn__cuda_stream_t* stream, uint64_t position, uint32_t record_epoch,
+                        const qn__gpu_record_t* record) {
   qn__cuda_owner_t owner;
-  const bool is_known =
+  const bool is_stale =
       stream->is_failed || stream->is_clear_due || stream->record_epoch != record_epoch;
-  const bool has_failed = !is_known && record->tag != 0 && find_tag(stream, record->tag, &owner);
+  const bool has_failed = !is_stale && record->tag != 0 && find_tag(stream, record->tag, &owner);
   if (has_failed) {
     stream->is_failed = true;
     if (qn_ok(stream->error)) {
@@ -120,66 +120,66 @@ static void look(qn__cuda_stream_t* stream, uint64_t position, uint32_t record_e
   }
   qn__short_lock(&stream->lock);
   if (has_failed) stream->record->failed_upper = upper_of(record->tag);
-  if (stream->seen < position) stream->seen = position;
-  if (stream->copied < position) stream->copied = position;
+  if (stream->read_end < position) stream->read_end = position;
+  if (stream->copied_end < position) stream->copied_end = position;
   qn__short_unlock(&stream->lock);
 }
 
 // A flight that was taken out, with what its place of the mirror held.
-typedef struct taken {
-  qn__cuda_flight_t flight;
+typedef struct retired {
+  qn__cuda_batch_t batch;
   qn__gpu_record_t record;
-} taken_t;
+} retired_t;
 
-static void let_go(qn__cuda_stream_t* stream, const taken_t* taken, bool is_passed) {
-  const qn__cuda_flight_t* flight = &taken->flight;
-  if (flight->graph) {
+static void release_batch(qn__cuda_stream_t* stream, const retired_t* retired, bool is_passed) {
+  const qn__cuda_batch_t* batch = &retired->batch;
+  if (batch->graph) {
     qn_status_t status =
-        is_passed && flight->has_copy
-            ? qn__cuda_graph_failure(flight->graph, &taken->record, flight->report_count)
+        is_passed && batch->has_copy
+            ? qn__cuda_graph_failure(batch->graph, &retired->record, batch->report_count)
             : QN_OK;
     if (qn_ok(stream->error)) {
       stream->error = status;
     } else {
       qn_status_free(status);
     }
-    qn__cuda_graph_release(flight->graph);
-  } else if (flight->owner.owner) {
-    flight->owner.release(flight->owner.owner);
+    qn__cuda_graph_release(batch->graph);
+  } else if (batch->owner.owner) {
+    batch->owner.release(batch->owner.owner);
   }
 }
 
 // With the drain lock held.
-static void drain(qn__cuda_stream_t* stream, uint64_t position, bool is_passed) {
+static void retire(qn__cuda_stream_t* stream, uint64_t position, bool is_passed) {
   for (;;) {
-    taken_t batch[16];
+    retired_t batch[16];
     size_t count = 0;
     qn__short_lock(&stream->lock);
     while (stream->first < position && count < QN_COUNT_OF(batch)) {
-      taken_t* taken = &batch[count++];
-      taken->flight = *flight_at(stream, stream->first);
-      if (taken->flight.has_copy) {
-        taken->record = stream->mirror->graphs[stream->first % QN__CUDA_FLIGHTS];
+      retired_t* retired = &batch[count++];
+      retired->batch = *batch_at(stream, stream->first);
+      if (retired->batch.has_copy) {
+        retired->record = stream->readback->graphs[stream->first % QN__CUDA_BATCHES];
       }
       stream->first++;
     }
     qn__short_unlock(&stream->lock);
     if (count == 0) return;
-    for (size_t i = 0; i < count; i++) let_go(stream, &batch[i], is_passed);
+    for (size_t i = 0; i < count; i++) release_batch(stream, &batch[i], is_passed);
   }
 }
 
-void qn__cuda_flight_end_all(qn__cuda_stream_t* stream, bool is_passed) {
-  qn__mutex_lock(&stream->drain_mutex);
-  drain(stream, stream->next, is_passed);
-  qn__mutex_unlock(&stream->drain_mutex);
+void qn__cuda_in_flight_retire_all(qn__cuda_stream_t* stream, bool is_passed) {
+  qn__mutex_lock(&stream->retire_mutex);
+  retire(stream, stream->next, is_passed);
+  qn__mutex_unlock(&stream->retire_mutex);
 }
 
 // Takes out what marks say has been passed. Somebody else may be at it: then there is nothing to
 // do. What a mark without a copy covers has been seen: by marks before it, or by a wait.
-static void collect(qn__cuda_stream_t* stream) {
+static void retire_passed(qn__cuda_stream_t* stream) {
   const qn__cuda_driver_t* cu = qn__cuda();
-  if (pthread_mutex_trylock(&stream->drain_mutex) != 0) return;
+  if (pthread_mutex_trylock(&stream->retire_mutex) != 0) return;
   for (;;) {
     qn__short_lock(&stream->lock);
     const bool is_any = stream->first_mark < stream->next_mark;
@@ -189,22 +189,22 @@ static void collect(qn__cuda_stream_t* stream) {
     const uint32_t record_epoch = stream->marks[index].record_epoch;
     qn__short_unlock(&stream->lock);
     if (!is_any || cu->event_query(stream->marks[index].event) != QN__CU_OK) break;
-    if (has_copy) look(stream, position, record_epoch, &stream->mirror->marks[index]);
-    drain(stream, position, true);
+    if (has_copy) read_record(stream, position, record_epoch, &stream->readback->marks[index]);
+    retire(stream, position, true);
     qn__short_lock(&stream->lock);
     stream->first_mark++;
     qn__short_unlock(&stream->lock);
   }
-  qn__mutex_unlock(&stream->drain_mutex);
+  qn__mutex_unlock(&stream->retire_mutex);
 }
 
 // Marks, and looks what is over. Under a relaxed capture mode, because a query of an event may be
 // refused while another thread captures.
-static void mark_and_collect(qn__cuda_stream_t* stream) {
+static void mark_and_retire(qn__cuda_stream_t* stream) {
   qn__cuda_scope_t scope;
   qn_status_free(qn__cuda_relax(stream->device, &scope));
   mark(stream);
-  collect(stream);
+  retire_passed(stream);
   qn__cuda_leave(&scope);
 }
 
@@ -213,8 +213,8 @@ static void mark_and_collect(qn__cuda_stream_t* stream) {
 // What one wait covers, and the place of the mirror for its copy.
 typedef struct wait {
   uint64_t position;
-  uint64_t to_see;  // how far a look must reach, or it must be this wait's own
-  int place;        // -1: none
+  uint64_t required_end;  // records must have been read up to here, unless this wait reads one
+  int slot;               // -1: none
   CUdeviceptr record;
   uint32_t record_epoch;
 } wait_t;
@@ -222,16 +222,16 @@ typedef struct wait {
 static wait_t begin_wait(qn__cuda_stream_t* stream) {
   qn__short_lock(&stream->lock);
   wait_t wait = {.position = covered(stream),
-                 .to_see = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed),
-                 .place = -1,
+                 .required_end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed),
+                 .slot = -1,
                  .record = stream->record->address,
                  .record_epoch = stream->record_epoch};
-  stream->marked = wait.position;
+  stream->marked_end = wait.position;
   stream->unmarked_count = 0;
   const uint32_t idle = ~stream->syncs_in_use & ((1u << QN__CUDA_SYNCS) - 1);
-  if (stream->seen < wait.to_see && idle) {
-    wait.place = __builtin_ctz(idle);
-    stream->syncs_in_use |= 1u << wait.place;
+  if (stream->read_end < wait.required_end && idle) {
+    wait.slot = __builtin_ctz(idle);
+    stream->syncs_in_use |= 1u << wait.slot;
   }
   qn__short_unlock(&stream->lock);
   return wait;
@@ -240,15 +240,15 @@ static wait_t begin_wait(qn__cuda_stream_t* stream) {
 // Behind the wait: false if the record must be copied and waited for once more. A device that does
 // nothing any more has nothing to say.
 static bool end_wait(qn__cuda_stream_t* stream, const wait_t* wait, bool is_copied, bool is_dead) {
-  qn__mutex_lock(&stream->drain_mutex);
+  qn__mutex_lock(&stream->retire_mutex);
   if (is_copied && !is_dead) {
-    look(stream, wait->position, wait->record_epoch, &stream->mirror->syncs[wait->place]);
+    read_record(stream, wait->position, wait->record_epoch, &stream->readback->syncs[wait->slot]);
   }
   qn__short_lock(&stream->lock);
-  const bool is_done = is_dead || is_copied || stream->seen >= wait->to_see;
+  const bool is_done = is_dead || is_copied || stream->read_end >= wait->required_end;
   qn__short_unlock(&stream->lock);
-  if (is_done) drain(stream, wait->position, !is_dead);
-  qn__mutex_unlock(&stream->drain_mutex);
+  if (is_done) retire(stream, wait->position, !is_dead);
+  qn__mutex_unlock(&stream->retire_mutex);
   return is_done;
 }
 
@@ -256,12 +256,12 @@ static bool end_wait(qn__cuda_stream_t* stream, const wait_t* wait, bool is_copi
 static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* out_is_done) {
   qn__cuda_device_t* device = stream->device;
   const wait_t wait = begin_wait(stream);
-  qn_status_t copied = QN_OK;
-  if (wait.place >= 0) {
-    copied = qn__cuda_record_copy(device, wait.record, stream->native,
-                                  &stream->mirror->syncs[wait.place]);
+  qn_status_t copy_status = QN_OK;
+  if (wait.slot >= 0) {
+    copy_status = qn__cuda_error_record_copy(device, wait.record, stream->native,
+                                             &stream->readback->syncs[wait.slot]);
   }
-  const bool is_copied = wait.place >= 0 && qn_ok(copied);
+  const bool is_copied = wait.slot >= 0 && qn_ok(copy_status);
   qn_status_t status =
       qn__cuda_check(device, qn__cuda()->stream_synchronize(stream->native), "%s", what);
   // After another failure than one that ends the device, its work may go on.
@@ -270,16 +270,16 @@ static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* 
   if (qn_ok(status) || is_dead) *out_is_done = end_wait(stream, &wait, is_copied, is_dead);
   // A copy that is still on its way is in front of any other that lands there, and of its look.
   qn__short_lock(&stream->lock);
-  if (wait.place >= 0) stream->syncs_in_use &= ~(1u << wait.place);
+  if (wait.slot >= 0) stream->syncs_in_use &= ~(1u << wait.slot);
   qn__short_unlock(&stream->lock);
   if (!qn_ok(status)) {
-    qn_status_free(copied);
+    qn_status_free(copy_status);
     return status;
   }
-  return copied;
+  return copy_status;
 }
 
-qn_status_t qn__cuda_flight_sync(qn__cuda_stream_t* stream, const char* what) {
+qn_status_t qn__cuda_in_flight_wait(qn__cuda_stream_t* stream, const char* what) {
   for (;;) {
     bool is_done;
     QN_TRY(wait_once(stream, what, &is_done));
@@ -295,7 +295,7 @@ qn_status_t qn__cuda_flight_sync(qn__cuda_stream_t* stream, const char* what) {
 static qn_status_t wait_for_oldest(qn__cuda_stream_t* stream) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__short_lock(&stream->lock);
-  const bool is_full = stream->next - stream->first == QN__CUDA_FLIGHTS;
+  const bool is_full = stream->next - stream->first == QN__CUDA_BATCHES;
   const bool is_any = stream->first_mark < stream->next_mark;
   const CUevent event = stream->marks[stream->first_mark % QN__CUDA_MARKS].event;
   qn__short_unlock(&stream->lock);
@@ -303,24 +303,25 @@ static qn_status_t wait_for_oldest(qn__cuda_stream_t* stream) {
   if (is_any) {
     return qn__cuda_check(stream->device, cu->event_synchronize(event), "waiting for an event");
   }
-  return qn__cuda_flight_sync(stream, "waiting for a stream");
+  return qn__cuda_in_flight_wait(stream, "waiting for a stream");
 }
 
 // The ring is full.
-static __attribute__((noinline)) qn_status_t wait_for_place(qn__cuda_stream_t* stream) {
+static __attribute__((noinline)) qn_status_t wait_for_slot(qn__cuda_stream_t* stream) {
   qn__cuda_scope_t scope;
   QN_TRY(qn__cuda_relax(stream->device, &scope));
   mark(stream);
-  collect(stream);
+  retire_passed(stream);
   qn_status_t status = wait_for_oldest(stream);
-  collect(stream);
+  retire_passed(stream);
   qn__cuda_leave(&scope);
   return status;
 }
 
 // Tags that no flight of the ring has, nor the record: that of calls that begin, where none is
 // given. Holds the lock.
-static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream, const qn__cuda_record_t* record) {
+static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream,
+                                 const qn__cuda_error_record_t* record) {
   if (!record) record = stream->record;
   const uint32_t number = (uint32_t)(stream->next % (QN__CUDA_MAX_TAGGED - 1)) + 1;
   uint32_t upper = number << QN__CUDA_TAG_SHIFT;
@@ -332,23 +333,23 @@ static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream, const qn__cuda
 
 // Joins the newest flight if it may and that is of the same owner, or takes a place. Holds the
 // lock.
-static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                       qn__cuda_graph_t* graph, const qn__cuda_record_t* record,
-                       uint64_t* out_position) {
-  if (!graph && !record && stream->next > stream->marked) {
-    qn__cuda_flight_t* newest = flight_at(stream, stream->next - 1);
+static bool join_or_add(qn__cuda_stream_t* stream, const qn_launch_t* launch,
+                        qn__cuda_graph_t* graph, const qn__cuda_error_record_t* record,
+                        uint64_t* out_position) {
+  if (!graph && !record && stream->next > stream->marked_end) {
+    qn__cuda_batch_t* newest = batch_at(stream, stream->next - 1);
     if (!newest->graph && newest->owner.owner == launch->owner) {
       newest->pending_count++;
       *out_position = stream->next - 1;
       return true;
     }
   }
-  if (stream->next - stream->first == QN__CUDA_FLIGHTS) return false;
-  qn__cuda_flight_t* flight = flight_at(stream, stream->next);
-  *flight =
-      (qn__cuda_flight_t){.tags = next_tags(stream, record), .pending_count = 1, .graph = graph};
+  if (stream->next - stream->first == QN__CUDA_BATCHES) return false;
+  qn__cuda_batch_t* batch = batch_at(stream, stream->next);
+  *batch =
+      (qn__cuda_batch_t){.tags = next_tags(stream, record), .pending_count = 1, .graph = graph};
   if (launch) {
-    flight->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
+    batch->owner = (qn__cuda_owner_t){launch->owner, launch->release, launch->describe};
     launch->retain(launch->owner);
   } else {
     qn__cuda_graph_retain(graph);
@@ -357,20 +358,20 @@ static bool take_place(qn__cuda_stream_t* stream, const qn_launch_t* launch,
   return true;
 }
 
-qn_status_t qn__cuda_flight_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
-                                  qn__cuda_graph_t* graph, const qn__cuda_record_t* record,
-                                  uint64_t* out_position, qn__cuda_tags_t* out_tags) {
+qn_status_t qn__cuda_batch_begin(qn__cuda_stream_t* stream, const qn_launch_t* launch,
+                                 qn__cuda_graph_t* graph, const qn__cuda_error_record_t* record,
+                                 uint64_t* out_position, qn__cuda_tags_t* out_tags) {
   for (;;) {
     qn__short_lock(&stream->lock);
-    const bool is_taken = take_place(stream, launch, graph, record, out_position);
-    if (is_taken) *out_tags = flight_at(stream, *out_position)->tags;
+    const bool is_added = join_or_add(stream, launch, graph, record, out_position);
+    if (is_added) *out_tags = batch_at(stream, *out_position)->tags;
     qn__short_unlock(&stream->lock);
-    if (is_taken) return QN_OK;
-    QN_TRY(wait_for_place(stream));
+    if (is_added) return QN_OK;
+    QN_TRY(wait_for_slot(stream));
   }
 }
 
-void qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
+void qn__cuda_batch_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
   uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
   while (end <= position &&
          !atomic_compare_exchange_weak_explicit(&stream->fallible_end, &end, position + 1,
@@ -380,22 +381,23 @@ void qn__cuda_flight_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
 }
 
 // The flight is still being added to, so nobody looks at it or at its place of the mirror.
-qn_status_t qn__cuda_flight_copy_graph(qn__cuda_stream_t* stream, uint64_t position,
-                                       uint32_t report_count) {
-  qn__cuda_flight_t* flight = flight_at(stream, position);
-  QN_TRY(qn__cuda_record_copy(stream->device, qn__cuda_graph_record(flight->graph), stream->native,
-                              &stream->mirror->graphs[position % QN__CUDA_FLIGHTS]));
+qn_status_t qn__cuda_batch_copy_graph(qn__cuda_stream_t* stream, uint64_t position,
+                                      uint32_t report_count) {
+  qn__cuda_batch_t* batch = batch_at(stream, position);
+  QN_TRY(qn__cuda_error_record_copy(stream->device, qn__cuda_graph_record(batch->graph),
+                                    stream->native,
+                                    &stream->readback->graphs[position % QN__CUDA_BATCHES]));
   qn__short_lock(&stream->lock);
-  flight->has_copy = true;
-  flight->report_count = report_count;
+  batch->has_copy = true;
+  batch->report_count = report_count;
   qn__short_unlock(&stream->lock);
   return QN_OK;
 }
 
-void qn__cuda_flight_end(qn__cuda_stream_t* stream, uint64_t position) {
+void qn__cuda_batch_end(qn__cuda_stream_t* stream, uint64_t position) {
   qn__short_lock(&stream->lock);
-  flight_at(stream, position)->pending_count--;
+  batch_at(stream, position)->pending_count--;
   const bool is_due = ++stream->unmarked_count >= QN__CUDA_LAUNCHES_PER_MARK;
   qn__short_unlock(&stream->lock);
-  if (__builtin_expect(is_due, 0)) mark_and_collect(stream);
+  if (__builtin_expect(is_due, 0)) mark_and_retire(stream);
 }
