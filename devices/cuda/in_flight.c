@@ -1,26 +1,33 @@
-// devices/cuda/in_flight.c: what is in flight on a stream: who must be kept alive, and whom to ask
-// when a kernel has written the error record.
+// devices/cuda/in_flight.c: the launches in flight on a stream. Keeps their owners alive, and finds
+// the owner of a kernel that has written the error record.
 //
 // Requirements, and how each is met:
-//  1. A launch allocates nothing and waits for nothing: flights lie in a ring; launches of one
-//  owner
-//     in a row share one; the lock is held for a few instructions.
-//  2. An owner is kept until the GPU has passed its launches. Every few dozen launches an event, a
-//     mark, is recorded behind them; a mark that is over frees what lies below. A mark covers
-//     flights only as far as all their work had been enqueued before the event was: callers that
-//     are still about to enqueue hold a flight's pending_count, and nothing joins a flight below
-//     `marked`.
-//  3. A failure finds its owner: a kernel writes its flight's tag into the record, which lies in
-//     device memory. Flights of which one could fail are freed only behind a look at a copy of the
-//     record that was queued when all their work had been: `seen` is how far such looks reach. In
-//     it the first failure becomes a status while its owner is still there. A copy is queued in
-//     front of a mark or of a wait, and only if a flight that could fail is beyond the last one.
-//     A wait finds any flight's failure, also where another thread is still adding to it or to one
-//     before it: who has called and then waits is told.
-//  4. A failure is found once, though several copies show it and calls come and go: a copy counts
-//     only as long as the record has not been cleared since (`record_epoch`, see record.c).
-//  5. A full ring is the one reason to wait, for the oldest mark, with no lock held.
-// Thread rule: any thread. Read next: launch.c, stream.c.
+//  1. A launch allocates nothing and does not wait. Batches lie in a ring; consecutive launches of
+//     one owner share a batch. The lock is held for a few instructions.
+//  2. An owner is retained until the GPU has finished its launches. After every few dozen launches
+//     an event, the mark, is recorded; when it has completed, the batches that it covers are
+//     retired. A mark covers only complete batches: `pending_count` is the number of callers that
+//     still enqueue, and no launch joins a batch below `marked_end`.
+//  3. A failure finds its owner: a kernel writes the tag of its batch into the error record. A
+//  batch
+//     that can fail is retired only after a copy of the record was read that had been queued when
+//     the batch was complete (`read_end`). A copy is queued before a mark or a wait, only if a
+//     batch that can fail was added since the last copy. A wait finds the failure of any batch,
+//     also of one that another thread still adds launches to, so a thread that waits after its call
+//     gets the failure of that call.
+//  4. A failure is reported once, though several copies contain it: a copy is valid only while the
+//     record has not been cleared since (`record_epoch`, see error_record.c).
+//  5. A launch waits only if the ring is full: for the oldest mark, without a lock.
+//
+// Invariants (qn__cuda_in_flight_check):
+//  1. first <= marked_end <= next, and the ring holds at most QN__CUDA_BATCHES.
+//  2. Batches below `marked_end` are complete.
+//  3. read_end <= copied_end <= marked_end.
+//  4. There are at most QN__CUDA_MARKS marks. Their positions ascend and are at most `marked_end`.
+//  5. Each batch has a tag. Only the batch of a graph has a copy, and it has no owner.
+//
+// Read next: launch.c, stream.c.
+#include <assert.h>
 #include <sched.h>
 
 #include "devices/cuda/cuda.h"
@@ -29,25 +36,62 @@ static qn__cuda_batch_t* batch_at(qn__cuda_stream_t* stream, uint64_t position) 
   return &stream->batches[position % QN__CUDA_BATCHES];
 }
 
-// The end of the flights from `marked` on that nobody is still adding to. Holds the lock.
-static uint64_t covered(qn__cuda_stream_t* stream) {
+static bool check_batches(const qn__cuda_stream_t* stream) {
+  for (uint64_t i = stream->first; i < stream->next; i++) {
+    const qn__cuda_batch_t* batch = &stream->batches[i % QN__CUDA_BATCHES];
+    if (i < stream->marked_end && batch->pending_count != 0) return false;
+    if (batch->tags.upper == 0 || (batch->graph ? !!batch->owner.owner : batch->has_copy)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool check_marks(const qn__cuda_stream_t* stream) {
+  if (stream->next_mark - stream->first_mark > QN__CUDA_MARKS) return false;
+  uint64_t end = stream->marked_end;
+  for (uint64_t i = stream->next_mark; i > stream->first_mark; i--) {
+    const uint64_t position = stream->marks[(i - 1) % QN__CUDA_MARKS].position;
+    if (position > end) return false;
+    end = position;
+  }
+  return true;
+}
+
+bool qn__cuda_in_flight_check(const qn__cuda_stream_t* stream) {
+  return stream->first <= stream->marked_end && stream->marked_end <= stream->next &&
+         stream->next - stream->first <= QN__CUDA_BATCHES &&
+         stream->read_end <= stream->copied_end && stream->copied_end <= stream->marked_end &&
+         check_marks(stream) && check_batches(stream);
+}
+
+// Ends a change of the ring.
+static void unlock_changed(qn__cuda_stream_t* stream) {
+  assert(qn__cuda_in_flight_check(stream));
+  qn__short_unlock(&stream->lock);
+}
+
+// ---------------------------------------------------------------------------------- marking
+
+// Returns the end of the complete batches after `marked_end`. With the lock held.
+static uint64_t complete_end(qn__cuda_stream_t* stream) {
   uint64_t position = stream->marked_end;
   while (position < stream->next && batch_at(stream, position)->pending_count == 0) position++;
   return position;
 }
 
-// How far a look at the record must reach before flights below `position`, which are complete, are
-// taken out: behind the last one that can fail. Holds the lock.
+// Returns the position up to which records must have been read before complete batches below
+// `position` are retired: the end of the last batch that can fail. With the lock held.
 static uint64_t fallible_below(const qn__cuda_stream_t* stream, uint64_t position) {
   const uint64_t end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed);
   return end < position ? end : position;
 }
 
-// Records an event behind the flights that are complete, and behind a copy of the error record if
-// one is due. Without an event they wait for the next.
+// Records an event after the complete batches, and before it a copy of the error record if one is
+// due. If that fails, a later mark covers the batches.
 static void mark(qn__cuda_stream_t* stream) {
   qn__short_lock(&stream->lock);
-  const uint64_t position = covered(stream);
+  const uint64_t position = complete_end(stream);
   const bool may_mark = !stream->is_marking && position > stream->marked_end &&
                         stream->next_mark - stream->first_mark < QN__CUDA_MARKS;
   const size_t index = stream->next_mark % QN__CUDA_MARKS;
@@ -59,7 +103,7 @@ static void mark(qn__cuda_stream_t* stream) {
     stream->marked_end = position;
     stream->unmarked_count = 0;
   }
-  qn__short_unlock(&stream->lock);
+  unlock_changed(stream);
   if (!may_mark) return;
   qn_status_t status = QN_OK;
   if (has_copy) {
@@ -80,17 +124,17 @@ static void mark(qn__cuda_stream_t* stream) {
     stream->next_mark++;
   }
   stream->is_marking = false;
-  qn__short_unlock(&stream->lock);
+  unlock_changed(stream);
   qn_status_free(status);
 }
 
-// ---------------------------------------------------------------------------------- taking out
+// ---------------------------------------------------------------------------------- retiring
 
 static uint32_t upper_of(uint32_t tag) {
   return tag >> QN__CUDA_TAG_SHIFT << QN__CUDA_TAG_SHIFT;
 }
 
-// The flight of a tag; holds the drain lock, under which none is taken out.
+// Finds the owner of the batch with a tag. With `retire_mutex` held, so that the batch stays.
 static bool find_tag(qn__cuda_stream_t* stream, uint32_t tag, qn__cuda_owner_t* out_owner) {
   bool is_found = false;
   qn__short_lock(&stream->lock);
@@ -103,8 +147,8 @@ static bool find_tag(qn__cuda_stream_t* stream, uint32_t tag, qn__cuda_owner_t* 
   return is_found;
 }
 
-// Turns what a copy of the record says, which was queued in this epoch when flights below
-// `position` were complete, into the stream's error. With the drain lock held.
+// Converts a copy of the record to the stream's error. The copy was queued in epoch `record_epoch`,
+// when all batches below `position` were complete. With `retire_mutex` held.
 static void read_record(qn__cuda_stream_t* stream, uint64_t position, uint32_t record_epoch,
                         const qn__gpu_record_t* record) {
   qn__cuda_owner_t owner;
@@ -122,15 +166,16 @@ static void read_record(qn__cuda_stream_t* stream, uint64_t position, uint32_t r
   if (has_failed) stream->record->failed_upper = upper_of(record->tag);
   if (stream->read_end < position) stream->read_end = position;
   if (stream->copied_end < position) stream->copied_end = position;
-  qn__short_unlock(&stream->lock);
+  unlock_changed(stream);
 }
 
-// A flight that was taken out, with what its place of the mirror held.
+// A batch that was removed from the ring, with the copy of its graph's record.
 typedef struct retired {
   qn__cuda_batch_t batch;
   qn__gpu_record_t record;
 } retired_t;
 
+// Releases the owner or the graph of a batch, and reports a failure of the graph.
 static void release_batch(qn__cuda_stream_t* stream, const retired_t* retired, bool is_passed) {
   const qn__cuda_batch_t* batch = &retired->batch;
   if (batch->graph) {
@@ -149,7 +194,8 @@ static void release_batch(qn__cuda_stream_t* stream, const retired_t* retired, b
   }
 }
 
-// With the drain lock held.
+// Retires the batches below `position`, a few for each time the lock is taken, because releasing an
+// owner may take long. With `retire_mutex` held.
 static void retire(qn__cuda_stream_t* stream, uint64_t position, bool is_passed) {
   for (;;) {
     retired_t batch[16];
@@ -163,7 +209,7 @@ static void retire(qn__cuda_stream_t* stream, uint64_t position, bool is_passed)
       }
       stream->first++;
     }
-    qn__short_unlock(&stream->lock);
+    unlock_changed(stream);
     if (count == 0) return;
     for (size_t i = 0; i < count; i++) release_batch(stream, &batch[i], is_passed);
   }
@@ -171,12 +217,15 @@ static void retire(qn__cuda_stream_t* stream, uint64_t position, bool is_passed)
 
 void qn__cuda_in_flight_retire_all(qn__cuda_stream_t* stream, bool is_passed) {
   qn__mutex_lock(&stream->retire_mutex);
-  retire(stream, stream->next, is_passed);
+  qn__short_lock(&stream->lock);
+  const uint64_t end = stream->marked_end = stream->next;
+  unlock_changed(stream);
+  retire(stream, end, is_passed);
   qn__mutex_unlock(&stream->retire_mutex);
 }
 
-// Takes out what marks say has been passed. Somebody else may be at it: then there is nothing to
-// do. What a mark without a copy covers has been seen: by marks before it, or by a wait.
+// Retires the batches of completed marks. Returns at once if another thread does that already. The
+// record needs no read where a mark has no copy: an earlier mark or a wait has read it.
 static void retire_passed(qn__cuda_stream_t* stream) {
   const qn__cuda_driver_t* cu = qn__cuda();
   if (pthread_mutex_trylock(&stream->retire_mutex) != 0) return;
@@ -193,13 +242,13 @@ static void retire_passed(qn__cuda_stream_t* stream) {
     retire(stream, position, true);
     qn__short_lock(&stream->lock);
     stream->first_mark++;
-    qn__short_unlock(&stream->lock);
+    unlock_changed(stream);
   }
   qn__mutex_unlock(&stream->retire_mutex);
 }
 
-// Marks, and looks what is over. Under a relaxed capture mode, because a query of an event may be
-// refused while another thread captures.
+// Records a mark and retires finished batches, in the relaxed capture mode, because the driver may
+// refuse to query an event while another thread captures.
 static void mark_and_retire(qn__cuda_stream_t* stream) {
   qn__cuda_scope_t scope;
   qn_status_free(qn__cuda_relax(stream->device, &scope));
@@ -210,18 +259,18 @@ static void mark_and_retire(qn__cuda_stream_t* stream) {
 
 // ---------------------------------------------------------------------------------- waiting
 
-// What one wait covers, and the place of the mirror for its copy.
+// The batches that one wait covers, and the slot for its copy of the record.
 typedef struct wait {
   uint64_t position;
   uint64_t required_end;  // records must have been read up to here, unless this wait reads one
-  int slot;               // -1: none
+  int slot;               // of `readback->syncs`; -1: none
   CUdeviceptr record;
   uint32_t record_epoch;
 } wait_t;
 
 static wait_t begin_wait(qn__cuda_stream_t* stream) {
   qn__short_lock(&stream->lock);
-  wait_t wait = {.position = covered(stream),
+  wait_t wait = {.position = complete_end(stream),
                  .required_end = atomic_load_explicit(&stream->fallible_end, memory_order_relaxed),
                  .slot = -1,
                  .record = stream->record->address,
@@ -233,12 +282,12 @@ static wait_t begin_wait(qn__cuda_stream_t* stream) {
     wait.slot = __builtin_ctz(idle);
     stream->syncs_in_use |= 1u << wait.slot;
   }
-  qn__short_unlock(&stream->lock);
+  unlock_changed(stream);
   return wait;
 }
 
-// Behind the wait: false if the record must be copied and waited for once more. A device that does
-// nothing any more has nothing to say.
+// Reads the record and retires the batches after a wait. Returns false if the record must be copied
+// in another wait, because no slot was free. Skips the record of a device that has ended.
 static bool end_wait(qn__cuda_stream_t* stream, const wait_t* wait, bool is_copied, bool is_dead) {
   qn__mutex_lock(&stream->retire_mutex);
   if (is_copied && !is_dead) {
@@ -252,7 +301,7 @@ static bool end_wait(qn__cuda_stream_t* stream, const wait_t* wait, bool is_copi
   return is_done;
 }
 
-// One wait; `*out_is_done` is false if the record is still to be read.
+// Waits once. Sets `*out_is_done` to false if the record must still be read.
 static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* out_is_done) {
   qn__cuda_device_t* device = stream->device;
   const wait_t wait = begin_wait(stream);
@@ -264,11 +313,12 @@ static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* 
   const bool is_copied = wait.slot >= 0 && qn_ok(copy_status);
   qn_status_t status =
       qn__cuda_check(device, qn__cuda()->stream_synchronize(stream->native), "%s", what);
-  // After another failure than one that ends the device, its work may go on.
+  // After a failure that does not end the device, its work may continue.
   const bool is_dead = atomic_load(&device->fatal) != QN__CU_OK;
   *out_is_done = true;
   if (qn_ok(status) || is_dead) *out_is_done = end_wait(stream, &wait, is_copied, is_dead);
-  // A copy that is still on its way is in front of any other that lands there, and of its look.
+  // The slot is free even if its copy is still queued: the next copy into it comes later on the
+  // stream, and is read after that.
   qn__short_lock(&stream->lock);
   if (wait.slot >= 0) stream->syncs_in_use &= ~(1u << wait.slot);
   qn__short_unlock(&stream->lock);
@@ -284,14 +334,14 @@ qn_status_t qn__cuda_in_flight_wait(qn__cuda_stream_t* stream, const char* what)
     bool is_done;
     QN_TRY(wait_once(stream, what, &is_done));
     if (is_done) return QN_OK;
-    // As many threads as there are places wait already.
+    // All slots were in use by other waiting threads.
     (void)sched_yield();
   }
 }
 
 // ---------------------------------------------------------------------------------- launches
 
-// Waits for the oldest mark, or for the stream if there is none.
+// Waits for the oldest mark if the ring is full, or for the stream if there is no mark.
 static qn_status_t wait_for_oldest(qn__cuda_stream_t* stream) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__short_lock(&stream->lock);
@@ -306,7 +356,7 @@ static qn_status_t wait_for_oldest(qn__cuda_stream_t* stream) {
   return qn__cuda_in_flight_wait(stream, "waiting for a stream");
 }
 
-// The ring is full.
+// Waits until the ring has a free slot.
 static __attribute__((noinline)) qn_status_t wait_for_slot(qn__cuda_stream_t* stream) {
   qn__cuda_scope_t scope;
   QN_TRY(qn__cuda_relax(stream->device, &scope));
@@ -318,21 +368,21 @@ static __attribute__((noinline)) qn_status_t wait_for_slot(qn__cuda_stream_t* st
   return status;
 }
 
-// Tags that no flight of the ring has, nor the record: that of calls that begin, where none is
-// given. Holds the lock.
+// Returns tags that no batch in the ring has and that are not in `record` (NULL: the record of new
+// calls). With the lock held.
 static qn__cuda_tags_t next_tags(const qn__cuda_stream_t* stream,
                                  const qn__cuda_error_record_t* record) {
   if (!record) record = stream->record;
   const uint32_t number = (uint32_t)(stream->next % (QN__CUDA_MAX_TAGGED - 1)) + 1;
   uint32_t upper = number << QN__CUDA_TAG_SHIFT;
-  // The one number that is nobody's otherwise.
+  // The one number that no position has.
   if (upper == record->failed_upper) upper = (uint32_t)QN__CUDA_MAX_TAGGED << QN__CUDA_TAG_SHIFT;
   return (qn__cuda_tags_t){upper,
                            atomic_load_explicit(&stream->kernel_count, memory_order_relaxed)};
 }
 
-// Joins the newest flight if it may and that is of the same owner, or takes a place. Holds the
-// lock.
+// Joins the newest batch if it is open and has the same owner, else adds one. Returns false if the
+// ring is full. With the lock held.
 static bool join_or_add(qn__cuda_stream_t* stream, const qn_launch_t* launch,
                         qn__cuda_graph_t* graph, const qn__cuda_error_record_t* record,
                         uint64_t* out_position) {
@@ -365,7 +415,7 @@ qn_status_t qn__cuda_batch_begin(qn__cuda_stream_t* stream, const qn_launch_t* l
     qn__short_lock(&stream->lock);
     const bool is_added = join_or_add(stream, launch, graph, record, out_position);
     if (is_added) *out_tags = batch_at(stream, *out_position)->tags;
-    qn__short_unlock(&stream->lock);
+    unlock_changed(stream);
     if (is_added) return QN_OK;
     QN_TRY(wait_for_slot(stream));
   }
@@ -380,7 +430,8 @@ void qn__cuda_batch_may_fail(qn__cuda_stream_t* stream, uint64_t position) {
   }
 }
 
-// The flight is still being added to, so nobody looks at it or at its place of the mirror.
+// Writes to the batch and its slot without `retire_mutex`: the batch is not complete, so no other
+// thread reads them.
 qn_status_t qn__cuda_batch_copy_graph(qn__cuda_stream_t* stream, uint64_t position,
                                       uint32_t report_count) {
   qn__cuda_batch_t* batch = batch_at(stream, position);
@@ -390,7 +441,7 @@ qn_status_t qn__cuda_batch_copy_graph(qn__cuda_stream_t* stream, uint64_t positi
   qn__short_lock(&stream->lock);
   batch->has_copy = true;
   batch->report_count = report_count;
-  qn__short_unlock(&stream->lock);
+  unlock_changed(stream);
   return QN_OK;
 }
 
@@ -398,6 +449,6 @@ void qn__cuda_batch_end(qn__cuda_stream_t* stream, uint64_t position) {
   qn__short_lock(&stream->lock);
   batch_at(stream, position)->pending_count--;
   const bool is_due = ++stream->unmarked_count >= QN__CUDA_LAUNCHES_PER_MARK;
-  qn__short_unlock(&stream->lock);
+  unlock_changed(stream);
   if (__builtin_expect(is_due, 0)) mark_and_retire(stream);
 }
