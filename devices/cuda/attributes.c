@@ -1,8 +1,7 @@
-// devices/cuda/attributes.c: what a CUDA device says of itself, as attributes and as options of the
-// target kind "cuda".
+// devices/cuda/attributes.c: the attributes of a CUDA device, and its options of target kind
+// "cuda".
 //
-// Most of it needs no context, so that a target can be made of a device that is not used yet.
-// Thread rule: any thread. Read next: executable.c, which holds code against it.
+// Only one attribute needs the context, so a target can be made from a device that is not in use.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -27,7 +26,7 @@ static void answer_text(qn_attribute_value_t* out, const char* format, ...) {
   out->type = QN_ATTRIBUTE_TYPE_STRING;
 }
 
-// An attribute of the driver that is a number; none when the driver has no answer.
+// Answers with a numeric attribute of the driver; gives no answer if the driver has none.
 static void answer_driver(qn_attribute_value_t* out, const qn__cuda_device_t* device,
                           CUdevice_attribute attribute) {
   int value;
@@ -53,7 +52,7 @@ static void answer_total_memory(qn_attribute_value_t* out, const qn__cuda_device
   }
 }
 
-// "GPU-c0ffee00-..." as the vendor's tools write it.
+// Writes the UUID in the format of the vendor's tools: "GPU-c0ffee00-...".
 static bool write_uuid(const qn__cuda_device_t* device, char out[48]) {
   CUuuid uuid;
   const qn__cuda_driver_t* cu = qn__cuda();
@@ -67,7 +66,7 @@ static bool write_uuid(const qn__cuda_device_t* device, char out[48]) {
   return true;
 }
 
-// The one question that needs the context: the driver answers for the current one.
+// Answers with the free memory. Enters the context, because the driver reports the current one.
 static qn_status_t answer_available(qn_attribute_value_t* out, int32_t id) {
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
@@ -157,12 +156,13 @@ qn_status_t qn__cuda_attribute(int32_t id, qn_attribute_t attribute,
                   qn__cuda_package_version()[0] ? qn__cuda_package_version() : "unknown");
       break;
     default:
-      break;  // none
+      break;  // no answer
   }
   return QN_OK;
 }
 
-// From 9.0 on an architecture has features of its own, which only code for exactly it may use.
+// Answers with the architecture. Since 9.0 it has features that only code for exactly this
+// architecture may use, which the suffix "a" enables.
 static void answer_arch(qn_attribute_value_t* out, const qn__cuda_device_t* device) {
   answer_text(out, "sm_%d%d%s", device->major, device->minor, device->major >= 9 ? "a" : "");
 }

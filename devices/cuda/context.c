@@ -1,12 +1,13 @@
-// devices/cuda/context.c: the primary context of a device, and being in it for the time of a call.
+// devices/cuda/context.c: the primary context of a device, and entering it for the time of a call.
 //
-// The host may have a context of its own, current on its threads: what it was before a call, it is
-// again afterwards. A host that uses the primary context too (the CUDA runtime does) costs a look.
-// The context is retained once and never released: other libraries of the process live in it, and
-// its end at the process's end is the driver's. Thread rule: any thread. Read next: stream.c.
+// The host may have a context of its own on its threads; a call restores it. If the host uses the
+// primary context (the CUDA runtime does), entering costs one query. The context is retained once
+// and never released: other libraries of the process use it, and the driver destroys it at exit.
+//
+// Read next: stream.c.
 #include "devices/cuda/cuda.h"
 
-// Makes the context and what every use of the device needs.
+// Retains the context, and creates the memory pool and the default stream.
 static __attribute__((noinline)) qn_status_t open_context(qn__cuda_device_t* device) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__mutex_lock(&device->mutex);
@@ -30,7 +31,7 @@ static __attribute__((noinline)) qn_status_t open_context(qn__cuda_device_t* dev
     status = qn__cuda_stream_make(device, NULL, false, &device->default_stream);
   }
   qn__cuda_leave(&scope);
-  // One that was retained and cannot be used stays retained: the next call tries again.
+  // After a failure the context stays retained, and the next call tries again.
   if (qn_ok(status)) atomic_store_explicit(&device->context, context, memory_order_release);
   qn__mutex_unlock(&device->mutex);
   return status;
@@ -62,7 +63,7 @@ qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
   return QN_OK;
 }
 
-// What the scope has pushed stays as it is.
+// Relaxes the capture mode. Keeps the context that the scope has pushed.
 static qn_status_t relax(qn__cuda_device_t* device, qn__cuda_scope_t* scope) {
   scope->old_mode = QN__CU_CAPTURE_MODE_RELAXED;
   qn_status_t status = qn__cuda_check(device, qn__cuda()->exchange_capture_mode(&scope->old_mode),
@@ -83,8 +84,8 @@ qn_status_t qn__cuda_enter(int32_t id, qn__cuda_device_t** out_device, qn__cuda_
   return status;
 }
 
-// Leaving may fail, too, or tell of earlier work that failed: whether it was done is looked at, and
-// it is tried once more.
+// Restores the capture mode and the context. A call may fail, or return the failure of earlier work
+// though it succeeded: the function checks the effect and tries once more.
 void qn__cuda_leave(const qn__cuda_scope_t* scope) {
   const qn__cuda_driver_t* cu = qn__cuda();
   CUstreamCaptureMode mode = scope->old_mode;

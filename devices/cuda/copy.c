@@ -1,26 +1,25 @@
-// devices/cuda/copy.c: copies between host, device and devices, on a stream.
+// devices/cuda/copy.c: copies between host and device, and between devices, on a stream.
 //
-// Host memory that is not pinned may be reused when a copy returns, whatever the driver does with
-// it: small copies to the device go through pinned buffers of ours and wait for nothing; large ones
-// and those to the host wait for the stream. Between devices the driver copies directly or through
-// the host; where it refuses, the bytes go through pinned memory here. Thread rule: any thread.
-// Read next: executable.c.
+// The caller may reuse pageable host memory when a copy returns. So small copies to the device go
+// through pinned staging buffers and do not wait. Large copies, and copies to the host, wait for
+// the stream. Between devices the driver copies, directly or through the host; if it refuses, the
+// bytes go through pinned memory here.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
-// A buffer holds what is copied without waiting. Beyond as many buffers a copy waits.
+// The largest copy that is staged, and the most buffers. Other copies wait.
 enum { STAGING_BYTES = 64 << 10, STAGING_LIMIT = 64 };
 
 struct qn__cuda_staging {
   void* host;
-  CUevent event;  // behind its last use
+  CUevent event;  // after its last use
   bool is_used;   // the event has been recorded
   qn__cuda_staging_t* next;
 };
 
 // ---------------------------------------------------------------------------------- staging
 
-// A buffer that is not in use; NULL when all are.
+// Removes an idle buffer from the list; NULL if all are in use.
 static qn__cuda_staging_t* acquire_idle(qn__cuda_device_t* device) {
   qn__cuda_staging_t* found = NULL;
   qn__mutex_lock(&device->mutex);
@@ -41,6 +40,7 @@ static void release_staging(qn__cuda_device_t* device, qn__cuda_staging_t* stagi
   qn__mutex_unlock(&device->mutex);
 }
 
+// Counts a new buffer; false at the limit.
 static bool may_add(qn__cuda_device_t* device) {
   qn__mutex_lock(&device->mutex);
   const bool may = device->staging_count < STAGING_LIMIT;
@@ -55,7 +55,7 @@ static void cancel_add(qn__cuda_device_t* device) {
   qn__mutex_unlock(&device->mutex);
 }
 
-// A buffer of our own to stage through; NULL when there is none to be had: the copy then waits.
+// Gets an idle or a new buffer; NULL at the limit or without memory: the copy then waits.
 static qn__cuda_staging_t* acquire_staging(qn__cuda_device_t* device) {
   qn__cuda_staging_t* staging = acquire_idle(device);
   if (staging || !may_add(device)) return staging;
@@ -87,7 +87,7 @@ static qn_status_t copy_staged_to_device(qn__cuda_stream_t* stream, qn__cuda_sta
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->event_record(staging->event, stream->native),
                             "recording an event");
-    // When the buffer is free cannot be told then, but for waiting.
+    // Without an event, only a wait shows that the buffer is free.
     if (!qn_ok(status)) (void)cu->stream_synchronize(stream->native);
     staging->is_used = qn_ok(status);
   }
@@ -125,8 +125,7 @@ static qn_status_t copy_to_host(qn__cuda_stream_t* stream, void* to, CUdeviceptr
 
 // ---------------------------------------------------------------------------------- devices
 
-// Lets the devices reach each other's memory, where they can; tried once for each pair. Copies work
-// without it, too.
+// Enables direct access between two devices, once for each pair. Copies also work without it.
 static void enable_peer(qn__cuda_device_t* device, qn__cuda_device_t* peer,
                         CUcontext peer_context) {
   const qn__cuda_driver_t* cu = qn__cuda();
@@ -145,7 +144,7 @@ static void enable_peer(qn__cuda_device_t* device, qn__cuda_device_t* peer,
   qn_status_free(qn__cuda_check(device, result, "enabling peer access"));
 }
 
-// Down to pinned memory, and up from there: for devices that cannot copy to each other. Waits.
+// Copies through pinned memory, for devices that cannot copy to each other. Waits.
 static qn_status_t copy_through_host(qn__cuda_stream_t* stream, int32_t to_id, CUdeviceptr to,
                                      CUdeviceptr from, size_t size_bytes) {
   const qn__cuda_driver_t* cu = qn__cuda();
@@ -174,7 +173,7 @@ static qn_status_t copy_to_peer(qn__cuda_stream_t* stream, int32_t to_id, CUdevi
   qn__cuda_device_t* device = stream->device;
   qn__cuda_device_t* peer;
   qn__cuda_scope_t scope;
-  // For its context: it need not be current.
+  // Creates the peer's context, which need not be current.
   QN_TRY(qn__cuda_enter(to_id, &peer, &scope));
   qn__cuda_leave(&scope);
   CUcontext peer_context = atomic_load(&peer->context);

@@ -1,6 +1,6 @@
-// devices/cuda/device.c: the table of the CUDA device. What it does is in the files beside it.
+// devices/cuda/device.c: the table of the CUDA device.
 //
-// Thread rule: any thread. Read next: cuda.h, which has the requirements on all of them.
+// Read next: cuda.h, which has the requirements on all files.
 #include "devices/cuda/cuda.h"
 
 const qn_device_table_t qn__cuda_device_table = {

@@ -1,9 +1,10 @@
-// devices/cuda/driver.h: what quern uses of the CUDA driver API, declared here: types, values and
-// the table of entry points, which loader.c fills at run time. No CUDA header is needed to build.
+// devices/cuda/driver.h: the types, values and entry points of the CUDA driver API that quern uses.
+// Declared here, so that a build needs no CUDA header. loader.c fills the table at run time.
 //
-// Names and layouts are the driver's own; tests/fake-cuda/check_driver.c compares every entry with
-// NVIDIA's header where there is one. Thread rule: constant once filled. Read next:
-// cuda_symbols.inc, loader.c.
+// Names and layouts are the driver's; tests/fake-cuda/check_driver.c compares every entry with
+// NVIDIA's header if it is installed.
+//
+// Thread rule: constant after loading. Read next: cuda_symbols.inc, loader.c.
 #ifndef QUERN_DEVICES_CUDA_DRIVER_H_
 #define QUERN_DEVICES_CUDA_DRIVER_H_
 
@@ -48,7 +49,7 @@ typedef struct CUmemPoolProps_st {
 } CUmemPoolProps;
 #endif
 
-// Results that are told apart.
+// The results that quern distinguishes.
 enum {
   QN__CU_OK = 0,
   QN__CU_INVALID_VALUE = 1,
@@ -123,7 +124,7 @@ enum {
   QN__CU_MEMPOOL_RELEASE_THRESHOLD = 4,
 };
 
-// NULL where an optional entry is missing.
+// NULL for a missing optional entry.
 typedef struct qn__cuda_driver {
 #define QN_CUDA_SYMBOL(name, symbol, need, params) CUresult(*name) params;
 #include "devices/cuda/cuda_symbols.inc"

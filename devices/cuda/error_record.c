@@ -1,25 +1,27 @@
-// devices/cuda/error_record.c: error records in device memory, and the pinned memory that copies of
-// them land in; many to one allocation, because either kind of memory comes in pages.
+// devices/cuda/error_record.c: error records in device memory, and pinned memory for copies of
+// them. Allocates both in pages of many slots, because the driver allocates no less than a page.
 //
-// Every block of a kernel that can fail looks at its record when it begins, so that lies where the
-// kernels are: a look across PCI Express would cost more than most kernels. The host sees copies,
-// made in the order of the stream; each copy has a place of its own until it was read, so that the
-// GPU writes nowhere that the host reads. What a record holds when it is taken is anybody's: who
-// takes it has it cleared in front of the first kernel that uses it. Neither kind of memory is ever
-// freed.
+// Every block of a kernel that can fail reads its record when it begins. So records lie in device
+// memory: a read across PCI Express would take longer than most kernels. The host reads copies,
+// made in stream order. Each copy has a slot of its own until it was read, so the GPU never writes
+// where the host reads. A new record has undefined contents; its user clears it before the first
+// kernel. Pages are never freed.
 //
-// A call of several kernels is done as a whole or not from some kernel on; never its later kernels
-// without the earlier ones, though another thread's sync tells a failure in between, and others
-// begin calls that are to be done. No lock is held around launches for it: a call keeps the record
-// that it began with (qn__cuda_error_record_acquire), and behind a failure that was told the next
-// call gets one that no call is launching with, cleared in the order of the stream. As a rule it is
-// the same one; another one only while a thread is in the middle of a call. What is left of that
-// call finds the failure where it was. Nothing more can fail in a record that has been told, so
-// only the newest is ever copied. Thread rule: any thread. Read next: flight.c.
+// A call of several kernels runs as a whole, or no kernel runs after some point. A later kernel
+// never runs without the earlier ones, even if another thread's sync reports a failure in between
+// and other threads begin calls that must run. No lock is held during launches for that:
+//  1. A call keeps the record that it began with (qn__cuda_error_record_acquire).
+//  2. After a failure was reported, the next call gets a record that no call uses, cleared in
+//  stream
+//     order. That is the same record, unless a thread is in the middle of a call.
+//  3. The rest of an older call still finds the failure in its record, and is skipped.
+//  4. No new failure appears in a record whose failure was reported, so only the newest is copied.
+//
+// Read next: in_flight.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
-// A page has one bit for each of its places, of which there are at most 64.
+// A page has at most 64 slots; `used` has one bit for each.
 struct qn__cuda_page {
   qn__cuda_page_t* next;
   uint64_t start;
@@ -32,9 +34,10 @@ typedef struct kind {
   CUresult (*allocate)(const qn__cuda_device_t* device, size_t size_bytes, uint64_t* out_start);
 } kind_t;
 
-// ---------------------------------------------------------------------------------- places
+// ---------------------------------------------------------------------------------- slots
 
-// With the device's lock held, so that of what is kept only the pool's can be given back.
+// If memory is short, trims the pool and tries once more. It cannot trim the cached blocks, because
+// their lock, the device's, is held.
 static CUresult allocate_records(const qn__cuda_device_t* device, size_t size_bytes,
                                  uint64_t* out_start) {
   const qn__cuda_driver_t* cu = qn__cuda();
@@ -57,11 +60,11 @@ static CUresult allocate_readbacks(const qn__cuda_device_t* device, size_t size_
   return result;
 }
 
-// A record has a cache line of its own.
+// Each record has its own cache line.
 static const kind_t records = {"error records", 64, 64, allocate_records};
 static const kind_t readbacks = {"copies of error records", sizeof(qn__cuda_readback_t), 8,
                                  allocate_readbacks};
-_Static_assert(sizeof(qn__gpu_record_t) <= 64, "a record fits its place");
+_Static_assert(sizeof(qn__gpu_record_t) <= 64, "a record fits its slot");
 _Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
 
 static qn_status_t add_page(qn__cuda_device_t* device, const kind_t* kind,
@@ -130,7 +133,7 @@ void qn__cuda_error_record_free(qn__cuda_device_t* device, CUdeviceptr record) {
   free_slot(device, &records, &device->records, record);
 }
 
-// ---------------------------------------------------------------------------------- the GPU's part
+// ---------------------------------------------------------------------------------- enqueued work
 
 qn_status_t qn__cuda_error_record_clear(qn__cuda_device_t* device, CUdeviceptr record,
                                         CUstream native) {
@@ -146,8 +149,8 @@ qn_status_t qn__cuda_error_record_copy(qn__cuda_device_t* device, CUdeviceptr re
                         "reading an error record");
 }
 
-// A byte of the tag that is 0 in no tag of a graph goes over one that is different in all of them;
-// a record without a tag stays so.
+// Copies the highest byte of the tag over the lowest: a bit there is 0 in all tags of a graph, and
+// 1 afterwards. A record without a tag stays empty.
 qn_status_t qn__cuda_error_record_poison(qn__cuda_device_t* device, CUdeviceptr record,
                                          CUstream native) {
   const CUdeviceptr lowest = record + offsetof(qn__gpu_record_t, tag);
@@ -155,9 +158,10 @@ qn_status_t qn__cuda_error_record_poison(qn__cuda_device_t* device, CUdeviceptr 
                         "closing an error record");
 }
 
-// ---------------------------------------------------------------------------------- a stream's
+// ---------------------------------------------------------------------------------- records of a
+// stream
 
-// With the device's lock held.
+// Adds a record to the stream's list. With the device's lock held.
 static qn_status_t add_record(qn__cuda_stream_t* stream, qn__cuda_error_record_t** out_record) {
   qn__cuda_error_record_t* record = qn__alloc_zero(qn_allocator_default(), 1, sizeof *record);
   if (!record) return qn__out_of_memory("an error record");
@@ -186,7 +190,7 @@ void qn__cuda_error_record_deinit(qn__cuda_stream_t* stream) {
   }
 }
 
-// A record that no call is launching with: one that the stream has, or another one.
+// Finds a record that no call uses, or adds one.
 static qn_status_t find_idle(qn__cuda_stream_t* stream, qn__cuda_error_record_t** out_record) {
   for (qn__cuda_error_record_t* record = stream->records; record; record = record->next) {
     *out_record = record;
@@ -202,8 +206,9 @@ static qn_status_t find_idle(qn__cuda_stream_t* stream, qn__cuda_error_record_t*
   return status;
 }
 
-// In the mutex, because whoever goes on to launch must find the record cleared or the clearing
-// queued; nothing is waited for in it. While a clearing is due no call takes a record.
+// Enqueues a clear of an idle record, if one is due, and makes it the record of new calls. Holds
+// the mutex, so that no thread launches with the record before its clear is queued. No call gets a
+// record while a clear is due.
 static qn_status_t clear(qn__cuda_stream_t* stream) {
   qn_status_t status = QN_OK;
   qn__mutex_lock(&stream->retire_mutex);

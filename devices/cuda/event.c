@@ -1,8 +1,8 @@
-// devices/cuda/event.c: events between uses, so that a wait of one stream for another neither makes
-// nor destroys one.
+// devices/cuda/event.c: a pool of events, so that a wait between streams neither creates nor
+// destroys one.
 //
-// An event may be used again as soon as the wait for it has been enqueued: the wait is for what it
-// stood for then. Thread rule: any thread. Read next: stream.c.
+// An event may be reused as soon as a wait for it is enqueued: the wait is for the record that the
+// event held then.
 #include "devices/cuda/cuda.h"
 
 qn_status_t qn__cuda_event_acquire(qn__cuda_device_t* device, CUevent* out_event) {

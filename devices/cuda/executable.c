@@ -1,10 +1,11 @@
-// devices/cuda/executable.c: loading cubins and letting them go.
+// devices/cuda/executable.c: loading and unloading cubins.
 //
-// Everything that can be known is checked when a cubin is loaded: that the machine has what it
-// needs, that blocks fit its registers and shared memory, which is raised to what the kernels use;
-// and every kernel is loaded then, because a driver that loads lazily may otherwise have to wait
-// for the device at a launch. A module is not unloaded while a stream records: that waits for the
-// end of the recording. Thread rule: any thread; an executable is immutable. Read next: launch.c.
+// Loading checks as much as it can: that the machine has what the cubin needs, and that blocks fit
+// its registers and shared memory, whose limit it raises if needed. It also loads every kernel:
+// a driver that loads lazily might otherwise wait for the device at a launch. While a stream
+// records, unloading a module is deferred until the recording ends.
+//
+// Thread rule: any thread; an executable is immutable. Read next: launch.c.
 #include <elf.h>
 
 #include "base/alloc.h"
@@ -12,14 +13,14 @@
 #include "devices/gpu/run.h"
 
 #define FORMAT "cuda-cubin-1"
-// What a block has without asking for more.
+// The shared memory of a block without an opt-in.
 #define SHARED_BYTES_UNASKED 49152
 
 bool qn__cuda_accepts(const char* format) {
   return strcmp(format, FORMAT) == 0;
 }
 
-// The driver is given an address without a size: what is not wholly there must not reach it.
+// Checks that the ELF file is complete, because the driver gets an address without a size.
 static bool is_whole_elf(const uint8_t* data, size_t size) {
   Elf64_Ehdr header;
   if (size < sizeof header) return false;
@@ -39,7 +40,7 @@ static bool is_whole_elf(const uint8_t* data, size_t size) {
   return true;
 }
 
-// The one cubin that all kernels are in, aligned; `out_copy` is to be freed if it is not NULL.
+// Finds the one cubin of all kernels, aligned. The caller frees `out_copy` unless it is NULL.
 static qn_status_t find_image(const qn_artifact_t* artifact, const qn__gpu_plan_t* plan,
                               const void** out_image, void** out_copy, size_t* out_size) {
   const qn__gpu_kernel_t* first = &plan->kernels[0];
@@ -117,7 +118,7 @@ static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* 
   qn__free(qn_allocator_default(), copy, size);
   qn_status_t status = qn__cuda_check(device, result, "loading a cubin");
   if (result == QN__CU_INVALID_IMAGE || result == QN__CU_UNSUPPORTED_VERSION) {
-    // A driver takes what any NVRTC of its major version makes, or of an older one.
+    // A driver accepts cubins of any NVRTC of its major version or an older one.
     qn_status_free(status);
     const int version = qn__cuda_version();
     status = qn_status_make(QN_STATUS_INCOMPATIBLE,
@@ -132,7 +133,7 @@ static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* 
   return status;
 }
 
-// Which functions have kernels that can fail.
+// Marks the functions that have kernels that can fail.
 static void find_records(const qn__gpu_plan_t* plan, bool* has_record) {
   for (uint32_t f = 0; f < plan->function_count; f++) {
     const qn__gpu_function_t* function = &plan->functions[f];
@@ -207,7 +208,7 @@ void qn__cuda_unload(int32_t id, void* self) {
   qn__cuda_scope_t scope;
   qn_status_t status = qn__cuda_enter(id, &device, &scope);
   if (!qn_ok(status)) {
-    // The driver took its part with it, or it is a parent process's.
+    // The device has ended, or the module belongs to a parent process.
     qn_status_free(status);
     executable->module = NULL;
     destroy(executable);

@@ -1,22 +1,25 @@
-// devices/cuda/graph.c: what a stream records, as a graph that is launched many times.
+// devices/cuda/graph.c: graphs that a stream records, to be launched many times.
 //
-// Requirements.
-//  1. Whatever recorded kernels use lives as long as the graph: the owners of their functions, the
-//     workspace of their calls, and an error record of the graph's own, whose tags are the owners'
+// Requirements:
+//  1. Everything that recorded kernels use lives as long as the graph: the owners of their
+//  functions,
+//     the workspace of their calls, and an error record of the graph, whose tags are the owners'
 //     positions.
-//  2. A launch of a graph is in flight on a stream like any other: it keeps the graph alive. If the
-//     graph can fail its record is copied behind each launch, to where only the look at this launch
-//     reads; a failure that several copies show is told once, and the record is then cleared in
-//     front of the next launch. In front of a launch behind one that has not been looked at the
-//     record is closed: what comes between a failure and its telling is skipped, all of it, though
-//     the kernel that failed is among it again. None of this is recorded.
-//  3. Captures are relaxed ones: any thread may end one, and calls that are not recorded (a module
-//     that is loaded, memory) do not spoil it.
-//  4. A stream that waits for one that records joins it; it stops with it.
-//  5. In graphs that the host records on a stream of its own, a driver's user object keeps the
-//     owners. The driver lets go of them on a thread that must not call it, so they are put on a
-//     list, from which the next sync takes them.
-// Thread rule: any thread; one graph is launched by one thread at a time. Read next: flight.c.
+//  2. A launch of a graph is a batch in flight, which retains the graph. If the graph can fail, its
+//     record is copied after each launch to a slot of that launch alone. A failure that several
+//     copies contain is reported once; then the record is cleared before the next launch. A launch
+//     that follows one whose copy was not read yet first poisons the record. So all work between a
+//     failure and its report is skipped, also if the graph that failed is launched again. None of
+//     this is recorded in the graph.
+//  3. Captures are relaxed: any thread may end one, and calls that are not recorded (loading a
+//     module, allocating) do not end it.
+//  4. A stream that waits for a recording stream joins the capture, and leaves it when it ends.
+//  5. A graph that the host captures on a stream of its own retains the owners with a user object
+//  of
+//     the driver. The driver destroys it on a thread that must not call the driver, so the owner
+//     goes on a list, which the next sync releases.
+//
+// Thread rule: any thread; only one thread at a time launches a graph. Read next: in_flight.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
@@ -32,16 +35,16 @@ struct qn__cuda_graph {
   qn__cuda_device_t* device;
   CUgraphExec exec;
   CUdeviceptr record;
-  _Atomic bool may_fail;          // it has a kernel that takes the record
-  _Atomic bool is_clear_due;      // the record, in front of the next launch
-  _Atomic uint32_t report_count;  // failures that were told
-  _Atomic uint32_t unread_count;  // launches that may have failed and have not been looked at
-  uint64_t stream_number;         // of the last launch's
+  _Atomic bool may_fail;          // it has a kernel that uses the record
+  _Atomic bool is_clear_due;      // before the next launch
+  _Atomic uint32_t report_count;  // reported failures
+  _Atomic uint32_t unread_count;  // launches whose copy of the record was not read yet
+  uint64_t stream_number;         // of the last launch
   qn__cuda_stream_t* origin;
   qn__cuda_stream_t* members;     // streams that record it (the device's lock)
-  qn__mutex_t mutex;              // what follows; and the telling of failures
-  _Atomic uint32_t kernel_count;  // of those that have a tag
-  uint32_t first_kernel;          // the number that the newest owner's tags begin with
+  qn__mutex_t mutex;              // of the members below, and of reporting failures
+  _Atomic uint32_t kernel_count;  // kernels that have a tag
+  uint32_t first_kernel;          // the number of the newest owner's first tag
   qn__cuda_owner_t* owners;
   size_t owner_count;
   size_t owner_capacity;
@@ -75,7 +78,7 @@ void qn__cuda_graph_retain(qn__cuda_graph_t* graph) {
   atomic_fetch_add_explicit(&graph->reference_count, 1, memory_order_relaxed);
 }
 
-// The driver's answers do not matter: of a device that does nothing any more nothing is left.
+// Ignores failures of the driver: a device that has ended holds no resources.
 void qn__cuda_graph_release(qn__cuda_graph_t* graph) {
   if (atomic_fetch_sub_explicit(&graph->reference_count, 1, memory_order_acq_rel) != 1) return;
   const qn__cuda_driver_t* cu = qn__cuda();
@@ -123,7 +126,7 @@ qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record
 
 // ---------------------------------------------------------------------------------- recording
 
-// Of the count-th kernel: without the bit that is clear in all tags of a graph.
+// Returns the number of kernel `count`, which skips the bit that is clear in all tags of a graph.
 static uint32_t number_of(uint32_t count) {
   const uint32_t upper = count >> QN__CUDA_GRAPH_SHIFT;
   return (upper << QN__CUDA_GRAPH_SHIFT) + count;
@@ -160,13 +163,13 @@ uint32_t qn__cuda_graph_next_kernel(qn__cuda_graph_t* graph) {
   return number_of(atomic_fetch_add_explicit(&graph->kernel_count, 1, memory_order_relaxed));
 }
 
-// The smallest free block that is large enough: what one recorded call is done with, the next of
-// the same order may have.
+// Reuses the smallest free block that is large enough, or allocates one. A block is free when the
+// recorded call that used it has ended.
 qn_status_t qn__cuda_graph_workspace_allocate(qn__cuda_graph_t* graph, size_t size_bytes,
                                               CUdeviceptr* out_address) {
   graph_block_t* best = NULL;
   qn__mutex_lock(&graph->mutex);
-  // Streams of one graph are not in order with each other: their blocks are not shared.
+  // Kernels of several streams run in no order, so they do not share blocks.
   const bool may_reuse = graph->members && !graph->members->next_captured;
   for (graph_block_t* block = graph->blocks; block && may_reuse; block = block->next) {
     if (!block->is_free || block->size_bytes < size_bytes) continue;
@@ -222,7 +225,7 @@ void qn__cuda_capture_join(qn__cuda_stream_t* from, qn__cuda_stream_t* to) {
   qn__mutex_unlock(&graph->device->mutex);
 }
 
-// No stream records the graph any more; what waited for that is done.
+// Removes all streams from the capture, and runs deferred unloads.
 static void stop(qn__cuda_graph_t* graph) {
   qn__cuda_device_t* device = graph->device;
   qn__mutex_lock(&device->mutex);
@@ -274,14 +277,14 @@ qn_status_t qn__cuda_capture_begin(int32_t id, void* inner) {
   return status;
 }
 
-// Ends the driver's capture and makes the graph ready, or lets go of it.
+// Ends the driver's capture and instantiates the graph, or releases it after a failure.
 static qn_status_t end(qn__cuda_stream_t* stream, qn__cuda_graph_t* graph) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__cuda_device_t* device = stream->device;
   CUgraph recorded = NULL;
   qn_status_t status =
       qn__cuda_check(device, cu->capture_end(stream->native, &recorded), "ending the recording");
-  // A failure ends it, too, as a rule; the stream must not be left recording.
+  // A failure usually ends the capture, too. Make sure: the stream must not stay in it.
   CUstreamCaptureStatus state = QN__CU_CAPTURE_STATUS_NONE;
   if (!qn_ok(status) && cu->is_capturing(stream->native, &state) == QN__CU_OK &&
       state != QN__CU_CAPTURE_STATUS_NONE) {
@@ -326,7 +329,7 @@ void qn__cuda_capture_abandon(qn__cuda_stream_t* stream) {
     qn_status_free(status);
     return;
   }
-  // It had joined: the recording goes on without it, and its end will say that it is not joined.
+  // The stream had joined: the capture continues, and its end will report the missing join.
   qn__mutex_lock(&graph->device->mutex);
   for (qn__cuda_stream_t** at = &graph->members; *at; at = &(*at)->next_captured) {
     if (*at != stream) continue;
@@ -339,7 +342,8 @@ void qn__cuda_capture_abandon(qn__cuda_stream_t* stream) {
 
 // ---------------------------------------------------------------------------------- launching
 
-// Only the thread that launches the graph clears its record, so nothing of what fails is lost.
+// Launches the graph, and clears or poisons its record before if needed. Only this thread clears
+// the record, so no failure is lost.
 static qn_status_t run_graph(qn__cuda_graph_t* graph, qn__cuda_stream_t* stream,
                              uint64_t position) {
   qn__cuda_device_t* device = graph->device;
@@ -352,10 +356,10 @@ static qn_status_t run_graph(qn__cuda_graph_t* graph, qn__cuda_stream_t* stream,
     }
   } else if (may_fail && atomic_load(&graph->unread_count) > 0 &&
              graph->stream_number == stream->number) {
-    // Not on another stream, where it could run beside the launch that fails.
+    // Not on another stream, where it could run at the same time as the launch that fails.
     QN_TRY(qn__cuda_error_record_poison(device, graph->record, stream->native));
   }
-  // Behind the clearing: what fails in this launch is then never taken for what has been told.
+  // Read after the clear, so that a failure of this launch is not taken for one already reported.
   const uint32_t report_count = atomic_load(&graph->report_count);
   QN_TRY(qn__cuda_check(device, qn__cuda()->graph_launch(graph->exec, stream->native),
                         "launching a graph"));
@@ -392,8 +396,8 @@ void qn__cuda_graph_destroy(int32_t id, void* self) {
   qn_status_free(status);
 }
 
-// ---------------------------------------------------------------------------------- the host's
-// graphs
+// ---------------------------------------------------------------------------------- graphs of the
+// host
 
 typedef struct host_owner {
   qn__cuda_owner_t owner;
@@ -455,7 +459,7 @@ qn_status_t qn__cuda_host_graph_retain_owner(qn__cuda_stream_t* stream, const qn
   status = qn__cuda_check(
       device, cu->graph_retain_user_object(graph, object, 1, QN__CU_GRAPH_USER_OBJECT_MOVE),
       "keeping a function in a graph");
-  // Its last reference: `foreign_is_gone` is called.
+  // Drops the last reference, which calls `host_owner_destroyed`.
   if (!qn_ok(status)) (void)cu->user_object_release(object, 1);
   return status;
 }

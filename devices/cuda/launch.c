@@ -1,20 +1,21 @@
-// devices/cuda/launch.c: running a function: its plan, with launches and workspace of the driver.
+// devices/cuda/launch.c: runs the plan of a function, with launches and workspace of the driver.
 //
-// Nothing is allocated but by the driver, and no lock is waited for: see flight.c. A grid has at
-// most a few blocks for each multiprocessor, because kernels stride over the rest. Thread rule: any
-// thread. Read next: flight.c, graph.c.
+// Only the driver allocates, and a launch waits for no lock (see in_flight.c). A grid has at most a
+// few blocks for each multiprocessor; kernels stride over the rest.
+//
+// Read next: in_flight.c, graph.c.
 #include "devices/cuda/cuda.h"
 #include "devices/gpu/run.h"
 
 typedef struct run {
   const qn__cuda_executable_t* executable;
   qn__cuda_stream_t* stream;
-  qn__cuda_graph_t* graph;  // that the stream records; NULL: the stream's own work
+  qn__cuda_graph_t* graph;  // that the stream records; NULL: the call runs now
   const qn_launch_t* launch;
-  uint64_t position;                       // of the flight, without a graph
-  bool has_batch;                          // without a graph
-  qn__cuda_error_record_t* stream_record;  // the stream's, from the first kernel that takes one on
-  CUdeviceptr record;                      // the same, or the graph's
+  uint64_t position;                       // of the batch, without a graph
+  bool has_batch;                          // only without a graph
+  qn__cuda_error_record_t* stream_record;  // from the first kernel that can fail
+  CUdeviceptr record;                      // of `stream_record` or of the graph
   qn__cuda_tags_t tags;
   int64_t max_blocks;
 } run_t;
@@ -27,14 +28,14 @@ static qn_status_t allocate(void* self, uint64_t size_bytes, uint64_t* out_addre
   return status;
 }
 
-// A failure to free is one of the stream: it comes up at its next sync.
+// Frees workspace. A failure is one of the stream, which its next sync returns.
 static void release(void* self, uint64_t address) {
   run_t* run = self;
   qn_status_free(qn__cuda_stream_workspace_free(run->stream, address));
 }
 
-// In front of the first kernel of a call that takes the record. Not of each: a call whose first
-// kernel was skipped behind a failure must not go on when the record is cleared in between.
+// Gets the record before the first kernel of a call that can fail. Later kernels use the same one:
+// a call whose first kernel was skipped must not continue after another thread clears the record.
 static qn_status_t prepare_record(run_t* run) {
   if (run->record) return QN_OK;
   if (run->graph) {
@@ -48,9 +49,9 @@ static qn_status_t prepare_record(run_t* run) {
   return QN_OK;
 }
 
-// The tags are used up: another flight, or another of the graph's owners, for the rest of the call.
-// The flight is let go of first, because to wait for a place while holding one might take for ever;
-// what it owns lives as long as the call.
+// Gets new tags for the rest of a call: from a new batch, or as another owner of the graph. Ends
+// the old batch first: waiting for a slot while this batch is open could deadlock. The caller keeps
+// the owner alive.
 static __attribute__((noinline)) qn_status_t renew_tags(run_t* run) {
   if (run->graph) return qn__cuda_graph_retain_owner(run->graph, run->launch, &run->tags);
   run->has_batch = false;
@@ -62,7 +63,7 @@ static __attribute__((noinline)) qn_status_t renew_tags(run_t* run) {
   return QN_OK;
 }
 
-// A tag that no other kernel has.
+// Returns a tag that no other kernel has.
 static qn_status_t next_tag(run_t* run, uint32_t* out_tag) {
   for (;;) {
     const uint32_t number =
@@ -86,7 +87,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
                           "runs at most %u",
                           plan->name, launch->thread_count, kernel->max_threads);
   }
-  // Buffers, the record, scalars, the tag.
+  // The order: buffers, the record, scalars, the tag.
   uint64_t values[QN__GPU_MAX_ARGS + 2];
   void* params[QN__GPU_MAX_ARGS + 2];
   size_t count = 0;
@@ -116,8 +117,8 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
       "launching kernel '%s'", plan->name);
 }
 
-// The graph belongs to the host: nobody could read an error record, and workspace must be the
-// graph's.
+// Retains the owner in a graph of the host. Refuses functions that can fail, whose error record
+// could not be read, and workspace that would not belong to the graph.
 static qn_status_t prepare_host_graph(const run_t* run, uint32_t index, const qn_launch_t* launch) {
   const qn__cuda_device_t* device = run->stream->device;
   if (run->executable->has_record[index]) {

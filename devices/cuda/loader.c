@@ -1,10 +1,11 @@
 #define _GNU_SOURCE  // dlinfo
-// devices/cuda/loader.c: opening the driver (libcuda.so.1, or what QUERN_CUDA_LIBRARY names), its
-// devices, and what its failures become.
+// devices/cuda/loader.c: opens the driver (libcuda.so.1 or QUERN_CUDA_LIBRARY), finds its devices,
+// and converts its failures to statuses.
 //
-// It is opened at the first question about CUDA devices, once, and never closed. Whatever is
-// missing, the answer is that there are no devices, and why. Contexts are not made here. Thread
-// rule: any thread. Read next: context.c.
+// The first question about CUDA devices opens the driver, once; it is never closed. If something is
+// missing, there are no devices, and a message says why. This file creates no contexts.
+//
+// Read next: context.c.
 #include <dlfcn.h>
 #include <link.h>
 #include <stdarg.h>
@@ -18,12 +19,12 @@
 #include "devices/cuda/cuda.h"
 
 #define LIBRARY "libcuda.so.1"
-// What the names of the table mean began with it: graphs with flags, pools, user objects.
+// The oldest version with all features of the table: graphs with flags, pools, user objects.
 #define LEAST_VERSION 11040
 
 static struct {
   bool is_usable;
-  _Atomic bool is_opened;  // cuInit has been called in this process or a parent of it
+  _Atomic bool is_opened;  // cuInit was called in this process or a parent
   _Atomic bool is_forked;
   int version;
   int32_t count;
@@ -68,7 +69,7 @@ static bool absent(const char* format, ...) {
   return false;
 }
 
-// "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"; a number for what it does not know.
+// Writes "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"; a number if it is unknown.
 static void describe(CUresult result, char* out, size_t size) {
   const char *name = NULL, *text = NULL;
   if (driver.table.get_error_name) (void)driver.table.get_error_name(result, &name);
@@ -105,8 +106,8 @@ static bool find_symbols(void* library, const char* path) {
   return true;
 }
 
-// The version of the driver's files: libcuda.so.1 is a link to libcuda.so.580.159.03; else what the
-// kernel's part says.
+// Finds the version of the driver's package: libcuda.so.1 is a link to libcuda.so.580.159.03. If
+// the name has none, reads that of the kernel module.
 static void find_package_version(void* library) {
   struct link_map* map = NULL;
   char* path = NULL;
@@ -244,7 +245,7 @@ qn__cuda_device_t* qn__cuda_device(int32_t id) {
 
 // ---------------------------------------------------------------------------------- statuses
 
-// After these the driver answers every call on the context with the same failure.
+// Reports whether the driver repeats the failure for every later call on the context.
 static bool is_fatal(CUresult result) {
   return result == QN__CU_ECC_UNCORRECTABLE || result == QN__CU_NVLINK_UNCORRECTABLE ||
          result == QN__CU_CONTAINED || result == QN__CU_ILLEGAL_ADDRESS ||

@@ -1,15 +1,16 @@
 // devices/cuda/memory.c: device memory and pinned host memory.
 //
-// A handle is the device's address. The driver aligns to 256 bytes; where more is asked for, what
-// the driver gave is remembered beside the address handed out. Thread rule: any thread. Read next:
-// workspace.c, copy.c.
+// A handle is a device address. The driver aligns to 256 bytes. For a larger alignment, a list maps
+// the returned address to the driver's.
+//
+// Read next: workspace.c, copy.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
 #define DRIVER_ALIGNMENT 256u
 
 struct qn__cuda_aligned {
-  CUdeviceptr address;  // handed out
+  CUdeviceptr address;  // returned to the caller
   CUdeviceptr base;     // the driver's
   qn__cuda_aligned_t* next;
 };
@@ -64,7 +65,7 @@ qn_status_t qn__cuda_allocate(int32_t id, size_t size_bytes, size_t alignment_by
   return status;
 }
 
-// What the driver calls the allocation; forgets the entry.
+// Returns the driver's address of an allocation, and removes its entry.
 static CUdeviceptr remove_aligned(qn__cuda_device_t* device, CUdeviceptr address) {
   qn__cuda_aligned_t* entry = NULL;
   qn__mutex_lock(&device->mutex);

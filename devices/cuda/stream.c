@@ -1,8 +1,10 @@
-// devices/cuda/stream.c: streams: the driver's own non-blocking ones, the legacy default one, and
-// streams of the host; waiting for them and between them.
+// devices/cuda/stream.c: streams of ours (non-blocking), the legacy default stream, and streams of
+// the host; waiting for them and between them.
 //
-// A sync waits in the driver with no lock held, then takes out what was in flight before it and
-// hands over the first failure. Thread rule: any thread. Read next: flight.c, graph.c.
+// A sync waits in the driver without a lock. Then it retires the batches in flight and returns the
+// first failure.
+//
+// Read next: in_flight.c, graph.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
@@ -12,10 +14,10 @@ qn__cuda_stream_t* qn__cuda_stream(qn__cuda_device_t* device, void* stream) {
   return stream ? stream : device->default_stream;
 }
 
-// The driver is asked only about streams that the host can have begun to record on: its own, those
-// whose native one it asked for, and those that wait for such a one; and about the legacy default
-// stream, which cannot be used while the host records on a blocking stream: to ask fails then, and
-// to use it would end that recording.
+// Asks the driver only about streams that the host can capture on: its own, those whose native
+// stream it has, and those that wait for such a stream. Also about the legacy default stream: while
+// the host captures on a blocking stream, the query fails, and a use of the default stream would
+// end the capture.
 qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* out_is_recorded) {
   *out_is_recorded = false;
   if (!atomic_load_explicit(&stream->is_shared, memory_order_relaxed) ||
@@ -66,7 +68,7 @@ qn_status_t qn__cuda_stream_make(qn__cuda_device_t* device, CUstream native, boo
     status = qn__cuda_event_acquire(device, &stream->marks[i].event);
   }
   if (!qn_ok(status)) {
-    // The caller holds the lock that giving a record back takes.
+    // Freeing a record takes the lock that the caller holds.
     qn__mutex_unlock(&device->mutex);
     qn__cuda_stream_free(stream, true);
     qn__mutex_lock(&device->mutex);
@@ -88,7 +90,7 @@ void qn__cuda_stream_free(qn__cuda_stream_t* stream, bool is_passed) {
   qn__free(qn_allocator_default(), stream, sizeof *stream);
 }
 
-// With the native stream at hand.
+// Creates the object of a native stream.
 static qn_status_t make_around(qn__cuda_device_t* device, CUstream native, bool is_owned,
                                void** out_stream) {
   qn__cuda_stream_t* stream;
@@ -152,8 +154,8 @@ void* qn__cuda_stream_native(int32_t id, void* stream) {
   return self->native;
 }
 
-// False: all that was launched cannot be waited for, because the host records on the stream, and
-// waiting would spoil the recording. `*out_is_passed`: it has been.
+// Waits for the stream. Returns false if work is in flight and a wait is not possible, because it
+// would end the host's capture. `*out_is_passed`: the wait succeeded.
 static bool is_finished(qn__cuda_stream_t* stream, bool* out_is_passed) {
   bool is_recorded;
   qn_status_t status = qn__cuda_is_recorded_by_host(stream, &is_recorded);
@@ -173,16 +175,16 @@ static bool is_finished(qn__cuda_stream_t* stream, bool* out_is_passed) {
   return true;
 }
 
-// A stream of a device that does nothing any more, or of a parent process, is let go of without a
-// word to the driver. One on which the host records while earlier launches are in flight is never
-// let go: their end cannot be told, and what they run must stay.
+// Frees the stream. Does not call the driver for a device that has ended or a parent process. Leaks
+// the stream if the host captures on it while launches are in flight: their end is unknown, and
+// they use its memory.
 void qn__cuda_stream_destroy(int32_t id, void* inner) {
   const qn__cuda_driver_t* cu = qn__cuda();
   qn__cuda_stream_t* stream = inner;
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
   if (qn__cuda_is_forked()) {
-    // Its locks may be anyone's; the parent has the rest.
+    // The parent may have held its locks at the fork.
     return;
   }
   qn_status_t status = qn__cuda_enter(id, &device, &scope);
@@ -194,14 +196,13 @@ void qn__cuda_stream_destroy(int32_t id, void* inner) {
     if (is_done) qn__cuda_stream_free(stream, is_passed);
     qn__cuda_leave(&scope);
   } else {
-    qn__cuda_capture_abandon(stream);  // what it recorded is let go of, whatever the driver says
+    qn__cuda_capture_abandon(stream);  // releases the graph, even if the driver fails
     qn__cuda_stream_free(stream, false);
   }
   qn_status_free(status);
 }
 
-// What was found to have failed, once. Behind it the stream's work is done again: with a record
-// that is cleared in front of it.
+// Returns the stream's error once. Later work runs again, after a clear of the record.
 static qn_status_t take_error(qn__cuda_stream_t* stream) {
   qn__mutex_lock(&stream->retire_mutex);
   qn_status_t error = stream->error;
@@ -224,7 +225,7 @@ qn_status_t qn__cuda_stream_sync(int32_t id, void* inner) {
   qn_status_t status = qn__cuda_not_capturing(stream, "a sync");
   if (qn_ok(status)) {
     status = qn__cuda_in_flight_wait(stream, "work of the stream");
-    // What the driver says goes before what a kernel does, which is then told by the next sync.
+    // A failure of the driver comes first; the next sync then returns that of the kernel.
     if (qn_ok(status)) status = take_error(stream);
     qn__cuda_host_graph_release_owners();
   }
@@ -270,7 +271,7 @@ qn_status_t qn__cuda_stream_wait(int32_t id, void* from_inner, void* to_inner) {
   return status;
 }
 
-// What is recorded does not run; a device that does nothing any more has nothing to do either.
+// Reports idle for a stream that records, and for a device that has ended: neither runs anything.
 bool qn__cuda_stream_is_idle(int32_t id, void* inner) {
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;

@@ -1,10 +1,12 @@
-// devices/cuda/workspace.c: temporary memory in the order of streams.
+// devices/cuda/workspace.c: temporary memory in stream order.
 //
-// Where the driver has memory pools, a pool of our own serves it: the device's default pool belongs
-// to the host, too, and gives its memory back at every sync. Elsewhere blocks of powers of two are
-// kept: a freed block remembers its stream, which may have it again at once, and an event behind
-// its last use, which other streams must see passed. What a recorded call uses belongs to the graph
-// (graph.c). Thread rule: any thread. Read next: copy.c.
+// If the driver has memory pools, a pool of quern's own serves it: the device's default pool
+// belongs to the host too, and returns its memory to the system at every sync. Else there are
+// cached blocks of powers of two. The stream that freed a block may reuse it at once; other streams
+// only after the event that follows its last use. Workspace of recorded calls belongs to the graph
+// (graph.c).
+//
+// Read next: copy.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
@@ -14,8 +16,8 @@
 struct qn__cuda_block {
   CUdeviceptr address;
   uint32_t size_class;
-  uint64_t stream;  // the number of the last one that freed it
-  CUevent event;    // behind its last use; NULL: passed
+  uint64_t stream;  // number of the stream that last freed it
+  CUevent event;    // after its last use; NULL: not used yet
   qn__cuda_block_t* next;
 };
 
@@ -28,7 +30,7 @@ void qn__cuda_workspace_init(qn__cuda_device_t* device) {
   props.location.type = QN__CU_MEM_LOCATION_TYPE_DEVICE;
   props.location.id = device->handle;
   if (cu->pool_create(&device->pool, &props) != QN__CU_OK) {
-    device->pool = NULL;  // the blocks do
+    device->pool = NULL;  // use the blocks
     return;
   }
   uint64_t keep = MAX_CACHED_BYTES;
@@ -54,7 +56,7 @@ static qn__cuda_block_t** bucket_of(qn__cuda_device_t* device, CUdeviceptr addre
   return &device->live_blocks[(address >> SMALLEST_CLASS) % QN__CUDA_BUCKETS];
 }
 
-// Never waits: an event that is not over, or cannot be asked, is not passed.
+// Reports, without waiting, whether all uses have completed. False if the query fails.
 static bool is_passed(const qn__cuda_block_t* block) {
   return !block->event || qn__cuda()->event_query(block->event) == QN__CU_OK;
 }
@@ -69,7 +71,8 @@ static void destroy_blocks(qn__cuda_device_t* device, qn__cuda_block_t* list) {
   }
 }
 
-// Unlinks free blocks that are passed until at most `keep_bytes` are kept. Holds the lock.
+// Unlinks free blocks whose uses have completed, until at most `max_cached_bytes` remain. With the
+// lock held.
 static qn__cuda_block_t* unlink_passed(qn__cuda_device_t* device, size_t max_cached_bytes) {
   qn__cuda_block_t* list = NULL;
   for (uint32_t c = QN__CUDA_SIZE_CLASSES; c-- > SMALLEST_CLASS;) {
@@ -157,7 +160,7 @@ static qn_status_t free_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
                             "recording an event");
   }
   if (!qn_ok(status)) {
-    // When the stream has passed it cannot be told any more: it is never used again.
+    // Without an event the end of its use is unknown: leak it.
     qn__cuda_event_release(device, block->event);
     qn__free(qn_allocator_default(), block, sizeof *block);
     return status;
@@ -174,7 +177,7 @@ static qn_status_t free_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
   return QN_OK;
 }
 
-// ---------------------------------------------------------------------------------- both
+// ---------------------------------------------------------------------------------- pool or blocks
 
 qn_status_t qn__cuda_stream_workspace_allocate(qn__cuda_stream_t* stream, size_t size_bytes,
                                                CUdeviceptr* out_address) {
@@ -206,7 +209,7 @@ qn_status_t qn__cuda_stream_workspace_free(qn__cuda_stream_t* stream, CUdevicept
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph && qn__cuda_graph_workspace_free(graph, address)) return QN_OK;
   if (graph) {
-    // The driver would end the recording: a graph frees only what it has allocated.
+    // The driver would end the capture: a graph frees only memory that it has allocated.
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "cuda:%d: workspace from before a recording cannot be freed in it: free "
                           "it on a stream that does not record",
@@ -223,7 +226,8 @@ qn_status_t qn__cuda_stream_workspace_free(qn__cuda_stream_t* stream, CUdevicept
                         "freeing workspace");
 }
 
-// Not where the host records: memory of its graph may only be freed in it, and other memory not.
+// Refuses a stream on which the host captures: there, only memory that the graph has allocated may
+// be freed, and nowhere else.
 static qn_status_t not_recorded_by_host(const qn__cuda_stream_t* stream) {
   bool is_recorded;
   QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
