@@ -73,7 +73,7 @@ static qn_status_t answer_available(qn_attribute_value_t* out, int32_t id) {
   size_t free_bytes, total_bytes;
   QN_TRY(qn__cuda_enter(id, &device, &scope));
   qn_status_t status = qn__cuda_check(device, qn__cuda()->mem_get_info(&free_bytes, &total_bytes),
-                                      "asking for the available memory");
+                                      "querying the available memory");
   if (qn_ok(status)) answer_int(out, (int64_t)free_bytes);
   qn__cuda_leave(&scope);
   return status;

@@ -54,7 +54,7 @@ qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
     context = atomic_load_explicit(&device->context, memory_order_acquire);
   }
   CUcontext current = NULL;
-  QN_TRY(qn__cuda_check(device, cu->ctx_get_current(&current), "asking for the current context"));
+  QN_TRY(qn__cuda_check(device, cu->ctx_get_current(&current), "querying the current context"));
   if (current != context) {
     QN_TRY(qn__cuda_check(device, cu->ctx_push(context), "entering the primary context"));
     scope->pushed = context;

@@ -85,8 +85,8 @@ static qn_status_t add_page(qn__cuda_device_t* device, const kind_t* kind,
 }
 
 static qn_status_t allocate_slot(qn__cuda_device_t* device, const kind_t* kind,
-                                 qn__cuda_page_t** pages, uint64_t* out_place) {
-  *out_place = 0;
+                                 qn__cuda_page_t** pages, uint64_t* out_slot) {
+  *out_slot = 0;
   qn__cuda_page_t* page = *pages;
   while (page && page->used == UINT64_MAX) page = page->next;
   if (!page) {
@@ -95,7 +95,7 @@ static qn_status_t allocate_slot(qn__cuda_device_t* device, const kind_t* kind,
   }
   const int index = __builtin_ctzll(~page->used);
   page->used |= UINT64_C(1) << index;
-  *out_place = page->start + (uint64_t)index * kind->stride;
+  *out_slot = page->start + (uint64_t)index * kind->stride;
   return QN_OK;
 }
 

@@ -12,7 +12,7 @@ qn_status_t qn__cuda_event_acquire(qn__cuda_device_t* device, CUevent* out_event
   qn__short_unlock(&device->event_lock);
   if (*out_event) return QN_OK;
   return qn__cuda_check(device, qn__cuda()->event_create(out_event, QN__CU_EVENT_DISABLE_TIMING),
-                        "making an event");
+                        "creating an event");
 }
 
 void qn__cuda_event_release(qn__cuda_device_t* device, CUevent event) {

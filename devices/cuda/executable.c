@@ -74,11 +74,11 @@ static qn_status_t load_kernel(qn__cuda_device_t* device, CUmodule module,
   QN_TRY(qn__cuda_check(
       device,
       cu->func_get_attribute(&max_threads, QN__CU_FUNC_MAX_THREADS_PER_BLOCK, kernel->function),
-      "asking kernel '%s'", plan->name));
+      "querying kernel '%s'", plan->name));
   QN_TRY(qn__cuda_check(
       device,
       cu->func_get_attribute(&shared_bytes, QN__CU_FUNC_SHARED_SIZE_BYTES, kernel->function),
-      "asking kernel '%s'", plan->name));
+      "querying kernel '%s'", plan->name));
   if (cu->func_load) {
     QN_TRY(
         qn__cuda_check(device, cu->func_load(kernel->function), "loading kernel '%s'", plan->name));

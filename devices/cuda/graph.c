@@ -293,7 +293,7 @@ static qn_status_t end(qn__cuda_stream_t* stream, qn__cuda_graph_t* graph) {
   stop(graph);
   if (qn_ok(status)) {
     status = qn__cuda_check(device, cu->graph_instantiate(&graph->exec, recorded, 0),
-                            "making a graph of what was recorded");
+                            "instantiating a recorded graph");
   }
   if (recorded) (void)cu->graph_destroy(recorded);
   if (!qn_ok(status)) qn__cuda_graph_release(graph);
@@ -436,7 +436,7 @@ qn_status_t qn__cuda_host_graph_retain_owner(qn__cuda_stream_t* stream, const qn
   CUgraph graph = NULL;
   QN_TRY(qn__cuda_check(device,
                         cu->capture_info(stream->native, &state, &number, &graph, NULL, NULL),
-                        "asking a stream what it records"));
+                        "querying a stream's capture"));
   if (state != QN__CU_CAPTURE_STATUS_ACTIVE) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "cuda:%d: what the host records on the stream is no longer valid",
@@ -449,7 +449,7 @@ qn_status_t qn__cuda_host_graph_retain_owner(qn__cuda_stream_t* stream, const qn
       qn__cuda_check(device,
                      cu->user_object_create(&object, host_owner, host_owner_destroyed, 1,
                                             QN__CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
-                     "making a user object");
+                     "creating a user object");
   if (!qn_ok(status)) {
     qn__free(qn_allocator_default(), host_owner, sizeof *host_owner);
     return status;
@@ -458,7 +458,7 @@ qn_status_t qn__cuda_host_graph_retain_owner(qn__cuda_stream_t* stream, const qn
   launch->retain(launch->owner);
   status = qn__cuda_check(
       device, cu->graph_retain_user_object(graph, object, 1, QN__CU_GRAPH_USER_OBJECT_MOVE),
-      "keeping a function in a graph");
+      "retaining a function in a graph");
   // Drops the last reference, which calls `host_owner_destroyed`.
   if (!qn_ok(status)) (void)cu->user_object_release(object, 1);
   return status;

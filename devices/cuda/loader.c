@@ -153,7 +153,7 @@ static bool describe_device(qn__cuda_device_t* device) {
   }
   if (result != QN__CU_OK) {
     describe(result, text, sizeof text);
-    return absent("device %d cannot be asked about: %s", device->id, text);
+    return absent("device %d cannot be queried: %s", device->id, text);
   }
   int has_pools = 0;
   const qn__cuda_driver_t* table = &driver.table;

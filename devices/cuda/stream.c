@@ -32,7 +32,7 @@ qn_status_t qn__cuda_is_recorded_by_host(const qn__cuda_stream_t* stream, bool* 
                           "graph on a blocking stream: use another stream",
                           stream->device->id);
   }
-  QN_TRY(qn__cuda_check(stream->device, result, "asking a stream"));
+  QN_TRY(qn__cuda_check(stream->device, result, "querying a stream"));
   *out_is_recorded = state != QN__CU_CAPTURE_STATUS_NONE;
   return QN_OK;
 }
@@ -109,7 +109,7 @@ qn_status_t qn__cuda_stream_create(int32_t id, void** out_stream) {
   QN_TRY(qn__cuda_enter(id, &device, &scope));
   CUstream native = NULL;
   qn_status_t status = qn__cuda_check(
-      device, cu->stream_create(&native, QN__CU_STREAM_NON_BLOCKING), "making a stream");
+      device, cu->stream_create(&native, QN__CU_STREAM_NON_BLOCKING), "creating a stream");
   if (qn_ok(status)) {
     status = make_around(device, native, true, out_stream);
     if (!qn_ok(status)) (void)cu->stream_destroy(native);
@@ -133,7 +133,7 @@ qn_status_t qn__cuda_stream_wrap(int32_t id, void* native, void** out_stream) {
   }
   if (qn_ok(status)) {
     status = qn__cuda_check(device, qn__cuda()->stream_get_ctx(native, &context),
-                            "asking a stream for its context");
+                            "querying a stream's context");
   }
   if (qn_ok(status) && context != atomic_load(&device->context)) {
     status = qn_status_make(QN_STATUS_INVALID_ARGUMENT,
@@ -282,11 +282,11 @@ bool qn__cuda_stream_is_idle(int32_t id, void* inner) {
   }
   qn__cuda_stream_t* stream = qn__cuda_stream(device, inner);
   bool is_idle = true;
-  status = qn__cuda_not_capturing(stream, "a look");
+  status = qn__cuda_not_capturing(stream, "a query");
   if (qn_ok(status)) {
     const CUresult result = qn__cuda()->stream_query(stream->native);
     is_idle = result != QN__CU_NOT_READY;
-    if (is_idle) status = qn__cuda_check(device, result, "asking a stream");
+    if (is_idle) status = qn__cuda_check(device, result, "querying a stream");
   }
   qn_status_free(status);
   qn__cuda_leave(&scope);

@@ -236,7 +236,7 @@ static void test_many_kernels_of_a_call(void** state) {
   cuda_free(0, wide);
 }
 
-// Calls of one function share a flight: the last of its tags come to an end between them.
+// Calls of one function share a batch: its last tag is used between them.
 static void test_many_calls_of_a_batch(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -251,7 +251,7 @@ static void test_many_calls_of_a_batch(void** state) {
   expect_floats(100);
 }
 
-// A call whose first kernels end a flight, with a mark behind it, fails in the next one.
+// A call whose first kernels end a batch, with a mark after it, fails in the next one.
 static void test_failure_in_the_rest_of_a_call(void** state) {
   (void)state;
   cuda_owner_t owner = {0}, sure = {0};
@@ -267,8 +267,8 @@ static void test_failure_in_the_rest_of_a_call(void** state) {
   assert_int_equal(owner.reference_count + sure.reference_count, 0);
 }
 
-// A failure that nobody has asked for stays in the record while flights come and go, until their
-// numbers begin anew: none gets that of the one that failed.
+// A failure that no sync has returned stays in the record until the batch numbers wrap around. No
+// new batch gets the number of the failed one.
 static void test_numbers_begin_anew(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -431,8 +431,8 @@ static void test_destroy(void** state) {
   }
 }
 
-// A stream's first flight has the tag that the first flight of the record's last stream had. Where
-// the record cannot be cleared for it, what that one left is not taken for its failure.
+// A stream's first batch has the tag that the first batch of the record's previous stream had. If
+// the record cannot be cleared, the old stream's failure is not reported for the new one.
 static void test_clear_fails_on_a_used_record(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -519,7 +519,7 @@ static void test_telling_in_the_middle_of_a_call(void** state) {
   for (int i = 0; i < 8; i++) {
     const uint64_t words[] = {(uintptr_t)y, 5};
     must(cuda_run(executable, CUDA_CHECK, 0, stream, &others, words, 2));
-    // Also where the rest of the call is one of another flight.
+    // Also where the rest of the call is in another batch.
     qn__cuda_stream_t* inner = qn__stream_inner(stream);
     must(scale(stream, &owner, 1));
     if (i % 2) inner->kernel_count += QN__CUDA_TAGS - 1;
@@ -583,8 +583,8 @@ static void* fail_and_sync(void* self) {
   return self;
 }
 
-// Who calls and then waits is told, though another thread is in the middle of a call: also of the
-// same owner, whose flight it shares. The failure is told once.
+// A thread that calls and then waits gets the failure, even if another thread is in the middle of a
+// call, also of the same owner, whose batch it shares. The failure is reported once.
 static void test_failure_in_the_middle_of_a_call(void** state) {
   (void)state;
   cuda_owner_t owner = {0};

@@ -461,7 +461,7 @@ static void test_host_records_our_streams(void** state) {
   must(qn_stream_create(cuda_at(0), &first));
   must(qn_stream_create(cuda_at(0), &second));
   const CUstream native = qn_stream_native(first);
-  must(scale(first, &owner, 2));  // in flight, and let go behind the recording
+  must(scale(first, &owner, 2));  // in flight, and released after the recording
   assert_int_equal(host_begin(native, 2), 0);
   must(scale(first, &owner, 3));
   must(qn_stream_wait(cuda_at(0), first, second));

@@ -225,7 +225,7 @@ static void* let_go_later(void* self) {
   return NULL;
 }
 
-// More owners in flight than there are places: the launch waits.
+// More owners in flight than the ring has slots: the launch waits.
 static void test_full_ring(void** state) {
   (void)state;
   enum { OWNERS = 700 };
