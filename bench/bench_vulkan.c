@@ -1,5 +1,5 @@
-// What does a packed call on Vulkan cost over a loop that records and submits by hand, and what
-// does a process with a warm cache save?
+// Measures a packed call on Vulkan against a loop that records and submits by hand, and the time
+// that a process saves with a warm cache.
 //
 // The same kernel with three buffers and a scalar: dispatched by a loop with the same calls of
 // Vulkan (a barrier, push constants, a dispatch; 64 in a command buffer; one submit each; a sync
@@ -366,7 +366,7 @@ static void compare_copies(bench_report_t* report) {
 
 // ---------------------------------------------------------------------------------- processes
 
-// What a process does: its first result on Vulkan.
+// Computes a process's first result on Vulkan.
 static int first_result(const char* directory) {
   qn_engine_options_t options = {.struct_size = sizeof options, .cache_dir = directory};
   qn_engine_t* engine;
@@ -384,7 +384,7 @@ static int first_result(const char* directory) {
                     .size_bytes = sizeof got};
   bench_must(qn_device_copy(&copy, NULL));
   if (got[3] != 9.0f) return 1;
-  // The clock stops here: what is stored behind the caller's back is not waited for by him.
+  // The clock stops here: the caller does not wait for stores in the background.
   (void)printf("%lld\n", (long long)bench_now_ns());
   (void)fflush(stdout);
   qn_function_release(s.function);

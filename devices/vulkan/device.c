@@ -347,7 +347,7 @@ qn_status_t qn__vk_status(qn__vk_device_t* device, VkResult result, const char* 
   }
   return qn_status_make(
       QN_STATUS_DEVICE_ERROR, "vulkan:%d: %s: %s%s", device->id, call, qn__vk_result_text(result),
-      result == VK_ERROR_DEVICE_LOST ? "; the device is of no use to this process any more" : "");
+      result == VK_ERROR_DEVICE_LOST ? "; this process can no longer use the device" : "");
 }
 
 qn_status_t qn__vulkan_stats(int32_t id, qn__vulkan_stats_t* out_stats) {

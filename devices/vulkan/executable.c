@@ -222,7 +222,7 @@ static qn_status_t make_module(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
   const uint8_t* code = (const uint8_t*)artifact->payload + plan->code_offset;
   size_t size = (size_t)plan->code_size_bytes;
   if (size < 20 || size % 4 != 0 || read_u32(code) != SPIRV_MAGIC) {
-    return damaged(self, "a kernel's code is no SPIR-V");
+    return damaged(self, "a kernel's code is not SPIR-V");
   }
   uint32_t* words = qn__alloc(device->allocator, size);
   if (!words) return qn__out_of_memory("SPIR-V");

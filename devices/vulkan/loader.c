@@ -64,8 +64,9 @@ qn_status_t qn__vk_instance_open(qn__vk_instance_t* out_instance) {
   QN_TRY(open_library(&library));
   void* symbol = dlsym(library, "vkGetInstanceProcAddr");
   if (!symbol) {
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "vulkan: the library has no vkGetInstanceProcAddr: it is no loader");
+    return qn_status_make(
+        QN_STATUS_UNAVAILABLE,
+        "vulkan: the library has no vkGetInstanceProcAddr: it is not a Vulkan loader");
   }
   memcpy(&self->get, &symbol, sizeof symbol);
 #define QN_VK_LOADER(name) self->name = (PFN_vk##name)find(self, "vk" #name, "");
@@ -116,6 +117,6 @@ const char* qn__vk_result_text(VkResult result) {
     TEXT(VK_ERROR_UNKNOWN);
 #undef TEXT
     default:
-      return "an error without a name";
+      return "an unknown error";
   }
 }

@@ -226,7 +226,7 @@ static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint6
   destroy_completed(device);
   qn__vk_block_t* block = new_object(device);
   qn__mutex_unlock(&memory->mutex);
-  if (!block) return no_memory(device, pool, size_bytes, "too many blocks, or the host has none");
+  if (!block) return no_memory(device, pool, size_bytes, "too many blocks, or no host memory");
   block->pool = pool;
   block->is_dedicated = is_dedicated;
   block->dedicated_bytes = 0;
@@ -405,7 +405,7 @@ qn_status_t qn__vk_memory_free(qn__vk_device_t* device, qn__vk_place_t place) {
   }
   if (!is_known) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "vulkan:%d: no allocation begins at 0x%" PRIx64 "; freed twice?",
+                          "vulkan:%d: no allocation starts at 0x%" PRIx64 "; freed twice?",
                           device->id, qn__vk_address(device, place));
   }
   atomic_fetch_sub(&memory->used_bytes, size);
@@ -422,7 +422,7 @@ uint64_t qn__vk_address(const qn__vk_device_t* device, qn__vk_place_t place) {
 
 qn_status_t qn__vk_bad_address(const qn__vk_device_t* device, uint64_t address,
                                uint64_t size_bytes) {
-  const char* why = "memory that was given back, or beyond its end";
+  const char* why = "freed memory, or beyond the end of an allocation";
   if (address >> 57 != 1) {
     why = "not a handle of Vulkan memory";
   } else if ((address >> QN__VK_DEVICE_SHIFT & 15) != (uint64_t)device->id) {

@@ -219,7 +219,7 @@ static qn_status_t probe_with(const qn__vk_instance_t* instance, const extension
   bool has_timeline;
   probe_features(instance, list, info, &has_timeline);
   if (!has_timeline) return lacking(info, "timeline semaphores");
-  if (!find_family(instance, info)) return lacking(info, "queue that computes");
+  if (!find_family(instance, info)) return lacking(info, "compute queue");
   probe_properties(instance, list, info);
   VkPhysicalDeviceMemoryProperties2 memory = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};

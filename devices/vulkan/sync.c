@@ -200,7 +200,7 @@ static qn_status_t add_wait(qn__vk_stream_t* to, qn__vk_stream_t* from, uint64_t
     qn__mutex_unlock(&to->mutex);
     if (is_full) {
       return qn_status_make(QN_STATUS_DEVICE_ERROR,
-                            "vulkan:%d: a stream that is to wait for %d others cannot submit that",
+                            "vulkan:%d: a stream cannot submit its %d waits, and can hold no more",
                             to->device->id, QN__VK_MAX_WAITS);
     }
     QN_TRY(qn__vk_stream_begin(to));

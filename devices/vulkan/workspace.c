@@ -207,7 +207,7 @@ qn_status_t qn__vk_workspace_release(qn__vk_device_t* device, qn__vk_stream_t* s
   qn__mutex_unlock(&self->mutex);
   if (!is_known) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "vulkan:%d: 0x%" PRIx64 " is no workspace; freed twice?", device->id,
+                          "vulkan:%d: 0x%" PRIx64 " is not a workspace; freed twice?", device->id,
                           address);
   }
   cached_t cached;

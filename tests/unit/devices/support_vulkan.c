@@ -1,7 +1,7 @@
 // tests/unit/devices/support_vulkan.c: see support_vulkan.h.
 //
-// The plan of the executable is made by hand: one launch for each function, but for the one with
-// workspace. Thread rule: in the header.
+// The plan of the executable is written by hand: one launch for each function, except TEST_TWICE
+// and TEST_PAIR.
 #include "tests/unit/devices/support_vulkan.h"
 
 #if QN_HAVE_VULKAN
@@ -21,7 +21,7 @@
 #include "tests/support/tempdir.h"
 #include "tests/unit/devices/kernels/kernels.inc"
 
-// ThreadSanitizer does not see what orders the layer's own threads.
+// ThreadSanitizer does not see how the layer orders its own threads.
 #if defined(__SANITIZE_THREAD__)
 #define HAS_THREAD_SANITIZER 1
 #elif defined(__has_feature)
@@ -94,8 +94,8 @@ static bool is_layer_installed(void) {
   return false;
 }
 
-// The loader unloads drivers and layers with the instance, and what they leave behind has then no
-// name that a leak checker could be told.
+// Keeps drivers and layers loaded. The loader unloads them with the instance, and then a leak
+// checker cannot match suppressions with their names.
 static void keep_loaded(void) {
   static const char* const libraries[] = {"libvulkan_lvp.so", "libVkLayer_khronos_validation.so",
                                           "libVkLayer_MESA_device_select.so"};

@@ -1,5 +1,5 @@
 // tests/unit/devices/support_vulkan.h: what the tests of the Vulkan device share: the validation
-// layer with an ear for what it says, an executable of small kernels, calls of them.
+// layer and its messages, an executable of small kernels, calls of them.
 //
 // Thread rule: begin and end are for one thread, calls for any. Read next: support_vulkan.c.
 #ifndef QUERN_TESTS_UNIT_DEVICES_SUPPORT_VULKAN_H_
@@ -13,8 +13,8 @@
 #if QN_HAVE_VULKAN
 #include "devices/vulkan/context.h"
 
-// The functions of the test's executable; what they compute is told in kernels/*.comp. Buffers come
-// first, then scalars, as words.
+// The functions of the test's executable; see kernels/*.comp. Buffers come first, then scalars, as
+// words.
 typedef enum test_function {
   TEST_FILL = 0,  // out, count, value
   TEST_STEP,      // x, y, count
@@ -29,13 +29,13 @@ typedef enum test_function {
   TEST_FUNCTION_COUNT,
 } test_function_t;
 
-// The beginning and the end of a group of tests, for cmocka_run_group_tests. Turns the validation
-// layer on where it is installed, its messages going into a file; the second also has it look for
-// missing barriers, for which there is one in front of every command (qn__vulkan_order_everything).
-// To be called before anything is asked of Vulkan. Without a device they say why.
+// Set up a group of tests, for cmocka_run_group_tests, before any use of Vulkan. They enable the
+// validation layer if it is installed, with its messages in a file. The second one also enables the
+// layer's search for missing barriers, with a barrier before every command
+// (qn__vulkan_order_everything). Without a device they print why.
 int test_vulkan_begin(void** state);
 int test_vulkan_begin_ordered(void** state);
-// Destroys devices and instance; what the layer has said since the beginning is the test's failure.
+// Destroys devices and instance. Fails the test if the layer reported anything.
 int test_vulkan_end(void** state);
 // Skips a test where there is no device.
 bool test_vulkan_is_present(void);
@@ -43,25 +43,25 @@ bool test_vulkan_is_present(void);
   if (!test_vulkan_is_present()) { \
     skip();                        \
   }
-// A test: the layer has said nothing so far.
+// Fails the test if the layer has reported anything so far.
 void test_vulkan_is_silent(void** state);
-// What the layer has said so far; "" for nothing.
+// Returns the messages of the layer so far; "" if there are none.
 const char* test_vulkan_messages(void);
 bool test_vulkan_has_validation(void);
 
-// Who is told of failures, as the engine would be.
+// An owner of launches, which counts failures as the engine does.
 typedef struct test_owner {
   _Atomic int reference_count;
   _Atomic int described_count;
 } test_owner_t;
 
-// Errors are the test's failure. `store` may be NULL.
+// Loads the executable; fails the test on errors. `store` may be NULL.
 void* test_vulkan_load(const qn_driver_cache_t* store);
 void test_vulkan_unload(void* executable);
-// The artifact of the same functions.
+// Returns the artifact of these functions.
 void test_vulkan_artifact(const char* isa, qn_artifact_t* out_artifact);
 
-// A call: `buffers` and the bytes behind each, then scalars.
+// A call: `buffers` with their sizes in bytes, then scalars.
 qn_status_t test_vulkan_call(void* executable, test_function_t function, qn_stream_t* stream,
                              test_owner_t* owner, size_t buffer_count, void* const* buffers,
                              const size_t* sizes, size_t scalar_count, const uint64_t* scalars);
@@ -74,19 +74,19 @@ qn_status_t test_vulkan_copy_from(void* to, const void* from, size_t offset, siz
                                   qn_stream_t* stream);
 qn_status_t test_vulkan_copy(void* to, size_t to_offset, const void* from, size_t from_offset,
                              size_t size, qn_stream_t* stream);
-// In the place of vk.QueueSubmit: submits nothing, and answers with the result.
+// Replaces vk.QueueSubmit: submits nothing and returns the chosen result.
 extern VkResult test_vulkan_submit_result;
 VkResult VKAPI_CALL test_vulkan_failing_submit(VkQueue queue, uint32_t count,
                                                const VkSubmitInfo* infos, VkFence fence);
-// In the place of vk.GetSemaphoreCounterValue: nothing has passed, as far as anybody asks.
+// Replaces vk.GetSemaphoreCounterValue: no work ever completes.
 VkResult VKAPI_CALL test_vulkan_no_progress(VkDevice device, VkSemaphore semaphore, uint64_t* out);
-// Ends the thread that submits what was left, and lets it come again: in between, work is submitted
-// by who records it alone. Nothing may be left at the second call.
+// Stop the submit timer, and allow it to start again. In between, only the recording threads
+// submit. No batch may be open at the second call.
 void test_vulkan_stop_submit_timer(void);
 void test_vulkan_allow_submit_timer(void);
 qn__vulkan_stats_t test_vulkan_stats(void);
-// Waits until no more than this is in use: the thread that submits what was left may hold a stream
-// that has ended, and so its memory, for a moment. What is lost is waited for until ctest's limit.
+// Waits until no more than this is in use: the submit timer may hold a destroyed stream, and its
+// memory, for a moment. A leak makes the test run into its time limit.
 void test_vulkan_await_used(uint64_t bytes);
 extern const qn_device_t test_vulkan;
 

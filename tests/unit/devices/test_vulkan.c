@@ -1,4 +1,4 @@
-// The Vulkan device: what it says of itself, memory and addresses, copies, launches, errors of
+// The Vulkan device: attributes, memory and addresses, copies, launches, errors of
 // kernels, streams in their order, with the validation layer on and silent.
 #include <sched.h>
 #include <setjmp.h>
@@ -111,16 +111,16 @@ static void test_bad_addresses_are_refused(void** state) {
   void* other = test_vulkan_allocate(4096);
   char* inside = (char*)pointer + 256;
   must_fail(qn_device_free(test_vulkan, inside), QN_STATUS_INVALID_ARGUMENT,
-            "no allocation begins");
+            "no allocation starts");
   must_fail(qn_device_free(test_vulkan, host), QN_STATUS_INVALID_ARGUMENT, "not a handle");
   must_fail(qn_device_free(test_vulkan, (char*)pointer + ((size_t)1 << 53)),
             QN_STATUS_INVALID_ARGUMENT, "another Vulkan device");
   must_fail(qn_device_free(test_vulkan, (char*)pointer + ((size_t)77 << 40)),
-            QN_STATUS_INVALID_ARGUMENT, "given back");
+            QN_STATUS_INVALID_ARGUMENT, "freed memory");
   must_fail(test_vulkan_copy_to(host, 0, host, 8, NULL), QN_STATUS_INVALID_ARGUMENT, NULL);
   char from[8] = "1234567";
   must_fail(test_vulkan_copy_to(pointer, (size_t)1 << 38, from, 8, NULL),
-            QN_STATUS_INVALID_ARGUMENT, "beyond its end");
+            QN_STATUS_INVALID_ARGUMENT, "beyond the end");
   must_fail(test_vulkan_copy_to(host, 0, from, 8, NULL), QN_STATUS_INVALID_ARGUMENT,
             "not a handle");
   test_vulkan_free(pointer);
@@ -142,7 +142,7 @@ static void test_large_memory_comes_and_goes(void** state) {
   assert_int_equal(got, sent);
   test_vulkan_free(large);
   assert_true(test_vulkan_stats().reserved_bytes <= before + ((size_t)64 << 20));
-  must_fail(qn_device_free(test_vulkan, large), QN_STATUS_INVALID_ARGUMENT, "given back");
+  must_fail(qn_device_free(test_vulkan, large), QN_STATUS_INVALID_ARGUMENT, "freed memory");
   void* huge = NULL;
   must_fail(qn_device_allocate(test_vulkan, (size_t)1 << 42, 0, &huge), QN_STATUS_OUT_OF_MEMORY,
             "no device memory");
@@ -194,7 +194,7 @@ static void test_pinned_memory(void** state) {
   must(qn_device_copy(&down, NULL));
   must(qn_stream_sync(test_vulkan, NULL));
   assert_memory_equal(back, pinned, size);
-  // A lie about memory that is not the device's own is only slower.
+  // A wrong hint that memory is pinned only makes the copy slower.
   uint8_t ordinary[256] = {0};
   down.to = ordinary;
   down.size_bytes = sizeof ordinary;
@@ -258,7 +258,7 @@ static void test_launches_run_in_order(void** state) {
   uint32_t* x = test_vulkan_allocate(COUNT * 4);
   uint32_t* y = test_vulkan_allocate(COUNT * 4);
   uint32_t expected[COUNT], got[COUNT];
-  // How often another thread finds something left depends on how fast this one comes along.
+  // The submit timer would add submits, depending on the speed of this thread.
   test_vulkan_stop_submit_timer();
   uint64_t submits = test_vulkan_stats().submit_count;
   call_fill(code, NULL, y, COUNT, 5);
@@ -282,8 +282,8 @@ static void test_launches_run_in_order(void** state) {
   test_vulkan_free(y);
 }
 
-// A stream remembers what its last launch was given. What a block of that size had been is given
-// back, and another one comes to lie at the same address.
+// A stream remembers the arguments of its last launch. Here a block is freed and a new one gets the
+// same address.
 static void test_a_launch_like_the_last_looks_again_where_memory_went(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -297,7 +297,7 @@ static void test_a_launch_like_the_last_looks_again_where_memory_went(void** sta
   size_t bytes = 64;
   must_fail(
       test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &first, &bytes, 2, (uint64_t[]){16, 3}),
-      QN_STATUS_INVALID_ARGUMENT, "given back");
+      QN_STATUS_INVALID_ARGUMENT, "freed memory");
   void* second = test_vulkan_allocate(size);
   assert_ptr_equal(second, first);
   call_fill(code, NULL, second, 16, 4);
@@ -316,7 +316,7 @@ static void test_a_launch_like_the_last_looks_again_where_memory_went(void** sta
   for (uint32_t i = 0; i < 16; i++) assert_int_equal(got[i], 7 + i);
   must(qn_stream_sync(test_vulkan, NULL));
   test_vulkan_unload(code);
-  // Code that comes to lie where the last code was.
+  // New code at the address of the old code.
   code = test_vulkan_load(NULL);
   call_fill(code, NULL, third, 16, 8);
   must(test_vulkan_copy_from(got, third, 0, sizeof got, NULL));
@@ -492,7 +492,7 @@ static void test_failures_surface_once(void** state) {
   must(test_vulkan_call(code, TEST_CHECK, other, &fine, 2, (void*[]){x, behind}, sizes, 2,
                         (uint64_t[]){COUNT, COUNT}));
   must(qn_stream_sync(test_vulkan, other));
-  // Destroying drops what stuck.
+  // Destroying a stream drops its error.
   qn_stream_destroy(stream);
   qn_stream_destroy(other);
   assert_int_equal(failing.reference_count, 0);
@@ -564,7 +564,8 @@ static void test_idle_and_destroy_with_work_queued(void** state) {
   assert_true(qn_stream_is_idle(stream));
   must(test_vulkan_copy_to(out, 0, &zero, 4, stream));
   spin(code, stream, &owner, out);
-  // Busy for as long as an owner is kept; the work may be over where this thread was held up.
+  // The stream is busy while an owner is retained; the work may be complete if this thread was
+  // delayed.
   bool is_idle = qn_stream_is_idle(stream);
   assert_int_equal(is_idle, owner.reference_count == 0);
   while (!qn_stream_is_idle(stream)) (void)sched_yield();
@@ -592,13 +593,14 @@ static void test_workspace_follows_streams(void** state) {
   void *first, *again, *other;
   must(qn_workspace_allocate(test_vulkan, one, 100000, &first));
   spin(code, one, NULL, busy);
-  // The work may be over by now; that is not found out.
+  // The work may be complete by now, but the stream does not know it.
   qn__vk_device_t* device = qn__vk_find(0);
   PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
   device->vk.GetSemaphoreCounterValue = test_vulkan_no_progress;
   must(qn_workspace_free(test_vulkan, one, first));
-  must_fail(qn_workspace_free(test_vulkan, one, first), QN_STATUS_INVALID_ARGUMENT, "no workspace");
-  // The stream's own at once; another's only when this one has passed.
+  must_fail(qn_workspace_free(test_vulkan, one, first), QN_STATUS_INVALID_ARGUMENT,
+            "not a workspace");
+  // The same stream reuses the part at once; another stream only after completion.
   must(qn_workspace_allocate(test_vulkan, one, 100000, &again));
   assert_ptr_equal(again, first);
   must(qn_workspace_free(test_vulkan, one, again));

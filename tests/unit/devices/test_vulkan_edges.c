@@ -1,6 +1,6 @@
-// The Vulkan device at its edges: more than a kernel reaches, copies that outrun the device, memory
-// that the host reads slowly, calls that fail halfway, a failure's wake, and semaphores of streams
-// that ended. ctest-labels: tsan
+// Limits of the Vulkan device: buffers beyond a binding's limit, copies faster than the device,
+// uncached memory, calls that fail halfway, work after a failure, semaphores of destroyed streams.
+// ctest-labels: tsan
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,15 +43,15 @@ static void spin(void* code, qn_stream_t* stream, void* out) {
 
 // ---------------------------------------------------------------------------------- large buffers
 
-// A tensor beyond what one binding reaches is refused with the limit, and any part of it that is
-// within is reached, wherever it lies.
+// A tensor larger than a binding is refused, with the limit in the message. Any smaller part of it
+// works, at any offset.
 static void test_parts_of_a_buffer_beyond_the_binding(void** state) {
   (void)state;
   NEED_DEVICE();
   qn__vk_device_t* device = open_device();
   uint32_t* limit = &device->info.properties.limits.maxStorageBufferRange;
   uint32_t real = *limit;
-  // As on a device of the least that Vulkan asks for.
+  // As on a device with the smallest limit that Vulkan allows.
   if (*limit > MEGABYTES(128)) *limit = (uint32_t)MEGABYTES(128);
   void* code = test_vulkan_load(NULL);
   size_t size = MEGABYTES(200);
@@ -65,7 +65,7 @@ static void test_parts_of_a_buffer_beyond_the_binding(void** state) {
     must(test_vulkan_copy_from(got, large, offsets[i], sizeof got, NULL));
     for (uint32_t k = 0; k < 1024; k++) assert_int_equal(got[k], i * 100 + k);
   }
-  // As much as one window takes, at a place that no window of round size begins at.
+  // The full limit, at an offset that is not a multiple of the large step.
   size_t most = *limit - 4096;
   char* part = large + (size - most);
   uint32_t got[16];
@@ -109,7 +109,7 @@ static void test_staging_is_bounded(void** state) {
   free(back);
 }
 
-// Memory that the host sees but does not cache is read by the device.
+// The device copies memory that is mapped but not cached.
 static void test_uncached_memory_is_copied_by_the_device(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -133,7 +133,7 @@ static void test_uncached_memory_is_copied_by_the_device(void** state) {
   free(back);
 }
 
-// Mapped blocks may lie one behind the other: the end of one is not a place in it.
+// Mapped blocks may be adjacent: the end of one is not a place in it.
 static void test_the_end_of_a_pinned_block_is_not_in_it(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -180,8 +180,7 @@ static void test_a_stream_is_idle_behind_a_call_that_failed_halfway(void** state
   test_vulkan_unload(code);
 }
 
-// The value that such work would have reached is never passed; what was kept for it goes all the
-// same.
+// The value of such work is never completed; its memory is freed all the same.
 static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -206,7 +205,7 @@ static void test_workspace_of_work_that_never_ran_is_given_back(void** state) {
   test_vulkan_unload(code);
 }
 
-// Launches of one function have tags of their own: those behind the one that failed are skipped.
+// Each launch of a function has its own tag: those after the failed one are skipped.
 static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -235,7 +234,7 @@ static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state
     must(test_vulkan_copy_from(got, out, 0, sizeof got, stream));
     assert_memory_equal(got, zeros, sizeof got);
   }
-  // The tags go round and leave out 0.
+  // The tags wrap around and skip 0.
   qn__vk_stream_t* inner = qn__stream_inner(stream);
   inner->last_tag = UINT32_MAX - 2;
   for (int i = 0; i < 5; i++) {
@@ -251,7 +250,7 @@ static void test_launches_of_one_owner_behind_a_failure_are_skipped(void** state
 
 // ---------------------------------------------------------------------------------- long runs
 
-// Neither sets nor memory grow with what comes and goes.
+// Sets and memory do not grow while blocks are allocated and freed.
 static void test_nothing_grows_in_a_long_run(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -268,7 +267,7 @@ static void test_nothing_grows_in_a_long_run(void** state) {
     test_vulkan_free(memory);
   }
   must(qn_stream_sync(test_vulkan, stream));
-  test_vulkan_free(test_vulkan_allocate(MEGABYTES(33)));  // buries what is left
+  test_vulkan_free(test_vulkan_allocate(MEGABYTES(33)));  // destroys retired blocks
   qn__vulkan_stats_t after = test_vulkan_stats();
   assert_true(after.used_bytes <= before.used_bytes);
   assert_true(after.block_count <= before.block_count + 2);
@@ -329,14 +328,14 @@ static void test_semaphores_outlive_streams(void** state) {
     uint32_t got;
     must(test_vulkan_copy_from(&got, memory, 0, sizeof got, streams[STREAMS - 1]));
     assert_int_equal(got, round * STREAMS + STREAMS - 1);
-    // In another order each time, so that each semaphore comes to wait and to be waited for.
+    // A different order each time, so that each semaphore waits and is waited for.
     for (size_t i = 0; i < STREAMS; i++) qn_stream_destroy(streams[(i + round) % STREAMS]);
   }
-  // Two more: the thread that submits what was left holds the stream that it looks at, and still
-  // the one before while it goes on; it may be kept from its core for long with both.
+  // Two more: the submit timer's thread may hold two streams, the one that it checks and the one
+  // before, for long if the machine is busy.
   assert_true(created <= STREAMS + 2);
   assert_int_equal(destroyed, 0);
-  // A stream that a block to be given back outlives: its semaphore comes home last of all.
+  // A retired block holds a destroyed stream: its semaphore is returned last.
   qn_stream_t* stream;
   must(qn_stream_create(test_vulkan, &stream));
   char* block = test_vulkan_allocate(MEGABYTES(40));
@@ -353,7 +352,7 @@ static void test_semaphores_outlive_streams(void** state) {
 
 // ---------------------------------------------------------------------------------- the list
 
-// One command of no effect; the second in a row is left to be submitted.
+// Records one command without effect. The second in a row stays in the open batch.
 static void record_nothing(qn__vk_stream_t* stream) {
   must(qn__vk_stream_begin(stream));
   qn__vk_stream_end(stream);
@@ -364,12 +363,12 @@ static void* flush_all(void* device) {
   return NULL;
 }
 
-// A stream ends while the others are gone through: none of them is passed over.
-static void test_no_stream_is_passed_over(void** state) {
+// A stream is destroyed while the others are visited: none of them is skipped.
+static void test_no_stream_is_skipped(void** state) {
   (void)state;
   NEED_DEVICE();
   qn__vk_device_t* device = open_device();
-  test_vulkan_stop_submit_timer();  // who would submit what is left
+  test_vulkan_stop_submit_timer();  // it would submit the open batches
   qn__vk_stream_t *left, *held, *ended;
   must(qn__vk_stream_make(device, &left));
   must(qn__vk_stream_make(device, &held));
@@ -382,7 +381,7 @@ static void test_no_stream_is_passed_over(void** state) {
   qn__mutex_lock(&held->mutex);
   pthread_t thread;
   must(qn__thread_start(&thread, "flush", 0, flush_all, device));
-  // It is at the second one, and waits.
+  // The thread has reached the second stream, and waits for its mutex.
   while (atomic_load(&held->reference_count) < 2) (void)sched_yield();
   qn__vk_stream_destroy(0, ended);
   qn__mutex_unlock(&held->mutex);
@@ -394,8 +393,8 @@ static void test_no_stream_is_passed_over(void** state) {
   test_vulkan_allow_submit_timer();
 }
 
-// A stream that waits for another and is not used again: the wait is submitted all the same. Until
-// then memory that is given back would not be freed.
+// A stream waits for another and is not used again: the wait is submitted all the same. Otherwise
+// memory freed meanwhile would never be destroyed.
 static void test_a_wait_alone_is_submitted(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -419,11 +418,11 @@ static void test_a_wait_alone_is_submitted(void** state) {
 
 // ---------------------------------------------------------------------------------- failed submits
 
-// In the place of vk.QueueSubmit: so many submits fail; of others it tells what they wait for.
+// Replaces vk.QueueSubmit: fails some submits, and records the waits of the others.
 static PFN_vkQueueSubmit real_submit;
 static int submits_to_fail;
 static uint32_t waits_seen;
-static uint64_t values_seen;  // the sum of what is waited for
+static uint64_t values_seen;  // the sum of the values waited for
 
 static VkResult VKAPI_CALL submit_later(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
                                         VkFence fence) {
@@ -461,7 +460,8 @@ typedef struct waiting {
   uint64_t values;
 } waiting_t;
 
-// Has the stream wait for the first of the others, which have work, in a batch whose submit fails.
+// Makes the stream wait for the first of the others, which have work, in a batch whose submit
+// fails.
 static void wait_in_vain(waiting_t* self, int count) {
   qn__vk_device_t* device = self->to->device;
   PFN_vkGetSemaphoreCounterValue real = device->vk.GetSemaphoreCounterValue;
@@ -476,7 +476,7 @@ static void wait_in_vain(waiting_t* self, int count) {
       self->values += self->from[i]->submitted;
       must(status);
     } else {
-      must_fail(status, QN_STATUS_DEVICE_ERROR, "wait for 16 others");
+      must_fail(status, QN_STATUS_DEVICE_ERROR, "submit its 16 waits");
     }
   }
   qn__mutex_lock(&self->to->mutex);
@@ -540,15 +540,15 @@ static void go_on(waiting_t* self, way_t way) {
   }
 }
 
-// What a batch waits for whose submit fails is waited for by what comes next on the stream,
-// whatever that is, and when that fails, too. More than a batch may wait for is refused then.
-// Nobody is kept for longer than that.
+// If the submit of a batch fails, the next work of the stream takes over its waits, also after
+// several failures. More waits than a batch can hold are refused then. No stream stays retained
+// afterwards.
 static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
   (void)state;
   NEED_DEVICE();
   waiting_t self = {.code = test_vulkan_load(NULL), .out = test_vulkan_allocate(256)};
   qn__vk_device_t* device = open_device();
-  qn__vk_submit_timer_stop(device);  // who would submit what is left
+  qn__vk_submit_timer_stop(device);  // it would submit the open batches
   real_submit = device->vk.QueueSubmit;
   for (int i = 0; i < 2 * WAY_COUNT; i++) {
     const way_t way = (way_t)(i % WAY_COUNT);
@@ -578,7 +578,7 @@ static void test_waits_of_a_failed_submit_are_made_up_for(void** state) {
       qn__vk_stream_destroy(0, self.from[k]);
     }
   }
-  // Streams that wait for each other, and cannot.
+  // Streams that wait for each other, with failing submits.
   qn__vk_stream_t* pair[2];
   for (int k = 0; k < 2; k++) {
     must(qn__vk_stream_make(device, &pair[k]));
@@ -614,7 +614,7 @@ int main(void) {
       cmocka_unit_test(test_launches_of_one_owner_behind_a_failure_are_skipped),
       cmocka_unit_test(test_nothing_grows_in_a_long_run),
       cmocka_unit_test(test_semaphores_outlive_streams),
-      cmocka_unit_test(test_no_stream_is_passed_over),
+      cmocka_unit_test(test_no_stream_is_skipped),
       cmocka_unit_test(test_a_wait_alone_is_submitted),
       cmocka_unit_test(test_waits_of_a_failed_submit_are_made_up_for),
       cmocka_unit_test(test_vulkan_is_silent),

@@ -1,6 +1,6 @@
-// Errors of a Vulkan stream: its record is cleared in the order of the stream, seen in place or by
-// copies, and tells a failure once; and calls are done whole or not at all behind one. Every test
-// runs where the host sees the device's memory, and as if it did not. ctest-labels: tsan
+// Errors of a Vulkan stream: the record is cleared in stream order, read in place or by copies, and
+// reports a failure once. After a failure each call runs as a whole or not at all. Every test runs
+// with mapped device memory and without. ctest-labels: tsan
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,7 +105,7 @@ static void step(qn_stream_t* on, void* y) {
                         (uint64_t[]){COUNT}));
 }
 
-// One of the elements that are above the limit is told, once.
+// Expects that a sync reports one element above the limit, once.
 static void expect_failure(qn_stream_t* on, uint64_t limit) {
   qn_status_t status = qn_stream_sync(test_vulkan, on);
   assert_int_equal(qn_status_code(status), QN_STATUS_OUT_OF_BOUNDS);
@@ -119,15 +119,15 @@ static void expect_failure(qn_stream_t* on, uint64_t limit) {
   must(qn_stream_sync(test_vulkan, on));
 }
 
-// The failure is known to the host, and not told.
+// Waits until the stream knows the failure, without returning it.
 static void wait_until_known(qn_stream_t* on) {
   while (!qn_stream_is_idle(on)) (void)sched_yield();
 }
 
 // ---------------------------------------------------------------------------------- commands
 
-// Nothing is copied or cleared for work that cannot fail; a batch that has work that can is copied
-// once, if need be; and only a record that is new or was told is cleared.
+// Work that cannot fail needs no copy and no clearing of the record. A batch with work that can
+// fail needs at most one copy. Only a new record, or one whose failure was reported, is cleared.
 static void test_commands(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -160,8 +160,8 @@ static void test_commands(void** state) {
   expect_content(out, stream, numbers);
 }
 
-// With no barriers but the stream's own: the layer sees that what clears, writes and copies the
-// record is in order. All of these touch it, so nothing else that is bound is taken for a race.
+// Uses only the stream's own barriers, so that the layer checks the order of commands that clear,
+// write and copy the record. All commands access the record, so the layer reports no other race.
 static void test_order(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -189,7 +189,7 @@ static void test_failures_and_more_work(void** state) {
     clear(behind, stream);
     must(check(stream, &fine, out, COUNT));
     must(check(stream, &failing, out, limit));
-    // Neither is told: the first failure counts.
+    // The later failures are not reported: the first one counts.
     must(check(stream, &skipped, behind, COUNT));
     must(check(stream, &skipped, behind, 3));
     if (round % 2) {
@@ -205,7 +205,7 @@ static void test_failures_and_more_work(void** state) {
     assert_int_equal(fine.reference_count + failing.reference_count + skipped.reference_count, 0);
     expect_content(out, stream, numbers);
     expect_content(behind, stream, zeros);
-    // At once a new failure, and at once work that is fine.
+    // After the sync: a new failure, then work that succeeds.
     if (round % 3 == 0) {
       must(check(stream, &fine, behind, COUNT));
       must(qn_stream_sync(test_vulkan, stream));
@@ -222,7 +222,7 @@ static void test_streams(void** state) {
     clear(behind, other);
     must(check(stream, NULL, out, 20));
     must(qn_stream_wait(test_vulkan, stream, other));
-    // What waits for a stream that failed is not skipped.
+    // Work that waits for a failed stream is not skipped.
     must(check(other, NULL, behind, COUNT));
     if (round % 2) must(check(other, NULL, behind, 40));
     must(qn_stream_wait(test_vulkan, other, stream));
@@ -242,8 +242,8 @@ static void test_streams(void** state) {
   }
 }
 
-// A stream that ends takes its failure along, and leaves a record that says so: the next one to
-// have that memory begins with its own.
+// A stream is destroyed with a failure in its record. The next stream with this memory clears the
+// record first.
 static void test_unread(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -288,20 +288,20 @@ static qn_status_t call_pair(qn_stream_t* on, void* middle, void* last, uint32_t
                           (uint64_t[]){COUNT, COUNT, threads});
 }
 
-// What another thread might do: it is told the failure, and its next call is done.
+// Acts as another thread: a sync returns the failure, and the next call runs.
 static void sync_and_call(void) {
   expect_failure(stream, 20);
   must(check(stream, NULL, out, COUNT));
 }
 
-// Between the launches of a call a sync tells a failure that lies in front of it. The first launch
-// was skipped, so the second one must be, too, behind the clearing of the record or not.
+// A sync returns an earlier failure between the two launches of a call. The first launch was
+// skipped, so the second one must be skipped too, although the record is cleared.
 static void test_a_call_is_done_whole(void** state) {
   (void)state;
   NEED_DEVICE();
   device->vk.CreateComputePipelines = interrupted_create;
   void* last = test_vulkan_allocate(COUNT * 4);
-  // A number of threads of its own each time, so that there is a pipeline to make in between.
+  // A different number of threads each time, so that a pipeline is created in between.
   for (uint32_t threads = 3; threads < 7; threads++) {
     clear(out, stream);
     clear(behind, stream);
@@ -357,7 +357,7 @@ static void* work(void* arg) {
   return NULL;
 }
 
-// Threads call, fail and sync on one stream: no call's second launch is done without its first.
+// Threads call, fail and sync on one stream: no call's second launch runs without its first.
 static void test_threads(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -391,7 +391,7 @@ static void test_threads(void** state) {
       assert_true(last[i] == 0 || (last[i] == wanted + 1 && middle[i] == wanted));
     }
   }
-  // And all of it is done again.
+  // Afterwards all calls run again.
   must(call_pair(stream, workers[0].middle, workers[0].last, 8));
   must(qn_stream_sync(test_vulkan, stream));
   expect_content(workers[0].middle, stream, numbers);
@@ -406,8 +406,8 @@ static void test_threads(void** state) {
 
 // ---------------------------------------------------------------------------------- drivers fail
 
-// The batch that was to clear the record never runs: the record is cleared by a later one, and
-// what was never done has not failed.
+// The batch with the clearing never runs: a later batch clears the record, and work that did not
+// run reports no failure.
 static void test_clearing_that_is_not_submitted(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -446,7 +446,7 @@ static void test_clearing_that_is_not_submitted(void** state) {
   assert_int_equal(failing.described_count, 4);
 }
 
-// A device that has no blocks of memory yet is made one whose memory the host does not see.
+// Turns a device without blocks into one whose memory is not mapped.
 static int begin(void** state) {
   (void)test_vulkan_begin_ordered(state);
   if (!test_vulkan_is_present()) return 0;
@@ -475,8 +475,7 @@ static int run(bool copies) {
                                      test_vulkan_end);
 }
 
-// Each in a process of its own: a sanitizer takes what drivers do when they are opened again for
-// defects.
+// Each variant runs in its own process: sanitizers report errors when drivers are opened again.
 int main(void) {
   (void)fflush(NULL);
   const pid_t child = fork();

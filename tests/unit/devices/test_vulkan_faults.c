@@ -1,7 +1,6 @@
 #define _GNU_SOURCE  // environ
-// What goes wrong around the Vulkan device: no loader, no driver, devices that lack something,
-// memory that runs out at any allocation, a driver that fails, forks, the end of the process, and
-// pipeline data that is not what it was. ctest-labels: tsan
+// Failures of the Vulkan device: no loader, no driver, missing features, each allocation failing in
+// turn, driver errors, forks, process exit, and damaged pipeline data. ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -125,7 +124,7 @@ static void test_devices_that_lack_something(void** state) {
   } cases[] = {
       {VK_API_VERSION_1_0, true, VK_QUEUE_COMPUTE_BIT, "has no Vulkan 1.1"},
       {VK_API_VERSION_1_1, false, VK_QUEUE_COMPUTE_BIT, "has no timeline semaphores"},
-      {VK_API_VERSION_1_2, true, VK_QUEUE_TRANSFER_BIT, "has no queue that computes"},
+      {VK_API_VERSION_1_2, true, VK_QUEUE_TRANSFER_BIT, "has no compute queue"},
   };
   for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
     fake_version = cases[i].version;
@@ -226,8 +225,7 @@ static VkResult VKAPI_CALL scarce_allocate(VkDevice device, const VkMemoryAlloca
   return real_allocate(device, info, callbacks, out);
 }
 
-// A stream without memory for its error record, or for copies of it where the host does not see
-// the device's memory.
+// A stream without memory for its error record, or for the host's copies of it.
 static void test_streams_without_memory(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -298,8 +296,7 @@ static void test_submits_that_fail_stick(void** state) {
   test_vulkan_unload(code);
 }
 
-// The barriers of a batch that could not be submitted are lost with it: what it put behind one is
-// put behind one again.
+// The barriers of a batch whose submit failed are lost, so later commands need a barrier again.
 static void test_barriers_of_a_failed_submit_are_made_up_for(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -314,7 +311,7 @@ static void test_barriers_of_a_failed_submit_are_made_up_for(void** state) {
   real_submit = device->vk.QueueSubmit;
   test_vulkan_submit_result = VK_ERROR_OUT_OF_HOST_MEMORY;
   device->vk.QueueSubmit = test_vulkan_failing_submit;
-  // Behind a barrier, as it reads a.
+  // It reads a, so a barrier comes first.
   must(test_vulkan_call(code, TEST_STEP, stream, NULL, 2, (void*[]){a, b}, sizes, 1,
                         (uint64_t[]){64}));
   must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");
@@ -420,7 +417,7 @@ static void test_a_child_of_fork_is_told(void** state) {
   must(test_vulkan_call(inherited_code, TEST_FILL, inherited_stream, NULL, 1, &inherited_memory,
                         &size, 2, (uint64_t[]){64, 1}));
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  // Their heaps keep the locks of the driver's threads in a child as they were: none is at work.
+  // A child inherits the locks of sanitizer heaps as they are, so no driver thread may be running.
   must(qn_stream_sync(test_vulkan, inherited_stream));
   qn__vk_device_t* device = qn__vk_find(0);
   assert_int_equal(device->vk.DeviceWaitIdle(device->handle), VK_SUCCESS);
@@ -548,7 +545,7 @@ static void test_pipeline_data_is_kept_and_checked(void** state) {
   assert_int_equal(store.put_count, 1);  // pipelines were made
   assert_int_equal(store.reference_count, 1);
   assert_non_null(strstr(store.identity, "cache="));
-  // The driver compiles at the first dispatch: its data has grown when that has passed.
+  // The driver compiles at the first dispatch, so its data has grown when that has completed.
   growing = 2;
   must(test_vulkan_call(code, TEST_FILL, NULL, NULL, 1, &out, &size, 2, (uint64_t[]){64, 1}));
   must(qn_stream_sync(test_vulkan, NULL));
@@ -565,7 +562,7 @@ static void test_pipeline_data_is_kept_and_checked(void** state) {
   assert_int_equal(given_bytes, 40);
   assert_int_equal(store.put_count, 2);
   test_vulkan_unload(code);
-  // Anything odd about it: as if there were none.
+  // Damaged data is ignored.
   const size_t odd[] = {0, 4, 8, 12, 16, 31};
   for (size_t i = 0; i < QN_COUNT_OF(odd); i++) {
     store.data[odd[i]] ^= 0xff;
@@ -602,7 +599,7 @@ static void test_artifacts_that_are_damaged(void** state) {
   memcpy(payload, artifact.payload, artifact.payload_size);
   payload[0] ^= 1;
   artifact.payload = payload;
-  must_fail(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "no SPIR-V");
+  must_fail(table->load(0, &artifact, &options, &code), QN_STATUS_DATA_LOSS, "not SPIR-V");
   free(payload);
   test_vulkan_artifact("{\"kind\":\"vulkan\",\"max_threads_per_block\":1000000}", &artifact);
   must_fail(table->load(0, &artifact, &options, &code), QN_STATUS_INCOMPATIBLE,

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE  // usleep
-// Launches that repeat on one Vulkan stream, whole or in part, with everything in between that what
-// a stream remembers of its last launch must not outlive: against a model on the host.
+// Repeated launches on one Vulkan stream, equal or partly equal, mixed with all steps that
+// invalidate the memory of the last launch. Results are compared with a model on the host.
 // ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #if QN_HAVE_VULKAN
 enum { BUFFERS = 3, COUNT = 256, SCALARS = 40 };
 
-// What one launch is given.
+// The arguments of one launch.
 typedef struct call {
   test_function_t function;
   size_t x, y;  // buffers; `x` is read
@@ -48,7 +48,7 @@ static void compare(size_t b) {
 
 // ---------------------------------------------------------------------------------- one launch
 
-// What it does to the model. `*out_bytes`: of y.
+// Applies the launch to the model. `*out_bytes`: the size of y.
 static void imagine(const call_t* call, size_t* out_bytes) {
   uint32_t* y = model[call->y] + call->y_first;
   const uint32_t* x = model[call->x] + call->x_first;
@@ -111,8 +111,8 @@ static void new_call(call_t* call) {
   new_numbers(call);
 }
 
-// Fails at its first element, as all of them are beyond the limit; so does nothing, nor does the
-// same again until a sync has told it.
+// Launches work that fails at its first element. It and all later work is skipped until a sync
+// returns the failure.
 static void fail_once(const call_t* last) {
   call_t call = *last;
   call.function = TEST_CHECK;
@@ -133,7 +133,7 @@ static void fail_once(const call_t* last) {
 static void renew(size_t b) {
   must(qn_stream_sync(test_vulkan, stream));
   void* old = memory[b];
-  // Large ones have a block of their own, which comes to lie at the address of the last.
+  // Large buffers have a block of their own, at the address of the last one.
   size_t size = sizeof model[b] + (next(3) ? (size_t)40 << 20 : 0);
   bool is_first = next(3) != 0;
   if (is_first) test_vulkan_free(old);
@@ -209,7 +209,7 @@ static void test_repeats_match_a_model(void** state) {
       imagine(&call, &bytes);
       must(launch(&call, bytes));
       if (next(3) == 0) disturb(&call);
-      // The same, other numbers, fewer or more elements, or something else.
+      // The same launch, other scalars, fewer or more elements, or another kernel.
       uint32_t choice = next(6);
       if (choice == 1) new_numbers(&call);
       if (choice == 2) call.scalars[0] = 1 + next(64);

@@ -26,8 +26,7 @@ static uint32_t next(uint64_t* state) {
 
 enum { BUFFERS = 6, COUNT = 512, STREAMS = 3 };
 
-// What one thread works on; statuses are checked with `ok`, as assertions belong to the main
-// thread.
+// The state of one thread. Statuses are checked with `ok`, as only the main thread may assert.
 typedef struct graph {
   uint64_t random;
   void* code;
@@ -46,7 +45,7 @@ static bool ok(graph_t* g, qn_status_t status) {
   return is_fine;
 }
 
-// Makes stream `s` wait for whoever used the buffer.
+// Makes stream `s` wait for the streams that used the buffer.
 static bool need(graph_t* g, size_t buffer, size_t s) {
   size_t from = g->last[buffer];
   g->last[buffer] = s;
@@ -117,7 +116,7 @@ static bool act(graph_t* g) {
     case 7:
       return need(g, a, s) && compare(g, a, s);
     default: {
-      // New memory for a buffer that is done with.
+      // New memory for a buffer that is no longer used.
       if (!ok(g, qn_stream_sync(test_vulkan, g->streams[g->last[a]]))) return false;
       void* fresh;
       size_t size = sizeof g->model[a] + (next(&g->random) % 3 == 0 ? (size_t)40 << 20 : 0);
@@ -268,7 +267,7 @@ static void test_threads_share_the_default_stream(void** state) {
   test_vulkan_unload(code);
 }
 
-// Which commands are ordered by a barrier: those that share what one of them writes.
+// A barrier comes between two commands only if one of them writes memory that the other accesses.
 static void test_barriers_are_between_dependent_commands(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -293,7 +292,7 @@ static void test_barriers_are_between_dependent_commands(void** state) {
                {TEST_FILL, {b}, 0},
                {TEST_FILL, {b}, 1},
                {TEST_FILL, {memory + 512}, 1},
-               // The same launch on end, alone behind a barrier and with others in between.
+               // Repeats of one launch, alone after a barrier and with others in between.
                {TEST_STEP, {a, c}, 1},
                {TEST_STEP, {a, c}, 1},
                {TEST_STEP, {a, c}, 1},
@@ -320,7 +319,7 @@ static void test_barriers_are_between_dependent_commands(void** state) {
   test_vulkan_unload(code);
 }
 
-// Work that is recorded and left begins by itself.
+// Work in an open batch starts without a sync.
 static void test_work_begins_without_a_sync(void** state) {
   (void)state;
   NEED_DEVICE();
@@ -335,7 +334,7 @@ static void test_work_begins_without_a_sync(void** state) {
   for (int i = 0; i < 5; i++) {
     must(test_vulkan_call(code, TEST_FILL, stream, &owner, 1, &out, &size, 2, (uint64_t[]){16, 1}));
   }
-  // The first one is submitted at once, the others are left.
+  // The first launch is submitted at once; the others stay in the open batch.
   do {
     (void)sched_yield();
     must(qn__vulkan_stats(0, &now));
@@ -353,8 +352,8 @@ int main(int argc, char** argv) {
       cmocka_unit_test(test_barriers_are_between_dependent_commands),
       cmocka_unit_test(test_work_begins_without_a_sync),
   };
-  // Once with a barrier in front of every command, for the layer to judge, and once as it is, in a
-  // process of its own: the layer reads its settings once.
+  // Once with a barrier before every command, checked by the layer, and once without, in another
+  // process, because the layer reads its settings only once.
   checks_order = argc == 1;
   int failed = cmocka_run_group_tests(
       tests, checks_order ? test_vulkan_begin_ordered : test_vulkan_begin, test_vulkan_end);
