@@ -17,7 +17,7 @@
 //     `epoch` increases when an error is found and when it is returned, so it is odd while there is
 //     an error. A launch is recorded only in the even epoch in which its call began, even if
 //     another thread's sync returns the error in between.
-// Thread rule: functions need the stream's mutex, except init and deinit. Read next: sync.c.
+// Thread rule: functions need the stream's mutex, except init and deinit.
 #include "devices/vulkan/stream.h"
 
 _Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");

@@ -4,8 +4,7 @@
 // Loading creates the pipelines of kernels with a fixed size. Wide kernels, which rarely run, and
 // kernels whose block size the launch chooses get theirs at the first launch. Stored pipeline data
 // is used only if its header matches the device and its length. Some drivers compile at the first
-// dispatch, so changed data is stored again when the first dispatch has completed. Read next:
-// launch.c, layouts.c.
+// dispatch, so changed data is stored again when the first dispatch has completed.
 #include "devices/vulkan/executable.h"
 
 #include <jansson.h>

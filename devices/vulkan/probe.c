@@ -2,7 +2,7 @@
 // with these features.
 //
 // Each feature and extension is queried by name and enabled only if it exists. Code for the device
-// may use only the features found here. Read next: attributes.c, device.c.
+// may use only the features found here.
 #include "base/alloc.h"
 #include "devices/vulkan/context.h"
 

@@ -3,7 +3,7 @@
 //
 // Ranges start at multiples of the granule. Free ranges lie in bins by size, four bins for each
 // power of two; free neighbours are joined at once. All operations take constant time, but for the
-// search in one bin. Thread rule: one thread at a time. Read next: ranges.c, then memory.c.
+// search in one bin. Thread rule: one thread at a time.
 #ifndef QUERN_DEVICES_VULKAN_RANGES_H_
 #define QUERN_DEVICES_VULKAN_RANGES_H_
 

@@ -8,7 +8,7 @@
 //
 // No batch is forgotten: a batch is marked as open before its recorder reads `is_armed`, and the
 // thread checks once more after it has cleared `is_armed`. If the thread cannot be started, open
-// batches are submitted at the next sync. Read next: stream.c.
+// batches are submitted at the next sync.
 #include "devices/vulkan/stream.h"
 
 #define PERIOD_NS INT64_C(100000)

@@ -3,7 +3,7 @@
 // A freed part is cached with its stream and the stream's last enqueued value. The same stream may
 // reuse it at once, because its work runs in order; another stream only when that value has
 // completed. Sizes are rounded up to four steps for each power of two, so that freed parts fit
-// later requests. One mutex guards the cache. Read next: memory.c.
+// later requests. One mutex guards the cache.
 #include "base/alloc.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/memory.h"
