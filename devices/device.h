@@ -1,6 +1,6 @@
-// devices/device.h: the registry of device tables, as the engine sees it.
+// devices/device.h: the registry of device tables, as the engine sees it. The built-in tables are
+// registered on first use.
 //
-// Thread rule: any thread. The built-in tables (cpu, null) are registered on first use.
 // Read next: devices/cpu/cpu.h.
 #ifndef QUERN_DEVICES_DEVICE_H_
 #define QUERN_DEVICES_DEVICE_H_
@@ -8,13 +8,13 @@
 #include "base/base.h"
 #include "quern/backend.h"
 
-// The table of a device type; NULL when none is registered.
+// Returns the table of a device type; NULL if none is registered.
 const qn_device_table_t* qn__device_table(int32_t type);
-// The same, checking that the device itself exists. Errors: NOT_FOUND.
+// Finds the table of a device that exists. Errors: NOT_FOUND.
 qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_table);
-// INVALID_ARGUMENT when `stream` (NULL is fine) belongs to another device.
+// Returns INVALID_ARGUMENT if `stream` (may be NULL) belongs to another device.
 qn_status_t qn__stream_check(qn_device_t device, const qn_stream_t* stream);
-// The backend's own stream object behind a public handle; NULL for NULL.
+// Returns the backend's stream object of a public handle; NULL for NULL.
 void* qn__stream_inner(qn_stream_t* stream);
 
 // The calling thread's active stream on cpu:0, kept apart from the other devices' because every

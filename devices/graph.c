@@ -1,7 +1,9 @@
 // devices/graph.c: public graphs: calls that a stream recorded, to be run many times.
 //
-// A public graph is the device's own object with the device written on it. Thread rule: a graph is
-// used by one thread at a time; capturing follows its stream. Read next: stream.c.
+// A public graph holds the backend's object and its device.
+//
+// Thread rule: one thread at a time uses a graph; capturing follows its stream. Read next:
+// stream.c.
 #include "base/alloc.h"
 #include "devices/device.h"
 

@@ -1,8 +1,9 @@
 // devices/registry.c: the tables of devices by type, and the public calls that only choose a table.
 //
-// The once-made default registry is one of the two mutable globals of the library (the other is the
-// log switch). Tables are added, never removed. Thread rule: any thread; readers take no lock. Read
-// next: stream.c (public streams and the active ones), cpu/device.c.
+// The default registry is one of the two mutable globals of the library (the other is the log
+// switch). Tables are added and never removed; readers take no lock.
+//
+// Read next: stream.c, cpu/device.c.
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -20,7 +21,7 @@
 #include "devices/vulkan/vulkan.h"
 #endif
 
-// DLPack's device types go to 17; ours stay below this.
+// DLPack's device types go to 17; types of quern stay below this.
 #define TYPE_LIMIT 64
 
 static _Atomic(const qn_device_table_t*) tables[TYPE_LIMIT] = {
@@ -135,7 +136,7 @@ int32_t qn_device_count(int32_t type) {
   return table ? table->count() : 0;
 }
 
-// Why there is no device of the type; NULL where nothing is known to say.
+// Returns why there is no device of the type; NULL if unknown.
 static const char* absence(int32_t type) {
   const qn_device_table_t* table = qn__device_table(type);
   if (table) return table->absence ? table->absence() : NULL;
@@ -201,9 +202,10 @@ qn_status_t qn_device_attribute(qn_device_t device, qn_attribute_t attribute,
   return table->attribute(device.id, attribute, out_value);
 }
 
-// ----------------------------------------------------------------------------- asked by targets
+// ----------------------------------------------------------------------------- properties for
+// targets
 
-// A device that has no answers of its own is asked for the attribute of the option's name.
+// Answers a target option. A table without target_property answers with the attribute of that name.
 static qn_status_t target_property(int32_t type, int32_t id, const char* name,
                                    qn_attribute_value_t* out_value) {
   const qn_device_table_t* table;
@@ -283,7 +285,7 @@ static bool is_same_device(qn_device_t a, qn_device_t b) {
   return a.type == b.type && a.id == b.id;
 }
 
-// Between two devices that cannot reach each other: through host memory, complete on return.
+// Copies between two devices through host memory. Complete on return.
 static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
   qn_allocator_t allocator = qn_allocator_default();
   void* host = qn__alloc(allocator, copy->size_bytes);
@@ -308,7 +310,7 @@ static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
   return status;
 }
 
-// Handles that are no addresses are compared as a whole: how far apart they are means nothing.
+// Reports whether a device's handles are addresses. Others can only be compared for equality.
 static bool has_addresses(qn_device_t device, const qn_device_table_t* table) {
   if (device.type == QN_DEVICE_CPU) return true;
   qn_attribute_value_t value = {0};
@@ -317,7 +319,7 @@ static bool has_addresses(qn_device_t device, const qn_device_table_t* table) {
          value.int_value != 0;
 }
 
-// The ranges have been checked not to wrap.
+// Reports whether the ranges overlap. They must not wrap around.
 static bool is_overlapping(const qn_copy_t* copy, const qn_device_table_t* table) {
   if (!is_same_device(copy->from_device, copy->to_device)) return false;
   bool is_address = has_addresses(copy->from_device, table);

@@ -1,7 +1,8 @@
 // devices/stream.c: public streams, and the active device and stream of each thread.
 //
-// A public stream is the device's own object with the device written on it. Thread rule: any
-// thread; the active ones are thread-local. Read next: cpu/stream.c.
+// A public stream holds the backend's object and its device.
+//
+// Thread rule: any thread; active devices and streams are thread-local. Read next: cpu/stream.c.
 #include "base/alloc.h"
 #include "devices/device.h"
 
@@ -11,7 +12,7 @@ struct qn_stream {
   void* inner;
 };
 
-// Non-CPU devices on which a thread has an active stream at once.
+// The most non-CPU devices on which one thread has active streams.
 #define ACTIVE_LIMIT 16
 
 _Thread_local qn_stream_t* qn__active_cpu_stream;
@@ -28,7 +29,7 @@ qn_device_t qn_stream_device(const qn_stream_t* stream) {
   return stream->device;
 }
 
-// A new stream of the device, or one around a stream of the driver's.
+// Creates a stream of the device, or wraps a native one.
 static qn_status_t create(qn_device_t device, const qn_device_table_t* table, void* native,
                           qn_stream_t** out_stream) {
   qn_stream_t* stream = qn__alloc_zero(qn_allocator_default(), 1, sizeof *stream);
@@ -121,7 +122,7 @@ bool qn_stream_is_idle(qn_stream_t* stream) {
          stream->table->stream_is_idle(stream->device.id, stream->inner);
 }
 
-// ---------------------------------------------------------------------------------- active ones
+// ---------------------------------------------------------------------------------- active streams
 
 qn_device_t qn_active_device(void) {
   return active_device.is_set ? active_device.device : (qn_device_t){QN_DEVICE_CPU, 0};

@@ -1,8 +1,9 @@
-// devices/gpu/eval.c: the value of a plan's expression, as the IR's i64 arithmetic has it, and
-// whether any step left the range.
+// devices/gpu/eval.c: evaluates a plan's expression in the IR's i64 arithmetic, and reports whether
+// a step overflowed.
 //
-// Not here: checking that an expression is well formed (plan.c does, on decoding). Thread rule:
-// pure. Read next: run.c.
+// It does not check that an expression is well formed; plan.c does when it decodes.
+//
+// Thread rule: pure. Read next: run.c.
 #include "base/integer.h"
 #include "devices/gpu/plan.h"
 
@@ -31,7 +32,7 @@ static int64_t apply(qn_op_t op, const int64_t* args, bool* is_exact) {
 }
 
 uint32_t qn__gpu_op_arity(qn_op_t op) {
-  // By the operator's rule: those that integers and bools have.
+  // By the operator's rule for integers and bools.
 #define OPERANDS_NUMERIC(count) count
 #define OPERANDS_INTEGER(count) count
 #define OPERANDS_BITWISE(count) count
@@ -56,19 +57,20 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
 static inline int64_t* apply_step(const qn__gpu_op_t* step, int64_t* top, bool* is_exact) {
   uint32_t arity = qn__gpu_op_arity(step->op);
   top -= arity;
-  // Operators that take fewer do not look at the others.
+  // Operators with fewer operands ignore the others.
   int64_t args[3] = {top[0], arity > 1 ? top[1] : 0, arity > 2 ? top[2] : 0};
   *top = apply(step->op, args, is_exact);
   return top + 1;
 }
 
-// Guards are sums, products and comparisons for the most part: those are told apart by one jump.
+// The cases of applied operators start here, so that one jump selects the most frequent: sums,
+// products and comparisons.
 enum { APPLIED = 64 };
 
 bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
                   int64_t* out_value) {
   int64_t stack[QN__GPU_MAX_EXPR_DEPTH + 2];
-  int64_t* top = stack;  // where the next value goes
+  int64_t* top = stack;  // the next free slot
   bool is_exact = true;
   stack[0] = 0;
   for (uint32_t i = 0; i < expr->op_count; i++) {
@@ -128,8 +130,8 @@ bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64
 
 // ---- counts
 
-// Operators that the mapping puts around the program's own bounds: what overflows there is a count
-// that is wrong. Where any other operator stands, the program wrapped on purpose.
+// Reports whether the mapping adds the operator around the program's bounds. An overflow there
+// gives a wrong count. With any other operator the program wraps on purpose.
 static bool is_counting(qn_op_t op) {
   switch (op) {
     case QN_OP_ADD:
@@ -145,7 +147,7 @@ static bool is_counting(qn_op_t op) {
   }
 }
 
-// Is the result of `op` off, with operands of which some are?
+// Reports whether the result of `op` is wrong, given which operands are.
 static bool is_result_off(qn_op_t op, const int64_t* args, const bool* off, bool is_exact) {
   switch (op) {
     case QN_OP_SELECT:
@@ -155,7 +157,7 @@ static bool is_result_off(qn_op_t op, const int64_t* args, const bool* off, bool
     case QN_OP_LOGIC_OR:
       return off[0] || (args[0] == 0 && off[1]);
     case QN_OP_MUL:
-      // No iterations, however many others there would be.
+      // A loop of 0 iterations makes the product 0, whatever the other factor.
       if ((args[0] == 0 && !off[0]) || (args[1] == 0 && !off[1])) return false;
       break;
     default:

@@ -1,12 +1,13 @@
-// devices/gpu/isa.c: whether a device has what an artifact asks for.
+// devices/gpu/isa.c: checks that a device has what an artifact requires.
 //
-// Which options count, and how a device's answer is held against each, is in the table of the
-// target's kinds (target/options.inc, or whoever registered the kind). Thread rule: any thread.
+// The table of the target's kind (target/options.inc, or a registered kind) names the options and
+// how each is compared.
+//
 // Read next: target/devices.c.
 #include "devices/gpu/run.h"
 #include "target/target.h"
 
-// The value of "kind" in canonical JSON. Which text it is decides only whose table reads the rest.
+// Finds the value of "kind" in canonical JSON, which selects the table for the other options.
 static bool read_kind(const char* json, char* out, size_t out_size) {
   static const char name[] = "\"kind\":\"";
   const char* at = json ? strstr(json, name) : NULL;

@@ -1,17 +1,18 @@
-// devices/gpu/launch_cache.c: making the cache of a launch step, and writing it. See cache.h for
-// the protocol. Thread rule: making is the decoder's; noting is any thread's.
+// devices/gpu/launch_cache.c: creates and writes launch caches. launch_cache.h has the protocol.
+//
+// Thread rule: only the decoder creates; any thread stores.
 #include "devices/gpu/launch_cache.h"
 
 #define LINE_BYTES 64u
 
-// Short expressions cost no more than looking.
+// Evaluating shorter expressions is no slower than a search.
 #define LEAST_OPS 4u
 
 static_assert(sizeof(qn__gpu_launch_cache_line_t) == LINE_BYTES,
               "a line of a cache is a cache line");
 static_assert(QN__GPU_LAUNCH_CACHE_LINES == 4, "two bits of the mixed words choose a line");
 
-// Adds the words that an expression reads. False: it reads a local, or too many.
+// Adds the words that an expression reads. False if it reads a local, or too many words.
 static bool add_words(const qn__gpu_expr_t* expr, qn__gpu_launch_cache_t* cache) {
   for (uint32_t i = 0; i < expr->op_count; i++) {
     const qn__gpu_op_t* op = &expr->ops[i];
@@ -34,7 +35,7 @@ qn__gpu_launch_cache_t* qn__gpu_launch_cache_make(const qn__gpu_step_t* step, qn
     return NULL;
   }
   qn__gpu_launch_cache_t* cache = QN__ARENA_NEW(arena, qn__gpu_launch_cache_t);
-  // The arena aligns to less: one line more, to move within.
+  // The arena's alignment is smaller: allocate one more line, and align within.
   uint8_t* bytes = qn__arena_alloc(arena, (QN__GPU_LAUNCH_CACHE_LINES + 1) * LINE_BYTES);
   if (!cache || !bytes) return NULL;
   bytes += (LINE_BYTES - (uintptr_t)bytes % LINE_BYTES) % LINE_BYTES;

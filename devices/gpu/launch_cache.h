@@ -1,22 +1,23 @@
-// devices/gpu/launch_cache.h: keeps what a step (a launch, a choice) came to for the words that it
-// was last evaluated with, so that a call of the same shapes evaluates nothing.
+// devices/gpu/launch_cache.h: caches the result of a step (a launch or a branch) with the words
+// that it was computed from, so that a call with the same shapes evaluates nothing.
 //
-// The expressions of a step (blocks, threads, guard) are functions of the words that they read and
-// of nothing else, unless they read a local: so equal words mean an equal outcome. A step whose
-// expressions read locals, or more than QN__GPU_LAUNCH_CACHE_WORDS words, has no cache.
+// The expressions of a step (blocks, threads, guard) depend only on the words that they read,
+// unless they read a local. So equal words give an equal result. A step whose expressions read a
+// local, or more than QN__GPU_LAUNCH_CACHE_WORDS words, has no cache.
 //
-// Requirements, and why each holds. A cache has a few lines, chosen by the words, so that threads
-// that call with different shapes do not push each other out at once. Each line is a sequence lock
-// of atomics alone:
-//  1. A writer takes a line by making its even sequence odd, with one compare and swap; who loses
-//     that goes away, so nobody waits. Then it stores words and outcome (release), then the next
-//     even sequence (release).
-//  2. A reader loads the sequence, the words and the outcome (each acquire), then the sequence
-//     again. If one of its loads saw a store of a later writer, it has acquired from that store,
-//     and so sees that writer's odd sequence or a later one at the end: the sequence differs.
-//  3. A sequence has 64 bits and never comes back. 0: the line is empty.
+// A cache has a few lines. A hash of the words chooses one, so that threads that call with
+// different shapes rarely evict each other's result. Each line is a sequence lock that consists of
+// atomics:
+//  1. A writer claims a line with one compare-and-swap that makes its even sequence odd. If that
+//     fails it skips the write, so no thread waits. Then it stores words and result (release), then
+//     the next even sequence (release).
+//  2. A reader loads the sequence, the words and the result (each acquire), then the sequence
+//  again.
+//     If a load returned the store of a later writer, it acquired from that store. So the last load
+//     returns that writer's odd sequence or a later one, and the two sequences differ.
+//  3. A sequence has 64 bits and never wraps around. 0: the line is empty.
 //
-// Thread rule: any thread, no locks. Read next: run.c.
+// Read next: run.c.
 #ifndef QUERN_DEVICES_GPU_LAUNCH_CACHE_H_
 #define QUERN_DEVICES_GPU_LAUNCH_CACHE_H_
 
@@ -27,30 +28,30 @@
 
 enum { QN__GPU_LAUNCH_CACHE_WORDS = 5, QN__GPU_LAUNCH_CACHE_LINES = 4 };
 
-// What a launch step comes to. Of an IF only the count matters: 1, it holds, or 0.
+// The result of a step. An IF uses only the count: 1 if its condition holds, else 0.
 typedef struct qn__gpu_grid {
   int64_t block_count;  // below 1: nothing is launched
   uint32_t kernel;
   uint32_t thread_count;  // 0: nothing is launched
 } qn__gpu_grid_t;
 
-// As long as a cache line, and aligned to it.
+// One cache line, aligned.
 typedef struct qn__gpu_launch_cache_line {
   _Atomic uint64_t sequence;
   _Atomic uint64_t words[QN__GPU_LAUNCH_CACHE_WORDS];
   _Atomic int64_t block_count;
-  _Atomic uint64_t choice;  // kernel, and above it the threads
+  _Atomic uint64_t choice;  // the kernel in the low bits, the threads above
 } qn__gpu_launch_cache_line_t;
 
 struct qn__gpu_launch_cache {
   qn__gpu_launch_cache_line_t* lines;
   uint32_t word_count;
-  uint32_t words[QN__GPU_LAUNCH_CACHE_WORDS];  // indices, none twice
+  uint32_t words[QN__GPU_LAUNCH_CACHE_WORDS];  // indices, without duplicates
 };
 
-// The cache of a step; NULL when it has none, or without memory (`arena` is then exhausted).
+// Creates the cache of a step; NULL if it has none, or without memory (`arena` is then exhausted).
 qn__gpu_launch_cache_t* qn__gpu_launch_cache_make(const qn__gpu_step_t* step, qn__arena_t* arena);
-// Notes what the step came to. Does nothing when another thread writes the same line.
+// Stores a result. Does nothing while another thread writes the same line.
 void qn__gpu_launch_cache_note(qn__gpu_launch_cache_t* cache, const uint64_t* words,
                                const qn__gpu_grid_t* grid);
 
@@ -63,7 +64,7 @@ static inline qn__gpu_launch_cache_line_t* qn__gpu_launch_cache_line(
   return &cache->lines[mixed >> 62];
 }
 
-// False: not known.
+// Finds the result for the words; false if it is not cached.
 static inline bool qn__gpu_launch_cache_find(const qn__gpu_launch_cache_t* cache,
                                              const uint64_t* words, qn__gpu_grid_t* out_grid) {
   qn__gpu_launch_cache_line_t* line = qn__gpu_launch_cache_line(cache, words);

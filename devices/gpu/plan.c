@@ -1,17 +1,17 @@
-// devices/gpu/plan.c: launch plans as bytes and back, and the layout of push constants.
+// devices/gpu/plan.c: encodes and decodes launch plans, and lays out push constants.
 //
 // The bytes: a version, the kernels, the functions with their steps; strings as runs, numbers as
-// varints, in the order of plan.h. Decoding believes nothing. What it lets through is safe to run:
+// varints, in the order of plan.h. Decoding checks all bytes. A decoded plan is safe to run:
 //  1. every count is bounded by the bytes that are left, so that no count allocates more than a
 //     small multiple of the input;
-//  2. an expression leaves one value, never takes from an empty stack and stays within
+//  2. an expression leaves one value, never pops an empty stack and stays within
 //     QN__GPU_MAX_EXPR_DEPTH;
 //  3. bodies of loops and branches lie within the steps around them and nest at most
 //     QN__GPU_MAX_STEP_DEPTH deep;
-//  4. locals and workspaces are read only behind a step of the same or an enclosing body that set
+//  4. locals and workspaces are read only after a step of the same or an enclosing body that sets
 //     them;
-//  5. a launch finds its kernels, and they find their words, locals and workspaces.
-// Sites are not checked here: the artifact has them, and whoever words a failure looks.
+//  5. the kernels of a launch exist, and so do their words, locals and workspaces.
+// Sites are checked where a failure is described, because the artifact has them.
 //
 // Thread rule: pure. Read next: eval.c, run.c.
 #include "devices/gpu/plan.h"
@@ -121,7 +121,7 @@ typedef struct state {
   qn__arena_t* arena;
   size_t payload_size;
   const qn__gpu_plan_t* plan;
-  const char* fault;  // the first thing found wrong; NULL: none
+  const char* fault;  // the first error; NULL: none
 } state_t;
 
 static bool wrong(state_t* state, const char* what) {
@@ -141,7 +141,7 @@ static bool get_bool(state_t* state) {
   return value != 0;
 }
 
-// A count of things of at least `least_bytes_each` bytes; 0 when there cannot be as many.
+// Reads a count of items of at least `least_bytes_each` bytes; 0 if fewer bytes are left.
 static uint32_t get_count(state_t* state, size_t least_bytes_each, const char* what) {
   uint64_t count = qn__read_varint(&state->reader);
   if (count > qn__reader_left(&state->reader) / least_bytes_each || count > UINT32_MAX) {
@@ -159,7 +159,7 @@ static bool is_scalar_size(uint32_t size) {
   return size == 1 || size == 2 || size == 4 || size == 8;
 }
 
-// What may be read where the decoder stands: one bit a slot.
+// The slots that may be read at the decoder's position, one bit for each.
 typedef struct known {
   uint64_t locals[QN__GPU_MAX_LOCALS / 64];
   uint64_t workspaces;
@@ -270,7 +270,7 @@ static bool get_kernel(state_t* state, qn__gpu_kernel_t* out) {
   return out->name && get_args(state, out);
 }
 
-// Whether a launch here has everything that the kernel's arguments name.
+// Checks that everything that the kernel's arguments name is set here.
 static bool check_kernel(state_t* state, const qn__gpu_function_t* function, const known_t* known,
                          uint32_t index) {
   if (index >= state->plan->kernel_count) return wrong(state, "a kernel's index");
@@ -357,7 +357,7 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
   return !state->fault;
 }
 
-// Steps [begin, end). What a body sets is unknown behind it.
+// Checks steps [begin, end). Slots that a body sets are not readable after it.
 static bool get_steps(state_t* state, const qn__gpu_function_t* function, qn__gpu_step_t* steps,
                       uint32_t begin, uint32_t end, uint32_t depth, known_t known) {
   if (depth > QN__GPU_MAX_STEP_DEPTH) return wrong(state, "steps that nest too deep");

@@ -1,19 +1,20 @@
 // devices/gpu/plan.h: the launch plan of a GPU artifact: what the host does at a call of a
 // function.
 //
-// A function becomes a short program of the host (evaluate, allocate workspace, launch, loop, test)
-// over the words of the call, and kernels. A code generator (jit/gpu) makes it and stores it,
-// encoded, as the artifact's private metadata; a device decodes it on load and runs it at each call
-// (run.h). Everything a kernel needs at its launch is here; the code itself is the artifact's
+// A function becomes kernels and a short host program (evaluate, allocate workspace, launch, loop,
+// test) over the words of the call. A code generator (jit/gpu) creates the plan and stores it,
+// encoded, as the artifact's private metadata. A device decodes it on load and runs it at each call
+// (run.h). The plan has everything that a launch of a kernel needs; the code is the artifact's
 // payload.
 //
-// Grids and blocks have one dimension: a kernel gets a count of blocks, which it reaches by
-// striding (a device launches as many as it likes), and a count of threads. Kernels compute
-// block.y, thread.z and the like themselves.
+// Grids and blocks have one dimension. A kernel gets a number of blocks, over which it strides (a
+// device launches any number), and a number of threads. Kernels compute block.y, thread.z and the
+// like themselves.
 //
 // Expressions are postfix over i64. All arithmetic wraps as in the IR; evaluation also reports
-// whether any step overflowed or divided by zero. Thread rule: immutable once made,
-// but for the caches. Read next: run.h.
+// whether a step overflowed or divided by zero.
+//
+// Thread rule: immutable after decoding, except the launch caches. Read next: run.h.
 #ifndef QUERN_DEVICES_GPU_PLAN_H_
 #define QUERN_DEVICES_GPU_PLAN_H_
 
@@ -26,7 +27,7 @@
 #define QN__GPU_PLAN_VERSION 2u
 #define QN__GPU_NO_KERNEL UINT32_MAX
 #define QN__GPU_NO_SITE UINT32_MAX
-// Limits that decoding enforces, so that readers may use fixed arrays.
+// Limits that decoding enforces, so that a run may use fixed arrays.
 enum {
   QN__GPU_MAX_ARGS = 256,
   QN__GPU_MAX_LOCALS = 256,
@@ -39,7 +40,7 @@ typedef enum qn__gpu_op_kind {
   QN__GPU_CONST = 1,  // pushes `value`
   QN__GPU_WORD,       // pushes word `value` of the call, extended from `dtype` (integer or bool)
   QN__GPU_LOCAL,      // pushes local `value`
-  QN__GPU_APPLY,      // applies `op` to as many as its arity, as i64 (comparisons give 0 or 1)
+  QN__GPU_APPLY,      // applies `op` to its operands, as i64 (comparisons give 0 or 1)
   QN__GPU_WRAP,       // wraps the top to `dtype` (integer or bool)
 } qn__gpu_op_kind_t;
 typedef struct qn__gpu_op {
@@ -70,7 +71,7 @@ typedef struct qn__gpu_arg {
 
 typedef struct qn__gpu_kernel {
   const char* name;  // its symbol in a cubin; "main" in SPIR-V; unique in the artifact for CUDA
-  // Where its code is in the payload. CUDA: the cubin, the same for all.
+  // The code in the payload. CUDA: the cubin, the same for all kernels.
   uint64_t code_offset;
   uint64_t code_size_bytes;
   // Threads of a block; 0: at each launch by the step's `threads` (SPIR-V: specialisation constant
@@ -78,19 +79,19 @@ typedef struct qn__gpu_kernel {
   uint32_t thread_count;
   uint32_t shared_bytes;          // static, as the code declares it
   uint32_t dynamic_shared_bytes;  // CUDA: `extern __shared__`
-  // The kernel has sites, or belongs to a function that does: it takes the error record (a buffer
-  // behind the buffers of `args`, see qn__gpu_record_t) and, behind the scalars, a 32-bit tag.
+  // The kernel or its function has sites: it takes the error record (a buffer
+  // after the buffers of `args`, see qn__gpu_record_t) and, after the scalars, a 32-bit tag.
   bool has_record;
   uint32_t arg_count;
   const qn__gpu_arg_t* args;
-  // Of decoding, not stored: every argument is a BUFFER or a WORD, and so many are buffers.
+  // Set by decoding: every argument is a BUFFER or a WORD; the number of buffers.
   bool takes_words_only;
   uint32_t buffer_count;
 } qn__gpu_kernel_t;
 
 // The error record in device memory: the first thread that fails writes it. `tag` is swapped from
 // 0 to the launch's tag (never 0) by an atomic; the rest is then written by that thread. A kernel
-// that finds a tag when it begins does nothing, so that work behind a failed one is skipped.
+// that finds a tag when it begins does nothing, so that work after a failure is skipped.
 typedef struct qn__gpu_record {
   uint32_t tag;
   uint32_t site;
@@ -102,12 +103,12 @@ typedef struct qn__gpu_launch_cache qn__gpu_launch_cache_t;
 
 typedef enum qn__gpu_step_kind {
   QN__GPU_STEP_LET = 1,    // local `slot` = a
-  QN__GPU_STEP_WORKSPACE,  // workspace `slot` = a bytes; freed behind the function's last step.
+  QN__GPU_STEP_WORKSPACE,  // workspace `slot` = a bytes; freed after the function's last step.
                            // Overflow, or less than 0: `site`, which reports b as the extent;
-                           // none to be had: `memory_site`
+                           // no memory: `memory_site`
   QN__GPU_STEP_LOOP,       // for local `slot` from a to b (exclusive): the next `body_count` steps
   QN__GPU_STEP_IF,         // a, and the guard where there is one (not 0, no overflow): the next
-                           // `body_count` steps, else the `else_count` steps behind them
+                           // `body_count` steps, else the `else_count` steps after them
   QN__GPU_STEP_LAUNCH,     // a blocks of b threads (b only when the kernel's count is 0); a <= 0:
                            // nothing
   QN__GPU_STEP_ASSERT,  // !a: fails at `site`, at once; b, where it is there, is reported as extent
@@ -121,15 +122,15 @@ typedef struct qn__gpu_step {
   uint32_t else_count;
   uint32_t site;
   uint32_t memory_site;
-  // LAUNCH: `kernel` has 32-bit indices where `guard` is there: it runs if the guard holds (not 0,
-  // no overflow), else `wide_kernel` does; without one the call is refused (VALUE_ERROR). No guard:
-  // `kernel`. IF: where the body is better for some calls and has 32-bit indices, and the other
-  // arm is right for any.
+  // LAUNCH: without a guard, `kernel` runs. With one, `kernel` has 32-bit indices and runs if the
+  // guard holds (not 0, no overflow), else `wide_kernel`; without that the call fails
+  // (VALUE_ERROR). IF: the guard tells whether the body, which is faster and has 32-bit indices, is
+  // valid. The other arm is always valid.
   uint32_t kernel;
   uint32_t wide_kernel;
   qn__gpu_expr_t guard;
-  // LAUNCH and IF, of decoding, not stored: what it came to before (launch_cache.h); NULL: none.
-  // The one part of a plan that changes.
+  // LAUNCH and IF: earlier results (launch_cache.h); NULL: none. Created by decoding, not encoded.
+  // The only part of a plan that changes.
   qn__gpu_launch_cache_t* cache;
 } qn__gpu_step_t;
 
@@ -143,43 +144,47 @@ typedef struct qn__gpu_function {
 } qn__gpu_function_t;
 
 typedef struct qn__gpu_plan {
-  uint32_t function_count;  // as many as the artifact's, in its order
+  uint32_t function_count;  // those of the artifact, in its order
   const qn__gpu_function_t* functions;
   uint32_t kernel_count;
   const qn__gpu_kernel_t* kernels;
 } qn__gpu_plan_t;
 
-// Failure is sticky in `out`.
+// Encodes a plan. A failure stays in `out`.
 void qn__gpu_plan_encode(const qn__gpu_plan_t* plan, qn__buffer_t* out);
-// Everything is copied into `arena`. Any bytes are safe: indices, slots, depths, counts, code
-// ranges (within `payload_size`) and expressions are checked. Errors: DATA_LOSS, OUT_OF_MEMORY.
+// Decodes a plan into `arena`. Any bytes are safe: it checks indices, slots, depths, counts, code
+// ranges (within `payload_size`) and expressions. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__gpu_plan_decode(qn_span_t bytes, size_t payload_size, qn__arena_t* arena,
                                 qn__gpu_plan_t* out_plan);
-// The plan of an artifact; it has as many functions.
+// Decodes the plan of an artifact, and checks that it has as many functions.
 qn_status_t qn__gpu_plan_of_artifact(const qn_artifact_t* artifact, qn__arena_t* arena,
                                      qn__gpu_plan_t* out_plan);
 
-// Operands of an operator that expressions may apply; 0 for any other.
+// Returns the number of operands of an operator that expressions may apply; 0 for any other.
 uint32_t qn__gpu_op_arity(qn_op_t op);
-// The value of an expression. False when a step overflowed or divided by zero; the value is then
+// Evaluates an expression. False if a step overflowed or divided by zero; the value is then
 // the wrapped one (0 for a division).
 bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
                   int64_t* out_value);
-// The same for a count of blocks: false only where the count itself is not to be had. An arm that
-// is not chosen, a factor beside 0, and what the program wraps on purpose are not held against it.
+// Evaluates a number of blocks: false only if the number itself is wrong. Ignores overflows in an
+// arm that is not chosen, in a factor that is multiplied by 0, and where the program wraps on
+// purpose.
 bool qn__gpu_eval_count(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
                         int64_t* out_value);
 
-// ---- the push constants of a Vulkan kernel, laid out in one way by generator and device
+// ---- the push constants of a Vulkan kernel, with one layout for generator and device
 
-// In this order, each at the next multiple of its size: for each BUFFER and WORKSPACE argument,
-// then for the record if there is one, a u32: the index of the buffer's first element in what is
-// bound (the record's in bytes / 4); the scalars; the u32 tag if there is a record; the u32 count
-// of launched blocks (the stride) is not here: gl_NumWorkGroups.x has it. `offsets` has arg_count +
-// 2 places: those of the arguments (for buffers, of their u32), of the record's u32 and of the tag
-// (UINT32_MAX without a record). Returns the total size in bytes, a multiple of 4. When it is
-// beyond the target's max_push_constants_bytes the same bytes lie in a storage buffer, the binding
-// behind all others.
+// Lays out the push constants, each at the next multiple of its size, in this order:
+//  1. for each BUFFER and WORKSPACE argument, then for the record if there is one, a u32: the index
+//  of
+//     the buffer's first element in the bound range (for the record in bytes / 4);
+//  2. the scalars;
+//  3. the u32 tag if there is a record.
+// The number of launched blocks (the stride) is gl_NumWorkGroups.x. `offsets` has arg_count + 2
+// entries: those of the arguments (for buffers, of their u32), of the record's u32 and of the tag
+// (UINT32_MAX without a record). Returns the total size in bytes, a multiple of 4. If it exceeds
+// the target's max_push_constants_bytes the same bytes lie in a storage buffer, at the last
+// binding.
 uint32_t qn__gpu_push_layout(const qn__gpu_kernel_t* kernel, uint32_t* offsets);
 
 #endif  // QUERN_DEVICES_GPU_PLAN_H_

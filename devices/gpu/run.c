@@ -1,12 +1,12 @@
-// devices/gpu/run.c: the host's part of a call: evaluates, takes workspace, launches, loops, tests.
+// devices/gpu/run.c: the host's part of a call: evaluates, allocates workspace, launches, loops,
+// tests.
 //
-// Plans come decoded and checked (plan.c): indices are in range, and what is read was set. So the
-// only things that can fail here are the program's own (asserts, extents), the device's, and a call
-// that no kernel is right for. Workspace is stream-ordered: it is given back at the end, while the
-// launches that use it are still queued, or before its slot is taken again.
+// Plans are decoded and checked (plan.c): indices are in range, and values are set before they are
+// read. So failures come only from the program (asserts, extents), from the device, and from calls
+// for which no kernel is valid. Workspace is freed in stream order: at the end of the call, or
+// before its slot is reused.
 //
-// Everything lies on the stack: a call allocates nothing. Thread rule: any thread. Read next:
-// plan.h.
+// All state lies on the stack: a call allocates nothing.
 #include "devices/gpu/run.h"
 
 #include "devices/gpu/launch_cache.h"
@@ -15,7 +15,7 @@ typedef struct run {
   const qn__gpu_plan_t* plan;
   const qn_launch_t* launch;
   const qn__gpu_backend_t* backend;
-  uint64_t held;  // a bit for each workspace that was taken
+  uint64_t held;  // a bit for each allocated workspace
   int64_t locals[QN__GPU_MAX_LOCALS];
   uint64_t workspaces[QN__GPU_MAX_WORKSPACES];
   uint64_t workspace_bytes[QN__GPU_MAX_WORKSPACES];
@@ -25,7 +25,7 @@ static bool evaluate(const run_t* run, const qn__gpu_expr_t* expr, int64_t* out_
   return qn__gpu_eval(expr, run->launch->words, run->locals, out_value);
 }
 
-// The value that wraps as the IR's does.
+// Evaluates with the wrapping arithmetic of the IR; 0 without an expression.
 static int64_t value_of(const run_t* run, const qn__gpu_expr_t* expr) {
   int64_t value = 0;
   if (expr->op_count != 0) (void)evaluate(run, expr, &value);
@@ -73,7 +73,7 @@ static qn_status_t run_workspace(run_t* run, const qn__gpu_step_t* step) {
 
 // ---- launches
 
-// The values of a kernel's arguments, and where its buffers end.
+// Collects the values of a kernel's arguments, and the ends of its buffers.
 static void gather(const run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* values,
                    uint64_t* ends) {
   const uint64_t* words = run->launch->words;
@@ -108,7 +108,7 @@ static void gather(const run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* v
   }
 }
 
-// What the step comes to. Errors: those that the header names; they are found at each call again.
+// Computes the result of a step. Errors are those in the header, and are not cached.
 static qn_status_t choose(const run_t* run, const qn__gpu_step_t* step, qn__gpu_grid_t* out_grid) {
   int64_t guard = 1;
   *out_grid = (qn__gpu_grid_t){.kernel = step->kernel};
@@ -217,7 +217,7 @@ static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t c
 
 static qn_status_t run_all(const qn__gpu_plan_t* plan, const qn__gpu_function_t* function,
                            const qn_launch_t* launch, const qn__gpu_backend_t* backend) {
-  // Locals and workspaces are written before they are read; only `held` must begin somewhere.
+  // Only `held` needs a value: locals and workspaces are written before they are read.
   run_t run;
   run.plan = plan;
   run.launch = launch;
@@ -237,7 +237,7 @@ qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_lau
     return qn_status_make(QN_STATUS_INTERNAL, "a launch plan wants %u words, the call has %u",
                           function->word_count, launch->word_count);
   }
-  // Most functions are one launch, which has no use for locals and workspaces.
+  // Most functions are one launch, without locals and workspaces.
   const qn__gpu_step_t* first = function->steps;
   if (function->step_count == 1 && first->kind == QN__GPU_STEP_LAUNCH) {
     run_t run;

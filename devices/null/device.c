@@ -1,9 +1,10 @@
-// devices/null/device.c: one file where a real backend has device.c, memory.c, stream.c,
-// executable.c.
+// devices/null/device.c: the template of a backend, in one file. A real backend has device.c,
+// memory.c, stream.c and executable.c.
 //
-// Memory is host memory; copies are done at once; a launch of format "null-1" counts itself and
-// does nothing. Every member of the table is here, so that a new backend starts from a copy of this
-// file. Thread rule: any thread. Read next: docs/new-backend.md.
+// Memory is host memory; copies finish at once; a launch of format "null-1" counts itself and does
+// nothing else. The file has every member of the table, so that a new backend starts from a copy.
+//
+// Read next: docs/new-backend.md.
 #include "devices/null/null.h"
 
 #include <stdatomic.h>
@@ -21,7 +22,7 @@ typedef struct executable {
   size_t function_count;
 } executable_t;
 
-// ---- device.c: what there is and what it can do
+// ---- device.c: devices and their attributes
 
 static int32_t count(void) {
   return 1;
@@ -45,11 +46,11 @@ static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
       out_value->int_value = 0;
       return QN_OK;
     default:
-      return QN_OK;  // none
+      return QN_OK;  // no answer
   }
 }
 
-// ---- memory.c: a block remembers its own size in front of it
+// ---- memory.c: each block has a header with its size
 
 typedef struct block {
   size_t size_bytes;

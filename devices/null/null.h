@@ -1,4 +1,4 @@
-// devices/null/null.h: the device that does nothing: the template of docs/new-backend.md.
+// devices/null/null.h: the device that does nothing, the template of docs/new-backend.md.
 #ifndef QUERN_DEVICES_NULL_NULL_H_
 #define QUERN_DEVICES_NULL_NULL_H_
 
