@@ -396,8 +396,7 @@ void qn__cuda_graph_destroy(int32_t id, void* self) {
   qn_status_free(status);
 }
 
-// ---------------------------------------------------------------------------------- graphs of the
-// host
+// ---------------------------------------------------------------------------- graphs of the host
 
 typedef struct host_owner {
   qn__cuda_owner_t owner;

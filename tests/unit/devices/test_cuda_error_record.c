@@ -293,6 +293,44 @@ static void test_numbers_begin_anew(void** state) {
   expect_floats(0);
 }
 
+// Each value breaks one invariant of the ring.
+static void test_invariants(void** state) {
+  (void)state;
+  cuda_owner_t owner = {0};
+  qn__cuda_stream_t* inner = qn__stream_inner(stream);
+  must(check(stream, &owner, 10));
+  qn__cuda_batch_t* batch = &inner->batches[(inner->next - 1) % QN__CUDA_BATCHES];
+  const qn__cuda_batch_t good_batch = *batch;
+  const uint64_t marked_end = inner->marked_end, read_end = inner->read_end;
+  const uint64_t copied_end = inner->copied_end, next_mark = inner->next_mark;
+  assert_true(qn__cuda_in_flight_check(inner));
+  inner->marked_end = inner->next + 1;
+  assert_false(qn__cuda_in_flight_check(inner));
+  inner->marked_end = inner->next;
+  assert_true(qn__cuda_in_flight_check(inner));
+  batch->pending_count = 1;
+  assert_false(qn__cuda_in_flight_check(inner));
+  inner->marked_end = marked_end;
+  assert_true(qn__cuda_in_flight_check(inner));
+  batch->tags.upper = 0;
+  assert_false(qn__cuda_in_flight_check(inner));
+  *batch = good_batch;
+  batch->has_copy = true;
+  assert_false(qn__cuda_in_flight_check(inner));
+  *batch = good_batch;
+  inner->read_end = copied_end + 1;
+  assert_false(qn__cuda_in_flight_check(inner));
+  inner->read_end = read_end;
+  inner->copied_end = marked_end + 1;
+  assert_false(qn__cuda_in_flight_check(inner));
+  inner->copied_end = copied_end;
+  inner->next_mark = inner->first_mark + QN__CUDA_MARKS + 1;
+  assert_false(qn__cuda_in_flight_check(inner));
+  inner->next_mark = next_mark;
+  assert_true(qn__cuda_in_flight_check(inner));
+  must(qn_stream_sync(cuda_at(0), stream));
+}
+
 // A stream's failure and a recording are apart: the recording is not spoiled by what has failed,
 // nor does it hold the failure back, nor is the copying or the clearing recorded.
 static void test_capture_behind_failure(void** state) {
@@ -676,6 +714,7 @@ int main(void) {
                                      TEST(test_many_calls_of_a_batch),
                                      TEST(test_failure_in_the_rest_of_a_call),
                                      TEST(test_numbers_begin_anew),
+                                     TEST(test_invariants),
                                      TEST(test_capture_behind_failure),
                                      TEST(test_graph_copy_fails),
                                      TEST(test_graph_between_failure_and_telling),
