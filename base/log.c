@@ -14,9 +14,10 @@
 
 static _Atomic(int) level_in_force;
 static _Atomic(void*) sink_self;
-static _Atomic(qn__log_sink_t) sink_in_force;
+static _Atomic(qn_log_sink_fn_t) sink_in_force;
 
-void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self) {
+void qn_log_set_sink(qn_log_level_t level, qn_log_sink_fn_t sink, void* self) {
+  if (level > QN_LOG_DEBUG) level = QN_LOG_DEBUG;
   // Off while the pair changes, so that a sink seldom gets the `self` of another one.
   atomic_store(&level_in_force, 0);
   atomic_store(&sink_in_force, NULL);
@@ -25,13 +26,13 @@ void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self) {
   atomic_store(&level_in_force, sink ? (int)level : 0);
 }
 
-bool qn__log_is_on(qn__log_level_t level) {
+bool qn__log_is_on(qn_log_level_t level) {
   return (int)level <= atomic_load_explicit(&level_in_force, memory_order_relaxed);
 }
 
-void qn__log(qn__log_level_t level, const char* format, ...) {
+void qn__log(qn_log_level_t level, const char* format, ...) {
   if (!qn__log_is_on(level)) return;
-  qn__log_sink_t sink = atomic_load(&sink_in_force);
+  qn_log_sink_fn_t sink = atomic_load(&sink_in_force);
   if (!sink) return;
   char message[LONGEST_MESSAGE];
   va_list arguments;

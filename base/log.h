@@ -6,20 +6,10 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "quern/quern.h"
 
-typedef enum qn__log_level {
-  QN__LOG_ERROR = 1,
-  QN__LOG_WARN = 2,
-  QN__LOG_INFO = 3,
-  QN__LOG_DEBUG = 4,
-} qn__log_level_t;
-
-typedef void (*qn__log_sink_t)(void* self, qn__log_level_t level, const char* message);
-
-// Installs a sink; NULL switches logging off (the default).
-void qn__log_install(qn__log_level_t level, qn__log_sink_t sink, void* self);
-bool qn__log_is_on(qn__log_level_t level);
-void qn__log(qn__log_level_t level, const char* format, ...) QN_PRINTF(2, 3);
+bool qn__log_is_on(qn_log_level_t level);
+void qn__log(qn_log_level_t level, const char* format, ...) QN_PRINTF(2, 3);
 // Logs only the first time that the process reaches this line.
 #define QN__LOG_ONCE(level, ...)                                                \
   do {                                                                          \

@@ -70,6 +70,7 @@ static qn_status_t escaped(qn_status_t status) {
 }
 
 qn_status_t qn_status_make(qn_status_code_t code, const char* format, ...) {
+  if (!format) format = "";
   va_list arguments;
   va_start(arguments, format);
   va_list again;
@@ -84,7 +85,7 @@ qn_status_t qn_status_make(qn_status_code_t code, const char* format, ...) {
 }
 
 qn_status_t qn_status_annotate(qn_status_t status, const char* format, ...) {
-  if (!status) return NULL;
+  if (!status || !format) return status;
   va_list arguments;
   va_start(arguments, format);
   va_list again;

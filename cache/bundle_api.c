@@ -3,7 +3,9 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/fs.h"
+#include "base/struct_size.h"
 #include "cache/bundle_write.h"
 #include "cache/dir_inner.h"
 #include "cache/entry_copy.h"
@@ -49,7 +51,9 @@ static qn_status_t open_with_keys(const char* path, const char* const* files, si
 
 qn_status_t qn_cache_bundle_open(const char* path, const char* const* public_key_files,
                                  size_t public_key_count, qn_cache_bundle_t** out_bundle) {
+  QN_REQUIRE(out_bundle);
   *out_bundle = NULL;
+  QN_REQUIRE(path);
   if (!path || (public_key_count && !public_key_files)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s of a bundle is NULL",
                           path ? "the list of public keys" : "the path");
@@ -76,6 +80,7 @@ void qn_cache_bundle_close(qn_cache_bundle_t* bundle) {
 // ---------------------------------------------------------------------------------------- looking
 
 void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_t* out_info) {
+  if (!bundle || !out_info) return;
   *out_info = (qn_cache_bundle_info_t){
       .entry_count = qn__bundle_count(bundle->bundle),
       .size_bytes = qn__bundle_size(bundle->bundle),
@@ -91,6 +96,7 @@ void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_
 void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
                                 void (*on_generator)(void* self, const char* identity),
                                 void* self) {
+  if (!bundle || !on_generator) return;
   uint32_t count = qn__bundle_identity_count(bundle->bundle);
   for (uint32_t i = 0; i < count; i++) on_generator(self, qn__bundle_identity(bundle->bundle, i));
 }
@@ -106,6 +112,7 @@ static qn_cache_entry_info_t info_of(const qn__bundle_t* bundle, uint64_t index)
 qn_status_t qn_cache_bundle_list(qn_cache_bundle_t* bundle,
                                  bool (*on_entry)(void* self, const qn_cache_entry_info_t* info),
                                  void* self) {
+  QN_REQUIRE(bundle, on_entry);
   uint64_t count = qn__bundle_count(bundle->bundle);
   for (uint64_t i = 0; i < count; i++) {
     qn_cache_entry_info_t info = info_of(bundle->bundle, i);
@@ -133,11 +140,13 @@ static qn_status_t find(const qn__bundle_t* bundle, const char* key, uint64_t* o
                         "key '%s' fits more than one entry; give more digits", key);
 }
 
-qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key,
+qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key_prefix,
                                  qn_cache_entry_t** out_entry) {
+  QN_REQUIRE(out_entry);
   *out_entry = NULL;
+  QN_REQUIRE(bundle, key_prefix);
   uint64_t index = 0;
-  QN_TRY(find(bundle->bundle, key, &index));
+  QN_TRY(find(bundle->bundle, key_prefix, &index));
   qn__hit_t hit;
   qn__get_result_t result = qn__bundle_read(bundle->bundle, index, &hit);
   if (result != QN__GET_HIT) {
@@ -170,7 +179,9 @@ qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
                                    void (*on_bad)(void* self, qn_cache_key_t key,
                                                   const char* reason),
                                    void* self, qn_cache_verify_report_t* out_report) {
+  QN_REQUIRE(out_report);
   memset(out_report, 0, sizeof *out_report);
+  QN_REQUIRE(bundle);
   uint64_t count = qn__bundle_count(bundle->bundle);
   for (uint64_t i = 0; i < count; i++) {
     qn__hit_t hit;
@@ -218,26 +229,9 @@ static void pass_bad(void* self, qn_hash128_t key, const char* reason) {
   chooser->options->on_bad(chooser->options->self, qn__hash128_key(key), reason);
 }
 
-static qn_status_t check_options(const char* path, size_t bundle_count,
-                                 qn_cache_bundle_t* const* bundles,
-                                 const qn_cache_write_options_t* options) {
-  if (!path || (bundle_count && !bundles)) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s is NULL",
-                          path ? "the list of bundles" : "the path of a bundle");
-  }
-  if (options && options->struct_size != sizeof *options) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "qn_cache_write_options_t: struct_size is %zu, expected %zu",
-                          options->struct_size, sizeof *options);
-  }
-  return QN_OK;
-}
-
 static qn_status_t write_sources(const char* path, const qn__bundle_source_t* sources, size_t count,
                                  const qn_cache_write_options_t* options,
                                  qn_cache_write_report_t* out_report) {
-  static const qn_cache_write_options_t defaults = {.struct_size = sizeof defaults};
-  if (!options) options = &defaults;
   uint8_t secret[QN__SECRET_KEY_BYTES];
   if (options->secret_key_file) {
     QN_TRY(qn__key_read(options->secret_key_file, true, secret, sizeof secret));
@@ -268,14 +262,16 @@ qn_status_t qn_cache_bundle_write(const char* path, qn_cache_dir_t* dir,
                                   const qn_cache_write_options_t* options,
                                   qn_cache_write_report_t* out_report) {
   if (out_report) memset(out_report, 0, sizeof *out_report);
-  QN_TRY(check_options(path, bundle_count, bundles, options));
+  QN_REQUIRE(path);
+  if (bundle_count) QN_REQUIRE(bundles);
+  QN_STRUCT_READ(qn_cache_write_options_t, options, given);
   qn_allocator_t allocator = qn_allocator_default();
   size_t count = 0;
   qn__bundle_source_t* sources = qn__alloc_zero(allocator, bundle_count + 1, sizeof *sources);
   if (!sources) return qn__out_of_memory("the list of bundles");
   if (dir) sources[count++].disk = dir->disk;
   for (size_t i = 0; i < bundle_count; i++) sources[count++].bundle = bundles[i]->bundle;
-  qn_status_t status = write_sources(path, sources, count, options, out_report);
+  qn_status_t status = write_sources(path, sources, count, &given, out_report);
   qn__free(allocator, sources, (bundle_count + 1) * sizeof *sources);
   return status;
 }
@@ -301,7 +297,9 @@ static void put(qn__disk_t* disk, const qn__entry_t* entry, bool* inout_is_stuck
 qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
                                 void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
                                 void* self, qn_cache_import_report_t* out_report) {
+  QN_REQUIRE(out_report);
   memset(out_report, 0, sizeof *out_report);
+  QN_REQUIRE(dir, bundle);
   qn__disk_t* disk = dir->disk;
   if (dir->is_read_only) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' may only be read",
@@ -338,6 +336,7 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
 // ---------------------------------------------------------------------------------------- keys
 
 qn_status_t qn_cache_make_keys(const char* prefix) {
+  QN_REQUIRE(prefix);
   if (!prefix || !prefix[0] || strlen(prefix) > PATH_MAX - 8) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the name of a pair of keys is %s",
                           prefix && prefix[0] ? "too long" : "empty");

@@ -234,7 +234,7 @@ static qn_status_t read_bundle(const qn__bundle_options_t* options, qn__bundle_t
     if (options->public_key_count) return unsigned_bundle(bundle, "has no whole signature");
     bundle->is_truncated = true;
     QN_TRY(qn__bundle_scan(bundle));
-    qn__log(QN__LOG_INFO, "bundle '%s' has no whole index: %" PRIu64 " entries were found in it",
+    qn__log(QN_LOG_INFO, "bundle '%s' has no whole index: %" PRIu64 " entries were found in it",
             bundle->path, bundle->count);
   }
   return make_fanout(bundle);

@@ -7,13 +7,15 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
 #include "cache/entry_copy.h"
 
 qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir) {
+  QN_REQUIRE(out_dir);
   *out_dir = NULL;
-  if (!path) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "path of a cache directory is NULL");
+  QN_REQUIRE(path);
   qn_allocator_t allocator = qn_allocator_default();
   qn_cache_dir_t* dir = qn__alloc_zero(allocator, 1, sizeof *dir);
   if (!dir) return qn__out_of_memory("a cache directory");
@@ -83,6 +85,7 @@ static qn_status_t scan_status(const qn_cache_dir_t* dir, int error) {
 qn_status_t qn_cache_dir_list(qn_cache_dir_t* dir,
                               bool (*on_entry)(void* self, const qn_cache_entry_info_t* info),
                               void* self) {
+  QN_REQUIRE(dir, on_entry);
   lister_t lister = {dir->disk, on_entry, self};
   return scan_status(dir, qn__disk_scan(dir->disk, list_one, &lister, NULL));
 }
@@ -95,7 +98,9 @@ static bool add_usage(void* self, const qn__disk_file_t* file) {
 }
 
 qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_usage_t* out_usage) {
+  QN_REQUIRE(out_usage);
   memset(out_usage, 0, sizeof *out_usage);
+  QN_REQUIRE(dir);
   return scan_status(dir,
                      qn__disk_scan(dir->disk, add_usage, out_usage, &out_usage->temporary_count));
 }
@@ -134,10 +139,13 @@ static qn_status_t find(qn_cache_dir_t* dir, const char* key, qn__disk_file_t* o
   return QN_OK;
 }
 
-qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key, qn_cache_entry_t** out_entry) {
+qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key_prefix,
+                              qn_cache_entry_t** out_entry) {
+  QN_REQUIRE(out_entry);
   *out_entry = NULL;
+  QN_REQUIRE(dir, key_prefix);
   qn__disk_file_t file = {0};
-  QN_TRY(find(dir, key, &file));
+  QN_TRY(find(dir, key_prefix, &file));
   qn__hit_t hit;
   qn__get_result_t result = qn__disk_inspect(dir->disk, file.key, false, &hit, NULL);
   if (result != QN__GET_HIT) return qn__get_status(file.key, result, &hit);
@@ -189,13 +197,17 @@ static bool verify_one(void* self, const qn__disk_file_t* file) {
 qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
                                 void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
                                 void* self, qn_cache_verify_report_t* out_report) {
+  QN_REQUIRE(out_report);
   memset(out_report, 0, sizeof *out_report);
+  QN_REQUIRE(dir);
   verifier_t verifier = {dir->disk, is_healing, on_bad, self, out_report};
   return scan_status(dir, qn__disk_scan(dir->disk, verify_one, &verifier, NULL));
 }
 
 qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count) {
+  QN_REQUIRE(out_removed_count);
   *out_removed_count = 0;
+  QN_REQUIRE(dir);
   if (dir->is_read_only) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' may only be read",
                           qn__disk_root(dir->disk));

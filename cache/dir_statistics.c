@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
 #include "cache/entry_head.h"
@@ -52,6 +53,7 @@ static bool summarise(void* self, const qn__disk_file_t* file) {
 qn_status_t qn_cache_dir_survey(qn_cache_dir_t* dir,
                                 bool (*on_entry)(void* self, const qn_cache_summary_t* summary),
                                 void* self) {
+  QN_REQUIRE(dir, on_entry);
   qn_allocator_t allocator = qn_allocator_default();
   summary_walk_t* walk = qn__alloc(allocator, sizeof *walk);
   if (!walk) return qn__out_of_memory("a survey of the cache");
@@ -103,6 +105,7 @@ static uint64_t count_locks(uint64_t inode) {
 }
 
 void qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place) {
+  if (!dir || !out_place) return;
   memset(out_place, 0, sizeof *out_place);
   const qn__fs_t* fs = qn__fs();
   char path[QN__DISK_PATH_BYTES];

@@ -55,7 +55,7 @@ static void latch(qn__disk_t* disk, int error) {
   atomic_store(&disk->latched_until_ns, qn__after(qn__now_ns(), disk->latch_ns));
   QN__DISK_COUNT(disk, publish_latched, 1);
   qn_status_t status = qn__fs_status(error, "write to", disk->root);
-  qn__log(QN__LOG_WARN, "cache: %s; writing is off for %" PRId64 " s", qn_status_message(status),
+  qn__log(QN_LOG_WARN, "cache: %s; writing is off for %" PRId64 " s", qn_status_message(status),
           disk->latch_ns / 1000000000);
   qn_status_free(status);
 }

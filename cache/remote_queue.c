@@ -323,7 +323,7 @@ static void count_put(qn__remote_t* remote, const qn__remote_op_t* op) {
 
 static void log_off(const qn__remote_queue_t* queue, const char* what, int64_t period_ns) {
   const qn__remote_t* remote = queue->remote;
-  qn__log(QN__LOG_WARN, "remote: %s: %s; %s are off for %" PRId64 " ms", remote->url,
+  qn__log(QN_LOG_WARN, "remote: %s: %s; %s are off for %" PRId64 " ms", remote->url,
           remote->store->message(queue->connection), what, period_ns / 1000000);
 }
 
@@ -378,7 +378,7 @@ static void run_op(qn__remote_queue_t* queue, qn__remote_op_t* op) {
 
   if (is_denied) log_off(queue, "puts", remote->latch_ns);
   if (has_opened) log_off(queue, "gets", period_ns);
-  if (has_closed) qn__log(QN__LOG_INFO, "remote: %s: gets are on again", remote->url);
+  if (has_closed) qn__log(QN_LOG_INFO, "remote: %s: gets are on again", remote->url);
   if (is_unwanted) {
     unclaim(queue, op->name, op->owner, qn__after(qn__now_ns(), remote->timeout_ns));
   }

@@ -100,8 +100,8 @@ static void bad_copies(conf_t* c) {
                    QN_STATUS_INVALID_ARGUMENT, NULL)) {
     return;
   }
-  qn_copy_t old = {.struct_size = 8};
-  conf_expect(c, qn_device_copy(&old, NULL), QN_STATUS_INVALID_ARGUMENT, "struct_size");
+  qn_copy_t unsized = {.struct_size = 7};
+  conf_expect(c, qn_device_copy(&unsized, NULL), QN_STATUS_INVALID_ARGUMENT, "struct_size");
 }
 
 // Without is_host_pinned the host's bytes may change once the call has returned.

@@ -14,8 +14,10 @@ const qn_device_table_t* qn__device_table(int32_t type);
 qn_status_t qn__device_find(qn_device_t device, const qn_device_table_t** out_table);
 // Returns INVALID_ARGUMENT if `stream` (may be NULL) belongs to another device.
 qn_status_t qn__stream_check(qn_device_t device, const qn_stream_t* stream);
-// Returns the backend's stream object of a public handle; NULL for NULL.
+// Returns the backend's stream object of a public handle; NULL for the default stream.
 void* qn__stream_inner(qn_stream_t* stream);
+// The handle itself, or NULL for the default stream, however it was named.
+qn_stream_t* qn__stream_named(qn_stream_t* stream);
 
 // The calling thread's active stream on cpu:0, kept apart from the other devices' because every
 // call reads it. NULL is the default stream.

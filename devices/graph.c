@@ -5,6 +5,7 @@
 // Thread rule: one thread at a time uses a graph; capturing follows its stream. Read next:
 // stream.c.
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "devices/device.h"
 
 struct qn_graph {
@@ -31,6 +32,7 @@ qn_status_t qn_stream_capture_begin(qn_device_t device, qn_stream_t* stream) {
 }
 
 qn_status_t qn_stream_capture_end(qn_device_t device, qn_stream_t* stream, qn_graph_t** out_graph) {
+  QN_REQUIRE(out_graph);
   *out_graph = NULL;
   const qn_device_table_t* table;
   QN_TRY(find(device, stream, &table));
@@ -51,7 +53,7 @@ qn_status_t qn_stream_capture_end(qn_device_t device, qn_stream_t* stream, qn_gr
 }
 
 qn_status_t qn_graph_launch(qn_graph_t* graph, qn_stream_t* stream) {
-  if (!graph) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the graph is null");
+  QN_REQUIRE(graph);
   QN_TRY(qn__stream_check(graph->device, stream));
   return graph->table->graph_launch(graph->device.id, graph->inner, qn__stream_inner(stream));
 }

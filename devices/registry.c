@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
+#include "base/struct_size.h"
 #include "base/thread.h"
 #include "devices/cpu/cpu.h"
 #include "devices/device.h"
@@ -103,8 +105,9 @@ static bool find_type(qn_str_t name, int32_t* out_type) {
 }
 
 qn_status_t qn_device_parse(const char* text, qn_device_t* out_device) {
+  QN_REQUIRE(out_device);
   *out_device = (qn_device_t){0, 0};
-  if (!text) return qn_status_make(QN_STATUS_SYNTAX, "the text of a device is null");
+  QN_REQUIRE(text);
   const char* colon = strchr(text, ':');
   qn_str_t name = {text, colon ? (size_t)(colon - text) : strlen(text)};
   int32_t type;
@@ -172,6 +175,7 @@ static const struct {
 
 bool qn_attribute_at(size_t index, qn_attribute_t* out_attribute, const char** out_text,
                      const char** out_unit, const char** out_doc) {
+  if (!out_attribute || !out_text || !out_unit || !out_doc) return false;
   if (index >= QN_COUNT_OF(attribute_table)) return false;
   *out_attribute = attribute_table[index].attribute;
   *out_text = attribute_table[index].text;
@@ -182,6 +186,7 @@ bool qn_attribute_at(size_t index, qn_attribute_t* out_attribute, const char** o
 
 qn_status_t qn_device_attribute(qn_device_t device, qn_attribute_t attribute,
                                 qn_attribute_value_t* out_value) {
+  QN_REQUIRE(out_value);
   memset(out_value, 0, sizeof *out_value);
   bool is_known = false;
   for (size_t i = 0; i < QN_COUNT_OF(attribute_table); i++) {
@@ -225,6 +230,7 @@ const qn__device_source_t qn__device_source = {qn_device_count, target_property,
 
 qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes, size_t alignment_bytes,
                                void** out_pointer) {
+  QN_REQUIRE(out_pointer);
   *out_pointer = NULL;
   if ((alignment_bytes & (alignment_bytes - 1)) != 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "alignment %zu is not a power of two",
@@ -242,6 +248,7 @@ qn_status_t qn_device_free(qn_device_t device, void* pointer) {
 }
 
 qn_status_t qn_device_host_allocate(qn_device_t device, size_t size_bytes, void** out_pointer) {
+  QN_REQUIRE(out_pointer);
   *out_pointer = NULL;
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
@@ -259,6 +266,7 @@ qn_status_t qn_device_host_free(qn_device_t device, void* pointer) {
 
 qn_status_t qn_workspace_allocate(qn_device_t device, qn_stream_t* stream, size_t size_bytes,
                                   void** out_pointer) {
+  QN_REQUIRE(out_pointer);
   *out_pointer = NULL;
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
@@ -336,12 +344,9 @@ static bool is_wrapping(const void* pointer, size_t offset_bytes, size_t size_by
 }
 
 qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
-  if (!copy)
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a copy needs a qn_copy_t, got null");
-  if (copy->struct_size != sizeof *copy) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "qn_copy_t: struct_size is %zu, expected %zu",
-                          copy->struct_size, sizeof *copy);
-  }
+  QN_REQUIRE(copy);
+  QN_STRUCT_READ(qn_copy_t, copy, given);
+  copy = &given;
   const qn_device_table_t *from, *to;
   QN_TRY(qn__device_find(copy->from_device, &from));
   QN_TRY(qn__device_find(copy->to_device, &to));

@@ -2,8 +2,12 @@
 //
 // A public stream holds the backend's object and its device.
 //
-// Thread rule: any thread; active devices and streams are thread-local. Read next: cpu/stream.c.
+// Active devices and streams are thread-local. Read next: cpu/stream.c.
+#include <stdatomic.h>
+
 #include "base/alloc.h"
+#include "base/argument.h"
+#include "base/thread.h"
 #include "devices/device.h"
 
 struct qn_stream {
@@ -11,6 +15,11 @@ struct qn_stream {
   const qn_device_table_t* table;
   void* inner;
 };
+
+typedef struct default_stream {
+  qn_stream_t stream;
+  struct default_stream* next;
+} default_stream_t;
 
 // The most non-CPU devices on which one thread has active streams.
 #define ACTIVE_LIMIT 16
@@ -25,8 +34,11 @@ static _Thread_local qn_stream_t* active_streams[ACTIVE_LIMIT];
 void* qn__stream_inner(qn_stream_t* stream) {
   return stream ? stream->inner : NULL;
 }
+qn_stream_t* qn__stream_named(qn_stream_t* stream) {
+  return stream && stream->inner ? stream : NULL;
+}
 qn_device_t qn_stream_device(const qn_stream_t* stream) {
-  return stream->device;
+  return stream ? stream->device : (qn_device_t){0, 0};
 }
 
 // Creates a stream of the device, or wraps a native one.
@@ -47,6 +59,7 @@ static qn_status_t create(qn_device_t device, const qn_device_table_t* table, vo
 }
 
 qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream) {
+  QN_REQUIRE(out_stream);
   *out_stream = NULL;
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
@@ -57,25 +70,59 @@ qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream) {
   return create(device, table, NULL, out_stream);
 }
 
-qn_status_t qn_stream_wrap(qn_device_t device, void* native, qn_stream_t** out_stream) {
+// The handles of default streams, which have no inner one. They are made when a program asks for
+// them, and last as long as the process.
+static _Atomic(default_stream_t*) default_streams;
+
+static qn_stream_t* find_default(qn_device_t device) {
+  for (default_stream_t* it = atomic_load(&default_streams); it; it = it->next) {
+    if (it->stream.device.type == device.type && it->stream.device.id == device.id) {
+      return &it->stream;
+    }
+  }
+  return NULL;
+}
+
+qn_status_t qn_stream_default(qn_device_t device, qn_stream_t** out_stream) {
+  QN_REQUIRE(out_stream);
   *out_stream = NULL;
+  const qn_device_table_t* table;
+  QN_TRY(qn__device_find(device, &table));
+  static qn__mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  qn__mutex_lock(&mutex);
+  *out_stream = find_default(device);
+  if (!*out_stream) {
+    default_stream_t* made = qn__alloc_zero(qn_allocator_default(), 1, sizeof *made);
+    if (made) {
+      *made = (default_stream_t){{device, table, NULL}, atomic_load(&default_streams)};
+      atomic_store(&default_streams, made);
+      *out_stream = &made->stream;
+    }
+  }
+  qn__mutex_unlock(&mutex);
+  return *out_stream ? QN_OK : qn__out_of_memory("the handle of a default stream");
+}
+
+qn_status_t qn_stream_wrap(qn_device_t device, void* native, qn_stream_t** out_stream) {
+  QN_REQUIRE(out_stream);
+  *out_stream = NULL;
+  QN_REQUIRE(native);
   const qn_device_table_t* table;
   QN_TRY(qn__device_find(device, &table));
   if (!table->stream_wrap || !table->stream_destroy) {
     return qn_status_make(QN_STATUS_UNSUPPORTED, "device '%s' cannot wrap streams of others",
                           table->name);
   }
-  if (!native) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the stream to wrap is null");
   return create(device, table, native, out_stream);
 }
 
 void* qn_stream_native(qn_stream_t* stream) {
-  if (!stream || !stream->table->stream_native) return NULL;
+  if (!stream || !stream->inner || !stream->table->stream_native) return NULL;
   return stream->table->stream_native(stream->device.id, stream->inner);
 }
 
 void qn_stream_destroy(qn_stream_t* stream) {
-  if (!stream) return;
+  if (!stream || !stream->inner) return;
   if (qn__active_cpu_stream == stream) qn__active_cpu_stream = NULL;
   for (size_t i = 0; i < ACTIVE_LIMIT; i++) {
     if (active_streams[i] == stream) active_streams[i] = NULL;
@@ -109,7 +156,7 @@ qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from, qn_stream_t* t
   const qn_device_table_t* table;
   QN_TRY(find_checked(device, from, &table));
   QN_TRY(find_checked(device, to, &table));
-  if (from == to) return QN_OK;
+  if (qn__stream_inner(from) == qn__stream_inner(to)) return QN_OK;
   if (!table->stream_wait) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
                           "device '%s' cannot order one stream after another", table->name);
@@ -143,6 +190,7 @@ qn_stream_t* qn_active_stream(qn_device_t device) {
 qn_status_t qn_set_active_stream(qn_device_t device, qn_stream_t* stream) {
   const qn_device_table_t* table;
   QN_TRY(find_checked(device, stream, &table));
+  stream = qn__stream_named(stream);
   if (device.type == QN_DEVICE_CPU) {
     qn__active_cpu_stream = stream;
     return QN_OK;

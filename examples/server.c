@@ -137,7 +137,7 @@ static void serve(server_t* server, work_t* work, int number) {
   fill(work, shapes[which], mixed);
   qn_lookup_options_t options = {.struct_size = sizeof options,
                                  .miss = QN_MISS_FALLBACK,
-                                 .timeout_ns = lookup_deadline_ns,
+                                 .time_limit_ns = lookup_deadline_ns,
                                  .generic = server->generic};
   qn_lookup_info_t info;
   qn_function_t* function = NULL;
@@ -226,7 +226,7 @@ static void on_ready(void* self) {
 // Asks for the code of `count` shapes, ahead of whatever requests want, and does not wait.
 static bool request_shapes(server_t* server, int count) {
   qn_lookup_options_t options = {
-      .struct_size = sizeof options, .timeout_ns = background_ns, .priority = 1};
+      .struct_size = sizeof options, .time_limit_ns = background_ns, .priority = 1};
   for (int i = 0; i < count; i++) {
     if (!is_good(qn_engine_request(server->engine, server->special[i], server->target, "rms_norm",
                                    &options, &server->future[i]),

@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "ir/builder.h"
+
+#include "base/argument.h"
 #include "ir/lexer.h"
 #include "ir/verify.h"
 
@@ -31,7 +33,7 @@ void* qn__build_out_of_memory(qn_builder_t* builder) {
 }
 
 bool qn__build_is_ready(qn_builder_t* builder, const char* call) {
-  if (!qn_ok(builder->status)) return false;
+  if (!builder || !qn_ok(builder->status)) return false;
   if (builder->function) return true;
   (void)qn__build_fail(builder, call, "no function is open; call qn_build_function first");
   return false;
@@ -59,6 +61,7 @@ const char* qn__build_name(qn_builder_t* builder, const char* call, const char* 
 // ------------------------------------------------------------------------------------ life
 
 qn_status_t qn_builder_create(qn_allocator_t allocator, qn_builder_t** out_builder) {
+  QN_REQUIRE(out_builder);
   *out_builder = NULL;
   if (!allocator.reallocate) allocator = qn_allocator_default();
   qn_builder_t* builder = qn__alloc_zero(allocator, 1, sizeof *builder);
@@ -92,7 +95,10 @@ static qn_status_t verify(qn_builder_t* builder) {
 }
 
 qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module) {
+  if (!out_module) qn_builder_destroy(builder);
+  QN_REQUIRE(out_module);
   *out_module = NULL;
+  QN_REQUIRE(builder);
   if (builder->function) {
     (void)qn__build_fail(builder, "qn_builder_finish",
                          "a block is still open; close each with qn_build_end");
@@ -112,7 +118,7 @@ qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module) {
 
 void qn_build_function(qn_builder_t* builder, const char* name) {
   const char* call = "qn_build_function";
-  if (!qn_ok(builder->status)) return;
+  if (!builder || !qn_ok(builder->status)) return;
   if (builder->function) {
     (void)qn__build_fail(builder, call, "a function is open; close it with qn_build_end");
     return;

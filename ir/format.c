@@ -13,6 +13,8 @@
 // bug of this file: it becomes an error, and the program is not changed.
 // Not here: wrapping (layout.c), trees (printer.c).
 #include "base/alloc.h"
+#include "base/argument.h"
+#include "base/struct_size.h"
 #include "ir/layout.h"
 #include "ir/lexer.h"
 #include "ir/parser.h"
@@ -363,22 +365,17 @@ qn_status_t qn__text_format(qn_str_t text, qn_allocator_t allocator, qn__buffer_
 
 qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options_t* options,
                            char** out_text, size_t* out_size) {
+  QN_REQUIRE(out_text);
   *out_text = NULL;
   if (out_size) *out_size = 0;
   if (!text && size > 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "text is NULL, its size is %zu", size);
   }
-  if (options && options->struct_size < sizeof *options) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "parse options have struct_size %zu, expected %zu: set it to "
-                          "sizeof(qn_parse_options_t)",
-                          options->struct_size, sizeof *options);
-  }
-  qn_allocator_t allocator =
-      options && options->allocator.reallocate ? options->allocator : qn_allocator_default();
+  QN_STRUCT_READ(qn_parse_options_t, options, given);
+  qn_allocator_t allocator = given.allocator.reallocate ? given.allocator : qn_allocator_default();
   qn_str_t source = {text ? text : "", size};
   qn__diag_t diag;
-  qn__diag_init(&diag, allocator, options, options ? options->source_name : NULL, source);
+  qn__diag_init(&diag, allocator, &given, given.source_name, source);
   qn__ir_body_t body;
   (void)qn__text_parse(source, allocator, &diag, &body);
   qn_status_t status = qn__diag_status(&diag, QN_STATUS_SYNTAX);

@@ -4,6 +4,9 @@
 // Not here: the text (parser.c, printer.c), the rules (verify.c), the bytes (encode.c, decode.c),
 // the builder (build.c). Thread rule: a sealed module is only read, except for its count.
 #include "ir/diag.h"
+
+#include "base/argument.h"
+#include "base/struct_size.h"
 #include "ir/encode.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -87,6 +90,7 @@ qn_status_t qn__module_seal(qn__ir_body_t* body, const char* source_name, qn_str
 }
 
 void qn_module_retain(qn_module_t* module) {
+  if (!module) return;
   module->reference_count++;
 }
 
@@ -102,16 +106,7 @@ void qn_module_release(qn_module_t* module) {
 
 // Returns the caller's options with defaults filled in.
 static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_options_t* out) {
-  *out = (qn_parse_options_t){.struct_size = sizeof *out};
-  if (options) {
-    if (options->struct_size < sizeof *options) {
-      return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                            "parse options have struct_size %zu, expected %zu: set it to "
-                            "sizeof(qn_parse_options_t)",
-                            options->struct_size, sizeof *options);
-    }
-    *out = *options;
-  }
+  QN_TRY(qn__struct_read("qn_parse_options_t", options, out, sizeof *out));
   if (!out->source_name) out->source_name = "<text>";
   if (!out->allocator.reallocate) out->allocator = qn_allocator_default();
   return QN_OK;
@@ -130,6 +125,7 @@ static qn_status_t finish(qn__ir_body_t* body, qn__diag_t* diag, const char* sou
 
 qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_options_t* options,
                             qn_module_t** out_module) {
+  QN_REQUIRE(out_module);
   *out_module = NULL;
   qn_parse_options_t filled;
   QN_TRY(read_options(options, &filled));
@@ -159,6 +155,7 @@ qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_option
 
 qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_options_t* options,
                              qn_module_t** out_module) {
+  QN_REQUIRE(out_module);
   *out_module = NULL;
   qn_parse_options_t filled;
   QN_TRY(read_options(options, &filled));
@@ -187,8 +184,10 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
 // ------------------------------------------------------------------------------------ describing
 
 qn_status_t qn_module_print(const qn_module_t* module, char** out_text, size_t* out_size) {
+  QN_REQUIRE(out_text);
   *out_text = NULL;
   if (out_size) *out_size = 0;
+  QN_REQUIRE(module);
   // qn_text_free has no allocator at hand: the text comes from the default one.
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
@@ -210,15 +209,18 @@ void qn_text_free(char* text) {
 }
 
 const void* qn_module_bytes(const qn_module_t* module, size_t* out_size) {
+  if (!module || !out_size) return NULL;
   *out_size = module->byte_count;
   return module->bytes;
 }
 
 const uint8_t* qn_module_digest(const qn_module_t* module) {
+  if (!module) return NULL;
   return module->digest.bytes;
 }
 
 size_t qn_module_function_count(const qn_module_t* module) {
+  if (!module) return 0;
   return module->body.function_count;
 }
 
@@ -227,23 +229,28 @@ static const qn__ir_func_t* function_at(const qn_module_t* module, size_t index)
 }
 
 const char* qn_module_function_name(const qn_module_t* module, size_t index) {
+  if (!module) return NULL;
   const qn__ir_func_t* function = function_at(module, index);
   return function ? function->name : NULL;
 }
 
 const char* qn_module_function_signature(const qn_module_t* module, size_t index) {
+  if (!module) return NULL;
   const qn__ir_func_t* function = function_at(module, index);
   return function ? function->signature : NULL;
 }
 
 size_t qn_module_function_param_count(const qn_module_t* module, size_t index) {
+  if (!module) return 0;
   const qn__ir_func_t* function = function_at(module, index);
   return function ? function->param_count : 0;
 }
 
 qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_index,
                                  size_t param_index, qn_param_info_t* out_info) {
+  QN_REQUIRE(out_info);
   *out_info = (qn_param_info_t){.name = NULL};
+  QN_REQUIRE(module);
   const qn__ir_func_t* function = function_at(module, function_index);
   if (!function) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function %zu of a module that has %zu",

@@ -8,6 +8,8 @@
 
 #include "target/target.h"
 
+#include "base/argument.h"
+
 static qn_status_t no_devices(const qn_target_t* target, const char* what) {
   return qn_status_make(QN_STATUS_UNAVAILABLE,
                         "%sthis library has no driver for devices of kind '%s'; give the options "
@@ -349,6 +351,7 @@ qn_status_t qn_target_check_isa(const char* isa_json, int32_t device_type, int32
 }
 
 qn_status_t qn_target_check_host(const qn_target_t* target) {
+  QN_REQUIRE(target);
   const qn_target_kind_info_t* info = target->kind->info;
   bool is_gpu = target->kind->id == QN__KIND_CUDA || target->kind->id == QN__KIND_VULKAN;
   if (!qn__target_kind_has_devices(target->kind)) {

@@ -8,6 +8,8 @@
 
 #include "target/target.h"
 
+#include "base/argument.h"
+
 #define BOOL QN_OPTION_BOOL
 #define INT QN_OPTION_INT
 #define STRING QN_OPTION_STRING
@@ -191,7 +193,7 @@ static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__target_kind_
 }
 
 qn_status_t qn_target_kind_register(const qn_target_kind_info_t* info) {
-  if (!info) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a target kind is null");
+  QN_REQUIRE(info);
   if (!is_name(info->name)) return wrong_kind(info, "a name of small letters, digits and _");
   if (!is_name(info->codegen)) return wrong_kind(info, "a code generator's name is needed");
   if (!info->doc) return wrong_kind(info, "a doc is needed");
@@ -236,6 +238,7 @@ const qn_target_kind_info_t* qn_target_kind_at(size_t index) {
 }
 
 bool qn_target_tag_at(size_t index, const char** out_name, const char** out_json) {
+  if (!out_name || !out_json) return false;
   *out_name = NULL;
   *out_json = NULL;
   if (index >= QN_COUNT_OF(tags)) return false;

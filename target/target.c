@@ -5,15 +5,18 @@
 // give equal bytes in every process.
 #include "target/target.h"
 
+#include "base/argument.h"
 #include "base/buffer.h"
 
 qn_status_t qn_target_parse(const char* text, qn_target_t** out_target) {
+  QN_REQUIRE(out_target);
   *out_target = NULL;
-  if (!text) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the text of a target is null");
+  QN_REQUIRE(text);
   return qn__target_parse(qn__str(text), qn_allocator_default(), out_target);
 }
 
 void qn_target_retain(qn_target_t* target) {
+  if (!target) return;
   atomic_fetch_add_explicit(&target->reference_count, 1, memory_order_relaxed);
 }
 
@@ -26,15 +29,19 @@ void qn_target_release(qn_target_t* target) {
 }
 
 const char* qn_target_json(const qn_target_t* target) {
+  if (!target) return "";
   return target->json;
 }
 const char* qn_target_kind(const qn_target_t* target) {
+  if (!target) return "";
   return target->kind->info->name;
 }
 const uint8_t* qn_target_digest(const qn_target_t* target) {
+  if (!target) return NULL;
   return target->digest.bytes;
 }
 const qn_target_t* qn_target_host(const qn_target_t* target) {
+  if (!target) return NULL;
   return target->host;
 }
 
@@ -54,18 +61,21 @@ static const qn__target_value_t* lookup(const qn_target_t* target, const char* n
 }
 
 bool qn_target_get_int(const qn_target_t* target, const char* name, int64_t* out_value) {
+  if (!target || !name || !out_value) return false;
   const qn__target_value_t* value = lookup(target, name, QN_OPTION_INT);
   if (value) *out_value = value->number;
   return value != NULL;
 }
 
 bool qn_target_get_bool(const qn_target_t* target, const char* name, bool* out_value) {
+  if (!target || !name || !out_value) return false;
   const qn__target_value_t* value = lookup(target, name, QN_OPTION_BOOL);
   if (value) *out_value = value->number != 0;
   return value != NULL;
 }
 
 bool qn_target_get_string(const qn_target_t* target, const char* name, const char** out_value) {
+  if (!target || !name || !out_value) return false;
   const qn__target_value_t* value = lookup(target, name, QN_OPTION_STRING);
   if (value) *out_value = value->text;
   return value != NULL;

@@ -47,7 +47,7 @@ static int check_policy(const args_t* args, qn_lookup_options_t* options) {
   }
   options->miss = (qn_miss_policy_t)word;
   const char* timeout = args_value(args, "timeout", NULL);
-  if (timeout && !session_time(timeout, &options->timeout_ns)) {
+  if (timeout && !session_time(timeout, &options->time_limit_ns)) {
     return report_usage(args, "--timeout is '%s', expected a time such as 2, 500ms or 1min",
                         timeout);
   }

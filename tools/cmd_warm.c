@@ -82,7 +82,7 @@ static int make_plan(const args_t* args, plan_t* plan) {
         return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", value);
       }
       plan->options.jobs = (uint32_t)jobs;
-    } else if (strcmp(name, "timeout") == 0 && !session_time(value, &plan->options.timeout_ns)) {
+    } else if (strcmp(name, "timeout") == 0 && !session_time(value, &plan->options.time_limit_ns)) {
       return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min",
                           value);
     } else if (strcmp(name, "tier") == 0) {

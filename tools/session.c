@@ -15,32 +15,30 @@
 #include "tools/report.h"
 
 static const char* const level_names[] = {"error", "warn", "info", "debug"};
-enum { LEVEL_COUNT = sizeof level_names / sizeof level_names[0], DEFAULT_LEVEL = 2 };
+enum { LEVEL_COUNT = sizeof level_names / sizeof level_names[0] };
 
-static void log_line(void* self, int level, const char* message) {
+static void log_line(void* self, qn_log_level_t level, const char* message) {
   (void)self;
-  bool is_known = level >= 1 && level <= LEVEL_COUNT;
+  bool is_known = level >= 1 && (int)level <= LEVEL_COUNT;
   print(stderr, "quern: %s: ", is_known ? level_names[level - 1] : "log");
   print_lines(stderr, message);
 }
 
-static int log_level(void) {
+static qn_log_level_t log_level(void) {
   const char* text = getenv("QUERN_LOG");
-  if (!text || !text[0]) return DEFAULT_LEVEL;
+  if (!text || !text[0]) return QN_LOG_WARN;
   for (int i = 0; i < LEVEL_COUNT; i++) {
-    if (strcmp(text, level_names[i]) == 0) return i + 1;
+    if (strcmp(text, level_names[i]) == 0) return (qn_log_level_t)(i + 1);
   }
   print(stderr, "quern: warn: QUERN_LOG is '%s', expected error, warn, info or debug\n", text);
-  return DEFAULT_LEVEL;
+  return QN_LOG_WARN;
 }
 
 qn_status_t session_engine_with(const qn_setting_t* settings, size_t count,
                                 qn_engine_t** out_engine) {
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .on_log = log_line,
-                                 .log_level = log_level(),
-                                 .settings = settings,
-                                 .setting_count = count};
+  qn_log_set_sink(log_level(), log_line, NULL);
+  qn_engine_options_t options = {
+      .struct_size = sizeof options, .settings = settings, .setting_count = count};
   return qn_engine_create(&options, out_engine);
 }
 

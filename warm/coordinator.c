@@ -265,9 +265,10 @@ static qn_status_t check(const qn_engine_t* engine, const qn_warm_list_t* list,
                           "qn_warm_options_t: struct_size is %zu, expected %zu",
                           options->struct_size, sizeof *options);
   }
-  if (options->timeout_ns < 0) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "timeout_ns: expected at least 0, got %lld",
-                          (long long)options->timeout_ns);
+  if (options->time_limit_ns < 0) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "time_limit_ns: expected at least 0, got %lld",
+                          (long long)options->time_limit_ns);
   }
   return QN_OK;
 }

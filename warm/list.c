@@ -3,6 +3,9 @@
 #include "warm/list.h"
 
 qn_status_t qn_warm_list_create(qn_warm_list_t** out_list) {
+  if (!out_list) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "qn_warm_list_create: out_list is null");
+  }
   qn_allocator_t allocator = qn_allocator_default();
   qn_warm_list_t* list = allocator.reallocate(allocator.self, NULL, 0, sizeof *list);
   *out_list = list;

@@ -23,7 +23,7 @@
 #define TAIL_TEXT_BYTES (4 * QN__WARM_TAIL_BYTES + 1)
 
 static int64_t timeout_of(const qn__warm_up_t* up) {
-  return up->options->timeout_ns ? up->options->timeout_ns : QN__WARM_DEFAULT_TIMEOUT_NS;
+  return up->options->time_limit_ns ? up->options->time_limit_ns : QN__WARM_DEFAULT_TIMEOUT_NS;
 }
 
 // ------------------------------------------------------------------------------------ workers

@@ -204,7 +204,8 @@ static qn_status_t stream_wait(int32_t id, void* from, void* to) {
 
 static bool stream_is_idle(int32_t id, void* stream) {
   (void)id;
-  return qn__cpu_stream_completed(stream) == qn__cpu_stream_enqueued(stream);
+  // The default stream runs its work in the caller.
+  return !stream || qn__cpu_stream_completed(stream) == qn__cpu_stream_enqueued(stream);
 }
 
 const qn_device_table_t qn__cpu_device_table = {

@@ -24,7 +24,7 @@ void qn__perf_map_add(const qn__cpu_symbol_t* symbols, size_t count) {
   bool is_written = fd >= 0 && !lines.has_failed &&
                     qn__fs()->write(fd, lines.data, lines.size) == (ssize_t)lines.size;
   if (!is_written)
-    QN__LOG_ONCE(QN__LOG_WARN, "%s cannot be written: perf will not name kernels", path);
+    QN__LOG_ONCE(QN_LOG_WARN, "%s cannot be written: perf will not name kernels", path);
   if (fd >= 0) (void)qn__fs()->close(fd);
   qn__buffer_deinit(&lines);
 }

@@ -22,7 +22,7 @@ typedef struct qn_cache_dir qn_cache_dir_t;
 // with the rule that it breaks (not owned by the user, writable by others, a symbolic link);
 // INVALID_ARGUMENT, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_t** out_dir);
-// NULL is fine.
+// Closes the directory. Entries that were read stay valid.
 QN_API void qn_cache_dir_close(qn_cache_dir_t* dir);
 
 typedef struct qn_cache_entry_info {
@@ -37,12 +37,13 @@ QN_API QN_MUST_USE qn_status_t
 qn_cache_dir_list(qn_cache_dir_t* dir,
                   bool (*on_entry)(void* self, const qn_cache_entry_info_t* info), void* self);
 
-// What is there, counted in the directory: nothing keeps a counter. Errors: IO.
+// What a directory holds.
 typedef struct qn_cache_usage {
   uint64_t entry_count;
   uint64_t size_bytes;
   uint64_t temporary_count;  // files being written, or left by a process that died
 } qn_cache_usage_t;
+// Counts what the directory holds, by listing it. Errors: IO.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_usage_t* out_usage);
 
 // What the beginning of an entry says of it. Strings are terminated and borrowed for the call; they
@@ -70,6 +71,7 @@ typedef struct qn_cache_place {
   uint64_t lock_count;  // keys that processes of this machine are making
   int64_t swept_s;      // Unix time of the last sweep
 } qn_cache_place_t;
+// Asks the system about the place of the directory.
 QN_API void qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place);
 
 // The parts of one entry, after verification. Borrowed until freed.
@@ -91,7 +93,7 @@ typedef struct qn_cache_entry {
 // directory.
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char* key_prefix,
                                                  qn_cache_entry_t** out_entry);
-// NULL is fine.
+// Frees an entry.
 QN_API void qn_cache_entry_free(qn_cache_entry_t* entry);
 
 typedef struct qn_cache_verify_report {
@@ -125,7 +127,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_bundle_open(const char* path,
                                                     const char* const* public_key_files,
                                                     size_t public_key_count,
                                                     qn_cache_bundle_t** out_bundle);
-// NULL is fine.
+// Closes the bundle. Entries that were read stay valid.
 QN_API void qn_cache_bundle_close(qn_cache_bundle_t* bundle);
 
 typedef struct qn_cache_bundle_facts {
@@ -135,6 +137,7 @@ typedef struct qn_cache_bundle_facts {
   bool is_verified;     // it is signed by one of the keys that were asked for
   char signer[65];      // public key in hexadecimal, "" unless signed
 } qn_cache_bundle_info_t;
+// Describes an open bundle.
 QN_API void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_t* out_info);
 // The identities of the code generators that made the entries, one call each.
 QN_API void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
@@ -144,11 +147,11 @@ QN_API void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
 QN_API QN_MUST_USE qn_status_t
 qn_cache_bundle_list(qn_cache_bundle_t* bundle,
                      bool (*on_entry)(void* self, const qn_cache_entry_info_t* info), void* self);
-// As qn_cache_dir_read.
+// Reads one entry as qn_cache_dir_read does, with the same errors.
 QN_API QN_MUST_USE qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle,
                                                     const char* key_prefix,
                                                     qn_cache_entry_t** out_entry);
-// As qn_cache_dir_verify; nothing is ever removed from a bundle.
+// Reads and checks every entry as qn_cache_dir_verify does; removes nothing.
 QN_API QN_MUST_USE qn_status_t qn_cache_bundle_verify(
     qn_cache_bundle_t* bundle, void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
     void* self, qn_cache_verify_report_t* out_report);

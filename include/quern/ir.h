@@ -34,6 +34,7 @@ QN_API QN_MUST_USE qn_status_t qn_module_decode(const void* data, size_t size,
 // The canonical text, terminated. Owned by the caller: qn_text_free. Errors: OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char** out_text,
                                                size_t* out_size);
+// Frees a text of qn_module_print or qn_text_format.
 QN_API void qn_text_free(char* text);
 
 // The same text in canonical layout, terminated: comments, names, parentheses and the spelling of
@@ -56,6 +57,7 @@ QN_API size_t qn_module_function_count(const qn_module_t* module);
 QN_API const char* qn_module_function_name(const qn_module_t* module, size_t index);
 // "softmax(x: f32[n, m], out y: f32[n, m])". Borrowed; NULL beyond the count.
 QN_API const char* qn_module_function_signature(const qn_module_t* module, size_t index);
+// Returns how many parameters a function has; 0 beyond the count of functions.
 QN_API size_t qn_module_function_param_count(const qn_module_t* module, size_t index);
 
 typedef enum qn_access {
@@ -140,28 +142,39 @@ QN_API void qn_build_fast(qn_builder_t* builder);
 // A symbol for shapes: an i64 bound from the first argument that shows it. Asking twice for one
 // name gives the same symbol.
 QN_API qn_expr_t* qn_build_symbol(qn_builder_t* builder, const char* name);
+// Adds a scalar parameter and returns its value.
 QN_API qn_expr_t* qn_build_scalar_param(qn_builder_t* builder, const char* name, qn_dtype_t dtype);
-// `strides` in elements, or NULL for row-major; `align_bytes` 0 for the dtype's own.
+// Adds a buffer parameter. `strides` in elements, or NULL for row-major; `align_bytes` 0 for the
+// dtype's own.
 QN_API qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* name,
                                           qn_access_t access, qn_dtype_t dtype, size_t rank,
                                           qn_expr_t* const* shape, qn_expr_t* const* strides,
                                           uint32_t align_bytes);
 
 // Statements. Those that open a block return after it is open; qn_build_end closes the innermost
-// one. A loop returns its variable (i64).
+// one.
+
+// Opens a loop over [begin, end) and returns its variable (i64). `name` may be NULL.
 QN_API qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char* name,
                                 qn_expr_t* begin, qn_expr_t* end);
+// Opens a loop that runs while the condition (bool) holds.
 QN_API void qn_build_while(qn_builder_t* builder, qn_expr_t* condition);
+// Opens a block that runs if the condition (bool) holds.
 QN_API void qn_build_if(qn_builder_t* builder, qn_expr_t* condition);
+// Ends the block of the innermost if, and opens the other one.
 QN_API void qn_build_else(qn_builder_t* builder);
+// Closes the innermost block, or the function.
 QN_API void qn_build_end(qn_builder_t* builder);
+// Names a value that is computed here, once, and returns it. `name` may be NULL.
 QN_API qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* value);
+// Stores a value of the buffer's dtype; one i64 index per dimension.
 QN_API void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
                            qn_expr_t* const* indices, qn_expr_t* value);
 // Returns the old value. `operand2` only for CAS (the new value; `operand` is the expected one).
 QN_API qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t* buffer,
                                   size_t rank, qn_expr_t* const* indices, qn_expr_t* operand,
                                   qn_expr_t* operand2);
+// Allocates a buffer, row-major and not zeroed, until the end of the block.
 QN_API qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t scope,
                                    qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape);
 // A read-only table; `elements` are literals (qn_build_int, qn_build_float, qn_build_bool),
@@ -174,13 +187,20 @@ QN_API qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_d
 QN_API qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_buffer_t* base,
                                   size_t base_rank, qn_expr_t* const* indices, size_t rank,
                                   qn_expr_t* const* shape, qn_expr_t* const* strides);
+// Synchronises the threads of a block.
 QN_API void qn_build_barrier(qn_builder_t* builder);
+// Stops the function with ASSERTION and the message if the condition (bool) does not hold.
 QN_API void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message);
 
 // Expressions.
+
+// An integer literal, which must fit the dtype.
 QN_API qn_expr_t* qn_build_int(qn_builder_t* builder, qn_dtype_t dtype, int64_t value);
+// A float literal, rounded to the dtype.
 QN_API qn_expr_t* qn_build_float(qn_builder_t* builder, qn_dtype_t dtype, double value);
+// A bool literal.
 QN_API qn_expr_t* qn_build_bool(qn_builder_t* builder, bool value);
+// Loads an element; one i64 index per dimension.
 QN_API qn_expr_t* qn_build_load(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
                                 qn_expr_t* const* indices);
 // Any operator of ops.inc; NULL for operands beyond its arity (all three for warp_size).
@@ -198,6 +218,7 @@ QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_
 // in between belong to it. The order is unspecified. It may be used in one place.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,
                                   qn_expr_t* begin, qn_expr_t* end);
+// Closes the innermost reduction with the value that is reduced, and returns the result.
 QN_API qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value);
 
 #ifdef __cplusplus

@@ -35,6 +35,7 @@ typedef struct qn_stage_info {
   int64_t max_ns;
   int64_t p50_ns, p90_ns, p99_ns;  // upper ends of buckets: at most an eighth too large
 } qn_stage_info_t;
+// Calls back for each stage, in the calling thread.
 QN_API void qn_engine_stages(qn_engine_t* engine,
                              void (*on_stage)(void* self, const qn_stage_info_t* stage),
                              void* self);
@@ -65,7 +66,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_
                                                  qn_target_t* target,
                                                  const qn_lookup_options_t* options,
                                                  qn_explanation_t** out_explanation);
-// NULL is fine.
+// Frees an explanation.
 QN_API void qn_explanation_free(qn_explanation_t* explanation);
 
 // The options in force, with where each came from ("default", "environment", "program"). Strings

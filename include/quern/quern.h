@@ -17,6 +17,19 @@
 //   warm.h     compiling lists of kernels ahead (a library of its own, libquern-warm)
 //   backend.h  writing a device, a code generator or a kind of target
 //
+// Structs: a struct that begins with `struct_size` is filled by its sizeof. A program may be older
+// than the library, so that its structs are shorter: members that it does not know have their
+// default. It may be newer, so that they are longer: what the library does not know must be zero,
+// else the call gives INVALID_ARGUMENT. Members that are left zero have their default.
+//
+// NULL: a call that returns a status gives INVALID_ARGUMENT, naming the argument, for every pointer
+// that is NULL and is not documented to be allowed. Other calls then do nothing, and return false,
+// 0, "" or NULL (qn_future_is_ready and qn_engine_flush: true). Releasing NULL does nothing.
+//
+// Time: an argument `timeout_ns` is how long a call may wait: 0 does not wait,
+// QN_TIMEOUT_INFINITE (or any negative number) waits for ever. An option `time_limit_ns` ends work
+// that takes longer; 0, as for every option, is the default.
+//
 // Threads: any thread may call any function on any object, unless its comment says otherwise.
 // Ownership: docs/ownership.md explains the words owned, borrowed, retained and consumed.
 #ifndef QUERN_QUERN_H_
@@ -29,12 +42,30 @@
 extern "C" {
 #endif
 
+#define QN_TIMEOUT_INFINITE INT64_C(-1)
+
 // Returns the version of the library at run time, such as "0.1.0". QN_VERSION_STRING is that of the
 // headers. Static storage.
 QN_API const char* qn_version(void);
 // Returns one line with the version, the build id and the code generators of the build. Static
 // storage.
 QN_API const char* qn_build_info(void);
+
+// ------------------------------------------------------------------------------------ log
+
+typedef enum qn_log_level {
+  QN_LOG_ERROR = 1,
+  QN_LOG_WARN = 2,
+  QN_LOG_INFO = 3,
+  QN_LOG_DEBUG = 4,
+} qn_log_level_t;
+
+typedef void (*qn_log_sink_fn_t)(void* self, qn_log_level_t level, const char* message);
+
+// Sets the sink of the process, which gets messages of `level` and graver ones, on any thread. The
+// library logs nothing by itself: NULL, the default, is silent. The sink and `self` must stay valid
+// until calls in progress have returned.
+QN_API void qn_log_set_sink(qn_log_level_t level, qn_log_sink_fn_t sink, void* self);
 
 // ------------------------------------------------------------------------------------ modules
 //
@@ -166,7 +197,12 @@ QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t
 // Makes a stream. `*out_stream` is owned: qn_stream_destroy. Errors: NOT_FOUND (no such device),
 // UNSUPPORTED (the device has its default stream only), OUT_OF_MEMORY, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream);
-// Waits for the queued work, drops its errors, and releases the stream.
+// Gives the default stream of a device, which every device has. It is borrowed for the life of the
+// process. Where a function takes NULL for the default stream, this handle is the same. On the CPU
+// its work runs in the calling thread, so it is always idle. Errors: NOT_FOUND (no such device),
+// OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_stream_default(qn_device_t device, qn_stream_t** out_stream);
+// Waits for the queued work, drops its errors, and releases the stream; default streams stay.
 QN_API void qn_stream_destroy(qn_stream_t* stream);
 // Waits for all work enqueued before the call. Returns the first error of that work once; work
 // after a failed one was skipped. `stream` NULL: the default one. Errors: those of the work;
@@ -177,7 +213,8 @@ QN_API QN_MUST_USE qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* s
 // INVALID_ARGUMENT (another device's stream), UNSUPPORTED, OUT_OF_MEMORY, DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from,
                                               qn_stream_t* to);
-// Returns true when all enqueued work is done.
+// Returns true when all enqueued work is done, and for NULL: to ask the default stream, pass the
+// handle that qn_stream_default gives.
 QN_API bool qn_stream_is_idle(qn_stream_t* stream);
 
 // Sets the device on which the calling thread's lookups load code, and its active stream to the
@@ -378,11 +415,6 @@ typedef struct qn_engine_options {
   bool ignores_environment;
   // Directory of the code generators. NULL: beside the library, then its quern/ folder.
   const char* generator_dir;
-  // Log messages of the library at `log_level` and graver (1 error, 2 warn, 3 info, 4 debug). The
-  // sink is process-wide. NULL: silent.
-  void (*on_log)(void* self, int level, const char* message);
-  void* on_log_self;
-  int log_level;
   // Any options of options.inc; what is set here wins over the environment and over the fields
   // above. Borrowed for the call.
   const qn_setting_t* settings;
@@ -404,7 +436,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* optio
 // writes. Must not be called from a callback of the engine.
 QN_API void qn_engine_destroy(qn_engine_t* engine);
 // Waits until everything compiled before the call is written to the cache directory and the remote
-// tier, or was given up. Returns false when `timeout_ns` (0: not at all) passed first. Does not
+// tier, or was given up. Returns false when `timeout_ns` passed first. Does not
 // wait for compiles that still run.
 QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
 
@@ -424,9 +456,9 @@ typedef struct qn_lookup_options {
   qn_tier_t tier;      // 0: FULL
   bool is_checked;     // trap out-of-bounds and division by zero
   qn_miss_policy_t miss;
-  // 0: none. Else the call returns within this time, even if file systems, networks, other
-  // processes or compilers are slow. The compile that it started goes on into the cache.
-  int64_t timeout_ns;
+  // The call returns within this time, even if file systems, networks, other processes or compilers
+  // are slow; the compile that it started goes on into the cache. 0: no limit.
+  int64_t time_limit_ns;
   // Among compiles that wait for a thread: higher first, equals in their order.
   int32_t priority;
   // FALLBACK: a module that has a function of the same name which takes the same arguments (the
@@ -488,8 +520,8 @@ QN_API QN_MUST_USE qn_status_t qn_executable_function(qn_executable_t* executabl
 typedef struct qn_future qn_future_t;
 
 // Starts a lookup of a function and returns at once: the engine's threads read files, ask the
-// network and compile (a memory hit is ready immediately). `options->timeout_ns` limits the whole
-// lookup: a future that still waits for a compile thread then ends with DEADLINE_EXCEEDED.
+// network and compile (a memory hit is ready immediately). `options->time_limit_ns` limits the
+// whole lookup: a future that still waits for a compile thread then ends with DEADLINE_EXCEEDED.
 // `*out_future` is owned: qn_future_release. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module,
                                                  qn_target_t* target, const char* name,
@@ -497,7 +529,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_
                                                  qn_future_t** out_future);
 // Returns true when qn_future_wait will not wait.
 QN_API bool qn_future_is_ready(const qn_future_t* future);
-// Waits for the function at most `timeout_ns` (0: not at all; negative: for ever). May be called
+// Waits for the function at most `timeout_ns`. May be called
 // again, and gives the function again. `out_info` may be NULL. `*out_function` is owned:
 // qn_function_release. Errors: those of the lookup; DEADLINE_EXCEEDED (the lookup goes on),
 // CANCELLED.

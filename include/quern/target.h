@@ -15,10 +15,11 @@ QN_API const char* qn_target_json(const qn_target_t* target);
 QN_API const char* qn_target_kind(const qn_target_t* target);
 // XXH3-128 of the canonical JSON, 16 bytes. Borrowed from the target.
 QN_API const uint8_t* qn_target_digest(const qn_target_t* target);
-// Options by name. False when the target has no option of that name and type.
+// Gives an integer option by name. False when the target has no option of that name and type.
 QN_API bool qn_target_get_int(const qn_target_t* target, const char* name, int64_t* out_value);
+// Gives a bool option. False when the target has no option of that name and type.
 QN_API bool qn_target_get_bool(const qn_target_t* target, const char* name, bool* out_value);
-// Borrowed from the target.
+// Gives a text option, borrowed from the target. False as above.
 QN_API bool qn_target_get_string(const qn_target_t* target, const char* name,
                                  const char** out_value);
 // The host target, or NULL. Borrowed from the target.
@@ -54,8 +55,9 @@ typedef struct qn_target_kind_info {
   size_t option_count;
   const qn_option_info_t* options;
 } qn_target_kind_info_t;
-// Kinds and their options, registered ones last. Static storage; NULL beyond the count.
+// Returns how many kinds of targets there are, registered ones included.
 QN_API size_t qn_target_kind_count(void);
+// Returns a kind and its options, registered ones last. Static storage; NULL beyond the count.
 QN_API const qn_target_kind_info_t* qn_target_kind_at(size_t index);
 // Tags: name and the JSON that it stands for. False beyond the count.
 QN_API bool qn_target_tag_at(size_t index, const char** out_name, const char** out_json);

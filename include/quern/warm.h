@@ -25,7 +25,7 @@ typedef struct qn_warm_list qn_warm_list_t;
 
 // Owned: qn_warm_list_destroy. Errors: OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_warm_list_create(qn_warm_list_t** out_list);
-// NULL is fine.
+// Destroys a list.
 QN_API void qn_warm_list_destroy(qn_warm_list_t* list);
 // Returns how many different keys the list holds.
 QN_API size_t qn_warm_list_count(const qn_warm_list_t* list);
@@ -114,8 +114,8 @@ typedef struct qn_warm_options {
   size_t struct_size;  // sizeof(qn_warm_options_t)
   // Of the coordinator. Zero-initialised: the default.
   qn_allocator_t allocator;
-  uint32_t jobs;       // worker processes; 0: one per core that this process may use
-  int64_t timeout_ns;  // for one key; 0: 60 s
+  uint32_t jobs;          // worker processes; 0: one per core that this process may use
+  int64_t time_limit_ns;  // for one key; 0: 60 s
   // A program that calls qn_warm_worker when it is started as `COMMAND warm --worker`. NULL: the
   // command `quern` beside the library, or in PATH. It must be of this version of the library.
   const char* command;

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "devices/cpu/cpu.h"
 #include "jit/call/executable.h"
 #include "jit/call/plan.h"
@@ -323,13 +324,13 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
   return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
 }
 
-static qn_status_t no_function(void) {
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a call needs a function, got null");
+static qn_status_t null_call(const char* name, const qn_function_t* function) {
+  return qn__null_argument(name, function ? "args" : "function");
 }
 
 qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
                              qn_value_t* result) {
-  if (UNLIKELY(!function)) return no_function();
+  if (UNLIKELY(!function || (!args && count))) return null_call(__func__, function);
   qn_stream_t* stream =
       function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
   return call(function, stream, args, count, result);
@@ -337,8 +338,8 @@ qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, si
 
 qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
                                 const qn_value_t* args, size_t count, qn_value_t* result) {
-  if (UNLIKELY(!function)) return no_function();
+  if (UNLIKELY(!function || (!args && count))) return null_call(__func__, function);
   qn_status_t status = qn__stream_check(function->device, stream);
   if (UNLIKELY(!qn_ok(status))) return qn_status_annotate(status, "%s", function->ir->signature);
-  return call(function, stream, args, count, result);
+  return call(function, qn__stream_named(stream), args, count, result);
 }

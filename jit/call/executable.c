@@ -81,6 +81,7 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
 }
 
 void qn_executable_retain(qn_executable_t* executable) {
+  if (!executable) return;
   qn__refcount_retain(&executable->references, qn__stripe());
 }
 

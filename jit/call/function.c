@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "devices/cpu/cpu.h"
 #include "jit/call/executable.h"
 
@@ -124,6 +125,7 @@ qn__rank_t qn__function_rank(const qn_function_t* function) {
 }
 
 bool qn_function_is_fallback(const qn_function_t* function) {
+  if (!function) return false;
   return qn__function_rank(function) != QN__RANK_ASKED;
 }
 
@@ -154,18 +156,15 @@ qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_execut
 
 qn_status_t qn_executable_function(qn_executable_t* executable, qn_module_t* module,
                                    const char* name, qn_function_t** out_function) {
+  QN_REQUIRE(out_function);
   *out_function = NULL;
-  if (!executable || !module || !name) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a function needs %s, got null",
-                          !executable ? "an executable"
-                          : !module   ? "a module"
-                                      : "a name");
-  }
+  QN_REQUIRE(executable, module, name);
   if (!is_of_module(executable, module)) return another_module();
   return qn__function_create(module, name, executable, module, QN__RANK_ASKED, out_function);
 }
 
 void qn_function_retain(qn_function_t* function) {
+  if (!function) return;
   atomic_fetch_add_explicit(&function->reference_count, 1, memory_order_relaxed);
 }
 
@@ -183,6 +182,7 @@ void qn_function_release(qn_function_t* function) {
 }
 
 const char* qn_function_signature(const qn_function_t* function) {
+  if (!function) return "";
   return function->ir->signature;
 }
 

@@ -42,7 +42,7 @@ static void dump_form(const char* directory, const char* name, const char* form,
     (void)qn__fs()->close(sink.fd);
   }
   if (!qn_ok(status)) {
-    qn__log(QN__LOG_WARN, "dump '%s' was not written: %s", path, qn_status_message(status));
+    qn__log(QN_LOG_WARN, "dump '%s' was not written: %s", path, qn_status_message(status));
     qn_status_free(status);
   }
 }
@@ -60,7 +60,7 @@ void qn__engine_dump(qn_engine_t* engine, const qn_codegen_t* codegen, void* sel
       if (codegen->emit) {
         dump_form(directory, name, form, codegen, self, request);
       } else {
-        qn__log(QN__LOG_WARN, "generator '%s' has no form '%s' to dump", codegen->name, form);
+        qn__log(QN_LOG_WARN, "generator '%s' has no form '%s' to dump", codegen->name, form);
       }
     }
     list += size;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/log.h"
 #include "base/plugin.h"
 #include "jit/identity/identity.h"
@@ -53,7 +54,9 @@ static const qn_codegen_t* known_table(const char* name, const char** out_identi
 
 qn_status_t qn_codegen_identity(const char* name, const void* address,
                                 char out_identity[QN_IDENTITY_BYTES]) {
+  QN_REQUIRE(out_identity);
   out_identity[0] = '\0';
+  QN_REQUIRE(name, address);
   if (!name || !name[0] || strlen(name) >= 32) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "a generator's name of at most 31 characters is expected");
@@ -302,7 +305,7 @@ static qn_status_t open_generator(const char* directory, qn__generator_t* item,
                           item->name, sizeof item->identity - 1);
   }
   if (strcmp(identity, item->identity) != 0) {
-    qn__log(QN__LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
+    qn__log(QN_LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
             item->name, identity, item->identity);
   }
   if (!builtin_table(item->name)) qn__fork_watch_exit();

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/argument.h"
 #include "base/base.h"
 #include "quern/backend.h"
 
@@ -44,6 +45,7 @@ static qn_status_t register_all(const qn_plugin_t* plugin) {
 }
 
 qn_status_t qn_plugin_load(const char* path) {
+  QN_REQUIRE(path);
   if (!path || !path[0]) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is empty");
   }

@@ -7,6 +7,7 @@
 //  3. A key that a local tier has opens no compiler.
 // Read next: lookup_task.c, where a lookup that also loads does the same.
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 #include "quern/cache.h"
@@ -184,6 +185,7 @@ static qn_status_t run(qn__ahead_t* ahead) {
 qn_status_t qn_engine_compile(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                               const qn_lookup_options_t* options, qn_lookup_info_t* out_info) {
   if (out_info) *out_info = (qn_lookup_info_t){0};
+  QN_REQUIRE(engine, module, target);
   qn__ahead_t ahead = {.engine = engine};
   QN_TRY(qn__request_init(engine, module, target, options, &ahead.request));
   int64_t start_ns = qn__now_ns();

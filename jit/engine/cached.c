@@ -2,6 +2,7 @@
 #include "jit/engine/cached.h"
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/fs.h"
 #include "quern/cache.h"
 
@@ -114,12 +115,9 @@ static bool read_file(void* self, const qn__disk_file_t* file) {
 qn_status_t qn_engine_cached(qn_engine_t* engine,
                              bool (*on_lookup)(void* self, const qn_cached_lookup_t* lookup),
                              void* self, qn_cached_report_t* out_report) {
+  QN_REQUIRE(engine, on_lookup);
   qn_cached_report_t report = {0};
   if (out_report) *out_report = report;
-  if (!engine || !on_lookup) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s is null",
-                          engine ? "the callback" : "the engine");
-  }
   if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine has no cache directory to list");

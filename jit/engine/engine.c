@@ -4,8 +4,10 @@
 #include "jit/engine/engine.h"
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/struct_size.h"
 #include "cache/remote.h"
 
 // How long destroying an engine waits for compiles that run. Longer ones continue without it.
@@ -20,15 +22,6 @@ static const struct {
 #include "jit/observe/counters.inc"
 #undef QN_COUNTER
 };
-
-static void install_log(const qn_engine_options_t* options) {
-  if (!options->on_log) return;
-  int level = options->log_level ? options->log_level : QN__LOG_WARN;
-  if (level < QN__LOG_ERROR) level = QN__LOG_ERROR;
-  if (level > QN__LOG_DEBUG) level = QN__LOG_DEBUG;
-  // The levels of the two interfaces are the same numbers.
-  qn__log_install((qn__log_level_t)level, (qn__log_sink_t)options->on_log, options->on_log_self);
-}
 
 // The pool's threads retain the engine: one that hangs in a compiler may outlive the destroy.
 static void retain_engine(void* self) {
@@ -69,24 +62,18 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
 }
 
 qn_status_t qn_engine_create(const qn_engine_options_t* options, qn_engine_t** out_engine) {
+  QN_REQUIRE(out_engine);
   *out_engine = NULL;
-  static const qn_engine_options_t defaults = {.struct_size = sizeof(qn_engine_options_t)};
-  if (!options) options = &defaults;
-  if (options->struct_size != sizeof *options) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "qn_engine_options_t: struct_size is %zu, expected %zu",
-                          options->struct_size, sizeof *options);
-  }
-  install_log(options);
+  QN_STRUCT_READ(qn_engine_options_t, options, filled);
   qn__exit_watch_caller();
   qn_allocator_t allocator =
-      options->allocator.reallocate ? options->allocator : qn_allocator_default();
+      filled.allocator.reallocate ? filled.allocator : qn_allocator_default();
   qn_engine_t* engine = qn__alloc_zero(allocator, 1, sizeof *engine);
   if (!engine) return qn__out_of_memory("an engine");
   atomic_init(&engine->reference_count, 1);
   atomic_init(&engine->tier_user_count, 1);
   engine->allocator = allocator;
-  qn_status_t status = fill_engine(engine, options);
+  qn_status_t status = fill_engine(engine, &filled);
   if (!qn_ok(status)) {
     qn_engine_destroy(engine);
     return status;
@@ -135,7 +122,7 @@ void qn_engine_destroy(qn_engine_t* engine) {
   }
   if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
     atomic_store(&engine->is_left_behind, true);
-    qn__log(QN__LOG_WARN, "a compile thread does not end; it is left behind");
+    qn__log(QN_LOG_WARN, "a compile thread does not end; it is left behind");
   }
   qn__in_flight_drop_orphans(&engine->in_flight);
   qn__engine_leave_tiers(engine);
@@ -144,6 +131,8 @@ void qn_engine_destroy(qn_engine_t* engine) {
 }
 
 bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns) {
+  if (!engine) return true;
+  if (timeout_ns < 0) timeout_ns = INT64_MAX;
   int64_t start_ns = qn__now_ns();
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     int64_t left_ns = timeout_ns > 0 ? timeout_ns - (qn__now_ns() - start_ns) : 0;
@@ -157,6 +146,7 @@ void qn_engine_counters(qn_engine_t* engine,
                         void (*on_counter)(void* self, const char* name, uint64_t value,
                                            const char* doc),
                         void* self) {
+  if (!engine || !on_counter) return;
   // The table counts its hits itself (table.c).
   const qn__table_stats_t table = qn__table_stats(&engine->table);
   const uint64_t of_table[QN__COUNTER_COUNT] = {
@@ -178,6 +168,7 @@ void qn_engine_config(qn_engine_t* engine,
                       void (*on_option)(void* self, const char* name, const char* environment,
                                         const char* value, const char* origin, const char* doc),
                       void* self) {
+  if (!engine || !on_option) return;
   // A URL may hold a password, which must not be shown.
   qn__buffer_t remote;
   qn__buffer_init(&remote, engine->config.allocator);
@@ -196,6 +187,7 @@ void qn_engine_config(qn_engine_t* engine,
 
 void qn_engine_settings(qn_engine_t* engine,
                         void (*on_setting)(void* self, const qn_setting_t* setting), void* self) {
+  if (!engine || !on_setting) return;
   static const char* const names[QN__SETTING_COUNT] = {
 #define QN_OPTION(name, environment, type, default_text, doc) #name,
 #include "quern/options.inc"

@@ -99,7 +99,7 @@ static void end_upgrade(upgrade_t* upgrade, const qn__lookup_task_t* task) {
     if (qn_ok(status)) {
       qn__count(engine, QN__COUNTER_upgrades, 1);
     } else {
-      qn__log(QN__LOG_WARN, "'%s' keeps its fallback: %s", qn_function_signature(function),
+      qn__log(QN_LOG_WARN, "'%s' keeps its fallback: %s", qn_function_signature(function),
               qn_status_message(status));
       qn_status_free(status);
     }
@@ -279,7 +279,7 @@ static qn_status_t choose(choice_t* choice, qn_lookup_info_t* out_info,
     }
     // A generic function that does not take these arguments is no variant.
     if (qn_status_code(status) != QN_STATUS_INVALID_ARGUMENT) return status;
-    qn__log(QN__LOG_WARN, "no fallback for '%s': %s", choice->name, qn_status_message(status));
+    qn__log(QN_LOG_WARN, "no fallback for '%s': %s", choice->name, qn_status_message(status));
     qn_status_free(status);
   }
   if (!request->is_forbidden) return make_first(choice, out_info, out_function);

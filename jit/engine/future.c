@@ -10,6 +10,7 @@
 //     waits for the clock calls it.
 // Members that change belong to the lock of the lookups in flight.
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "jit/engine/lookup.h"
 
 struct qn_future {
@@ -195,13 +196,11 @@ static qn_status_t make_future(qn_engine_t* engine, const qn__request_t* request
 qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                               const char* name, const qn_lookup_options_t* options,
                               qn_future_t** out_future) {
+  QN_REQUIRE(out_future);
   *out_future = NULL;
+  QN_REQUIRE(engine, module, target, name);
   qn__request_t request;
   QN_TRY(qn__request_init(engine, module, target, options, &request));
-  if (!name) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a lookup needs the function's name, got null");
-  }
   qn_future_t* future = NULL;
   QN_TRY(make_future(engine, &request, name, &future));
   qn__count(engine, QN__COUNTER_requests, 1);
@@ -240,6 +239,7 @@ static void settle(qn_future_t* future) {
 }
 
 bool qn_future_is_ready(const qn_future_t* future) {
+  if (!future) return true;
   qn__mutex_lock(lock_of(future));
   bool is_ready = future->is_ready || is_late(future) || (future->task && future->task->is_orphan);
   qn__mutex_unlock(lock_of(future));
@@ -248,7 +248,9 @@ bool qn_future_is_ready(const qn_future_t* future) {
 
 qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_info_t* out_info,
                            qn_function_t** out_function) {
+  QN_REQUIRE(out_function);
   *out_function = NULL;
+  QN_REQUIRE(future);
   int64_t until_ns = timeout_ns < 0    ? INT64_MAX
                      : timeout_ns == 0 ? 0
                                        : qn__deadline_after(timeout_ns);
@@ -277,6 +279,7 @@ qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_in
 }
 
 void qn_future_cancel(qn_future_t* future) {
+  if (!future) return;
   qn__mutex_lock(lock_of(future));
   bool is_open = !future->is_ready;
   qn__lookup_task_t* task = is_open ? future->task : NULL;
@@ -338,6 +341,7 @@ static void drop_timer(qn__task_t* pool_task) {
 }
 
 void qn_future_notify(qn_future_t* future, void (*on_ready)(void* self), void* self) {
+  if (!future) return;
   qn__in_flight_t* in_flight = &future->engine->in_flight;
   settle(future);
   qn__mutex_lock(lock_of(future));

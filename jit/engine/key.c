@@ -4,6 +4,7 @@
 // Read next: cache/preimage.h.
 #include <stdio.h>
 
+#include "base/struct_size.h"
 #include "jit/engine/engine.h"
 #include "target/target.h"
 
@@ -17,43 +18,33 @@ static qn_device_t device_of(const qn_target_t* target) {
 
 qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options, qn__request_t* out_request) {
-  if (!engine || !module || !target) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a lookup needs %s, got null",
-                          !engine   ? "an engine"
-                          : !module ? "a module"
-                                    : "a target");
-  }
   *out_request = (qn__request_t){.module = module,
                                  .target = target,
                                  .tier = QN_TIER_FULL,
                                  .device = device_of(target),
                                  .is_forbidden = engine->is_forbidden};
   if (!options) return QN_OK;
-  if (options->struct_size != sizeof *options) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "qn_lookup_options_t: struct_size is %zu, expected %zu",
-                          options->struct_size, sizeof *options);
-  }
-  if (options->tier != 0) out_request->tier = options->tier;
+  QN_STRUCT_READ(qn_lookup_options_t, options, given);
+  if (given.tier != 0) out_request->tier = given.tier;
   if (out_request->tier != QN_TIER_FULL && out_request->tier != QN_TIER_FAST) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "tier %d is not a qn_tier_t",
-                          (int)options->tier);
+                          (int)given.tier);
   }
-  if (options->miss < QN_MISS_BLOCK || options->miss > QN_MISS_FAIL) {
+  if (given.miss < QN_MISS_BLOCK || given.miss > QN_MISS_FAIL) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "miss: %d is not a qn_miss_policy_t",
-                          (int)options->miss);
+                          (int)given.miss);
   }
-  if (options->timeout_ns < 0) {
+  if (given.time_limit_ns < 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "timeout_ns is %" PRId64 "; it must not be negative, and 0 is none",
-                          options->timeout_ns);
+                          "time_limit_ns is %" PRId64 "; it must not be negative, and 0 is none",
+                          given.time_limit_ns);
   }
-  out_request->is_checked = options->is_checked;
-  out_request->miss = options->miss;
-  out_request->is_forbidden |= options->miss == QN_MISS_FAIL;
-  out_request->timeout_ns = options->timeout_ns;
-  out_request->priority = options->priority;
-  out_request->generic = options->generic;
+  out_request->is_checked = given.is_checked;
+  out_request->miss = given.miss;
+  out_request->is_forbidden |= given.miss == QN_MISS_FAIL;
+  out_request->timeout_ns = given.time_limit_ns;
+  out_request->priority = given.priority;
+  out_request->generic = given.generic;
   return QN_OK;
 }
 

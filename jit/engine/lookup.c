@@ -10,6 +10,7 @@
 #include "jit/engine/lookup.h"
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "target/target.h"
 
 int64_t qn__deadline_after(int64_t timeout_ns) {
@@ -144,7 +145,9 @@ static qn_status_t look_up_below(qn_engine_t* engine, const qn__request_t* reque
 qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                                  const qn_lookup_options_t* options, qn_lookup_info_t* out_info,
                                  qn_executable_t** out_executable) {
+  QN_REQUIRE(out_executable);
   *out_executable = NULL;
+  QN_REQUIRE(engine, module, target);
   qn__request_t request;
   QN_TRY(qn__request_init(engine, module, target, options, &request));
   int64_t start_ns = out_info ? qn__now_ns() : 0;
@@ -163,6 +166,7 @@ qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_ta
 
 bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                       const qn_lookup_options_t* options) {
+  if (!engine || !module || !target) return false;
   qn__request_t request;
   qn_status_t status = qn__request_init(engine, module, target, options, &request);
   if (!qn_ok(status)) {
@@ -177,11 +181,9 @@ bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* tar
 qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                                const char* name, const qn_lookup_options_t* options,
                                qn_lookup_info_t* out_info, qn_function_t** out_function) {
+  QN_REQUIRE(out_function);
   *out_function = NULL;
-  if (!name) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a lookup needs the function's name, got null");
-  }
+  QN_REQUIRE(engine, module, target, name);
   if (options && options->miss == QN_MISS_FALLBACK) {
     qn__request_t request;
     QN_TRY(qn__request_init(engine, module, target, options, &request));
@@ -196,12 +198,10 @@ qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module, qn_targ
 
 qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                            const qn_lookup_options_t* options, const char* form, qn_sink_t sink) {
+  QN_REQUIRE(engine, module, target, form);
   qn__request_t request;
   QN_TRY(qn__request_init(engine, module, target, options, &request));
-  if (!form || !sink.write) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the %s of what is to be written is null",
-                          form ? "sink" : "form");
-  }
+  QN_REQUIRE(sink.write);
   const char* name = target->kind->info->codegen;
   uint32_t generator;
   char identity[256];

@@ -118,7 +118,7 @@ static qn_executable_t* take_hit(qn__lookup_task_t* task, qn__tier_t* tier, size
       if (local->table->put) local->table->put(local, &hit->entry, &none);
     }
   } else {
-    qn__log(QN__LOG_INFO, "entry %s is not used: %s", task->result.info.key.hex,
+    qn__log(QN_LOG_INFO, "entry %s is not used: %s", task->result.info.key.hex,
             qn_status_message(status));
     qn_status_free(status);
     task->answers[tier->id].was_rejected = true;

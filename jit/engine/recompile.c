@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/fs.h"
+#include "base/struct_size.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/cached.h"
 #include "quern/cache.h"
@@ -218,21 +220,15 @@ static qn_status_t try_sample(sample_t* sample) {
 
 qn_status_t qn_engine_recompile(qn_engine_t* engine, const qn_recompile_options_t* options,
                                 qn_recompile_report_t* out_report) {
-  static const qn_recompile_options_t defaults = {.struct_size = sizeof defaults};
+  QN_REQUIRE(engine);
   qn_recompile_report_t report = {0};
   if (out_report) *out_report = report;
-  if (!options) options = &defaults;
-  if (!engine || options->struct_size != sizeof *options) {
-    return engine ? qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                                   "qn_recompile_options_t: struct_size is %zu, expected %zu",
-                                   options->struct_size, sizeof *options)
-                  : qn_status_make(QN_STATUS_INVALID_ARGUMENT, "engine is null");
-  }
+  QN_STRUCT_READ(qn_recompile_options_t, options, given);
   if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine has no cache directory to compile again");
   }
-  sample_t sample = {.engine = engine, .options = options, .report = &report};
+  sample_t sample = {.engine = engine, .options = &given, .report = &report};
   int error = qn__disk_scan(qn__engine_disk(engine), take_key, &sample, NULL);
   report.entry_count = sample.count;
   qn_status_t status = QN_OK;

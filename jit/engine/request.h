@@ -18,7 +18,7 @@ typedef struct qn__request {
   int32_t priority;
   qn_module_t* generic;
 } qn__request_t;
-// Errors: INVALID_ARGUMENT for null objects and values that are none of the enumeration.
+// Errors: INVALID_ARGUMENT for values that are none of the enumeration.
 qn_status_t qn__request_init(const qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                              const qn_lookup_options_t* options, qn__request_t* out_request);
 // Makes the ident of the request's executable within its engine.

@@ -54,7 +54,7 @@ qn_status_t qn__tier_unusable(const qn__tier_t* tier, qn__counter_t counter, con
                               qn_status_t status) {
   if (qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY) return status;
   qn__count(tier->engine, counter, 1);
-  qn__log(QN__LOG_WARN, "%s is not used: %s", what, qn_status_message(status));
+  qn__log(QN_LOG_WARN, "%s is not used: %s", what, qn_status_message(status));
   qn_status_free(status);
   return QN_OK;
 }
@@ -105,7 +105,7 @@ static size_t parse_owners(const char* text, uid_t out[MAX_OWNERS]) {
     if (find_user(name, &out[count])) {
       count++;
     } else {
-      qn__log(QN__LOG_WARN, "cache_owners: there is no user '%s'", name);
+      qn__log(QN_LOG_WARN, "cache_owners: there is no user '%s'", name);
     }
   }
   return count;

@@ -5,6 +5,7 @@
 // stage are thinned to the powers of two of nanoseconds, whose counts are exact. Nothing is reset
 // by reading. Thread rule: any thread. Read next: gauges.c, docs/metrics.md.
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "jit/engine/engine.h"
 #include "jit/observe/gauges.h"
 #include "quern/config.h"
@@ -15,6 +16,7 @@
 
 void qn_engine_stages(qn_engine_t* engine,
                       void (*on_stage)(void* self, const qn_stage_info_t* stage), void* self) {
+  if (!engine || !on_stage) return;
   for (qn__stage_t stage = 0; stage < QN__STAGE_COUNT; stage++) {
     qn__histogram_snapshot_t snapshot;
     qn__watch_read(engine->watch, stage, &snapshot);
@@ -129,10 +131,7 @@ static void put_stages(qn__buffer_t* out, const qn_engine_t* engine) {
 }
 
 qn_status_t qn_engine_metrics(qn_engine_t* engine, qn_sink_t sink) {
-  if (!engine || !sink.write) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "metrics need %s, got null",
-                          engine ? "a sink" : "an engine");
-  }
+  QN_REQUIRE(engine, sink.write);
   qn__buffer_t out;
   qn__buffer_init(&out, engine->allocator);
   put_family(&out, QN_STR("build_info"), "", "gauge", "the version of the library, as a label");

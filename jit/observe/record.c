@@ -40,13 +40,13 @@ struct qn__record {
 
 static void complain(qn__record_t* record, const char* what, const char* reason) {
   if (atomic_exchange(&record->has_complained, true)) return;
-  qn__log(QN__LOG_WARN, "QUERN_RECORD: %s '%s': %s", what, record->path, reason);
+  qn__log(QN_LOG_WARN, "QUERN_RECORD: %s '%s': %s", what, record->path, reason);
 }
 
 static void complain_errno(qn__record_t* record, const char* what, int error) {
   qn_status_t status = qn__fs_status(error, what, record->path);
   if (!atomic_exchange(&record->has_complained, true)) {
-    qn__log(QN__LOG_WARN, "QUERN_RECORD: %s", qn_status_message(status));
+    qn__log(QN_LOG_WARN, "QUERN_RECORD: %s", qn_status_message(status));
   }
   qn_status_free(status);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "jit/engine/engine.h"
@@ -130,10 +131,7 @@ static void put_span(void* self, const qn__span_t* span) {
 }
 
 qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink) {
-  if (!engine || !sink.write) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a trace needs %s, got null",
-                          engine ? "a sink" : "an engine");
-  }
+  QN_REQUIRE(engine, sink.write);
   if (!qn__watch_has_trace(engine->watch)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine keeps no spans; set the option 'trace' or QUERN_TRACE");
@@ -198,7 +196,7 @@ void qn__engine_write_trace(qn_engine_t* engine) {
   qn_status_t status = qn__buffer_status(&path, "the name of a trace");
   if (qn_ok(status)) status = write_trace(engine, (const char*)path.data);
   if (!qn_ok(status)) {
-    qn__log(QN__LOG_WARN, "the trace '%s' was not written: %s", name, qn_status_message(status));
+    qn__log(QN_LOG_WARN, "the trace '%s' was not written: %s", name, qn_status_message(status));
     qn_status_free(status);
   }
   qn__buffer_deinit(&path);

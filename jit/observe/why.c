@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/fs.h"
 #include "cache/entry_head.h"
 #include "jit/codegen/artifact.h"
@@ -344,6 +345,9 @@ qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* t
 qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                               const qn_lookup_options_t* options,
                               qn_explanation_t** out_explanation) {
+  QN_REQUIRE(out_explanation);
+  *out_explanation = NULL;
+  QN_REQUIRE(engine, module, target);
   return qn__explain(engine, module, target, options, MAX_ENTRIES, MAX_NS, out_explanation);
 }
 

@@ -343,7 +343,7 @@ static void hanging(void** state) {
   gate.is_met = gate.is_open = false;
   qn_fault_fs_install();
   qn_fault_fs_hook(hold_at_gate, NULL);
-  qn_lookup_options_t options = {.struct_size = sizeof options, .timeout_ns = 20000000};
+  qn_lookup_options_t options = {.struct_size = sizeof options, .time_limit_ns = 20000000};
   // Each returns although nothing was opened. On a busy machine the first ones may be over before
   // anybody has come to the file; the last one begins when it hangs.
   for (bool is_met = false; !is_met;) {

@@ -39,7 +39,7 @@ static sample_t sample;
 static char logged[16384];
 static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static void take_log(void* self, qn__log_level_t level, const char* message) {
+static void take_log(void* self, qn_log_level_t level, const char* message) {
   (void)self, (void)level;
   (void)pthread_mutex_lock(&log_mutex);
   size_t size = strlen(logged);
@@ -125,13 +125,13 @@ static int set_up(void** state) {
   memset(&server, 0, sizeof server);
   sample_make(&sample, 6, 100000);
   logged[0] = '\0';
-  qn__log_install(QN__LOG_DEBUG, take_log, NULL);
+  qn_log_set_sink(QN_LOG_DEBUG, take_log, NULL);
   return 0;
 }
 
 static int tear_down(void** state) {
   (void)state;
-  qn__log_install(QN__LOG_WARN, NULL, NULL);
+  qn_log_set_sink(QN_LOG_WARN, NULL, NULL);
   redis_stop(&server);
   sample_free(&sample);
   return strstr(logged, "hunter2") ? -1 : 0;

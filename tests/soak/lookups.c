@@ -172,7 +172,7 @@ void soak_look_up_in_a_hurry(soak_thread_t* thread, bool is_request) {
   qn_lookup_options_t options = {.struct_size = sizeof options,
                                  .tier = QN_TIER_FAST,
                                  .miss = (qn_miss_policy_t)soak_random(&thread->random, 3),
-                                 .timeout_ns = 1 + soak_random(&thread->random, 8000000),
+                                 .time_limit_ns = 1 + soak_random(&thread->random, 8000000),
                                  .priority = (int32_t)soak_random(&thread->random, 3)};
   (void)qn_engine_unload(engine, module, target, &options);
   if (is_request) {

@@ -88,7 +88,7 @@ static void statuses_are_clean(void** state) {
   qn_status_free(status);
 }
 
-static void hear(void* self, qn__log_level_t level, const char* message) {
+static void hear(void* self, qn_log_level_t level, const char* message) {
   (void)level;
   assert_string_equal(message, "entry \\x1b[31m");
   ++*(int*)self;
@@ -96,9 +96,9 @@ static void hear(void* self, qn__log_level_t level, const char* message) {
 static void log_lines_are_clean(void** state) {
   (void)state;
   int count = 0;
-  qn__log_install(QN__LOG_WARN, hear, &count);
-  qn__log(QN__LOG_WARN, "entry %s", "\x1b[31m");
-  qn__log_install(QN__LOG_WARN, NULL, NULL);
+  qn_log_set_sink(QN_LOG_WARN, hear, &count);
+  qn__log(QN_LOG_WARN, "entry %s", "\x1b[31m");
+  qn_log_set_sink(QN_LOG_WARN, NULL, NULL);
   assert_int_equal(count, 1);
 }
 

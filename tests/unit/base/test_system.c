@@ -197,28 +197,28 @@ static void threads_meet(void** state) {
 
 static char last_message[64];
 static int message_count;
-static void remember(void* self, qn__log_level_t level, const char* message) {
+static void remember(void* self, qn_log_level_t level, const char* message) {
   assert_ptr_equal(self, &message_count);
-  assert_int_equal(level, QN__LOG_WARN);
+  assert_int_equal(level, QN_LOG_WARN);
   (void)snprintf(last_message, sizeof last_message, "%s", message);
   message_count++;
 }
 
 static void the_log_is_off_by_default(void** state) {
   (void)state;
-  assert_false(qn__log_is_on(QN__LOG_ERROR));
-  qn__log(QN__LOG_ERROR, "nobody hears %d", 1);
-  qn__log_install(QN__LOG_WARN, remember, &message_count);
-  assert_true(qn__log_is_on(QN__LOG_ERROR));
-  assert_false(qn__log_is_on(QN__LOG_INFO));
-  qn__log(QN__LOG_INFO, "too fine");
+  assert_false(qn__log_is_on(QN_LOG_ERROR));
+  qn__log(QN_LOG_ERROR, "nobody hears %d", 1);
+  qn_log_set_sink(QN_LOG_WARN, remember, &message_count);
+  assert_true(qn__log_is_on(QN_LOG_ERROR));
+  assert_false(qn__log_is_on(QN_LOG_INFO));
+  qn__log(QN_LOG_INFO, "too fine");
   assert_int_equal(message_count, 0);
-  qn__log(QN__LOG_WARN, "entry %d", 5);
+  qn__log(QN_LOG_WARN, "entry %d", 5);
   assert_string_equal(last_message, "entry 5");
-  for (int i = 0; i < 3; i++) QN__LOG_ONCE(QN__LOG_WARN, "once");
+  for (int i = 0; i < 3; i++) QN__LOG_ONCE(QN_LOG_WARN, "once");
   assert_int_equal(message_count, 2);
-  qn__log_install(QN__LOG_DEBUG, NULL, NULL);
-  assert_false(qn__log_is_on(QN__LOG_ERROR));
+  qn_log_set_sink(QN_LOG_DEBUG, NULL, NULL);
+  assert_false(qn__log_is_on(QN_LOG_ERROR));
 }
 
 static void empty_variables_are_unset(void** state) {

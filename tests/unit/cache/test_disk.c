@@ -356,7 +356,7 @@ static void a_full_queue_drops(void** state) {
 
 static char logged[256];
 static int log_count;
-static void remember(void* self, qn__log_level_t level, const char* message) {
+static void remember(void* self, qn_log_level_t level, const char* message) {
   (void)self;
   (void)level;
   (void)snprintf(logged, sizeof logged, "%s", message);
@@ -380,13 +380,13 @@ static void a_refusal_switches_writing_off_for_a_while(void** state) {
     sample_make(&sample, (unsigned)i, 100);
     assert_true(put_and_wait(disk, &sample));
     log_count = 0;
-    qn__log_install(QN__LOG_WARN, remember, NULL);
+    qn_log_set_sink(QN_LOG_WARN, remember, NULL);
     qn_fault_fs_install();
     qn_fault_fs_arm(1, QN_FAULT_ALWAYS, QN_FAULT_ERRNO, cases[i].error);
     assert_true(qn__disk_put(disk, &sample.entry, NULL));
     assert_true(qn__disk_flush(disk, FOREVER_NS));
     qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
-    qn__log_install(QN__LOG_ERROR, NULL, NULL);
+    qn_log_set_sink(QN_LOG_ERROR, NULL, NULL);
     assert_int_equal(qn__disk_counter(disk, cases[i].counter), 1);
     assert_int_equal(qn__disk_counter(disk, "publish_latched"), cases[i].latches);
     assert_int_equal(log_count, cases[i].latches);

@@ -457,12 +457,13 @@ static void test_copies_that_cannot_be(void** state) {
 
 static void test_texts_that_are_no_device(void** state) {
   (void)state;
-  static const char* const texts[] = {"cpu:",   "cpu: 1", "cpu:-0", "cpu:+1",
-                                      "cpu:0x", "cpu:0 ", NULL};
+  static const char* const texts[] = {"cpu:", "cpu: 1", "cpu:-0", "cpu:+1", "cpu:0x", "cpu:0 "};
   for (size_t i = 0; i < QN_COUNT_OF(texts); i++) {
     qn_device_t device;
     assert_int_equal(qn_status_consume(qn_device_parse(texts[i], &device)), QN_STATUS_SYNTAX);
   }
+  qn_device_t device;
+  must_fail(qn_device_parse(NULL, &device), QN_STATUS_INVALID_ARGUMENT, "text is null");
 }
 
 int main(void) {

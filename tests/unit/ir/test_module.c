@@ -59,7 +59,7 @@ static void bad_arguments_are_errors(void** state) {
   qn_parse_options_t options = {.struct_size = 3};
   qn_status_t status = qn_module_parse("", 0, &options, &module);
   assert_null(module);
-  assert_non_null(strstr(qn_status_message(status), "struct_size 3"));
+  assert_non_null(strstr(qn_status_message(status), "struct_size is 3"));
   assert_int_equal(qn_status_consume(status), QN_STATUS_INVALID_ARGUMENT);
   status = qn_module_parse(NULL, 4, NULL, &module);
   assert_int_equal(qn_status_consume(status), QN_STATUS_INVALID_ARGUMENT);

@@ -202,7 +202,7 @@ uint64_t counter_of(qn_engine_t* engine, const char* name) {
 qn_lookup_options_t lookup_with(qn_miss_policy_t miss, int64_t timeout_ns, int32_t priority) {
   return (qn_lookup_options_t){.struct_size = sizeof(qn_lookup_options_t),
                                .miss = miss,
-                               .timeout_ns = timeout_ns,
+                               .time_limit_ns = timeout_ns,
                                .priority = priority};
 }
 

@@ -21,7 +21,7 @@ static qn_lookup_options_t fallback(qn_tier_t tier, int64_t timeout_ns, qn_modul
   return (qn_lookup_options_t){.struct_size = sizeof(qn_lookup_options_t),
                                .tier = tier,
                                .miss = QN_MISS_FALLBACK,
-                               .timeout_ns = timeout_ns,
+                               .time_limit_ns = timeout_ns,
                                .generic = generic};
 }
 
@@ -70,7 +70,7 @@ static void test_what_was_asked_for(void** state) {
   // From the directory, with and without a deadline.
   assert_true(qn_engine_flush(gated.engine, 3600 * SECOND));
   for (int i = 0; i < 2; i++) {
-    options.timeout_ns = i * 3600 * SECOND;
+    options.time_limit_ns = i * 3600 * SECOND;
     assert_true(qn_engine_unload(gated.engine, module, gated.target, NULL));
     get(&gated, module, &options, &info, &function);
     assert_int_equal(info.source, QN_SOURCE_DISK);
@@ -225,7 +225,7 @@ static void test_time_and_failures(void** state) {
   gate_await_ended(&gated.gate, 2);
   gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
   qn_module_t* other = shaped("f", "4", 2);
-  options.timeout_ns = 0;
+  options.time_limit_ns = 0;
   for (int i = 0; i < 3; i++) {
     must_be(qn_engine_function(gated.engine, other, gated.target, "f", &options, NULL, &function),
             QN_STATUS_UNSUPPORTED, "want");

@@ -20,7 +20,7 @@ static void begin(gated_t* gated) {
 static qn_future_t* request(gated_t* gated, qn_module_t* module, const char* name,
                             qn_miss_policy_t miss, int64_t timeout_ns) {
   qn_lookup_options_t options = {
-      .struct_size = sizeof options, .miss = miss, .timeout_ns = timeout_ns};
+      .struct_size = sizeof options, .miss = miss, .time_limit_ns = timeout_ns};
   qn_future_t* future;
   must(qn_engine_request(gated->engine, module, gated->target, name, &options, &future));
   return future;

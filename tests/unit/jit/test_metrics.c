@@ -392,7 +392,7 @@ static void test_trace_names(void** state) {
   json_decref(trace);
 }
 
-static void note_log(void* self, int level, const char* message) {
+static void note_log(void* self, qn_log_level_t level, const char* message) {
   (void)level;
   if (strstr(message, "was not written")) ++*(int*)self;
 }
@@ -405,13 +405,11 @@ static void test_trace_faults(void** state) {
   qn_engine_options_t options = {.struct_size = sizeof options,
                                  .cache_dir = "",
                                  .ignores_environment = true,
-                                 .on_log = note_log,
-                                 .on_log_self = &logged,
-                                 .log_level = 2,
                                  .settings = settings,
                                  .setting_count = 1};
   int descriptors = qn_test_descriptor_count();
   qn_fault_fs_install();
+  qn_log_set_sink(QN_LOG_WARN, note_log, &logged);
   bool is_clean = false;
   for (long n = 1; !is_clean; n++) {
     qn_engine_t* engine;
@@ -424,6 +422,7 @@ static void test_trace_faults(void** state) {
     is_clean = qn_fault_fs_failures() == 0;
     assert_int_equal(logged - before, is_clean ? 0 : 1);
   }
+  qn_log_set_sink(QN_LOG_WARN, NULL, NULL);
   assert_true(logged >= 3);
   qn_fault_fs_remove();
   assert_int_equal(qn_test_descriptor_count(), descriptors);

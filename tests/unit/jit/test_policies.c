@@ -104,7 +104,7 @@ static void test_fail_does_not_wait(void** state) {
   gate_await_started(&gated.gate, 1);
   // The compile runs and hangs: neither of these waits for it.
   must_be(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
-  fail.timeout_ns = SECOND * 3600;
+  fail.time_limit_ns = SECOND * 3600;
   must_be(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
   gate_set(&gated.gate, true);
   seeker_join_value(&seeker, 3);
@@ -132,7 +132,7 @@ static void test_deadline_and_then_the_cache(void** state) {
   must_be(gated_look_up(&gated, module, "f", &soon, NULL), QN_STATUS_DEADLINE_EXCEEDED, "1.000 ms");
   gate_set(&gated.gate, true);
   seeker_join_value(&patient, 4);
-  soon.timeout_ns = SECOND * 3600;
+  soon.time_limit_ns = SECOND * 3600;
   qn_lookup_info_t info;
   must(gated_look_up(&gated, module, "f", &soon, &info));
   assert_int_equal(info.source, QN_SOURCE_MEMORY);
@@ -153,7 +153,7 @@ static void test_bad_options(void** state) {
   qn_module_t* module = module_of("f", 4);
   qn_lookup_options_t options = lookup_with(QN_MISS_BLOCK, -1, 0);
   must_be(gated_look_up(&gated, module, "f", &options, NULL), QN_STATUS_INVALID_ARGUMENT,
-          "timeout_ns");
+          "time_limit_ns");
   options = lookup_with((qn_miss_policy_t)7, 0, 0);
   must_be(gated_look_up(&gated, module, "f", &options, NULL), QN_STATUS_INVALID_ARGUMENT,
           "miss: 7");

@@ -77,7 +77,7 @@ static void test_bundles_alone(void** state) {
   gated_begin(&gated, &options);
   assert_null(qn__engine_disk(gated.engine));
   assert_int_equal(counter_of(gated.engine, "bundles_unusable"), 1);
-  qn_lookup_options_t soon = {.struct_size = sizeof soon, .timeout_ns = 3600 * SECOND};
+  qn_lookup_options_t soon = {.struct_size = sizeof soon, .time_limit_ns = 3600 * SECOND};
   qn_lookup_options_t fail = {.struct_size = sizeof fail, .miss = QN_MISS_FAIL};
   assert_int_equal(look_up(&gated, bundles.modules[0], &fail, 0).source, QN_SOURCE_BUNDLE);
   qn_lookup_info_t info = look_up(&gated, bundles.modules[1], &soon, 1);
@@ -339,7 +339,7 @@ static void test_remote(void** state) {
   forbidden.engine->is_forbidden = true;
   qn_lookup_options_t fallback = {.struct_size = sizeof fallback, .miss = QN_MISS_FALLBACK};
   for (int i = 0; i < 2; i++) {
-    fallback.timeout_ns = i * 3600 * SECOND;
+    fallback.time_limit_ns = i * 3600 * SECOND;
     qn_lookup_info_t info = look_up(&forbidden, module, &fallback, 4);
     assert_true(!info.is_fallback && info.source == (i ? QN_SOURCE_MEMORY : QN_SOURCE_REMOTE));
   }

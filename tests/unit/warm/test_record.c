@@ -351,7 +351,7 @@ static void test_places_that_are_no_file(void** state) {
 }
 
 // Whoever hears the log notes another key, as a lookup of his would.
-static void note_again(void* self, qn__log_level_t level, const char* message) {
+static void note_again(void* self, qn_log_level_t level, const char* message) {
   (void)level;
   assert_non_null(strstr(message, "65536"));
   note_many(self, QN__RECORD_MAX_KEYS + 1, 1);
@@ -365,9 +365,9 @@ static void test_too_many_keys(void** state) {
   for (unsigned i = 0; i < QN__RECORD_MAX_KEYS; i++) {
     qn__record_note(record, key_of(i), &request, "name");
   }
-  qn__log_install(QN__LOG_WARN, note_again, record);
+  qn_log_set_sink(QN_LOG_WARN, note_again, record);
   note_many(record, QN__RECORD_MAX_KEYS, 2);
-  qn__log_install(QN__LOG_WARN, NULL, NULL);
+  qn_log_set_sink(QN_LOG_WARN, NULL, NULL);
   qn__record_close(record);
   size_t good, bad;
   count_lines(f->path, &good, &bad);

@@ -237,7 +237,7 @@ static void test_dry_run_and_modes(void** state) {
   // What is there is made again when the mode says so.
   qn_engine_t* refresh = make_engine(f->directory, QN_CACHE_REFRESH);
   options = options_with(&heard);
-  options.timeout_ns = INT64_MAX;
+  options.time_limit_ns = INT64_MAX;
   for (int i = 0; i < 2; i++) {
     must(qn_warm(refresh, f->list, &options, &result));
     assert_int_equal(result.progress.counts[QN_WARM_COMPILED], 1);
@@ -289,7 +289,7 @@ static void check_outcome(fixture_t* f, const char* how, int64_t timeout_ns,
   int descriptor_count = qn_test_descriptor_count();
   heard_t heard = {0};
   qn_warm_options_t options = options_with(&heard);
-  options.timeout_ns = timeout_ns;
+  options.time_limit_ns = timeout_ns;
   qn_warm_result_t result;
   must(qn_warm(f->engine, f->list, &options, &result));
   assert_int_equal(heard.outcomes[outcome], 2);
