@@ -4,15 +4,15 @@
 
 #include "base/elf.h"
 
-typedef struct search {
+typedef struct elf_search {
   uintptr_t address;
   char* out;
   bool is_found;
-} search_t;
+} elf_search_t;
 
 static int visit(struct dl_phdr_info* info, size_t size, void* self) {
   (void)size;
-  search_t* search = self;
+  elf_search_t* search = self;
   bool is_inside = false;
   for (size_t i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
@@ -34,7 +34,7 @@ static int visit(struct dl_phdr_info* info, size_t size, void* self) {
 }
 
 bool qn__mapped_build_id(const void* address, char out[QN__BUILD_ID_HEX_BYTES]) {
-  search_t search = {(uintptr_t)address, out, false};
+  elf_search_t search = {(uintptr_t)address, out, false};
   out[0] = '\0';
   (void)dl_iterate_phdr(visit, &search);
   return search.is_found;

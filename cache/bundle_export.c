@@ -17,15 +17,15 @@ typedef struct item {
   uint64_t index;  // in a bundle
 } item_t;
 
-typedef struct plan {
+typedef struct export_plan {
   qn_allocator_t allocator;
   item_t* items;
   size_t count, capacity;
   uint32_t source;
   bool has_failed;  // no memory
-} plan_t;
+} export_plan_t;
 
-static bool add_item(plan_t* plan, qn_hash128_t key, uint64_t index) {
+static bool add_item(export_plan_t* plan, qn_hash128_t key, uint64_t index) {
   void* items = plan->items;
   if (!qn__grow(plan->allocator, &items, &plan->capacity, plan->count + 1, sizeof(item_t))) {
     plan->has_failed = true;
@@ -47,7 +47,7 @@ static int compare_items(const void* a, const void* b) {
   return order ? order : (x->source < y->source) - (x->source > y->source);
 }
 
-static qn_status_t collect(plan_t* plan, const qn__bundle_source_t* sources, size_t count) {
+static qn_status_t collect(export_plan_t* plan, const qn__bundle_source_t* sources, size_t count) {
   for (size_t i = 0; i < count; i++) {
     plan->source = (uint32_t)i;
     if (sources[i].disk) {
@@ -161,7 +161,7 @@ static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__bundle_sour
   return QN_OK;
 }
 
-static qn_status_t write_all(const plan_t* plan, const qn__bundle_source_t* sources,
+static qn_status_t write_all(const export_plan_t* plan, const qn__bundle_source_t* sources,
                              const qn__bundle_export_options_t* options,
                              qn__bundle_export_report_t* report) {
   qn__bundle_writer_t* writer;
@@ -192,8 +192,8 @@ qn_status_t qn__bundle_export(const qn__bundle_source_t* sources, size_t source_
                               const qn__bundle_export_options_t* options,
                               qn__bundle_export_report_t* out_report) {
   memset(out_report, 0, sizeof *out_report);
-  plan_t plan = {.allocator = options->write.allocator.reallocate ? options->write.allocator
-                                                                  : qn_allocator_default()};
+  export_plan_t plan = {.allocator = options->write.allocator.reallocate ? options->write.allocator
+                                                                         : qn_allocator_default()};
   qn_status_t status = collect(&plan, sources, source_count);
   if (qn_ok(status)) status = write_all(&plan, sources, options, out_report);
   qn__free(plan.allocator, plan.items, plan.capacity * sizeof *plan.items);

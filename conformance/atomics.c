@@ -5,8 +5,8 @@
 #include "conformance/program.h"
 
 // The results do not depend on the order of the threads: that is what may be compared.
-static const char* const ops[] = {"add", "min", "max", "and", "or", "xor"};
-static const char* const dtypes[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
+static const char* const case_ops[] = {"add", "min", "max", "and", "or", "xor"};
+static const char* const case_dtypes[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
 enum { ROW_LIMIT = 96, TEXT_BYTES = 700 };
 
 static const conf_program_t programs[] = {
@@ -44,16 +44,16 @@ static void run(conf_t* c, bool is_listing) {
   static char texts[ROW_LIMIT][TEXT_BYTES];
   static conf_program_t rows[ROW_LIMIT];
   size_t count = 0;
-  for (size_t o = 0; o < CONF_COUNT_OF(ops); o++) {
-    for (size_t d = 0; d < CONF_COUNT_OF(dtypes); d++) {
-      bool is_float = dtypes[d][0] == 'f';
+  for (size_t o = 0; o < CONF_COUNT_OF(case_ops); o++) {
+    for (size_t d = 0; d < CONF_COUNT_OF(case_dtypes); d++) {
+      bool is_float = case_dtypes[d][0] == 'f';
       if (is_float && o > 0) continue;
       (void)snprintf(texts[count], TEXT_BYTES,
                      "func at_%s_%s(x: %s[n], inout y: %s[5]) {\n"
                      "  parallel i in 0..n { atomic_%s(y[i %% 5], x[i]); } }",
-                     ops[o], dtypes[d], dtypes[d], dtypes[d], ops[o]);
-      rows[count] = (conf_program_t){.feature = ops[o],
-                                     .variant = dtypes[d],
+                     case_ops[o], case_dtypes[d], case_dtypes[d], case_dtypes[d], case_ops[o]);
+      rows[count] = (conf_program_t){.feature = case_ops[o],
+                                     .variant = case_dtypes[d],
                                      .text = texts[count],
                                      .args = is_float ? "below8:1000 one:5" : "bits:1000 bits:5"};
       count++;

@@ -17,10 +17,10 @@ static const char text[] =
     "func guarded(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
     "  assert x[i] >= 0, \"negative\"; y[i] = x[i] + 1; } }";
 
-typedef struct place {
+typedef struct cache_place {
   char root[64];
   char cache[96], bundle[96], empty[96];
-} place_t;
+} cache_place_t;
 
 static int remove_one(const char* path, const struct stat* info, int type, struct FTW* ftw) {
   (void)info, (void)type, (void)ftw;
@@ -28,7 +28,7 @@ static int remove_one(const char* path, const struct stat* info, int type, struc
   return 0;
 }
 
-static bool make_place(conf_t* c, place_t* p) {
+static bool make_place(conf_t* c, cache_place_t* p) {
   (void)snprintf(p->root, sizeof p->root, "/tmp/quern-conformance-XXXXXX");
   if (!mkdtemp(p->root)) {
     conf_fail(c, "no directory in /tmp");
@@ -40,7 +40,7 @@ static bool make_place(conf_t* c, place_t* p) {
   return mkdir(p->empty, 0700) == 0;
 }
 
-static void remove_place(const place_t* p) {
+static void remove_place(const cache_place_t* p) {
   (void)nftw(p->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -111,14 +111,14 @@ static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t 
   return is_good && c->verdict == CONF_PASS;
 }
 
-static qn_engine_options_t on_disk(const place_t* p) {
+static qn_engine_options_t on_disk(const cache_place_t* p) {
   qn_engine_options_t options = {
       .struct_size = sizeof options, .cache_dir = p->cache, .cache_mode = QN_CACHE_RW};
   return options;
 }
 
 static void warm_hit(conf_t* c) {
-  place_t p;
+  cache_place_t p;
   if (!make_place(c, &p)) return;
   qn_engine_options_t options = on_disk(&p);
   if (use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true)) {
@@ -129,7 +129,7 @@ static void warm_hit(conf_t* c) {
 
 // A bundle on an engine that may not compile.
 static void from_bundle(conf_t* c) {
-  place_t p;
+  cache_place_t p;
   if (!make_place(c, &p)) return;
   qn_engine_options_t options = on_disk(&p);
   qn_cache_dir_t* dir = NULL;
@@ -151,7 +151,7 @@ static void from_bundle(conf_t* c) {
 
 // The same with no generator installed at all.
 static void without_generator(conf_t* c) {
-  place_t p;
+  cache_place_t p;
   if (!make_place(c, &p)) return;
   qn_engine_options_t options = on_disk(&p);
   qn_cache_dir_t* dir = NULL;

@@ -10,7 +10,7 @@
 static const struct {
   const char* feature;
   const char* expression;  // of v, t (the thread) and W (its warp's width)
-} ops[] = {
+} case_ops[] = {
     {"shuffle", "shuffle(v, (t * 5 + 1) % WARP)"},
     {"shuffle_up", "shuffle_up(v, 1)"},
     {"shuffle_down", "shuffle_down(v, 2)"},
@@ -22,7 +22,7 @@ static const struct {
     {"block_min", "block_min(v)"},
     {"block_max", "block_max(v)"},
 };
-static const char* const dtypes[] = {"i32", "u32", "i64", "f32", "f64", "f16", "i8", "bool"};
+static const char* const case_dtypes[] = {"i32", "u32", "i64", "f32", "f64", "f16", "i8", "bool"};
 enum { ROW_LIMIT = 128, TEXT_BYTES = 900 };
 
 // `expression` with WARP replaced.
@@ -172,20 +172,20 @@ static void run(conf_t* c, bool is_listing) {
   int64_t warp = c->warp_size > 0 ? c->warp_size : 32;
   int threads = (int)(4 * warp > c->max_threads && c->max_threads > 0 ? warp : 4 * warp);
   size_t count = 0;
-  for (size_t o = 0; o < CONF_COUNT_OF(ops); o++) {
-    for (size_t d = 0; d < CONF_COUNT_OF(dtypes); d++) {
-      bool is_bool = dtypes[d][0] == 'b';
+  for (size_t o = 0; o < CONF_COUNT_OF(case_ops); o++) {
+    for (size_t d = 0; d < CONF_COUNT_OF(case_dtypes); d++) {
+      bool is_bool = case_dtypes[d][0] == 'b';
       if (is_bool && o > 3) continue;
       char expression[96];
-      write_expression(c, ops[o].expression, expression, sizeof expression);
+      write_expression(c, case_ops[o].expression, expression, sizeof expression);
       (void)snprintf(texts[count], TEXT_BYTES,
                      "func ex_%s_%s(x: %s[n, %d], out y: %s[n, %d]) { block.x b in 0..n {\n"
                      "  thread.x t in 0..%d { let v = x[b, t]; let r = %s; y[b, t] = r; } } }",
-                     ops[o].feature, dtypes[d], dtypes[d], threads, dtypes[d], threads, threads,
-                     expression);
+                     case_ops[o].feature, case_dtypes[d], case_dtypes[d], threads, case_dtypes[d],
+                     threads, threads, expression);
       (void)snprintf(args[count], sizeof args[count], "below7:3x%d junk:3x%d", threads, threads);
-      rows[count] = (conf_program_t){.feature = ops[o].feature,
-                                     .variant = dtypes[d],
+      rows[count] = (conf_program_t){.feature = case_ops[o].feature,
+                                     .variant = case_dtypes[d],
                                      .text = texts[count],
                                      .args = is_bool ? "rand:3x128 junk:3x128" : args[count]};
       if (is_bool) {

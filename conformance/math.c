@@ -1,5 +1,6 @@
 // conformance/math.c: operators with an error bound (docs/ir.md), against a reference of
-// higher precision: the C library's, in double for dtypes up to f32 and in long double for f64.
+// higher precision: the C library's, in double for case_dtypes up to f32 and in long double for
+// f64.
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -96,7 +97,7 @@ static const struct {
     {"hypot", exact_hypot, 1.5, 1.5, true, 4.0},
     {"cbrt", exact_cbrt, 1.0, 1.0, false, 10.0},
 };
-static const qn_dtype_t dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_F32, QN_DTYPE_F64};
+static const qn_dtype_t case_dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_F32, QN_DTYPE_F64};
 enum { COUNT = 12000, TEXT_BYTES = 700 };
 
 static int precision_of(qn_dtype_t dtype) {
@@ -260,7 +261,7 @@ static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
 }
 
 static void run(conf_t* c, bool is_listing) {
-  for (size_t d = 0; d < CONF_COUNT_OF(dtypes); d++) run_dtype(c, dtypes[d], is_listing);
+  for (size_t d = 0; d < CONF_COUNT_OF(case_dtypes); d++) run_dtype(c, case_dtypes[d], is_listing);
 }
 
 const conf_area_t conf_area_math = {"math", NULL, 0, run};

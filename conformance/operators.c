@@ -6,7 +6,7 @@
 #include "conformance/program.h"
 #include "quern/ir.h"
 
-typedef enum rule {
+typedef enum operator_rule {
   NUMERIC,
   INTEGER,
   FLOAT,
@@ -19,7 +19,7 @@ typedef enum rule {
   LANE,
   GROUP,
   TARGET,
-} rule_t;
+} operator_rule_t;
 typedef enum syntax { INFIX, PREFIX, CALL } syntax_t;
 
 static const struct {
@@ -27,7 +27,7 @@ static const struct {
   const char* name;
   const char* text;
   int arity;
-  rule_t rule;
+  operator_rule_t rule;
   syntax_t syntax;
 } ops[] = {
 #define QN_OP(name, value, text, arity, rule, syntax, doc) \
@@ -42,7 +42,7 @@ static bool is_integer(qn_dtype_t d) {
   return d != QN_DTYPE_BOOL && !conf_is_float(d);
 }
 
-static bool takes(rule_t rule, qn_dtype_t d) {
+static bool takes(operator_rule_t rule, qn_dtype_t d) {
   switch (rule) {
     case NUMERIC:
       return d != QN_DTYPE_BOOL;

@@ -13,7 +13,7 @@ enum { THREADS = 6, COUNT = 3000 };
 static const char text[] =
     "func mix(x: i32[n], out y: i32[n], k: i32) { parallel i in 0..n { y[i] = x[i] * 5 + k; } }";
 
-typedef struct worker {
+typedef struct thread_worker {
   conf_t* c;  // only what does not change is read
   int index;
   qn_function_t* function;
@@ -21,9 +21,9 @@ typedef struct worker {
   int round_count;
   // What it says; ok is the empty text.
   char why[512];
-} worker_t;
+} thread_worker_t;
 
-static bool is_good(worker_t* w, qn_status_t status) {
+static bool is_good(thread_worker_t* w, qn_status_t status) {
   if (qn_ok(status)) return true;
   (void)snprintf(w->why, sizeof w->why, "%s: %s", qn_status_code_text(qn_status_code(status)),
                  qn_status_message(status));
@@ -31,7 +31,7 @@ static bool is_good(worker_t* w, qn_status_t status) {
   return false;
 }
 
-static void* start(void* (*run)(void*), worker_t* workers, conf_t* c) {
+static void* start(void* (*run)(void*), thread_worker_t* workers, conf_t* c) {
   pthread_t threads[THREADS];
   int started = 0;
   while (started < THREADS &&
@@ -47,7 +47,7 @@ static void* start(void* (*run)(void*), worker_t* workers, conf_t* c) {
 }
 
 // One thread's rounds: its own memory, its own numbers; `function` is everybody's.
-static void call_rounds(worker_t* w, qn_stream_t* stream, void* x, void* y, int32_t* host) {
+static void call_rounds(thread_worker_t* w, qn_stream_t* stream, void* x, void* y, int32_t* host) {
   qn_device_t device = w->c->device;
   int64_t shape[1] = {COUNT};
   qn_tensor_t from = conf_tensor(w->c, x, QN_DTYPE_I32, 1, shape);
@@ -74,7 +74,7 @@ static void call_rounds(worker_t* w, qn_stream_t* stream, void* x, void* y, int3
 }
 
 static void* hammer(void* arg) {
-  worker_t* w = arg;
+  thread_worker_t* w = arg;
   static _Thread_local int32_t host[COUNT];
   void *x = NULL, *y = NULL;
   qn_stream_t* stream = NULL;
@@ -92,15 +92,15 @@ static void* hammer(void* arg) {
 }
 
 static void run_hammer(conf_t* c, bool has_own_stream) {
-  worker_t workers[THREADS];
+  thread_worker_t workers[THREADS];
   qn_function_t* function = conf_function(c, text, "mix", false);
   if (!function) return;
   for (int i = 0; i < THREADS; i++) {
-    workers[i] = (worker_t){.c = c,
-                            .index = i * 1000,
-                            .function = function,
-                            .has_own_stream = has_own_stream,
-                            .round_count = 60};
+    workers[i] = (thread_worker_t){.c = c,
+                                   .index = i * 1000,
+                                   .function = function,
+                                   .has_own_stream = has_own_stream,
+                                   .round_count = 60};
   }
   start(hammer, workers, c);
 }
@@ -114,7 +114,7 @@ static void default_stream(conf_t* c) {
 }
 
 static void* compile(void* arg) {
-  worker_t* w = arg;
+  thread_worker_t* w = arg;
   if (!is_good(w, qn_set_active_device(w->c->device))) return NULL;
   for (int round = 0; round < 4; round++) {
     // Threads meet at some keys and are alone at others.
@@ -136,14 +136,14 @@ static void* compile(void* arg) {
 }
 
 static void compiles(conf_t* c) {
-  worker_t workers[THREADS];
+  thread_worker_t workers[THREADS];
   if (!conf_function(c, text, "mix", false)) return;
-  for (int i = 0; i < THREADS; i++) workers[i] = (worker_t){.c = c, .index = i};
+  for (int i = 0; i < THREADS; i++) workers[i] = (thread_worker_t){.c = c, .index = i};
   start(compile, workers, c);
 }
 
 static void* churn(void* arg) {
-  worker_t* w = arg;
+  thread_worker_t* w = arg;
   qn_device_t device = w->c->device;
   for (int round = 0; round < 40 && !w->why[0]; round++) {
     qn_stream_t* stream = NULL;
@@ -167,13 +167,13 @@ static void* churn(void* arg) {
 }
 
 static void memory_and_streams(conf_t* c) {
-  worker_t workers[THREADS];
-  for (int i = 0; i < THREADS; i++) workers[i] = (worker_t){.c = c, .index = i};
+  thread_worker_t workers[THREADS];
+  for (int i = 0; i < THREADS; i++) workers[i] = (thread_worker_t){.c = c, .index = i};
   start(churn, workers, c);
 }
 
 static void* be_active(void* arg) {
-  worker_t* w = arg;
+  thread_worker_t* w = arg;
   qn_device_t device = w->c->device;
   qn_device_t first = qn_active_device();
   if (first.type != QN_DEVICE_CPU || first.id != 0) {
@@ -196,8 +196,8 @@ static void* be_active(void* arg) {
 }
 
 static void active(conf_t* c) {
-  worker_t workers[THREADS];
-  for (int i = 0; i < THREADS; i++) workers[i] = (worker_t){.c = c, .index = i};
+  thread_worker_t workers[THREADS];
+  for (int i = 0; i < THREADS; i++) workers[i] = (thread_worker_t){.c = c, .index = i};
   start(be_active, workers, c);
 }
 

@@ -33,10 +33,10 @@
 #include "ir/race.h"
 
 // Facts about a variable.
-typedef struct known {
+typedef struct race_known {
   qn__levels_t levels;
   qn__affine_t value;  // of a let of an integer; else not valid
-} known_t;
+} race_known_t;
 
 static void visit_block(qn__race_t* r, const qn__ir_block_t* block);
 
@@ -48,12 +48,12 @@ static qn__levels_t all_levels(void) {
   return set;
 }
 
-static const known_t* known_of(const qn__race_t* r, const qn__ir_var_t* var) {
+static const race_known_t* known_of(const qn__race_t* r, const qn__ir_var_t* var) {
   return qn__ptrmap_get(&r->known, var);
 }
 
-static known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__levels_t levels) {
-  known_t* known = QN__ARENA_NEW(&r->v->scratch, known_t);
+static race_known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__levels_t levels) {
+  race_known_t* known = QN__ARENA_NEW(&r->v->scratch, race_known_t);
   if (!known || !qn__ptrmap_put(&r->known, var, known)) {
     qn__verify_out_of_memory(r->v);
     return NULL;
@@ -63,7 +63,7 @@ static known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__levels_t lev
 }
 
 static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_var_t* var) {
-  const known_t* known = known_of(lets->self, var);
+  const race_known_t* known = known_of(lets->self, var);
   return known && known->value.is_valid ? &known->value : NULL;
 }
 
@@ -151,7 +151,7 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
     case QN__EXPR_FLOAT:
       break;
     case QN__EXPR_VAR: {
-      const known_t* known = known_of(r, expr->var);
+      const race_known_t* known = known_of(r, expr->var);
       return known ? known->levels : no_levels;
     }
     case QN__EXPR_LOAD:
@@ -181,7 +181,7 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
 static void visit_let(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   const qn__ir_expr_t* value = stmt->let.value;
   qn__levels_t levels = qn__race_visit(r, value);
-  known_t* known = declare(r, stmt->let.var, levels);
+  race_known_t* known = declare(r, stmt->let.var, levels);
   if (known && value->dtype == QN_DTYPE_I64) known->value = qn__affine_of(value, &r->lets);
 }
 

@@ -38,14 +38,14 @@ qn_status_t cache_open_bundle(const args_t* args, const char* path,
 // ---------------------------------------------------------------------------------------- choosing
 
 // Which entries are wanted: all of the conditions that were given must hold.
-typedef struct choice {
+typedef struct bundle_choice {
   const char** prefixes;  // of keys: one of them
   size_t prefix_count;
   const char** words;  // each in one of the texts of the key
   size_t word_count;
   int64_t newest_s, oldest_s;  // times of creation
   json_t* bad;
-} choice_t;
+} bundle_choice_t;
 
 static bool has_word(const qn_cache_entry_t* entry, const char* word) {
   for (size_t i = 0; i < entry->section_count; i++) {
@@ -56,7 +56,7 @@ static bool has_word(const qn_cache_entry_t* entry, const char* word) {
 }
 
 static bool wants(void* self, const qn_cache_entry_t* entry) {
-  const choice_t* choice = self;
+  const bundle_choice_t* choice = self;
   bool is_wanted = choice->prefix_count == 0;
   for (size_t i = 0; i < choice->prefix_count && !is_wanted; i++) {
     is_wanted = strncmp(entry->info.key.hex, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
@@ -69,7 +69,7 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
 }
 
 static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
-  const choice_t* choice = self;
+  const bundle_choice_t* choice = self;
   json_array_append_new(
       choice->bad, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
 }
@@ -103,7 +103,7 @@ static bool read_age(const args_t* args, const char* name, int64_t* out_time_s, 
   return true;
 }
 
-static bool check_prefixes(const args_t* args, const choice_t* choice, int* out_code) {
+static bool check_prefixes(const args_t* args, const bundle_choice_t* choice, int* out_code) {
   for (size_t i = 0; i < choice->prefix_count; i++) {
     const char* prefix = choice->prefixes[i];
     if (prefix[0] && strlen(prefix) <= 32 && strspn(prefix, "0123456789abcdef") == strlen(prefix)) {
@@ -152,7 +152,7 @@ static void print_report(const args_t* args, const char* path,
 static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_dir_t* dir,
                                 qn_cache_bundle_t* const* bundles, size_t bundle_count,
                                 int* out_code) {
-  choice_t choice = {.newest_s = INT64_MAX, .oldest_s = INT64_MIN, .bad = json_array()};
+  bundle_choice_t choice = {.newest_s = INT64_MAX, .oldest_s = INT64_MIN, .bad = json_array()};
   choice.prefixes = values_of(args, "key", &choice.prefix_count);
   choice.words = values_of(args, "match", &choice.word_count);
   qn_status_t status = QN_OK;
@@ -223,7 +223,7 @@ static qn_status_t import_into(const cache_t* cache, qn_cache_dir_t* dir, int* o
   qn_cache_bundle_t* bundle = NULL;
   qn_status_t status = cache_open_bundle(cache->args, path, &bundle);
   if (!qn_ok(status)) return status;
-  choice_t choice = {.bad = json_array()};
+  bundle_choice_t choice = {.bad = json_array()};
   qn_cache_import_report_t report;
   progress_t* progress = progress_start("importing a bundle");
   status = qn_cache_dir_import(dir, bundle, take_bad, &choice, &report);

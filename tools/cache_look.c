@@ -7,15 +7,15 @@
 #include "tools/cache_actions.h"
 #include "tools/list.h"
 
-typedef struct listing {
+typedef struct entry_listing {
   qn_cache_entry_info_t* entries;
   size_t count;
   size_t capacity;
   bool is_out_of_memory;
-} listing_t;
+} entry_listing_t;
 
 static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
-  listing_t* listing = self;
+  entry_listing_t* listing = self;
   qn_cache_entry_info_t* entries =
       list_room(listing->entries, &listing->capacity, listing->count, sizeof *entries);
   if (!entries) {
@@ -72,7 +72,7 @@ static void print_bundle(const cache_t* cache) {
     print(stdout, "its tail is missing: these are the entries that are whole\n");
 }
 
-static void print_listing(const cache_t* cache, const listing_t* listing) {
+static void print_listing(const cache_t* cache, const entry_listing_t* listing) {
   if (cache->args->is_json) {
     json_t* list = json_array();
     for (size_t i = 0; i < listing->count; i++) {
@@ -100,14 +100,14 @@ static void print_listing(const cache_t* cache, const listing_t* listing) {
   if (cache->bundle) print_bundle(cache);
 }
 
-static qn_status_t list_entries(const cache_t* cache, listing_t* listing) {
+static qn_status_t list_entries(const cache_t* cache, entry_listing_t* listing) {
   if (cache->bundle) return qn_cache_bundle_list(cache->bundle, take_entry, listing);
   return cache->dir ? qn_cache_dir_list(cache->dir, take_entry, listing) : QN_OK;
 }
 
 static qn_status_t run_ls(const cache_t* cache, int* out_code) {
   (void)out_code;
-  listing_t listing = {0};
+  entry_listing_t listing = {0};
   qn_status_t status = list_entries(cache, &listing);
   if (qn_ok(status) && listing.is_out_of_memory) {
     status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the list of entries");

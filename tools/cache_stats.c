@@ -159,7 +159,7 @@ static void free_stats(stats_t* stats) {
 
 // -------------------------------------------------------------------------------------- settings
 
-typedef struct settings {
+typedef struct stats_settings {
   char* max_size;  // each owned, NULL without memory
   char* max_entries;
   char* bundles;
@@ -167,9 +167,9 @@ typedef struct settings {
   char* remote;  // without credentials
   char* remote_role;
   char* remote_domain;
-} settings_t;
+} stats_settings_t;
 
-static qn_status_t read_settings(settings_t* out) {
+static qn_status_t read_settings(stats_settings_t* out) {
   qn_engine_t* engine = NULL;
   qn_status_t status = session_idle_engine(&engine);
   if (!qn_ok(status)) return status;
@@ -187,7 +187,7 @@ static qn_status_t read_settings(settings_t* out) {
                   : qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the configuration");
 }
 
-static void free_settings(settings_t* settings) {
+static void free_settings(stats_settings_t* settings) {
   free(settings->max_size);
   free(settings->max_entries);
   free(settings->bundles);
@@ -215,7 +215,7 @@ static double percent_of(double part, double whole) {
 }
 
 // How full the fuller one of the two bounds is.
-static double fullness(const stats_t* stats, const settings_t* settings) {
+static double fullness(const stats_t* stats, const stats_settings_t* settings) {
   double size = percent_of((double)stats->size_bytes, bytes_of(settings->max_size));
   double count = percent_of((double)stats->entry_count, strtod(settings->max_entries, NULL));
   return size > count ? size : count;
@@ -226,7 +226,7 @@ static double fullness(const stats_t* stats, const settings_t* settings) {
 enum { MAX_KEY_FILES = 64 };
 
 // Calls back for each bundle that is configured; `text` is cut at its colons.
-static void each_bundle(settings_t* settings,
+static void each_bundle(stats_settings_t* settings,
                         void (*on_bundle)(void* self, const char* path, const char* error,
                                           const qn_cache_bundle_info_t* info),
                         void* self) {
@@ -292,7 +292,7 @@ static json_t* time_json(int64_t unix_s) {
   return unix_s ? json_integer((json_int_t)unix_s) : json_null();
 }
 
-static void print_object(const cache_t* cache, const stats_t* stats, settings_t* settings) {
+static void print_object(const cache_t* cache, const stats_t* stats, stats_settings_t* settings) {
   json_t* it = json_pack(
       "{s:o, s:b, s:I, s:I, s:I, s:o}", "directory", json_text(cache->path[0] ? cache->path : NULL),
       "exists", (int)(cache->dir != NULL), "entries", (json_int_t)stats->entry_count, "size_bytes",
@@ -337,7 +337,7 @@ static void print_groups(const char* title, const groups_t* groups) {
 }
 
 static void print_directory(const cache_t* cache, const stats_t* stats,
-                            const settings_t* settings) {
+                            const stats_settings_t* settings) {
   char text[3][32];
   print(stdout, "directory  %s%s\n", cache->path, cache->dir ? "" : " (not there yet)");
   print(stdout, "entries    %" PRIu64 " of at most %s\n", stats->entry_count,
@@ -368,7 +368,7 @@ static void print_directory(const cache_t* cache, const stats_t* stats,
   }
 }
 
-static void print_stats(const cache_t* cache, const stats_t* stats, settings_t* settings) {
+static void print_stats(const cache_t* cache, const stats_t* stats, stats_settings_t* settings) {
   if (cache->path[0]) {
     print_directory(cache, stats, settings);
   } else {
@@ -384,7 +384,7 @@ static void print_stats(const cache_t* cache, const stats_t* stats, settings_t* 
 static qn_status_t run_stats(const cache_t* cache, int* out_code) {
   (void)out_code;
   stats_t stats = {0};
-  settings_t settings = {0};
+  stats_settings_t settings = {0};
   qn_status_t status = count_all(cache, &stats);
   if (qn_ok(status)) status = read_settings(&settings);
   if (qn_ok(status) && !cache->path[0] && !settings.bundles[0] && !settings.remote[0]) {

@@ -21,7 +21,7 @@ enum { MAX_REPETITIONS = 10000000 };
 // ended before would compile it again the next time.
 #define END_FLUSH_NS INT64_C(60000000000)
 
-typedef struct run {
+typedef struct run_command {
   const args_t* args;
   qn_lookup_options_t options;
   uint64_t repeat_count;
@@ -33,7 +33,7 @@ typedef struct run {
   run_args_t bound;
   int64_t* times_ns;
   run_summary_t summary;
-} run_t;
+} run_command_t;
 
 // --miss and --timeout.
 static int check_policy(const args_t* args, qn_lookup_options_t* options) {
@@ -55,7 +55,7 @@ static int check_policy(const args_t* args, qn_lookup_options_t* options) {
 }
 
 // What can be seen to be wrong without opening a file.
-static int check_usage(const args_t* args, run_t* run) {
+static int check_usage(const args_t* args, run_command_t* run) {
   if (!session_lookup_options(args, &run->options)) return EXIT_USAGE;
   if (check_policy(args, &run->options) != EXIT_DONE) return EXIT_USAGE;
   for (int i = 0; i < args->option_count; i++) {
@@ -98,7 +98,7 @@ static void list_functions(const qn_module_t* module, char* out, size_t room) {
   }
 }
 
-static qn_status_t find_function(run_t* run) {
+static qn_status_t find_function(run_command_t* run) {
   const qn_module_t* module = run->module;
   const char* name = args_value(run->args, "func", NULL);
   size_t count = qn_module_function_count(module);
@@ -138,7 +138,7 @@ static qn_device_t device_of(const qn_target_t* target) {
   return device;
 }
 
-static qn_status_t prepare(run_t* run) {
+static qn_status_t prepare(run_command_t* run) {
   run->summary.file = run->args->operands[0];
   int64_t started_ns = now_ns();
   qn_status_t status = session_module(run->summary.file, NULL, NULL, &run->module);
@@ -169,7 +169,7 @@ static int compare_times(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-static qn_status_t call_once(run_t* run, int64_t* out_ns) {
+static qn_status_t call_once(run_command_t* run, int64_t* out_ns) {
   qn_status_t status = run_args_upload(&run->bound);
   if (!qn_ok(status)) return status;
   int64_t started_ns = now_ns();
@@ -179,7 +179,7 @@ static qn_status_t call_once(run_t* run, int64_t* out_ns) {
   return status;
 }
 
-static qn_status_t execute(run_t* run) {
+static qn_status_t execute(run_command_t* run) {
   run_summary_t* summary = &run->summary;
   summary->function = qn_module_function_name(run->module, run->function_index);
   summary->signature = qn_module_function_signature(run->module, run->function_index);
@@ -213,7 +213,7 @@ static qn_status_t append(void* self, const void* data, size_t size_bytes) {
   return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
 }
 
-static qn_status_t write_metrics(const run_t* run) {
+static qn_status_t write_metrics(const run_command_t* run) {
   const char* path = args_value(run->args, "metrics", NULL);
   if (!path) return QN_OK;
   // What was compiled is counted when it is in place.
@@ -232,7 +232,7 @@ static qn_status_t write_metrics(const run_t* run) {
   return status;
 }
 
-static void release(run_t* run) {
+static void release(run_command_t* run) {
   run_args_free(&run->bound);
   qn_function_release(run->function);
   qn_target_release(run->target);
@@ -243,7 +243,7 @@ static void release(run_t* run) {
 }
 
 static int run_run(const args_t* args) {
-  run_t run = {.args = args};
+  run_command_t run = {.args = args};
   int code = check_usage(args, &run);
   if (code != EXIT_DONE) return code;
   qn_status_t status = prepare(&run);

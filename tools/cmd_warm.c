@@ -47,19 +47,19 @@ static bool on_progress(void* self, const qn_warm_progress_t* progress,
 // -------------------------------------------------------------------------------------- arguments
 
 // What the command line says, apart from the lists.
-typedef struct plan {
+typedef struct warm_plan {
   qn_warm_options_t options;
   qn_warm_read_options_t read;
   qn_target_t** targets;  // owned
-} plan_t;
+} warm_plan_t;
 
-static void free_plan(plan_t* plan) {
+static void free_plan(warm_plan_t* plan) {
   for (size_t i = 0; i < plan->read.target_count; i++) qn_target_release(plan->targets[i]);
   free(plan->targets);
 }
 
 // EXIT_DONE, or the code of what has been reported.
-static int make_plan(const args_t* args, plan_t* plan) {
+static int make_plan(const args_t* args, warm_plan_t* plan) {
   memset(plan, 0, sizeof *plan);
   plan->options.struct_size = sizeof plan->options;
   plan->read.struct_size = sizeof plan->read;
@@ -99,7 +99,7 @@ static int make_plan(const args_t* args, plan_t* plan) {
 
 // -------------------------------------------------------------------------------------- the lists
 
-static qn_status_t read_list(const char* path, const plan_t* plan, warm_report_t* report,
+static qn_status_t read_list(const char* path, const warm_plan_t* plan, warm_report_t* report,
                              qn_warm_list_t* list) {
   text_t text;
   qn_status_t status = text_read(path, &text);
@@ -125,7 +125,7 @@ static qn_status_t read_list(const char* path, const plan_t* plan, warm_report_t
   return status;
 }
 
-static qn_status_t fill_list(const args_t* args, const plan_t* plan, qn_engine_t* engine,
+static qn_status_t fill_list(const args_t* args, const warm_plan_t* plan, qn_engine_t* engine,
                              warm_report_t* report, qn_warm_list_t* list) {
   for (int i = 0; i < args->operand_count; i++) {
     qn_status_t status = read_list(args->operands[i], plan, report, list);
@@ -135,7 +135,7 @@ static qn_status_t fill_list(const args_t* args, const plan_t* plan, qn_engine_t
   return qn_warm_list_add_cache(list, engine, &plan->read, &report->from_cache);
 }
 
-static qn_status_t warm(const args_t* args, const plan_t* plan, warm_report_t* report,
+static qn_status_t warm(const args_t* args, const warm_plan_t* plan, warm_report_t* report,
                         qn_warm_result_t* out_result) {
   memset(out_result, 0, sizeof *out_result);
   qn_engine_t* engine = NULL;
@@ -178,7 +178,7 @@ static int run_warm(const args_t* args) {
   if (args_has(args, "sign") && !args_has(args, "bundle")) {
     return report_usage(args, "--sign belongs to --bundle");
   }
-  plan_t plan;
+  warm_plan_t plan;
   int code = make_plan(args, &plan);
   if (code == EXIT_DONE) {
     warm_report_t report;

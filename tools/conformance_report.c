@@ -18,12 +18,12 @@ typedef struct cell {
   int64_t elapsed_ns;
 } cell_t;
 
-typedef struct row {
+typedef struct report_row {
   char* area;  // owned, with the two below
   char* feature;
   char* variant;
   cell_t cells[COLUMN_LIMIT];
-} row_t;
+} report_row_t;
 
 typedef struct column {
   char name[64];
@@ -34,7 +34,7 @@ typedef struct column {
 } column_t;
 
 struct report {
-  row_t* rows;
+  report_row_t* rows;
   size_t row_count;
   size_t row_capacity;
   column_t columns[COLUMN_LIMIT];
@@ -56,7 +56,7 @@ report_t* report_create(void) {
 void report_free(report_t* report) {
   if (!report) return;
   for (size_t i = 0; i < report->row_count; i++) {
-    row_t* row = &report->rows[i];
+    report_row_t* row = &report->rows[i];
     free(row->area);
     free(row->feature);
     free(row->variant);
@@ -86,19 +86,20 @@ size_t report_column(report_t* report, const char* name, qn_device_t device, con
   return index;
 }
 
-static bool is_row(const row_t* row, const conf_result_t* result) {
+static bool is_row(const report_row_t* row, const conf_result_t* result) {
   return strcmp(row->area, result->area) == 0 && strcmp(row->feature, result->feature) == 0 &&
          strcmp(row->variant, result->variant) == 0;
 }
 
-static row_t* find_row(report_t* report, const conf_result_t* result) {
+static report_row_t* find_row(report_t* report, const conf_result_t* result) {
   for (size_t i = 0; i < report->row_count; i++) {
     if (is_row(&report->rows[i], result)) return &report->rows[i];
   }
-  row_t* rows = list_room(report->rows, &report->row_capacity, report->row_count, sizeof *rows);
+  report_row_t* rows =
+      list_room(report->rows, &report->row_capacity, report->row_count, sizeof *rows);
   if (!rows) return NULL;
   report->rows = rows;
-  row_t* row = &rows[report->row_count];
+  report_row_t* row = &rows[report->row_count];
   memset(row, 0, sizeof *row);
   row->area = copy_of(result->area);
   row->feature = copy_of(result->feature);
@@ -114,7 +115,7 @@ static row_t* find_row(report_t* report, const conf_result_t* result) {
 }
 
 void report_add(report_t* report, size_t column, const conf_result_t* result) {
-  row_t* row = find_row(report, result);
+  report_row_t* row = find_row(report, result);
   if (!row || column >= COLUMN_LIMIT) return;
   cell_t* cell = &row->cells[column];
   cell->verdict = result->verdict;
@@ -174,7 +175,7 @@ static void print_summary(const report_t* report) {
 
 static void print_list(const report_t* report) {
   for (size_t i = 0; i < report->row_count; i++) {
-    const row_t* row = &report->rows[i];
+    const report_row_t* row = &report->rows[i];
     print(stdout, "%s/%s%s%s\n", row->area, row->feature, row->variant[0] ? "/" : "", row->variant);
   }
 }
@@ -187,7 +188,7 @@ typedef struct group {
   const char* feature;
 } group_t;
 
-static bool is_in_group(const row_t* row, const group_t* group) {
+static bool is_in_group(const report_row_t* row, const group_t* group) {
   return strcmp(row->area, group->area) == 0 && strcmp(row->feature, group->feature) == 0;
 }
 
@@ -219,7 +220,7 @@ static void print_cell(const report_t* report, const group_t* group, size_t colu
     const char* why = "";
     if (is_mixed) {
       for (size_t i = 0; i < report->row_count; i++) {
-        const row_t* row = &report->rows[i];
+        const report_row_t* row = &report->rows[i];
         if (!is_in_group(row, group) || (int)row->cells[column].verdict != v) continue;
         print(stdout, "%s%s", between, row->variant);
         between = ", ";
@@ -227,7 +228,7 @@ static void print_cell(const report_t* report, const group_t* group, size_t colu
       print(stdout, ": ");
     }
     for (size_t i = 0; i < report->row_count && !why[0]; i++) {
-      const row_t* row = &report->rows[i];
+      const report_row_t* row = &report->rows[i];
       if (is_in_group(row, group) && (int)row->cells[column].verdict == v) {
         why = row->cells[column].why ? row->cells[column].why : "";
       }
@@ -262,7 +263,7 @@ static void print_markdown(const report_t* report) {
   }
   const char* area = "";
   for (size_t i = 0; i < report->row_count; i++) {
-    const row_t* row = &report->rows[i];
+    const report_row_t* row = &report->rows[i];
     group_t group = {row->area, row->feature};
     bool is_first = true;
     for (size_t k = 0; k < i && is_first; k++) is_first = !is_in_group(&report->rows[k], &group);
@@ -297,7 +298,7 @@ static void print_markdown(const report_t* report) {
 // ------------------------------------------------------------------------------------------ JSON
 
 // Whether any device ran it; a list of what there is has no devices.
-static bool is_shown(const report_t* report, const row_t* row) {
+static bool is_shown(const report_t* report, const report_row_t* row) {
   for (size_t k = 0; k < report->column_count; k++) {
     if (row->cells[k].verdict) return true;
   }
@@ -323,7 +324,7 @@ static void print_json_report(const report_t* report) {
                   (json_int_t)ns));
   }
   for (size_t i = 0; i < report->row_count; i++) {
-    const row_t* row = &report->rows[i];
+    const report_row_t* row = &report->rows[i];
     if (!is_shown(report, row)) continue;
     json_t* results = json_object();
     for (size_t k = 0; k < report->column_count; k++) {

@@ -70,33 +70,33 @@ bool npy_reinterpret(npy_array_t* array, qn_dtype_t dtype) {
 
 // ---------------------------------------------------------------------------------- parsing
 
-typedef struct parser {
+typedef struct npy_parser {
   const char* name;
   const char* text;  // the whole file
   size_t at;
   size_t end;  // of the header
-} parser_t;
+} npy_parser_t;
 
-static qn_status_t malformed(const parser_t* parser, const char* expected) {
+static qn_status_t malformed(const npy_parser_t* parser, const char* expected) {
   return qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset %zu: expected %s", parser->name,
                         parser->at, expected);
 }
 
-static void skip_space(parser_t* parser) {
+static void skip_space(npy_parser_t* parser) {
   while (parser->at < parser->end && strchr(" \n\t", parser->text[parser->at]) &&
          parser->text[parser->at] != '\0') {
     parser->at++;
   }
 }
 
-static bool accept(parser_t* parser, char c) {
+static bool accept(npy_parser_t* parser, char c) {
   skip_space(parser);
   if (parser->at == parser->end || parser->text[parser->at] != c) return false;
   parser->at++;
   return true;
 }
 
-static bool accept_word(parser_t* parser, const char* word) {
+static bool accept_word(npy_parser_t* parser, const char* word) {
   skip_space(parser);
   size_t size = strlen(word);
   if (parser->end - parser->at < size || memcmp(parser->text + parser->at, word, size) != 0) {
@@ -107,7 +107,7 @@ static bool accept_word(parser_t* parser, const char* word) {
 }
 
 // A string in single or double quotes without escapes, at most 31 characters.
-static qn_status_t parse_string(parser_t* parser, char out[32]) {
+static qn_status_t parse_string(npy_parser_t* parser, char out[32]) {
   skip_space(parser);
   char quote = parser->at < parser->end ? parser->text[parser->at] : '\0';
   if (quote != '\'' && quote != '"') return malformed(parser, "a quoted string");
@@ -124,7 +124,7 @@ static qn_status_t parse_string(parser_t* parser, char out[32]) {
   return QN_OK;
 }
 
-static qn_status_t parse_dtype(parser_t* parser, qn_dtype_t* out_dtype) {
+static qn_status_t parse_dtype(npy_parser_t* parser, qn_dtype_t* out_dtype) {
   char descr[32];
   qn_status_t status = parse_string(parser, descr);
   if (!qn_ok(status)) return status;
@@ -142,7 +142,7 @@ static qn_status_t parse_dtype(parser_t* parser, qn_dtype_t* out_dtype) {
                         parser->name, descr);
 }
 
-static qn_status_t parse_shape(parser_t* parser, int32_t* out_rank, int64_t* out_shape) {
+static qn_status_t parse_shape(npy_parser_t* parser, int32_t* out_rank, int64_t* out_shape) {
   if (!accept(parser, '(')) return malformed(parser, "'(' of the shape");
   int32_t rank = 0;
   while (!accept(parser, ')')) {
@@ -165,7 +165,7 @@ static qn_status_t parse_shape(parser_t* parser, int32_t* out_rank, int64_t* out
   return QN_OK;
 }
 
-static qn_status_t parse_entry(parser_t* parser, unsigned* inout_seen, npy_array_t* out) {
+static qn_status_t parse_entry(npy_parser_t* parser, unsigned* inout_seen, npy_array_t* out) {
   char key[32];
   qn_status_t status = parse_string(parser, key);
   if (!qn_ok(status)) return status;
@@ -186,7 +186,7 @@ static qn_status_t parse_entry(parser_t* parser, unsigned* inout_seen, npy_array
                         parser->name);
 }
 
-static qn_status_t parse_header(parser_t* parser, npy_array_t* out) {
+static qn_status_t parse_header(npy_parser_t* parser, npy_array_t* out) {
   if (!accept(parser, '{')) return malformed(parser, "'{' of the header");
   unsigned seen = 0;
   while (!accept(parser, '}')) {
@@ -204,7 +204,7 @@ static qn_status_t parse_header(parser_t* parser, npy_array_t* out) {
 
 qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_array_t* out_array) {
   memset(out_array, 0, sizeof *out_array);
-  parser_t parser = {.name = name, .text = bytes};
+  npy_parser_t parser = {.name = name, .text = bytes};
   const uint8_t* raw = bytes;
   if (size < 10 || memcmp(raw, MAGIC, 6) != 0) {
     return malformed(&parser, "the magic of a .npy file, \\x93NUMPY, and a header");

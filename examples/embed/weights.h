@@ -1,6 +1,6 @@
 // weights.h: the parameters of all-MiniLM-L6-v2 in the layout of the kernels.
 //
-// Matrices are stored as panels of 16 outputs, [outputs / 16, inputs, 16]: see kernels/linear.qn.
+// Matrices are stored as panels of 16 outputs, [outputs / 16, inputs, 16].
 // Tables and vectors are borrowed from the mapped file. Read-only once loaded: any thread.
 #ifndef EMBED_WEIGHTS_H_
 #define EMBED_WEIGHTS_H_

@@ -1,6 +1,6 @@
 // ir/math/arc.c: inverse trigonometric functions.
 //
-// Arguments are reduced as in S. L. Moshier's Cephes library (asin.c, atan.c). Constants that are
+// Arguments are reduced as in S. L. Moshier's Cephes library. Constants that are
 // added to a result are in two words. Read next: algebra.c.
 #include <math.h>
 

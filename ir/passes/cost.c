@@ -96,26 +96,26 @@ static double access_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* 
   return model->lane_count * (is_store ? 2.5 : 2.0);
 }
 
-typedef struct sum {
+typedef struct cost_sum {
   const qn__cost_model_t* model;
   double cost;
-} sum_t;
+} cost_sum_t;
 
 static bool add_child(void* self, qn__ir_expr_t** slot) {
-  sum_t* sum = self;
+  cost_sum_t* sum = self;
   sum->cost += qn__cost_expr(sum->model, *slot);
   return true;
 }
 
 static double children(const qn__cost_model_t* model, qn__ir_expr_t* expr) {
-  sum_t sum = {model, 0};
+  cost_sum_t sum = {model, 0};
   (void)qn__expr_each_child(expr, add_child, &sum);
   return sum.cost;
 }
 
 // Of indices only what cannot fold into an address counts: loads and divisions.
 static bool add_index(void* self, qn__ir_expr_t** slot) {
-  sum_t* sum = self;
+  cost_sum_t* sum = self;
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE ||
       (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op))) {
@@ -127,7 +127,7 @@ static bool add_index(void* self, qn__ir_expr_t** slot) {
 
 static double index_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* buffer,
                          qn__ir_expr_t** indices) {
-  sum_t sum = {model, 0};
+  cost_sum_t sum = {model, 0};
   for (uint32_t d = 0; d < buffer->rank; ++d) (void)add_index(&sum, &indices[d]);
   return sum.cost;
 }

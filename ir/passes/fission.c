@@ -21,9 +21,10 @@ enum { max_recomputed_weight = 24 };
 
 // ---- split
 
-static qn__unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, bool is_control,
-                             qn__ir_stmt_t* anchor) {
-  qn__unit_t* unit = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__unit_t));
+static qn__fission_unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, bool is_control,
+                                     qn__ir_stmt_t* anchor) {
+  qn__fission_unit_t* unit =
+      qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__fission_unit_t));
   if (!unit) return NULL;
   unit->is_control = is_control;
   unit->depth = self->depth;
@@ -39,7 +40,7 @@ static qn__unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, bool is_
   return unit;
 }
 
-static void declare(qn__fission_t* self, qn__unit_t* unit, qn__ir_stmt_t* stmt) {
+static void declare(qn__fission_t* self, qn__fission_unit_t* unit, qn__ir_stmt_t* stmt) {
   qn__entity_t* entity = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__entity_t));
   if (!entity) return;
   entity->unit = unit;
@@ -74,14 +75,14 @@ static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
   }
 }
 
-typedef struct binder {
+typedef struct fission_binder {
   qn__fission_t* self;
-  qn__unit_t* unit;
-} binder_t;
+  qn__fission_unit_t* unit;
+} fission_binder_t;
 
 // What a view loads for its place or shape is loaded once, where it is declared: a let.
 static bool bind_loads(void* context, qn__ir_expr_t** slot) {
-  binder_t* binder = context;
+  fission_binder_t* binder = context;
   qn__arena_t* arena = binder->self->arena;
   if (!qn__expr_facts(*slot).has_load) return true;
   qn__ir_stmt_t* let =
@@ -99,7 +100,7 @@ static bool bind_loads(void* context, qn__ir_expr_t** slot) {
 }
 
 static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* home) {
-  qn__unit_t* unit = NULL;
+  qn__fission_unit_t* unit = NULL;
   qn__ir_stmt_t* next;
   for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
     next = stmt->next;
@@ -119,7 +120,7 @@ static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* ho
         qn__block_append(home, anchor);
       }
       if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-        binder_t binder = {self, unit};
+        fission_binder_t binder = {self, unit};
         (void)qn__stmt_each_expr(stmt, bind_loads, &binder);
         if (qn__fission_failed(self)) return;
       }
@@ -133,7 +134,7 @@ static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* ho
 
 typedef struct mark {
   qn__fission_t* self;
-  qn__unit_t* unit;
+  qn__fission_unit_t* unit;
 } mark_t;
 
 static bool mark_slot(void* context, qn__ir_expr_t** slot);
@@ -199,7 +200,8 @@ qn_status_t qn__fission(qn__arena_t* arena, const char* function_name, qn__ir_st
   qn__fission_t self = {.arena = arena, .depth = 0};
   qn__ir_block_t home = {NULL, NULL};
   split_around(&self, loop, &home);
-  for (qn__unit_t* unit = self.first; unit && !qn__fission_failed(&self); unit = unit->next) {
+  for (qn__fission_unit_t* unit = self.first; unit && !qn__fission_failed(&self);
+       unit = unit->next) {
     for (uint32_t i = 0; i < unit->depth; ++i) {
       int64_t begin, end;
       if (qn__expr_const_int(unit->levels[i]->loop.begin, &begin) &&

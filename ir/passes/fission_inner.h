@@ -8,7 +8,7 @@
 
 enum { qn__fission_max_levels = 8 };
 
-typedef struct qn__unit qn__unit_t;
+typedef struct qn__fission_unit qn__fission_unit_t;
 
 // Replacement of a variable or view inside one unit.
 typedef struct qn__alias qn__alias_t;
@@ -18,7 +18,7 @@ struct qn__alias {
   qn__alias_t* next;
 };
 
-struct qn__unit {
+struct qn__fission_unit {
   bool is_control;  // the bounds or condition of `anchor`, else a piece with loops
   uint32_t depth;   // thread loops around it
   qn__ir_stmt_t* levels[qn__fission_max_levels];
@@ -29,12 +29,12 @@ struct qn__unit {
   qn__ir_block_t prologue;  // inside the loops, before the statements
   qn__ir_block_t before;    // outside of the loops, before the anchor
   qn__alias_t* aliases;
-  qn__unit_t* next;
+  qn__fission_unit_t* next;
 };
 
 // Behind `user` of what a unit declares at its top level, and of the arrays that keep it.
 typedef struct qn__entity {
-  qn__unit_t* unit;
+  qn__fission_unit_t* unit;
   qn__ir_stmt_t* stmt;     // LET, ATOMIC or ALLOC
   bool is_kept;            // in `array`
   qn__ir_buffer_t* array;  // NULL for the array itself
@@ -43,8 +43,8 @@ typedef struct qn__entity {
 
 typedef struct qn__fission {
   qn__arena_t* arena;
-  qn__unit_t* first;
-  qn__unit_t* last;
+  qn__fission_unit_t* first;
+  qn__fission_unit_t* last;
   uint32_t depth;
   qn__ir_stmt_t* levels[qn__fission_max_levels];
   bool has_no_memory;

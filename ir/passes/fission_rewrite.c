@@ -14,7 +14,7 @@ static qn__ir_expr_t* copy(qn__fission_t* self, const qn__ir_expr_t* expr) {
 }
 typedef struct rewrite {
   qn__fission_t* self;
-  qn__unit_t* unit;
+  qn__fission_unit_t* unit;
 } rewrite_t;
 
 static bool rewrite_slot(void* context, qn__ir_expr_t** slot);
@@ -28,7 +28,7 @@ static int64_t begin_of(const qn__ir_stmt_t* loop) {
 // Where the thread of this unit stands in dimension `level` of an array over the threads.
 static qn__ir_expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
   qn__fission_t* self = rewrite->self;
-  const qn__unit_t* unit = rewrite->unit;
+  const qn__fission_unit_t* unit = rewrite->unit;
   if (unit->is_control) return int_expr(self, 0);
   qn__ir_expr_t* index = qn__fission_check(self, qn__expr_var(self->arena, unit->vars[level]));
   int64_t begin = begin_of(unit->levels[level]);
@@ -49,7 +49,7 @@ static qn__ir_expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__ir_e
   return all;
 }
 
-static void* find_alias(const qn__unit_t* unit, const void* from) {
+static void* find_alias(const qn__fission_unit_t* unit, const void* from) {
   for (const qn__alias_t* alias = unit->aliases; alias; alias = alias->next) {
     if (alias->from == from) return alias->to;
   }
@@ -87,7 +87,7 @@ static qn__ir_expr_t* value_here(rewrite_t* rewrite, const qn__entity_t* entity)
 
 static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
   qn__fission_t* self = rewrite->self;
-  qn__unit_t* unit = rewrite->unit;
+  qn__fission_unit_t* unit = rewrite->unit;
   qn__ir_var_t* var = (*slot)->var;
   for (uint32_t i = 0; i < unit->depth; ++i) {
     if (unit->levels[i]->loop.var != var) continue;
@@ -253,7 +253,7 @@ static bool is_plain(void* self, qn__ir_expr_t** slot) {
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
   if (expr->kind == QN__EXPR_VAR) {
-    const qn__unit_t* unit = self;
+    const qn__fission_unit_t* unit = self;
     if (expr->var->user) return false;
     for (uint32_t i = 0; i < unit->depth; ++i) {
       if (unit->levels[i]->loop.var == expr->var) return false;
@@ -264,7 +264,7 @@ static bool is_plain(void* self, qn__ir_expr_t** slot) {
 
 // Declares the array that keeps an entity, before the unit that declares it.
 static void keep(qn__fission_t* self, qn__entity_t* entity) {
-  qn__unit_t* unit = entity->unit;
+  qn__fission_unit_t* unit = entity->unit;
   const qn__ir_stmt_t* stmt = entity->stmt;
   qn__ir_stmt_t* alloc =
       qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, stmt->loc));
@@ -313,7 +313,7 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
   qn__block_append(&unit->before, alloc);
 }
 
-static void keep_all(qn__fission_t* self, qn__unit_t* unit) {
+static void keep_all(qn__fission_t* self, qn__fission_unit_t* unit) {
   for (qn__ir_stmt_t* stmt = unit->stmts.first; stmt && !qn__fission_failed(self);
        stmt = stmt->next) {
     qn__entity_t* entity = NULL;
@@ -325,7 +325,7 @@ static void keep_all(qn__fission_t* self, qn__unit_t* unit) {
 }
 
 // Fills the unit's anchor: its loops around prologue and statements.
-static void close_unit(qn__fission_t* self, qn__unit_t* unit) {
+static void close_unit(qn__fission_t* self, qn__fission_unit_t* unit) {
   qn__ir_block_t body = unit->prologue;
   qn__block_splice(&body, &unit->stmts);
   for (uint32_t i = unit->depth; i-- > 0;) {
@@ -343,7 +343,7 @@ static void close_unit(qn__fission_t* self, qn__unit_t* unit) {
   }
 }
 
-static void insert_before(qn__unit_t* unit) {
+static void insert_before(qn__fission_unit_t* unit) {
   if (!unit->before.first) return;
   qn__ir_stmt_t** link = &unit->home->first;
   while (*link != unit->anchor) link = &(*link)->next;
@@ -352,7 +352,8 @@ static void insert_before(qn__unit_t* unit) {
 }
 
 void qn__fission_rewrite(qn__fission_t* self) {
-  for (qn__unit_t* unit = self->first; unit && !qn__fission_failed(self); unit = unit->next) {
+  for (qn__fission_unit_t* unit = self->first; unit && !qn__fission_failed(self);
+       unit = unit->next) {
     for (uint32_t i = 0; i < unit->depth && !unit->is_control; ++i) {
       const qn__ir_var_t* var = unit->levels[i]->loop.var;
       unit->vars[i] =
@@ -362,13 +363,13 @@ void qn__fission_rewrite(qn__fission_t* self) {
   }
   // Uses before declarations: a let that is computed again is copied while it is untouched. Units
   // are in program order, so going backwards every use comes first.
-  qn__unit_t* reversed = NULL;
-  for (qn__unit_t *unit = self->first, *next; unit; unit = next) {
+  qn__fission_unit_t* reversed = NULL;
+  for (qn__fission_unit_t *unit = self->first, *next; unit; unit = next) {
     next = unit->next;
     unit->next = reversed;
     reversed = unit;
   }
-  for (qn__unit_t* unit = reversed; unit && !qn__fission_failed(self); unit = unit->next) {
+  for (qn__fission_unit_t* unit = reversed; unit && !qn__fission_failed(self); unit = unit->next) {
     rewrite_t rewrite = {self, unit};
     if (unit->is_control) {
       (void)qn__stmt_each_expr(unit->anchor, rewrite_slot, &rewrite);
@@ -377,6 +378,6 @@ void qn__fission_rewrite(qn__fission_t* self) {
       if (!qn__fission_failed(self)) close_unit(self, unit);
     }
   }
-  for (qn__unit_t* unit = reversed; unit && !qn__fission_failed(self); unit = unit->next)
+  for (qn__fission_unit_t* unit = reversed; unit && !qn__fission_failed(self); unit = unit->next)
     insert_before(unit);
 }

@@ -12,17 +12,17 @@
 enum { max_vars = 64, max_stores = 32 };
 
 // What is known of a variable that the body declares.
-typedef struct known {
+typedef struct lane_known {
   const qn__ir_var_t* var;
   bool is_ranged;  // of a loop or reduction with constant bounds
   int64_t first, last;
   qn__affine_t value;  // of a let; not valid otherwise
-} known_t;
+} lane_known_t;
 
 typedef struct tile {
   const qn__lanes_t* lanes;
   const qn__ir_var_t* iteration;
-  known_t* known;
+  lane_known_t* known;
   uint32_t known_count;
   // The access that the others are held against.
   const qn__ir_buffer_t* buffer;
@@ -34,7 +34,7 @@ typedef struct tile {
   bool has_failed;
 } tile_t;
 
-static const known_t* find(const tile_t* self, const qn__ir_var_t* var) {
+static const lane_known_t* find(const tile_t* self, const qn__ir_var_t* var) {
   for (uint32_t i = self->known_count; i-- > 0;) {
     if (self->known[i].var == var) return &self->known[i];
   }
@@ -42,20 +42,20 @@ static const known_t* find(const tile_t* self, const qn__ir_var_t* var) {
 }
 
 static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_var_t* var) {
-  const known_t* known = find(lets->self, var);
+  const lane_known_t* known = find(lets->self, var);
   return known && known->value.is_valid ? &known->value : NULL;
 }
 
-static known_t* remember(tile_t* self, const qn__ir_var_t* var) {
+static lane_known_t* remember(tile_t* self, const qn__ir_var_t* var) {
   if (self->known_count == max_vars) return NULL;
-  known_t* known = &self->known[self->known_count++];
-  *known = (known_t){.var = var};
+  lane_known_t* known = &self->known[self->known_count++];
+  *known = (lane_known_t){.var = var};
   return known;
 }
 
 static void remember_range(tile_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
                            const qn__ir_expr_t* end) {
-  known_t* known = remember(self, var);
+  lane_known_t* known = remember(self, var);
   if (!known) return;
   known->is_ranged = qn__expr_const_int(begin, &known->first) &&
                      qn__expr_const_int(end, &known->last) && known->last > known->first;
@@ -63,7 +63,7 @@ static void remember_range(tile_t* self, const qn__ir_var_t* var, const qn__ir_e
 }
 
 static void remember_let(tile_t* self, const qn__ir_stmt_t* let) {
-  known_t* known = remember(self, let->let.var);
+  lane_known_t* known = remember(self, let->let.var);
   qn__affine_lets_t lets = {value_of, self};
   if (known && let->let.var->dtype == QN_DTYPE_I64) {
     known->value = qn__affine_of(let->let.value, &lets);
@@ -103,7 +103,7 @@ static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, 
     const qn__ir_expr_t* atom = sum->terms[i].atom;
     int64_t factor = sum->terms[i].coefficient;
     const qn__ir_var_t* var = atom->kind == QN__EXPR_VAR ? atom->var : NULL;
-    const known_t* known = var ? find(self, var) : NULL;
+    const lane_known_t* known = var ? find(self, var) : NULL;
     if (known && known->is_ranged) {
       int64_t a, b;
       if (__builtin_mul_overflow(known->first, factor, &a) ||

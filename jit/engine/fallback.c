@@ -61,7 +61,7 @@ static qn_status_t probe(qn_engine_t* engine, variant_t* variant, int64_t deadli
     take(variant, executable, NULL);
     return QN_OK;
   }
-  qn__needs_t needs = {.priority = variant->request.priority};
+  qn__lookup_needs_t needs = {.priority = variant->request.priority};
   qn__join_t join;
   QN_TRY(qn__in_flight_join(&engine->in_flight, &variant->request, &variant->ident, &needs, &join));
   if (join.executable) {
@@ -128,7 +128,7 @@ static void subscribe(qn_engine_t* engine, qn_function_t* function, qn__lookup_t
 // out_join->task is NULL then.
 static qn_status_t start(qn_engine_t* engine, variant_t* variant, qn__join_t* out_join) {
   *out_join = (qn__join_t){0};
-  qn__needs_t needs = {
+  qn__lookup_needs_t needs = {
       .asks_remote = true, .may_compile = true, .priority = variant->request.priority};
   qn__join_t join;
   QN_TRY(qn__in_flight_join(&engine->in_flight, &variant->request, &variant->ident, &needs, &join));

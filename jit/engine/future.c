@@ -109,7 +109,7 @@ static void end_with(qn_future_t* future, qn_executable_t* executable,
 static qn_status_t start(qn_future_t* future) {
   qn_engine_t* engine = future->engine;
   const qn__request_t* request = &future->request;
-  qn__needs_t needs = {
+  qn__lookup_needs_t needs = {
       .asks_remote = true, .may_compile = !request->is_forbidden, .priority = request->priority};
   qn__join_t join;
   QN_TRY(qn__in_flight_join(&engine->in_flight, request, &future->ident, &needs, &join));

@@ -169,7 +169,7 @@ void qn__in_flight_forget_failure(qn__in_flight_t* in_flight, const qn__ident_t*
 
 // ----------------------------------------------------------------------------------------- join
 
-static void add_needs(qn__lookup_task_t* task, const qn__needs_t* needs) {
+static void add_needs(qn__lookup_task_t* task, const qn__lookup_needs_t* needs) {
   task->asks_remote |= needs->asks_remote;
   task->compile_count += needs->may_compile;
   qn__pool_raise(&task->engine->pool, &task->pool_task, needs->priority);
@@ -177,7 +177,7 @@ static void add_needs(qn__lookup_task_t* task, const qn__needs_t* needs) {
 
 // The caller holds the lock. `fresh` is used up if *out_join has it.
 static qn_status_t join_locked(qn__in_flight_t* in_flight, const qn__ident_t* ident,
-                               const qn__needs_t* needs, qn__lookup_task_t* fresh,
+                               const qn__lookup_needs_t* needs, qn__lookup_task_t* fresh,
                                qn__join_t* out_join) {
   qn_engine_t* engine = in_flight->engine;
   if (in_flight->is_closing) {
@@ -212,7 +212,7 @@ static qn_status_t join_locked(qn__in_flight_t* in_flight, const qn__ident_t* id
 }
 
 qn_status_t qn__in_flight_join(qn__in_flight_t* in_flight, const qn__request_t* request,
-                               const qn__ident_t* ident, const qn__needs_t* needs,
+                               const qn__ident_t* ident, const qn__lookup_needs_t* needs,
                                qn__join_t* out_join) {
   qn__exit_watch_caller();
   *out_join = (qn__join_t){0};

@@ -43,11 +43,11 @@ bool qn__in_flight_check(const qn__in_flight_t* in_flight);
 // ---- for callers
 
 // What a caller allows besides asking the local tiers.
-typedef struct qn__needs {
+typedef struct qn__lookup_needs {
   bool asks_remote;
   bool may_compile;
   int32_t priority;
-} qn__needs_t;
+} qn__lookup_needs_t;
 
 // What joining gave: an executable that was loaded meanwhile, or a task and whether the caller is
 // its leader, which must run it (qn__lookup_run).
@@ -60,7 +60,7 @@ typedef struct qn__join {
 // Errors: that of a compile which failed lately (for those who may compile), CANCELLED,
 // OUT_OF_MEMORY.
 qn_status_t qn__in_flight_join(qn__in_flight_t* in_flight, const qn__request_t* request,
-                               const qn__ident_t* ident, const qn__needs_t* needs,
+                               const qn__ident_t* ident, const qn__lookup_needs_t* needs,
                                qn__join_t* out_join);
 void qn__lookup_task_retain(qn__lookup_task_t* task);
 void qn__lookup_task_release(qn__lookup_task_t* task);  // NULL is fine

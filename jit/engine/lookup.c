@@ -98,7 +98,7 @@ static qn_status_t await(qn_engine_t* engine, const qn__request_t* request, cons
 qn_status_t qn__lookup_miss(qn_engine_t* engine, const qn__request_t* request,
                             const qn__ident_t* ident, int64_t deadline_ns,
                             qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
-  qn__needs_t needs = {
+  qn__lookup_needs_t needs = {
       .asks_remote = true, .may_compile = !request->is_forbidden, .priority = request->priority};
   qn_status_t status = QN_OK;
   while (qn_ok(status) && !*out_executable) {

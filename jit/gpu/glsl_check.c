@@ -5,11 +5,11 @@
 #include "jit/gpu/glsl.h"
 #include "jit/gpu/needs.h"
 
-typedef struct search {
+typedef struct glsl_search {
   qn__kprint_t* p;
   qn_dtype_t dtype;  // the first that the target has not; NONE: none was met
   const char* name;  // of the variable or buffer; NULL: a nameless value
-} search_t;
+} glsl_search_t;
 
 static bool has_dtype(const qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow) {
   if (dtype == QN_DTYPE_I64) return is_narrow || p->options->has_int64;
@@ -17,7 +17,7 @@ static bool has_dtype(const qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow) {
   return dtype != QN_DTYPE_F64 || p->options->has_float64;
 }
 
-static bool meet(search_t* search, qn_dtype_t dtype, bool is_narrow, const char* name) {
+static bool meet(glsl_search_t* search, qn_dtype_t dtype, bool is_narrow, const char* name) {
   if (has_dtype(search->p, dtype, is_narrow)) return true;
   search->dtype = dtype;
   search->name = name;
@@ -25,7 +25,7 @@ static bool meet(search_t* search, qn_dtype_t dtype, bool is_narrow, const char*
 }
 
 static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
-  search_t* search = walker->self;
+  glsl_search_t* search = walker->self;
   const qn__ir_var_t* var = stmt->kind == QN__STMT_LET    ? stmt->let.var
                             : stmt->kind == QN__STMT_LOOP ? stmt->loop.var
                                                           : NULL;
@@ -37,7 +37,7 @@ static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 }
 
 static bool check_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  search_t* search = walker->self;
+  glsl_search_t* search = walker->self;
   // Bits of an i64 that become a double, whose 64 are an integer's in between.
   if (expr->kind == QN__EXPR_BITCAST && expr->dtype == QN_DTYPE_F64 &&
       !meet(search, QN_DTYPE_I64, expr->args[0]->dtype == QN_DTYPE_F64, NULL)) {
@@ -53,7 +53,7 @@ static bool check_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
 }
 
 void qn__glsl_check_types(qn__kprint_t* p) {
-  search_t search = {.p = p};
+  glsl_search_t search = {.p = p};
   qn__ir_walker_t walker = {check_stmt, check_expr, &search};
   if (qn__walk_block(&walker, &p->kernel->root->loop.body)) return;
   const char* option = search.dtype == QN_DTYPE_F64 ? "supports_float64" : "supports_int64";

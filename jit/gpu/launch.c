@@ -144,13 +144,13 @@ static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) 
   return true;
 }
 
-typedef struct args {
+typedef struct launch_args {
   uint32_t count;
   qn__gpu_arg_t items[QN__GPU_MAX_ARGS];
   qn__gpu_arg_node_t nodes[QN__GPU_MAX_ARGS];
-} args_t;
+} launch_args_t;
 
-static bool add_arg(qn__gpu_split_t* split, args_t* args, qn__gpu_arg_t arg,
+static bool add_arg(qn__gpu_split_t* split, launch_args_t* args, qn__gpu_arg_t arg,
                     qn__gpu_arg_node_t node) {
   if (args->count == QN__GPU_MAX_ARGS) {
     return qn__gpu_split_unsupported(split, "a launch uses more than %d buffers and values",
@@ -161,7 +161,8 @@ static bool add_arg(qn__gpu_split_t* split, args_t* args, qn__gpu_arg_t arg,
   return true;
 }
 
-static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, args_t* args) {
+static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id,
+                       launch_args_t* args) {
   qn__ir_buffer_t* buffer = uses->buffer_nodes[id];
   if (!buffer || (buffer->scope != QN__SCOPE_PARAM && buffer->scope != QN__SCOPE_GLOBAL)) {
     return true;
@@ -179,7 +180,7 @@ static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, 
   return add_arg(split, args, arg, (qn__gpu_arg_node_t){.buffer = buffer});
 }
 
-static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, args_t* args) {
+static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, launch_args_t* args) {
   qn__ir_var_t* var = uses->var_nodes[id];
   if (!var || (uses->vars[id] & INSIDE) != 0) return true;
   bool is_local = split->locals[id] != QN__GPU_NO_PLACE;
@@ -287,7 +288,7 @@ static const char* kernel_name(qn__gpu_split_t* split) {
 }
 
 typedef struct shape {
-  const args_t* args;
+  const launch_args_t* args;
   const qn__gpu_arg_t* items;
   const qn__gpu_arg_node_t* nodes;
   uint32_t thread_count;
@@ -352,7 +353,7 @@ static bool choose_kernels(qn__gpu_split_t* split, qn__ir_stmt_t* root, const sh
 
 bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root) {
   uses_t uses;
-  args_t* args = QN__ARENA_NEW(split->arena, args_t);
+  launch_args_t* args = QN__ARENA_NEW(split->arena, launch_args_t);
   if (!args || !find_uses(split, root, &uses)) {
     return qn__gpu_split_fail(split, qn__out_of_memory("a launch"));
   }

@@ -1,7 +1,7 @@
 // jit/gpu/messages.c: finds the first error of a compiler and both lines that it means.
 //
 // Such an error is a defect of quern, never of the program; so the message says all that a report
-// of it needs. Thread rule: pure. Read next: job.c.
+// of it needs. Thread rule: pure. Read next: compile.c.
 #include "jit/gpu/messages.h"
 
 #include "base/reader.h"

@@ -5,12 +5,12 @@
 #include "ir/passes/lanes.h"
 #include "jit/gpu/print_wide.h"
 
-typedef struct search {
+typedef struct wide_search {
   qn__lanes_t lanes;
   qn__kwide_t* wide;
   const qn__ir_block_t* body;
   const qn__ir_expr_t* value;  // of a reduction, or NULL
-} search_t;
+} wide_search_t;
 
 static qn__ir_expr_t* mutable_expr(const qn__ir_expr_t* expr) {
   union {
@@ -39,7 +39,7 @@ qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
 }
 
 // Returns whether the lanes access consecutive elements of memory, wherever the first one is.
-static bool is_run(const search_t* self, const qn__ir_buffer_t* buffer,
+static bool is_run(const wide_search_t* self, const qn__ir_buffer_t* buffer,
                    qn__ir_expr_t* const* indices) {
   qn__ir_scope_t scope = qn__buf_root(buffer)->scope;
   if (scope != QN__SCOPE_PARAM && scope != QN__SCOPE_GLOBAL && scope != QN__SCOPE_SHARED) {
@@ -52,7 +52,7 @@ static bool is_run(const search_t* self, const qn__ir_buffer_t* buffer,
   return true;
 }
 
-static qn__krun_t* add_run(search_t* self, const qn__ir_buffer_t* buffer,
+static qn__krun_t* add_run(wide_search_t* self, const qn__ir_buffer_t* buffer,
                            qn__ir_expr_t* const* indices) {
   qn__krun_t* run = qn__kwide_run(self->wide, buffer, indices);
   if (run) return run;
@@ -65,15 +65,15 @@ static qn__krun_t* add_run(search_t* self, const qn__ir_buffer_t* buffer,
 // ---- stores
 
 // The search for an access that forbids moving a store to the loop's end (rule 3).
-typedef struct conflict {
+typedef struct wide_conflict {
   const qn__ir_stmt_t* store;
   const qn__ir_buffer_t* root;
   bool is_behind;  // the walk has passed the store
   bool is_found;
-} conflict_t;
+} wide_conflict_t;
 
 static bool find_late_load(void* context, qn__ir_expr_t** slot) {
-  conflict_t* self = context;
+  wide_conflict_t* self = context;
   const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD && qn__buf_root(expr->load.buffer) == self->root) {
     self->is_found |= !is_same_element(expr->load.buffer, expr->load.indices,
@@ -82,7 +82,7 @@ static bool find_late_load(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, find_late_load, self);
 }
 
-static void find_conflict(conflict_t* self, const qn__ir_block_t* block) {
+static void find_conflict(wide_conflict_t* self, const qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
     if (stmt == self->store) {
       self->is_behind = true;
@@ -98,10 +98,10 @@ static void find_conflict(conflict_t* self, const qn__ir_block_t* block) {
   }
 }
 
-static bool can_store_late(const search_t* self, const qn__ir_stmt_t* store) {
+static bool can_store_late(const wide_search_t* self, const qn__ir_stmt_t* store) {
   const qn__ir_buffer_t* root = qn__buf_root(store->store.buffer);
   if (!is_run(self, store->store.buffer, store->store.indices)) return false;
-  conflict_t conflict = {store, root, false, false};
+  wide_conflict_t conflict = {store, root, false, false};
   find_conflict(&conflict, self->body);
   return !conflict.is_found;
 }
@@ -120,7 +120,7 @@ static bool has_store_to(const qn__ir_block_t* block, const qn__ir_buffer_t* roo
 
 // Returns whether a run of this buffer may be loaded before the first lane: the loop has no store
 // to it, or one that may happen after the last lane.
-static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
+static bool can_load_early(const wide_search_t* self, const qn__ir_buffer_t* root) {
   if (!has_store_to(self->body, root)) return true;
   for (const qn__ir_stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == root) {
@@ -134,7 +134,7 @@ static bool can_load_early(const search_t* self, const qn__ir_buffer_t* root) {
 
 // Adds the loads of an expression that every lane evaluates (rule 1).
 static bool collect_loads(void* context, qn__ir_expr_t** slot) {
-  search_t* self = context;
+  wide_search_t* self = context;
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) return true;
   if (qn__expr_is_lazy(expr)) return collect_loads(self, &expr->args[0]);
@@ -162,7 +162,7 @@ static bool is_plain(const qn__ir_stmt_t* stmt) {
   return true;
 }
 
-static void collect(search_t* self) {
+static void collect(wide_search_t* self) {
   for (qn__ir_stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, collect_loads, self);
     if (stmt->kind == QN__STMT_STORE && can_store_late(self, stmt)) {
@@ -176,7 +176,7 @@ static void collect(search_t* self) {
 
 // Drops loaded runs of buffers whose store found no place in the full table: that store would
 // happen in its lane, before lanes that still read the array.
-static void drop_what_is_lost(search_t* self) {
+static void drop_what_is_lost(wide_search_t* self) {
   qn__kwide_t* wide = self->wide;
   if (wide->run_count < QN__KWIDE_RUNS) return;
   uint32_t kept = 0;
@@ -208,7 +208,7 @@ qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_exp
     if (!is_plain(stmt)) return NULL;
   }
   qn__kwide_t* wide = QN__ARENA_NEW(p->arena, qn__kwide_t);
-  search_t search = {.wide = wide, .body = body, .value = value};
+  wide_search_t search = {.wide = wide, .body = body, .value = value};
   if (!wide || !qn__lanes_init(&search.lanes, p->arena, p->kernel->function)) {
     qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
     return NULL;

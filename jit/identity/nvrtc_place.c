@@ -39,11 +39,11 @@ static const char* const system_folders[] = {"/usr/lib/" QN_SYSTEM_TRIPLE, "/usr
 // Of the packages nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12.
 static const char* const package_folders[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"};
 
-typedef struct search {
+typedef struct place_search {
   char* out;
   qn__buffer_t* tried;  // NULL: nobody asks
   int most;             // the newest major version that is taken; 0: any
-} search_t;
+} place_search_t;
 
 static bool join(char out[PATH_MAX], const char* folder, const char* name) {
   int size = snprintf(out, PATH_MAX, "%s/%s", folder, name);
@@ -59,13 +59,13 @@ static bool is_file(const char* path) {
   return is_regular;
 }
 
-static void note(const search_t* search, const char* place) {
+static void note(const place_search_t* search, const char* place) {
   if (!search->tried) return;
   if (search->tried->size > 0) qn__buffer_cstr(search->tried, ", ");
   qn__buffer_cstr(search->tried, place);
 }
 
-static bool try_folder(const search_t* search, const char* folder) {
+static bool try_folder(const place_search_t* search, const char* folder) {
   // A relative folder would be another one for each working directory.
   if (folder[0] != '/') return false;
   note(search, folder);
@@ -77,7 +77,7 @@ static bool try_folder(const search_t* search, const char* folder) {
   return false;
 }
 
-static bool try_folders(const search_t* search, const char* root, const char* const* folders,
+static bool try_folders(const place_search_t* search, const char* root, const char* const* folders,
                         size_t count) {
   char folder[PATH_MAX];
   for (size_t i = 0; i < count; i++) {
@@ -138,14 +138,14 @@ static bool each_toolkit(bool (*visit)(void* self, const char* root), void* self
 }
 
 static bool try_toolkit(void* self, const char* root) {
-  const search_t* search = self;
+  const place_search_t* search = self;
   return try_folders(search, root, toolkit_folders, QN_COUNT_OF(toolkit_folders));
 }
 
 // ------------------------------------------------------------------------------------ packages
 
 // PREFIX/lib/python3.*/FOLDER/nvidia/...
-static bool try_python(const search_t* search, const char* prefix, const char* folder) {
+static bool try_python(const place_search_t* search, const char* prefix, const char* folder) {
   char lib[PATH_MAX], python[PATH_MAX], packages[PATH_MAX];
   if (!join(lib, prefix, "lib")) return false;
   for (int64_t version = INT64_MAX;;) {
@@ -158,7 +158,7 @@ static bool try_python(const search_t* search, const char* prefix, const char* f
   }
 }
 
-static bool try_packages(const search_t* search) {
+static bool try_packages(const place_search_t* search) {
   const char* environment = qn__env_get("VIRTUAL_ENV");
   if (environment && environment[0] == '/' && try_python(search, environment, "site-packages")) {
     return true;
@@ -218,7 +218,7 @@ static int driver_major(void) {
   return 0;
 }
 
-static bool find_library(search_t* search) {
+static bool find_library(place_search_t* search) {
   bool is_found = each_toolkit(try_toolkit, search);
   for (size_t i = 0; i < QN_COUNT_OF(system_folders) && !is_found; i++) {
     is_found = try_folder(search, system_folders[i]);
@@ -228,7 +228,7 @@ static bool find_library(search_t* search) {
 }
 
 bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried) {
-  search_t search = {.out = out, .tried = tried};
+  place_search_t search = {.out = out, .tried = tried};
   out[0] = '\0';
   const char* named = qn__env_get("QUERN_NVRTC_LIBRARY");
   if (named) {
@@ -239,7 +239,7 @@ bool qn__nvrtc_find(char out[PATH_MAX], qn__buffer_t* tried) {
     out[0] = '\0';
     return false;
   }
-  search_t fitting = {.out = out, .most = driver_major()};
+  place_search_t fitting = {.out = out, .most = driver_major()};
   const bool is_found = (fitting.most > 0 && find_library(&fitting)) || find_library(&search);
   if (!is_found) out[0] = '\0';
   return is_found;

@@ -41,13 +41,13 @@ bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__ir_expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ conditions
 
-typedef struct search {
+typedef struct mask_search {
   const qn__emit_t* e;
   const qn__ir_var_t* lane;  // the variable of the loop
-} search_t;
+} mask_search_t;
 
 // May it differ between lanes? What is read or named is taken to.
-static bool is_varying(const search_t* search, const qn__ir_expr_t* expr) {
+static bool is_varying(const mask_search_t* search, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -74,13 +74,13 @@ static bool is_on_stack(const qn__ir_buffer_t* buffer) {
   return slot->root->scope == QN__SCOPE_LOCAL || slot->root->scope == QN__SCOPE_SHARED;
 }
 
-static bool is_fine(const search_t* search, const qn__ir_buffer_t* buffer) {
+static bool is_fine(const mask_search_t* search, const qn__ir_buffer_t* buffer) {
   return is_on_stack(buffer) || is_maskable(search->e, buffer);
 }
 
-static bool block_is_fine(const search_t* search, const qn__ir_block_t* block, bool is_masked);
+static bool block_is_fine(const mask_search_t* search, const qn__ir_block_t* block, bool is_masked);
 
-static bool expr_is_fine(const search_t* search, const qn__ir_expr_t* expr, bool is_masked) {
+static bool expr_is_fine(const mask_search_t* search, const qn__ir_expr_t* expr, bool is_masked) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -112,7 +112,7 @@ static bool expr_is_fine(const search_t* search, const qn__ir_expr_t* expr, bool
   return true;
 }
 
-static bool stmt_is_fine(const search_t* search, const qn__ir_stmt_t* stmt, bool is_masked) {
+static bool stmt_is_fine(const mask_search_t* search, const qn__ir_stmt_t* stmt, bool is_masked) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return expr_is_fine(search, stmt->let.value, is_masked);
@@ -137,7 +137,8 @@ static bool stmt_is_fine(const search_t* search, const qn__ir_stmt_t* stmt, bool
   }
 }
 
-static bool block_is_fine(const search_t* search, const qn__ir_block_t* block, bool is_masked) {
+static bool block_is_fine(const mask_search_t* search, const qn__ir_block_t* block,
+                          bool is_masked) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!stmt_is_fine(search, stmt, is_masked)) return false;
   }
@@ -146,6 +147,6 @@ static bool block_is_fine(const search_t* search, const qn__ir_block_t* block, b
 
 bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__ir_stmt_t* loop) {
   if (e->options->has_avx512) return true;
-  search_t search = {e, loop->loop.var};
+  mask_search_t search = {e, loop->loop.var};
   return block_is_fine(&search, &loop->loop.body, false);
 }

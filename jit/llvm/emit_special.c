@@ -7,18 +7,18 @@
 
 enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256, MAX_LANES = 256 };
 
-typedef struct search {
+typedef struct special_search {
   qn__emit_t* e;
   const qn__ir_stmt_t* found[MAX_CONDITIONS];
   uint32_t count;
   uint32_t statements;
   uint32_t mark;     // of the variables that the loop declares
   bool is_hopeless;  // too large, or the loop has loops of its own
-} search_t;
+} special_search_t;
 
 // Is it the same in every iteration, can it be evaluated early, and does it hold no surprise?
 // `inner` is the variable of the vector loop around the condition, if any.
-static bool is_invariant(const search_t* search, const qn__ir_expr_t* expr,
+static bool is_invariant(const special_search_t* search, const qn__ir_expr_t* expr,
                          const qn__ir_var_t* inner) {
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -48,7 +48,8 @@ static bool is_invariant(const search_t* search, const qn__ir_expr_t* expr,
   return true;
 }
 
-static void collect(search_t* search, const qn__ir_block_t* block, const qn__ir_stmt_t* vector) {
+static void collect(special_search_t* search, const qn__ir_block_t* block,
+                    const qn__ir_stmt_t* vector) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt && !search->is_hopeless; stmt = stmt->next) {
     if (++search->statements > MAX_COPIED_STATEMENTS) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_WHILE) search->is_hopeless = true;
@@ -90,7 +91,7 @@ static LLVMValueRef holds(qn__emit_t* e, const qn__ir_expr_t* condition,
 }
 
 // All conditions found, one after another. Equal ones are asked once.
-static LLVMValueRef all_hold(search_t* search, const qn__ir_block_t* block,
+static LLVMValueRef all_hold(special_search_t* search, const qn__ir_block_t* block,
                              const qn__ir_stmt_t* vector, LLVMValueRef so_far) {
   qn__emit_t* e = search->e;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
@@ -126,7 +127,7 @@ bool qn__emit_specialised(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef
   if (qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last) && last - first <= 1) {
     return false;
   }
-  search_t* search = QN__ARENA_NEW(e->arena, search_t);
+  special_search_t* search = QN__ARENA_NEW(e->arena, special_search_t);
   if (!search) {
     e->has_failed = true;
     return false;

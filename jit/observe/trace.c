@@ -22,7 +22,7 @@ typedef struct thread {
   uint32_t thread;
 } thread_t;
 
-typedef struct writer {
+typedef struct trace_writer {
   qn__buffer_t text;
   qn_sink_t sink;
   qn_status_t status;  // owned: the first failure
@@ -31,9 +31,9 @@ typedef struct writer {
   size_t last_thread;  // spans of one thread come in runs
   bool has_event;
   uint64_t wait_count;
-} writer_t;
+} trace_writer_t;
 
-static void flush(writer_t* writer) {
+static void flush(trace_writer_t* writer) {
   if (qn_ok(writer->status)) writer->status = qn__buffer_status(&writer->text, "a trace");
   if (qn_ok(writer->status) && writer->text.size) {
     writer->status = writer->sink.write(writer->sink.self, writer->text.data, writer->text.size);
@@ -41,7 +41,7 @@ static void flush(writer_t* writer) {
   qn__buffer_clear(&writer->text);
 }
 
-static void begin_event(writer_t* writer) {
+static void begin_event(trace_writer_t* writer) {
   qn__buffer_cstr(&writer->text, writer->has_event ? ",\n" : "\n");
   writer->has_event = true;
 }
@@ -52,7 +52,7 @@ static void put_us(qn__buffer_t* out, int64_t ns) {
   qn__buffer_format(out, "%" PRIu64 ".%03u", value / 1000, (unsigned)(value % 1000));
 }
 
-static void put_name(writer_t* writer, const char* event, const qn__span_t* span,
+static void put_name(trace_writer_t* writer, const char* event, const qn__span_t* span,
                      const char* name) {
   begin_event(writer);
   qn__buffer_format(&writer->text,
@@ -64,7 +64,7 @@ static void put_name(writer_t* writer, const char* event, const qn__span_t* span
 }
 
 // The first span of a thread names it. Without memory for the list it stays a number.
-static void name_thread(writer_t* writer, const qn__span_t* span, qn_allocator_t allocator) {
+static void name_thread(trace_writer_t* writer, const qn__span_t* span, qn_allocator_t allocator) {
   bool is_new_process = true;
   for (size_t i = 0; i < writer->thread_count; i++) {
     size_t at = (writer->last_thread + i) % writer->thread_count;
@@ -98,7 +98,7 @@ static void put_place(qn__buffer_t* out, const qn__span_t* span) {
 
 // Complete events of a thread must lie inside of each other. A wait for a thread began while that
 // thread did something else, so it is told as a pair of asynchronous events.
-static void put_wait(writer_t* writer, const qn__span_t* span) {
+static void put_wait(trace_writer_t* writer, const qn__span_t* span) {
   qn__buffer_t* out = &writer->text;
   writer->wait_count++;
   for (int i = 0; i < 2; i++) {
@@ -112,7 +112,7 @@ static void put_wait(writer_t* writer, const qn__span_t* span) {
 }
 
 static void put_span(void* self, const qn__span_t* span) {
-  writer_t* writer = self;
+  trace_writer_t* writer = self;
   if (!qn_ok(writer->status)) return;
   name_thread(writer, span, writer->text.allocator);
   qn__buffer_t* out = &writer->text;
@@ -136,7 +136,7 @@ qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine keeps no spans; set the option 'trace' or QUERN_TRACE");
   }
-  writer_t writer = {.sink = sink};
+  trace_writer_t writer = {.sink = sink};
   qn__buffer_init(&writer.text, engine->allocator);
   qn__buffer_cstr(&writer.text, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
   qn__watch_spans(engine->watch, put_span, &writer);

@@ -7,7 +7,7 @@
 // for good.
 //
 // Not here: the words of a difference (why_words.c), the search for the nearest (why_nearest.c).
-// Thread rule: any thread. Read next: making.c.
+// Thread rule: any thread. Read next: lookup_task.c.
 #include "jit/observe/why.h"
 
 #include <time.h>

@@ -47,18 +47,18 @@ static uint32_t word(const module_t* module, size_t at) {
   return value;
 }
 
-typedef struct place {
+typedef struct control_place {
   size_t end;  // behind the last mode; 0: there is none
   uint32_t entry;
   bool has_f64;
-} place_t;
+} control_place_t;
 
 // Takes away from `missing` what is there.
-static place_t find_place(const module_t* module, qn__spirv_modes_t* missing) {
-  place_t place = {0, 0, false};
+static control_place_t find_place(const module_t* module, qn__spirv_modes_t* missing) {
+  control_place_t place = {0, 0, false};
   for (size_t at = HEADER_WORDS; at < module->count;) {
     uint32_t length = word(module, at) >> 16, op = word(module, at) & 0xFFFF;
-    if (length == 0 || length > module->count - at) return (place_t){0, 0, false};
+    if (length == 0 || length > module->count - at) return (control_place_t){0, 0, false};
     if (op == OP_CAPABILITY && length == 2) {
       place.has_f64 |= word(module, at + 1) == CAPABILITY_FLOAT64;
     }
@@ -80,7 +80,7 @@ static place_t find_place(const module_t* module, qn__spirv_modes_t* missing) {
 void qn__spirv_append(qn_span_t words, const qn__spirv_modes_t* modes, qn__buffer_t* out) {
   module_t module = {words.data, words.size % 4 == 0 ? words.size / 4 : 0};
   qn__spirv_modes_t missing = *modes;
-  place_t place = find_place(&module, &missing);
+  control_place_t place = find_place(&module, &missing);
   if (!place.has_f64 || place.end == 0) missing.count = 0;
   size_t head = missing.count == 0 ? words.size : 4 * place.end;
   qn__buffer_bytes(out, module.bytes, head);

@@ -8,7 +8,7 @@
 //
 // Each fault is walked once over every call in the check (for operations of many calls: over a
 // sample that differs from fault to fault); everything, with QUERN_FAULTS_FULL=1. Thread rule: one
-// walk at a time. Read next: operations.c.
+// walk at a time.
 #ifndef QUERN_TESTS_FAULTS_WALK_H_
 #define QUERN_TESTS_FAULTS_WALK_H_
 

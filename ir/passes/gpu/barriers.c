@@ -17,19 +17,19 @@
 #include "ir/passes/gpu/launch.h"
 
 // Accesses since the last barrier.
-typedef struct state {
+typedef struct barrier_state {
   qn__accesses_t by_all;
   qn__accesses_t by_first;
-} state_t;
+} barrier_state_t;
 
 typedef struct placer {
   qn__pass_builder_t* pb;
-  state_t state;
+  barrier_state_t state;
 } placer_t;
 
 static void add_barrier(placer_t* self, qn__ir_block_t* out) {
   qn__pb_barrier(self->pb, out);
-  self->state = (state_t){{NULL, NULL}, {NULL, NULL}};
+  self->state = (barrier_state_t){{NULL, NULL}, {NULL, NULL}};
 }
 
 // Records accesses that follow `out`, after a barrier if they need one.
@@ -42,9 +42,9 @@ static void touch(placer_t* self, qn__ir_block_t* out, qn__accesses_t accesses, 
   *mine = qn__accesses_join(self->pb->arena, *mine, accesses);
 }
 
-static state_t join(placer_t* self, state_t a, state_t b) {
-  return (state_t){qn__accesses_join(self->pb->arena, a.by_all, b.by_all),
-                   qn__accesses_join(self->pb->arena, a.by_first, b.by_first)};
+static barrier_state_t join(placer_t* self, barrier_state_t a, barrier_state_t b) {
+  return (barrier_state_t){qn__accesses_join(self->pb->arena, a.by_all, b.by_all),
+                           qn__accesses_join(self->pb->arena, a.by_first, b.by_first)};
 }
 
 static bool has_role(const qn__ir_stmt_t* stmt) {
@@ -64,16 +64,16 @@ static bool is_divisible(qn__ir_stmt_t* stmt) {
 static void place_in_block(placer_t* self, qn__ir_block_t* block);
 
 static void place_in_if(placer_t* self, qn__ir_stmt_t* stmt) {
-  state_t before = self->state;
+  barrier_state_t before = self->state;
   place_in_block(self, &stmt->if_.then_block);
-  state_t after = self->state;
+  barrier_state_t after = self->state;
   self->state = before;
   place_in_block(self, &stmt->if_.else_block);
   self->state = join(self, after, self->state);
 }
 
 static void place_in_rounds(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* body) {
-  state_t before = self->state;
+  barrier_state_t before = self->state;
   bool has_writes = qn__accesses_of_block(self->pb->arena, body).writes != NULL;
   place_in_block(self, body);
   if (has_writes) {
@@ -89,7 +89,7 @@ static void place_in_rounds(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
 static void place_before(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__arena_t* arena = self->pb->arena;
   if (stmt->kind == QN__STMT_BARRIER) {
-    self->state = (state_t){{NULL, NULL}, {NULL, NULL}};
+    self->state = (barrier_state_t){{NULL, NULL}, {NULL, NULL}};
   } else if (stmt->role == QN__ROLE_FIRST) {
     touch(self, out, qn__accesses_of_stmt(arena, stmt), true);
   } else if (stmt->role == QN__ROLE_DIVIDE || !is_divisible(stmt)) {

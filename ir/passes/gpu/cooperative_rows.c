@@ -54,13 +54,14 @@ void qn__coop_row_declare(qn__coop_t* coop, qn__ir_buffer_t* row) {
   row->shape[0] = qn__pb_int(coop->pb, row->shape[0]->int_value / threads_of(coop));
 }
 
-typedef struct place {
+typedef struct row_place {
   qn__coop_t* coop;
   const qn__ir_expr_t* first;  // of the round's elements in an array
   qn__ir_var_t* lane;
-} place_t;
+} row_place_t;
 
-static bool set_place(const place_t* self, const qn__ir_buffer_t* buffer, qn__ir_expr_t** indices) {
+static bool set_place(const row_place_t* self, const qn__ir_buffer_t* buffer,
+                      qn__ir_expr_t** indices) {
   if (!is_row(buffer)) return true;
   qn__pass_builder_t* pb = self->coop->pb;
   indices[0] = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->first), qn__pb_use(pb, self->lane));
@@ -68,7 +69,7 @@ static bool set_place(const place_t* self, const qn__ir_buffer_t* buffer, qn__ir
 }
 
 static bool place_slot(void* context, qn__ir_expr_t** slot) {
-  place_t* self = context;
+  row_place_t* self = context;
   const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD && is_row(expr->load.buffer)) {
     return set_place(self, expr->load.buffer, expr->load.indices);
@@ -76,7 +77,7 @@ static bool place_slot(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, place_slot, self);
 }
 
-static bool place_block(place_t* self, qn__ir_block_t* block) {
+static bool place_block(row_place_t* self, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!qn__stmt_each_expr(stmt, place_slot, self)) return false;
     if (stmt->kind == QN__STMT_STORE && !set_place(self, stmt->store.buffer, stmt->store.indices)) {
@@ -121,7 +122,7 @@ qn__ir_expr_t* qn__coop_row_reduce(qn__coop_t* coop, const qn__ir_buffer_t* row,
         group ? qn__wide_reduce(pb, reduce, unused, group, row->row_lanes) : NULL;
     if (!outer) return NULL;
     qn__ir_expr_t* each = outer->reduce.value;
-    place_t place = {coop, qn__pb_int(pb, k * row->row_lanes), each->reduce.reduce_var};
+    row_place_t place = {coop, qn__pb_int(pb, k * row->row_lanes), each->reduce.reduce_var};
     if (!place.first || !place_block(&place, &each->reduce.lets) ||
         !place_slot(&place, &each->reduce.value)) {
       return NULL;
@@ -167,8 +168,8 @@ qn__ir_stmt_t* qn__coop_row_loop(qn__coop_t* coop, const qn__ir_buffer_t* row, q
   qn__ir_expr_t* use = qn__pb_use(pb, at);
   qn__ir_stmt_t* lanes = use ? qn__wide_loop(pb, nest, at, row->row_lanes) : NULL;
   if (!lanes) return NULL;
-  place_t place = {coop, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, k), row->row_lanes),
-                   lanes->loop.var};
+  row_place_t place = {coop, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, k), row->row_lanes),
+                       lanes->loop.var};
   if (!place.first || !place_block(&place, &lanes->loop.body)) return NULL;
   qn__ir_expr_t* condition = has_group(coop, row, nest->loops[0]->loop.end, use, rounds_of(row));
   qn__ir_stmt_t* inner = lanes;

@@ -146,12 +146,12 @@ static void import_block(import_t* self, qn__ir_block_t* block) {
 
 // ---- local buffers at the host's level
 
-typedef struct place {
+typedef struct memory_place {
   qn__pass_builder_t* pb;
   qn__unit_t* unit;
-} place_t;
+} memory_place_t;
 
-static void place_buffer(place_t* self, qn__ir_buffer_t* buffer) {
+static void place_buffer(memory_place_t* self, qn__ir_buffer_t* buffer) {
   buffer = qn__buf_root_mutable(buffer);
   qn__device_value_t* device = buffer->user;
   if (!device || buffer->scope != QN__SCOPE_LOCAL || !device->unit) return;
@@ -173,7 +173,7 @@ static bool place_slot(void* self, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, place_slot, self);
 }
 
-static void place_block(place_t* self, qn__ir_block_t* block) {
+static void place_block(memory_place_t* self, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, place_slot, self);
     if (stmt->kind == QN__STMT_STORE) place_buffer(self, stmt->store.buffer);
@@ -197,7 +197,7 @@ void qn__partition_import(qn__partition_t* partition) {
     import_block(&self, &unit->stmts);
   }
   for (qn__unit_t* unit = partition->first; unit && !qn__pb_stopped(pb); unit = unit->next) {
-    place_t self = {pb, unit};
+    memory_place_t self = {pb, unit};
     place_block(&self, &unit->prologue);
     place_block(&self, &unit->stmts);
   }

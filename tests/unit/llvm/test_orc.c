@@ -1,7 +1,6 @@
 // tests/unit/llvm/test_orc.c: from LLVM modules written by hand to images: what becomes one, and
 // what is refused by name.
 //
-// Read next: test_orc_threads.c.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
