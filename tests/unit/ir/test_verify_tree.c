@@ -97,7 +97,7 @@ BREAK(bad_expr_kind) {
   p->store->store.value->kind = (qn__ir_expr_kind_t)77;
 }
 BREAK(bad_op) {
-  p->check->assert_.condition->op = (qn_op_t)77;
+  p->check->assert_.condition->op = (qn_op_t)255;
 }
 BREAK(bad_loop_kind) {
   p->loop->loop.kind = (qn_loop_kind_t)77;
@@ -245,7 +245,7 @@ static const breakage_t breakages[] = {
     {missing_variable, "a let lacks its variable"},
     {bad_stmt_kind, "a statement of kind 77"},
     {bad_expr_kind, "an expression of kind 77 lacks a part"},
-    {bad_op, "operator 77 does not exist"},
+    {bad_op, "operator 255 does not exist"},
     {bad_loop_kind, "a loop lacks a part"},
     {bad_reduction, "a reduction lacks a part"},
     {wrong_result_dtype, "the result of '>' is typed i8"},
