@@ -98,7 +98,7 @@ static const struct {
     {"cbrt", exact_cbrt, 1.0, 1.0, false, 10.0},
 };
 static const qn_dtype_t case_dtypes[] = {QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_F32, QN_DTYPE_F64};
-enum { COUNT = 12000, TEXT_BYTES = 700 };
+enum { COUNT = 12000, TEXT_BYTES = 1024 };
 
 static int precision_of(qn_dtype_t dtype) {
   return dtype == QN_DTYPE_F64 ? 53 : dtype == QN_DTYPE_F32 ? 24 : dtype == QN_DTYPE_F16 ? 11 : 8;
