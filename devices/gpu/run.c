@@ -11,7 +11,7 @@
 
 #include "devices/gpu/launch_cache.h"
 
-typedef struct run {
+typedef struct plan_run {
   const qn__gpu_plan_t* plan;
   const qn_launch_t* launch;
   const qn__gpu_backend_t* backend;
@@ -19,33 +19,33 @@ typedef struct run {
   int64_t locals[QN__GPU_MAX_LOCALS];
   uint64_t workspaces[QN__GPU_MAX_WORKSPACES];
   uint64_t workspace_bytes[QN__GPU_MAX_WORKSPACES];
-} run_t;
+} plan_run_t;
 
-static bool evaluate(const run_t* run, const qn__gpu_expr_t* expr, int64_t* out_value) {
+static bool evaluate(const plan_run_t* run, const qn__gpu_expr_t* expr, int64_t* out_value) {
   return qn__gpu_eval(expr, run->launch->words, run->locals, out_value);
 }
 
 // Evaluates with the wrapping arithmetic of the IR; 0 without an expression.
-static int64_t value_of(const run_t* run, const qn__gpu_expr_t* expr) {
+static int64_t value_of(const plan_run_t* run, const qn__gpu_expr_t* expr) {
   int64_t value = 0;
   if (expr->op_count != 0) (void)evaluate(run, expr, &value);
   return value;
 }
 
-static qn_status_t describe(const run_t* run, uint32_t site, int64_t extent) {
+static qn_status_t describe(const plan_run_t* run, uint32_t site, int64_t extent) {
   qn_kernel_failure_t failure = {.site = site, .index = 0, .extent = extent};
   return run->launch->describe(run->launch->owner, &failure);
 }
 
 // ---- workspace
 
-static void free_workspace(run_t* run, uint32_t slot) {
+static void free_workspace(plan_run_t* run, uint32_t slot) {
   if ((run->held >> slot & 1) == 0) return;
   run->held &= ~(UINT64_C(1) << slot);
   run->backend->workspace_free(run->backend->self, run->workspaces[slot]);
 }
 
-static qn_status_t run_workspace(run_t* run, const qn__gpu_step_t* step) {
+static qn_status_t run_workspace(plan_run_t* run, const qn__gpu_step_t* step) {
   int64_t size;
   if (!evaluate(run, &step->a, &size) || size < 0) {
     if (step->site != QN__GPU_NO_SITE) {
@@ -74,7 +74,7 @@ static qn_status_t run_workspace(run_t* run, const qn__gpu_step_t* step) {
 // ---- launches
 
 // Collects the values of a kernel's arguments, and the ends of its buffers.
-static void gather(const run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* values,
+static void gather(const plan_run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* values,
                    uint64_t* ends) {
   const uint64_t* words = run->launch->words;
   const qn__gpu_arg_t* args = kernel->args;
@@ -109,7 +109,8 @@ static void gather(const run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* v
 }
 
 // Computes the result of a step. Errors are those in the header, and are not cached.
-static qn_status_t choose(const run_t* run, const qn__gpu_step_t* step, qn__gpu_grid_t* out_grid) {
+static qn_status_t choose(const plan_run_t* run, const qn__gpu_step_t* step,
+                          qn__gpu_grid_t* out_grid) {
   int64_t guard = 1;
   *out_grid = (qn__gpu_grid_t){.kernel = step->kernel};
   if (!qn__gpu_eval_count(&step->a, run->launch->words, run->locals, &out_grid->block_count)) {
@@ -138,7 +139,7 @@ static qn_status_t choose(const run_t* run, const qn__gpu_step_t* step, qn__gpu_
   return QN_OK;
 }
 
-static inline __attribute__((always_inline)) qn_status_t run_launch(const run_t* run,
+static inline __attribute__((always_inline)) qn_status_t run_launch(const plan_run_t* run,
                                                                     const qn__gpu_step_t* step) {
   qn__gpu_grid_t grid;
   if (!step->cache || !qn__gpu_launch_cache_find(step->cache, run->launch->words, &grid)) {
@@ -158,7 +159,7 @@ static inline __attribute__((always_inline)) qn_status_t run_launch(const run_t*
 
 // ---- steps
 
-static bool holds(const run_t* run, const qn__gpu_step_t* step) {
+static bool holds(const plan_run_t* run, const qn__gpu_step_t* step) {
   qn__gpu_grid_t known;
   if (step->cache && qn__gpu_launch_cache_find(step->cache, run->launch->words, &known)) {
     return known.block_count != 0;
@@ -171,9 +172,9 @@ static bool holds(const run_t* run, const qn__gpu_step_t* step) {
   return is_so;
 }
 
-static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t count);
+static qn_status_t run_steps(plan_run_t* run, const qn__gpu_step_t* steps, uint32_t count);
 
-static qn_status_t run_loop(run_t* run, const qn__gpu_step_t* step) {
+static qn_status_t run_loop(plan_run_t* run, const qn__gpu_step_t* step) {
   int64_t end = value_of(run, &step->b);
   for (int64_t i = value_of(run, &step->a); i < end; i++) {
     run->locals[step->slot] = i;
@@ -182,7 +183,7 @@ static qn_status_t run_loop(run_t* run, const qn__gpu_step_t* step) {
   return QN_OK;
 }
 
-static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t count) {
+static qn_status_t run_steps(plan_run_t* run, const qn__gpu_step_t* steps, uint32_t count) {
   for (uint32_t i = 0; i < count; i += 1 + steps[i].body_count + steps[i].else_count) {
     const qn__gpu_step_t* step = &steps[i];
     switch (step->kind) {
@@ -218,7 +219,7 @@ static qn_status_t run_steps(run_t* run, const qn__gpu_step_t* steps, uint32_t c
 static qn_status_t run_all(const qn__gpu_plan_t* plan, const qn__gpu_function_t* function,
                            const qn_launch_t* launch, const qn__gpu_backend_t* backend) {
   // Only `held` needs a value: locals and workspaces are written before they are read.
-  run_t run;
+  plan_run_t run;
   run.plan = plan;
   run.launch = launch;
   run.backend = backend;
@@ -240,7 +241,7 @@ qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_lau
   // Most functions are one launch, without locals and workspaces.
   const qn__gpu_step_t* first = function->steps;
   if (function->step_count == 1 && first->kind == QN__GPU_STEP_LAUNCH) {
-    run_t run;
+    plan_run_t run;
     run.plan = plan;
     run.launch = launch;
     run.backend = backend;
