@@ -324,13 +324,10 @@ static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* fun
   return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
 }
 
-static qn_status_t null_call(const char* name, const qn_function_t* function) {
-  return qn__null_argument(name, function ? "args" : "function");
-}
-
 qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
                              qn_value_t* result) {
-  if (UNLIKELY(!function || (!args && count))) return null_call(__func__, function);
+  // Null arguments are refused as a wrong call of this function (explain.c).
+  if (UNLIKELY(!function)) return qn__null_argument(__func__, "function");
   qn_stream_t* stream =
       function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
   return call(function, stream, args, count, result);
@@ -338,7 +335,7 @@ qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, si
 
 qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
                                 const qn_value_t* args, size_t count, qn_value_t* result) {
-  if (UNLIKELY(!function || (!args && count))) return null_call(__func__, function);
+  if (UNLIKELY(!function)) return qn__null_argument(__func__, "function");
   qn_status_t status = qn__stream_check(function->device, stream);
   if (UNLIKELY(!qn_ok(status))) return qn_status_annotate(status, "%s", function->ir->signature);
   return call(function, qn__stream_named(stream), args, count, result);
