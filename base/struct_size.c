@@ -1,4 +1,4 @@
-// base/struct_size.c: structs of other versions, read and filled.
+// base/struct_size.c: reads structs of programs of other versions.
 #include "base/struct_size.h"
 
 // Larger than any struct of the interface will be: a size beyond it was never set.
@@ -10,16 +10,17 @@ static size_t stated_size(const void* given) {
   return size >= sizeof size && size <= LARGEST_STRUCT ? size : 0;
 }
 
-qn_status_t qn__struct_check(const char* type, const void* out) {
-  if (!out || stated_size(out)) return QN_OK;
+// Checks that struct_size holds itself and is a size.
+static qn_status_t check_size(const char* type, const void* given) {
+  if (!given || stated_size(given)) return QN_OK;
   size_t size;
-  memcpy(&size, out, sizeof size);
+  memcpy(&size, given, sizeof size);
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: struct_size is %zu; set it to sizeof(%s)",
                         type, size, type);
 }
 
 qn_status_t qn__struct_read(const char* type, const void* given, void* out, size_t size) {
-  QN_TRY(qn__struct_check(type, given));
+  QN_TRY(check_size(type, given));
   memset(out, 0, size);
   if (given) {
     size_t stated = stated_size(given);
@@ -33,13 +34,4 @@ qn_status_t qn__struct_read(const char* type, const void* given, void* out, size
   }
   memcpy(out, &size, sizeof size);
   return QN_OK;
-}
-
-void qn__struct_write(void* out, const void* full, size_t size) {
-  size_t stated = out ? stated_size(out) : 0;
-  if (stated == 0) return;
-  size_t filled = stated < size ? stated : size;
-  memcpy(out, full, filled);
-  memset((uint8_t*)out + filled, 0, stated - filled);
-  memcpy(out, &filled, sizeof filled);
 }

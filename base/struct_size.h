@@ -3,8 +3,7 @@
 //
 // A program may be older than the library (its structs are shorter: members that it does not know
 // have their default, zero) or newer (its structs are longer: the members that this library does
-// not know must be zero). In a struct that the library fills, the program sets struct_size alone,
-// and gets no more than that. Read next: argument.h.
+// not know must be zero).
 #ifndef QUERN_BASE_STRUCT_SIZE_H_
 #define QUERN_BASE_STRUCT_SIZE_H_
 
@@ -19,13 +18,5 @@ qn_status_t qn__struct_read(const char* type, const void* given, void* out, size
 #define QN_STRUCT_READ(type, given, name) \
   type name;                              \
   QN_TRY(qn__struct_read(#type, (given), &name, sizeof name))
-
-// Checks the struct_size of a struct that the library will fill; `out` NULL: nothing to fill.
-// Errors: INVALID_ARGUMENT as above.
-qn_status_t qn__struct_check(const char* type, const void* out);
-// Fills `out` (may be NULL) from `full`, of `size` bytes in this library, as far as its struct_size
-// goes, and sets that to the bytes that were filled. Members beyond them become zero. Does nothing
-// if struct_size was not set.
-void qn__struct_write(void* out, const void* full, size_t size);
 
 #endif  // QUERN_BASE_STRUCT_SIZE_H_

@@ -78,37 +78,7 @@ static qn_status_t confirm(const qn__ahead_t* ahead) {
   return QN_OK;
 }
 
-// Hands the entry to the tiers that are written. The claim ends with it.
-static qn_status_t put(const qn__ahead_t* ahead, const qn_artifact_t* artifact,
-                       qn__claim_t* claim) {
-  qn_engine_t* engine = ahead->engine;
-  const qn_module_t* module = ahead->request.module;
-  qn__buffer_t metadata;
-  qn__buffer_init(&metadata, engine->allocator);
-  qn__artifact_encode(artifact, &metadata);
-  qn_status_t status = qn__buffer_status(&metadata, "an entry");
-  bool has_room = module->byte_count <= QN__ENTRY_MAX_MODULE_BYTES;
-  qn__entry_t entry = {
-      .key = ahead->key,
-      .created_ns = qn__wall_ns(),
-      .compile_ns = ahead->info.compile_ns,
-      .preimage = qn__buffer_as_span(&ahead->preimage),
-      .metadata = qn__buffer_as_span(&metadata),
-      .module = {module->bytes, has_room ? module->byte_count : 0},
-      .payload = {artifact->payload, artifact->payload_size},
-  };
-  qn__tier_t* tier = qn_ok(status) ? qn__tier_first(engine) : NULL;
-  for (; tier; tier = qn__tier_next(tier)) {
-    qn__claim_t none = {0};
-    if (tier->table->put) {
-      tier->table->put(tier, &entry, tier->id == QN__TIER_disk ? claim : &none);
-    }
-  }
-  qn__buffer_deinit(&metadata);
-  return status;
-}
-
-// Runs the generator and hands on what it made.
+// Runs the generator and hands the entry to the tiers that are written. The claim ends with it.
 static qn_status_t generate(qn__ahead_t* ahead, const qn_codegen_t* codegen, void* self,
                             qn__claim_t* claim) {
   qn_engine_t* engine = ahead->engine;
@@ -120,7 +90,12 @@ static qn_status_t generate(qn__ahead_t* ahead, const qn_codegen_t* codegen, voi
   ahead->info.compile_ns = qn__watch_end(engine->watch, QN__STAGE_compile, start_ns, ahead->name);
   qn__count(engine, QN__COUNTER_compile_ns, (uint64_t)ahead->info.compile_ns);
   if (qn_ok(status)) status = qn__artifact_check(artifact);
-  if (qn_ok(status)) status = put(ahead, artifact, claim);
+  if (qn_ok(status)) {
+    qn__claim_t claims[QN__TIER_COUNT] = {[QN__TIER_disk] = *claim};
+    status = qn__tiers_put(engine, ahead->key, qn__buffer_as_span(&ahead->preimage),
+                           ahead->request.module, artifact, ahead->info.compile_ns, claims);
+    *claim = claims[QN__TIER_disk];
+  }
   qn__count(engine, qn_ok(status) ? QN__COUNTER_compiles : QN__COUNTER_compiles_failed, 1);
   if (artifact && artifact->release) artifact->release(artifact);
   return status;

@@ -361,29 +361,13 @@ static qn__lookup_state_t load(qn__lookup_task_t* task) {
   return QN__LOOKUP_PUBLISH;
 }
 
+// Publishing must not fail a lookup: without memory for the entry, the tiers do not get it.
 static void put_artifact(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
-  const qn_module_t* module = task->request.module;
   int64_t start_ns = qn__now_ns();
-  qn__buffer_t metadata;
-  qn__buffer_init(&metadata, engine->allocator);
-  qn__artifact_encode(task->artifact, &metadata);
-  if (!metadata.has_failed) {
-    bool has_room = module->byte_count <= QN__ENTRY_MAX_MODULE_BYTES;
-    qn__entry_t entry = {
-        .key = task->key,
-        .created_ns = qn__wall_ns(),
-        .compile_ns = task->result.info.compile_ns,
-        .preimage = qn__buffer_as_span(&task->preimage),
-        .metadata = qn__buffer_as_span(&metadata),
-        .module = {module->bytes, has_room ? module->byte_count : 0},
-        .payload = {task->artifact->payload, task->artifact->payload_size},
-    };
-    for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
-      if (tier->table->put) tier->table->put(tier, &entry, &task->claims[tier->id]);
-    }
-  }
-  qn__buffer_deinit(&metadata);
+  qn_status_free(qn__tiers_put(engine, task->key, qn__buffer_as_span(&task->preimage),
+                               task->request.module, task->artifact, task->result.info.compile_ns,
+                               task->claims));
   (void)qn__watch_end(engine->watch, QN__STAGE_publish, start_ns, task->name);
 }
 

@@ -123,6 +123,12 @@ void qn__tiers_close(qn_engine_t* engine);
 bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected,
                     qn_source_t* out_source);
 
+// Hands an entry of the artifact to every tier that is written; `claims` has one per tier, which
+// the put ends. All inputs are borrowed for the call. Errors: OUT_OF_MEMORY.
+qn_status_t qn__tiers_put(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage,
+                          const qn_module_t* module, const qn_artifact_t* artifact,
+                          int64_t compile_ns, qn__claim_t claims[QN__TIER_COUNT]);
+
 // ---- for tiers (tiers.c)
 
 // Logs and counts an error of an open, and forgets it, but for OUT_OF_MEMORY.

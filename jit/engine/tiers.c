@@ -1,4 +1,5 @@
-// jit/engine/tiers.c: opens and closes the tiers, as the configuration says.
+// jit/engine/tiers.c: opens and closes the tiers, as the configuration says; asks and writes all of
+// them.
 //
 // Thread rule: opening and closing are the engine's.
 #include <pwd.h>
@@ -6,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/plugin.h"
+#include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 
 #define MAX_OWNERS 64u
@@ -46,6 +48,31 @@ bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected,
     }
   }
   return false;
+}
+
+qn_status_t qn__tiers_put(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage,
+                          const qn_module_t* module, const qn_artifact_t* artifact,
+                          int64_t compile_ns, qn__claim_t claims[QN__TIER_COUNT]) {
+  qn__buffer_t metadata;
+  qn__buffer_init(&metadata, engine->allocator);
+  qn__artifact_encode(artifact, &metadata);
+  qn_status_t status = qn__buffer_status(&metadata, "an entry");
+  bool has_room = module->byte_count <= QN__ENTRY_MAX_MODULE_BYTES;
+  qn__entry_t entry = {
+      .key = key,
+      .created_ns = qn__wall_ns(),
+      .compile_ns = compile_ns,
+      .preimage = preimage,
+      .metadata = qn__buffer_as_span(&metadata),
+      .module = {module->bytes, has_room ? module->byte_count : 0},
+      .payload = {artifact->payload, artifact->payload_size},
+  };
+  qn__tier_t* tier = qn_ok(status) ? qn__tier_first(engine) : NULL;
+  for (; tier; tier = qn__tier_next(tier)) {
+    if (tier->table->put) tier->table->put(tier, &entry, &claims[tier->id]);
+  }
+  qn__buffer_deinit(&metadata);
+  return status;
 }
 
 // ------------------------------------------------------------------------------------ for tiers

@@ -296,7 +296,7 @@ bool qn__emit_is_known(const qn__emit_t* e, const qn__ir_stmt_t* stmt);
 // the two calls runs for each. `carried` (NULL: none) is a value that starts as given and becomes
 // what qn__emit_count_end is told; the latter returns it as it is after the loop. Set `can_overrun`
 // between the two where the last step may go past `end`, and so past the largest integer.
-typedef struct qn__counter {
+typedef struct qn__llvm_counter {
   LLVMValueRef index;  // i64
   LLVMValueRef carried;
   LLVMValueRef start;  // what `carried` starts as
