@@ -167,15 +167,14 @@ function(quern_conformance)
   quern_flags(qn_conformance)
 endfunction()
 
+# The command `quern`: tools/cli and its folders of verbs.
 function(quern_command)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/*.c)
-  if(sources)
-    add_executable(quern_cli ${sources})
-    target_include_directories(quern_cli PRIVATE ${PROJECT_SOURCE_DIR})
-    target_link_libraries(quern_cli PRIVATE qn_conformance quern::warm quern::quern PkgConfig::JANSSON m)
-    quern_flags(quern_cli)
-    set_target_properties(quern_cli PROPERTIES OUTPUT_NAME quern)
-  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/cli/*.c)
+  add_executable(quern_cli ${sources})
+  target_include_directories(quern_cli PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(quern_cli PRIVATE qn_conformance quern::warm quern::quern PkgConfig::JANSSON m)
+  quern_flags(quern_cli)
+  set_target_properties(quern_cli PROPERTIES OUTPUT_NAME quern)
 endfunction()
 
 # examples/*.c are a program each; examples/embed is one program of several files.
@@ -199,8 +198,8 @@ function(quern_examples)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/embed/*.c)
   if(sources)
-    add_executable(embed ${sources} ${PROJECT_SOURCE_DIR}/tools/npy.c
-      ${PROJECT_SOURCE_DIR}/tools/file.c)
+    add_executable(embed ${sources} ${PROJECT_SOURCE_DIR}/tools/cli/run/npy.c
+      ${PROJECT_SOURCE_DIR}/tools/cli/file.c)
     target_include_directories(embed PRIVATE ${PROJECT_SOURCE_DIR})
     target_compile_definitions(embed PRIVATE EMBED_FOLDER="${PROJECT_SOURCE_DIR}/examples/embed")
     target_link_libraries(embed PRIVATE quern::quern PkgConfig::JANSSON m)

@@ -5,7 +5,7 @@
 #define EMBED_GOLDEN_H_
 
 #include "common.h"
-#include "tools/npy.h"
+#include "tools/cli/run/npy.h"
 
 typedef struct golden {
   int64_t count;      // sentences

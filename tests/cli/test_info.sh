@@ -95,12 +95,12 @@ sys.exit(1 if lacking else 0)
 PYTHON
 checks=$((checks + 1))
 # Every status code is in the table of exit codes, with the code that the command gives.
-python3 - "$SOURCE" <<'PYTHON' || fail "docs/cli.md: the table of exit codes differs from tools/report.c"
+python3 - "$SOURCE" <<'PYTHON' || fail "docs/cli.md: the table of exit codes differs from tools/cli/report.c"
 import re, sys
 source = sys.argv[1]
 codes = {"EXIT_DONE": 0, "EXIT_WRONG": 1, "EXIT_USAGE": 2, "EXIT_MACHINE": 3}
 texts = dict(re.findall(r'^QN_STATUS_CODE\((\w+), \d+, "([^"]*)"', open(source + "/include/quern/status.inc").read(), re.M))
-made = {texts[n]: codes[c] for n, c in re.findall(r"^#define EXIT_OF_(\w+) (\w+)", open(source + "/tools/report.c").read(), re.M)}
+made = {texts[n]: codes[c] for n, c in re.findall(r"^#define EXIT_OF_(\w+) (\w+)", open(source + "/tools/cli/report.c").read(), re.M)}
 del made["ok"]
 told = {}
 for code, names in re.findall(r"^\| (\d) \| ([^|]*) \|", open(source + "/docs/cli.md").read(), re.M):

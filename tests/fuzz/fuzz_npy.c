@@ -1,9 +1,9 @@
 // tests/fuzz/fuzz_npy.c: any bytes as a .npy file.
 //
 // What is read must be consistent with itself: the size in bytes is that of dtype and shape.
-// sources: tools/npy.c tools/file.c
+// sources: tools/cli/run/npy.c tools/cli/file.c
 // Read next: tests/fuzz/corpus/npy, tests/unit/tools/test_npy.c.
-#include "tools/npy.h"
+#include "tools/cli/run/npy.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/support/tempdir.h"
-#include "tools/npy.h"
+#include "tools/cli/run/npy.h"
 
 typedef struct file {
   char bytes[4096];

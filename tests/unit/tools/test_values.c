@@ -1,6 +1,6 @@
 // tests/unit/tools/test_values.c: what --arg takes, and the elements of arrays of every dtype.
 //
-// Thread rule: one thread. Read next: tools/values.h.
+// Thread rule: one thread. Read next: tools/cli/run/values.h.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "tools/args.h"
-#include "tools/elements.h"
-#include "tools/values.h"
+#include "tools/cli/args.h"
+#include "tools/cli/run/elements.h"
+#include "tools/cli/run/values.h"
 
 static value_spec_t parsed(const char* text) {
   value_spec_t spec;

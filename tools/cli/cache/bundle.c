@@ -1,0 +1,320 @@
+// tools/cli/cache/bundle.c: `quern cache export`, `merge`, `import` and `keygen`.
+//
+// `ls`, `show` and `verify` take bundles too, with --bundle (entries.c, verify.c).
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/cli/cache/actions.h"
+
+// ---------------------------------------------------------------------------------------- opening
+
+// The values of a repeatable option. Owned: free. NULL without memory, or when there are none.
+static const char** values_of(const args_t* args, const char* name, size_t* out_count) {
+  *out_count = 0;
+  const char** values = calloc((size_t)args->option_count + 1, sizeof *values);
+  if (!values) return NULL;
+  for (int i = 0; i < args->option_count; i++) {
+    if (strcmp(args->options[i].spec->name, name) == 0) {
+      values[(*out_count)++] = args->options[i].value;
+    }
+  }
+  return values;
+}
+
+qn_status_t cache_open_bundle(const args_t* args, const char* path,
+                              qn_cache_bundle_t** out_bundle) {
+  size_t key_count;
+  const char** keys = values_of(args, "signed-by", &key_count);
+  if (!keys) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for options");
+  qn_status_t status = qn_cache_bundle_open(path, keys, key_count, out_bundle);
+  free(keys);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------- choosing
+
+// Which entries are wanted: all of the conditions that were given must hold.
+typedef struct bundle_choice {
+  const char** prefixes;  // of keys: one of them
+  size_t prefix_count;
+  const char** words;  // each in one of the texts of the key
+  size_t word_count;
+  int64_t newest_s, oldest_s;  // times of creation
+  json_t* bad;
+} bundle_choice_t;
+
+static bool has_word(const qn_cache_entry_t* entry, const char* word) {
+  for (size_t i = 0; i < entry->section_count; i++) {
+    const char* text = entry->sections[i].text;
+    if (text && strstr(text, word)) return true;
+  }
+  return false;
+}
+
+static bool wants(void* self, const qn_cache_entry_t* entry) {
+  const bundle_choice_t* choice = self;
+  bool is_wanted = choice->prefix_count == 0;
+  for (size_t i = 0; i < choice->prefix_count && !is_wanted; i++) {
+    is_wanted = strncmp(entry->info.key.hex, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
+  }
+  for (size_t i = 0; i < choice->word_count && is_wanted; i++) {
+    is_wanted = has_word(entry, choice->words[i]);
+  }
+  return is_wanted && entry->info.created_s >= choice->oldest_s &&
+         entry->info.created_s <= choice->newest_s;
+}
+
+static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
+  const bundle_choice_t* choice = self;
+  json_array_append_new(
+      choice->bad, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
+}
+
+// "90s", "15m", "12h", "7d". False unless it is an age.
+static bool parse_age(const char* text, int64_t* out_s) {
+  char* end;
+  if (text[0] < '0' || text[0] > '9') return false;
+  unsigned long long value = strtoull(text, &end, 10);
+  static const struct {
+    char letter;
+    int64_t seconds;
+  } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    if (end[0] != units[i].letter || end[1] != '\0' || value > 1000000000u) continue;
+    *out_s = (int64_t)value * units[i].seconds;
+    return true;
+  }
+  return false;
+}
+
+static bool read_age(const args_t* args, const char* name, int64_t* out_time_s, int* out_code) {
+  const char* text = args_value(args, name, NULL);
+  if (!text) return true;
+  int64_t age_s;
+  if (!parse_age(text, &age_s)) {
+    *out_code = report_usage(args, "--%s is '%s', expected an age such as 12h or 7d", name, text);
+    return false;
+  }
+  *out_time_s = (int64_t)time(NULL) - age_s;
+  return true;
+}
+
+static bool check_prefixes(const args_t* args, const bundle_choice_t* choice, int* out_code) {
+  for (size_t i = 0; i < choice->prefix_count; i++) {
+    const char* prefix = choice->prefixes[i];
+    if (prefix[0] && strlen(prefix) <= 32 && strspn(prefix, "0123456789abcdef") == strlen(prefix)) {
+      continue;
+    }
+    *out_code = report_usage(args, "--key is '%s', expected lower-case hexadecimal digits", prefix);
+    return false;
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------- writing
+
+static uint64_t file_size(const char* path) {
+  qn_cache_bundle_t* bundle;
+  qn_cache_bundle_info_t info = {0};
+  if (qn_status_consume(qn_cache_bundle_open(path, NULL, 0, &bundle)) != QN_STATUS_OK) return 0;
+  qn_cache_bundle_info(bundle, &info);
+  qn_cache_bundle_close(bundle);
+  return info.size_bytes;
+}
+
+static void print_report(const args_t* args, const char* path,
+                         const qn_cache_write_report_t* report, json_t* bad) {
+  uint64_t size_bytes = file_size(path);
+  if (args->is_json) {
+    print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:O}", "bundle", json_text(path), "entries",
+                         (json_int_t)report->written_count, "size_bytes", (json_int_t)size_bytes,
+                         "not_chosen", (json_int_t)report->unwanted_count, "bad",
+                         (json_int_t)report->bad_count, "bad_entries", bad),
+               17);
+    return;
+  }
+  size_t index;
+  json_t* item;
+  json_array_foreach(bad, index, item) {
+    print(stdout, "%s: left out: %s\n", json_string_value(json_object_get(item, "key")),
+          json_string_value(json_object_get(item, "reason")));
+  }
+  char size[32];
+  print(stdout, "%s: %" PRIu64 " %s, %s\n", path, report->written_count,
+        report->written_count == 1 ? "entry" : "entries", format_size(size_bytes, size));
+}
+
+// Writes what the options choose of a directory and of bundles.
+static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_dir_t* dir,
+                                qn_cache_bundle_t* const* bundles, size_t bundle_count,
+                                int* out_code) {
+  bundle_choice_t choice = {.newest_s = INT64_MAX, .oldest_s = INT64_MIN, .bad = json_array()};
+  choice.prefixes = values_of(args, "key", &choice.prefix_count);
+  choice.words = values_of(args, "match", &choice.word_count);
+  qn_status_t status = QN_OK;
+  if (!choice.prefixes || !choice.words || !choice.bad) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for options");
+  } else if (check_prefixes(args, &choice, out_code) &&
+             read_age(args, "newer", &choice.oldest_s, out_code) &&
+             read_age(args, "older", &choice.newest_s, out_code)) {
+    qn_cache_write_options_t options = {
+        .struct_size = sizeof options,
+        .secret_key_file = args_value(args, "sign", NULL),
+        .wants = wants,
+        .on_bad = take_bad,
+        .self = &choice,
+        .is_timeless = args_has(args, "no-times"),
+        .is_appending = args_has(args, "append"),
+    };
+    qn_cache_write_report_t report;
+    progress_t* progress = progress_start("writing a bundle");
+    status = qn_cache_bundle_write(path, dir, bundles, bundle_count, &options, &report);
+    progress_stop(progress);
+    if (qn_ok(status)) print_report(args, path, &report, choice.bad);
+  }
+  free(choice.prefixes);
+  free(choice.words);
+  json_decref(choice.bad);
+  return status;
+}
+
+static qn_status_t run_export(const cache_t* cache, int* out_code) {
+  if (!cache->dir) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "nothing to export: there is no cache at '%s' yet",
+                          cache->path);
+  }
+  return write_chosen(cache->args, cache_operand(cache, 0), cache->dir, NULL, 0, out_code);
+}
+
+static qn_status_t run_merge(const cache_t* cache, int* out_code) {
+  const char* out_path = cache_operand(cache, 0);
+  size_t count = (size_t)cache->args->operand_count - 2, opened = 0;
+  qn_cache_bundle_t** bundles = calloc(count, sizeof *bundles);
+  if (!bundles) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for bundles");
+  qn_status_t status = QN_OK;
+  for (; opened < count && qn_ok(status); opened++) {
+    status =
+        cache_open_bundle(cache->args, cache_operand(cache, (int)opened + 1), &bundles[opened]);
+  }
+  if (qn_ok(status)) {
+    status = write_chosen(cache->args, out_path, NULL, bundles, count, out_code);
+  }
+  for (size_t i = 0; i < opened; i++) qn_cache_bundle_close(bundles[i]);
+  free(bundles);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------- import
+
+// The directory of the configuration is made, as an engine would; one that was named must be there.
+static qn_status_t open_or_make(const cache_t* cache, qn_cache_dir_t** out_dir) {
+  qn_engine_t* engine = NULL;
+  qn_status_t status = session_engine(&engine);
+  qn_engine_destroy(engine);
+  return qn_ok(status) ? qn_cache_dir_open(cache->path, out_dir) : status;
+}
+
+static qn_status_t import_into(const cache_t* cache, qn_cache_dir_t* dir, int* out_code) {
+  const char* path = cache_operand(cache, 0);
+  qn_cache_bundle_t* bundle = NULL;
+  qn_status_t status = cache_open_bundle(cache->args, path, &bundle);
+  if (!qn_ok(status)) return status;
+  bundle_choice_t choice = {.bad = json_array()};
+  qn_cache_import_report_t report;
+  progress_t* progress = progress_start("importing a bundle");
+  status = qn_cache_dir_import(dir, bundle, take_bad, &choice, &report);
+  progress_stop(progress);
+  qn_cache_bundle_close(bundle);
+  if (qn_ok(status) && cache->args->is_json) {
+    print_json(
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:O}", "directory", json_text(cache->path),
+                  "bundle", json_text(path), "imported", (json_int_t)report.imported_count,
+                  "present", (json_int_t)report.present_count, "bad", (json_int_t)report.bad_count,
+                  "failed", (json_int_t)report.failed_count, "bad_entries", choice.bad),
+        17);
+  } else if (qn_ok(status)) {
+    print(stdout,
+          "%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " bad, %" PRIu64 " failed\n",
+          report.imported_count, report.present_count, report.bad_count, report.failed_count);
+  }
+  json_decref(choice.bad);
+  if (qn_ok(status) && report.bad_count > 0) *out_code = EXIT_WRONG;
+  if (qn_ok(status) && report.failed_count > 0) *out_code = EXIT_MACHINE;
+  return status;
+}
+
+static qn_status_t run_import(const cache_t* cache, int* out_code) {
+  if (cache->dir) return import_into(cache, cache->dir, out_code);
+  qn_cache_dir_t* dir = NULL;
+  qn_status_t status = open_or_make(cache, &dir);
+  if (qn_ok(status)) status = import_into(cache, dir, out_code);
+  qn_cache_dir_close(dir);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------- keygen
+
+static qn_status_t run_keygen(const cache_t* cache, int* out_code) {
+  (void)out_code;
+  const char* prefix = cache_operand(cache, 0);
+  qn_status_t status = qn_cache_make_keys(prefix);
+  if (!qn_ok(status)) return status;
+  size_t size = strlen(prefix) + 5;
+  char* public_file = malloc(size);
+  char* secret_file = malloc(size);
+  if (public_file && secret_file) {
+    (void)snprintf(public_file, size, "%s.pub", prefix);
+    (void)snprintf(secret_file, size, "%s.key", prefix);
+    if (cache->args->is_json) {
+      print_json(json_pack("{s:o, s:o}", "public_key", json_text(public_file), "secret_key",
+                           json_text(secret_file)),
+                 17);
+    } else {
+      print(stdout, "%s  public: for those who open bundles\n%s  secret: signs bundles\n",
+            public_file, secret_file);
+    }
+  }
+  free(public_file);
+  free(secret_file);
+  return QN_OK;
+}
+
+const cache_action_t cache_action_export = {
+    .name = "export",
+    .operands = "FILE",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = "dir key match newer older sign no-times append ",
+    .run = run_export,
+};
+
+const cache_action_t cache_action_merge = {
+    .name = "merge",
+    .operands = "OUT IN...",
+    .min_operands = 2,
+    .max_operands = -1,
+    .options = "key match newer older sign signed-by no-times append ",
+    .need = CACHE_NEEDS_NOTHING,
+    .run = run_merge,
+};
+
+const cache_action_t cache_action_import = {
+    .name = "import",
+    .operands = "FILE",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = "dir signed-by ",
+    .run = run_import,
+};
+
+const cache_action_t cache_action_keygen = {
+    .name = "keygen",
+    .operands = "PREFIX",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = "",
+    .need = CACHE_NEEDS_NOTHING,
+    .run = run_keygen,
+};

@@ -1,0 +1,188 @@
+// tools/cli/cache/entries.c: `quern cache ls` and `quern cache show`.
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/cache/actions.h"
+#include "tools/cli/list.h"
+
+typedef struct entry_listing {
+  qn_cache_entry_info_t* entries;
+  size_t count;
+  size_t capacity;
+  bool is_out_of_memory;
+} entry_listing_t;
+
+static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
+  entry_listing_t* listing = self;
+  qn_cache_entry_info_t* entries =
+      list_room(listing->entries, &listing->capacity, listing->count, sizeof *entries);
+  if (!entries) {
+    listing->is_out_of_memory = true;
+    return false;
+  }
+  listing->entries = entries;
+  entries[listing->count++] = *info;
+  return true;
+}
+
+// The latest first; the key decides between equal times.
+static int compare_entries(const void* a, const void* b) {
+  const qn_cache_entry_info_t *x = a, *y = b;
+  if (x->created_s != y->created_s) return x->created_s < y->created_s ? 1 : -1;
+  return strcmp(x->key.hex, y->key.hex);
+}
+
+json_t* cache_info_json(const qn_cache_entry_info_t* info) {
+  return json_pack("{s:o, s:I, s:I, s:I}", "key", json_text(info->key.hex), "size_bytes",
+                   (json_int_t)info->size_bytes, "created_s", (json_int_t)info->created_s, "used_s",
+                   (json_int_t)info->used_s);
+}
+
+static void add_generator(void* self, const char* identity) {
+  json_array_append_new(self, json_text(identity));
+}
+
+json_t* cache_place_json(const cache_t* cache) {
+  if (!cache->bundle) return json_pack("{s:o}", "directory", json_text(cache->path));
+  qn_cache_bundle_info_t info;
+  qn_cache_bundle_info(cache->bundle, &info);
+  json_t* generators = json_array();
+  qn_cache_bundle_generators(cache->bundle, add_generator, generators);
+  return json_pack("{s:o, s:I, s:b, s:b, s:o, s:o}", "bundle", json_text(cache->path), "size_bytes",
+                   (json_int_t)info.size_bytes, "is_truncated", (int)info.is_truncated,
+                   "is_verified", (int)info.is_verified, "signer",
+                   json_text(info.signer[0] ? info.signer : NULL), "generators", generators);
+}
+
+static void print_generator(void* self, const char* identity) {
+  (void)self;
+  print(stdout, "made by %s\n", identity);
+}
+
+static void print_bundle(const cache_t* cache) {
+  qn_cache_bundle_info_t info;
+  qn_cache_bundle_info(cache->bundle, &info);
+  qn_cache_bundle_generators(cache->bundle, print_generator, NULL);
+  if (info.signer[0]) {
+    print(stdout, "%s by %s\n", info.is_verified ? "signed" : "signed (not checked)", info.signer);
+  }
+  if (info.is_truncated)
+    print(stdout, "its tail is missing: these are the entries that are whole\n");
+}
+
+static void print_listing(const cache_t* cache, const entry_listing_t* listing) {
+  if (cache->args->is_json) {
+    json_t* list = json_array();
+    for (size_t i = 0; i < listing->count; i++) {
+      json_array_append_new(list, cache_info_json(&listing->entries[i]));
+    }
+    json_t* result = cache_place_json(cache);
+    json_object_set_new(result, "entries", list);
+    print_json(result, 17);
+    return;
+  }
+  table_t table;
+  table_init(&table, 4);
+  table.is_right[1] = true;
+  static const char* const header[] = {"key", "size", "created", "used"};
+  for (size_t i = 0; i < 4; i++) table_add(&table, header[i]);
+  for (size_t i = 0; i < listing->count; i++) {
+    const qn_cache_entry_info_t* info = &listing->entries[i];
+    char text[32];
+    table_add(&table, info->key.hex);
+    table_add(&table, format_size(info->size_bytes, text));
+    table_add(&table, format_time(info->created_s, text));
+    table_add(&table, format_time(info->used_s, text));
+  }
+  table_print(&table, stdout);
+  if (cache->bundle) print_bundle(cache);
+}
+
+static qn_status_t list_entries(const cache_t* cache, entry_listing_t* listing) {
+  if (cache->bundle) return qn_cache_bundle_list(cache->bundle, take_entry, listing);
+  return cache->dir ? qn_cache_dir_list(cache->dir, take_entry, listing) : QN_OK;
+}
+
+static qn_status_t run_ls(const cache_t* cache, int* out_code) {
+  (void)out_code;
+  entry_listing_t listing = {0};
+  qn_status_t status = list_entries(cache, &listing);
+  if (qn_ok(status) && listing.is_out_of_memory) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the list of entries");
+  }
+  if (qn_ok(status)) {
+    if (listing.count)
+      qsort(listing.entries, listing.count, sizeof *listing.entries, compare_entries);
+    print_listing(cache, &listing);
+  }
+  free(listing.entries);
+  return status;
+}
+
+static json_t* section_json(const qn_cache_section_t* section) {
+  json_t* entry = json_pack("{s:o, s:I}", "name", json_text(section->name), "size_bytes",
+                            (json_int_t)section->size_bytes);
+  if (section->text) json_object_set_new(entry, "text", json_text(section->text));
+  return entry;
+}
+
+static void print_entry(const qn_cache_entry_t* entry) {
+  const style_t* style = style_of(stdout);
+  char text[32];
+  print(stdout, "%skey%s        %s\n", style->bold, style->plain, entry->info.key.hex);
+  print(stdout, "size       %s\n", format_size(entry->info.size_bytes, text));
+  print(stdout, "created    %s\n", format_time(entry->info.created_s, text));
+  print(stdout, "used       %s\n", format_time(entry->info.used_s, text));
+  print(stdout, "compiled   in %s\n", format_ns((int64_t)entry->compile_ns, text));
+  for (size_t i = 0; i < entry->section_count; i++) {
+    const qn_cache_section_t* section = &entry->sections[i];
+    print(stdout, "%s%-10s%s ", style->bold, section->name, style->plain);
+    if (section->text) {
+      print(stdout, "%s\n", section->text);
+    } else {
+      print(stdout, "%s\n", format_size(section->size_bytes, text));
+    }
+  }
+}
+
+static qn_status_t run_show(const cache_t* cache, int* out_code) {
+  (void)out_code;
+  const char* key = cache_operand(cache, 0);
+  if (!cache->dir && !cache->bundle) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s': there is no cache at '%s' yet", key,
+                          cache->path);
+  }
+  qn_cache_entry_t* entry = NULL;
+  qn_status_t status = cache->bundle ? qn_cache_bundle_read(cache->bundle, key, &entry)
+                                     : qn_cache_dir_read(cache->dir, key, &entry);
+  if (!qn_ok(status)) return status;
+  if (cache->args->is_json) {
+    json_t* sections = json_array();
+    for (size_t i = 0; i < entry->section_count; i++) {
+      json_array_append_new(sections, section_json(&entry->sections[i]));
+    }
+    json_t* result = cache_info_json(&entry->info);
+    json_object_set_new(result, "compile_ns", json_integer((json_int_t)entry->compile_ns));
+    json_object_set_new(result, "sections", sections);
+    print_json(result, 17);
+  } else {
+    print_entry(entry);
+  }
+  qn_cache_entry_free(entry);
+  return QN_OK;
+}
+
+const cache_action_t cache_action_ls = {
+    .name = "ls",
+    .options = "dir bundle signed-by ",
+    .run = run_ls,
+};
+
+const cache_action_t cache_action_show = {
+    .name = "show",
+    .operands = "KEY",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = "dir bundle signed-by ",
+    .run = run_show,
+};

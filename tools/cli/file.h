@@ -1,0 +1,22 @@
+// tools/cli/file.h: reads whole files, and replaces files by one rename.
+#ifndef QUERN_TOOLS_CLI_FILE_H_
+#define QUERN_TOOLS_CLI_FILE_H_
+
+#include <stddef.h>
+
+#include "quern/status.h"
+
+typedef struct text {
+  char* data;  // owned: text_free
+  size_t size;
+} text_t;
+// Reads a file; "-" is standard input. Errors: NOT_FOUND, IO, OUT_OF_MEMORY, all naming the file.
+qn_status_t text_read(const char* path, text_t* out_text);
+// Replaces a file at once, by a new one beside it; "-" is standard output. Errors: IO.
+qn_status_t text_write(const char* path, const void* data, size_t size);
+void text_free(text_t* text);
+
+// What errno says of a file: NOT_FOUND, INVALID_ARGUMENT for a folder, else IO. `what` is a verb.
+qn_status_t file_error(const char* what, const char* path);
+
+#endif  // QUERN_TOOLS_CLI_FILE_H_

@@ -1,0 +1,147 @@
+// tools/cli/output.c: prints JSON and tables, formats sizes and times.
+#include "tools/cli/output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/cli/list.h"
+
+static const char* colour_of_line(const style_t* style, const char* line) {
+  static const char caret_characters[] = " |^";
+  if (strncmp(line, "error", 5) == 0) return style->red;
+  if (strncmp(line, "warning", 7) == 0 || strncmp(line, "note", 4) == 0) return style->bold;
+  if (strncmp(line, "  -->", 5) == 0 || strstr(line, "= help:")) return style->cyan;
+  size_t size = strspn(line, caret_characters);
+  if ((line[size] == '\n' || line[size] == '\0') && memchr(line, '^', size)) return style->red;
+  return "";
+}
+
+void print_diagnostics(const char* rendered, FILE* file) {
+  const style_t* style = style_of(file);
+  while (*rendered) {
+    size_t size = strcspn(rendered, "\n");
+    const char* colour = colour_of_line(style, rendered);
+    print(file, "%s%.*s%s\n", colour, (int)size, rendered, colour[0] ? style->plain : "");
+    rendered += size + (rendered[size] == '\n' ? 1 : 0);
+  }
+}
+
+// -------------------------------------------------------------------------------------- JSON
+
+json_t* json_text(const char* text) {
+  if (!text) return json_null();
+  json_t* value = json_string(text);
+  if (value) return value;
+  // Names of files may be bytes that are not UTF-8.
+  size_t size = qn_text_escape(text, strlen(text), true, NULL, 0);
+  char* shown = malloc(size + 1);
+  if (!shown) return json_null();
+  (void)qn_text_escape(text, strlen(text), true, shown, size + 1);
+  value = json_string(shown);
+  free(shown);
+  return value ? value : json_null();
+}
+
+json_t* json_parsed(const char* text) {
+  json_t* value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+  return value ? value : json_null();
+}
+
+void print_json(json_t* value, int real_digits) {
+  if (value)
+    (void)json_dumpf(value, stdout,
+                     JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION((size_t)real_digits));
+  print(stdout, "\n");
+  json_decref(value);
+}
+
+// -------------------------------------------------------------------------------------- units
+
+const char* format_ns(int64_t ns, char out[32]) {
+  static const char* const units[] = {"ns", "us", "ms", "s"};
+  double value = (double)ns;
+  size_t unit = 0;
+  while (value >= 1000 && unit < 3) {
+    value /= 1000;
+    unit++;
+  }
+  // Three digits, but no fractions of a nanosecond.
+  int decimals = unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  (void)snprintf(out, 32, "%.*f %s", decimals, value, units[unit]);
+  return out;
+}
+
+const char* format_size(uint64_t size_bytes, char out[32]) {
+  static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)size_bytes;
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+    value /= 1024;
+    unit++;
+  }
+  (void)snprintf(out, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return out;
+}
+
+const char* format_time(int64_t unix_s, char out[32]) {
+  time_t seconds = (time_t)unix_s;
+  struct tm parts;
+  if (unix_s == 0 || !localtime_r(&seconds, &parts) ||
+      strftime(out, 32, "%Y-%m-%d %H:%M", &parts) == 0) {
+    out[0] = '-';
+    out[1] = '\0';
+  }
+  return out;
+}
+
+int64_t now_ns(void) {
+  struct timespec now = {0, 0};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// -------------------------------------------------------------------------------------- tables
+
+void table_init(table_t* table, size_t column_count) {
+  *table = (table_t){.column_count = column_count};
+}
+
+void table_add(table_t* table, const char* cell) {
+  char** cells = list_room(table->cells, &table->capacity, table->cell_count, sizeof *cells);
+  if (!cells) return;
+  table->cells = cells;
+  cells[table->cell_count++] = strdup(cell ? cell : "");
+}
+
+static const char* cell_at(const table_t* table, size_t index) {
+  return table->cells[index] ? table->cells[index] : "";
+}
+
+void table_print(table_t* table, FILE* file) {
+  const style_t* style = style_of(file);
+  int widths[8] = {0};
+  size_t columns = table->column_count;
+  for (size_t i = 0; i < table->cell_count; i++) {
+    int width = (int)text_columns(cell_at(table, i));
+    if (width > widths[i % columns]) widths[i % columns] = width;
+  }
+  for (size_t i = 0; i < table->cell_count; i++) {
+    size_t column = i % columns;
+    bool is_last = column + 1 == columns;
+    if (column == 0 && i == 0) print(file, "%s", style->bold);
+    int width = is_last && !table->is_right[column] ? 0 : widths[column];
+    print(file, "%*s", table->is_right[column] ? width : -width, cell_at(table, i));
+    if (is_last && i < columns) print(file, "%s", style->plain);
+    print(file, is_last ? "\n" : "  ");
+  }
+  table_free(table);
+}
+
+void table_free(table_t* table) {
+  for (size_t i = 0; i < table->cell_count; i++) free(table->cells[i]);
+  free(table->cells);
+  *table = (table_t){0};
+}

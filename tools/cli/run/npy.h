@@ -1,0 +1,37 @@
+// tools/cli/run/npy.h: .npy files (NumPy format 1.0 and 2.0).
+//
+// Little-endian, C order. NumPy has no bf16: such an array is written as 16-bit unsigned integers,
+// and npy_reinterpret takes those for it. Any bytes are safe to read.
+#ifndef QUERN_TOOLS_CLI_RUN_NPY_H_
+#define QUERN_TOOLS_CLI_RUN_NPY_H_
+
+#include "quern/ir.h"
+#include "quern/status.h"
+
+#define NPY_MAX_RANK 32
+
+typedef struct npy_array {
+  qn_dtype_t dtype;
+  int32_t rank;
+  int64_t shape[NPY_MAX_RANK];
+  size_t size_bytes;
+  void* data;  // owned, aligned to 64 bytes; not NULL, even when empty
+} npy_array_t;
+
+// Parses the bytes of a file; `name` is for messages. Errors: DATA_LOSS (truncated, foreign or
+// damaged, with the offset and what was expected), UNSUPPORTED (Fortran order, big-endian, other
+// dtypes), OUT_OF_MEMORY.
+qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_array_t* out_array);
+// Reads a file. Errors: those of npy_parse, NOT_FOUND, INVALID_ARGUMENT (a directory), IO.
+qn_status_t npy_read(const char* path, npy_array_t* out_array);
+// Writes a file of `dtype`. Errors: IO, UNSUPPORTED.
+qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const int64_t* shape,
+                      const void* data);
+// An array with undefined contents. Errors: INVALID_ARGUMENT (negative or overflowing extents,
+// rank), OUT_OF_MEMORY.
+qn_status_t npy_make(qn_dtype_t dtype, int32_t rank, const int64_t* shape, npy_array_t* out_array);
+// Takes u16 for bf16 or f16, and the other way round. False when the sizes differ.
+bool npy_reinterpret(npy_array_t* array, qn_dtype_t dtype);
+void npy_free(npy_array_t* array);
+
+#endif  // QUERN_TOOLS_CLI_RUN_NPY_H_

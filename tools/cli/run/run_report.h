@@ -1,0 +1,26 @@
+// tools/cli/run/run_report.h: what `quern run` prints: outputs, the source of the code, times.
+#ifndef QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_
+#define QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_
+
+#include "tools/cli/run/run_args.h"
+
+typedef struct run_summary {
+  const char* file;
+  const char* function;
+  const char* signature;
+  const char* target_json;
+  const char* target_kind;
+  const char* tier;
+  bool is_checked;
+  qn_lookup_info_t lookup;
+  int64_t parse_ns;
+  uint64_t repeat_count;
+  int64_t run_median_ns;
+  int64_t run_least_ns;
+  int64_t run_max_ns;
+} run_summary_t;
+
+void run_report_text(const run_summary_t* summary, const run_args_t* run);
+void run_report_json(const run_summary_t* summary, const run_args_t* run);
+
+#endif  // QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_

@@ -1,0 +1,127 @@
+// tools/cli/verbs/check.c: `quern check`: parses and verifies files and shows every diagnostic.
+#include <string.h>
+
+#include "quern/ir.h"
+#include "tools/cli/output.h"
+#include "tools/cli/report.h"
+#include "tools/cli/session.h"
+#include "tools/cli/verbs.h"
+
+typedef struct checked_file {
+  json_t* diagnostics;
+  int error_count;
+  int warning_count;
+} checked_file_t;
+
+static const char* severity_text(qn_severity_t severity) {
+  switch (severity) {
+    case QN_SEVERITY_ERROR:
+      return "error";
+    case QN_SEVERITY_WARNING:
+      return "warning";
+    case QN_SEVERITY_NOTE:
+      return "note";
+  }
+  return "error";
+}
+
+static void take_diagnostic(void* self, const qn_diagnostic_t* diagnostic) {
+  checked_file_t* file = self;
+  if (diagnostic->severity == QN_SEVERITY_ERROR) file->error_count++;
+  if (diagnostic->severity == QN_SEVERITY_WARNING) file->warning_count++;
+  json_t* entry =
+      json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "severity",
+                json_text(severity_text(diagnostic->severity)), "code", json_text(diagnostic->code),
+                "message", json_text(diagnostic->message), "help", json_text(diagnostic->help),
+                "line", (json_int_t)diagnostic->line, "column", (json_int_t)diagnostic->column,
+                "end_column", (json_int_t)diagnostic->end_column);
+  json_array_append_new(file->diagnostics, entry);
+}
+
+static json_t* functions_json(const qn_module_t* module) {
+  json_t* functions = json_array();
+  for (size_t i = 0; module && i < qn_module_function_count(module); i++) {
+    json_array_append_new(functions, json_text(qn_module_function_signature(module, i)));
+  }
+  return functions;
+}
+
+static json_t* digest_json(const qn_module_t* module) {
+  if (!module) return json_null();
+  char text[33];
+  const uint8_t* digest = qn_module_digest(module);
+  for (int i = 0; i < 16; i++) (void)snprintf(text + 2 * i, 3, "%02x", digest[i]);
+  return json_string(text);
+}
+
+static void print_good(const char* path, const qn_module_t* module) {
+  const style_t* style = style_of(stdout);
+  print(stdout, "%s: %sok%s\n", path, style->green, style->plain);
+  for (size_t i = 0; i < qn_module_function_count(module); i++) {
+    print(stdout, "  %s\n", qn_module_function_signature(module, i));
+  }
+}
+
+// Checks one file, adds its object to `files`, and returns the exit code.
+static int check_file(const args_t* args, const char* path, json_t* files) {
+  checked_file_t file = {.diagnostics = json_array()};
+  qn_module_t* module = NULL;
+  qn_status_t status = session_module(path, take_diagnostic, &file, &module);
+  int code = exit_code_of(qn_status_code(status));
+  bool is_ok = qn_ok(status);
+  json_t* entry = json_pack("{s:o, s:b, s:o, s:o, s:o}", "file", json_text(path), "is_ok",
+                            (int)is_ok, "functions", functions_json(module), "digest",
+                            digest_json(module), "diagnostics", file.diagnostics);
+  if (!is_ok && file.error_count == 0) {
+    // Not about the text: a file that cannot be read.
+    json_object_set_new(entry, "error", json_text(qn_status_message(status)));
+  }
+  json_array_append_new(files, entry);
+  if (args->is_json) {
+    qn_status_free(status);
+  } else if (is_ok) {
+    print_good(path, module);
+  } else if (file.error_count > 0) {
+    (void)fflush(stdout);
+    print_diagnostics(qn_status_message(status), stderr);
+    print(stderr, "quern: %s: %d error%s\n", path, file.error_count,
+          file.error_count == 1 ? "" : "s");
+    qn_status_free(status);
+  } else {
+    (void)report_status_text(status);
+  }
+  qn_module_release(module);
+  return code;
+}
+
+static int run_check(const args_t* args) {
+  json_t* files = json_array();
+  int worst = EXIT_DONE;
+  for (int i = 0; i < args->operand_count; i++) {
+    int code = check_file(args, args->operands[i], files);
+    if (code > worst) worst = code;
+  }
+  if (args->is_json) {
+    print_json(json_pack("{s:b, s:o}", "is_ok", (int)(worst == EXIT_DONE), "files", files), 17);
+  } else {
+    json_decref(files);
+  }
+  return worst;
+}
+
+const verb_t verb_check = {
+    .name = "check",
+    .summary = "parse and verify modules",
+    .operands = "FILE.qn...",
+    .min_operands = 1,
+    .max_operands = -1,
+    VERB_OPTIONS(OPTION_JSON),
+    .help =
+        "Shows every mistake with its place, and where it can, what to write instead. Exit code 1\n"
+        "when a file has one. --json gives the diagnostics as a list, with lines and columns\n"
+        "that count from 1 in characters, for editors. FILE '-' is standard input.\n",
+    .examples =
+        "  quern check examples/ir/saxpy.qn examples/ir/softmax.qn\n"
+        "  quern check examples/ir/softmax.qn --json\n",
+    .run = run_check,
+};

@@ -1,0 +1,148 @@
+// tools/cli/verbs/compile.c: `quern compile`: an intermediate or final form of a module's code.
+//
+// It always runs the code generator, and neither reads nor writes the cache.
+#include <stdlib.h>
+#include <string.h>
+
+#include "quern/observe.h"
+#include "quern/target.h"
+#include "tools/cli/output.h"
+#include "tools/cli/report.h"
+#include "tools/cli/session.h"
+#include "tools/cli/verbs.h"
+
+// Binary forms, which do not belong on a terminal or in JSON.
+static bool is_binary(const char* form) {
+  static const char* const forms[] = {"obj", "image", "spirv", "cubin"};
+  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    if (strcmp(form, forms[i]) == 0) return true;
+  }
+  return false;
+}
+
+// What is shown when no form was asked for: what the kind's generator has that people read.
+static const char* default_form(const qn_target_t* target) {
+  static const char* const by_generator[][2] = {
+      {"llvm", "asm"}, {"nvrtc", "cuda"}, {"shaderc", "glsl"}};
+  const char* generator = "";
+  for (size_t i = 0; i < qn_target_kind_count(); i++) {
+    const qn_target_kind_info_t* kind = qn_target_kind_at(i);
+    if (strcmp(kind->name, qn_target_kind(target)) == 0) generator = kind->codegen;
+  }
+  for (size_t i = 0; i < sizeof by_generator / sizeof by_generator[0]; i++) {
+    if (strcmp(by_generator[i][0], generator) == 0) return by_generator[i][1];
+  }
+  return "ir";
+}
+
+typedef struct gathered {
+  char* data;
+  size_t size;
+  size_t capacity;
+} gathered_t;
+
+static qn_status_t gather(void* self, const void* data, size_t size_bytes) {
+  gathered_t* bytes = self;
+  if (bytes->capacity - bytes->size <= size_bytes) {
+    size_t capacity = 2 * bytes->capacity + size_bytes + 4096;
+    char* grown = realloc(bytes->data, capacity);
+    if (!grown) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the output");
+    bytes->data = grown;
+    bytes->capacity = capacity;
+  }
+  memcpy(bytes->data + bytes->size, data, size_bytes);
+  bytes->size += size_bytes;
+  bytes->data[bytes->size] = '\0';
+  return QN_OK;
+}
+
+static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, qn_target_t* target,
+                        const char* form, gathered_t* out) {
+  qn_module_t* module = NULL;
+  qn_engine_t* engine = NULL;
+  qn_status_t status = session_module(args->operands[0], NULL, NULL, &module);
+  if (qn_ok(status)) status = session_engine(&engine);
+  if (qn_ok(status)) {
+    status = qn_engine_emit(engine, module, target, options, form, (qn_sink_t){out, gather});
+  }
+  qn_engine_destroy(engine);
+  qn_module_release(module);
+  return status;
+}
+
+static int print_result(const args_t* args, const gathered_t* bytes, const qn_target_t* target,
+                        const char* form) {
+  const char* path = args_value(args, "output", "-");
+  bool is_file = strcmp(path, "-") != 0;
+  if (is_file || !args->is_json) {
+    qn_status_t status = text_write(path, bytes->data ? bytes->data : "", bytes->size);
+    if (!qn_ok(status)) return report_status(args, status);
+  }
+  if (!args->is_json) return EXIT_DONE;
+  json_t* result = json_pack("{s:o, s:o, s:o, s:I}", "file", json_text(args->operands[0]), "target",
+                             json_parsed(qn_target_json(target)), "form", json_text(form),
+                             "size_bytes", (json_int_t)bytes->size);
+  if (is_file) {
+    json_object_set_new(result, "output", json_text(path));
+  } else {
+    json_object_set_new(result, "text", json_text(bytes->data ? bytes->data : ""));
+  }
+  print_json(result, 17);
+  return EXIT_DONE;
+}
+
+static int run_compile(const args_t* args) {
+  qn_lookup_options_t options;
+  if (!session_lookup_options(args, &options)) return EXIT_USAGE;
+  const char* form = args_value(args, "emit", NULL);
+  bool is_stdout = strcmp(args_value(args, "output", "-"), "-") == 0;
+  if (form && is_binary(form) && is_stdout && (args->is_json || is_terminal(stdout))) {
+    return report_usage(args, "--emit %s is binary; name a file with -o", form);
+  }
+  gathered_t bytes = {0};
+  qn_target_t* target = NULL;
+  qn_status_t status = qn_target_parse(args_value(args, "target", "cpu"), &target);
+  if (!qn_ok(status)) return report_status(args, status);
+  if (!form) form = default_form(target);
+  status = emit(args, &options, target, form, &bytes);
+  int code = qn_ok(status) ? print_result(args, &bytes, target, form) : report_status(args, status);
+  qn_target_release(target);
+  free(bytes.data);
+  return code;
+}
+
+const verb_t verb_compile = {
+    .name = "compile",
+    .summary =
+        "show what a module becomes: IR after the passes, assembly, CUDA C, GLSL, SPIR-V, ...",
+    .operands = "FILE.qn",
+    .min_operands = 1,
+    .max_operands = 1,
+    VERB_OPTIONS(OPTION_TARGET,
+                 OPTION("emit", "FORM", "what to print; see above (default: asm, cuda or glsl)"),
+                 {"output", 'o', "FILE", "write to a file (default standard output)", false},
+                 OPTION_TIER, OPTION_CHECKED, OPTION_PLUGIN, OPTION_JSON),
+    .help =
+        "The forms are those of the target's code generator:\n"
+        "  ir          the module after quern's own passes, as text\n"
+        "  llvm-raw    cpu: LLVM IR as it is handed to LLVM\n"
+        "  llvm        cpu: LLVM IR after LLVM's passes\n"
+        "  asm         cpu: assembly (default)\n"
+        "  obj         cpu: the object file\n"
+        "  image       cpu: the position-independent bytes that are cached, loaded and run\n"
+        "  cuda        cuda: CUDA C (default)\n"
+        "  ptx, cubin  cuda: what NVRTC makes of it\n"
+        "  sass        cuda: machine code as text, where a disassembler of the toolkit is found\n"
+        "  glsl        vulkan: a compute shader for each kernel (default)\n"
+        "  spirv, spirv-asm   vulkan: what shaderc makes of them, as words and as text\n"
+        "obj, image, cubin and spirv are binary: they go into a file or a pipe.\n"
+        "The cache is not used. The target may be another machine than this one.\n",
+    .examples =
+        "  quern compile examples/ir/saxpy.qn --emit asm\n"
+        "  quern compile examples/ir/softmax.qn --emit ir\n"
+        "  quern compile examples/ir/softmax.qn --target vulkan --emit glsl\n"
+        "  quern compile examples/ir/softmax.qn --target 'cuda -arch=sm_90a' --emit cuda\n"
+        "  quern compile examples/ir/softmax.qn --target 'cpu -mcpu=x86-64-v3' --emit image "
+        "-o softmax.image\n",
+    .run = run_compile,
+};

@@ -1,0 +1,87 @@
+// tools/cli/verbs/config.c: `quern config`: the options in force and the origin of each.
+#include <string.h>
+
+#include "quern/observe.h"
+#include "tools/cli/output.h"
+#include "tools/cli/report.h"
+#include "tools/cli/session.h"
+#include "tools/cli/verbs.h"
+
+typedef struct config_row {
+  table_t table;
+  json_t* list;
+} config_row_t;
+
+static void take_row(void* self, const char* name, const char* environment, const char* value,
+                     const char* origin, const char* doc) {
+  config_row_t* rows = self;
+  table_add(&rows->table, name);
+  table_add(&rows->table, value[0] ? value : "-");
+  table_add(&rows->table, origin);
+  table_add(&rows->table, environment);
+  table_add(&rows->table, doc);
+  json_array_append_new(
+      rows->list, json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", json_text(name), "environment",
+                            json_text(environment), "value", json_text(value), "origin",
+                            json_text(origin), "doc", json_text(doc)));
+}
+
+// The table of docs/options.md; the tests compare the two.
+static int print_markdown(void) {
+  static const struct {
+    const char* environment;
+    const char* type;
+    const char* default_text;
+    const char* doc;
+  } rows[] = {
+#define QN_OPTION(name, environment, type, default_text, doc) \
+  {environment, #type, default_text, doc},
+#include "quern/options.inc"
+#undef QN_OPTION
+  };
+  print(stdout, "| variable | type | default | meaning |\n|---|---|---|---|\n");
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char type[16];
+    (void)snprintf(type, sizeof type, "%s", rows[i].type);
+    for (char* c = type; *c; c++) *c = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
+    const char* quote = rows[i].default_text[0] ? "`" : "";
+    print(stdout, "| `%s` | %s | %s%s%s | %s |\n", rows[i].environment, type, quote,
+          rows[i].default_text, quote, rows[i].doc);
+  }
+  return EXIT_DONE;
+}
+
+static int run_config(const args_t* args) {
+  if (args_has(args, "markdown")) return print_markdown();
+  qn_engine_t* engine = NULL;
+  qn_status_t status = session_engine(&engine);
+  if (!qn_ok(status)) return report_status(args, status);
+  config_row_t rows = {.list = json_array()};
+  table_init(&rows.table, 5);
+  static const char* const header[] = {"option", "value", "from", "environment", "meaning"};
+  for (size_t i = 0; i < 5; i++) table_add(&rows.table, header[i]);
+  qn_engine_config(engine, take_row, &rows);
+  if (args->is_json) {
+    print_json(json_pack("{s:O}", "options", rows.list), 17);
+    table_free(&rows.table);
+  } else {
+    table_print(&rows.table, stdout);
+  }
+  json_decref(rows.list);
+  qn_engine_destroy(engine);
+  return EXIT_DONE;
+}
+
+const verb_t verb_config = {
+    .name = "config",
+    .summary = "show the options in force and where each came from",
+    .operands = "",
+    VERB_OPTIONS(FLAG("markdown", "print the table of docs/options.md"), OPTION_JSON),
+    .help =
+        "Every option has a default; the environment overrides it, and a program that embeds the\n"
+        "library overrides both.\n",
+    .examples =
+        "  quern config\n"
+        "  quern config --json\n",
+    .run = run_config,
+};

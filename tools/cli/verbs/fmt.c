@@ -1,0 +1,96 @@
+// tools/cli/verbs/fmt.c: `quern fmt`: prints module text in its canonical layout.
+#include <string.h>
+
+#include "quern/ir.h"
+#include "tools/cli/output.h"
+#include "tools/cli/report.h"
+#include "tools/cli/session.h"
+#include "tools/cli/verbs.h"
+
+static qn_status_t format_file(const args_t* args, const char* path, bool* out_is_changed,
+                               json_t* entry) {
+  text_t text;
+  qn_status_t status = text_read(path, &text);
+  if (!qn_ok(status)) return status;
+  bool is_stdin = strcmp(path, "-") == 0;
+  qn_parse_options_t options = {.struct_size = sizeof options,
+                                .source_name = is_stdin ? "<stdin>" : path};
+  char* formatted = NULL;
+  size_t size = 0;
+  status = qn_text_format(text.data, text.size, &options, &formatted, &size);
+  if (qn_ok(status)) {
+    *out_is_changed = size != text.size || memcmp(formatted, text.data, size) != 0;
+    if (args_has(args, "check")) {
+      // Nothing is written.
+    } else if (args_has(args, "in-place")) {
+      if (*out_is_changed) status = text_write(path, formatted, size);
+    } else if (args->is_json) {
+      json_object_set_new(entry, "text", json_text(formatted));
+    } else {
+      status = text_write("-", formatted, size);
+    }
+    qn_text_free(formatted);
+  }
+  text_free(&text);
+  return status;
+}
+
+static int run_fmt(const args_t* args) {
+  bool is_check = args_has(args, "check"), is_in_place = args_has(args, "in-place");
+  if (is_check && is_in_place) {
+    return report_usage(args, "--check and --in-place exclude each other");
+  }
+  for (int i = 0; i < args->operand_count && is_in_place; i++) {
+    if (strcmp(args->operands[i], "-") == 0) {
+      return report_usage(args, "standard input cannot be changed in place");
+    }
+  }
+  json_t* files = json_array();
+  int worst = EXIT_DONE;
+  for (int i = 0; i < args->operand_count; i++) {
+    const char* path = args->operands[i];
+    bool is_changed = false;
+    json_t* entry = json_pack("{s:o}", "file", json_text(path));
+    qn_status_t status = format_file(args, path, &is_changed, entry);
+    int code = exit_code_of(qn_status_code(status));
+    if (qn_ok(status)) {
+      json_object_set_new(entry, "is_changed", json_boolean(is_changed));
+    } else {
+      json_object_set_new(entry, "error", json_text(qn_status_message(status)));
+      (void)report_status_text(status);
+    }
+    json_array_append_new(files, entry);
+    if (code == EXIT_DONE && is_changed && is_check) code = EXIT_WRONG;
+    if (code == EXIT_WRONG && is_changed && !args->is_json)
+      print(stdout, "%s: not formatted\n", path);
+    if (is_in_place && is_changed && code == EXIT_DONE && !args->is_json) {
+      print(stdout, "%s: formatted\n", path);
+    }
+    if (code > worst) worst = code;
+  }
+  if (args->is_json) {
+    print_json(json_pack("{s:o}", "files", files), 17);
+  } else {
+    json_decref(files);
+  }
+  return worst;
+}
+
+const verb_t verb_fmt = {
+    .name = "fmt",
+    .summary = "format module text",
+    .operands = "FILE.qn...",
+    .min_operands = 1,
+    .max_operands = -1,
+    VERB_OPTIONS(FLAG("check", "write nothing; exit code 1 when a file is not formatted"),
+                 {"in-place", 'i', NULL, "rewrite the files that are not formatted", false},
+                 OPTION_JSON),
+    .help =
+        "Prints the text in the one canonical layout. Comments, names and the spelling of numbers\n"
+        "stay; formatting twice changes nothing more, and the formatted module has the same key\n"
+        "in the cache. FILE '-' is standard input.\n",
+    .examples =
+        "  quern fmt examples/ir/saxpy.qn\n"
+        "  quern fmt --check examples/ir/saxpy.qn examples/ir/softmax.qn\n",
+    .run = run_fmt,
+};

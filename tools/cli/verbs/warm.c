@@ -1,0 +1,227 @@
+#define _XOPEN_SOURCE 700
+// tools/cli/verbs/warm.c: `quern warm LIST...`: compiles the keys of lists ahead, in worker
+// processes.
+//
+// `quern warm --worker` is such a worker, for internal use. An interrupt stops the work, prints the
+// summary and then ends the command as the signal would.
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cli/report.h"
+#include "tools/cli/session.h"
+#include "tools/cli/verbs.h"
+#include "tools/cli/verbs/warm_report.h"
+
+static volatile sig_atomic_t interrupted_by;
+
+static void note_signal(int number) {
+  interrupted_by = number;
+}
+
+// A second signal ends the command at once; its workers end with it.
+static void catch_signals(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = note_signal;
+  action.sa_flags = (int)SA_RESETHAND;
+  (void)sigemptyset(&action.sa_mask);
+  (void)sigaction(SIGINT, &action, NULL);
+  (void)sigaction(SIGTERM, &action, NULL);
+}
+
+static void die_if_interrupted(void) {
+  if (!interrupted_by) return;
+  (void)fflush(stdout);
+  (void)signal(interrupted_by, SIG_DFL);
+  (void)raise(interrupted_by);
+}
+
+static bool on_progress(void* self, const qn_warm_progress_t* progress,
+                        const qn_warm_item_t* item) {
+  warm_report_progress(self, progress, item);
+  return !interrupted_by;
+}
+
+// -------------------------------------------------------------------------------------- arguments
+
+// What the command line says, apart from the lists.
+typedef struct warm_plan {
+  qn_warm_options_t options;
+  qn_warm_read_options_t read;
+  qn_target_t** targets;  // owned
+} warm_plan_t;
+
+static void free_plan(warm_plan_t* plan) {
+  for (size_t i = 0; i < plan->read.target_count; i++) qn_target_release(plan->targets[i]);
+  free(plan->targets);
+}
+
+// EXIT_DONE, or the code of what has been reported.
+static int make_plan(const args_t* args, warm_plan_t* plan) {
+  memset(plan, 0, sizeof *plan);
+  plan->options.struct_size = sizeof plan->options;
+  plan->read.struct_size = sizeof plan->read;
+  // The same program as this one, wherever it was started from.
+  plan->options.command = "/proc/self/exe";
+  plan->options.is_dry_run = args_has(args, "dry-run");
+  plan->targets = calloc((size_t)args->option_count + 1, sizeof(qn_target_t*));
+  if (!plan->targets) return report_no_memory("the targets");
+  plan->read.targets = plan->targets;
+  for (int i = 0; i < args->option_count; i++) {
+    const char* name = args->options[i].spec->name;
+    const char* value = args->options[i].value;
+    if (strcmp(name, "target") == 0) {
+      qn_status_t status = qn_target_parse(value, &plan->targets[plan->read.target_count]);
+      if (!qn_ok(status)) return report_status(args, status);
+      plan->read.target_count++;
+    } else if (strcmp(name, "jobs") == 0) {
+      uint64_t jobs;
+      if (!args_number(value, 1, 256, &jobs)) {
+        return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", value);
+      }
+      plan->options.jobs = (uint32_t)jobs;
+    } else if (strcmp(name, "timeout") == 0 && !session_time(value, &plan->options.time_limit_ns)) {
+      return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min",
+                          value);
+    } else if (strcmp(name, "tier") == 0) {
+      plan->read.tier = strcmp(value, "fast") == 0   ? QN_TIER_FAST
+                        : strcmp(value, "full") == 0 ? QN_TIER_FULL
+                                                     : 0;
+      if (plan->read.tier == 0) {
+        return report_usage(args, "--tier is '%s', expected fast or full", value);
+      }
+    }
+  }
+  return EXIT_DONE;
+}
+
+// -------------------------------------------------------------------------------------- the lists
+
+static qn_status_t read_list(const char* path, const warm_plan_t* plan, warm_report_t* report,
+                             qn_warm_list_t* list) {
+  text_t text;
+  qn_status_t status = text_read(path, &text);
+  if (!qn_ok(status)) return status;
+  bool is_stdin = strcmp(path, "-") == 0;
+  char* directory = is_stdin ? NULL : strdup(path);
+  if (directory) {
+    char* slash = strrchr(directory, '/');
+    if (slash == directory) {
+      slash[1] = '\0';
+    } else {
+      *(slash ? slash : directory) = '\0';
+    }
+  }
+  qn_warm_read_options_t options = plan->read;
+  options.source_name = is_stdin ? "<stdin>" : path;
+  options.directory = directory;
+  options.on_problem = warm_report_problem;
+  options.on_problem_self = report;
+  status = qn_warm_list_read(list, text.data, text.size, &options, NULL);
+  free(directory);
+  text_free(&text);
+  return status;
+}
+
+static qn_status_t fill_list(const args_t* args, const warm_plan_t* plan, qn_engine_t* engine,
+                             warm_report_t* report, qn_warm_list_t* list) {
+  for (int i = 0; i < args->operand_count; i++) {
+    qn_status_t status = read_list(args->operands[i], plan, report, list);
+    if (!qn_ok(status)) return status;
+  }
+  if (!args_has(args, "from-cache")) return QN_OK;
+  return qn_warm_list_add_cache(list, engine, &plan->read, &report->from_cache);
+}
+
+static qn_status_t warm(const args_t* args, const warm_plan_t* plan, warm_report_t* report,
+                        qn_warm_result_t* out_result) {
+  memset(out_result, 0, sizeof *out_result);
+  qn_engine_t* engine = NULL;
+  qn_warm_list_t* list = NULL;
+  qn_status_t status = session_engine(&engine);
+  if (qn_ok(status)) status = qn_warm_list_create(&list);
+  if (qn_ok(status)) status = fill_list(args, plan, engine, report, list);
+  if (qn_ok(status)) {
+    qn_warm_options_t options = plan->options;
+    options.on_progress = on_progress;
+    options.on_progress_self = report;
+    catch_signals();
+    warm_report_begin(report);
+    status = qn_warm(engine, list, &options, out_result);
+    warm_report_end(report);
+  }
+  const char* bundle = args_value(args, "bundle", NULL);
+  if (qn_ok(status) && bundle && !plan->options.is_dry_run && !out_result->is_cancelled) {
+    status = warm_bundle_write(engine, &report->warm_keys, bundle, args_value(args, "sign", NULL),
+                               &report->bundle);
+  }
+  qn_warm_list_destroy(list);
+  qn_engine_destroy(engine);
+  return status;
+}
+
+static int run_worker(const args_t* args) {
+  // Standard input is the socket. It is none when a person runs this by hand.
+  if (args->operand_count > 0 || isatty(STDIN_FILENO)) {
+    return report_usage(args, "--worker is for 'quern warm' itself");
+  }
+  return report_status(args, qn_warm_worker(STDIN_FILENO));
+}
+
+static int run_warm(const args_t* args) {
+  if (args_has(args, "worker")) return run_worker(args);
+  if (args->operand_count == 0 && !args_has(args, "from-cache")) {
+    return report_usage(args, "expected LIST or --from-cache");
+  }
+  if (args_has(args, "sign") && !args_has(args, "bundle")) {
+    return report_usage(args, "--sign belongs to --bundle");
+  }
+  warm_plan_t plan;
+  int code = make_plan(args, &plan);
+  if (code == EXIT_DONE) {
+    warm_report_t report;
+    qn_warm_result_t result;
+    warm_report_init(&report, args);
+    qn_status_t status = warm(args, &plan, &report, &result);
+    code = warm_report_finish(&report, &result, status);
+  }
+  free_plan(&plan);
+  die_if_interrupted();
+  return code;
+}
+
+const verb_t verb_warm = {
+    .name = "warm",
+    .summary = "compile ahead what lists name, in worker processes that may crash without harm",
+    .operands = "[LIST]...",
+    .max_operands = -1,
+    VERB_OPTIONS(
+        {"jobs", 'j', "N", "worker processes (default: one per core)", false},
+        OPTION("timeout", "TIME", "the longest that one key may take (default 60 s)"),
+        {"target", 't', "T", "instead of the targets in the list; several are allowed", true},
+        OPTION("tier", "fast|full", "instead of the tiers in the list"),
+        FLAG("from-cache", "also what the cache directory holds, for the compiler that is here"),
+        OPTION("bundle", "FILE", "then write a bundle of exactly these keys"),
+        OPTION("sign", "KEY", "sign the bundle with this secret key file"),
+        FLAG("dry-run", "tell what is cached and what would be compiled"),
+        {"worker", 0, NULL, NULL, false}, OPTION_JSON),
+    .help =
+        "A LIST is what a service wrote with QUERN_RECORD=LIST, or text for people, one key a "
+        "line:\n"
+        "  FILE.qn [--target T] [--tier fast|full] [--checked]   # from the list's folder\n"
+        "'-' reads standard input. A line that is wrong is reported, and the others go on.\n"
+        "\n"
+        "What the cache directory has already is left alone. A compiler that crashes costs a key, "
+        "not\n"
+        "the run: the key is tried once more and then given up by name. The exit code is 0 only "
+        "if\n"
+        "every key is in the cache at the end.\n",
+    .examples =
+        "  quern warm examples/warm.list --target interp\n"
+        "  quern warm examples/warm.list --dry-run --json\n"
+        "  quern warm --from-cache --jobs 2\n"
+        "  quern warm examples/warm.list --target interp --bundle kernels.qnb\n",
+    .run = run_warm,
+};
