@@ -1,4 +1,4 @@
-// golden.c: the three arrays, and whether they fit together. Read next: tools/cli/run/npy.c, embed.c.
+// golden.c: the three arrays, and whether they fit together.
 #include "golden.h"
 
 #include <stdio.h>
