@@ -77,29 +77,32 @@ static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t
   return kselect(k, kge(k, second, kf(k, 0.0)), second, first);
 }
 
-// a mod b for positive a and b and any quotient: the mantissa of a, shifted up in steps and reduced
-// by the mantissa of b after each, as in long division.
+// Bits of the quotient that one repetition of fmod_step takes off.
+static double bits_of_repetition(const qn__mkit_t* k) {
+  return bits_of_step(k) - 1;
+}
+
+// r 2^bits mod b, for r below b.
+qn__mval_t qn__mf_fmod_step(qn__mkit_t* k, const qn__mval_t* args) {
+  qn__mval_t r = kmul(k, args[0], kf(k, ldexp(1, (int)bits_of_repetition(k))));
+  return mod_step(k, r, args[1], kratio(k, r, args[1]));
+}
+
+// a mod b for positive a and b and any quotient, by long division of the mantissas: the first step
+// takes off what the number of bits leaves over, and each repetition the same number of them.
 qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
-  int bits = bits_of_step(k);
   qn__msplit_t a = qn__mk_split(k, args[0], true), b = qn__mk_split(k, args[1], true);
-  qn__mval_t one = kf(k, 1.0);
+  qn__mval_t one = kf(k, 1.0), bits = kf(k, bits_of_repetition(k));
   qn__mval_t divisor = kadd(k, b.f, one);
-  qn__mval_t left = ksub(k, a.k, b.k);  // bits of the quotient that are still to come
-  qn__mval_t r = kadd(k, a.f, one);
+  // Lanes that are not far are bounded too, as they run along.
+  qn__mval_t left = kat_most(k, k->is_f64 ? 2100 : 280, ksub(k, a.k, b.k));
+  qn__mval_t count = kone(k, QN_OP_TRUNC, kmul(k, left, kf(k, 1 / bits_of_repetition(k))));
+  qn__mval_t first = ksub(k, left, kmul(k, count, bits));
+  qn__mval_t shifted = kadd(k, first, kf(k, qn__mk_magic(k, k->bias)));
+  qn__mval_t r = kmul(k, kadd(k, a.f, one), qn__mk_power(k, qn__mk_word(k, shifted)));
   r = mod_step(k, r, divisor, kratio(k, r, divisor));
-  qn__mval_t magic = kf(k, qn__mk_magic(k, k->bias));
-  int all = k->is_f64 ? 2100 : 280;
-  for (int done = 0; done < all; done += bits - 1) {
-    qn__mval_t now = kat_least(k, 0.0, kat_most(k, bits - 1, left));
-    left = ksub(k, left, now);
-    r = kmul(k, r, qn__mk_power(k, qn__mk_word(k, kadd(k, now, magic))));
-    r = mod_step(k, r, divisor, kratio(k, r, divisor));
-  }
-  // r 2^k of b: exact in one product unless 2^k has no float.
-  qn__mval_t half = kone(k, QN_OP_TRUNC, kmul(k, b.k, kf(k, 0.5)));
-  qn__mval_t rest = ksub(k, b.k, half);
-  r = kmul(k, r, qn__mk_power(k, qn__mk_word(k, kadd(k, half, magic))));
-  return kmul(k, r, qn__mk_power(k, qn__mk_word(k, kadd(k, rest, magic))));
+  r = qn__mk_repeat(k, count, QN__MATH_ID_fmod_step, r, divisor);
+  return qn__mk_ldexp(k, r, b.k);
 }
 
 qn__mval_t qn__mf_fmod(qn__mkit_t* k, const qn__mval_t* args) {

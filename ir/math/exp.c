@@ -186,18 +186,20 @@ qn__mval_t qn__mf_erf(qn__mkit_t* k, const qn__mval_t* args) {
   return kcopysign(k, kselect(k, is_far, far, near_zero), x);
 }
 
-// The mantissa, between 3/4 and 3/2, times a power of two that is clamped to where the result is
-// finite and not zero, or just beyond.
+qn__mval_t qn__mk_ldexp(qn__mkit_t* k, qn__mval_t m, qn__mval_t n) {
+  n = kat_most(k, k->is_f64 ? 1026.0 : 130.0, n);
+  n = kat_least(k, k->is_f64 ? -1078.0 : -153.0, n);
+  power_t power = round_to_power(k, n, 1.0, QN__MSCALE_ANY);
+  return scale_by(k, m, &power, 0);
+}
+
 qn__mval_t qn__mf_ldexp(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0];
   double most = k->is_f64 ? 5000.0 : 600.0;
   qn__mval_t n = kat_least(k, -most, kat_most(k, most, args[1]));
   n = kone(k, QN_OP_ROUNDEVEN, n);
   qn__msplit_t parts = qn__mk_split(k, kabs(k, x), true);
-  n = kat_most(k, k->is_f64 ? 1026.0 : 130.0, kadd(k, n, parts.k));
-  n = kat_least(k, k->is_f64 ? -1078.0 : -153.0, n);
-  power_t power = round_to_power(k, n, 1.0, QN__MSCALE_ANY);
-  qn__mval_t y = scale_by(k, kadd(k, parts.f, kf(k, 1.0)), &power, 0);
+  qn__mval_t y = qn__mk_ldexp(k, kadd(k, parts.f, kf(k, 1.0)), kadd(k, n, parts.k));
   y = kselect(k, qn__mk_has_exponent(k, x), kcopysign(k, y, x), x);
   return kselect(k, kisnan(k, args[1]), args[1], y);
 }

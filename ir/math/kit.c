@@ -99,6 +99,11 @@ qn__mval_t qn__mk_call_if(qn__mkit_t* k, qn__mval_t condition, qn__math_id_t fun
   return let(k, expr);
 }
 
+qn__mval_t qn__mk_repeat(qn__mkit_t* k, qn__mval_t count, qn__math_id_t step, qn__mval_t state,
+                         qn__mval_t constant) {
+  return qn__mk_op(k, QN__MATH_OP_REPEAT + (uint32_t)step, state->dtype, count, state, constant);
+}
+
 // ------------------------------------------------------------------------------------ polynomials
 
 static qn__mval_t horner(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count,

@@ -186,6 +186,9 @@ qn__mval_t qn__mk_call_if(qn__mkit_t* k, qn__mval_t condition, qn__math_id_t fun
                           const qn__mval_t* args, qn__mval_t otherwise);
 qn__mval_t qn__mk_call(qn__mkit_t* k, qn__math_id_t function, qn_dtype_t dtype,
                        const qn__mval_t* args);
+// `step`(… step(state, constant) …, constant), `count` times.
+qn__mval_t qn__mk_repeat(qn__mkit_t* k, qn__mval_t count, qn__math_id_t step, qn__mval_t state,
+                         qn__mval_t constant);
 
 // coefficients[0] + x * (coefficients[1] + x * (…)).
 qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count);
@@ -244,6 +247,10 @@ qn__mval_t qn__mk_exp(qn__mkit_t* k, qn__mval_t x, int more, qn__mscale_t scale)
 qn__mval_t qn__mk_exp_pair(qn__mkit_t* k, qn__mpair_t x);
 // log(1 + f) - f for -1/4 <= f < 1/2.
 qn__mval_t qn__mk_log_tail(qn__mkit_t* k, qn__mval_t f);
+
+// m 2^n for an integer n as a float, with one rounding at most, where 3/4 <= |m| < 3/2 or m is a
+// shorter number; n is clamped to where the result is finite and not zero, or just beyond.
+qn__mval_t qn__mk_ldexp(qn__mkit_t* k, qn__mval_t m, qn__mval_t n);
 
 // Every function: qn__mf_NAME gives its result for the parameters.
 #define QN_MATH(name, op, arity, f32, f64, needs) \

@@ -6,9 +6,13 @@
 // use these functions: it is the reference that tests compare them with.
 //
 // A function consists of LET statements, whose values are operators on variables and literals, and
-// of the result. Values are f32 or f64, bool, and integers of 32 and 64 bits. A COND has a CALL as
-// its second operand: a generator should make the call only if the condition holds for some lane,
-// and takes its result only for those lanes.
+// of the result. Values are f32 or f64, bool, and integers of 32 and 64 bits. Two forms branch:
+//
+// - A COND has a CALL as its second operand. A generator should make the call only if the condition
+//   holds for some lane, and takes its result only for those lanes.
+// - REPEAT (count, state, constant) applies a function of (state, constant) to the state, `count`
+//   times. The count is a float of the function's dtype and differs from lane to lane; NaN and
+//   numbers below 1 are no repetition.
 #ifndef QUERN_IR_MATH_MATH_H_
 #define QUERN_IR_MATH_MATH_H_
 
@@ -60,16 +64,17 @@ enum qn__math_trait {
 
 // Operators that only these functions use, beside those of ops.inc.
 enum qn__math_op {
-  QN__MATH_OP_MULHI = 0x1000,  // the upper half of the product of two unsigned integers
-  QN__MATH_OP_HIGH,            // the upper 32 bits of an f64
-  QN__MATH_OP_LOW,             // the lower 32 bits of an f64
-  QN__MATH_OP_JOIN,            // the f64 of (upper, lower)
-  QN__MATH_OP_RATIO,           // a quotient that may be off by a few ulp
-  QN__MATH_OP_SCALEF,          // a * 2^b
-  QN__MATH_OP_GETEXP,          // the exponent of a, as a float
-  QN__MATH_OP_GETMANT,         // the mantissa of a, between 3/4 and 3/2
-  QN__MATH_OP_TWO_OVER_PI,     // word a of 2/pi (tables.h), of 32 or 64 bits as the dtype says
-  QN__MATH_OP_CALL = 0x2000,   // + the id of the called function
+  QN__MATH_OP_MULHI = 0x1000,   // the upper half of the product of two unsigned integers
+  QN__MATH_OP_HIGH,             // the upper 32 bits of an f64
+  QN__MATH_OP_LOW,              // the lower 32 bits of an f64
+  QN__MATH_OP_JOIN,             // the f64 of (upper, lower)
+  QN__MATH_OP_RATIO,            // a quotient that may be off by a few ulp
+  QN__MATH_OP_SCALEF,           // a * 2^b
+  QN__MATH_OP_GETEXP,           // the exponent of a, as a float
+  QN__MATH_OP_GETMANT,          // the mantissa of a, between 3/4 and 3/2
+  QN__MATH_OP_TWO_OVER_PI,      // word a of 2/pi (tables.h), of 32 or 64 bits as the dtype says
+  QN__MATH_OP_CALL = 0x2000,    // + the id of the called function
+  QN__MATH_OP_REPEAT = 0x3000,  // + the id of the function of a step
 };
 
 typedef struct qn__math_function {

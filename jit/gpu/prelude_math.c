@@ -33,6 +33,10 @@ static const char* type_text(qn_dtype_t dtype) {
   }
 }
 
+static bool is_repeat(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_OP && (uint32_t)expr->op >= QN__MATH_OP_REPEAT;
+}
+
 // ------------------------------------------------------------------------------------ operands
 
 static void write_float(qn_dtype_t dtype, double value, qn__buffer_t* out) {
@@ -249,6 +253,20 @@ static void count_uses(const writer_t* w, const qn__ir_expr_t* expr) {
   for (uint32_t i = 0; i < 3; i++) count_uses(w, expr->args[i]);
 }
 
+// The first statement: the variable's, with the state before the first step. The second: the steps.
+static void write_repeat(const writer_t* w, const qn__ir_var_t* var, const qn__ir_expr_t* expr) {
+  const qn__math_info_t* step = qn__math_info((qn__math_id_t)(expr->op - QN__MATH_OP_REPEAT));
+  const char* type = type_text(var->dtype);
+  qn__buffer_format(w->out, "  %s t%u = ", type, var->id);
+  write_operand(w, expr->args[1]);
+  qn__buffer_format(w->out, ";\n  for (%s i = ", type);
+  write_operand(w, expr->args[0]);
+  qn__buffer_format(w->out, "; i >= %s(1); i -= %s(1)) t%u = qn_%s_%s(t%u, ", type, type, var->id,
+                    step->name, float_text(var->dtype), var->id);
+  write_operand(w, expr->args[2]);
+  qn__buffer_cstr(w->out, ");\n");
+}
+
 static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtype, bool has_fma,
                            qn__buffer_t* out) {
   qn__math_function_t function;
@@ -261,6 +279,7 @@ static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtyp
   for (const qn__ir_stmt_t* stmt = function.body.first; stmt; stmt = stmt->next) {
     w.values[stmt->let.var->id] = stmt->let.value;
     count_uses(&w, stmt->let.value);
+    if (is_repeat(stmt->let.value)) w.uses[stmt->let.var->id] = 2;
   }
   count_uses(&w, function.result);
 
@@ -277,6 +296,10 @@ static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtyp
   for (const qn__ir_stmt_t* stmt = function.body.first; stmt; stmt = stmt->next) {
     const qn__ir_var_t* var = stmt->let.var;
     if (w.uses[var->id] < 2) continue;
+    if (is_repeat(stmt->let.value)) {
+      write_repeat(&w, var, stmt->let.value);
+      continue;
+    }
     qn__buffer_format(out, "  %s t%u = ", type_text(var->dtype), var->id);
     write_value(&w, stmt->let.value);
     qn__buffer_cstr(out, ";\n");

@@ -211,8 +211,34 @@ static qn__val_t conditional(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   return result;
 }
 
+// A loop for all lanes that ends with the longest of them.
+static qn__val_t repeat(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+  LLVMBuilderRef b = k->builder;
+  qn__math_id_t step = (qn__math_id_t)(expr->op - QN__MATH_OP_REPEAT);
+  qn__val_t count = leaf(k, expr->args[0]), start = leaf(k, expr->args[1]);
+  qn__val_t one = kf(k, 1.0);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
+  LLVMBasicBlockRef loop = append(k, "repeat"), body = append(k, "step"), done = append(k, "done");
+  LLVMBuildBr(b, loop);
+  LLVMPositionBuilderAtEnd(b, loop);
+  qn__val_t left = LLVMBuildPhi(b, k->f, ""), state = LLVMBuildPhi(b, k->f, "");
+  qn__val_t is_left = LLVMBuildFCmp(b, LLVMRealOGE, left, one, "");
+  LLVMBuildCondBr(b, qn__kit_any(k, is_left), body, done);
+  LLVMPositionBuilderAtEnd(b, body);
+  qn__val_t next = qn__math_shared(k, step, (qn__val_t[]){state, leaf(k, expr->args[2])});
+  next = LLVMBuildSelect(b, is_left, next, state, "");
+  qn__val_t fewer = LLVMBuildFSub(b, left, one, "");
+  LLVMBasicBlockRef body_end = LLVMGetInsertBlock(b);
+  LLVMBuildBr(b, loop);
+  LLVMAddIncoming(left, (LLVMValueRef[]){count, fewer}, (LLVMBasicBlockRef[]){before, body_end}, 2);
+  LLVMAddIncoming(state, (LLVMValueRef[]){start, next}, (LLVMBasicBlockRef[]){before, body_end}, 2);
+  LLVMPositionBuilderAtEnd(b, done);
+  return state;
+}
+
 static qn__val_t value_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_COND) return conditional(k, expr);
+  if (expr->kind == QN__EXPR_OP && (uint32_t)expr->op >= QN__MATH_OP_REPEAT) return repeat(k, expr);
   return expr->kind == QN__EXPR_OP ? operator_of(k, expr) : cast(k, expr);
 }
 
