@@ -229,11 +229,17 @@ static qn_engine_t* create_engine(void) {
 int main(int argc, char** argv) {
   enum { L1 = 1 << 12, L2 = 1 << 16, MEMORY = 1 << 24, SAMPLES = 101, FEW = 31 };
   static const subject_t EXP = {QN_OP_EXP, "exp", -10, 10};
-  static const subject_t OTHERS[] = {{QN_OP_EXP2, "exp2", -10, 10},   {QN_OP_LOG, "log", 0.01, 10},
-                                     {QN_OP_LOG2, "log2", 0.01, 10},  {QN_OP_TANH, "tanh", -3, 3},
-                                     {QN_OP_ERF, "erf", -3, 3},       {QN_OP_SIN, "sin", -10, 10},
-                                     {QN_OP_COS, "cos", -10, 10},     {QN_OP_POW, "pow", 0.01, 10},
-                                     {QN_OP_RSQRT, "rsqrt", 0.01, 10}};
+  static const subject_t OTHERS[] = {{QN_OP_EXP2, "exp2", -10, 10},
+                                     {QN_OP_LOG, "log", 0.01, 10},
+                                     {QN_OP_LOG2, "log2", 0.01, 10},
+                                     {QN_OP_TANH, "tanh", -3, 3},
+                                     {QN_OP_ERF, "erf", -3, 3},
+                                     {QN_OP_SIN, "sin", -10, 10},
+                                     {QN_OP_COS, "cos", -10, 10},
+                                     {QN_OP_POW, "pow", 0.01, 10},
+                                     {QN_OP_RSQRT, "rsqrt", 0.01, 10},
+                                     {QN_OP_FMOD, "fmod", -100, 100},
+                                     {QN_OP_FMOD, "fmod far", -1e20, 1e20}};
   bench_t bench = {.report = bench_begin("math functions, ns per element",
                                          "Compares the math functions with libmvec, on one core.",
                                          argc, argv)};
