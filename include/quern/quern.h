@@ -42,6 +42,7 @@
 extern "C" {
 #endif
 
+// The timeout that waits for ever.
 #define QN_TIMEOUT_INFINITE INT64_C(-1)
 
 // Returns the version of the library at run time, such as "0.1.0". QN_VERSION_STRING is that of the
@@ -53,6 +54,7 @@ QN_API const char* qn_build_info(void);
 
 // ------------------------------------------------------------------------------------ log
 
+// How grave a message is.
 typedef enum qn_log_level {
   QN_LOG_ERROR = 1,
   QN_LOG_WARN = 2,
@@ -60,10 +62,11 @@ typedef enum qn_log_level {
   QN_LOG_DEBUG = 4,
 } qn_log_level_t;
 
+// Takes one message, terminated and borrowed for the call, on any thread.
 typedef void (*qn_log_sink_fn_t)(void* self, qn_log_level_t level, const char* message);
 
-// Sets the sink of the process, which gets messages of `level` and graver ones, on any thread. The
-// library logs nothing by itself: NULL, the default, is silent. The sink and `self` must stay valid
+// Sets the sink of the process, which gets messages of `level` and graver ones. The library prints
+// nothing by itself: NULL, the default, is silent. The old sink and its `self` must stay valid
 // until calls in progress have returned.
 QN_API void qn_log_set_sink(qn_log_level_t level, qn_log_sink_fn_t sink, void* self);
 
@@ -71,8 +74,10 @@ QN_API void qn_log_set_sink(qn_log_level_t level, qn_log_sink_fn_t sink, void* s
 //
 // A module is a checked program. It never changes, so any threads may share it.
 
+// A module.
 typedef struct qn_module qn_module_t;
 
+// How grave a diagnostic is.
 typedef enum qn_severity {
   QN_SEVERITY_ERROR = 1,
   QN_SEVERITY_WARNING = 2,
@@ -81,14 +86,14 @@ typedef enum qn_severity {
 
 // One message about a text. Borrowed for the callback.
 typedef struct qn_diagnostic {
-  qn_severity_t severity;
-  const char* code;  // "QN0103": stable, one per kind of mistake; "" for notes
-  const char* message;
-  const char* help;  // a suggestion, or ""
-  const char* source_name;
-  uint32_t line;        // from 1; 0 when there is no place
-  uint32_t column;      // from 1, in UTF-8 code points
-  uint32_t end_column;  // one past the last column, on the same line
+  qn_severity_t severity;   // how grave it is
+  const char* code;         // "QN0103": stable, one per kind of mistake; "" for notes
+  const char* message;      // one line
+  const char* help;         // a suggestion, or ""
+  const char* source_name;  // of the parse options
+  uint32_t line;            // from 1; 0 when there is no place
+  uint32_t column;          // from 1, in UTF-8 code points
+  uint32_t end_column;      // one past the last column, on the same line
 } qn_diagnostic_t;
 
 // How to read a text.
@@ -99,7 +104,7 @@ typedef struct qn_parse_options {
   const char* source_name;
   // Called for each diagnostic in order. NULL: the status message alone has them, rendered.
   void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic);
-  void* on_diagnostic_self;
+  void* on_diagnostic_self;  // passed to on_diagnostic
   // Errors after which parsing gives up. 0: 20.
   uint32_t error_limit;
   // Zero: the default allocator.
@@ -107,8 +112,9 @@ typedef struct qn_parse_options {
 } qn_parse_options_t;
 
 // Parses and verifies UTF-8 text of `size` bytes. `options` may be NULL. `*out_module` is owned:
-// qn_module_release. Errors: SYNTAX and INVALID_MODULE, with a message that renders every
-// diagnostic with line, column, source line and caret; OUT_OF_MEMORY.
+// qn_module_release. Errors: SYNTAX (the text does not parse), INVALID_MODULE (it breaks a rule of
+// the language), both with a message that renders every diagnostic with line, column, source line
+// and caret; INVALID_ARGUMENT (options, or a text beyond 256 MiB), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_module_parse(const char* text, size_t size,
                                                const qn_parse_options_t* options,
                                                qn_module_t** out_module);
@@ -125,13 +131,15 @@ QN_API void qn_module_release(qn_module_t* module);
 // `from_device=N` are resolved when the target is made, never later. A kind of GPU alone ("cuda")
 // is device 0 of this machine where there is one.
 
+// A target.
 typedef struct qn_target qn_target_t;
 
-// Reads any of the four forms, terminated. `*out_target` is owned: qn_target_release. Errors:
-// SYNTAX (malformed JSON or command line, with line and column), NOT_FOUND (unknown kind or tag,
-// with the nearest one), INVALID_ARGUMENT (unknown option with the nearest name, wrong type, value
-// out of range), UNAVAILABLE (from_device without such a device), OUT_OF_MEMORY. An ISA feature
-// beyond this machine is an error only when code is loaded.
+// Reads any of the four forms, terminated. An ISA feature beyond this machine is an error only when
+// code is loaded. `*out_target` is owned: qn_target_release. Errors: SYNTAX (malformed JSON or
+// command line, with line and column), NOT_FOUND (unknown kind or tag, with the nearest one),
+// INVALID_ARGUMENT (unknown option with the nearest name, wrong type, value out of range, an option
+// that is given twice), UNAVAILABLE (`from_device` without such a device), DEVICE_ERROR (a device
+// does not answer `from_device`), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_target_parse(const char* text, qn_target_t** out_target);
 // Adds a reference.
 QN_API void qn_target_retain(qn_target_t* target);
@@ -142,51 +150,63 @@ QN_API void qn_target_release(qn_target_t* target);
 //
 // Types and ids of devices are DLPack's. A pointer of a device is an address only where the
 // attribute POINTER_IS_ADDRESS holds (device.h); elsewhere it is an opaque handle.
+//
+// The errors of devices: any call on a device may give NOT_FOUND (no such device), UNAVAILABLE (a
+// GPU was opened before this process was forked, or the process is ending; the system gives no
+// thread), OUT_OF_MEMORY, and DEVICE_ERROR (the driver reports a failure). Comments below name what
+// else a call gives.
 
-// Layout-compatible with DLPack's DLDevice.
+// One device. Layout-compatible with DLPack's DLDevice.
 typedef struct qn_device {
-  int32_t type;
-  int32_t id;
+  int32_t type;  // QN_DEVICE_CPU, ..., or that of a plugin
+  int32_t id;    // from 0
 } qn_device_t;
 
+// The processors of this machine, as one device. DLPack's kDLCPU.
 #define QN_DEVICE_CPU 1
+// An NVIDIA GPU. DLPack's kDLCUDA.
 #define QN_DEVICE_CUDA 2
+// A GPU by Vulkan. DLPack's kDLVulkan.
 #define QN_DEVICE_VULKAN 7
-#define QN_DEVICE_NULL 12  // DLPack's kDLExtDev: the template of docs/new-backend.md
+// The template of docs/new-backend.md. DLPack's kDLExtDev.
+#define QN_DEVICE_NULL 12
 
 // Returns how many devices of a type there are: 0 without a driver.
 QN_API int32_t qn_device_count(int32_t type);
 
 // Allocates device memory. `size_bytes` 0 gives a valid pointer. `alignment_bytes` is a power of
 // two, or 0 for the device's own (64 at least). `*out_pointer` is owned: qn_device_free. Errors:
-// OUT_OF_MEMORY, INVALID_ARGUMENT (alignment), NOT_FOUND (no such device), DEVICE_ERROR.
+// the errors of devices; INVALID_ARGUMENT (alignment).
 QN_API QN_MUST_USE qn_status_t qn_device_allocate(qn_device_t device, size_t size_bytes,
                                                   size_t alignment_bytes, void** out_pointer);
-// Frees device memory. Synchronise the work that uses it first. Errors: NOT_FOUND (no such device),
-// INVALID_ARGUMENT (a pointer of another device), DEVICE_ERROR.
+// Frees device memory. Synchronise the work that uses it first. `pointer` NULL does nothing.
+// Errors: the errors of devices; INVALID_ARGUMENT (Vulkan: no allocation begins there).
 QN_API QN_MUST_USE qn_status_t qn_device_free(qn_device_t device, void* pointer);
 
+// A queue of work of one device.
 typedef struct qn_stream qn_stream_t;
 
 // One copy between two places in memory.
 typedef struct qn_copy {
-  size_t struct_size;  // sizeof(qn_copy_t)
-  qn_device_t from_device;
-  const void* from;
-  size_t from_offset_bytes;
-  qn_device_t to_device;
-  void* to;
-  size_t to_offset_bytes;
-  size_t size_bytes;
+  size_t struct_size;        // sizeof(qn_copy_t)
+  qn_device_t from_device;   // whose memory `from` is
+  const void* from;          // address or handle
+  size_t from_offset_bytes;  // of the first byte
+  qn_device_t to_device;     // whose memory `to` is
+  void* to;                  // address or handle
+  size_t to_offset_bytes;    // of the first byte
+  size_t size_bytes;         // 0 copies nothing
   // Host memory of this copy is pinned, stays alive and unchanged until the stream has passed the
   // copy. If false, the call returns only when host memory may be reused.
   bool is_host_pinned;
 } qn_copy_t;
 
 // Copies on `stream`: one of the device that is not the CPU, or of the source if both are not.
-// NULL: that device's default stream. `copy` is borrowed for the call. Errors: INVALID_ARGUMENT (a
-// null address, overlapping ranges, another device's stream), NOT_FOUND (no such device),
-// UNSUPPORTED (between devices that cannot), OUT_OF_MEMORY, DEVICE_ERROR.
+// NULL: that device's default stream. Copies between devices of two types go through host memory
+// and are done on return. `copy` is borrowed for the call. Errors: the errors of devices;
+// INVALID_ARGUMENT (a null address, overlapping ranges, a range beyond the address space or the
+// memory, another device's stream), FAILED_PRECONDITION (CUDA: the stream cannot copy while the
+// host records a graph).
 QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream);
 
 // ------------------------------------------------------------------------------------ streams
@@ -194,8 +214,8 @@ QN_API QN_MUST_USE qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t
 // A stream is a queue of work that runs in order. Several threads may use one; it keeps the order
 // in which their calls return.
 
-// Makes a stream. `*out_stream` is owned: qn_stream_destroy. Errors: NOT_FOUND (no such device),
-// UNSUPPORTED (the device has its default stream only), OUT_OF_MEMORY, DEVICE_ERROR.
+// Makes a stream. `*out_stream` is owned: qn_stream_destroy. Errors: the errors of devices;
+// UNSUPPORTED (the device has its default stream only).
 QN_API QN_MUST_USE qn_status_t qn_stream_create(qn_device_t device, qn_stream_t** out_stream);
 // Gives the default stream of a device, which every device has. It is borrowed for the life of the
 // process. Where a function takes NULL for the default stream, this handle is the same. On the CPU
@@ -205,12 +225,15 @@ QN_API QN_MUST_USE qn_status_t qn_stream_default(qn_device_t device, qn_stream_t
 // Waits for the queued work, drops its errors, and releases the stream; default streams stay.
 QN_API void qn_stream_destroy(qn_stream_t* stream);
 // Waits for all work enqueued before the call. Returns the first error of that work once; work
-// after a failed one was skipped. `stream` NULL: the default one. Errors: those of the work;
-// NOT_FOUND (no such device), INVALID_ARGUMENT (another device's stream), DEVICE_ERROR.
+// after a failed one was skipped. `stream` NULL: the default one. Errors: those of the work
+// (qn_function_call); the errors of devices; INVALID_ARGUMENT (another device's stream),
+// FAILED_PRECONDITION (CUDA: the stream records a graph).
 QN_API QN_MUST_USE qn_status_t qn_stream_sync(qn_device_t device, qn_stream_t* stream);
 // Makes work enqueued on `to` after this call start only after the work enqueued on `from` before
-// it. Both are streams of `device` (NULL: the default one). Does not wait. Errors: NOT_FOUND,
-// INVALID_ARGUMENT (another device's stream), UNSUPPORTED, OUT_OF_MEMORY, DEVICE_ERROR.
+// it. Both are streams of `device` (NULL: the default one). Returns at once, unless `to` is the
+// CPU's default stream, whose work runs in the calling thread. Errors: the errors of devices;
+// INVALID_ARGUMENT (another device's stream), UNSUPPORTED (the device cannot order streams),
+// FAILED_PRECONDITION (CUDA: one of the two records a graph, and the other cannot join it).
 QN_API QN_MUST_USE qn_status_t qn_stream_wait(qn_device_t device, qn_stream_t* from,
                                               qn_stream_t* to);
 // Returns true when all enqueued work is done, and for NULL: to ask the default stream, pass the
@@ -233,6 +256,7 @@ QN_API qn_stream_t* qn_active_stream(qn_device_t device);
 
 // ------------------------------------------------------------------------------------ values
 
+// The type of an element or a scalar.
 typedef enum qn_dtype {
   QN_DTYPE_NONE = 0,
 #define QN_DTYPE(name, value, text, bits, class_, dl_code, dl_bits) QN_DTYPE_##name = value,
@@ -241,29 +265,29 @@ typedef enum qn_dtype {
   QN_DTYPE_COUNT
 } qn_dtype_t;
 
-// Layout-compatible with DLPack's DLDataType.
+// A dtype as DLPack writes it. Layout-compatible with DLPack's DLDataType.
 typedef struct qn_dl_dtype {
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
+  uint8_t code;    // DLPack's: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool
+  uint8_t bits;    // of one element
+  uint16_t lanes;  // 1
 } qn_dl_dtype_t;
 
-// Layout-compatible with DLPack's DLTensor: a pointer to one may be cast to the other.
+// A tensor. Layout-compatible with DLPack's DLTensor: a pointer to one may be cast to the other.
 typedef struct qn_tensor {
-  void* data;
-  qn_device_t device;
-  int32_t ndim;
-  qn_dl_dtype_t dtype;
-  int64_t* shape;
-  int64_t* strides;  // in elements; NULL: row-major
-  uint64_t byte_offset;
+  void* data;            // address or handle of the memory
+  qn_device_t device;    // whose memory it is
+  int32_t ndim;          // the rank
+  qn_dl_dtype_t dtype;   // of the elements
+  int64_t* shape;        // `ndim` extents; may be NULL if ndim is 0
+  int64_t* strides;      // in elements; NULL: row-major
+  uint64_t byte_offset;  // of the first element
 } qn_tensor_t;
 
 // Returns the DLPack dtype of a dtype; all zero for values that are no dtype.
 QN_API qn_dl_dtype_t qn_dtype_to_dl(qn_dtype_t dtype);
 
-// Type indices of tvm-ffi's TVMFFIAny, and UINT, which it does not have: it ends below 64, where
-// its objects begin.
+// What a value holds. The numbers are the type indices of tvm-ffi's TVMFFIAny. It does not have
+// UINT, whose number is the last before 64, where its objects begin.
 typedef enum qn_value_type {
   QN_VALUE_NONE = 0,
   QN_VALUE_INT = 1,
@@ -282,13 +306,13 @@ typedef struct qn_value {
   int32_t type;      // qn_value_type_t
   uint32_t padding;  // reserved: 0
   union {
-    int64_t int_value;  // INT, BOOL, UINT
-    double float_value;
-    void* pointer;
-    const qn_tensor_t* tensor;
-    const char* string;
-    qn_dl_dtype_t dtype;
-    qn_device_t device;
+    int64_t int_value;          // INT, BOOL, UINT
+    double float_value;         // FLOAT
+    void* pointer;              // POINTER
+    const qn_tensor_t* tensor;  // TENSOR
+    const char* string;         // STRING
+    qn_dl_dtype_t dtype;        // DTYPE
+    qn_device_t device;         // DEVICE
   };
 } qn_value_t;
 
@@ -330,10 +354,14 @@ static inline qn_value_t qn_value_tensor(const qn_tensor_t* tensor) {
 // find the memory table. A cache problem is a miss, never an error. docs/lookups.md says which call
 // waits for what; examples/server.c is a whole program.
 
+// An engine.
 typedef struct qn_engine qn_engine_t;
+// The loaded code of one module for one target on one device.
 typedef struct qn_executable qn_executable_t;
+// A function that can be called.
 typedef struct qn_function qn_function_t;
 
+// Which tiers of the cache an engine uses.
 typedef enum qn_cache_mode {
   QN_CACHE_DEFAULT = 0,  // the environment, else RW
   QN_CACHE_OFF = 1,      // memory only: neither directory nor bundles nor remote tier
@@ -362,13 +390,13 @@ QN_API const char* qn_source_text(qn_source_t source);
 
 // The key of a cache entry: 32 lower-case hexadecimal digits, terminated. "" is no key.
 typedef struct qn_cache_key {
-  char hex[33];
+  char hex[33];  // the digits
 } qn_cache_key_t;
 
 // One option of options.inc by its name, with its value as text: {"jit", "forbid"}.
 typedef struct qn_setting {
-  const char* name;
-  const char* value;
+  const char* name;   // docs/options.md
+  const char* value;  // as the environment writes it
 } qn_setting_t;
 
 // Why a lookup had to compile.
@@ -385,17 +413,17 @@ QN_API const char* qn_miss_reason_text(qn_miss_reason_t reason);
 
 // One compile that has ended. Borrowed for the callback.
 typedef struct qn_compile_event {
-  size_t struct_size;  // of the library: members beyond it are not there
-  const char* name;    // "softmax@0123456789ab": the first function and the key
-  qn_cache_key_t key;
-  const char* target_json;
-  qn_tier_t tier;
-  bool is_checked;
-  qn_miss_reason_t reason;
+  size_t struct_size;       // of the library: members beyond it are not there
+  const char* name;         // "softmax@0123456789ab": the first function and the key
+  qn_cache_key_t key;       // of the entry
+  const char* target_json;  // the target's canonical form
+  qn_tier_t tier;           // of the lookup
+  bool is_checked;          // of the lookup
+  qn_miss_reason_t reason;  // why it had to compile
   const char* reason_text;  // a sentence: what the tiers said
   int64_t queue_ns;         // waited for a compile thread
   int64_t compile_ns;       // of the code generator
-  size_t code_bytes;        // 0 when it failed
+  size_t code_bytes;        // 0 if it failed
   qn_status_t status;       // borrowed; ok or why it failed
 } qn_compile_event_t;
 
@@ -407,8 +435,8 @@ typedef struct qn_engine_options {
   // NULL: QUERN_CACHE_DIR and the XDG rules, unless ignores_environment; "" : memory only. A
   // relative path is resolved once, when the engine is made.
   const char* cache_dir;
-  qn_cache_mode_t cache_mode;
-  uint64_t cache_max_bytes;  // 0: 2 GiB
+  qn_cache_mode_t cache_mode;  // which tiers are used
+  uint64_t cache_max_bytes;    // 0: 2 GiB
   // Part of every key: keeps users of one directory apart. NULL: "".
   const char* cache_namespace;
   // False: options that are not set here come from the environment (options.inc).
@@ -418,26 +446,26 @@ typedef struct qn_engine_options {
   // Any options of options.inc; what is set here wins over the environment and over the fields
   // above. Borrowed for the call.
   const qn_setting_t* settings;
-  size_t setting_count;
+  size_t setting_count;  // of `settings`
   // Called after every compile, also a failed one, on the thread that compiled. It may start
   // lookups, but must not wait for one. NULL: not called.
   void (*on_compile)(void* self, const qn_compile_event_t* event);
-  void* on_compile_self;
+  void* on_compile_self;  // passed to on_compile
 } qn_engine_options_t;
 
 // Makes an engine. `options` may be NULL. Opens no compiler. `*out_engine` is owned:
 // qn_engine_destroy. A cache directory that cannot be used is not an error: the engine then works
-// from memory, logs it once and counts it. Errors: INVALID_ARGUMENT (an unknown setting, with the
-// nearest name; a bad value), OUT_OF_MEMORY.
+// from memory, logs it once and counts it; so it is for bundles and the remote tier. Errors:
+// INVALID_ARGUMENT (an unknown setting, with the nearest name; a bad value), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_create(const qn_engine_options_t* options,
                                                 qn_engine_t** out_engine);
 // Destroys the engine. Functions, executables and futures that the program holds stay valid.
 // Cancels compiles that have not begun; waits a bounded time for running compiles and queued
 // writes. Must not be called from a callback of the engine.
 QN_API void qn_engine_destroy(qn_engine_t* engine);
-// Waits until everything compiled before the call is written to the cache directory and the remote
-// tier, or was given up. Returns false when `timeout_ns` passed first. Does not
-// wait for compiles that still run.
+// Waits until all entries compiled before the call are written to the cache directory and the
+// remote tier, or were given up. Does not wait for compiles that still run. Returns false if
+// `timeout_ns` passed first.
 QN_API bool qn_engine_flush(qn_engine_t* engine, int64_t timeout_ns);
 
 // What a lookup does when neither memory nor the cache has the key. To come back later instead, use
@@ -477,8 +505,9 @@ typedef struct qn_lookup_info {
   qn_tier_t tier;      // of the returned code
 } qn_lookup_info_t;
 
-// Looks up one function: qn_engine_executable and qn_executable_function in one, with the errors of
-// both. `options` and `out_info` may be NULL. `*out_function` is owned: qn_function_release.
+// Looks up one function: qn_engine_executable and qn_executable_function in one. `options` and
+// `out_info` may be NULL. `*out_function` is owned: qn_function_release. Errors: those of
+// qn_engine_executable and qn_executable_function.
 QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module,
                                                   qn_target_t* target, const char* name,
                                                   const qn_lookup_options_t* options,
@@ -488,11 +517,15 @@ QN_API QN_MUST_USE qn_status_t qn_engine_function(qn_engine_t* engine, qn_module
 // then by a compile, of which there is one per key however many threads ask. It is for the calling
 // thread's active device if that is of the target's type, else for the first device of that type.
 // `options` and `out_info` may be NULL. `*out_executable` is owned: qn_executable_release.
-// Errors: those of the code generator (UNSUPPORTED, UNAVAILABLE, INTERNAL, ...), also for one
-// second after another lookup got them; INCOMPATIBLE (ISA beyond the machine), COMPILE_FORBIDDEN,
-// DEADLINE_EXCEEDED, CANCELLED (the engine is being destroyed), NOT_FOUND (no device of the type),
-// UNAVAILABLE (the lookup has a time limit and no compile thread can be started), OUT_OF_MEMORY,
-// DEVICE_ERROR.
+// Errors of any lookup: INVALID_ARGUMENT (options), OUT_OF_MEMORY; NOT_FOUND or UNAVAILABLE (no
+// device of the type); COMPILE_FORBIDDEN (the key is not cached, and QN_MISS_FAIL or the option
+// `jit` forbids a compile); DEADLINE_EXCEEDED (`time_limit_ns` passed); CANCELLED (the engine is
+// being destroyed, or the process has forked); UNAVAILABLE (the lookup has a time limit, and no
+// compile thread can be started); INCOMPATIBLE (the machine lacks an ISA option of the target);
+// DEVICE_ERROR and UNSUPPORTED (the device does not load the code). Errors of compiles, also for
+// one second after another lookup got them: UNSUPPORTED (the generator cannot compile the module),
+// UNAVAILABLE (the generator or its compiler is not installed), INTERNAL (the compiler failed),
+// DATA_LOSS (the artifact of a generator is malformed).
 QN_API QN_MUST_USE qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module,
                                                     qn_target_t* target,
                                                     const qn_lookup_options_t* options,
@@ -508,8 +541,9 @@ QN_API void qn_executable_retain(qn_executable_t* executable);
 // Drops a reference.
 QN_API void qn_executable_release(qn_executable_t* executable);
 // Gives a function of the executable by name. It keeps the executable and the module alive.
-// `*out_function` is owned: qn_function_release. Errors: NOT_FOUND with the nearest name,
-// INVALID_ARGUMENT (not the module of the executable), OUT_OF_MEMORY.
+// `*out_function` is owned: qn_function_release. Errors: NOT_FOUND (no such function, with the
+// nearest name), INVALID_ARGUMENT (not the module of the executable), UNSUPPORTED (more than 128
+// parameters and symbols, or a shape that nests too deep), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_executable_function(qn_executable_t* executable,
                                                       qn_module_t* module, const char* name,
                                                       qn_function_t** out_function);
@@ -522,25 +556,26 @@ typedef struct qn_future qn_future_t;
 // Starts a lookup of a function and returns at once: the engine's threads read files, ask the
 // network and compile (a memory hit is ready immediately). `options->time_limit_ns` limits the
 // whole lookup: a future that still waits for a compile thread then ends with DEADLINE_EXCEEDED.
-// `*out_future` is owned: qn_future_release. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+// `options` may be NULL. `*out_future` is owned: qn_future_release. Errors: INVALID_ARGUMENT
+// (options), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_engine_request(qn_engine_t* engine, qn_module_t* module,
                                                  qn_target_t* target, const char* name,
                                                  const qn_lookup_options_t* options,
                                                  qn_future_t** out_future);
 // Returns true when qn_future_wait will not wait.
 QN_API bool qn_future_is_ready(const qn_future_t* future);
-// Waits for the function at most `timeout_ns`. May be called
-// again, and gives the function again. `out_info` may be NULL. `*out_function` is owned:
-// qn_function_release. Errors: those of the lookup; DEADLINE_EXCEEDED (the lookup goes on),
-// CANCELLED.
+// Waits for the function at most `timeout_ns`. May be called again, and gives the function again.
+// `out_info` may be NULL. `*out_function` is owned: qn_function_release. Errors: those of
+// qn_engine_function; DEADLINE_EXCEEDED (`timeout_ns` passed, and the lookup continues), CANCELLED
+// (also by qn_future_cancel).
 QN_API QN_MUST_USE qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns,
                                               qn_lookup_info_t* out_info,
                                               qn_function_t** out_function);
-// Calls `on_ready` once: on the thread that completes the lookup, or at once when it is ready. For
-// event loops. A future has one callback, which must not release the future.
+// Calls `on_ready` once, for event loops: on the thread that completes the lookup, or at once if
+// the future is ready. A future has one callback, which must not release the future.
 QN_API void qn_future_notify(qn_future_t* future, void (*on_ready)(void* self), void* self);
-// Cancels. Waiters get CANCELLED. A compile that has not begun is dropped unless another lookup
-// waits for it; one that runs goes on into the cache.
+// Cancels the lookup. Waiters get CANCELLED. A compile that has not begun is dropped unless another
+// lookup waits for it; one that runs continues, and is cached.
 QN_API void qn_future_cancel(qn_future_t* future);
 // Releases the future. Does not cancel.
 QN_API void qn_future_release(qn_future_t* future);
@@ -565,10 +600,16 @@ QN_API bool qn_function_is_fallback(const qn_function_t* function);
 //
 // On the CPU's default stream the call returns when the work is done, with its errors. On other
 // streams it enqueues: the tensors' memory is borrowed until the stream has passed the call, and
-// errors of the work come from the next qn_stream_sync. Errors before anything runs: TYPE_ERROR and
-// VALUE_ERROR, which name the function with its signature, the argument, the expected and the given
-// value; DEVICE_ERROR, OUT_OF_MEMORY. Errors of the work: ASSERTION, OUT_OF_BOUNDS,
-// DIVISION_BY_ZERO, OUT_OF_MEMORY, DEVICE_ERROR.
+// errors of the work come from the next qn_stream_sync.
+//
+// Errors before the work begins: TYPE_ERROR (count of arguments, type, dtype, rank) and VALUE_ERROR
+// (shape, strides, alignment, device, aliasing, range, a null address), which name the function
+// with its signature, the argument, the expected and the given value; INVALID_ARGUMENT
+// (Vulkan: a buffer is not memory of the device, or not aligned to its elements); the errors of
+// devices; UNSUPPORTED and FAILED_PRECONDITION (CUDA: the function cannot be recorded into a graph
+// of the host, or the default stream cannot be used while the host records). Errors of the work:
+// ASSERTION (an assert of the program), OUT_OF_BOUNDS and DIVISION_BY_ZERO (checked code),
+// VALUE_ERROR (the extent of an allocation), OUT_OF_MEMORY (workspace), DEVICE_ERROR.
 QN_API QN_MUST_USE qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args,
                                                 size_t count, qn_value_t* result);
 // Calls the function on `stream` (NULL: the default one) instead of the active one. Errors: those
@@ -581,10 +622,11 @@ QN_API QN_MUST_USE qn_status_t qn_function_call_on(qn_function_t* function, qn_s
 
 // Opens the shared object at `path` (never a name that is searched for), which stays open, and
 // registers its devices, generators and kinds of targets, in this order. Loading it again changes
-// nothing. Call it before the first use of what it adds; not from a plugin's own `create`. Errors:
-// INVALID_ARGUMENT (an empty path), UNAVAILABLE (it cannot be opened, has no entry or another
-// version), those of qn_device_register, qn_codegen_register and qn_target_kind_register
-// (backend.h), naming the plugin; what was registered before the error stays.
+// nothing. Call it before the first use of what it adds, and not from a plugin's own `create`.
+// After an error, parts that were registered before it stay. Errors: INVALID_ARGUMENT (an empty
+// path, or one beyond 4 KiB), UNAVAILABLE (the object cannot be opened, has no entry or serves
+// another version); those of qn_device_register, qn_codegen_register and qn_target_kind_register
+// (backend.h).
 QN_API QN_MUST_USE qn_status_t qn_plugin_load(const char* path);
 
 #ifdef __cplusplus
