@@ -240,6 +240,25 @@ qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t 
   return QN_OK;
 }
 
+int qn__fs_write_all(int fd, const void* data, size_t size_bytes) {
+  const qn__fs_t* fs = qn__fs();
+  const char* at = data;
+  while (size_bytes > 0) {
+    ssize_t written = fs->write(fd, at, size_bytes);
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    at += written;
+    size_bytes -= (size_t)written;
+  }
+  return 0;
+}
+
+qn_status_t qn__fs_write_sink(void* self, const void* data, size_t size_bytes) {
+  const int* fd = self;
+  int error = qn__fs_write_all(*fd, data, size_bytes);
+  return error ? qn__fs_status(error, "write", "it") : QN_OK;
+}
+
 // Tries the last directory first, then its parents. Existing parents are never created, because on
 // a read-only or automounted file system the error may differ from EEXIST.
 static int make_with_parents(const qn__fs_t* fs, char* path, size_t size, mode_t mode) {

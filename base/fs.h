@@ -53,6 +53,11 @@ extern const qn__fs_t qn__fs_posix;
 // and INVALID_ARGUMENT for a file that is not regular or exceeds the limit.
 qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t limit_bytes,
                              uint8_t** out_data, size_t* out_size);
+// Writes all bytes, in as many calls as it takes. Returns 0 or an errno.
+int qn__fs_write_all(int fd, const void* data, size_t size_bytes);
+// The same as the write of a qn_sink_t, whose `self` is the address of the descriptor. Errors:
+// those of qn__fs_status.
+qn_status_t qn__fs_write_sink(void* self, const void* data, size_t size_bytes);
 // Creates a directory and its parents with `mode`. Returns 0, or -1 with errno.
 int qn__fs_mkdirs(const char* path, mode_t mode);
 // True when only this machine uses the file system of `path`, so that its locks work. False for an

@@ -38,13 +38,8 @@ struct qn__bundle_writer {
 // ---------------------------------------------------------------------------------------- bytes
 
 static qn_status_t write_bytes(qn__bundle_writer_t* writer, const uint8_t* bytes, size_t size) {
-  const qn__fs_t* fs = qn__fs();
-  for (size_t done = 0; done < size;) {
-    ssize_t put = fs->write(writer->fd, bytes + done, size - done);
-    if (put < 0) return qn__fs_status(errno, "write", writer->temporary);
-    if (put == 0) return qn__fs_status(ENOSPC, "write", writer->temporary);
-    done += (size_t)put;
-  }
+  int error = qn__fs_write_all(writer->fd, bytes, size);
+  if (error) return qn__fs_status(error, "write", writer->temporary);
   writer->offset += size;
   return QN_OK;
 }

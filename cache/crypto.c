@@ -141,13 +141,9 @@ qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t 
 }
 
 static qn_status_t write_key(const char* path, int fd, uint8_t* text, size_t size) {
-  const qn__fs_t* fs = qn__fs();
-  for (size_t done = 0; done < size;) {
-    ssize_t put = fs->write(fd, text + done, size - done);
-    if (put <= 0) return qn__fs_status(put < 0 ? errno : ENOSPC, "write key", path);
-    done += (size_t)put;
-  }
-  return fs->fdatasync(fd) == 0 ? QN_OK : qn__fs_status(errno, "sync key", path);
+  int error = qn__fs_write_all(fd, text, size);
+  if (error) return qn__fs_status(error, "write key", path);
+  return qn__fs()->fdatasync(fd) == 0 ? QN_OK : qn__fs_status(errno, "sync key", path);
 }
 
 qn_status_t qn__key_write(const char* path, bool is_secret, const uint8_t* key, size_t size) {

@@ -55,17 +55,6 @@ static int open_temporary(qn__disk_t* disk, char* path) {
   return -1;
 }
 
-static int write_fully(int fd, const uint8_t* bytes, size_t size) {
-  const qn__fs_t* fs = qn__fs();
-  for (size_t done = 0; done < size;) {
-    ssize_t written = fs->write(fd, bytes + done, size - done);
-    if (written < 0) return errno;
-    if (written == 0) return EIO;
-    done += (size_t)written;
-  }
-  return fs->fdatasync(fd) == 0 ? 0 : errno;
-}
-
 // Translates the errno of a failed rename. In a shared directory with a sticky bit, the file of
 // another user under this name cannot be replaced. That is no reason to switch writing off for all
 // names, so it becomes EEXIST.
@@ -101,7 +90,8 @@ int qn__disk_write_entry(qn__disk_t* disk, const qn__disk_node_t* node) {
   int fd = open_temporary(disk, temporary);
   if (fd < 0) return errno;
   record_descriptor(disk, fd);
-  int error = write_fully(fd, node->bytes, node->size_bytes);
+  int error = qn__fs_write_all(fd, node->bytes, node->size_bytes);
+  if (!error && qn__fs()->fdatasync(fd) != 0) error = errno;
   record_descriptor(disk, -1);
   // NFS reports late write errors here.
   if (qn__fs()->close(fd) != 0 && !error) error = errno;

@@ -70,4 +70,9 @@ qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
 bool qn__generators_begin_work(qn__generators_t* generators, uint32_t index);
 void qn__generators_end_work(qn__generators_t* generators, uint32_t index, bool is_first);
 
+// Writes the intermediate forms that the list `forms` names ("ir,asm") as DIRECTORY/NAME.FORM.
+// Failures are only logged (dump.c).
+void qn__codegen_dump(const qn_codegen_t* codegen, void* self, const qn_compile_request_t* request,
+                      const char* forms, const char* directory, const char* name);
+
 #endif  // QUERN_JIT_GENERATOR_H_

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/struct_size.h"
 #include "cache/remote.h"
+#include "jit/observe/trace.h"
 
 // How long destroying an engine waits for compiles that run. Longer ones continue without it.
 #define COMPILE_GRACE_NS INT64_C(30000000000)
@@ -126,7 +127,10 @@ void qn_engine_destroy(qn_engine_t* engine) {
   }
   qn__in_flight_drop_orphans(&engine->in_flight);
   qn__engine_leave_tiers(engine);
-  if (engine->watch) qn__engine_write_trace(engine);
+  if (engine->watch) {
+    const char* trace = qn__config_get(&engine->config, QN__SETTING_trace);
+    qn__trace_write(engine->watch, engine->allocator, trace);
+  }
   qn__engine_release(engine);
 }
 

@@ -10,9 +10,9 @@
 #include "cache/bundle.h"
 #include "cache/disk.h"
 #include "jit/call/executable.h"
-#include "jit/codegen/driver_cache.h"
 #include "jit/codegen/generator.h"
 #include "jit/engine/config.h"
+#include "jit/engine/driver_cache.h"
 #include "jit/engine/in_flight.h"
 #include "jit/engine/pool.h"
 #include "jit/engine/request.h"
@@ -71,12 +71,5 @@ void qn__engine_use_tiers(qn_engine_t* engine);
 void qn__engine_leave_tiers(qn_engine_t* engine);
 // In a child of fork: for a user that only the parent has. Closes nothing.
 void qn__engine_forget_tier_user(qn_engine_t* engine);
-
-// Writes what QUERN_DUMP asks for; failures are only logged (dump.c).
-void qn__engine_dump(qn_engine_t* engine, const qn_codegen_t* codegen, void* self,
-                     const qn_compile_request_t* request, const char* name);
-
-// Writes the file of the option `trace`, if there is one; failures are only logged (trace.c).
-void qn__engine_write_trace(qn_engine_t* engine);
 
 #endif  // QUERN_JIT_ENGINE_H_

@@ -291,7 +291,9 @@ static void report_compile(qn__lookup_task_t* task, qn_status_t status) {
   if (task->artifact && task->artifact->release) task->artifact->release(task->artifact);
   task->artifact = NULL;
   qn__count(engine, qn_ok(status) ? QN__COUNTER_compiles : QN__COUNTER_compiles_failed, 1);
-  qn__engine_dump(engine, task->codegen, task->codegen_self, &request, task->name);
+  qn__codegen_dump(task->codegen, task->codegen_self, &request,
+                   qn__config_get(&engine->config, QN__SETTING_dump),
+                   qn__config_get(&engine->config, QN__SETTING_dump_dir), task->name);
   if (!engine->on_compile || atomic_load(&engine->is_left_behind)) return;
   char text[512];
   qn_compile_event_t event = {

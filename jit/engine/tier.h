@@ -16,6 +16,7 @@
 #include "cache/entry_head.h"
 #include "cache/hit.h"
 #include "jit/observe/counters.h"
+#include "jit/observe/gauges.h"
 #include "jit/observe/watch.h"
 
 #define QN__TIERS(X) \
@@ -31,7 +32,6 @@ typedef enum qn__tier_id {
 } qn__tier_id_t;
 
 typedef struct qn__tier qn__tier_t;
-typedef struct qn__gauge_values qn__gauge_values_t;
 
 // What all tiers need to open.
 typedef struct qn__tier_options {

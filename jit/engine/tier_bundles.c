@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "cache/crypto.h"
 #include "jit/engine/engine.h"
-#include "jit/observe/gauges.h"
 
 #define MAX_KEYS 64u
 

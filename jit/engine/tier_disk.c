@@ -1,6 +1,5 @@
 // jit/engine/tier_disk.c: the cache directory as a tier. All work is in cache/disk.h.
 #include "jit/engine/engine.h"
-#include "jit/observe/gauges.h"
 
 static qn__disk_t* disk_of(const qn__tier_t* tier) {
   return tier->self;

@@ -3,7 +3,6 @@
 #include "cache/remote.h"
 
 #include "jit/engine/engine.h"
-#include "jit/observe/gauges.h"
 
 // How often a lookup asks for an entry that another machine is making.
 #define CLAIM_POLL_NS INT64_C(50000000)

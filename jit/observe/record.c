@@ -24,7 +24,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "jit/engine/keyset.h"
+#include "jit/observe/keyset.h"
 
 struct qn__record {
   qn_allocator_t allocator;

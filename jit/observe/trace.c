@@ -1,4 +1,4 @@
-// jit/observe/trace.c: the spans of an engine as a trace: JSON of complete events (and of pairs,
+// jit/observe/trace.c: the spans of a watch as a trace: JSON of complete events (and of pairs,
 // for waits), for chrome://tracing and Perfetto.
 //
 // Times are microseconds of the monotonic clock, so traces of several processes of a machine share
@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/argument.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "jit/engine/engine.h"
+#include "jit/observe/trace.h"
 
 // What is kept before it is handed to the sink.
 #define CHUNK_BYTES 32768u
@@ -130,37 +129,20 @@ static void put_span(void* self, const qn__span_t* span) {
   if (out->size >= CHUNK_BYTES) flush(writer);
 }
 
-qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink) {
-  QN_REQUIRE(engine, sink.write);
-  if (!qn__watch_has_trace(engine->watch)) {
-    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
-                          "the engine keeps no spans; set the option 'trace' or QUERN_TRACE");
-  }
+qn_status_t qn__trace_put(const qn__watch_t* watch, qn_allocator_t allocator, qn_sink_t sink) {
   trace_writer_t writer = {.sink = sink};
-  qn__buffer_init(&writer.text, engine->allocator);
+  qn__buffer_init(&writer.text, allocator);
   qn__buffer_cstr(&writer.text, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-  qn__watch_spans(engine->watch, put_span, &writer);
+  qn__watch_spans(watch, put_span, &writer);
   qn__buffer_format(&writer.text, "\n],\"otherData\":{\"lost_spans\":\"%" PRIu64 "\"}}\n",
-                    qn__watch_lost(engine->watch));
+                    qn__watch_lost(watch));
   flush(&writer);
-  qn__free(engine->allocator, writer.threads, writer.thread_capacity * sizeof *writer.threads);
+  qn__free(allocator, writer.threads, writer.thread_capacity * sizeof *writer.threads);
   qn__buffer_deinit(&writer.text);
   return writer.status;
 }
 
 // ---------------------------------------------------------------------------------- the file
-
-static qn_status_t write_file(void* self, const void* data, size_t size_bytes) {
-  const int* fd = self;
-  const char* at = data;
-  while (size_bytes != 0) {
-    ssize_t written = qn__fs()->write(*fd, at, size_bytes);
-    if (written <= 0) return qn__fs_status(written < 0 ? errno : EIO, "write", "it");
-    at += written;
-    size_bytes -= (size_t)written;
-  }
-  return QN_OK;
-}
 
 // The name with each "%p" replaced by the process id.
 static void put_path(qn__buffer_t* out, const char* name) {
@@ -174,27 +156,27 @@ static void put_path(qn__buffer_t* out, const char* name) {
   }
 }
 
-static qn_status_t write_trace(qn_engine_t* engine, const char* path) {
+static qn_status_t write_trace(const qn__watch_t* watch, qn_allocator_t allocator,
+                               const char* path) {
   int fd = qn__fs()->open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return qn__fs_status(errno, "write", path);
-  qn_status_t status = qn_engine_trace(engine, (qn_sink_t){&fd, write_file});
+  qn_status_t status = qn__trace_put(watch, allocator, (qn_sink_t){&fd, qn__fs_write_sink});
   if (qn__fs()->close(fd) != 0 && qn_ok(status)) status = qn__fs_status(errno, "write", path);
   return status;
 }
 
-void qn__engine_write_trace(qn_engine_t* engine) {
-  const char* name = qn__config_get(&engine->config, QN__SETTING_trace);
-  if (!qn__watch_has_trace(engine->watch) || name[0] == '\0') return;
+void qn__trace_write(const qn__watch_t* watch, qn_allocator_t allocator, const char* name) {
+  if (!qn__watch_has_trace(watch) || name[0] == '\0') return;
   // An engine that did nothing leaves what another one wrote.
-  if (qn__watch_span_count(engine->watch) == 0) return;
+  if (qn__watch_span_count(watch) == 0) return;
   // A child of fork does not write over its parent's file.
   bool has_process = strstr(name, "%p") != NULL;
-  if (!has_process && !qn__watch_is_of_this_process(engine->watch)) return;
+  if (!has_process && !qn__watch_is_of_this_process(watch)) return;
   qn__buffer_t path;
-  qn__buffer_init(&path, engine->allocator);
+  qn__buffer_init(&path, allocator);
   put_path(&path, name);
   qn_status_t status = qn__buffer_status(&path, "the name of a trace");
-  if (qn_ok(status)) status = write_trace(engine, (const char*)path.data);
+  if (qn_ok(status)) status = write_trace(watch, allocator, (const char*)path.data);
   if (!qn_ok(status)) {
     qn__log(QN_LOG_WARN, "the trace '%s' was not written: %s", name, qn_status_message(status));
     qn_status_free(status);

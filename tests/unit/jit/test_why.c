@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "cache/disk_inner.h"
 #include "jit/engine/engine.h"
-#include "jit/observe/why.h"
+#include "jit/report/why.h"
 #include "quern/cache.h"
 #include "quern/observe.h"
 #include "quern/quern.h"

@@ -1,4 +1,4 @@
-// jit/observe/why_nearest.c: the search for the entry whose key is nearest to a missed one.
+// jit/report/why_nearest.c: the search for the entry whose key is nearest to a missed one.
 //
 // Only the beginnings of entries are read (cache/entry_head.h): sections are compared as they are,
 // and the key, which is their hash, proves them whole. Nothing is counted, touched or removed.
@@ -7,7 +7,7 @@
 #include "cache/entry_head.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
-#include "jit/observe/why.h"
+#include "jit/report/why.h"
 
 // More than all other sections together.
 #define SCORE_MODULE 64u

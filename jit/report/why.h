@@ -1,4 +1,4 @@
-// jit/observe/why.h: in what two keys differ, in words; and looking for the nearest of a key.
+// jit/report/why.h: in what two keys differ, in words; and looking for the nearest of a key.
 //
 // Thread rule: pure functions; qn__explain from any thread. Read next: why.c.
 #ifndef QUERN_JIT_WHY_H_

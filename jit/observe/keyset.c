@@ -1,5 +1,5 @@
-// jit/engine/keyset.c: a set of keys by open addressing; the keys are hashes already.
-#include "jit/engine/keyset.h"
+// jit/observe/keyset.c: a set of keys by open addressing; the keys are hashes already.
+#include "jit/observe/keyset.h"
 
 #include "base/alloc.h"
 

@@ -1,4 +1,4 @@
-// jit/observe/why_words.c: the words for what differs in a section of a key.
+// jit/report/why_words.c: the words for what differs in a section of a key.
 //
 // A target is JSON: the member that differs is named as on the command line, the ones that mean the
 // most first. A generator's identity is a list of parts behind commas, options are NAME=VALUE pairs
@@ -8,7 +8,7 @@
 
 #include "base/reader.h"
 #include "cache/preimage.h"
-#include "jit/observe/why.h"
+#include "jit/report/why.h"
 
 // Of a list, so many items are named.
 #define SHOWN_ITEMS 6u

@@ -1,4 +1,4 @@
-// jit/codegen/driver_cache.c: the entry of a driver's own data is keyed by the sections of the
+// jit/engine/driver_cache.c: the entry of a driver's own data is keyed by the sections of the
 // artifact's key and one more, the driver's identity.
 //
 // Requirements:
@@ -11,7 +11,7 @@
 //     which the close has set to NULL.
 //  3. A put copies and does not wait: the writer of the directory does the rest.
 //  4. Bundles and the remote tier never have such data: it is of one machine's driver.
-#include "jit/codegen/driver_cache.h"
+#include "jit/engine/driver_cache.h"
 
 #include "base/alloc.h"
 #include "base/fork.h"

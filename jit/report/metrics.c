@@ -1,13 +1,14 @@
-// jit/observe/metrics.c: what an engine counted and timed: the snapshot of its stages, and all of
+// jit/report/metrics.c: what an engine counted and timed: the snapshot of its stages, and all of
 // it in the text format of Prometheus (0.0.4).
 //
 // Names follow that world's rules: counters end in _total, durations are seconds. The buckets of a
 // stage are thinned to the powers of two of nanoseconds, whose counts are exact. Nothing is reset
-// by reading. Thread rule: any thread. Read next: gauges.c, docs/metrics.md.
+// by reading. docs/metrics.md lists it.
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "jit/engine/engine.h"
 #include "jit/observe/gauges.h"
+#include "jit/observe/trace.h"
 #include "quern/config.h"
 
 // From 2^10 ns (about a microsecond) to 2^36 ns (69 s).
@@ -32,6 +33,15 @@ void qn_engine_stages(qn_engine_t* engine,
     };
     on_stage(self, &info);
   }
+}
+
+qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink) {
+  QN_REQUIRE(engine, sink.write);
+  if (!qn__watch_has_trace(engine->watch)) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "the engine keeps no spans; set the option 'trace' or QUERN_TRACE");
+  }
+  return qn__trace_put(engine->watch, engine->allocator, sink);
 }
 
 // ---------------------------------------------------------------------------------- the format
@@ -101,8 +111,33 @@ static void put_counter(void* self, const char* name, uint64_t value, const char
   put_value(self, name, "_total", "counter", value, doc);
 }
 
-static void put_gauge(void* self, const char* name, uint64_t value, const char* doc) {
-  put_value(self, name, "", "gauge", value, doc);
+// Reads the gauges: the engine's own here, those of each tier through the tier's table. Two of them
+// may be of slightly different moments.
+static void put_gauges(qn__buffer_t* out, qn_engine_t* engine) {
+  static const char* const names[] = {
+#define QN_GAUGE(name, doc) #name,
+#include "jit/observe/gauges.inc"
+#undef QN_GAUGE
+  };
+  static const char* const docs[] = {
+#define QN_GAUGE(name, doc) doc,
+#include "jit/observe/gauges.inc"
+#undef QN_GAUGE
+  };
+  qn__gauge_values_t values = {.is_set = {false}};
+  const qn__table_stats_t table = qn__table_stats(&engine->table);
+  uint32_t queued, running;
+  qn__pool_counts(&engine->pool, QN__QUEUE_COMPUTE, &queued, &running);
+  qn__gauge_set(&values, QN__GAUGE_memory_bytes, table.bytes);
+  qn__gauge_set(&values, QN__GAUGE_memory_entries, table.entry_count);
+  qn__gauge_set(&values, QN__GAUGE_compile_queue, queued);
+  qn__gauge_set(&values, QN__GAUGE_compile_running, running);
+  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
+    tier->table->gauges(tier, &values);
+  }
+  for (size_t i = 0; i < QN__GAUGE_COUNT; i++) {
+    if (values.is_set[i]) put_value(out, names[i], "", "gauge", values.values[i], docs[i]);
+  }
 }
 
 static void put_stage(qn__buffer_t* out, const char* stage, const qn__histogram_snapshot_t* now) {
@@ -137,7 +172,7 @@ qn_status_t qn_engine_metrics(qn_engine_t* engine, qn_sink_t sink) {
   put_family(&out, QN_STR("build_info"), "", "gauge", "the version of the library, as a label");
   qn__buffer_cstr(&out, "quern_build_info{version=\"" QN_VERSION_STRING "\"} 1\n");
   qn_engine_counters(engine, put_counter, &out);
-  qn__gauges(engine, put_gauge, &out);
+  put_gauges(&out, engine);
   put_stages(&out, engine);
   qn_status_t status = qn__buffer_status(&out, "the metrics of an engine");
   if (qn_ok(status)) status = sink.write(sink.self, out.data, out.size);

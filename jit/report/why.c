@@ -1,4 +1,4 @@
-// jit/observe/why.c: why a lookup would hit or miss, without doing anything about it.
+// jit/report/why.c: why a lookup would hit or miss, without doing anything about it.
 //
 // The key is made as a lookup makes it, with the generator's identity as predicted. If no local
 // tier has it, the entry that is nearest to it is looked for: of the same module before all, then
@@ -8,7 +8,7 @@
 //
 // Not here: the words of a difference (why_words.c), the search for the nearest (why_nearest.c).
 // Thread rule: any thread. Read next: lookup_task.c.
-#include "jit/observe/why.h"
+#include "jit/report/why.h"
 
 #include <time.h>
 

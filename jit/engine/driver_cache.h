@@ -1,4 +1,4 @@
-// jit/codegen/driver_cache.h: keeps what a driver makes of an artifact on its own (Vulkan's
+// jit/engine/driver_cache.h: keeps what a driver makes of an artifact on its own (Vulkan's
 // pipeline data) in the cache directory, in an entry beside the artifact's.
 //
 // Not here: what the bytes mean, which only the driver knows.

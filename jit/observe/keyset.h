@@ -1,4 +1,4 @@
-// jit/engine/keyset.h: a set of keys, for "each once".
+// jit/observe/keyset.h: a set of keys, for "each once".
 //
 // Not the memory table (table.h), which holds executables. Thread rule: one thread at a time.
 #ifndef QUERN_JIT_KEYSET_H_
