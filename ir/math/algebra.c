@@ -77,45 +77,41 @@ static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t
   return kselect(k, kge(k, second, kf(k, 0.0)), second, first);
 }
 
-// Bits of the quotient that one repetition of fmod_step takes off.
-static double bits_of_repetition(const qn__mkit_t* k) {
-  return bits_of_step(k) - 1;
-}
-
-// r 2^bits mod b, for r below b.
+// r 2^bits mod b, for r below b: the quotient has a bit more.
 qn__mval_t qn__mf_fmod_step(qn__mkit_t* k, const qn__mval_t* args) {
-  qn__mval_t r = kmul(k, args[0], kf(k, ldexp(1, (int)bits_of_repetition(k))));
+  qn__mval_t r = kmul(k, args[0], kf(k, ldexp(1, bits_of_step(k) - 1)));
   return mod_step(k, r, args[1], kratio(k, r, args[1]));
 }
 
-// a mod b for positive a and b and any quotient, by long division of the mantissas: the first step
-// takes off what the number of bits leaves over, and each repetition the same number of them.
+// fmod of two numbers with any quotient, by long division of the mantissas: the first step takes
+// off what the number of bits leaves over, and each repetition the same number of them.
 qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
-  qn__msplit_t a = qn__mk_split(k, args[0], true), b = qn__mk_split(k, args[1], true);
-  qn__mval_t one = kf(k, 1.0), bits = kf(k, bits_of_repetition(k));
+  qn__msplit_t a = qn__mk_split(k, kabs(k, args[0]), true);
+  qn__msplit_t b = qn__mk_split(k, kabs(k, args[1]), true);
+  qn__mval_t one = kf(k, 1.0);
+  double bits = bits_of_step(k) - 1;
   qn__mval_t divisor = kadd(k, b.f, one);
   // Lanes that are not far are bounded too, as they run along.
   qn__mval_t left = kat_most(k, k->is_f64 ? 2100 : 280, ksub(k, a.k, b.k));
-  qn__mval_t count = kone(k, QN_OP_TRUNC, kmul(k, left, kf(k, 1 / bits_of_repetition(k))));
-  qn__mval_t first = ksub(k, left, kmul(k, count, bits));
+  qn__mval_t count = kone(k, QN_OP_TRUNC, kmul(k, left, kf(k, 1 / bits)));
+  qn__mval_t first = ksub(k, left, kmul(k, count, kf(k, bits)));
   qn__mval_t shifted = kadd(k, first, kf(k, qn__mk_magic(k, k->bias)));
   qn__mval_t r = kmul(k, kadd(k, a.f, one), qn__mk_power(k, qn__mk_word(k, shifted)));
   r = mod_step(k, r, divisor, kratio(k, r, divisor));
   r = qn__mk_repeat(k, count, QN__MATH_ID_fmod_step, r, divisor);
-  return qn__mk_ldexp(k, r, b.k);
+  return kcopysign(k, qn__mk_ldexp(k, r, b.k), args[0]);
 }
 
+// Special cases are settled before the rare call, so that little is kept across it.
 qn__mval_t qn__mf_fmod(qn__mkit_t* k, const qn__mval_t* args) {
-  qn__mval_t x = args[0], a = kabs(k, x), b = kabs(k, args[1]);
-  qn__mval_t magnitudes[] = {a, b};
+  qn__mval_t a = kabs(k, args[0]), b = kabs(k, args[1]);
   qn__mval_t quotient = kratio(k, a, b);
-  qn__mval_t is_far = kge(k, quotient, kf(k, (double)(INT64_C(1) << bits_of_step(k))));
-  is_far = kand(k, is_far, kand(k, qn__mk_has_exponent(k, x), qn__mk_has_exponent(k, b)));
-  qn__mval_t near = mod_step(k, a, b, quotient);
-  qn__mval_t y = qn__mk_call_if(k, is_far, QN__MATH_ID_fmod_far, magnitudes, near);
-  y = kselect(k, kisinf(k, b), a, y);
+  qn__mval_t is_far = kge(k, quotient, kf(k, ldexp(1, bits_of_step(k))));
+  is_far = kand(k, is_far, kand(k, qn__mk_has_exponent(k, a), qn__mk_has_exponent(k, b)));
+  qn__mval_t near = kselect(k, kisinf(k, b), a, mod_step(k, a, b, quotient));
   // Infinity has no remainder, and nothing has one by zero.
   qn__mval_t has_none = kor(k, kisinf(k, a), keq(k, b, kf(k, 0.0)));
   has_none = kor(k, has_none, kor(k, kisnan(k, a), kisnan(k, b)));
-  return kselect(k, has_none, kf(k, (double)NAN), kcopysign(k, y, x));
+  near = kselect(k, has_none, kf(k, (double)NAN), kcopysign(k, near, args[0]));
+  return qn__mk_call_if(k, is_far, QN__MATH_ID_fmod_far, args, near);
 }

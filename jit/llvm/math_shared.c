@@ -6,7 +6,9 @@
 // What it is not: the mathematics.
 // Next: ir/math/math.h.
 #include <stdio.h>
+#include <string.h>
 
+#include "base/base.h"
 #include "ir/math/tables.h"
 #include "jit/llvm/math_kit.h"
 
@@ -192,6 +194,16 @@ static LLVMBasicBlockRef append(const qn__kit_t* k, const char* name) {
   return LLVMAppendBasicBlockInContext(k->math->context, function, name);
 }
 
+// Keeps a call out of line, and its spills off the way around it.
+static void mark_rare(const qn__kit_t* k, LLVMValueRef call) {
+  static const char* const NAMES[] = {"noinline", "cold"};
+  for (size_t i = 0; i < QN_COUNT_OF(NAMES) && LLVMIsACallInst(call); i++) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(NAMES[i], strlen(NAMES[i]));
+    LLVMAttributeRef attribute = LLVMCreateEnumAttribute(k->math->context, kind, 0);
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+  }
+}
+
 // A call for the lanes where the condition holds, behind a branch that is taken if any does.
 static qn__val_t conditional(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   LLVMBuilderRef b = k->builder;
@@ -201,6 +213,7 @@ static qn__val_t conditional(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   LLVMBuildCondBr(b, qn__kit_any(k, condition), rare, join);
   LLVMPositionBuilderAtEnd(b, rare);
   qn__val_t called = operator_of(k, expr->args[1]);
+  mark_rare(k, called);
   called = LLVMBuildSelect(b, condition, called, otherwise, "");
   LLVMBasicBlockRef rare_end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, join);
@@ -300,6 +313,7 @@ static qn__val_t each_lane(const qn__kit_t* k, qn__math_id_t id, const qn__val_t
     lane[j] = LLVMBuildExtractElement(b, args[j], i, "");
   }
   qn__val_t y = call(&one, id, lane);
+  mark_rare(k, y);
   qn__val_t now = LLVMBuildInsertElement(b, so_far, y, i, "");
   qn__val_t next = LLVMBuildAdd(b, i, LLVMConstInt(counter, 1, false), "");
   qn__val_t more = LLVMBuildICmp(b, LLVMIntULT, next, LLVMConstInt(counter, k->lanes, false), "");
