@@ -55,7 +55,7 @@ static void lookup_directory(void* self, int64_t iterations) {
   for (int64_t i = 0; i < iterations; i++) {
     (void)qn_engine_unload(s->engine, s->module, s->target, NULL);
     qn_executable_t* executable;
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     bench_must(qn_engine_executable(s->engine, s->module, s->target, NULL, &info, &executable));
     if (info.source != QN_SOURCE_DISK) abort();
     qn_executable_release(executable);
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
     qn_executable_release(executable);
     if (!qn_engine_flush(subject.engine, 10000000000)) return 1;
     found_size = 0;
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     bench_must(qn_engine_executable(subject.engine, subject.module, subject.target, NULL, &info,
                                     &executable));
     qn_executable_release(executable);

@@ -65,7 +65,7 @@ static void run_softmax(const char* directory, int out_fd) {
   must(qn_target_parse("cpu", &target));
   at[LOOKUP] = bench_now_ns();
   qn_function_t* function;
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(qn_engine_function(engine, module, target, "softmax", NULL, &info, &function));
   at[CALL] = bench_now_ns();
   static float x[ROW_COUNT * COLUMN_COUNT], y[ROW_COUNT * COLUMN_COUNT];

@@ -79,9 +79,12 @@ void qn_cache_bundle_close(qn_cache_bundle_t* bundle) {
 
 // ---------------------------------------------------------------------------------------- looking
 
-void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_t* out_info) {
-  if (!bundle || !out_info) return;
-  *out_info = (qn_cache_bundle_info_t){
+qn_status_t qn_cache_bundle_info(const qn_cache_bundle_t* bundle,
+                                 qn_cache_bundle_info_t* out_info) {
+  QN_REQUIRE(out_info);
+  QN_STRUCT_CLEAR(qn_cache_bundle_info_t, out_info);
+  QN_REQUIRE(bundle);
+  qn_cache_bundle_info_t info = {
       .entry_count = qn__bundle_count(bundle->bundle),
       .size_bytes = qn__bundle_size(bundle->bundle),
       .is_truncated = qn__bundle_is_truncated(bundle->bundle),
@@ -89,8 +92,10 @@ void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_
   };
   const uint8_t* signer = qn__bundle_signer(bundle->bundle);
   for (size_t i = 0; signer && i < QN__PUBLIC_KEY_BYTES; i++) {
-    (void)snprintf(out_info->signer + 2 * i, 3, "%02x", (unsigned)signer[i]);
+    (void)snprintf(info.signer + 2 * i, 3, "%02x", (unsigned)signer[i]);
   }
+  QN_STRUCT_WRITE(out_info, info);
+  return QN_OK;
 }
 
 void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
@@ -103,6 +108,7 @@ void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
 
 static qn_cache_entry_info_t info_of(const qn__bundle_t* bundle, uint64_t index) {
   return (qn_cache_entry_info_t){
+      .struct_size = sizeof(qn_cache_entry_info_t),
       .key = qn__hash128_key(qn__bundle_key(bundle, index)),
       .size_bytes = qn__bundle_entry_size(bundle, index),
       .created_s = qn__to_seconds(qn__bundle_created_ns(bundle, index)),
@@ -180,24 +186,26 @@ qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
                                                   const char* reason),
                                    void* self, qn_cache_verify_report_t* out_report) {
   QN_REQUIRE(out_report);
-  memset(out_report, 0, sizeof *out_report);
+  QN_STRUCT_CLEAR(qn_cache_verify_report_t, out_report);
   QN_REQUIRE(bundle);
+  qn_cache_verify_report_t report = {0};
   uint64_t count = qn__bundle_count(bundle->bundle);
   for (uint64_t i = 0; i < count; i++) {
     qn__hit_t hit;
     qn__get_result_t result = qn__bundle_read(bundle->bundle, i, &hit);
     if (result == QN__GET_HIT) {
       qn__bundle_hit_release(bundle->bundle, &hit);
-      out_report->good_count++;
+      report.good_count++;
       continue;
     }
     if (result == QN__GET_BAD || result == QN__GET_UNTRUSTED) {
-      out_report->bad_count++;
+      report.bad_count++;
     } else {
-      out_report->unreadable_count++;
+      report.unreadable_count++;
     }
     tell(on_bad, self, qn__bundle_key(bundle->bundle, i), result, &hit);
   }
+  QN_STRUCT_WRITE(out_report, report);
   return QN_OK;
 }
 
@@ -211,7 +219,8 @@ typedef struct chooser {
 
 static bool wants(void* self, const qn__entry_t* entry) {
   chooser_t* chooser = self;
-  qn_cache_entry_info_t info = {.key = qn__hash128_key(entry->key),
+  qn_cache_entry_info_t info = {.struct_size = sizeof info,
+                                .key = qn__hash128_key(entry->key),
                                 .size_bytes = qn__entry_size(entry),
                                 .created_s = qn__to_seconds(entry->created_ns)};
   qn_cache_entry_t* shown;
@@ -250,10 +259,11 @@ static qn_status_t write_sources(const char* path, const qn__bundle_source_t* so
   qn__bundle_export_report_t report;
   qn_status_t status = qn__bundle_export(sources, count, &inner, &report);
   qn__wipe(secret, sizeof secret);
-  if (out_report) {
-    *out_report = (qn_cache_write_report_t){report.written_count, report.written_bytes,
-                                            report.unwanted_count, report.bad_count};
-  }
+  qn_cache_write_report_t shown = {.written_count = report.written_count,
+                                   .written_bytes = report.written_bytes,
+                                   .unwanted_count = report.unwanted_count,
+                                   .bad_count = report.bad_count};
+  QN_STRUCT_WRITE(out_report, shown);
   return status;
 }
 
@@ -261,7 +271,7 @@ qn_status_t qn_cache_bundle_write(const char* path, qn_cache_dir_t* dir,
                                   qn_cache_bundle_t* const* bundles, size_t bundle_count,
                                   const qn_cache_write_options_t* options,
                                   qn_cache_write_report_t* out_report) {
-  if (out_report) memset(out_report, 0, sizeof *out_report);
+  QN_STRUCT_CLEAR(qn_cache_write_report_t, out_report);
   QN_REQUIRE(path);
   if (bundle_count) QN_REQUIRE(bundles);
   QN_STRUCT_READ(qn_cache_write_options_t, options, given);
@@ -298,8 +308,9 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
                                 void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
                                 void* self, qn_cache_import_report_t* out_report) {
   QN_REQUIRE(out_report);
-  memset(out_report, 0, sizeof *out_report);
+  QN_STRUCT_CLEAR(qn_cache_import_report_t, out_report);
   QN_REQUIRE(dir, bundle);
+  qn_cache_import_report_t report = {0};
   qn__disk_t* disk = dir->disk;
   if (dir->is_read_only) {
     return qn_status_make(QN_STATUS_PERMISSION_DENIED, "cache directory '%s' may only be read",
@@ -311,13 +322,13 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
   for (uint64_t i = 0; i < count; i++) {
     qn_hash128_t key = qn__bundle_key(bundle->bundle, i);
     if (is_present(disk, key)) {
-      out_report->present_count++;
+      report.present_count++;
       continue;
     }
     qn__hit_t hit;
     qn__get_result_t result = qn__bundle_read(bundle->bundle, i, &hit);
     if (result != QN__GET_HIT) {
-      out_report->bad_count++;
+      report.bad_count++;
       tell(on_bad, self, key, result, &hit);
       continue;
     }
@@ -328,8 +339,9 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
   (void)qn__disk_flush(disk, IMPORT_WAIT_NS);
   // Entries that another thread imports through the same object count here as well.
   uint64_t done_count = qn__disk_counter(disk, "publish_done") - done_before;
-  out_report->imported_count = done_count < put_count ? done_count : put_count;
-  out_report->failed_count = put_count - out_report->imported_count;
+  report.imported_count = done_count < put_count ? done_count : put_count;
+  report.failed_count = put_count - report.imported_count;
+  QN_STRUCT_WRITE(out_report, report);
   return QN_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/struct_size.h"
 #include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
 #include "cache/entry_copy.h"
@@ -60,7 +61,8 @@ static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
 }
 
 static qn_cache_entry_info_t info_of(const qn__disk_file_t* file, int64_t created) {
-  return (qn_cache_entry_info_t){.key = qn__hash128_key(file->key),
+  return (qn_cache_entry_info_t){.struct_size = sizeof(qn_cache_entry_info_t),
+                                 .key = qn__hash128_key(file->key),
                                  .size_bytes = file->size_bytes,
                                  .created_s = qn__to_seconds(created),
                                  .used_s = qn__to_seconds(file->modified_ns)};
@@ -99,10 +101,12 @@ static bool add_usage(void* self, const qn__disk_file_t* file) {
 
 qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_usage_t* out_usage) {
   QN_REQUIRE(out_usage);
-  memset(out_usage, 0, sizeof *out_usage);
+  QN_STRUCT_CLEAR(qn_cache_usage_t, out_usage);
   QN_REQUIRE(dir);
-  return scan_status(dir,
-                     qn__disk_scan(dir->disk, add_usage, out_usage, &out_usage->temporary_count));
+  qn_cache_usage_t usage = {0};
+  int error = qn__disk_scan(dir->disk, add_usage, &usage, &usage.temporary_count);
+  QN_STRUCT_WRITE(out_usage, usage);
+  return scan_status(dir, error);
 }
 
 // --------------------------------------------------------------------------------------- one entry
@@ -162,12 +166,12 @@ typedef struct verifier {
   bool is_healing;
   void (*on_bad)(void* self, qn_cache_key_t key, const char* reason);
   void* self;
-  qn_cache_verify_report_t* report;
+  qn_cache_verify_report_t report;
 } verifier_t;
 
 static bool verify_one(void* self, const qn__disk_file_t* file) {
   verifier_t* verifier = self;
-  qn_cache_verify_report_t* report = verifier->report;
+  qn_cache_verify_report_t* report = &verifier->report;
   qn__hit_t hit;
   bool is_removed;
   qn__get_result_t result =
@@ -198,10 +202,12 @@ qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_healing,
                                 void (*on_bad)(void* self, qn_cache_key_t key, const char* reason),
                                 void* self, qn_cache_verify_report_t* out_report) {
   QN_REQUIRE(out_report);
-  memset(out_report, 0, sizeof *out_report);
+  QN_STRUCT_CLEAR(qn_cache_verify_report_t, out_report);
   QN_REQUIRE(dir);
-  verifier_t verifier = {dir->disk, is_healing, on_bad, self, out_report};
-  return scan_status(dir, qn__disk_scan(dir->disk, verify_one, &verifier, NULL));
+  verifier_t verifier = {dir->disk, is_healing, on_bad, self, {0}};
+  int error = qn__disk_scan(dir->disk, verify_one, &verifier, NULL);
+  QN_STRUCT_WRITE(out_report, verifier.report);
+  return scan_status(dir, error);
 }
 
 qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count) {

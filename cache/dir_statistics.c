@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/struct_size.h"
 #include "cache/dir_inner.h"
 #include "cache/disk_inner.h"
 #include "cache/entry_head.h"
@@ -35,11 +36,13 @@ static const char* text_of(const qn__entry_head_t* head, uint32_t tag, char out[
 static bool summarise(void* self, const qn__disk_file_t* file) {
   summary_walk_t* walk = self;
   qn__entry_head_t* head = &walk->head;
-  qn_cache_summary_t summary = {.info = {.key = qn__hash128_key(file->key),
-                                         .size_bytes = file->size_bytes,
-                                         .used_s = file->modified_ns / 1000000000}};
+  qn_cache_entry_info_t info = {.struct_size = sizeof info,
+                                .key = qn__hash128_key(file->key),
+                                .size_bytes = file->size_bytes,
+                                .used_s = file->modified_ns / 1000000000};
+  qn_cache_summary_t summary = {.struct_size = sizeof summary, .info = &info};
   if (qn__disk_read_head(walk->disk, file->key, head)) {
-    summary.info.created_s = head->created_ns / 1000000000;
+    info.created_s = head->created_ns / 1000000000;
     summary.compile_ns = head->compile_ns > 0 ? (uint64_t)head->compile_ns : 0;
     summary.code_bytes = head->payload_bytes;
     summary.target = text_of(head, QN__SECTION_TARGET, walk->target);
@@ -104,18 +107,21 @@ static uint64_t count_locks(uint64_t inode) {
   return count;
 }
 
-void qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place) {
-  if (!dir || !out_place) return;
-  memset(out_place, 0, sizeof *out_place);
+qn_status_t qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place) {
+  QN_REQUIRE(out_place);
+  QN_STRUCT_CLEAR(qn_cache_place_t, out_place);
+  QN_REQUIRE(dir);
+  qn_cache_place_t place = {0};
   const qn__fs_t* fs = qn__fs();
   char path[QN__DISK_PATH_BYTES];
   struct stat info;
-  if (fs->statvfs_free(qn__disk_root(dir->disk), &out_place->free_bytes, &out_place->total_bytes) !=
-      0) {
-    out_place->free_bytes = out_place->total_bytes = 0;
+  if (fs->statvfs_free(qn__disk_root(dir->disk), &place.free_bytes, &place.total_bytes) != 0) {
+    place.free_bytes = place.total_bytes = 0;
   }
   qn__disk_path(dir->disk, "/v1/stamp", path);
-  if (fs->lstat(path, &info) == 0) out_place->swept_s = (int64_t)info.st_mtim.tv_sec;
+  if (fs->lstat(path, &info) == 0) place.swept_s = (int64_t)info.st_mtim.tv_sec;
   qn__disk_path(dir->disk, "/v1/lock", path);
-  if (fs->lstat(path, &info) == 0) out_place->lock_count = count_locks((uint64_t)info.st_ino);
+  if (fs->lstat(path, &info) == 0) place.lock_count = count_locks((uint64_t)info.st_ino);
+  QN_STRUCT_WRITE(out_place, place);
+  return QN_OK;
 }

@@ -47,6 +47,7 @@ qn_status_t qn__get_status(qn_hash128_t key, qn__get_result_t result, const qn__
 
 typedef struct entry_copy {
   qn_cache_entry_t entry;  // first: the public handle
+  qn_cache_entry_info_t info;
   qn__arena_t arena;
 } entry_copy_t;
 
@@ -116,7 +117,9 @@ qn_status_t qn__entry_copy(const qn__entry_t* entry, const qn_cache_entry_info_t
   entry_copy_t* copy = qn__alloc_zero(allocator, 1, sizeof *copy);
   if (!copy) return qn__out_of_memory("an entry of the cache");
   qn__arena_init(&copy->arena, allocator);
-  copy->entry.info = *info;
+  copy->info = *info;
+  copy->entry.struct_size = sizeof copy->entry;
+  copy->entry.info = &copy->info;
   copy->entry.compile_ns = entry->compile_ns > 0 ? (uint64_t)entry->compile_ns : 0;
   if (!fill_sections(copy, entry)) {
     qn_cache_entry_free(&copy->entry);

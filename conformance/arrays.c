@@ -287,7 +287,7 @@ bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const ch
   const char* at = text;
   for (size_t i = 0; i < count && i < CONF_MAX_ARGS; i++) {
     while (*at == ' ') at++;
-    qn_param_info_t info;
+    qn_param_info_t info = {.struct_size = sizeof info};
     if (!conf_ok(c, qn_module_param_info(module, index, i, &info))) return false;
     out->is_array[i] = info.is_buffer;
     out->arrays[i].dtype = info.dtype;

@@ -51,7 +51,7 @@ static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t 
   qn_module_t* module = NULL;
   qn_executable_t* executable = NULL;
   qn_function_t *function = NULL, *guarded = NULL;
-  qn_lookup_info_t info = {0};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_lookup_options_t lookup = {.struct_size = sizeof lookup, .miss = miss};
   bool is_good =
       conf_ok(c, qn_engine_create(options, &engine)) &&

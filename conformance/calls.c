@@ -283,7 +283,7 @@ static void lookups(conf_t* c) {
   qn_status_t status =
       qn_engine_function(c->engine, module, c->target, "axpi", NULL, NULL, &function);
   if (!conf_expect(c, status, QN_STATUS_NOT_FOUND, "axpi,axpy")) return;
-  qn_lookup_info_t info = {0};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   CONF_TRY(c, qn_engine_function(c->engine, module, c->target, "axpy", NULL, &info, &function));
   qn_function_release(function);
   CONF_CHECK(c, info.source == QN_SOURCE_MEMORY, "the second lookup's source is '%s'",

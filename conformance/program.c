@@ -111,7 +111,7 @@ static bool compare_run(conf_t* c, qn_module_t* module, size_t index, qn_functio
   if (!call_oracle(c, oracle, &args)) return false;
   for (size_t i = 0; i < args.count; i++) {
     if (!args.is_array[i]) continue;
-    qn_param_info_t info;
+    qn_param_info_t info = {.struct_size = sizeof info};
     if (!conf_ok(c, qn_module_param_info(module, index, i, &info))) return false;
     char what[160];
     (void)snprintf(what, sizeof what, "(%.*s) '%s'", (int)strcspn(run, ";"), run, info.name);

@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   qn_function_t* step = NULL;
   check(qn_engine_create(NULL, &engine), "the engine");
   check(qn_module_parse(text, strlen(text), NULL, &module), "the module");
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   check(qn_engine_function(engine, module, target, "step", NULL, &info, &step), "the function");
 
   // Memory and a stream of the device.

@@ -139,7 +139,7 @@ static void serve(server_t* server, work_t* work, int number) {
                                  .miss = QN_MISS_FALLBACK,
                                  .time_limit_ns = lookup_deadline_ns,
                                  .generic = server->generic};
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function = NULL;
   int64_t begin = now_ns();
   qn_status_t status = qn_engine_function(server->engine, server->special[which], server->target,
@@ -289,7 +289,7 @@ static void close_server(server_t* server) {
 static bool watch_upgrade(server_t* server, work_t* work) {
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .miss = QN_MISS_FALLBACK, .generic = server->generic};
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* held;
   if (!is_good(qn_engine_function(server->engine, server->special[SHAPES - 1], server->target,
                                   "rms_norm", &options, &info, &held),
@@ -319,7 +319,7 @@ static bool ask_for_the_unknown(server_t* server, work_t* work) {
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .miss = QN_MISS_FALLBACK, .generic = server->generic};
   qn_function_t* function;
-  qn_lookup_info_t info = {.is_fallback = false};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   fill(work, shape, 7);
   bool good = is_good(qn_engine_function(server->engine, module, server->target, "rms_norm",
                                          &options, &info, &function),

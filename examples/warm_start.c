@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool on_progress(void* self, const qn_warm_progress_t* progress,
-                        const qn_warm_item_t* item) {
+static bool on_progress(void* self, const qn_warm_result_t* progress, const qn_warm_item_t* item) {
   (void)self;
   if (item) {
     printf("%zu/%zu %s %s %s\n", progress->done, progress->total, item->name,
@@ -52,7 +51,7 @@ int main(int argc, char** argv) {
                            .on_progress = on_progress};
   qn_engine_t* engine = NULL;
   qn_warm_list_t* list = NULL;
-  qn_warm_result_t result = {.is_warm = false};
+  qn_warm_result_t result = {.struct_size = sizeof result};
   qn_status_t status = qn_engine_create(&options, &engine);
   if (qn_ok(status)) status = qn_warm_list_create(&list);
   if (qn_ok(status)) status = fill(list);

@@ -267,6 +267,7 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
 
   if (diag->options && diag->options->on_diagnostic) {
     qn_diagnostic_t diagnostic = {
+        .struct_size = sizeof diagnostic,
         .severity = severity,
         .code = code ? code : "",
         .message = message_text,

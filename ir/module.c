@@ -106,7 +106,7 @@ void qn_module_release(qn_module_t* module) {
 
 // Returns the caller's options with defaults filled in.
 static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_options_t* out) {
-  QN_TRY(qn__struct_read("qn_parse_options_t", options, out, sizeof *out));
+  QN_TRY(qn__struct_read("qn_parse_options_t", 0, options, out, sizeof *out));
   if (!out->source_name) out->source_name = "<text>";
   if (!out->allocator.reallocate) out->allocator = qn_allocator_default();
   return QN_OK;
@@ -249,7 +249,7 @@ size_t qn_module_function_param_count(const qn_module_t* module, size_t index) {
 qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_index,
                                  size_t param_index, qn_param_info_t* out_info) {
   QN_REQUIRE(out_info);
-  *out_info = (qn_param_info_t){.name = NULL};
+  QN_STRUCT_CLEAR(qn_param_info_t, out_info);
   QN_REQUIRE(module);
   const qn__ir_func_t* function = function_at(module, function_index);
   if (!function) {
@@ -261,16 +261,18 @@ qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_inde
                           param_index, function->name, function->param_count);
   }
   const qn__ir_param_t* param = &function->params[param_index];
+  qn_param_info_t info = {0};
   if (param->buffer) {
     const qn__ir_buffer_t* buffer = param->buffer;
-    *out_info = (qn_param_info_t){.name = buffer->name,
-                                  .is_buffer = true,
-                                  .dtype = buffer->dtype,
-                                  .access = buffer->access,
-                                  .rank = buffer->rank,
-                                  .align_bytes = buffer->align_bytes};
+    info = (qn_param_info_t){.name = buffer->name,
+                             .is_buffer = true,
+                             .dtype = buffer->dtype,
+                             .access = buffer->access,
+                             .rank = buffer->rank,
+                             .align_bytes = buffer->align_bytes};
   } else {
-    *out_info = (qn_param_info_t){.name = param->scalar->name, .dtype = param->scalar->dtype};
+    info = (qn_param_info_t){.name = param->scalar->name, .dtype = param->scalar->dtype};
   }
+  QN_STRUCT_WRITE(out_info, info);
   return QN_OK;
 }

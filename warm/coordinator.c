@@ -12,6 +12,7 @@
 //  5. No worker is left when the call returns.
 // Not here: the workers (workers.c), what a worker does (worker.c).
 #include "warm/coordinator.h"
+#include "base/struct_size.h"
 
 #include <stdio.h>
 
@@ -26,7 +27,7 @@ const char* qn_warm_outcome_text(qn_warm_outcome_t outcome) {
 // ------------------------------------------------------------------------------------ progress
 
 static void update_progress(qn__warm_up_t* up) {
-  qn_warm_progress_t* progress = &up->result->progress;
+  qn_warm_result_t* progress = up->result;
   int64_t now_ns = qn__warm_now_ns();
   progress->elapsed_ns = now_ns - up->start_ns;
   progress->eta_ns = progress->done == progress->total ? 0 : -1;
@@ -41,7 +42,7 @@ static void update_progress(qn__warm_up_t* up) {
 void qn__warm_report(qn__warm_up_t* up, const qn_warm_item_t* item) {
   update_progress(up);
   if (!up->options->on_progress) return;
-  if (!up->options->on_progress(up->options->on_progress_self, &up->result->progress, item)) {
+  if (!up->options->on_progress(up->options->on_progress_self, up->result, item)) {
     up->result->is_cancelled = true;
   }
 }
@@ -64,6 +65,7 @@ static void finish_named(qn__warm_up_t* up, size_t index, qn_cache_key_t key,
   char name[128];
   (void)snprintf(name, sizeof name, "%.100s@%.12s", function ? function : "module", key.hex);
   qn_warm_item_t item = {
+      .struct_size = sizeof item,
       .name = name,
       .key = key,
       .target_json = qn_target_json(entry->target),
@@ -76,7 +78,7 @@ static void finish_named(qn__warm_up_t* up, size_t index, qn_cache_key_t key,
       .code = verdict->code,
       .error = verdict->error ? verdict->error : "",
   };
-  qn_warm_progress_t* progress = &up->result->progress;
+  qn_warm_result_t* progress = up->result;
   up->keys[index].is_done = true;
   progress->done++;
   progress->counts[item.outcome]++;
@@ -84,7 +86,7 @@ static void finish_named(qn__warm_up_t* up, size_t index, qn_cache_key_t key,
 }
 
 void qn__warm_finish_key(qn__warm_up_t* up, size_t index, const qn__warm_verdict_t* verdict) {
-  qn_lookup_info_t info = {0};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   if (verdict->key && verdict->key[0]) {
     memcpy(info.key.hex, verdict->key, sizeof info.key.hex);
   } else {
@@ -99,7 +101,7 @@ void qn__warm_finish_key(qn__warm_up_t* up, size_t index, const qn__warm_verdict
 static void ask_cache(qn__warm_up_t* up) {
   int64_t report_ns = qn__warm_now_ns();
   for (size_t i = 0; i < up->list->count && !up->result->is_cancelled; i++) {
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     qn_status_t status = ask(up, i, &info);
     qn__warm_verdict_t verdict = {.outcome = QN_WARM_CACHED};
     if (qn_ok(status)) {
@@ -260,11 +262,6 @@ static qn_status_t check(const qn_engine_t* engine, const qn_warm_list_t* list,
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a warm-up needs %s, got null",
                           engine ? "a list" : "an engine");
   }
-  if (options->struct_size != sizeof *options) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "qn_warm_options_t: struct_size is %zu, expected %zu",
-                          options->struct_size, sizeof *options);
-  }
   if (options->time_limit_ns < 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "time_limit_ns: expected at least 0, got %lld",
@@ -298,28 +295,27 @@ static qn_status_t run(qn__warm_up_t* up) {
 
 qn_status_t qn_warm(qn_engine_t* engine, const qn_warm_list_t* list,
                     const qn_warm_options_t* options, qn_warm_result_t* out_result) {
-  static const qn_warm_options_t defaults = {.struct_size = sizeof defaults};
-  qn_warm_result_t result;
-  memset(&result, 0, sizeof result);
-  if (out_result) *out_result = result;
-  if (!options) options = &defaults;
-  qn_status_t status = check(engine, list, options);
+  qn_warm_result_t result = {.struct_size = sizeof result};
+  qn_status_t status = qn__struct_clear("qn_warm_result_t", out_result, sizeof result);
   if (!qn_ok(status)) return status;
-  bool has_allocator = options->allocator.reallocate != NULL;
+  qn_warm_options_t given;
+  status = qn__struct_read("qn_warm_options_t", 0, options, &given, sizeof given);
+  if (qn_ok(status)) status = check(engine, list, &given);
+  if (!qn_ok(status)) return status;
+  bool has_allocator = given.allocator.reallocate != NULL;
   qn__warm_up_t up = {.engine = engine,
                       .list = list,
-                      .options = options,
-                      .allocator = has_allocator ? options->allocator : qn_allocator_default(),
+                      .options = &given,
+                      .allocator = has_allocator ? given.allocator : qn_allocator_default(),
                       .result = &result};
   up.hello.allocator = up.allocator;
   up.start_ns = up.work_start_ns = qn__warm_now_ns();
-  result.progress.total = list->count;
+  result.total = list->count;
   status = run(&up);
   update_progress(&up);
-  result.is_warm = qn_ok(status) && result.progress.counts[QN_WARM_COMPILED] +
-                                            result.progress.counts[QN_WARM_CACHED] ==
-                                        list->count;
+  size_t warm_count = result.counts[QN_WARM_COMPILED] + result.counts[QN_WARM_CACHED];
+  result.is_warm = qn_ok(status) && warm_count == list->count;
   release(&up);
-  if (out_result) *out_result = result;
+  qn__struct_write(out_result, &result, sizeof result);
   return status;
 }

@@ -1,6 +1,7 @@
 // warm/list.c: the list of a warm-up: each key once, added by a program, from text or from a cache
 // directory.
 #include "warm/list.h"
+#include "base/struct_size.h"
 
 qn_status_t qn_warm_list_create(qn_warm_list_t** out_list) {
   if (!out_list) {
@@ -98,12 +99,6 @@ qn_status_t qn__warm_list_put(qn_warm_list_t* list, const qn__warm_entry_t* entr
   return QN_OK;
 }
 
-static qn_status_t check_struct(const char* name, size_t size, size_t expected) {
-  if (size == expected) return QN_OK;
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: struct_size is %zu, expected %zu", name,
-                        size, expected);
-}
-
 static qn_status_t check_tier(qn_tier_t tier) {
   if (tier == QN_TIER_FULL || tier == QN_TIER_FAST) return QN_OK;
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "tier %d is not a qn_tier_t", (int)tier);
@@ -117,24 +112,25 @@ qn_status_t qn_warm_list_add(qn_warm_list_t* list, qn_module_t* module, qn_targe
                           : !module ? "a module"
                                     : "a target");
   }
-  qn__warm_entry_t entry = {module, target, QN_TIER_FULL, options && options->is_checked};
-  qn_status_t status = QN_OK;
-  if (options) {
-    status = check_struct("qn_lookup_options_t", options->struct_size, sizeof *options);
-    if (options->tier != 0) entry.tier = options->tier;
-  }
-  if (qn_ok(status)) status = check_tier(entry.tier);
+  qn_lookup_options_t given;
+  qn_status_t status = qn__struct_read("qn_lookup_options_t", 0, options, &given, sizeof given);
+  if (!qn_ok(status)) return status;
+  qn__warm_entry_t entry = {module, target, given.tier ? given.tier : QN_TIER_FULL,
+                            given.is_checked};
+  status = check_tier(entry.tier);
   return qn_ok(status) ? qn__warm_list_put(list, &entry, NULL) : status;
 }
 
 // ------------------------------------------------------------------------------------ text
 
-static qn_status_t check_options(const qn_warm_read_options_t* options) {
-  qn_status_t status =
-      check_struct("qn_warm_read_options_t", options->struct_size, sizeof *options);
-  if (qn_ok(status) && options->tier != 0) status = check_tier(options->tier);
-  for (size_t i = 0; i < options->target_count && qn_ok(status); i++) {
-    if (options->targets && options->targets[i]) continue;
+// Copies and checks what a program filled.
+static qn_status_t read_options(const qn_warm_read_options_t* options,
+                                qn_warm_read_options_t* out) {
+  qn_status_t status = qn__struct_read("qn_warm_read_options_t", 0, options, out, sizeof *out);
+  if (!qn_ok(status)) return status;
+  if (out->tier != 0) status = check_tier(out->tier);
+  for (size_t i = 0; i < out->target_count && qn_ok(status); i++) {
+    if (out->targets && out->targets[i]) continue;
     status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "target %zu of a list is null", i);
   }
   return status;
@@ -158,6 +154,7 @@ static void report_problem(const qn_warm_read_options_t* options, uint32_t numbe
                            const char* message) {
   if (!options->on_problem) return;
   qn_warm_problem_t problem = {
+      .struct_size = sizeof problem,
       .source_name = options->source_name ? options->source_name : "<list>",
       .line = number,
       .message = message,
@@ -165,28 +162,26 @@ static void report_problem(const qn_warm_read_options_t* options, uint32_t numbe
   options->on_problem(options->on_problem_self, &problem);
 }
 
-static const qn_warm_read_options_t default_options = {.struct_size = sizeof default_options};
-
 qn_status_t qn_warm_list_read(qn_warm_list_t* list, const char* text, size_t size,
                               const qn_warm_read_options_t* options, size_t* out_problem_count) {
   if (out_problem_count) *out_problem_count = 0;
   if (!list || (!text && size > 0)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s is null", list ? "the text" : "the list");
   }
-  if (!options) options = &default_options;
-  qn_status_t status = check_options(options);
+  qn_warm_read_options_t given;
+  qn_status_t status = read_options(options, &given);
   if (!qn_ok(status)) return status;
   uint32_t number = 0;
   for (size_t at = 0; at < size;) {
     const char* end = memchr(text + at, '\n', size - at);
     size_t line_size = end ? (size_t)(end - text) - at : size - at;
     if (number < UINT32_MAX) number++;
-    status = read_line(list, options, (qn__warm_span_t){text + at, line_size});
+    status = read_line(list, &given, (qn__warm_span_t){text + at, line_size});
     at += line_size + 1;
     if (qn_ok(status)) continue;
     if (qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY) return status;
     if (out_problem_count) ++*out_problem_count;
-    report_problem(options, number, qn_status_message(status));
+    report_problem(&given, number, qn_status_message(status));
     qn_status_free(status);
   }
   return QN_OK;
@@ -210,13 +205,15 @@ static bool take_lookup(void* self, const qn_cached_lookup_t* lookup) {
 qn_status_t qn_warm_list_add_cache(qn_warm_list_t* list, qn_engine_t* engine,
                                    const qn_warm_read_options_t* options,
                                    qn_cached_report_t* out_report) {
-  if (out_report) *out_report = (qn_cached_report_t){0};
+  qn_status_t status = qn__struct_clear("qn_cached_report_t", out_report, sizeof *out_report);
+  if (!qn_ok(status)) return status;
   if (!list || !engine) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s is null",
                           list ? "the engine" : "the list");
   }
-  cache_reader_t reader = {list, options ? options : &default_options, QN_OK};
-  qn_status_t status = check_options(reader.options);
+  qn_warm_read_options_t given;
+  status = read_options(options, &given);
+  cache_reader_t reader = {list, &given, QN_OK};
   if (qn_ok(status)) status = qn_engine_cached(engine, take_lookup, &reader, out_report);
   if (qn_ok(status)) return reader.status;
   qn_status_free(reader.status);

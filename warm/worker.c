@@ -159,7 +159,8 @@ static qn_status_t make(worker_t* worker, const qn__warm_message_t* task,
   }
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .tier = entry.tier, .is_checked = entry.is_checked};
-  qn_lookup_info_t info = {0}, stored = {0};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
+  qn_lookup_info_t stored = {.struct_size = sizeof stored};
   if (qn_ok(status) && !worker->is_refreshing && suits_host(entry.target)) {
     status = load_once(worker, &entry, &options, &info);
   }

@@ -72,6 +72,7 @@ static qn_status_t load_kernel(kernels_t* kernels, const char* directory,
   qn_parse_options_t parsing = {.struct_size = sizeof parsing, .source_name = path};
   qn_module_t* module = NULL;
   qn_status_t status = qn_module_parse(text, size, &parsing, &module);
+  kernel->info.struct_size = sizeof kernel->info;
   free(text);
   kernel->parse_ns = now_ns() - start_ns;
   if (qn_ok(status)) {

@@ -77,7 +77,7 @@ static json_t* kernels_json(const report_t* report, const kernels_t* kernels) {
     json_array_append_new(
         list,
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "name", kernel->name,
-                  "source", qn_source_text(kernel->info.source), "key", kernel->info.key,
+                  "source", qn_source_text(kernel->info.source), "key", kernel->info.key.hex,
                   "parse_ns", (json_int_t)kernel->parse_ns, "lookup_ns",
                   (json_int_t)kernel->info.lookup_ns, "compile_ns",
                   (json_int_t)kernel->info.compile_ns, "load_ns", (json_int_t)kernel->info.load_ns,

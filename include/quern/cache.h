@@ -26,6 +26,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_open(const char* path, qn_cache_dir_
 QN_API void qn_cache_dir_close(qn_cache_dir_t* dir);
 
 typedef struct qn_cache_entry_info {
+  size_t struct_size;  // of the library
   qn_cache_key_t key;
   uint64_t size_bytes;  // of the file
   int64_t created_s;    // Unix time
@@ -39,6 +40,7 @@ qn_cache_dir_list(qn_cache_dir_t* dir,
 
 // What a directory holds.
 typedef struct qn_cache_usage {
+  size_t struct_size;  // sizeof(qn_cache_usage_t)
   uint64_t entry_count;
   uint64_t size_bytes;
   uint64_t temporary_count;  // files being written, or left by a process that died
@@ -50,7 +52,8 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_usage(qn_cache_dir_t* dir, qn_cache_
 // are NULL, and the numbers 0, for a file whose beginning is not that of an entry. The rest of the
 // file is not looked at: qn_cache_dir_verify does.
 typedef struct qn_cache_summary {
-  qn_cache_entry_info_t info;
+  size_t struct_size;  // of the library
+  const qn_cache_entry_info_t* info;
   uint64_t compile_ns;  // what making it cost
   uint64_t code_bytes;
   const char* target;  // canonical JSON
@@ -66,13 +69,14 @@ qn_cache_dir_survey(qn_cache_dir_t* dir,
 
 // The place of a directory. What the system does not tell is 0.
 typedef struct qn_cache_place {
+  size_t struct_size;   // sizeof(qn_cache_place_t)
   uint64_t free_bytes;  // of the file system, for this user
   uint64_t total_bytes;
   uint64_t lock_count;  // keys that processes of this machine are making
   int64_t swept_s;      // Unix time of the last sweep
 } qn_cache_place_t;
 // Asks the system about the place of the directory.
-QN_API void qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place);
+QN_API QN_MUST_USE qn_status_t qn_cache_dir_place(qn_cache_dir_t* dir, qn_cache_place_t* out_place);
 
 // The parts of one entry, after verification. Borrowed until freed.
 typedef struct qn_cache_section {
@@ -82,7 +86,8 @@ typedef struct qn_cache_section {
   size_t size_bytes;
 } qn_cache_section_t;
 typedef struct qn_cache_entry {
-  qn_cache_entry_info_t info;
+  size_t struct_size;  // of the library
+  const qn_cache_entry_info_t* info;
   uint64_t compile_ns;  // what making it cost
   size_t section_count;
   const qn_cache_section_t* sections;
@@ -97,6 +102,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_read(qn_cache_dir_t* dir, const char
 QN_API void qn_cache_entry_free(qn_cache_entry_t* entry);
 
 typedef struct qn_cache_verify_report {
+  size_t struct_size;  // sizeof(qn_cache_verify_report_t)
   uint64_t good_count;
   uint64_t bad_count;
   uint64_t removed_count;     // bad ones that were deleted
@@ -131,6 +137,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_bundle_open(const char* path,
 QN_API void qn_cache_bundle_close(qn_cache_bundle_t* bundle);
 
 typedef struct qn_cache_bundle_facts {
+  size_t struct_size;  // sizeof(qn_cache_bundle_info_t)
   uint64_t entry_count;
   uint64_t size_bytes;  // of the file
   bool is_truncated;    // its tail is missing; the entries that are whole count
@@ -138,7 +145,8 @@ typedef struct qn_cache_bundle_facts {
   char signer[65];      // public key in hexadecimal, "" unless signed
 } qn_cache_bundle_info_t;
 // Describes an open bundle.
-QN_API void qn_cache_bundle_info(const qn_cache_bundle_t* bundle, qn_cache_bundle_info_t* out_info);
+QN_API QN_MUST_USE qn_status_t qn_cache_bundle_info(const qn_cache_bundle_t* bundle,
+                                                    qn_cache_bundle_info_t* out_info);
 // The identities of the code generators that made the entries, one call each.
 QN_API void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
                                        void (*on_generator)(void* self, const char* identity),
@@ -173,6 +181,7 @@ typedef struct qn_cache_write_options {
   bool is_appending;
 } qn_cache_write_options_t;
 typedef struct qn_cache_write_report {
+  size_t struct_size;  // sizeof(qn_cache_write_report_t)
   uint64_t written_count;
   uint64_t written_bytes;   // of the entries
   uint64_t unwanted_count;  // not chosen
@@ -190,6 +199,7 @@ QN_API QN_MUST_USE qn_status_t qn_cache_bundle_write(const char* path, qn_cache_
                                                      qn_cache_write_report_t* out_report);
 
 typedef struct qn_cache_import_report {
+  size_t struct_size;  // sizeof(qn_cache_import_report_t)
   uint64_t imported_count;
   uint64_t present_count;  // the directory had them already, whole
   uint64_t bad_count;      // damaged in the bundle
@@ -225,6 +235,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_compile(qn_engine_t* engine, qn_module_
 
 // An entry of an engine's directory as the lookup that made it. Borrowed for the callback.
 typedef struct qn_cached_lookup {
+  size_t struct_size;  // of the library
   qn_cache_key_t key;
   qn_module_t* module;
   qn_target_t* target;
@@ -232,6 +243,7 @@ typedef struct qn_cached_lookup {
   bool is_checked;
 } qn_cached_lookup_t;
 typedef struct qn_cached_report {
+  size_t struct_size;             // sizeof(qn_cached_report_t)
   uint64_t entry_count;           // all entries of the directory
   uint64_t lookup_count;          // for which the callback was called
   uint64_t without_module_count;  // made before entries carried their module
@@ -248,6 +260,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_cached(qn_engine_t* engine,
 
 // A byte that came out otherwise. Borrowed for the callback.
 typedef struct qn_recompile_difference {
+  size_t struct_size;  // of the library
   qn_cache_key_t key;
   const char* section;   // "metadata" or "payload"
   uint64_t offset;       // of the first difference in the section
@@ -272,6 +285,7 @@ typedef struct qn_recompile_options {
 } qn_recompile_options_t;
 
 typedef struct qn_recompile_report {
+  size_t struct_size;             // sizeof(qn_recompile_report_t)
   uint64_t entry_count;           // in the directory
   uint64_t same_count;            // compiled again to the same bytes
   uint64_t different_count;       // to other bytes: a defect of the generator or a forged entry

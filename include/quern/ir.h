@@ -80,6 +80,7 @@ typedef enum qn_access {
 
 // What a caller must pass for one parameter.
 typedef struct qn_param_info {
+  size_t struct_size;    // sizeof(qn_param_info_t)
   const char* name;      // borrowed from the module
   bool is_buffer;        // else a scalar
   qn_dtype_t dtype;      // of the scalar, or of the buffer's elements

@@ -28,6 +28,7 @@ QN_API void qn_engine_counters(qn_engine_t* engine,
 // How long the stages of lookups took, by table (jit/observe/stages.inc). Names and docs are of
 // static storage. Any thread.
 typedef struct qn_stage_info {
+  size_t struct_size;  // of the library
   const char* name;
   const char* doc;
   uint64_t count;
@@ -48,6 +49,7 @@ QN_API QN_MUST_USE qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t si
 
 // Why a lookup would hit or miss. Strings are owned by the explanation.
 typedef struct qn_explanation {
+  size_t struct_size;  // of the library
   qn_cache_key_t key;
   // "memory", "disk", "bundle", or "" when no local tier has the key.
   const char* found_in;

@@ -17,10 +17,22 @@
 //   warm.h     compiling lists of kernels ahead (a library of its own, libquern-warm)
 //   backend.h  writing a device, a code generator or a kind of target
 //
-// Structs: a struct that begins with `struct_size` is filled by its sizeof. A program may be older
-// than the library, so that its structs are shorter: members that it does not know have their
-// default. It may be newer, so that they are longer: what the library does not know must be zero,
-// else the call gives INVALID_ARGUMENT. Members that are left zero have their default.
+// Structs: `struct_size` lets a struct grow, and who fills the struct sets it. A program may be
+// older than the library (its structs are shorter) or newer (they are longer).
+//
+//   options, tables   The program fills them: struct_size is their sizeof. Members that a shorter
+//                     one lacks, and members that are left zero, have their default. What the
+//                     library does not know of a longer one must be zero.
+//   `out_` structs    The program sets struct_size to their sizeof, the library fills the rest:
+//                     `qn_lookup_info_t info = {.struct_size = sizeof info};`. The library never
+//                     writes beyond struct_size. Of a longer struct it zeroes the members that it
+//                     does not know and lowers struct_size to what it knows.
+//   structs of the    Arguments of callbacks, and structs that are returned by pointer. Their
+//   library           struct_size is the library's: a member at or beyond it is not there.
+//
+// A struct_size that does not hold itself, such as 0, gives INVALID_ARGUMENT. Structs without one
+// never grow: values, keys and views, elements of arrays (qn_setting_t, qn_option_info_t,
+// qn_cache_section_t), and what changes with an ABI version (backend.h).
 //
 // NULL: a call that returns a status gives INVALID_ARGUMENT, naming the argument, for every pointer
 // that is NULL and is not documented to be allowed. Other calls then do nothing, and return false,
@@ -86,6 +98,7 @@ typedef enum qn_severity {
 
 // One message about a text. Borrowed for the callback.
 typedef struct qn_diagnostic {
+  size_t struct_size;       // of the library
   qn_severity_t severity;   // how grave it is
   const char* code;         // "QN0103": stable, one per kind of mistake; "" for notes
   const char* message;      // one line
@@ -413,7 +426,7 @@ QN_API const char* qn_miss_reason_text(qn_miss_reason_t reason);
 
 // One compile that has ended. Borrowed for the callback.
 typedef struct qn_compile_event {
-  size_t struct_size;       // of the library: members beyond it are not there
+  size_t struct_size;       // of the library
   const char* name;         // "softmax@0123456789ab": the first function and the key
   qn_cache_key_t key;       // of the entry
   const char* target_json;  // the target's canonical form
@@ -496,6 +509,7 @@ typedef struct qn_lookup_options {
 
 // Where an executable came from and how long that took.
 typedef struct qn_lookup_info {
+  size_t struct_size;  // sizeof(qn_lookup_info_t)
   qn_source_t source;
   qn_cache_key_t key;
   int64_t lookup_ns;   // all of the lookup

@@ -38,6 +38,7 @@ QN_API QN_MUST_USE qn_status_t qn_warm_list_add(qn_warm_list_t* list, qn_module_
 
 // A line that was left out. Borrowed for the callback.
 typedef struct qn_warm_problem {
+  size_t struct_size;       // of the library
   const char* source_name;  // as the options name it
   uint32_t line;            // from 1
   const char* message;      // what was expected; a module's diagnostics are rendered
@@ -88,7 +89,8 @@ QN_API const char* qn_warm_outcome_text(qn_warm_outcome_t outcome);
 
 // One key of the list, done. Borrowed for the callback.
 typedef struct qn_warm_item {
-  const char* name;  // "softmax@0123456789ab": the first function and the key
+  size_t struct_size;  // of the library
+  const char* name;    // "softmax@0123456789ab": the first function and the key
   qn_cache_key_t key;
   const char* target_json;
   qn_tier_t tier;
@@ -101,14 +103,19 @@ typedef struct qn_warm_item {
   const char* error;       // "" for COMPILED and CACHED
 } qn_warm_item_t;
 
-typedef struct qn_warm_progress {
+// What was done until now: to on_progress, and in the end from qn_warm.
+typedef struct qn_warm_result {
+  size_t struct_size;  // sizeof(qn_warm_result_t); for on_progress that of the library
   size_t total;
   size_t done;
-  size_t counts[QN_WARM_OUTCOME_COUNT];  // by outcome
-  double rate_per_s;                     // of keys that workers made; 0 before the first
+  size_t counts[16];  // by outcome, of which there are QN_WARM_OUTCOME_COUNT
+  double rate_per_s;  // of keys that workers made; 0 before the first
   int64_t elapsed_ns;
   int64_t eta_ns;  // negative: not known yet
-} qn_warm_progress_t;
+  bool is_warm;    // in the end: every key is COMPILED or CACHED
+  bool is_cancelled;
+  uint32_t worker_count;  // processes that were started, those in place of dead ones too
+} qn_warm_result_t;
 
 typedef struct qn_warm_options {
   size_t struct_size;  // sizeof(qn_warm_options_t)
@@ -124,16 +131,9 @@ typedef struct qn_warm_options {
   bool is_dry_run;
   // Called in the calling thread for every key that is done (`item`) and at least five times a
   // second (`item` NULL). False cancels: workers are ended and the rest is SKIPPED. May be NULL.
-  bool (*on_progress)(void* self, const qn_warm_progress_t* progress, const qn_warm_item_t* item);
+  bool (*on_progress)(void* self, const qn_warm_result_t* so_far, const qn_warm_item_t* item);
   void* on_progress_self;
 } qn_warm_options_t;
-
-typedef struct qn_warm_result {
-  qn_warm_progress_t progress;
-  bool is_warm;  // every key is COMPILED or CACHED
-  bool is_cancelled;
-  uint32_t worker_count;  // processes that were started, those in place of dead ones too
-} qn_warm_result_t;
 
 // Compiles what the list holds and the engine's cache does not, in worker processes that have the
 // engine's options (its directory, namespace, bundles, remote tier, generators), and returns when

@@ -8,6 +8,7 @@
 // Read next: lookup_task.c, where a lookup that also loads does the same.
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/struct_size.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 #include "quern/cache.h"
@@ -159,7 +160,7 @@ static qn_status_t run(qn__ahead_t* ahead) {
 
 qn_status_t qn_engine_compile(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                               const qn_lookup_options_t* options, qn_lookup_info_t* out_info) {
-  if (out_info) *out_info = (qn_lookup_info_t){0};
+  QN_STRUCT_CLEAR(qn_lookup_info_t, out_info);
   QN_REQUIRE(engine, module, target);
   qn__ahead_t ahead = {.engine = engine};
   QN_TRY(qn__request_init(engine, module, target, options, &ahead.request));
@@ -169,6 +170,6 @@ qn_status_t qn_engine_compile(qn_engine_t* engine, qn_module_t* module, qn_targe
   qn_status_t status = run(&ahead);
   qn__buffer_deinit(&ahead.preimage);
   ahead.info.lookup_ns = qn__now_ns() - start_ns;
-  if (out_info) *out_info = ahead.info;
+  QN_STRUCT_WRITE(out_info, ahead.info);
   return status;
 }

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "base/fs.h"
+#include "base/struct_size.h"
 #include "quern/cache.h"
 
 // ------------------------------------------------------------------------------------ an entry
@@ -77,7 +78,10 @@ static qn_status_t read_entry(reader_t* reader, qn_cache_key_t key, const qn__en
   }
   char* json = qn__copy_cstr(engine->allocator, origin.target_json);
   if (!json) return qn__out_of_memory("a target");
-  qn_cached_lookup_t lookup = {.key = key, .tier = origin.tier, .is_checked = origin.is_checked};
+  qn_cached_lookup_t lookup = {.struct_size = sizeof lookup,
+                               .key = key,
+                               .tier = origin.tier,
+                               .is_checked = origin.is_checked};
   qn_status_t status = qn_target_parse(json, &lookup.target);
   if (qn_ok(status)) {
     status = qn_module_decode(entry->module.data, entry->module.size, NULL, &lookup.module);
@@ -116,15 +120,15 @@ qn_status_t qn_engine_cached(qn_engine_t* engine,
                              bool (*on_lookup)(void* self, const qn_cached_lookup_t* lookup),
                              void* self, qn_cached_report_t* out_report) {
   QN_REQUIRE(engine, on_lookup);
+  QN_STRUCT_CLEAR(qn_cached_report_t, out_report);
   qn_cached_report_t report = {0};
-  if (out_report) *out_report = report;
   if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
                           "the engine has no cache directory to list");
   }
   reader_t reader = {engine, on_lookup, self, &report, QN_OK, false};
   int error = qn__disk_scan(qn__engine_disk(engine), read_file, &reader, NULL);
-  if (out_report) *out_report = report;
+  QN_STRUCT_WRITE(out_report, report);
   if (qn_ok(reader.status) && error) {
     return qn__fs_status(error, "list", qn__disk_root(qn__engine_disk(engine)));
   }

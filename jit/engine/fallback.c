@@ -9,6 +9,7 @@
 // Read next: jit/call/function.c (cells with variants of several modules).
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/struct_size.h"
 #include "jit/engine/lookup.h"
 
 // One way to answer.
@@ -312,7 +313,7 @@ qn_status_t qn__lookup_fallback(qn_engine_t* engine, const qn__request_t* reques
     info.lookup_ns =
         qn__watch_end(engine->watch, QN__STAGE_lookup, start_ns, qn__request_name(request));
   }
-  if (out_info) *out_info = info;
+  QN_STRUCT_WRITE(out_info, info);
   drop_variant(&choice.wanted);
   for (size_t i = 0; i < choice.other_count; i++) drop_variant(&choice.others[i]);
   qn__engine_release(engine);

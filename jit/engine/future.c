@@ -11,6 +11,7 @@
 // Members that change belong to the lock of the lookups in flight.
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/struct_size.h"
 #include "jit/engine/lookup.h"
 
 struct qn_future {
@@ -250,6 +251,7 @@ qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_in
                            qn_function_t** out_function) {
   QN_REQUIRE(out_function);
   *out_function = NULL;
+  QN_STRUCT_CLEAR(qn_lookup_info_t, out_info);
   QN_REQUIRE(future);
   int64_t until_ns = timeout_ns < 0    ? INT64_MAX
                      : timeout_ns == 0 ? 0
@@ -267,7 +269,7 @@ qn_status_t qn_future_wait(qn_future_t* future, int64_t timeout_ns, qn_lookup_in
   qn_status_t status = QN_OK;
   if (future->is_ready) {
     status = qn_status_clone(future->status);
-    if (out_info) *out_info = future->info;
+    QN_STRUCT_WRITE(out_info, future->info);
     if (future->function) qn_function_retain(future->function);
     *out_function = future->function;
   } else {

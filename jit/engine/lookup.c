@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/struct_size.h"
 #include "target/target.h"
 
 int64_t qn__deadline_after(int64_t timeout_ns) {
@@ -137,9 +138,27 @@ static qn_status_t look_up_below(qn_engine_t* engine, const qn__request_t* reque
       engine, request, ident, qn__deadline_after(request->timeout_ns), &info, out_executable);
   info.lookup_ns =
       qn__watch_end(engine->watch, QN__STAGE_lookup, start_ns, qn__request_name(request));
-  if (out_info) *out_info = info;
+  QN_STRUCT_WRITE(out_info, info);
   qn__engine_release(engine);
   return status;
+}
+
+// Looks up an executable by the policies BLOCK and FAIL. `out_info` may be NULL.
+static qn_status_t look_up(qn_engine_t* engine, const qn__request_t* request,
+                           qn_lookup_info_t* out_info, qn_executable_t** out_executable) {
+  int64_t start_ns = out_info ? qn__now_ns() : 0;
+  qn__ident_t ident = qn__request_ident(request);
+  qn_executable_t* executable = qn__table_get(&engine->table, &ident);
+  if (!executable) {
+    return look_up_below(engine, request, &ident, start_ns, out_info, out_executable);
+  }
+  if (out_info) {
+    qn_lookup_info_t info = qn__lookup_memory_info(executable, request->tier);
+    info.lookup_ns = qn__now_ns() - start_ns;
+    QN_STRUCT_WRITE(out_info, info);
+  }
+  *out_executable = executable;
+  return QN_OK;
 }
 
 qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
@@ -147,21 +166,11 @@ qn_status_t qn_engine_executable(qn_engine_t* engine, qn_module_t* module, qn_ta
                                  qn_executable_t** out_executable) {
   QN_REQUIRE(out_executable);
   *out_executable = NULL;
+  QN_STRUCT_CLEAR(qn_lookup_info_t, out_info);
   QN_REQUIRE(engine, module, target);
   qn__request_t request;
   QN_TRY(qn__request_init(engine, module, target, options, &request));
-  int64_t start_ns = out_info ? qn__now_ns() : 0;
-  qn__ident_t ident = qn__request_ident(&request);
-  qn_executable_t* executable = qn__table_get(&engine->table, &ident);
-  if (!executable) {
-    return look_up_below(engine, &request, &ident, start_ns, out_info, out_executable);
-  }
-  if (out_info) {
-    *out_info = qn__lookup_memory_info(executable, request.tier);
-    out_info->lookup_ns = qn__now_ns() - start_ns;
-  }
-  *out_executable = executable;
-  return QN_OK;
+  return look_up(engine, &request, out_info, out_executable);
 }
 
 bool qn_engine_unload(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
@@ -183,14 +192,15 @@ qn_status_t qn_engine_function(qn_engine_t* engine, qn_module_t* module, qn_targ
                                qn_lookup_info_t* out_info, qn_function_t** out_function) {
   QN_REQUIRE(out_function);
   *out_function = NULL;
+  QN_STRUCT_CLEAR(qn_lookup_info_t, out_info);
   QN_REQUIRE(engine, module, target, name);
-  if (options && options->miss == QN_MISS_FALLBACK) {
-    qn__request_t request;
-    QN_TRY(qn__request_init(engine, module, target, options, &request));
+  qn__request_t request;
+  QN_TRY(qn__request_init(engine, module, target, options, &request));
+  if (request.miss == QN_MISS_FALLBACK) {
     return qn__lookup_fallback(engine, &request, name, qn__now_ns(), out_info, out_function);
   }
-  qn_executable_t* executable;
-  QN_TRY(qn_engine_executable(engine, module, target, options, out_info, &executable));
+  qn_executable_t* executable = NULL;
+  QN_TRY(look_up(engine, &request, out_info, &executable));
   qn_status_t status = qn_executable_function(executable, module, name, out_function);
   qn_executable_release(executable);
   return status;

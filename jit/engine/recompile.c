@@ -71,7 +71,8 @@ static bool compare(const sample_t* sample, qn_cache_key_t key, const char* sect
   size_t at = 0;
   while (at < shorter && cached.data[at] == made.data[at]) at++;
   if (at == cached.size && at == made.size) return true;
-  qn_recompile_difference_t difference = {.key = key,
+  qn_recompile_difference_t difference = {.struct_size = sizeof difference,
+                                          .key = key,
                                           .section = section,
                                           .offset = at,
                                           .cached_size = cached.size,
@@ -221,8 +222,8 @@ static qn_status_t try_sample(sample_t* sample) {
 qn_status_t qn_engine_recompile(qn_engine_t* engine, const qn_recompile_options_t* options,
                                 qn_recompile_report_t* out_report) {
   QN_REQUIRE(engine);
+  QN_STRUCT_CLEAR(qn_recompile_report_t, out_report);
   qn_recompile_report_t report = {0};
-  if (out_report) *out_report = report;
   QN_STRUCT_READ(qn_recompile_options_t, options, given);
   if (!qn__engine_disk(engine)) {
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
@@ -242,6 +243,6 @@ qn_status_t qn_engine_recompile(qn_engine_t* engine, const qn_recompile_options_
     status = try_sample(&sample);
   }
   qn__free(engine->allocator, sample.keys, sample.capacity * sizeof *sample.keys);
-  if (out_report) *out_report = report;
+  QN_STRUCT_WRITE(out_report, report);
   return status;
 }

@@ -22,6 +22,7 @@ void qn_engine_stages(qn_engine_t* engine,
     qn__histogram_snapshot_t snapshot;
     qn__watch_read(engine->watch, stage, &snapshot);
     qn_stage_info_t info = {
+        .struct_size = sizeof info,
         .name = qn__stage_name(stage),
         .doc = qn__stage_doc(stage),
         .count = snapshot.count,

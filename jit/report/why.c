@@ -234,6 +234,7 @@ static qn_status_t publish(search_t* search, const char* found_in, uint32_t tag,
   if (!explained) return qn__out_of_memory("an explanation");
   qn__arena_init(&explained->arena, allocator);
   qn_explanation_t* result = &explained->public;
+  result->struct_size = sizeof *result;
   result->key = qn__hash128_key(search->key);
   result->found_in = found_in;
   if (search->nearest.is_set) result->nearest_key = qn__hash128_key(search->nearest.key);

@@ -41,7 +41,7 @@ qn_status_t kernel_look_up(qn_engine_t* engine, unsigned number, const char* tar
   qn_module_t* module = kernel_module(number);
   qn_target_t* parsed = NULL;
   qn_function_t* function = NULL;
-  qn_lookup_info_t info = {0};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_status_t status = qn_target_parse(target, &parsed);
   if (qn_ok(status)) {
     status = qn_engine_function(engine, module, parsed, "f", options, &info, &function);

@@ -91,7 +91,7 @@ static int in_child(int (*work)(void* self), void* self) {
 
 static void assert_all_whole(const char* directory, uint64_t at_least) {
   qn_cache_dir_t* dir;
-  qn_cache_verify_report_t report;
+  qn_cache_verify_report_t report = {.struct_size = sizeof report};
   assert_true(qn_ok(qn_cache_dir_open(directory, &dir)));
   assert_true(qn_ok(qn_cache_dir_verify(dir, false, NULL, NULL, &report)));
   assert_int_equal(report.bad_count, 0);

@@ -1,5 +1,6 @@
-// tests/interface/test_sizes.c: structs that a program fills, from an older program (shorter) and a
-// newer one (longer), and the default streams.
+// tests/interface/test_sizes.c: structs with struct_size, of an older program (shorter) and a newer
+// one (longer): those that the program fills, those that the library fills for it, and those that
+// the library hands out. And the default streams.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,9 @@
 #include "base/base.h"
 #include "quern/cache.h"
 #include "quern/device.h"
+#include "quern/ir.h"
 #include "quern/observe.h"
+#include "quern/warm.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
@@ -23,6 +26,8 @@ typedef struct fixture {
   qn_module_t* module;
   qn_target_t* target;
   qn_cache_dir_t* dir;
+  qn_cache_bundle_t* bundle;
+  qn_warm_list_t* list;
 } fixture_t;
 
 static const char text[] =
@@ -42,12 +47,20 @@ static int make(void** state) {
   qn_executable_release(executable);
   assert_true(qn_engine_flush(f->engine, QN_TIMEOUT_INFINITE));
   must(qn_cache_dir_open(f->directory, &f->dir));
+  char path[QN_TEST_PATH_SIZE + 16];
+  (void)snprintf(path, sizeof path, "%s/first.qnb", f->directory);
+  must(qn_cache_bundle_write(path, f->dir, NULL, 0, NULL, NULL));
+  must(qn_cache_bundle_open(path, NULL, 0, &f->bundle));
+  must(qn_warm_list_create(&f->list));
+  must(qn_warm_list_add(f->list, f->module, f->target, NULL));
   *state = f;
   return 0;
 }
 
 static int drop(void** state) {
   fixture_t* f = *state;
+  qn_warm_list_destroy(f->list);
+  qn_cache_bundle_close(f->bundle);
   qn_cache_dir_close(f->dir);
   qn_target_release(f->target);
   qn_module_release(f->module);
@@ -56,6 +69,8 @@ static int drop(void** state) {
   free(f);
   return 0;
 }
+
+// ------------------------------------------------------------------------ filled by the program
 
 static qn_status_t give_engine(fixture_t* f, const void* options) {
   (void)f;
@@ -86,6 +101,22 @@ static qn_status_t give_write(fixture_t* f, const void* options) {
 static qn_status_t give_recompile(fixture_t* f, const void* options) {
   return qn_engine_recompile(f->engine, options, NULL);
 }
+static qn_status_t give_warm(fixture_t* f, const void* options) {
+  return qn_warm(f->engine, f->list, options, NULL);
+}
+static qn_status_t give_warm_read(fixture_t* f, const void* options) {
+  return qn_warm_list_read(f->list, "# nothing\n", 10, options, NULL);
+}
+static qn_status_t give_warm_add(fixture_t* f, const void* options) {
+  return qn_warm_list_add(f->list, f->module, f->target, options);
+}
+static qn_status_t give_fallback(fixture_t* f, const void* options) {
+  qn_function_t* function;
+  qn_status_t status =
+      qn_engine_function(f->engine, f->module, f->target, "f", options, NULL, &function);
+  qn_function_release(function);
+  return status;
+}
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
   return qn_device_copy(copy, NULL);
@@ -100,9 +131,13 @@ static const struct {
 } structs[] = {
     {"qn_engine_options_t", sizeof(qn_engine_options_t), sizeof(size_t), give_engine},
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_lookup},
+    {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_fallback},
+    {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_warm_add},
     {"qn_parse_options_t", sizeof(qn_parse_options_t), sizeof(size_t), give_parse},
     {"qn_cache_write_options_t", sizeof(qn_cache_write_options_t), sizeof(size_t), give_write},
     {"qn_recompile_options_t", sizeof(qn_recompile_options_t), sizeof(size_t), give_recompile},
+    {"qn_warm_options_t", sizeof(qn_warm_options_t), sizeof(size_t), give_warm},
+    {"qn_warm_read_options_t", sizeof(qn_warm_read_options_t), sizeof(size_t), give_warm_read},
     {"qn_copy_t", sizeof(qn_copy_t), offsetof(qn_copy_t, from), give_copy},
 };
 
@@ -140,11 +175,266 @@ static void test_sizes(void** state) {
                                  .tier = QN_TIER_FAST,
                                  .is_checked = true,
                                  .time_limit_ns = -1};
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_executable_t* executable;
   must(qn_engine_executable(f->engine, f->module, f->target, &options, &info, &executable));
   assert_int_equal(info.tier, QN_TIER_FAST);
   qn_executable_release(executable);
+}
+
+// -------------------------------------------------------------- filled by the library for a
+// program
+
+static qn_status_t fill_executable(fixture_t* f, void* out) {
+  qn_executable_t* executable;
+  qn_status_t status =
+      qn_engine_executable(f->engine, f->module, f->target, NULL, out, &executable);
+  qn_executable_release(executable);
+  return status;
+}
+static qn_status_t fill_function(fixture_t* f, void* out) {
+  qn_function_t* function;
+  qn_status_t status =
+      qn_engine_function(f->engine, f->module, f->target, "f", NULL, out, &function);
+  qn_function_release(function);
+  return status;
+}
+static qn_status_t fill_fallback(fixture_t* f, void* out) {
+  qn_lookup_options_t options = {.struct_size = sizeof options, .miss = QN_MISS_FALLBACK};
+  qn_function_t* function;
+  qn_status_t status =
+      qn_engine_function(f->engine, f->module, f->target, "f", &options, out, &function);
+  qn_function_release(function);
+  return status;
+}
+static qn_status_t fill_future(fixture_t* f, void* out) {
+  qn_future_t* future;
+  qn_function_t* function;
+  must(qn_engine_request(f->engine, f->module, f->target, "f", NULL, &future));
+  qn_status_t status = qn_future_wait(future, QN_TIMEOUT_INFINITE, out, &function);
+  qn_function_release(function);
+  qn_future_release(future);
+  return status;
+}
+static qn_status_t fill_compile(fixture_t* f, void* out) {
+  return qn_engine_compile(f->engine, f->module, f->target, NULL, out);
+}
+static qn_status_t fill_param(fixture_t* f, void* out) {
+  return qn_module_param_info(f->module, 0, 1, out);
+}
+static qn_status_t fill_usage(fixture_t* f, void* out) {
+  return qn_cache_dir_usage(f->dir, out);
+}
+static qn_status_t fill_place(fixture_t* f, void* out) {
+  return qn_cache_dir_place(f->dir, out);
+}
+static qn_status_t fill_verify(fixture_t* f, void* out) {
+  return qn_cache_dir_verify(f->dir, false, NULL, NULL, out);
+}
+static qn_status_t fill_bundle(fixture_t* f, void* out) {
+  return qn_cache_bundle_info(f->bundle, out);
+}
+static qn_status_t fill_bundle_verify(fixture_t* f, void* out) {
+  return qn_cache_bundle_verify(f->bundle, NULL, NULL, out);
+}
+static qn_status_t fill_write(fixture_t* f, void* out) {
+  char path[QN_TEST_PATH_SIZE + 16];
+  (void)snprintf(path, sizeof path, "%s/kernels.qnb", f->directory);
+  return qn_cache_bundle_write(path, f->dir, NULL, 0, NULL, out);
+}
+static qn_status_t fill_import(fixture_t* f, void* out) {
+  return qn_cache_dir_import(f->dir, f->bundle, NULL, NULL, out);
+}
+static bool go_on(void* self, const qn_cached_lookup_t* lookup) {
+  (void)self;
+  assert_int_equal(lookup->struct_size, sizeof *lookup);
+  return true;
+}
+static qn_status_t fill_cached(fixture_t* f, void* out) {
+  return qn_engine_cached(f->engine, go_on, NULL, out);
+}
+static qn_status_t fill_recompile(fixture_t* f, void* out) {
+  return qn_engine_recompile(f->engine, NULL, out);
+}
+static qn_status_t fill_warm(fixture_t* f, void* out) {
+  return qn_warm(f->engine, f->list, NULL, out);
+}
+static qn_status_t fill_warm_cache(fixture_t* f, void* out) {
+  return qn_warm_list_add_cache(f->list, f->engine, NULL, out);
+}
+
+// The bytes before `changing` are the same in each call: after them come times.
+static const struct {
+  const char* name;
+  size_t size;
+  size_t changing;
+  qn_status_t (*fill)(fixture_t* f, void* out);
+} outs[] = {
+#define OUT(type, fill) {#type, sizeof(type), sizeof(type), fill}
+#define TIMED(type, member, fill) {#type, sizeof(type), offsetof(type, member), fill}
+    TIMED(qn_lookup_info_t, lookup_ns, fill_executable),
+    TIMED(qn_lookup_info_t, lookup_ns, fill_function),
+    TIMED(qn_lookup_info_t, lookup_ns, fill_fallback),
+    TIMED(qn_lookup_info_t, lookup_ns, fill_future),
+    TIMED(qn_lookup_info_t, lookup_ns, fill_compile),
+    OUT(qn_param_info_t, fill_param),
+    OUT(qn_cache_usage_t, fill_usage),
+    TIMED(qn_cache_place_t, free_bytes, fill_place),
+    OUT(qn_cache_verify_report_t, fill_verify),
+    OUT(qn_cache_bundle_info_t, fill_bundle),
+    OUT(qn_cache_verify_report_t, fill_bundle_verify),
+    OUT(qn_cache_write_report_t, fill_write),
+    OUT(qn_cache_import_report_t, fill_import),
+    OUT(qn_cached_report_t, fill_cached),
+    OUT(qn_recompile_report_t, fill_recompile),
+    TIMED(qn_warm_result_t, rate_per_s, fill_warm),
+    OUT(qn_cached_report_t, fill_warm_cache),
+#undef OUT
+#undef TIMED
+};
+
+enum { GUARD = 64, FILLER = 0xa5 };
+
+static bool is_all(const uint8_t* bytes, size_t size, uint8_t value) {
+  for (size_t i = 0; i < size; i++) {
+    if (bytes[i] != value) return false;
+  }
+  return true;
+}
+
+// Has a struct of `stated` bytes filled, and compares it with a whole one (NULL: nothing to compare
+// with). The caller frees it.
+static uint8_t* fill(fixture_t* f, size_t i, size_t stated, const uint8_t* whole) {
+  size_t size = outs[i].size, filled = stated < size ? stated : size;
+  uint8_t* out = malloc(stated + GUARD);
+  assert_non_null(out);
+  memset(out, FILLER, stated + GUARD);
+  memcpy(out, &stated, sizeof stated);
+  must(outs[i].fill(f, out));
+  assert_true(is_all(out + stated, GUARD, FILLER));
+  assert_true(is_all(out + filled, stated - filled, 0));
+  assert_memory_equal(out, &filled, sizeof filled);
+  size_t same = filled < outs[i].changing ? filled : outs[i].changing;
+  if (whole) assert_memory_equal(out + sizeof same, whole + sizeof same, same - sizeof same);
+  return out;
+}
+
+static void refuse(fixture_t* f, size_t i, size_t stated) {
+  uint8_t* out = calloc(1, outs[i].size);
+  assert_non_null(out);
+  memcpy(out, &stated, sizeof stated);
+  must_fail(outs[i].fill(f, out), QN_STATUS_INVALID_ARGUMENT, outs[i].name);
+  assert_memory_equal(out, &stated, sizeof stated);
+  assert_true(is_all(out + sizeof stated, outs[i].size - sizeof stated, 0));
+  free(out);
+}
+
+static void test_filled_for_programs(void** state) {
+  fixture_t* f = *state;
+  for (size_t i = 0; i < QN_COUNT_OF(outs); i++) {
+    size_t size = outs[i].size;
+    uint8_t* whole = fill(f, i, size, NULL);
+    assert_false(is_all(whole + sizeof size, size - sizeof size, 0));
+    for (size_t shorter = sizeof size; shorter < size; shorter += 4) {
+      free(fill(f, i, shorter, whole));
+    }
+    free(fill(f, i, size + 1, whole));
+    free(fill(f, i, size + 64, whole));
+    free(whole);
+    refuse(f, i, 0);
+    refuse(f, i, 7);
+    refuse(f, i, SIZE_MAX);
+  }
+}
+
+// ------------------------------------------------------------------- handed out by the library
+
+static int handed_out;
+#define IS_WHOLE(given) (handed_out++, assert_int_equal((given)->struct_size, sizeof *(given)))
+
+static void see_compile(void* self, const qn_compile_event_t* event) {
+  (void)self;
+  IS_WHOLE(event);
+}
+static void see_diagnostic(void* self, const qn_diagnostic_t* diagnostic) {
+  (void)self;
+  IS_WHOLE(diagnostic);
+}
+static bool see_info(void* self, const qn_cache_entry_info_t* info) {
+  (void)self;
+  IS_WHOLE(info);
+  return true;
+}
+static bool see_summary(void* self, const qn_cache_summary_t* summary) {
+  (void)self;
+  IS_WHOLE(summary);
+  return see_info(NULL, summary->info);
+}
+static bool see_entry(void* self, const qn_cache_entry_t* entry) {
+  (void)self;
+  IS_WHOLE(entry);
+  return see_info(NULL, entry->info);
+}
+static void see_stage(void* self, const qn_stage_info_t* stage) {
+  (void)self;
+  IS_WHOLE(stage);
+}
+static void see_problem(void* self, const qn_warm_problem_t* problem) {
+  (void)self;
+  IS_WHOLE(problem);
+}
+static bool see_item(void* self, const qn_warm_result_t* so_far, const qn_warm_item_t* item) {
+  (void)self;
+  IS_WHOLE(so_far);
+  if (item) IS_WHOLE(item);
+  return true;
+}
+
+static void expect_more(int* inout_before, int count) {
+  assert_true(handed_out >= *inout_before + count);
+  *inout_before = handed_out;
+}
+
+static void test_handed_out(void** state) {
+  fixture_t* f = *state;
+  int before = handed_out;
+  qn_engine_options_t engine_options = {.struct_size = sizeof engine_options,
+                                        .cache_dir = "",
+                                        .ignores_environment = true,
+                                        .on_compile = see_compile};
+  qn_engine_t* engine;
+  qn_executable_t* executable;
+  must(qn_engine_create(&engine_options, &engine));
+  must(qn_engine_executable(engine, f->module, f->target, NULL, NULL, &executable));
+  qn_executable_release(executable);
+  qn_engine_stages(engine, see_stage, NULL);
+  qn_engine_destroy(engine);
+  expect_more(&before, 2);
+  qn_parse_options_t parsing = {.struct_size = sizeof parsing, .on_diagnostic = see_diagnostic};
+  qn_module_t* module;
+  must_fail(qn_module_parse("func", 4, &parsing, &module), QN_STATUS_SYNTAX, "");
+  expect_more(&before, 1);
+  must(qn_cache_dir_list(f->dir, see_info, NULL));
+  expect_more(&before, 1);
+  must(qn_cache_dir_survey(f->dir, see_summary, NULL));
+  expect_more(&before, 2);
+  must(qn_cache_bundle_list(f->bundle, see_info, NULL));
+  expect_more(&before, 1);
+  char path[QN_TEST_PATH_SIZE + 16];
+  (void)snprintf(path, sizeof path, "%s/kernels.qnb", f->directory);
+  qn_cache_write_options_t writing = {.struct_size = sizeof writing, .wants = see_entry};
+  must(qn_cache_bundle_write(path, f->dir, NULL, 0, &writing, NULL));
+  expect_more(&before, 2);
+  qn_explanation_t* explanation;
+  must(qn_engine_explain(f->engine, f->module, f->target, NULL, &explanation));
+  IS_WHOLE(explanation);
+  qn_explanation_free(explanation);
+  qn_warm_read_options_t reading = {.struct_size = sizeof reading, .on_problem = see_problem};
+  must(qn_warm_list_read(f->list, "{\n", 2, &reading, NULL));
+  expect_more(&before, 2);
+  qn_warm_options_t warming = {.struct_size = sizeof warming, .on_progress = see_item};
+  must(qn_warm(f->engine, f->list, &warming, NULL));
+  expect_more(&before, 2);
 }
 
 static void test_default_stream(void** state) {
@@ -175,6 +465,8 @@ static void test_default_stream(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_sizes, make, drop),
+      cmocka_unit_test_setup_teardown(test_filled_for_programs, make, drop),
+      cmocka_unit_test_setup_teardown(test_handed_out, make, drop),
       cmocka_unit_test(test_default_stream),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ void soak_look_up_one(soak_thread_t* thread, qn_engine_t* engine, unsigned numbe
   qn_target_t* target = parse_target(is_native ? "cpu" : "interp");
   qn_lookup_options_t options = {.struct_size = sizeof options, .tier = QN_TIER_FAST};
   if (unloads) (void)qn_engine_unload(engine, module, target, &options);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function = NULL;
   qn_status_t status = qn_engine_function(engine, module, target, "f", &options, &info, &function);
   if (qn_ok(status)) {

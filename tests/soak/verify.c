@@ -97,7 +97,7 @@ static void compare_with_fresh_compiles(void) {
 
 static void verify_again(void) {
   qn_cache_dir_t* dir;
-  qn_cache_verify_report_t report;
+  qn_cache_verify_report_t report = {.struct_size = sizeof report};
   for (int round = 0; round < 2; round++) {
     qn_status_t status = qn_cache_dir_open(soak_options.root, &dir);
     if (qn_ok(status)) status = qn_cache_dir_verify(dir, true, NULL, NULL, &report);

@@ -300,15 +300,15 @@ static void the_public_calls(void** state) {
   unsigned asked = 0;
   qn_cache_write_options_t options = {
       .struct_size = sizeof options, .wants = wants_large, .self = &asked};
-  qn_cache_write_report_t report;
+  qn_cache_write_report_t report = {.struct_size = sizeof report};
   assert_true(qn_ok(qn_cache_bundle_write(path, dir, NULL, 0, &options, &report)));
   assert_int_equal(asked, SAMPLES);
   assert_int_equal(report.written_count, 4);
   assert_int_equal(report.unwanted_count, 2);
   qn_cache_bundle_t* bundle;
   assert_true(qn_ok(qn_cache_bundle_open(path, NULL, 0, &bundle)));
-  qn_cache_bundle_info_t info;
-  qn_cache_bundle_info(bundle, &info);
+  qn_cache_bundle_info_t info = {.struct_size = sizeof info};
+  assert_true(qn_ok(qn_cache_bundle_info(bundle, &info)));
   assert_int_equal(info.entry_count, 4);
   assert_true(!info.is_truncated && !info.is_verified && info.signer[0] == '\0');
   struct stat file;
@@ -320,7 +320,7 @@ static void the_public_calls(void** state) {
   count = 0;
   assert_true(qn_ok(qn_cache_bundle_list(bundle, count_info, &count)));
   assert_int_equal(count, 3);
-  qn_cache_verify_report_t verified;
+  qn_cache_verify_report_t verified = {.struct_size = sizeof verified};
   assert_true(qn_ok(qn_cache_bundle_verify(bundle, NULL, NULL, &verified)));
   assert_int_equal(verified.good_count, 4);
   // One entry by a part of its key.
@@ -328,7 +328,7 @@ static void the_public_calls(void** state) {
   qn__hash128_hex(samples[SAMPLES - 1].entry.key, key);
   qn_cache_entry_t* entry;
   assert_true(qn_ok(qn_cache_bundle_read(bundle, key, &entry)));
-  assert_string_equal(entry->info.key.hex, key);
+  assert_string_equal(entry->info->key.hex, key);
   qn_cache_entry_free(entry);
   assert_int_equal(qn_status_consume(qn_cache_bundle_read(bundle, "00000000", &entry)),
                    QN_STATUS_NOT_FOUND);
@@ -337,7 +337,7 @@ static void the_public_calls(void** state) {
   // Back into the directory: what is there already stays.
   uint64_t removed;
   assert_true(qn_ok(qn_cache_dir_clear(dir, &removed)));
-  qn_cache_import_report_t imported;
+  qn_cache_import_report_t imported = {.struct_size = sizeof imported};
   assert_true(qn_ok(qn_cache_dir_import(dir, bundle, NULL, NULL, &imported)));
   assert_int_equal(imported.imported_count, 4);
   assert_true(qn_ok(qn_cache_dir_import(dir, bundle, NULL, NULL, &imported)));
@@ -386,8 +386,8 @@ static void keys_and_signatures(void** state) {
   const char* keys[] = {public_file};
   qn_cache_bundle_t* bundle;
   assert_true(qn_ok(qn_cache_bundle_open(path, keys, 1, &bundle)));
-  qn_cache_bundle_info_t bundle_info;
-  qn_cache_bundle_info(bundle, &bundle_info);
+  qn_cache_bundle_info_t bundle_info = {.struct_size = sizeof bundle_info};
+  assert_true(qn_ok(qn_cache_bundle_info(bundle, &bundle_info)));
   assert_true(bundle_info.is_verified);
   assert_int_equal(qn_test_read_file(public_file, a_bytes, FILE_ROOM), 65);
   assert_memory_equal(bundle_info.signer, a_bytes, 64);

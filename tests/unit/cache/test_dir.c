@@ -57,7 +57,7 @@ static void tools_look_at_a_directory(void** state) {
   assert_true(qn_ok(qn_cache_dir_list(dir, see, &seen)));
   assert_int_equal(seen.count, 5);
   assert_int_equal(seen.created_s, 1700000000);
-  qn_cache_usage_t usage;
+  qn_cache_usage_t usage = {.struct_size = sizeof usage};
   assert_true(qn_ok(qn_cache_dir_usage(dir, &usage)));
   assert_int_equal(usage.entry_count, 5);
   assert_true(usage.size_bytes == seen.bytes);
@@ -67,7 +67,7 @@ static void tools_look_at_a_directory(void** state) {
   qn__hash128_hex(samples[3].entry.key, key);
   qn_cache_entry_t* entry;
   assert_true(qn_ok(qn_cache_dir_read(dir, key, &entry)));
-  assert_string_equal(entry->info.key.hex, key);
+  assert_string_equal(entry->info->key.hex, key);
   assert_int_equal(entry->compile_ns, 1003);
   assert_int_equal(entry->section_count, 7);
   assert_string_equal(entry->sections[0].name, "schema");
@@ -105,7 +105,7 @@ static void tools_look_at_a_directory(void** state) {
   assert_int_equal(qn_status_code(status), QN_STATUS_DATA_LOSS);
   assert_non_null(strstr(qn_status_message(status), "checksum"));
   qn_status_free(status);
-  qn_cache_verify_report_t report;
+  qn_cache_verify_report_t report = {.struct_size = sizeof report};
   int bad = 0;
   assert_true(qn_ok(qn_cache_dir_verify(dir, false, hear, &bad, &report)));
   assert_int_equal(bad, 1);

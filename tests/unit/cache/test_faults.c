@@ -227,8 +227,8 @@ static void tools_report_failing_calls(void** state) {
       qn_cache_dir_t* dir;
       qn_status_t status = qn_cache_dir_open(cache_root, &dir);
       if (qn_ok(status)) {
-        qn_cache_usage_t usage;
-        qn_cache_verify_report_t report;
+        qn_cache_usage_t usage = {.struct_size = sizeof usage};
+        qn_cache_verify_report_t report = {.struct_size = sizeof report};
         qn_cache_entry_t* entry;
         qn_status_free(qn_cache_dir_list(dir, stop_never, NULL));
         qn_status_free(qn_cache_dir_usage(dir, &usage));

@@ -127,7 +127,7 @@ static int wait_for(pid_t child) {
 // Everything that is there is whole.
 static uint64_t count_verified(void) {
   qn_cache_dir_t* dir;
-  qn_cache_verify_report_t report;
+  qn_cache_verify_report_t report = {.struct_size = sizeof report};
   assert_true(qn_ok(qn_cache_dir_open(cache_root, &dir)));
   assert_true(qn_ok(qn_cache_dir_verify(dir, false, NULL, NULL, &report)));
   assert_int_equal(report.bad_count, 0);

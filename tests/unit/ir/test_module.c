@@ -25,7 +25,7 @@ static void a_module_describes_itself(void** state) {
   assert_int_equal(qn_module_function_param_count(module, 1), 0);
   assert_int_equal(qn_module_function_param_count(module, 9), 0);
   assert_string_equal(qn_module_function_signature(module, 1), "second()");
-  qn_param_info_t info;
+  qn_param_info_t info = {.struct_size = sizeof info};
   assert_true(qn_ok(qn_module_param_info(module, 0, 0, &info)));
   assert_string_equal(info.name, "a");
   assert_false(info.is_buffer);

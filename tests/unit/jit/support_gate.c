@@ -252,6 +252,7 @@ static void* seek(void* arg) {
 void seeker_start(seeker_t* seeker, gated_t* gated, qn_module_t* module, const char* name,
                   const qn_lookup_options_t* options) {
   memset(seeker, 0, sizeof *seeker);
+  seeker->info.struct_size = sizeof seeker->info;
   seeker->engine = gated->engine;
   seeker->module = module;
   seeker->target = gated->target;

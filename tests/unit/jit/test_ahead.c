@@ -62,7 +62,8 @@ static int tear_down(void** state) {
 static void test_compiles_once(void** state) {
   fixture_t* f = *state;
   qn_lookup_options_t only_ask = {.struct_size = sizeof only_ask, .miss = QN_MISS_FAIL};
-  qn_lookup_info_t asked, info;
+  qn_lookup_info_t asked = {.struct_size = sizeof asked};
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   assert_int_equal(
       qn_status_consume(qn_engine_compile(f->engine, f->module, f->target, &only_ask, &asked)),
       QN_STATUS_COMPILE_FORBIDDEN);
@@ -87,7 +88,7 @@ static void test_waits_for_a_lookup(void** state) {
   must(qn_engine_executable(f->engine, f->module, f->target, NULL, NULL, &executable));
   qn_executable_release(executable);
   // The publish may still be queued: it is waited for, not compiled again.
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(qn_engine_compile(f->engine, f->module, f->target, NULL, &info));
   assert_int_equal(info.source, QN_SOURCE_DISK);
 }
@@ -96,7 +97,7 @@ static void test_needs_a_directory(void** state) {
   fixture_t* f = *state;
   qn_engine_t* off = make_engine("", QN_CACHE_RW);
   qn_engine_t* reader = make_engine(f->directory, QN_CACHE_RO);
-  qn_cached_report_t report;
+  qn_cached_report_t report = {.struct_size = sizeof report};
   assert_int_equal(qn_status_consume(qn_engine_compile(off, f->module, f->target, NULL, NULL)),
                    QN_STATUS_FAILED_PRECONDITION);
   assert_int_equal(qn_status_consume(qn_engine_compile(reader, f->module, f->target, NULL, NULL)),
@@ -113,7 +114,7 @@ static void test_refresh_compiles_again(void** state) {
   fixture_t* f = *state;
   qn_engine_t* refresh = make_engine(f->directory, QN_CACHE_REFRESH);
   for (int i = 0; i < 2; i++) {
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     must(qn_engine_compile(refresh, f->module, f->target, NULL, &info));
     assert_int_equal(info.source, QN_SOURCE_COMPILED);
   }
@@ -143,7 +144,7 @@ static void test_lists_entries_as_lookups(void** state) {
     must(qn_engine_compile(f->engine, f->module, f->target, &options, NULL));
   }
   seen_t seen = {.fixture = f};
-  qn_cached_report_t report;
+  qn_cached_report_t report = {.struct_size = sizeof report};
   must(qn_engine_cached(f->engine, see, &seen, &report));
   assert_int_equal(seen.count, 4);
   assert_int_equal(report.entry_count, 4);
@@ -173,7 +174,7 @@ static void test_settings_make_an_engine_like_it(void** state) {
                                  .setting_count = settings.count};
   qn_engine_t* other;
   must(qn_engine_create(&options, &other));
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(qn_engine_compile(f->engine, f->module, f->target, NULL, &info));
   must(qn_engine_compile(other, f->module, f->target, NULL, &info));
   assert_int_equal(info.source, QN_SOURCE_DISK);  // the same directory and namespace

@@ -159,7 +159,7 @@ static void test_callback(void** state) {
   qn_module_t* module = module_of("f", 1);
   qn_lookup_options_t fast = lookup_with(QN_MISS_BLOCK, 0, 0);
   fast.tier = QN_TIER_FAST;
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(gated_look_up(&gated, module, "f", &fast, &info));
   assert_int_equal(heard.count, 1);
   assert_int_equal(heard.reason, QN_MISSED_ABSENT);

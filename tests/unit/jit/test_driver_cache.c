@@ -246,7 +246,7 @@ static void test_bundles_have_none(void** state) {
   driver.identity = "driver 1";
   driver.made = "pipelines";
   qn_engine_t* engine = look_up(directory, "rw");
-  qn_recompile_report_t recompiled;
+  qn_recompile_report_t recompiled = {.struct_size = sizeof recompiled};
   must(qn_engine_recompile(engine, NULL, &recompiled));
   assert_int_equal(recompiled.entry_count, 2);
   assert_int_equal(recompiled.same_count, 1);
@@ -256,7 +256,7 @@ static void test_bundles_have_none(void** state) {
   qn_cache_dir_t* dir;
   must(qn_cache_dir_open(directory, &dir));
   (void)snprintf(path, sizeof path, "%s/a.qnb", directory);
-  qn_cache_write_report_t report;
+  qn_cache_write_report_t report = {.struct_size = sizeof report};
   must(qn_cache_bundle_write(path, dir, NULL, 0, NULL, &report));
   assert_int_equal(report.written_count, 1);
   qn_cache_dir_close(dir);

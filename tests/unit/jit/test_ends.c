@@ -49,7 +49,7 @@ static void test_destroy_in_the_middle(void** state) {
       .struct_size = sizeof options, .cache_dir = gated.directory, .ignores_environment = true};
   must(qn_engine_create(&options, &gated.engine));
   gate_install(&gated.gate, gated.engine);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(gated_look_up(&gated, modules[0], "runs", NULL, &info));
   assert_int_equal(info.source, QN_SOURCE_DISK);
   qn_module_release(modules[0]);

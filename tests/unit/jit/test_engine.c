@@ -114,7 +114,7 @@ static qn_source_t look_up(qn_engine_t* engine, const char* text, const char* ta
                            const qn_lookup_options_t* options) {
   qn_module_t* module = must_parse(text);
   qn_target_t* target = target_of(target_text);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function;
   must(qn_engine_function(engine, module, target, "saxpy", options, &info, &function));
   assert_int_equal(strlen(info.key.hex), 32);
@@ -349,7 +349,7 @@ static void test_names_in_errors(void** state) {
       qn_module_t* module = must_parse(texts[t]);
       qn_target_t* target = target_of(kinds[k]);
       qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
-      qn_lookup_info_t info;
+      qn_lookup_info_t info = {.struct_size = sizeof info};
       qn_function_t* function;
       must(qn_engine_function(engine, module, target, "local", &options, &info, &function));
       assert_int_equal(info.source, t == 0 ? QN_SOURCE_COMPILED : QN_SOURCE_MEMORY);
@@ -386,7 +386,7 @@ static void* seek(void* arg) {
   while (*seeker->ready < 8) {
   }
   qn_function_t* function;
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   seeker->status = qn_engine_function(seeker->engine, seeker->module, seeker->target, "saxpy", NULL,
                                       &info, &function);
   if (!qn_ok(seeker->status)) return NULL;
@@ -465,7 +465,7 @@ static void test_damaged_entries(void** state) {
   qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
   qn_module_t* module = must_parse(saxpy_text);
   qn_target_t* target = target_of("interp");
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_executable_t* executable;
   must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
   qn_executable_release(executable);

@@ -60,7 +60,7 @@ static void test_what_was_asked_for(void** state) {
   qn_module_t* module = shaped("f", "3", 1);
   compile_now(&gated, module, QN_TIER_FULL);
   qn_lookup_options_t options = fallback(QN_TIER_FULL, 0, NULL);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function;
   get(&gated, module, &options, &info, &function);
   assert_int_equal(info.source, QN_SOURCE_MEMORY);
@@ -101,7 +101,7 @@ static void test_the_other_tier(void** state) {
       assert_true(qn_engine_unload(gated.engine, module, gated.target, &fast));
     }
     qn_lookup_options_t options = fallback(0, round / 2 ? 3600 * SECOND : 0, NULL);
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     qn_function_t* function;
     get(&gated, module, &options, &info, &function);
     assert_true(info.is_fallback);
@@ -138,7 +138,7 @@ static void test_the_generic_module(void** state) {
     compile_now(&gated, generic, QN_TIER_FULL);
     gate_set(&gated.gate, false);
     qn_lookup_options_t options = fallback(0, round ? 3600 * SECOND : 0, generic);
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     qn_function_t* function;
     get(&gated, module, &options, &info, &function);
     assert_true(info.is_fallback);
@@ -172,7 +172,7 @@ static void test_a_generic_module_that_does_not_fit(void** state) {
   qn_module_t* module = shaped("f", "3", 1);
   compile_now(&gated, generic, QN_TIER_FULL);
   qn_lookup_options_t options = fallback(0, 0, generic);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function;
   get(&gated, module, &options, &info, &function);
   assert_int_equal(call(function), 1);
@@ -191,7 +191,7 @@ static void test_the_first_that_lands(void** state) {
     gated.gate.only_tier = QN_TIER_FULL;
     qn_module_t* module = shaped("f", "3", 1);
     qn_lookup_options_t options = fallback(0, round ? 3600 * SECOND : 0, NULL);
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     qn_function_t* function;
     get(&gated, module, &options, &info, &function);
     assert_true(info.is_fallback);
@@ -236,7 +236,7 @@ static void test_time_and_failures(void** state) {
   compile_now(&gated, third, QN_TIER_FAST);
   gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
   int ended = gated.gate.ended_count;
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   get(&gated, third, &options, &info, &function);
   gate_await_ended(&gated.gate, ended + 1);
   assert_int_equal(call(function), 3);
@@ -302,7 +302,7 @@ static void test_fast_wanted_full_there(void** state) {
   qn_module_t* module = shaped("f", "3", 1);
   compile_now(&gated, module, QN_TIER_FULL);
   qn_lookup_options_t options = fallback(QN_TIER_FAST, 0, NULL);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function;
   get(&gated, module, &options, &info, &function);
   assert_int_equal(info.tier, QN_TIER_FULL);
@@ -328,7 +328,7 @@ static void test_forbidden(void** state) {
   assert_true(qn_engine_flush(open.engine, 3600 * SECOND));
   for (int i = 0; i < 2; i++) {
     qn_lookup_options_t options = fallback(0, i * 3600 * SECOND, NULL);
-    qn_lookup_info_t info;
+    qn_lookup_info_t info = {.struct_size = sizeof info};
     qn_function_t* function;
     get(&gated, module, &options, &info, &function);
     assert_int_equal(info.tier, QN_TIER_FAST);

@@ -69,7 +69,7 @@ static void test_poll_and_wait(void** state) {
   must_be(qn_future_wait(future, 1000000, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
           "the lookup continues");
   gate_set(&gated.gate, true);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(qn_future_wait(future, -1, &info, &function));
   assert_int_equal(call(function), 5);
   assert_int_equal(info.source, QN_SOURCE_COMPILED);
@@ -191,7 +191,7 @@ static void test_cancel_while_it_compiles(void** state) {
   qn_future_release(future);
   gate_set(&gated.gate, true);
   // The compile goes on into memory and into the cache.
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(qn_engine_function(gated.engine, module, gated.target, "f", NULL, &info, &function));
   assert_int_equal(call(function), 6);
   qn_function_release(function);

@@ -64,7 +64,7 @@ static qn_engine_t* engine_on(const char* directory, const char* trace, qn_alloc
 }
 
 static void look_up(qn_engine_t* engine, const place_t* place, qn_source_t source) {
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_executable_t* executable;
   must(qn_engine_executable(engine, place->module, place->target, NULL, &info, &executable));
   qn_executable_release(executable);

@@ -108,7 +108,7 @@ static void test_fail_does_not_wait(void** state) {
   must_be(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
   gate_set(&gated.gate, true);
   seeker_join_value(&seeker, 3);
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(gated_look_up(&gated, module, "f", &fail, &info));
   assert_int_equal(info.source, QN_SOURCE_MEMORY);
   assert_int_equal(counter_of(gated.engine, "compiles_forbidden"), 3);
@@ -133,7 +133,7 @@ static void test_deadline_and_then_the_cache(void** state) {
   gate_set(&gated.gate, true);
   seeker_join_value(&patient, 4);
   soon.time_limit_ns = SECOND * 3600;
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   must(gated_look_up(&gated, module, "f", &soon, &info));
   assert_int_equal(info.source, QN_SOURCE_MEMORY);
   assert_int_equal(gate_started(&gated.gate), 1);

@@ -20,7 +20,7 @@
 
 static qn_lookup_info_t look_up(gated_t* gated, qn_module_t* module,
                                 const qn_lookup_options_t* options, int value) {
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function;
   must(qn_engine_function(gated->engine, module, gated->target, "f", options, &info, &function));
   assert_int_equal(call(function), value);

@@ -92,7 +92,7 @@ static qn_explanation_t* explain(qn_engine_t* engine, qn_module_t* module, qn_ta
 }
 
 static void compile(qn_engine_t* engine, qn_module_t* module, qn_target_t* target, char key[33]) {
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_executable_t* executable;
   must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
   qn_executable_release(executable);

@@ -391,7 +391,7 @@ static void test_engine_records(void** state) {
   must(qn_engine_create(&options, &engine));
   must(qn_module_parse(text, sizeof text - 1, NULL, &module));
   must(qn_target_parse("interp", &target));
-  qn_lookup_info_t info;
+  qn_lookup_info_t info = {.struct_size = sizeof info};
   for (int i = 0; i < 3; i++) {
     qn_executable_t* executable;
     must(qn_engine_executable(engine, module, target, NULL, &info, &executable));

@@ -153,8 +153,7 @@ typedef struct heard {
   char error[256];
 } heard_t;
 
-static bool on_progress(void* self, const qn_warm_progress_t* progress,
-                        const qn_warm_item_t* item) {
+static bool on_progress(void* self, const qn_warm_result_t* progress, const qn_warm_item_t* item) {
   heard_t* heard = self;
   assert_true(progress->done <= progress->total);
   if (item) {
@@ -195,17 +194,17 @@ static void test_all_become_warm(void** state) {
   int descriptor_count = qn_test_descriptor_count();
   heard_t heard = {0};
   qn_warm_options_t options = options_with(&heard);
-  qn_warm_result_t result;
+  qn_warm_result_t result = {.struct_size = sizeof result};
   must(qn_warm(f->engine, f->list, &options, &result));
   assert_true(result.is_warm);
   assert_int_equal(heard.items, 50);
-  assert_int_equal(result.progress.counts[QN_WARM_COMPILED], 50);
+  assert_int_equal(result.counts[QN_WARM_COMPILED], 50);
   assert_int_equal(result.worker_count, 3);
-  assert_true(result.progress.rate_per_s > 0 && result.progress.eta_ns == 0);
+  assert_true(result.rate_per_s > 0 && result.eta_ns == 0);
   check_nothing_left(descriptor_count);
   // The entries are those that the engine finds.
   must(qn_warm(f->engine, f->list, NULL, &result));
-  assert_int_equal(result.progress.counts[QN_WARM_CACHED], 50);
+  assert_int_equal(result.counts[QN_WARM_CACHED], 50);
   assert_int_equal(result.worker_count, 0);
 }
 
@@ -215,7 +214,7 @@ static void test_dry_run_and_modes(void** state) {
   heard_t heard = {0};
   qn_warm_options_t options = options_with(&heard);
   options.is_dry_run = true;
-  qn_warm_result_t result;
+  qn_warm_result_t result = {.struct_size = sizeof result};
   must(qn_warm(f->engine, f->list, &options, &result));
   assert_int_equal(heard.outcomes[QN_WARM_SKIPPED], 1);
   assert_false(result.is_warm);
@@ -229,7 +228,7 @@ static void test_dry_run_and_modes(void** state) {
                    QN_STATUS_FAILED_PRECONDITION);
   assert_int_equal(qn_status_consume(qn_warm(f->engine, NULL, &options, &result)),
                    QN_STATUS_INVALID_ARGUMENT);
-  options.struct_size--;
+  options.struct_size = 0;
   assert_int_equal(qn_status_consume(qn_warm(f->engine, f->list, &options, NULL)),
                    QN_STATUS_INVALID_ARGUMENT);
   qn_engine_destroy(reader);
@@ -240,7 +239,7 @@ static void test_dry_run_and_modes(void** state) {
   options.time_limit_ns = INT64_MAX;
   for (int i = 0; i < 2; i++) {
     must(qn_warm(refresh, f->list, &options, &result));
-    assert_int_equal(result.progress.counts[QN_WARM_COMPILED], 1);
+    assert_int_equal(result.counts[QN_WARM_COMPILED], 1);
   }
   qn_engine_destroy(refresh);
 }
@@ -258,7 +257,7 @@ static void check_no_worker(fixture_t* f, const char* command, const char* how,
   qn_warm_options_t options = options_with(&heard);
   if (leaves) options.jobs = 1;
   options.command = command;
-  qn_warm_result_t result;
+  qn_warm_result_t result = {.struct_size = sizeof result};
   qn_status_t status = qn_warm(f->engine, f->list, &options, &result);
   if (!strstr(qn_status_message(status), text)) {
     fail_msg("'%s' is not in '%s'", text, qn_status_message(status));
@@ -290,7 +289,7 @@ static void check_outcome(fixture_t* f, const char* how, int64_t timeout_ns,
   heard_t heard = {0};
   qn_warm_options_t options = options_with(&heard);
   options.time_limit_ns = timeout_ns;
-  qn_warm_result_t result;
+  qn_warm_result_t result = {.struct_size = sizeof result};
   must(qn_warm(f->engine, f->list, &options, &result));
   assert_int_equal(heard.outcomes[outcome], 2);
   assert_int_equal(result.worker_count, workers);
@@ -314,13 +313,13 @@ static void test_cancelling(void** state) {
   int descriptor_count = qn_test_descriptor_count();
   heard_t heard = {.stop_after = 5};
   qn_warm_options_t options = options_with(&heard);
-  qn_warm_result_t result;
+  qn_warm_result_t result = {.struct_size = sizeof result};
   must(qn_warm(f->engine, f->list, &options, &result));
   assert_true(result.is_cancelled);
   assert_false(result.is_warm);
   assert_int_equal(heard.items, 200);  // each is told once
   assert_true(heard.outcomes[QN_WARM_SKIPPED] > 150);
-  assert_int_equal(result.progress.done, 200);
+  assert_int_equal(result.done, 200);
   check_nothing_left(descriptor_count);
 }
 
@@ -347,7 +346,7 @@ static void test_any_allocation_may_fail(void** state) {
       qn_warm_options_t options = options_with(&heard);
       options.jobs = 2;
       options.allocator = qn_fault_heap_allocator(&heap);
-      qn_warm_result_t result;
+      qn_warm_result_t result = {.struct_size = sizeof result};
       qn_fault_heap_arm(&heap, n, (qn_fault_mode_t)mode);
       qn_status_t status = qn_warm(engine, f->list, &options, &result);
       bool was_reached = heap.failure_count > 0;
@@ -400,7 +399,7 @@ static void test_manners(void** state) {
   if (own == 0) _exit(42);
   heard_t heard = {0};
   qn_warm_options_t options = options_with(&heard);
-  qn_warm_result_t result;
+  qn_warm_result_t result = {.struct_size = sizeof result};
   must(qn_warm(f->engine, f->list, &options, &result));
   assert_true(result.is_warm);
   int status;
@@ -417,7 +416,7 @@ static void test_manners(void** state) {
   (void)setenv("WARM_TEST_WORKER", "die", 1);
   add_function(f->list, 1000);
   must(qn_warm(f->engine, f->list, &options, &result));
-  assert_int_equal(result.progress.counts[QN_WARM_CRASHED], 1);
+  assert_int_equal(result.counts[QN_WARM_CRASHED], 1);
   (void)signal(SIGCHLD, SIG_DFL);
 }
 
@@ -427,7 +426,7 @@ static void test_recompile(void** state) {
   heard_t heard = {0};
   qn_warm_options_t options = options_with(&heard);
   must(qn_warm(f->engine, f->list, &options, NULL));
-  qn_recompile_report_t report;
+  qn_recompile_report_t report = {.struct_size = sizeof report};
   must(qn_engine_recompile(f->engine, NULL, &report));
   assert_int_equal(report.same_count, 20);
   assert_int_equal(report.different_count + report.failed_count + report.bad_count, 0);

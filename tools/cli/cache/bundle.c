@@ -57,13 +57,14 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
   const bundle_choice_t* choice = self;
   bool is_wanted = choice->prefix_count == 0;
   for (size_t i = 0; i < choice->prefix_count && !is_wanted; i++) {
-    is_wanted = strncmp(entry->info.key.hex, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
+    is_wanted =
+        strncmp(entry->info->key.hex, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
   }
   for (size_t i = 0; i < choice->word_count && is_wanted; i++) {
     is_wanted = has_word(entry, choice->words[i]);
   }
-  return is_wanted && entry->info.created_s >= choice->oldest_s &&
-         entry->info.created_s <= choice->newest_s;
+  return is_wanted && entry->info->created_s >= choice->oldest_s &&
+         entry->info->created_s <= choice->newest_s;
 }
 
 static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
@@ -117,9 +118,9 @@ static bool check_prefixes(const args_t* args, const bundle_choice_t* choice, in
 
 static uint64_t file_size(const char* path) {
   qn_cache_bundle_t* bundle;
-  qn_cache_bundle_info_t info = {0};
+  qn_cache_bundle_info_t info = {.struct_size = sizeof info};
   if (qn_status_consume(qn_cache_bundle_open(path, NULL, 0, &bundle)) != QN_STATUS_OK) return 0;
-  qn_cache_bundle_info(bundle, &info);
+  qn_status_free(qn_cache_bundle_info(bundle, &info));
   qn_cache_bundle_close(bundle);
   return info.size_bytes;
 }
@@ -168,7 +169,7 @@ static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_d
         .is_timeless = args_has(args, "no-times"),
         .is_appending = args_has(args, "append"),
     };
-    qn_cache_write_report_t report;
+    qn_cache_write_report_t report = {.struct_size = sizeof report};
     progress_t* progress = progress_start("writing a bundle");
     status = qn_cache_bundle_write(path, dir, bundles, bundle_count, &options, &report);
     progress_stop(progress);
@@ -222,7 +223,7 @@ static qn_status_t import_into(const cache_t* cache, qn_cache_dir_t* dir, int* o
   qn_status_t status = cache_open_bundle(cache->args, path, &bundle);
   if (!qn_ok(status)) return status;
   bundle_choice_t choice = {.bad = json_array()};
-  qn_cache_import_report_t report;
+  qn_cache_import_report_t report = {.struct_size = sizeof report};
   progress_t* progress = progress_start("importing a bundle");
   status = qn_cache_dir_import(dir, bundle, take_bad, &choice, &report);
   progress_stop(progress);

@@ -44,8 +44,8 @@ static void add_generator(void* self, const char* identity) {
 
 json_t* cache_place_json(const cache_t* cache) {
   if (!cache->bundle) return json_pack("{s:o}", "directory", json_text(cache->path));
-  qn_cache_bundle_info_t info;
-  qn_cache_bundle_info(cache->bundle, &info);
+  qn_cache_bundle_info_t info = {.struct_size = sizeof info};
+  qn_status_free(qn_cache_bundle_info(cache->bundle, &info));
   json_t* generators = json_array();
   qn_cache_bundle_generators(cache->bundle, add_generator, generators);
   return json_pack("{s:o, s:I, s:b, s:b, s:o, s:o}", "bundle", json_text(cache->path), "size_bytes",
@@ -60,8 +60,8 @@ static void print_generator(void* self, const char* identity) {
 }
 
 static void print_bundle(const cache_t* cache) {
-  qn_cache_bundle_info_t info;
-  qn_cache_bundle_info(cache->bundle, &info);
+  qn_cache_bundle_info_t info = {.struct_size = sizeof info};
+  qn_status_free(qn_cache_bundle_info(cache->bundle, &info));
   qn_cache_bundle_generators(cache->bundle, print_generator, NULL);
   if (info.signer[0]) {
     print(stdout, "%s by %s\n", info.is_verified ? "signed" : "signed (not checked)", info.signer);
@@ -129,10 +129,10 @@ static json_t* section_json(const qn_cache_section_t* section) {
 static void print_entry(const qn_cache_entry_t* entry) {
   const style_t* style = style_of(stdout);
   char text[32];
-  print(stdout, "%skey%s        %s\n", style->bold, style->plain, entry->info.key.hex);
-  print(stdout, "size       %s\n", format_size(entry->info.size_bytes, text));
-  print(stdout, "created    %s\n", format_time(entry->info.created_s, text));
-  print(stdout, "used       %s\n", format_time(entry->info.used_s, text));
+  print(stdout, "%skey%s        %s\n", style->bold, style->plain, entry->info->key.hex);
+  print(stdout, "size       %s\n", format_size(entry->info->size_bytes, text));
+  print(stdout, "created    %s\n", format_time(entry->info->created_s, text));
+  print(stdout, "used       %s\n", format_time(entry->info->used_s, text));
   print(stdout, "compiled   in %s\n", format_ns((int64_t)entry->compile_ns, text));
   for (size_t i = 0; i < entry->section_count; i++) {
     const qn_cache_section_t* section = &entry->sections[i];
@@ -161,7 +161,7 @@ static qn_status_t run_show(const cache_t* cache, int* out_code) {
     for (size_t i = 0; i < entry->section_count; i++) {
       json_array_append_new(sections, section_json(&entry->sections[i]));
     }
-    json_t* result = cache_info_json(&entry->info);
+    json_t* result = cache_info_json(entry->info);
     json_object_set_new(result, "compile_ns", json_integer((json_int_t)entry->compile_ns));
     json_object_set_new(result, "sections", sections);
     print_json(result, 17);

@@ -118,7 +118,7 @@ qn_status_t cache_run_recompile(const cache_t* cache, int* out_code) {
   options.on_failure = on_failure;
   options.on_progress = on_progress;
   options.self = &run;
-  qn_recompile_report_t report = {0};
+  qn_recompile_report_t report = {.struct_size = sizeof report};
   qn_status_t status = QN_OK;
   if (cache->dir) {
     qn_engine_options_t wanted = {

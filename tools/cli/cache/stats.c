@@ -55,7 +55,7 @@ static void add_to_group(stats_t* stats, groups_t* groups, const char* name,
     items[groups->count++] = (group_t){.name = copy};
   }
   groups->items[i].entry_count++;
-  groups->items[i].size_bytes += entry->info.size_bytes;
+  groups->items[i].size_bytes += entry->info->size_bytes;
   groups->items[i].compile_ns += entry->compile_ns;
 }
 
@@ -116,16 +116,16 @@ static int64_t earlier(int64_t a, int64_t b) {
 static bool count_entry(void* self, const qn_cache_summary_t* entry) {
   stats_t* stats = self;
   stats->entry_count++;
-  stats->size_bytes += entry->info.size_bytes;
-  stats->least_recently_used_s = earlier(stats->least_recently_used_s, entry->info.used_s);
+  stats->size_bytes += entry->info->size_bytes;
+  stats->least_recently_used_s = earlier(stats->least_recently_used_s, entry->info->used_s);
   if (!entry->target) {
     stats->unreadable_count++;
     return true;
   }
   stats->code_bytes += entry->code_bytes;
   stats->compile_ns += entry->compile_ns;
-  stats->oldest_s = earlier(stats->oldest_s, entry->info.created_s);
-  if (entry->info.created_s > stats->newest_s) stats->newest_s = entry->info.created_s;
+  stats->oldest_s = earlier(stats->oldest_s, entry->info->created_s);
+  if (entry->info->created_s > stats->newest_s) stats->newest_s = entry->info->created_s;
   char tier[32];
   add_to_group(stats, &stats->kinds, kind_of(stats, entry->target), entry);
   add_to_group(stats, &stats->generators, entry->generator, entry);
@@ -134,7 +134,7 @@ static bool count_entry(void* self, const qn_cache_summary_t* entry) {
 }
 
 static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
-  qn_cache_usage_t usage = {0};
+  qn_cache_usage_t usage = {.struct_size = sizeof usage};
   if (!cache->dir) return QN_OK;
   qn_status_t status = qn_cache_dir_survey(cache->dir, count_entry, stats);
   if (qn_ok(status) && stats->is_out_of_memory) {
@@ -142,7 +142,8 @@ static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
   }
   if (qn_ok(status)) status = qn_cache_dir_usage(cache->dir, &usage);
   stats->temporary_count = usage.temporary_count;
-  qn_cache_dir_place(cache->dir, &stats->place);
+  stats->place.struct_size = sizeof stats->place;
+  qn_status_free(qn_cache_dir_place(cache->dir, &stats->place));
   sort_groups(&stats->kinds);
   sort_groups(&stats->generators);
   sort_groups(&stats->tiers);
@@ -241,9 +242,9 @@ static void each_bundle(stats_settings_t* settings,
   for (char* path = strtok_r(settings->bundles, ":", &rest); path;
        path = strtok_r(NULL, ":", &rest)) {
     qn_cache_bundle_t* bundle = NULL;
-    qn_cache_bundle_info_t info = {0};
+    qn_cache_bundle_info_t info = {.struct_size = sizeof info};
     qn_status_t status = qn_cache_bundle_open(path, keys, key_count, &bundle);
-    if (qn_ok(status)) qn_cache_bundle_info(bundle, &info);
+    if (qn_ok(status)) status = qn_cache_bundle_info(bundle, &info);
     on_bundle(self, path, qn_ok(status) ? NULL : qn_status_message(status), &info);
     qn_cache_bundle_close(bundle);
     qn_status_free(status);

@@ -17,8 +17,8 @@ static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
 
 static bool is_truncated(const cache_t* cache) {
   if (!cache->bundle) return false;
-  qn_cache_bundle_info_t info;
-  qn_cache_bundle_info(cache->bundle, &info);
+  qn_cache_bundle_info_t info = {.struct_size = sizeof info};
+  qn_status_free(qn_cache_bundle_info(cache->bundle, &info));
   return info.is_truncated;
 }
 
@@ -30,14 +30,14 @@ static qn_status_t run_verify(const cache_t* cache, int* out_code) {
   }
   bool is_healing = args_has(cache->args, "heal");
   bad_list_t bad = {json_array(), cache->args->is_json};
-  qn_cache_verify_report_t report = {0};
+  qn_cache_verify_report_t report = {.struct_size = sizeof report};
   qn_status_t status = QN_OK;
   if (cache->bundle) {
     progress_t* progress = progress_start("checking a bundle");
     status = qn_cache_bundle_verify(cache->bundle, take_bad, &bad, &report);
     progress_stop(progress);
   } else if (cache->dir) {
-    qn_cache_usage_t usage = {0};
+    qn_cache_usage_t usage = {.struct_size = sizeof usage};
     char what[128], size[32];
     (void)qn_status_consume(qn_cache_dir_usage(cache->dir, &usage));
     (void)snprintf(what, sizeof what, "checking %" PRIu64 " entries, %s", usage.entry_count,

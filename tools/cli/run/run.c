@@ -181,6 +181,7 @@ static qn_status_t call_once(run_command_t* run, int64_t* out_ns) {
 
 static qn_status_t execute(run_command_t* run) {
   run_summary_t* summary = &run->summary;
+  summary->lookup.struct_size = sizeof summary->lookup;
   summary->function = qn_module_function_name(run->module, run->function_index);
   summary->signature = qn_module_function_signature(run->module, run->function_index);
   qn_status_t status = qn_engine_function(run->engine, run->module, run->target, summary->function,

@@ -28,8 +28,7 @@ static qn_status_t find_param(const run_args_t* run, const char* signature, cons
   }
   char word[64] = "";
   if (size < sizeof word) memcpy(word, text, size);
-  // The name is the first member of qn_param_info_t, which is the first of run_arg_t.
-  const char* near = nearest_name(word, run->args, sizeof *run->args, run->count);
+  const char* near = nearest_name(word, &run->args->info.name, sizeof *run->args, run->count);
   if (near) {
     return qn_status_make(QN_STATUS_NOT_FOUND, "no parameter '%.*s' in %s; did you mean '%s'?",
                           (int)size, text, signature, near);
@@ -139,6 +138,7 @@ qn_status_t run_args_bind(const args_t* args, const qn_module_t* module, size_t 
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the arguments");
   }
   for (size_t i = 0; i < count && qn_ok(status); i++) {
+    out->args[i].info.struct_size = sizeof out->args[i].info;
     status = qn_module_param_info(module, function_index, i, &out->args[i].info);
     out->count = i + 1;
   }

@@ -38,8 +38,7 @@ static void die_if_interrupted(void) {
   (void)raise(interrupted_by);
 }
 
-static bool on_progress(void* self, const qn_warm_progress_t* progress,
-                        const qn_warm_item_t* item) {
+static bool on_progress(void* self, const qn_warm_result_t* progress, const qn_warm_item_t* item) {
   warm_report_progress(self, progress, item);
   return !interrupted_by;
 }
@@ -137,7 +136,6 @@ static qn_status_t fill_list(const args_t* args, const warm_plan_t* plan, qn_eng
 
 static qn_status_t warm(const args_t* args, const warm_plan_t* plan, warm_report_t* report,
                         qn_warm_result_t* out_result) {
-  memset(out_result, 0, sizeof *out_result);
   qn_engine_t* engine = NULL;
   qn_warm_list_t* list = NULL;
   qn_status_t status = session_engine(&engine);
@@ -182,7 +180,7 @@ static int run_warm(const args_t* args) {
   int code = make_plan(args, &plan);
   if (code == EXIT_DONE) {
     warm_report_t report;
-    qn_warm_result_t result;
+    qn_warm_result_t result = {.struct_size = sizeof result};
     warm_report_init(&report, args);
     qn_status_t status = warm(args, &plan, &report, &result);
     code = warm_report_finish(&report, &result, status);

@@ -33,7 +33,7 @@ static int compare_keys(const void* a, const void* b) {
 
 static bool wants(void* self, const qn_cache_entry_t* entry) {
   const warm_keys_t* keys = self;
-  return bsearch(entry->info.key.hex, keys->keys, keys->count, sizeof *keys->keys, compare_keys) !=
+  return bsearch(entry->info->key.hex, keys->keys, keys->count, sizeof *keys->keys, compare_keys) !=
          NULL;
 }
 
@@ -77,7 +77,6 @@ static qn_status_t write_from(qn_cache_dir_t* dir, qn_cache_bundle_t* const* bun
 
 qn_status_t warm_bundle_write(qn_engine_t* engine, warm_keys_t* keys, const char* path,
                               const char* secret_key_file, qn_cache_write_report_t* out_report) {
-  memset(out_report, 0, sizeof *out_report);
   if (keys->is_out_of_memory) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for keys");
   if (keys->count) qsort(keys->keys, keys->count, sizeof *keys->keys, compare_keys);
   char* root = session_option(engine, "cache_dir");

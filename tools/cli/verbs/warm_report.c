@@ -13,6 +13,8 @@
 
 void warm_report_init(warm_report_t* report, const args_t* args) {
   memset(report, 0, sizeof *report);
+  report->bundle.struct_size = sizeof report->bundle;
+  report->from_cache.struct_size = sizeof report->from_cache;
   report->args = args;
   report->is_dry_run = args_has(args, "dry-run");
   report->keys = json_array();
@@ -42,12 +44,12 @@ void warm_report_end(warm_report_t* report) {
 
 // -------------------------------------------------------------------------------------- progress
 
-static size_t bad_count(const qn_warm_progress_t* progress) {
+static size_t bad_count(const qn_warm_result_t* progress) {
   return progress->counts[QN_WARM_FAILED] + progress->counts[QN_WARM_CRASHED] +
          progress->counts[QN_WARM_TIMED_OUT];
 }
 
-static void describe(const qn_warm_progress_t* progress, char out[160]) {
+static void describe(const qn_warm_result_t* progress, char out[160]) {
   char rate[32] = "", eta[64] = "", failures[48] = "", time[32];
   if (progress->rate_per_s > 0) {
     (void)snprintf(rate, sizeof rate, ", %.3g/s", progress->rate_per_s);
@@ -100,7 +102,7 @@ static void tell_item(warm_report_t* report, const qn_warm_item_t* item) {
   }
 }
 
-void warm_report_progress(warm_report_t* report, const qn_warm_progress_t* progress,
+void warm_report_progress(warm_report_t* report, const qn_warm_result_t* progress,
                           const qn_warm_item_t* item) {
   if (item) {
     bool is_warm = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
@@ -121,14 +123,13 @@ void warm_report_progress(warm_report_t* report, const qn_warm_progress_t* progr
 // -------------------------------------------------------------------------------------- summary
 
 static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t* result) {
-  const qn_warm_progress_t* progress = &result->progress;
   json_t* summary =
       json_pack("{s:b, s:b, s:I, s:I, s:I}", "is_warm", (int)result->is_warm, "is_cancelled",
-                (int)result->is_cancelled, "total", (json_int_t)progress->total, "elapsed_ns",
-                (json_int_t)progress->elapsed_ns, "workers", (json_int_t)result->worker_count);
+                (int)result->is_cancelled, "total", (json_int_t)result->total, "elapsed_ns",
+                (json_int_t)result->elapsed_ns, "workers", (json_int_t)result->worker_count);
   for (int i = QN_WARM_COMPILED; i < QN_WARM_OUTCOME_COUNT; i++) {
     json_object_set_new(summary, qn_warm_outcome_text((qn_warm_outcome_t)i),
-                        json_integer((json_int_t)progress->counts[i]));
+                        json_integer((json_int_t)result->counts[i]));
   }
   if (args_has(report->args, "from-cache")) {
     const qn_cached_report_t* from = &report->from_cache;
@@ -152,20 +153,19 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
 }
 
 static void print_summary(const warm_report_t* report, const qn_warm_result_t* result) {
-  const qn_warm_progress_t* progress = &result->progress;
   char time[32];
-  print(stdout, "%zu key%s%s", progress->total, progress->total == 1 ? "" : "s",
-        progress->total ? ":" : "");
+  print(stdout, "%zu key%s%s", result->total, result->total == 1 ? "" : "s",
+        result->total ? ":" : "");
   const char* separator = " ";
   for (int i = QN_WARM_COMPILED; i < QN_WARM_OUTCOME_COUNT; i++) {
-    if (progress->counts[i] == 0) continue;
+    if (result->counts[i] == 0) continue;
     const char* text = report->is_dry_run && i == QN_WARM_SKIPPED ? "to compile"
                        : i == QN_WARM_TIMED_OUT                   ? "timed out"
                                                 : qn_warm_outcome_text((qn_warm_outcome_t)i);
-    print(stdout, "%s%zu %s", separator, progress->counts[i], text);
+    print(stdout, "%s%zu %s", separator, result->counts[i], text);
     separator = ", ";
   }
-  print(stdout, ", in %s\n", format_ns(progress->elapsed_ns, time));
+  print(stdout, ", in %s\n", format_ns(result->elapsed_ns, time));
   const qn_cached_report_t* from = &report->from_cache;
   uint64_t left_count = from->entry_count - from->lookup_count;
   if (left_count > 0) {
@@ -191,11 +191,10 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
 int warm_report_finish(warm_report_t* report, const qn_warm_result_t* result, qn_status_t status) {
   int code = EXIT_DONE;
   // What was done before an error is worth telling; an error before any work is not.
-  bool has_begun = qn_ok(status) || result->worker_count > 0 || result->progress.done > 0;
+  bool has_begun = qn_ok(status) || result->worker_count > 0 || result->done > 0;
   if (has_begun && report->args->is_json) print_json(summary_json(report, result), 17);
   if (has_begun && !report->args->is_json) print_summary(report, result);
-  bool is_good =
-      report->is_dry_run ? result->progress.counts[QN_WARM_FAILED] == 0 : result->is_warm;
+  bool is_good = report->is_dry_run ? result->counts[QN_WARM_FAILED] == 0 : result->is_warm;
   if (!is_good || report->problem_count > 0) code = EXIT_WRONG;
   if (!qn_ok(status)) {
     code = has_begun ? report_status_text(status) : report_status(report->args, status);

@@ -25,7 +25,7 @@ void warm_report_init(warm_report_t* report, const args_t* args);
 void warm_report_problem(void* self, const qn_warm_problem_t* problem);
 // Around the work.
 void warm_report_begin(warm_report_t* report);
-void warm_report_progress(warm_report_t* report, const qn_warm_progress_t* progress,
+void warm_report_progress(warm_report_t* report, const qn_warm_result_t* progress,
                           const qn_warm_item_t* item);
 void warm_report_end(warm_report_t* report);
 // Prints the summary, releases everything and returns the exit code; `status` is consumed.
