@@ -381,7 +381,8 @@ bool qn__in_flight_complete(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
   qn__in_flight_t* in_flight = &engine->in_flight;
   const qn__lookup_result_t* result = &task->result;
-  assert((result->outcome == QN__OUTCOME_FOUND) == (result->executable != NULL));
+  bool is_loaded = result->outcome == QN__OUTCOME_FOUND && !task->request.is_ahead;
+  assert(is_loaded == (result->executable != NULL));
   assert((result->outcome == QN__OUTCOME_FAILED) == !qn_ok(result->status));
   // Without memory for the table the waiters still get their code.
   if (result->executable) {
@@ -392,7 +393,8 @@ bool qn__in_flight_complete(qn__lookup_task_t* task) {
     qn__mutex_unlock(&in_flight->mutex);
     return false;
   }
-  if (result->outcome == QN__OUTCOME_FAILED) {
+  // A compile ahead reports its key with each failure, so it fails anew.
+  if (result->outcome == QN__OUTCOME_FAILED && !task->request.is_ahead) {
     qn__failures_remember(&in_flight->failures, &task->ident, result->status);
   }
   // A fork in a callback of this thread has made the task an orphan: the engine's end releases it.

@@ -57,6 +57,9 @@ qn__ident_t qn__request_ident(const qn__request_t* request) {
   // Two devices of one type share entries in the directory, but not loaded executables.
   ident.options = (uint64_t)request->tier | (request->is_checked ? 1u << 8 : 0) |
                   (uint64_t)(uint32_t)request->device.id << 16;
+  // A compile ahead shares its task with others like it only. One that forbids a compile keeps its
+  // own, because it must not run the compile of another caller in its thread.
+  if (request->is_ahead) ident.options |= request->is_forbidden ? 3u << 9 : 1u << 9;
   return ident;
 }
 

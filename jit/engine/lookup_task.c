@@ -18,6 +18,9 @@
 //  5. Waiting for another process or machine has a bound; after it this process compiles.
 //  6. The caller runs what was compiled, from memory; the tiers write behind it.
 //  7. Claims are given back whatever happens: with the entry, or without one.
+//  8. A compile ahead (request.is_ahead, ahead.c) takes the same way in its caller's thread. It
+//  asks
+//     no remote tier, and LOAD only checks the artifact: the target may be of another machine.
 //
 // Not here: who waits for the task (in_flight.c), policies (lookup.c, fallback.c).
 #include "jit/engine/lookup_task.h"
@@ -34,9 +37,7 @@ static qn__lookup_state_t done(qn__lookup_task_t* task, qn__outcome_t outcome) {
   return QN__LOOKUP_DONE;
 }
 
-static qn__lookup_state_t found(qn__lookup_task_t* task, qn_executable_t* executable) {
-  assert(executable && !task->result.executable);
-  task->result.executable = executable;
+static qn__lookup_state_t found(qn__lookup_task_t* task) {
   return done(task, QN__OUTCOME_FOUND);
 }
 
@@ -68,16 +69,20 @@ static qn__lookup_state_t make_key(qn__lookup_task_t* task) {
   }
   if (qn_ok(status)) status = hash_key(task);
   if (!qn_ok(status)) return failed(task, status);
+  // A compile ahead comes from a list already.
   qn_compile_request_t compile = qn__compile_request(request);
-  qn__record_note(engine->record, task->key, &compile, task->name);
+  if (!request->is_ahead) qn__record_note(engine->record, task->key, &compile, task->name);
   return QN__LOOKUP_LOCAL;
 }
 
 // ----------------------------------------------------------------------------- LOCAL and REMOTE
 
-static qn_status_t load_artifact(qn__lookup_task_t* task, const qn_artifact_t* artifact,
-                                 qn_executable_t** out_executable) {
+// Loads the artifact as the task's result. A compile ahead loads nothing.
+static qn_status_t load_artifact(qn__lookup_task_t* task, const qn_artifact_t* artifact) {
   qn_engine_t* engine = task->engine;
+  assert(!task->result.executable);
+  if (task->request.is_ahead) return QN_OK;
+  int64_t start_ns = qn__now_ns();
   qn_load_options_t options = {
       .struct_size = sizeof options,
       .name = task->name,
@@ -88,28 +93,27 @@ static qn_status_t load_artifact(qn__lookup_task_t* task, const qn_artifact_t* a
   if (task->request.device.type != QN_DEVICE_CPU) {
     qn__driver_cache_open(engine, qn__buffer_as_span(&task->preimage), &options.driver_cache);
   }
-  qn_status_t status = qn__executable_load(artifact, task->request.device, task->request.module,
-                                           task->key, &options, engine->allocator, out_executable);
+  qn_status_t status =
+      qn__executable_load(artifact, task->request.device, task->request.module, task->key, &options,
+                          engine->allocator, &task->result.executable);
   qn__driver_cache_drop(&options.driver_cache);
+  task->result.info.load_ns = qn__watch_end(engine->watch, QN__STAGE_load, start_ns, task->name);
   return status;
 }
 
 // Decodes and loads the entry of a hit, stores an entry of a remote tier in the local ones, so that
-// the network is asked once, and releases the hit. NULL: the entry is not accepted.
-static qn_executable_t* take_hit(qn__lookup_task_t* task, qn__tier_t* tier, size_t part,
-                                 qn__hit_t* hit) {
+// the network is asked once, and releases the hit. False: the entry is not accepted.
+static bool take_hit(qn__lookup_task_t* task, qn__tier_t* tier, size_t part, qn__hit_t* hit) {
   qn_engine_t* engine = task->engine;
-  int64_t start_ns = qn__now_ns();
   qn__arena_t arena;
   qn__arena_init(&arena, engine->allocator);
   qn_artifact_t artifact;
-  qn_executable_t* executable = NULL;
   qn_status_t status =
       qn__artifact_decode(hit->entry.metadata, hit->entry.payload, &arena, &artifact);
-  if (qn_ok(status)) status = load_artifact(task, &artifact, &executable);
+  if (qn_ok(status)) status = load_artifact(task, &artifact);
   qn__arena_deinit(&arena);
-  task->result.info.load_ns = qn__watch_end(engine->watch, QN__STAGE_load, start_ns, task->name);
-  if (qn_ok(status)) {
+  bool is_accepted = qn_ok(status);
+  if (is_accepted) {
     task->result.info.source = tier->table->source;
     bool is_copied = tier->table->is_remote && engine->writes_tiers;
     qn__tier_t* local = is_copied ? qn__tier_first(engine) : tier;
@@ -124,7 +128,7 @@ static qn_executable_t* take_hit(qn__lookup_task_t* task, qn__tier_t* tier, size
     task->answers[tier->id].was_rejected = true;
   }
   tier->table->release(tier, part, hit);
-  return executable;
+  return is_accepted;
 }
 
 static void note_answer(qn__answer_t* answer, qn__get_result_t result, const qn__hit_t* hit) {
@@ -151,35 +155,34 @@ static bool get(qn__lookup_task_t* task, qn__tier_t* tier, size_t* inout_part, q
 }
 
 // Asks the local tiers or the remote ones. An entry that is not accepted does not end the search.
-static qn_executable_t* ask_tiers(qn__lookup_task_t* task, bool are_remote) {
+static bool ask_tiers(qn__lookup_task_t* task, bool are_remote) {
   qn_engine_t* engine = task->engine;
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     if (tier->table->is_remote != are_remote) continue;
     qn__hit_t hit;
     for (size_t part = 0; part < tier->part_count; part++) {
       if (!get(task, tier, &part, &hit)) break;
-      qn_executable_t* executable = take_hit(task, tier, part, &hit);
-      qn__count(engine, executable ? tier->table->hits : tier->table->rejected, 1);
-      if (executable) return executable;
+      bool is_accepted = take_hit(task, tier, part, &hit);
+      qn__count(engine, is_accepted ? tier->table->hits : tier->table->rejected, 1);
+      if (is_accepted) return true;
     }
   }
-  return NULL;
+  return false;
 }
 
 // Asks the local tiers for the keys of other versions of the generator. Where none is installed,
 // the bundles may be of several.
-static qn_status_t ask_for_other_identities(qn__lookup_task_t* task,
-                                            qn_executable_t** out_executable) {
+static qn_status_t ask_for_other_identities(qn__lookup_task_t* task, bool* out_is_hit) {
   qn__generators_t* generators = &task->engine->generators;
   char identity[256];
   uint32_t n = 1;
-  for (; !*out_executable && qn__generators_alternative(generators, task->generator, n, identity);
+  for (; !*out_is_hit && qn__generators_alternative(generators, task->generator, n, identity);
        n++) {
     memcpy(task->identity, identity, sizeof task->identity);
     QN_TRY(hash_key(task));
-    *out_executable = ask_tiers(task, false);
+    *out_is_hit = ask_tiers(task, false);
   }
-  if (*out_executable || n == 1) return QN_OK;
+  if (*out_is_hit || n == 1) return QN_OK;
   // No version has it: the first one's key is the task's again.
   (void)qn__generators_alternative(generators, task->generator, 0, task->identity);
   return hash_key(task);
@@ -187,21 +190,21 @@ static qn_status_t ask_for_other_identities(qn__lookup_task_t* task,
 
 static qn__lookup_state_t ask_local(qn__lookup_task_t* task) {
   if (!task->engine->reads_tiers) return QN__LOOKUP_REMOTE;
-  qn_executable_t* executable = ask_tiers(task, false);
-  if (!executable) {
-    qn_status_t status = ask_for_other_identities(task, &executable);
+  bool is_hit = ask_tiers(task, false);
+  if (!is_hit) {
+    qn_status_t status = ask_for_other_identities(task, &is_hit);
     if (!qn_ok(status)) return failed(task, status);
   }
-  return executable ? found(task, executable) : QN__LOOKUP_REMOTE;
+  return is_hit ? found(task) : QN__LOOKUP_REMOTE;
 }
 
 static qn__lookup_state_t ask_remote(qn__lookup_task_t* task) {
   bool may_ask, may_compile;
   qn__in_flight_needs(task, &may_ask, &may_compile);
   if (may_ask && !task->has_asked_remote) {
-    qn_executable_t* executable = ask_tiers(task, true);
+    bool is_hit = ask_tiers(task, true);
     task->has_asked_remote = true;
-    if (executable) return found(task, executable);
+    if (is_hit) return found(task);
     return QN__LOOKUP_REMOTE;  // a caller may have joined that allows more
   }
   return may_compile ? QN__LOOKUP_CLAIM : done(task, QN__OUTCOME_ABSENT);
@@ -209,42 +212,47 @@ static qn__lookup_state_t ask_remote(qn__lookup_task_t* task) {
 
 // ----------------------------------------------------------------------------------------- CLAIM
 
-// Claims the key in one tier. The executable, if another process or machine has made it.
-static qn_executable_t* claim_in(qn__lookup_task_t* task, qn__tier_t* tier, int64_t deadline_ns) {
+// Claims the key in one tier. True if another process or machine has made the entry.
+static bool claim_in(qn__lookup_task_t* task, qn__tier_t* tier, int64_t deadline_ns) {
   qn__expectation_t expected = {task->key, qn__buffer_as_span(&task->preimage)};
   qn__claim_t* held = &task->claims[tier->id];
   qn__hit_t hit;
   assert(!held->is_held);
-  if (tier->table->claim(tier, &expected, deadline_ns, held, &hit) != QN__GET_HIT) return NULL;
-  qn_executable_t* executable = take_hit(task, tier, 0, &hit);
-  if (executable) qn__count(task->engine, tier->table->claimed, 1);
-  return executable;
+  if (tier->table->claim(tier, &expected, deadline_ns, held, &hit) != QN__GET_HIT) return false;
+  bool is_accepted = take_hit(task, tier, 0, &hit);
+  if (is_accepted) qn__count(task->engine, tier->table->claimed, 1);
+  return is_accepted;
+}
+
+// A remote tier that no caller asks is not claimed either.
+static bool can_claim_in(const qn__lookup_task_t* task, const qn__tier_t* tier) {
+  return tier->has_claims && !task->claims[tier->id].is_held &&
+         !(tier->table->is_remote && task->request.is_ahead);
 }
 
 // Claims without waiting where that is possible. Else lends the slot of this compile to others
-// while it waits.
-static qn_executable_t* claim_in_all(qn__lookup_task_t* task) {
+// while it waits. True if another process or machine has made the entry.
+static bool claim_in_all(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
   int64_t start_ns = qn__now_ns();
   int64_t deadline_ns = qn__after(start_ns, engine->lock_timeout_ns);
-  qn_executable_t* executable = NULL;
   qn__tier_t* tier;
+  bool is_made = false;
   bool must_wait = false;
-  for (tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
-    if (!tier->has_claims) continue;
-    if (!tier->table->is_remote) executable = claim_in(task, tier, start_ns);
+  for (tier = qn__tier_first(engine); tier && !is_made; tier = qn__tier_next(tier)) {
+    if (!can_claim_in(task, tier)) continue;
+    if (!tier->table->is_remote) is_made = claim_in(task, tier, start_ns);
     must_wait |= !task->claims[tier->id].is_held;
   }
-  if (must_wait && !executable) {
+  if (must_wait && !is_made) {
     bool is_lent = task->is_on_pool && qn__pool_lend(&engine->pool);
-    for (tier = qn__tier_first(engine); tier && !executable; tier = qn__tier_next(tier)) {
-      bool is_open = tier->has_claims && !task->claims[tier->id].is_held;
-      if (is_open) executable = claim_in(task, tier, deadline_ns);
+    for (tier = qn__tier_first(engine); tier && !is_made; tier = qn__tier_next(tier)) {
+      if (can_claim_in(task, tier)) is_made = claim_in(task, tier, deadline_ns);
     }
     if (is_lent) qn__pool_take_back(&engine->pool);
   }
   (void)qn__watch_end(engine->watch, QN__STAGE_claim, start_ns, task->name);
-  return executable;
+  return is_made;
 }
 
 static void give_back_claims(qn__lookup_task_t* task) {
@@ -265,15 +273,15 @@ static qn__lookup_state_t claim(qn__lookup_task_t* task) {
     task->queue_ns =
         qn__watch_end(engine->watch, QN__STAGE_queue, task->pool_task.queued_ns, task->name);
   }
-  if (task->request.device.type == QN_DEVICE_CPU) {
+  qn_status_t status = QN_OK;
+  if (task->request.is_ahead) {
+    status = qn__ahead_prepare(engine);
+  } else if (task->request.device.type == QN_DEVICE_CPU) {
     // Code for another processor could be compiled, but not loaded.
-    qn_status_t status = qn_target_check_host(task->request.target);
-    if (!qn_ok(status)) return failed(task, status);
+    status = qn_target_check_host(task->request.target);
   }
-  if (engine->reads_tiers && engine->writes_tiers) {
-    qn_executable_t* executable = claim_in_all(task);
-    if (executable) return found(task, executable);
-  }
+  if (!qn_ok(status)) return failed(task, status);
+  if (engine->reads_tiers && engine->writes_tiers && claim_in_all(task)) return found(task);
   if (qn__in_flight_is_closing(&engine->in_flight) || qn__pool_is_stopping(&engine->pool)) {
     return failed(task, qn_status_make(QN_STATUS_CANCELLED, "'%s': the engine is being destroyed",
                                        task->name));
@@ -352,31 +360,29 @@ static qn__lookup_state_t compile(qn__lookup_task_t* task) {
 }
 
 static qn__lookup_state_t load(qn__lookup_task_t* task) {
-  int64_t start_ns = qn__now_ns();
-  qn_executable_t* executable = NULL;
   qn_status_t status = qn__artifact_check(task->artifact);
-  if (qn_ok(status)) status = load_artifact(task, task->artifact, &executable);
-  task->result.info.load_ns =
-      qn__watch_end(task->engine->watch, QN__STAGE_load, start_ns, task->name);
-  if (!qn_ok(status)) return fail_compile(task, status);
-  task->result.executable = executable;
-  return QN__LOOKUP_PUBLISH;
+  if (qn_ok(status)) status = load_artifact(task, task->artifact);
+  return qn_ok(status) ? QN__LOOKUP_PUBLISH : fail_compile(task, status);
 }
 
-// Publishing must not fail a lookup: without memory for the entry, the tiers do not get it.
-static void put_artifact(qn__lookup_task_t* task) {
+static qn_status_t put_artifact(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
+  if (!engine->writes_tiers || !qn__tier_first(engine)) return QN_OK;
   int64_t start_ns = qn__now_ns();
-  qn_status_free(qn__tiers_put(engine, task->key, qn__buffer_as_span(&task->preimage),
-                               task->request.module, task->artifact, task->result.info.compile_ns,
-                               task->claims));
+  qn_status_t status =
+      qn__tiers_put(engine, task->key, qn__buffer_as_span(&task->preimage), task->request.module,
+                    task->artifact, task->result.info.compile_ns, task->claims);
   (void)qn__watch_end(engine->watch, QN__STAGE_publish, start_ns, task->name);
+  return status;
 }
 
 static qn__lookup_state_t publish(qn__lookup_task_t* task) {
-  if (task->engine->writes_tiers && qn__tier_first(task->engine)) put_artifact(task);
+  qn_status_t status = put_artifact(task);
+  if (!qn_ok(status) && task->request.is_ahead) return fail_compile(task, status);
+  // Publishing must not fail a lookup: without memory for the entry, the tiers do not get it.
+  qn_status_free(status);
   report_compile(task, QN_OK);
-  return done(task, QN__OUTCOME_FOUND);
+  return found(task);
 }
 
 // ------------------------------------------------------------------------------------ the machine
@@ -425,7 +431,8 @@ void qn__lookup_run(qn__lookup_task_t* task, bool may_compile_here) {
     qn__lookup_state_t next = step(task, state);
     if (next == QN__LOOKUP_DONE) {
       if (finish(task)) return;
-    } else if (next == QN__LOOKUP_CLAIM && task->state < QN__LOOKUP_CLAIM) {
+    } else if (next == QN__LOOKUP_CLAIM && task->state < QN__LOOKUP_CLAIM &&
+               !task->request.is_ahead) {
       if (qn__in_flight_queue(task)) return;  // a compile thread goes on from here
       if (!may_compile_here) {
         // Only a pool that stops refuses a task of its own threads.

@@ -21,13 +21,13 @@ typedef enum qn__lookup_state {
   QN__LOOKUP_REMOTE,   // ask the remote tier, if a caller allows it
   QN__LOOKUP_CLAIM,    // in the queue of compiles; then: claim the key among processes and machines
   QN__LOOKUP_COMPILE,  // open the generator and run it
-  QN__LOOKUP_LOAD,     // load the artifact onto the device
+  QN__LOOKUP_LOAD,     // check the artifact, and load it onto the device
   QN__LOOKUP_PUBLISH,  // hand the entry to the writers of the tiers
   QN__LOOKUP_DONE,     // the result is set, and does not change
 } qn__lookup_state_t;
 
 typedef enum qn__outcome {
-  QN__OUTCOME_FOUND,      // an executable
+  QN__OUTCOME_FOUND,      // an executable; for a compile ahead, an entry of a local tier
   QN__OUTCOME_FAILED,     // a status for all callers
   QN__OUTCOME_ABSENT,     // no tier has it, and no caller allows a compile
   QN__OUTCOME_RETRY,      // this leader cannot go on; another one may
@@ -37,7 +37,7 @@ typedef enum qn__outcome {
 typedef struct qn__lookup_result {
   qn__outcome_t outcome;
   qn_status_t status;           // owned; of FAILED
-  qn_executable_t* executable;  // owned; of FOUND
+  qn_executable_t* executable;  // owned; of FOUND, but for a compile ahead
   qn_lookup_info_t info;        // as the leader sees it
   char why[512];                // of ABSENT: what the tiers said
 } qn__lookup_result_t;
@@ -104,6 +104,10 @@ void qn__lookup_run_local(qn__lookup_task_t* task);
 bool qn__lookup_submit(qn__lookup_task_t* task);
 // Ends a task whose leader cannot go on (RETRY, CANCELLED).
 void qn__lookup_give_up(qn__lookup_task_t* task, qn__outcome_t outcome);
+
+// Checks that a compile ahead can put its entry, and waits until earlier puts are written, so that
+// the claim sees them (ahead.c). Errors: FAILED_PRECONDITION.
+qn_status_t qn__ahead_prepare(const qn_engine_t* engine);
 
 // Says why a key has to be compiled: the class, and a sentence (miss_reason.c).
 qn_miss_reason_t qn__miss_reason(const qn__lookup_task_t* task, char out[512]);

@@ -14,6 +14,7 @@ typedef struct qn__request {
   qn_device_t device;  // on which the code runs
   qn_miss_policy_t miss;
   bool is_forbidden;   // a miss is an error
+  bool is_ahead;       // only the tiers get the entry: nothing is loaded (ahead.c)
   int64_t timeout_ns;  // 0: none
   int32_t priority;
   qn_module_t* generic;

@@ -119,10 +119,6 @@ qn__tier_t* qn__tier_next(const qn__tier_t* tier);
 qn_status_t qn__tiers_open(qn_engine_t* engine);
 void qn__tiers_close(qn_engine_t* engine);
 
-// Asks the local tiers for the entry. `*out_source` is set when one has it.
-bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected,
-                    qn_source_t* out_source);
-
 // Hands an entry of the artifact to every tier that is written; `claims` has one per tier, which
 // the put ends. All inputs are borrowed for the call. Errors: OUT_OF_MEMORY.
 qn_status_t qn__tiers_put(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage,

@@ -1,5 +1,4 @@
-// jit/engine/tiers.c: opens and closes the tiers, as the configuration says; asks and writes all of
-// them.
+// jit/engine/tiers.c: opens and closes the tiers, as the configuration says; writes all of them.
 //
 // Thread rule: opening and closing are the engine's.
 #include <pwd.h>
@@ -33,21 +32,6 @@ qn__tier_t* qn__tier_first(qn_engine_t* engine) {
 
 qn__tier_t* qn__tier_next(const qn__tier_t* tier) {
   return first_open_from(tier->engine, (size_t)tier->id + 1);
-}
-
-bool qn__tiers_have(qn_engine_t* engine, const qn__expectation_t* expected,
-                    qn_source_t* out_source) {
-  if (!engine->reads_tiers) return false;
-  for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
-    for (size_t part = 0; part < tier->part_count && !tier->table->is_remote; part++) {
-      qn__hit_t hit;
-      if (tier->table->get(tier, part, expected, &hit) != QN__GET_HIT) continue;
-      tier->table->release(tier, part, &hit);
-      *out_source = tier->table->source;
-      return true;
-    }
-  }
-  return false;
 }
 
 qn_status_t qn__tiers_put(qn_engine_t* engine, qn_hash128_t key, qn_span_t preimage,

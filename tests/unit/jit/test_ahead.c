@@ -1,5 +1,6 @@
 // qn_engine_compile puts an entry into the directory without loading its code; qn_engine_cached
 // lists such entries as lookups; qn_engine_settings makes an engine like another.
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -110,6 +111,50 @@ static void test_needs_a_directory(void** state) {
   qn_engine_destroy(reader);
 }
 
+static void* compile_ahead(void* arg) {
+  fixture_t* f = arg;
+  must(qn_engine_compile(f->engine, f->module, f->target, NULL, NULL));
+  return NULL;
+}
+static void take_compiles(void* self, const char* name, uint64_t value, const char* doc) {
+  (void)doc;
+  if (strcmp(name, "compiles") == 0) *(uint64_t*)self = value;
+}
+
+static void test_threads_share_a_compile(void** state) {
+  fixture_t* f = *state;
+  pthread_t threads[4];
+  for (size_t i = 0; i < 4; i++) {
+    assert_int_equal(pthread_create(&threads[i], NULL, compile_ahead, f), 0);
+  }
+  for (size_t i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  uint64_t compiles = 0;
+  qn_engine_counters(f->engine, take_compiles, &compiles);
+  assert_int_equal(compiles, 1);
+}
+
+static void count_compile(void* self, const qn_compile_event_t* event) {
+  assert_int_equal(event->reason, QN_MISSED_ABSENT);
+  ++*(int*)self;
+}
+
+static void test_reports_the_compile(void** state) {
+  fixture_t* f = *state;
+  int count = 0;
+  qn_engine_options_t options = {.struct_size = sizeof options,
+                                 .cache_dir = f->directory,
+                                 .cache_mode = QN_CACHE_RW,
+                                 .ignores_environment = true,
+                                 .on_compile = count_compile,
+                                 .on_compile_self = &count};
+  qn_engine_t* engine;
+  must(qn_engine_create(&options, &engine));
+  must(qn_engine_compile(engine, f->module, f->target, NULL, NULL));
+  must(qn_engine_compile(engine, f->module, f->target, NULL, NULL));
+  assert_int_equal(count, 1);
+  qn_engine_destroy(engine);
+}
+
 static void test_refresh_compiles_again(void** state) {
   fixture_t* f = *state;
   qn_engine_t* refresh = make_engine(f->directory, QN_CACHE_REFRESH);
@@ -186,6 +231,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_compiles_once, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_waits_for_a_lookup, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_needs_a_directory, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_threads_share_a_compile, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_reports_the_compile, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_refresh_compiles_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_lists_entries_as_lookups, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_settings_make_an_engine_like_it, set_up, tear_down),
