@@ -15,7 +15,8 @@ static const option_spec_t help_option = {"help", 'h', NULL, "print this help", 
 
 enum { LONGEST_NAME = 64 };
 
-// Slips between two words: a letter more, less, other, or two neighbours exchanged.
+// Returns how many slips lie between two words: a letter more, less or other, or two neighbours
+// exchanged.
 static size_t distance(const char* a, const char* b) {
   size_t rows = strlen(a), columns = strlen(b);
   if (rows >= LONGEST_NAME || columns >= LONGEST_NAME) return LONGEST_NAME;
@@ -51,6 +52,13 @@ const char* nearest_name(const char* name, const void* names, size_t stride_byte
     best = candidate;
   }
   return best;
+}
+
+suggestion_t suggest(const char* name, const void* names, size_t stride_bytes, size_t count) {
+  suggestion_t suggestion = {""};
+  const char* near = nearest_name(name, names, stride_bytes, count);
+  if (near) (void)snprintf(suggestion.text, sizeof suggestion, "; did you mean '%s'?", near);
+  return suggestion;
 }
 
 static const option_spec_t* find_long(const verb_t* verb, const char* name, size_t size) {
@@ -95,7 +103,7 @@ static int add_option(args_t* args, const option_spec_t* spec, const char* value
   return EXIT_DONE;
 }
 
-// One option at argv[*inout_at], which begins with '-' and is not "-" or "--".
+// Parses the option at argv[*inout_at], which begins with '-' and is not "-" or "--".
 static int parse_option(args_t* args, int argc, char** argv, int* inout_at) {
   const char* given = argv[*inout_at];
   const option_spec_t* spec = NULL;
@@ -172,12 +180,12 @@ const char* args_value(const args_t* args, const char* name, const char* otherwi
   return otherwise;
 }
 
-bool args_number(const char* text, uint64_t least, uint64_t most, uint64_t* out_number) {
+bool args_number(const char* text, uint64_t min, uint64_t max, uint64_t* out_number) {
   if (text[0] < '0' || text[0] > '9') return false;
   char* end;
   errno = 0;
   unsigned long long number = strtoull(text, &end, 10);
-  if (*end != '\0' || errno != 0 || number < least || number > most) return false;
+  if (*end != '\0' || errno != 0 || number < min || number > max) return false;
   *out_number = number;
   return true;
 }
@@ -201,7 +209,7 @@ static void print_option(const option_spec_t* spec, FILE* file) {
   if (spec->letter) (void)snprintf(letter, sizeof letter, "-%c, ", spec->letter);
   (void)snprintf(left, sizeof left, "%s--%s%s%s", letter, spec->name, spec->value ? " " : "",
                  spec->value ? spec->value : "");
-  // A long one has a line of its own.
+  // A long option has a line of its own.
   bool is_long = strlen(left) > 24;
   if (is_long) print(file, "  %s\n", left);
   print(file, "  %-24s %s\n", is_long ? "" : left, spec->doc);

@@ -13,8 +13,8 @@
 typedef struct option_spec {
   const char* name;   // "target", without dashes
   char letter;        // 'o' for -o, or 0
-  const char* value;  // what the value is called in help; NULL: the option is a flag
-  const char* doc;    // NULL: the command's own, not shown in help
+  const char* value;  // the name of the value in help; NULL: the option is a flag
+  const char* doc;    // NULL: for the command itself, not shown in help
   bool is_repeatable;
 } option_spec_t;
 
@@ -67,25 +67,30 @@ struct args {
 #define OPTION_TIER OPTION("tier", "fast|full", "shortest compile or best code (default full)")
 #define OPTION_CHECKED FLAG("checked", "trap indices out of bounds and division by zero")
 
-// Parses what follows the verb; the strings are borrowed from `argv`. A mistake is reported, and
-// the result is EXIT_USAGE; EXIT_DONE otherwise. args_free either way.
+// Parses the words after the verb; borrows the strings of `argv`. Reports a mistake and returns
+// EXIT_USAGE; else EXIT_DONE. args_free either way.
 int args_parse(const verb_t* verb, int argc, char** argv, args_t* out_args);
 void args_free(args_t* args);
 
 bool args_has(const args_t* args, const char* name);
-// The value of an option, or `otherwise`.
+// Returns the value of an option, or `otherwise`.
 const char* args_value(const args_t* args, const char* name, const char* otherwise);
 
-// A whole number of digits alone, from `least` to `most`. False for any other text.
-bool args_number(const char* text, uint64_t least, uint64_t most, uint64_t* out_number);
+// Reads a whole number, digits alone, from `min` to `max`. False for any other text.
+bool args_number(const char* text, uint64_t min, uint64_t max, uint64_t* out_number);
 
 // Prints usage, help, options and examples of a verb.
 void args_print_help(const verb_t* verb, FILE* file);
 // Prints "quern run FILE.qn [options]" to standard error, after a usage error.
 void args_print_usage(const verb_t* verb, FILE* file);
 
-// The nearest of `count` names, or NULL when none is near. `stride_bytes` apart: the names may be
-// the first member of a struct.
+// Returns the nearest of `count` names, or NULL when none is near. The names are `stride_bytes`
+// apart: they may be the first members of structs.
 const char* nearest_name(const char* name, const void* names, size_t stride_bytes, size_t count);
+// The nearest name as the end of a message: "; did you mean 'NAME'?", or "" when none is near.
+typedef struct suggestion {
+  char text[128];
+} suggestion_t;
+suggestion_t suggest(const char* name, const void* names, size_t stride_bytes, size_t count);
 
 #endif  // QUERN_TOOLS_CLI_ARGS_H_

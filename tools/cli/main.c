@@ -21,7 +21,7 @@ const verb_t* verb_at(size_t index) {
   return index < VERB_COUNT ? verbs[index] : NULL;
 }
 
-static const verb_t* find_verb(const char* name) {
+const verb_t* verb_find(const char* name) {
   for (size_t i = 0; i < VERB_COUNT; i++) {
     if (strcmp(verbs[i]->name, name) == 0) return verbs[i];
   }
@@ -31,12 +31,11 @@ static const verb_t* find_verb(const char* name) {
 static int unknown_verb(const char* name) {
   const char* names[VERB_COUNT];
   for (size_t i = 0; i < VERB_COUNT; i++) names[i] = verbs[i]->name;
-  const char* near = nearest_name(name, names, sizeof names[0], VERB_COUNT);
-  if (near) return report_usage(NULL, "unknown verb '%s'; did you mean '%s'?", name, near);
-  return report_usage(NULL, "unknown verb '%s'", name);
+  return report_usage(NULL, "unknown verb '%s'%s", name,
+                      suggest(name, names, sizeof names[0], VERB_COUNT).text);
 }
 
-// What a verb asks about may be what a plugin brings.
+// Loads the plugins of --plugin before the verb runs, which may look for what they add.
 static int load_plugins(const args_t* args) {
   for (int i = 0; i < args->option_count; i++) {
     if (strcmp(args->options[i].spec->name, "plugin") != 0) continue;
@@ -63,10 +62,10 @@ int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "help";
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
   if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
-  const verb_t* verb = find_verb(name);
+  const verb_t* verb = verb_find(name);
   int code = verb ? run_verb(verb, argc > 2 ? argc - 2 : 0, argv + 2) : unknown_verb(name);
   if (argc < 2) code = EXIT_USAGE;
-  // What could not be printed (a full disk) must not look like success.
+  // A failure to print (a full disk) must not look like success.
   if (fflush(stdout) != 0 || ferror(stdout)) {
     print(stderr, "quern: cannot write to standard output: %s\n", strerror(errno));
     if (code == EXIT_DONE) code = EXIT_MACHINE;

@@ -2,6 +2,7 @@
 #include "tools/cli/output.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 
 #include "tools/cli/list.h"
 
+// Returns the colour of one line of rendered diagnostics, or "".
 static const char* colour_of_line(const style_t* style, const char* line) {
   static const char caret_characters[] = " |^";
   if (strncmp(line, "error", 5) == 0) return style->red;
@@ -35,7 +37,7 @@ json_t* json_text(const char* text) {
   if (!text) return json_null();
   json_t* value = json_string(text);
   if (value) return value;
-  // Names of files may be bytes that are not UTF-8.
+  // A file name may have bytes that are not UTF-8.
   size_t size = qn_text_escape(text, strlen(text), true, NULL, 0);
   char* shown = malloc(size + 1);
   if (!shown) return json_null();
@@ -50,12 +52,52 @@ json_t* json_parsed(const char* text) {
   return value ? value : json_null();
 }
 
-void print_json(json_t* value, int real_digits) {
-  if (value)
-    (void)json_dumpf(value, stdout,
-                     JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION((size_t)real_digits));
+json_t* json_text_or_null(const char* text) {
+  return json_text(text[0] ? text : NULL);
+}
+
+static json_t* take_member(char kind, va_list* arguments) {
+  switch (kind) {
+    case 's':
+      return json_text(va_arg(*arguments, const char*));
+    case 'S':
+      return json_text_or_null(va_arg(*arguments, const char*));
+    case 'i':
+      return json_integer(va_arg(*arguments, int64_t));
+    case 'd':
+      return json_integer(va_arg(*arguments, int));
+    case 'b':
+      return json_boolean(va_arg(*arguments, int));
+    default:
+      return va_arg(*arguments, json_t*);
+  }
+}
+
+json_t* json_record(const char* members, ...) {
+  json_t* record = json_object();
+  va_list arguments;
+  va_start(arguments, members);
+  while (*members) {
+    char name[32];
+    size_t size = strcspn(members, ":");
+    (void)snprintf(name, sizeof name, "%.*s", (int)size, members);
+    json_object_set_new(record, name, take_member(members[size + 1], &arguments));
+    members += size + 2;
+    if (*members == ' ') members++;
+  }
+  va_end(arguments);
+  return record;
+}
+
+void print_json_digits(json_t* value, int real_digits) {
+  size_t flags = JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION((size_t)real_digits);
+  if (value) (void)json_dumpf(value, stdout, flags);
   print(stdout, "\n");
   json_decref(value);
+}
+
+void print_json(json_t* value) {
+  print_json_digits(value, 17);
 }
 
 // -------------------------------------------------------------------------------------- units
@@ -86,6 +128,11 @@ const char* format_size(uint64_t size_bytes, char out[32]) {
   return out;
 }
 
+const char* format_entries(uint64_t count, char out[32]) {
+  (void)snprintf(out, 32, "%" PRIu64 " %s", count, count == 1 ? "entry" : "entries");
+  return out;
+}
+
 const char* format_time(int64_t unix_s, char out[32]) {
   time_t seconds = (time_t)unix_s;
   struct tm parts;
@@ -105,10 +152,6 @@ int64_t now_ns(void) {
 
 // -------------------------------------------------------------------------------------- tables
 
-void table_init(table_t* table, size_t column_count) {
-  *table = (table_t){.column_count = column_count};
-}
-
 void table_add(table_t* table, const char* cell) {
   char** cells = list_room(table->cells, &table->capacity, table->cell_count, sizeof *cells);
   if (!cells) return;
@@ -116,11 +159,17 @@ void table_add(table_t* table, const char* cell) {
   cells[table->cell_count++] = strdup(cell ? cell : "");
 }
 
+void table_init(table_t* table, size_t column_count, const char* const* header) {
+  *table = (table_t){.column_count = column_count};
+  for (size_t i = 0; i < column_count; i++) table_add(table, header[i]);
+}
+
 static const char* cell_at(const table_t* table, size_t index) {
   return table->cells[index] ? table->cells[index] : "";
 }
 
-void table_print(table_t* table, FILE* file) {
+void table_print(table_t* table) {
+  FILE* file = stdout;
   const style_t* style = style_of(file);
   int widths[8] = {0};
   size_t columns = table->column_count;

@@ -9,20 +9,29 @@
 
 #include "tools/cli/print.h"
 
-// The library's diagnostics with colours for severities and carets.
+// Prints the library's diagnostics with colours for severities and carets.
 void print_diagnostics(const char* rendered, FILE* file);
 
-// A JSON string; bytes that are not UTF-8 become \x80 in letters. `text` NULL gives null.
+// Makes a JSON string. Bytes that are not UTF-8 become \x80 in letters; NULL gives null.
 json_t* json_text(const char* text);
+// The same, and null for "".
+json_t* json_text_or_null(const char* text);
 // Parses JSON that the library made; null when it is none.
 json_t* json_parsed(const char* text);
-// Prints an object (consumed) with a newline. Reals have `real_digits` significant digits.
-void print_json(json_t* value, int real_digits);
+// Makes an object of members "name:kind", separated by spaces, from the arguments that follow.
+// Kinds: s text, S text or null for "", i 64-bit integer, d int, b int as a boolean, o json_t
+// (consumed).
+json_t* json_record(const char* members, ...);
+// Prints a value (consumed) with a newline. Reals have 17 significant digits, or `real_digits`.
+void print_json(json_t* value);
+void print_json_digits(json_t* value, int real_digits);
 
-// "1.25 ms". The buffer holds 32 bytes.
+// "1.25 ms".
 const char* format_ns(int64_t ns, char out[32]);
 // "1.5 KiB".
 const char* format_size(uint64_t size_bytes, char out[32]);
+// "1 entry", "2 entries".
+const char* format_entries(uint64_t count, char out[32]);
 // "2026-01-31 12:00", local time; "-" for 0.
 const char* format_time(int64_t unix_s, char out[32]);
 
@@ -34,21 +43,23 @@ typedef struct table {
   char** cells;
   bool is_right[8];  // columns that are aligned to the right
 } table_t;
-void table_init(table_t* table, size_t column_count);
+// Starts a table with a header of `column_count` (at most 8) cells.
+void table_init(table_t* table, size_t column_count, const char* const* header);
 void table_add(table_t* table, const char* cell);
-// Prints with the first row as the header, and releases the table.
-void table_print(table_t* table, FILE* file);
+// Prints the table to standard output and frees it.
+void table_print(table_t* table);
 void table_free(table_t* table);
 
-// Monotonic clock.
+// Returns the time of the monotonic clock.
 int64_t now_ns(void);
 
-// A line on a terminal's standard error that tells that work goes on; nothing elsewhere.
+// A line on a terminal's standard error that shows that work goes on (progress.c). Elsewhere
+// progress_start returns NULL, which the other functions take.
 typedef struct progress progress_t;
 progress_t* progress_start(const char* what);
-// Replaces what the line says. NULL is fine.
+// Replaces the text of the line.
 void progress_tell(progress_t* progress, const char* what);
-// Wipes the line, so that something else can be printed; it comes back by itself. NULL is fine.
+// Wipes the line, so that other text can be printed; the line is drawn again later.
 void progress_wipe(progress_t* progress);
 void progress_stop(progress_t* progress);
 

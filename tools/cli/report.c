@@ -43,17 +43,18 @@ int exit_code_of(qn_status_code_t code) {
   return EXIT_MACHINE;
 }
 
-// A hint that only the command can give: the library knows no command lines.
+// Returns a hint for the user of the command, or NULL: the library's messages know no command
+// lines.
 static const char* hint_of(qn_status_code_t code, const char* message) {
   switch (code) {
     case QN_STATUS_UNAVAILABLE:
-      // Other things may be unavailable: a directory, cryptography, a worker.
+      // A directory, cryptography or a worker may be unavailable as well.
       if (!strstr(message, "code generator")) return NULL;
       return "'--target interp' needs no code generator; 'quern version' lists those of this build";
     case QN_STATUS_INCOMPATIBLE:
       return "'quern targets' shows what this machine has; '--target cpu' fits it";
     case QN_STATUS_COMPILE_FORBIDDEN:
-      return "'quern cache why FILE.qn' tells what the nearest entry differs in";
+      return "'quern cache why FILE.qn' shows how the nearest entry differs";
     case QN_STATUS_INTERNAL:
       return "this is a defect of quern; please report it with the module and the target";
     default:
@@ -61,7 +62,7 @@ static const char* hint_of(qn_status_code_t code, const char* message) {
   }
 }
 
-// Diagnostics of a text, with places and carets, come as the library renders them.
+// Whether a message is diagnostics of a text, which the library renders with places and carets.
 static bool is_rendered(const char* message) {
   return strstr(message, "\n  --> ") != NULL || strncmp(message, "error[", 6) == 0;
 }
@@ -84,9 +85,8 @@ static int print_status(qn_status_t status) {
 }
 
 static void print_error_json(const char* kind, const char* message, int exit_code) {
-  json_t* error = json_pack("{s:o, s:o, s:i}", "kind", json_text(kind), "message",
-                            json_text(message), "exit_code", exit_code);
-  print_json(json_pack("{s:o}", "error", error), 17);
+  json_t* error = json_record("kind:s message:s exit_code:d", kind, message, exit_code);
+  print_json(json_record("error:o", error));
 }
 
 int report_status(const args_t* args, qn_status_t status) {
@@ -122,6 +122,10 @@ int report_usage(const args_t* args, const char* format, ...) {
   }
   if (args && args->is_json) print_error_json("usage", message, EXIT_USAGE);
   return EXIT_USAGE;
+}
+
+qn_status_t no_memory(const char* what) {
+  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for %s", what);
 }
 
 int report_no_memory(const char* what) {

@@ -15,7 +15,7 @@ typedef enum exit_code {
   EXIT_MACHINE = 3,  // the machine lacks something, or refused it
 } exit_code_t;
 
-// The exit code of a status code: the table that docs/cli.md shows.
+// Returns the exit code of a status code; docs/cli.md has the table.
 int exit_code_of(qn_status_code_t code);
 
 // Reports an error (consumed) and returns its exit code; EXIT_DONE for ok.
@@ -25,5 +25,7 @@ int report_status_text(qn_status_t status);
 // Reports a mistake in the command line with the usage line. Returns EXIT_USAGE.
 int report_usage(const args_t* args, const char* format, ...) QN_PRINTF(2, 3);
 int report_no_memory(const char* what);
+// Makes the status OUT_OF_MEMORY, "no memory for WHAT".
+qn_status_t no_memory(const char* what);
 
 #endif  // QUERN_TOOLS_CLI_REPORT_H_

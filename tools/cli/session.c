@@ -69,14 +69,14 @@ char* session_option(qn_engine_t* engine, const char* name) {
   return wanted.value;
 }
 
-// The cache directory by the environment, and the mode.
+// Reads the cache directory and the mode from the environment.
 static qn_status_t find_directory(char** out_directory, char** out_mode) {
   qn_engine_t* engine = NULL;
   qn_status_t status = session_idle_engine(&engine);
   if (!qn_ok(status)) return status;
   *out_directory = session_option(engine, "cache_dir");
   qn_engine_destroy(engine);
-  // The mode is asked of an engine that has nothing that a mode is about.
+  // An engine with mode "off" would report that mode: this one has no tier instead.
   static const qn_setting_t nothing[] = {
       {"cache_dir", ""}, {"bundles", ""}, {"remote", ""}, {"record", ""}, {"trace", ""}};
   status = session_engine_with(nothing, sizeof nothing / sizeof nothing[0], &engine);
@@ -98,12 +98,12 @@ qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engi
     *out_directory = strdup(directory);
   }
   if (qn_ok(status) && (!*out_directory || !mode)) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
+    status = no_memory("a path");
   }
   if (qn_ok(status)) {
     struct stat info;
     *out_is_there = stat(*out_directory, &info) == 0;
-    // What may be written otherwise is only read here. A mode that asks for something else stays.
+    // Only "rw" becomes "ro": another mode says what a lookup asks.
     const qn_setting_t settings[] = {{"cache_dir", *out_is_there ? *out_directory : ""},
                                      {"cache_mode", strcmp(mode, "rw") == 0 ? "ro" : mode},
                                      {"record", ""},
@@ -114,7 +114,14 @@ qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engi
   return status;
 }
 
-// -------------------------------------------------------------------------------------- devices
+// ----------------------------------------------------------------------------- devices and kinds
+
+const qn_target_kind_info_t* session_kind(const char* name) {
+  for (size_t i = 0; i < qn_target_kind_count(); i++) {
+    if (strcmp(qn_target_kind_at(i)->name, name) == 0) return qn_target_kind_at(i);
+  }
+  return NULL;
+}
 
 qn_status_t session_device_here(qn_device_t device) {
   qn_attribute_value_t name;

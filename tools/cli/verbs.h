@@ -17,7 +17,9 @@ extern const verb_t verb_config;
 extern const verb_t verb_version;
 extern const verb_t verb_help;
 
-// The verbs in the order of help; NULL beyond the last.
+// Returns the verbs in the order of help; NULL beyond the last.
 const verb_t* verb_at(size_t index);
+// Returns a verb by name, or NULL.
+const verb_t* verb_find(const char* name);
 
 #endif  // QUERN_TOOLS_CLI_VERBS_H_

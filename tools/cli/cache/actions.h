@@ -12,8 +12,8 @@
 
 typedef struct cache {
   const args_t* args;
-  char* path;                 // owned; of the directory. NULL when the action wants none
-  qn_cache_dir_t* dir;        // NULL: there is none yet, or a bundle is looked at
+  char* path;                 // owned; of the directory. NULL when the action needs none
+  qn_cache_dir_t* dir;        // NULL: it does not exist yet, or --bundle is given
   qn_cache_bundle_t* bundle;  // NULL unless --bundle was given; `path` is then its file
 } cache_t;
 
@@ -22,7 +22,7 @@ typedef enum cache_need {
   // Opened before the action; the default one may be missing. With --bundle, the bundle instead.
   CACHE_NEEDS_DIRECTORY = 0,
   CACHE_NEEDS_NOTHING = 1,       // path and dir stay NULL
-  CACHE_MAY_LACK_DIRECTORY = 2,  // as the first; path is "" where none is configured
+  CACHE_MAY_LACK_DIRECTORY = 2,  // opened as well; path is "" where none is configured
 } cache_need_t;
 
 typedef struct cache_action {
@@ -38,15 +38,15 @@ typedef struct cache_action {
 
 // Returns the i-th operand after the name of the action; NULL beyond the last.
 const char* cache_operand(const cache_t* cache, int i);
-// The error of an action that needs a directory where none is configured.
+// Makes the error of an action that needs a directory where none is configured.
 qn_status_t cache_no_directory(void);
-// {"key", "size_bytes", "created_s", "used_s"}.
-json_t* cache_info_json(const qn_cache_entry_info_t* info);
-
-// {"directory": path} or, of a bundle, {"bundle": path, ...} with what is known of it.
+// Makes {"directory": path} or, of a bundle, {"bundle": path, ...} with its properties.
 json_t* cache_place_json(const cache_t* cache);
 // Opens a bundle with the keys of --signed-by.
 qn_status_t cache_open_bundle(const args_t* args, const char* path, qn_cache_bundle_t** out_bundle);
+
+// Appends {"key", "reason"} to a list of bad entries.
+void cache_add_bad(json_t* list, qn_cache_key_t key, const char* reason);
 
 extern const cache_action_t cache_action_stats;   // stats.c
 extern const cache_action_t cache_action_ls;      // entries.c

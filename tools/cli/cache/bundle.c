@@ -10,7 +10,7 @@
 
 // ---------------------------------------------------------------------------------------- opening
 
-// The values of a repeatable option. Owned: free. NULL without memory, or when there are none.
+// Returns the values of a repeatable option. Owned: free. NULL without memory.
 static const char** values_of(const args_t* args, const char* name, size_t* out_count) {
   *out_count = 0;
   const char** values = calloc((size_t)args->option_count + 1, sizeof *values);
@@ -27,7 +27,7 @@ qn_status_t cache_open_bundle(const args_t* args, const char* path,
                               qn_cache_bundle_t** out_bundle) {
   size_t key_count;
   const char** keys = values_of(args, "signed-by", &key_count);
-  if (!keys) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for options");
+  if (!keys) return no_memory("options");
   qn_status_t status = qn_cache_bundle_open(path, keys, key_count, out_bundle);
   free(keys);
   return status;
@@ -35,7 +35,7 @@ qn_status_t cache_open_bundle(const args_t* args, const char* path,
 
 // ---------------------------------------------------------------------------------------- choosing
 
-// Which entries are wanted: all of the conditions that were given must hold.
+// Which entries to write: all of the conditions must hold.
 typedef struct bundle_choice {
   const char** prefixes;  // of keys: one of them
   size_t prefix_count;
@@ -69,11 +69,10 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
 
 static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
   const bundle_choice_t* choice = self;
-  json_array_append_new(
-      choice->bad, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
+  cache_add_bad(choice->bad, key, reason);
 }
 
-// "90s", "15m", "12h", "7d". False unless it is an age.
+// Reads an age: "90s", "15m", "12h", "7d". False for any other text.
 static bool parse_age(const char* text, int64_t* out_s) {
   char* end;
   if (text[0] < '0' || text[0] > '9') return false;
@@ -129,11 +128,9 @@ static void print_report(const args_t* args, const char* path,
                          const qn_cache_write_report_t* report, json_t* bad) {
   uint64_t size_bytes = file_size(path);
   if (args->is_json) {
-    print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:O}", "bundle", json_text(path), "entries",
-                         (json_int_t)report->written_count, "size_bytes", (json_int_t)size_bytes,
-                         "not_chosen", (json_int_t)report->unwanted_count, "bad",
-                         (json_int_t)report->bad_count, "bad_entries", bad),
-               17);
+    print_json(json_record("bundle:s entries:i size_bytes:i not_chosen:i bad:i bad_entries:o", path,
+                           report->written_count, size_bytes, report->unwanted_count,
+                           report->bad_count, json_incref(bad)));
     return;
   }
   size_t index;
@@ -142,12 +139,12 @@ static void print_report(const args_t* args, const char* path,
     print(stdout, "%s: left out: %s\n", json_string_value(json_object_get(item, "key")),
           json_string_value(json_object_get(item, "reason")));
   }
-  char size[32];
-  print(stdout, "%s: %" PRIu64 " %s, %s\n", path, report->written_count,
-        report->written_count == 1 ? "entry" : "entries", format_size(size_bytes, size));
+  char count[32], size[32];
+  print(stdout, "%s: %s, %s\n", path, format_entries(report->written_count, count),
+        format_size(size_bytes, size));
 }
 
-// Writes what the options choose of a directory and of bundles.
+// Writes those entries of a directory and of bundles that the options choose.
 static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_dir_t* dir,
                                 qn_cache_bundle_t* const* bundles, size_t bundle_count,
                                 int* out_code) {
@@ -156,7 +153,7 @@ static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_d
   choice.words = values_of(args, "match", &choice.word_count);
   qn_status_t status = QN_OK;
   if (!choice.prefixes || !choice.words || !choice.bad) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for options");
+    status = no_memory("options");
   } else if (check_prefixes(args, &choice, out_code) &&
              read_age(args, "newer", &choice.oldest_s, out_code) &&
              read_age(args, "older", &choice.newest_s, out_code)) {
@@ -193,7 +190,7 @@ static qn_status_t run_merge(const cache_t* cache, int* out_code) {
   const char* out_path = cache_operand(cache, 0);
   size_t count = (size_t)cache->args->operand_count - 2, opened = 0;
   qn_cache_bundle_t** bundles = calloc(count, sizeof *bundles);
-  if (!bundles) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for bundles");
+  if (!bundles) return no_memory("bundles");
   qn_status_t status = QN_OK;
   for (; opened < count && qn_ok(status); opened++) {
     status =
@@ -209,7 +206,8 @@ static qn_status_t run_merge(const cache_t* cache, int* out_code) {
 
 // ---------------------------------------------------------------------------------------- import
 
-// The directory of the configuration is made, as an engine would; one that was named must be there.
+// Opens the directory of the configuration, and creates it as an engine would. (A directory of
+// --dir must exist: cache.c.)
 static qn_status_t open_or_make(const cache_t* cache, qn_cache_dir_t** out_dir) {
   qn_engine_t* engine = NULL;
   qn_status_t status = session_engine(&engine);
@@ -229,12 +227,9 @@ static qn_status_t import_into(const cache_t* cache, qn_cache_dir_t* dir, int* o
   progress_stop(progress);
   qn_cache_bundle_close(bundle);
   if (qn_ok(status) && cache->args->is_json) {
-    print_json(
-        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:O}", "directory", json_text(cache->path),
-                  "bundle", json_text(path), "imported", (json_int_t)report.imported_count,
-                  "present", (json_int_t)report.present_count, "bad", (json_int_t)report.bad_count,
-                  "failed", (json_int_t)report.failed_count, "bad_entries", choice.bad),
-        17);
+    print_json(json_record("directory:s bundle:s imported:i present:i bad:i failed:i bad_entries:o",
+                           cache->path, path, report.imported_count, report.present_count,
+                           report.bad_count, report.failed_count, json_incref(choice.bad)));
   } else if (qn_ok(status)) {
     print(stdout,
           "%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " bad, %" PRIu64 " failed\n",
@@ -269,11 +264,9 @@ static qn_status_t run_keygen(const cache_t* cache, int* out_code) {
     (void)snprintf(public_file, size, "%s.pub", prefix);
     (void)snprintf(secret_file, size, "%s.key", prefix);
     if (cache->args->is_json) {
-      print_json(json_pack("{s:o, s:o}", "public_key", json_text(public_file), "secret_key",
-                           json_text(secret_file)),
-                 17);
+      print_json(json_record("public_key:s secret_key:s", public_file, secret_file));
     } else {
-      print(stdout, "%s  public: for those who open bundles\n%s  secret: signs bundles\n",
+      print(stdout, "%s  public: to open bundles with\n%s  secret: to sign bundles with\n",
             public_file, secret_file);
     }
   }

@@ -18,7 +18,7 @@ enum { ACTION_COUNT = sizeof actions / sizeof actions[0] };
 
 static qn_status_t open_bundle(cache_t* cache, const char* file) {
   cache->path = strdup(file);
-  if (!cache->path) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
+  if (!cache->path) return no_memory("a path");
   return cache_open_bundle(cache->args, file, &cache->bundle);
 }
 
@@ -41,7 +41,7 @@ static qn_status_t open_cache(cache_t* cache, bool is_needed) {
     cache->path = session_option(engine, "cache_dir");
     qn_engine_destroy(engine);
   }
-  if (!cache->path) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
+  if (!cache->path) return no_memory("a path");
   if (!cache->path[0] && !is_needed) return QN_OK;
   if (!cache->path[0]) return cache_no_directory();
   qn_status_t status = qn_cache_dir_open(cache->path, &cache->dir);
@@ -65,7 +65,7 @@ static bool is_in(const char* words, const char* name) {
   return false;
 }
 
-// False after a usage error: an option that is another action's.
+// Reports an option that belongs to other actions, and returns false.
 static bool check_options(const args_t* args, const cache_action_t* action, int* out_code) {
   for (int i = 0; i < args->option_count; i++) {
     const char* name = args->options[i].spec->name;
@@ -122,9 +122,9 @@ static const cache_action_t* find_action(const args_t* args, int* out_code) {
     size_t size = strlen(list);
     (void)snprintf(list + size, sizeof list - size, "%s%s", i ? ", " : "", names[i]);
   }
-  const char* near = nearest_name(name, names, sizeof names[0], ACTION_COUNT);
-  *out_code = near ? report_usage(args, "unknown action '%s'; did you mean '%s'?", name, near)
-                   : report_usage(args, "unknown action '%s'; there are %s", name, list);
+  suggestion_t near = suggest(name, names, sizeof names[0], ACTION_COUNT);
+  *out_code = report_usage(args, "unknown action '%s'%s%s", name,
+                           near.text[0] ? near.text : "; there are ", near.text[0] ? "" : list);
   return NULL;
 }
 
@@ -147,7 +147,7 @@ static int run_cache(const args_t* args) {
 
 const verb_t verb_cache = {
     .name = "cache",
-    .summary = "look at and care for the cache; make bundles of it",
+    .summary = "show, verify and clear the cache; make bundles of it",
     .operands = "ACTION [KEY|FILE]...",
     .min_operands = 1,
     .max_operands = -1,
@@ -155,40 +155,35 @@ const verb_t verb_cache = {
         OPTION("dir", "DIR", "the cache directory (default: that of 'quern config')"),
         {"target", 't', "T", "why: what to compile for (default cpu)", false},
         OPTION("tier", "fast|full", "why: the tier (default full)"),
-        FLAG("checked", "why: the build that traps"),
-        FLAG("heal", "verify: remove damaged entries"),
+        FLAG("checked", "why: the checked build"), FLAG("heal", "verify: remove damaged entries"),
         OPTION("recompile", "N", "verify: compile N random entries again and compare; or all"),
-        OPTION("seed", "S", "verify --recompile: which ones; the same again with the same number"),
-        OPTION("bundle", "FILE", "ls, show, verify: look at a bundle instead"),
-        REPEATED("signed-by", "KEY.pub",
-                 "the bundles that are read must be signed by one of these keys"),
+        OPTION("seed", "S", "verify --recompile: equal numbers choose equal entries"),
+        OPTION("bundle", "FILE", "ls, show, verify: of a bundle instead"),
+        REPEATED("signed-by", "KEY.pub", "bundles must be signed by one of these keys"),
         REPEATED("key", "PREFIX", "export, merge: entries whose keys begin with one of these"),
         REPEATED("match", "TEXT",
                  "export, merge: entries whose target, generator or options have this text"),
-        OPTION("newer", "AGE", "export, merge: entries made within this time, such as 12h or 7d"),
-        OPTION("older", "AGE", "export, merge: entries made before that"),
+        OPTION("newer", "AGE", "export, merge: entries younger than this, such as 12h or 7d"),
+        OPTION("older", "AGE", "export, merge: entries older than this"),
         OPTION("sign", "KEY.key", "export, merge: sign the bundle"),
-        FLAG("no-times", "export, merge: leave times out: equal code, equal bundles"),
-        FLAG("append", "export, merge: add to the bundle that is there"), OPTION_JSON),
+        FLAG("no-times", "export, merge: no times: equal code, equal bundles"),
+        FLAG("append", "export, merge: add to an existing bundle"), OPTION_JSON),
     .help =
-        "  stats            how much there is, of what, and in which place\n"
+        "  stats            sizes and counts of each tier\n"
         "  ls               every entry, the latest first\n"
-        "  show KEY         what an entry's key was made of; KEY may be its first four digits or "
-        "more\n"
-        "  why FILE.qn      where the code of a module would be found, or by what its key misses\n"
+        "  show KEY         the parts of an entry's key; KEY may be its first four digits or more\n"
+        "  why FILE.qn      the tier that has a module's code, or how the nearest entry differs\n"
         "  verify           read and check every entry; --heal removes the damaged ones\n"
         "                   --recompile N compiles N of them again: the bytes must be the same\n"
         "  clear            remove every entry; files that quern did not make stay\n"
         "  export FILE      write entries into a bundle: one read-only file for an image\n"
-        "  merge OUT IN...  write the entries of bundles into one; of equal keys the last one "
-        "counts\n"
+        "  merge OUT IN...  write the entries of bundles into one; the last of equal keys wins\n"
         "  import FILE      put the entries of a bundle into the directory\n"
         "  keygen PREFIX    make PREFIX.pub and PREFIX.key for signing bundles\n"
         "\n"
-        "Damage never harms a program: a bad entry is a miss. Verifying finds out beforehand.\n"
-        "An engine uses the bundles that QUERN_BUNDLES names; see docs/bundles.md. "
-        "examples/ship.sh\n"
-        "shows the way from a service that compiles to a signed bundle in an image.\n",
+        "Damage never harms a program: a bad entry is a miss. 'verify' finds it beforehand.\n"
+        "An engine uses the bundles that QUERN_BUNDLES names; see docs/bundles.md.\n"
+        "examples/ship.sh shows the way from a service that compiles to a bundle in an image.\n",
     .examples =
         "  quern cache stats\n"
         "  quern cache ls --json\n"

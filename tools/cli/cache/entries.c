@@ -25,17 +25,16 @@ static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
   return true;
 }
 
-// The latest first; the key decides between equal times.
+// Orders entries by time, the latest first, then by key.
 static int compare_entries(const void* a, const void* b) {
   const qn_cache_entry_info_t *x = a, *y = b;
   if (x->created_s != y->created_s) return x->created_s < y->created_s ? 1 : -1;
   return strcmp(x->key.hex, y->key.hex);
 }
 
-json_t* cache_info_json(const qn_cache_entry_info_t* info) {
-  return json_pack("{s:o, s:I, s:I, s:I}", "key", json_text(info->key.hex), "size_bytes",
-                   (json_int_t)info->size_bytes, "created_s", (json_int_t)info->created_s, "used_s",
-                   (json_int_t)info->used_s);
+static json_t* info_json(const qn_cache_entry_info_t* info) {
+  return json_record("key:s size_bytes:i created_s:i used_s:i", info->key.hex, info->size_bytes,
+                     info->created_s, info->used_s);
 }
 
 static void add_generator(void* self, const char* identity) {
@@ -43,15 +42,14 @@ static void add_generator(void* self, const char* identity) {
 }
 
 json_t* cache_place_json(const cache_t* cache) {
-  if (!cache->bundle) return json_pack("{s:o}", "directory", json_text(cache->path));
+  if (!cache->bundle) return json_record("directory:s", cache->path);
   qn_cache_bundle_info_t info = {.struct_size = sizeof info};
   qn_status_free(qn_cache_bundle_info(cache->bundle, &info));
   json_t* generators = json_array();
   qn_cache_bundle_generators(cache->bundle, add_generator, generators);
-  return json_pack("{s:o, s:I, s:b, s:b, s:o, s:o}", "bundle", json_text(cache->path), "size_bytes",
-                   (json_int_t)info.size_bytes, "is_truncated", (int)info.is_truncated,
-                   "is_verified", (int)info.is_verified, "signer",
-                   json_text(info.signer[0] ? info.signer : NULL), "generators", generators);
+  return json_record("bundle:s size_bytes:i is_truncated:b is_verified:b signer:S generators:o",
+                     cache->path, info.size_bytes, info.is_truncated, info.is_verified, info.signer,
+                     generators);
 }
 
 static void print_generator(void* self, const char* identity) {
@@ -66,26 +64,24 @@ static void print_bundle(const cache_t* cache) {
   if (info.signer[0]) {
     print(stdout, "%s by %s\n", info.is_verified ? "signed" : "signed (not checked)", info.signer);
   }
-  if (info.is_truncated)
-    print(stdout, "its tail is missing: these are the entries that are whole\n");
+  if (info.is_truncated) print(stdout, "its tail is missing: these entries are whole\n");
 }
 
 static void print_listing(const cache_t* cache, const entry_listing_t* listing) {
   if (cache->args->is_json) {
     json_t* list = json_array();
     for (size_t i = 0; i < listing->count; i++) {
-      json_array_append_new(list, cache_info_json(&listing->entries[i]));
+      json_array_append_new(list, info_json(&listing->entries[i]));
     }
     json_t* result = cache_place_json(cache);
     json_object_set_new(result, "entries", list);
-    print_json(result, 17);
+    print_json(result);
     return;
   }
   table_t table;
-  table_init(&table, 4);
-  table.is_right[1] = true;
   static const char* const header[] = {"key", "size", "created", "used"};
-  for (size_t i = 0; i < 4; i++) table_add(&table, header[i]);
+  table_init(&table, 4, header);
+  table.is_right[1] = true;
   for (size_t i = 0; i < listing->count; i++) {
     const qn_cache_entry_info_t* info = &listing->entries[i];
     char text[32];
@@ -94,7 +90,7 @@ static void print_listing(const cache_t* cache, const entry_listing_t* listing) 
     table_add(&table, format_time(info->created_s, text));
     table_add(&table, format_time(info->used_s, text));
   }
-  table_print(&table, stdout);
+  table_print(&table);
   if (cache->bundle) print_bundle(cache);
 }
 
@@ -108,7 +104,7 @@ static qn_status_t run_ls(const cache_t* cache, int* out_code) {
   entry_listing_t listing = {0};
   qn_status_t status = list_entries(cache, &listing);
   if (qn_ok(status) && listing.is_out_of_memory) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the list of entries");
+    status = no_memory("the list of entries");
   }
   if (qn_ok(status)) {
     if (listing.count)
@@ -120,8 +116,7 @@ static qn_status_t run_ls(const cache_t* cache, int* out_code) {
 }
 
 static json_t* section_json(const qn_cache_section_t* section) {
-  json_t* entry = json_pack("{s:o, s:I}", "name", json_text(section->name), "size_bytes",
-                            (json_int_t)section->size_bytes);
+  json_t* entry = json_record("name:s size_bytes:i", section->name, (uint64_t)section->size_bytes);
   if (section->text) json_object_set_new(entry, "text", json_text(section->text));
   return entry;
 }
@@ -161,10 +156,10 @@ static qn_status_t run_show(const cache_t* cache, int* out_code) {
     for (size_t i = 0; i < entry->section_count; i++) {
       json_array_append_new(sections, section_json(&entry->sections[i]));
     }
-    json_t* result = cache_info_json(entry->info);
+    json_t* result = info_json(entry->info);
     json_object_set_new(result, "compile_ns", json_integer((json_int_t)entry->compile_ns));
     json_object_set_new(result, "sections", sections);
-    print_json(result, 17);
+    print_json(result);
   } else {
     print_entry(entry);
   }

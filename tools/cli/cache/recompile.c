@@ -5,9 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "tools/cli/cache/recompile.h"
-
 #include "quern/warm.h"
+#include "tools/cli/cache/recompile.h"
 
 typedef struct recompile {
   bool is_json;
@@ -30,10 +29,9 @@ static void on_difference(void* self, const qn_recompile_difference_t* differenc
   hex(difference->made, difference->made_count, made);
   json_array_append_new(
       run->differences,
-      json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "key", json_text(difference->key.hex),
-                "section", difference->section, "offset", (json_int_t)difference->offset,
-                "cached_size", (json_int_t)difference->cached_size, "made_size",
-                (json_int_t)difference->made_size, "cached", cached, "made", made));
+      json_record("key:s section:s offset:i cached_size:i made_size:i cached:s made:s",
+                  difference->key.hex, difference->section, difference->offset,
+                  difference->cached_size, difference->made_size, cached, made));
   if (run->is_json) return;
   progress_wipe(run->progress);
   print(stdout,
@@ -47,8 +45,7 @@ static void on_difference(void* self, const qn_recompile_difference_t* differenc
 
 static void on_failure(void* self, qn_cache_key_t key, const char* message) {
   recompile_t* run = self;
-  json_array_append_new(run->failures, json_pack("{s:o, s:o}", "key", json_text(key.hex), "message",
-                                                 json_text(message)));
+  json_array_append_new(run->failures, json_record("key:s message:s", key.hex, message));
   if (run->is_json) return;
   progress_wipe(run->progress);
   print(stdout, "%s: cannot be compiled again: ", key.hex);
@@ -66,16 +63,12 @@ static bool on_progress(void* self, uint64_t done, uint64_t total) {
 static void print_report(const cache_t* cache, const recompile_t* run,
                          const qn_recompile_report_t* report, uint64_t seed) {
   if (run->is_json) {
-    print_json(
-        json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:O}", "directory",
-                  json_text(cache->path), "seed", (json_int_t)seed, "entries",
-                  (json_int_t)report->entry_count, "same", (json_int_t)report->same_count,
-                  "different", (json_int_t)report->different_count, "failed",
-                  (json_int_t)report->failed_count, "other_codegen",
-                  (json_int_t)report->other_codegen_count, "without_module",
-                  (json_int_t)report->without_module_count, "bad", (json_int_t)report->bad_count,
-                  "differences", run->differences, "failures", run->failures),
-        17);
+    print_json(json_record(
+        "directory:s seed:i entries:i same:i different:i failed:i other_codegen:i without_module:i "
+        "bad:i differences:o failures:o",
+        cache->path, seed, report->entry_count, report->same_count, report->different_count,
+        report->failed_count, report->other_codegen_count, report->without_module_count,
+        report->bad_count, json_incref(run->differences), json_incref(run->failures)));
     return;
   }
   print(stdout,
@@ -99,7 +92,7 @@ qn_status_t cache_run_recompile(const cache_t* cache, int* out_code) {
     return QN_OK;
   }
   const char* count = args_value(cache->args, "recompile", "1");
-  // JSON has no unsigned numbers of 64 bits.
+  // The seed goes into JSON, which has no unsigned numbers of 64 bits.
   uint64_t seed = ((uint64_t)time(NULL) ^ (uint64_t)now_ns()) & INT64_MAX;
   qn_recompile_options_t options = {.struct_size = sizeof options};
   if (strcmp(count, "all") != 0 && !args_number(count, 1, UINT64_MAX, &options.count)) {

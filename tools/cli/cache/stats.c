@@ -9,7 +9,7 @@
 #include "tools/cli/cache/actions.h"
 #include "tools/cli/list.h"
 
-// Entries that have something in common. Groups are few: a list will do.
+// Entries with the same target kind, generator or tier. Groups are few, so that a list is enough.
 typedef struct group {
   char* name;  // owned
   uint64_t entry_count, size_bytes, compile_ns;
@@ -20,7 +20,7 @@ typedef struct groups {
   size_t count, capacity;
 } groups_t;
 
-// Targets are compared by their JSON before it is parsed for the kind.
+// The kind of a target. Entries repeat few targets: each one's JSON is parsed once.
 typedef struct kind_of {
   char* target;  // owned
   char kind[32];
@@ -64,7 +64,7 @@ static void free_groups(groups_t* groups) {
   free(groups->items);
 }
 
-// The largest first; the name decides between equals.
+// Orders groups by size, the largest first, then by name.
 static int compare_groups(const void* a, const void* b) {
   const group_t *x = a, *y = b;
   if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes ? 1 : -1;
@@ -97,7 +97,7 @@ static const char* kind_of(stats_t* stats, const char* target) {
   return one->kind;
 }
 
-// "tier=fast checked=1" as "fast, checked".
+// Words the options of a key: "tier=fast checked=1" is "fast, checked".
 static const char* tier_of(const char* options, char out[32]) {
   const char* tier = strstr(options, "tier=");
   int size = tier ? (int)strcspn(tier + 5, " ") : 0;
@@ -138,7 +138,7 @@ static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
   if (!cache->dir) return QN_OK;
   qn_status_t status = qn_cache_dir_survey(cache->dir, count_entry, stats);
   if (qn_ok(status) && stats->is_out_of_memory) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the statistics of the cache");
+    status = no_memory("the statistics of the cache");
   }
   if (qn_ok(status)) status = qn_cache_dir_usage(cache->dir, &usage);
   stats->temporary_count = usage.temporary_count;
@@ -160,45 +160,28 @@ static void free_stats(stats_t* stats) {
 
 // -------------------------------------------------------------------------------------- settings
 
+// Options of the configuration that are shown. The text of each is owned, NULL without memory.
+enum { MAX_SIZE, MAX_ENTRIES, BUNDLES, BUNDLE_KEYS, REMOTE, REMOTE_ROLE, REMOTE_DOMAIN, SETTINGS };
+
 typedef struct stats_settings {
-  char* max_size;  // each owned, NULL without memory
-  char* max_entries;
-  char* bundles;
-  char* bundle_keys;
-  char* remote;  // without credentials
-  char* remote_role;
-  char* remote_domain;
+  char* text[SETTINGS];
 } stats_settings_t;
 
 static qn_status_t read_settings(stats_settings_t* out) {
+  static const char* const names[SETTINGS] = {
+      "cache_max_size", "cache_max_entries", "bundles",      "bundle_keys",
+      "remote",         "remote_role",       "remote_domain"};
   qn_engine_t* engine = NULL;
   qn_status_t status = session_idle_engine(&engine);
-  if (!qn_ok(status)) return status;
-  out->max_size = session_option(engine, "cache_max_size");
-  out->max_entries = session_option(engine, "cache_max_entries");
-  out->bundles = session_option(engine, "bundles");
-  out->bundle_keys = session_option(engine, "bundle_keys");
-  out->remote = session_option(engine, "remote");
-  out->remote_role = session_option(engine, "remote_role");
-  out->remote_domain = session_option(engine, "remote_domain");
+  for (int i = 0; i < SETTINGS && qn_ok(status); i++) {
+    out->text[i] = session_option(engine, names[i]);
+    if (!out->text[i]) status = no_memory("the configuration");
+  }
   qn_engine_destroy(engine);
-  bool is_whole = out->max_size && out->max_entries && out->bundles && out->bundle_keys &&
-                  out->remote && out->remote_role && out->remote_domain;
-  return is_whole ? QN_OK
-                  : qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the configuration");
+  return status;
 }
 
-static void free_settings(stats_settings_t* settings) {
-  free(settings->max_size);
-  free(settings->max_entries);
-  free(settings->bundles);
-  free(settings->bundle_keys);
-  free(settings->remote);
-  free(settings->remote_role);
-  free(settings->remote_domain);
-}
-
-// The library has accepted the text: a number and one of its suffixes.
+// Reads a size that the library has accepted: a number and one of its suffixes.
 static double bytes_of(const char* text) {
   char* end = NULL;
   double number = strtod(text, &end);
@@ -215,10 +198,10 @@ static double percent_of(double part, double whole) {
   return whole > 0 ? 100.0 * part / whole : 0;
 }
 
-// How full the fuller one of the two bounds is.
+// Returns how full the directory is, by the bound that is nearer.
 static double fullness(const stats_t* stats, const stats_settings_t* settings) {
-  double size = percent_of((double)stats->size_bytes, bytes_of(settings->max_size));
-  double count = percent_of((double)stats->entry_count, strtod(settings->max_entries, NULL));
+  double size = percent_of((double)stats->size_bytes, bytes_of(settings->text[MAX_SIZE]));
+  double count = percent_of((double)stats->entry_count, strtod(settings->text[MAX_ENTRIES], NULL));
   return size > count ? size : count;
 }
 
@@ -226,7 +209,7 @@ static double fullness(const stats_t* stats, const stats_settings_t* settings) {
 
 enum { MAX_KEY_FILES = 64 };
 
-// Calls back for each bundle that is configured; `text` is cut at its colons.
+// Calls back for each configured bundle. Cuts the settings at their colons.
 static void each_bundle(stats_settings_t* settings,
                         void (*on_bundle)(void* self, const char* path, const char* error,
                                           const qn_cache_bundle_info_t* info),
@@ -234,12 +217,12 @@ static void each_bundle(stats_settings_t* settings,
   const char* keys[MAX_KEY_FILES];
   size_t key_count = 0;
   char* rest = NULL;
-  for (char* key = strtok_r(settings->bundle_keys, ":", &rest); key && key_count < MAX_KEY_FILES;
-       key = strtok_r(NULL, ":", &rest)) {
+  for (char* key = strtok_r(settings->text[BUNDLE_KEYS], ":", &rest);
+       key && key_count < MAX_KEY_FILES; key = strtok_r(NULL, ":", &rest)) {
     keys[key_count++] = key;
   }
   rest = NULL;
-  for (char* path = strtok_r(settings->bundles, ":", &rest); path;
+  for (char* path = strtok_r(settings->text[BUNDLES], ":", &rest); path;
        path = strtok_r(NULL, ":", &rest)) {
     qn_cache_bundle_t* bundle = NULL;
     qn_cache_bundle_info_t info = {.struct_size = sizeof info};
@@ -254,24 +237,22 @@ static void each_bundle(stats_settings_t* settings,
 static void add_bundle_json(void* self, const char* path, const char* error,
                             const qn_cache_bundle_info_t* info) {
   json_array_append_new(
-      self, json_pack("{s:o, s:b, s:o, s:I, s:I, s:b, s:o}", "path", json_text(path), "is_usable",
-                      (int)(error == NULL), "error", json_text(error), "entries",
-                      (json_int_t)info->entry_count, "size_bytes", (json_int_t)info->size_bytes,
-                      "is_truncated", (int)info->is_truncated, "signer",
-                      json_text(info->signer[0] ? info->signer : NULL)));
+      self, json_record("path:s is_usable:b error:s entries:i size_bytes:i is_truncated:b signer:S",
+                        path, error == NULL, error, info->entry_count, info->size_bytes,
+                        info->is_truncated, info->signer));
 }
 
 static void print_bundle(void* self, const char* path, const char* error,
                          const qn_cache_bundle_info_t* info) {
   (void)self;
-  char size[32];
+  char count[32], size[32];
   if (error) {
     print(stdout, "bundle     %s: not used: ", path);
     print_lines(stdout, error);
   } else {
-    print(stdout, "bundle     %s: %" PRIu64 " %s, %s%s%s\n", path, info->entry_count,
-          info->entry_count == 1 ? "entry" : "entries", format_size(info->size_bytes, size),
-          info->is_truncated ? ", its tail is missing" : "", info->is_verified ? ", signed" : "");
+    print(stdout, "bundle     %s: %s, %s%s%s\n", path, format_entries(info->entry_count, count),
+          format_size(info->size_bytes, size), info->is_truncated ? ", its tail is missing" : "",
+          info->is_verified ? ", signed" : "");
   }
 }
 
@@ -281,10 +262,9 @@ static json_t* groups_json(const groups_t* groups) {
   json_t* list = json_array();
   for (size_t i = 0; i < groups->count; i++) {
     const group_t* group = &groups->items[i];
-    json_array_append_new(
-        list, json_pack("{s:o, s:I, s:I, s:I}", "name", json_text(group->name), "entries",
-                        (json_int_t)group->entry_count, "size_bytes", (json_int_t)group->size_bytes,
-                        "compile_ns", (json_int_t)group->compile_ns));
+    json_array_append_new(list,
+                          json_record("name:s entries:i size_bytes:i compile_ns:i", group->name,
+                                      group->entry_count, group->size_bytes, group->compile_ns));
   }
   return list;
 }
@@ -294,46 +274,36 @@ static json_t* time_json(int64_t unix_s) {
 }
 
 static void print_object(const cache_t* cache, const stats_t* stats, stats_settings_t* settings) {
-  json_t* it = json_pack(
-      "{s:o, s:b, s:I, s:I, s:I, s:o}", "directory", json_text(cache->path[0] ? cache->path : NULL),
-      "exists", (int)(cache->dir != NULL), "entries", (json_int_t)stats->entry_count, "size_bytes",
-      (json_int_t)stats->size_bytes, "temporary_files", (json_int_t)stats->temporary_count,
-      "max_size", json_text(settings->max_size));
-  json_object_set_new(it, "max_entries", json_integer(strtoll(settings->max_entries, NULL, 10)));
-  json_object_set_new(it, "full_percent", json_real(fullness(stats, settings)));
-  json_object_set_new(it, "code_bytes", json_integer((json_int_t)stats->code_bytes));
-  json_object_set_new(it, "compile_ns", json_integer((json_int_t)stats->compile_ns));
-  json_object_set_new(it, "unreadable", json_integer((json_int_t)stats->unreadable_count));
-  json_object_set_new(it, "oldest_s", time_json(stats->oldest_s));
-  json_object_set_new(it, "newest_s", time_json(stats->newest_s));
-  json_object_set_new(it, "least_recently_used_s", time_json(stats->least_recently_used_s));
-  json_object_set_new(it, "swept_s", time_json(stats->place.swept_s));
-  json_object_set_new(it, "locks", json_integer((json_int_t)stats->place.lock_count));
-  json_object_set_new(it, "free_bytes", json_integer((json_int_t)stats->place.free_bytes));
-  json_object_set_new(it, "total_bytes", json_integer((json_int_t)stats->place.total_bytes));
-  json_object_set_new(it, "by_target", groups_json(&stats->kinds));
-  json_object_set_new(it, "by_generator", groups_json(&stats->generators));
-  json_object_set_new(it, "by_tier", groups_json(&stats->tiers));
+  char* const* text = settings->text;
+  json_t* it = json_record(
+      "directory:S exists:b entries:i size_bytes:i temporary_files:i max_size:s max_entries:i "
+      "full_percent:o code_bytes:i compile_ns:i unreadable:i oldest_s:o newest_s:o "
+      "least_recently_used_s:o swept_s:o locks:i free_bytes:i total_bytes:i by_target:o "
+      "by_generator:o by_tier:o",
+      cache->path, cache->dir != NULL, stats->entry_count, stats->size_bytes,
+      stats->temporary_count, text[MAX_SIZE], strtoll(text[MAX_ENTRIES], NULL, 10),
+      json_real(fullness(stats, settings)), stats->code_bytes, stats->compile_ns,
+      stats->unreadable_count, time_json(stats->oldest_s), time_json(stats->newest_s),
+      time_json(stats->least_recently_used_s), time_json(stats->place.swept_s),
+      (uint64_t)stats->place.lock_count, stats->place.free_bytes, stats->place.total_bytes,
+      groups_json(&stats->kinds), groups_json(&stats->generators), groups_json(&stats->tiers));
   json_t* bundles = json_array();
   each_bundle(settings, add_bundle_json, bundles);
   json_object_set_new(it, "bundles", bundles);
-  json_t* remote = json_null();
-  if (settings->remote[0]) {
-    remote =
-        json_pack("{s:o, s:o, s:o}", "url", json_text(settings->remote), "role",
-                  json_text(settings->remote_role), "domain", json_text(settings->remote_domain));
-  }
-  json_object_set_new(it, "remote", remote);
-  print_json(it, 6);
+  json_object_set_new(it, "remote",
+                      text[REMOTE][0] ? json_record("url:s role:s domain:s", text[REMOTE],
+                                                    text[REMOTE_ROLE], text[REMOTE_DOMAIN])
+                                      : json_null());
+  print_json_digits(it, 6);
 }
 
 static void print_groups(const char* title, const groups_t* groups) {
-  char size[32], time[32];
+  char count[32], size[32], time[32];
   for (size_t i = 0; i < groups->count; i++) {
     const group_t* group = &groups->items[i];
-    print(stdout, "%-10s %s: %" PRIu64 " %s, %s, compiled in %s\n", i ? "" : title, group->name,
-          group->entry_count, group->entry_count == 1 ? "entry" : "entries",
-          format_size(group->size_bytes, size), format_ns((int64_t)group->compile_ns, time));
+    print(stdout, "%-10s %s: %s, %s, compiled in %s\n", i ? "" : title, group->name,
+          format_entries(group->entry_count, count), format_size(group->size_bytes, size),
+          format_ns((int64_t)group->compile_ns, time));
   }
 }
 
@@ -342,12 +312,13 @@ static void print_directory(const cache_t* cache, const stats_t* stats,
   char text[3][32];
   print(stdout, "directory  %s%s\n", cache->path, cache->dir ? "" : " (not there yet)");
   print(stdout, "entries    %" PRIu64 " of at most %s\n", stats->entry_count,
-        settings->max_entries);
+        settings->text[MAX_ENTRIES]);
   print(stdout, "size       %s of at most %s; %.1f %% full\n",
-        format_size(stats->size_bytes, text[0]), settings->max_size, fullness(stats, settings));
+        format_size(stats->size_bytes, text[0]), settings->text[MAX_SIZE],
+        fullness(stats, settings));
   if (stats->entry_count) {
     print(stdout, "code       %s\n", format_size(stats->code_bytes, text[0]));
-    print(stdout, "saved      %s of compiling, each time that all are used\n",
+    print(stdout, "saved      %s of compiling, if all are used\n",
           format_ns((int64_t)stats->compile_ns, text[0]));
     print(stdout, "made       from %s to %s\n", format_time(stats->oldest_s, text[0]),
           format_time(stats->newest_s, text[1]));
@@ -376,9 +347,10 @@ static void print_stats(const cache_t* cache, const stats_t* stats, stats_settin
     print(stdout, "directory  none is configured\n");
   }
   each_bundle(settings, print_bundle, NULL);
-  if (settings->remote[0]) {
-    print(stdout, "remote     %s, role %s%s%s\n", settings->remote, settings->remote_role,
-          settings->remote_domain[0] ? ", domain " : "", settings->remote_domain);
+  const char* domain = settings->text[REMOTE_DOMAIN];
+  if (settings->text[REMOTE][0]) {
+    print(stdout, "remote     %s, role %s%s%s\n", settings->text[REMOTE],
+          settings->text[REMOTE_ROLE], domain[0] ? ", domain " : "", domain);
   }
 }
 
@@ -388,7 +360,7 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
   stats_settings_t settings = {0};
   qn_status_t status = count_all(cache, &stats);
   if (qn_ok(status)) status = read_settings(&settings);
-  if (qn_ok(status) && !cache->path[0] && !settings.bundles[0] && !settings.remote[0]) {
+  if (qn_ok(status) && !cache->path[0] && !settings.text[BUNDLES][0] && !settings.text[REMOTE][0]) {
     status = cache_no_directory();
   }
   if (qn_ok(status) && cache->args->is_json) {
@@ -396,7 +368,7 @@ static qn_status_t run_stats(const cache_t* cache, int* out_code) {
   } else if (qn_ok(status)) {
     print_stats(cache, &stats, &settings);
   }
-  free_settings(&settings);
+  for (int i = 0; i < SETTINGS; i++) free(settings.text[i]);
   free_stats(&stats);
   return status;
 }

@@ -8,10 +8,13 @@ typedef struct bad_list {
   bool is_json;
 } bad_list_t;
 
+void cache_add_bad(json_t* list, qn_cache_key_t key, const char* reason) {
+  json_array_append_new(list, json_record("key:s reason:s", key.hex, reason));
+}
+
 static void take_bad(void* self, qn_cache_key_t key, const char* reason) {
   bad_list_t* bad = self;
-  json_array_append_new(
-      bad->list, json_pack("{s:o, s:o}", "key", json_text(key.hex), "reason", json_text(reason)));
+  cache_add_bad(bad->list, key, reason);
   if (!bad->is_json) print(stdout, "%s: %s\n", key.hex, reason);
 }
 
@@ -46,24 +49,24 @@ static qn_status_t run_verify(const cache_t* cache, int* out_code) {
     status = qn_cache_dir_verify(cache->dir, is_healing, take_bad, &bad, &report);
     progress_stop(progress);
   }
-  // What is healed or only unreadable for now is no damage that is left.
+  // Healed entries and those that are unreadable for now are no damage that is left.
   uint64_t left_count = report.bad_count - report.removed_count;
   bool is_cut = is_truncated(cache);
   if (qn_ok(status) && cache->args->is_json) {
     json_t* result = cache_place_json(cache);
-    json_t* counts =
-        json_pack("{s:I, s:I, s:I, s:I, s:O}", "good", (json_int_t)report.good_count, "bad",
-                  (json_int_t)report.bad_count, "removed", (json_int_t)report.removed_count,
-                  "unreadable", (json_int_t)report.unreadable_count, "bad_entries", bad.list);
+    json_t* counts = json_record("good:i bad:i removed:i unreadable:i bad_entries:o",
+                                 report.good_count, report.bad_count, report.removed_count,
+                                 report.unreadable_count, json_incref(bad.list));
     json_object_update(result, counts);
     json_decref(counts);
-    print_json(result, 17);
+    print_json(result);
   } else if (qn_ok(status)) {
     print(stdout,
           "%" PRIu64 " good, %" PRIu64 " bad, %" PRIu64 " removed, %" PRIu64 " unreadable\n",
           report.good_count, report.bad_count, report.removed_count, report.unreadable_count);
-    if (is_cut)
+    if (is_cut) {
       print(stdout, "the tail of the bundle is missing: 'quern cache merge' makes it whole\n");
+    }
     if (left_count > 0 && !cache->bundle) {
       print(stdout, "'quern cache verify --heal' removes the bad ones\n");
     }
@@ -80,12 +83,10 @@ static qn_status_t run_clear(const cache_t* cache, int* out_code) {
   qn_status_t status = cache->dir ? qn_cache_dir_clear(cache->dir, &removed_count) : QN_OK;
   if (!qn_ok(status)) return status;
   if (cache->args->is_json) {
-    print_json(json_pack("{s:o, s:I}", "directory", json_text(cache->path), "removed",
-                         (json_int_t)removed_count),
-               17);
+    print_json(json_record("directory:s removed:i", cache->path, removed_count));
   } else {
-    print(stdout, "%" PRIu64 " %s removed from %s\n", removed_count,
-          removed_count == 1 ? "entry" : "entries", cache->path);
+    char count[32];
+    print(stdout, "%s removed from %s\n", format_entries(removed_count, count), cache->path);
   }
   return QN_OK;
 }

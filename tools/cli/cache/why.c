@@ -28,27 +28,21 @@ static void print_why(const why_t* why) {
     print(stdout, "directory  %s (not there yet)\n", why->directory);
   }
   print(stdout, "%s\n", it->text);
-  if (it->nearest_key.hex[0])
+  if (it->nearest_key.hex[0]) {
     print(stdout, "%snearest    %s%s\n", style->dim, it->nearest_key.hex, style->plain);
-}
-
-static json_t* text_or_null(const char* text) {
-  return json_text(text[0] ? text : NULL);
+  }
 }
 
 static void print_object(const cache_t* cache, const why_t* why,
                          const qn_lookup_options_t* options) {
   const qn_explanation_t* it = why->explanation;
-  print_json(json_pack("{s:o, s:o, s:o, s:b, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
-                       json_text(cache_operand(cache, 0)), "target",
-                       json_parsed(qn_target_json(why->target)), "tier",
-                       json_text(options->tier == QN_TIER_FAST ? "fast" : "full"), "is_checked",
-                       (int)options->is_checked, "directory", text_or_null(why->directory),
-                       "exists", (int)why->is_there, "key", json_text(it->key.hex), "found_in",
-                       text_or_null(it->found_in), "nearest_key", text_or_null(it->nearest_key.hex),
-                       "section", text_or_null(it->section), "wanted", text_or_null(it->wanted),
-                       "cached", text_or_null(it->cached), "text", json_text(it->text)),
-             17);
+  print_json(json_record(
+      "file:s target:o tier:s is_checked:b directory:S exists:b key:s found_in:S nearest_key:S "
+      "section:S wanted:S cached:S text:s",
+      cache_operand(cache, 0), json_parsed(qn_target_json(why->target)),
+      options->tier == QN_TIER_FAST ? "fast" : "full", options->is_checked, why->directory,
+      why->is_there, it->key.hex, it->found_in, it->nearest_key.hex, it->section, it->wanted,
+      it->cached, it->text));
 }
 
 static qn_status_t explain(const cache_t* cache, const qn_lookup_options_t* options, why_t* why) {

@@ -6,26 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-  bool is_float;
-  int precision;
-  int exponent_bits;
-} facts[QN_DTYPE_COUNT] = {
-    [QN_DTYPE_F16] = {true, 11, 5},
-    [QN_DTYPE_BF16] = {true, 8, 8},
-    [QN_DTYPE_F32] = {true, 24, 8},
-    [QN_DTYPE_F64] = {true, 53, 11},
-};
+int dtype_precision(qn_dtype_t dtype) {
+  static const int bits[QN_DTYPE_COUNT] = {
+      [QN_DTYPE_F16] = 11, [QN_DTYPE_BF16] = 8, [QN_DTYPE_F32] = 24, [QN_DTYPE_F64] = 53};
+  return bits[dtype];
+}
 
 bool dtype_is_float(qn_dtype_t dtype) {
-  return facts[dtype].is_float;
+  return dtype_precision(dtype) > 0;
 }
 
-int dtype_precision(qn_dtype_t dtype) {
-  return facts[dtype].precision;
-}
-
-// The value of a 16-bit float with `fraction_bits` stored bits.
+// Converts a 16-bit float with `fraction_bits` stored bits.
 static double small_to_double(uint16_t bits, int fraction_bits) {
   int exponent_bits = 15 - fraction_bits;
   int bias = (1 << (exponent_bits - 1)) - 1;
@@ -62,54 +53,52 @@ static uint16_t small_from_double(double value, int fraction_bits) {
   return (uint16_t)(sign | (bits >= infinity ? infinity : (uint16_t)bits));
 }
 
-#define AT(type) (((type*)array->data)[index])
-#define AT_CONST(type) (((const type*)array->data)[index])
+static void* element_at(const npy_array_t* array, int64_t index) {
+  return (char*)array->data + (size_t)index * qn_dtype_size_bytes(array->dtype);
+}
+
+// Returns an integer or boolean element; a u64 beyond 2^63 - 1 wraps.
+static int64_t get_int(const npy_array_t* array, int64_t index) {
+  size_t size = qn_dtype_size_bytes(array->dtype);
+  uint64_t bits = 0;
+  memcpy(&bits, element_at(array, index), size);
+  bool is_signed = array->dtype >= QN_DTYPE_I8 && array->dtype <= QN_DTYPE_I64;
+  int shift = is_signed ? 64 - 8 * (int)size : 0;
+  return is_signed ? (int64_t)(bits << shift) >> shift : (int64_t)bits;
+}
 
 double element_get(const npy_array_t* array, int64_t index) {
+  const void* at = element_at(array, index);
   switch (array->dtype) {
-    case QN_DTYPE_BOOL:
-    case QN_DTYPE_U8:
-      return AT_CONST(uint8_t);
-    case QN_DTYPE_I8:
-      return AT_CONST(int8_t);
-    case QN_DTYPE_I16:
-      return AT_CONST(int16_t);
-    case QN_DTYPE_U16:
-      return AT_CONST(uint16_t);
-    case QN_DTYPE_I32:
-      return AT_CONST(int32_t);
-    case QN_DTYPE_U32:
-      return AT_CONST(uint32_t);
-    case QN_DTYPE_I64:
-      return (double)AT_CONST(int64_t);
-    case QN_DTYPE_U64:
-      return (double)AT_CONST(uint64_t);
     case QN_DTYPE_F16:
-      return small_to_double(AT_CONST(uint16_t), 10);
+      return small_to_double(*(const uint16_t*)at, 10);
     case QN_DTYPE_BF16:
-      return small_to_double(AT_CONST(uint16_t), 7);
+      return small_to_double(*(const uint16_t*)at, 7);
     case QN_DTYPE_F32:
-      return (double)AT_CONST(float);
+      return (double)*(const float*)at;
     case QN_DTYPE_F64:
-      return AT_CONST(double);
+      return *(const double*)at;
+    case QN_DTYPE_U64:
+      return (double)(uint64_t)get_int(array, index);
     default:
-      return 0;
+      return (double)get_int(array, index);
   }
 }
 
 void element_set_float(npy_array_t* array, int64_t index, double value) {
+  void* at = element_at(array, index);
   switch (array->dtype) {
     case QN_DTYPE_F16:
-      AT(uint16_t) = small_from_double(value, 10);
+      *(uint16_t*)at = small_from_double(value, 10);
       break;
     case QN_DTYPE_BF16:
-      AT(uint16_t) = small_from_double(value, 7);
+      *(uint16_t*)at = small_from_double(value, 7);
       break;
     case QN_DTYPE_F32:
-      AT(float) = (float)value;
+      *(float*)at = (float)value;
       break;
     case QN_DTYPE_F64:
-      AT(double) = value;
+      *(double*)at = value;
       break;
     default:
       break;
@@ -118,26 +107,13 @@ void element_set_float(npy_array_t* array, int64_t index, double value) {
 
 void element_set_int(npy_array_t* array, int64_t index, uint64_t value) {
   if (array->dtype == QN_DTYPE_BOOL) value &= 1;
-  switch (qn_dtype_size_bytes(array->dtype)) {
-    case 1:
-      AT(uint8_t) = (uint8_t)value;
-      break;
-    case 2:
-      AT(uint16_t) = (uint16_t)value;
-      break;
-    case 4:
-      AT(uint32_t) = (uint32_t)value;
-      break;
-    default:
-      AT(uint64_t) = value;
-      break;
-  }
+  memcpy(element_at(array, index), &value, qn_dtype_size_bytes(array->dtype));
 }
 
 static const char* float_text(double value, qn_dtype_t dtype, char out[40]) {
   if (isnan(value)) return "nan";
   if (isinf(value)) return value < 0 ? "-inf" : "inf";
-  // Digits are added until the text reads back as the same value of the dtype.
+  // Adds digits until the text reads back as the same value of the dtype.
   npy_array_t one = {.dtype = dtype};
   union {
     uint16_t small;
@@ -160,31 +136,25 @@ static const char* float_text(double value, qn_dtype_t dtype, char out[40]) {
 
 const char* element_text(const npy_array_t* array, int64_t index, char out[40]) {
   if (dtype_is_float(array->dtype)) return float_text(element_get(array, index), array->dtype, out);
-  if (array->dtype == QN_DTYPE_BOOL) return AT_CONST(uint8_t) ? "true" : "false";
-  if (array->dtype == QN_DTYPE_U64) {
-    (void)snprintf(out, 40, "%" PRIu64, AT_CONST(uint64_t));
-  } else if (array->dtype == QN_DTYPE_I64) {
-    (void)snprintf(out, 40, "%" PRId64, AT_CONST(int64_t));
-  } else {
-    (void)snprintf(out, 40, "%.0f", element_get(array, index));
-  }
+  int64_t value = get_int(array, index);
+  if (array->dtype == QN_DTYPE_BOOL) return value ? "true" : "false";
+  bool is_unsigned = array->dtype == QN_DTYPE_U64;
+  (void)snprintf(out, 40, is_unsigned ? "%" PRIu64 : "%" PRId64, value);
   return out;
 }
 
 json_t* element_json(const npy_array_t* array, int64_t index) {
   char text[40];
-  if (array->dtype == QN_DTYPE_BOOL) return json_boolean(AT_CONST(uint8_t) != 0);
   if (dtype_is_float(array->dtype)) {
     double value = element_get(array, index);
     return isfinite(value) ? json_real(value) : json_string(element_text(array, index, text));
   }
-  if (array->dtype == QN_DTYPE_U64 && AT_CONST(uint64_t) > INT64_MAX) {
+  int64_t value = get_int(array, index);
+  if (array->dtype == QN_DTYPE_BOOL) return json_boolean(value != 0);
+  if (array->dtype == QN_DTYPE_U64 && value < 0) {
     return json_string(element_text(array, index, text));
   }
-  if (array->dtype == QN_DTYPE_I64 || array->dtype == QN_DTYPE_U64) {
-    return json_integer(AT_CONST(int64_t));
-  }
-  return json_integer((json_int_t)element_get(array, index));
+  return json_integer(value);
 }
 
 int64_t array_count(const npy_array_t* array) {

@@ -9,23 +9,23 @@
 #include "tools/cli/run/npy.h"
 
 bool dtype_is_float(qn_dtype_t dtype);
-// Bits of a float dtype's significand, the hidden one included: 24 for f32.
+// Returns the bits of a float dtype's significand, the hidden one included: 24 for f32.
 int dtype_precision(qn_dtype_t dtype);
 
-// Element `index` in row-major order, as f64 (exact but for 64-bit integers beyond 2^53).
+// Returns element `index` in row-major order, as f64 (exact but for integers beyond 2^53).
 double element_get(const npy_array_t* array, int64_t index);
 void element_set_float(npy_array_t* array, int64_t index, double value);
 // Wraps to the dtype's width; bool takes the lowest bit.
 void element_set_int(npy_array_t* array, int64_t index, uint64_t value);
 
-// The shortest text that tells the value from its neighbours.
+// Writes the shortest text that tells the value from its neighbours.
 const char* element_text(const npy_array_t* array, int64_t index, char out[40]);
-// A JSON number or boolean; NaN, infinities and integers beyond 2^63 - 1 are strings.
+// Makes a JSON number or boolean; NaN, infinities and integers beyond 2^63 - 1 are strings.
 json_t* element_json(const npy_array_t* array, int64_t index);
 
-// Elements of an array; 1 for rank 0.
+// Returns the number of elements; 1 for rank 0.
 int64_t array_count(const npy_array_t* array);
-// "f32[2, 3]".
+// Writes "f32[2, 3]".
 const char* array_text(const npy_array_t* array, char out[512]);
 
 #endif  // QUERN_TOOLS_CLI_RUN_ELEMENTS_H_

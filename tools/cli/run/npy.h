@@ -27,10 +27,10 @@ qn_status_t npy_read(const char* path, npy_array_t* out_array);
 // Writes a file of `dtype`. Errors: IO, UNSUPPORTED.
 qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const int64_t* shape,
                       const void* data);
-// An array with undefined contents. Errors: INVALID_ARGUMENT (negative or overflowing extents,
-// rank), OUT_OF_MEMORY.
+// Makes an array with undefined contents. Errors: INVALID_ARGUMENT (negative or overflowing
+// extents, rank), OUT_OF_MEMORY.
 qn_status_t npy_make(qn_dtype_t dtype, int32_t rank, const int64_t* shape, npy_array_t* out_array);
-// Takes u16 for bf16 or f16, and the other way round. False when the sizes differ.
+// Changes the dtype to another of the same size. False when the sizes differ.
 bool npy_reinterpret(npy_array_t* array, qn_dtype_t dtype);
 void npy_free(npy_array_t* array);
 

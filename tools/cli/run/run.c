@@ -17,8 +17,8 @@
 #include "tools/cli/verbs.h"
 
 enum { MAX_REPETITIONS = 10000000 };
-// The longest that a slow disk, or a remote tier, may take for what was compiled: a command that
-// ended before would compile it again the next time.
+// How long to wait for a slow disk or a remote tier to store a compiled kernel. If the command
+// ended earlier, the next one would compile the kernel again.
 #define END_FLUSH_NS INT64_C(60000000000)
 
 typedef struct run_command {
@@ -35,7 +35,7 @@ typedef struct run_command {
   run_summary_t summary;
 } run_command_t;
 
-// --miss and --timeout.
+// Reads --miss and --timeout.
 static int check_policy(const args_t* args, qn_lookup_options_t* options) {
   // In the order of qn_miss_policy_t.
   static const char* const words[] = {"block", "fallback", "fail"};
@@ -54,7 +54,7 @@ static int check_policy(const args_t* args, qn_lookup_options_t* options) {
   return EXIT_DONE;
 }
 
-// What can be seen to be wrong without opening a file.
+// Reports mistakes that show without opening a file.
 static int check_usage(const args_t* args, run_command_t* run) {
   if (!session_lookup_options(args, &run->options)) return EXIT_USAGE;
   if (check_policy(args, &run->options) != EXIT_DONE) return EXIT_USAGE;
@@ -85,7 +85,7 @@ static int check_usage(const args_t* args, run_command_t* run) {
   return EXIT_DONE;
 }
 
-// "saxpy, softmax" of a module, cut when there are many.
+// Lists the functions of a module: "saxpy, softmax", cut when there are many.
 static void list_functions(const qn_module_t* module, char* out, size_t room) {
   size_t used = 0;
   size_t count = qn_module_function_count(module);
@@ -113,29 +113,15 @@ static qn_status_t find_function(run_command_t* run) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "'%s' has %zu functions; choose one with --func: %s", file, count, names);
   }
-  const char* near = NULL;
+  suggestion_t near = {""};
   for (size_t i = 0; i < count; i++) {
     const char* candidate = qn_module_function_name(module, i);
     run->function_index = i;
     if (strcmp(candidate, name) == 0) return QN_OK;
-    if (!near) near = nearest_name(name, &candidate, sizeof candidate, 1);
+    if (!near.text[0]) near = suggest(name, &candidate, sizeof candidate, 1);
   }
-  if (near) {
-    return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in '%s'; did you mean '%s'?", name,
-                          file, near);
-  }
-  return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in '%s', which has: %s", name, file,
-                        names);
-}
-
-// The device that a target's code runs on: the first of the kind's type.
-static qn_device_t device_of(const qn_target_t* target) {
-  qn_device_t device = {QN_DEVICE_CPU, 0};
-  for (size_t i = 0; i < qn_target_kind_count(); i++) {
-    const qn_target_kind_info_t* kind = qn_target_kind_at(i);
-    if (strcmp(kind->name, qn_target_kind(target)) == 0) device.type = kind->device_type;
-  }
-  return device;
+  return qn_status_make(QN_STATUS_NOT_FOUND, "no function '%s' in '%s'%s%s", name, file,
+                        near.text[0] ? near.text : ", which has: ", near.text[0] ? "" : names);
 }
 
 static qn_status_t prepare(run_command_t* run) {
@@ -148,13 +134,15 @@ static qn_status_t prepare(run_command_t* run) {
     status = qn_target_parse(args_value(run->args, "target", "cpu"), &run->target);
   }
   if (!qn_ok(status)) return status;
-  qn_device_t device = device_of(run->target);
+  // The first device of the type that the target's kind is for.
+  const qn_target_kind_info_t* kind = session_kind(qn_target_kind(run->target));
+  qn_device_t device = {kind ? kind->device_type : QN_DEVICE_CPU, 0};
   status = session_device_here(device);
   if (!qn_ok(status)) return status;
   status = run_args_bind(run->args, run->module, run->function_index, device, run->repeat_count > 1,
                          &run->bound);
   if (!qn_ok(status)) return status;
-  // The engine writes its trace when it ends; that it can is found out before.
+  // The engine writes its trace at its end; this finds out now whether it can.
   const char* trace = args_value(run->args, "trace", NULL);
   if (trace) status = text_write(trace, "", 0);
   qn_setting_t setting = {"trace", trace};
@@ -189,7 +177,7 @@ static qn_status_t execute(run_command_t* run) {
   if (!qn_ok(status)) return status;
   size_t count = (size_t)run->repeat_count;
   run->times_ns = calloc(count, sizeof *run->times_ns);
-  if (!run->times_ns) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the times");
+  if (!run->times_ns) return no_memory("the times");
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     status = call_once(run, &run->times_ns[i]);
   }
@@ -211,22 +199,22 @@ static qn_status_t execute(run_command_t* run) {
 static qn_status_t append(void* self, const void* data, size_t size_bytes) {
   FILE* file = self;
   if (fwrite(data, 1, size_bytes, file) == size_bytes) return QN_OK;
-  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+  return no_memory("the metrics");
 }
 
 static qn_status_t write_metrics(const run_command_t* run) {
   const char* path = args_value(run->args, "metrics", NULL);
   if (!path) return QN_OK;
-  // What was compiled is counted when it is in place.
+  // The engine counts a compiled kernel when it is stored.
   (void)qn_engine_flush(run->engine, END_FLUSH_NS);
   char* text = NULL;
   size_t size = 0;
   FILE* file = open_memstream(&text, &size);
-  if (!file) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+  if (!file) return no_memory("the metrics");
   qn_status_t status = qn_engine_metrics(run->engine, (qn_sink_t){file, append});
   bool is_whole = fclose(file) == 0;
   if (qn_ok(status) && !is_whole) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+    status = no_memory("the metrics");
   }
   if (qn_ok(status)) status = text_write(path, text, size);
   free(text);
@@ -271,19 +259,17 @@ const verb_t verb_run = {
         OPTION("func", "NAME", "the function; not needed when the module has one"), OPTION_TARGET,
         {"arg", 'a', "NAME=VALUE", "an argument; see 'quern help values'", true},
         {"out", 'o', "NAME=FILE.npy", "write a buffer to a file after the run", true},
-        OPTION("repeat", "N", "call N times and tell the median time"), OPTION_TIER, OPTION_CHECKED,
-        OPTION_PLUGIN,
-        OPTION("miss", "block|fallback|fail",
-               "what to do when the code is not cached (default block)"),
-        OPTION("timeout", "TIME", "the longest that finding or making the code may take"),
-        OPTION("metrics", "FILE", "write the engine's counters and times as text for Prometheus"),
-        OPTION("trace", "FILE", "write what the engine did when, as JSON for Perfetto"),
+        OPTION("repeat", "N", "call N times and print the median time"), OPTION_TIER,
+        OPTION_CHECKED, OPTION_PLUGIN,
+        OPTION("miss", "block|fallback|fail", "policy for code that is not cached (default block)"),
+        OPTION("timeout", "TIME", "limit of the time to find or compile the code"),
+        OPTION("metrics", "FILE", "write the engine's counters and times for Prometheus"),
+        OPTION("trace", "FILE", "write a timeline of the engine as JSON for Perfetto"),
         OPTION_JSON),
     .help =
-        "Every parameter needs an --arg; an `out` buffer takes its shape from it. Small outputs "
-        "are\n"
-        "printed, larger ones summarised. The last lines say where the code came from (compiled,\n"
-        "memory, disk, bundle or remote), its key in the cache, and the times.\n"
+        "Every parameter needs an --arg; an `out` buffer takes its shape from it. Small outputs\n"
+        "are printed whole, larger ones as minimum, maximum and mean. The last lines show the\n"
+        "source of the code (compiled, memory, disk, bundle or remote), the times and the key.\n"
         "\n"
         "With --repeat, each call starts from the arguments as they were given. FILE '-' is\n"
         "standard input.\n",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "quern/device.h"
+#include "tools/cli/report.h"
 #include "tools/cli/run/elements.h"
 
 bool run_arg_is_output(const run_arg_t* arg) {
@@ -28,13 +29,9 @@ static qn_status_t find_param(const run_args_t* run, const char* signature, cons
   }
   char word[64] = "";
   if (size < sizeof word) memcpy(word, text, size);
-  const char* near = nearest_name(word, &run->args->info.name, sizeof *run->args, run->count);
-  if (near) {
-    return qn_status_make(QN_STATUS_NOT_FOUND, "no parameter '%.*s' in %s; did you mean '%s'?",
-                          (int)size, text, signature, near);
-  }
-  return qn_status_make(QN_STATUS_NOT_FOUND, "no parameter '%.*s' in %s", (int)size, text,
-                        signature);
+  return qn_status_make(QN_STATUS_NOT_FOUND, "no parameter '%.*s' in %s%s", (int)size, text,
+                        signature,
+                        suggest(word, &run->args->info.name, sizeof *run->args, run->count).text);
 }
 
 static qn_status_t bind_options(const args_t* args, run_args_t* run, const char* signature) {
@@ -135,7 +132,7 @@ qn_status_t run_args_bind(const args_t* args, const qn_module_t* module, size_t 
   out->args = calloc(count + 1, sizeof *out->args);
   out->values = calloc(count + 1, sizeof *out->values);
   if (!out->args || !out->values) {
-    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the arguments");
+    return no_memory("the arguments");
   }
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     out->args[i].info.struct_size = sizeof out->args[i].info;

@@ -19,7 +19,7 @@ typedef struct run_arg {
   value_spec_t spec;
   bool is_array;
   npy_array_t array;    // owned
-  npy_array_t initial;  // owned: what each repetition starts from, when calls change it
+  npy_array_t initial;  // owned: the contents before each repetition, if calls change them
   void* device_data;    // owned where it is not array.data
   qn_tensor_t tensor;
 } run_arg_t;
@@ -37,9 +37,9 @@ typedef struct run_args {
 // of value_make. run_args_free either way.
 qn_status_t run_args_bind(const args_t* args, const qn_module_t* module, size_t function_index,
                           qn_device_t device, bool has_repetitions, run_args_t* out);
-// Puts inputs, and what a call before has changed, back to what was given.
+// Restores inputs, and buffers that an earlier call has changed.
 qn_status_t run_args_upload(run_args_t* run);
-// Brings `out` and `inout` arrays back to the host.
+// Copies `out` and `inout` arrays back to the host.
 qn_status_t run_args_download(run_args_t* run);
 // Writes the files of --out.
 qn_status_t run_args_save(const run_args_t* run);

@@ -121,11 +121,10 @@ static json_t* output_json(const run_arg_t* arg) {
   for (int32_t d = 0; d < array->rank; d++) {
     json_array_append_new(shape, json_integer(array->shape[d]));
   }
-  json_t* output =
-      json_pack("{s:o, s:o}", "dtype", json_text(qn_dtype_text(array->dtype)), "shape", shape);
+  json_t* output = json_record("dtype:s shape:o", qn_dtype_text(array->dtype), shape);
   if (arg->out_path) json_object_set_new(output, "file", json_text(arg->out_path));
   int64_t count = array_count(array);
-  // Of an array without elements, the axes in front of the empty one still make lists.
+  // In an array without elements, the axes before the empty one still make lists.
   int64_t list_count = 1;
   for (int32_t d = 0; d < array->rank && list_count <= SMALL_JSON_ELEMENTS; d++) {
     if (array->shape[d] > SMALL_JSON_ELEMENTS)
@@ -148,7 +147,7 @@ static json_t* output_json(const run_arg_t* arg) {
 }
 
 void run_report_json(const run_summary_t* summary, const run_args_t* run) {
-  // Nine digits tell f32 values apart; more would only show the noise of the conversion.
+  // Nine digits tell f32 values apart; more would show the error of the conversion.
   int digits = 9;
   json_t* outputs = json_object();
   for (size_t i = 0; i < run->count; i++) {
@@ -158,18 +157,16 @@ void run_report_json(const run_summary_t* summary, const run_args_t* run) {
     json_object_set_new(outputs, arg->info.name, output_json(arg));
   }
   const qn_lookup_info_t* lookup = &summary->lookup;
-  json_t* times = json_pack(
-      "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parse", (json_int_t)summary->parse_ns, "lookup",
-      (json_int_t)lookup->lookup_ns, "compile", (json_int_t)lookup->compile_ns, "load",
-      (json_int_t)lookup->load_ns, "run", (json_int_t)summary->run_median_ns, "run_least",
-      (json_int_t)summary->run_least_ns, "run_most", (json_int_t)summary->run_max_ns);
-  json_t* result =
-      json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:b, s:o, s:I, s:o, s:o}", "file",
-                json_text(summary->file), "function", json_text(summary->function), "signature",
-                json_text(summary->signature), "target", json_parsed(summary->target_json), "tier",
-                json_text(summary->tier), "is_checked", (int)summary->is_checked, "source",
-                json_text(qn_source_text(lookup->source)), "is_fallback", (int)lookup->is_fallback,
-                "key", json_text(lookup->key.hex), "repeat", (json_int_t)summary->repeat_count,
-                "times_ns", times, "outputs", outputs);
-  print_json(result, digits);
+  json_t* times =
+      json_record("parse:i lookup:i compile:i load:i run:i run_least:i run_most:i",
+                  summary->parse_ns, lookup->lookup_ns, lookup->compile_ns, lookup->load_ns,
+                  summary->run_median_ns, summary->run_least_ns, summary->run_max_ns);
+  print_json_digits(
+      json_record("file:s function:s signature:s target:o tier:s is_checked:b source:s "
+                  "is_fallback:b key:s repeat:i times_ns:o outputs:o",
+                  summary->file, summary->function, summary->signature,
+                  json_parsed(summary->target_json), summary->tier, summary->is_checked,
+                  qn_source_text(lookup->source), lookup->is_fallback, lookup->key.hex,
+                  summary->repeat_count, times, outputs),
+      digits);
 }

@@ -32,12 +32,12 @@ typedef struct value_spec {
   uint64_t seed;
 } value_spec_t;
 
-// Reads the text alone; no file is touched. Errors: INVALID_ARGUMENT with the forms.
+// Reads the text alone and touches no file. Errors: INVALID_ARGUMENT with the forms.
 qn_status_t value_parse(const char* text, value_spec_t* out_spec);
 bool value_is_array(const value_spec_t* spec);
-// Makes the array of a spec for which value_is_array holds. `wanted` is the parameter's dtype: an
-// array of u16 from a file is taken for bf16 where bf16 is wanted, since .npy has no bf16.
-// Errors: those of npy_read and npy_make.
+// Makes the array of a spec for which value_is_array holds. `wanted` is the parameter's dtype: if
+// it is bf16, an array of u16 from a file becomes bf16, which .npy files lack. Errors: those of
+// npy_read and npy_make.
 qn_status_t value_make(const value_spec_t* spec, qn_dtype_t wanted, npy_array_t* out_array);
 
 #endif  // QUERN_TOOLS_CLI_RUN_VALUES_H_

@@ -14,28 +14,20 @@ typedef struct checked_file {
 } checked_file_t;
 
 static const char* severity_text(qn_severity_t severity) {
-  switch (severity) {
-    case QN_SEVERITY_ERROR:
-      return "error";
-    case QN_SEVERITY_WARNING:
-      return "warning";
-    case QN_SEVERITY_NOTE:
-      return "note";
-  }
-  return "error";
+  return severity == QN_SEVERITY_WARNING ? "warning"
+         : severity == QN_SEVERITY_NOTE  ? "note"
+                                         : "error";
 }
 
 static void take_diagnostic(void* self, const qn_diagnostic_t* diagnostic) {
   checked_file_t* file = self;
   if (diagnostic->severity == QN_SEVERITY_ERROR) file->error_count++;
   if (diagnostic->severity == QN_SEVERITY_WARNING) file->warning_count++;
-  json_t* entry =
-      json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "severity",
-                json_text(severity_text(diagnostic->severity)), "code", json_text(diagnostic->code),
-                "message", json_text(diagnostic->message), "help", json_text(diagnostic->help),
-                "line", (json_int_t)diagnostic->line, "column", (json_int_t)diagnostic->column,
-                "end_column", (json_int_t)diagnostic->end_column);
-  json_array_append_new(file->diagnostics, entry);
+  json_array_append_new(
+      file->diagnostics,
+      json_record("severity:s code:s message:s help:s line:d column:d end_column:d",
+                  severity_text(diagnostic->severity), diagnostic->code, diagnostic->message,
+                  diagnostic->help, diagnostic->line, diagnostic->column, diagnostic->end_column));
 }
 
 static json_t* functions_json(const qn_module_t* module) {
@@ -69,11 +61,10 @@ static int check_file(const args_t* args, const char* path, json_t* files) {
   qn_status_t status = session_module(path, take_diagnostic, &file, &module);
   int code = exit_code_of(qn_status_code(status));
   bool is_ok = qn_ok(status);
-  json_t* entry = json_pack("{s:o, s:b, s:o, s:o, s:o}", "file", json_text(path), "is_ok",
-                            (int)is_ok, "functions", functions_json(module), "digest",
-                            digest_json(module), "diagnostics", file.diagnostics);
+  json_t* entry = json_record("file:s is_ok:b functions:o digest:o diagnostics:o", path, is_ok,
+                              functions_json(module), digest_json(module), file.diagnostics);
   if (!is_ok && file.error_count == 0) {
-    // Not about the text: a file that cannot be read.
+    // The error is not about the text: the file cannot be read.
     json_object_set_new(entry, "error", json_text(qn_status_message(status)));
   }
   json_array_append_new(files, entry);
@@ -102,7 +93,7 @@ static int run_check(const args_t* args) {
     if (code > worst) worst = code;
   }
   if (args->is_json) {
-    print_json(json_pack("{s:b, s:o}", "is_ok", (int)(worst == EXIT_DONE), "files", files), 17);
+    print_json(json_record("is_ok:b files:o", worst == EXIT_DONE, files));
   } else {
     json_decref(files);
   }
@@ -117,9 +108,9 @@ const verb_t verb_check = {
     .max_operands = -1,
     VERB_OPTIONS(OPTION_JSON),
     .help =
-        "Shows every mistake with its place, and where it can, what to write instead. Exit code 1\n"
-        "when a file has one. --json gives the diagnostics as a list, with lines and columns\n"
-        "that count from 1 in characters, for editors. FILE '-' is standard input.\n",
+        "Shows every mistake with its place and, where possible, what to write instead. The exit\n"
+        "code is 1 when a file has one. --json gives the diagnostics as a list for editors; lines\n"
+        "and columns count from 1, in characters. FILE '-' is standard input.\n",
     .examples =
         "  quern check examples/ir/saxpy.qn examples/ir/softmax.qn\n"
         "  quern check examples/ir/softmax.qn --json\n",

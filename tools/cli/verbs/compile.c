@@ -11,7 +11,7 @@
 #include "tools/cli/session.h"
 #include "tools/cli/verbs.h"
 
-// Binary forms, which do not belong on a terminal or in JSON.
+// Whether a form is binary, and so does not belong on a terminal or in JSON.
 static bool is_binary(const char* form) {
   static const char* const forms[] = {"obj", "image", "spirv", "cubin"};
   for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
@@ -20,17 +20,13 @@ static bool is_binary(const char* form) {
   return false;
 }
 
-// What is shown when no form was asked for: what the kind's generator has that people read.
+// Returns the form to show without --emit: the one for people of the kind's generator.
 static const char* default_form(const qn_target_t* target) {
   static const char* const by_generator[][2] = {
       {"llvm", "asm"}, {"nvrtc", "cuda"}, {"shaderc", "glsl"}};
-  const char* generator = "";
-  for (size_t i = 0; i < qn_target_kind_count(); i++) {
-    const qn_target_kind_info_t* kind = qn_target_kind_at(i);
-    if (strcmp(kind->name, qn_target_kind(target)) == 0) generator = kind->codegen;
-  }
-  for (size_t i = 0; i < sizeof by_generator / sizeof by_generator[0]; i++) {
-    if (strcmp(by_generator[i][0], generator) == 0) return by_generator[i][1];
+  const qn_target_kind_info_t* kind = session_kind(qn_target_kind(target));
+  for (size_t i = 0; kind && i < sizeof by_generator / sizeof by_generator[0]; i++) {
+    if (strcmp(by_generator[i][0], kind->codegen) == 0) return by_generator[i][1];
   }
   return "ir";
 }
@@ -46,7 +42,7 @@ static qn_status_t gather(void* self, const void* data, size_t size_bytes) {
   if (bytes->capacity - bytes->size <= size_bytes) {
     size_t capacity = 2 * bytes->capacity + size_bytes + 4096;
     char* grown = realloc(bytes->data, capacity);
-    if (!grown) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the output");
+    if (!grown) return no_memory("the output");
     bytes->data = grown;
     bytes->capacity = capacity;
   }
@@ -79,15 +75,14 @@ static int print_result(const args_t* args, const gathered_t* bytes, const qn_ta
     if (!qn_ok(status)) return report_status(args, status);
   }
   if (!args->is_json) return EXIT_DONE;
-  json_t* result = json_pack("{s:o, s:o, s:o, s:I}", "file", json_text(args->operands[0]), "target",
-                             json_parsed(qn_target_json(target)), "form", json_text(form),
-                             "size_bytes", (json_int_t)bytes->size);
+  json_t* result = json_record("file:s target:o form:s size_bytes:i", args->operands[0],
+                               json_parsed(qn_target_json(target)), form, bytes->size);
   if (is_file) {
     json_object_set_new(result, "output", json_text(path));
   } else {
     json_object_set_new(result, "text", json_text(bytes->data ? bytes->data : ""));
   }
-  print_json(result, 17);
+  print_json(result);
   return EXIT_DONE;
 }
 
@@ -113,8 +108,7 @@ static int run_compile(const args_t* args) {
 
 const verb_t verb_compile = {
     .name = "compile",
-    .summary =
-        "show what a module becomes: IR after the passes, assembly, CUDA C, GLSL, SPIR-V, ...",
+    .summary = "show a module's code: IR after the passes, assembly, CUDA C, GLSL, SPIR-V, ...",
     .operands = "FILE.qn",
     .min_operands = 1,
     .max_operands = 1,
@@ -125,18 +119,18 @@ const verb_t verb_compile = {
     .help =
         "The forms are those of the target's code generator:\n"
         "  ir          the module after quern's own passes, as text\n"
-        "  llvm-raw    cpu: LLVM IR as it is handed to LLVM\n"
+        "  llvm-raw    cpu: LLVM IR before LLVM's passes\n"
         "  llvm        cpu: LLVM IR after LLVM's passes\n"
         "  asm         cpu: assembly (default)\n"
         "  obj         cpu: the object file\n"
         "  image       cpu: the position-independent bytes that are cached, loaded and run\n"
         "  cuda        cuda: CUDA C (default)\n"
-        "  ptx, cubin  cuda: what NVRTC makes of it\n"
-        "  sass        cuda: machine code as text, where a disassembler of the toolkit is found\n"
+        "  ptx, cubin  cuda: what NVRTC compiles that to\n"
+        "  sass        cuda: machine code as text, if the toolkit's disassembler is installed\n"
         "  glsl        vulkan: a compute shader for each kernel (default)\n"
-        "  spirv, spirv-asm   vulkan: what shaderc makes of them, as words and as text\n"
-        "obj, image, cubin and spirv are binary: they go into a file or a pipe.\n"
-        "The cache is not used. The target may be another machine than this one.\n",
+        "  spirv, spirv-asm   vulkan: what shaderc compiles them to, as words and as text\n"
+        "obj, image, cubin and spirv are binary: write them to a file or a pipe.\n"
+        "The cache is not used. The target may be another machine.\n",
     .examples =
         "  quern compile examples/ir/saxpy.qn --emit asm\n"
         "  quern compile examples/ir/softmax.qn --emit ir\n"

@@ -20,13 +20,11 @@ static void take_row(void* self, const char* name, const char* environment, cons
   table_add(&rows->table, origin);
   table_add(&rows->table, environment);
   table_add(&rows->table, doc);
-  json_array_append_new(
-      rows->list, json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", json_text(name), "environment",
-                            json_text(environment), "value", json_text(value), "origin",
-                            json_text(origin), "doc", json_text(doc)));
+  json_array_append_new(rows->list, json_record("name:s environment:s value:s origin:s doc:s", name,
+                                                environment, value, origin, doc));
 }
 
-// The table of docs/options.md; the tests compare the two.
+// Prints the table of docs/options.md; a test compares the two.
 static int print_markdown(void) {
   static const struct {
     const char* environment;
@@ -57,28 +55,27 @@ static int run_config(const args_t* args) {
   qn_status_t status = session_engine(&engine);
   if (!qn_ok(status)) return report_status(args, status);
   config_row_t rows = {.list = json_array()};
-  table_init(&rows.table, 5);
   static const char* const header[] = {"option", "value", "from", "environment", "meaning"};
-  for (size_t i = 0; i < 5; i++) table_add(&rows.table, header[i]);
+  table_init(&rows.table, 5, header);
   qn_engine_config(engine, take_row, &rows);
   if (args->is_json) {
-    print_json(json_pack("{s:O}", "options", rows.list), 17);
+    print_json(json_record("options:o", rows.list));
     table_free(&rows.table);
   } else {
-    table_print(&rows.table, stdout);
+    table_print(&rows.table);
+    json_decref(rows.list);
   }
-  json_decref(rows.list);
   qn_engine_destroy(engine);
   return EXIT_DONE;
 }
 
 const verb_t verb_config = {
     .name = "config",
-    .summary = "show the options in force and where each came from",
+    .summary = "show the options in force and the origin of each",
     .operands = "",
     VERB_OPTIONS(FLAG("markdown", "print the table of docs/options.md"), OPTION_JSON),
     .help =
-        "Every option has a default; the environment overrides it, and a program that embeds the\n"
+        "Every option has a default. The environment overrides it; a program that embeds the\n"
         "library overrides both.\n",
     .examples =
         "  quern config\n"

@@ -1,8 +1,6 @@
 // tools/cli/verbs/conformance.c: `quern conformance`: which feature works on which device.
 //
 // The suite is the library in conformance/. A column is a device and the target to compile for.
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "conformance/conformance.h"
@@ -16,12 +14,6 @@
 
 enum { DEVICE_TYPE_END = 64 };
 
-typedef struct column_spec {
-  qn_device_t device;
-  const char* target;  // NULL: the device's own kind
-  const char* name;
-} column_spec_t;
-
 typedef struct running {
   report_t* report;
   size_t column;
@@ -34,81 +26,72 @@ static void on_result(void* self, const conf_result_t* result) {
   if (!running->is_quiet) report_show(running->report, running->column, result);
 }
 
-// "interp" is the processor with another target.
-static qn_status_t read_column(const char* text, const char* target, column_spec_t* out) {
-  out->name = text;
-  out->target = target;
+// Reads the name of a device. "interp" is the processor with another target.
+static qn_status_t add_device(report_t* report, const char* text, const char* target) {
   if (strcmp(text, "interp") == 0) {
-    out->device = (qn_device_t){QN_DEVICE_CPU, 0};
-    if (!target) out->target = "interp";
-    return QN_OK;
+    qn_device_t cpu = {QN_DEVICE_CPU, 0};
+    return report_add_column(report, text, cpu, target ? target : "interp");
   }
-  qn_status_t status = qn_device_parse(text, &out->device);
-  if (!qn_ok(status)) return status;
-  return session_device_here(out->device);
+  qn_device_t device;
+  qn_status_t status = qn_device_parse(text, &device);
+  if (qn_ok(status)) status = session_device_here(device);
+  return qn_ok(status) ? report_add_column(report, text, device, target) : status;
 }
 
-// What plugins brought, the first device of each type.
-static void add_plugged(column_spec_t* columns, size_t* inout_count) {
+// Adds the device that a target's kind is for.
+static qn_status_t add_device_of(report_t* report, const char* text) {
+  qn_target_t* target = NULL;
+  qn_status_t status = qn_target_parse(text, &target);
+  if (!qn_ok(status)) return status;
+  const qn_target_kind_info_t* kind = session_kind(qn_target_kind(target));
+  if (kind) {
+    status = report_add_column(report, kind->name, (qn_device_t){kind->device_type, 0}, text);
+  }
+  qn_target_release(target);
+  return status;
+}
+
+// Adds the interpreter, every device of ours that exists, and the first of each type of plugins.
+static qn_status_t add_all(report_t* report) {
+  static const char* const usual[] = {"interp", "cpu", "cuda", "vulkan"};
   static const int32_t own[] = {QN_DEVICE_CPU, QN_DEVICE_CUDA, QN_DEVICE_VULKAN, QN_DEVICE_NULL};
-  for (int32_t type = 1; type < DEVICE_TYPE_END; type++) {
+  qn_status_t status = QN_OK;
+  for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+    (void)qn_status_consume(add_device(report, usual[i], NULL));
+  }
+  for (int32_t type = 1; type < DEVICE_TYPE_END && qn_ok(status); type++) {
     bool is_own = false;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) is_own |= own[i] == type;
     if (is_own || qn_device_count(type) == 0) continue;
-    columns[(*inout_count)++] = (column_spec_t){{type, 0}, NULL, qn_device_type_text(type)};
+    status = report_add_column(report, qn_device_type_text(type), (qn_device_t){type, 0}, NULL);
   }
+  return status;
 }
 
-// The devices that were asked for; without any: the interpreter and whatever is here.
-static qn_status_t choose(const args_t* args, column_spec_t** out_columns, size_t* out_count) {
-  static const char* const usual[] = {"interp", "cpu", "cuda", "vulkan"};
-  size_t limit = (size_t)args->option_count + sizeof usual / sizeof usual[0] + DEVICE_TYPE_END;
-  *out_columns = calloc(limit, sizeof **out_columns);
-  if (!*out_columns) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the devices");
+// Chooses the columns: those of --device, else that of --target, else all.
+static qn_status_t choose(const args_t* args, report_t* report) {
   const char* target = args_value(args, "target", NULL);
   for (int i = 0; i < args->option_count; i++) {
     if (strcmp(args->options[i].spec->name, "device") != 0) continue;
-    qn_status_t status =
-        read_column(args->options[i].value, target, &(*out_columns)[(*out_count)++]);
+    qn_status_t status = add_device(report, args->options[i].value, target);
     if (!qn_ok(status)) return status;
   }
-  for (size_t i = 0; *out_count == 0 && target && i < 1; i++) {
-    // A target names its device.
-    qn_target_t* parsed = NULL;
-    qn_status_t status = qn_target_parse(target, &parsed);
-    if (!qn_ok(status)) return status;
-    for (size_t k = 0; k < qn_target_kind_count(); k++) {
-      const qn_target_kind_info_t* kind = qn_target_kind_at(k);
-      if (strcmp(kind->name, qn_target_kind(parsed)) != 0) continue;
-      (*out_columns)[0] = (column_spec_t){{kind->device_type, 0}, target, kind->name};
-      *out_count = 1;
-    }
-    qn_target_release(parsed);
-  }
-  if (*out_count > 0) return QN_OK;
-  for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-    column_spec_t column;
-    qn_status_t status = read_column(usual[i], NULL, &column);
-    if (qn_ok(status)) (*out_columns)[(*out_count)++] = column;
-    qn_status_free(status);
-  }
-  add_plugged(*out_columns, out_count);
-  return QN_OK;
+  if (args_has(args, "device")) return QN_OK;
+  return target ? add_device_of(report, target) : add_all(report);
 }
 
-static qn_status_t run_column(const args_t* args, const column_spec_t* column, report_t* report) {
-  running_t running = {report, 0, args->is_json || args_has(args, "markdown")};
+static qn_status_t run_column(const args_t* args, report_t* report, size_t index) {
+  const report_column_t* column = report_column(report, index);
+  running_t running = {report, index, args->is_json || args_has(args, "markdown")};
   conf_options_t options = {.device = column->device,
-                            .target = column->target,
+                            .target = column->target[0] ? column->target : NULL,
                             .filter = args_value(args, "filter", NULL),
                             .has_large = args_has(args, "large"),
                             .form = args_value(args, "emit", NULL),
                             .on_result = on_result,
                             .self = &running};
-  running.column = report_column(report, column->name, column->device, column->target);
   conf_totals_t totals;
-  qn_status_t status = conf_run(&options, &totals);
-  return qn_status_annotate(status, "%s", column->name);
+  return qn_status_annotate(conf_run(&options, &totals), "%s", column->name);
 }
 
 static void on_listed(void* self, const conf_result_t* result) {
@@ -122,12 +105,9 @@ static int run_conformance(const args_t* args) {
   report_t* report = report_create();
   if (!report) return report_no_memory("the report");
   conf_list(on_listed, report);
-  column_spec_t* columns = NULL;
-  size_t count = 0;
-  qn_status_t status = QN_OK;
-  if (!args_has(args, "list")) status = choose(args, &columns, &count);
-  for (size_t i = 0; i < count && qn_ok(status); i++) {
-    status = run_column(args, &columns[i], report);
+  qn_status_t status = args_has(args, "list") ? QN_OK : choose(args, report);
+  for (size_t i = 0; qn_ok(status) && report_column(report, i); i++) {
+    status = run_column(args, report, i);
   }
   int code = EXIT_DONE;
   if (!qn_ok(status)) {
@@ -141,7 +121,6 @@ static int run_conformance(const args_t* args) {
     if (report_fail_count(report) > 0) code = EXIT_WRONG;
   }
   report_free(report);
-  free(columns);
   return code;
 }
 
@@ -150,23 +129,21 @@ const verb_t verb_conformance = {
     .summary = "run the conformance suite: which feature works on which device",
     .operands = "",
     VERB_OPTIONS(
-        {"device", 'd', "D", "a device: interp, cpu, cuda:1, vulkan (default: all that are here)",
+        {"device", 'd', "D", "a device: interp, cpu, cuda:1, vulkan (default: all of this machine)",
          true},
-        {"target", 't', "T", "compile for this instead of what the device is", false},
+        {"target", 't', "T", "compile for this instead of the device's own kind", false},
         {"filter", 'f', "TEXT",
-         "only cases whose area/feature/variant has TEXT, or begins with ^TEXT", false},
-        FLAG("large", "also what takes gigabytes of memory"),
-        OPTION("emit", "FORM", "compile the programs to this form of --target and run nothing"),
+         "only cases whose area/feature/variant has TEXT, or for ^TEXT begins with it", false},
+        FLAG("large", "also cases that take gigabytes of memory"),
+        OPTION("emit", "FORM", "compile to this form of --target and run nothing"),
         FLAG("list", "list the features and run nothing"), OPTION_PLUGIN,
         FLAG("markdown", "print the matrix as docs/conformance.md has it"), OPTION_JSON),
     .help =
-        "Runs one suite on each device and tells for each feature whether it passes, fails (and\n"
-        "why), or is unsupported (in the words of the device or the code generator). The oracle "
-        "is\n"
-        "the interpreter. The exit code is 1 when anything fails. --plugin takes a shared object\n"
-        "that exports qn_plugin_entry (quern/device.h). With --target and --emit no device is "
-        "needed:\n"
-        "what the suite would run is compiled and thrown away.\n",
+        "Runs one suite on each device. Each feature passes, fails (with the reason) or is\n"
+        "unsupported (with the message of the device or code generator). The oracle is the\n"
+        "interpreter. The exit code is 1 when a case fails. --plugin takes a shared object that\n"
+        "exports qn_plugin_entry (quern/backend.h). --target with --emit needs no device: it\n"
+        "compiles the suite's programs and discards the code.\n",
     .examples =
         "  quern conformance --device interp --filter ^memory/\n"
         "  quern conformance --device cpu --filter ^statements/ --json\n"

@@ -1,3 +1,4 @@
+// tools/cli/verbs/conformance_report.c: see conformance_report.h.
 #include "tools/cli/verbs/conformance_report.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include "tools/cli/list.h"
 #include "tools/cli/output.h"
 
-enum { COLUMN_LIMIT = 16 };
+enum { COLUMN_LIMIT = 16, NOTE_LIMIT = 512 };
 
 typedef struct cell {
   conf_verdict_t verdict;  // 0: did not run
@@ -18,49 +19,35 @@ typedef struct cell {
 } cell_t;
 
 typedef struct report_row {
-  char* area;  // owned, with the two below
+  char* area;  // owned, as are the two below
   char* feature;
   char* variant;
   cell_t cells[COLUMN_LIMIT];
 } report_row_t;
 
-typedef struct column {
-  char name[64];
-  char device_name[256];
-  char driver[256];
-  char target[64];
-  qn_device_t device;
-} column_t;
-
 struct report {
   report_row_t* rows;
   size_t row_count;
   size_t row_capacity;
-  column_t columns[COLUMN_LIMIT];
+  report_column_t columns[COLUMN_LIMIT];
   size_t column_count;
   size_t fail_count;
 };
-
-static char* copy_of(const char* text) {
-  size_t size = strlen(text) + 1;
-  char* copy = malloc(size);
-  if (copy) memcpy(copy, text, size);
-  return copy;
-}
 
 report_t* report_create(void) {
   return calloc(1, sizeof(report_t));
 }
 
+static void free_row(report_row_t* row) {
+  free(row->area);
+  free(row->feature);
+  free(row->variant);
+  for (size_t k = 0; k < COLUMN_LIMIT; k++) free(row->cells[k].why);
+}
+
 void report_free(report_t* report) {
   if (!report) return;
-  for (size_t i = 0; i < report->row_count; i++) {
-    report_row_t* row = &report->rows[i];
-    free(row->area);
-    free(row->feature);
-    free(row->variant);
-    for (size_t k = 0; k < COLUMN_LIMIT; k++) free(row->cells[k].why);
-  }
+  for (size_t i = 0; i < report->row_count; i++) free_row(&report->rows[i]);
   free(report->rows);
   free(report);
 }
@@ -73,16 +60,23 @@ static void take_attribute(qn_device_t device, qn_attribute_t attribute, char ou
   }
 }
 
-size_t report_column(report_t* report, const char* name, qn_device_t device, const char* target) {
-  size_t index =
-      report->column_count < COLUMN_LIMIT - 1 ? report->column_count++ : COLUMN_LIMIT - 1;
-  column_t* column = &report->columns[index];
+qn_status_t report_add_column(report_t* report, const char* name, qn_device_t device,
+                              const char* target) {
+  if (report->column_count == COLUMN_LIMIT) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: at most %d devices in one report", name,
+                          COLUMN_LIMIT);
+  }
+  report_column_t* column = &report->columns[report->column_count++];
   column->device = device;
   (void)snprintf(column->name, sizeof column->name, "%s", name);
   (void)snprintf(column->target, sizeof column->target, "%s", target ? target : "");
   take_attribute(device, QN_ATTRIBUTE_DEVICE_NAME, column->device_name);
   take_attribute(device, QN_ATTRIBUTE_DRIVER_VERSION, column->driver);
-  return index;
+  return QN_OK;
+}
+
+const report_column_t* report_column(const report_t* report, size_t index) {
+  return index < report->column_count ? &report->columns[index] : NULL;
 }
 
 static bool is_row(const report_row_t* row, const conf_result_t* result) {
@@ -99,14 +93,11 @@ static report_row_t* find_row(report_t* report, const conf_result_t* result) {
   if (!rows) return NULL;
   report->rows = rows;
   report_row_t* row = &rows[report->row_count];
-  memset(row, 0, sizeof *row);
-  row->area = copy_of(result->area);
-  row->feature = copy_of(result->feature);
-  row->variant = copy_of(result->variant);
+  *row = (report_row_t){.area = strdup(result->area),
+                        .feature = strdup(result->feature),
+                        .variant = strdup(result->variant)};
   if (!row->area || !row->feature || !row->variant) {
-    free(row->area);
-    free(row->feature);
-    free(row->variant);
+    free_row(row);
     return NULL;
   }
   report->row_count++;
@@ -120,12 +111,27 @@ void report_add(report_t* report, size_t column, const conf_result_t* result) {
   cell->verdict = result->verdict;
   cell->elapsed_ns = result->elapsed_ns;
   free(cell->why);
-  cell->why = result->why[0] ? copy_of(result->why) : NULL;
+  cell->why = result->why[0] ? strdup(result->why) : NULL;
   report->fail_count += result->verdict == CONF_FAIL;
 }
 
 size_t report_fail_count(const report_t* report) {
   return report->fail_count;
+}
+
+// What a column adds up to.
+typedef struct column_sum {
+  size_t counts[4];  // by conf_verdict_t
+  int64_t elapsed_ns;
+} column_sum_t;
+
+static column_sum_t sum_column(const report_t* report, size_t column) {
+  column_sum_t sum = {{0}, 0};
+  for (size_t i = 0; i < report->row_count; i++) {
+    sum.counts[report->rows[i].cells[column].verdict]++;
+    sum.elapsed_ns += report->rows[i].cells[column].elapsed_ns;
+  }
+  return sum;
 }
 
 // ----------------------------------------------------------------------------------- for people
@@ -140,36 +146,22 @@ void report_show(const report_t* report, size_t column, const conf_result_t* res
   (void)fflush(stdout);
 }
 
-static void count_column(const report_t* report, size_t column, size_t counts[4], int64_t* out_ns) {
-  memset(counts, 0, 4 * sizeof *counts);
-  *out_ns = 0;
-  for (size_t i = 0; i < report->row_count; i++) {
-    counts[report->rows[i].cells[column].verdict]++;
-    *out_ns += report->rows[i].cells[column].elapsed_ns;
-  }
-}
-
 static void print_summary(const report_t* report) {
   table_t table;
-  table_init(&table, 5);
   static const char* const header[] = {"device", "pass", "fail", "unsupported", "time"};
-  for (size_t i = 0; i < 5; i++) {
-    table_add(&table, header[i]);
-    table.is_right[i] = i > 0;
-  }
+  table_init(&table, 5, header);
+  for (size_t i = 1; i < 5; i++) table.is_right[i] = true;
   for (size_t k = 0; k < report->column_count; k++) {
-    size_t counts[4];
-    int64_t ns;
+    column_sum_t sum = sum_column(report, k);
     char text[32];
-    count_column(report, k, counts, &ns);
     table_add(&table, report->columns[k].name);
     for (int v = CONF_PASS; v <= CONF_UNSUPPORTED; v++) {
-      (void)snprintf(text, sizeof text, "%zu", counts[v]);
+      (void)snprintf(text, sizeof text, "%zu", sum.counts[v]);
       table_add(&table, text);
     }
-    table_add(&table, format_ns(ns, text));
+    table_add(&table, format_ns(sum.elapsed_ns, text));
   }
-  table_print(&table, stdout);
+  table_print(&table);
 }
 
 static void print_list(const report_t* report) {
@@ -181,14 +173,22 @@ static void print_list(const report_t* report) {
 
 // -------------------------------------------------------------------------------------- markdown
 
-// Rows of one feature that differ only in the variant share a cell.
-typedef struct group {
-  const char* area;
-  const char* feature;
-} feature_t;
+// The texts of the numbered notes under the table.
+typedef struct notes {
+  const char* items[NOTE_LIMIT];
+  size_t count;
+} notes_t;
 
-static bool is_in_group(const report_row_t* row, const feature_t* group) {
-  return strcmp(row->area, group->area) == 0 && strcmp(row->feature, group->feature) == 0;
+static size_t note_number(notes_t* notes, const char* why) {
+  size_t i = 0;
+  while (i < notes->count && strcmp(notes->items[i], why) != 0) i++;
+  if (i == notes->count && i < NOTE_LIMIT) notes->items[notes->count++] = why;
+  return i + 1;
+}
+
+// Whether two rows differ only in the variant: they share a cell.
+static bool is_same_feature(const report_row_t* a, const report_row_t* b) {
+  return strcmp(a->area, b->area) == 0 && strcmp(a->feature, b->feature) == 0;
 }
 
 // Prints text in a cell of a Markdown table.
@@ -201,77 +201,66 @@ static void print_markdown_text(const char* text) {
   }
 }
 
-// "pass", "**fail**", "unsupported 1", "pass, but f64: unsupported 2": numbers are notes.
-static void print_cell(const report_t* report, const feature_t* group, size_t column,
-                       const char** notes, size_t* inout_note_count, size_t note_limit) {
-  size_t counts[4] = {0};
-  for (size_t i = 0; i < report->row_count; i++) {
-    if (is_in_group(&report->rows[i], group)) counts[report->rows[i].cells[column].verdict]++;
+// Prints one verdict of a cell: "unsupported [2]", or "f64: unsupported [2]" beside passes.
+static void print_verdict(const report_t* report, const report_row_t* first, size_t column,
+                          conf_verdict_t verdict, bool is_mixed, notes_t* notes) {
+  const char* why = "";
+  bool is_first = true;
+  for (const report_row_t* row = first; row < report->rows + report->row_count; row++) {
+    const cell_t* cell = &row->cells[column];
+    if (!is_same_feature(row, first) || cell->verdict != verdict) continue;
+    if (is_mixed) print(stdout, "%s%s", is_first ? "" : ", ", row->variant);
+    if (!why[0] && cell->why) why = cell->why;
+    is_first = false;
   }
-  bool is_mixed = counts[CONF_PASS] && (counts[CONF_FAIL] || counts[CONF_UNSUPPORTED]);
-  if (counts[CONF_PASS]) print(stdout, "pass");
-  if (is_mixed) print(stdout, ", but ");
-  if (!counts[CONF_PASS] && !counts[CONF_FAIL] && !counts[CONF_UNSUPPORTED])
-    print(stdout, "not run");
-  for (int v = CONF_FAIL; v <= CONF_UNSUPPORTED; v++) {
-    if (!counts[v]) continue;
-    const char* between = "";
-    const char* why = "";
-    if (is_mixed) {
-      for (size_t i = 0; i < report->row_count; i++) {
-        const report_row_t* row = &report->rows[i];
-        if (!is_in_group(row, group) || (int)row->cells[column].verdict != v) continue;
-        print(stdout, "%s%s", between, row->variant);
-        between = ", ";
-      }
-      print(stdout, ": ");
-    }
-    for (size_t i = 0; i < report->row_count && !why[0]; i++) {
-      const report_row_t* row = &report->rows[i];
-      if (is_in_group(row, group) && (int)row->cells[column].verdict == v) {
-        why = row->cells[column].why ? row->cells[column].why : "";
-      }
-    }
-    size_t note = 0;
-    while (note < *inout_note_count && strcmp(notes[note], why) != 0) note++;
-    if (note == *inout_note_count && note < note_limit) notes[(*inout_note_count)++] = why;
-    print(stdout, "%s [%zu]%s", v == CONF_FAIL ? "**fail**" : "unsupported", note + 1,
-          v == CONF_FAIL && counts[CONF_UNSUPPORTED] ? ", " : "");
+  print(stdout, "%s%s [%zu]", is_mixed ? ": " : "",
+        verdict == CONF_FAIL ? "**fail**" : "unsupported", note_number(notes, why));
+}
+
+// Prints "pass", "**fail** [1]", "unsupported [1]" or "pass, but f64: unsupported [2]".
+static void print_cell(const report_t* report, const report_row_t* first, size_t column,
+                       notes_t* notes) {
+  bool has[4] = {false};
+  for (const report_row_t* row = first; row < report->rows + report->row_count; row++) {
+    if (is_same_feature(row, first)) has[row->cells[column].verdict] = true;
+  }
+  bool is_bad = has[CONF_FAIL] || has[CONF_UNSUPPORTED], is_mixed = has[CONF_PASS] && is_bad;
+  if (has[CONF_PASS]) print(stdout, is_bad ? "pass, but " : "pass");
+  if (!has[CONF_PASS] && !is_bad) print(stdout, "not run");
+  if (has[CONF_FAIL]) print_verdict(report, first, column, CONF_FAIL, is_mixed, notes);
+  if (has[CONF_FAIL] && has[CONF_UNSUPPORTED]) print(stdout, ", ");
+  if (has[CONF_UNSUPPORTED]) {
+    print_verdict(report, first, column, CONF_UNSUPPORTED, is_mixed, notes);
   }
 }
 
 static void print_markdown(const report_t* report) {
-  enum { NOTE_LIMIT = 512 };
-  const char* notes[NOTE_LIMIT];
-  size_t note_count = 0;
-  print(
-      stdout,
-      "| device | what it is | driver | pass | fail | unsupported |\n|---|---|---|---|---|---|\n");
+  notes_t notes = {.count = 0};
+  print(stdout, "| device | what it is | driver | pass | fail | unsupported |\n");
+  print(stdout, "|---|---|---|---|---|---|\n");
   for (size_t k = 0; k < report->column_count; k++) {
-    const column_t* column = &report->columns[k];
-    size_t counts[4];
-    int64_t ns;
-    count_column(report, k, counts, &ns);
+    const report_column_t* column = &report->columns[k];
+    column_sum_t sum = sum_column(report, k);
+    bool is_interp = strcmp(column->target, "interp") == 0;
     print(stdout, "| `%s` | ", column->name);
-    print_markdown_text(strcmp(column->target, "interp") == 0 ? "the reference interpreter"
-                                                              : column->device_name);
+    print_markdown_text(is_interp ? "the reference interpreter" : column->device_name);
     print(stdout, " | ");
     print_markdown_text(column->driver[0] ? column->driver : "-");
-    print(stdout, " | %zu | %zu | %zu |\n", counts[CONF_PASS], counts[CONF_FAIL],
-          counts[CONF_UNSUPPORTED]);
+    print(stdout, " | %zu | %zu | %zu |\n", sum.counts[CONF_PASS], sum.counts[CONF_FAIL],
+          sum.counts[CONF_UNSUPPORTED]);
   }
   const char* area = "";
   for (size_t i = 0; i < report->row_count; i++) {
     const report_row_t* row = &report->rows[i];
-    feature_t group = {row->area, row->feature};
     bool is_first = true;
-    for (size_t k = 0; k < i && is_first; k++) is_first = !is_in_group(&report->rows[k], &group);
+    for (size_t k = 0; k < i && is_first; k++) is_first = !is_same_feature(&report->rows[k], row);
     if (!is_first) continue;
     if (strcmp(area, row->area) != 0) {
       area = row->area;
       print(stdout, "\n## %s\n\n| feature |", area);
-      for (size_t k = 0; k < report->column_count; k++)
+      for (size_t k = 0; k < report->column_count; k++) {
         print(stdout, " %s |", report->columns[k].name);
+      }
       print(stdout, "\n|---|");
       for (size_t k = 0; k < report->column_count; k++) print(stdout, "---|");
       print(stdout, "\n");
@@ -281,22 +270,22 @@ static void print_markdown(const report_t* report) {
     print(stdout, " |");
     for (size_t k = 0; k < report->column_count; k++) {
       print(stdout, " ");
-      print_cell(report, &group, k, notes, &note_count, NOTE_LIMIT);
+      print_cell(report, row, k, &notes);
       print(stdout, " |");
     }
     print(stdout, "\n");
   }
-  if (note_count) print(stdout, "\n## Notes\n\n");
-  for (size_t i = 0; i < note_count; i++) {
+  if (notes.count) print(stdout, "\n## Notes\n\n");
+  for (size_t i = 0; i < notes.count; i++) {
     print(stdout, "%zu. ", i + 1);
-    print_markdown_text(notes[i]);
+    print_markdown_text(notes.items[i]);
     print(stdout, "\n");
   }
 }
 
 // ------------------------------------------------------------------------------------------ JSON
 
-// Whether any device ran it; a list of what there is has no devices.
+// Whether a device ran the row. A list of the features has no devices, and all rows.
 static bool is_shown(const report_t* report, const report_row_t* row) {
   for (size_t k = 0; k < report->column_count; k++) {
     if (row->cells[k].verdict) return true;
@@ -308,19 +297,14 @@ static void print_json_report(const report_t* report) {
   json_t* devices = json_array();
   json_t* features = json_array();
   for (size_t k = 0; k < report->column_count; k++) {
-    const column_t* column = &report->columns[k];
-    size_t counts[4];
-    int64_t ns;
-    count_column(report, k, counts, &ns);
+    const report_column_t* column = &report->columns[k];
+    column_sum_t sum = sum_column(report, k);
     json_array_append_new(
-        devices,
-        json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "name", json_text(column->name),
-                  "device_name", json_text(column->device_name[0] ? column->device_name : NULL),
-                  "driver_version", json_text(column->driver[0] ? column->driver : NULL), "target",
-                  json_text(column->target[0] ? column->target : NULL), "pass",
-                  (json_int_t)counts[CONF_PASS], "fail", (json_int_t)counts[CONF_FAIL],
-                  "unsupported", (json_int_t)counts[CONF_UNSUPPORTED], "elapsed_ns",
-                  (json_int_t)ns));
+        devices, json_record("name:s device_name:S driver_version:S target:S pass:i fail:i "
+                             "unsupported:i elapsed_ns:i",
+                             column->name, column->device_name, column->driver, column->target,
+                             sum.counts[CONF_PASS], sum.counts[CONF_FAIL],
+                             sum.counts[CONF_UNSUPPORTED], sum.elapsed_ns));
   }
   for (size_t i = 0; i < report->row_count; i++) {
     const report_row_t* row = &report->rows[i];
@@ -331,29 +315,21 @@ static void print_json_report(const report_t* report) {
       if (!cell->verdict) continue;
       json_object_set_new(
           results, report->columns[k].name,
-          json_pack("{s:s, s:o, s:I}", "verdict", conf_verdict_text(cell->verdict), "why",
-                    json_text(cell->why), "elapsed_ns", (json_int_t)cell->elapsed_ns));
+          json_record("verdict:s why:s elapsed_ns:i", conf_verdict_text(cell->verdict), cell->why,
+                      cell->elapsed_ns));
     }
-    json_array_append_new(features, json_pack("{s:o, s:o, s:o, s:o}", "area", json_text(row->area),
-                                              "feature", json_text(row->feature), "variant",
-                                              json_text(row->variant), "results", results));
+    json_array_append_new(features, json_record("area:s feature:s variant:s results:o", row->area,
+                                                row->feature, row->variant, results));
   }
-  print_json(json_pack("{s:o, s:o}", "devices", devices, "features", features), 9);
+  print_json(json_record("devices:o features:o", devices, features));
 }
 
 void report_print(const report_t* report, report_mode_t mode) {
-  switch (mode) {
-    case REPORT_TEXT:
-      print_summary(report);
-      break;
-    case REPORT_JSON:
-      print_json_report(report);
-      break;
-    case REPORT_MARKDOWN:
-      print_markdown(report);
-      break;
-    case REPORT_LIST:
-      print_list(report);
-      break;
-  }
+  static void (*const printers[])(const report_t* report) = {
+      [REPORT_TEXT] = print_summary,
+      [REPORT_JSON] = print_json_report,
+      [REPORT_MARKDOWN] = print_markdown,
+      [REPORT_LIST] = print_list,
+  };
+  printers[mode](report);
 }

@@ -66,13 +66,12 @@ static qn_status_t show_device(const args_t* args, qn_device_t device, json_t* l
             attribute_text(&value, unit, buffer), is_none ? style->plain : "");
     }
   }
-  json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:o}", "name", json_text(name), "type",
-                                        (json_int_t)device.type, "id", (json_int_t)device.id,
-                                        "attributes", attributes));
+  json_array_append_new(list, json_record("name:s type:d id:d attributes:o", name, device.type,
+                                          device.id, attributes));
   return status;
 }
 
-// Why a type has no devices.
+// Shows why a type has no devices.
 static void show_absence(const args_t* args, int32_t type, json_t* absent) {
   const char* name = qn_device_type_text(type);
   qn_status_t why = session_device_here((qn_device_t){type, 0});
@@ -107,7 +106,7 @@ static int run_devices(const args_t* args) {
     json_decref(list);
     json_decref(absent);
   } else {
-    print_json(json_pack("{s:o, s:o}", "devices", list, "absent", absent), 17);
+    print_json(json_record("devices:o absent:o", list, absent));
   }
   return report_status(args, status);
 }
@@ -119,11 +118,9 @@ const verb_t verb_devices = {
     .max_operands = 1,
     VERB_OPTIONS(OPTION_PLUGIN, OPTION_JSON),
     .help =
-        "An attribute is 'none' (null in JSON) where the device cannot answer or the question "
-        "does\n"
-        "not apply to it: nothing is made up. DEVICE is cpu, cpu:0, cuda:1 and so on. A type of "
-        "which\n"
-        "there is no device is listed with the reason.\n",
+        "An attribute is 'none' (null in JSON) where the device cannot answer or the attribute\n"
+        "does not apply: quern invents no value. DEVICE is cpu, cpu:0, cuda:1 and so on. A type\n"
+        "without a device is listed with the reason.\n",
     .examples =
         "  quern devices\n"
         "  quern devices cpu:0 --json\n",

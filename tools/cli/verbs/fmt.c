@@ -50,7 +50,7 @@ static int run_fmt(const args_t* args) {
   for (int i = 0; i < args->operand_count; i++) {
     const char* path = args->operands[i];
     bool is_changed = false;
-    json_t* entry = json_pack("{s:o}", "file", json_text(path));
+    json_t* entry = json_record("file:s", path);
     qn_status_t status = format_file(args, path, &is_changed, entry);
     int code = exit_code_of(qn_status_code(status));
     if (qn_ok(status)) {
@@ -61,15 +61,16 @@ static int run_fmt(const args_t* args) {
     }
     json_array_append_new(files, entry);
     if (code == EXIT_DONE && is_changed && is_check) code = EXIT_WRONG;
-    if (code == EXIT_WRONG && is_changed && !args->is_json)
+    if (code == EXIT_WRONG && is_changed && !args->is_json) {
       print(stdout, "%s: not formatted\n", path);
+    }
     if (is_in_place && is_changed && code == EXIT_DONE && !args->is_json) {
       print(stdout, "%s: formatted\n", path);
     }
     if (code > worst) worst = code;
   }
   if (args->is_json) {
-    print_json(json_pack("{s:o}", "files", files), 17);
+    print_json(json_record("files:o", files));
   } else {
     json_decref(files);
   }
@@ -86,9 +87,9 @@ const verb_t verb_fmt = {
                  {"in-place", 'i', NULL, "rewrite the files that are not formatted", false},
                  OPTION_JSON),
     .help =
-        "Prints the text in the one canonical layout. Comments, names and the spelling of numbers\n"
-        "stay; formatting twice changes nothing more, and the formatted module has the same key\n"
-        "in the cache. FILE '-' is standard input.\n",
+        "Prints the text in its canonical layout. Comments, names and the spelling of numbers\n"
+        "stay, and so does the module's key in the cache; formatting twice changes nothing more.\n"
+        "FILE '-' is standard input.\n",
     .examples =
         "  quern fmt examples/ir/saxpy.qn\n"
         "  quern fmt --check examples/ir/saxpy.qn examples/ir/softmax.qn\n",

@@ -20,7 +20,7 @@ static void note_signal(int number) {
   interrupted_by = number;
 }
 
-// A second signal ends the command at once; its workers end with it.
+// Catches signals once: a second one ends the command at once, and its workers with it.
 static void catch_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -45,7 +45,7 @@ static bool on_progress(void* self, const qn_warm_result_t* progress, const qn_w
 
 // -------------------------------------------------------------------------------------- arguments
 
-// What the command line says, apart from the lists.
+// The options of the command line.
 typedef struct warm_plan {
   qn_warm_options_t options;
   qn_warm_read_options_t read;
@@ -57,12 +57,12 @@ static void free_plan(warm_plan_t* plan) {
   free(plan->targets);
 }
 
-// EXIT_DONE, or the code of what has been reported.
+// Reads the options. Reports a mistake and returns its code; else EXIT_DONE.
 static int make_plan(const args_t* args, warm_plan_t* plan) {
   memset(plan, 0, sizeof *plan);
   plan->options.struct_size = sizeof plan->options;
   plan->read.struct_size = sizeof plan->read;
-  // The same program as this one, wherever it was started from.
+  // Workers run this program, wherever its file is.
   plan->options.command = "/proc/self/exe";
   plan->options.is_dry_run = args_has(args, "dry-run");
   plan->targets = calloc((size_t)args->option_count + 1, sizeof(qn_target_t*));
@@ -85,12 +85,9 @@ static int make_plan(const args_t* args, warm_plan_t* plan) {
       return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min",
                           value);
     } else if (strcmp(name, "tier") == 0) {
-      plan->read.tier = strcmp(value, "fast") == 0   ? QN_TIER_FAST
-                        : strcmp(value, "full") == 0 ? QN_TIER_FULL
-                                                     : 0;
-      if (plan->read.tier == 0) {
-        return report_usage(args, "--tier is '%s', expected fast or full", value);
-      }
+      qn_lookup_options_t options;
+      if (!session_lookup_options(args, &options)) return EXIT_USAGE;
+      plan->read.tier = options.tier;
     }
   }
   return EXIT_DONE;
@@ -161,7 +158,7 @@ static qn_status_t warm(const args_t* args, const warm_plan_t* plan, warm_report
 }
 
 static int run_worker(const args_t* args) {
-  // Standard input is the socket. It is none when a person runs this by hand.
+  // Standard input is the coordinator's socket, unless a person runs this by hand.
   if (args->operand_count > 0 || isatty(STDIN_FILENO)) {
     return report_usage(args, "--worker is for 'quern warm' itself");
   }
@@ -192,29 +189,28 @@ static int run_warm(const args_t* args) {
 
 const verb_t verb_warm = {
     .name = "warm",
-    .summary = "compile ahead what lists name, in worker processes that may crash without harm",
+    .summary = "compile the keys of lists ahead, in worker processes that may crash",
     .operands = "[LIST]...",
     .max_operands = -1,
     VERB_OPTIONS(
         {"jobs", 'j', "N", "worker processes (default: one per core)", false},
-        OPTION("timeout", "TIME", "the longest that one key may take (default 60 s)"),
+        OPTION("timeout", "TIME", "limit of the time for one key (default 60 s)"),
         {"target", 't', "T", "instead of the targets in the list; several are allowed", true},
         OPTION("tier", "fast|full", "instead of the tiers in the list"),
-        FLAG("from-cache", "also what the cache directory holds, for the compiler that is here"),
+        FLAG("from-cache",
+             "also the keys of the cache directory, for the compiler of this machine"),
         OPTION("bundle", "FILE", "then write a bundle of exactly these keys"),
         OPTION("sign", "KEY", "sign the bundle with this secret key file"),
-        FLAG("dry-run", "tell what is cached and what would be compiled"),
+        FLAG("dry-run", "print which keys are cached and which would be compiled"),
         {"worker", 0, NULL, NULL, false}, OPTION_JSON),
     .help =
-        "A LIST is what a service wrote with QUERN_RECORD=LIST, or text for people, one key a "
-        "line:\n"
+        "A LIST is a file that a service wrote with QUERN_RECORD=LIST, or text by hand, one key\n"
+        "a line:\n"
         "  FILE.qn [--target T] [--tier fast|full] [--checked]   # from the list's folder\n"
-        "'-' reads standard input. A line that is wrong is reported, and the others go on.\n"
+        "'-' reads standard input. A wrong line is reported, and the others are still compiled.\n"
         "\n"
-        "What the cache directory has already is left alone. A compiler that crashes costs a key, "
-        "not\n"
-        "the run: the key is tried once more and then given up by name. The exit code is 0 only "
-        "if\n"
+        "Keys that are cached are not compiled again. When a compiler crashes, its key is tried\n"
+        "once more and then reported as crashed; the others go on. The exit code is 0 only if\n"
         "every key is in the cache at the end.\n",
     .examples =
         "  quern warm examples/warm.list --target interp\n"

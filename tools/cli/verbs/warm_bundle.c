@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/cli/list.h"
+#include "tools/cli/report.h"
 #include "tools/cli/session.h"
 
 enum { MAX_BUNDLES = 64 };
@@ -37,15 +38,15 @@ static bool wants(void* self, const qn_cache_entry_t* entry) {
          NULL;
 }
 
-// The bundles that the engine searches: a key may be warm in one of them alone.
+// Opens the bundles that the engine searches: a key may be in one of them alone.
 static qn_status_t open_bundles(const char* paths, qn_cache_bundle_t* bundles[MAX_BUNDLES],
                                 size_t* out_count) {
   *out_count = 0;
   while (*paths && *out_count < MAX_BUNDLES) {
     size_t size = strcspn(paths, ":");
     char* path = strndup(paths, size);
-    if (!path) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
-    // One that cannot be opened was no place where a key was found.
+    if (!path) return no_memory("a path");
+    // The engine found no key in a bundle that cannot be opened.
     if (size > 0 && qn_status_consume(qn_cache_bundle_open(path, NULL, 0, &bundles[*out_count])) ==
                         QN_STATUS_OK) {
       ++*out_count;
@@ -77,16 +78,14 @@ static qn_status_t write_from(qn_cache_dir_t* dir, qn_cache_bundle_t* const* bun
 
 qn_status_t warm_bundle_write(qn_engine_t* engine, warm_keys_t* keys, const char* path,
                               const char* secret_key_file, qn_cache_write_report_t* out_report) {
-  if (keys->is_out_of_memory) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for keys");
+  if (keys->is_out_of_memory) return no_memory("keys");
   if (keys->count) qsort(keys->keys, keys->count, sizeof *keys->keys, compare_keys);
   char* root = session_option(engine, "cache_dir");
   char* paths = session_option(engine, "bundles");
   qn_cache_dir_t* dir = NULL;
   qn_cache_bundle_t* bundles[MAX_BUNDLES];
   size_t bundle_count = 0;
-  qn_status_t status = root && paths
-                           ? qn_cache_dir_open(root, &dir)
-                           : qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a path");
+  qn_status_t status = root && paths ? qn_cache_dir_open(root, &dir) : no_memory("a path");
   if (qn_ok(status)) status = open_bundles(paths, bundles, &bundle_count);
   if (qn_ok(status)) {
     status = write_from(dir, bundles, bundle_count, keys, path, secret_key_file, out_report);

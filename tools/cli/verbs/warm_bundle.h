@@ -6,7 +6,7 @@
 #include "quern/cache.h"
 #include "quern/quern.h"
 
-// Keys as they come. Zero-initialised: empty. Owned: warm_keys_free.
+// A list of keys. Zero-initialised: empty. Owned: warm_keys_free.
 typedef struct warm_keys {
   char (*keys)[33];
   size_t count;
@@ -17,8 +17,8 @@ void warm_keys_add(warm_keys_t* keys, const char* key);
 void warm_keys_free(warm_keys_t* keys);
 
 // Writes the bundle from the engine's directory and its bundles. Sorts the keys. `secret_key_file`
-// may be NULL. Errors: those of qn_cache_bundle_write and of opening; NOT_FOUND when a key has gone
-// meanwhile.
+// may be NULL. Errors: those of qn_cache_bundle_write and of opening; NOT_FOUND when a key has left
+// the cache meanwhile.
 qn_status_t warm_bundle_write(qn_engine_t* engine, warm_keys_t* keys, const char* path,
                               const char* secret_key_file, qn_cache_write_report_t* out_report);
 

@@ -24,16 +24,15 @@ void warm_report_init(warm_report_t* report, const args_t* args) {
 void warm_report_problem(void* self, const qn_warm_problem_t* problem) {
   warm_report_t* report = self;
   report->problem_count++;
-  json_array_append_new(
-      report->problems,
-      json_pack("{s:o, s:I, s:o}", "source", json_text(problem->source_name), "line",
-                (json_int_t)problem->line, "message", json_text(problem->message)));
+  json_array_append_new(report->problems,
+                        json_record("source:s line:d message:s", problem->source_name,
+                                    problem->line, problem->message));
   print(stderr, "quern: %s:%u: ", problem->source_name, problem->line);
   print_lines(stderr, problem->message);
 }
 
 void warm_report_begin(warm_report_t* report) {
-  report->told_ns = now_ns();
+  report->line_ns = now_ns();
   report->progress = progress_start("asking the cache");
 }
 
@@ -65,16 +64,16 @@ static void describe(const qn_warm_result_t* progress, char out[160]) {
 }
 
 static json_t* key_json(const qn_warm_item_t* item) {
-  return json_pack(
-      "{s:o, s:o, s:o, s:s, s:b, s:s, s:I, s:I, s:I, s:o}", "key", json_text(item->key.hex), "name",
-      json_text(item->name), "target", json_parsed(item->target_json), "tier",
-      item->tier == QN_TIER_FAST ? "fast" : "full", "is_checked", (int)item->is_checked, "outcome",
-      qn_warm_outcome_text(item->outcome), "compile_ns", (json_int_t)item->compile_ns, "attempts",
-      (json_int_t)item->attempt_count, "signal", (json_int_t)item->signal, "error",
-      item->error[0] ? json_text(item->error) : json_null());
+  return json_record(
+      "key:s name:s target:o tier:s is_checked:b outcome:s compile_ns:i attempts:d signal:d "
+      "error:S",
+      item->key.hex, item->name, json_parsed(item->target_json),
+      item->tier == QN_TIER_FAST ? "fast" : "full", item->is_checked,
+      qn_warm_outcome_text(item->outcome), item->compile_ns, item->attempt_count, item->signal,
+      item->error);
 }
 
-// "cpu znver4": what people call a target.
+// Names a target for people: "cpu znver4".
 static void short_target(const char* target_json, char out[96]) {
   json_t* target = json_parsed(target_json);
   const char* kind = json_string_value(json_object_get(target, "kind"));
@@ -83,8 +82,8 @@ static void short_target(const char* target_json, char out[96]) {
   json_decref(target);
 }
 
-// A dry run's answer goes to standard output, a failure to standard error.
-static void tell_item(warm_report_t* report, const qn_warm_item_t* item) {
+// Prints a key that is not warm: in a dry run to standard output, a failure to standard error.
+static void print_item(warm_report_t* report, const qn_warm_item_t* item) {
   bool is_good = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
   char target[96];
   short_target(item->target_json, target);
@@ -106,17 +105,18 @@ void warm_report_progress(warm_report_t* report, const qn_warm_result_t* progres
                           const qn_warm_item_t* item) {
   if (item) {
     bool is_warm = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
-    if (is_warm && args_has(report->args, "bundle"))
+    if (is_warm && args_has(report->args, "bundle")) {
       warm_keys_add(&report->warm_keys, item->key.hex);
+    }
     if (report->args->is_json) json_array_append_new(report->keys, key_json(item));
-    tell_item(report, item);
+    print_item(report, item);
     return;
   }
   char line[160];
   describe(progress, line);
   progress_tell(report->progress, line);
-  if (report->progress || now_ns() - report->told_ns < LINE_PERIOD_NS) return;
-  report->told_ns = now_ns();
+  if (report->progress || now_ns() - report->line_ns < LINE_PERIOD_NS) return;
+  report->line_ns = now_ns();
   print(stderr, "quern: %s\n", line);
 }
 
@@ -124,9 +124,8 @@ void warm_report_progress(warm_report_t* report, const qn_warm_result_t* progres
 
 static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t* result) {
   json_t* summary =
-      json_pack("{s:b, s:b, s:I, s:I, s:I}", "is_warm", (int)result->is_warm, "is_cancelled",
-                (int)result->is_cancelled, "total", (json_int_t)result->total, "elapsed_ns",
-                (json_int_t)result->elapsed_ns, "workers", (json_int_t)result->worker_count);
+      json_record("is_warm:b is_cancelled:b total:i elapsed_ns:i workers:d", result->is_warm,
+                  result->is_cancelled, result->total, result->elapsed_ns, result->worker_count);
   for (int i = QN_WARM_COMPILED; i < QN_WARM_OUTCOME_COUNT; i++) {
     json_object_set_new(summary, qn_warm_outcome_text((qn_warm_outcome_t)i),
                         json_integer((json_int_t)result->counts[i]));
@@ -135,17 +134,15 @@ static json_t* summary_json(const warm_report_t* report, const qn_warm_result_t*
     const qn_cached_report_t* from = &report->from_cache;
     json_object_set_new(
         summary, "from_cache",
-        json_pack("{s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)from->entry_count, "taken",
-                  (json_int_t)from->lookup_count, "without_module",
-                  (json_int_t)from->without_module_count, "other_namespace",
-                  (json_int_t)from->other_namespace_count, "bad", (json_int_t)from->bad_count));
+        json_record("entries:i taken:i without_module:i other_namespace:i bad:i", from->entry_count,
+                    from->lookup_count, from->without_module_count, from->other_namespace_count,
+                    from->bad_count));
   }
   const char* bundle = args_value(report->args, "bundle", NULL);
   if (bundle && !report->is_dry_run) {
     json_object_set_new(summary, "bundle",
-                        json_pack("{s:o, s:I, s:I}", "file", json_text(bundle), "entries",
-                                  (json_int_t)report->bundle.written_count, "size_bytes",
-                                  (json_int_t)report->bundle.written_bytes));
+                        json_record("file:s entries:i size_bytes:i", bundle,
+                                    report->bundle.written_count, report->bundle.written_bytes));
   }
   json_object_set(summary, "problems", report->problems);
   json_object_set(summary, "keys", report->keys);
@@ -177,9 +174,8 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
   }
   const char* bundle = args_value(report->args, "bundle", NULL);
   if (bundle && report->bundle.written_count > 0) {
-    char size[32];
-    print(stdout, "%s: %llu %s, %s\n", bundle, (unsigned long long)report->bundle.written_count,
-          report->bundle.written_count == 1 ? "entry" : "entries",
+    char count[32], size[32];
+    print(stdout, "%s: %s, %s\n", bundle, format_entries(report->bundle.written_count, count),
           format_size(report->bundle.written_bytes, size));
   }
   if (report->problem_count > 0) {
@@ -190,9 +186,9 @@ static void print_summary(const warm_report_t* report, const qn_warm_result_t* r
 
 int warm_report_finish(warm_report_t* report, const qn_warm_result_t* result, qn_status_t status) {
   int code = EXIT_DONE;
-  // What was done before an error is worth telling; an error before any work is not.
+  // A summary follows an error only if work was done before it.
   bool has_begun = qn_ok(status) || result->worker_count > 0 || result->done > 0;
-  if (has_begun && report->args->is_json) print_json(summary_json(report, result), 17);
+  if (has_begun && report->args->is_json) print_json(summary_json(report, result));
   if (has_begun && !report->args->is_json) print_summary(report, result);
   bool is_good = report->is_dry_run ? result->counts[QN_WARM_FAILED] == 0 : result->is_warm;
   if (!is_good || report->problem_count > 0) code = EXIT_WRONG;

@@ -17,13 +17,13 @@ typedef struct warm_report {
   qn_cache_write_report_t bundle;
   qn_cached_report_t from_cache;
   progress_t* progress;
-  int64_t told_ns;  // the last plain line
+  int64_t line_ns;  // the time of the last plain line
 } warm_report_t;
 
 void warm_report_init(warm_report_t* report, const args_t* args);
 // For qn_warm_read_options_t.
 void warm_report_problem(void* self, const qn_warm_problem_t* problem);
-// Around the work.
+// Before and after the work.
 void warm_report_begin(warm_report_t* report);
 void warm_report_progress(warm_report_t* report, const qn_warm_result_t* progress,
                           const qn_warm_item_t* item);
