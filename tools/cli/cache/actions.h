@@ -45,6 +45,8 @@ json_t* cache_place_json(const cache_t* cache);
 // Opens a bundle with the keys of --signed-by.
 qn_status_t cache_open_bundle(const args_t* args, const char* path, qn_cache_bundle_t** out_bundle);
 
+// Runs `verify --recompile` (recompile.c).
+qn_status_t cache_run_recompile(const cache_t* cache, int* out_code);
 // Appends {"key", "reason"} to a list of bad entries.
 void cache_add_bad(json_t* list, qn_cache_key_t key, const char* reason);
 

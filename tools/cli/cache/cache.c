@@ -65,8 +65,8 @@ static bool is_in(const char* words, const char* name) {
   return false;
 }
 
-// Reports an option that belongs to other actions, and returns false.
-static bool check_options(const args_t* args, const cache_action_t* action, int* out_code) {
+// Reports an option that belongs to other actions.
+static int check_options(const args_t* args, const cache_action_t* action) {
   for (int i = 0; i < args->option_count; i++) {
     const char* name = args->options[i].spec->name;
     if (strcmp(name, "json") == 0 || is_in(action->options, name)) continue;
@@ -77,35 +77,26 @@ static bool check_options(const args_t* args, const cache_action_t* action, int*
       (void)snprintf(owners + size, sizeof owners - size, "%s'cache %s'", size ? ", " : "",
                      actions[k]->name);
     }
-    *out_code = report_usage(args, "--%s belongs to %s", name, owners);
-    return false;
+    return report_usage(args, "--%s belongs to %s", name, owners);
   }
-  return true;
+  return EXIT_DONE;
 }
 
-static bool check_operands(const args_t* args, const cache_action_t* action, int* out_code) {
+// Reports operands and options that an action does not take; else returns EXIT_DONE.
+static int check_usage(const args_t* args, const cache_action_t* action) {
   int given = args->operand_count - 1;
   if (given < action->min_operands) {
-    *out_code = report_usage(args, "cache %s: expected %s", action->name, action->operands);
-    return false;
+    return report_usage(args, "cache %s: expected %s", action->name, action->operands);
   }
   if (action->max_operands >= 0 && given > action->max_operands) {
-    *out_code = report_usage(args, "cache %s: unexpected '%s'", action->name,
-                             args->operands[action->max_operands + 1]);
-    return false;
+    return report_usage(args, "cache %s: unexpected '%s'", action->name,
+                        args->operands[action->max_operands + 1]);
   }
-  return true;
-}
-
-static bool check_bundle(const args_t* args, int* out_code) {
-  if (!args_has(args, "bundle")) return true;
+  int code = check_options(args, action);
   const char* other = args_has(args, "dir") ? "dir" : args_has(args, "heal") ? "heal" : NULL;
-  if (!other) return true;
-  *out_code = report_usage(args,
-                           "--bundle and --%s exclude each other: a bundle is one file, and "
-                           "is only read",
-                           other);
-  return false;
+  if (code != EXIT_DONE || !args_has(args, "bundle") || !other) return code;
+  return report_usage(
+      args, "--bundle and --%s exclude each other: a bundle is one file, and is only read", other);
 }
 
 static const cache_action_t* find_action(const args_t* args, int* out_code) {
@@ -114,9 +105,8 @@ static const cache_action_t* find_action(const args_t* args, int* out_code) {
   char list[256] = "";
   for (size_t i = 0; i < ACTION_COUNT; i++) {
     if (strcmp(actions[i]->name, name) == 0) {
-      bool is_fine = check_operands(args, actions[i], out_code) &&
-                     check_options(args, actions[i], out_code) && check_bundle(args, out_code);
-      return is_fine ? actions[i] : NULL;
+      *out_code = check_usage(args, actions[i]);
+      return *out_code == EXIT_DONE ? actions[i] : NULL;
     }
     names[i] = actions[i]->name;
     size_t size = strlen(list);

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "quern/warm.h"
-#include "tools/cli/cache/recompile.h"
+#include "tools/cli/cache/actions.h"
 
 typedef struct recompile {
   bool is_json;

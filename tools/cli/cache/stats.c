@@ -20,18 +20,10 @@ typedef struct groups {
   size_t count, capacity;
 } groups_t;
 
-// The kind of a target. Entries repeat few targets: each one's JSON is parsed once.
-typedef struct kind_of {
-  char* target;  // owned
-  char kind[32];
-} kind_of_t;
-
 typedef struct stats {
   uint64_t entry_count, size_bytes, code_bytes, compile_ns, unreadable_count;
   int64_t oldest_s, newest_s, least_recently_used_s;  // 0: no entry
-  groups_t kinds, generators, tiers;
-  kind_of_t* targets;
-  size_t target_count, target_capacity;
+  groups_t targets, kinds, generators, tiers;
   bool is_out_of_memory;
   uint64_t temporary_count;
   qn_cache_place_t place;
@@ -39,8 +31,8 @@ typedef struct stats {
 
 // -------------------------------------------------------------------------------------- groups
 
-static void add_to_group(stats_t* stats, groups_t* groups, const char* name,
-                         const qn_cache_summary_t* entry) {
+// Adds counts to the group of a name.
+static void add_to_group(stats_t* stats, groups_t* groups, const char* name, const group_t* part) {
   size_t i = 0;
   while (i < groups->count && strcmp(groups->items[i].name, name) != 0) i++;
   if (i == groups->count) {
@@ -54,9 +46,9 @@ static void add_to_group(stats_t* stats, groups_t* groups, const char* name,
     }
     items[groups->count++] = (group_t){.name = copy};
   }
-  groups->items[i].entry_count++;
-  groups->items[i].size_bytes += entry->info->size_bytes;
-  groups->items[i].compile_ns += entry->compile_ns;
+  groups->items[i].entry_count += part->entry_count;
+  groups->items[i].size_bytes += part->size_bytes;
+  groups->items[i].compile_ns += part->compile_ns;
 }
 
 static void free_groups(groups_t* groups) {
@@ -75,26 +67,14 @@ static void sort_groups(groups_t* groups) {
   if (groups->count) qsort(groups->items, groups->count, sizeof *groups->items, compare_groups);
 }
 
-static const char* kind_of(stats_t* stats, const char* target) {
-  for (size_t i = 0; i < stats->target_count; i++) {
-    if (strcmp(stats->targets[i].target, target) == 0) return stats->targets[i].kind;
+// Merges the groups of targets into those of their kinds.
+static void merge_targets(stats_t* stats) {
+  for (size_t i = 0; i < stats->targets.count; i++) {
+    json_t* target = json_parsed(stats->targets.items[i].name);
+    const char* kind = json_string_value(json_object_get(target, "kind"));
+    add_to_group(stats, &stats->kinds, kind ? kind : "unknown", &stats->targets.items[i]);
+    json_decref(target);
   }
-  char* copy = strdup(target);
-  kind_of_t* items =
-      list_room(stats->targets, &stats->target_capacity, stats->target_count, sizeof *items);
-  if (items) stats->targets = items;
-  if (!copy || !items) {
-    free(copy);
-    stats->is_out_of_memory = true;
-    return "unknown";
-  }
-  kind_of_t* one = &items[stats->target_count++];
-  one->target = copy;
-  json_t* json = json_parsed(target);
-  const char* kind = json_string_value(json_object_get(json, "kind"));
-  (void)snprintf(one->kind, sizeof one->kind, "%s", kind ? kind : "unknown");
-  json_decref(json);
-  return one->kind;
 }
 
 // Words the options of a key: "tier=fast checked=1" is "fast, checked".
@@ -127,9 +107,10 @@ static bool count_entry(void* self, const qn_cache_summary_t* entry) {
   stats->oldest_s = earlier(stats->oldest_s, entry->info->created_s);
   if (entry->info->created_s > stats->newest_s) stats->newest_s = entry->info->created_s;
   char tier[32];
-  add_to_group(stats, &stats->kinds, kind_of(stats, entry->target), entry);
-  add_to_group(stats, &stats->generators, entry->generator, entry);
-  add_to_group(stats, &stats->tiers, tier_of(entry->options, tier), entry);
+  group_t part = {NULL, 1, entry->info->size_bytes, entry->compile_ns};
+  add_to_group(stats, &stats->targets, entry->target, &part);
+  add_to_group(stats, &stats->generators, entry->generator, &part);
+  add_to_group(stats, &stats->tiers, tier_of(entry->options, tier), &part);
   return !stats->is_out_of_memory;
 }
 
@@ -137,6 +118,7 @@ static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
   qn_cache_usage_t usage = {.struct_size = sizeof usage};
   if (!cache->dir) return QN_OK;
   qn_status_t status = qn_cache_dir_survey(cache->dir, count_entry, stats);
+  merge_targets(stats);
   if (qn_ok(status) && stats->is_out_of_memory) {
     status = no_memory("the statistics of the cache");
   }
@@ -151,11 +133,10 @@ static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
 }
 
 static void free_stats(stats_t* stats) {
+  free_groups(&stats->targets);
   free_groups(&stats->kinds);
   free_groups(&stats->generators);
   free_groups(&stats->tiers);
-  for (size_t i = 0; i < stats->target_count; i++) free(stats->targets[i].target);
-  free(stats->targets);
 }
 
 // -------------------------------------------------------------------------------------- settings

@@ -1,7 +1,7 @@
 // tools/cli/cache/verify.c: `quern cache verify` and `quern cache clear`.
 #include <inttypes.h>
 
-#include "tools/cli/cache/recompile.h"
+#include "tools/cli/cache/actions.h"
 
 typedef struct bad_list {
   json_t* list;
