@@ -166,7 +166,7 @@ QN_API void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
                                        void (*on_generator)(void* self, const char* identity),
                                        void* self);
 // Calls back for each entry, by rising key, until the callback returns false. `info` is borrowed
-// for the callback. Gives no errors but for NULL.
+// for the callback. Errors: none.
 QN_API QN_MUST_USE qn_status_t
 qn_cache_bundle_list(qn_cache_bundle_t* bundle,
                      bool (*on_entry)(void* self, const qn_cache_entry_info_t* info), void* self);

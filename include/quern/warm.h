@@ -89,7 +89,7 @@ typedef enum qn_warm_outcome {
 } qn_warm_outcome_t;
 // One more than the last outcome.
 #define QN_WARM_OUTCOME_COUNT 7
-// Returns "compiled", "cached", "failed", "crashed", "timed_out" or "skipped"; "unknown" for other
+// Returns "compiled", "cached", "failed", "crashed", "timed_out" or "skipped"; "none" for other
 // values. Static storage.
 QN_API const char* qn_warm_outcome_text(qn_warm_outcome_t outcome);
 
