@@ -381,8 +381,8 @@ bool qn__in_flight_complete(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
   qn__in_flight_t* in_flight = &engine->in_flight;
   const qn__lookup_result_t* result = &task->result;
-  bool is_loaded = result->outcome == QN__OUTCOME_FOUND && !task->request.is_ahead;
-  assert(is_loaded == (result->executable != NULL));
+  assert((result->outcome == QN__OUTCOME_FOUND && !task->request.is_ahead) ==
+         (result->executable != NULL));
   assert((result->outcome == QN__OUTCOME_FAILED) == !qn_ok(result->status));
   // Without memory for the table the waiters still get their code.
   if (result->executable) {
