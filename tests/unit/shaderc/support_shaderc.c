@@ -96,16 +96,29 @@ static qn_status_t append(void* self, const void* data, size_t size_bytes) {
   return QN_OK;
 }
 
-char* emit(const qn_module_t* module, const request_t* request, const char* form) {
+static qn_status_t emit_to(const qn_module_t* module, const request_t* request, const char* form,
+                           qn__buffer_t* out) {
   qn_target_t* target = NULL;
   qn_compile_request_t made;
+  qn_status_t status = make_request(module, request, &target, &made);
+  if (qn_ok(status))
+    status = qn__shaderc_emit(the_shaderc(), &made, form, (qn_sink_t){out, append});
+  qn_target_release(target);
+  return status;
+}
+
+qn_status_t try_emit(const qn_module_t* module, const request_t* request, const char* form) {
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
-  qn_status_t status = make_request(module, request, &target, &made);
-  if (qn_ok(status)) {
-    status = qn__shaderc_emit(the_shaderc(), &made, form, (qn_sink_t){&text, append});
-  }
-  qn_target_release(target);
+  qn_status_t status = emit_to(module, request, form, &text);
+  qn__buffer_deinit(&text);
+  return status;
+}
+
+char* emit(const qn_module_t* module, const request_t* request, const char* form) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  qn_status_t status = emit_to(module, request, form, &text);
   char* result = NULL;
   if (qn_ok(status)) {
     result = calloc(text.size + 1, 1);

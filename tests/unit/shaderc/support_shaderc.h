@@ -55,6 +55,8 @@ void compiled_release(compiled_t* compiled);
 const char* validate(const compiled_t* compiled, const char* target);
 // An intermediate form as a terminated text, owned: free. NULL (and a line on stderr) on failure.
 char* emit(const qn_module_t* module, const request_t* request, const char* form);
+// Writes the form to nowhere; the caller frees the status.
+qn_status_t try_emit(const qn_module_t* module, const request_t* request, const char* form);
 // A whole file, terminated, owned: free. NULL when there is none.
 char* read_text(const char* path);
 

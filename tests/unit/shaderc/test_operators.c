@@ -41,78 +41,135 @@ static void check(const char* what, size_t count) {
   }
 }
 
-// ---- operators
+// ---- operators and conversions
 
-static void put_call(const qn__ir_op_info_t* info, const char* const* operands) {
-  const char* a = operands[0];
-  const char* b = operands[1];
-  if (info->syntax == QN__SYNTAX_INFIX) {
-    qn__buffer_format(&text, "%s %s %s", a, info->text, b);
-  } else if (info->syntax == QN__SYNTAX_PREFIX) {
-    qn__buffer_format(&text, "%s%s", info->text, a);
-  } else {
-    qn__buffer_format(&text, "%s(%s%s%s%s%s)", info->text, info->arity > 0 ? a : "",
-                      info->arity > 1 ? ", " : "", info->arity > 1 ? b : "",
-                      info->arity > 2 ? ", " : "", info->arity > 2 ? operands[2] : "");
+// shaderc needs 10 ms for a kernel, however small, so that a kernel holds MAX_TOGETHER of them.
+// (The conformance suite compiles each one alone, also for the least target.)
+enum { MAX_TOGETHER = 16, MAX_ITEMS = 128 };
+
+// An operator or a conversion on one dtype: what it writes, as parameters and as statements in
+// which i is the element. The number of the item is in the names of its parameters.
+typedef struct item {
+  char outputs[80];
+  char statements[240];
+} item_t;
+
+typedef struct items {
+  qn_dtype_t dtype;
+  bool is_exchange;  // needs threads
+  size_t count;
+  item_t all[MAX_ITEMS];
+} items_t;
+
+// Writes one function with `count` of the items; `chosen` has their numbers.
+static void put_function(const items_t* items, const size_t* chosen, size_t count) {
+  const char* dtype = qn_dtype_text(items->dtype);
+  qn__buffer_format(&text, "func f(x: %s[n], y: %s[n], z: %s[n], c: bool[n], k: %s", dtype, dtype,
+                    dtype, dtype);
+  for (size_t i = 0; i < count; ++i) qn__buffer_cstr(&text, items->all[chosen[i]].outputs);
+  qn__buffer_cstr(&text, items->is_exchange
+                             ? ") {\n  block.x b in 0..n // 64 {\n    thread.x t in 0..64 {\n"
+                               "      let i = b * 64 + t;\n"
+                             : ") {\n  parallel i in 0..n {\n");
+  for (size_t i = 0; i < count; ++i) qn__buffer_cstr(&text, items->all[chosen[i]].statements);
+  qn__buffer_cstr(&text, items->is_exchange ? "    }\n  }\n}\n" : "  }\n}\n");
+}
+
+// Calls `compile_text` with functions that hold the chosen items, some in each.
+static void compile_items(const items_t* items, const size_t* chosen, size_t count,
+                          void (*compile_text)(const void* self), const void* self) {
+  for (size_t first = 0; first < count; first += MAX_TOGETHER) {
+    size_t left = count - first;
+    begin();
+    put_function(items, chosen + first, left < MAX_TOGETHER ? left : MAX_TOGETHER);
+    compile_text(self);
   }
 }
 
-// A function that applies the operator to elements; none when it does not take the dtype.
-static void put_operator(qn_op_t op, qn_dtype_t dtype) {
+static void compile_for_two(const void* self) {
+  (void)self;
+  check((const char*)text.data, 2);
+}
+
+static void check_items(const items_t* items) {
+  size_t chosen[MAX_ITEMS];
+  for (size_t i = 0; i < items->count; ++i) chosen[i] = i;
+  compile_items(items, chosen, items->count, compile_for_two, NULL);
+}
+
+static item_t* add_item(items_t* items) {
+  assert_true(items->count < MAX_ITEMS);
+  return &items->all[items->count++];
+}
+
+// Adds the operator unless it does not take the dtype.
+static void add_operator(items_t* items, qn_op_t op) {
   const qn__ir_op_info_t* info = qn__op_info(op);
-  qn_dtype_t operands[3] = {dtype, dtype, dtype};
+  qn_dtype_t operands[3] = {items->dtype, items->dtype, items->dtype};
   if (info->rule == QN__RULE_SELECT) operands[0] = QN_DTYPE_BOOL;
   if (info->rule == QN__RULE_LANE) operands[1] = QN_DTYPE_I64;
+  bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
   uint32_t index;
   const char* expected;
   qn_dtype_t result = qn__op_result(op, operands, &index, &expected);
-  if (result == QN_DTYPE_NONE) return;
-  bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
-  qn__buffer_format(&text, "func f_%s(x: %s[n], y: %s[n], z: %s[n], out r: %s[n]) {\n",
-                    qn_dtype_text(dtype), qn_dtype_text(operands[0]), qn_dtype_text(operands[1]),
-                    qn_dtype_text(operands[2]), qn_dtype_text(result));
-  if (is_exchange) {
-    qn__buffer_cstr(&text,
-                    "  block.x b in 0..n // 64 {\n    thread.x t in 0..64 {\n"
-                    "      let i = b * 64 + t;\n      r[i] = ");
+  if (result == QN_DTYPE_NONE || is_exchange != items->is_exchange) return;
+  const char* a = info->rule == QN__RULE_SELECT ? "c[i]" : "x[i]";
+  const char* b = info->rule == QN__RULE_LANE ? "(i % 7)" : "y[i]";
+  size_t number = items->count;
+  item_t* item = add_item(items);
+  (void)snprintf(item->outputs, sizeof item->outputs, ", out r%zu: %s[n]", number,
+                 qn_dtype_text(result));
+  if (info->syntax == QN__SYNTAX_INFIX) {
+    (void)snprintf(item->statements, sizeof item->statements, "    r%zu[i] = %s %s %s;\n", number,
+                   a, info->text, b);
+  } else if (info->syntax == QN__SYNTAX_PREFIX) {
+    (void)snprintf(item->statements, sizeof item->statements, "    r%zu[i] = %s%s;\n", number,
+                   info->text, a);
   } else {
-    qn__buffer_cstr(&text, "  parallel i in 0..n {\n    r[i] = ");
+    (void)snprintf(item->statements, sizeof item->statements, "    r%zu[i] = %s(%s%s%s%s%s);\n",
+                   number, info->text, info->arity > 0 ? a : "", info->arity > 1 ? ", " : "",
+                   info->arity > 1 ? b : "", info->arity > 2 ? ", " : "",
+                   info->arity > 2 ? "z[i]" : "");
   }
-  const char* const args[] = {"x[i]", info->rule == QN__RULE_LANE ? "(i % 7)" : "y[i]", "z[i]"};
-  put_call(info, args);
-  qn__buffer_cstr(&text, is_exchange ? ";\n    }\n  }\n}\n" : ";\n  }\n}\n");
+}
+
+// Calls `check_all` with the operators on each dtype; those among threads come by themselves.
+static void check_operators(void (*check_all)(const items_t* items)) {
+  static items_t items;
+  for (size_t i = 0; i < 2 * QN_COUNT_OF(dtypes); ++i) {
+    items = (items_t){.dtype = dtypes[i / 2], .is_exchange = i % 2 == 1};
+    for (uint32_t op = 1; qn__op_info((qn_op_t)op); ++op) add_operator(&items, (qn_op_t)op);
+    check_all(&items);
+  }
 }
 
 static void test_operators(void** state) {
   (void)state;
-  for (uint32_t op = 1; qn__op_info((qn_op_t)op); ++op) {
-    begin();
-    for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) put_operator((qn_op_t)op, dtypes[i]);
-    check(qn__op_info((qn_op_t)op)->text, 2);
-  }
+  check_operators(check_items);
+}
+
+static bool has_bitcast(qn_dtype_t from, qn_dtype_t to) {
+  return qn__dtype_bits(from) == qn__dtype_bits(to) && from != QN_DTYPE_BOOL && to != QN_DTYPE_BOOL;
 }
 
 static void test_conversions(void** state) {
   (void)state;
+  static items_t items;
   for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
-    begin();
-    const char* from = qn_dtype_text(dtypes[i]);
-    for (size_t k = 0; k < QN_COUNT_OF(dtypes); ++k) {
-      const char* to = qn_dtype_text(dtypes[k]);
-      bool has_bits = qn__dtype_bits(dtypes[i]) == qn__dtype_bits(dtypes[k]) &&
-                      dtypes[i] != QN_DTYPE_BOOL && dtypes[k] != QN_DTYPE_BOOL;
-      qn__buffer_format(&text,
-                        "func to_%s(x: %s[n], s: %s, out r: %s[n], out q: %s[n]) {\n"
-                        "  parallel i in 0..n {\n    r[i] = %s(x[i]);\n",
-                        to, from, from, to, to, to);
-      if (has_bits) {
-        qn__buffer_format(&text, "    q[i] = bitcast(%s, s);\n", to);
-      } else {
-        qn__buffer_format(&text, "    q[i] = %s(s);\n", to);
-      }
-      qn__buffer_cstr(&text, "  }\n}\n");
+    items = (items_t){.dtype = dtypes[i]};
+    for (size_t number = 0; number < QN_COUNT_OF(dtypes); ++number) {
+      const char* to = qn_dtype_text(dtypes[number]);
+      item_t* item = add_item(&items);
+      (void)snprintf(item->outputs, sizeof item->outputs, ", out r%zu: %s[n], out q%zu: %s[n]",
+                     number, to, number, to);
+      (void)snprintf(item->statements, sizeof item->statements,
+                     has_bitcast(dtypes[i], dtypes[number]) ? "    r%zu[i] = %s(x[i]);\n"
+                                                              "    q%zu[i] = bitcast(%s, k);\n"
+                                                            : "    r%zu[i] = %s(x[i]);\n"
+                                                              "    q%zu[i] = %s(k);\n",
+                     number, to, number, to);
     }
-    check(from, 2);
+    check_items(&items);
   }
 }
 
@@ -258,64 +315,81 @@ static void test_statements(void** state) {
 
 // ---- lesser targets
 
-// On targets without 64-bit types what is in `text` is had or refused, but never made a text that
-// the compiler underneath does not take.
-static void check_lesser(void) {
-  static const char* const lesser[] = {TARGET_LEAST,
-                                       "{\"kind\":\"vulkan\",\"supports_float64\":true}",
-                                       "{\"kind\":\"vulkan\",\"supports_int64\":true}"};
+static const char* const lesser[] = {TARGET_LEAST,
+                                     "{\"kind\":\"vulkan\",\"supports_float64\":true}",
+                                     "{\"kind\":\"vulkan\",\"supports_int64\":true}"};
+
+// Compiles `text`, or writes only its GLSL. False when it is refused; fails the test when it
+// becomes a text that the compiler underneath does not take.
+static bool is_taken(const char* target, bool is_whole) {
   assert_false(text.has_failed);
-  if (text.size == 0) return;
   qn_module_t* module = parse((const char*)text.data);
-  for (size_t k = 0; k < QN_COUNT_OF(lesser); ++k) {
-    compiled_t compiled;
-    qn_status_t status =
-        compile(module, &(request_t){.target = lesser[k], .tier = QN_TIER_FAST}, &compiled);
-    if (!qn_ok(status) && qn_status_code(status) != QN_STATUS_UNSUPPORTED) {
-      (void)fprintf(stderr, "target %s: %s\n", lesser[k], qn_status_message(status));
-      fail();
-    }
-    qn_status_free(status);
-    compiled_release(&compiled);
+  request_t request = {.target = target, .tier = QN_TIER_FAST};
+  compiled_t compiled = {0};
+  qn_status_t status =
+      is_whole ? compile(module, &request, &compiled) : try_emit(module, &request, "glsl");
+  qn_status_code_t code = qn_status_code(status);
+  if (code != QN_STATUS_OK && code != QN_STATUS_UNSUPPORTED) {
+    (void)fprintf(stderr, "target %s: %s\n", target, qn_status_message(status));
+    fail();
   }
+  qn_status_free(status);
+  compiled_release(&compiled);
   qn_module_release(module);
+  return code == QN_STATUS_OK;
+}
+
+static void check_lesser(void) {
+  for (size_t k = 0; k < QN_COUNT_OF(lesser); ++k) (void)is_taken(lesser[k], true);
+}
+
+static void compile_for_one(const void* target) {
+  if (!is_taken(target, true)) fail_msg("refused together, target %s", (const char*)target);
+}
+
+// Each item by itself is taken or refused as GLSL is written; shaderc compiles what is taken.
+static void check_lesser_items(const items_t* items) {
+  for (size_t k = 0; k < QN_COUNT_OF(lesser); ++k) {
+    size_t chosen[MAX_ITEMS], count = 0;
+    for (size_t i = 0; i < items->count; ++i) {
+      begin();
+      put_function(items, &i, 1);
+      if (is_taken(lesser[k], false)) chosen[count++] = i;
+    }
+    compile_items(items, chosen, count, compile_for_one, lesser[k]);
+  }
 }
 
 static void test_lesser_operators(void** state) {
   (void)state;
-  for (uint32_t op = 1; qn__op_info((qn_op_t)op); ++op) {
-    for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
-      begin();
-      put_operator((qn_op_t)op, dtypes[i]);
-      check_lesser();
-    }
-  }
+  check_operators(check_lesser_items);
 }
 
 // Also of narrow i64, to and from all.
 static void test_lesser_conversions(void** state) {
   (void)state;
+  static items_t items;
   for (size_t i = 0; i < QN_COUNT_OF(dtypes); ++i) {
+    items = (items_t){.dtype = dtypes[i]};
+    const char* from = qn_dtype_text(dtypes[i]);
     for (size_t k = 0; k < QN_COUNT_OF(dtypes); ++k) {
-      const char* from = qn_dtype_text(dtypes[i]);
       const char* to = qn_dtype_text(dtypes[k]);
-      begin();
-      qn__buffer_format(&text,
-                        "func f(x: %s[n], out r: %s[n], out q: i32[n]) {\n  parallel i in 0..n {\n"
-                        "    r[i] = %s(x[i]);\n    r[n - 1 - i] = %s(i);\n"
-                        "    q[i] = i32(i64(x[i]));\n  }\n}\n",
-                        from, to, to, to);
-      check_lesser();
-      bool has_bits = qn__dtype_bits(dtypes[i]) == qn__dtype_bits(dtypes[k]) &&
-                      dtypes[i] != QN_DTYPE_BOOL && dtypes[k] != QN_DTYPE_BOOL;
-      if (!has_bits) continue;
-      begin();
-      qn__buffer_format(&text,
-                        "func f(x: %s[n], out r: %s[n]) {\n  parallel i in 0..n {\n"
-                        "    r[i] = bitcast(%s, %s(i));\n  }\n}\n",
-                        from, to, to, from);
-      check_lesser();
+      size_t number = items.count;
+      item_t* item = add_item(&items);
+      (void)snprintf(item->outputs, sizeof item->outputs, ", out r%zu: %s[n], out q%zu: i32[n]",
+                     number, to, number);
+      (void)snprintf(item->statements, sizeof item->statements,
+                     "    r%zu[i] = %s(x[i]);\n    r%zu[n - 1 - i] = %s(i);\n"
+                     "    q%zu[i] = i32(i64(x[i]));\n",
+                     number, to, number, to, number);
+      if (!has_bitcast(dtypes[i], dtypes[k])) continue;
+      number = items.count;
+      item = add_item(&items);
+      (void)snprintf(item->outputs, sizeof item->outputs, ", out r%zu: %s[n]", number, to);
+      (void)snprintf(item->statements, sizeof item->statements,
+                     "    r%zu[i] = bitcast(%s, %s(i));\n", number, to, from);
     }
+    check_lesser_items(&items);
   }
 }
 
