@@ -13,6 +13,7 @@
 #ifndef QUERN_BASE_STRUCT_SIZE_H_
 #define QUERN_BASE_STRUCT_SIZE_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -81,6 +82,25 @@ static inline void qn__struct_write(void* out, const void* filled, size_t size) 
   if (stated < size) size = stated;
   const size_t head = sizeof stated;
   memcpy((uint8_t*)out + head, (const uint8_t*)filled + head, size - head);
+}
+
+// A member that a table must have.
+typedef struct qn__required {
+  const char* name;
+  bool is_there;
+} qn__required_t;
+#define QN_REQUIRED(table, member) {#member, (table)->member != NULL}
+
+// Checks the table `name` (may be NULL) of another version: a member that is beyond its struct_size
+// is missing, too. Errors: INVALID_ARGUMENT naming the first that is missing.
+static inline qn_status_t qn__require_members(const char* type, const char* name,
+                                              const qn__required_t* required, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (required[i].is_there) continue;
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s '%s': %s is missing", type,
+                          name ? name : "", required[i].name);
+  }
+  return QN_OK;
 }
 
 // Declares `name`, a copy of what the other side filled, or returns the error.

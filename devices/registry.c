@@ -58,25 +58,36 @@ const qn_device_table_t* qn__device_table(int32_t type) {
   return atomic_load_explicit(&tables[type], memory_order_acquire);
 }
 
+// Checks what every device must have.
+static qn_status_t check_table(const qn_device_table_t* table) {
+  const qn__required_t required[] = {QN_REQUIRED(table, name),      QN_REQUIRED(table, count),
+                                     QN_REQUIRED(table, attribute), QN_REQUIRED(table, allocate),
+                                     QN_REQUIRED(table, free),      QN_REQUIRED(table, copy),
+                                     QN_REQUIRED(table, accepts),   QN_REQUIRED(table, load),
+                                     QN_REQUIRED(table, unload),    QN_REQUIRED(table, launch)};
+  QN_TRY(qn__require_members("qn_device_table_t", table->name, required, QN_COUNT_OF(required)));
+  if (table->type >= 0 && table->type < TYPE_LIMIT) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "device table '%s': type %d is not in [0, %d)",
+                        table->name, table->type, TYPE_LIMIT);
+}
+
 qn_status_t qn_device_register(const qn_device_table_t* table) {
-  if (!table || table->abi_version != QN_DEVICE_ABI_VERSION || table->struct_size < sizeof *table) {
+  QN_REQUIRE(table);
+  if (table->abi_version != QN_DEVICE_ABI_VERSION) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a device table of ABI version %u and %zu bytes is expected",
-                          QN_DEVICE_ABI_VERSION, sizeof *table);
+                          "a device table of ABI version %u is expected, not %u",
+                          QN_DEVICE_ABI_VERSION, table->abi_version);
   }
-  if (table->type < 0 || table->type >= TYPE_LIMIT || !table->name || !table->count ||
-      !table->attribute || !table->allocate || !table->free || !table->copy || !table->accepts ||
-      !table->load || !table->unload || !table->launch) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "device table '%s': a type in [0, %d), name, count, attribute, allocate, "
-                          "free, copy, accepts, "
-                          "load, unload and launch are needed",
-                          table->name ? table->name : "", TYPE_LIMIT);
-  }
-  const qn_device_table_t* expected = NULL;
-  if (!atomic_compare_exchange_strong(&tables[table->type], &expected, table)) {
+  QN_STRUCT_READ(qn_device_table_t, table, given);
+  QN_TRY(check_table(&given));
+  qn_device_table_t* copy = malloc(sizeof *copy);
+  if (!copy) return qn__out_of_memory("a device table");
+  *copy = given;
+  const qn_device_table_t* taken = NULL;
+  if (!atomic_compare_exchange_strong(&tables[given.type], &taken, copy)) {
+    free(copy);
     return qn_status_make(QN_STATUS_FAILED_PRECONDITION, "device type %d is taken by '%s'",
-                          table->type, expected->name);
+                          given.type, taken->name);
   }
   return QN_OK;
 }

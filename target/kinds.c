@@ -9,6 +9,7 @@
 #include "target/target.h"
 
 #include "base/argument.h"
+#include "base/struct_size.h"
 
 #define BOOL QN_OPTION_BOOL
 #define INT QN_OPTION_INT
@@ -76,8 +77,9 @@ static const qn__target_option_t options_VULKAN[] = {
 };
 
 static const qn_target_kind_info_t kind_infos[] = {
-#define QN_TARGET_KIND(id, name, codegen, device_type, doc) \
-  {name, doc, codegen, device_type, QN_COUNT_OF(infos_##id), infos_##id},
+#define QN_TARGET_KIND(id, name, codegen, device_type, doc)             \
+  {sizeof(qn_target_kind_info_t), name,      doc, codegen, device_type, \
+   QN_COUNT_OF(infos_##id),       infos_##id},
 #include "target/kinds.inc"
 #undef QN_TARGET_KIND
 };
@@ -194,6 +196,8 @@ static qn_status_t copy_kind(const qn_target_kind_info_t* info, qn__target_kind_
 
 qn_status_t qn_target_kind_register(const qn_target_kind_info_t* info) {
   QN_REQUIRE(info);
+  QN_STRUCT_READ(qn_target_kind_info_t, info, given);
+  info = &given;
   if (!is_name(info->name)) return wrong_kind(info, "a name of small letters, digits and _");
   if (!is_name(info->codegen)) return wrong_kind(info, "a code generator's name is needed");
   if (!info->doc) return wrong_kind(info, "a doc is needed");

@@ -193,6 +193,7 @@ static const qn_option_info_t options[] = {
     {"volume", QN_OPTION_INT, "3", false, "an example of an option", 0, 10},
 };
 static const qn_target_kind_info_t kind = {
+    .struct_size = sizeof(qn_target_kind_info_t),
     .name = "echo",
     .doc = "an example of a plugin: code that does nothing",
     .codegen = "echo",

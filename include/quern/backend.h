@@ -1,6 +1,13 @@
 // quern/backend.h: for authors of backends: the tables of a device, a code generator, a kind of
 // target and a plugin, the artifact between generator and device, and the ABI of CPU images.
 // docs/new-backend.md walks through one.
+//
+// Tables, artifacts and requests follow the rule of struct_size (quern.h), for plugins and
+// libraries of different versions: an optional function beyond a table's struct_size is NULL, a
+// required one is an error that names it. A plugin reads only those members of a struct that are
+// within its struct_size. Structs without struct_size (qn_launch_t, qn_kernel_failure_t,
+// qn_driver_cache_t, qn_artifact_function_t, qn_artifact_site_t) change only with the ABI version
+// of their table.
 #ifndef QUERN_BACKEND_H_
 #define QUERN_BACKEND_H_
 
@@ -118,9 +125,9 @@ QN_API QN_MUST_USE qn_status_t qn_codegen_identity(const char* name, const void*
 
 // Registers a generator by its name for all engines: it then needs no shared object of its own.
 // Call it before the first lookup that needs the generator. Calls `create` and `destroy` once to
-// learn the identity. The table is borrowed for the life of the process. Errors: INVALID_ARGUMENT
-// (ABI version, missing members, name, identity), FAILED_PRECONDITION (the name is taken, or eight
-// are registered), those of `create`.
+// learn the identity. Copies the table; its texts are borrowed for the life of the process. Errors:
+// INVALID_ARGUMENT (ABI version, missing members, name, identity), FAILED_PRECONDITION (the name is
+// taken, or eight are registered), those of `create`.
 QN_API QN_MUST_USE qn_status_t qn_codegen_register(const qn_codegen_t* table);
 
 // ------------------------------------------------------------------------------------ devices
@@ -246,8 +253,9 @@ typedef struct qn_device_table {
   const char* (*absence)(void);
 } qn_device_table_t;
 
-// Registers a device type. The table is borrowed for the life of the process. Errors:
-// INVALID_ARGUMENT (ABI version, type, missing members), FAILED_PRECONDITION (the type is taken).
+// Registers a device type. Copies the table; its texts are borrowed for the life of the process.
+// Errors: INVALID_ARGUMENT (ABI version, type, missing members), FAILED_PRECONDITION (the type is
+// taken), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_device_register(const qn_device_table_t* table);
 
 // Checks what code needs (qn_artifact_t's `isa`) against one device, by its `target_property`: for

@@ -55,11 +55,12 @@ typedef struct qn_option_info {
 } qn_option_info_t;
 // One kind of targets.
 typedef struct qn_target_kind_info {
-  const char* name;                 // "cpu"
-  const char* doc;                  // one line
-  const char* codegen;              // the code generator's name: "llvm", "interp"
-  int32_t device_type;              // of the devices that run its code (DLPack's)
-  size_t option_count;              // how many options follow
+  size_t struct_size;   // sizeof(qn_target_kind_info_t); from qn_target_kind_at the library's
+  const char* name;     // "cpu"
+  const char* doc;      // one line
+  const char* codegen;  // the code generator's name: "llvm", "interp"
+  int32_t device_type;  // of the devices that run its code (DLPack's)
+  size_t option_count;  // how many options follow
   const qn_option_info_t* options;  // their table
 } qn_target_kind_info_t;
 // Returns how many kinds of targets there are, registered ones included.

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/reader.h"
+#include "base/struct_size.h"
 
 #define METADATA_VERSION 1u
 
@@ -113,9 +114,25 @@ qn_status_t qn__artifact_decode(qn_span_t metadata, qn_span_t payload, qn__arena
   return qn__artifact_check(out_artifact);
 }
 
+qn_status_t qn__artifact_compile(const qn_codegen_t* codegen, void* self,
+                                 const qn_compile_request_t* request, qn__compiled_t* out) {
+  *out = (qn__compiled_t){.given = NULL};
+  QN_TRY(codegen->compile(self, request, &out->given));
+  qn_artifact_t* copy = &out->artifact;
+  qn_status_t status = qn__struct_read("qn_artifact_t", 0, out->given, copy, sizeof *copy);
+  if (qn_ok(status)) return qn__artifact_check(copy);
+  // It is of no use, but its memory can be given back.
+  if (out->given->struct_size >= sizeof *copy) copy->release = out->given->release;
+  return status;
+}
+
+void qn__compiled_release(qn__compiled_t* compiled) {
+  if (compiled->artifact.release) compiled->artifact.release(compiled->given);
+  *compiled = (qn__compiled_t){.given = NULL};
+}
+
 qn_status_t qn__artifact_check(const qn_artifact_t* artifact) {
-  if (!artifact || !artifact->format || !artifact->isa ||
-      (artifact->function_count && !artifact->functions)) {
+  if (!artifact->format || !artifact->isa || (artifact->function_count && !artifact->functions)) {
     return qn_status_make(QN_STATUS_DATA_LOSS, "an artifact lacks its format, isa or functions");
   }
   for (size_t i = 0; i < artifact->function_count; i++) {

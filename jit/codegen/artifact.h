@@ -14,6 +14,17 @@ void qn__artifact_encode(const qn_artifact_t* artifact, qn__buffer_t* out);
 // `payload`. Any bytes are safe. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__artifact_decode(qn_span_t metadata, qn_span_t payload, qn__arena_t* arena,
                                 qn_artifact_t* out_artifact);
+// What a generator made: a whole copy of its artifact, also where the generator is of another
+// version and its struct shorter. Everything in it is borrowed from `given`.
+typedef struct qn__compiled {
+  qn_artifact_t artifact;
+  qn_artifact_t* given;  // owned; NULL: none
+} qn__compiled_t;
+// Runs a generator and checks what it makes. Owned: qn__compiled_release, also after an error.
+// Errors: those of the generator, of struct_size and of qn__artifact_check.
+qn_status_t qn__artifact_compile(const qn_codegen_t* codegen, void* self,
+                                 const qn_compile_request_t* request, qn__compiled_t* out);
+void qn__compiled_release(qn__compiled_t* compiled);
 // Does the artifact keep what backend.h promises (offsets inside the payload, names, kinds)?
 qn_status_t qn__artifact_check(const qn_artifact_t* artifact);
 

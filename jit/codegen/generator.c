@@ -16,6 +16,7 @@
 #include "base/argument.h"
 #include "base/log.h"
 #include "base/plugin.h"
+#include "base/struct_size.h"
 #include "jit/identity/identity.h"
 
 static const qn_codegen_t* builtin_table(const char* name) {
@@ -31,7 +32,7 @@ enum { REGISTERED_LIMIT = 8 };
 // Added, never removed. One is complete before the count tells of it.
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-  const qn_codegen_t* table;
+  qn_codegen_t table;
   char identity[256];
 } registered[REGISTERED_LIMIT];
 static _Atomic size_t registered_count;
@@ -45,9 +46,9 @@ static const qn_codegen_t* known_table(const char* name, const char** out_identi
   }
   size_t count = atomic_load_explicit(&registered_count, memory_order_acquire);
   for (size_t i = 0; i < count; i++) {
-    if (strcmp(registered[i].table->name, name) != 0) continue;
+    if (strcmp(registered[i].table.name, name) != 0) continue;
     *out_identity = registered[i].identity;
-    return registered[i].table;
+    return &registered[i].table;
   }
   return NULL;
 }
@@ -72,18 +73,30 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   return QN_OK;
 }
 
-static bool is_table(const qn_codegen_t* table) {
-  return table && table->abi_version == QN_CODEGEN_ABI_VERSION &&
-         table->struct_size >= sizeof(qn_codegen_t) && table->create && table->destroy &&
-         table->identity && table->compile;
+// Copies a generator's table, whose version of the header may be another, and checks what every
+// generator must have.
+static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
+  if (given->abi_version != QN_CODEGEN_ABI_VERSION) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "a generator's table of ABI version %u is expected, not %u",
+                          QN_CODEGEN_ABI_VERSION, given->abi_version);
+  }
+  QN_STRUCT_READ(qn_codegen_t, given, table);
+  *out = table;
+  const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, create),
+                                     QN_REQUIRED(out, destroy), QN_REQUIRED(out, identity),
+                                     QN_REQUIRED(out, compile)};
+  return qn__require_members("qn_codegen_t", out->name, required, QN_COUNT_OF(required));
 }
 
 qn_status_t qn_codegen_register(const qn_codegen_t* table) {
-  if (!is_table(table) || !table->name || !table->name[0] || strlen(table->name) >= 32) {
+  QN_REQUIRE(table);
+  qn_codegen_t copy;
+  QN_TRY(read_table(table, &copy));
+  table = &copy;
+  if (!table->name[0] || strlen(table->name) >= sizeof((qn__generator_t*)NULL)->name) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's table of ABI version %u and %zu bytes is expected, with a "
-                          "name, create, destroy, identity and compile",
-                          QN_CODEGEN_ABI_VERSION, sizeof *table);
+                          "a generator's name of at most 31 characters is expected");
   }
   void* self = NULL;
   QN_TRY(table->create(&self));
@@ -109,7 +122,7 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
                             "code generator '%s': %d have been registered, no more can be",
                             table->name, REGISTERED_LIMIT);
   } else {
-    registered[count].table = table;
+    registered[count].table = copy;
     memcpy(registered[count].identity, identity, sizeof identity);
     atomic_store_explicit(&registered_count, count + 1, memory_order_release);
   }
@@ -265,8 +278,8 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
   return status;
 }
 
-static qn_status_t open_library(const char* directory, qn__generator_t* item,
-                                const qn_codegen_t** out_table) {
+// Opens the shared object of a generator and copies its table into the item.
+static qn_status_t open_library(const char* directory, qn__generator_t* item) {
   char path[PATH_MAX];
   if (!qn__plugin_find(directory, item->name, path)) {
     const char* remedy = qn__plugin_remedy(item->name);
@@ -279,13 +292,17 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item,
   qn_codegen_entry_fn_t entry;
   memcpy(&entry, &symbol, sizeof entry);
   const qn_codegen_t* table = entry(QN_CODEGEN_ABI_VERSION);
-  if (!is_table(table)) {
+  if (!table) {
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "%s does not serve version %u of the generator's table", path,
                           QN_CODEGEN_ABI_VERSION);
   }
-  *out_table = table;
-  return QN_OK;
+  qn_status_t status = read_table(table, &item->opened);
+  if (qn_ok(status)) return QN_OK;
+  qn_status_t unavailable =
+      qn_status_make(QN_STATUS_UNAVAILABLE, "%s: %s", path, qn_status_message(status));
+  qn_status_free(status);
+  return unavailable;
 }
 
 // Only one thread opens, and it reads of the item what does not change; so it needs no lock that a
@@ -294,7 +311,10 @@ static qn_status_t open_generator(const char* directory, qn__generator_t* item,
                                   const qn_codegen_t** out_table, void** out_self) {
   const char* known;
   const qn_codegen_t* table = known_table(item->name, &known);
-  if (!table) QN_TRY(open_library(directory, item, &table));
+  if (!table) {
+    QN_TRY(open_library(directory, item));
+    table = &item->opened;
+  }
   QN_TRY(table->create(out_self));
   const char* identity = table->identity(*out_self);
   if (!identity || strlen(identity) >= sizeof item->identity) {

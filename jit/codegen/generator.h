@@ -23,6 +23,7 @@ typedef struct qn__generator {
   // begin like this may have made what is in a bundle.
   char prefix[256];
   const qn_codegen_t* table;  // NULL until opened
+  qn_codegen_t opened;        // what `table` points to, if it came from a shared object
   void* self;
   _Atomic bool has_worked;
 } qn__generator_t;

@@ -12,6 +12,7 @@
 
 #include "base/argument.h"
 #include "base/base.h"
+#include "base/struct_size.h"
 #include "quern/backend.h"
 
 // Those that are in, because two parts of a program may want the same one. More than this many are
@@ -34,11 +35,16 @@ static qn_status_t register_parts(const qn_plugin_t* plugin) {
   return QN_OK;
 }
 
+static qn_status_t read_and_register(const qn_plugin_t* plugin) {
+  QN_STRUCT_READ(qn_plugin_t, plugin, given);
+  return register_parts(&given);
+}
+
 static qn_status_t register_all(const qn_plugin_t* plugin) {
   bool is_known = false;
   (void)pthread_mutex_lock(&loading);
   for (size_t i = 0; i < known_count; i++) is_known |= known[i] == plugin;
-  qn_status_t status = is_known ? QN_OK : register_parts(plugin);
+  qn_status_t status = is_known ? QN_OK : read_and_register(plugin);
   if (qn_ok(status) && !is_known && known_count < KNOWN_LIMIT) known[known_count++] = plugin;
   (void)pthread_mutex_unlock(&loading);
   return status;
@@ -67,8 +73,7 @@ qn_status_t qn_plugin_load(const char* path) {
   qn_status_t status = QN_OK;
   if (!entry) {
     status = qn_status_make(QN_STATUS_UNAVAILABLE, "it exports no %s", QN_PLUGIN_ENTRY_SYMBOL);
-  } else if (!plugin || plugin->abi_version != QN_PLUGIN_ABI_VERSION ||
-             plugin->struct_size < sizeof *plugin) {
+  } else if (!plugin || plugin->abi_version != QN_PLUGIN_ABI_VERSION) {
     status = qn_status_make(QN_STATUS_UNAVAILABLE,
                             "it does not serve version %u of the plugin's "
                             "table",

@@ -18,16 +18,14 @@
 //  5. Waiting for another process or machine has a bound; after it this process compiles.
 //  6. The caller runs what was compiled, from memory; the tiers write behind it.
 //  7. Claims are given back whatever happens: with the entry, or without one.
-//  8. A compile ahead (request.is_ahead, ahead.c) takes the same way in its caller's thread. It
-//  asks
-//     no remote tier, and LOAD only checks the artifact: the target may be of another machine.
+//  8. A compile ahead (request.is_ahead, ahead.c) takes the same way in its caller's thread.
+//     It asks no remote tier, and LOAD does nothing: the target may be of another machine.
 //
 // Not here: who waits for the task (in_flight.c), policies (lookup.c, fallback.c).
 #include "jit/engine/lookup_task.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 #include "target/target.h"
 
@@ -295,9 +293,8 @@ static qn__lookup_state_t claim(qn__lookup_task_t* task) {
 static void report_compile(qn__lookup_task_t* task, qn_status_t status) {
   qn_engine_t* engine = task->engine;
   qn_compile_request_t request = qn__compile_request(&task->request);
-  size_t code_bytes = qn_ok(status) ? task->artifact->payload_size : 0;
-  if (task->artifact && task->artifact->release) task->artifact->release(task->artifact);
-  task->artifact = NULL;
+  size_t code_bytes = qn_ok(status) ? task->compiled.artifact.payload_size : 0;
+  qn__compiled_release(&task->compiled);
   qn__count(engine, qn_ok(status) ? QN__COUNTER_compiles : QN__COUNTER_compiles_failed, 1);
   qn__codegen_dump(task->codegen, task->codegen_self, &request,
                    qn__config_get(&engine->config, QN__SETTING_dump),
@@ -350,18 +347,16 @@ static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   qn_compile_request_t request = qn__compile_request(&task->request);
   qn_lookup_info_t* info = &task->result.info;
   start_ns = qn__now_ns();
-  status = task->codegen->compile(task->codegen_self, &request, &task->artifact);
+  status = qn__artifact_compile(task->codegen, task->codegen_self, &request, &task->compiled);
   info->source = QN_SOURCE_COMPILED;
   info->compile_ns = qn__watch_end(engine->watch, QN__STAGE_compile, start_ns, task->name);
   qn__count(engine, QN__COUNTER_compile_ns, (uint64_t)info->compile_ns);
   if (!qn_ok(status)) return fail_compile(task, status);
-  assert(task->artifact);
   return QN__LOOKUP_LOAD;
 }
 
 static qn__lookup_state_t load(qn__lookup_task_t* task) {
-  qn_status_t status = qn__artifact_check(task->artifact);
-  if (qn_ok(status)) status = load_artifact(task, task->artifact);
+  qn_status_t status = load_artifact(task, &task->compiled.artifact);
   return qn_ok(status) ? QN__LOOKUP_PUBLISH : fail_compile(task, status);
 }
 
@@ -371,7 +366,7 @@ static qn_status_t put_artifact(qn__lookup_task_t* task) {
   int64_t start_ns = qn__now_ns();
   qn_status_t status =
       qn__tiers_put(engine, task->key, qn__buffer_as_span(&task->preimage), task->request.module,
-                    task->artifact, task->result.info.compile_ns, task->claims);
+                    &task->compiled.artifact, task->result.info.compile_ns, task->claims);
   (void)qn__watch_end(engine->watch, QN__STAGE_publish, start_ns, task->name);
   return status;
 }

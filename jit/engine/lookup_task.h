@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "jit/codegen/artifact.h"
 #include "jit/engine/pool.h"
 #include "jit/engine/request.h"
 #include "jit/engine/tier.h"
@@ -77,7 +78,7 @@ struct qn__lookup_task {
   qn__answer_t answers[QN__TIER_COUNT];
   qn__claim_t claims[QN__TIER_COUNT];
   bool holds_exit;          // see qn__generators_begin_work
-  qn_artifact_t* artifact;  // owned, between COMPILE and PUBLISH
+  qn__compiled_t compiled;  // owned, between COMPILE and PUBLISH
   const qn_codegen_t* codegen;
   void* codegen_self;
   int64_t queue_ns;  // waited for a thread that compiles

@@ -90,7 +90,6 @@ static bool compare(const sample_t* sample, qn_cache_key_t key, const char* sect
 
 static qn_status_t compare_artifact(const sample_t* sample, qn_cache_key_t key,
                                     const qn__entry_t* entry, const qn_artifact_t* artifact) {
-  QN_TRY(qn__artifact_check(artifact));
   qn__buffer_t metadata;
   qn__buffer_init(&metadata, sample->engine->allocator);
   qn__artifact_encode(artifact, &metadata);
@@ -144,18 +143,19 @@ static qn_status_t make_again(const sample_t* sample, qn_cache_key_t key, const 
       .tier = origin->tier,
       .is_checked = origin->is_checked,
   };
-  qn_artifact_t* artifact = NULL;
-  qn_status_t status = codegen->compile(self, &request, &artifact);
-  if (!qn_ok(status)) {
+  qn__compiled_t compiled;
+  qn_status_t status = qn__artifact_compile(codegen, self, &request, &compiled);
+  if (qn_ok(status)) {
+    status = compare_artifact(sample, key, entry, &compiled.artifact);
+  } else {
     sample->report->failed_count++;
     if (sample->options->on_failure) {
       sample->options->on_failure(sample->options->self, key, qn_status_message(status));
     }
     qn_status_free(status);
-    return QN_OK;
+    status = QN_OK;
   }
-  status = compare_artifact(sample, key, entry, artifact);
-  if (artifact && artifact->release) artifact->release(artifact);
+  qn__compiled_release(&compiled);
   return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/struct_size.h"
 #include "ir/encode.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -25,7 +26,7 @@ int64_t qn__gpu_compile_number(const qn__gpu_compile_t* job, const char* option)
 }
 
 static qn_status_t read_target(qn__gpu_compile_t* job) {
-  QN_TRY(qn__target_parse(qn__str(job->request->target_json), job->allocator, &job->target));
+  QN_TRY(qn__target_parse(qn__str(job->request.target_json), job->allocator, &job->target));
   const char* kind = qn_target_kind(job->target);
   if (strcmp(kind, job->generator->kind) == 0) return QN_OK;
   return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -36,7 +37,7 @@ static qn_status_t read_target(qn__gpu_compile_t* job) {
 // ------------------------------------------------------------------------------------ stages
 
 qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_t options) {
-  const qn_compile_request_t* request = job->request;
+  const qn_compile_request_t* request = &job->request;
   qn_span_t bytes = {request->module_bytes, request->module_size};
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
@@ -57,7 +58,7 @@ qn_status_t qn__gpu_compile_print(qn__gpu_compile_t* job, uint32_t first, uint32
   options.dialect = job->generator->dialect;
   options.program = &job->program;
   options.target = job->target;
-  options.is_fast_tier = job->request->tier == QN_TIER_FAST;
+  options.is_fast_tier = job->request.tier == QN_TIER_FAST;
   qn__buffer_clear(&job->text);
   qn__buffer_clear(&job->lines);
   qn__buffer_clear(&job->log);
@@ -110,15 +111,13 @@ qn_status_t qn__gpu_compile_begin(const qn__gpu_generator_t* generator, qn_alloc
                                   const qn_compile_request_t* request, qn__gpu_compile_t* job) {
   memset(job, 0, sizeof *job);
   job->generator = generator;
-  job->request = request;
   job->allocator = allocator;
   qn__arena_init(&job->arena, allocator);
   qn__buffer_t* buffers[BUFFER_COUNT];
   list_buffers(job, buffers);
   for (size_t i = 0; i < BUFFER_COUNT; ++i) qn__buffer_init(buffers[i], allocator);
-  if (request->struct_size < sizeof *request) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the compile request is of an older version");
-  }
+  QN_STRUCT_READ(qn_compile_request_t, request, given);
+  job->request = given;
   return read_target(job);
 }
 

@@ -23,7 +23,7 @@ typedef struct qn__gpu_generator {
 // One compile request being carried out.
 typedef struct qn__gpu_compile {
   const qn__gpu_generator_t* generator;
-  const qn_compile_request_t* request;
+  qn_compile_request_t request;
   qn_allocator_t allocator;
   qn_target_t* target;
   qn__arena_t arena;

@@ -10,6 +10,7 @@
 #include <llvm-c/Core.h>
 #include <stdio.h>
 
+#include "base/struct_size.h"
 #include "ir/encode.h"
 #include "ir/passes/passes.h"
 #include "ir/text.h"
@@ -39,7 +40,7 @@ static const char* const form_texts[] = {
 
 typedef struct job {
   qn_allocator_t allocator;
-  const qn_compile_request_t* request;
+  qn_compile_request_t request;
   form_t form;  // where to stop
   qn_sink_t sink;
   qn_target_t* target;
@@ -62,7 +63,7 @@ static bool has_feature(const job_t* job, const char* name) {
 }
 
 static qn_status_t prepare_body(job_t* job) {
-  const qn_compile_request_t* request = job->request;
+  const qn_compile_request_t* request = &job->request;
   QN_TRY(qn__target_parse(qn__str(request->target_json), job->allocator, &job->target));
   if (job->target->kind->id != QN__KIND_CPU) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -110,8 +111,8 @@ static qn_status_t make_module(job_t* job) {
       .has_avx2 = is_x86 && has_feature(job, "avx2"),
       .has_avx512 = is_x86 && has_feature(job, "avx512bw") && has_feature(job, "avx512dq") &&
                     has_feature(job, "avx512vl"),
-      .is_checked = job->request->is_checked,
-      .is_fast_tier = job->request->tier == QN_TIER_FAST,
+      .is_checked = job->request.is_checked,
+      .is_fast_tier = job->request.tier == QN_TIER_FAST,
   };
   QN_TRY(qn__emit_module(&job->body, &options, &job->arena, &job->emitted));
   const char* tune = "";
@@ -142,12 +143,12 @@ static qn_status_t link_image(job_t* job) {
 // Everything that LLVM takes part in, up to the form that was asked for.
 static qn_status_t run_llvm(void* self) {
   job_t* job = self;
-  QN_TRY(qn__worker_machine(job->worker, job->target, job->request->tier, &job->machine));
+  QN_TRY(qn__worker_machine(job->worker, job->target, job->request.tier, &job->machine));
   job->context = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(job->context, on_diagnostic, job);
   QN_TRY(make_module(job));
   if (job->form == FORM_LLVM_RAW) return QN_OK;
-  QN_TRY(qn__llvm_optimize(job->emitted.module, job->machine, job->request->tier));
+  QN_TRY(qn__llvm_optimize(job->emitted.module, job->machine, job->request.tier));
   QN_TRY(check_diagnostic(job));
   if (job->form == FORM_LLVM) return QN_OK;
   LLVMCodeGenFileType type = job->form == FORM_ASM ? LLVMAssemblyFile : LLVMObjectFile;
@@ -256,20 +257,19 @@ static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
 
 // ------------------------------------------------------------------------------------ jobs
 
-static void begin(qn__llvm_t* llvm, const qn_compile_request_t* request, form_t form, job_t* job) {
+static void begin(qn__llvm_t* llvm, form_t form, job_t* job) {
   memset(job, 0, sizeof *job);
   job->allocator = llvm->allocator;
-  job->request = request;
   job->form = form;
   qn__arena_init(&job->arena, llvm->allocator);
   qn__image_init(&job->image, llvm->allocator);
 }
 
-static qn_status_t run(qn__llvm_t* llvm, job_t* job, bool* out_is_abandoned) {
+static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, job_t* job,
+                       bool* out_is_abandoned) {
   *out_is_abandoned = false;
-  if (job->request->struct_size < sizeof *job->request) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the compile request is of an older version");
-  }
+  QN_STRUCT_READ(qn_compile_request_t, request, given);
+  job->request = given;
   QN_TRY(prepare_body(job));
   if (job->form == FORM_IR) return QN_OK;
   QN_TRY(qn__worker_take(&llvm->pool, &job->worker));
@@ -294,8 +294,8 @@ qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* reque
   *out_artifact = NULL;
   job_t job;
   bool is_abandoned;
-  begin(llvm, request, FORM_IMAGE, &job);
-  qn_status_t status = run(llvm, &job, &is_abandoned);
+  begin(llvm, FORM_IMAGE, &job);
+  qn_status_t status = run(llvm, request, &job, &is_abandoned);
   if (qn_ok(status)) status = make_artifact(&job, out_artifact);
   end(llvm, &job, is_abandoned);
   return status;
@@ -313,9 +313,9 @@ qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request,
   }
   job_t job;
   bool is_abandoned;
-  begin(llvm, request, wanted, &job);
+  begin(llvm, wanted, &job);
   job.sink = sink;
-  qn_status_t status = run(llvm, &job, &is_abandoned);
+  qn_status_t status = run(llvm, request, &job, &is_abandoned);
   if (qn_ok(status)) status = write_form(&job);
   end(llvm, &job, is_abandoned);
   return status;

@@ -71,7 +71,7 @@ static qn_status_t make_code(const qn__nvrtc_t* nvrtc, qn__gpu_compile_t* job, c
   if (count == 0) return QN_OK;
   qn__cuda_options_t options = {
       .arch = arch,
-      .is_fast_tier = job->request->tier == QN_TIER_FAST,
+      .is_fast_tier = job->request.tier == QN_TIER_FAST,
       .wants_ptx = wants_ptx,
   };
   qn_status_t status = qn__cuda_compile(nvrtc->compiler, &options, text_name,

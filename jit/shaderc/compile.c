@@ -45,7 +45,7 @@ static qn_status_t read_version(const qn__gpu_compile_t* job, const char* option
 static qn_status_t read_options(const qn__gpu_compile_t* job, size_t form,
                                 qn__spirv_options_t* out) {
   static const uint32_t spirv_of_vulkan[] = {0, 3, 5, 6};
-  *out = (qn__spirv_options_t){.is_optimized = job->request->tier != QN_TIER_FAST,
+  *out = (qn__spirv_options_t){.is_optimized = job->request.tier != QN_TIER_FAST,
                                .wants_assembly = form == FORM_SPIRV_ASM,
                                .f64_modes = qn__spirv_modes_of_f64(job->target)};
   QN_TRY(read_version(job, "api_version", 1, 3, &out->vulkan_minor));

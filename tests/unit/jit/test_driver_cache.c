@@ -158,8 +158,11 @@ static qn_engine_t* look_up(const char* directory, const char* mode) {
 
 static int set_up(void** state) {
   (void)state;
-  static const qn_target_kind_info_t kind = {
-      .name = "driven", .doc = "a test", .codegen = "null", .device_type = DEVICE};
+  static const qn_target_kind_info_t kind = {.struct_size = sizeof kind,
+                                             .name = "driven",
+                                             .doc = "a test",
+                                             .codegen = "null",
+                                             .device_type = DEVICE};
   must(qn_device_register(&table));
   must(qn_target_kind_register(&kind));
   must(qn_target_parse("driven", &target));

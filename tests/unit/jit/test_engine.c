@@ -429,7 +429,8 @@ static void test_single_flight(void** state) {
 // Waiters of a compile that fails get the same error.
 static void test_single_flight_of_a_failure(void** state) {
   (void)state;
-  static const qn_target_kind_info_t kind = {.name = "unmade",
+  static const qn_target_kind_info_t kind = {.struct_size = sizeof kind,
+                                             .name = "unmade",
                                              .doc = "a kind whose generator is not installed",
                                              .codegen = "nowhere",
                                              .device_type = QN_DEVICE_CPU};

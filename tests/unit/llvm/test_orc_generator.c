@@ -321,8 +321,8 @@ static void test_errors(void** state) {
   qn_target_release(target);
   target = target_of("cpu");
   request = request_of(module, target, QN_TIER_FULL, false);
-  request.struct_size = 8;
-  expect_error(&request, QN_STATUS_INVALID_ARGUMENT, "older version");
+  request.struct_size = 7;
+  expect_error(&request, QN_STATUS_INVALID_ARGUMENT, "qn_compile_request_t: struct_size is 7");
   request.struct_size = sizeof request;
   request.target_json = "{";
   expect_error(&request, QN_STATUS_SYNTAX, "line 1");

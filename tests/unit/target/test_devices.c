@@ -253,6 +253,8 @@ static void test_check_host(void** state) {
   cuda_count = 2;
 }
 
+#define INFO_SIZE sizeof(qn_target_kind_info_t)
+
 static void test_registered_kinds(void** state) {
   (void)state;
   static const qn_option_info_t options[] = {
@@ -261,7 +263,7 @@ static void test_registered_kinds(void** state) {
       {"broken", QN_OPTION_INT, "1", false, "asking for it fails", 0, 0},
       {"a_flag", QN_OPTION_BOOL, "false", false, "a flag", 0, 0},
   };
-  qn_target_kind_info_t own = {"own_kind", "a test", "own", DEVICE_OWN, 2, options};
+  qn_target_kind_info_t own = {INFO_SIZE, "own_kind", "a test", "own", DEVICE_OWN, 2, options};
   size_t before = qn_target_kind_count();
   assert_true(qn_ok(qn_target_kind_register(&own)));
   assert_int_equal(qn_target_kind_count(), before + 1);
@@ -292,7 +294,7 @@ static void test_registered_kinds(void** state) {
   expect_error("own_kin", QN_STATUS_NOT_FOUND, "did you mean 'own_kind'?");
   expect_error("something-else", QN_STATUS_NOT_FOUND, "own_kind; tags");
   assert_int_equal(qn_status_consume(qn_target_kind_register(&own)), QN_STATUS_FAILED_PRECONDITION);
-  qn_target_kind_info_t frail = {"frail", "a test", "own", DEVICE_OWN, 4, options};
+  qn_target_kind_info_t frail = {INFO_SIZE, "frail", "a test", "own", DEVICE_OWN, 4, options};
   assert_true(qn_ok(qn_target_kind_register(&frail)));
   expect_error("frail", QN_STATUS_DEVICE_ERROR, "option 'broken' of device 0");
   expect_int("frail -max_lanes=3", "broken", 1);
@@ -310,14 +312,21 @@ static void test_bad_kinds(void** state) {
                                            {"n", QN_OPTION_INT, "2", false, "d", 0, 0}};
   static const qn_option_info_t no_doc[] = {{"n", QN_OPTION_INT, "1", false, NULL, 0, 0}};
   static const qn_target_kind_info_t bad[] = {
-      {NULL, "d", "own", 50, 0, NULL},         {"", "d", "own", 50, 0, NULL},
-      {"with/slash", "d", "own", 50, 0, NULL}, {"Large", "d", "own", 50, 0, NULL},
-      {"k", NULL, "own", 50, 0, NULL},         {"k", "d", NULL, 50, 0, NULL},
-      {"k", "d", "../own", 50, 0, NULL},       {"k", "d", "own", -1, 0, NULL},
-      {"k", "d", "own", 50, 1, NULL},          {"k", "d", "own", 50, 100000, wrong_default},
-      {"k", "d", "own", 50, 1, wrong_default}, {"k", "d", "own", 50, 1, beyond},
-      {"k", "d", "own", 50, 1, reserved},      {"k", "d", "own", 50, 2, twice},
-      {"k", "d", "own", 50, 1, no_doc},
+      {INFO_SIZE, NULL, "d", "own", 50, 0, NULL},
+      {INFO_SIZE, "", "d", "own", 50, 0, NULL},
+      {INFO_SIZE, "with/slash", "d", "own", 50, 0, NULL},
+      {INFO_SIZE, "Large", "d", "own", 50, 0, NULL},
+      {INFO_SIZE, "k", NULL, "own", 50, 0, NULL},
+      {INFO_SIZE, "k", "d", NULL, 50, 0, NULL},
+      {INFO_SIZE, "k", "d", "../own", 50, 0, NULL},
+      {INFO_SIZE, "k", "d", "own", -1, 0, NULL},
+      {INFO_SIZE, "k", "d", "own", 50, 1, NULL},
+      {INFO_SIZE, "k", "d", "own", 50, 100000, wrong_default},
+      {INFO_SIZE, "k", "d", "own", 50, 1, wrong_default},
+      {INFO_SIZE, "k", "d", "own", 50, 1, beyond},
+      {INFO_SIZE, "k", "d", "own", 50, 1, reserved},
+      {INFO_SIZE, "k", "d", "own", 50, 2, twice},
+      {INFO_SIZE, "k", "d", "own", 50, 1, no_doc},
   };
   size_t before = qn_target_kind_count();
   for (size_t i = 0; i < QN_COUNT_OF(bad); i++) {
@@ -325,7 +334,7 @@ static void test_bad_kinds(void** state) {
     if (qn_status_consume(status) != QN_STATUS_INVALID_ARGUMENT) fail_msg("%zu is taken", i);
   }
   assert_int_equal(qn_status_consume(qn_target_kind_register(NULL)), QN_STATUS_INVALID_ARGUMENT);
-  static const qn_target_kind_info_t taken = {"cuda", "d", "own", 50, 0, NULL};
+  static const qn_target_kind_info_t taken = {INFO_SIZE, "cuda", "d", "own", 50, 0, NULL};
   assert_int_equal(qn_status_consume(qn_target_kind_register(&taken)),
                    QN_STATUS_FAILED_PRECONDITION);
   assert_int_equal(qn_target_kind_count(), before);
