@@ -48,8 +48,8 @@ static double as_f32(uint32_t bits) {
   return (double)value;
 }
 
-// The nearest value of a format with `precision` bits, least exponent `least` (of 2^least as the
-// smallest denormal) and largest finite value `largest`; ties to even.
+// Rounds to the nearest value of a format with `precision` bits, least exponent `least` (of 2^least
+// as the smallest denormal) and largest finite value `largest`; ties to even.
 static double round_to(double value, int precision, int least, double largest) {
   if (!isfinite(value) || value == 0.0) return value;
   int exponent;
@@ -297,7 +297,7 @@ bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const ch
       char* end;
       double number = strtod(at, &end);
       if (end == at) return odd_item(c, at);
-      // A whole number as it is written: 2^63 - 1 is none of a double's.
+      // Reads a whole number as an integer: a double cannot hold 2^63 - 1.
       char* whole_end;
       const int64_t whole = strtoll(at, &whole_end, 10);
       out->scalars[i] = conf_is_float(info.dtype)
@@ -313,7 +313,7 @@ bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const ch
 
 // -------------------------------------------------------------------------------------- comparing
 
-// Floats in their order as integers, zeros equal.
+// Maps floats to integers in the same order, both zeros to one.
 static int64_t ordered(qn_dtype_t dtype, uint64_t bits) {
   uint64_t top = UINT64_C(1) << (8 * qn_dtype_size_bytes(dtype) - 1);
   return bits & top ? -(int64_t)(bits & (top - 1)) : (int64_t)bits;
@@ -329,7 +329,7 @@ double conf_ulp_distance(qn_dtype_t dtype, const void* a, size_t a_index, const 
   return fabs(left - right);
 }
 
-// A denormal number of a device that has none may come as a zero.
+// Whether a device without denormal numbers returned zero for one.
 static bool is_flushed(const conf_t* c, qn_dtype_t dtype, double expected, double got) {
   bool flushes = dtype == QN_DTYPE_F64 ? c->flushes_f64 : c->flushes_f32;
   double least = dtype == QN_DTYPE_F64 ? 0x1p-1022 : 0x1p-126;

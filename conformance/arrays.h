@@ -1,14 +1,15 @@
-// conformance/arrays.h: arguments of a call as text, arrays that are filled by recipe, and
-// comparing two of them.
+// conformance/arrays.h: arguments of a call as text, arrays that are filled by recipe, and their
+// comparison.
 //
 // Arguments: items separated by blanks, one per parameter: a number for a scalar, else
 //   FILL:EXTENTSxEXTENTS[/STRIDE,STRIDE][@BYTES]
 // with the fills of the table in arrays.c, extents in decimal (none for rank 0), strides in
-// elements, and how far behind the start of its memory the tensor begins. The dtype is that of the
-// parameter. Contents depend on the position of the argument alone. Thread rule: none of its own.
-// Read next: program.h.
-#ifndef QUERN_TESTS_CONFORMANCE_ARRAYS_H_
-#define QUERN_TESTS_CONFORMANCE_ARRAYS_H_
+// elements,
+// and the offset of the tensor in its memory. The dtype is that of the parameter. Contents depend
+// on
+// the position of the argument alone.
+#ifndef QUERN_CONFORMANCE_ARRAYS_H_
+#define QUERN_CONFORMANCE_ARRAYS_H_
 
 #include "conformance/suite.h"
 
@@ -33,17 +34,17 @@ typedef struct conf_args {
   qn_value_t scalars[CONF_MAX_ARGS];
 } conf_args_t;
 
-// Reads arguments for function `index` of a module and fills the arrays; what cannot be read fails
-// the case. `text` ends at ';' or its end.
+// Reads arguments for function `index` of a module and fills the arrays. A syntax error fails the
+// case. `text` ends at ';' or its end.
 bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const char* text,
                     conf_args_t* out);
 
-// An element as a double; 64-bit integers beyond 2^53 are rounded.
+// Returns an element as a double; 64-bit integers beyond 2^53 are rounded.
 double conf_element(qn_dtype_t dtype, const void* data, size_t index);
 void conf_element_set(qn_dtype_t dtype, void* data, size_t index, double value);
 bool conf_is_float(qn_dtype_t dtype);
-// The distance of two floats of a dtype in units in the last place; 0 for two NaNs, infinite for
-// one.
+// Returns the distance of two floats of a dtype in units in the last place; 0 for two NaNs,
+// infinite for one.
 double conf_ulp_distance(qn_dtype_t dtype, const void* a, size_t a_index, const void* b,
                          size_t b_index);
 
@@ -56,4 +57,4 @@ typedef struct conf_tolerance {
 bool conf_array_compare(conf_t* c, const char* what, const conf_array_t* expected,
                         const uint8_t* got, conf_tolerance_t tolerance);
 
-#endif  // QUERN_TESTS_CONFORMANCE_ARRAYS_H_
+#endif  // QUERN_CONFORMANCE_ARRAYS_H_

@@ -1,10 +1,10 @@
-// conformance/atomics.c: each atomic on each dtype that has it, with and without its old
-// value, in global and shared memory.
+// conformance/atomics.c: each atomic on each dtype that has it, with and without its old value, in
+// global and shared memory.
 #include <stdio.h>
 
 #include "conformance/program.h"
 
-// The results do not depend on the order of the threads: that is what may be compared.
+// Only results that do not depend on the order of the threads are compared.
 static const char* const case_ops[] = {"add", "min", "max", "and", "or", "xor"};
 static const char* const case_dtypes[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
 enum { ROW_LIMIT = 96, TEXT_BYTES = 700 };

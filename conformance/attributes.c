@@ -1,4 +1,4 @@
-// conformance/attributes.c: what a device says of itself.
+// conformance/attributes.c: the attributes of a device.
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void exist(conf_t* c) {
   CONF_TRY(c, ask(c, QN_ATTRIBUTE_EXIST, &value));
   CONF_CHECK(c, value.type == QN_ATTRIBUTE_TYPE_BOOL && value.int_value == 1, "it does not exist");
   CONF_CHECK(c, c->device.id < qn_device_count(c->device.type), "the count does not reach it");
-  // A device that is not there may be asked this, and nothing else.
+  // This is the only attribute of a device that does not exist.
   qn_device_t none = {c->device.type, qn_device_count(c->device.type) + 7};
   CONF_TRY(c, qn_device_attribute(none, QN_ATTRIBUTE_EXIST, &value));
   CONF_CHECK(c, value.int_value == 0, "device %d is there", (int)none.id);
@@ -29,8 +29,8 @@ static void exist(conf_t* c) {
   CONF_CHECK(c, value.int_value == 0, "device -1 is there");
 }
 
-// The type of every answer is that of the table, or none; asking twice gives the same but for what
-// changes by nature.
+// Checks that every answer has the type of the table, or none, and that it stays the same, except
+// for attributes that change by nature.
 static void every_attribute(conf_t* c) {
   static const qn_attribute_type_t types[] = {
 #define BOOL QN_ATTRIBUTE_TYPE_BOOL
@@ -80,7 +80,7 @@ static void available_memory(conf_t* c) {
              (long long)available.int_value, (long long)total.int_value);
 }
 
-// The target that is made of a device has what the device has.
+// Checks that a target made from a device has the properties of the device.
 static void target_fits(conf_t* c) {
   CONF_TRY(c, qn_target_check_host(c->target));
   qn_attribute_value_t warp;

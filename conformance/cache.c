@@ -1,5 +1,5 @@
-// conformance/cache.c: code of the target in the cache: found on disk by the next engine, and
-// shipped in a bundle to where there is no compiler.
+// conformance/cache.c: code of the target in the cache: the next engine finds it on disk, and an
+// engine without a compiler in a bundle.
 #define _XOPEN_SOURCE 700  // mkdtemp, nftw
 #include <ftw.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void remove_place(const cache_place_t* p) {
   (void)nftw(p->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-// Looks both functions up on an engine of these options, and calls them.
+// Looks both functions up on an engine with these options, and calls them.
 static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t miss,
                 qn_source_t source, bool is_publishing) {
   qn_engine_t* engine = NULL;
@@ -83,7 +83,7 @@ static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t 
                 i);
       is_good = false;
     }
-    // The messages of the program come from the cache, too.
+    // The cache also has the messages of the program.
     int32_t numbers[N] = {1, -1};
     is_good = is_good && conf_upload(c, x, 0, numbers, sizeof numbers);
     qn_tensor_t in = conf_tensor(c, x, QN_DTYPE_I32, 1, y_shape);
@@ -127,7 +127,7 @@ static void warm_hit(conf_t* c) {
   remove_place(&p);
 }
 
-// A bundle on an engine that may not compile.
+// Uses a bundle on an engine that may not compile.
 static void from_bundle(conf_t* c) {
   cache_place_t p;
   if (!make_place(c, &p)) return;
@@ -149,7 +149,7 @@ static void from_bundle(conf_t* c) {
   remove_place(&p);
 }
 
-// The same with no generator installed at all.
+// The same without any installed generator.
 static void without_generator(conf_t* c) {
   cache_place_t p;
   if (!make_place(c, &p)) return;

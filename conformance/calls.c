@@ -1,5 +1,4 @@
-// conformance/calls.c: packed calls: what is passed, and every mistake that a caller can
-// make.
+// conformance/calls.c: packed calls: arguments, and every mistake that a caller can make.
 #include <math.h>
 #include <string.h>
 
@@ -191,7 +190,7 @@ static void bad_data(conf_t* c) {
   if (!make(c, &s)) return;
   s.x_tensor.byte_offset = UINT64_MAX - 3;
   expect_bad(c, &s, QN_STATUS_VALUE_ERROR, "'x'");
-  // Nothing is asked of the memory of a tensor that is empty.
+  // The memory of an empty tensor is not checked.
   if (!make(c, &s)) return;
   s.x_shape[0] = s.y_shape[0] = 0;
   s.x_tensor.data = s.y_tensor.data = NULL;
@@ -263,7 +262,7 @@ static void other_stream(conf_t* c) {
     qn_status_t copied = conf_copy(conf_cpu(), &s, 0, c->device, s.y, 0, 4, false, stream);
     qn_stream_destroy(stream);
     bool is_good = conf_expect(c, status, QN_STATUS_INVALID_ARGUMENT, NULL);
-    // A copy may go on a stream of either side.
+    // A stream of either device may copy.
     if (type == QN_DEVICE_CPU || c->device.type == QN_DEVICE_CPU) {
       qn_status_free(copied);
     } else {
@@ -288,7 +287,8 @@ static void lookups(conf_t* c) {
   qn_function_release(function);
   CONF_CHECK(c, info.source == QN_SOURCE_MEMORY, "the second lookup's source is '%s'",
              qn_source_text(info.source));
-  // Unloaded while it is held: calls go on; then it is made again.
+  // Calls of a retained function still work after its code was evicted; a new lookup makes it
+  // again.
   (void)qn_engine_unload(c->engine, module, c->target, NULL);
   if (!works(c, &s)) return;
   CONF_TRY(c, qn_engine_function(c->engine, module, c->target, "axpy", NULL, &info, &function));

@@ -104,7 +104,7 @@ static void bad_copies(conf_t* c) {
   conf_expect(c, qn_device_copy(&unsized, NULL), QN_STATUS_INVALID_ARGUMENT, "struct_size");
 }
 
-// Without is_host_pinned the host's bytes may change once the call has returned.
+// Checks that without is_host_pinned the host's bytes may change after the call.
 static void host_reuse(conf_t* c) {
   enum { ROUNDS = 20 };
   uint8_t* scratch = conf_host_memory(c, SIZE);
@@ -149,7 +149,8 @@ static void pinned(conf_t* c) {
   (void)qn_status_consume(qn_device_host_free(c->device, down));
 }
 
-// To and from every other device that is here; those of one type that a driver cannot join say so.
+// Copies to and from every other device of the machine. Devices of one type that a driver cannot
+// connect return an error that says so.
 static void between_devices(conf_t* c) {
   uint8_t* from = conf_host_memory(c, SIZE);
   uint8_t* to = conf_host_memory(c, SIZE);
@@ -167,7 +168,7 @@ static void between_devices(conf_t* c) {
       memset(to, 0, SIZE);
       CONF_TRY(c, conf_copy(c->device, own, 11, other, there, 5, SIZE - 20, false, NULL));
       CONF_TRY(c, qn_stream_sync(c->device, NULL));
-      // The default stream of a copy is that of the device that it comes from.
+      // A copy without a stream uses the default stream of its source device.
       CONF_TRY(c, conf_copy(other, there, 5, c->device, back, 2, SIZE - 20, false, NULL));
       CONF_TRY(c, qn_stream_sync(other, NULL));
       CONF_TRY(c, qn_stream_sync(c->device, NULL));
@@ -179,7 +180,7 @@ static void between_devices(conf_t* c) {
   }
 }
 
-// Copies on one stream keep their order.
+// Checks that copies on one stream keep their order.
 static void order(conf_t* c) {
   enum { CHAIN = 64 };
   uint8_t* from = conf_host_memory(c, 4096);

@@ -129,8 +129,8 @@ static const conf_program_t denormals[] = {
      .args = "iota:512 junk:512"},
 };
 
-// Below, on and above the middle of each two neighbours, by less than f32 can tell. bf16 begins at
-// the smallest normal number, since a device may flush the others.
+// Makes values below, on and above the middle of two neighbours, by less than f32 can tell. bf16
+// begins at the smallest normal number, since a device may flush the others.
 static const conf_program_t roundings[] = {
     {.feature = "rounded once",
      .variant = "f64 to f16",

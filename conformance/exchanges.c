@@ -1,5 +1,4 @@
-// conformance/exchanges.c: shuffles, and reductions of warps and blocks, with warps as wide
-// as the target's.
+// conformance/exchanges.c: shuffles, and reductions of warps and blocks, at the target's warp size.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,7 @@ static const struct {
 static const char* const case_dtypes[] = {"i32", "u32", "i64", "f32", "f64", "f16", "i8", "bool"};
 enum { ROW_LIMIT = 128, TEXT_BYTES = 900 };
 
-// `expression` with WARP replaced.
+// Returns `expression` with WARP replaced.
 static void write_expression(const conf_t* c, const char* expression, char* out, size_t size) {
   size_t used = 0;
   while (*expression && used + 24 < size) {
@@ -40,8 +39,8 @@ static void write_expression(const conf_t* c, const char* expression, char* out,
   out[used] = '\0';
 }
 
-// The target of the run, with warps of another width; without the device's shuffles, which have
-// its own width alone. NULL where the width is fixed.
+// Makes the target of the run with another warp size, without the device's shuffles, which have
+// only its own. NULL where the size is fixed.
 static qn_target_t* with_warp_size(conf_t* c, int width) {
   static const char name[] = "\"warp_size\":";
   const char* json = qn_target_json(c->target);
@@ -70,7 +69,7 @@ static void run_width(conf_t* c, int width, bool is_listing) {
   for (size_t i = 0; i < CONF_COUNT_OF(widths); i++) {
     if (widths[i] == width) variant = names[i];
   }
-  // Two and a half warps, all of whose values go into the result.
+  // The values of two and a half warps go into the result.
   char text[TEXT_BYTES];
   char args[96];
   int threads = 2 * width + width / 2 + 1;
@@ -111,7 +110,7 @@ static void run_width(conf_t* c, int width, bool is_listing) {
   qn_target_release(target);
 }
 
-// A function says which warps it is made for; others are refused before it runs.
+// Checks that a function can require a warp size, and that other sizes are refused before it runs.
 static void requirement(conf_t* c) {
   char text[TEXT_BYTES];
   (void)snprintf(text, sizeof text,
@@ -133,7 +132,7 @@ static void requirement(conf_t* c) {
   qn_function_release(function);
 }
 
-// A lane that the warp does not have stops a checked build.
+// Checks that a checked build traps a lane beyond the warp.
 static void run_beyond(conf_t* c, int threads, bool is_listing) {
   static const struct {
     const char* op;
@@ -168,7 +167,7 @@ static void run(conf_t* c, bool is_listing) {
   static char texts[ROW_LIMIT][TEXT_BYTES];
   static char args[ROW_LIMIT][96];
   static conf_program_t rows[ROW_LIMIT];
-  // Four warps, of which blocks take what they may.
+  // Four warps; a block takes at most its limit.
   int64_t warp = c->warp_size > 0 ? c->warp_size : 32;
   int threads = (int)(4 * warp > c->max_threads && c->max_threads > 0 ? warp : 4 * warp);
   size_t count = 0;
@@ -196,7 +195,7 @@ static void run(conf_t* c, bool is_listing) {
     }
   }
   conf_programs(c, conf_area_exchanges.name, rows, count, is_listing);
-  // A block that is no multiple of a warp, of two dimensions, and an exchange in a loop.
+  // A two-dimensional block that is no multiple of a warp, and an exchange in a loop.
   static char odd[3][TEXT_BYTES];
   int odd_threads = (int)(warp > 1 ? warp + warp / 2 + 1 : 3);
   (void)snprintf(odd[0], TEXT_BYTES,

@@ -1,4 +1,4 @@
-// conformance/failures.c: asserts, and checked builds: what stopped, where, by which index.
+// conformance/failures.c: asserts, and checked builds: the reason, place and index of a failure.
 #include "conformance/program.h"
 
 #define ASSERTION .code = QN_STATUS_ASSERTION

@@ -1,4 +1,5 @@
-// conformance/graphs.c: calls recorded once and run many times; streams of the driver's own.
+// conformance/graphs.c: calls that are recorded once and launched many times; streams of the
+// driver.
 #include "conformance/suite.h"
 #include "quern/device.h"
 
@@ -31,7 +32,7 @@ static void capture(conf_t* c) {
     qn_graph_destroy(graph);
     return;
   }
-  // Recording ran nothing; each launch runs both calls. The graph keeps the function alive.
+  // Recording runs nothing; each launch runs both calls. The graph retains the function.
   is_good = conf_download(c, host, memory, 0, 4000);
   if (is_good && (host[0] != 1 || host[999] != 1)) conf_fail(c, "recording ran the work");
   conf_drop(c, function);

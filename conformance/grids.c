@@ -137,7 +137,7 @@ static const conf_program_t programs[] = {
              "    c[i, j] = sum p in 0..k { let d = a[i, p] - b[j, p]; d * d }; } } }",
      .args = "rand:40x20 rand:70x20 junk:40x70",
      .tolerance = {.relative = 1e-10}},
-    // How many rows or columns there are is known at the call: what is launched may depend on it.
+    // The counts of rows and columns are known only at the call, and may choose the launch.
     {.feature = "products as sums",
      .variant = "few rows or many",
      .text = "func gr_product_few_rows(a: i32[m, k], b: i32[k, n], out c: i32[m, n]) {\n"

@@ -68,7 +68,7 @@ static void many_blocks(conf_t* c) {
   }
 }
 
-// Far more than there is: an error, and the device goes on.
+// Allocates far more than the device has: an error, after which the device still works.
 static void out_of_memory(conf_t* c) {
   static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 50, (size_t)1 << 60};
   for (size_t i = 0; i < CONF_COUNT_OF(sizes); i++) {
@@ -133,7 +133,7 @@ static void workspace(conf_t* c) {
   CONF_TRY(c, qn_workspace_free(c->device, NULL, blocks[0]));
 }
 
-// Freed at once behind queued work, and handed to another stream: nobody's bytes are lost.
+// Frees workspace at once after queued work and allocates on another stream: no bytes change.
 static void workspace_order(conf_t* c) {
   enum { SIZE = 1 << 18, ROUNDS = 24 };
   qn_stream_t* streams[2] = {conf_stream(c), conf_stream(c)};
@@ -157,7 +157,7 @@ static void workspace_order(conf_t* c) {
   CONF_CHECK(c, memcmp(back, sources, (size_t)ROUNDS * SIZE) == 0, "workspace was handed on early");
 }
 
-// A handle with an offset, where handles are addresses.
+// Uses a handle with an offset, where handles are addresses.
 static void offsets(conf_t* c) {
   uint8_t from[64], to[64] = {0};
   for (int i = 0; i < 64; i++) from[i] = (uint8_t)i;

@@ -1,5 +1,5 @@
-// conformance/operators.c: every operator of ops.inc that has one right answer, on every
-// dtype that it takes; those with an error bound are in math.c, exchanges in exchanges.c.
+// conformance/operators.c: every operator of ops.inc with one right answer, on every dtype that it
+// takes. Operators with an error bound are in math.c, exchanges in exchanges.c.
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ static bool takes(operator_rule_t rule, qn_dtype_t d) {
   }
 }
 
-// Whose results have a bound that is not 0: math.c.
+// Operators whose error bound is not 0: math.c tests them.
 static bool has_bound(qn_op_t op) {
   return op == QN_OP_RSQRT || (op >= QN_OP_EXP && op <= QN_OP_POW) ||
          (op >= QN_OP_EXP10 && op <= QN_OP_CBRT);

@@ -66,7 +66,7 @@ bool conf_call(conf_t* c, qn_function_t* function, const conf_args_t* args,
   return is_good;
 }
 
-// The arrays of `args` become what the interpreter makes of them.
+// Runs the interpreter on the arrays of `args`.
 static bool call_oracle(conf_t* c, qn_function_t* function, conf_args_t* args) {
   qn_value_t values[CONF_MAX_ARGS];
   qn_tensor_t tensors[CONF_MAX_ARGS];
@@ -155,7 +155,7 @@ qn_status_t conf_emit(conf_t* c, const char* text, bool is_checked) {
   return status;
 }
 
-// What came of compiling the wanted rows of one kind together.
+// The result of compiling the wanted rows of one kind together.
 typedef struct together {
   qn_executable_t* executable;  // NULL: the rows are compiled one by one
   qn_module_t* module;
@@ -175,7 +175,7 @@ static void compile_text(conf_t* c, const char* text, bool is_checked, together_
           qn_engine_executable(c->engine, out->module, c->target, &options, NULL, &out->executable);
     }
   }
-  // Whatever is wrong is told by the rows, each compiled alone.
+  // The rows, each compiled alone, report the error.
   qn_status_free(status);
 }
 
@@ -235,7 +235,7 @@ static void run_program(conf_t* c, const conf_program_t* program, const together
     return;
   }
   if (!conf_expect(c, status, program->code, program->parts)) return;
-  // Told once; the stream then works as before.
+  // A sync returns the error once; the stream then works as before.
   conf_ok(c, qn_stream_sync(c->device, NULL));
 }
 

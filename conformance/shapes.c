@@ -1,5 +1,5 @@
-// conformance/shapes.c: extents of zero, one, odd and prime numbers, many dimensions, and
-// more elements than 32 bits count.
+// conformance/shapes.c: extents of zero, one, odd and prime numbers, many dimensions, and more
+// elements than 32 bits count.
 #include "conformance/program.h"
 
 static const conf_program_t programs[] = {
@@ -86,7 +86,7 @@ static const conf_program_t programs[] = {
     {.feature = "reduction of everything",
      .text = "func sh_total(x: i32[n], out y: i32[1]) { y[0] = sum j in 0..n { x[j] }; }",
      .args = "rand:0 junk:1;rand:1 junk:1;rand:10007 junk:1;rand:100003 junk:1"},
-    // A thread may have neighbours at once: tensors that begin at odd places, remainders, in place.
+    // A thread may access neighbours together: tensors with odd begins, remainders, in place.
     {.feature = "neighbours, bool",
      .text = "func sh_near_bool(x: bool[n], inout y: bool[n]) { parallel i in 0..n {\n"
              "  y[i] = x[i] ^ !y[i]; } }",
@@ -138,7 +138,8 @@ static const conf_program_t programs[] = {
      .args = "rand:19x23 junk:19x23;rand:1x5 junk:1x5"},
 };
 
-// Bytes, so that two gibibytes are enough; the interpreter would take an hour, C does not.
+// Uses bytes, so that two gibibytes are enough, and a reference in C: the interpreter would take an
+// hour.
 static void beyond(conf_t* c) {
   static const char text[] =
       "func sh_large(inout y: u8[n]) { parallel i in 0..n { y[i] = u8(i * 7 + (i >> 20)) + y[i]; } "

@@ -1,7 +1,7 @@
 // conformance/statements.c: every statement, loop kind that needs no grid, scope and view.
 #include "conformance/program.h"
 
-// Sums of floats come in any order.
+// Sums of floats may be added up in any order.
 #define LOOSE {.relative = 1e-5}
 
 static const conf_program_t programs[] = {
@@ -178,8 +178,8 @@ static const conf_program_t programs[] = {
      .args = "-128 -30000 -2000000 -5000000 255 65535 4000000 1.25 1 junk:9"},
 };
 
-// Constant indices beyond an extent where control never comes, as in the unrolled tail of a loop
-// under its guard: they compile, checked or not, and change nothing.
+// Uses constant indices beyond an extent in code that never runs, as in the unrolled tail of a loop
+// under its guard: it compiles, checked or not, and changes nothing.
 #define UNREACHED(name, what, body)                                                \
   {.feature = "unreached constant index",                                          \
    .variant = what,                                                                \
@@ -232,7 +232,7 @@ static const conf_program_t unreached[] = {
         "parallel i in 0..n { if n > 1000 { y[i] = x[-1]; y[-2] = 3; } else { y[i] = x[0]; } }"),
 };
 
-// Comparisons of widened integers with constants: some drivers get them wrong.
+// Compares widened integers with constants, which some drivers compute wrongly.
 #define WIDENED(name, what, value)                                       \
   {.feature = "comparison of a widened integer",                         \
    .variant = what,                                                      \

@@ -1,5 +1,4 @@
-// conformance/streams.c: order, independence, waiting across streams, errors that stick,
-// ends.
+// conformance/streams.c: order, independence, waits between streams, errors that stick, ends.
 #include <string.h>
 
 #include "conformance/suite.h"
@@ -109,7 +108,7 @@ static void independent(conf_t* c) {
   }
 }
 
-// A long chain on one stream, a wait, and what depends on it on another.
+// Runs a long chain on one stream, a wait, and work that depends on it on another.
 static void across(conf_t* c) {
   setup_t s;
   qn_stream_t* first = conf_stream(c);
@@ -155,7 +154,7 @@ static void ring_of_waits(conf_t* c) {
   CONF_CHECK(c, s.host[1] == bumped(0, ROUNDS, 0), "the order across three streams was lost");
 }
 
-// Waiting for oneself, or for nothing, is no wait at all.
+// Checks that a stream may wait for itself and for an idle stream.
 static void idle_waits(conf_t* c) {
   qn_stream_t* a = conf_stream(c);
   qn_stream_t* b = conf_stream(c);
@@ -182,8 +181,8 @@ static bool call_failing(conf_t* c, qn_function_t* function, qn_stream_t* stream
   return *out_status == QN_OK;
 }
 
-// An error surfaces at the next synchronisation, once, with the message of the program; what can
-// fail and stands behind it is skipped; the stream goes on.
+// Checks that the next sync returns an error once, with the program's message, that later launches
+// which can fail are skipped, and that the stream works afterwards.
 static void errors_stick(conf_t* c) {
   setup_t s;
   qn_stream_t* stream = conf_stream(c);
@@ -234,7 +233,7 @@ static void first_error_counts(conf_t* c) {
   qn_status_t status;
   for (int i = 0; i < 3; i++) {
     (void)call_failing(c, function, stream, s.memory, y, &status);
-    // A device may know already; then the call says so instead.
+    // A device may know the error already; then the call returns it.
     if (!qn_ok(status)) break;
   }
   if (qn_ok(status)) (void)call_failing(c, function, stream, good, y, &status);
@@ -261,7 +260,7 @@ static void destroy_with_work(conf_t* c) {
   uint32_t expected = 0;
   for (int round = 0; round < 5; round++) expected = slowed(expected, c->long_rounds);
   CONF_CHECK(c, (uint32_t)s.host[COUNT - 1] == expected, "a destroyed stream dropped its work");
-  // An error of a stream that goes is dropped with it.
+  // A stream that is released drops its error.
   qn_function_t* function = conf_function(c, text, "fails", false);
   qn_stream_t* stream = NULL;
   void* y = conf_device_memory(c, COUNT * 4);

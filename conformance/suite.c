@@ -1,7 +1,4 @@
-// conformance/suite.c: running the areas, the verdict of a case, and what cases take and give
-// back.
-//
-// Not here: cases. Thread rule: see suite.h. Read next: program.h.
+// conformance/suite.c: runs the areas, makes the verdict of a case, and releases what cases use.
 #include "conformance/suite.h"
 
 #include "quern/device.h"
@@ -87,15 +84,15 @@ static void give_back(const conf_kept_t* kept) {
   }
 }
 
-// Code is loaded onto the active device of the target's type; without one, onto the first, which is
-// how most programs are and how the suite runs on it.
+// Sets the active device. Code is loaded onto the active device of the target's type, or onto the
+// first: the suite runs on the first without setting it, as most programs do.
 static void go_home(conf_t* c) {
   qn_device_t home = c->device.id > 0 && !c->options.form ? c->device : conf_cpu();
   (void)qn_status_consume(qn_set_active_device(home));
 }
 
 void conf_end(conf_t* c) {
-  // A case that failed may have left work behind that still uses what is given back.
+  // A failed case may have queued work that still uses its memory.
   for (size_t i = 0; i < c->kept_count; i++) {
     if (c->kept[i].kind != CONF_KEPT_STREAM) continue;
     (void)qn_status_consume(qn_stream_sync(c->device, c->kept[i].pointer));
@@ -286,7 +283,7 @@ qn_tensor_t conf_tensor(const conf_t* c, void* data, qn_dtype_t dtype, int32_t r
 
 static void run_area(conf_t* c, const conf_area_t* area) {
   bool is_listing = c->engine == NULL;
-  // Without a run there are only texts to compile.
+  // Without a run only texts are compiled.
   size_t case_count = c->options.form ? 0 : area->case_count;
   for (size_t i = 0; i < case_count; i++) {
     if (!conf_begin(c, area->name, area->cases[i].feature, "")) continue;
@@ -320,7 +317,7 @@ static int64_t attribute_int(qn_device_t device, qn_attribute_t attribute, int64
   return value.type == QN_ATTRIBUTE_TYPE_NONE ? otherwise : value.int_value;
 }
 
-// The device, and the target that its code is compiled for.
+// Opens the device and parses the target.
 static qn_status_t prepare_device(conf_t* c) {
   qn_attribute_value_t exists = {.type = QN_ATTRIBUTE_TYPE_NONE};
   qn_status_t status = qn_device_attribute(c->device, QN_ATTRIBUTE_EXIST, &exists);
@@ -344,7 +341,7 @@ static qn_status_t prepare(conf_t* c) {
   c->max_threads = 1024;
   (void)qn_target_get_int(c->target, "warp_size", &c->warp_size);
   (void)qn_target_get_int(c->target, "max_threads_per_block", &c->max_threads);
-  // The interpreter takes a microsecond for what is a nanosecond elsewhere.
+  // The interpreter is about a thousand times slower than other targets.
   c->long_rounds = strcmp(qn_target_kind(c->target), "interp") == 0 ? 3 : 20000;
   c->flushes_f32 = flushes(c->target, "supports_denorm_preserve_float32");
   c->flushes_f64 = flushes(c->target, "supports_denorm_preserve_float64");

@@ -1,12 +1,11 @@
-// conformance/suite.h: for authors of cases: the context of a case, what it may use, and the
-// tables.
+// conformance/suite.h: for authors of cases: the context of a case, its functions, and the tables.
 //
 // A case is a row of an area's table: a name and a function, or a text of IR with arguments
-// (program.h). Whatever a case takes through the context is given back behind it, so it returns
-// where a check fails. Thread rule: a context belongs to the thread of the run; what cases do in
-// threads of their own must not touch it. Read next: suite.c, memory.c (a plain area).
-#ifndef QUERN_TESTS_CONFORMANCE_SUITE_H_
-#define QUERN_TESTS_CONFORMANCE_SUITE_H_
+// (program.h). The context releases everything that a case uses after it, so a case returns where a
+// check fails. Thread rule: a context belongs to the thread of the run; threads of a case must not
+// touch it. Read next: memory.c (a plain area).
+#ifndef QUERN_CONFORMANCE_SUITE_H_
+#define QUERN_CONFORMANCE_SUITE_H_
 
 #include "conformance/conformance.h"
 
@@ -19,7 +18,7 @@ typedef struct conf_case {
   void (*run)(conf_t* c);
 } conf_case_t;
 
-// An area: plain cases, or a function that runs what it makes itself (list: only names it).
+// An area: plain cases, or a function that makes and runs its own (list: only names them).
 typedef struct conf_area {
   const char* name;
   const conf_case_t* cases;
@@ -87,19 +86,20 @@ struct conf {
 
 // ---- the verdict
 
-// Does the filter want the case?
+// Whether the filter chooses the case.
 bool conf_wants(const conf_t* c, const char* area, const char* feature, const char* variant);
-// Around a case; conf_begin is false when nobody wants it (or only names are asked for).
+// Before and after a case; conf_begin is false if the case is not chosen (or only listed).
 bool conf_begin(conf_t* c, const char* area, const char* feature, const char* variant);
 void conf_end(conf_t* c);
 // The first failure of a case counts.
 void conf_fail(conf_t* c, const char* format, ...) QN_PRINTF(2, 3);
 void conf_unsupported(conf_t* c, const char* format, ...) QN_PRINTF(2, 3);
-// Ok, or: UNSUPPORTED and UNAVAILABLE make the case unsupported, anything else fails it. Consumes
-// the status.
+// Checks that a status is ok. UNSUPPORTED and UNAVAILABLE make the case unsupported, other errors
+// fail it. Consumes the status.
 bool conf_ok(conf_t* c, qn_status_t status);
-// The status has `code` and all of `parts` (comma-separated, may be NULL) in its message; else the
-// case fails. UNSUPPORTED and UNAVAILABLE, when not expected, make it unsupported. Consumes it.
+// Checks that a status has `code`, and all of `parts` (comma-separated, may be NULL) in its
+// message; else the case fails. Unexpected UNSUPPORTED and UNAVAILABLE make it unsupported.
+// Consumes the status.
 bool conf_expect(conf_t* c, qn_status_t status, qn_status_code_t code, const char* parts);
 #define CONF_CHECK(c, condition, ...) \
   do {                                \
@@ -113,30 +113,30 @@ bool conf_expect(conf_t* c, qn_status_t status, qn_status_code_t code, const cha
     if (!conf_ok((c), (expression))) return; \
   } while (0)
 
-// ---- what a case uses; NULL when it failed, which is then the verdict
+// ---- what a case uses; NULL after a failure, which is then the verdict
 
 void* conf_host_memory(conf_t* c, size_t size_bytes);  // zeroed
 void* conf_device_memory(conf_t* c, size_t size_bytes);
 void* conf_device_memory_of(conf_t* c, qn_device_t device, size_t size_bytes);
 qn_stream_t* conf_stream(conf_t* c);
 qn_module_t* conf_module(conf_t* c, const char* text);
-// A function of `text` compiled for the target, by BLOCK and the fast tier unless `options` says
-// so.
+// Compiles a function of `text` for the target, with the policy BLOCK and the fast tier unless
+// `options` says otherwise.
 qn_function_t* conf_function(conf_t* c, const char* text, const char* name, bool is_checked);
 void conf_keep(conf_t* c, conf_kept_kind_t kind, void* pointer, qn_device_t device);
-// Gives one thing back before the end of the case.
+// Releases one of them before the end of the case.
 void conf_drop(conf_t* c, void* pointer);
 
-// Host to device and back, complete on return.
+// Copies from host to device and back, complete on return.
 bool conf_upload(conf_t* c, void* device_memory, size_t offset_bytes, const void* host,
                  size_t size_bytes);
 bool conf_download(conf_t* c, void* host, const void* device_memory, size_t offset_bytes,
                    size_t size_bytes);
-// A copy with all its members, not synchronised.
+// Copies with all members of a qn_copy_t, without a sync.
 qn_status_t conf_copy(qn_device_t from_device, const void* from, size_t from_offset_bytes,
                       qn_device_t to_device, void* to, size_t to_offset_bytes, size_t size_bytes,
                       bool is_host_pinned, qn_stream_t* stream);
-// A compact tensor of the device; `shape` is borrowed.
+// Makes a compact tensor of the device; `shape` is borrowed.
 qn_tensor_t conf_tensor(const conf_t* c, void* data, qn_dtype_t dtype, int32_t rank,
                         int64_t* shape);
 static inline qn_device_t conf_cpu(void) {
@@ -146,4 +146,4 @@ static inline qn_device_t conf_cpu(void) {
 
 int64_t conf_now_ns(void);
 
-#endif  // QUERN_TESTS_CONFORMANCE_SUITE_H_
+#endif  // QUERN_CONFORMANCE_SUITE_H_

@@ -1,5 +1,5 @@
-// conformance/threads.c: many threads at once: one function, their own streams, compiles,
-// copies, memory.
+// conformance/threads.c: many threads at once: one function, their own streams, compiles, copies,
+// memory.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct thread_worker {
   qn_function_t* function;
   bool has_own_stream;
   int round_count;
-  // What it says; ok is the empty text.
+  // The message; empty for ok.
   char why[512];
 } thread_worker_t;
 
@@ -46,7 +46,7 @@ static void* start(void* (*run)(void*), thread_worker_t* workers, conf_t* c) {
   return NULL;
 }
 
-// One thread's rounds: its own memory, its own numbers; `function` is everybody's.
+// Runs one thread's rounds with its own memory and numbers; all threads share `function`.
 static void call_rounds(thread_worker_t* w, qn_stream_t* stream, void* x, void* y, int32_t* host) {
   qn_device_t device = w->c->device;
   int64_t shape[1] = {COUNT};
@@ -117,7 +117,7 @@ static void* compile(void* arg) {
   thread_worker_t* w = arg;
   if (!is_good(w, qn_set_active_device(w->c->device))) return NULL;
   for (int round = 0; round < 4; round++) {
-    // Threads meet at some keys and are alone at others.
+    // Threads share some keys and not others.
     int which = round % 2 ? round : w->index + 10 * round;
     char own[200];
     (void)snprintf(

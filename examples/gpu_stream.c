@@ -1,11 +1,13 @@
-// examples/gpu_stream.c: a GPU, or whatever device is here: allocate, copy, call on a stream, wait,
-// copy back.
+// examples/gpu_stream.c: allocates memory of a GPU (or another device), copies, calls on a stream,
+// waits
+// and copies back.
 //
 //   gpu_stream [TARGET]     such as cuda, vulkan, 'cuda -from_device=1', cpu
 //
-// Without a target it takes the first of cuda, vulkan and cpu that has a device. Nothing waits but
-// the last line: copies and calls are queued in order, and an error of any of them comes from the
-// synchronisation. Uses the public headers alone.
+// Without a target it takes the first of cuda, vulkan and cpu that has a device. Only the sync at
+// the
+// end waits: copies and calls are queued in order, and the sync returns the error of any of them.
+// Uses the public headers alone.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +37,7 @@ static void check(qn_status_t status, const char* what) {
   exit(is_machine ? 3 : 1);
 }
 
-// The device that a target's code runs on: the first of its kind.
+// Returns the first device of the type that a target's kind is for.
 static qn_device_t device_of(const qn_target_t* target) {
   for (size_t i = 0; i < qn_target_kind_count(); i++) {
     const qn_target_kind_info_t* kind = qn_target_kind_at(i);
@@ -49,7 +51,7 @@ static const char* choose(void) {
   return qn_device_count(QN_DEVICE_VULKAN) > 0 ? "vulkan" : "cpu";
 }
 
-// Queues a copy. Host memory that is not pinned may be used again once the call has returned.
+// Queues a copy. The program may use host memory that is not pinned again after the call.
 static qn_status_t copy(qn_device_t from_device, const void* from, qn_device_t to_device, void* to,
                         qn_stream_t* stream) {
   const qn_copy_t all = {.struct_size = sizeof all,
@@ -62,7 +64,7 @@ static qn_status_t copy(qn_device_t from_device, const void* from, qn_device_t t
 }
 
 int main(int argc, char** argv) {
-  // What to compile for, and where it runs.
+  // The target to compile for, and its device.
   qn_target_t* target = NULL;
   check(qn_target_parse(argc > 1 ? argv[1] : choose(), &target), "the target");
   qn_device_t device = device_of(target);
@@ -90,7 +92,7 @@ int main(int argc, char** argv) {
   check(qn_device_allocate(device, COUNT * sizeof(float), 0, &y), "memory");
   check(qn_stream_create(device, &stream), "the stream");
 
-  // Everything below is queued; the host is free meanwhile.
+  // Queues all of the work below; the host does not wait.
   for (int i = 0; host && i < COUNT; i++) host[i] = (float)(i % 100);
   check(copy(host_device, host, device, x, stream), "the copy to the device");
   for (int i = 0; host && i < COUNT; i++) host[i] = 0.0f;

@@ -1,16 +1,20 @@
-// examples/server.c: a server whose requests have new shapes all the time, and never wait for a
-// compiler longer than they said.
+// examples/server.c: a server whose requests have new shapes all the time, and never wait longer
+// for a
+// compiler than their deadline.
 //
 //   ./example_server [CACHE_DIR [TARGET]]
 //
-// The kernel is RMS normalisation. A generic module takes any shape; for each shape that turns up a
-// module with constant extents is made, which runs faster. Requests are served by what is ready:
-// the generic code at first, the code for their shape as soon as that has landed. Three waves of
-// the same requests show it: with an empty cache, again when all has landed, and in a second engine
-// that finds everything in the cache directory and may not compile at all.
+// The kernel is RMS normalisation. A generic module takes any shape. For each new shape the server
+// makes a module with constant extents, which runs faster. A request runs the generic code at
+// first,
+// and the code for its shape when that is ready. Three waves of the same requests show it: with an
+// empty cache, again when all code is ready, and in a second engine that finds all code in the
+// cache
+// directory and may not compile.
 //
-// Every result is compared with plain C. The exit code is 0 if all are right and the engine's
-// counters are those that must be. It uses the public headers alone. Read next: docs/lookups.md.
+// The program compares every result with plain C. The exit code is 0 if all are right and the
+// engine's counters have the expected values. It uses the public headers alone.
+// Read next: docs/lookups.md.
 #include <math.h>
 #include <pthread.h>
 #include <quern/observe.h>
@@ -26,7 +30,7 @@ enum { THREADS = 4, REQUESTS = 400, SHAPES = 8, EXPECTED_SHAPES = 3, MAX_ELEMENT
 static const int64_t lookup_deadline_ns = 50 * 1000000;          // of a request
 static const int64_t background_ns = 600 * INT64_C(1000000000);  // nobody waits for it in a request
 
-// Rows and columns; the first EXPECTED_SHAPES are those that the service knows when it starts.
+// Rows and columns; the service knows the first EXPECTED_SHAPES when it starts.
 static const int64_t shapes[SHAPES][2] = {{1, 384},  {16, 384}, {8, 512},  {7, 384},
                                           {12, 384}, {5, 512},  {16, 512}, {9, 256}};
 
@@ -35,12 +39,12 @@ typedef struct server {
   qn_target_t* target;
   qn_module_t* generic;
   qn_module_t* special[SHAPES];
-  // Serves whoever ran out of time.
+  // Serves requests that ran out of time.
   qn_function_t* always;
   atomic_int next;  // request
   atomic_int fallback_count, special_count, late_count, wrong_count;
   atomic_llong longest_ns;  // lookup
-  // Pre-compiling: how many requests have become ready.
+  // Compiling ahead: the number of futures that are ready.
   pthread_mutex_t lock;
   pthread_cond_t changed;
   int ready_count;
@@ -53,7 +57,7 @@ static int64_t now_ns(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-// Prints and frees an error; true if there is none.
+// Prints and frees an error. Returns true if there is none.
 static bool is_good(qn_status_t status, const char* what) {
   if (qn_ok(status)) return true;
   (void)fprintf(stderr, "%s: %s\n", what, qn_status_message(status));
@@ -63,7 +67,7 @@ static bool is_good(qn_status_t status, const char* what) {
 
 // ------------------------------------------------------------------------------------ the kernel
 
-// The same text for every shape; `rows` and `columns` are symbols or numbers.
+// Makes the module for a shape; `rows` and `columns` are symbols or numbers.
 static qn_status_t make_module(const char* rows, const char* columns, qn_module_t** out_module) {
   char text[600];
   int size = snprintf(text, sizeof text,
@@ -85,7 +89,7 @@ static qn_status_t make_special(const int64_t shape[2], qn_module_t** out_module
   return make_module(rows, columns, out_module);
 }
 
-// A request's data: its own, so that any thread may serve it.
+// The data of a request, so that any thread may serve it.
 typedef struct work {
   int64_t shape[2];
   float x[MAX_ELEMENTS], gain[512], y[MAX_ELEMENTS];
@@ -129,8 +133,8 @@ static qn_status_t call(qn_function_t* function, work_t* work) {
 
 // ------------------------------------------------------------------------------------ serving
 
-// One request: looks its function up and calls it. Once the code for a shape is in memory that is a
-// hit, which costs less than a kernel's first row; so there is no table of functions to keep here.
+// Serves a request: looks its function up and calls it. When the code for a shape is in memory, a
+// lookup costs less than a kernel's first row; so the server needs no table of functions.
 static void serve(server_t* server, work_t* work, int number) {
   uint32_t mixed = (uint32_t)number * 2654435761u;
   int which = (int)((mixed >> 16) % SHAPES);
@@ -152,7 +156,7 @@ static void serve(server_t* server, work_t* work, int number) {
   if (qn_ok(status)) {
     (void)atomic_fetch_add(info.is_fallback ? &server->fallback_count : &server->special_count, 1);
   } else if (qn_status_code(status) == QN_STATUS_DEADLINE_EXCEEDED) {
-    // A file system that hangs, a machine that swaps: the generic function is held, and serves.
+    // The deadline passed (a file system hangs, the machine swaps): the generic function serves.
     qn_status_free(status);
     status = QN_OK;
     function = server->always;
@@ -191,7 +195,7 @@ static void find_counters(void* self, const char* name, uint64_t value, const ch
   if (strcmp(name, "compiles_failed") == 0) counters[2] = value;
 }
 
-// A wave of requests by the pool; a line of the table. False when a request went wrong.
+// Runs a wave of requests by the pool and prints a line of the table. False when one failed.
 static bool run_wave(server_t* server, const char* name) {
   server->next = server->fallback_count = server->special_count = 0;
   server->late_count = server->wrong_count = 0;
@@ -212,9 +216,10 @@ static bool run_wave(server_t* server, const char* name) {
   return served == REQUESTS && server->wrong_count == 0;
 }
 
-// ------------------------------------------------------------------------------------ behind them
+// ---------------------------------------------------------------------------------- in the
+// background
 
-// On a thread of the engine: says that one is there, and no more.
+// Counts a ready future. Called by a thread of the engine, so it does nothing more.
 static void on_ready(void* self) {
   server_t* server = self;
   (void)pthread_mutex_lock(&server->lock);
@@ -223,7 +228,7 @@ static void on_ready(void* self) {
   (void)pthread_mutex_unlock(&server->lock);
 }
 
-// Asks for the code of `count` shapes, ahead of whatever requests want, and does not wait.
+// Requests the code of `count` shapes ahead, and does not wait.
 static bool request_shapes(server_t* server, int count) {
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .time_limit_ns = background_ns, .priority = 1};
@@ -238,8 +243,8 @@ static bool request_shapes(server_t* server, int count) {
   return true;
 }
 
-// As an event loop would: sleeps until all have been announced, then takes them. False when one
-// failed. The futures are released.
+// Sleeps until all futures are ready, as an event loop would, takes their results and releases
+// them. False when one failed.
 static bool await_shapes(server_t* server, int count) {
   (void)pthread_mutex_lock(&server->lock);
   while (server->ready_count < count) {
@@ -267,7 +272,7 @@ static bool open_server(server_t* server, const char* cache_dir, const char* jit
                                  .settings = settings,
                                  .setting_count = 2};
   if (!is_good(qn_engine_create(&options, &server->engine), "engine")) return false;
-  // The one compile that the start of the service waits for.
+  // The service waits for one compile at its start.
   return is_good(qn_engine_function(server->engine, server->generic, server->target, "rms_norm",
                                     NULL, NULL, &server->always),
                  "generic function");
@@ -284,8 +289,8 @@ static void close_server(server_t* server) {
   server->engine = NULL;
 }
 
-// A function that is held gets better by itself. Starts with whatever is ready for the shape and
-// calls it until the code for the shape is in it.
+// Shows that a retained function gets better by itself: takes the function that is ready for the
+// shape and calls it until it has the code for the shape.
 static bool watch_upgrade(server_t* server, work_t* work) {
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .miss = QN_MISS_FALLBACK, .generic = server->generic};
@@ -296,7 +301,7 @@ static bool watch_upgrade(server_t* server, work_t* work) {
                "held function")) {
     return false;
   }
-  printf("a function that is held: %s at first", info.is_fallback ? "generic" : "its own code");
+  printf("a retained function: %s at first", info.is_fallback ? "generic" : "its own code");
   fill(work, shapes[SHAPES - 1], 1);
   int64_t end = now_ns() + background_ns;
   bool good = true;
@@ -310,8 +315,8 @@ static bool watch_upgrade(server_t* server, work_t* work) {
   return good;
 }
 
-// With all tiers warm and compiling forbidden: what nobody has made is served by the generic code
-// where one falls back, and an error that names the key where one does not. Nothing compiles.
+// Looks up a shape without code, with all tiers warm and compiling forbidden: with a fallback the
+// generic code serves it, without one the error names the key. Nothing compiles.
 static bool ask_for_the_unknown(server_t* server, work_t* work) {
   const int64_t shape[2] = {3, 129};
   qn_module_t* module;
@@ -349,18 +354,18 @@ static bool run(server_t* server, const char* cache_dir, work_t* work) {
          "late", "longest", "compiles", "upgrades");
   good = run_wave(server, "first") && good;
   good = good && await_shapes(server, EXPECTED_SHAPES);
-  // Between the waves: everything that was asked for lands, in memory and in the directory.
+  // Between the waves all requested code becomes ready, in memory and in the directory.
   good = good && request_shapes(server, SHAPES) && await_shapes(server, SHAPES);
-  good = run_wave(server, "landed") && good;
+  good = run_wave(server, "ready") && good;
   good = good && server->fallback_count == 0 && server->late_count == 0;
   good = good && qn_engine_flush(server->engine, background_ns);
-  // Each shape and the generic module are compiled once at most, however many threads asked.
+  // Each shape and the generic module are compiled at most once, for any number of threads.
   qn_engine_counters(server->engine, find_counters, counters);
   good = good && counters[0] <= SHAPES + 1 && counters[2] == 0;
   close_server(server);
 
   if (!good || !open_server(server, cache_dir, "forbid")) return false;
-  // What is known is loaded before the first request comes.
+  // The service loads the code of known shapes before the first request.
   good = request_shapes(server, SHAPES) && await_shapes(server, SHAPES);
   good = run_wave(server, "jit=forbid") && good;
   good = good && server->fallback_count == 0 && server->late_count == 0;

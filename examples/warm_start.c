@@ -1,10 +1,11 @@
 // examples/warm_start.c: a service that compiles its kernels ahead and is its own worker, so that
-// it needs no command beside it.
+// it
+// needs no command.
 //
 //   ./example_warm_start CACHE_DIR
 //
-// The first run compiles eight kernels in two processes, the second finds them. Read next:
-// docs/warm.md.
+// The first run compiles eight kernels in two processes, the second finds them.
+// Read next: docs/warm.md.
 #include <quern/quern.h>
 #include <quern/warm.h>
 #include <stdio.h>

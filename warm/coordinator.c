@@ -2,9 +2,8 @@
 // keys.
 //
 // Requirements:
-//  1. A worker that dies or hangs costs its own key at most. Another worker tries the key once
-//  more,
-//     after all others; a key that hangs is not tried again, since it would hang again.
+//  1. A worker that dies or hangs costs at most its own key. Another worker tries the key once
+//     more, after all others; a key that hangs is not tried again, since it would hang again.
 //  2. An outcome is the state of the disk: a worker answers when the entry is in the directory.
 //  3. The call returns when all keys are done; every wait has a deadline.
 //  4. A command that cannot work (another version, a missing library) ends the call after a few
@@ -47,7 +46,7 @@ void qn__warm_report(qn__warm_up_t* up, const qn_warm_item_t* item) {
   }
 }
 
-// Asks the local tiers for a key and predicts its digits, without a compiler.
+// Looks in the local tiers for a key and predicts its digits, without a compiler.
 static qn_status_t ask(qn__warm_up_t* up, size_t index, qn_lookup_info_t* out_info) {
   const qn__warm_entry_t* entry = &up->list->entries[index];
   qn_lookup_options_t options = {.struct_size = sizeof options,
@@ -206,7 +205,7 @@ static qn_status_t find_command(qn__warm_up_t* up) {
   return QN_OK;
 }
 
-// As many as cores that this process may use.
+// Returns the number of cores that this process may use.
 static size_t default_jobs(void) {
   qn_attribute_value_t cores;
   qn_device_t cpu = {QN_DEVICE_CPU, 0};

@@ -123,7 +123,7 @@ qn_status_t qn_warm_list_add(qn_warm_list_t* list, qn_module_t* module, qn_targe
 
 // ------------------------------------------------------------------------------------ text
 
-// Copies and checks what a program filled.
+// Copies and checks the options of a program.
 static qn_status_t read_options(const qn_warm_read_options_t* options,
                                 qn_warm_read_options_t* out) {
   qn_status_t status = qn__struct_read("qn_warm_read_options_t", 0, options, out, sizeof *out);

@@ -1,7 +1,7 @@
 // warm/message.c: encodes and decodes frames between coordinator and worker processes.
 #include "warm/message.h"
 
-// Stands for a key that was not reached.
+// The text in place of a key that was not reached.
 static const char no_key[] = "                                ";
 
 static void encode_body(const qn__warm_message_t* message, qn__warm_bytes_t* bytes) {

@@ -1,4 +1,4 @@
-// warm/message.h: what coordinator and worker processes send each other: frames of a length (u32,
+// warm/message.h: the messages between coordinator and worker processes: frames of a length (u32,
 // little-endian) and a body. A body that is short, long or of an unknown kind ends the
 // conversation. docs/warm.md has the layout.
 #ifndef QUERN_WARM_MESSAGE_H_

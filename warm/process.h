@@ -46,7 +46,7 @@ void qn__warm_process_hang_up(qn__warm_process_t* process);
 // Writes as much as the socket takes. Returns the number of bytes, 0 when it takes none now, -1
 // when the other side has closed it. Raises no SIGPIPE.
 ssize_t qn__warm_process_send(int socket, const void* data, size_t size);
-// Reads what is there. Returns the number of bytes, 0 at the end, -1 when there is nothing now.
+// Reads the available bytes. Returns their number, 0 at the end, -1 when there are none now.
 ssize_t qn__warm_process_receive(int fd, void* data, size_t size);
 
 // "SIGSEGV, a bad memory access"; "signal 42". Static storage or `out`.

@@ -165,7 +165,7 @@ static qn_status_t make(worker_t* worker, const qn__warm_message_t* task,
     status = load_once(worker, &entry, &options, &info);
   }
   if (qn_ok(status)) {
-    // Waits until the entry is in the directory, and compiles what was not.
+    // Waits until the entry is in the directory, and compiles it if it is missing.
     status = qn_engine_compile(worker->engine, entry.module, entry.target, &options, &stored);
     if (info.source != QN_SOURCE_COMPILED) info = stored;
   }

@@ -1,10 +1,10 @@
 // embed: runs all-MiniLM-L6-v2 over the golden sentences on quern kernels and compares the
 // embeddings with the reference.
 //
-// It shows what a program sees of quern: the time to a first result with and without a filled
-// cache, where each kernel came from, its speed, and that the numbers are right. README.md in this
-// folder says how to run it. Single-threaded; the kernels use the CPU pool. Read next: kernels.c
-// (engine, lookup), then model.c (calls).
+// It shows the time to a first result with and without a filled cache, the source of each kernel,
+// its speed, and that the numbers are right. README.md in this folder says how to run it.
+// Single-threaded; the kernels use the CPU pool. Read next: kernels.c (engine, lookup), then
+// model.c (calls).
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ typedef struct run {
   report_t report;
 } run_t;
 
-// Is a compiler library in the address space? False where /proc does not tell.
+// Whether a compiler library is mapped. False where /proc cannot be read.
 static bool has_compiler_mapped(void) {
   bool is_found = false;
   FILE* maps = fopen("/proc/self/maps", "r");
@@ -87,7 +87,7 @@ static qn_status_t prepare(run_t* run) {
 // Embeds the sentences order[first .. first + count).
 static qn_status_t embed_batch(run_t* run, int64_t first, int64_t count) {
   const golden_t* golden = &run->golden;
-  // The last one of the batch is its longest.
+  // The last sentence of the batch is its longest.
   const int64_t length = golden->lengths[run->order[first + count - 1]];
   for (int64_t i = 0; i < count; ++i) {
     const int64_t sentence = run->order[first + i];
@@ -103,7 +103,7 @@ static qn_status_t embed_batch(run_t* run, int64_t first, int64_t count) {
   return QN_OK;
 }
 
-// All sentences once. `out_first_ns`, if not NULL, gets the time after the first batch.
+// Embeds all sentences once. `out_first_ns`, if not NULL, gets the time after the first batch.
 static qn_status_t embed_all(run_t* run, int64_t* out_first_ns) {
   const int64_t total = run->report.sentence_count;
   const int64_t batch = run->report.batch;

@@ -1,11 +1,11 @@
-// golden.c: the three arrays, and whether they fit together.
+// golden.c: reads the three arrays and checks that they fit together.
 #include "golden.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// Reads one array of the dtype and rank; an extent of `shape` that is not negative is expected, the
-// others are filled in.
+// Reads one array of the dtype and rank. It must have the extents of `shape` that are not negative;
+// the others are filled in.
 static qn_status_t read_array(const char* directory, const char* name, qn_dtype_t dtype,
                               int32_t rank, int64_t* shape, npy_array_t* out_array) {
   char path[4096];

@@ -1,6 +1,6 @@
-// golden.h: the sentences of golden/, as token ids, and what their embeddings should be.
+// golden.h: the sentences of golden/ as token ids, and their expected embeddings.
 //
-// Read-only once loaded: any thread. make_golden.py says how the files came to be.
+// Read-only after loading. make_golden.py makes the files.
 #ifndef EMBED_GOLDEN_H_
 #define EMBED_GOLDEN_H_
 
@@ -20,7 +20,7 @@ typedef struct golden {
 // wide. Errors: those of npy_read; VALUE_ERROR for files that do not fit each other. Owned:
 // golden_free.
 qn_status_t golden_load(const char* directory, int64_t width, golden_t* out_golden);
-// A zeroed one is fine.
+// Also frees a zeroed one.
 void golden_free(golden_t* golden);
 
 #endif  // EMBED_GOLDEN_H_

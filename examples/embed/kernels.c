@@ -1,5 +1,6 @@
-// kernels.c: from files of IR text to functions. This is the whole of what a program has to do to
-// use quern: make an engine and a target, parse a module, ask for a function.
+// kernels.c: from files of IR text to functions. It is all that a program must do to use quern:
+// make an
+// engine and a target, parse a module, look a function up.
 #include "kernels.h"
 
 #include "quern/device.h"
@@ -80,12 +81,12 @@ static qn_status_t load_kernel(kernels_t* kernels, const char* directory,
                                 &kernel->info, &kernel->function);
     status = qn_status_annotate(status, "%s", path);
   }
-  // The function keeps what it needs of the module.
+  // The function retains the parts of the module that it needs.
   qn_module_release(module);
   return status;
 }
 
-// The lookups of all kernels, which several threads share: a compile is one thread's work.
+// The lookups of all kernels, which several threads share: one thread runs one compile.
 typedef struct lookup {
   kernels_t* kernels;
   const char* directory;
@@ -108,7 +109,7 @@ static qn_status_t load_all(kernels_t* kernels, const char* directory,
   lookup_t lookup = {.kernels = kernels, .directory = directory, .options = options};
   pthread_t threads[KERNEL_COUNT];
   int thread_count = 0;
-  // The caller is one of them, and does everything if no other can be had.
+  // The caller is one of them, and does all the work if no other can be started.
   while (thread_count + 1 < KERNEL_COUNT && thread_count + 1 < qn_cpu_core_count() &&
          pthread_create(&threads[thread_count], NULL, look_up, &lookup) == 0) {
     ++thread_count;
@@ -128,8 +129,8 @@ static qn_status_t load_all(kernels_t* kernels, const char* directory,
   return first;
 }
 
-// A tile wants as many sums in registers as the machine can keep busy: see
-// kernels/rows12/linear.qn. A GPU has a thread for each sum instead.
+// Returns the height of a tile: as many sums in registers as the machine can keep busy (see
+// kernels/rows12/linear.qn). A GPU has a thread for each sum instead.
 static int64_t choose_row_tile(const qn_target_t* target) {
   int64_t vector_bits = 0;
   const char* kind = qn_target_kind(target);
@@ -164,8 +165,7 @@ void kernels_unload(kernels_t* kernels) {
   for (int i = 0; i < KERNEL_COUNT; ++i) {
     qn_function_release(kernels->all[i].function);
   }
-  // A destroy alone would not wait for a slow disk; the next run wants to find what this one has
-  // made.
+  // qn_engine_destroy alone would not wait for a slow disk; the next run needs these entries.
   if (kernels->engine != NULL) {
     (void)qn_engine_flush(kernels->engine, FLUSH_NS);
   }

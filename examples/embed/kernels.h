@@ -1,7 +1,7 @@
 // kernels.h: the functions that the model calls, looked up in an engine, and the time they take.
 //
-// One thread at a time, for the counts of time alone: the functions themselves may be called by
-// any. Read next: kernels/*.qn for what they compute, model.c for how they are called.
+// One thread at a time, because of the counts of time: any thread may call the functions
+// themselves. Read next: kernels/*.qn (the programs), model.c (the calls).
 #ifndef EMBED_KERNELS_H_
 #define EMBED_KERNELS_H_
 
@@ -48,14 +48,14 @@ typedef struct kernels {
 
 // Makes an engine (its cache as the environment says), and looks up every kernel of `directory` for
 // the target. `options` may be NULL. Errors: IO, NOT_FOUND, those of qn_module_parse,
-// qn_target_parse and qn_engine_function; UNAVAILABLE where the target's device is not here. Owned:
+// qn_target_parse and qn_engine_function; UNAVAILABLE without a device of the target. Owned:
 // kernels_unload.
 qn_status_t kernels_load(const char* directory, const char* target,
                          const qn_lookup_options_t* options, kernels_t* out_kernels);
-// Zeroed kernels are fine.
+// Also unloads zeroed kernels.
 void kernels_unload(kernels_t* kernels);
 
-// Calls one kernel. `operation_count` is what the call computes, 0 if nobody wants to know.
+// Calls one kernel. `operation_count` is the number of operations of the call; 0: not counted.
 qn_status_t kernels_call(kernels_t* kernels, kernel_id_t id, const qn_value_t* args, size_t count,
                          double operation_count);
 // Sets all counts of time and calls to zero.

@@ -1,4 +1,4 @@
-// model.c: which kernel is called in which order on which buffers; no arithmetic happens here.
+// model.c: calls the kernels in order on the buffers of the model; no arithmetic happens here.
 //
 // One buffer is often seen in two shapes: the products take [tokens, width], attention takes
 // [batch, length, 3, heads, head width]. A tensor is a view, so neither costs a copy.
@@ -18,8 +18,8 @@ typedef struct tensor {
   int64_t shape[RANK_LIMIT];
 } tensor_t;
 
-// Describes `data` to the call that `out_tensor` is used in. DLPack has one pointer for what is
-// read and what is written; weights come in through `in` parameters only.
+// Describes `data` in `out_tensor` for one call. DLPack has one pointer for memory that is read and
+// written; weights are passed to `in` parameters only.
 static qn_value_t describe(const model_t* model, tensor_t* out_tensor, qn_dtype_t dtype,
                            const void* data, int32_t rank, const int64_t* shape) {
   memset(out_tensor, 0, sizeof *out_tensor);
@@ -44,9 +44,8 @@ static qn_value_t f32_3(const model_t* model, tensor_t* out, const float* data, 
   return describe(model, out, QN_DTYPE_F32, data, 3, (int64_t[]){a, b, c});
 }
 
-// y = x w + bias; for LINEAR_GELU the activation of that; for LINEAR_RESIDUAL plus `residual`.
-// The buffers are whole tiles long. What the last tile has beyond `rows` is computed and never
-// read.
+// Computes y = x w + bias; for LINEAR_GELU its activation; for LINEAR_RESIDUAL plus `residual`. The
+// buffers are whole tiles long: rows of the last tile beyond `rows` are computed and never read.
 static qn_status_t product(model_t* model, kernel_id_t id, int64_t rows, const float* x,
                            const matrix_t* matrix, const float* residual, float* y) {
   const int64_t tile = model->kernels->row_tile;
@@ -108,7 +107,7 @@ static qn_status_t entrance(model_t* model, int64_t batch, int64_t length, const
   return kernels_call(model->kernels, KERNEL_EMBED_LAYERNORM, args, 8, 0.0);
 }
 
-// The mean over the words of each sentence, scaled to unit length.
+// Computes the mean over the words of each sentence, scaled to unit length.
 static qn_status_t finish(model_t* model, int64_t batch, int64_t length, const int64_t* lengths,
                           const float* hidden, float* pooled, float* embeddings) {
   tensor_t tensors[4];
@@ -130,7 +129,7 @@ qn_status_t model_create(const weights_t* weights, kernels_t* kernels, int64_t r
   const size_t row_count = (size_t)((row_capacity + tile - 1) / tile * tile);
   void* buffer = NULL;
   for (size_t i = 0; i < sizeof buffer_widths / sizeof buffer_widths[0]; ++i) {
-    // Rows that fill up a tile are read before anything was written to them: zeros.
+    // Zeros, because the rows that fill up a tile are read before they are written.
     TRY(place_reserve(place, row_count * (size_t)buffer_widths[i] * sizeof(float), &buffer));
     out_model->buffers[i] = buffer;
   }
@@ -147,7 +146,7 @@ qn_status_t model_create(const weights_t* weights, kernels_t* kernels, int64_t r
 }
 
 void model_destroy(model_t* model) {
-  // The memory belongs to the place.
+  // The place owns the memory.
   memset(model, 0, sizeof *model);
 }
 
@@ -187,7 +186,7 @@ qn_status_t model_embed(model_t* model, int64_t batch, int64_t length, const int
     TRY(product(model, KERNEL_LINEAR_RESIDUAL, rows, inner, &layer->outer, hidden, summed));
     TRY(layer_norm(model, rows, summed, &layer->output_norm, hidden));
   }
-  // `context` is free again and holds the means.
+  // `context` is unused here, and takes the means.
   TRY(finish(model, batch, length, lengths, hidden, context, embeddings));
   if (place->is_host) {
     return QN_OK;

@@ -12,17 +12,17 @@ typedef struct model {
   kernels_t* kernels;    // borrowed
   int64_t row_capacity;  // tokens that the buffers hold, padding included
   float* buffers[5];
-  // Where the host cannot reach the buffers: what goes in and out.
+  // Host copies of inputs and outputs, for a device with its own memory.
   int64_t* ids;
   int64_t* lengths;
   float* embeddings;
 } model_t;
 
-// Buffers for batches of up to `row_capacity` tokens (sentences times the longest of the batch).
-// Errors: OUT_OF_MEMORY. Owned: model_destroy.
+// Makes buffers for batches of up to `row_capacity` tokens (sentences times the longest of the
+// batch). Errors: OUT_OF_MEMORY. Owned: model_destroy.
 qn_status_t model_create(const weights_t* weights, kernels_t* kernels, int64_t row_capacity,
                          model_t* out_model);
-// A zeroed model is fine.
+// Also destroys a zeroed model.
 void model_destroy(model_t* model);
 
 // `ids` is [batch, length], padded with any valid id; `lengths` is [batch], each from 1 to length.

@@ -30,7 +30,7 @@ static const char help_text[] =
     "Exit codes: 0 good, 1 wrong input or embeddings out of bounds, 2 usage, 3 the machine lacks\n"
     "something.\n";
 
-// A path in this source folder, which the build names. Owned: free; NULL without memory.
+// Makes a path in this source folder, which the build names. Owned: free; NULL without memory.
 static char* beside_source(const char* relative) {
   const size_t size = sizeof EMBED_FOLDER + 1 + strlen(relative);
   char* path = malloc(size);
@@ -65,7 +65,7 @@ static bool set_path(char** path, const char* text) {
   return *path != NULL;
 }
 
-// One option. False when its value is wrong or the option unknown; getopt has then said so itself.
+// Reads one option. False when it is unknown (getopt has printed that) or its value is wrong.
 static bool apply(int letter, options_t* options) {
   switch (letter) {
     case 't':

@@ -22,8 +22,8 @@ typedef struct options {
   bool is_json;
 } options_t;
 
-// Defaults and the command line. True when the program shall go on; else `*out_exit_code` is what
-// it ends with: help was printed, or a mistake was. Owned: options_free in either case.
+// Reads the command line. False when the program must end with `*out_exit_code`, after it has
+// printed help or a mistake. Owned: options_free in either case.
 bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_code);
 void options_free(options_t* options);
 

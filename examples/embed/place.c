@@ -32,7 +32,7 @@ qn_status_t place_open(const qn_target_t* target, place_t* out_place) {
 
 void place_close(place_t* place) {
   for (size_t i = 0; i < place->block_count; ++i) {
-    // Freeing memory that we own cannot fail in a way that a caller could mend.
+    // A caller could do nothing about an error.
     qn_status_free(qn_device_free(place->device, place->blocks[i]));
   }
   free(place->blocks);

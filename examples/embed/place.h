@@ -1,6 +1,7 @@
-// place.h: where the tensors of the kernels live: in host memory, or in that of a GPU.
+// place.h: the memory of the kernels' tensors: the host's, or that of a GPU.
 //
-// On a device whose memory the host reaches a place hands the host's own pointers on; elsewhere it
+// On a device whose memory the host can access, a place returns the host's own pointers; elsewhere
+// it
 // owns copies. One thread at a time.
 #ifndef EMBED_PLACE_H_
 #define EMBED_PLACE_H_
@@ -14,14 +15,15 @@ typedef struct place {
   size_t block_count;
 } place_t;
 
-// The first device of the target's kind. Errors: UNAVAILABLE when there is none, OUT_OF_MEMORY.
+// Opens the first device of the target's kind. Errors: UNAVAILABLE when there is none,
+// OUT_OF_MEMORY.
 qn_status_t place_open(const qn_target_t* target, place_t* out_place);
-// A zeroed place is fine. Work that uses its memory must have been synchronised.
+// Also closes a zeroed place. A sync must follow all work that uses its memory.
 void place_close(place_t* place);
 
-// Zeroed memory of the place, for as long as the place is open. Errors: OUT_OF_MEMORY.
+// Returns zeroed memory of the place, which lives as long as the place. Errors: OUT_OF_MEMORY.
 qn_status_t place_reserve(place_t* place, size_t size_bytes, void** out_memory);
-// What the kernels are given for `size_bytes` at `host`: `host` itself, or a copy.
+// Returns the kernels' pointer for `size_bytes` at `host`: `host` itself, or a copy.
 qn_status_t place_import(place_t* place, const void* host, size_t size_bytes,
                          const void** out_memory);
 // Copies on the default stream; place_read waits for all work before it.

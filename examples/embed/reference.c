@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// y = x w + bias over `rows` rows.
+// Computes y = x w + bias over `rows` rows.
 static void product(const matrix_t* matrix, int64_t rows, const double* x, double* y) {
   for (int64_t row = 0; row < rows; ++row) {
     const double* from = x + row * matrix->inputs;
@@ -19,7 +19,7 @@ static void product(const matrix_t* matrix, int64_t rows, const double* x, doubl
   }
 }
 
-// x = normalised (x + addend), row by row; `addend` may be NULL.
+// Computes x = normalised (x + addend), row by row; `addend` may be NULL.
 static void normalize(const norm_t* norm, int64_t rows, const double* addend, double* x) {
   for (int64_t row = 0; row < rows; ++row) {
     double* values = x + row * WIDTH;
@@ -39,7 +39,7 @@ static void normalize(const norm_t* norm, int64_t rows, const double* addend, do
   }
 }
 
-// One head of one query row. `joined` is [rows, 3, HEADS, HEAD_WIDTH], `score` is [rows].
+// Computes one head of one query row. `joined` is [rows, 3, HEADS, HEAD_WIDTH], `score` is [rows].
 static void attend(int64_t rows, const double* joined, int64_t head, int64_t row, double* score,
                    double* y) {
   const int64_t stride = 3 * WIDTH;

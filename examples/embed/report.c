@@ -7,7 +7,7 @@ static double milliseconds(int64_t time_ns) {
   return (double)time_ns / 1e6;
 }
 
-// Sentences per second of the best timed pass.
+// Returns the sentences per second of the best timed pass.
 static double sentence_rate(const report_t* report) {
   return (double)report->sentence_count * 1e9 / (double)report->best_pass_ns;
 }
@@ -33,7 +33,7 @@ static void print_kernels(const report_t* report, const kernels_t* kernels, FILE
     fprintf(file, "%-17s%-10s%12.3f", kernel->name, qn_source_text(kernel->info.source),
             milliseconds(kernel->info.lookup_ns));
     if (is_timed && kernel->call_ns == 0) {
-      // Calls of a device of its own return before the work is done: only passes are timed.
+      // Calls on a GPU return before the work is done: only passes are timed.
       fprintf(file, "%9lld%12s", (long long)(kernel->call_count / report->repeat_count), "-");
     } else if (is_timed) {
       fprintf(file, "%9lld%12.2f", (long long)(kernel->call_count / report->repeat_count),

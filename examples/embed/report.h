@@ -1,4 +1,4 @@
-// report.h: what a run found, and its two forms: for people and as JSON.
+// report.h: the report of a run, for people and as JSON.
 #ifndef EMBED_REPORT_H_
 #define EMBED_REPORT_H_
 

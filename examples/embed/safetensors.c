@@ -1,7 +1,8 @@
-// safetensors.c: the reader. Every number of the header is checked before a byte of data is
-// reached, so that a file from anywhere gives tensors that lie inside of it, or an error.
+// safetensors.c: the reader. It checks every number of the header before it accesses a byte of
+// data, so
+// that any file gives tensors that lie inside it, or an error.
 //
-// Read next: weights.c, which asks for the tensors.
+// Read next: weights.c, which looks the tensors up.
 #include "safetensors.h"
 
 #include <errno.h>
@@ -192,7 +193,7 @@ void safetensors_close(safetensors_t* file) {
   free(file);
 }
 
-// "[384, 1536]" for messages, cut when it does not fit.
+// Writes "[384, 1536]" for messages, cut when it does not fit.
 static void format_shape(size_t rank, const int64_t* shape, char* text, size_t size) {
   int used = snprintf(text, size, "[");
   for (size_t i = 0; i < rank && used > 0 && (size_t)used < size; ++i) {

@@ -14,7 +14,7 @@
 
 enum {
   NAME_BYTES = 96,
-  // Elements that one layer has in panels and joined biases.
+  // Elements of one layer in panels and joined biases.
   LAYER_ELEMENTS = 3 * WIDTH * WIDTH + 3 * WIDTH + WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH,
   HUGE_PAGE_BYTES = 2 << 20,
   // Of all layers, in whole huge pages.
@@ -40,7 +40,8 @@ static float next_uniform(uint64_t* seed) {
   return (float)(z >> 40) / (float)(1u << 23) - 1.0f;
 }
 
-// Numbers of about the size that training gives: scales of a normalisation near 1, the rest near 0.
+// Makes numbers of about the size that training gives: scales of a normalisation near 1, others
+// near 0.
 static qn_status_t make_seeded(storage_t* storage, const char* name, size_t count,
                                const float** out_data) {
   float* data = malloc(count * sizeof *data);
@@ -57,7 +58,7 @@ static qn_status_t make_seeded(storage_t* storage, const char* name, size_t coun
   return QN_OK;
 }
 
-// The tensor "PREFIXNAME" with `rows` 0 for a vector.
+// Reads the tensor "PREFIXNAME"; `rows` is 0 for a vector.
 static qn_status_t take(storage_t* storage, const char* prefix, const char* name, int64_t rows,
                         int64_t columns, const float** out_data) {
   char full[NAME_BYTES];
@@ -81,7 +82,7 @@ static float* reserve(storage_t* storage, int64_t count) {
   return block;
 }
 
-// [outputs, inputs] to [outputs / PANEL, inputs, PANEL].
+// Copies [outputs, inputs] to [outputs / PANEL, inputs, PANEL].
 static void pack(const float* weight, int64_t outputs, int64_t inputs, float* panels) {
   for (int64_t panel = 0; panel < outputs / PANEL; ++panel) {
     const float* rows = weight + panel * PANEL * inputs;
@@ -107,8 +108,7 @@ static qn_status_t take_matrix(storage_t* storage, const char* prefix, const cha
   return take(storage, prefix, full, 0, outputs, &out_matrix->bias);
 }
 
-// Query, key and value become one matrix: one product instead of three, and one kernel reads them
-// all.
+// Joins query, key and value in one matrix: one product instead of three.
 static qn_status_t take_query_key_value(storage_t* storage, const char* prefix,
                                         matrix_t* out_matrix) {
   static const char* const names[3] = {"attention.self.query", "attention.self.key",
@@ -168,8 +168,7 @@ qn_status_t weights_load(const char* directory, weights_t* out_weights) {
   if (storage->panels == NULL) {
     status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the weights");
   } else {
-    // Ten thousand page faults less, which are most of what loading costs. Without huge pages it
-    // works as well.
+    // Saves ten thousand page faults, most of the time of loading. Huge pages are optional.
     (void)madvise(storage->panels, PANEL_BYTES, MADV_HUGEPAGE);
   }
   if (qn_ok(status) && directory != NULL) {

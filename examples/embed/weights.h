@@ -1,7 +1,7 @@
 // weights.h: the parameters of all-MiniLM-L6-v2 in the layout of the kernels.
 //
 // Matrices are stored as panels of 16 outputs, [outputs / 16, inputs, 16].
-// Tables and vectors are borrowed from the mapped file. Read-only once loaded: any thread.
+// Tables and vectors are borrowed from the mapped file. Read-only after loading.
 #ifndef EMBED_WEIGHTS_H_
 #define EMBED_WEIGHTS_H_
 
@@ -54,10 +54,10 @@ typedef struct weights {
 // Reads DIRECTORY/model.safetensors; `directory` NULL: numbers from a fixed seed instead. Errors:
 // those of safetensors.h, OUT_OF_MEMORY. Owned: weights_free.
 qn_status_t weights_load(const char* directory, weights_t* out_weights);
-// The same weights as the kernels of a place see them. Borrowed from `from` and the place; not for
+// Gives the same weights for the kernels of a place. Borrowed from `from` and the place; not for
 // weights_free. Errors: OUT_OF_MEMORY.
 qn_status_t weights_import(const weights_t* from, place_t* place, weights_t* out_weights);
-// Zeroed weights are fine.
+// Also frees zeroed weights.
 void weights_free(weights_t* weights);
 
 #endif  // EMBED_WEIGHTS_H_

@@ -1,11 +1,11 @@
-// examples/plugin/echo.c: a device, a code generator and a target kind of somebody else, in one
-// shared object: the least that a plugin is.
+// examples/plugin/echo.c: the smallest plugin: a device, a code generator and a target kind in one
+// shared object.
 //
 //   quern conformance --plugin ./libecho.so --device echo --filter memory/
 //
-// The device's memory is the host's, and its code does nothing; so the suite's cases about memory,
-// copies and attributes pass, and those that compute fail. A real one is in devices/ and jit/. Uses
-// the public headers alone. Read next: docs/new-backend.md.
+// The device's memory is the host's, and its code does nothing: cases about memory, copies and
+// attributes pass, and those that compute fail. devices/ and jit/ have real ones. Uses the public
+// headers alone. Read next: docs/new-backend.md.
 #define _POSIX_C_SOURCE 200809L  // posix_memalign
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static qn_status_t release(int32_t id, void* pointer) {
   return QN_OK;
 }
 
-// Whatever is enqueued is done at once, so a stream is an object without a state.
+// Work is done when it is queued, so a stream is an object without a state.
 static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   (void)id, (void)stream;
   memcpy((char*)copy->to + copy->to_offset_bytes, (const char*)copy->from + copy->from_offset_bytes,
