@@ -1,9 +1,8 @@
 // What does a bundle cost: opening one of 10,000 entries, and a hit in it?
 //
-// A hit is one search, one pread and the verification of the entry; it is compared with the bare
-// pread of the same bytes from the same file, page cache warm, and with memcpy of as many bytes
-// from as many places. 257 entries are asked for in turn, so that neither index nor source is in
-// the nearest cache.
+// A hit is one search, one pread and the verification of the entry. Its floors are the bare pread
+// of the same bytes from the same file, page cache warm, and memcpy of as many bytes from as many
+// places. 257 entries take turns, so that neither index nor source is in the nearest cache.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,15 +28,6 @@ typedef struct subject {
   size_t next;
 } subject_t;
 
-static void give_up(const char* what) {
-  (void)fprintf(stderr, "bench_bundle: %s\n", what);
-  exit(1);
-}
-
-static void require(qn_status_t status) {
-  if (!qn_ok(status)) give_up(qn_status_message(status));
-}
-
 static void make_preimage(unsigned number, qn__buffer_t* out) {
   uint8_t module[32] = {0};
   memcpy(module, &number, sizeof number);
@@ -52,16 +42,16 @@ static void make_preimage(unsigned number, qn__buffer_t* out) {
   qn__preimage_add(out, QN__SECTION_GENERATOR, (qn_span_t){(const uint8_t*)maker.data, maker.size});
 }
 
-// A bundle of `count` entries of exactly `size` bytes each.
+// Writes a bundle of `count` entries of exactly `size` bytes each.
 static void write_bundle(const char* path, unsigned count, size_t size, const uint8_t* secret_key) {
   qn__bundle_write_options_t options = {.path = path, .secret_key = secret_key};
   qn__bundle_writer_t* writer;
-  require(qn__bundle_writer_create(&options, &writer));
+  bench_must(qn__bundle_writer_create(&options, &writer));
   qn__buffer_t preimage, bytes;
   qn__buffer_init(&preimage, qn_allocator_default());
   qn__buffer_init(&bytes, qn_allocator_default());
   uint8_t* payload = malloc(size);
-  if (!payload) give_up("no memory");
+  if (!payload) bench_give_up("no memory");
   for (size_t i = 0; i < size; i++) payload[i] = (uint8_t)(i * 2654435761u >> 13);
   for (unsigned i = 0; i < count; i++) {
     make_preimage(i, &preimage);
@@ -69,10 +59,10 @@ static void write_bundle(const char* path, unsigned count, size_t size, const ui
     entry.payload = (qn_span_t){payload, size - qn__entry_size(&entry)};
     memcpy(payload, &i, sizeof i);
     qn__buffer_clear(&bytes);
-    if (!qn__entry_encode(&entry, &bytes) || bytes.size != size) give_up("no such entry");
-    require(qn__bundle_writer_add(writer, qn__buffer_as_span(&bytes)));
+    if (!qn__entry_encode(&entry, &bytes) || bytes.size != size) bench_give_up("no such entry");
+    bench_must(qn__bundle_writer_add(writer, qn__buffer_as_span(&bytes)));
   }
-  require(qn__bundle_writer_finish(writer));
+  bench_must(qn__bundle_writer_finish(writer));
   qn__bundle_writer_destroy(writer);
   free(payload);
   qn__buffer_deinit(&preimage);
@@ -86,10 +76,10 @@ static double time_open(const char* path, const uint8_t* public_key) {
         .path = path, .public_keys = public_key, .public_key_count = public_key != NULL};
     qn__bundle_t* bundle;
     int64_t start = bench_cpu_ns();
-    require(qn__bundle_open(&options, &bundle));
+    bench_must(qn__bundle_open(&options, &bundle));
     us[i] = (double)(bench_cpu_ns() - start) / 1e3;
     if (qn__bundle_count(bundle) != ENTRIES || qn__bundle_is_truncated(bundle))
-      give_up("not whole");
+      bench_give_up("not whole");
     qn__bundle_close(bundle);
   }
   return bench_median(us, OPENINGS);
@@ -100,12 +90,12 @@ static void open_subject(subject_t* s, const char* path, unsigned count, size_t 
   memset(s, 0, sizeof *s);
   qn__bundle_options_t options = {
       .path = path, .public_keys = public_key, .public_key_count = public_key != NULL};
-  require(qn__bundle_open(&options, &s->bundle));
+  bench_must(qn__bundle_open(&options, &s->bundle));
   s->fd = open(path, O_RDONLY | O_CLOEXEC);
   s->size = size;
   s->source = aligned_alloc(64, ASKED * size);
   s->buffer = aligned_alloc(64, size);
-  if (s->fd < 0 || !s->source || !s->buffer) give_up("no memory");
+  if (s->fd < 0 || !s->source || !s->buffer) bench_give_up("no memory");
   memset(s->source, 7, ASKED * size);
   memset(s->buffer, 7, size);
   for (unsigned i = 0; i < ASKED; i++) {
@@ -131,7 +121,8 @@ static void get(void* self, int64_t iterations) {
   for (int64_t i = 0; i < iterations; i++) {
     qn__hit_t hit;
     s->next = s->next + 1 == ASKED ? 0 : s->next + 1;
-    if (qn__bundle_get(s->bundle, &s->expected[s->next], &hit) != QN__GET_HIT) give_up("no hit");
+    if (qn__bundle_get(s->bundle, &s->expected[s->next], &hit) != QN__GET_HIT)
+      bench_give_up("no hit");
     bench_keep(hit.entry.payload.data);
     qn__bundle_hit_release(s->bundle, &hit);
   }
@@ -142,7 +133,7 @@ static void read_bytes(void* self, int64_t iterations) {
   for (int64_t i = 0; i < iterations; i++) {
     s->next = s->next + 1 == ASKED ? 0 : s->next + 1;
     if (pread(s->fd, s->buffer, s->size, (off_t)s->offsets[s->next]) != (ssize_t)s->size) {
-      give_up("cannot read");
+      bench_give_up("cannot read");
     }
     bench_keep(s->buffer);
   }
@@ -164,7 +155,7 @@ static void get_absent(void* self, int64_t iterations) {
     s->next = s->next + 1 == ASKED ? 0 : s->next + 1;
     qn__expectation_t expected = s->expected[s->next];
     expected.key.bytes[15] ^= 1;
-    if (qn__bundle_get(s->bundle, &expected, &hit) != QN__GET_ABSENT) give_up("no miss");
+    if (qn__bundle_get(s->bundle, &expected, &hit) != QN__GET_ABSENT) bench_give_up("no miss");
   }
 }
 
@@ -189,8 +180,8 @@ static void time_gets(bench_report_t* report, subject_t* s, const char* size) {
 int main(int argc, char** argv) {
   bench_report_t report =
       bench_begin("bundles", "opening 10,000 entries; hits against memcpy and pread", argc, argv);
-  char directory[] = "/tmp/bench_bundleXXXXXX", path[64], small[64], signed_path[64];
-  if (!mkdtemp(directory)) give_up("no temporary directory");
+  char directory[64], path[80], small[80], signed_path[80];
+  bench_make_directory("/tmp", directory);
   (void)snprintf(path, sizeof path, "%s/64k.qnb", directory);
   (void)snprintf(small, sizeof small, "%s/4k.qnb", directory);
   (void)snprintf(signed_path, sizeof signed_path, "%s/signed.qnb", directory);
@@ -221,9 +212,6 @@ int main(int argc, char** argv) {
   open_subject(&subject, path, 1000, 65536, NULL);
   time_gets(&report, &subject, "64 KB");
   close_subject(&subject);
-  (void)unlink(path);
-  (void)unlink(small);
-  (void)unlink(signed_path);
-  (void)rmdir(directory);
+  bench_remove_directory(directory);
   return bench_end(&report);
 }

@@ -1,8 +1,8 @@
 // What does a packed call cost over a call through a pointer?
 //
-// The same kernel with three tensors and a scalar, four elements each: called through the pointer
-// of its entry with words made before (the floor), and through qn_function_call with every check.
-// Also counted: the allocations of a million calls.
+// It calls the same kernel with three tensors of four elements and a scalar through the pointer of
+// its entry, with words made before (the floor), and through qn_function_call with every check. It
+// also counts the allocations of a million calls.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // How long do the samples take to compile, and how fast is their code?
 //
 // The floor is LLVM's default<O2> on the same loops as scalar code, in the same process (stages.h).
-// Compile: ours is the whole compile(), from canonical bytes to an image that was linked twice; the
-// floor is only emission, default<O2> and the code generator. Code: both kernels on one core, and
-// their results compared. links: llvm
+// Our compile time is the whole compile(), from canonical bytes to an image that was linked twice;
+// the floor's is emission, default<O2> and the code generator. Both kernels run on one core, and
+// their results are compared. links: llvm
 #define _GNU_SOURCE  // MAP_ANONYMOUS
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 enum { SAMPLE_COUNT = 6, MAX_WORDS = 12, COMPILE_RUNS = 25, CODE_RUNS = 61 };
 
-// How to call a sample: for each word a buffer of that many elements (of what), or a number.
+// The call of a sample: each word is a buffer of `count` elements, or a number.
 typedef struct word {
   enum { END, F32_IN, F32_OUT, I64_IDS, F32_SCALAR, I64 } kind;
   int64_t value;  // elements; the number; for ids the elements, all below ID_LIMIT
@@ -37,12 +37,12 @@ typedef struct sample {
 
 static const sample_t samples[SAMPLE_COUNT] = {
     {"softmax",
-     "softmax.qn",
+     "softmax",
      "[64, 512]",
      1,
      {{F32_IN, 64 * 512}, {F32_OUT, 64 * 512}, {I64, 64}, {I64, 512}}},
     {"matmul",
-     "matmul_tile.qn",
+     "matmul_tile",
      "256^3",
      1.0 / 3,
      {{F32_IN, 256 * 256},
@@ -52,7 +52,7 @@ static const sample_t samples[SAMPLE_COUNT] = {
       {I64, 256},
       {I64, 256}}},
     {"embed_layernorm",
-     "embed_layernorm.qn",
+     "embed_layernorm",
      "[8, 64, 384]",
      1,
      {{I64_IDS, 8 * 64},
@@ -68,17 +68,17 @@ static const sample_t samples[SAMPLE_COUNT] = {
       {I64, 384},
       {I64, 64}}},
     {"saxpy",
-     "saxpy.qn",
+     "saxpy",
      "64 Ki",
      1,
      {{F32_SCALAR, 0}, {F32_IN, 65536}, {F32_OUT, 65536}, {I64, 65536}}},
     {"transpose",
-     "transpose_shared.qn",
+     "transpose_shared",
      "[512, 384]",
      1,
      {{F32_IN, 512 * 384}, {F32_OUT, 512 * 384}, {I64, 512}, {I64, 384}}},
     {"centre",
-     "two_launches.qn",
+     "two_launches",
      "[256, 512]",
      1,
      {{F32_IN, 256 * 512}, {F32_OUT, 256 * 512}, {I64, 256}, {I64, 512}}},
@@ -90,19 +90,10 @@ static void* must_alloc(size_t count, size_t size) {
   return memory;
 }
 
-static qn_module_t* read_module(const char* file) {
-  char path[512];
-  (void)snprintf(path, sizeof path, "%s/examples/ir/%s", QN_SOURCE_DIR, file);
-  FILE* stream = fopen(path, "rb");
-  static char text[1 << 16];
-  size_t size = stream ? fread(text, 1, sizeof text, stream) : 0;
-  if (!stream || size == 0 || size == sizeof text) {
-    (void)fprintf(stderr, "bench_compile: cannot read %s\n", path);
-    exit(1);
-  }
-  (void)fclose(stream);
+static qn_module_t* read_module(const char* name) {
+  const char* text = bench_read_sample(name);
   qn_module_t* module;
-  bench_must(qn_module_parse(text, size, NULL, &module));
+  bench_must(qn_module_parse(text, strlen(text), NULL, &module));
   return module;
 }
 
@@ -129,7 +120,7 @@ static double whole_compile(qn__llvm_t* llvm, const qn_module_t* module, const q
   return ns;
 }
 
-// Interleaved; the first round of the process is not counted.
+// Times the ways in turns, without the first round of the process.
 static times_t time_compiles(qn__llvm_t* llvm, const qn_module_t* module,
                              const qn_target_t* target) {
   static double stage[WAY_COUNT][STAGE_COUNT][COMPILE_RUNS], floor_ns[COMPILE_RUNS],
@@ -214,7 +205,7 @@ static void load_code(kernel_t* kernel, stages_t* stages) {
   free(stages->image);
 }
 
-// Inputs are the same for every kernel of a sample.
+// Makes the words of a call; inputs are the same for every kernel of a sample.
 static void make_words(kernel_t* kernel, const sample_t* sample) {
   uint32_t state = 1;
   for (int w = 0; w < MAX_WORDS && sample->words[w].kind != END; ++w) {

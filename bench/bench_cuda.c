@@ -1,13 +1,16 @@
 // What does a packed call on CUDA cost over a bare cuLaunchKernel, and how near do kernels come to
 // the memory's bandwidth?
 //
-// A packed call of a kernel with two buffers and a scalar, against cuLaunchKernel with the same
-// arguments: what the host spends while the device has room for more, and likewise with a wait for
-// all of them; a copy of the device's memory by the driver, against an elementwise kernel and a row
-// softmax that move as many bytes (1 GiB in, 1 GiB out: no cache holds them), in turns, behind half
-// a second of the same for the clocks; a graph of 32 calls against the calls one by one. Without a
-// device it says so and succeeds. On the fake driver of the tests (QUERN_CUDA_LIBRARY,
-// QUERN_NVRTC_LIBRARY) it shows that it works; its figures then mean nothing.
+// - A packed call of a kernel with two buffers and a scalar, against cuLaunchKernel with the same
+//   arguments: the host's time while the device's queue has room, and the time with a wait for all.
+// - A graph of 32 calls, against the calls one by one.
+// - The driver's copy of device memory, against an elementwise kernel and a row softmax that move
+// as
+//   many bytes (1 GiB in, 1 GiB out: no cache holds them), in turns, after half a second of the
+//   same to raise the clocks.
+//
+// Without a device it prints a message and succeeds. It runs on the fake driver of the tests
+// (QUERN_CUDA_LIBRARY, QUERN_NVRTC_LIBRARY), where its figures mean nothing.
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,8 +139,8 @@ static void launch_graph(void* self, int64_t iterations) {
   bench_must(qn_stream_sync(cuda, s->stream));
 }
 
-// Nanoseconds of the host for each call, in turns. A wait, which is not counted, stands behind each
-// sample, so that the device's queue (about a thousand) never holds the host up.
+// Measures the host's nanoseconds for each call, in turns. An untimed wait follows each sample, so
+// that the device's queue (about a thousand) never blocks the host.
 static void compare_host_ns(subject_t* s, double out_ns[2]) {
   static void (*const bodies[])(void*, int64_t) = {issue_bare, issue_packed};
   static double ns[2][RUNS];
@@ -190,8 +193,8 @@ static void measure_calls(bench_report_t* report, subject_t* s) {
   for (int i = 0; i < 2; i++) bench_must(qn_device_free(cuda, s->tensors[i].data));
 }
 
-// Numbers between -4 and 4, the same in each piece: nothing is easy to compute, or to send over
-// wires. The memory of a fresh allocation may hold NaNs, or nothing but zeros.
+// Fills memory with numbers between -4 and 4, the same in each piece. A fresh allocation may hold
+// NaNs or zeros, which are cheaper to compute and to transfer.
 static void fill(void* to, size_t size_bytes, qn_stream_t* stream) {
   enum { PIECE = 1 << 18 };
   static float piece[PIECE];
@@ -218,12 +221,12 @@ typedef struct mover {
   subject_t* subject;
 } mover_t;
 
-// Wall time: bench_run_ns counts the processor's, which waits for the device. Bytes read and
-// written in a nanosecond are gigabytes in a second.
+// Measures wall time, because the processor waits for the device. Bytes per nanosecond are
+// gigabytes per second.
 static void measure_movers(const mover_t* movers, size_t count, bool is_small, double* out_gbs) {
   enum { ITERATIONS = 10, SAMPLES = 15, MOST = 4 };
   static double ns[MOST][SAMPLES];
-  // A device that did nothing runs at low clocks.
+  // An idle device runs at low clocks.
   const int64_t begin = bench_now_ns(), warm_ns = is_small ? 0 : 500000000;
   do {
     for (size_t i = 0; i < count; i++) movers[i].body(movers[i].subject, 2);
@@ -293,7 +296,7 @@ static void measure(bench_report_t* report) {
   bench_must(qn_stream_create(cuda, &scale.stream));
   softmax.stream = scale.stream;
   scale.native = qn_stream_native(scale.stream);
-  // The host's own context, so that a bare launch has one.
+  // The bare launch needs a context of the host.
   qn__cuda_device_t* device = qn__cuda_device(0);
   must_cu(qn__cuda()->ctx_push(atomic_load(&device->context)), "entering the context");
   qn_attribute_value_t memory;

@@ -1,12 +1,10 @@
 // What does the directory cost: a hit, a miss, an entry to publish, a claim?
 //
-// Hits of entries of 4 KB and 64 KB, verified, against bare open, read, close and XXH3-128 of the
-// same files in the same process, page cache warm. Puts and claims are what the caller of a compile
-// pays: wall time of each call by itself, with an idle writer, which is then waited for off the
-// clock.
+// The floor of verified hits of 4 KB and 64 KB is bare open, read, close and XXH3-128 of the same
+// files in the same process, page cache warm. Puts and claims are timed as the caller of a compile
+// sees them: wall time of each call, with an idle writer, without the wait for the writer.
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +28,6 @@ typedef struct subject {
   char path[512];
 } subject_t;
 
-static void give_up(const char* what) {
-  (void)fprintf(stderr, "bench_disk: %s\n", what);
-  exit(1);
-}
-
 static void set_key(subject_t* s, unsigned number) {
   uint8_t module[32] = {0};
   memcpy(module, &number, sizeof number);
@@ -50,7 +43,7 @@ static void set_key(subject_t* s, unsigned number) {
   s->expected = (qn__expectation_t){qn__preimage_key(s->entry.preimage), s->entry.preimage};
 }
 
-// An entry whose file has exactly `file_size` bytes, and a handle on the directory.
+// Makes an entry whose file has exactly `file_size` bytes.
 static void make_subject(subject_t* s, qn__disk_t* disk, const char* directory, size_t file_size) {
   memset(s, 0, sizeof *s);
   s->disk = disk;
@@ -59,12 +52,12 @@ static void make_subject(subject_t* s, qn__disk_t* disk, const char* directory, 
   set_key(s, (unsigned)file_size);
   s->payload = malloc(file_size);
   s->buffer = malloc(file_size);
-  if (!s->payload || !s->buffer) give_up("no memory");
+  if (!s->payload || !s->buffer) bench_give_up("no memory");
   for (size_t i = 0; i < file_size; i++) s->payload[i] = (uint8_t)(i * 2654435761u >> 13);
   s->entry.payload = (qn_span_t){s->payload, file_size - qn__entry_size(&s->entry)};
-  if (qn__entry_size(&s->entry) != file_size) give_up("a size that no entry has");
+  if (qn__entry_size(&s->entry) != file_size) bench_give_up("a size that no entry has");
   if (!qn__disk_put(disk, &s->entry, NULL) || !qn__disk_flush(disk, INT64_C(10000000000))) {
-    give_up("cannot put");
+    bench_give_up("cannot put");
   }
   char hex[33];
   qn__hash128_hex(s->expected.key, hex);
@@ -81,7 +74,7 @@ static void get(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i++) {
     qn__hit_t hit;
-    if (qn__disk_get(s->disk, &s->expected, &hit) != QN__GET_HIT) give_up("no hit");
+    if (qn__disk_get(s->disk, &s->expected, &hit) != QN__GET_HIT) bench_give_up("no hit");
     bench_keep(hit.entry.payload.data);
     qn__disk_hit_release(s->disk, &hit);
   }
@@ -92,7 +85,7 @@ static void read_and_hash(void* self, int64_t iterations) {
   for (int64_t i = 0; i < iterations; i++) {
     int fd = open(s->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || read(fd, s->buffer, s->file_size) != (ssize_t)s->file_size)
-      give_up("cannot read");
+      bench_give_up("cannot read");
     (void)close(fd);
     qn_hash128_t hash = qn__xxh128((qn_span_t){s->buffer, s->file_size}, 1);
     bench_keep(&hash);
@@ -105,7 +98,7 @@ static void get_absent(void* self, int64_t iterations) {
   expected.key.bytes[15] ^= 1;
   for (int64_t i = 0; i < iterations; i++) {
     qn__hit_t hit;
-    if (qn__disk_get(s->disk, &expected, &hit) != QN__GET_ABSENT) give_up("no miss");
+    if (qn__disk_get(s->disk, &expected, &hit) != QN__GET_ABSENT) bench_give_up("no miss");
   }
 }
 
@@ -115,7 +108,7 @@ static void open_absent(void* self, int64_t iterations) {
   (void)snprintf(path, sizeof path, "%sx", s->path);
   for (int64_t i = 0; i < iterations; i++) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) give_up("a file that should not be");
+    if (fd >= 0) bench_give_up("a file that should not be");
   }
 }
 
@@ -127,18 +120,18 @@ static void claim_and_release(void* self, int64_t iterations) {
     qn__hit_t hit;
     qn__disk_claim_t* claim;
     if (qn__disk_claim(s->disk, &expected, 0, &hit, &claim) == QN__GET_HIT || !claim) {
-      give_up("no claim");
+      bench_give_up("no claim");
     }
     qn__disk_claim_release(claim);
   }
 }
 
-// What a caller pays for a compile that is published: the claim before it and the put after it.
+// Times the claim before a compile and the put after it, as the caller sees them.
 static void time_puts(bench_report_t* report, subject_t* s, const char* size) {
   static double put_us[PUT_COUNT], both_us[PUT_COUNT];
   for (unsigned i = 0; i < PUT_COUNT; i++) {
     set_key(s, 1000000 + i % 50);
-    // The claim is for a key that is not there, as the first time.
+    // The directory does not have the key, as before a first compile.
     s->expected.key.bytes[15] ^= 0xFF;
     qn__hit_t hit;
     qn__disk_claim_t* claim;
@@ -147,10 +140,10 @@ static void time_puts(bench_report_t* report, subject_t* s, const char* size) {
     int64_t middle = bench_now_ns();
     bool is_put = qn__disk_put(s->disk, &s->entry, claim);
     int64_t end = bench_now_ns();
-    if (result == QN__GET_HIT || !claim || !is_put) give_up("cannot put");
+    if (result == QN__GET_HIT || !claim || !is_put) bench_give_up("cannot put");
     put_us[i] = (double)(end - middle) / 1000;
     both_us[i] = (double)(end - start) / 1000;
-    if (!qn__disk_flush(s->disk, INT64_C(10000000000))) give_up("cannot flush");
+    if (!qn__disk_flush(s->disk, INT64_C(10000000000))) bench_give_up("cannot flush");
   }
   double put = bench_median(put_us, PUT_COUNT), both = bench_median(both_us, PUT_COUNT);
   char name[64];
@@ -162,21 +155,14 @@ static void time_puts(bench_report_t* report, subject_t* s, const char* size) {
   bench_row(report, name, both, "us", 0, 50);
 }
 
-static int remove_one(const char* path, const struct stat* info, int type, struct FTW* at) {
-  (void)info;
-  (void)type;
-  (void)at;
-  return remove(path);
-}
-
 int main(int argc, char** argv) {
   bench_report_t report = bench_begin(
       "directory", "Measures hits, misses, puts and claims of the cache directory.", argc, argv);
-  char directory[] = "/tmp/quern-bench-XXXXXX";
-  if (!mkdtemp(directory)) return 1;
+  char directory[64];
+  bench_make_directory("/tmp", directory);
   qn__disk_options_t options = {.root = directory, .sweep_period_ns = -1};
   qn__disk_t* disk;
-  if (qn_status_consume(qn__disk_open(&options, &disk)) != QN_STATUS_OK) give_up("cannot open");
+  bench_must(qn__disk_open(&options, &disk));
   static const struct {
     size_t file_size;
     const char* text;
@@ -203,6 +189,6 @@ int main(int argc, char** argv) {
     free_subject(&s);
   }
   qn__disk_close(disk, INT64_C(10000000000));
-  (void)nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  bench_remove_directory(directory);
   return bench_end(&report);
 }

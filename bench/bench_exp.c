@@ -1,13 +1,10 @@
 // How fast is the inline exp over f32 arrays, on one core, against the vector library of libc?
 //
-// What it is: exp over an array that fits the first cache, one that fits the second and one that
+// It computes exp over an array that fits the first cache, one that fits the second and one that
 // fits none: by the whole engine from IR text, by qn__math_emit in a bare loop, and by libmvec
-// (_ZGVdN8v_expf with 8 lanes, _ZGVeN16v_expf with 16) called from a loop of its own; then the
-// other functions, without the engine. The floor of a row is libmvec at the same width.
-// What it is not: a measure of accuracy (llvm_test_math --measure).
-// Threads: one.
-// Next: docs/math.md.
-// links: llvm
+// (_ZGVdN8v_expf with 8 lanes, _ZGVeN16v_expf with 16) in a loop of its own; then the other
+// functions, without the engine. The floor of a row is libmvec at the same width. It does not
+// measure accuracy (llvm_test_math --measure does). links: llvm
 #include <dlfcn.h>
 #include <immintrin.h>
 #include <stdio.h>
@@ -37,7 +34,7 @@ static void run_function(void* self, int64_t iterations) {
   contestant_t* c = self;
   int64_t shape[] = {(int64_t)c->count};
   qn_dl_dtype_t f32 = qn_dtype_to_dl(QN_DTYPE_F32);
-  // The tensor of an argument that is only read is not written to.
+  // The kernel does not write the tensor of an `in` parameter.
   void* data[2] = {c->out, c->out};
   memcpy(&data[0], &c->x, sizeof(c->x));
   qn_tensor_t tensors[2];
@@ -88,7 +85,7 @@ static void run_copy(void* self, int64_t iterations) {
   }
 }
 
-// What is compared: arguments are uniform between low and high.
+// A function under test; arguments are uniform between low and high.
 typedef struct {
   qn_op_t op;
   const char* name;
@@ -103,7 +100,7 @@ static void fill(float* to, size_t count, double low, double high) {
   }
 }
 
-// NULL if libmvec has no such function, or this machine cannot run it.
+// Returns NULL if libmvec lacks the function, or this machine cannot run it.
 static void* find_libmvec(void* library, const subject_t* subject, unsigned lanes) {
   if (library == NULL || !math_cpu_is_here(lanes == 8 ? "x86-64-v3" : "x86-64-v4")) return NULL;
   char name[64];
@@ -121,7 +118,8 @@ static math_kernel_t* compile(const subject_t* subject, const char* cpu, unsigne
   return kernel;
 }
 
-// exp of an array as the engine compiles it for `target`; NULL with a message if it cannot.
+// Compiles exp of an array for a target with the engine. Prints a message and returns NULL on
+// failure.
 static qn_function_t* compile_by_engine(qn_engine_t* engine, const char* target_text) {
   static const char TEXT[] =
       "func f(x: f32[n], out y: f32[n]) {\n"
@@ -151,7 +149,7 @@ typedef struct {
   float *x, *y, *out;
 } bench_t;
 
-// All contestants over `count` elements; a row each, in nanoseconds per element.
+// Runs all candidates over `count` elements and prints a row for each, in nanoseconds per element.
 static void race(bench_t* bench, const subject_t* subject, size_t count, size_t samples,
                  double limit) {
   enum { COPY, SSE2, AVX2, AVX512, ENGINE_8, ENGINE_16, LIBMVEC_8, LIBMVEC_16, MOST };

@@ -1,9 +1,9 @@
 // Does the throughput of memory hits grow with the cores?
 //
-// Eight threads look up and release, all the same key or each its own, against one thread. The
-// floor is what eight threads get that spin and share nothing: on a machine with other work that is
-// less than the number of cores. For comparison, a lock per thread around one reference count that
-// all share, which is what a hit would cost without striped counts.
+// Eight threads look up and release, all the same key or each its own, and are compared with one
+// thread. The floor is the throughput of eight threads that spin and share nothing: on a machine
+// with other work it is less than the number of cores. The last row has a lock per thread around
+// one shared reference count: the cost of a hit without striped counts.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -97,7 +97,7 @@ static void* run_worker(void* arg) {
   }
 }
 
-// Operations per second of wall time, and processor time per operation.
+// Measures operations per second of wall time, and processor time per operation.
 static void sample(bench_t* bench, kind_t kind, uint32_t thread_count, double* out_rate,
                    double* out_cpu_ns) {
   bench->kind = kind;
@@ -158,8 +158,8 @@ int main(int argc, char** argv) {
                   "Measures how the throughput of memory hits grows with threads.", argc, argv);
   static bench_t bench;
   start(&bench);
-  // Of each kind: how much more eight threads get done than one, in wall time; and what one
-  // operation costs them in processor time. The samples of all take turns.
+  // For each kind: the throughput of eight threads over one, in wall time, and the processor time
+  // of one operation. The samples of all kinds take turns.
   static double gains[KINDS][SAMPLES], one_ns[KINDS][SAMPLES], all_ns[KINDS][SAMPLES];
   for (size_t s = 0; s < SAMPLES; s++) {
     for (kind_t kind = SPIN; kind < KINDS; kind++) {

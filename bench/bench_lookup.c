@@ -1,11 +1,10 @@
 // What does a lookup cost: in the memory table, and from the directory?
 //
-// Memory: (module handle, target) to a retained executable, and the bare lock and reference count
-// that it cannot do without. Directory: a verified entry of 64 KB to a callable executable, against
+// Memory: (module handle, target) to a retained executable; the floor is the lock and reference
+// count that it needs. Directory: a verified entry of 64 KB to a callable executable; the floor is
 // open, fstat, read, close and XXH3-128 of the same file in the same process, page cache warm.
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -77,14 +76,8 @@ static void read_and_hash(void* self, int64_t iterations) {
 
 static char found_path[512];
 static off_t found_size;
-static int remove_one(const char* path, const struct stat* info, int type, struct FTW* at) {
-  (void)info;
-  (void)type;
-  (void)at;
-  return remove(path);
-}
 
-// A program whose code is about 64 KB: many unrolled statements with constants of their own.
+// Makes a program with many unrolled statements, each with its own constants.
 static char* make_program(int statement_count) {
   size_t capacity = 200 + (size_t)statement_count * 80;
   char* text = malloc(capacity);
@@ -101,8 +94,8 @@ static char* make_program(int statement_count) {
 int main(int argc, char** argv) {
   bench_report_t report = bench_begin(
       "lookups", "Measures lookups in the memory table and from the directory.", argc, argv);
-  char directory[] = "/tmp/quern-bench-XXXXXX";
-  if (!mkdtemp(directory)) return 1;
+  char directory[64];
+  bench_make_directory("/tmp", directory);
   qn_engine_options_t options = {
       .struct_size = sizeof options, .cache_dir = directory, .cache_mode = QN_CACHE_RW};
   subject_t subject;
@@ -155,6 +148,6 @@ int main(int argc, char** argv) {
   qn_module_release(subject.module);
   qn_target_release(subject.target);
   qn_engine_destroy(subject.engine);
-  (void)nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  bench_remove_directory(directory);
   return bench_end(&report);
 }

@@ -1,10 +1,10 @@
 // How long does a CUDA kernel take to compile, and how much of that is NVRTC?
 //
-// Real NVRTC, no GPU and no driver; without one it says so and succeeds. The first compile of a
-// process makes the tables of built-in functions: a child process of its own tells how long the
-// first and the second take right after the generator was made, and the first when its thread has
-// warmed it up. A kernel without statements tells what each call costs before it reads a line. The
-// floor of modules is NVRTC alone on the same texts; the fast tier's is the full tier. links: nvrtc
+// It needs NVRTC, and neither a GPU nor a driver; without NVRTC it prints a message and succeeds.
+// The first compile of a process makes the tables of built-in functions: a child process times the
+// first and second compile right after the generator was made, and after its thread has warmed it
+// up. A kernel without statements shows the fixed cost of a call. The floor of modules is NVRTC
+// alone on the same texts; the fast tier's is the full tier. links: nvrtc
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const char empty_text[] = "extern \"C\" __global__ void empty() {}\n";
 static const char* const samples[] = {"saxpy", "softmax", "matmul_tile", "embed_layernorm"};
 enum { SAMPLE_COUNT = sizeof samples / sizeof samples[0] };
 
-// 256 statements in a row, each of which needs the one before.
+// 256 statements in a row, each of which needs the one before it.
 static const char unrolled[] =
     "func unrolled(a: f32[n, 16], b: f32[16, 16], out c: f32[n, 16]) {\n"
     "  parallel i in 0..n {\n"
@@ -47,14 +47,9 @@ typedef struct work {
   qn_module_t* module;
   qn_target_t* target;
   qn_compile_request_t request;
-  qn__buffer_t text;  // what NVRTC is given, terminated
+  qn__buffer_t text;  // NVRTC's input, terminated
   size_t cubin_bytes;
 } work_t;
-
-static qn_status_t append(void* self, const void* data, size_t size_bytes) {
-  qn__buffer_bytes(self, data, size_bytes);
-  return QN_OK;
-}
 
 static void open_work(qn__nvrtc_t* nvrtc, const char* text, qn_tier_t tier, work_t* work) {
   *work = (work_t){.nvrtc = nvrtc};
@@ -65,7 +60,7 @@ static void open_work(qn__nvrtc_t* nvrtc, const char* text, qn_tier_t tier, work
                                          .tier = tier};
   work->request.module_bytes = qn_module_bytes(work->module, &work->request.module_size);
   qn__buffer_init(&work->text, qn_allocator_default());
-  bench_must(qn__nvrtc_emit(nvrtc, &work->request, "cuda", (qn_sink_t){&work->text, append}));
+  bench_must(qn__nvrtc_emit(nvrtc, &work->request, "cuda", (qn_sink_t){&work->text, bench_append}));
   qn__buffer_u8(&work->text, 0);
   bench_must(qn__buffer_status(&work->text, "the text of a kernel"));
 }
@@ -76,18 +71,7 @@ static void close_work(work_t* work) {
   qn_target_release(work->target);
 }
 
-static const char* read_sample(const char* name) {
-  static char text[1 << 16];
-  char path[512];
-  (void)snprintf(path, sizeof path, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
-  FILE* file = fopen(path, "rb");
-  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-  if (file) (void)fclose(file);
-  text[size] = '\0';
-  return text;
-}
-
-// Canonical bytes to artifact.
+// Compiles canonical bytes to an artifact.
 static void run_ours(void* self, int64_t iterations) {
   work_t* work = self;
   for (int64_t i = 0; i < iterations; ++i) {
@@ -123,8 +107,8 @@ static void run_empty(void* self, int64_t iterations) {
 
 // ---- the first compiles of a process
 
-// Without `is_warm` the first compile waits for the thread that warms up, as it does in a process
-// that meets its first miss. Prints the nanoseconds of two compiles.
+// Prints the nanoseconds of two compiles. Without `is_warm` the first one waits for the thread that
+// warms up, as after the first miss of a process.
 static int run_child(bool is_warm) {
   qn__nvrtc_t* nvrtc = NULL;
   bench_must(qn__nvrtc_create(qn_allocator_default(), &nvrtc));
@@ -144,21 +128,9 @@ static int run_child(bool is_warm) {
 static void first_compiles_ns(const char* how, double out_ns[2]) {
   double values[2][FIRST_RUNS];
   for (size_t i = 0; i < FIRST_RUNS; ++i) {
-    int ends[2];
-    if (pipe(ends) != 0) exit(1);
-    pid_t child = fork();
-    if (child == 0) {
-      (void)dup2(ends[1], 1);
-      (void)execl("/proc/self/exe", "bench_nvrtc", "--child", how, (char*)NULL);
-      _exit(1);
-    }
-    (void)close(ends[1]);
-    char text[64] = "";
-    ssize_t size = read(ends[0], text, sizeof text - 1);
-    (void)close(ends[0]);
-    (void)waitpid(child, NULL, 0);
-    char* end = text;
-    for (int k = 0; k < 2; ++k) values[k][i] = size > 0 ? strtod(end, &end) : 0;
+    double ns[2];
+    bench_run_child(how, ns, 2);
+    for (int k = 0; k < 2; ++k) values[k][i] = ns[k];
   }
   for (int k = 0; k < 2; ++k) out_ns[k] = bench_median(values[k], FIRST_RUNS);
 }
@@ -252,10 +224,11 @@ static double wall_ns(job_t* job, int thread_count) {
   return (double)(bench_now_ns() - begin);
 }
 
-// As in bench_hits: what two threads get of a busy machine is told by two that share nothing.
+// The floor is two threads that share nothing, as in bench_hits: the share of a busy machine that
+// two threads get.
 static void measure_threads(bench_report_t* report, qn__nvrtc_t* nvrtc) {
   work_t work;
-  open_work(nvrtc, read_sample("softmax"), QN_TIER_FULL, &work);
+  open_work(nvrtc, bench_read_sample("softmax"), QN_TIER_FULL, &work);
   int64_t begin = bench_cpu_ns();
   run_ours(&work, 1);
   job_t jobs[2] = {{.work = &work, .spin_ns = bench_cpu_ns() - begin}, {.work = &work}};
@@ -290,7 +263,7 @@ int main(int argc, char** argv) {
   bench_compare_ns(1, empty, self, 1, RUNS, &empty_ns);
   bench_row(&report, "empty kernel", empty_ns / 1e6, "ms", 0, 0);
   for (size_t i = 0; i < SAMPLE_COUNT; ++i) {
-    measure_module(&report, nvrtc, samples[i], read_sample(samples[i]));
+    measure_module(&report, nvrtc, samples[i], bench_read_sample(samples[i]));
   }
   measure_module(&report, nvrtc, "256 statements in a row", unrolled);
   measure_products(&report, nvrtc);

@@ -1,14 +1,13 @@
 #define _GNU_SOURCE
 // What does the remote tier cost: a hit on loopback, a put, a store that hangs?
 //
-// A redis-server is started on a unix socket and a free port. A hit, through the tier's thread and
-// with its MAC and decoding, is held against the bare conversation: send GET, receive until the
-// same bytes are there. Both take turns, by the clock on the wall: much of it is spent waiting. The
-// server is then stopped, and a thousand gets show what a hang costs.
+// It starts a redis-server on a unix socket and a free port. A hit goes through the tier's thread
+// and includes the MAC and the decoding; its floor is to send GET and receive the same bytes. Both
+// take turns, in wall time, because much of it is waiting. Then the server is stopped, and a
+// thousand gets show the cost of a hang.
 //
-// Without redis-server there is nothing to measure: it says so and ends with 0.
+// Without redis-server it prints a message and ends with 0.
 #include <arpa/inet.h>
-#include <ftw.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -28,26 +27,20 @@
 #define ROUNDS 2000
 #define HANG_GETS 1000
 
-static char directory[] = "/tmp/quern-bench-XXXXXX";
+static char directory[64];
 static pid_t server;
-
-static int remove_one(const char* path, const struct stat* info, int type, struct FTW* at) {
-  (void)info, (void)type, (void)at;
-  return remove(path);
-}
 
 static void end_server(void) {
   if (server > 0) {
     (void)kill(server, SIGKILL);
     (void)waitpid(server, NULL, 0);
   }
-  (void)nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  bench_remove_directory(directory);
 }
 
 static void give_up(const char* why) {
-  (void)fprintf(stderr, "bench_remote: %s\n", why);
   end_server();
-  exit(1);
+  bench_give_up(why);
 }
 
 static int connect_tcp(int port) {
@@ -75,7 +68,7 @@ static int free_port(void) {
 }
 
 static int start_server(void) {
-  char port[16], path[64];
+  char port[16], path[80];
   int number = free_port();
   (void)snprintf(port, sizeof port, "%d", number);
   (void)snprintf(path, sizeof path, "%s/redis.sock", directory);
@@ -146,7 +139,7 @@ static void get(qn__remote_t* remote, const subject_t* s) {
   qn__remote_hit_release(remote, &hit);
 }
 
-// The conversation alone: no name to make, no thread, nothing verified.
+// Sends a command and receives the answer, without the tier.
 static void talk(int fd, const char* command, size_t command_size, uint8_t* buffer, size_t size) {
   if (send(fd, command, command_size, MSG_NOSIGNAL) != (ssize_t)command_size)
     give_up("cannot send");
@@ -157,7 +150,7 @@ static void talk(int fd, const char* command, size_t command_size, uint8_t* buff
   }
 }
 
-// What of a hit is the MAC and the decoding, without any network.
+// Times the MAC and the decoding of a hit, without any network.
 static double verify_us(const subject_t* s, const qn__crypto_t* crypto) {
   static double us[ROUNDS / 10];
   static const uint8_t key[QN__MAC_KEY_BYTES] = {1};
@@ -276,7 +269,7 @@ int main(int argc, char** argv) {
     (void)fprintf(stderr, "bench_remote: no redis-server here: nothing to measure\n");
     return bench_end(&report);
   }
-  if (!mkdtemp(directory)) return 1;
+  bench_make_directory("/tmp", directory);
   int port = start_server();
   char url[96];
   (void)snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);

@@ -1,9 +1,9 @@
 // How long does a Vulkan kernel take to compile, and how much of that is shaderc?
 //
-// The first compile in a process makes glslang's tables of built-in functions; a child process of
-// its own tells how long it takes right after the generator was made (cold) and when its thread has
-// warmed it up. The floor of the others is shaderc alone on the same texts: what is above it is
-// decoding, mapping and printing. links: shaderc
+// The first compile in a process makes glslang's tables of built-in functions. A child process
+// times it right after the generator was made (cold), and after its thread has warmed it up. The
+// floor of the others is shaderc alone on the same texts; the rest is decoding, mapping and
+// printing. links: shaderc
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,11 +39,6 @@ typedef struct work {
   qn__buffer_t glsl;  // the texts of all kernels, each terminated
 } work_t;
 
-static qn_status_t append(void* self, const void* data, size_t size_bytes) {
-  qn__buffer_bytes(self, data, size_bytes);
-  return QN_OK;
-}
-
 static void open_text(qn__shaderc_t* shaderc, const char* text, size_t size, qn_tier_t tier,
                       work_t* work) {
   *work = (work_t){.shaderc = shaderc};
@@ -55,18 +50,14 @@ static void open_text(qn__shaderc_t* shaderc, const char* text, size_t size, qn_
   work->request.module_bytes = qn_module_bytes(work->module, &work->request.module_size);
   qn__buffer_init(&work->glsl, qn_allocator_default());
   if (shaderc) {
-    bench_must(qn__shaderc_emit(shaderc, &work->request, "glsl", (qn_sink_t){&work->glsl, append}));
+    bench_must(
+        qn__shaderc_emit(shaderc, &work->request, "glsl", (qn_sink_t){&work->glsl, bench_append}));
   }
 }
 
 static void open_work(qn__shaderc_t* shaderc, const char* name, qn_tier_t tier, work_t* work) {
-  static char text[1 << 16];
-  char path[512];
-  (void)snprintf(path, sizeof path, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
-  FILE* file = fopen(path, "rb");
-  size_t size = file ? fread(text, 1, sizeof text, file) : 0;
-  if (file) (void)fclose(file);
-  open_text(shaderc, text, size, tier, work);
+  const char* text = bench_read_sample(name);
+  open_text(shaderc, text, strlen(text), tier, work);
 }
 
 static void close_work(work_t* work) {
@@ -86,7 +77,7 @@ static void run_ours(void* self, int64_t iterations) {
   for (int64_t i = 0; i < iterations; ++i) compile_once(self);
 }
 
-// The texts lie one behind the other, each beginning with its comment.
+// Compiles the texts, which follow one another; each begins with a comment.
 static void run_floor(void* self, int64_t iterations) {
   work_t* work = self;
   qn__spirv_options_t options = {
@@ -130,23 +121,10 @@ static int run_child(const char* how) {
   return 0;
 }
 
-static double first_compile_ns(const char* program, const char* how) {
+static double first_compile_ns(const char* how) {
   double values[FIRST_RUNS];
   for (size_t i = 0; i < FIRST_RUNS; ++i) {
-    int ends[2];
-    if (pipe(ends) != 0) exit(1);
-    pid_t child = fork();
-    if (child == 0) {
-      (void)dup2(ends[1], 1);
-      (void)execl(program, program, "--child", how, (char*)NULL);
-      _exit(1);
-    }
-    (void)close(ends[1]);
-    char text[64] = "";
-    ssize_t size = read(ends[0], text, sizeof text - 1);
-    (void)close(ends[0]);
-    (void)waitpid(child, NULL, 0);
-    values[i] = size > 0 ? strtod(text, NULL) : 0;
+    bench_run_child(how, &values[i], 1);
   }
   return bench_median(values, FIRST_RUNS);
 }
@@ -156,7 +134,8 @@ static double first_compile_ns(const char* program, const char* how) {
 static double spirv_bytes(work_t* work) {
   qn__buffer_t words;
   qn__buffer_init(&words, qn_allocator_default());
-  bench_must(qn__shaderc_emit(work->shaderc, &work->request, "spirv", (qn_sink_t){&words, append}));
+  bench_must(
+      qn__shaderc_emit(work->shaderc, &work->request, "spirv", (qn_sink_t){&words, bench_append}));
   double size = (double)words.size;
   qn__buffer_deinit(&words);
   return size;
@@ -193,8 +172,8 @@ int main(int argc, char** argv) {
   if (argc == 3 && strcmp(argv[1], "--child") == 0) return run_child(argv[2]);
   bench_report_t report =
       bench_begin("shaderc", "How long a Vulkan kernel takes to compile.", argc, argv);
-  double warm = first_compile_ns("/proc/self/exe", "warm");
-  double cold = first_compile_ns("/proc/self/exe", "cold");
+  double warm = first_compile_ns("warm");
+  double cold = first_compile_ns("cold");
   bench_row(&report, "first compile, warmed up: saxpy", warm / 1e6, "ms", 0, 0);
   bench_row(&report, "first compile, cold: saxpy", cold / 1e6, "ms", warm / 1e6, 0);
   qn__shaderc_t* shaderc = NULL;

@@ -1,10 +1,10 @@
-// bench/bench_stampede.c: what it costs when 64 processes ask for the same 50 cold keys at once.
+// How much slower are 64 processes that look up the same 50 cold keys at once than one alone?
 //
-// The floor is one process alone on an empty directory: what must be compiled must be compiled by
-// somebody. Beside it stands the same crowd without claims between processes, each of which
-// compiles what it does not find yet, and the crowd on a directory that is warm. A round is one of
-// each; rows are medians of rounds of wall time, from the start of the first process to the end of
-// the last. Processes are made by fork from one that has loaded no compiler.
+// The floor is one process alone on an empty directory, which compiles every key. It is compared
+// with 64 processes, with 64 processes without claims between them, each of which compiles the keys
+// that it does not find yet, and with 64 processes on a warm directory. A round has one of each;
+// rows are medians of the rounds' wall time, from the start of the first process to the end of the
+// last. Processes are made by fork from one that has loaded no compiler.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static qn_status_t look_up(qn_engine_t* engine, qn_target_t* target, int number)
   return status;
 }
 
-// The life of one process: an engine, all keys, its end with what it has to publish.
-static void ask_for_all(const char* directory, const char* lock_timeout) {
+// Runs one process: opens an engine, looks up all keys, publishes and closes.
+static void look_up_all(const char* directory, const char* lock_timeout) {
   const qn_setting_t settings[] = {{"lock_timeout", lock_timeout}};
   qn_engine_options_t options = {.struct_size = sizeof options,
                                  .cache_dir = directory,
@@ -76,7 +76,7 @@ static void ask_for_all(const char* directory, const char* lock_timeout) {
   qn_target_release(target);
 }
 
-// Wall time in milliseconds of so many processes at once.
+// Returns the wall time in milliseconds of `processes` at once.
 static double crowd_ms(int processes, const char* directory, const char* lock_timeout,
                        double* out_compiles) {
   shared->compiles = 0;
@@ -85,7 +85,7 @@ static double crowd_ms(int processes, const char* directory, const char* lock_ti
   for (int i = 0; i < processes; i++) {
     pid_t child = fork();
     if (child == 0) {
-      ask_for_all(directory, lock_timeout);
+      look_up_all(directory, lock_timeout);
       _exit(0);
     }
     if (child < 0) shared->failures++;
@@ -96,37 +96,23 @@ static double crowd_ms(int processes, const char* directory, const char* lock_ti
   return (double)(bench_now_ns() - start_ns) / 1e6;
 }
 
-static void make_directory(char path[64]) {
-  (void)snprintf(path, 64, "%s/quern-stampede-XXXXXX",
-                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-  if (!mkdtemp(path)) {
-    perror("bench_stampede");
-    exit(1);
-  }
-}
-
-static void remove_directory(const char* path) {
-  char command[256];
-  (void)snprintf(command, sizeof command, "rm -rf '%s'", path);
-  if (system(command) != 0) perror(path);
-}
-
 int main(int argc, char** argv) {
   bench_report_t report = bench_begin(
-      "stampede", "64 processes that ask for the same 50 cold keys, over one process alone", argc,
+      "stampede", "64 processes that look up the same 50 cold keys, over one process alone", argc,
       argv);
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 1;
   double alone[ROUNDS], crowd[ROUNDS], warm[ROUNDS], wild[ROUNDS];
   double compiles[4][ROUNDS];
+  const char* parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
   for (int i = 0; i < ROUNDS; i++) {
     char directory[3][64];
-    for (int j = 0; j < 3; j++) make_directory(directory[j]);
+    for (int j = 0; j < 3; j++) bench_make_directory(parent, directory[j]);
     alone[i] = crowd_ms(1, directory[0], "60s", &compiles[0][i]);
     crowd[i] = crowd_ms(PROCESSES, directory[1], "60s", &compiles[1][i]);
     warm[i] = crowd_ms(PROCESSES, directory[1], "60s", &compiles[2][i]);
     wild[i] = crowd_ms(PROCESSES, directory[2], "0", &compiles[3][i]);
-    for (int j = 0; j < 3; j++) remove_directory(directory[j]);
+    for (int j = 0; j < 3; j++) bench_remove_directory(directory[j]);
   }
   if (shared->failures) return 1;
   double floor_ms = bench_median(alone, ROUNDS);

@@ -1,13 +1,12 @@
 // How long does a process with a warm cache take from its start to the first result of softmax?
 //
 // The program starts itself, in turn: as an empty process, which ends at the first line of main
-// with the same libraries linked (the floor); and as a warm one, which makes an engine, parses the
-// program, finds its kernel in the cache directory, calls it on [4, 64] and ends. Wall time from
-// before the start to the end of the wait. On a busy machine the median is of processes that waited
-// for a processor; the tenth percentile is of those that hardly did. Last, what the parts of such a
-// process take, by its own clock.
+// with the same libraries linked (the floor), and as a warm one, which makes an engine, parses the
+// program, finds its kernel in the cache directory, calls it on [4, 64] and ends. The time is wall
+// time from before the start to the end of the wait. On a busy machine most processes wait for a
+// processor; the tenth percentile shows those that hardly did. At the end it times the parts of
+// such a process by its own clock.
 #define _GNU_SOURCE
-#include <ftw.h>
 #include <math.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -49,7 +48,7 @@ static void must(qn_status_t status) {
   _exit(EXIT_FAILED);
 }
 
-// Ends the process. With `out_fd` >= 0 the nanoseconds of each part are written there.
+// Runs the program and ends the process. Writes the nanoseconds of each part to `out_fd` if >= 0.
 static void run_softmax(const char* directory, int out_fd) {
   int64_t at[PART_COUNT + 1];
   at[ENGINE] = bench_now_ns();
@@ -110,13 +109,6 @@ static double run_child(const char* mode, const char* directory, const char* fd_
   return ns;
 }
 
-static int remove_one(const char* path, const struct stat* info, int type, struct FTW* at) {
-  (void)info;
-  (void)type;
-  (void)at;
-  return remove(path);
-}
-
 static void report_parts(bench_report_t* report, const char* directory) {
   static double values[PART_COUNT][PART_RUN_COUNT];
   int ends[2];
@@ -144,8 +136,8 @@ int main(int argc, char** argv) {
   bench_report_t report =
       bench_begin("start of a process to the first result of softmax",
                   "Measures a process with a warm cache against an empty one.", argc, argv);
-  char directory[] = "/tmp/quern-bench-XXXXXX";
-  if (!mkdtemp(directory)) return 1;
+  char directory[64];
+  bench_make_directory("/tmp", directory);
   double cold_ns = run_child("warm", directory, "-1", EXIT_COMPILED);
   static double empty[RUN_COUNT], warm[RUN_COUNT];
   for (int run = 0; run < RUN_COUNT; ++run) {
@@ -154,7 +146,7 @@ int main(int argc, char** argv) {
   }
   double empty_ms = bench_median(empty, RUN_COUNT) / 1e6;
   double warm_ms = bench_median(warm, RUN_COUNT) / 1e6;
-  // The median sorts.
+  // bench_median has sorted the values.
   double empty_tenth_ms = empty[RUN_COUNT / 10] / 1e6, warm_tenth_ms = warm[RUN_COUNT / 10] / 1e6;
   bench_row(&report, "empty process", empty_ms, "ms", 0, 0);
   bench_row(&report, "warm process", warm_ms, "ms", empty_ms, 0);
@@ -165,6 +157,6 @@ int main(int argc, char** argv) {
             1);
   bench_row(&report, "cold process (one run: it compiles)", cold_ns / 1e6, "ms", empty_ms, 0);
   report_parts(&report, directory);
-  (void)nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  bench_remove_directory(directory);
   return bench_end(&report);
 }

@@ -1,12 +1,11 @@
 // What do tiles in shared memory save in a product that is written as a sum?
 //
-// The same product twice: as nested parallel loops, which the mapping to a GPU cuts into tiles, and
-// with a thread for each sum by explicit blocks and threads, which is what any other nest of loops
-// becomes. Then with few rows, where the host chooses another launch: over a thread for each sum,
-// and over a whole tile of rows. Wall time from the call to the end of a sync, the two in turns,
-// results compared. On the first CUDA device, or else the first of Vulkan; a software driver has no
-// shared memory that would be faster than other memory, so that only the number of its loads counts
-// there.
+// It computes the same product twice: as nested parallel loops, which the mapping to a GPU cuts
+// into tiles, and with a thread for each sum by explicit blocks and threads, as any other nest of
+// loops is mapped. Then with few rows, where the host chooses another launch: over a thread for
+// each sum, and over a whole tile of rows. Wall time from the call to the end of a sync, in turns,
+// results compared. It runs on the first CUDA device, or else the first of Vulkan. A software
+// driver has no fast shared memory, so that only the number of loads counts there.
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
@@ -51,7 +50,7 @@ static void copy(int which, bool is_up) {
   bench_must(qn_device_copy(&made, NULL));
 }
 
-// The product of so many rows.
+// Computes a product of `rows` rows.
 static int64_t call(qn_function_t* function, int64_t rows) {
   int64_t shapes[3][2] = {{rows, N}, {N, N}, {rows, N}};
   qn_tensor_t tensors[3];
@@ -73,7 +72,7 @@ static qn_target_t* target;
 static const char* const names[2][2] = {{"tiles", "threads"}, {"tiles_rows", "threads_rows"}};
 static const char* const layouts[2] = {"rows by columns", "rows by rows"};
 
-// Both must give the same.
+// Checks that both give the same.
 static bool check(qn_function_t* const* functions, int64_t rows) {
   static float first[N * N];
   for (int f = 0; f < 2; f++) {

@@ -1,12 +1,12 @@
-// Measures a packed call on Vulkan against a loop that records and submits by hand, and the time
-// that a process saves with a warm cache.
+// What does a packed call on Vulkan cost over recording and submitting by hand, and how much time
+// does a warm cache save a process?
 //
-// The same kernel with three buffers and a scalar: dispatched by a loop with the same calls of
-// Vulkan (a barrier, push constants, a dispatch; 64 in a command buffer; one submit each; a sync
-// at the end), and through qn_function_call with every check. The loop leaves the driver's memory
-// to the driver; a second one gives it pages as quern does. Times are those of the calling thread's
-// processor, so that the work of a software driver's threads is not in them. Then processes: from
-// the start to the first result, with an empty cache and with a warm one.
+// The same kernel with three buffers and a scalar runs in a loop with the same calls of Vulkan (a
+// barrier, push constants, a dispatch; 64 in a command buffer; one submit each; a sync at the end),
+// and through qn_function_call with every check. The loop leaves memory to the driver; a second one
+// gives it pages as quern does. Times are processor time of the calling thread, without the threads
+// of a software driver. Then processes: from the start to the first result, with an empty cache and
+// with a warm one.
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -384,7 +384,7 @@ static int first_result(const char* directory) {
                     .size_bytes = sizeof got};
   bench_must(qn_device_copy(&copy, NULL));
   if (got[3] != 9.0f) return 1;
-  // The clock stops here: the caller does not wait for stores in the background.
+  // The time ends here: a caller does not wait for stores in the background.
   (void)printf("%lld\n", (long long)bench_now_ns());
   (void)fflush(stdout);
   qn_function_release(s.function);
@@ -392,52 +392,26 @@ static int first_result(const char* directory) {
   return 0;
 }
 
-// Nanoseconds from before the fork to the child's first result.
+// Returns the nanoseconds from before the fork to the child's first result.
 static double run_process(const char* directory) {
-  int ends[2];
-  if (pipe(ends) != 0) exit(1);
   int64_t begin_ns = bench_now_ns();
-  pid_t child = fork();
-  if (child == 0) {
-    (void)dup2(ends[1], 1);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
-    (void)execl("/proc/self/exe", "bench_vulkan", "--first-result", directory, (char*)NULL);
-    _exit(127);
-  }
-  (void)close(ends[1]);
-  char text[64] = {0};
-  ssize_t size = read(ends[0], text, sizeof text - 1);
-  (void)close(ends[0]);
-  int status = 0;
-  (void)waitpid(child, &status, 0);
-  if (size <= 0 || status != 0) exit(1);
-  return (double)(strtoll(text, NULL, 10) - begin_ns);
-}
-
-static void remove_tree(const char* directory) {
-  pid_t child = fork();
-  if (child == 0) {
-    (void)execlp("rm", "rm", "-rf", directory, (char*)NULL);
-    _exit(127);
-  }
-  (void)waitpid(child, NULL, 0);
+  double end_ns;
+  bench_run_child(directory, &end_ns, 1);
+  return end_ns - (double)begin_ns;
 }
 
 static void compare_processes(bench_report_t* report) {
   double first[RUNS], second[RUNS];
   for (size_t i = 0; i < RUNS; i++) {
-    char directory[] = "/tmp/bench-vulkan-XXXXXX";
-    if (!mkdtemp(directory)) exit(1);
-    // The driver's own cache of the user would make the first process a warm one.
-    char own[64];
+    char directory[64], own[80], cache[80];
+    bench_make_directory("/tmp", directory);
+    // The user's cache of the driver would make the first process a warm one.
     (void)snprintf(own, sizeof own, "%s/mesa", directory);
     (void)setenv("MESA_SHADER_CACHE_DIR", own, 1);
-    char cache[64];
     (void)snprintf(cache, sizeof cache, "%s/quern", directory);
     first[i] = run_process(cache);
     second[i] = run_process(cache);
-    remove_tree(directory);
+    bench_remove_directory(directory);
   }
   (void)unsetenv("MESA_SHADER_CACHE_DIR");
   double cold = bench_median(first, RUNS);
@@ -446,7 +420,7 @@ static void compare_processes(bench_report_t* report) {
 }
 
 int main(int argc, char** argv) {
-  if (argc == 3 && strcmp(argv[1], "--first-result") == 0) return first_result(argv[2]);
+  if (argc == 3 && strcmp(argv[1], "--child") == 0) return first_result(argv[2]);
   bench_report_t report = bench_begin(
       "packed calls on Vulkan against a loop by hand",
       "Measures launches and copies on vulkan:0, and processes to their first result.", argc, argv);

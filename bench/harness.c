@@ -1,19 +1,83 @@
+#define _GNU_SOURCE
 // bench/harness.c: see harness.h.
 #include "bench/harness.h"
 
+#include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
 
 #define SAMPLE_NS 500000
 #define MAX_SAMPLES 1001
 #define MAX_BODIES 16
 
-void bench_must(qn_status_t status) {
-  if (qn_ok(status)) return;
-  (void)fprintf(stderr, "%s\n", qn_status_message(status));
+void bench_give_up(const char* message) {
+  (void)fprintf(stderr, "%s: %s\n", program_invocation_short_name, message);
   exit(1);
+}
+
+void bench_must(qn_status_t status) {
+  if (!qn_ok(status)) bench_give_up(qn_status_message(status));
+}
+
+void bench_make_directory(const char* parent, char out_path[64]) {
+  (void)snprintf(out_path, 64, "%s/quern-bench-XXXXXX", parent);
+  if (!mkdtemp(out_path)) bench_give_up("cannot make a temporary directory");
+}
+
+static int remove_one(const char* path, const struct stat* info, int type, struct FTW* at) {
+  (void)info, (void)type, (void)at;
+  return remove(path);
+}
+
+void bench_remove_directory(const char* path) {
+  (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char* bench_read_sample(const char* name) {
+  static char text[1 << 16];
+  (void)snprintf(text, sizeof text, "%s/examples/ir/%s.qn", QN_SOURCE_DIR, name);
+  FILE* file = fopen(text, "rb");
+  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (!file || size == 0 || size == sizeof text - 1) bench_give_up("cannot read a sample");
+  (void)fclose(file);
+  text[size] = '\0';
+  return text;
+}
+
+void bench_run_child(const char* argument, double* out_numbers, size_t count) {
+  int ends[2];
+  if (pipe(ends) != 0) bench_give_up("cannot make a pipe");
+  pid_t child = fork();
+  if (child == 0) {
+    (void)dup2(ends[1], 1);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    (void)execl("/proc/self/exe", program_invocation_short_name, "--child", argument, (char*)NULL);
+    _exit(127);
+  }
+  (void)close(ends[1]);
+  char text[128] = "";
+  ssize_t size = read(ends[0], text, sizeof text - 1);
+  (void)close(ends[0]);
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || status != 0 || size <= 0) {
+    bench_give_up("a child process failed");
+  }
+  char* at = text;
+  for (size_t i = 0; i < count; i++) out_numbers[i] = strtod(at, &at);
+}
+
+qn_status_t bench_append(void* buffer, const void* data, size_t size_bytes) {
+  qn__buffer_bytes(buffer, data, size_bytes);
+  return QN_OK;
 }
 
 int64_t bench_now_ns(void) {

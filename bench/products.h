@@ -1,8 +1,7 @@
-// bench/products.h: products written as sums, with rows and columns that are constant or are not.
+// bench/products.h: products written as sums, with constant and with unknown rows and columns.
 //
-// Where a side of the result is not constant, its mapping to a GPU holds a launch more for each
-// such side, for few rows or few columns: what that costs a compile is asked by bench_nvrtc and
-// bench_shaderc. Thread rule: constant.
+// Each side that is not constant adds a launch, for few rows or few columns. bench_nvrtc and
+// bench_shaderc measure its cost in a compile.
 #ifndef QUERN_BENCH_PRODUCTS_H_
 #define QUERN_BENCH_PRODUCTS_H_
 

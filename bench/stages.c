@@ -50,7 +50,7 @@ static qn_status_t run_passes(work_t* work) {
   return qn__passes_run_cpu(&work->body, &options);
 }
 
-// An addition to what a loop carries is the step of a sum.
+// Marks additions to a value that a loop carries: the steps of a sum.
 static void license_sums(LLVMModuleRef module) {
   LLVMValueRef function = LLVMGetFirstFunction(module);
   for (; function; function = LLVMGetNextFunction(function)) {

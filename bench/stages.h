@@ -1,11 +1,13 @@
-// bench/stages.h: the way from canonical bytes to an image, stage by stage with a clock, for our
-// tiers and for the floor that they are held against.
+// bench/stages.h: times the way from canonical bytes to an image, stage by stage, for our tiers
+// and for
+// their floor.
 //
-// The floor is what a program would do without vector code of its own: the same body (after the
-// same passes) emitted as scalar loops, then LLVM's default<O2>, then the same processor. So that
-// O2 may vectorise sums, their additions carry `reassoc`, the licence that a reduction gives.
-// Calls of memset and memcpy are switched off, as in our own code, so that its images link.
-// Thread rule: one thread. Read next: stages.c.
+// The floor is a program without its own vector code: the same body (after the same passes)
+// emitted as
+// scalar loops, then LLVM's default<O2>, then the same processor. Additions of sums carry
+// `reassoc`,
+// the licence that a reduction gives, so that O2 may vectorise them. Calls of memset and memcpy are
+// switched off, as in our own code, so that its images link.
 #ifndef QUERN_BENCH_STAGES_H_
 #define QUERN_BENCH_STAGES_H_
 
