@@ -94,7 +94,7 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
   qn_codegen_t copy;
   QN_TRY(read_table(table, &copy));
   table = &copy;
-  if (!table->name[0] || strlen(table->name) >= sizeof((qn__generator_t*)NULL)->name) {
+  if (!table->name[0] || strlen(table->name) >= 32) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "a generator's name of at most 31 characters is expected");
   }
