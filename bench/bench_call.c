@@ -42,14 +42,16 @@ static void* count_allocation(void* self, void* pointer, size_t old_bytes, size_
 static void call_pointer(void* self, int64_t iterations) {
   subject_t* s = self;
   for (int64_t i = 0; i < iterations; i++) {
-    qn__cpu_call_t call = qn__cpu_call_template;
+    qn__cpu_call_t call;
+    qn__cpu_call_init(&call);
     if (s->entry(&call.env, s->words) != 0) abort();
   }
 }
 
 static void call_pointer_shared_table(void* self, int64_t iterations) {
   subject_t* s = self;
-  qn__cpu_call_t call = qn__cpu_call_template;
+  qn__cpu_call_t call;
+  qn__cpu_call_init(&call);
   for (int64_t i = 0; i < iterations; i++) {
     if (s->entry(&call.env, s->words) != 0) abort();
   }

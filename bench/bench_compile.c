@@ -252,7 +252,8 @@ static void make_words(kernel_t* kernel, const sample_t* sample) {
 static void run_kernel(void* self, int64_t iterations) {
   kernel_t* kernel = self;
   for (int64_t i = 0; i < iterations; ++i) {
-    qn__cpu_call_t call = qn__cpu_call_template;
+    qn__cpu_call_t call;
+    qn__cpu_call_init(&call);
     if (kernel->entry(&call.env, kernel->words) != 0) abort();
   }
 }

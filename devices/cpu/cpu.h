@@ -5,12 +5,15 @@
 #ifndef QUERN_DEVICES_CPU_CPU_H_
 #define QUERN_DEVICES_CPU_CPU_H_
 
+#include <stdatomic.h>
+
 #include "base/base.h"
 #include "quern/backend.h"
 
 extern const qn_device_table_t qn__cpu_device_table;
 
-// One call in progress. `env` must be first: the kernel's table is this object.
+// One call in progress. `env` must be first: a kernel's environment is this object. `failure` is
+// written when `failure_state` is 2.
 typedef struct qn__cpu_call {
   qn_cpu_env_t env;
   // The first failure. Several threads may race for it: `failure_state` goes from 0 to 1 (one
@@ -19,8 +22,14 @@ typedef struct qn__cpu_call {
   qn_kernel_failure_t failure;
 } qn__cpu_call_t;
 
-// A call without a failure, its functions set. Copy it to begin a call.
-extern const qn__cpu_call_t qn__cpu_call_template;
+// The functions that kernels call.
+extern const qn_cpu_functions_t qn__cpu_functions;
+
+// Begins a call.
+static inline void qn__cpu_call_init(qn__cpu_call_t* call) {
+  call->env.functions = &qn__cpu_functions;
+  atomic_init(&call->failure_state, 0);
+}
 
 // Returns the entry of function `index` of a loaded "cpu-image-1".
 qn_cpu_kernel_t qn__cpu_executable_entry(void* executable, uint32_t index);

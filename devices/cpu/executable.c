@@ -37,7 +37,7 @@ static void env_release(const qn_cpu_env_t* env, void* pointer) {
 
 // Records the first failure of a call. Other threads may still run the rest of the launch.
 static void env_fail(const qn_cpu_env_t* env, uint32_t site, int64_t index, int64_t extent) {
-  // The table is the first member of the call.
+  // The environment is the first member of the call.
   qn__cpu_call_t* call;
   memcpy(&call, &env, sizeof call);
   uint32_t expected = 0;
@@ -46,13 +46,13 @@ static void env_fail(const qn_cpu_env_t* env, uint32_t site, int64_t index, int6
   atomic_store(&call->failure_state, 2);
 }
 
-const qn__cpu_call_t qn__cpu_call_template = {
-    .env = {.abi_version = QN_CPU_ABI_VERSION,
-            .struct_size = sizeof(qn_cpu_env_t),
-            .parallel = qn__cpu_parallel,
-            .allocate = env_allocate,
-            .release = env_release,
-            .fail = env_fail},
+const qn_cpu_functions_t qn__cpu_functions = {
+    .abi_version = QN_CPU_ABI_VERSION,
+    .struct_size = sizeof(qn_cpu_functions_t),
+    .parallel = qn__cpu_parallel,
+    .allocate = env_allocate,
+    .release = env_release,
+    .fail = env_fail,
 };
 
 // ---------------------------------------------------------------------------------- loading
@@ -109,7 +109,8 @@ qn_cpu_kernel_t qn__cpu_executable_entry(void* self, uint32_t index) {
 // Runs a kernel; `self` points to its entry.
 static qn_status_t run_kernel(void* self, const qn_launch_t* launch) {
   qn_cpu_kernel_t* entry = self;
-  qn__cpu_call_t call = qn__cpu_call_template;
+  qn__cpu_call_t call;
+  qn__cpu_call_init(&call);
   if ((*entry)(&call.env, launch->words) == 0) return QN_OK;
   return launch->describe(launch->owner, &call.failure);
 }

@@ -303,18 +303,18 @@ typedef const qn_plugin_t* (*qn_plugin_entry_fn_t)(uint32_t abi_version);
 // ------------------------------------------------------------------------------------ CPU images
 //
 // An image is position independent: text and read-only data side by side, no relocations, no
-// imports. Its alignment is 64 bytes. It reaches everything outside through the table that the
-// kernel is passed.
+// imports. Its alignment is 64 bytes. It reaches everything outside through the environment that
+// the kernel is passed.
 //
 // The metadata of an image is the table of its code symbols, for profilers and debuggers: a count,
 // then for each symbol its offset, its size (LEB128) and its name (length and bytes), by rising
 // offset. The symbols are the entries and their parts, such as the bodies of parallel loops. The
 // table may be empty.
 
-// The version of the table that a kernel is passed, and of qn_cpu_kernel_t.
-#define QN_CPU_ABI_VERSION 1u
+// The version of qn_cpu_functions_t and of qn_cpu_kernel_t.
+#define QN_CPU_ABI_VERSION 2u
 
-// The table that a kernel is passed.
+// A call in progress, as a kernel sees it.
 typedef struct qn_cpu_env qn_cpu_env_t;
 
 // Runs iterations [begin, end) of a parallel loop. Returns nonzero after a failure, which it has
@@ -322,8 +322,8 @@ typedef struct qn_cpu_env qn_cpu_env_t;
 typedef int32_t (*qn_cpu_body_t)(const qn_cpu_env_t* env, void* closure, int64_t begin,
                                  int64_t end);
 
-// What a kernel may use of the process.
-struct qn_cpu_env {
+// The functions that a kernel may call.
+typedef struct qn_cpu_functions {
   uint32_t abi_version;  // QN_CPU_ABI_VERSION
   uint32_t struct_size;  // of this struct, in bytes
   // Runs `body` over ranges that cover [0, count), on any threads, and returns when all are done:
@@ -338,6 +338,11 @@ struct qn_cpu_env {
   // Records a failure at `site` (of the function's sites), of which the first one counts. The
   // kernel then returns nonzero. `index` and `extent` are 0 where the kind of site has none.
   void (*fail)(const qn_cpu_env_t* env, uint32_t site, int64_t index, int64_t extent);
+} qn_cpu_functions_t;
+
+// The environment of a kernel: the device's own state of the call may follow the pointer.
+struct qn_cpu_env {
+  const qn_cpu_functions_t* functions;  // of the device
 };
 
 // The entry of a function. `words` has one 64-bit word for each parameter, in order (the address of

@@ -10,12 +10,16 @@
 //  7. data: not null unless empty, aligned as declared including byte_offset;
 //  8. no written tensor overlaps another one;       9. integers fit their dtype; floats too.
 //
-// The loop only answers yes or no; on a no the slow half (explain.c) finds the reason again. The
-// way of a call on the CPU's default stream: bind the arguments, fill the kernel's table on the
-// stack, jump. No lock, no allocation, nothing read from the environment, one acquire load. What
-// counts here is the number of instructions (about 45 a tensor): every branch goes the same way
-// in call after call. Measured by bench/bench_call.c. Thread rule: any thread. Read next:
-// explain.c.
+// A call is checked by the first of three functions that can decide:
+//  - bind_plain accepts the usual calls on the CPU's default stream: tensors that are compact, with
+//    values of the parameters' own types. Nothing else is on its way: no function but the kernel is
+//    called, so that its values stay in registers, no lock, no allocation, one acquire load. Its
+//    cost is its instructions (about 36 a tensor), because every branch goes the same way in call
+//    after call. bench/bench_call.c measures it.
+//  - bind_all accepts every right call. It says only yes or no.
+//  - qn__plan_explain (explain.c) finds the reason of a no.
+// Debug builds compare the words of bind_plain with those of bind_all. Read next: explain.c.
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 
@@ -25,7 +29,7 @@
 #include "jit/call/executable.h"
 #include "jit/call/plan.h"
 
-// The words of a call, and QN__MAX_WORDS behind each the end of its tensor: one pointer serves
+// The words of a call, and QN__MAX_WORDS after each word of a tensor its end: one pointer serves
 // both.
 typedef struct words {
   uint64_t words[2 * QN__MAX_WORDS];
@@ -45,16 +49,32 @@ static inline bool bind_dim(const qn__dim_t* dim, int64_t value, uint64_t* symbo
   return dim->kind == QN__DIM_EXPR || dim->value == value;
 }
 
-// The same for the first dimension.
-static inline bool bind_first(const qn__arg_t* arg, int64_t value, uint64_t* symbols) {
-  if (LIKELY(arg->first_kind == QN__DIM_SYMBOL)) {
-    return symbols[arg->first_symbol] == (uint64_t)value;
+// Returns 0 when the tensor has the parameter's rank and dtype and is on the plan's device.
+static inline uint64_t type_difference(const qn__arg_t* arg, uint64_t plan_device,
+                                       const qn_tensor_t* tensor) {
+  uint64_t device, ndim_and_dtype;
+  memcpy(&device, &tensor->device, sizeof device);
+  memcpy(&ndim_and_dtype, &tensor->ndim, sizeof ndim_and_dtype);
+  return (device ^ plan_device) | (ndim_and_dtype ^ arg->ndim_and_dtype);
+}
+
+// Binds the extents of a tensor; gives their product.
+static inline bool bind_shape(const qn__arg_t* arg, const int64_t* shape, uint64_t* symbols,
+                              int64_t* out_count) {
+  int64_t count = 1, signs = 0;
+  const uint32_t rank = arg->rank;
+  if (UNLIKELY(!shape && rank != 0)) return false;
+  const qn__dim_t* dim = arg->shape;
+  for (uint32_t d = 0; d < rank; d++) {
+    const int64_t extent = shape[d];
+    signs |= extent;
+    if (UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
+        UNLIKELY(__builtin_mul_overflow(count, extent, &count))) {
+      return false;
+    }
   }
-  if (arg->first_kind == QN__DIM_BIND) {
-    symbols[arg->first_symbol] = (uint64_t)value;
-    return true;
-  }
-  return arg->first_kind == QN__DIM_EXPR || arg->first_value == value;
+  *out_count = count;
+  return signs >= 0;
 }
 
 // Checks declared strides. A tensor without strides is row-major. Gives the elements from the first
@@ -96,15 +116,17 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
   return true;
 }
 
-// Binds what is rare: strides, declared or given, and addresses that are null, not aligned or so
-// high that a sum may wrap. Only an empty tensor may be null or not aligned. The span is counted in
+// Binds any tensor. Writes the address of the first element, and the one after the last where its
+// end belongs (words_t). Only an empty tensor may be null or not aligned. The span is counted in
 // elements from the first to one past the last.
-static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_tensor_t* tensor,
-                                                int64_t count, uint64_t* symbols,
-                                                uint64_t* out_word) {
-  uint64_t* out_end = out_word + QN__MAX_WORDS;
+static bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device, const qn_tensor_t* tensor,
+                        uint64_t* symbols, uint64_t* out_word) {
+  int64_t count;
+  if (type_difference(arg, plan_device, tensor) != 0 ||
+      !bind_shape(arg, tensor->shape, symbols, &count)) {
+    return false;
+  }
   int64_t span = count;
-  if (count < 0) return false;
   if (arg->strides) {
     if (!bind_strides(arg, tensor, symbols, &span)) return false;
   } else if (tensor->strides && !is_row_major(tensor, arg->rank, count)) {
@@ -112,106 +134,52 @@ static __attribute__((noinline)) bool bind_rare(const qn__arg_t* arg, const qn_t
   }
   if (span > arg->max_elements) return false;
   const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
+  uint64_t* out_end = out_word + QN__MAX_WORDS;
   bool is_bad = __builtin_add_overflow(data, tensor->byte_offset, out_word);
-  is_bad |= __builtin_add_overflow(*out_word, (uint64_t)span << arg->item_shift, out_end);
+  is_bad |= __builtin_add_overflow(*out_word, (uint64_t)span * arg->item_bytes, out_end);
   is_bad |= data == 0 || (*out_word & arg->align_mask) != 0;
   return span == 0 || !is_bad;
 }
 
-// Writes the address of the first element, and the one after the last where its end belongs
-// (words_t).
-static inline bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device,
-                               const qn_tensor_t* tensor, uint64_t* restrict symbols,
-                               uint64_t* restrict out_word) {
-  uint64_t device, ndim_and_dtype;
-  memcpy(&device, &tensor->device, sizeof device);
-  memcpy(&ndim_and_dtype, &tensor->ndim, sizeof ndim_and_dtype);
-  if (UNLIKELY(((device ^ plan_device) | (ndim_and_dtype ^ arg->ndim_and_dtype)) != 0)) {
-    return false;
-  }
-  int64_t count = 1;
-  const uint32_t rank = arg->rank;
-  const int64_t* shape = tensor->shape;
-  if (LIKELY(rank == 1)) {
-    if (UNLIKELY(!shape)) return false;
-    count = shape[0];
-    if (UNLIKELY(!bind_first(arg, count, symbols))) return false;
-  } else if (rank != 0) {
-    if (UNLIKELY(!shape)) return false;
-    count = shape[0];
-    if (UNLIKELY(!bind_first(arg, count, symbols))) return false;
-    const qn__dim_t* dim = arg->shape;
-    int64_t signs = count;
-    for (uint32_t d = 1; d < rank; d++) {
-      const int64_t extent = shape[d];
-      signs |= extent;
-      if (UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
-          UNLIKELY(__builtin_mul_overflow(count, extent, &count))) {
-        return false;
-      }
-    }
-    if (UNLIKELY(signs < 0)) return false;
-  }
-  // Together: no strides, neither declared nor given, not null, aligned, and below 2^62, where
-  // nothing wraps (a tensor has fewer than 2^63 bytes).
-  const uint64_t data = (uint64_t)(uintptr_t)tensor->data, offset = tensor->byte_offset;
-  const uint64_t begin = data + offset;
-  const uint64_t strides = (uint64_t)(uintptr_t)tensor->strides;
-  if (UNLIKELY(((((data - 1) | offset) >> 62) | (begin & arg->unusual_mask) | strides) != 0)) {
-    return bind_rare(arg, tensor, count, symbols, out_word);
-  }
-  // As unsigned: a negative count (of one dim) is above every limit.
-  if (UNLIKELY((uint64_t)count > (uint64_t)arg->max_elements)) return false;
-  out_word[0] = begin;
-  out_word[QN__MAX_WORDS] = begin + ((uint64_t)count << arg->item_shift);
-  return true;
+static inline bool bind_int(const qn__arg_t* arg, int64_t value, uint64_t* out_word) {
+  *out_word = (uint64_t)value & arg->bit_mask;
+  return value >= arg->min_value && value <= arg->max_value;
 }
 
-static inline bool bind_int(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
-  int64_t v = value->int_value;
-  if (UNLIKELY(value->type != QN_VALUE_INT && value->type != QN_VALUE_BOOL)) {
-    if (value->type != QN_VALUE_UINT) return false;
-    if (v < 0) {  // beyond 2^63 - 1
-      *out_word = (uint64_t)v;
+static inline bool bind_f32(double value, uint64_t* out_word) {
+  float rounded = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &rounded, sizeof bits);
+  *out_word = bits;
+  return LIKELY((bits & 0x7fffffffu) != 0x7f800000u);
+}
+
+// Binds any scalar. Integers that become floats are rounded once: the nearest f64 of one might be a
+// tie between two f32.
+static bool bind_scalar(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
+  const bool is_unsigned = value->type == QN_VALUE_UINT;
+  const bool is_integer = is_unsigned || value->type == QN_VALUE_INT;
+  const int64_t number = value->int_value;
+  if (arg->form == QN__FORM_INT) {
+    if (is_unsigned && number < 0) {  // beyond 2^63 - 1
+      *out_word = (uint64_t)number;
       return arg->dtype == QN_DTYPE_U64;
     }
+    return (is_integer || value->type == QN_VALUE_BOOL) && bind_int(arg, number, out_word);
   }
-  if (v < arg->min_value || v > arg->max_value) return false;
-  *out_word = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.i = v});
-  return true;
-}
-
-// Integers are rounded once: the nearest f64 of one might be a tie between two f32.
-static bool bind_float_of_int(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
-  if (value->type != QN_VALUE_INT && value->type != QN_VALUE_UINT) return false;
-  qn_dtype_t from = value->type == QN_VALUE_INT ? QN_DTYPE_I64 : QN_DTYPE_U64;
-  qn__ir_scalar_t v = qn__scalar_cast(from, (qn__ir_scalar_t){.i = value->int_value}, arg->dtype);
-  *out_word = qn__scalar_to_bits(arg->dtype, v);
-  return !isinf(v.f);
-}
-
-static inline bool bind_float(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
-  if (UNLIKELY(value->type != QN_VALUE_FLOAT)) return bind_float_of_int(arg, value, out_word);
-  double v = value->float_value;
-  if (arg->dtype == QN_DTYPE_F32) {
-    float f = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if (UNLIKELY((bits & 0x7fffffffu) == 0x7f800000u) && !isinf(v)) return false;
-    *out_word = bits;
-    return true;
-  }
-  double rounded = qn__round_float(arg->dtype, v);
-  if (isinf(rounded) && !isinf(v)) return false;
+  if (!is_integer && value->type != QN_VALUE_FLOAT) return false;
+  qn_dtype_t from = is_unsigned ? QN_DTYPE_U64 : QN_DTYPE_I64;
+  double rounded = is_integer ? qn__scalar_cast(from, (qn__ir_scalar_t){.i = number}, arg->dtype).f
+                              : qn__round_float(arg->dtype, value->float_value);
   *out_word = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.f = rounded});
-  return true;
+  return !isinf(rounded) || (!is_integer && isinf(value->float_value));
 }
 
 // Checks extents and strides that are expressions, once every symbol is bound.
 static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const uint64_t* words) {
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     const qn__arg_t* arg = &plan->args[i];
-    if (arg->kind != QN__ARG_TENSOR) continue;
+    if (!qn__plan_is_tensor(arg)) continue;
     const qn_tensor_t* tensor = args[i].tensor;
     int64_t compact = 1;
     for (uint32_t d = arg->rank; d-- > 0;) {
@@ -234,43 +202,131 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
   return true;
 }
 
-static inline __attribute__((always_inline)) bool bind(const qn__plan_t* plan,
-                                                       const qn_value_t* args, size_t count,
-                                                       words_t* restrict out) {
-  const uint32_t arg_count = plan->arg_count;
-  if (UNLIKELY(count != arg_count || (!args && count != 0))) return false;
-  const uint64_t device = plan->device_word;
-  uint64_t *words = out->words, *ends = words + QN__MAX_WORDS;
-  uint64_t* symbols = words + arg_count;
-  const qn__arg_t* arg = plan->args;
-  for (uint32_t i = 0; i < arg_count; i++, arg++) {
-    const qn_value_t* value = &args[i];
-    if (LIKELY(arg->kind == QN__ARG_TENSOR)) {
-      const qn_tensor_t* tensor = value->tensor;
-      if (UNLIKELY(value->type != QN_VALUE_TENSOR || !tensor)) return false;
-      if (!bind_tensor(arg, device, tensor, symbols, &words[i])) return false;
-    } else if (!(arg->kind == QN__ARG_INT ? bind_int(arg, value, &words[i])
-                                          : bind_float(arg, value, &words[i]))) {
-      return false;
-    }
-  }
-  const qn__plan_pair_t* pair = plan->pairs;
-  for (uint32_t p = plan->pair_count; p != 0; p--, pair++) {
-    const uint32_t a = pair->first, b = pair->second;
+static inline uint64_t word_at(const char* words, uint32_t offset_bytes) {
+  uint64_t word;
+  memcpy(&word, words + offset_bytes, sizeof word);
+  return word;
+}
+
+// Whether a written tensor shares bytes with another one.
+static inline bool has_overlap(const qn__plan_t* plan, const uint64_t* words) {
+  const char* begins = (const char*)words;
+  const char* ends = (const char*)(words + QN__MAX_WORDS);
+  for (const qn__plan_pair_t* pair = plan->pairs; pair != plan->pairs_end; pair++) {
+    const uint64_t a = word_at(begins, pair->first), b_end = word_at(ends, pair->second);
+    if (a >= b_end) continue;
+    const uint64_t b = word_at(begins, pair->second), a_end = word_at(ends, pair->first);
     // An empty tensor's range holds nothing, wherever it begins.
-    if (UNLIKELY(words[a] < ends[b] && words[b] < ends[a]) && words[a] != ends[a] &&
-        words[b] != ends[b]) {
+    if (UNLIKELY(b < a_end) && a != a_end && b != b_end) return true;
+  }
+  return false;
+}
+
+// Binds any call.
+static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t count, words_t* out) {
+  if (count != plan->arg_count || (!args && count != 0)) return false;
+  uint64_t *words = out->words, *symbols = words + count;
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    const qn__arg_t* arg = &plan->args[i];
+    if (!qn__plan_is_tensor(arg)) {
+      if (!bind_scalar(arg, &args[i], &words[i])) return false;
+    } else if (args[i].type != QN_VALUE_TENSOR || !args[i].tensor ||
+               !bind_tensor(arg, plan->device_word, args[i].tensor, symbols, &words[i])) {
       return false;
     }
   }
+  if (has_overlap(plan, words)) return false;
   return plan->deferred_count == 0 || check_deferred(plan, args, words);
 }
+
+// Binds a tensor that is not null, has no strides (neither declared nor given) and no byte offset,
+// and lies, aligned, below 2^62, where nothing wraps: a tensor has fewer than 2^63 bytes.
+static inline bool bind_plain_tensor(const qn__arg_t* arg, uint64_t plan_device,
+                                     const qn_tensor_t* tensor, uint64_t* restrict symbols,
+                                     uint64_t* restrict out_word) {
+  const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
+  if (UNLIKELY(((data & arg->unusual_mask) | (uint64_t)(uintptr_t)tensor->strides |
+                tensor->byte_offset | type_difference(arg, plan_device, tensor)) != 0) ||
+      UNLIKELY(data == 0)) {
+    return false;
+  }
+  int64_t count;
+  const int64_t* shape = tensor->shape;
+  if (LIKELY(arg->form == QN__FORM_VECTOR)) {
+    if (UNLIKELY(!shape)) return false;
+    count = shape[0];
+    if (UNLIKELY(symbols[arg->symbol] != (uint64_t)count)) return false;
+  } else if (arg->form == QN__FORM_BIND) {
+    if (UNLIKELY(!shape)) return false;
+    count = shape[0];
+    symbols[arg->symbol] = (uint64_t)count;
+    // As unsigned: a negative count is above every limit.
+    if (UNLIKELY((uint64_t)count > (uint64_t)arg->max_plain)) return false;
+  } else {
+    if (UNLIKELY(!bind_shape(arg, shape, symbols, &count))) return false;
+    if (UNLIKELY(count > arg->max_plain)) return false;
+  }
+  out_word[0] = data;
+  out_word[QN__MAX_WORDS] = data + (uint64_t)count * arg->item_bytes;
+  return true;
+}
+
+static inline bool bind_plain_value(const qn__arg_t* arg, uint64_t plan_device,
+                                    const qn_value_t* value, uint64_t* restrict symbols,
+                                    uint64_t* restrict out_word) {
+  if (UNLIKELY(value->type != arg->tag)) return false;
+  if (LIKELY(qn__plan_is_tensor(arg))) {
+    const qn_tensor_t* tensor = value->tensor;
+    return LIKELY(tensor != NULL) &&
+           LIKELY(bind_plain_tensor(arg, plan_device, tensor, symbols, out_word));
+  }
+  if (LIKELY(arg->form == QN__FORM_F32)) return LIKELY(bind_f32(value->float_value, out_word));
+  if (LIKELY(arg->form == QN__FORM_INT)) return LIKELY(bind_int(arg, value->int_value, out_word));
+  memcpy(out_word, &value->float_value, sizeof *out_word);
+  return arg->form == QN__FORM_F64;
+}
+
+// Binds a plain call of a plan with arguments and without expressions; false: bind_all decides.
+static inline __attribute__((always_inline)) bool bind_plain(const qn__plan_t* plan,
+                                                             const qn_value_t* args, size_t count,
+                                                             uint64_t* restrict words) {
+  const uint32_t arg_count = plan->arg_count;
+  if (UNLIKELY(count != arg_count) || UNLIKELY(!args)) return false;
+  const uint64_t device = plan->device_word;
+  uint64_t* symbols = words + arg_count;
+  const qn__arg_t* arg = plan->args;
+  uint64_t* word = words;
+  do {
+    if (UNLIKELY(!bind_plain_value(arg, device, args, symbols, word))) return false;
+    word++, arg++, args++;
+  } while (word != symbols);
+  return !has_overlap(plan, words);
+}
+
+static inline size_t word_bytes(const qn__plan_t* plan) {
+  return sizeof(uint64_t) * (plan->arg_count + plan->symbol_count);
+}
+
+#ifndef NDEBUG
+// Whether bind_all accepts a plain call, too, and with the same words.
+static bool is_bound_alike(const qn__plan_t* plan, const qn_value_t* args, size_t count,
+                           const words_t* plain) {
+  words_t all;
+  return bind_all(plan, args, count, &all) &&
+         memcmp(all.words, plain->words, word_bytes(plan)) == 0;
+}
+#endif
 
 bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
                    uint64_t* restrict words) {
   words_t all;
-  if (!bind(plan, args, count, &all)) return false;
-  memcpy(words, all.words, sizeof(uint64_t) * (plan->arg_count + plan->symbol_count));
+  if (plan->arg_count != 0 && plan->deferred_count == 0 &&
+      bind_plain(plan, args, count, all.words)) {
+    assert(is_bound_alike(plan, args, count, &all));
+  } else if (!bind_all(plan, args, count, &all)) {
+    return false;
+  }
+  memcpy(words, all.words, word_bytes(plan));
   return true;
 }
 
@@ -286,16 +342,7 @@ static __attribute__((noinline, cold)) qn_status_t explain(const qn__plan_t* pla
   return status;
 }
 
-// Checks a call against the cell's own function, so that it is refused in its words, whatever the
-// variant takes.
-static __attribute__((noinline)) qn_status_t check_guard(const qn__variant_t* variant,
-                                                         const qn_value_t* args, size_t count) {
-  words_t words;
-  if (LIKELY(bind(variant->guard, args, count, &words))) return QN_OK;
-  return explain(variant->guard, args, count);
-}
-
-static __attribute__((noinline, cold)) qn_status_t refusal(const qn__variant_t* variant,
+static __attribute__((noinline, cold)) qn_status_t refusal(qn__variant_t* variant,
                                                            const qn_value_t* args, size_t count) {
   qn_status_t status = explain(variant->plan, args, count);
   if (!variant->guard) return status;
@@ -303,34 +350,57 @@ static __attribute__((noinline, cold)) qn_status_t refusal(const qn__variant_t* 
                             variant->function->ir->signature);
 }
 
-// In both callers whole: the two functions more on the way would be a tenth of a call.
-static inline __attribute__((always_inline)) qn_status_t call(qn_function_t* function,
-                                                              qn_stream_t* stream,
-                                                              const qn_value_t* args, size_t count,
-                                                              qn_value_t* result) {
-  if (result) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
-  qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
+// Calls the kernel's entry on this thread.
+static inline qn_status_t run(qn__variant_t* variant, const uint64_t* words) {
+  qn__cpu_call_t state;
+  qn__cpu_call_init(&state);
+  if (LIKELY(variant->entry(&state.env, words) == 0)) return QN_OK;
+  return qn__variant_describe(variant, &state.failure);
+}
+
+// Makes any call. A call of a variant that serves another function is checked against that function
+// first, so that it is refused in its words, whatever the variant takes.
+static __attribute__((noinline)) qn_status_t call_any(qn__variant_t* variant, qn_stream_t* stream,
+                                                      const qn_value_t* args, size_t count) {
   words_t all;
-  if (UNLIKELY(variant->guard != NULL)) {
-    qn_status_t status = check_guard(variant, args, count);
-    if (!qn_ok(status)) return status;
+  if (variant->guard && !bind_all(variant->guard, args, count, &all)) {
+    return explain(variant->guard, args, count);
   }
-  if (UNLIKELY(!bind(variant->plan, args, count, &all))) return refusal(variant, args, count);
-  if (!stream && variant->entry) {
-    qn__cpu_call_t state = qn__cpu_call_template;
-    if (__builtin_expect(variant->entry(&state.env, all.words) == 0, 1)) return QN_OK;
-    return qn__variant_describe(variant, &state.failure);
-  }
+  if (!bind_all(variant->plan, args, count, &all)) return refusal(variant, args, count);
+  if (!stream && variant->entry) return run(variant, all.words);
   return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
+}
+
+// Makes a plain call; false: call_any decides. In both callers whole: one function more on the way
+// would be a twentieth of a call.
+static inline __attribute__((always_inline)) bool call_plain(qn__variant_t* variant,
+                                                             const qn_stream_t* stream,
+                                                             const qn_value_t* args, size_t count,
+                                                             qn_status_t* out_status) {
+  words_t all;
+  // One test for both, which usually hold.
+  if (UNLIKELY(((uintptr_t)stream | variant->needs_more) != 0) ||
+      UNLIKELY(!bind_plain(variant->plan, args, count, all.words))) {
+    return false;
+  }
+  assert(is_bound_alike(variant->plan, args, count, &all));
+  *out_status = run(variant, all.words);
+  return true;
+}
+
+static inline qn__variant_t* begin_call(qn_function_t* function, qn_value_t* result) {
+  if (UNLIKELY(result != NULL)) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
+  return atomic_load_explicit(&function->variant, memory_order_acquire);
 }
 
 qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
                              qn_value_t* result) {
   // Null arguments are refused as a wrong call of this function (explain.c).
   if (UNLIKELY(!function)) return qn__null_argument(__func__, "function");
-  qn_stream_t* stream =
-      function->is_cpu ? qn__active_cpu_stream : qn_active_stream(function->device);
-  return call(function, stream, args, count, result);
+  qn__variant_t* variant = begin_call(function, result);
+  qn_status_t status;
+  if (LIKELY(call_plain(variant, qn__active_cpu_stream, args, count, &status))) return status;
+  return call_any(variant, qn_active_stream(variant->function->device), args, count);
 }
 
 qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
@@ -338,5 +408,8 @@ qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
   if (UNLIKELY(!function)) return qn__null_argument(__func__, "function");
   qn_status_t status = qn__stream_check(function->device, stream);
   if (UNLIKELY(!qn_ok(status))) return qn_status_annotate(status, "%s", function->ir->signature);
-  return call(function, qn__stream_named(stream), args, count, result);
+  qn__variant_t* variant = begin_call(function, result);
+  stream = qn__stream_named(stream);
+  if (LIKELY(call_plain(variant, stream, args, count, &status))) return status;
+  return call_any(variant, stream, args, count);
 }

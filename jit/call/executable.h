@@ -60,6 +60,10 @@ struct qn__variant {
   const qn__ir_func_t* ir;      // the function in that module
   uint32_t index;               // of the function in the executable
   qn__rank_t rank;
+  // 0: nothing but `plan` is to be checked before `entry` is called: there are arguments, no guard,
+  // no expressions, and the executable is a CPU image. As wide as a pointer, so that call.c tests
+  // both at once.
+  uintptr_t needs_more;
   qn_cpu_kernel_t entry;  // CPU images: the kernel itself
   qn__plan_t* plan;       // owned; of `ir`
   // Owned; of the cell's own function, checked before `plan`. NULL when they are one function.
@@ -77,7 +81,6 @@ struct qn_function {
   qn_module_t* module;  // retained: names in messages
   const qn__ir_func_t* ir;
   qn_device_t device;
-  bool is_cpu;  // calls on the default stream run in the caller
   _Atomic(qn__variant_t*) variant;
 };
 

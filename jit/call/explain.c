@@ -150,7 +150,7 @@ static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t*
                      : "it spans %" PRId64 " elements, whose bytes overflow: the most is %" PRId64,
                  span, arg->max_elements);
   }
-  int64_t size_bytes = span << arg->item_shift;
+  int64_t size_bytes = span * (int64_t)arg->item_bytes;
   uintptr_t begin = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   e->words[index] = begin;
   e->ranges[index].begin = begin;
@@ -227,7 +227,7 @@ static qn_status_t check_tensor(explain_t* e, uint32_t index) {
 static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
   const qn__plan_t* plan = e->plan;
   for (uint32_t j = 0; j < index; j++) {
-    if (plan->args[j].kind != QN__ARG_TENSOR) continue;
+    if (!qn__plan_is_tensor(&plan->args[j])) continue;
     if (!plan->args[j].is_written && !plan->args[index].is_written) continue;
     // An empty range overlaps nothing, wherever it begins.
     if (e->ranges[index].begin == e->ranges[index].end || e->ranges[j].begin == e->ranges[j].end) {
@@ -250,7 +250,7 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
   const qn_value_t* value = &e->args[index];
   bool is_uint = value->type == QN_VALUE_UINT;
   bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL || is_uint;
-  if (arg->kind == QN__ARG_INT) {
+  if (arg->form == QN__FORM_INT) {
     if (!is_int) {
       return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got %s",
                    qn_dtype_text(arg->dtype), type_text(value->type));
@@ -312,7 +312,7 @@ static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* 
 static qn_status_t check_deferred(explain_t* e) {
   for (uint32_t i = 0; i < e->plan->arg_count; i++) {
     const qn__arg_t* arg = &e->plan->args[i];
-    if (arg->kind != QN__ARG_TENSOR) continue;
+    if (!qn__plan_is_tensor(arg)) continue;
     const qn_tensor_t* tensor = e->args[i].tensor;
     int64_t compact = 1;
     for (uint32_t d = arg->rank; d-- > 0;) {
@@ -342,7 +342,7 @@ qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, siz
   e.plan = plan;
   e.args = args;
   for (uint32_t i = 0; i < plan->arg_count; i++) {
-    if (plan->args[i].kind == QN__ARG_TENSOR) {
+    if (qn__plan_is_tensor(&plan->args[i])) {
       QN_TRY(check_tensor(&e, i));
       QN_TRY(check_aliasing(&e, i));
     } else {

@@ -81,6 +81,8 @@ static qn_status_t fill_variant(qn__variant_t* variant) {
   if (executable->device_table == &qn__cpu_device_table) {
     variant->entry = qn__cpu_executable_entry(executable->inner, variant->index);
   }
+  variant->needs_more = !variant->entry || variant->guard || variant->plan->deferred_count != 0 ||
+                        variant->plan->arg_count == 0;
   return QN_OK;
 }
 
@@ -144,7 +146,6 @@ qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_execut
   function->module = module;
   function->ir = ir;
   function->device = executable->device;
-  function->is_cpu = executable->device.type == QN_DEVICE_CPU;
   qn_status_t status = qn__function_publish(function, executable, variant_module, rank);
   if (!qn_ok(status)) {
     qn_function_release(function);

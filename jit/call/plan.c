@@ -182,8 +182,17 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
   if (param->scalar) {
     out->name = param->scalar->name;
     out->dtype = param->scalar->dtype;
-    out->kind = qn__dtype_is_float(out->dtype) ? QN__ARG_FLOAT : QN__ARG_INT;
-    if (out->kind == QN__ARG_INT) int_range(out->dtype, &out->min_value, &out->max_value);
+    if (qn__dtype_is_float(out->dtype)) {
+      out->tag = QN_VALUE_FLOAT;
+      out->form = out->dtype == QN_DTYPE_F32   ? QN__FORM_F32
+                  : out->dtype == QN_DTYPE_F64 ? QN__FORM_F64
+                                               : QN__FORM_FLOAT;
+      return QN_OK;
+    }
+    out->tag = QN_VALUE_INT;
+    out->form = QN__FORM_INT;
+    out->bit_mask = qn__width_mask(out->dtype);
+    int_range(out->dtype, &out->min_value, &out->max_value);
     return QN_OK;
   }
   const qn__ir_buffer_t* buffer = param->buffer;
@@ -192,41 +201,63 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
                           "function '%s': parameter '%s' has rank %u, the limit of a call is %u",
                           plan->function->name, buffer->name, buffer->rank, QN__MAX_RANK);
   }
-  out->kind = QN__ARG_TENSOR;
+  out->tag = QN_VALUE_TENSOR;
   out->name = buffer->name;
   out->dtype = buffer->dtype;
   out->rank = buffer->rank;
-  while (((size_t)1 << out->item_shift) < qn_dtype_size_bytes(buffer->dtype)) out->item_shift++;
+  out->item_bytes = qn_dtype_size_bytes(buffer->dtype);
   out->align_mask = (uint64_t)buffer->align_bytes - 1;
-  out->max_elements = plan->has_32_bit_indices ? INT32_MAX : INT64_MAX >> out->item_shift;
+  out->max_elements = plan->has_32_bit_indices ? INT32_MAX : INT64_MAX / (int64_t)out->item_bytes;
   out->is_written = buffer->access != QN_ACCESS_IN;
   out->ndim_and_dtype = ndim_and_dtype(buffer->rank, buffer->dtype);
   QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
-  if (buffer->rank != 0) {
-    out->first_kind = out->shape[0].kind;
-    out->first_symbol = out->shape[0].symbol;
-    out->first_value = out->shape[0].value;
-  }
-  out->unusual_mask = buffer->strides ? UINT64_MAX : out->align_mask;
+  out->form = QN__FORM_TENSOR;
+  out->max_plain = out->max_elements;
+  out->unusual_mask = buffer->strides ? UINT64_MAX : out->align_mask | UINT64_C(3) << 62;
   if (buffer->strides) {
     QN_TRY(make_dims(plan, buffer->strides, buffer->rank, is_bound, &out->strides));
   }
   return QN_OK;
 }
 
+// Finds the tensors of one dimension whose extent another one binds. Their counts are equal, so the
+// one that binds compares with the least limit of all.
+static void make_vectors(qn__plan_t* plan) {
+  for (uint32_t i = 0; i < plan->arg_count; i++) {
+    qn__arg_t* bind = &plan->args[i];
+    if (!qn__plan_is_tensor(bind) || bind->rank != 1 || bind->shape[0].kind != QN__DIM_BIND) {
+      continue;
+    }
+    bind->form = QN__FORM_BIND;
+    bind->symbol = bind->shape[0].symbol;
+    for (uint32_t j = i + 1; j < plan->arg_count; j++) {
+      qn__arg_t* arg = &plan->args[j];
+      if (!qn__plan_is_tensor(arg) || arg->rank != 1 || arg->shape[0].kind != QN__DIM_SYMBOL ||
+          arg->shape[0].symbol != bind->symbol) {
+        continue;
+      }
+      arg->form = QN__FORM_VECTOR;
+      arg->symbol = bind->symbol;
+      if (bind->max_plain > arg->max_elements) bind->max_plain = arg->max_elements;
+    }
+  }
+}
+
 // Whether two parameters must not share bytes.
 static bool is_pair(const qn__arg_t* a, const qn__arg_t* b) {
-  return a->kind == QN__ARG_TENSOR && b->kind == QN__ARG_TENSOR && (a->is_written || b->is_written);
+  return qn__plan_is_tensor(a) && qn__plan_is_tensor(b) && (a->is_written || b->is_written);
 }
 
 static qn_status_t make_pairs(qn__plan_t* plan) {
   size_t count = plan->arg_count;
   plan->pairs = qn__arena_alloc_array(&plan->arena, count * count + 1, sizeof *plan->pairs);
   if (!plan->pairs) return qn__out_of_memory("a call plan");
+  plan->pairs_end = plan->pairs;
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     for (uint32_t j = 0; j < i; j++) {
       if (!is_pair(&plan->args[i], &plan->args[j])) continue;
-      plan->pairs[plan->pair_count++] = (qn__plan_pair_t){j, i};
+      *plan->pairs_end++ =
+          (qn__plan_pair_t){j * (uint32_t)sizeof(uint64_t), i * (uint32_t)sizeof(uint64_t)};
     }
   }
   return QN_OK;
@@ -246,6 +277,7 @@ static qn_status_t fill_plan(qn__plan_t* plan) {
   for (size_t i = 0; i < function->param_count; i++) {
     QN_TRY(make_arg(plan, &function->params[i], is_bound, &plan->args[i]));
   }
+  make_vectors(plan);
   return make_pairs(plan);
 }
 
@@ -263,29 +295,46 @@ static bool check_dims(const qn__plan_t* plan, const qn__dim_t* dims, uint32_t r
   return true;
 }
 
+// Tests requirement 5 for one parameter.
+static bool check_form(const qn__plan_t* plan, uint32_t index) {
+  const qn__arg_t* arg = &plan->args[index];
+  if (arg->form == QN__FORM_TENSOR) return arg->max_plain == arg->max_elements;
+  if (arg->rank != 1 || arg->symbol != arg->shape[0].symbol) return false;
+  if (arg->form == QN__FORM_BIND) {
+    return arg->shape[0].kind == QN__DIM_BIND && arg->max_plain <= arg->max_elements;
+  }
+  uint32_t i = 0;
+  while (i < index &&
+         (plan->args[i].form != QN__FORM_BIND || plan->args[i].symbol != arg->symbol)) {
+    i++;
+  }
+  return i < index && arg->shape[0].kind == QN__DIM_SYMBOL &&
+         plan->args[i].max_plain <= arg->max_elements;
+}
+
 bool qn__plan_check(const qn__plan_t* plan) {
   bool is_bound[QN__MAX_WORDS] = {false};
-  uint32_t pair_count = 0;
+  size_t pair_count = 0;
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     const qn__arg_t* arg = &plan->args[i];
     const qn__ir_param_t* param = &plan->function->params[i];
-    if ((arg->kind == QN__ARG_TENSOR) != (param->buffer != NULL)) return false;
+    if (qn__plan_is_tensor(arg) != (param->buffer != NULL)) return false;
     for (uint32_t j = 0; j < i; j++) pair_count += is_pair(arg, &plan->args[j]);
-    if (arg->kind != QN__ARG_TENSOR) continue;
+    if (!qn__plan_is_tensor(arg)) continue;
     if (arg->ndim_and_dtype != ndim_and_dtype(param->buffer->rank, param->buffer->dtype) ||
-        ((size_t)1 << arg->item_shift) != qn_dtype_size_bytes(arg->dtype) ||
+        arg->item_bytes != qn_dtype_size_bytes(arg->dtype) ||
         (arg->align_mask & ~arg->unusual_mask) != 0 ||
         !check_dims(plan, arg->shape, arg->rank, is_bound) ||
-        !check_dims(plan, arg->strides, arg->rank, is_bound)) {
+        !check_dims(plan, arg->strides, arg->rank, is_bound) || !check_form(plan, i)) {
       return false;
     }
   }
-  for (uint32_t p = 0; p < plan->pair_count; p++) {
-    const qn__plan_pair_t* pair = &plan->pairs[p];
-    if (pair->first >= pair->second || pair->second >= plan->arg_count) return false;
-    if (!is_pair(&plan->args[pair->first], &plan->args[pair->second])) return false;
+  for (const qn__plan_pair_t* pair = plan->pairs; pair != plan->pairs_end; pair++) {
+    const size_t first = pair->first / sizeof(uint64_t), second = pair->second / sizeof(uint64_t);
+    if (first >= second || second >= plan->arg_count) return false;
+    if (!is_pair(&plan->args[first], &plan->args[second])) return false;
   }
-  return pair_count == plan->pair_count;
+  return pair_count == (size_t)(plan->pairs_end - plan->pairs);
 }
 
 qn_status_t qn__plan_create(const qn__ir_func_t* function, qn_device_t device,

@@ -1,18 +1,19 @@
 // jit/call/plan.h: what a call must satisfy, worked out once per function from its signature, so
 // that the checks of a call are a short loop over constants.
 //
-// Two readers share a plan: qn__plan_bind (call.c) is fast and says only yes or no; a call that it
-// refuses goes to qn__plan_explain (explain.c), which finds the first violation again and words it.
+// Two readers share a plan: the checks of a call (call.c) say only yes or no; a call that they
+// refuse goes to qn__plan_explain (explain.c), which finds the first violation again and words it.
 // A test holds them to the same verdict.
 //
 // Requirements, tested by qn__plan_check:
 //  1. `args` has the parameters in their order.
 //  2. In this order, and within a parameter from the first extent to the last stride, each symbol
-//  is
-//     bound (BIND) before it is compared (SYMBOL), and bound once.
+//     is bound (BIND) before it is compared (SYMBOL), and bound once.
 //  3. `pairs` holds any two tensors of which one is written, once.
 //  4. The constants that the fast reader compares whole are those of the parameter's dtype and
-//  rank.
+//     rank.
+//  5. A tensor of one dimension is a VECTOR only behind the BIND of its symbol, whose limit holds
+//     for it, too.
 //
 // Thread rule: immutable once made. Read next: plan.c.
 #ifndef QUERN_JIT_PLAN_H_
@@ -57,58 +58,71 @@ typedef struct qn__plan_expr {
   qn__plan_op_t* ops;
 } qn__plan_expr_t;
 
-typedef enum qn__arg_kind {
-  QN__ARG_TENSOR,
-  QN__ARG_INT,  // integer dtypes and bool
-  QN__ARG_FLOAT,
-} qn__arg_kind_t;
+// What qn__plan_bind does for a parameter. Tensors come first.
+typedef enum qn__plan_form {
+  QN__FORM_BIND,    // a tensor of one dimension, which binds a symbol
+  QN__FORM_VECTOR,  // a tensor of one dimension, whose extent a BIND has bound
+  QN__FORM_TENSOR,  // any other tensor
+  QN__FORM_F32,
+  QN__FORM_INT,  // integer dtypes and bool
+  QN__FORM_F64,
+  QN__FORM_FLOAT,  // narrower floats
+} qn__plan_form_t;
 
-// What every call reads lies in the first cache line.
+// The members that every call reads lie in the first cache line.
 typedef struct qn__arg {
-  qn__arg_kind_t kind;
-  qn_dtype_t dtype;
-  uint32_t rank;
-  uint32_t item_shift;  // log2 of the element's bytes
+  int32_t tag;  // the qn_value_type_t that needs no conversion
+  qn__plan_form_t form;
   // The tensor's ndim and dtype as they lie side by side in memory.
   uint64_t ndim_and_dtype;
-  // Bits that an address of the usual kind does not have: those of `align_mask`, or all of them
-  // where strides are declared, so that no address is usual.
+  // Address bits that only the slow path takes: the two highest, those of `align_mask`, or all
+  // where strides are declared.
   uint64_t unusual_mask;
-  // More elements than this do not fit in bytes, or in the code's indices.
-  int64_t max_elements;
-  qn__dim_kind_t first_kind;  // shape[0] again, so that it is found without another load
-  uint32_t first_symbol;
-  int64_t first_value;
+  // The most elements that the fast path takes: of a BIND the least `max_elements` of itself and
+  // its VECTORs, so that theirs need no check but for equality.
+  int64_t max_plain;
+  uint64_t item_bytes;
+  uint32_t symbol;  // BIND, VECTOR: of the extent
+  uint32_t rank;
   const qn__dim_t* shape;
   const qn__dim_t* strides;  // NULL: must be row-major
+  // More elements than this do not fit in bytes, or in the code's indices.
+  int64_t max_elements;
   uint64_t align_mask;
-  bool is_written;
   const char* name;
-  // INT: the range that fits (u64: 0 and INT64_MAX).
+  qn_dtype_t dtype;
+  bool is_written;
+  // INT: the range that fits (u64: 0 and INT64_MAX), and the bits of a word that the dtype has.
   int64_t min_value;
   int64_t max_value;
+  uint64_t bit_mask;
 } qn__arg_t;
 
-// Two tensors of which one is written: they must not overlap.
-typedef struct qn__pair {
+static inline bool qn__plan_is_tensor(const qn__arg_t* arg) {
+  return arg->form <= QN__FORM_TENSOR;
+}
+
+// Two tensors of which one is written: they must not overlap. Byte offsets of their words, so that
+// a call need not scale them.
+typedef struct qn__plan_pair {
   uint32_t first;
   uint32_t second;
 } qn__plan_pair_t;
 
 typedef struct qn__plan {
-  qn_allocator_t allocator;
-  qn__arena_t arena;
-  const qn__ir_func_t* function;  // borrowed: the cell holds the module
-  uint64_t device_word;           // the tensors' device as it lies in memory
+  uint64_t device_word;  // the tensors' device as it lies in memory
   uint32_t arg_count;
-  uint32_t symbol_count;
-  uint32_t deferred_count;  // dims of kind EXPR
-  uint32_t pair_count;
-  bool has_32_bit_indices;
   qn__arg_t* args;
   qn__plan_pair_t* pairs;
+  qn__plan_pair_t* pairs_end;
+  uint32_t symbol_count;
+  uint32_t deferred_count;  // dims of kind EXPR
   qn__plan_expr_t* exprs;
   uint32_t expr_count;
+  bool has_32_bit_indices;
+  const qn__ir_func_t* function;  // borrowed: the cell holds the module
+  qn_allocator_t allocator;
+  qn__arena_t arena;
 } qn__plan_t;
 
 // Errors: UNSUPPORTED beyond QN__MAX_WORDS and QN__MAX_RANK, OUT_OF_MEMORY.

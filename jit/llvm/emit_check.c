@@ -45,9 +45,10 @@ LLVMValueRef qn__emit_env_call(qn__emit_t* e, unsigned slot, LLVMTypeRef type,
   LLVMValueRef values[MOST + 1] = {e->fn->env};
   for (unsigned i = 0; i < count && i < MOST; ++i) values[i + 1] = args[i];
   LLVMBuilderRef b = e->fn->builder;
-  // Two 32-bit words, then the pointers (qn_cpu_env_t).
+  // The table begins with two 32-bit words (qn_cpu_functions_t).
+  LLVMValueRef functions = LLVMBuildLoad2(b, e->pointer, e->fn->env, "");
   LLVMValueRef offset = qn__emit_i64(e, (int64_t)slot + 1);
-  LLVMValueRef place = LLVMBuildGEP2(b, e->pointer, e->fn->env, &offset, 1, "");
+  LLVMValueRef place = LLVMBuildGEP2(b, e->pointer, functions, &offset, 1, "");
   LLVMValueRef callee = LLVMBuildLoad2(b, e->pointer, place, "");
   return LLVMBuildCall2(b, type, callee, values, count + 1, "");
 }

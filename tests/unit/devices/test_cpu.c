@@ -37,17 +37,17 @@ static int32_t visit(const qn_cpu_env_t* env, void* closure, int64_t begin, int6
   if (closure) usleep(100);
   inside--;
   if (end > fail_from) {
-    (env->fail)(env, 3, end, 0);
+    (env->functions->fail)(env, 3, end, 0);
     return 1;
   }
   return 0;
 }
 
 static int32_t run_loop(int64_t count, int64_t grain, bool is_slow, qn__cpu_call_t* call) {
-  *call = qn__cpu_call_template;
+  qn__cpu_call_init(call);
   for (int64_t i = 0; i < ITERATIONS; i++) visits[i] = 0;
   max_inside = 0;
-  return call->env.parallel(&call->env, visit, is_slow ? call : NULL, count, grain);
+  return call->env.functions->parallel(&call->env, visit, is_slow ? call : NULL, count, grain);
 }
 
 static void test_every_iteration_once(void** state) {
@@ -107,8 +107,9 @@ static void test_host_parallel_for(void** state) {
 static void* loop_thread(void* arg) {
   (void)arg;
   for (int round = 0; round < 200; round++) {
-    qn__cpu_call_t call = qn__cpu_call_template;
-    if (call.env.parallel(&call.env, visit, NULL, 1000, 10) != 0) return arg;
+    qn__cpu_call_t call;
+    qn__cpu_call_init(&call);
+    if (call.env.functions->parallel(&call.env, visit, NULL, 1000, 10) != 0) return arg;
   }
   return NULL;
 }

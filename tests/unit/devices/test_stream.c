@@ -50,9 +50,10 @@ static qn_status_t hold(void* self, const qn_launch_t* launch) {
 }
 static qn_status_t fail_at(void* self, const qn_launch_t* launch) {
   (void)self;
-  qn__cpu_call_t call = qn__cpu_call_template;
-  (call.env.fail)(&call.env, (uint32_t)launch->words[0], 42, 7);
-  (call.env.fail)(&call.env, 99, 0, 0);  // only the first counts
+  qn__cpu_call_t call;
+  qn__cpu_call_init(&call);
+  (call.env.functions->fail)(&call.env, (uint32_t)launch->words[0], 42, 7);
+  (call.env.functions->fail)(&call.env, 99, 0, 0);  // only the first counts
   return launch->describe(launch->owner, &call.failure);
 }
 

@@ -251,6 +251,64 @@ static void test_written_stride_of_zero(void** state) {
   qn_module_release(module);
 }
 
+// Tensors of one dimension, whose extent the first one binds: the quick check of the others.
+static void test_vectors(void** state) {
+  (void)state;
+  static const char text[] =
+      "func h(x: f32[n], y: f64[n], d: f64, z: f32[n], out w: f32[1]) {\n"
+      "  for i in 0..1 { w[i] = x[i] + f32(y[i] + d) + z[i]; }\n"
+      "}\n";
+  qn_module_t* module;
+  qn__plan_t* plan;
+  must(qn_module_parse(text, sizeof text - 1, NULL, &module));
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  float x[8], z[8], w[1];
+  double y[8];
+  int64_t n = 8, m = 8, one = 1;
+  const qn_dl_dtype_t f32 = qn_dtype_to_dl(QN_DTYPE_F32), f64 = qn_dtype_to_dl(QN_DTYPE_F64);
+  qn_tensor_t tx = {x, cpu, 1, f32, &n, NULL, 0}, ty = {y, cpu, 1, f64, &n, NULL, 0};
+  qn_tensor_t tz = {z, cpu, 1, f32, &m, NULL, 0}, tw = {w, cpu, 1, f32, &one, NULL, 0};
+  enum { ARGS = 5 };
+  qn_value_t args[ARGS] = {qn_value_tensor(&tx), qn_value_tensor(&ty), qn_value_float(0.1),
+                           qn_value_tensor(&tz), qn_value_tensor(&tw)};
+  uint64_t words[QN__MAX_WORDS];
+  assert_true(qn__plan_bind(plan, args, ARGS, words));
+  assert_int_equal(words[0], (uintptr_t)x);
+  assert_int_equal(words[1], (uintptr_t)y);
+  assert_memory_equal(&words[2], &args[2].float_value, sizeof words[2]);
+  assert_int_equal(words[ARGS], 8);
+  static const int64_t other[] = {-1, 0, 7, 9, INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < QN_COUNT_OF(other); i++) {
+    m = other[i];
+    assert_false(qn__plan_bind(plan, args, ARGS, words));
+  }
+  // So many elements fit in bytes as f32, and not as f64.
+  n = m = INT64_MAX / 5;
+  assert_false(qn__plan_bind(plan, args, ARGS, words));
+  qn_status_t status = qn__plan_explain(plan, args, ARGS);
+  assert_non_null(strstr(qn_status_message(status), "argument 1 'y'"));
+  qn_status_free(status);
+  static const int64_t wrong[] = {-1, INT64_MIN, INT64_MAX};
+  for (size_t i = 0; i < QN_COUNT_OF(wrong); i++) {
+    n = m = wrong[i];
+    assert_false(qn__plan_bind(plan, args, ARGS, words));
+  }
+  n = m = 0;
+  assert_true(qn__plan_bind(plan, args, ARGS, words));
+  tz.shape = NULL;
+  assert_false(qn__plan_bind(plan, args, ARGS, words));
+  tz.shape = &m;
+  n = m = 8;
+  args[2] = qn_value_int(3);
+  assert_true(qn__plan_bind(plan, args, ARGS, words));
+  const double three = 3;
+  assert_memory_equal(&words[2], &three, sizeof three);
+  tw.data = &z[7];
+  assert_false(qn__plan_bind(plan, args, ARGS, words));
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 static void test_memory(void** state) {
   fixture_t* f = *state;
   f->y.data = f->memory + 65;
@@ -377,6 +435,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
       cmocka_unit_test(test_written_stride_of_zero),
+      cmocka_unit_test(test_vectors),
       cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_aliasing, setup, teardown),
       cmocka_unit_test_setup_teardown(test_32_bit_indices, setup, teardown),

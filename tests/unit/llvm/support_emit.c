@@ -281,10 +281,10 @@ static void run_fail(const qn_cpu_env_t* env, uint32_t site, int64_t index, int6
 
 run_report_t kernels_run(const kernels_t* kernels, size_t function, const uint64_t* words,
                          uint32_t pieces, uint32_t allocation_limit) {
-  table_t table = {.env = {QN_CPU_ABI_VERSION, sizeof(qn_cpu_env_t), run_parallel, run_allocate,
-                           run_release, run_fail},
-                   .pieces = pieces ? pieces : 1,
-                   .allocation_limit = allocation_limit};
+  static const qn_cpu_functions_t functions = {QN_CPU_ABI_VERSION, sizeof functions, run_parallel,
+                                               run_allocate,       run_release,      run_fail};
+  table_t table = {
+      .env = {&functions}, .pieces = pieces ? pieces : 1, .allocation_limit = allocation_limit};
   table.report.result = kernels->entries[function](&table.env, words);
   return table.report;
 }

@@ -148,8 +148,10 @@ static void test_saxpy_runs(void** state) {
     void* entry = code + artifact->functions[0].code_offset;
     qn_cpu_kernel_t kernel;
     memcpy(&kernel, &entry, sizeof kernel);
-    qn_cpu_env_t env = {
-        .abi_version = QN_CPU_ABI_VERSION, .struct_size = sizeof env, .parallel = run_parallel};
+    static const qn_cpu_functions_t functions = {.abi_version = QN_CPU_ABI_VERSION,
+                                                 .struct_size = sizeof functions,
+                                                 .parallel = run_parallel};
+    const qn_cpu_env_t env = {&functions};
     enum { COUNT = 37 };
     float x[COUNT], y[COUNT], a = 3.0f;
     for (int i = 0; i < COUNT; ++i) x[i] = (float)i;
