@@ -131,6 +131,8 @@ QN_API QN_MUST_USE qn_status_t qn_codegen_identity(const char* name, const void*
 QN_API QN_MUST_USE qn_status_t qn_codegen_register(const qn_codegen_t* table);
 
 // ------------------------------------------------------------------------------------ devices
+//
+// A device is a table of functions for one type of devices. docs/new-backend.md goes through them.
 
 // The version of qn_device_table_t and of what it uses.
 #define QN_DEVICE_ABI_VERSION 1u
@@ -265,6 +267,8 @@ QN_API QN_MUST_USE qn_status_t qn_target_check_isa(const char* isa_json, int32_t
                                                    int32_t device_id);
 
 // ------------------------------------------------------------------------------------ target kinds
+//
+// A kind of target names a code generator and a type of devices, and has a table of options.
 
 // Registers a kind of target: how it is written, which code generator it needs and which devices
 // run it. Call it before the first target of the kind. Options may be in any order. A device's

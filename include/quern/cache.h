@@ -132,6 +132,8 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_verify(qn_cache_dir_t* dir, bool is_
 QN_API QN_MUST_USE qn_status_t qn_cache_dir_clear(qn_cache_dir_t* dir, uint64_t* out_removed_count);
 
 // ------------------------------------------------------------------------------------ bundles
+//
+// A bundle is written whole, and never changed in place.
 
 // An open bundle.
 typedef struct qn_cache_bundle qn_cache_bundle_t;
@@ -242,6 +244,8 @@ QN_API QN_MUST_USE qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache
 QN_API QN_MUST_USE qn_status_t qn_cache_make_keys(const char* prefix);
 
 // ------------------------------------------------------------------------------------ engines
+//
+// These calls work on the cache directory of an engine, and load no code.
 
 // Puts the entry of a key into the engine's cache directory without loading its code, so that the
 // target may be of another machine. Asks the directory and the bundles first. Compiles in the

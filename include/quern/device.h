@@ -12,6 +12,9 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------------ attributes
+//
+// A device answers questions about itself by attributes. Those of attributes.inc keep their
+// numbers.
 
 // Reads the name of a device, such as "cuda:1"; "cpu" is "cpu:0". The device need not exist.
 // Errors: NOT_FOUND (an unknown type, with the nearest one), SYNTAX (the number).
@@ -50,6 +53,9 @@ QN_API bool qn_attribute_at(size_t index, qn_attribute_t* out_attribute, const c
                             const char** out_unit, const char** out_doc);
 
 // ------------------------------------------------------------------------------------ memory
+//
+// Workspace is for temporary buffers between calls on one stream. Pinned memory is host memory for
+// copies.
 
 // Allocates temporary memory in the order of a stream (NULL: the default one): work that is
 // enqueued on `stream` from now on may use it. `*out_pointer` is owned: qn_workspace_free. Errors:
@@ -76,6 +82,8 @@ QN_API QN_MUST_USE qn_status_t qn_device_host_allocate(qn_device_t device, size_
 QN_API QN_MUST_USE qn_status_t qn_device_host_free(qn_device_t device, void* pointer);
 
 // ------------------------------------------------------------------------------------ streams
+//
+// These calls connect the streams of quern with those of a driver.
 
 // Returns the device of a stream.
 QN_API qn_device_t qn_stream_device(const qn_stream_t* stream);
@@ -118,6 +126,9 @@ QN_API QN_MUST_USE qn_status_t qn_graph_launch(qn_graph_t* graph, qn_stream_t* s
 QN_API void qn_graph_destroy(qn_graph_t* graph);
 
 // ------------------------------------------------------------------------------------ CPU threads
+//
+// Parallel loops on the CPU run on one pool of threads for the whole process. The settings below
+// belong to the calling thread.
 
 // Sets the calling thread's core budget: the number of threads, itself included, that a parallel
 // loop may use at most. 0: all that the process may use (affinity and cgroup). Returns the old

@@ -9,6 +9,8 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------------ dtypes
+//
+// A dtype is the type of an element or a scalar. An operator has a rule for its operands' dtypes.
 
 // Returns the name of a dtype, such as "f32"; "none" for values that are no dtype. Static storage.
 QN_API const char* qn_dtype_text(qn_dtype_t dtype);
@@ -236,6 +238,8 @@ QN_API void qn_build_barrier(qn_builder_t* builder);
 QN_API void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message);
 
 // ------------------------------------------------------------------------------------ expressions
+//
+// An expression has one dtype. Operands must be expressions of the same builder.
 
 // Makes an integer literal, which must fit the dtype. u64 takes the bits of any value.
 QN_API qn_expr_t* qn_build_int(qn_builder_t* builder, qn_dtype_t dtype, int64_t value);

@@ -10,6 +10,9 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------------ forms
+//
+// An intermediate form shows a compile from inside: the module after the passes, the generator's
+// text, the machine code.
 
 // Writes an intermediate form of the code that a lookup would compile: "ir", "llvm", "asm",
 // "image",
@@ -55,6 +58,8 @@ QN_API QN_MUST_USE qn_status_t qn_engine_metrics(qn_engine_t* engine, qn_sink_t 
 QN_API QN_MUST_USE qn_status_t qn_engine_trace(qn_engine_t* engine, qn_sink_t sink);
 
 // ------------------------------------------------------------------------------------ misses
+//
+// An explanation compares the key of a lookup with the entries that the cache has.
 
 // Why a lookup would hit or miss. It owns its strings.
 typedef struct qn_explanation {
@@ -82,6 +87,8 @@ QN_API QN_MUST_USE qn_status_t qn_engine_explain(qn_engine_t* engine, qn_module_
 QN_API void qn_explanation_free(qn_explanation_t* explanation);
 
 // ------------------------------------------------------------------------------------ options
+//
+// The options in force come from the program, the environment or their defaults (docs/options.md).
 
 // Calls back for each option in force, in the calling thread, with its origin: "default",
 // "environment" or "program". Strings are borrowed for the callback. Credentials are shown as ***.

@@ -65,6 +65,8 @@ QN_API const char* qn_version(void);
 QN_API const char* qn_build_info(void);
 
 // ------------------------------------------------------------------------------------ log
+//
+// The library prints nothing. It passes messages to a sink, if the program sets one.
 
 // How grave a message is.
 typedef enum qn_log_level {
@@ -268,6 +270,8 @@ QN_API QN_MUST_USE qn_status_t qn_set_active_stream(qn_device_t device, qn_strea
 QN_API qn_stream_t* qn_active_stream(qn_device_t device);
 
 // ------------------------------------------------------------------------------------ values
+//
+// A value is one argument of a call: a scalar, or a pointer to a tensor.
 
 // The type of an element or a scalar.
 typedef enum qn_dtype {
@@ -563,6 +567,8 @@ QN_API QN_MUST_USE qn_status_t qn_executable_function(qn_executable_t* executabl
                                                       qn_function_t** out_function);
 
 // ------------------------------------------------------------------------------------ futures
+//
+// A future is a lookup that runs in the background, while the program does other work.
 
 // A lookup in progress.
 typedef struct qn_future qn_future_t;
@@ -595,6 +601,8 @@ QN_API void qn_future_cancel(qn_future_t* future);
 QN_API void qn_future_release(qn_future_t* future);
 
 // ------------------------------------------------------------------------------------ functions
+//
+// A function checks the arguments of every call before it runs.
 
 // Adds a reference.
 QN_API void qn_function_retain(qn_function_t* function);
@@ -633,6 +641,8 @@ QN_API QN_MUST_USE qn_status_t qn_function_call_on(qn_function_t* function, qn_s
                                                    qn_value_t* result);
 
 // ------------------------------------------------------------------------------------ plugins
+//
+// A plugin is a shared object with devices, code generators and kinds of targets of other authors.
 
 // Opens the shared object at `path` (never a name that is searched for), which stays open, and
 // registers its devices, generators and kinds of targets, in this order. Loading it again changes

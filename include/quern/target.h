@@ -10,6 +10,8 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------------ reading
+//
+// A target does not change. Its options are those of its kind, with every default resolved.
 
 // Returns the canonical form: sorted JSON with every default resolved. Equal targets give equal
 // text. Borrowed from the target.
@@ -35,6 +37,8 @@ QN_API const qn_target_t* qn_target_host(const qn_target_t* target);
 QN_API QN_MUST_USE qn_status_t qn_target_check_host(const qn_target_t* target);
 
 // ------------------------------------------------------------------------------------ kinds
+//
+// Each kind of target has a table of options. A tag is a short name for a target in JSON.
 
 // The type of an option's value.
 typedef enum qn_option_type {

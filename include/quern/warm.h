@@ -19,6 +19,8 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------------ the list
+//
+// A list holds each key once: a module, a target, a tier and whether the code is checked.
 
 // A list of keys.
 typedef struct qn_warm_list qn_warm_list_t;
@@ -77,6 +79,8 @@ QN_API QN_MUST_USE qn_status_t qn_warm_list_add_cache(qn_warm_list_t* list, qn_e
                                                       qn_cached_report_t* out_report);
 
 // ------------------------------------------------------------------------------------ warming
+//
+// A warm-up ends with an outcome for each key of the list.
 
 // How warming a key ended.
 typedef enum qn_warm_outcome {
