@@ -1,4 +1,4 @@
-// tests/unit/ir/test_pass_map_gpu_tile.c: products written as sums become tiles, mean the same, and
+// tests/unit/ir/test_pass_tile.c: products written as sums become tiles, mean the same, and
 // nothing else becomes one.
 //
 // Each program runs as written and mapped, in the interpreter, with extents around those of a tile.

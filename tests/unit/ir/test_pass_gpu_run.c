@@ -1,7 +1,7 @@
-// tests/unit/ir/test_pass_map_gpu_run.c: programs of every shape mean the same after the mapping.
+// tests/unit/ir/test_pass_gpu_run.c: programs of every shape mean the same after the mapping.
 //
 // Each runs as written and mapped, in the interpreter, for several targets and extents (zero among
-// them), and everything that it wrote is compared. Random programs: test_pass_map_gpu_random.c.
+// them), and everything that it wrote is compared. Random programs: test_pass_gpu_random.c.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
-// tests/unit/ir/test_pass_map_gpu_keep.c: rows that stay with the threads of a team mean the same,
-// of every length and element type, and only what may be kept is.
+// tests/unit/ir/test_pass_reuse.c: rows that threads keep in registers mean the same, of every
+// length and element type, and only rows that may be kept are.
 //
-// The data are small integers, of which sums are exact in any order: what the mapped program writes
-// is compared bit for bit with what the program means as written. Texts: test_pass_map_gpu.c.
+// The data are small integers, whose sums are exact in any order, so that the results of the mapped
+// program and of the program as written are compared bit for bit. Texts: test_pass_gpu.c.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

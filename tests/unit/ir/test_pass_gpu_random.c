@@ -1,4 +1,4 @@
-// tests/unit/ir/test_pass_map_gpu_random.c: random modules mean the same after the mapping to a
+// tests/unit/ir/test_pass_gpu_random.c: random modules mean the same after the mapping to a
 // GPU.
 //
 // The mapped module runs in the interpreter, whose warps are as wide as the target's. Sums and

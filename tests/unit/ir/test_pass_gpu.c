@@ -1,6 +1,6 @@
-// tests/unit/ir/test_pass_map_gpu.c: what the mapping to a GPU makes of the main shapes, as text.
+// tests/unit/ir/test_pass_gpu.c: what the mapping to a GPU makes of the main shapes, as text.
 //
-// That it means the same: test_pass_map_gpu_run.c and test_pass_map_gpu_random.c.
+// That it means the same: test_pass_gpu_run.c and test_pass_gpu_random.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
