@@ -54,7 +54,7 @@ static void run_kernel(void* self, int64_t iterations) {
   for (int64_t k = 0; k < iterations; k++) loop(c->x, c->y, c->y, c->out, c->count);
 }
 
-// A function comes out of dlsym as an object pointer; POSIX says that the copy is right. What SSE
+// dlsym returns a function as an object pointer; POSIX permits the copy. What SSE
 // code runs after it must not find the upper halves of the registers in use, which costs tenfold.
 #define LIBMVEC_LOOP(name, isa, width, type, store, ...)                                 \
   __attribute__((target(isa))) static void name(void* self, int64_t iterations) {        \

@@ -182,7 +182,7 @@ typedef enum fill {
   FILL_ZERO,
   FILL_ONE,
   FILL_IOTA,   // 0, 1, 2, ...
-  FILL_JUNK,   // what an output may hold before: not zero
+  FILL_JUNK,   // the contents of an output before the call: not zero
   FILL_BELOW,  // belowN: integers in 0..N
 } fill_t;
 static const struct {

@@ -22,7 +22,7 @@ typedef struct conf_array {
   int64_t strides[CONF_MAX_RANK];
   bool has_strides;
   size_t offset_bytes;   // of the first element in the memory
-  size_t element_count;  // of the storage behind the offset, gaps included
+  size_t element_count;  // of the storage after the offset, gaps included
   size_t size_bytes;     // of the memory
   uint8_t* host;         // owned by the case
 } conf_array_t;

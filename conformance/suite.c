@@ -1,4 +1,4 @@
-// conformance/suite.c: runs the areas, makes the verdict of a case, and releases what cases use.
+// conformance/suite.c: runs the areas, makes the verdict of a case, and releases its resources.
 #include "conformance/suite.h"
 
 #include "quern/device.h"

@@ -64,7 +64,7 @@ struct conf {
   conf_totals_t totals;
   qn_device_t device;
   qn_engine_t* engine;  // without a cache
-  qn_target_t* target;  // what is tested
+  qn_target_t* target;  // under test
   qn_target_t* oracle;  // the interpreter, with warps as wide as the target's
   int64_t warp_size;
   int64_t max_threads;  // of a block
@@ -113,7 +113,7 @@ bool conf_expect(conf_t* c, qn_status_t status, qn_status_code_t code, const cha
     if (!conf_ok((c), (expression))) return; \
   } while (0)
 
-// ---- what a case uses; NULL after a failure, which is then the verdict
+// ---- resources of a case; NULL after a failure, which is then the verdict
 
 void* conf_host_memory(conf_t* c, size_t size_bytes);  // zeroed
 void* conf_device_memory(conf_t* c, size_t size_bytes);

@@ -14,7 +14,7 @@ static const char text[] =
     "func mix(x: i32[n], out y: i32[n], k: i32) { parallel i in 0..n { y[i] = x[i] * 5 + k; } }";
 
 typedef struct thread_worker {
-  conf_t* c;  // only what does not change is read
+  conf_t* c;  // threads read only members that do not change
   int index;
   qn_function_t* function;
   bool has_own_stream;

@@ -28,7 +28,7 @@
 enum { THREADS = 4, REQUESTS = 400, SHAPES = 8, EXPECTED_SHAPES = 3, MAX_ELEMENTS = 16 * 512 };
 
 static const int64_t lookup_deadline_ns = 50 * 1000000;          // of a request
-static const int64_t background_ns = 600 * INT64_C(1000000000);  // nobody waits for it in a request
+static const int64_t background_ns = 600 * INT64_C(1000000000);  // no request waits for it
 
 // Rows and columns; the service knows the first EXPECTED_SHAPES when it starts.
 static const int64_t shapes[SHAPES][2] = {{1, 384},  {16, 384}, {8, 512},  {7, 384},

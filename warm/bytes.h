@@ -39,7 +39,7 @@ void qn__warm_put_run(qn__warm_bytes_t* bytes, qn__warm_span_t run);
 
 typedef struct qn__warm_reader {
   qn__warm_span_t rest;
-  bool is_bad;  // the bytes ended early, or a value is not one; what is read then is empty
+  bool is_bad;  // the bytes ended early, or a value is malformed; reads then return nothing
 } qn__warm_reader_t;
 
 qn__warm_span_t qn__warm_take(qn__warm_reader_t* reader, size_t size);

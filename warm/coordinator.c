@@ -9,7 +9,7 @@
 //  4. A command that cannot work (another version, a missing library) ends the call after a few
 //     starts instead of failing key by key.
 //  5. No worker is left when the call returns.
-// Not here: the workers (workers.c), what a worker does (worker.c).
+// workers.c has the coordinator's side of the workers, worker.c the worker's.
 #include "warm/coordinator.h"
 #include "base/struct_size.h"
 

@@ -49,7 +49,7 @@ typedef struct qn__warm_recorded {
   size_t module_size;
 } qn__warm_recorded_t;
 // Parses a line that QUERN_RECORD wrote, without its newline. Any bytes are safe; the module's are
-// not looked at. Owned: qn__warm_recorded_deinit. Errors: SYNTAX says what was expected (a torn
+// not checked. Owned: qn__warm_recorded_deinit. Errors: SYNTAX with the expectation (a torn
 // line is no JSON), OUT_OF_MEMORY.
 qn_status_t qn__warm_recorded_parse(qn__warm_span_t line, qn__warm_recorded_t* out_recorded);
 void qn__warm_recorded_deinit(qn__warm_recorded_t* recorded);

@@ -1,4 +1,4 @@
-// common.h: what every file of the embed example needs: early return and a clock.
+// common.h: early return and a clock for all files of the embed example.
 //
 // Errors are quern's own statuses throughout; the example adds no second way of failing.
 // Read next: embed.c, the program.

@@ -11,7 +11,7 @@
 typedef struct place {
   qn_device_t device;
   bool is_host;
-  void** blocks;  // owned: what was allocated
+  void** blocks;  // owned: the allocations
   size_t block_count;
 } place_t;
 

@@ -25,7 +25,7 @@ struct safetensors {
   char* path;
   const uint8_t* bytes;  // the whole file, mapped read-only
   size_t size_bytes;
-  size_t data_offset_bytes;  // of the data behind the header
+  size_t data_offset_bytes;  // of the data after the header
   json_t* header;
 };
 

@@ -48,7 +48,7 @@ typedef struct weights {
   const float* types;      // [TOKEN_TYPES, WIDTH]
   norm_t norm;
   layer_t layers[LAYERS];
-  void* storage;  // what weights.c keeps
+  void* storage;  // of weights.c
 } weights_t;
 
 // Reads DIRECTORY/model.safetensors; `directory` NULL: numbers from a fixed seed instead. Errors:

@@ -16,7 +16,7 @@ qn_status_t text_read(const char* path, text_t* out_text);
 qn_status_t text_write(const char* path, const void* data, size_t size);
 void text_free(text_t* text);
 
-// What errno says of a file: NOT_FOUND, INVALID_ARGUMENT for a folder, else IO. `what` is a verb.
+// Makes a status of errno: NOT_FOUND, INVALID_ARGUMENT for a folder, else IO. `what` is a verb.
 qn_status_t file_error(const char* what, const char* path);
 
 #endif  // QUERN_TOOLS_CLI_FILE_H_

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Where `count` items and one more have room: `items`, or what it was moved to. NULL without
-// memory; `items` is then as it was.
+// Returns `items` with room for one more than `count`, moved if need be. NULL without memory, with
+// `items` unchanged.
 static inline void* list_room(void* items, size_t* inout_capacity, size_t count,
                               size_t item_bytes) {
   if (count < *inout_capacity) return items;

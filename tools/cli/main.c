@@ -1,7 +1,7 @@
 // tools/cli/main.c: the command `quern`: the table of verbs.
 //
 // The command uses the public headers only: a program can do all that it does. verbs/, run/ and
-// cache/ hold the verbs; the files beside this one are what they share.
+// cache/ hold the verbs; the files beside this one serve all of them.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int unknown_verb(const char* name) {
                       suggest(name, names, sizeof names[0], VERB_COUNT).text);
 }
 
-// Loads the plugins of --plugin before the verb runs, which may look for what they add.
+// Loads the plugins of --plugin before the verb runs, which may use what they add.
 static int load_plugins(const args_t* args) {
   for (int i = 0; i < args->option_count; i++) {
     if (strcmp(args->options[i].spec->name, "plugin") != 0) continue;

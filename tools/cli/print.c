@@ -69,7 +69,7 @@ void print_lines(FILE* file, const char* text) {
 
 // One conversion of a format: "%-*.3lld".
 typedef struct conversion {
-  char spec[16];  // for numbers: what vfprintf is given, with * for width and precision
+  char spec[16];  // for numbers: the format of fprintf, with * for width and precision
   int width;      // negative: to the left
   int precision;  // negative: none
   char length;    // 'l', 'L' for ll, 'z', or '\0'

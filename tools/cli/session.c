@@ -103,7 +103,7 @@ qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engi
   if (qn_ok(status)) {
     struct stat info;
     *out_is_there = stat(*out_directory, &info) == 0;
-    // Only "rw" becomes "ro": another mode says what a lookup asks.
+    // Only "rw" becomes "ro": other modes change which tiers a lookup reads.
     const qn_setting_t settings[] = {{"cache_dir", *out_is_there ? *out_directory : ""},
                                      {"cache_mode", strcmp(mode, "rw") == 0 ? "ro" : mode},
                                      {"record", ""},
@@ -181,4 +181,19 @@ bool session_time(const char* text, int64_t* out_ns) {
     return true;
   }
   return false;
+}
+
+qn_status_t gather(void* self, const void* data, size_t size_bytes) {
+  gathered_t* bytes = self;
+  if (bytes->capacity - bytes->size <= size_bytes) {
+    size_t capacity = 2 * bytes->capacity + size_bytes + 4096;
+    char* grown = realloc(bytes->data, capacity);
+    if (!grown) return no_memory("the output");
+    bytes->data = grown;
+    bytes->capacity = capacity;
+  }
+  memcpy(bytes->data + bytes->size, data, size_bytes);
+  bytes->size += size_bytes;
+  bytes->data[bytes->size] = '\0';
+  return QN_OK;
 }

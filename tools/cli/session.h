@@ -1,4 +1,4 @@
-// tools/cli/session.h: what several verbs begin with: an engine that logs, a module, a target.
+// tools/cli/session.h: engines that log, modules and targets for several verbs.
 //
 // Thread rule: any thread may call the log sink.
 #ifndef QUERN_TOOLS_CLI_SESSION_H_
@@ -40,5 +40,14 @@ const qn_target_kind_info_t* session_kind(const char* name);
 bool session_lookup_options(const args_t* args, qn_lookup_options_t* out_options);
 // Reads "90", "90s", "1.5ms", "2min" or "1h"; a number alone is in seconds. False unless above 0.
 bool session_time(const char* text, int64_t* out_ns);
+
+// Bytes that a sink of the library collects, with a final zero. Owned: free `data`.
+typedef struct gathered {
+  char* data;
+  size_t size;
+  size_t capacity;
+} gathered_t;
+// The function of such a qn_sink_t; `self` is a gathered_t.
+qn_status_t gather(void* self, const void* data, size_t size_bytes);
 
 #endif  // QUERN_TOOLS_CLI_SESSION_H_

@@ -10,24 +10,15 @@
 
 // ---------------------------------------------------------------------------------------- opening
 
-// Returns the values of a repeatable option. Owned: free. NULL without memory.
-static const char** values_of(const args_t* args, const char* name, size_t* out_count) {
-  *out_count = 0;
-  const char** values = calloc((size_t)args->option_count + 1, sizeof *values);
-  if (!values) return NULL;
-  for (int i = 0; i < args->option_count; i++) {
-    if (strcmp(args->options[i].spec->name, name) == 0) {
-      values[(*out_count)++] = args->options[i].value;
-    }
-  }
-  return values;
-}
-
 qn_status_t cache_open_bundle(const args_t* args, const char* path,
                               qn_cache_bundle_t** out_bundle) {
-  size_t key_count;
-  const char** keys = values_of(args, "signed-by", &key_count);
+  const char** keys = calloc((size_t)args->option_count + 1, sizeof *keys);
   if (!keys) return no_memory("options");
+  size_t key_count = 0;
+  for (int i = 0; i < args->option_count; i++) {
+    const given_option_t* option = &args->options[i];
+    if (strcmp(option->spec->name, "signed-by") == 0) keys[key_count++] = option->value;
+  }
   qn_status_t status = qn_cache_bundle_open(path, keys, key_count, out_bundle);
   free(keys);
   return status;
@@ -37,10 +28,7 @@ qn_status_t cache_open_bundle(const args_t* args, const char* path,
 
 // Which entries to write: all of the conditions must hold.
 typedef struct bundle_choice {
-  const char** prefixes;  // of keys: one of them
-  size_t prefix_count;
-  const char** words;  // each in one of the texts of the key
-  size_t word_count;
+  const args_t* args;          // --key: one of them; --match: all of them
   int64_t newest_s, oldest_s;  // times of creation
   json_t* bad;
 } bundle_choice_t;
@@ -55,15 +43,16 @@ static bool has_word(const qn_cache_entry_t* entry, const char* word) {
 
 static bool wants(void* self, const qn_cache_entry_t* entry) {
   const bundle_choice_t* choice = self;
-  bool is_wanted = choice->prefix_count == 0;
-  for (size_t i = 0; i < choice->prefix_count && !is_wanted; i++) {
-    is_wanted =
-        strncmp(entry->info->key.hex, choice->prefixes[i], strlen(choice->prefixes[i])) == 0;
+  bool has_prefixes = false, is_prefixed = false;
+  for (int i = 0; i < choice->args->option_count; i++) {
+    const given_option_t* option = &choice->args->options[i];
+    if (strcmp(option->spec->name, "key") == 0) {
+      has_prefixes = true;
+      is_prefixed |= strncmp(entry->info->key.hex, option->value, strlen(option->value)) == 0;
+    }
+    if (strcmp(option->spec->name, "match") == 0 && !has_word(entry, option->value)) return false;
   }
-  for (size_t i = 0; i < choice->word_count && is_wanted; i++) {
-    is_wanted = has_word(entry, choice->words[i]);
-  }
-  return is_wanted && entry->info->created_s >= choice->oldest_s &&
+  return (is_prefixed || !has_prefixes) && entry->info->created_s >= choice->oldest_s &&
          entry->info->created_s <= choice->newest_s;
 }
 
@@ -101,9 +90,10 @@ static bool read_age(const args_t* args, const char* name, int64_t* out_time_s, 
   return true;
 }
 
-static bool check_prefixes(const args_t* args, const bundle_choice_t* choice, int* out_code) {
-  for (size_t i = 0; i < choice->prefix_count; i++) {
-    const char* prefix = choice->prefixes[i];
+static bool check_prefixes(const args_t* args, int* out_code) {
+  for (int i = 0; i < args->option_count; i++) {
+    const char* prefix = args->options[i].value;
+    if (strcmp(args->options[i].spec->name, "key") != 0) continue;
     if (prefix[0] && strlen(prefix) <= 32 && strspn(prefix, "0123456789abcdef") == strlen(prefix)) {
       continue;
     }
@@ -148,15 +138,10 @@ static void print_report(const args_t* args, const char* path,
 static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_dir_t* dir,
                                 qn_cache_bundle_t* const* bundles, size_t bundle_count,
                                 int* out_code) {
-  bundle_choice_t choice = {.newest_s = INT64_MAX, .oldest_s = INT64_MIN, .bad = json_array()};
-  choice.prefixes = values_of(args, "key", &choice.prefix_count);
-  choice.words = values_of(args, "match", &choice.word_count);
+  bundle_choice_t choice = {args, INT64_MAX, INT64_MIN, json_array()};
   qn_status_t status = QN_OK;
-  if (!choice.prefixes || !choice.words || !choice.bad) {
-    status = no_memory("options");
-  } else if (check_prefixes(args, &choice, out_code) &&
-             read_age(args, "newer", &choice.oldest_s, out_code) &&
-             read_age(args, "older", &choice.newest_s, out_code)) {
+  if (check_prefixes(args, out_code) && read_age(args, "newer", &choice.oldest_s, out_code) &&
+      read_age(args, "older", &choice.newest_s, out_code)) {
     qn_cache_write_options_t options = {
         .struct_size = sizeof options,
         .secret_key_file = args_value(args, "sign", NULL),
@@ -172,8 +157,6 @@ static qn_status_t write_chosen(const args_t* args, const char* path, qn_cache_d
     progress_stop(progress);
     if (qn_ok(status)) print_report(args, path, &report, choice.bad);
   }
-  free(choice.prefixes);
-  free(choice.words);
   json_decref(choice.bad);
   return status;
 }

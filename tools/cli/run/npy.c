@@ -227,7 +227,7 @@ qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_arra
   qn_status_t status = parse_header(&parser, &header);
   if (!qn_ok(status)) return status;
   npy_array_t array;
-  // The size is checked before memory is asked for.
+  // Checks the size before it allocates memory.
   size_t left = size - parser.end;
   double count = 1;
   for (int32_t d = 0; d < header.rank; d++) count *= (double)header.shape[d];

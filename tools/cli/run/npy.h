@@ -19,7 +19,7 @@ typedef struct npy_array {
 } npy_array_t;
 
 // Parses the bytes of a file; `name` is for messages. Errors: DATA_LOSS (truncated, foreign or
-// damaged, with the offset and what was expected), UNSUPPORTED (Fortran order, big-endian, other
+// damaged, with the offset and the expectation), UNSUPPORTED (Fortran order, big-endian, other
 // dtypes), OUT_OF_MEMORY.
 qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_array_t* out_array);
 // Reads a file. Errors: those of npy_parse, NOT_FOUND, INVALID_ARGUMENT (a directory), IO.

@@ -189,17 +189,9 @@ static qn_status_t execute(run_command_t* run) {
   summary->run_median_ns = run->times_ns[count / 2];
   summary->run_max_ns = run->times_ns[count - 1];
   summary->repeat_count = run->repeat_count;
-  summary->target_json = qn_target_json(run->target);
-  summary->target_kind = qn_target_kind(run->target);
-  summary->tier = summary->lookup.tier == QN_TIER_FAST ? "fast" : "full";
+  summary->target = run->target;
   summary->is_checked = run->options.is_checked;
   return QN_OK;
-}
-
-static qn_status_t append(void* self, const void* data, size_t size_bytes) {
-  FILE* file = self;
-  if (fwrite(data, 1, size_bytes, file) == size_bytes) return QN_OK;
-  return no_memory("the metrics");
 }
 
 static qn_status_t write_metrics(const run_command_t* run) {
@@ -207,17 +199,10 @@ static qn_status_t write_metrics(const run_command_t* run) {
   if (!path) return QN_OK;
   // The engine counts a compiled kernel when it is stored.
   (void)qn_engine_flush(run->engine, END_FLUSH_NS);
-  char* text = NULL;
-  size_t size = 0;
-  FILE* file = open_memstream(&text, &size);
-  if (!file) return no_memory("the metrics");
-  qn_status_t status = qn_engine_metrics(run->engine, (qn_sink_t){file, append});
-  bool is_whole = fclose(file) == 0;
-  if (qn_ok(status) && !is_whole) {
-    status = no_memory("the metrics");
-  }
-  if (qn_ok(status)) status = text_write(path, text, size);
-  free(text);
+  gathered_t text = {NULL, 0, 0};
+  qn_status_t status = qn_engine_metrics(run->engine, (qn_sink_t){&text, gather});
+  if (qn_ok(status)) status = text_write(path, text.data, text.size);
+  free(text.data);
   return status;
 }
 

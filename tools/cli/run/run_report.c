@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "quern/target.h"
 #include "tools/cli/output.h"
 #include "tools/cli/run/elements.h"
 
@@ -85,7 +86,7 @@ void run_report_text(const run_summary_t* summary, const run_args_t* run) {
   char times[4][32];
   const char* source = lookup->source == QN_SOURCE_COMPILED ? "compiled" : "from";
   print(stdout, "%s%s%s on %s: %s%s%s", style->bold, summary->function, style->plain,
-        summary->target_kind, style->cyan, source, style->plain);
+        qn_target_kind(summary->target), style->cyan, source, style->plain);
   if (lookup->source == QN_SOURCE_COMPILED) {
     print(stdout, " in %s", format_ns(lookup->compile_ns, times[0]));
   } else {
@@ -165,7 +166,8 @@ void run_report_json(const run_summary_t* summary, const run_args_t* run) {
       json_record("file:s function:s signature:s target:o tier:s is_checked:b source:s "
                   "is_fallback:b key:s repeat:i times_ns:o outputs:o",
                   summary->file, summary->function, summary->signature,
-                  json_parsed(summary->target_json), summary->tier, summary->is_checked,
+                  json_parsed(qn_target_json(summary->target)),
+                  lookup->tier == QN_TIER_FAST ? "fast" : "full", summary->is_checked,
                   qn_source_text(lookup->source), lookup->is_fallback, lookup->key.hex,
                   summary->repeat_count, times, outputs),
       digits);

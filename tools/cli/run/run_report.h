@@ -1,4 +1,4 @@
-// tools/cli/run/run_report.h: what `quern run` prints: outputs, the source of the code, times.
+// tools/cli/run/run_report.h: prints outputs, the source of the code and times of `quern run`.
 #ifndef QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_
 #define QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_
 
@@ -8,9 +8,7 @@ typedef struct run_summary {
   const char* file;
   const char* function;
   const char* signature;
-  const char* target_json;
-  const char* target_kind;
-  const char* tier;
+  const qn_target_t* target;
   bool is_checked;
   qn_lookup_info_t lookup;
   int64_t parse_ns;

@@ -56,7 +56,7 @@ static bool parse_number(const char* text, value_spec_t* spec) {
   return end != text && *end == '\0';
 }
 
-// Reads "[2,3]" or nothing (rank 0) and moves `*inout_at` behind it. Returns a reason, or NULL.
+// Reads "[2,3]" or nothing (rank 0) and moves `*inout_at` past it. Returns a reason, or NULL.
 static const char* parse_shape(const char** inout_at, value_spec_t* spec) {
   const char* at = *inout_at;
   if (*at != '[') return NULL;

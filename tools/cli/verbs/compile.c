@@ -31,27 +31,6 @@ static const char* default_form(const qn_target_t* target) {
   return "ir";
 }
 
-typedef struct gathered {
-  char* data;
-  size_t size;
-  size_t capacity;
-} gathered_t;
-
-static qn_status_t gather(void* self, const void* data, size_t size_bytes) {
-  gathered_t* bytes = self;
-  if (bytes->capacity - bytes->size <= size_bytes) {
-    size_t capacity = 2 * bytes->capacity + size_bytes + 4096;
-    char* grown = realloc(bytes->data, capacity);
-    if (!grown) return no_memory("the output");
-    bytes->data = grown;
-    bytes->capacity = capacity;
-  }
-  memcpy(bytes->data + bytes->size, data, size_bytes);
-  bytes->size += size_bytes;
-  bytes->data[bytes->size] = '\0';
-  return QN_OK;
-}
-
 static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, qn_target_t* target,
                         const char* form, gathered_t* out) {
   qn_module_t* module = NULL;

@@ -119,7 +119,7 @@ size_t report_fail_count(const report_t* report) {
   return report->fail_count;
 }
 
-// What a column adds up to.
+// The sums of a column.
 typedef struct column_sum {
   size_t counts[4];  // by conf_verdict_t
   int64_t elapsed_ns;
