@@ -87,6 +87,14 @@ static const conf_program_t programs[] = {
              "  if which == 1 { parallel i in 0..n { x[i] = x[i] + 1.0; } }\n"
              "  else { parallel i in 0..n { x[i] = x[i] * 2.0; } } }",
      .args = "rand:100 1;rand:100 2"},
+    {.feature = "local memory under a condition of data",
+     .text = "func st_guard(x: f32[2], out y: f32[n], inout z: f32[256]) {\n"
+             "  if x[0] < x[1] { alloc b: f32[256] in local; view v: f32[16, 16] = b[0];\n"
+             "    for s in 0..3 { for i in 0..256 { b[i] = z[(i * 7 + 1) % 256] + f32(i); }\n"
+             "      for i in 0..256 { z[i] = v[15 - i // 16, i % 16] * 0.5; } }\n"
+             "    parallel i in 0..n { y[i] = z[i % 256]; } }\n"
+             "  else { parallel i in 0..n { y[i] = x[0]; } } }",
+     .args = "iota:2 junk:100 rand:256;one:2 junk:100 rand:256"},
     {.feature = "constant tables",
      .text = "func st_const(x: f32[n], out y: f32[n], out z: i64[n]) {\n"
              "  const taps: f32[2, 3] = [0.25, 0.5, 0.25, 1.0, 2.0, 3.0];\n"

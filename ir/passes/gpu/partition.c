@@ -14,8 +14,8 @@
 // (partition_values.c), except that arithmetic is computed again.
 //
 // Postcondition: outside of launches stand only statements that the host can run. Every launch has
-// a record (launch.h) of kind STATEMENTS, ITERATIONS or LOOPS, and uses no variable of the host's
-// level but those that the host computes.
+// a record (launch.h) of kind STATEMENTS, ITERATIONS or LOOPS, has no local buffer in its head, and
+// uses no variable of the host's level but those that the host computes.
 #include "ir/passes/gpu/partition.h"
 
 static void place_block(qn__partition_t* self, qn__ir_block_t* block,
@@ -403,10 +403,21 @@ static bool is_of_device(const qn__ir_stmt_t* stmt) {
          stmt->kind == QN__STMT_WHILE || stmt->kind == QN__STMT_BARRIER;
 }
 
+// Returns true if a local buffer is declared in the head of the launch.
+static bool has_local_head(const qn__ir_stmt_t* launch) {
+  const qn__ir_stmt_t* stmt = launch->loop.body.first;
+  while (stmt && qn__is_block_loop(stmt)) stmt = stmt->loop.body.first;
+  for (uint32_t i = 0; i < launch->loop.launch->head_count && stmt; ++i, stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_LOCAL) return true;
+  }
+  return false;
+}
+
 static const char* check_block(qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (is_of_device(stmt)) return "a statement outside of launches that the host cannot run";
     if (stmt->kind == QN__STMT_LOOP) {
+      if (stmt->loop.launch && has_local_head(stmt)) return "a local buffer in a launch's head";
       if (stmt->loop.launch) continue;
       if (stmt->loop.kind != QN_LOOP_SERIAL) return "a concurrent loop that is no launch";
     }

@@ -31,6 +31,7 @@ struct qn__unit {
   qn__ir_stmt_t* anchor;       // becomes the outermost block loop
   qn__ir_block_t stmts;
   qn__ir_block_t prologue;  // lets and views that replace declarations outside of the unit
+  qn__ir_block_t locals;    // local buffers of the unit and views of them; `stmts` begin with them
   const qn__unit_guard_t* guards;
   qn__unit_alias_t* aliases;
   qn__unit_t* next;

@@ -6,6 +6,13 @@
 //   carrier, from which the prologue of the other unit loads it.
 // - A local buffer at the host's level moves into the unit that uses it. It moves to global memory
 //   if several units use it, or if its unit is in a loop that the buffer is outside of.
+//
+// A local buffer never stands in the prologue: the prologue of a unit with guards becomes the head
+// of the launch, whose declarations all threads have alike, and the passes that give a block its
+// threads look for local buffers in the content alone. So, for
+//   if x[0] > 0.0 { alloc b in local;  for s in 0..3 { b[i] = ...;  z[i] = b[255 - i] } ... }
+// `b` and its views begin the unit's statements, inside of the guard. There `share` finds that
+// several threads use `b`, and moves it to shared memory.
 #include "ir/passes/gpu/partition.h"
 
 typedef struct import {
@@ -91,7 +98,9 @@ static qn__ir_buffer_t* import_view(import_t* self, qn__ir_buffer_t* view) {
     return NULL;
   }
   alloc->alloc.buffer = here;
-  qn__block_append(&self->unit->prologue, alloc);
+  bool is_local =
+      self->unit->kind == QN__LAUNCH_STATEMENTS && qn__buf_root(here)->scope == QN__SCOPE_LOCAL;
+  qn__block_append(is_local ? &self->unit->locals : &self->unit->prologue, alloc);
   add_alias(self, view, here);
   return here;
 }
@@ -162,10 +171,11 @@ static void place_buffer(memory_place_t* self, qn__ir_buffer_t* buffer) {
     qn__block_append(&self->pb->globals, stmt);
     return;
   }
-  qn__ir_block_t stmts = self->unit->prologue;
-  // Views of the buffer in the prologue must follow it.
-  self->unit->prologue = qn__block_of(stmt);
-  qn__block_splice(&self->unit->prologue, &stmts);
+  assert(self->unit->kind == QN__LAUNCH_STATEMENTS && self->unit->home == device->home);
+  // Views of the buffer must follow it.
+  qn__ir_block_t views = self->unit->locals;
+  self->unit->locals = qn__block_of(stmt);
+  qn__block_splice(&self->unit->locals, &views);
 }
 
 static bool place_slot(void* self, qn__ir_expr_t** slot) {
@@ -199,6 +209,9 @@ void qn__partition_import(qn__partition_t* partition) {
   for (qn__unit_t* unit = partition->first; unit && !qn__pb_stopped(pb); unit = unit->next) {
     memory_place_t self = {pb, unit};
     place_block(&self, &unit->prologue);
+    place_block(&self, &unit->locals);
     place_block(&self, &unit->stmts);
+    qn__block_splice(&unit->locals, &unit->stmts);
+    unit->stmts = unit->locals;
   }
 }

@@ -310,6 +310,21 @@ static void conditions_of_the_device(void** state) {
          "thread.x t in 0..256 {\n if condition_2 {\n");
 }
 
+// Declared inside of the guard, not in the head, where all threads would have a copy of their own.
+static void a_local_array_under_a_condition_of_the_device_becomes_shared(void** state) {
+  (void)state;
+  expect(&gpu,
+         "func f(x: f32[n], out y: f32[n], inout z: f32[256]) { if x[0] > 0.0 {"
+         "  alloc b: f32[256] in local; view v: f32[16, 16] = b[0]; for s in 0..3 {"
+         "  for i in 0..256 { b[i] = x[i] + z[(i * 7 + 1) % 256]; }"
+         "  for i in 0..256 { z[i] = v[15 - i // 16, i % 16]; } }"
+         "  parallel i in 0..n { y[i] = x[i]; } } }",
+         "block.x block in 0..1 {\n let condition_2 = condition[];\n alloc b: f32[256] in shared;\n"
+         "thread.x t in 0..256 {\n if condition_2 {\n view v: f32[16, 16] strides [16, 1] = "
+         "b[0];\n for s in 0..3 {\n"
+         "b[t] = x[t] + z[h];\n barrier;\n z[t] = v[h_1, h_2];\n barrier;\n");
+}
+
 static void explicit_loops_stay(void** state) {
   (void)state;
   expect_example(&gpu, "transpose_shared",
@@ -402,6 +417,7 @@ int main(void) {
       cmocka_unit_test(long_sums_have_a_launch_of_their_own),
       cmocka_unit_test(serial_loops_of_the_host),
       cmocka_unit_test(conditions_of_the_device),
+      cmocka_unit_test(a_local_array_under_a_condition_of_the_device_becomes_shared),
       cmocka_unit_test(explicit_loops_stay),
       cmocka_unit_test(a_block_level_becomes_one_nest),
       cmocka_unit_test(proven_loops_are_launches),

@@ -155,6 +155,17 @@ static void run_program(void** state) {
 }
 
 static const program_t programs[] = {
+    {"a local buffer and a view under a condition of the device",
+     "func f(x: f32[n], out y: f32[n], inout z: f32[n, 64]) {\n"
+     "  for r in 0..n { if x[r] > 0.0 {\n"
+     "    alloc b: f32[64] in local; view v: f32[8, 8] = b[0];\n"
+     "    for s in 0..3 { for i in 0..64 { b[i] = z[r, (i * 7 + 1) % 64] + f32(i); }\n"
+     "      for i in 0..64 { z[r, i] = v[7 - i // 8, i % 8] * 0.5; } }\n"
+     "    parallel i in 0..n { y[i] = f32(r); } } else {\n"
+     "    alloc c: f32[64] in local;\n"
+     "    for s in 0..2 { for i in 0..64 { c[i] = z[r, (i + s) % 64]; }\n"
+     "      for i in 0..64 { z[r, i] = c[63 - i] + 1.0; } }\n"
+     "    parallel i in 0..n { y[i] = x[i]; } } } }"},
     {"elementwise",
      "func f(a: f32, x: f32[n], inout y: f32[n]) { parallel i in 0..n {\n"
      "  y[i] = a * x[i] + y[i]; } }"},
