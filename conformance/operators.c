@@ -16,6 +16,7 @@ typedef enum operator_rule {
   LOGIC,
   TEST,
   SELECT,
+  SCALE,
   LANE,
   GROUP,
   TARGET,
@@ -50,6 +51,7 @@ static bool takes(operator_rule_t rule, qn_dtype_t d) {
     case SHIFT:
       return is_integer(d);
     case FLOAT:
+    case SCALE:
     case TEST:
       return conf_is_float(d);
     case BITWISE:
@@ -79,6 +81,8 @@ static void write_call(char* out, size_t size, size_t at) {
   const char* text = ops[at].text;
   if (ops[at].op == QN_OP_SELECT) {
     (void)snprintf(out, size, "select(c[i] != c[0], a[i], b[i])");
+  } else if (ops[at].rule == SCALE) {
+    (void)snprintf(out, size, "%s(a[i], i32(i %% 400) - 200)", text);
   } else if (ops[at].syntax == INFIX) {
     (void)snprintf(out, size, "a[i] %s %s", text, divides(ops[at].op) ? "d" : "b[i]");
   } else if (ops[at].syntax == PREFIX) {

@@ -60,6 +60,9 @@ bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args,
     case QN__RULE_SELECT:
       *out = args[0].i ? args[1] : args[2];
       return true;
+    case QN__RULE_SCALE:
+      out->f = qn__float_op(op, dtype, args[0].f, (double)args[1].i, 0);
+      return true;
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
       return !QN_NEVER(true);

@@ -222,11 +222,22 @@ static bool exact_op(qn_op_t op, double a, double b, double* out) {
   }
 }
 
-// a * 2^b with b rounded to an integer; rounded once, by the conversion to the dtype.
-static long double scaled(double a, double b) {
-  if (isnan(b)) return (long double)b;
-  double bound = b > 6000 ? 6000 : b < -6000 ? -6000 : b;
-  return ldexpl((long double)a, (int)nearbyint(bound));
+// a * 2^n, exact or beyond every dtype: it is rounded once, by the conversion to the dtype.
+static long double scaled(double a, double n) {
+  return ldexpl((long double)a, (int)fmax(fmin(n, 6000), -6000));
+}
+
+// By the bits of the dtype, which are in the order of the magnitudes.
+static double next_after(qn_dtype_t dtype, double a, double b) {
+  if (isnan(a) || isnan(b)) return isnan(a) ? a : b;
+  if (a == b) return b;
+  uint64_t bits = qn__scalar_to_bits(dtype, (qn__ir_scalar_t){.f = a});
+  if (a == 0) {
+    bits = qn__scalar_to_bits(dtype, (qn__ir_scalar_t){.f = copysign(0.0, b)}) | 1;
+  } else {
+    bits += (a < b) == (a > 0) ? UINT64_C(1) : UINT64_MAX;
+  }
+  return qn__scalar_from_bits(dtype, bits).f;
 }
 
 // f32 operands in doubles. A sum, product, quotient or root of f32 values that is rounded to double
@@ -375,6 +386,7 @@ static double f64_op(qn_op_t op, double a, double b, double c) {
 double qn__float_op(qn_op_t op, qn_dtype_t dtype, double a, double b, double c) {
   double result;
   if (exact_op(op, a, b, &result)) return result;
+  if (op == QN_OP_NEXTAFTER) return next_after(dtype, a, b);
   if (dtype == QN_DTYPE_F64) return f64_op(op, a, b, c);
   return round_result(dtype, f32_op(op, a, b, c));
 }

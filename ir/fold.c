@@ -10,9 +10,7 @@ static bool fold_op(const qn__ir_expr_t* expr, qn__ir_scalar_t* out) {
   for (uint32_t i = 0; i < info->arity; i++) {
     if (!qn__expr_fold(expr->args[i], &args[i])) return false;
   }
-  // The operands of a select are the second and third.
-  const qn__ir_expr_t* typed = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0];
-  return qn__scalar_op(expr->op, typed->dtype, args, out);
+  return qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, out);
 }
 
 bool qn__expr_fold(const qn__ir_expr_t* expr, qn__ir_scalar_t* out) {

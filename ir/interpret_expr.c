@@ -188,9 +188,8 @@ static qn__ir_scalar_t eval_op(qn__machine_t* machine, const qn__ir_expr_t* expr
     args[i] = qn__machine_eval(machine, expr->args[i], thread);
     if (qn__machine_failed(machine)) return args[i];
   }
-  qn_dtype_t dtype = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
   qn__ir_scalar_t result;
-  if (!qn__scalar_op(expr->op, dtype, args, &result)) {
+  if (!qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, &result)) {
     qn__machine_fail(machine, QN_STATUS_DIVISION_BY_ZERO, "integer division by zero in '%s'",
                      info->text);
     return (qn__ir_scalar_t){0};

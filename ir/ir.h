@@ -353,6 +353,7 @@ typedef enum qn__ir_op_rule {
   QN__RULE_LOGIC,
   QN__RULE_TEST,
   QN__RULE_SELECT,
+  QN__RULE_SCALE,
   QN__RULE_LANE,
   QN__RULE_GROUP,
   QN__RULE_TARGET,
@@ -371,6 +372,17 @@ typedef struct qn__ir_op_info {
 } qn__ir_op_info_t;
 // Never NULL for values of ops.inc; NULL otherwise.
 const qn__ir_op_info_t* qn__op_info(qn_op_t op);
+// Returns the dtype of operand `i` of a rule that prescribes it, NONE for operands of the common
+// dtype T.
+static inline qn_dtype_t qn__op_own_dtype(qn__ir_op_rule_t rule, uint32_t i) {
+  if (rule == QN__RULE_SELECT && i == 0) return QN_DTYPE_BOOL;
+  if (rule == QN__RULE_SCALE && i == 1) return QN_DTYPE_I32;
+  return rule == QN__RULE_LANE && i == 1 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
+}
+// Returns the common dtype T of an operator's operands.
+static inline qn_dtype_t qn__expr_operand_dtype(const qn__ir_expr_t* expr) {
+  return expr->args[qn__op_info(expr->op)->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
+}
 // Quotients and remainders of integers.
 static inline bool qn__op_is_division(qn_op_t op) {
   return op >= QN_OP_FLOORDIV && op <= QN_OP_CEILDIV;

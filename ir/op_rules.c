@@ -37,6 +37,7 @@ static const rule_t rules[] = {
     [QN__RULE_LOGIC] = {is_bool, "bool"},
     [QN__RULE_TEST] = {is_float, "a float"},
     [QN__RULE_SELECT] = {is_any, "any dtype"},
+    [QN__RULE_SCALE] = {is_float, "a float"},
     [QN__RULE_LANE] = {is_any, "any dtype"},
     [QN__RULE_GROUP] = {is_number, "an integer or a float"},
     [QN__RULE_TARGET] = {is_any, "nothing"},
@@ -53,19 +54,15 @@ qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_i
                          const char** out_expected) {
   const qn__ir_op_info_t* info = qn__op_info(op);
   if (info->rule == QN__RULE_TARGET) return QN_DTYPE_I64;
-  bool is_select = info->rule == QN__RULE_SELECT;
-  uint32_t first = is_select ? 1 : 0;
-  uint32_t count = info->rule == QN__RULE_LANE ? 1 : info->arity;
+  uint32_t first = info->rule == QN__RULE_SELECT ? 1 : 0;
   qn_dtype_t dtype = dtypes[first];
-  if (is_select && !is_bool(dtypes[0])) return refuse(0, "bool", out_index, out_expected);
   if (!rules[info->rule].accepts(dtype)) {
     return refuse(first, rules[info->rule].text, out_index, out_expected);
   }
-  for (uint32_t i = first + 1; i < count; i++) {
-    if (dtypes[i] != dtype) return refuse(i, qn_dtype_text(dtype), out_index, out_expected);
-  }
-  if (info->rule == QN__RULE_LANE && dtypes[1] != QN_DTYPE_I64) {
-    return refuse(1, "i64", out_index, out_expected);
+  for (uint32_t i = 0; i < info->arity; i++) {
+    qn_dtype_t own = qn__op_own_dtype(info->rule, i);
+    qn_dtype_t wanted = own != QN_DTYPE_NONE ? own : dtype;
+    if (dtypes[i] != wanted) return refuse(i, qn_dtype_text(wanted), out_index, out_expected);
   }
   bool is_test =
       info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_LOGIC || info->rule == QN__RULE_TEST;

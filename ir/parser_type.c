@@ -58,6 +58,7 @@ static bool rule_takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
     case QN__RULE_SHIFT:
       return qn__dtype_is_int(dtype);
     case QN__RULE_FLOAT:
+    case QN__RULE_SCALE:
     case QN__RULE_TEST:
       return qn__dtype_is_float(dtype);
     case QN__RULE_BITWISE:
@@ -82,6 +83,7 @@ static const char* rule_text(qn__ir_op_rule_t rule) {
     case QN__RULE_SHIFT:
       return "integers";
     case QN__RULE_FLOAT:
+    case QN__RULE_SCALE:
     case QN__RULE_TEST:
       return "floats";
     case QN__RULE_BITWISE:
@@ -103,9 +105,12 @@ static bool gives_bool(qn__ir_op_rule_t rule) {
 
 // Returns whether operand `i` has the common dtype T of the rule.
 static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
-  if (rule == QN__RULE_SELECT) return i > 0;
-  if (rule == QN__RULE_LANE) return i == 0;
-  return true;
+  return qn__op_own_dtype(rule, i) == QN_DTYPE_NONE;
+}
+
+// Returns whether a literal without a dtype is a float as the operand of the rule.
+static bool is_of_floats(qn__ir_op_rule_t rule) {
+  return rule == QN__RULE_FLOAT || rule == QN__RULE_SCALE || rule == QN__RULE_TEST;
 }
 
 static bool settle_expr(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) {
@@ -223,13 +228,27 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
     help = qn__parser_help(p, "compare: %.*s != 0", QN_STR_ARG(source));
   } else if ((op == QN_OP_AND || op == QN_OP_OR || op == QN_OP_XOR) && !is_bool) {
     help = "bitcast to an integer of the same size first";
-  } else if ((info->rule == QN__RULE_FLOAT || info->rule == QN__RULE_TEST) && is_int) {
+  } else if (is_of_floats(info->rule) && is_int) {
     help = qn__parser_help(p, "convert it: f32(%.*s)", QN_STR_ARG(source));
   } else if (info->rule == QN__RULE_NUMERIC && is_bool) {
     help = qn__parser_help(p, "convert it: i32(%.*s)", QN_STR_ARG(source));
   }
   qn__parser_error(p, QN__CODE_OPERAND_TYPE, operand.expr->loc, help, "'%s' takes %s, not %s",
                    info->text, rule_text(info->rule), got);
+}
+
+static qn__ir_expr_t* as_integer(qn__parser_t* p, qn__operand_t operand, qn_dtype_t dtype,
+                                 qn__ir_code_t code, const char* what) {
+  if (!qn__type_settle(p, &operand, dtype)) return NULL;
+  if (operand.expr->dtype == dtype) return operand.expr;
+  qn_str_t source = qn__parser_source_of(p, operand.expr);
+  bool is_bool = operand.expr->dtype == QN_DTYPE_BOOL;
+  const char* text = qn_dtype_text(dtype);
+  qn__parser_error(
+      p, code, operand.expr->loc,
+      is_bool ? NULL : qn__parser_help(p, "convert it: %s(%.*s)", text, QN_STR_ARG(source)),
+      "%s is %s, not %s", what, qn_dtype_text(operand.expr->dtype), text);
+  return NULL;
 }
 
 qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
@@ -267,6 +286,10 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
   if (info->rule == QN__RULE_LANE && !qn__type_as_i64(p, args[1], "the lane")) {
     return qn__type_poison();
   }
+  if (info->rule == QN__RULE_SCALE &&
+      !as_integer(p, args[1], QN_DTYPE_I32, QN__CODE_OPERAND_TYPE, "the exponent")) {
+    return qn__type_poison();
+  }
   char what[32];
   qn_str_t text = qn__str(info->text);
   memcpy(what, "'", 1);
@@ -275,9 +298,7 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
   memcpy(what + 1 + size, "'", 2);
   qn__flex_t flex;
   if (!unify(p, what, common, common_count, op_loc, &flex)) return qn__type_poison();
-  if (flex == QN__FLEX_INT && (info->rule == QN__RULE_FLOAT || info->rule == QN__RULE_TEST)) {
-    flex = QN__FLEX_FLOAT;
-  }
+  if (flex == QN__FLEX_INT && is_of_floats(info->rule)) flex = QN__FLEX_FLOAT;
   if (flex != QN__FLEX_TYPED && gives_bool(info->rule)) {
     qn_dtype_t dtype = flex == QN__FLEX_INT ? QN_DTYPE_I64 : QN_DTYPE_F32;
     for (uint32_t i = 0; i < common_count; i++) {
@@ -373,14 +394,7 @@ qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const ch
 }
 
 qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what) {
-  if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
-  if (operand.expr->dtype == QN_DTYPE_I64) return operand.expr;
-  qn_str_t source = qn__parser_source_of(p, operand.expr);
-  bool is_bool = operand.expr->dtype == QN_DTYPE_BOOL;
-  qn__parser_error(p, QN__CODE_NOT_I64, operand.expr->loc,
-                   is_bool ? NULL : qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
-                   "%s is %s, not i64", what, qn_dtype_text(operand.expr->dtype));
-  return NULL;
+  return as_integer(p, operand, QN_DTYPE_I64, QN__CODE_NOT_I64, what);
 }
 
 qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {

@@ -41,9 +41,7 @@ static int level_of(qn_op_t op) {
 }
 
 static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
-  if (rule == QN__RULE_SELECT) return i > 0;
-  if (rule == QN__RULE_LANE) return i == 0;
-  return true;
+  return qn__op_own_dtype(rule, i) == QN_DTYPE_NONE;
 }
 
 static bool gives_bool(qn__ir_op_rule_t rule) {
@@ -168,7 +166,7 @@ static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t wan
     if (is_common(info->rule, i)) {
       print_operand(p, expr->args[i], &want, LEVEL_ANY);
     } else {
-      qn__print_expr(p, expr->args[i], QN_DTYPE_I64, LEVEL_ANY);
+      qn__print_expr(p, expr->args[i], qn__op_own_dtype(info->rule, i), LEVEL_ANY);
     }
   }
   qn__buffer_char(out, ')');

@@ -74,6 +74,8 @@ REFERENCE(ref_atan2, atan2(a, b), atan2l(a, b))
 REFERENCE(ref_hypot, hypot(a, b), hypotl(a, b))
 REFERENCE(ref_cbrt, cbrt(a), cbrtl(a))
 REFERENCE(ref_fmod, fmod(a, b), fmodl(a, b))
+REFERENCE(ref_nextafter, (double)nextafterf((float)a, (float)b),
+          (long double)nextafter((double)a, (double)b))
 REFERENCE(ref_copysign, copysign(a, b), copysignl(a, b))
 REFERENCE(ref_fma, (double)fmaf((float)a, (float)b, (float)c),
           (long double)fma((double)a, (double)b, (double)c))
@@ -89,10 +91,9 @@ static long double smaller(long double a, long double b) {
 REFERENCE(ref_min, (double)smaller(a, b), smaller(a, b))
 REFERENCE(ref_max, (double)-smaller(-a, -b), -smaller(-a, -b))
 
-// b is rounded to an integer.
+// The exponent is i32(b): rounded towards zero, and 0 for NaN.
 static long double scaled(long double a, long double b) {
-  if (isnan(b)) return b;
-  return ldexpl(a, (int)nearbyintl(fmaxl(-6000, fminl(6000, b))));
+  return ldexpl(a, isnan(b) ? 0 : (int)fmaxl(-6000, fminl(6000, b)));
 }
 REFERENCE(ref_ldexp, (double)scaled(a, b), scaled(a, b))
 
@@ -143,6 +144,7 @@ static const case_t CASES[] = {
     CASE(CBRT, cbrt, 1, 1.0, 1.0, -10, 10),
     CASE(FMOD, fmod, 2, 0, 0, -100, 100),
     CASE(LDEXP, ldexp, 2, 0.5, 0.5, -4, 4),
+    CASE(NEXTAFTER, nextafter, 2, 0, 0, -4, 4),
 };
 enum { CASE_COUNT = sizeof(CASES) / sizeof(CASES[0]) };
 

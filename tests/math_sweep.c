@@ -87,6 +87,19 @@ static LLVMTargetMachineRef create_machine(const char* cpu, int level) {
   return machine;
 }
 
+// i32(x): rounded towards zero, within the limits of i32, and 0 for NaN.
+static LLVMValueRef build_exponent(LLVMContextRef context, LLVMModuleRef module, LLVMBuilderRef b,
+                                   LLVMValueRef x) {
+  LLVMTypeRef types[] = {LLVMInt32TypeInContext(context), LLVMTypeOf(x)};
+  if (LLVMGetTypeKind(types[1]) == LLVMVectorTypeKind) {
+    types[0] = LLVMVectorType(types[0], LLVMGetVectorSize(types[1]));
+  }
+  static const char NAME[] = "llvm.fptosi.sat";
+  unsigned id = LLVMLookupIntrinsicID(NAME, sizeof NAME - 1);
+  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(module, id, types, 2);
+  return LLVMBuildCall2(b, LLVMGlobalGetValueType(callee), callee, &x, 1, "");
+}
+
 // void loop(a, b, c, out, count)
 static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
                        const math_kernel_spec_t* spec) {
@@ -125,7 +138,9 @@ static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
                      .has_round = cpu.has_round,
                      .has_avx512 = cpu.has_avx512,
                      .fast = spec->fast};
-  LLVMValueRef result = qn__math_emit(&math, spec->op, args);
+  qn_dtype_t dtype = spec->is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
+  if (spec->op == QN_OP_LDEXP) args[1] = build_exponent(context, module, b, args[1]);
+  LLVMValueRef result = qn__math_emit(&math, spec->op, dtype, args);
   qn__arena_deinit(&arena);
   if (result != NULL) {
     if (LLVMTypeOf(result) != type) result = LLVMBuildUIToFP(b, result, type, "");

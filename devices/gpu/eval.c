@@ -42,6 +42,7 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
 #define OPERANDS_SELECT(count) count
 #define OPERANDS_FLOAT(count) 0
 #define OPERANDS_TEST(count) 0
+#define OPERANDS_SCALE(count) 0
 #define OPERANDS_LANE(count) 0
 #define OPERANDS_GROUP(count) 0
 #define OPERANDS_TARGET(count) 0

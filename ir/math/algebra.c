@@ -1,4 +1,4 @@
-// ir/math/algebra.c: hypot, cbrt and fmod.
+// ir/math/algebra.c: hypot, cbrt, nextafter and fmod.
 #include <math.h>
 
 #include "ir/math/kit.h"
@@ -48,6 +48,49 @@ qn__mval_t qn__mf_cbrt(qn__mkit_t* k, const qn__mval_t* args) {
   y = kmsub(k, kmul(k, error, square), third, y);
   y = kmul(k, y, qn__mk_power(k, qn__mk_word(k, shifted)));
   return kselect(k, qn__mk_has_exponent(k, x), kcopysign(k, y, x), x);
+}
+
+// ------------------------------------------------------------------------------------ nextafter
+
+// The bits of floats are in the order of their magnitudes, so that the neighbour is `step` away.
+// All is done in integers: a GPU may take denormal numbers for zero.
+static qn__mval_t next_after(qn__mkit_t* k, const qn__mval_t* args, qn_dtype_t dtype) {
+  bool is_f16 = dtype == QN_DTYPE_F16;
+  qn__mval_t step = ku(k, is_f16 ? 1u << 13 : dtype == QN_DTYPE_BF16 ? 1u << 16 : 1u);
+  uint64_t sign_bit = UINT64_C(1) << (k->is_f64 ? 63 : 31);
+  qn__mval_t zero = ku(k, 0), sign = ku(k, sign_bit), rest = ku(k, sign_bit - 1);
+  qn__mval_t x = kbits(k, args[0]), y = kbits(k, args[1]);
+  qn__mval_t a = kand(k, x, rest), b = kand(k, y, rest);
+  qn__mval_t is_equal = kor(k, keq(k, x, y), keq(k, kor(k, a, b), zero));
+  qn__mval_t is_zero = keq(k, a, zero);
+  qn__mval_t has_same_sign = keq(k, kand(k, kxor(k, x, y), sign), zero);
+  qn__mval_t is_up = kor(k, is_zero, kand(k, has_same_sign, klt(k, a, b)));
+  if (is_f16) {
+    // The infinity of f16 follows 65504 as 2^16 does.
+    qn__mval_t limit = ku(k, 0x47800000);
+    a = kselect(k, kgt(k, a, limit), limit, a);
+  }
+  qn__mval_t next = kselect(k, is_up, kadd(k, a, step), ksub(k, a, step));
+  if (is_f16) {
+    // The denormal numbers of f16, which are normal ones of f32, are 2^-24 apart. They begin below
+    // 2^-14.
+    qn__mval_t is_small = klt(k, a, kselect(k, is_up, ku(k, 0x38800000), ku(k, 0x38800001)));
+    qn__mval_t distance = kselect(k, is_up, kf(k, 0x1p-24), kf(k, -0x1p-24));
+    next = kselect(k, is_small, kbits(k, kadd(k, kfrom_bits(k, a), distance)), next);
+  }
+  next = kor(k, next, kand(k, kselect(k, is_zero, y, x), sign));
+  next = kfrom_bits(k, kselect(k, is_equal, y, next));
+  return kselect(k, kor(k, kisnan(k, args[0]), kisnan(k, args[1])), kf(k, (double)NAN), next);
+}
+
+qn__mval_t qn__mf_nextafter(qn__mkit_t* k, const qn__mval_t* args) {
+  return next_after(k, args, k->f);
+}
+qn__mval_t qn__mf_nextafter_f16(qn__mkit_t* k, const qn__mval_t* args) {
+  return next_after(k, args, QN_DTYPE_F16);
+}
+qn__mval_t qn__mf_nextafter_bf16(qn__mkit_t* k, const qn__mval_t* args) {
+  return next_after(k, args, QN_DTYPE_BF16);
 }
 
 // ------------------------------------------------------------------------------------ fmod

@@ -1,4 +1,4 @@
-// ir/math/exp.c: exponentials, and what is made of them: hyperbolic functions, sigmoid, erf.
+// ir/math/exp.c: exponentials, and what is made of them: hyperbolic functions, sigmoid, erf, ldexp.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial, and 2^n is put together from bits. No
 // tables, no branches: two clamps make the whole range one path (W. J. Cody and W. Waite, Software
@@ -196,10 +196,8 @@ qn__mval_t qn__mk_ldexp(qn__mkit_t* k, qn__mval_t m, qn__mval_t n) {
 qn__mval_t qn__mf_ldexp(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0];
   double most = k->is_f64 ? 5000.0 : 600.0;
-  qn__mval_t n = kat_least(k, -most, kat_most(k, most, args[1]));
-  n = kone(k, QN_OP_ROUNDEVEN, n);
+  qn__mval_t n = kat_least(k, -most, kat_most(k, most, kto(k, k->f, args[1])));
   qn__msplit_t parts = qn__mk_split(k, kabs(k, x), true);
   qn__mval_t y = qn__mk_ldexp(k, kadd(k, parts.f, kf(k, 1.0)), kadd(k, n, parts.k));
-  y = kselect(k, qn__mk_has_exponent(k, x), kcopysign(k, y, x), x);
-  return kselect(k, kisnan(k, args[1]), args[1], y);
+  return kselect(k, qn__mk_has_exponent(k, x), kcopysign(k, y, x), x);
 }

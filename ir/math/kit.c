@@ -267,7 +267,13 @@ const qn__math_info_t* qn__math_info(qn__math_id_t id) {
   return &infos[id];
 }
 
-bool qn__math_find(qn_op_t op, qn__math_id_t* out_id) {
+bool qn__math_find(qn_op_t op, qn_dtype_t dtype, qn__math_id_t* out_id) {
+  // The neighbour of a narrow float is not that of the f32 that holds it.
+  bool is_narrow = dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16;
+  if (op == QN_OP_NEXTAFTER && is_narrow) {
+    *out_id = dtype == QN_DTYPE_F16 ? QN__MATH_ID_nextafter_f16 : QN__MATH_ID_nextafter_bf16;
+    return true;
+  }
   for (uint32_t i = 0; i < QN__MATH_ID_COUNT; i++) {
     *out_id = (qn__math_id_t)i;
     if (infos[i].op == (uint32_t)op) return true;
@@ -319,7 +325,8 @@ bool qn__math_build(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtype, uint
   kit.function = out;
   qn__mval_t args[3] = {&dummy, &dummy, &dummy};
   for (uint32_t i = 0; i < infos[id].arity; i++) {
-    out->params[i] = new_var(&kit, QN__VAR_SCALAR, dtype);
+    bool is_exponent = infos[id].op == QN_OP_LDEXP && i == 1;
+    out->params[i] = new_var(&kit, QN__VAR_SCALAR, is_exponent ? QN_DTYPE_I32 : dtype);
     if (!out->params[i]) return false;
     args[i] = check(&kit, qn__expr_var(arena, out->params[i]));
   }

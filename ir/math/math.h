@@ -44,8 +44,9 @@ typedef struct qn__math_info {
 } qn__math_info_t;
 const qn__math_info_t* qn__math_info(qn__math_id_t id);
 
-// The function that computes `op`. False: `op` is none of them.
-bool qn__math_find(qn_op_t op, qn__math_id_t* out_id);
+// Finds the function that computes `op` for operands of `dtype`, of which F16 and BF16 are held as
+// F32. Returns false where `op` is none of them.
+bool qn__math_find(qn_op_t op, qn_dtype_t dtype, qn__math_id_t* out_id);
 
 // What a target has.
 enum qn__math_trait {
@@ -78,7 +79,7 @@ enum qn__math_op {
 };
 
 typedef struct qn__math_function {
-  qn__ir_var_t* params[3];
+  qn__ir_var_t* params[3];  // of the function's dtype, but for the i32 exponent of ldexp
   qn__ir_block_t body;
   const qn__ir_expr_t* result;  // a variable or a literal
   uint32_t var_count;           // ids are dense; parameters come first

@@ -41,6 +41,7 @@ static double op_weight(qn_op_t op) {
     case QN_OP_ATAN:
     case QN_OP_HYPOT:
     case QN_OP_LDEXP:
+    case QN_OP_NEXTAFTER:
       return 22;
     case QN_OP_POW:
     case QN_OP_ASINH:

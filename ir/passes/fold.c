@@ -75,9 +75,8 @@ static qn__ir_expr_t* fold_literals(qn__fold_t* fold, const qn__ir_expr_t* expr)
     if (!is_literal(expr->args[i])) return NULL;
     args[i] = literal_value(expr->args[i]);
   }
-  qn_dtype_t operand = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
   qn__ir_scalar_t result;
-  if (!qn__scalar_op(expr->op, operand, args, &result)) return NULL;
+  if (!qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, &result)) return NULL;
   return literal(fold, expr->dtype, result);
 }
 

@@ -375,7 +375,9 @@ static bool add_size(void* context, qn__ir_expr_t** slot) {
     if (self->product->slots[s].slot == slot) return true;
   }
   if (expr->kind == QN__EXPR_OP) {
-    self->size += qn__op_info(expr->op)->rule == QN__RULE_FLOAT ? instructions_of_function : 1;
+    qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
+    bool is_function = rule == QN__RULE_FLOAT || rule == QN__RULE_SCALE;
+    self->size += is_function ? instructions_of_function : 1;
   }
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_COND) {
     ++self->size;

@@ -114,9 +114,8 @@ bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value) {
     if (qn__dtype_is_float(expr->args[i]->dtype)) return false;
     if (!qn__expr_const_int(expr->args[i], &args[i].i)) return false;
   }
-  qn_dtype_t dtype = expr->args[info->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
   qn__ir_scalar_t result;
-  if (!qn__scalar_op(expr->op, dtype, args, &result)) return false;
+  if (!qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, &result)) return false;
   *out_value = result.i;
   return true;
 }

@@ -210,7 +210,7 @@ const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype) {
   if (type == NULL) return NULL;
   char name[32];
   qn__math_id_t id;
-  if (type[0] == 'f' && qn__math_find(op, &id)) {
+  if (type[0] == 'f' && qn__math_find(op, dtype, &id)) {
     snprintf(name, sizeof name, "qn_%s_%s", qn__math_info(id)->name, type);
     return ROWS[qn__prelude_find(name)].name;
   }

@@ -290,7 +290,8 @@ static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtyp
                     place == QN__MATH_RARE || place == QN__MATH_LANES ? "QN_SLOW" : "QN_FN", type,
                     info->name, float_text(dtype));
   for (uint32_t i = 0; i < info->arity; i++) {
-    qn__buffer_format(out, "%s%s %c", i > 0 ? ", " : "", type, "xyz"[i]);
+    const char* param = type_text(function.params[i]->dtype);
+    qn__buffer_format(out, "%s%s %c", i > 0 ? ", " : "", param, "xyz"[i]);
   }
   qn__buffer_cstr(out, ") {\n");
   for (const qn__ir_stmt_t* stmt = function.body.first; stmt; stmt = stmt->next) {

@@ -69,7 +69,7 @@ static const char* compute(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const 
     default:
       break;
   }
-  const char* helper = qn__prelude_op(op, computed);
+  const char* helper = qn__prelude_op(op, dtype);
   if (QN_NEVER(!helper)) return args[0];
   (void)qn__kprint_use(p, helper);
   switch (qn__op_info(op)->arity) {

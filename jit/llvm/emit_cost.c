@@ -110,7 +110,7 @@ static LLVMValueRef cost_expr(const cost_t* self, const qn__ir_expr_t* expr, dou
   if (expr->op >= QN_OP_DIV && expr->op <= QN_OP_CEILDIV) ns = NS_DIVISION;
   qn__math_id_t id;
   bool is_root = expr->op == QN_OP_SQRT || expr->op == QN_OP_RSQRT;
-  if (is_root || qn__math_find(expr->op, &id)) ns = NS_FUNCTION;
+  if (is_root || qn__math_find(expr->op, expr->dtype, &id)) ns = NS_FUNCTION;
   LLVMValueRef sum = constant(self, ns * share);
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
     sum = plus(self, sum, cost_expr(self, expr->args[i], share));

@@ -252,7 +252,7 @@ static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__ir_expr_t* expr) {
   for (uint32_t i = 0; i < arity; ++i) {
     args[i] = is_uniform ? values[i].v : qn__emit_widen(e, values[i]);
   }
-  LLVMValueRef v = emit_operator(e, expr, expr->args[arity - 1]->dtype, args);
+  LLVMValueRef v = emit_operator(e, expr, qn__expr_operand_dtype(expr), args);
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 

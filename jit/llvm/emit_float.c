@@ -17,7 +17,7 @@ static LLVMValueRef with_flags(qn__emit_t* e, LLVMValueRef value) {
   return value;
 }
 
-static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, const LLVMValueRef* args) {
+static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, const LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
   switch (op) {
     case QN_OP_ADD:
@@ -41,7 +41,7 @@ static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, const LLVMValueRef* args)
                      .has_round = e->options->has_round,
                      .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,
                      .fast = e->function->is_fast};
-  LLVMValueRef result = qn__math_emit(&math, op, args);
+  LLVMValueRef result = qn__math_emit(&math, op, dtype, args);
   return QN_NEVER(!result) ? args[0] : result;
 }
 
@@ -69,8 +69,8 @@ static LLVMValueRef half_extreme(qn__emit_t* e, bool is_min, LLVMValueRef x, LLV
 LLVMValueRef qn__emit_float_op(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype,
                                const LLVMValueRef* args) {
   bool is_half_extreme = dtype == QN_DTYPE_F16 && (op == QN_OP_MIN || op == QN_OP_MAX);
-  LLVMValueRef result =
-      is_half_extreme ? half_extreme(e, op == QN_OP_MIN, args[0], args[1]) : compute(e, op, args);
+  LLVMValueRef result = is_half_extreme ? half_extreme(e, op == QN_OP_MIN, args[0], args[1])
+                                        : compute(e, op, dtype, args);
   bool is_test = qn__op_info(op)->rule == QN__RULE_TEST;
   return is_test ? result : qn__emit_round(e, dtype, result);
 }

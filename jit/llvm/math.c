@@ -38,16 +38,12 @@ static const entry_t* find(qn_op_t op) {
   return NULL;
 }
 
-bool qn__math_has(qn_op_t op) {
-  qn__math_id_t id;
-  return find(op) != NULL || qn__math_find(op, &id);
-}
-
-LLVMValueRef qn__math_emit(qn__math_t* math, qn_op_t op, const LLVMValueRef* args) {
+LLVMValueRef qn__math_emit(qn__math_t* math, qn_op_t op, qn_dtype_t dtype,
+                           const LLVMValueRef* args) {
   qn__kit_t kit;
   if (!qn__kit_init(&kit, math, math->builder, LLVMTypeOf(args[0]))) return NULL;
   const entry_t* entry = find(op);
   if (entry != NULL) return entry->emit(&kit, args);
   qn__math_id_t id;
-  return qn__math_find(op, &id) ? qn__math_shared(&kit, id, args) : NULL;
+  return qn__math_find(op, dtype, &id) ? qn__math_shared(&kit, id, args) : NULL;
 }

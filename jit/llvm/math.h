@@ -30,18 +30,16 @@ typedef struct {
   bool fast;
 } qn__math_t;
 
-// Whether qn__math_emit knows the operation (the floating-point side of min, max and abs included).
-bool qn__math_has(qn_op_t op);
-
-// Emits `op` for `args`, which are as many as the operation's arity in ops.inc and all of one type:
-// float, double or a vector of these with any number of lanes. Returns a value of that type, or of
-// i1 with the same lanes for isnan, isinf and isfinite; NULL when the operation or the type is none
-// of these.
+// Emits `op` for operands of `dtype`. `args` are as many as the operation's arity in ops.inc and
+// all of one type: float, double or a vector of these with any number of lanes; float for F16 and
+// BF16; i32 for the exponent of ldexp. Returns a value of that type, or of i1 with the same lanes
+// for isnan, isinf and isfinite; NULL when the operation or the type is none of these.
 //
 // Never adds a basic block to the caller's function: what needs branches lives in functions of its
 // own (internal, fastcc, memory(none)), which take over the string attributes ("target-cpu" and the
 // like) of the function where the builder stands. A module may hold functions for one set of has_
 // flags only.
-LLVMValueRef qn__math_emit(qn__math_t* math, qn_op_t op, const LLVMValueRef* args);
+LLVMValueRef qn__math_emit(qn__math_t* math, qn_op_t op, qn_dtype_t dtype,
+                           const LLVMValueRef* args);
 
 #endif  // QN_JIT_LLVM_MATH_H_

@@ -174,7 +174,8 @@ qn__val_t qn__kit_function(const qn__kit_t* kit, const char* name, qn__kit_body_
   enum { FASTCC = 8, MAX_ARGS = 3 };
   qn__math_t* math = kit->math;
   LLVMValueRef function = LLVMGetNamedFunction(math->module, name);
-  LLVMTypeRef parameters[MAX_ARGS] = {kit->f, kit->f, kit->f};
+  LLVMTypeRef parameters[MAX_ARGS] = {NULL};
+  for (unsigned i = 0; i < count; i++) parameters[i] = LLVMTypeOf(args[i]);
   LLVMTypeRef type = LLVMFunctionType(kit->f, parameters, count, false);
   if (function == NULL) {
     function = LLVMAddFunction(math->module, name, type);

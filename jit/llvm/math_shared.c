@@ -184,7 +184,7 @@ static qn__val_t operator_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   // What LLVM has: abs, copysign, fma, sqrt, trunc, tests.
   qn__math_t math = *k->math;
   math.builder = k->builder;
-  return qn__math_emit(&math, op, args);
+  return qn__math_emit(&math, op, dtype, args);
 }
 
 // ------------------------------------------------------------------------------------ statements

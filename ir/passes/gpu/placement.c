@@ -54,9 +54,12 @@ static bool add_slot(void* context, qn__ir_expr_t** slot) {
       inner.weight *= trips(expr->reduce.begin, expr->reduce.end);
       self->work->total += inner.weight;
       break;
-    case QN__EXPR_OP:
-      self->work->total += self->weight * (qn__op_info(expr->op)->rule == QN__RULE_FLOAT ? 8 : 1);
+    case QN__EXPR_OP: {
+      qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
+      bool is_function = rule == QN__RULE_FLOAT || rule == QN__RULE_SCALE;
+      self->work->total += self->weight * (is_function ? 8 : 1);
       break;
+    }
     case QN__EXPR_CAST:
     case QN__EXPR_COND:
       self->work->total += self->weight;

@@ -36,7 +36,8 @@ enum { ALL_COUNT = sizeof(ALL) / sizeof(ALL[0]) };
 // Operators with an error bound are test_prelude_math's.
 static bool is_exact(qn_op_t op) {
   qn__math_id_t id;
-  return op != QN_OP_RSQRT && (op == QN_OP_FMOD || !qn__math_find(op, &id));
+  bool is_exact_function = op == QN_OP_FMOD || op == QN_OP_NEXTAFTER;
+  return op != QN_OP_RSQRT && (is_exact_function || !qn__math_find(op, QN_DTYPE_F32, &id));
 }
 
 static bool has_dtype(const prelude_mode_t* mode, qn_dtype_t dtype) {
@@ -447,7 +448,8 @@ static void test_has_an_answer_for_every_operator(void** state) {
   assert_null(qn__prelude_op(QN_OP_EQ, QN_DTYPE_F32));
   assert_null(qn__prelude_op(QN_OP_XOR, QN_DTYPE_BOOL));
   for (int op = 1; op < QN_OP_COUNT; op++) {
-    if (qn__op_info((qn_op_t)op)->rule != QN__RULE_FLOAT) continue;
+    qn__ir_op_rule_t rule = qn__op_info((qn_op_t)op)->rule;
+    if (rule != QN__RULE_FLOAT && rule != QN__RULE_SCALE) continue;
     assert_non_null(qn__prelude_op((qn_op_t)op, QN_DTYPE_F32));
     assert_non_null(qn__prelude_op((qn_op_t)op, QN_DTYPE_F64));
   }

@@ -41,12 +41,14 @@ static void* build_loops(const prelude_mode_t* mode) {
     if (!is_there(mode, is_f64)) continue;
     const char* type = is_f64 ? "double" : "float";
     const char* name = is_f64 ? "f64" : "f32";
+    const char* operands = c->op != QN_OP_LDEXP ? PARAMETERS[c->arity]
+                           : is_f64             ? "a[i], qn_i32_from_f64(b[i])"
+                                                : "a[i], qn_i32_from_f32(b[i])";
     at += (size_t)snprintf(text + at, sizeof text - at,
                            "extern \"C\" __attribute__((visibility(\"default\"))) void "
                            "loop_%s_%s(const %s* a, const %s* b, const %s* c, %s* out, size_t n) "
                            "{ for (size_t i = 0; i < n; i++) out[i] = (%s)qn_%s_%s(%s); }\n",
-                           c->name, name, type, type, type, type, type, c->name, name,
-                           PARAMETERS[c->arity]);
+                           c->name, name, type, type, type, type, type, c->name, name, operands);
   }
   const char* error = NULL;
   void* built = prelude_build(mode, text, &error);

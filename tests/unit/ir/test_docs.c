@@ -64,10 +64,11 @@ static void test_operators(void** state) {
   (void)state;
   for (int op = 1; op < QN_OP_COUNT; op++) {
     const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
-    const char* names = info->rule == QN__RULE_SELECT ? "cab"
-                        : info->rule == QN__RULE_LANE ? "xd"
-                        : info->arity == 1            ? "x"
-                                                      : "abc";
+    const char* names = info->rule == QN__RULE_SELECT  ? "cab"
+                        : info->rule == QN__RULE_LANE  ? "xd"
+                        : info->rule == QN__RULE_SCALE ? "xn"
+                        : info->arity == 1             ? "x"
+                                                       : "abc";
     char text[128];
     if (info->arity == 0) {
       (void)snprintf(text, sizeof text, "`%s()`", info->text);

@@ -132,7 +132,8 @@ static void test_every_operator_parses(void** state) {
     if (info->rule == QN__RULE_LOGIC) operand = "o";
     char text[1024];
     const char* first = info->rule == QN__RULE_SELECT ? "o" : operand;
-    const char* second = info->rule == QN__RULE_LANE ? "0" : operand;
+    const char* second =
+        info->rule == QN__RULE_LANE || info->rule == QN__RULE_SCALE ? "0" : operand;
     if (info->arity == 0) {
       (void)snprintf(text, sizeof text, QN_PARSE_HEADER "let r = %s();\n}\n", info->text);
     } else if (info->syntax == QN__SYNTAX_INFIX) {

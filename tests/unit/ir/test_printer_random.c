@@ -61,6 +61,7 @@ static bool takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
     case QN__RULE_SHIFT:
       return is_int;
     case QN__RULE_FLOAT:
+    case QN__RULE_SCALE:
     case QN__RULE_TEST:
       return is_float;
     case QN__RULE_BITWISE:
@@ -93,10 +94,8 @@ static qn__ir_expr_t* make_op(maker_t* m, qn_dtype_t dtype, int depth) {
     }
     qn__ir_expr_t* args[3] = {NULL, NULL, NULL};
     for (uint32_t i = 0; i < info->arity; i++) {
-      qn_dtype_t each = operand;
-      if (info->rule == QN__RULE_SELECT && i == 0) each = QN_DTYPE_BOOL;
-      if (info->rule == QN__RULE_LANE && i == 1) each = QN_DTYPE_I64;
-      args[i] = make_expr(m, each, depth - 1);
+      qn_dtype_t own = qn__op_own_dtype(info->rule, i);
+      args[i] = make_expr(m, own != QN_DTYPE_NONE ? own : operand, depth - 1);
     }
     return qn__expr_op(m->arena, op, args[0], args[1], args[2]);
   }

@@ -58,13 +58,14 @@ static void copy(void* device_data, void* host_data, size_t size_bytes, bool is_
 
 static qn_function_t* compile(const case_t* c, bool is_f64) {
   static const char* const OPERANDS[] = {"", "a[i]", "a[i], b[i]", "a[i], b[i], c[i]"};
+  const char* operands = c->op == QN_OP_LDEXP ? "a[i], i32(b[i])" : OPERANDS[c->arity];
   bool is_test = c->op == QN_OP_ISNAN || c->op == QN_OP_ISINF || c->op == QN_OP_ISFINITE;
   const char* type = is_f64 ? "f64" : "f32";
   char text[512];
   snprintf(text, sizeof text,
            "func f(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
            "  parallel i in 0..n { y[i] = %s(%s(%s)); }\n}\n",
-           type, type, type, type, is_test ? type : "", c->name, OPERANDS[c->arity]);
+           type, type, type, type, is_test ? type : "", c->name, operands);
   qn_module_t* module = NULL;
   must_be_ok(qn_module_parse(text, strlen(text), NULL, &module), text);
   qn_lookup_options_t lookup = {.struct_size = sizeof lookup, .tier = QN_TIER_FULL};

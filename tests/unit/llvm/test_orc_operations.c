@@ -92,11 +92,14 @@ static void try_op(qn_op_t op, qn_dtype_t dtype, size_t target, qn_tier_t tier) 
   const qn__ir_op_info_t* info = qn__op_info(op);
   if (info->rule >= QN__RULE_LANE) return;
   bool is_truth = info->rule == QN__RULE_COMPARE || info->rule == QN__RULE_TEST;
-  bool is_select = info->rule == QN__RULE_SELECT;
+  qn_dtype_t operands[3];
+  for (uint32_t i = 0; i < 3; ++i) {
+    qn_dtype_t own = qn__op_own_dtype(info->rule, i);
+    operands[i] = own != QN_DTYPE_NONE ? own : dtype;
+  }
   sketch_t sketch;
   qn_buffer_t* out;
-  begin(&sketch, is_select ? QN_DTYPE_BOOL : dtype, dtype, dtype, is_truth ? QN_DTYPE_BOOL : dtype,
-        &out);
+  begin(&sketch, operands[0], operands[1], operands[2], is_truth ? QN_DTYPE_BOOL : dtype, &out);
   qn_expr_t* value =
       qn_build_op(sketch.builder, op, input(&sketch, 0), info->arity > 1 ? input(&sketch, 1) : NULL,
                   info->arity > 2 ? input(&sketch, 2) : NULL);

@@ -105,9 +105,11 @@ static item_t* add_item(items_t* items) {
 // Adds the operator unless it does not take the dtype.
 static void add_operator(items_t* items, qn_op_t op) {
   const qn__ir_op_info_t* info = qn__op_info(op);
-  qn_dtype_t operands[3] = {items->dtype, items->dtype, items->dtype};
-  if (info->rule == QN__RULE_SELECT) operands[0] = QN_DTYPE_BOOL;
-  if (info->rule == QN__RULE_LANE) operands[1] = QN_DTYPE_I64;
+  qn_dtype_t operands[3];
+  for (uint32_t i = 0; i < 3; ++i) {
+    qn_dtype_t own = qn__op_own_dtype(info->rule, i);
+    operands[i] = own != QN_DTYPE_NONE ? own : items->dtype;
+  }
   bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
   uint32_t index;
   const char* expected;
