@@ -6,6 +6,7 @@
 // What it is not: the functions with an error bound (test_prelude_math.c).
 // Threads: none.
 // Next: jit/gpu/prelude.c.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 // After those that it needs.
 #include <cmocka.h>
 
+#include "base/base.h"
 #include "ir/ir.h"
 #include "jit/gpu/prelude.h"
 #include "tests/support/rounding.h"
@@ -117,6 +119,10 @@ static void* build(const prelude_mode_t* mode) {
   at += snprintf(text + at, (size_t)(CAPACITY - at),
                  "LOOP(round_f16, qn_roundto_f16(get<float>(a[i])))\n"
                  "LOOP(round_bf16, qn_roundto_bf16(get<float>(a[i])))\n"
+                 "LOOP(next_f16, qn_roundto_f16(qn_nextafter_f16_f32(get<float>(a[i]), "
+                 "get<float>(b[i]))))\n"
+                 "LOOP(next_bf16, qn_roundto_bf16(qn_nextafter_bf16_f32(get<float>(a[i]), "
+                 "get<float>(b[i]))))\n"
                  "LOOP(mulhi_u32, qn_mulhi_u32(get<uint>(a[i]), get<uint>(b[i])))\n"
                  "LOOP(mulhi_i32, qn_mulhi_i32(get<int>(a[i]), get<int>(b[i])))\n");
   if (mode->has_int64) {
@@ -309,6 +315,41 @@ static void test_conversions(void** state) {
   }
 }
 
+// The neighbours of every f16 and bf16, which a kernel holds as f32.
+static void test_narrow_neighbours(void** state) {
+  (void)state;
+  if (modes[0] == NULL) skip();
+  static const double targets[] = {
+      0.0,      -0.0, 0x1p-24,          0x1p-14,           -1,         65504.0,
+      0x1p-133, 1e30, (double)INFINITY, (double)-INFINITY, (double)NAN};
+  enum { COUNT = 1 << 16 };
+  uint64_t* columns[3];
+  for (int k = 0; k < 3; k++) assert_non_null(columns[k] = calloc(COUNT, sizeof **columns));
+  for (size_t t = 0; t < 2 * QN_COUNT_OF(targets); t++) {
+    qn_dtype_t dtype = t % 2 == 0 ? QN_DTYPE_F16 : QN_DTYPE_BF16;
+    qn__ir_scalar_t args[2] = {{0}, {.f = qn__round_float(dtype, targets[t / 2])}};
+    for (uint64_t i = 0; i < COUNT; i++) {
+      columns[0][i] = qn__scalar_to_bits(QN_DTYPE_F32, qn__scalar_from_bits(dtype, i));
+      columns[1][i] = qn__scalar_to_bits(QN_DTYPE_F32, args[1]);
+    }
+    for (size_t m = 0; m < PRELUDE_MODE_COUNT; m++) {
+      loop_t loop = find(modes[m], t % 2 == 0 ? "next_f16" : "next_bf16");
+      loop(columns[0], columns[1], NULL, columns[2], COUNT);
+      for (uint64_t i = 0; i < COUNT; i++) {
+        qn__ir_scalar_t wanted;
+        args[0] = qn__scalar_from_bits(dtype, i);
+        assert_true(qn__scalar_op(QN_OP_NEXTAFTER, dtype, args, &wanted));
+        double got = qn__scalar_from_bits(QN_DTYPE_F32, columns[2][i]).f;
+        if (wanted.f == got && signbit(wanted.f) == signbit(got)) continue;
+        if (wanted.f != wanted.f && got != got) continue;
+        fail_msg("%s: the neighbour of %a towards %a is %a, not %a", PRELUDE_MODES[m].name,
+                 args[0].f, args[1].f, got, wanted.f);
+      }
+    }
+  }
+  for (int k = 0; k < 3; k++) free(columns[k]);
+}
+
 // What more than f32 holds becomes f16 or bf16 by one rounding.
 static void test_rounded_once(void** state) {
   (void)state;
@@ -460,6 +501,7 @@ int main(void) {
       cmocka_unit_test(test_operators),
       cmocka_unit_test(test_conversions),
       cmocka_unit_test(test_rounding_to_16_bits),
+      cmocka_unit_test(test_narrow_neighbours),
       cmocka_unit_test(test_rounded_once),
       cmocka_unit_test(test_upper_halves),
       cmocka_unit_test(test_writes_what_is_used),

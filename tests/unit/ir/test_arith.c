@@ -333,6 +333,63 @@ static void comparisons_with_nan_are_false(void** state) {
   assert_int_equal(out.i, 1);
 }
 
+static void neighbours_are_those_of_the_dtype(void** state) {
+  (void)state;
+  static const struct {
+    qn_dtype_t dtype;
+    double a, b, wanted;
+  } cases[] = {
+      {QN_DTYPE_F16, 1, 2, 1 + 0x1p-10},
+      {QN_DTYPE_F16, 1, 0, 1 - 0x1p-11},
+      {QN_DTYPE_F16, 0, -1, -0x1p-24},
+      {QN_DTYPE_F16, 0x1p-14, 0, 0x1p-14 - 0x1p-24},
+      {QN_DTYPE_F16, -0x1p-24, 1, -0.0},
+      {QN_DTYPE_F16, 65504, (double)INFINITY, (double)INFINITY},
+      {QN_DTYPE_F16, (double)INFINITY, 0, 65504},
+      {QN_DTYPE_BF16, 1, 2, 1 + 0x1p-7},
+      {QN_DTYPE_BF16, 0, 1, 0x1p-133},
+      {QN_DTYPE_F32, 1, 2, 1 + 0x1p-23},
+      {QN_DTYPE_F32, -0x1p-149, 0, -0.0},
+      {QN_DTYPE_F64, 1, (double)-INFINITY, 1 - 0x1p-53},
+      {QN_DTYPE_F64, 0.0, -0.0, -0.0},
+      {QN_DTYPE_F64, 1, (double)NAN, (double)NAN},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    qn__ir_scalar_t args[2] = {{.f = cases[i].a}, {.f = cases[i].b}};
+    qn__ir_scalar_t out;
+    assert_true(qn__scalar_op(QN_OP_NEXTAFTER, cases[i].dtype, args, &out));
+    assert_same_float(out.f, cases[i].wanted);
+  }
+}
+
+static void scaling_rounds_once(void** state) {
+  (void)state;
+  static const struct {
+    qn_dtype_t dtype;
+    double x;
+    int32_t n;
+    double wanted;
+  } cases[] = {
+      {QN_DTYPE_F32, 1, -149, 0x1p-149},
+      {QN_DTYPE_F32, 1, -150, 0},
+      {QN_DTYPE_F32, 1.5, -150, 0x1p-149},
+      {QN_DTYPE_F32, 0x1p-149, 276, 0x1p127},
+      {QN_DTYPE_F32, -1, 128, (double)-INFINITY},
+      {QN_DTYPE_F16, 1, 16, (double)INFINITY},
+      {QN_DTYPE_F16, 3, -25, 0x1p-23},
+      {QN_DTYPE_F64, 0x1.0000000000001p0, -1074, 0x1p-1074},
+      {QN_DTYPE_F64, 0x1p-1074, INT32_MAX, (double)INFINITY},
+      {QN_DTYPE_F64, -0x1p1023, INT32_MIN, -0.0},
+      {QN_DTYPE_F64, (double)NAN, 1, (double)NAN},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    qn__ir_scalar_t args[2] = {{.f = cases[i].x}, {.i = cases[i].n}};
+    qn__ir_scalar_t out;
+    assert_true(qn__scalar_op(QN_OP_LDEXP, cases[i].dtype, args, &out));
+    assert_same_float(out.f, cases[i].wanted);
+  }
+}
+
 static void logic_and_select(void** state) {
   (void)state;
   assert_int_equal(int_op(QN_OP_LOGIC_AND, QN_DTYPE_BOOL, 1, 0), 0);
@@ -375,6 +432,8 @@ int main(void) {
       cmocka_unit_test(smaller_and_larger_know_nan_and_zero),
       cmocka_unit_test(functions_have_their_special_values),
       cmocka_unit_test(comparisons_with_nan_are_false),
+      cmocka_unit_test(neighbours_are_those_of_the_dtype),
+      cmocka_unit_test(scaling_rounds_once),
       cmocka_unit_test(logic_and_select),
       cmocka_unit_test(reductions_begin_with_their_neutral_element),
   };
