@@ -240,10 +240,72 @@ static double next_after(qn_dtype_t dtype, double a, double b) {
   return qn__scalar_from_bits(dtype, bits).f;
 }
 
-// f32 operands in doubles. A sum, product, quotient or root of f32 values that is rounded to double
-// (53 >= 2 * 24 + 2 bits) and then to f32 is what one rounding gives; a fused product is not, so
-// that one is done in float.
-static double f32_op(qn_op_t op, double a, double b, double c) {
+static double inverse_root(double x) {
+  return 1 / sqrt(x);
+}
+static long double inverse_rootl(long double x) {
+  return 1 / sqrtl(x);
+}
+static double sigmoid(double x) {
+  return 1 / (1 + exp(-x));
+}
+static long double sigmoidl(long double x) {
+  return 1 / (1 + expl(-x));
+}
+static long double power_of_tenl(long double x) {
+  return powl(10, x);
+}
+static double power_of_ten(double x) {
+  return (double)powl(10, (long double)x);
+}
+
+// The functions of the C library that give the reference: for f32 in double, for f64 in long
+// double.
+typedef struct reference {
+  double (*one)(double);
+  long double (*one_l)(long double);
+  double (*two)(double, double);
+  long double (*two_l)(long double, long double);
+} reference_t;
+
+#define ONE(op, name) [QN_OP_##op] = {name, name##l, NULL, NULL}
+#define TWO(op, name) [QN_OP_##op] = {NULL, NULL, name, name##l}
+static const reference_t references[QN_OP_COUNT] = {
+    ONE(RSQRT, inverse_root),
+    ONE(EXP, exp),
+    ONE(EXP2, exp2),
+    ONE(LOG, log),
+    ONE(LOG2, log2),
+    ONE(TANH, tanh),
+    ONE(ERF, erf),
+    ONE(SIN, sin),
+    ONE(COS, cos),
+    ONE(EXPM1, expm1),
+    ONE(SIGMOID, sigmoid),
+    ONE(SINH, sinh),
+    ONE(COSH, cosh),
+    ONE(LOG10, log10),
+    ONE(LOG1P, log1p),
+    ONE(ASINH, asinh),
+    ONE(ACOSH, acosh),
+    ONE(ATANH, atanh),
+    ONE(TAN, tan),
+    ONE(ASIN, asin),
+    ONE(ACOS, acos),
+    ONE(ATAN, atan),
+    ONE(CBRT, cbrt),
+    ONE(EXP10, power_of_ten),
+    TWO(POW, pow),
+    TWO(ATAN2, atan2),
+    TWO(HYPOT, hypot),
+};
+#undef ONE
+#undef TWO
+
+// Operators that are rounded once, with f32 operands in doubles. A sum, product, quotient or root
+// of f32 values that is rounded to double (53 >= 2 * 24 + 2 bits) and then to f32 equals the value
+// rounded once. A fused product does not, and is computed in float.
+static double rounded_op(qn_op_t op, bool is_f64, double a, double b, double c) {
   switch (op) {
     case QN_OP_ADD:
       return a + b;
@@ -253,64 +315,10 @@ static double f32_op(qn_op_t op, double a, double b, double c) {
       return a * b;
     case QN_OP_DIV:
       return a / b;
-    case QN_OP_FMA:
-      return (double)fmaf((float)a, (float)b, (float)c);
     case QN_OP_SQRT:
       return sqrt(a);
-    case QN_OP_RSQRT:
-      return 1 / sqrt(a);
-    case QN_OP_EXP:
-      return exp(a);
-    case QN_OP_EXP2:
-      return exp2(a);
-    case QN_OP_LOG:
-      return log(a);
-    case QN_OP_LOG2:
-      return log2(a);
-    case QN_OP_TANH:
-      return tanh(a);
-    case QN_OP_ERF:
-      return erf(a);
-    case QN_OP_SIN:
-      return sin(a);
-    case QN_OP_COS:
-      return cos(a);
-    case QN_OP_POW:
-      return pow(a, b);
-    case QN_OP_EXP10:
-      return (double)powl(10, (long double)a);
-    case QN_OP_EXPM1:
-      return expm1(a);
-    case QN_OP_SIGMOID:
-      return 1 / (1 + exp(-a));
-    case QN_OP_SINH:
-      return sinh(a);
-    case QN_OP_COSH:
-      return cosh(a);
-    case QN_OP_LOG10:
-      return log10(a);
-    case QN_OP_LOG1P:
-      return log1p(a);
-    case QN_OP_ASINH:
-      return asinh(a);
-    case QN_OP_ACOSH:
-      return acosh(a);
-    case QN_OP_ATANH:
-      return atanh(a);
-    case QN_OP_TAN:
-      return tan(a);
-    case QN_OP_ASIN:
-      return asin(a);
-    case QN_OP_ACOS:
-      return acos(a);
-    case QN_OP_ATAN:
-      return atan(a);
-    case QN_OP_ATAN2:
-      return atan2(a, b);
-    case QN_OP_HYPOT:
-      return hypot(a, b);
-    case QN_OP_CBRT:
-      return cbrt(a);
+    case QN_OP_FMA:
+      return is_f64 ? fma(a, b, c) : (double)fmaf((float)a, (float)b, (float)c);
     case QN_OP_LDEXP:
       return (double)scaled(a, b);
     default:
@@ -319,74 +327,19 @@ static double f32_op(qn_op_t op, double a, double b, double c) {
   }
 }
 
-static double f64_op(qn_op_t op, double a, double b, double c) {
-  long double x = a;
-  switch (op) {
-    case QN_OP_FMA:
-      return fma(a, b, c);
-    case QN_OP_RSQRT:
-      return (double)(1 / sqrtl(x));
-    case QN_OP_EXP:
-      return (double)expl(x);
-    case QN_OP_EXP2:
-      return (double)exp2l(x);
-    case QN_OP_LOG:
-      return (double)logl(x);
-    case QN_OP_LOG2:
-      return (double)log2l(x);
-    case QN_OP_TANH:
-      return (double)tanhl(x);
-    case QN_OP_ERF:
-      return (double)erfl(x);
-    case QN_OP_SIN:
-      return (double)sinl(x);
-    case QN_OP_COS:
-      return (double)cosl(x);
-    case QN_OP_POW:
-      return (double)powl(x, (long double)b);
-    case QN_OP_EXP10:
-      return (double)powl(10, x);
-    case QN_OP_EXPM1:
-      return (double)expm1l(x);
-    case QN_OP_SIGMOID:
-      return (double)(1 / (1 + expl(-x)));
-    case QN_OP_SINH:
-      return (double)sinhl(x);
-    case QN_OP_COSH:
-      return (double)coshl(x);
-    case QN_OP_LOG10:
-      return (double)log10l(x);
-    case QN_OP_LOG1P:
-      return (double)log1pl(x);
-    case QN_OP_ASINH:
-      return (double)asinhl(x);
-    case QN_OP_ACOSH:
-      return (double)acoshl(x);
-    case QN_OP_ATANH:
-      return (double)atanhl(x);
-    case QN_OP_TAN:
-      return (double)tanl(x);
-    case QN_OP_ASIN:
-      return (double)asinl(x);
-    case QN_OP_ACOS:
-      return (double)acosl(x);
-    case QN_OP_ATAN:
-      return (double)atanl(x);
-    case QN_OP_ATAN2:
-      return (double)atan2l(x, (long double)b);
-    case QN_OP_HYPOT:
-      return (double)hypotl(x, (long double)b);
-    case QN_OP_CBRT:
-      return (double)cbrtl(x);
-    default:
-      return f32_op(op, a, b, c);
-  }
-}
-
 double qn__float_op(qn_op_t op, qn_dtype_t dtype, double a, double b, double c) {
   double result;
   if (exact_op(op, a, b, &result)) return result;
   if (op == QN_OP_NEXTAFTER) return next_after(dtype, a, b);
-  if (dtype == QN_DTYPE_F64) return f64_op(op, a, b, c);
-  return round_result(dtype, f32_op(op, a, b, c));
+  bool is_f64 = dtype == QN_DTYPE_F64;
+  const reference_t* reference = &references[op];
+  if (reference->one) {
+    result = is_f64 ? (double)reference->one_l((long double)a) : reference->one(a);
+  } else if (reference->two) {
+    result =
+        is_f64 ? (double)reference->two_l((long double)a, (long double)b) : reference->two(a, b);
+  } else {
+    result = rounded_op(op, is_f64, a, b, c);
+  }
+  return is_f64 ? result : round_result(dtype, result);
 }

@@ -1,7 +1,7 @@
 // ir/math/arc.c: inverse trigonometric functions.
 //
-// Arguments are reduced as in S. L. Moshier's Cephes library. Constants that are
-// added to a result are in two words. Read next: algebra.c.
+// Arguments are reduced as in S. L. Moshier's Cephes library. Constants that are added to a result
+// are in two words.
 #include <math.h>
 
 #include "ir/math/kit.h"

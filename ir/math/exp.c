@@ -1,8 +1,8 @@
-// ir/math/exp.c: exponentials, and what is made of them: hyperbolic functions, sigmoid, erf, ldexp.
+// ir/math/exp.c: exponentials, and functions made of them: hyperbolic ones, sigmoid, erf, ldexp.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial, and 2^n is put together from bits. No
 // tables, no branches: two clamps make the whole range one path (W. J. Cody and W. Waite, Software
-// Manual for the Elementary Functions, 1980, chapter 6). Read next: log.c.
+// Manual for the Elementary Functions, 1980, chapter 6).
 #include "ir/math/kit.h"
 #include "ir/math/tables.h"
 

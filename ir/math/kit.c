@@ -1,6 +1,6 @@
-// ir/math/kit.c: the larger words of the vocabulary of kit.h, and the table of the functions.
+// ir/math/kit.c: the larger operations of kit.h, and the table of the functions.
 //
-// Not here: an approximation of anything (exp.c, log.c, pow.c, trig.c). Read next: exp.c.
+// Not here: approximations (exp.c, log.c, pow.c, trig.c).
 #include "ir/math/kit.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static qn__ir_var_t* new_var(qn__mkit_t* k, qn__ir_var_kind_t kind, qn_dtype_t d
   return var;
 }
 
-// Appends `let v = value` and gives v.
+// Appends `let v = value` and returns v.
 static qn__mval_t let(qn__mkit_t* k, qn__ir_expr_t* value) {
   if (!value) return check(k, NULL);
   qn__ir_var_t* var = new_var(k, QN__VAR_LET, value->dtype);
@@ -114,10 +114,10 @@ static qn__mval_t horner(qn__mkit_t* k, qn__mval_t x, const double* coefficients
   return sum;
 }
 
-// A CPU computes long ones as two of half the length, in x^2: one more instruction, but half as
-// long a chain, and the chain is what a processor with a small window waits for (10 % of log). The
-// first coefficient stays apart, because what is rounded behind it counts less. A GPU has other
-// threads to run meanwhile.
+// On a CPU a long polynomial is computed as two of half the length, in x^2. That is one more
+// instruction, but the chain of dependent instructions, for which the processor waits, is half as
+// long (10 % of log). The first coefficient stays apart, so that the errors of the others count
+// less. A GPU runs other threads while it waits.
 qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count) {
   enum { LONG = 6 };
   if (count < LONG || k->is_gpu) return horner(k, x, coefficients, count, 1);

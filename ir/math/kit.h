@@ -1,8 +1,8 @@
-// ir/math/kit.h: the vocabulary in which the functions of mathematics are written.
+// ir/math/kit.h: the operations with which the functions of mathematics are written.
 //
-// A kit builds one function of one dtype: each word of the vocabulary appends a LET statement and
-// returns its variable. Words never fail: when the arena is exhausted they return a dummy, and
-// qn__math_build reports it. Read next: exp.c, the plainest user.
+// A kit builds one function of one dtype. Each operation appends a LET statement and returns its
+// variable. Operations never fail: if the arena is exhausted they return a dummy, and
+// qn__math_build reports it. Read next: exp.c, the simplest user.
 #ifndef QUERN_IR_MATH_KIT_H_
 #define QUERN_IR_MATH_KIT_H_
 
@@ -28,7 +28,7 @@ typedef struct qn__mkit {
   bool has_failed;
 } qn__mkit_t;
 
-// A value and what rounding cut off it: the sum of the two is what is meant.
+// A value in two words: the rounded value and the rounding error. Their sum is the value.
 typedef struct qn__mpair {
   qn__mval_t hi;
   qn__mval_t lo;
@@ -84,7 +84,7 @@ static inline qn__mval_t kabs(qn__mkit_t* k, qn__mval_t a) {
 static inline qn__mval_t kcopysign(qn__mkit_t* k, qn__mval_t magnitude, qn__mval_t sign) {
   return qn__mk_op(k, QN_OP_COPYSIGN, magnitude->dtype, magnitude, sign, NULL);
 }
-// a * b + c, fused where the target does that in one instruction. Only for where either is right.
+// a * b + c, fused where the target has an instruction for it. For sums that may be fused or not.
 static inline qn__mval_t kmad(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t c) {
   if (k->has_fma) return qn__mk_op(k, QN_OP_FMA, a->dtype, a, b, c);
   return kadd(k, kmul(k, a, b), c);
@@ -124,7 +124,7 @@ static inline qn__mval_t kisinf(qn__mkit_t* k, qn__mval_t a) {
 static inline qn__mval_t kselect(qn__mkit_t* k, qn__mval_t c, qn__mval_t a, qn__mval_t b) {
   return qn__mk_op(k, QN_OP_SELECT, a->dtype, c, a, b);
 }
-// x, but no more (no less) than `limit`; a NaN stays. One instruction on x86.
+// Bounds x from above (from below) by `limit`; a NaN stays. One instruction on x86.
 static inline qn__mval_t kat_most(qn__mkit_t* k, double limit, qn__mval_t x) {
   qn__mval_t bound = kf(k, limit);
   return kselect(k, klt(k, bound, x), bound, x);
@@ -179,7 +179,7 @@ static inline qn__mval_t kjoin(qn__mkit_t* k, qn__mval_t high, qn__mval_t low) {
   return qn__mk_op(k, QN__MATH_OP_JOIN, QN_DTYPE_F64, high, low, NULL);
 }
 
-// ---- mathematics
+// ---- functions
 
 // `function` of `args`, evaluated where `condition` holds for some lane, else `otherwise`.
 qn__mval_t qn__mk_call_if(qn__mkit_t* k, qn__mval_t condition, qn__math_id_t function,
@@ -197,8 +197,8 @@ qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, 
 #define QN__POLY_OF(k, x, name) \
   ((k)->is_f64 ? QN__POLY(k, x, name##_f64) : QN__POLY(k, x, name##_f32))
 
-// The number 1.5 * 2^mantissa_bits + bias: adding it to a small x rounds x to an integer n, and the
-// low bits of the sum, which qn__mk_word gives, are then n + bias.
+// Returns 1.5 * 2^mantissa_bits + bias. Adding it to a small x rounds x to an integer n. The low
+// bits of the sum, which qn__mk_word returns, are then n + bias.
 double qn__mk_magic(const qn__mkit_t* k, int bias);
 // The bits of a float, or where exponents are 32-bit words, their lower half.
 qn__mval_t qn__mk_word(qn__mkit_t* k, qn__mval_t x);
@@ -207,16 +207,17 @@ qn__mval_t qn__mk_power(qn__mkit_t* k, qn__mval_t word);
 // x with the lower half of its mantissa cleared: products of two such are exact.
 qn__mval_t qn__mk_head(qn__mkit_t* k, qn__mval_t x);
 
-// x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2 and f exact, for x positive and finite; denormals only if
-// asked for. With AVX-512 any x: k is -infinity for zero, infinity for infinity, and f is NaN for
-// what has no logarithm.
+// Splits x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2 and f exact, for x positive and finite, and not
+// denormal unless `with_denormals`. With AVX-512 x may be any number: k is -infinity for zero and
+// infinity for infinity, and f is NaN where x has no logarithm.
 typedef struct qn__msplit {
   qn__mval_t k;  // as a float
   qn__mval_t f;
 } qn__msplit_t;
 qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals);
 
-// x is finite and not zero, by its bits: a GPU's comparison may take a denormal number for zero.
+// Tests that x is finite and not zero. On a GPU by its bits, as a comparison there may take a
+// denormal number for zero.
 qn__mval_t qn__mk_has_exponent(qn__mkit_t* k, qn__mval_t x);
 
 // Two-word arithmetic; exact unless it overflows or underflows. (The product of doubles without
@@ -231,15 +232,15 @@ qn__mkit_t qn__mk_as(const qn__mkit_t* k, qn_dtype_t f);
 
 // ---- pieces that several families share
 
-// How the power of two of an exponential is put together.
+// How an exponential is multiplied by a power of two.
 //
-// NORMAL: n is added to the exponent of the factor. For results that are normal numbers; a NaN
-// does not survive it.
+// NORMAL: n is added to the exponent of the factor. Only for results that are normal numbers; a NaN
+// becomes another number.
 //
-// ANY: no single power of two reaches from the largest to the smallest result, so there are two, of
-// n / 2 and n - n / 2. The first product is exact, the second rounds once, to a denormal or to
-// infinity if need be. (Adding the first half to the exponent instead was tried: 1.5 % faster, but
-// then a NaN has to be put back.)
+// ANY: by two powers of two, of n / 2 and n - n / 2, as no single one reaches from the largest to
+// the smallest result. The first product is exact, the second rounds once, if need be to a denormal
+// number or to infinity. (Adding the first half to the exponent was tried: it is 1.5 % faster, but
+// a NaN then needs a test.)
 typedef enum qn__mscale { QN__MSCALE_NORMAL, QN__MSCALE_ANY } qn__mscale_t;
 // e^x 2^more for x within the clamps of exp.
 qn__mval_t qn__mk_exp(qn__mkit_t* k, qn__mval_t x, int more, qn__mscale_t scale);
@@ -252,7 +253,7 @@ qn__mval_t qn__mk_log_tail(qn__mkit_t* k, qn__mval_t f);
 // shorter number; n is clamped to where the result is finite and not zero, or just beyond.
 qn__mval_t qn__mk_ldexp(qn__mkit_t* k, qn__mval_t m, qn__mval_t n);
 
-// Every function: qn__mf_NAME gives its result for the parameters.
+// qn__mf_NAME returns the result of the function NAME for its parameters.
 #define QN_MATH(name, op, arity, f32, f64, needs) \
   qn__mval_t qn__mf_##name(qn__mkit_t* k, const qn__mval_t* args);
 #include "ir/math/functions.inc"

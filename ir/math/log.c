@@ -1,9 +1,9 @@
-// ir/math/log.c: logarithms, and what is made of them: inverse hyperbolic functions.
+// ir/math/log.c: logarithms, and inverse hyperbolic functions, which are made of them.
 //
 // x = 2^k m with m between 3/4 and 3/2, f = m - 1, which is exact; log(1 + f) is f - f^2/2 + …, so
 // that the leading terms carry no error, and k ln 2 is added in two words. The form of the tail of
 // f64 is that of FreeBSD's e_log.c. Not here: the logarithm inside pow, which needs more digits
-// (pow.c). Read next: trig.c.
+// (pow.c).
 #include <math.h>
 
 #include "ir/math/kit.h"
@@ -46,7 +46,7 @@ static qn__mval_t with_special_bits(qn__mkit_t* k, qn__mval_t x, qn__mval_t resu
   return kselect(k, kor(k, is_special, is_zero), special, result);
 }
 
-// What comes out of x <= 0, infinity and NaN, whatever `result` is then.
+// Returns `result` for x positive and finite, and the special results for other x.
 static qn__mval_t with_all_special_cases(qn__mkit_t* k, qn__mval_t x, qn__mval_t result) {
   if (k->is_gpu) return with_special_bits(k, x, result);
   qn__mval_t zero = kf(k, 0.0);

@@ -1,9 +1,9 @@
 // ir/math/math.h: the functions of mathematics as functions in IR, for code generators.
 //
-// A generator that meets `exp(x)` builds the function of that operator for its target and dtype
-// here, once or at each use. It then emits the statements inline or calls them as a function, as
-// suits it. The code depends on what the target has: see qn__math_trait. The interpreter does not
-// use these functions: it is the reference that tests compare them with.
+// A generator builds the function of an operator such as `exp(x)` for its target and dtype, once or
+// at each use. It emits the statements inline, or as a function that it calls. The code depends on
+// the target: see qn__math_trait. The interpreter does not use these functions: it is the reference
+// that tests compare them with.
 //
 // A function consists of LET statements, whose values are operators on variables and literals, and
 // of the result. Values are f32 or f64, bool, and integers of 32 and 64 bits. Two forms branch:

@@ -11,8 +11,7 @@
 // 4. Beyond: the product of the mantissa with the bits of 2/pi that matter, in integers (M. H.
 //    Payne and R. N. Hanek, Radian reduction for trigonometric functions, 1983).
 //
-// The last two ways of a dtype are functions that are called for arguments that need them: those
-// are rare. Read next: pow.c.
+// The last two ways of a dtype are functions that are called for the rare arguments that need them.
 #include <math.h>
 
 #include "ir/math/kit.h"
@@ -80,12 +79,12 @@ static qn__mval_t mulhi(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
   return qn__mk_op(k, QN__MATH_OP_MULHI, a->dtype, a, b, NULL);
 }
 
-// 1 where the condition holds.
+// Returns 1 where the condition holds, else 0.
 static qn__mval_t bit(qn__mkit_t* k, qn__mval_t condition) {
   return kto(k, k->u, condition);
 }
 
-// The words of 2/pi from the one at `position` on, as many as `count`, which shifts leave.
+// Reads `count` words of 2/pi, beginning at the bit `position`.
 static void window(qn__mkit_t* k, qn__mval_t position, qn__mval_t* words, uint32_t count) {
   uint32_t width = k->is_f64 ? 64 : 32;
   qn__mval_t at = kshr(k, position, k->is_f64 ? 6 : 5);
@@ -125,7 +124,7 @@ static turns_t turns_of(qn__mkit_t* k, qn__mval_t x) {
   uint64_t first = k->is_f64 ? 1075 - 62 : 120, all = k->is_f64 ? 0x7FE : 0xFE;
   exponent = kselect(k, kgt(k, exponent, ku(k, all)), ku(k, all), exponent);
   qn__mval_t position = ksub(k, exponent, ku(k, first));
-  // An argument that does not need all this comes here with others that do.
+  // Lanes with small arguments run along with those that need this.
   position = kselect(k, klt(k, exponent, ku(k, first)), zero, position);
   qn__mval_t w[3];
   window(k, position, w, 3);
@@ -249,7 +248,7 @@ static qn__mval_t tangent_of(qn__mkit_t* k, angle_t angle) {
   return kdiv(k, top, kselect(k, is_odd, circle.sine, circle.cosine));
 }
 
-// What is wanted of |x|.
+// The function of |x|.
 typedef enum part { SINE, COSINE, TANGENT } part_t;
 
 static qn__mval_t part_of(qn__mkit_t* k, angle_t angle, part_t part) {
@@ -316,7 +315,7 @@ static qn__mval_t of_magnitude(qn__mkit_t* k, qn__mval_t magnitude, part_t part)
   return kselect(k, is_finite, y, kf(k, (double)NAN));
 }
 
-// Of x, of which y is for |x|: an odd function.
+// Returns the odd function of x whose value for |x| is y.
 static qn__mval_t with_sign(qn__mkit_t* k, qn__mval_t x, qn__mval_t y) {
   qn__mval_t sign = kand(k, kbits(k, x), ku(k, UINT64_C(1) << (k->is_f64 ? 63 : 31)));
   return kfrom_bits(k, kxor(k, kbits(k, y), sign));
