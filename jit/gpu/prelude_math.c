@@ -255,7 +255,8 @@ static void count_uses(const writer_t* w, const qn__ir_expr_t* expr) {
 
 // The first statement: the variable's, with the state before the first step. The second: the steps.
 static void write_repeat(const writer_t* w, const qn__ir_var_t* var, const qn__ir_expr_t* expr) {
-  const qn__math_info_t* step = qn__math_info((qn__math_id_t)(expr->op - QN__MATH_OP_REPEAT));
+  const qn__math_info_t* step =
+      qn__math_info((qn__math_id_t)((uint32_t)expr->op - QN__MATH_OP_REPEAT));
   const char* type = type_text(var->dtype);
   qn__buffer_format(w->out, "  %s t%u = ", type, var->id);
   write_operand(w, expr->args[1]);

@@ -227,7 +227,7 @@ static qn__val_t conditional(const qn__kit_t* k, const qn__ir_expr_t* expr) {
 // A loop for all lanes that ends with the longest of them.
 static qn__val_t repeat(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   LLVMBuilderRef b = k->builder;
-  qn__math_id_t step = (qn__math_id_t)(expr->op - QN__MATH_OP_REPEAT);
+  qn__math_id_t step = (qn__math_id_t)((uint32_t)expr->op - QN__MATH_OP_REPEAT);
   qn__val_t count = leaf(k, expr->args[0]), start = leaf(k, expr->args[1]);
   qn__val_t one = kf(k, 1.0);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
