@@ -32,17 +32,12 @@
 #include "tests/faults/kernels.h"
 #include "tests/faults/nfs.h"
 #include "tests/support/fault.h"
+#include "tests/support/sanitized.h"
 #include "tests/unit/cache/support.h"
 
 #define PATIENCE_SECONDS 600
 #define PATIENCE_NS (PATIENCE_SECONDS * INT64_C(1000000000))
 #define MODULES 12u
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define IS_SANITIZED 1
-#else
-#define IS_SANITIZED 0
-#endif
 
 // ---------------------------------------------------------------------------------------- helpers
 

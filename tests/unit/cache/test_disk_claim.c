@@ -18,20 +18,10 @@
 #include "base/fs.h"
 #include "base/thread.h"
 #include "tests/support/fault.h"
+#include "tests/support/sanitized.h"
 #include "tests/unit/cache/support.h"
 
 #define MS INT64_C(1000000)
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define HAS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define HAS_SANITIZER 1
-#endif
-#endif
-#ifndef HAS_SANITIZER
-#define HAS_SANITIZER 0
-#endif
 
 static sample_t sample, other;
 
@@ -218,7 +208,7 @@ static void a_lease_that_hangs_holds_no_close_up(void** state) {
 
 // ------------------------------------------------------------------------------- processes
 
-enum { PROCESS_COUNT = HAS_SANITIZER ? 12 : 64, KEY_COUNT = 50 };
+enum { PROCESS_COUNT = IS_SANITIZED ? 12 : 64, KEY_COUNT = 50 };
 
 // Makes each key once unless another process has: a compile is a file of its own.
 static int make_all(const sample_t* keys, int number) {

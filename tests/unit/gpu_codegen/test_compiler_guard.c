@@ -18,19 +18,7 @@
 #include <unistd.h>
 
 #include "jit/gpu/compiler_guard.h"
-
-// ThreadSanitizer takes threads that had ended before a fork for leaks of the child, and the heap
-// of AddressSanitizer keeps its locks in a child as they were.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define HAS_FORKS 0
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define HAS_FORKS 0
-#endif
-#endif
-#ifndef HAS_FORKS
-#define HAS_FORKS 1
-#endif
+#include "tests/support/sanitized.h"
 
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t work_count;
@@ -64,9 +52,11 @@ static void* compile_thrice(void* arg) {
   return worst == QN_STATUS_OK ? arg : NULL;
 }
 
-// What the child of a fork sees, as its exit code: the code of a compile with the guard.
+// Forks and compiles in the child; returns the code of that compile. Without a fork under
+// sanitizers: ThreadSanitizer takes threads that had ended before a fork for leaks of the child,
+// and the heap of AddressSanitizer keeps its locks in a child as they were.
 static int fork_and_compile(qn__compiler_guard_t* guard) {
-  if (!HAS_FORKS) return (int)compile(guard);
+  if (IS_SANITIZED) return (int)compile(guard);
   pid_t child = fork();
   if (child == 0) {
     (void)alarm(600);

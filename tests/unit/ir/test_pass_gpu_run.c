@@ -15,6 +15,7 @@
 #include "ir/verify.h"
 #include "support_gpu.h"
 #include "tests/support/fault.h"
+#include "tests/support/sanitized.h"
 
 enum { MAX_PARAMS = 8, BUFFER_BYTES = 1 << 16 };
 
@@ -145,7 +146,8 @@ static void run_program(void** state) {
       fail_msg("%s, target %zu: %s", program->name, t, message);
     }
     static const int64_t extents[] = {0, 1, 7, 40, 100};
-    for (size_t e = 0; e < QN_COUNT_OF(extents); ++e) {
+    // The interpreter is slow under sanitizers.
+    for (size_t e = 0; e < QN_COUNT_OF(extents); e += IS_SANITIZED ? 2 : 1) {
       int64_t symbols[] = {extents[e], extents[(e + 2) % 5], extents[(e + 1) % 3], 2, 3};
       compare(program, module, &body, symbols, &targets[t]);
     }

@@ -17,6 +17,7 @@
 #include "ir/verify.h"
 #include "support_gpu.h"
 #include "tests/support/fault.h"
+#include "tests/support/sanitized.h"
 
 enum { MAX_PARAMS = 4, ROWS = 2, BUFFER_BYTES = 1 << 14 };
 
@@ -229,7 +230,8 @@ static void run_program(void** state) {
         qn_test_show(&body);
         fail_msg("%s of %s: kept: %d", program->name, dtypes[d], is_kept);
       }
-      for (size_t k = 0; k < QN_COUNT_OF(lengths); ++k) {
+      // The interpreter is slow under sanitizers.
+      for (size_t k = 0; k < QN_COUNT_OF(lengths); k += IS_SANITIZED ? 3 : 1) {
         check(program, module, &body, lengths[k], false);
         check(program, module, &body, lengths[k], true);
       }

@@ -17,6 +17,7 @@
 #include "support_gpu.h"
 #include "support_pass.h"
 #include "tests/support/fault.h"
+#include "tests/support/sanitized.h"
 
 enum { MAX_PARAMS = 8, BUFFER_BYTES = 1 << 17, MAX_SYMBOLS = 8 };
 
@@ -184,6 +185,7 @@ static void run_target(const program_t* program, const qn_module_t* module, size
     qn_test_show(&body);
     fail_msg("%s, target %zu: no tile", program->name, target);
   }
+  if (IS_SANITIZED) every *= 3;  // the interpreter is slow there
   for (size_t s = 0; s < QN_COUNT_OF(shapes); s += every) {
     compare(program, module, &body, shapes[s], tolerance);
   }

@@ -11,18 +11,6 @@
 #include "cache/disk_inner.h"
 #include "tests/unit/jit/support_gate.h"
 
-void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
-
-void must_be(qn_status_t status, qn_status_code_t code, const char* part) {
-  if (qn_status_code(status) != code || !strstr(qn_status_message(status), part)) {
-    fail_msg("expected code %d and '%s', got %d: %s", (int)code, part, (int)qn_status_code(status),
-             qn_status_message(status));
-  }
-  qn_status_free(status);
-}
-
 // ---------------------------------------------------------------------------------- the generator
 
 static qn_status_t create(void** out_self) {
@@ -118,17 +106,15 @@ void gated_begin(gated_t* gated, const qn_engine_options_t* base) {
   must(qn__mutex_init(&gated->gate.mutex));
   must(qn__cond_init(&gated->gate.moved));
   assert_true(qn_test_tempdir_make(gated->directory));
-  qn_engine_options_t options = {.struct_size = sizeof options};
-  if (base) options = *base;
+  qn_engine_options_t options = base ? *base : (qn_engine_options_t){0};
   if (!options.cache_dir) options.cache_dir = gated->directory;
-  options.ignores_environment = true;
-  must(qn_engine_create(&options, &gated->engine));
+  gated->engine = must_engine(options);
   gate_install(&gated->gate, gated->engine);
   gated->engine->in_flight.failures.period_ns = GATE_PATIENCE_NS;
   gated->engine->compile_grace_ns = GATE_PATIENCE_NS;
   gated->engine->close_grace_ns = GATE_PATIENCE_NS;
   if (qn__engine_disk(gated->engine)) qn__engine_disk(gated->engine)->hang_ns = GATE_PATIENCE_NS;
-  must(qn_target_parse("interp", &gated->target));
+  gated->target = must_target("interp");
 }
 
 void gated_begin_with(gated_t* gated, const qn_setting_t* settings, size_t count) {
@@ -163,9 +149,7 @@ qn_module_t* module_of(const char* name, int value) {
   char text[256];
   (void)snprintf(text, sizeof text, "func %s(out y: i32[n]) { for i in 0..n { y[i] = %d; } }\n",
                  name, value);
-  qn_module_t* module;
-  must(qn_module_parse(text, strlen(text), NULL, &module));
-  return module;
+  return must_parse(text);
 }
 
 int call(qn_function_t* function) {
@@ -176,25 +160,6 @@ int call(qn_function_t* function) {
   must(qn_function_call(function, args, 1, NULL));
   assert_int_equal(y[0], y[2]);
   return y[0];
-}
-
-typedef struct wanted {
-  const char* name;
-  uint64_t value;
-  bool is_found;
-} wanted_t;
-static void find_counter(void* self, const char* name, uint64_t value, const char* doc) {
-  (void)doc;
-  wanted_t* wanted = self;
-  if (strcmp(wanted->name, name) != 0) return;
-  wanted->value = value;
-  wanted->is_found = true;
-}
-uint64_t counter_of(qn_engine_t* engine, const char* name) {
-  wanted_t wanted = {name, 0, false};
-  qn_engine_counters(engine, find_counter, &wanted);
-  if (!wanted.is_found) fail_msg("no counter %s", name);
-  return wanted.value;
 }
 
 // -------------------------------------------------------------------------------------- lookups

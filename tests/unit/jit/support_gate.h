@@ -6,6 +6,7 @@
 #define QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
 
 #include "jit/engine/engine.h"
+#include "tests/support/engine.h"
 #include "tests/support/tempdir.h"
 
 #define GATE_LOG 256
@@ -53,9 +54,6 @@ int gate_started(gate_t* gate);
 qn_module_t* module_of(const char* name, int value);
 // Calls the function on three elements and gives what it wrote.
 int call(qn_function_t* function);
-uint64_t counter_of(qn_engine_t* engine, const char* name);
-void must(qn_status_t status);
-void must_be(qn_status_t status, qn_status_code_t code, const char* part);
 
 qn_lookup_options_t lookup_with(qn_miss_policy_t miss, int64_t timeout_ns, int32_t priority);
 // One lookup in this thread; the function is released again.

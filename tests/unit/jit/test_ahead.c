@@ -14,13 +14,10 @@
 #include "quern/observe.h"
 #include "quern/quern.h"
 #include "quern/target.h"
+#include "tests/support/engine.h"
 #include "tests/support/tempdir.h"
 
 static const char text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
-
-static void must(qn_status_t status) {
-  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
-}
 
 typedef struct fixture {
   char directory[QN_TEST_PATH_SIZE];
@@ -30,14 +27,8 @@ typedef struct fixture {
 } fixture_t;
 
 static qn_engine_t* make_engine(const char* directory, qn_cache_mode_t mode) {
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .cache_dir = directory,
-                                 .cache_mode = mode,
-                                 .cache_namespace = "here",
-                                 .ignores_environment = true};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine(
+      (qn_engine_options_t){.cache_dir = directory, .cache_mode = mode, .cache_namespace = "here"});
 }
 
 static int set_up(void** state) {

@@ -12,18 +12,11 @@
 
 #include "quern/quern.h"
 #include "tests/support/must.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
+#include "tests/support/sanitized.h"
 
 static _Atomic long allocation_count;
 
-#if !defined(IS_SANITIZED)
+#if !IS_SANITIZED
 // glibc's own entries behind the public names.
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -51,7 +44,7 @@ int posix_memalign(void** out_pointer, size_t alignment, size_t size) {
 
 static void test_calls_allocate_nothing(void** state) {
   (void)state;
-#if defined(IS_SANITIZED)
+#if IS_SANITIZED
   skip();
 #endif
   static const char text[] =

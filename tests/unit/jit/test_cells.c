@@ -12,8 +12,8 @@
 #include "base/thread.h"
 #include "jit/call/executable.h"
 #include "quern/quern.h"
+#include "tests/support/engine.h"
 #include "tests/support/fault.h"
-#include "tests/support/must.h"
 
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
 
@@ -36,13 +36,7 @@ typedef struct made {
 } made_t;
 
 static qn_engine_t* engine_with(qn_allocator_t allocator) {
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .allocator = allocator,
-                                 .cache_mode = QN_CACHE_OFF,
-                                 .ignores_environment = true};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine((qn_engine_options_t){.allocator = allocator, .cache_mode = QN_CACHE_OFF});
 }
 
 static made_t make(qn_engine_t* engine, const char* text, const char* target_text,

@@ -26,23 +26,24 @@ static void test_failures_are_remembered(void** state) {
   qn_module_t* module = module_of("f", 1);
   qn_module_t* other = module_of("g", 2);
   for (int i = 0; i < 3; i++) {
-    must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
+    must_fail(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED,
+              "does not want");
   }
-  must_be(gated_look_up(&gated, other, "g", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
+  must_fail(gated_look_up(&gated, other, "g", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
   assert_int_equal(gate_started(&gated.gate), 2);
   assert_int_equal(counter_of(gated.engine, "compiles_failed"), 2);
   assert_int_equal(counter_of(gated.engine, "failed_remembered"), 2);
   // Whoever may not compile hears that it is forbidden.
   qn_lookup_options_t fail = lookup_with(QN_MISS_FAIL, 0, 0);
-  must_be(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
+  must_fail(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
   // Unloading forgets; so does time.
   (void)qn_engine_unload(gated.engine, module, gated.target, NULL);
   gated.engine->in_flight.failures.period_ns = 0;
-  must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
+  must_fail(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
   assert_int_equal(gate_started(&gated.gate), 3);
   gated.gate.fails_with = QN_STATUS_OK;
   must(gated_look_up(&gated, module, "f", NULL, NULL));
-  must_be(gated_look_up(&gated, other, "g", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
+  must_fail(gated_look_up(&gated, other, "g", NULL, NULL), QN_STATUS_UNSUPPORTED, "does not want");
   qn_module_release(module);
   qn_module_release(other);
   gated_end(&gated);
@@ -58,7 +59,7 @@ static void test_what_is_not_remembered(void** state) {
   qn_module_t* module = module_of("f", 1);
   for (size_t i = 0; i < 3; i++) {
     gated.gate.fails_with = codes[i];
-    must_be(gated_look_up(&gated, module, "f", NULL, NULL), codes[i], "");
+    must_fail(gated_look_up(&gated, module, "f", NULL, NULL), codes[i], "");
   }
   assert_int_equal(gate_started(&gated.gate), 3);
   gated.gate.fails_with = QN_STATUS_OK;
@@ -77,13 +78,13 @@ static void test_many_failures(void** state) {
   gated.engine->in_flight.failures.period_ns = 3600 * SECOND;
   for (int i = 0; i < (int)QN__FAILURE_COUNT + 1; i++) {
     qn_module_t* module = module_of("f", i);
-    must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
+    must_fail(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
     qn_module_release(module);
   }
   int before = gate_started(&gated.gate);
   for (int i = 0; i < 2; i++) {
     qn_module_t* module = module_of("f", i == 0 ? (int)QN__FAILURE_COUNT : 0);
-    must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
+    must_fail(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
     qn_module_release(module);
   }
   assert_int_equal(gate_started(&gated.gate), before + 1);
@@ -134,11 +135,11 @@ static void test_forbid(void** state) {
     qn_lookup_options_t lookup = lookup_with(policies[i / 2], i % 2 ? 3600 * SECOND : 0, 0);
     qn_status_t status = gated_look_up(&gated, module, "f", &lookup, NULL);
     assert_non_null(strstr(qn_status_message(status), "(key "));
-    must_be(status, QN_STATUS_COMPILE_FORBIDDEN, "'f@");
+    must_fail(status, QN_STATUS_COMPILE_FORBIDDEN, "'f@");
   }
   qn_future_t* future = gated_request(&gated, module, "f", 0);
   qn_function_t* function;
-  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "'f@");
+  must_fail(qn_future_wait(future, -1, NULL, &function), QN_STATUS_COMPILE_FORBIDDEN, "'f@");
   qn_future_release(future);
   assert_int_equal(gate_started(&gated.gate), 0);
   assert_int_equal(heard.count, 0);
@@ -184,7 +185,7 @@ static void test_callback(void** state) {
   assert_memory_equal(heard.text, "directory: the file ends", 24);
   // One that fails.
   gated.gate.fails_with = QN_STATUS_UNSUPPORTED;
-  must_be(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
+  must_fail(gated_look_up(&gated, module, "f", NULL, NULL), QN_STATUS_UNSUPPORTED, "");
   assert_int_equal(heard.count, 3);
   assert_int_equal(heard.code, QN_STATUS_UNSUPPORTED);
   assert_int_equal(heard.code_bytes, 0);

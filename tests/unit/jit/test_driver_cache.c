@@ -123,20 +123,6 @@ static void let_go(void) {
   memset(&driver.kept, 0, sizeof driver.kept);
 }
 
-static uint64_t wanted_value;
-static const char* wanted_name;
-static void find_counter(void* self, const char* name, uint64_t value, const char* doc) {
-  (void)self;
-  (void)doc;
-  if (strcmp(name, wanted_name) == 0) wanted_value = value;
-}
-static uint64_t counter(qn_engine_t* engine, const char* name) {
-  wanted_name = name;
-  wanted_value = UINT64_MAX;
-  qn_engine_counters(engine, find_counter, NULL);
-  return wanted_value;
-}
-
 static qn_module_t* module;
 static qn_target_t* target;
 
@@ -186,16 +172,16 @@ static void test_kept_for_one_driver(void** state) {
   driver.got_count = 0;
   qn_engine_t* engine = look_up(directory, "rw");
   assert_int_equal(driver.got_count, 0);
-  assert_int_equal(counter(engine, "driver_misses"), 1);
-  assert_int_equal(counter(engine, "driver_puts"), 1);
+  assert_int_equal(counter_of(engine, "driver_misses"), 1);
+  assert_int_equal(counter_of(engine, "driver_puts"), 1);
   qn_engine_destroy(engine);
   let_go();
 
   // The next process of the same driver.
   engine = look_up(directory, "rw");
   assert_string_equal(driver.got, "pipelines of driver 1");
-  assert_int_equal(counter(engine, "driver_hits"), 1);
-  assert_int_equal(counter(engine, "driver_puts"), 0);
+  assert_int_equal(counter_of(engine, "driver_hits"), 1);
+  assert_int_equal(counter_of(engine, "driver_puts"), 0);
   qn_engine_destroy(engine);
   let_go();
 
@@ -204,7 +190,7 @@ static void test_kept_for_one_driver(void** state) {
   driver.made = "pipelines of driver 2";
   engine = look_up(directory, "rw");
   assert_string_equal(driver.got, "");
-  assert_int_equal(counter(engine, "driver_misses"), 1);
+  assert_int_equal(counter_of(engine, "driver_misses"), 1);
   qn_engine_destroy(engine);
   let_go();
   engine = look_up(directory, "ro");
@@ -229,7 +215,7 @@ static void test_modes(void** state) {
   engine = look_up(directory, "refresh");
   assert_null(driver.kept.get);
   assert_non_null(driver.kept.put);
-  assert_int_equal(counter(engine, "driver_puts"), 1);
+  assert_int_equal(counter_of(engine, "driver_puts"), 1);
   qn_engine_destroy(engine);
   // The device still has the store: what it puts now goes nowhere.
   driver.kept.put(driver.kept.self, "driver 1", "late", 4);

@@ -18,8 +18,8 @@
 #include "quern/backend.h"
 #include "quern/observe.h"
 #include "quern/quern.h"
+#include "tests/support/engine.h"
 #include "tests/support/fault.h"
-#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 static const char saxpy_text[] =
@@ -60,41 +60,13 @@ static const char faulty_text[] =
   "  }\n"                                 \
   "}\n"
 
-static qn_target_t* target_of(const char* text) {
-  qn_target_t* target;
-  must(qn_target_parse(text, &target));
-  return target;
-}
 static qn_engine_t* engine_on(const char* directory, qn_cache_mode_t mode) {
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .cache_dir = directory,
-                                 .cache_mode = mode,
-                                 .ignores_environment = true};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine((qn_engine_options_t){.cache_dir = directory, .cache_mode = mode});
 }
 // Ends an engine whose entries the next one is to find, however slow the machine is.
 static void end_written(qn_engine_t* engine) {
   assert_true(qn_engine_flush(engine, INT64_C(3600000000000)));
   qn_engine_destroy(engine);
-}
-static void find_counter(void* self, const char* name, uint64_t value, const char* doc) {
-  (void)doc;
-  struct {
-    const char* name;
-    uint64_t value;
-  }* wanted = self;
-  if (strcmp(wanted->name, name) == 0) wanted->value = value;
-}
-static uint64_t counter(qn_engine_t* engine, const char* name) {
-  struct {
-    const char* name;
-    uint64_t value;
-  } wanted = {name, UINT64_MAX};
-  qn_engine_counters(engine, find_counter, &wanted);
-  if (wanted.value == UINT64_MAX) fail_msg("no counter %s", name);
-  return wanted.value;
 }
 
 // Runs saxpy on three elements and checks the result.
@@ -113,7 +85,7 @@ static void run_saxpy(qn_function_t* function) {
 static qn_source_t look_up(qn_engine_t* engine, const char* text, const char* target_text,
                            const qn_lookup_options_t* options) {
   qn_module_t* module = must_parse(text);
-  qn_target_t* target = target_of(target_text);
+  qn_target_t* target = must_target(target_text);
   qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_function_t* function;
   must(qn_engine_function(engine, module, target, "saxpy", options, &info, &function));
@@ -144,8 +116,8 @@ static void test_sources(void** state) {
     engine = engine_on(directory, QN_CACHE_RW);
     assert_int_equal(look_up(engine, saxpy_again, kinds[k], NULL), QN_SOURCE_DISK);
     assert_int_equal(look_up(engine, saxpy_again, kinds[k], &fast), QN_SOURCE_DISK);
-    assert_int_equal(counter(engine, "compiles"), 0);
-    assert_int_equal(counter(engine, "directory_hits"), 2);
+    assert_int_equal(counter_of(engine, "compiles"), 0);
+    assert_int_equal(counter_of(engine, "directory_hits"), 2);
     qn_engine_destroy(engine);
     qn_test_tempdir_remove(directory);
   }
@@ -199,7 +171,7 @@ static void test_bad_options(void** state) {
   unsetenv("QUERN_CACHE_MAX_SIZE");
   must(qn_engine_create(NULL, &engine));
   qn_module_t* module = must_parse(saxpy_text);
-  qn_target_t* target = target_of("interp");
+  qn_target_t* target = must_target("interp");
   qn_executable_t* executable;
   must_fail(qn_engine_executable(engine, NULL, target, NULL, NULL, &executable),
             QN_STATUS_INVALID_ARGUMENT, "module");
@@ -209,7 +181,7 @@ static void test_bad_options(void** state) {
   lookup = (qn_lookup_options_t){.struct_size = sizeof lookup, .miss = QN_MISS_FAIL};
   must_fail(qn_engine_executable(engine, module, target, &lookup, NULL, &executable),
             QN_STATUS_COMPILE_FORBIDDEN, "saxpy@");
-  assert_int_equal(counter(engine, "compiles_forbidden"), 1);
+  assert_int_equal(counter_of(engine, "compiles_forbidden"), 1);
   qn_module_release(module);
   qn_target_release(target);
   qn_engine_destroy(engine);
@@ -221,7 +193,7 @@ static void test_names_and_modules(void** state) {
   qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
   qn_module_t* module = must_parse(saxpy_text);
   qn_module_t* other = must_parse(faulty_text);
-  qn_target_t* target = target_of("interp");
+  qn_target_t* target = must_target("interp");
   qn_executable_t* executable;
   qn_function_t* function;
   must(qn_engine_executable(engine, module, target, NULL, NULL, &executable));
@@ -278,7 +250,7 @@ static void test_target_without_device(void** state) {
 static void call_faulty(const char* kind, bool on_stream) {
   qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
   qn_module_t* module = must_parse(faulty_text);
-  qn_target_t* target = target_of(kind);
+  qn_target_t* target = must_target(kind);
   qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
   qn_function_t *check, *divide;
   must(qn_engine_function(engine, module, target, "check", &options, NULL, &check));
@@ -347,7 +319,7 @@ static void test_names_in_errors(void** state) {
     qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
     for (size_t t = 0; t < 2; t++) {
       qn_module_t* module = must_parse(texts[t]);
-      qn_target_t* target = target_of(kinds[k]);
+      qn_target_t* target = must_target(kinds[k]);
       qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = true};
       qn_lookup_info_t info = {.struct_size = sizeof info};
       qn_function_t* function;
@@ -406,7 +378,7 @@ static void test_single_flight(void** state) {
       // Modules of their own: one key all the same.
       seekers[i] = (seeker_t){engine,
                               must_parse(i % 2 ? saxpy_text : saxpy_again),
-                              target_of(kinds[round % 2]),
+                              must_target(kinds[round % 2]),
                               &ready,
                               0,
                               QN_OK};
@@ -421,7 +393,7 @@ static void test_single_flight(void** state) {
       qn_target_release(seekers[i].target);
     }
     assert_int_equal(compiled, 1);
-    assert_int_equal(counter(engine, "compiles"), 1);
+    assert_int_equal(counter_of(engine, "compiles"), 1);
     qn_engine_destroy(engine);
   }
 }
@@ -440,7 +412,8 @@ static void test_single_flight_of_a_failure(void** state) {
   seeker_t seekers[8];
   pthread_t threads[8];
   for (int i = 0; i < 8; i++) {
-    seekers[i] = (seeker_t){engine, must_parse(saxpy_text), target_of("unmade"), &ready, 0, QN_OK};
+    seekers[i] =
+        (seeker_t){engine, must_parse(saxpy_text), must_target("unmade"), &ready, 0, QN_OK};
     must(qn__thread_start(&threads[i], "seeker", 0, seek, &seekers[i]));
   }
   for (int i = 0; i < 8; i++) {
@@ -465,7 +438,7 @@ static void test_damaged_entries(void** state) {
   assert_true(qn_test_tempdir_make(directory));
   qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
   qn_module_t* module = must_parse(saxpy_text);
-  qn_target_t* target = target_of("interp");
+  qn_target_t* target = must_target("interp");
   qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_executable_t* executable;
   must(qn_engine_executable(engine, module, target, NULL, &info, &executable));
@@ -503,7 +476,7 @@ static void test_unusable_directory(void** state) {
   assert_true(qn_test_tempdir_make(directory));
   assert_int_equal(chmod(directory, 0777), 0);
   qn_engine_t* engine = engine_on(directory, QN_CACHE_RW);
-  assert_int_equal(counter(engine, "directory_unusable"), 1);
+  assert_int_equal(counter_of(engine, "directory_unusable"), 1);
   assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_COMPILED);
   assert_int_equal(look_up(engine, saxpy_text, "interp", NULL), QN_SOURCE_MEMORY);
   qn_engine_destroy(engine);
@@ -519,7 +492,7 @@ static bool look_up_with(qn_allocator_t allocator, void* user) {
                                  .cache_mode = QN_CACHE_OFF,
                                  .ignores_environment = true};
   qn_module_t* module = must_parse(saxpy_text);
-  qn_target_t* target = target_of("interp");
+  qn_target_t* target = must_target("interp");
   qn_engine_t* engine = NULL;
   qn_function_t* function = NULL;
   qn_status_t status = qn_engine_create(&options, &engine);
@@ -583,7 +556,7 @@ static void test_warm_process(void** state) {
 
 static int ending_child(int delay_us) {
   qn_engine_t* engine = engine_on("", QN_CACHE_OFF);
-  qn_target_t* target = target_of(kinds[1]);
+  qn_target_t* target = must_target(kinds[1]);
   for (int i = 0; i < 40; i++) {
     char* text = malloc(200000);
     if (!text) return 9;

@@ -13,7 +13,7 @@
 #include "devices/cpu/code_pool.h"
 #include "jit/engine/engine.h"
 #include "quern/quern.h"
-#include "tests/support/must.h"
+#include "tests/support/engine.h"
 #include "tests/support/tempdir.h"
 
 enum { MODULES = 96, THREADS = 4, TURNS = 600, BOUND = 12 };
@@ -34,14 +34,8 @@ typedef struct worker {
 static qn_engine_t* engine_on(const char* directory, const char* max_size,
                               const char* max_entries) {
   qn_setting_t settings[] = {{"memory_max_size", max_size}, {"memory_max_entries", max_entries}};
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .cache_dir = directory,
-                                 .ignores_environment = true,
-                                 .settings = settings,
-                                 .setting_count = 2};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine((qn_engine_options_t){
+      .cache_dir = directory, .settings = settings, .setting_count = QN_COUNT_OF(settings)});
 }
 
 // Module `number` writes its number.

@@ -19,8 +19,8 @@
 #include "jit/engine/engine.h"
 #include "quern/observe.h"
 #include "quern/quern.h"
+#include "tests/support/engine.h"
 #include "tests/support/fault.h"
-#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 static const char text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
@@ -51,16 +51,10 @@ static int tear_down(void** state) {
 }
 
 static qn_engine_t* engine_on(const char* directory, const char* trace, qn_allocator_t allocator) {
-  const qn_setting_t settings[] = {{"trace", trace}};
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .allocator = allocator,
-                                 .cache_dir = directory,
-                                 .ignores_environment = true,
-                                 .settings = settings,
-                                 .setting_count = 1};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine((qn_engine_options_t){.allocator = allocator,
+                                           .cache_dir = directory,
+                                           .settings = &(qn_setting_t){"trace", trace},
+                                           .setting_count = 1});
 }
 
 static void look_up(qn_engine_t* engine, const place_t* place, qn_source_t source) {

@@ -322,8 +322,8 @@ static void test_remote(void** state) {
   gate_set(&writer.gate, true);
   qn_lookup_options_t fail = {.struct_size = sizeof fail, .miss = QN_MISS_FAIL};
   qn_executable_t* executable;
-  must_be(qn_engine_executable(reader.engine, module, reader.target, &fail, NULL, &executable),
-          QN_STATUS_COMPILE_FORBIDDEN, "f@");
+  must_fail(qn_engine_executable(reader.engine, module, reader.target, &fail, NULL, &executable),
+            QN_STATUS_COMPILE_FORBIDDEN, "f@");
   assert_int_equal(look_up(&writer, module, NULL, 4).source, QN_SOURCE_COMPILED);
   assert_int_equal(store.claim_count, 1);
   assert_true(qn_engine_flush(writer.engine, 3600 * SECOND));
@@ -442,7 +442,7 @@ static void test_end_while_waiting(void** state) {
   qn_engine_destroy(waiter.engine);
   waiter.engine = NULL;
   qn_function_t* function;
-  must_be(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "is being destroyed");
+  must_fail(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "is being destroyed");
   qn_future_release(future);
   assert_int_equal(gate_started(&waiter.gate), 0);
   gate_set(&maker.gate, true);

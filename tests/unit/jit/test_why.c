@@ -17,8 +17,8 @@
 #include "quern/cache.h"
 #include "quern/observe.h"
 #include "quern/quern.h"
+#include "tests/support/engine.h"
 #include "tests/support/fault.h"
-#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
 static const char one_text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
@@ -29,12 +29,6 @@ static void must_have(const char* text, const char* part) {
 }
 static void must_lack(const char* text, const char* part) {
   if (strstr(text, part)) fail_msg("did not expect '%s' in '%s'", part, text);
-}
-
-static qn_target_t* target_of(const char* text) {
-  qn_target_t* target;
-  must(qn_target_parse(text, &target));
-  return target;
 }
 
 typedef struct place {
@@ -48,15 +42,10 @@ typedef struct place {
 static qn_engine_t* engine_with(const char* directory, const char* mode, const char* bundles,
                                 qn_allocator_t allocator) {
   const qn_setting_t settings[] = {{"cache_mode", mode}, {"bundles", bundles}};
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .allocator = allocator,
-                                 .cache_dir = directory,
-                                 .ignores_environment = true,
-                                 .settings = settings,
-                                 .setting_count = QN_COUNT_OF(settings)};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine((qn_engine_options_t){.allocator = allocator,
+                                           .cache_dir = directory,
+                                           .settings = settings,
+                                           .setting_count = QN_COUNT_OF(settings)});
 }
 
 static int set_up(void** state) {
@@ -67,7 +56,7 @@ static int set_up(void** state) {
   qn__engine_disk(place->engine)->sweep_period_ns = -1;
   place->one = must_parse(one_text);
   place->two = must_parse(two_text);
-  place->interp = target_of("interp");
+  place->interp = must_target("interp");
   *state = place;
   return 0;
 }
@@ -314,9 +303,9 @@ static void test_sections(void** state) {
 static void test_targets(void** state) {
   place_t* place = *state;
   qn_engine_t* engine = place->engine;
-  qn_target_t* v2 = target_of("cpu -mtriple=x86_64 -mcpu=x86-64-v2");
-  qn_target_t* v3 = target_of("cpu -mtriple=x86_64 -mcpu=x86-64-v3");
-  qn_target_t* wide = target_of("cpu -mtriple=x86_64 -mcpu=x86-64-v3 -vector_width=128");
+  qn_target_t* v2 = must_target("cpu -mtriple=x86_64 -mcpu=x86-64-v2");
+  qn_target_t* v3 = must_target("cpu -mtriple=x86_64 -mcpu=x86-64-v3");
+  qn_target_t* wide = must_target("cpu -mtriple=x86_64 -mcpu=x86-64-v3 -vector_width=128");
   char identity[256];
   uint32_t index;
   must(qn__generators_find(&engine->generators, "llvm", &index, identity));
@@ -403,7 +392,7 @@ static void test_nearest(void** state) {
   fake_t other = base;
   other.module = place->two;
   put_fake(engine, &other);
-  qn_target_t* null_target = target_of("null");
+  qn_target_t* null_target = must_target("null");
   fake_t far = base;
   far.target = null_target;
   far.tier = QN_TIER_FAST;

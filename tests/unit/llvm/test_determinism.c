@@ -7,7 +7,7 @@
 // without randomisation), contents of fresh memory, order of the modules, and the number of threads
 // that compile at once. Each tells a digest of everything that an entry would hold, and all must
 // agree. A longer run: llvm_test_determinism --seed 1000 --count 5000
-// Read next: tests/support/generate.h, docs/warm.md.
+// Read next: tests/support/generate.h, docs/warm.md. ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,11 +37,7 @@ QN_API const qn_codegen_t* qn_codegen_entry(uint32_t abi_version);
 enum { MAX_THREADS = 4 };
 
 static uint64_t first_seed = 1;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static uint64_t seed_count = 40;
-#else
-static uint64_t seed_count = 120;
-#endif
+static uint64_t seed_count = 80;
 
 static const struct {
   const char* target;

@@ -11,7 +11,7 @@
 // --all takes each of the 2^32 arguments of the f32 functions of one argument.
 // What it is not: a benchmark (bench/bench_exp.c).
 // Threads: none.
-// Next: docs/ir.md, whose bounds these are.
+// Next: docs/ir.md, whose bounds these are. ctest-labels: slow
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

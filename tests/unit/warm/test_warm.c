@@ -18,8 +18,8 @@
 #include "base/thread.h"
 #include "quern/quern.h"
 #include "quern/warm.h"
+#include "tests/support/engine.h"
 #include "tests/support/fault.h"
-#include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 #include "warm/message.h"
 
@@ -116,13 +116,7 @@ static void add_function(qn_warm_list_t* list, unsigned number) {
 }
 
 static qn_engine_t* make_engine(const char* directory, qn_cache_mode_t mode) {
-  qn_engine_options_t options = {.struct_size = sizeof options,
-                                 .cache_dir = directory,
-                                 .cache_mode = mode,
-                                 .ignores_environment = true};
-  qn_engine_t* engine;
-  must(qn_engine_create(&options, &engine));
-  return engine;
+  return must_engine((qn_engine_options_t){.cache_dir = directory, .cache_mode = mode});
 }
 
 static int set_up(void** state) {
