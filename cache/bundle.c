@@ -19,7 +19,7 @@
 #include "cache/bundle_inner.h"
 
 #define COUNT(bundle, name, amount) \
-  ((void)atomic_fetch_add_explicit(&(bundle)->counters.name, (amount), memory_order_relaxed))
+  qn__counter_add(&(bundle)->counters[QN__BUNDLE_COUNTER_##name], (amount))
 
 int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset) {
   const qn__fs_t* fs = qn__fs();
@@ -95,20 +95,6 @@ static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_byte
   return result;
 }
 
-static void count_bad(qn__bundle_t* bundle, qn__reason_t reason) {
-  switch (reason) {
-#define QN_REASON(NAME, name, heals, text) \
-  case QN__REASON_##NAME:                  \
-    COUNT(bundle, bundle_bad_##name, 1);   \
-    break;
-#include "cache/reasons.inc"
-#undef QN_REASON
-    case QN__REASON_NONE:
-    case QN__REASON_COUNT:
-      break;
-  }
-}
-
 static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn__hit_t* hit) {
   switch (result) {
     case QN__GET_HIT:
@@ -119,7 +105,7 @@ static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn
       COUNT(bundle, bundle_misses, 1);
       break;
     case QN__GET_BAD:
-      count_bad(bundle, hit->reason);
+      qn__reason_count(hit->reason, &bundle->counters[QN__BUNDLE_COUNTER_bundle_bad_truncated]);
       break;
     case QN__GET_ERROR:
       COUNT(bundle, bundle_read_errors, 1);
@@ -195,18 +181,12 @@ int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index) {
   return error ? 0 : qn__entry_header_created(header);
 }
 
-void qn__bundle_counters(const qn__bundle_t* const* bundles, size_t count,
-                         void (*on_counter)(void* self, const char* name, uint64_t value,
-                                            const char* doc),
-                         void* self) {
-#define QN_COUNTER(name, doc)                                                        \
-  {                                                                                  \
-    uint64_t sum = 0;                                                                \
-    for (size_t i = 0; i < count; i++) {                                             \
-      sum += atomic_load_explicit(&bundles[i]->counters.name, memory_order_relaxed); \
-    }                                                                                \
-    on_counter(self, #name, sum, doc);                                               \
-  }
+static const qn__counter_row_t counter_rows[QN__BUNDLE_COUNTER_COUNT] = {
+#define QN_COUNTER(name, doc) {#name, doc},
 #include "cache/bundle_counters.inc"
 #undef QN_COUNTER
+};
+
+qn__counter_set_t qn__bundle_counters(const qn__bundle_t* bundle) {
+  return (qn__counter_set_t){counter_rows, bundle->counters, QN_COUNT_OF(counter_rows)};
 }

@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include "base/counter.h"
 #include "cache/hit.h"
 
 typedef struct qn__bundle qn__bundle_t;
@@ -62,11 +63,7 @@ int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index);
 // Reads and verifies the index-th entry, without counting it.
 qn__get_result_t qn__bundle_read(qn__bundle_t* bundle, uint64_t index, qn__hit_t* out_hit);
 
-// Calls `on_counter` for every counter of bundle_counters.inc, in its order, with the sum over
-// `count` bundles (may be 0).
-void qn__bundle_counters(const qn__bundle_t* const* bundles, size_t count,
-                         void (*on_counter)(void* self, const char* name, uint64_t value,
-                                            const char* doc),
-                         void* self);
+// The counters of bundle_counters.inc.
+qn__counter_set_t qn__bundle_counters(const qn__bundle_t* bundle);
 
 #endif  // QUERN_CACHE_BUNDLE_H_

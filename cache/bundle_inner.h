@@ -4,12 +4,21 @@
 #ifndef QUERN_CACHE_BUNDLE_INNER_H_
 #define QUERN_CACHE_BUNDLE_INNER_H_
 
+#include "base/counter.h"
 #include "cache/bundle.h"
 #include "cache/bundle_format.h"
 #include "cache/scratch.h"
 
 // The fan-out table, which finds rows by the first bits of a key, has at most 65,536 buckets.
 #define QN__BUNDLE_MAX_FANOUT_BITS 16u
+
+// The indices of the counters.
+typedef enum qn__bundle_counter {
+#define QN_COUNTER(name, doc) QN__BUNDLE_COUNTER_##name,
+#include "cache/bundle_counters.inc"
+#undef QN_COUNTER
+  QN__BUNDLE_COUNTER_COUNT
+} qn__bundle_counter_t;
 
 struct qn__bundle {
   qn_allocator_t allocator;
@@ -34,11 +43,7 @@ struct qn__bundle {
   qn__bundle_identities_t identities;
 
   qn__scratch_t scratch;
-  struct {
-#define QN_COUNTER(name, doc) _Atomic uint64_t name;
-#include "cache/bundle_counters.inc"
-#undef QN_COUNTER
-  } counters;
+  _Atomic uint64_t counters[QN__BUNDLE_COUNTER_COUNT];
 };
 
 // Returns the first bits of a key as a number that sorts like the key.

@@ -272,22 +272,12 @@ bool qn__disk_check(const qn__disk_t* disk) {
 
 // ---------------------------------------------------------------------------------------- counters
 
-void qn__disk_counters(const qn__disk_t* disk,
-                       void (*on_counter)(void* self, const char* name, uint64_t value,
-                                          const char* doc),
-                       void* self) {
-#define QN_COUNTER(name, doc) \
-  on_counter(self, #name, atomic_load_explicit(&disk->counters.name, memory_order_relaxed), doc);
+static const qn__counter_row_t counter_rows[QN__DISK_COUNTER_COUNT] = {
+#define QN_COUNTER(name, doc) {#name, doc},
 #include "cache/disk_counters.inc"
 #undef QN_COUNTER
-}
+};
 
-uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name) {
-#define QN_COUNTER(counter, doc)                                                \
-  if (strcmp(name, #counter) == 0) {                                            \
-    return atomic_load_explicit(&disk->counters.counter, memory_order_relaxed); \
-  }
-#include "cache/disk_counters.inc"
-#undef QN_COUNTER
-  return 0;
+qn__counter_set_t qn__disk_counters(const qn__disk_t* disk) {
+  return (qn__counter_set_t){counter_rows, disk->counters, QN_COUNT_OF(counter_rows)};
 }

@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include "base/counter.h"
 #include "cache/hit.h"
 #include "quern/status.h"
 
@@ -91,13 +92,11 @@ void qn__disk_claim_release(qn__disk_claim_t* claim);
 // Waits until all entries put so far are written or dropped. False when `timeout_ns` passes first.
 bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns);
 
-// Calls `on_counter` for every counter of disk_counters.inc, in its order.
-void qn__disk_counters(const qn__disk_t* disk,
-                       void (*on_counter)(void* self, const char* name, uint64_t value,
-                                          const char* doc),
-                       void* self);
-// Returns one counter by name; 0 for an unknown name.
-uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name);
+// The counters of disk_counters.inc.
+qn__counter_set_t qn__disk_counters(const qn__disk_t* disk);
+static inline uint64_t qn__disk_counter(const qn__disk_t* disk, const char* name) {
+  return qn__counter_find(qn__disk_counters(disk), name);
+}
 // The bytes in the writer's queue; whether writing is off for a while.
 uint64_t qn__disk_queue_bytes(qn__disk_t* disk);
 bool qn__disk_is_writing_off(const qn__disk_t* disk);

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/counter.h"
 #include "base/fork.h"
 #include "base/fs.h"
 #include "base/thread.h"
@@ -48,6 +49,14 @@ typedef enum qn__disk_writer_state {
   QN__DISK_WRITER_ENDED,
 } qn__disk_writer_state_t;
 
+// The indices of the counters.
+typedef enum qn__disk_counter {
+#define QN_COUNTER(name, doc) QN__DISK_COUNTER_##name,
+#include "cache/disk_counters.inc"
+#undef QN_COUNTER
+  QN__DISK_COUNTER_COUNT
+} qn__disk_counter_t;
+
 struct qn__disk {
   // Constant after the open.
   qn_allocator_t allocator;
@@ -64,11 +73,7 @@ struct qn__disk {
   void (*on_work)(void* self, qn__disk_work_t work, int64_t start_ns, const qn_hash128_t* key);
   void* on_work_self;
 
-  struct {
-#define QN_COUNTER(name, doc) _Atomic uint64_t name;
-#include "cache/disk_counters.inc"
-#undef QN_COUNTER
-  } counters;
+  _Atomic uint64_t counters[QN__DISK_COUNTER_COUNT];
   qn__scratch_t scratch;             // buffers for reads
   _Atomic int64_t inside_since_ns;   // start of the watched call; 0: no call is watched
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
@@ -104,7 +109,7 @@ struct qn__disk {
 };
 
 #define QN__DISK_COUNT(disk, name, amount) \
-  ((void)atomic_fetch_add_explicit(&(disk)->counters.name, (amount), memory_order_relaxed))
+  qn__counter_add(&(disk)->counters[QN__DISK_COUNTER_##name], (amount))
 
 // A file may have any time. Clamps it to 190 years around 1970, so that neither this product nor a
 // difference to the present overflows.

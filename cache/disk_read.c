@@ -107,20 +107,6 @@ static bool heal(qn__disk_t* disk, const char* path, const struct stat* seen) {
   return false;
 }
 
-static void count_bad(qn__disk_t* disk, qn__reason_t reason) {
-  switch (reason) {
-#define QN_REASON(NAME, name, heals, text)    \
-  case QN__REASON_##NAME:                     \
-    QN__DISK_COUNT(disk, disk_bad_##name, 1); \
-    break;
-#include "cache/reasons.inc"
-#undef QN_REASON
-    case QN__REASON_NONE:
-    case QN__REASON_COUNT:
-      break;
-  }
-}
-
 // Counts failures and bytes.
 static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hit_t* hit,
                          const struct stat* info) {
@@ -131,7 +117,7 @@ static void count_result(qn__disk_t* disk, qn__get_result_t result, const qn__hi
     case QN__GET_ABSENT:
       break;
     case QN__GET_BAD:
-      count_bad(disk, hit->reason);
+      qn__reason_count(hit->reason, &disk->counters[QN__DISK_COUNTER_disk_bad_truncated]);
       break;
     case QN__GET_ERROR:
       if (hit->error == EACCES || hit->error == EPERM) {

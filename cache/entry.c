@@ -12,6 +12,7 @@
 //    them. Tools that compile it call qn__entry_module_matches first.
 #include "cache/entry.h"
 
+#include "base/counter.h"
 #include "base/reader.h"
 
 // Like PNG's: not text, not UTF-8, and damaged by every conversion of line ends.
@@ -38,6 +39,10 @@ const char* qn__reason_text(qn__reason_t reason) {
 }
 bool qn__reason_heals(qn__reason_t reason) {
   return (size_t)reason < QN__REASON_COUNT && reasons[reason].heals;
+}
+void qn__reason_count(qn__reason_t reason, _Atomic uint64_t* first) {
+  if (QN_NEVER(reason <= QN__REASON_NONE || reason >= QN__REASON_COUNT)) return;
+  qn__counter_add(&first[reason - QN__REASON_TRUNCATED], 1);
 }
 
 static uint64_t round_up(uint64_t size) {

@@ -8,6 +8,8 @@
 #ifndef QUERN_CACHE_ENTRY_H_
 #define QUERN_CACHE_ENTRY_H_
 
+#include <stdatomic.h>
+
 #include "cache/preimage.h"
 
 #define QN__ENTRY_VERSION 2u
@@ -40,6 +42,9 @@ const char* qn__reason_name(qn__reason_t reason);
 const char* qn__reason_text(qn__reason_t reason);
 // True when a file with such bytes is of no use to any process and is removed.
 bool qn__reason_heals(qn__reason_t reason);
+// Counts a refused entry. A component has its counters of reasons in the order of
+// cache/reasons.inc, from `first` on.
+void qn__reason_count(qn__reason_t reason, _Atomic uint64_t* first);
 
 typedef struct qn__entry {
   qn_hash128_t key;

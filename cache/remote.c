@@ -63,17 +63,9 @@ static qn__get_result_t open_value(qn__remote_t* remote, qn__remote_op_t* op,
                            value.size - QN__REMOTE_HEADER_BYTES};
   hit->reason = value.data[0] == QN__REMOTE_VERSION ? qn__entry_decode(entry, expected, &hit->entry)
                                                     : QN__REASON_VERSION;
-  switch (hit->reason) {
-    case QN__REASON_NONE:
-      break;
-#define QN_REASON(NAME, name, heals, text)          \
-  case QN__REASON_##NAME:                           \
-    QN__REMOTE_COUNT(remote, remote_bad_##name, 1); \
+  if (hit->reason != QN__REASON_NONE) {
+    qn__reason_count(hit->reason, &remote->counters[QN__REMOTE_COUNTER_remote_bad_truncated]);
     return QN__GET_BAD;
-#include "cache/reasons.inc"
-#undef QN_REASON
-    case QN__REASON_COUNT:
-      return QN__GET_BAD;
   }
   QN__REMOTE_COUNT(remote, remote_hits, 1);
   QN__REMOTE_COUNT(remote, remote_bytes_read, value.size);
@@ -245,13 +237,14 @@ bool qn__remote_has_claim(qn__remote_t* remote, qn_hash128_t key) {
 static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__remote_op_t* op) {
   qn__remote_queue_t* queue = &remote->puts;
   if (remote->queue_bytes + op->size_bytes > remote->max_queue_bytes) {
-    return &remote->counters.remote_put_dropped_full;
+    return &remote->counters[QN__REMOTE_COUNTER_remote_put_dropped_full];
   }
   bool is_off_now = op->kind == QN__REMOTE_UNCLAIM
                         ? atomic_load(&remote->breaker.open_until_ns) != 0
                         : qn__remote_is_writing_off(remote);
-  if (is_off_now) return &remote->counters.remote_put_dropped_off;
-  if (!qn__remote_queue_start(queue)) return &remote->counters.remote_put_dropped_memory;
+  if (is_off_now) return &remote->counters[QN__REMOTE_COUNTER_remote_put_dropped_off];
+  if (!qn__remote_queue_start(queue))
+    return &remote->counters[QN__REMOTE_COUNTER_remote_put_dropped_memory];
   remote->queue_bytes += op->size_bytes;
   remote->put_count++;
   qn__remote_queue_push(queue, op);
@@ -347,22 +340,12 @@ const char* qn__remote_url(const qn__remote_t* remote) {
   return remote->url;
 }
 
-void qn__remote_counters(const qn__remote_t* remote,
-                         void (*on_counter)(void* self, const char* name, uint64_t value,
-                                            const char* doc),
-                         void* self) {
-#define QN_COUNTER(name, doc) \
-  on_counter(self, #name, atomic_load_explicit(&remote->counters.name, memory_order_relaxed), doc);
+static const qn__counter_row_t counter_rows[QN__REMOTE_COUNTER_COUNT] = {
+#define QN_COUNTER(name, doc) {#name, doc},
 #include "cache/remote_counters.inc"
 #undef QN_COUNTER
-}
+};
 
-uint64_t qn__remote_counter(const qn__remote_t* remote, const char* name) {
-#define QN_COUNTER(counter, doc)                                                  \
-  if (strcmp(name, #counter) == 0) {                                              \
-    return atomic_load_explicit(&remote->counters.counter, memory_order_relaxed); \
-  }
-#include "cache/remote_counters.inc"
-#undef QN_COUNTER
-  return 0;
+qn__counter_set_t qn__remote_counters(const qn__remote_t* remote) {
+  return (qn__counter_set_t){counter_rows, remote->counters, QN_COUNT_OF(counter_rows)};
 }

@@ -12,6 +12,7 @@
 #define QUERN_CACHE_REMOTE_H_
 
 #include "base/buffer.h"
+#include "base/counter.h"
 #include "cache/crypto.h"
 #include "cache/hit.h"
 #include "cache/store.h"
@@ -88,12 +89,10 @@ const char* qn__remote_url(const qn__remote_t* remote);
 // Appends `url`, even a malformed one, with "***" for all between "://" and the last "@".
 void qn__remote_mask_url(qn_str_t url, qn__buffer_t* out);
 
-// Calls `on_counter` for every counter of remote_counters.inc, in its order.
-void qn__remote_counters(const qn__remote_t* remote,
-                         void (*on_counter)(void* self, const char* name, uint64_t value,
-                                            const char* doc),
-                         void* self);
-// Returns one counter by name; 0 for an unknown name.
-uint64_t qn__remote_counter(const qn__remote_t* remote, const char* name);
+// The counters of remote_counters.inc.
+qn__counter_set_t qn__remote_counters(const qn__remote_t* remote);
+static inline uint64_t qn__remote_counter(const qn__remote_t* remote, const char* name) {
+  return qn__counter_find(qn__remote_counters(remote), name);
+}
 
 #endif  // QUERN_CACHE_REMOTE_H_

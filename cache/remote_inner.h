@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/counter.h"
 #include "base/fork.h"
 #include "base/thread.h"
 #include "cache/remote.h"
@@ -98,6 +99,14 @@ typedef struct qn__remote_claim {
   uint64_t serial;
 } qn__remote_claim_t;
 
+// The indices of the counters.
+typedef enum qn__remote_counter {
+#define QN_COUNTER(name, doc) QN__REMOTE_COUNTER_##name,
+#include "cache/remote_counters.inc"
+#undef QN_COUNTER
+  QN__REMOTE_COUNTER_COUNT
+} qn__remote_counter_t;
+
 struct qn__remote {
   // Constant after creation.
   qn_allocator_t allocator;
@@ -112,11 +121,7 @@ struct qn__remote {
   int64_t timeout_ns, connect_timeout_ns, put_timeout_ns, retry_ns, latch_ns, ttl_ms;
   uint64_t max_entry_bytes, max_queue_bytes;
 
-  struct {
-#define QN_COUNTER(name, doc) _Atomic uint64_t name;
-#include "cache/remote_counters.inc"
-#undef QN_COUNTER
-  } counters;
+  _Atomic uint64_t counters[QN__REMOTE_COUNTER_COUNT];
 
   qn__mutex_t mutex;
   qn__cond_t done;          // done_count rose, or a thread ended
@@ -136,7 +141,7 @@ struct qn__remote {
 };
 
 #define QN__REMOTE_COUNT(remote, name, amount) \
-  ((void)atomic_fetch_add_explicit(&(remote)->counters.name, (amount), memory_order_relaxed))
+  qn__counter_add(&(remote)->counters[QN__REMOTE_COUNTER_##name], (amount))
 
 // remote_value.c. Names are terminated and have at most QN__REMOTE_NAME_BYTES. Returns the size.
 qn_status_t qn__remote_set_prefix(qn__remote_t* remote, const char* trust_domain);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/counter.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/struct_size.h"
@@ -15,10 +16,7 @@
 #define COMPILE_GRACE_NS INT64_C(30000000000)
 #define CLOSE_GRACE_NS INT64_C(5000000000)
 
-static const struct {
-  const char* name;
-  const char* doc;
-} counter_table[QN__COUNTER_COUNT] = {
+static const qn__counter_row_t counter_table[QN__COUNTER_COUNT] = {
 #define QN_COUNTER(name, doc) {#name, doc},
 #include "jit/observe/counters.inc"
 #undef QN_COUNTER
@@ -164,7 +162,15 @@ void qn_engine_counters(qn_engine_t* engine,
     on_counter(self, counter_table[i].name, value, counter_table[i].doc);
   }
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
-    tier->table->counters(tier, on_counter, self);
+    qn__counter_set_t set = tier->table->counters(tier, 0);
+    for (size_t i = 0; i < set.count; i++) {
+      uint64_t sum = 0;
+      for (size_t part = 0; part < tier->part_count; part++) {
+        sum += atomic_load_explicit(&tier->table->counters(tier, part).values[i],
+                                    memory_order_relaxed);
+      }
+      on_counter(self, set.rows[i].name, sum, set.rows[i].doc);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/counter.h"
 #include "cache/bundle.h"
 #include "cache/disk.h"
 #include "jit/call/executable.h"
@@ -56,7 +57,7 @@ void qn__engine_retain(qn_engine_t* engine);
 void qn__engine_release(qn_engine_t* engine);
 
 static inline void qn__count(qn_engine_t* engine, qn__counter_t counter, uint64_t amount) {
-  atomic_fetch_add_explicit(&engine->counters[counter], amount, memory_order_relaxed);
+  qn__counter_add(&engine->counters[counter], amount);
 }
 
 // The cache directory, or NULL. For what other tiers cannot have: data of this machine's drivers

@@ -13,6 +13,7 @@
 #ifndef QUERN_JIT_TIER_H_
 #define QUERN_JIT_TIER_H_
 
+#include "base/counter.h"
 #include "cache/entry_head.h"
 #include "cache/hit.h"
 #include "jit/observe/counters.h"
@@ -87,10 +88,8 @@ typedef struct qn__tier_table {
   // Waits until every put is done or given up; false when the time was over first. May be NULL.
   bool (*flush)(qn__tier_t* tier, int64_t timeout_ns);
 
-  void (*counters)(const qn__tier_t* tier,
-                   void (*on_counter)(void* self, const char* name, uint64_t value,
-                                      const char* doc),
-                   void* self);
+  // The counters of one part; those of all parts are summed.
+  qn__counter_set_t (*counters)(const qn__tier_t* tier, size_t part);
   void (*gauges)(const qn__tier_t* tier, qn__gauge_values_t* values);
   // Names a part, "the directory '/x'", and the tier in a list of places to look, "2 bundles".
   void (*describe)(const qn__tier_t* tier, size_t part, qn__buffer_t* out);

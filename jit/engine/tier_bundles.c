@@ -91,12 +91,8 @@ static void release(qn__tier_t* tier, size_t part, qn__hit_t* hit) {
   qn__bundle_hit_release(files_of(tier)[part], hit);
 }
 
-static void counters(const qn__tier_t* tier,
-                     void (*on_counter)(void* self, const char* name, uint64_t value,
-                                        const char* doc),
-                     void* self) {
-  qn__bundle_counters((const qn__bundle_t* const*)files_of(tier), tier->part_count, on_counter,
-                      self);
+static qn__counter_set_t counters(const qn__tier_t* tier, size_t part) {
+  return qn__bundle_counters(files_of(tier)[part]);
 }
 
 static void gauges(const qn__tier_t* tier, qn__gauge_values_t* values) {

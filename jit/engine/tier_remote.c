@@ -89,11 +89,9 @@ static bool flush(qn__tier_t* tier, int64_t timeout_ns) {
   return qn__remote_flush(remote_of(tier), timeout_ns);
 }
 
-static void counters(const qn__tier_t* tier,
-                     void (*on_counter)(void* self, const char* name, uint64_t value,
-                                        const char* doc),
-                     void* self) {
-  qn__remote_counters(remote_of(tier), on_counter, self);
+static qn__counter_set_t counters(const qn__tier_t* tier, size_t part) {
+  (void)part;
+  return qn__remote_counters(remote_of(tier));
 }
 
 static void gauges(const qn__tier_t* tier, qn__gauge_values_t* values) {

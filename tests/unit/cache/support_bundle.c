@@ -82,21 +82,12 @@ qn__get_result_t get_sample(qn__bundle_t* bundle, const sample_t* sample,
   return result;
 }
 
-typedef struct finder {
-  const char* name;
-  uint64_t value;
-} finder_t;
-
-static void take_counter(void* self, const char* name, uint64_t value, const char* doc) {
-  finder_t* finder = self;
-  (void)doc;
-  if (strcmp(name, finder->name) == 0) finder->value = value;
-}
-
 uint64_t bundle_counter(const qn__bundle_t* bundle, const char* name) {
-  finder_t finder = {name, UINT64_MAX};
-  qn__bundle_counters(&bundle, 1, take_counter, &finder);
-  return finder.value;
+  qn__counter_set_t set = qn__bundle_counters(bundle);
+  for (size_t i = 0; i < set.count; i++) {
+    if (strcmp(set.rows[i].name, name) == 0) return set.values[i];
+  }
+  return UINT64_MAX;
 }
 
 bool make_keys(uint8_t out_public[QN__PUBLIC_KEY_BYTES], uint8_t out_secret[QN__SECRET_KEY_BYTES]) {

@@ -163,10 +163,11 @@ static void* wipe(void* arg) {
   return NULL;
 }
 
-static void print_counter(void* self, const char* name, uint64_t value, const char* doc) {
-  (void)self;
-  (void)doc;
-  if (value) print_error("%s %llu\n", name, (unsigned long long)value);
+static void print_counters(qn__counter_set_t set) {
+  for (size_t i = 0; i < set.count; i++) {
+    if (set.values[i])
+      print_error("%s %llu\n", set.rows[i].name, (unsigned long long)set.values[i]);
+  }
 }
 
 static void wiped_while_in_use(void** state) {
@@ -186,7 +187,7 @@ static void wiped_while_in_use(void** state) {
   assert_false(worker.has_wrong_bytes);
   assert_int_equal(qn__disk_counter(disk, "publish_latched"), 0);
   if (!put_and_wait(disk, &samples[0])) {
-    qn__disk_counters(disk, print_counter, NULL);
+    print_counters(qn__disk_counters(disk));
     fail_msg("a put after the wipes did not succeed");
   }
   worker = (worker_t){disk, 6, 200, false, 0};
