@@ -12,7 +12,7 @@ static bool same_atom(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   return qn__expr_equal(a, b);
 }
 
-bool qn__affine_check(const qn__affine_t* sum) {
+bool qn__affine_check(const qn__ir_affine_t* sum) {
   if (!sum->is_valid) return true;
   if (QN_NEVER(sum->count > QN__AFFINE_TERMS)) return false;
   for (uint32_t i = 0; i < sum->count; i++) {
@@ -26,7 +26,7 @@ bool qn__affine_check(const qn__affine_t* sum) {
 
 // Adds coefficient * atom. Terms with one atom are merged, and a term that becomes 0 is removed: so
 // `i - i` has no terms, and equal sums compare as equal.
-static void add_term(qn__affine_t* sum, const qn__ir_expr_t* atom, int64_t coefficient) {
+static void add_term(qn__ir_affine_t* sum, const qn__ir_expr_t* atom, int64_t coefficient) {
   for (uint32_t i = 0; i < sum->count; i++) {
     if (!same_atom(sum->terms[i].atom, atom)) continue;
     if (__builtin_add_overflow(sum->terms[i].coefficient, coefficient,
@@ -46,8 +46,8 @@ static void add_term(qn__affine_t* sum, const qn__ir_expr_t* atom, int64_t coeff
   sum->count++;
 }
 
-qn__affine_t qn__affine_add(const qn__affine_t* a, const qn__affine_t* b, int64_t scale) {
-  qn__affine_t sum = *a;
+qn__ir_affine_t qn__affine_add(const qn__ir_affine_t* a, const qn__ir_affine_t* b, int64_t scale) {
+  qn__ir_affine_t sum = *a;
   int64_t product;
   sum.is_valid = a->is_valid && b->is_valid &&
                  !__builtin_mul_overflow(b->constant, scale, &product) &&
@@ -63,39 +63,39 @@ qn__affine_t qn__affine_add(const qn__affine_t* a, const qn__affine_t* b, int64_
   return sum;
 }
 
-static qn__affine_t constant_of(int64_t value) {
-  return (qn__affine_t){.is_valid = true, .constant = value};
+static qn__ir_affine_t constant_of(int64_t value) {
+  return (qn__ir_affine_t){.is_valid = true, .constant = value};
 }
 
-static qn__affine_t atom_of(const qn__ir_expr_t* expr) {
-  qn__affine_t sum = constant_of(0);
+static qn__ir_affine_t atom_of(const qn__ir_expr_t* expr) {
+  qn__ir_affine_t sum = constant_of(0);
   add_term(&sum, expr, 1);
   return sum;
 }
 
 // A product is linear only if one side is a constant sum; any other product is an atom of its own.
-qn__affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__affine_lets_t* lets) {
+qn__ir_affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__ir_affine_lets_t* lets) {
   if (expr->kind == QN__EXPR_INT) return constant_of(expr->int_value);
   if (expr->kind == QN__EXPR_VAR) {
-    const qn__affine_t* value = lets ? lets->value_of(lets, expr->var) : NULL;
+    const qn__ir_affine_t* value = lets ? lets->value_of(lets, expr->var) : NULL;
     return value ? *value : atom_of(expr);
   }
   if (expr->kind != QN__EXPR_OP || expr->dtype != QN_DTYPE_I64) return atom_of(expr);
-  qn__affine_t zero = constant_of(0);
+  qn__ir_affine_t zero = constant_of(0);
   switch (expr->op) {
     case QN_OP_ADD:
     case QN_OP_SUB: {
-      qn__affine_t a = qn__affine_of(expr->args[0], lets);
-      qn__affine_t b = qn__affine_of(expr->args[1], lets);
+      qn__ir_affine_t a = qn__affine_of(expr->args[0], lets);
+      qn__ir_affine_t b = qn__affine_of(expr->args[1], lets);
       return qn__affine_add(&a, &b, expr->op == QN_OP_ADD ? 1 : -1);
     }
     case QN_OP_NEG: {
-      qn__affine_t a = qn__affine_of(expr->args[0], lets);
+      qn__ir_affine_t a = qn__affine_of(expr->args[0], lets);
       return qn__affine_add(&zero, &a, -1);
     }
     case QN_OP_MUL: {
-      qn__affine_t a = qn__affine_of(expr->args[0], lets);
-      qn__affine_t b = qn__affine_of(expr->args[1], lets);
+      qn__ir_affine_t a = qn__affine_of(expr->args[0], lets);
+      qn__ir_affine_t b = qn__affine_of(expr->args[1], lets);
       if (qn__affine_is_constant(&a)) return qn__affine_add(&zero, &b, a.constant);
       if (qn__affine_is_constant(&b)) return qn__affine_add(&zero, &a, b.constant);
       return atom_of(expr);
@@ -108,7 +108,7 @@ qn__affine_t qn__affine_of(const qn__ir_expr_t* expr, const qn__affine_lets_t* l
   }
 }
 
-int64_t qn__affine_coefficient(const qn__affine_t* affine, const qn__ir_var_t* var) {
+int64_t qn__affine_coefficient(const qn__ir_affine_t* affine, const qn__ir_var_t* var) {
   for (uint32_t i = 0; i < affine->count; i++) {
     const qn__ir_expr_t* atom = affine->terms[i].atom;
     if (atom->kind == QN__EXPR_VAR && atom->var == var) return affine->terms[i].coefficient;

@@ -126,13 +126,13 @@ void qn_build_function(qn_builder_t* builder, const char* name) {
   if (!qn__build_name(builder, call, name, NULL)) return;
   qn__arena_t* arena = &builder->body.arena;
   qn__ir_func_t* function = QN__ARENA_NEW(arena, qn__ir_func_t);
-  qn__frame_t* frame = QN__ARENA_NEW(arena, qn__frame_t);
+  qn__builder_frame_t* frame = QN__ARENA_NEW(arena, qn__builder_frame_t);
   if (function) function->name = qn__arena_cstr(arena, qn__str(name));
   if (!function || !frame || !function->name) {
     (void)qn__build_out_of_memory(builder);
     return;
   }
-  *frame = (qn__frame_t){.kind = QN__FRAME_FUNCTION, .block = &function->body};
+  *frame = (qn__builder_frame_t){.kind = QN__FRAME_FUNCTION, .block = &function->body};
   builder->function = function;
   builder->frame = frame;
   builder->param_count = 0;
@@ -257,7 +257,7 @@ static void end_function(qn_builder_t* builder) {
 void qn_build_end(qn_builder_t* builder) {
   const char* call = "qn_build_end";
   if (!qn__build_is_ready(builder, call)) return;
-  qn__frame_t* frame = builder->frame;
+  qn__builder_frame_t* frame = builder->frame;
   if (frame->kind == QN__FRAME_REDUCE) {
     (void)qn__build_fail(builder, call, "a reduction is open; close it with qn_build_reduce_end");
     return;

@@ -15,20 +15,22 @@ static uint32_t add_saturating(uint32_t a, uint32_t b) {
   return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
-qn__ir_expr_t* qn__build_give(qn_builder_t* builder, qn__ir_expr_t* expr, qn__built_t built) {
-  qn__built_t* kept = expr ? QN__ARENA_NEW(&builder->body.arena, qn__built_t) : NULL;
+qn__ir_expr_t* qn__build_give(qn_builder_t* builder, qn__ir_expr_t* expr,
+                              qn__builder_value_t built) {
+  qn__builder_value_t* kept =
+      expr ? QN__ARENA_NEW(&builder->body.arena, qn__builder_value_t) : NULL;
   if (!kept || !qn__ptrmap_put(&builder->handles, expr, kept)) {
     return qn__build_out_of_memory(builder);
   }
-  *kept = (qn__built_t){.height = built.height + 1,
-                        .weight = add_saturating(built.weight, 1),
-                        .has_reduction = built.has_reduction};
+  *kept = (qn__builder_value_t){.height = built.height + 1,
+                                .weight = add_saturating(built.weight, 1),
+                                .has_reduction = built.has_reduction};
   return expr;
 }
 
 qn__ir_expr_t* qn__build_give_var(qn_builder_t* builder, qn__ir_var_t* var) {
   if (!var) return qn__build_out_of_memory(builder);
-  return qn__build_give(builder, qn__expr_var(&builder->body.arena, var), (qn__built_t){0});
+  return qn__build_give(builder, qn__expr_var(&builder->body.arena, var), (qn__builder_value_t){0});
 }
 
 // The variable of an atomic's old value is declared at its first use.
@@ -40,10 +42,10 @@ static void declare_result(qn__ir_var_t* var) {
 }
 
 qn__ir_expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* what,
-                              qn__ir_expr_t* expr, qn__built_t* inout_built) {
+                              qn__ir_expr_t* expr, qn__builder_value_t* inout_built) {
   if (!qn_ok(builder->status)) return NULL;
   if (!expr) return qn__build_fail(builder, call, "%s is NULL", what);
-  qn__built_t* built = qn__ptrmap_get(&builder->handles, expr);
+  qn__builder_value_t* built = qn__ptrmap_get(&builder->handles, expr);
   if (!built) {
     return qn__build_fail(builder, call, "%s is not an expression of this builder", what);
   }
@@ -80,7 +82,8 @@ qn__ir_expr_t* qn__build_take(qn_builder_t* builder, const char* call, const cha
 }
 
 qn__ir_expr_t* qn__build_take_as(qn_builder_t* builder, const char* call, const char* what,
-                                 qn__ir_expr_t* expr, qn_dtype_t dtype, qn__built_t* inout_built) {
+                                 qn__ir_expr_t* expr, qn_dtype_t dtype,
+                                 qn__builder_value_t* inout_built) {
   qn__ir_expr_t* tree = qn__build_take(builder, call, what, expr, inout_built);
   if (!tree || tree->dtype == dtype) return tree;
   return qn__build_fail(builder, call, "%s is %s, expected %s", what, qn_dtype_text(tree->dtype),
@@ -89,7 +92,7 @@ qn__ir_expr_t* qn__build_take_as(qn_builder_t* builder, const char* call, const 
 
 qn__ir_expr_t** qn__build_take_all(qn_builder_t* builder, const char* call, const char* what,
                                    qn__ir_expr_t* const* exprs, size_t count, qn_dtype_t dtype,
-                                   qn__built_t* inout_built) {
+                                   qn__builder_value_t* inout_built) {
   if (!qn_ok(builder->status)) return NULL;
   if (count > 0 && !exprs) return qn__build_fail(builder, call, "%s: the array is NULL", what);
   qn__ir_expr_t** trees =
@@ -123,7 +126,7 @@ qn_expr_t* qn_build_int(qn_builder_t* builder, qn_dtype_t dtype, int64_t value) 
                           qn_dtype_text(dtype));
   }
   return qn__build_give(builder, qn__expr_int(&builder->body.arena, dtype, value),
-                        (qn__built_t){0});
+                        (qn__builder_value_t){0});
 }
 
 qn_expr_t* qn_build_float(qn_builder_t* builder, qn_dtype_t dtype, double value) {
@@ -137,13 +140,13 @@ qn_expr_t* qn_build_float(qn_builder_t* builder, qn_dtype_t dtype, double value)
     return qn__build_fail(builder, call, "%g is outside of %s", value, qn_dtype_text(dtype));
   }
   return qn__build_give(builder, qn__expr_float(&builder->body.arena, dtype, rounded),
-                        (qn__built_t){0});
+                        (qn__builder_value_t){0});
 }
 
 qn_expr_t* qn_build_bool(qn_builder_t* builder, bool value) {
   if (!qn__build_is_ready(builder, "qn_build_bool")) return NULL;
   return qn__build_give(builder, qn__expr_int(&builder->body.arena, QN_DTYPE_BOOL, value),
-                        (qn__built_t){0});
+                        (qn__builder_value_t){0});
 }
 
 // ------------------------------------------------------------------------------------ operators
@@ -158,7 +161,7 @@ qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_
   qn_expr_t* const given[] = {a, b, c};
   qn__ir_expr_t* args[3] = {NULL, NULL, NULL};
   qn_dtype_t dtypes[3] = {QN_DTYPE_NONE, QN_DTYPE_NONE, QN_DTYPE_NONE};
-  qn__built_t built = {0};
+  qn__builder_value_t built = {0};
   for (uint32_t i = 0; i < 3; i++) {
     if (i >= info->arity) {
       if (!given[i]) continue;
@@ -182,7 +185,7 @@ qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_
 static qn_expr_t* convert(qn_builder_t* builder, const char* call, qn__ir_expr_kind_t kind,
                           qn_dtype_t dtype, qn_expr_t* value) {
   if (!qn__build_is_ready(builder, call)) return NULL;
-  qn__built_t built = {0};
+  qn__builder_value_t built = {0};
   qn__ir_expr_t* tree = qn__build_take(builder, call, "the value", value, &built);
   if (!tree) return NULL;
   bool is_same_size = qn_dtype_size_bytes(dtype) == qn_dtype_size_bytes(tree->dtype) &&
@@ -207,7 +210,7 @@ qn_expr_t* qn_build_bitcast(qn_builder_t* builder, qn_dtype_t dtype, qn_expr_t* 
 qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_expr_t* a, qn_expr_t* b) {
   const char* call = "qn_build_cond";
   if (!qn__build_is_ready(builder, call)) return NULL;
-  qn__built_t built = {0};
+  qn__builder_value_t built = {0};
   qn__ir_expr_t* test =
       qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, &built);
   qn__ir_expr_t* first = qn__build_take(builder, call, "the first choice", a, &built);
@@ -230,7 +233,7 @@ qn_expr_t* qn_build_load(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank
   if (!qn__build_is_ready(builder, call) || !qn__build_is_buffer(builder, call, buffer)) {
     return NULL;
   }
-  qn__built_t built = {0};
+  qn__builder_value_t built = {0};
   qn__ir_expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, &built);
   if (!trees) return NULL;
   qn__ir_expr_t* expr =
@@ -252,13 +255,13 @@ qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const c
   }
   const char* text = qn__build_name(builder, call, name, "i");
   qn__arena_t* arena = &builder->body.arena;
-  qn__frame_t* frame = QN__ARENA_NEW(arena, qn__frame_t);
+  qn__builder_frame_t* frame = QN__ARENA_NEW(arena, qn__builder_frame_t);
   qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_REDUCE, QN_DTYPE_NONE, (qn__ir_loc_t){0, 0});
   if (!frame || !expr) return qn__build_out_of_memory(builder);
-  *frame = (qn__frame_t){.outer = builder->frame,
-                         .kind = QN__FRAME_REDUCE,
-                         .block = &expr->reduce.lets,
-                         .reduce = expr};
+  *frame = (qn__builder_frame_t){.outer = builder->frame,
+                                 .kind = QN__FRAME_REDUCE,
+                                 .block = &expr->reduce.lets,
+                                 .reduce = expr};
   expr->reduce.reduce_kind = kind;
   expr->reduce.begin =
       qn__build_take_as(builder, call, "the begin", begin, QN_DTYPE_I64, &frame->reduce_built);
@@ -273,7 +276,7 @@ qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const c
 qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value) {
   const char* call = "qn_build_reduce_end";
   if (!qn__build_is_ready(builder, call)) return NULL;
-  qn__frame_t* frame = builder->frame;
+  qn__builder_frame_t* frame = builder->frame;
   if (frame->kind != QN__FRAME_REDUCE) {
     return qn__build_fail(builder, call, "the innermost open block is not a reduction");
   }

@@ -11,15 +11,16 @@ static void append(qn_builder_t* builder, qn__ir_stmt_t* stmt) {
 }
 
 // Appends `stmt` and opens its block.
-static bool open_block(qn_builder_t* builder, qn__frame_kind_t kind, qn__ir_stmt_t* stmt,
+static bool open_block(qn_builder_t* builder, qn__builder_frame_kind_t kind, qn__ir_stmt_t* stmt,
                        qn__ir_block_t* block) {
-  qn__frame_t* frame = QN__ARENA_NEW(&builder->body.arena, qn__frame_t);
+  qn__builder_frame_t* frame = QN__ARENA_NEW(&builder->body.arena, qn__builder_frame_t);
   if (!frame) {
     (void)qn__build_out_of_memory(builder);
     return false;
   }
   append(builder, stmt);
-  *frame = (qn__frame_t){.outer = builder->frame, .kind = kind, .block = block, .stmt = stmt};
+  *frame =
+      (qn__builder_frame_t){.outer = builder->frame, .kind = kind, .block = block, .stmt = stmt};
   builder->frame = frame;
   return true;
 }
@@ -34,7 +35,7 @@ bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_b
 
 qn__ir_expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
                                   const qn__ir_buffer_t* buffer, size_t rank,
-                                  qn__ir_expr_t* const* indices, qn__built_t* inout_built) {
+                                  qn__ir_expr_t* const* indices, qn__builder_value_t* inout_built) {
   if (rank != buffer->rank) {
     return qn__build_fail(builder, call, "buffer '%s' has rank %" PRIu32 ", %zu %s given",
                           buffer->name, buffer->rank, rank,
@@ -55,12 +56,12 @@ qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, q
   }
   qn__ir_buffer_t* buffer = qn__buf_new(&builder->body.arena, scope, dtype, name, (uint32_t)rank);
   if (!buffer) return qn__build_out_of_memory(builder);
-  buffer->shape =
-      qn__build_take_all(builder, call, "extent", shape, rank, QN_DTYPE_I64, &(qn__built_t){0});
+  buffer->shape = qn__build_take_all(builder, call, "extent", shape, rank, QN_DTYPE_I64,
+                                     &(qn__builder_value_t){0});
   if (!buffer->shape) return NULL;
   if (!strides) return buffer;
-  buffer->strides =
-      qn__build_take_all(builder, call, "stride", strides, rank, QN_DTYPE_I64, &(qn__built_t){0});
+  buffer->strides = qn__build_take_all(builder, call, "stride", strides, rank, QN_DTYPE_I64,
+                                       &(qn__builder_value_t){0});
   return buffer->strides ? buffer : NULL;
 }
 
@@ -115,7 +116,7 @@ qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t 
   if (!buffer) return NULL;
   buffer->element_count = element_count;
   buffer->elements = qn__build_take_all(builder, call, "element", elements, element_count, dtype,
-                                        &(qn__built_t){0});
+                                        &(qn__builder_value_t){0});
   if (!buffer->elements) return NULL;
   for (size_t i = 0; i < element_count; i++) {
     qn__ir_expr_kind_t kind = buffer->elements[i]->kind;
@@ -139,7 +140,7 @@ qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_buffer_t*
   if (!buffer) return NULL;
   buffer->base = base;
   buffer->base_indices =
-      qn__build_indices(builder, call, base, base_rank, indices, &(qn__built_t){0});
+      qn__build_indices(builder, call, base, base_rank, indices, &(qn__builder_value_t){0});
   return buffer->base_indices ? declare(builder, buffer) : NULL;
 }
 
@@ -192,7 +193,7 @@ void qn_build_if(qn_builder_t* builder, qn_expr_t* condition) {
 void qn_build_else(qn_builder_t* builder) {
   const char* call = "qn_build_else";
   if (!qn__build_takes_stmts(builder, call)) return;
-  qn__frame_t* frame = builder->frame;
+  qn__builder_frame_t* frame = builder->frame;
   if (frame->kind != QN__FRAME_IF) {
     (void)qn__build_fail(builder, call, "the innermost open block is not an if");
     return;

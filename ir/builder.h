@@ -9,41 +9,41 @@
 #include "ir/ptrmap.h"
 
 // Facts about a handle that the builder returned.
-typedef struct qn__built {
+typedef struct qn__builder_value {
   uint32_t height;  // levels of the tree below, itself included
   uint32_t weight;  // nodes of the tree, saturating
   bool is_used;     // the node has a parent: the next use gets a copy
   bool has_reduction;
-} qn__built_t;
+} qn__builder_value_t;
 
-typedef enum qn__frame_kind {
+typedef enum qn__builder_frame_kind {
   QN__FRAME_FUNCTION,
   QN__FRAME_LOOP,
   QN__FRAME_WHILE,
   QN__FRAME_IF,
   QN__FRAME_ELSE,
   QN__FRAME_REDUCE,
-} qn__frame_kind_t;
+} qn__builder_frame_kind_t;
 
 // A block that is open.
-typedef struct qn__frame qn__frame_t;
-struct qn__frame {
-  qn__frame_t* outer;
-  qn__frame_kind_t kind;
+typedef struct qn__builder_frame qn__builder_frame_t;
+struct qn__builder_frame {
+  qn__builder_frame_t* outer;
+  qn__builder_frame_kind_t kind;
   qn__ir_block_t* block;  // where statements go
   qn__ir_stmt_t* stmt;    // IF
   qn__ir_expr_t* reduce;  // REDUCE
-  qn__built_t reduce_built;
+  qn__builder_value_t reduce_built;
 };
 
 struct qn_builder {
   qn_allocator_t allocator;
   qn__ir_body_t body;
   qn_status_t status;    // the first mistake
-  qn__ptrmap_t handles;  // expression -> qn__built_t, buffer -> itself
+  qn__ptrmap_t handles;  // expression -> qn__builder_value_t, buffer -> itself
   uint64_t weight;       // nodes made by copies
   qn__ir_func_t* function;
-  qn__frame_t* frame;
+  qn__builder_frame_t* frame;
   qn__ir_param_t* params;  // of the open function
   size_t param_count;
   size_t param_capacity;
@@ -69,18 +69,20 @@ const char* qn__build_name(qn_builder_t* builder, const char* call, const char* 
 // ---- build_expr.c
 
 // Registers `expr` as a handle. Passes NULL (out of memory) on.
-qn__ir_expr_t* qn__build_give(qn_builder_t* builder, qn__ir_expr_t* expr, qn__built_t built);
+qn__ir_expr_t* qn__build_give(qn_builder_t* builder, qn__ir_expr_t* expr,
+                              qn__builder_value_t built);
 // Returns the tree of a handle: the node itself, or a copy if it has a parent. NULL after an error.
 // Adds the facts about it to `inout_built`, which may be NULL.
 qn__ir_expr_t* qn__build_take(qn_builder_t* builder, const char* call, const char* what,
-                              qn__ir_expr_t* expr, qn__built_t* inout_built);
+                              qn__ir_expr_t* expr, qn__builder_value_t* inout_built);
 // The same for `count` handles, which must be `dtype` (NONE: any integer). NULL after an error.
 qn__ir_expr_t** qn__build_take_all(qn_builder_t* builder, const char* call, const char* what,
                                    qn__ir_expr_t* const* exprs, size_t count, qn_dtype_t dtype,
-                                   qn__built_t* inout_built);
+                                   qn__builder_value_t* inout_built);
 // The same for one handle of a dtype.
 qn__ir_expr_t* qn__build_take_as(qn_builder_t* builder, const char* call, const char* what,
-                                 qn__ir_expr_t* expr, qn_dtype_t dtype, qn__built_t* inout_built);
+                                 qn__ir_expr_t* expr, qn_dtype_t dtype,
+                                 qn__builder_value_t* inout_built);
 // Returns the handle of a variable.
 qn__ir_expr_t* qn__build_give_var(qn_builder_t* builder, qn__ir_var_t* var);
 
@@ -90,7 +92,7 @@ bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_b
 // Takes the indices of an access. NULL after an error.
 qn__ir_expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
                                   const qn__ir_buffer_t* buffer, size_t rank,
-                                  qn__ir_expr_t* const* indices, qn__built_t* inout_built);
+                                  qn__ir_expr_t* const* indices, qn__builder_value_t* inout_built);
 // Makes a buffer with its shape and strides (NULL: row-major). NULL after an error.
 qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__ir_scope_t scope,
                                       const char* name, qn_dtype_t dtype, size_t rank,

@@ -19,7 +19,8 @@
 
 enum { max_threads = 1 << 20 };
 
-void qn__machine_fail(qn__machine_t* machine, qn_status_code_t code, const char* format, ...) {
+void qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
+                      ...) {
   if (machine->status) return;
   char text[512];
   va_list arguments;
@@ -29,7 +30,7 @@ void qn__machine_fail(qn__machine_t* machine, qn_status_code_t code, const char*
   machine->status = qn_status_make(code, "function '%s': %s", machine->function->name, text);
 }
 
-static void no_memory(qn__machine_t* machine) {
+static void no_memory(qn__interpret_machine_t* machine) {
   qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for the threads");
 }
 
@@ -40,7 +41,7 @@ typedef struct owned_set {
   uint32_t single;
 } owned_set_t;
 
-static bool set_init(qn__machine_t* machine, owned_set_t* owned, uint32_t capacity) {
+static bool set_init(qn__interpret_machine_t* machine, owned_set_t* owned, uint32_t capacity) {
   owned->set.count = 0;
   owned->capacity = capacity;
   if (capacity <= 1) {
@@ -52,15 +53,15 @@ static bool set_init(qn__machine_t* machine, owned_set_t* owned, uint32_t capaci
   return owned->set.threads != NULL;
 }
 
-static void set_deinit(qn__machine_t* machine, owned_set_t* owned) {
+static void set_deinit(qn__interpret_machine_t* machine, owned_set_t* owned) {
   if (owned->capacity <= 1) return;
   qn__free(machine->allocator, owned->set.threads, owned->capacity * sizeof(uint32_t));
 }
 
-static void run_block(qn__machine_t* machine, const qn__ir_block_t* block,
+static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
                       const qn__interpret_set_t* active);
 
-static void run_let(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_let(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                     const qn__interpret_set_t* active) {
   if (!qn__machine_declare_var(machine, stmt->let.var)) return;
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
@@ -75,14 +76,14 @@ typedef struct pending {
   qn__ir_scalar_t value;
 } pending_t;
 
-static bool prepare_store(qn__machine_t* machine, const qn__ir_stmt_t* stmt, uint32_t thread,
-                          pending_t* out) {
+static bool prepare_store(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
+                          uint32_t thread, pending_t* out) {
   out->value = qn__machine_eval(machine, stmt->store.value, thread);
   out->address = qn__machine_address(machine, stmt->store.buffer, stmt->store.indices, thread);
   return !qn__machine_failed(machine);
 }
 
-static void run_store(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_store(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   pending_t single;
   pending_t* pending = &single;
@@ -122,7 +123,7 @@ static qn__ir_scalar_t combine(const qn__ir_stmt_t* stmt, qn__ir_scalar_t old,
   return result;
 }
 
-static void run_atomic(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_atomic(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                        const qn__interpret_set_t* active) {
   const qn__ir_var_t* result = stmt->atomic.result;
   if (result && !qn__machine_declare_var(machine, result)) return;
@@ -140,7 +141,7 @@ static void run_atomic(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   }
 }
 
-static void run_if(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_if(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                    const qn__interpret_set_t* active) {
   owned_set_t taken, skipped;
   if (!set_init(machine, &taken, active->count)) return;
@@ -159,7 +160,7 @@ static void run_if(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
 }
 
 // Threads may have different ranges: each is active while it has iterations left.
-static void run_loop(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                      const qn__interpret_set_t* active) {
   typedef struct range {
     int64_t next;
@@ -196,7 +197,7 @@ static void run_loop(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   set_deinit(machine, &running);
 }
 
-static void run_while(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_while(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   owned_set_t running;
   if (!set_init(machine, &running, active->count)) return;
@@ -217,7 +218,7 @@ static void run_while(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   set_deinit(machine, &running);
 }
 
-static void set_per_thread(qn__machine_t* machine) {
+static void set_per_thread(qn__interpret_machine_t* machine) {
   uint32_t per_thread = 1;
   for (uint32_t level = machine->level + 1; level-- > 0;) {
     machine->levels[level].per_thread = per_thread;
@@ -225,7 +226,7 @@ static void set_per_thread(qn__machine_t* machine) {
   }
 }
 
-static void run_threads(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                         const qn__interpret_set_t* active) {
   if (active->count == 0) return;
   int64_t begin = qn__machine_eval(machine, stmt->loop.begin, active->threads[0]).i;
@@ -262,7 +263,7 @@ static void run_threads(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
 }
 
 // Runs a marked loop in groups of lanes, each lane a thread of its own, as generated code does.
-static void run_lanes(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_lanes(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   uint32_t parent = active->threads[0];
   uint32_t lane_count = stmt->loop.lane_count;
@@ -288,7 +289,7 @@ static void run_lanes(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   set_deinit(machine, &lanes);
 }
 
-static void run_assert(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_assert(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                        const qn__interpret_set_t* active) {
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
     if (qn__machine_eval(machine, stmt->assert_.condition, active->threads[i]).i != 0) continue;
@@ -307,7 +308,7 @@ static void run_assert(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   }
 }
 
-static void run_barrier(qn__machine_t* machine, const qn__interpret_set_t* active) {
+static void run_barrier(qn__interpret_machine_t* machine, const qn__interpret_set_t* active) {
   uint32_t count = machine->levels[machine->level].count;
   if (active->count == count) return;
   qn__machine_fail(machine, QN_STATUS_ASSERTION,
@@ -315,7 +316,7 @@ static void run_barrier(qn__machine_t* machine, const qn__interpret_set_t* activ
                    active->count, count);
 }
 
-static void run_stmt(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
+static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                      const qn__interpret_set_t* active) {
   machine->active = active;
   switch (stmt->kind) {
@@ -355,7 +356,7 @@ static void run_stmt(qn__machine_t* machine, const qn__ir_stmt_t* stmt,
   }
 }
 
-static void run_block(qn__machine_t* machine, const qn__ir_block_t* block,
+static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
                       const qn__interpret_set_t* active) {
   if (active->count == 0) return;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
@@ -365,7 +366,7 @@ static void run_block(qn__machine_t* machine, const qn__ir_block_t* block,
 }
 
 // Symbols and scalars first: the shapes of buffers are made of them.
-static void bind(qn__machine_t* machine) {
+static void bind(qn__interpret_machine_t* machine) {
   const qn__ir_func_t* function = machine->function;
   const qn__interpret_args_t* args = machine->args;
   for (size_t i = 0; i < function->symbol_count; ++i) {
@@ -386,7 +387,7 @@ static void bind(qn__machine_t* machine) {
 
 qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_args_t* args,
                           qn_allocator_t allocator) {
-  qn__machine_t machine = {.function = function, .args = args, .allocator = allocator};
+  qn__interpret_machine_t machine = {.function = function, .args = args, .allocator = allocator};
   machine.levels[0] = (qn__interpret_level_t){.extent = 1, .count = 1, .per_thread = 1};
   machine.vars = qn__alloc_zero(allocator, function->var_count + 1U, sizeof *machine.vars);
   machine.buffers = qn__alloc_zero(allocator, function->buffer_count + 1U, sizeof *machine.buffers);

@@ -7,7 +7,7 @@
 // value instead, and reductions over threads skip it. Arithmetic itself is in arith.c.
 #include "ir/interpreter.h"
 
-bool qn__machine_declare_var(qn__machine_t* machine, const qn__ir_var_t* var) {
+bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var) {
   qn__interpret_var_t* held = &machine->vars[var->id];
   uint32_t count = machine->levels[machine->level].count;
   if (held->capacity < count) {
@@ -24,7 +24,7 @@ bool qn__machine_declare_var(qn__machine_t* machine, const qn__ir_var_t* var) {
   return true;
 }
 
-void qn__machine_set_var(qn__machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
+void qn__machine_set_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
                          qn__ir_scalar_t value) {
   machine->vars[var->id].values[thread] = value;
 }
@@ -37,7 +37,7 @@ typedef struct grid {
   uint32_t total;
 } grid_t;
 
-static grid_t grid_of(const qn__machine_t* machine) {
+static grid_t grid_of(const qn__interpret_machine_t* machine) {
   grid_t grid = {{1, 1, 1}, {0, 0, 0}, 1};
   for (uint32_t level = 1; level <= machine->level; ++level) {
     const qn__interpret_level_t* at = &machine->levels[level];
@@ -70,7 +70,7 @@ static uint32_t thread_of(const grid_t* grid, uint32_t linear) {
   return thread;
 }
 
-static bool is_active(const qn__machine_t* machine, uint32_t thread) {
+static bool is_active(const qn__interpret_machine_t* machine, uint32_t thread) {
   const qn__interpret_set_t* active = machine->active;
   uint32_t low = 0, high = active->count;
   while (low < high) {
@@ -86,7 +86,7 @@ static bool is_active(const qn__machine_t* machine, uint32_t thread) {
 
 // Sets the reduction variables and lets of thread `to` to the iteration of thread `from`, for all
 // reductions around, outermost first.
-static void follow(qn__machine_t* machine, qn__interpret_frame_t* frame, uint32_t from,
+static void follow(qn__interpret_machine_t* machine, qn__interpret_frame_t* frame, uint32_t from,
                    uint32_t to) {
   if (!frame) return;
   follow(machine, frame->outer, from, to);
@@ -101,17 +101,17 @@ static void follow(qn__machine_t* machine, qn__interpret_frame_t* frame, uint32_
   machine->frame = innermost;
 }
 
-static qn__ir_scalar_t eval_as(qn__machine_t* machine, const qn__ir_expr_t* expr, uint32_t thread,
-                               uint32_t other) {
+static qn__ir_scalar_t eval_as(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
+                               uint32_t thread, uint32_t other) {
   if (other != thread) follow(machine, machine->frame, thread, other);
   return qn__machine_eval(machine, expr, other);
 }
 
-static uint32_t warp_size_of(const qn__machine_t* machine) {
+static uint32_t warp_size_of(const qn__interpret_machine_t* machine) {
   return machine->args->warp_size > 0 ? machine->args->warp_size : 1;
 }
 
-static qn__ir_scalar_t eval_lane(qn__machine_t* machine, const qn__ir_expr_t* expr,
+static qn__ir_scalar_t eval_lane(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                  uint32_t thread) {
   grid_t grid = grid_of(machine);
   int64_t warp_size = warp_size_of(machine);
@@ -140,7 +140,7 @@ static qn__ir_scalar_t eval_lane(qn__machine_t* machine, const qn__ir_expr_t* ex
   return eval_as(machine, expr->args[0], thread, other);
 }
 
-static qn__ir_scalar_t eval_group(qn__machine_t* machine, const qn__ir_expr_t* expr,
+static qn__ir_scalar_t eval_group(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                   uint32_t thread) {
   grid_t grid = grid_of(machine);
   uint32_t warp_size = warp_size_of(machine);
@@ -174,7 +174,8 @@ static qn__ir_scalar_t eval_group(qn__machine_t* machine, const qn__ir_expr_t* e
 
 // ---- within one thread
 
-static qn__ir_scalar_t eval_op(qn__machine_t* machine, const qn__ir_expr_t* expr, uint32_t thread) {
+static qn__ir_scalar_t eval_op(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
+                               uint32_t thread) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE) return eval_lane(machine, expr, thread);
   if (info->rule == QN__RULE_GROUP) return eval_group(machine, expr, thread);
@@ -197,7 +198,7 @@ static qn__ir_scalar_t eval_op(qn__machine_t* machine, const qn__ir_expr_t* expr
   return result;
 }
 
-static qn__ir_scalar_t eval_reduce(qn__machine_t* machine, const qn__ir_expr_t* expr,
+static qn__ir_scalar_t eval_reduce(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                    uint32_t thread) {
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
   qn__ir_scalar_t result = qn__reduce_neutral(kind, expr->dtype);
@@ -224,7 +225,7 @@ static qn__ir_scalar_t eval_reduce(qn__machine_t* machine, const qn__ir_expr_t* 
   return result;
 }
 
-qn__ir_scalar_t qn__machine_eval(qn__machine_t* machine, const qn__ir_expr_t* expr,
+qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                  uint32_t thread) {
   qn__ir_scalar_t value = {0};
   if (qn__machine_failed(machine)) return value;

@@ -13,7 +13,8 @@ static size_t dims_of(const qn__ir_buffer_t* buffer) {
   return 2 * (size_t)buffer->rank + 1;
 }
 
-static void release(qn__machine_t* machine, qn__interpret_buffer_t* held, size_t dims_per_thread) {
+static void release(qn__interpret_machine_t* machine, qn__interpret_buffer_t* held,
+                    size_t dims_per_thread) {
   qn__free(machine->allocator, held->slots, held->count * sizeof *held->slots);
   qn__free(machine->allocator, held->dims, held->count * dims_per_thread * sizeof *held->dims);
   qn__free(machine->allocator, held->memory, held->memory_bytes);
@@ -21,10 +22,10 @@ static void release(qn__machine_t* machine, qn__interpret_buffer_t* held, size_t
 }
 
 typedef struct releaser {
-  qn__machine_t* machine;
+  qn__interpret_machine_t* machine;
 } releaser_t;
 
-static void release_buffer(qn__machine_t* machine, const qn__ir_buffer_t* buffer) {
+static void release_buffer(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer) {
   release(machine, &machine->buffers[buffer->id], dims_of(buffer));
 }
 
@@ -34,7 +35,7 @@ static bool release_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return true;
 }
 
-void qn__machine_free_buffers(qn__machine_t* machine) {
+void qn__machine_free_buffers(qn__interpret_machine_t* machine) {
   if (!machine->buffers) return;
   for (size_t i = 0; i < machine->function->param_count; ++i) {
     const qn__ir_buffer_t* buffer = machine->function->params[i].buffer;
@@ -47,7 +48,7 @@ void qn__machine_free_buffers(qn__machine_t* machine) {
 }
 
 // Makes room for `count` threads' slots. False: failed.
-static bool prepare(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t level,
+static bool prepare(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t level,
                     uint32_t count) {
   release_buffer(machine, buffer);
   qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
@@ -60,14 +61,14 @@ static bool prepare(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint3
   return false;
 }
 
-static int64_t* dims_at(const qn__machine_t* machine, const qn__ir_buffer_t* buffer,
+static int64_t* dims_at(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                         uint32_t index) {
   return machine->buffers[buffer->id].dims + index * dims_of(buffer);
 }
 
 // Computes extents and strides for one thread, and the number of elements from the lowest to the
 // highest that they reach. False: failed.
-static bool measure(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t index,
+static bool measure(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t index,
                     uint32_t thread, int64_t* out_low, int64_t* out_high) {
   int64_t* extents = dims_at(machine, buffer, index);
   int64_t* strides = extents + buffer->rank;
@@ -108,7 +109,8 @@ static bool measure(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint3
   return true;
 }
 
-void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint64_t address) {
+void qn__machine_bind(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                      uint64_t address) {
   int64_t low, high;
   if (!prepare(machine, buffer, 0, 1) || !measure(machine, buffer, 0, 0, &low, &high)) return;
   int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
@@ -118,7 +120,7 @@ void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uin
   slot->high = slot->data ? slot->data + high * size : NULL;
 }
 
-static void alloc_view(qn__machine_t* machine, const qn__ir_buffer_t* view) {
+static void alloc_view(qn__interpret_machine_t* machine, const qn__ir_buffer_t* view) {
   const qn__interpret_set_t* active = machine->active;
   if (!prepare(machine, view, machine->level, machine->levels[machine->level].count)) return;
   for (uint32_t i = 0; i < active->count; ++i) {
@@ -135,7 +137,7 @@ static void alloc_view(qn__machine_t* machine, const qn__ir_buffer_t* view) {
   }
 }
 
-void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer) {
+void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer) {
   if (buffer->scope == QN__SCOPE_VIEW) {
     alloc_view(machine, buffer);
     return;
@@ -184,7 +186,7 @@ void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer) {
   }
 }
 
-uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
+uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, uint32_t thread) {
   const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
   int64_t offset = 0;

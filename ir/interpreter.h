@@ -56,7 +56,7 @@ typedef struct qn__interpret_set {
   uint32_t count;
 } qn__interpret_set_t;
 
-typedef struct qn__machine {
+typedef struct qn__interpret_machine {
   const qn__ir_func_t* function;
   const qn__interpret_args_t* args;
   qn_allocator_t allocator;
@@ -67,40 +67,41 @@ typedef struct qn__machine {
   const qn__interpret_set_t* active;
   qn__interpret_frame_t* frame;
   qn_status_t status;  // the first error; then everything returns at once
-} qn__machine_t;
+} qn__interpret_machine_t;
 
-static inline bool qn__machine_failed(const qn__machine_t* machine) {
+static inline bool qn__machine_failed(const qn__interpret_machine_t* machine) {
   return machine->status != NULL;
 }
 // Keeps the first error: "function 'f': ...".
-void qn__machine_fail(qn__machine_t* machine, qn_status_code_t code, const char* format, ...)
-    QN_PRINTF(3, 4);
+void qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
+                      ...) QN_PRINTF(3, 4);
 
 // Returns the thread of `level` that `thread` of the current level descends from.
-static inline uint32_t qn__machine_ancestor(const qn__machine_t* machine, uint32_t level,
+static inline uint32_t qn__machine_ancestor(const qn__interpret_machine_t* machine, uint32_t level,
                                             uint32_t thread) {
   return thread / machine->levels[level].per_thread;
 }
 
 // ---- interpret_expr.c
 // Evaluates an expression for one thread. 0 after a failure.
-qn__ir_scalar_t qn__machine_eval(qn__machine_t* machine, const qn__ir_expr_t* expr,
+qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                  uint32_t thread);
 // Makes room for a variable at the current level. False: failed.
-bool qn__machine_declare_var(qn__machine_t* machine, const qn__ir_var_t* var);
-void qn__machine_set_var(qn__machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
+bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var);
+void qn__machine_set_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
                          qn__ir_scalar_t value);
 
 // ---- interpret_memory.c
 // Returns the address of an element for one thread, with all checks done. NULL: failed.
-uint8_t* qn__machine_address(qn__machine_t* machine, const qn__ir_buffer_t* buffer,
+uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, uint32_t thread);
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
 void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value);
 // Binds a parameter. `address`: see qn__interpret_args_t.
-void qn__machine_bind(qn__machine_t* machine, const qn__ir_buffer_t* buffer, uint64_t address);
+void qn__machine_bind(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                      uint64_t address);
 // Runs the declaration of a buffer for the active threads.
-void qn__machine_alloc(qn__machine_t* machine, const qn__ir_buffer_t* buffer);
-void qn__machine_free_buffers(qn__machine_t* machine);
+void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer);
+void qn__machine_free_buffers(qn__interpret_machine_t* machine);
 
 #endif  // QUERN_IR_INTERPRETER_H_

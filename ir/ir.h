@@ -290,7 +290,7 @@ qn__ir_var_t* qn__var_new(qn__arena_t* arena, qn__ir_var_kind_t kind, qn_dtype_t
                           const char* name);
 qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__ir_scope_t scope, qn_dtype_t dtype,
                              const char* name, uint32_t rank);
-// The buffer that owns the memory behind `buffer`, which may be a view of a view.
+// Returns the buffer that owns the memory of `buffer`, which may be a view of a view.
 static inline const qn__ir_buffer_t* qn__buf_root(const qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
   return buffer;

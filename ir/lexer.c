@@ -242,7 +242,7 @@ static void skip_strange(qn__lexer_t* lexer) {
   const char* help = NULL;
   if (code == '.') help = "a range is written with two dots, a number with digits on both sides";
   if (code == '#') help = "comments start with //";
-  if (code == '\'') help = "strings stand in double quotes";
+  if (code == '\'') help = "write strings in double quotes";
   if (code == 0xD7) help = "write *";
   if (code == 0x2212) help = "write -";
   if (code < 0x20 || code == 0x7F) {

@@ -92,7 +92,7 @@ void qn__lexer_escape(qn_str_t bytes, qn__buffer_t* out);
 // The magnitude of an integer token; false when it needs more than 64 bits.
 bool qn__lexer_int(qn_str_t token, uint64_t* out_value);
 
-// Is `text` a name that may be declared: letters, digits and "_", no digit first, not reserved?
+// Returns true if `text` may be declared: letters, digits and "_", no digit first, not reserved.
 bool qn__text_is_name(qn_str_t text);
 // A word that can never be a name: statement words, dtypes, literals.
 bool qn__text_is_reserved(qn_str_t text);

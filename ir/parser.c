@@ -91,7 +91,7 @@ qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__ir_expr_t* expr) 
 }
 
 static const char comment_help[] =
-    "behind an operand // divides: a comment stands behind ';', '{', '}', ',' or on its own line";
+    "after an operand // divides: a comment follows ';', '{', '}' or ',', or has its own line";
 
 const char* qn__parser_comment_help(const qn__parser_t* p, qn__ir_loc_t loc,
                                     const char* otherwise) {
@@ -302,7 +302,7 @@ static void parse_module(qn__parser_t* p) {
       continue;
     }
     qn_str_t found = qn__parser_found(p);
-    qn__suggestion_t suggestion = qn__suggest_start(found);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(found);
     qn__suggest(&suggestion, "func");
     bool is_closing = qn__parser_at(p, QN__TOKEN_RIGHT_BRACE);
     qn__parser_syntax(p, QN__CODE_EXPECTED_FUNC, p->token.loc,

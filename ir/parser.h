@@ -19,40 +19,40 @@
 #include "ir/text.h"
 
 // The dtypes that an expression may still take.
-typedef enum qn__flex {
+typedef enum qn__parser_flex {
   QN__FLEX_TYPED,   // expr->dtype is final
   QN__FLEX_INT,     // only integer literals inside: takes any number dtype
   QN__FLEX_FLOAT,   // literals and operators of floats: takes any float dtype
   QN__FLEX_POISON,  // a mistake was reported; `expr` may be NULL
-} qn__flex_t;
+} qn__parser_flex_t;
 
-typedef struct qn__operand {
+typedef struct qn__parser_operand {
   qn__ir_expr_t* expr;
-  qn__flex_t flex;
+  qn__parser_flex_t flex;
   uint32_t height;  // levels of the tree
-} qn__operand_t;
+} qn__parser_operand_t;
 
 // One declaration of a name.
-typedef struct qn__binding qn__binding_t;
-typedef struct qn__name qn__name_t;
-struct qn__binding {
-  qn__name_t* name;
+typedef struct qn__parser_binding qn__parser_binding_t;
+typedef struct qn__parser_name qn__parser_name_t;
+struct qn__parser_binding {
+  qn__parser_name_t* name;
   qn__ir_var_t* var;        // or
   qn__ir_buffer_t* buffer;  // or neither: poisoned
   qn__ir_loc_t loc;
-  uint32_t depth;         // of the block; 0: parameters and symbols
-  qn__binding_t* hidden;  // the declaration that this one shadows
-  qn__binding_t* next;    // the one before in the same block
+  uint32_t depth;                // of the block; 0: parameters and symbols
+  qn__parser_binding_t* hidden;  // the declaration that this one shadows
+  qn__parser_binding_t* next;    // the one before in the same block
 };
-struct qn__name {
+struct qn__parser_name {
   const char* text;
-  qn__binding_t* top;  // NULL: not in scope
+  qn__parser_binding_t* top;  // NULL: not in scope
 };
 
-typedef struct qn__block_scope {
-  struct qn__block_scope* outer;
-  qn__binding_t* bindings;
-} qn__block_scope_t;
+typedef struct qn__parser_scope {
+  struct qn__parser_scope* outer;
+  qn__parser_binding_t* bindings;
+} qn__parser_scope_t;
 
 typedef struct qn__parser {
   qn_str_t text;
@@ -70,10 +70,10 @@ typedef struct qn__parser {
   uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
 
-  qn__map_t names;      // text to qn__name_t
+  qn__map_t names;      // text to qn__parser_name_t
   qn__map_t functions;  // text to qn__ir_func_t
   qn__ir_func_t* function;
-  qn__block_scope_t* scope;
+  qn__parser_scope_t* scope;
   uint32_t depth;
   bool is_signature;  // free names become symbols
   qn__buffer_t help;  // scratch of qn__parser_help
@@ -140,7 +140,7 @@ void** qn__parser_pop_list(qn__parser_t* p, size_t mark, size_t* out_count);
 
 // ---- parser_scope.c: names
 
-void qn__parser_open_block(qn__parser_t* p, qn__block_scope_t* scope);
+void qn__parser_open_block(qn__parser_t* p, qn__parser_scope_t* scope);
 void qn__parser_close_block(qn__parser_t* p);
 // Drops all names, for the next function.
 void qn__parser_reset_names(qn__parser_t* p);
@@ -149,69 +149,70 @@ void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
                         qn__ir_buffer_t* buffer);
 // Returns the visible declaration, or reports its absence with a suggestion and returns NULL. In a
 // signature a free name becomes a symbol.
-qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
+qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
 // The same without a message.
-qn__binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc);
+qn__parser_binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc);
 const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc);
 
 // The best candidate so far for "did you mean".
-typedef struct qn__suggestion {
+typedef struct qn__parser_suggestion {
   qn_str_t wanted;
   const char* best;
   size_t distance;
-} qn__suggestion_t;
-qn__suggestion_t qn__suggest_start(qn_str_t wanted);
-void qn__suggest(qn__suggestion_t* suggestion, const char* candidate);
-void qn__suggest_names(qn__parser_t* p, qn__suggestion_t* suggestion, bool wants_buffers_only);
-void qn__suggest_ops(qn__suggestion_t* suggestion);
-void qn__suggest_dtypes(qn__suggestion_t* suggestion);
+} qn__parser_suggestion_t;
+qn__parser_suggestion_t qn__suggest_start(qn_str_t wanted);
+void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate);
+void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
+                       bool wants_buffers_only);
+void qn__suggest_ops(qn__parser_suggestion_t* suggestion);
+void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion);
 // "did you mean 'x'?" or `otherwise` (may be NULL).
-const char* qn__suggest_help(qn__parser_t* p, const qn__suggestion_t* suggestion,
+const char* qn__suggest_help(qn__parser_t* p, const qn__parser_suggestion_t* suggestion,
                              const char* otherwise);
 
 // ---- parser_habit.c
 
-typedef enum qn__habit {
+typedef enum qn__parser_habit {
   QN__HABIT_DTYPE,  // where a dtype is expected
   QN__HABIT_CALL,   // called like an operator
   QN__HABIT_INFIX,  // after an operand
   QN__HABIT_STMT,   // at the start of a statement
-} qn__habit_t;
+} qn__parser_habit_t;
 // Returns what to write instead of a word of another language, or NULL.
-const char* qn__parser_habit(qn__habit_t kind, qn_str_t word);
+const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word);
 
 // ---- parser_type.c: dtypes
 
-qn__operand_t qn__type_poison(void);
-qn__operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
-                           uint32_t begin);
+qn__parser_operand_t qn__type_poison(void);
+qn__parser_operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                                  uint32_t begin);
 // Fixes an open operand to `dtype`; a typed one is left as it is. False (reported) when a literal
 // does not fit; the operand is then poison.
-bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype);
+bool qn__type_settle(qn__parser_t* p, qn__parser_operand_t* operand, qn_dtype_t dtype);
 // Give an open INT or FLOAT literal its dtype and value. False when reported.
 bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype);
 bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype);
 // Fixes an open operand to i64 or f32.
-void qn__type_default(qn__parser_t* p, qn__operand_t* operand);
+void qn__type_default(qn__parser_t* p, qn__parser_operand_t* operand);
 // Applies an operator to its operands by the table's rule; reports what it does not take.
-qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
-                          uint32_t begin, qn__ir_loc_t op_loc);
-qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin);
-qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
-                                  uint32_t begin);
-qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
-                               uint32_t begin);
+qn__parser_operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__parser_operand_t* args,
+                                 uint32_t count, uint32_t begin, qn__ir_loc_t op_loc);
+qn__parser_operand_t qn__type_cond(qn__parser_t* p, qn__parser_operand_t* args, uint32_t begin);
+qn__parser_operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype,
+                                         qn__parser_operand_t operand, uint32_t begin);
+qn__parser_operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype,
+                                      qn__parser_operand_t operand, uint32_t begin);
 // NULL for poison, which was reported. `what` begins the message: "the condition".
-qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what);
-qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what);
-qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand);
-qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
+qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__parser_operand_t operand, const char* what);
+qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__parser_operand_t operand, const char* what);
+qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__parser_operand_t operand);
+qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__parser_operand_t operand,
                                  const qn__ir_buffer_t* buffer);
-qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand);
+qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__parser_operand_t operand);
 
 // ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
 
-qn__operand_t qn__parse_expr(qn__parser_t* p);
+qn__parser_operand_t qn__parse_expr(qn__parser_t* p);
 // Returns the buffer of a name before "["; otherwise reports it and returns NULL. `help` may be
 // NULL.
 qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const char* help);

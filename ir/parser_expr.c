@@ -6,23 +6,23 @@
 
 // ------------------------------------------------------------------------------------ primaries
 
-static qn__operand_t literal(qn__parser_t* p, qn__ir_expr_kind_t kind, uint32_t begin) {
+static qn__parser_operand_t literal(qn__parser_t* p, qn__ir_expr_kind_t kind, uint32_t begin) {
   qn__parser_advance(p);
-  qn__operand_t operand = qn__type_new(p, kind, QN_DTYPE_NONE, begin);
+  qn__parser_operand_t operand = qn__type_new(p, kind, QN_DTYPE_NONE, begin);
   if (operand.expr) operand.flex = kind == QN__EXPR_INT ? QN__FLEX_INT : QN__FLEX_FLOAT;
   return operand;
 }
 
-static qn__operand_t bool_literal(qn__parser_t* p, bool value) {
+static qn__parser_operand_t bool_literal(qn__parser_t* p, bool value) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__operand_t operand = qn__type_new(p, QN__EXPR_INT, QN_DTYPE_BOOL, begin);
+  qn__parser_operand_t operand = qn__type_new(p, QN__EXPR_INT, QN_DTYPE_BOOL, begin);
   if (operand.expr) operand.expr->int_value = value;
   return operand;
 }
 
 qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const char* help) {
-  qn__binding_t* binding = qn__parser_resolve(p, name_loc);
+  qn__parser_binding_t* binding = qn__parser_resolve(p, name_loc);
   if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
     qn__parser_error(p, QN__CODE_NOT_SCALAR, name_loc, help,
                      "'%s' is a value of %s and has no elements", binding->name->text,
@@ -32,12 +32,12 @@ qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const c
   return binding ? binding->buffer : NULL;
 }
 
-static qn__operand_t parse_load(qn__parser_t* p, qn__ir_loc_t name_loc) {
+static qn__parser_operand_t parse_load(qn__parser_t* p, qn__ir_loc_t name_loc) {
   qn__ir_buffer_t* buffer = qn__parse_array(p, name_loc, NULL);
   uint32_t height;
   qn__ir_expr_t** indices = qn__parse_indices(p, buffer, name_loc, &height);
   if (!indices || buffer->dtype == QN_DTYPE_NONE) return qn__type_poison();
-  qn__operand_t operand = qn__type_new(p, QN__EXPR_LOAD, buffer->dtype, name_loc.begin);
+  qn__parser_operand_t operand = qn__type_new(p, QN__EXPR_LOAD, buffer->dtype, name_loc.begin);
   if (!operand.expr) return operand;
   operand.expr->load.buffer = buffer;
   operand.expr->load.indices = indices;
@@ -45,8 +45,9 @@ static qn__operand_t parse_load(qn__parser_t* p, qn__ir_loc_t name_loc) {
   return operand;
 }
 
-static qn__operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_loc, bool is_cast_operand) {
-  qn__binding_t* binding = qn__parser_resolve(p, name_loc);
+static qn__parser_operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_loc,
+                                           bool is_cast_operand) {
+  qn__parser_binding_t* binding = qn__parser_resolve(p, name_loc);
   if (!binding) return qn__type_poison();
   if (binding->buffer && binding->buffer->dtype != QN_DTYPE_NONE) {
     const char* name = binding->name->text;
@@ -60,7 +61,7 @@ static qn__operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_loc, bool
   }
   qn__ir_var_t* var = binding->var;
   if (!var || var->dtype == QN_DTYPE_NONE) return qn__type_poison();
-  qn__operand_t operand = qn__type_new(p, QN__EXPR_VAR, var->dtype, name_loc.begin);
+  qn__parser_operand_t operand = qn__type_new(p, QN__EXPR_VAR, var->dtype, name_loc.begin);
   if (!operand.expr) return operand;
   operand.expr->var = var;
   // In shapes of parameters an integer parameter counts as an i64, like the symbols beside it.
@@ -72,15 +73,15 @@ static qn__operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_loc, bool
 }
 
 // dtype "(" expr ")".
-static qn__operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
+static qn__parser_operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
   qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after a dtype in an expression")) {
     return qn__type_poison();
   }
-  qn__operand_t operand;
-  qn__binding_t* direct = NULL;
+  qn__parser_operand_t operand;
+  qn__parser_binding_t* direct = NULL;
   if (p->is_signature && qn__parser_at(p, QN__TOKEN_NAME) &&
       p->ahead.kind == QN__TOKEN_RIGHT_PAREN && qn__text_is_name(qn__parser_word(p))) {
     direct = qn__parser_find(p, p->token.loc);
@@ -100,7 +101,7 @@ static qn__operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
   return qn__type_conversion(p, dtype, operand, begin);
 }
 
-static qn__operand_t parse_bitcast(qn__parser_t* p) {
+static qn__parser_operand_t parse_bitcast(qn__parser_t* p) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
   qn__ir_loc_t open = p->token.loc;
@@ -109,12 +110,12 @@ static qn__operand_t parse_bitcast(qn__parser_t* p) {
   if (!qn__parser_expect(p, QN__TOKEN_COMMA, "after the dtype of a bitcast")) {
     return qn__type_poison();
   }
-  qn__operand_t operand = qn__parse_expr(p);
+  qn__parser_operand_t operand = qn__parse_expr(p);
   if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) return qn__type_poison();
   return qn__type_bitcast(p, dtype, operand, begin);
 }
 
-static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
+static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
   qn__ir_loc_t word_loc = p->token.loc;
   qn__parser_advance(p);
   qn__ir_loc_t name_loc;
@@ -125,13 +126,13 @@ static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
   qn__ir_var_t* var = qn__var_new(p->arena, QN__VAR_REDUCE, QN_DTYPE_I64,
                                   is_good ? qn__parser_intern(p, name_loc) : "");
   qn__ir_loc_t open = p->token.loc;
-  qn__operand_t value = qn__type_poison();
+  qn__parser_operand_t value = qn__type_poison();
   qn__ir_block_t lets = {NULL, NULL};
   if (!var) {
     qn__parser_out_of_memory(p);
   } else if (is_good && qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "around what is reduced")) {
     var->loc = name_loc;
-    qn__block_scope_t scope;
+    qn__parser_scope_t scope;
     qn__parser_open_block(p, &scope);
     qn__parser_declare(p, name_loc, var, NULL);
     while (qn__parser_at_word(p, "let") && !p->is_lost) qn__parse_let(p, &lets, true);
@@ -155,7 +156,7 @@ static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
     return qn__type_poison();
   }
   qn_dtype_t dtype = value.flex == QN__FLEX_TYPED ? value.expr->dtype : QN_DTYPE_NONE;
-  qn__operand_t result = qn__type_new(p, QN__EXPR_REDUCE, dtype, word_loc.begin);
+  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_REDUCE, dtype, word_loc.begin);
   if (!result.expr) return result;
   result.flex = value.flex;
   result.height = value.height + 1;
@@ -168,16 +169,16 @@ static qn__operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t kind) {
   return result;
 }
 
-static qn__operand_t parse_call(qn__parser_t* p, qn_op_t op) {
+static qn__parser_operand_t parse_call(qn__parser_t* p, qn_op_t op) {
   qn__ir_loc_t op_loc = p->token.loc;
   const qn__ir_op_info_t* info = qn__op_info(op);
   qn__parser_advance(p);
   qn__ir_loc_t open = p->token.loc;
   qn__parser_advance(p);
-  qn__operand_t args[3] = {{0}};
+  qn__parser_operand_t args[3] = {{0}};
   size_t count = 0;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_PAREN) && !p->is_lost) {
-    qn__operand_t operand = qn__parse_expr(p);
+    qn__parser_operand_t operand = qn__parse_expr(p);
     if (count < QN_COUNT_OF(args)) args[count] = operand;
     count++;
     if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
@@ -194,7 +195,7 @@ static qn__operand_t parse_call(qn__parser_t* p, qn_op_t op) {
 }
 
 // Reports a call of a word that is no operator, and skips it.
-static qn__operand_t report_unknown_call(qn__parser_t* p) {
+static qn__parser_operand_t report_unknown_call(qn__parser_t* p) {
   qn__ir_loc_t loc = p->token.loc;
   qn_str_t word = qn__parser_word(p);
   if (qn__atomic_from_word(word)) {
@@ -202,7 +203,7 @@ static qn__operand_t report_unknown_call(qn__parser_t* p) {
                      qn__parser_help(p, "write: let old = %.*s(...);", QN_STR_ARG(word)),
                      "an atomic is a statement, not part of an expression");
   } else {
-    qn__suggestion_t suggestion = qn__suggest_start(word);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(word);
     qn__suggest_ops(&suggestion);
     const char* otherwise = qn__parser_find(p, loc) ? "elements of buffers stand in '[' ']'"
                                                     : "docs/ir.md lists the operators";
@@ -226,7 +227,7 @@ static qn__operand_t report_unknown_call(qn__parser_t* p) {
   return qn__type_poison();
 }
 
-static qn__operand_t parse_word(qn__parser_t* p) {
+static qn__parser_operand_t parse_word(qn__parser_t* p) {
   qn_str_t word = qn__parser_word(p);
   qn__ir_loc_t loc = p->token.loc;
   if (qn__str_equal(word, QN_STR("true"))) return bool_literal(p, true);
@@ -256,7 +257,7 @@ static qn__operand_t parse_word(qn__parser_t* p) {
   return parse_variable(p, loc, false);
 }
 
-static qn__operand_t parse_primary(qn__parser_t* p) {
+static qn__parser_operand_t parse_primary(qn__parser_t* p) {
   qn__ir_loc_t loc = p->token.loc;
   switch (p->token.kind) {
     case QN__TOKEN_NAME:
@@ -267,7 +268,7 @@ static qn__operand_t parse_primary(qn__parser_t* p) {
       return literal(p, QN__EXPR_FLOAT, loc.begin);
     case QN__TOKEN_LEFT_PAREN: {
       qn__parser_advance(p);
-      qn__operand_t operand = qn__parse_expr(p);
+      qn__parser_operand_t operand = qn__parse_expr(p);
       if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, loc)) return qn__type_poison();
       return operand;
     }
@@ -286,7 +287,7 @@ static qn__operand_t parse_primary(qn__parser_t* p) {
 
 // ------------------------------------------------------------------------------------ operators
 
-static qn__operand_t parse_unary(qn__parser_t* p) {
+static qn__parser_operand_t parse_unary(qn__parser_t* p) {
   if (p->is_lost) return qn__type_poison();
   qn__ir_loc_t loc = p->token.loc;
   qn_op_t op = qn__parser_at(p, QN__TOKEN_MINUS)   ? QN_OP_NEG
@@ -303,7 +304,7 @@ static qn__operand_t parse_unary(qn__parser_t* p) {
     }
   }
   if (!qn__parser_enter(p)) return qn__type_poison();
-  qn__operand_t operand = parse_unary(p);
+  qn__parser_operand_t operand = parse_unary(p);
   qn__parser_leave(p);
   return qn__type_op(p, op, &operand, 1, loc.begin, loc);
 }
@@ -345,9 +346,9 @@ static const infix_t* infix_at(const qn__parser_t* p) {
   return NULL;
 }
 
-static qn__operand_t parse_infix(qn__parser_t* p, int level) {
+static qn__parser_operand_t parse_infix(qn__parser_t* p, int level) {
   uint32_t begin = p->token.loc.begin;
-  qn__operand_t left = parse_unary(p);
+  qn__parser_operand_t left = parse_unary(p);
   bool has_compared = false;
   for (;;) {
     const infix_t* infix = p->is_lost ? NULL : infix_at(p);
@@ -360,18 +361,18 @@ static qn__operand_t parse_infix(qn__parser_t* p, int level) {
     }
     has_compared = infix->level == COMPARE_LEVEL;
     qn__parser_advance(p);
-    qn__operand_t args[] = {left, parse_infix(p, infix->level + 1)};
+    qn__parser_operand_t args[] = {left, parse_infix(p, infix->level + 1)};
     left = qn__type_op(p, infix->op, args, 2, begin, op_loc);
   }
 }
 
-qn__operand_t qn__parse_expr(qn__parser_t* p) {
+qn__parser_operand_t qn__parse_expr(qn__parser_t* p) {
   if (p->is_lost) return qn__type_poison();
   if (!qn__parser_enter(p)) return qn__type_poison();
   uint32_t begin = p->token.loc.begin;
-  qn__operand_t operand = parse_infix(p, 1);
+  qn__parser_operand_t operand = parse_infix(p, 1);
   if (qn__parser_take(p, QN__TOKEN_QUESTION)) {
-    qn__operand_t args[3] = {operand, qn__parse_expr(p), {0}};
+    qn__parser_operand_t args[3] = {operand, qn__parse_expr(p), {0}};
     if (qn__parser_expect(p, QN__TOKEN_COLON, "between the two values of '?'")) {
       args[2] = qn__parse_expr(p);
     } else {

@@ -68,7 +68,7 @@ void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block) {
   if (qn__parser_expect_word(p, "in", "after the shape of an allocation")) {
     qn_str_t found = qn__parser_found(p);
     bool is_known = false;
-    qn__suggestion_t suggestion = qn__suggest_start(found);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(found);
     for (int s = QN__SCOPE_LOCAL; s <= QN__SCOPE_GLOBAL; s++) {
       const char* text = qn__scope_text((qn__ir_scope_t)s);
       qn__suggest(&suggestion, text);
@@ -114,7 +114,7 @@ static bool constant_count(qn__parser_t* p, qn__ir_expr_t** shape, uint32_t rank
 }
 
 static void* parse_element(qn__parser_t* p, const qn__ir_buffer_t* buffer) {
-  qn__operand_t operand = qn__parse_expr(p);
+  qn__parser_operand_t operand = qn__parse_expr(p);
   if (!operand.expr) return NULL;
   qn__ir_loc_t loc = operand.expr->loc;
   qn__ir_expr_t* element = qn__type_as_value(p, operand, buffer);
@@ -174,7 +174,7 @@ void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block) {
   if (!parse_strides(p, rank, &strides)) return;
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a view")) return;
   if (!qn__parser_name(p, "the buffer under a view", &base_loc)) return;
-  qn__binding_t* binding = qn__parser_resolve(p, base_loc);
+  qn__parser_binding_t* binding = qn__parser_resolve(p, base_loc);
   if (binding && binding->var && binding->var->dtype != QN_DTYPE_NONE) {
     qn__parser_error(p, QN__CODE_NOT_SCALAR, base_loc, NULL,
                      "'%s' is a value of %s and has no elements", binding->name->text,
@@ -268,7 +268,7 @@ static qn__ir_param_t* parse_param(qn__parser_t* p) {
       qn__parser_at(p, QN__TOKEN_NAME) && qn__dtype_from_str(qn__parser_word(p)) == QN_DTYPE_NONE;
   if (!p->is_lost && access == QN_ACCESS_NONE && is_name) {
     qn_str_t word = qn__lexer_slice(p->text, name_loc);
-    qn__suggestion_t suggestion = qn__suggest_start(word);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(word);
     for (int a = QN_ACCESS_IN; a <= QN_ACCESS_INOUT; a++) {
       qn__suggest(&suggestion, qn__access_text((qn_access_t)a));
     }
@@ -294,7 +294,7 @@ static qn__ir_param_t* parse_param(qn__parser_t* p) {
           "'%s' stands before buffers, and '%s' is a scalar", qn__access_text(access),
           qn__parser_intern(p, name_loc));
     }
-    const qn__binding_t* binding = qn__parser_find(p, name_loc);
+    const qn__parser_binding_t* binding = qn__parser_find(p, name_loc);
     if (binding && binding->loc.begin == name_loc.begin) {
       param->scalar = binding->var;
     } else {

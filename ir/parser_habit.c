@@ -3,9 +3,9 @@
 // Only the help of error messages uses them.
 #include "ir/parser.h"
 
-const char* qn__parser_habit(qn__habit_t kind, qn_str_t word) {
+const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word) {
   static const struct {
-    qn__habit_t kind;
+    qn__parser_habit_t kind;
     const char* word;
     const char* help;
   } habits[] = {
@@ -21,9 +21,9 @@ const char* qn__parser_habit(qn__habit_t kind, qn_str_t word) {
       {QN__HABIT_DTYPE, "int32", "did you mean 'i32'?"},
       {QN__HABIT_DTYPE, "int64", "did you mean 'i64'?"},
       {QN__HABIT_DTYPE, "uint8", "did you mean 'u8'?"},
-      {QN__HABIT_DTYPE, "in", "the access stands before the name: in x: f32[n]"},
-      {QN__HABIT_DTYPE, "out", "the access stands before the name: out x: f32[n]"},
-      {QN__HABIT_DTYPE, "inout", "the access stands before the name: inout x: f32[n]"},
+      {QN__HABIT_DTYPE, "in", "write the access before the name: in x: f32[n]"},
+      {QN__HABIT_DTYPE, "out", "write the access before the name: out x: f32[n]"},
+      {QN__HABIT_DTYPE, "inout", "write the access before the name: inout x: f32[n]"},
       {QN__HABIT_CALL, "fabs", "did you mean 'abs'?"},
       {QN__HABIT_CALL, "expf", "did you mean 'exp'?"},
       {QN__HABIT_CALL, "mod", "did you mean '%'?"},

@@ -5,14 +5,14 @@
 #include "base/alloc.h"
 #include "ir/parser.h"
 
-void qn__parser_open_block(qn__parser_t* p, qn__block_scope_t* scope) {
-  *scope = (qn__block_scope_t){.outer = p->scope};
+void qn__parser_open_block(qn__parser_t* p, qn__parser_scope_t* scope) {
+  *scope = (qn__parser_scope_t){.outer = p->scope};
   p->scope = scope;
   p->depth++;
 }
 
 void qn__parser_close_block(qn__parser_t* p) {
-  for (qn__binding_t* b = p->scope->bindings; b; b = b->next) b->name->top = b->hidden;
+  for (qn__parser_binding_t* b = p->scope->bindings; b; b = b->next) b->name->top = b->hidden;
   p->scope = p->scope->outer;
   p->depth--;
 }
@@ -25,11 +25,11 @@ void qn__parser_reset_names(qn__parser_t* p) {
 }
 
 // Finds or makes the entry of a name. NULL: out of memory.
-static qn__name_t* intern(qn__parser_t* p, qn__ir_loc_t loc) {
+static qn__parser_name_t* intern(qn__parser_t* p, qn__ir_loc_t loc) {
   qn_str_t text = qn__lexer_slice(p->text, loc);
-  qn__name_t* name = qn__map_get(&p->names, text);
+  qn__parser_name_t* name = qn__map_get(&p->names, text);
   if (name) return name;
-  name = QN__ARENA_NEW(p->arena, qn__name_t);
+  name = QN__ARENA_NEW(p->arena, qn__parser_name_t);
   if (name) name->text = qn__arena_cstr(p->arena, text);
   if (!name || !name->text || !qn__map_put(&p->names, text, name)) {
     qn__parser_out_of_memory(p);
@@ -39,19 +39,19 @@ static qn__name_t* intern(qn__parser_t* p, qn__ir_loc_t loc) {
 }
 
 const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc) {
-  qn__name_t* name = intern(p, loc);
+  qn__parser_name_t* name = intern(p, loc);
   return name ? name->text : "";
 }
 
 void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
                         qn__ir_buffer_t* buffer) {
-  qn__name_t* name = intern(p, loc);
-  qn__binding_t* binding = name ? QN__ARENA_NEW(p->arena, qn__binding_t) : NULL;
+  qn__parser_name_t* name = intern(p, loc);
+  qn__parser_binding_t* binding = name ? QN__ARENA_NEW(p->arena, qn__parser_binding_t) : NULL;
   if (!binding) {
     qn__parser_out_of_memory(p);
     return;
   }
-  qn__binding_t* other = name->top;
+  qn__parser_binding_t* other = name->top;
   if (other && (other->depth == p->depth || other->depth == 0)) {
     if (loc.begin != other->loc.begin) {
       const char* what = other->depth != p->depth ? "a parameter or symbol already has this name"
@@ -63,7 +63,7 @@ void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
     }
     if (other->depth == 0) return;
   }
-  *binding = (qn__binding_t){name, var, buffer, loc, p->depth, name->top, NULL};
+  *binding = (qn__parser_binding_t){name, var, buffer, loc, p->depth, name->top, NULL};
   if (p->scope) {
     binding->next = p->scope->bindings;
     p->scope->bindings = binding;
@@ -71,12 +71,12 @@ void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
   name->top = binding;
 }
 
-qn__binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc) {
-  qn__name_t* name = qn__map_get(&p->names, qn__lexer_slice(p->text, loc));
+qn__parser_binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc) {
+  qn__parser_name_t* name = qn__map_get(&p->names, qn__lexer_slice(p->text, loc));
   return name ? name->top : NULL;
 }
 
-static qn__binding_t* add_symbol(qn__parser_t* p, qn__ir_loc_t loc) {
+static qn__parser_binding_t* add_symbol(qn__parser_t* p, qn__ir_loc_t loc) {
   qn__ir_var_t* var =
       qn__var_new(p->arena, QN__VAR_SYMBOL, QN_DTYPE_I64, qn__parser_intern(p, loc));
   void* items = p->symbols;
@@ -92,8 +92,8 @@ static qn__binding_t* add_symbol(qn__parser_t* p, qn__ir_loc_t loc) {
   return qn__parser_find(p, loc);
 }
 
-qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
-  qn__binding_t* binding = qn__parser_find(p, loc);
+qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
+  qn__parser_binding_t* binding = qn__parser_find(p, loc);
   if (binding) return binding;
   qn_str_t text = qn__lexer_slice(p->text, loc);
   if (p->is_signature && qn__text_is_name(text)) return add_symbol(p, loc);
@@ -104,7 +104,7 @@ qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
                       QN_STR_ARG(text));
     return NULL;
   }
-  qn__suggestion_t suggestion = qn__suggest_start(text);
+  qn__parser_suggestion_t suggestion = qn__suggest_start(text);
   qn__suggest_names(p, &suggestion, false);
   qn__parser_error(p, QN__CODE_UNKNOWN_NAME, loc, qn__suggest_help(p, &suggestion, NULL),
                    "unknown name '%.*s'", QN_STR_ARG(text));
@@ -113,13 +113,13 @@ qn__binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
 
 // ------------------------------------------------------------------------------------ did you mean
 
-qn__suggestion_t qn__suggest_start(qn_str_t wanted) {
+qn__parser_suggestion_t qn__suggest_start(qn_str_t wanted) {
   // One typing error in a short word, two in a middling one, three in a long one.
   size_t limit = wanted.size <= 3 ? 1 : wanted.size <= 7 ? 2 : 3;
-  return (qn__suggestion_t){wanted, NULL, limit + 1};
+  return (qn__parser_suggestion_t){wanted, NULL, limit + 1};
 }
 
-void qn__suggest(qn__suggestion_t* suggestion, const char* candidate) {
+void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate) {
   size_t size = strlen(candidate);
   // A word of one letter is "near" to every other such word: only equal but for case counts.
   if (suggestion->wanted.size > 64 || size > 64 || suggestion->wanted.size < 2 || size < 2) return;
@@ -132,12 +132,13 @@ void qn__suggest(qn__suggestion_t* suggestion, const char* candidate) {
   }
 }
 
-void qn__suggest_names(qn__parser_t* p, qn__suggestion_t* suggestion, bool wants_buffers_only) {
+void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
+                       bool wants_buffers_only) {
   // The map's order depends on hashes: among equally near names the first of the alphabet is taken.
   for (size_t i = 0; i < p->names.capacity; i++) {
-    const qn__name_t* name = p->names.slots[i].value;
+    const qn__parser_name_t* name = p->names.slots[i].value;
     if (!name || !name->top || (wants_buffers_only && !name->top->buffer)) continue;
-    qn__suggestion_t one = qn__suggest_start(suggestion->wanted);
+    qn__parser_suggestion_t one = qn__suggest_start(suggestion->wanted);
     qn__suggest(&one, name->text);
     if (!one.best) continue;
     if (one.distance < suggestion->distance ||
@@ -148,7 +149,7 @@ void qn__suggest_names(qn__parser_t* p, qn__suggestion_t* suggestion, bool wants
   }
 }
 
-void qn__suggest_ops(qn__suggestion_t* suggestion) {
+void qn__suggest_ops(qn__parser_suggestion_t* suggestion) {
   for (int op = 1; op < QN_OP_COUNT; op++) {
     const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
     if (info && info->syntax == QN__SYNTAX_CALL) qn__suggest(suggestion, info->text);
@@ -157,13 +158,13 @@ void qn__suggest_ops(qn__suggestion_t* suggestion) {
   qn__suggest_dtypes(suggestion);
 }
 
-void qn__suggest_dtypes(qn__suggestion_t* suggestion) {
+void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion) {
   for (int dtype = 1; dtype < QN_DTYPE_COUNT; dtype++) {
     qn__suggest(suggestion, qn_dtype_text((qn_dtype_t)dtype));
   }
 }
 
-const char* qn__suggest_help(qn__parser_t* p, const qn__suggestion_t* suggestion,
+const char* qn__suggest_help(qn__parser_t* p, const qn__parser_suggestion_t* suggestion,
                              const char* otherwise) {
   if (!suggestion->best) return otherwise;
   return qn__parser_help(p, "did you mean '%s'?", suggestion->best);

@@ -66,7 +66,7 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
   qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "before a block")) return;
   if (!qn__parser_enter(p)) return;
-  qn__block_scope_t scope;
+  qn__parser_scope_t scope;
   qn__parser_open_block(p, &scope);
   if (var) qn__parser_declare(p, var_loc, var, NULL);
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACE) && !qn__parser_at(p, QN__TOKEN_END) &&
@@ -96,7 +96,7 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
   qn__ir_loc_t open = p->token.loc;
   qn__ir_buffer_t* buffer = NULL;
   qn__ir_expr_t** indices = NULL;
-  qn__operand_t operands[3] = {{0}};
+  qn__parser_operand_t operands[3] = {{0}};
   size_t count = 0;
   bool is_good = qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "after an atomic");
   qn__ir_loc_t name_loc;
@@ -105,7 +105,7 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
     uint32_t height;
     indices = qn__parse_indices(p, buffer, name_loc, &height);
     while (qn__parser_take(p, QN__TOKEN_COMMA)) {
-      qn__operand_t operand = qn__parse_expr(p);
+      qn__parser_operand_t operand = qn__parse_expr(p);
       if (count < QN_COUNT_OF(operands)) operands[count] = operand;
       count++;
     }
@@ -175,7 +175,7 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
 
 static void report_assignment(qn__parser_t* p, qn__ir_loc_t name_loc) {
   qn_str_t name = qn__lexer_slice(p->text, name_loc);
-  const qn__binding_t* binding = qn__parser_find(p, name_loc);
+  const qn__parser_binding_t* binding = qn__parser_find(p, name_loc);
   const char* help;
   const char* why;
   if (!binding) {
@@ -232,7 +232,7 @@ static void parse_store(qn__parser_t* p, qn__ir_block_t* block) {
     return;
   }
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the element that is stored")) return;
-  qn__operand_t value = qn__parse_expr(p);
+  qn__parser_operand_t value = qn__parse_expr(p);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a store");
   qn__ir_expr_t* typed = qn__type_as_value(p, value, buffer);
   if (!typed || !indices) return;
@@ -247,7 +247,7 @@ static void parse_store(qn__parser_t* p, qn__ir_block_t* block) {
 // ------------------------------------------------------------------------------------ control
 
 static qn__ir_expr_t* parse_condition(qn__parser_t* p, const char* what) {
-  qn__operand_t condition = qn__parse_expr(p);
+  qn__parser_operand_t condition = qn__parse_expr(p);
   if (!p->is_lost && qn__parser_at(p, QN__TOKEN_ASSIGN)) {
     qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, "'==' compares",
                       "'=' inside a condition");
@@ -362,7 +362,7 @@ static void report_statement(qn__parser_t* p) {
   const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
   const char* help = NULL;
   if (qn__parser_at(p, QN__TOKEN_NAME)) {
-    qn__suggestion_t suggestion = qn__suggest_start(found);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(found);
     static const char* const words[] = {"let",   "if",   "else",    "while", "alloc",
                                         "const", "view", "barrier", "assert"};
     for (size_t i = 0; i < QN_COUNT_OF(words); i++) qn__suggest(&suggestion, words[i]);

@@ -15,30 +15,30 @@
 // The printer has the inverse of these rules (printer_expr.c). Not here: grammar, names.
 #include "ir/parser.h"
 
-qn__operand_t qn__type_poison(void) {
-  return (qn__operand_t){NULL, QN__FLEX_POISON, 0};
+qn__parser_operand_t qn__type_poison(void) {
+  return (qn__parser_operand_t){NULL, QN__FLEX_POISON, 0};
 }
 
-qn__operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
-                           uint32_t begin) {
+qn__parser_operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                                  uint32_t begin) {
   qn__ir_expr_t* expr = qn__expr_new(p->arena, kind, dtype, qn__parser_since(p, begin));
   if (!expr) {
     qn__parser_out_of_memory(p);
     return qn__type_poison();
   }
-  return (qn__operand_t){expr, QN__FLEX_TYPED, 1};
+  return (qn__parser_operand_t){expr, QN__FLEX_TYPED, 1};
 }
 
-static bool is_poison(qn__operand_t operand) {
+static bool is_poison(qn__parser_operand_t operand) {
   return operand.flex == QN__FLEX_POISON || !operand.expr;
 }
 
-static bool is_open(qn__operand_t operand) {
+static bool is_open(qn__parser_operand_t operand) {
   return operand.flex == QN__FLEX_INT || operand.flex == QN__FLEX_FLOAT;
 }
 
 // Sets the height of a node from its operands, and reports trees that are too high.
-static bool grow_height(qn__parser_t* p, qn__operand_t* operand, uint32_t below) {
+static bool grow_height(qn__parser_t* p, qn__parser_operand_t* operand, uint32_t below) {
   operand->height = below + 1;
   if (operand->height + p->depth <= QN__NESTING_LIMIT) return true;
   qn__parser_error(p, QN__CODE_TOO_DEEP, operand->expr->loc, "use a let for a part of it",
@@ -150,7 +150,7 @@ static bool settle_expr(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) 
   return !QN_NEVER(true);
 }
 
-bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype) {
+bool qn__type_settle(qn__parser_t* p, qn__parser_operand_t* operand, qn_dtype_t dtype) {
   if (is_poison(*operand)) return false;
   if (!is_open(*operand)) return true;
   if (dtype != QN_DTYPE_NONE && settle_expr(p, operand->expr, dtype)) {
@@ -161,15 +161,15 @@ bool qn__type_settle(qn__parser_t* p, qn__operand_t* operand, qn_dtype_t dtype) 
   return false;
 }
 
-void qn__type_default(qn__parser_t* p, qn__operand_t* operand) {
+void qn__type_default(qn__parser_t* p, qn__parser_operand_t* operand) {
   if (!is_open(*operand)) return;
   (void)qn__type_settle(p, operand, operand->flex == QN__FLEX_INT ? QN_DTYPE_I64 : QN_DTYPE_F32);
 }
 
 // ------------------------------------------------------------------------------------ operators
 
-static void report_difference(qn__parser_t* p, const char* what, qn__operand_t a, qn__operand_t b,
-                              qn__ir_loc_t loc) {
+static void report_difference(qn__parser_t* p, const char* what, qn__parser_operand_t a,
+                              qn__parser_operand_t b, qn__ir_loc_t loc) {
   // Towards the float, else towards the wider one.
   qn_dtype_t to = a.expr->dtype;
   const qn__ir_expr_t* from = b.expr;
@@ -191,9 +191,9 @@ static void report_difference(qn__parser_t* p, const char* what, qn__operand_t a
 
 // Makes `count` operands agree on one dtype. `*out_flex`: whether they are all still open. Reports
 // and returns false if they cannot.
-static bool unify(qn__parser_t* p, const char* what, qn__operand_t** operands, uint32_t count,
-                  qn__ir_loc_t loc, qn__flex_t* out_flex) {
-  const qn__operand_t* typed = NULL;
+static bool unify(qn__parser_t* p, const char* what, qn__parser_operand_t** operands,
+                  uint32_t count, qn__ir_loc_t loc, qn__parser_flex_t* out_flex) {
+  const qn__parser_operand_t* typed = NULL;
   *out_flex = QN__FLEX_INT;
   for (uint32_t i = 0; i < count; i++) {
     if (operands[i]->flex == QN__FLEX_FLOAT) *out_flex = QN__FLEX_FLOAT;
@@ -214,7 +214,7 @@ static bool unify(qn__parser_t* p, const char* what, qn__operand_t** operands, u
 }
 
 static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* info,
-                           qn__operand_t operand) {
+                           qn__parser_operand_t operand) {
   const char* got = operand.flex == QN__FLEX_FLOAT ? "a float" : qn_dtype_text(operand.expr->dtype);
   qn_str_t source = qn__parser_source_of(p, operand.expr);
   const char* help = NULL;
@@ -237,7 +237,7 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
                    info->text, rule_text(info->rule), got);
 }
 
-static qn__ir_expr_t* as_integer(qn__parser_t* p, qn__operand_t operand, qn_dtype_t dtype,
+static qn__ir_expr_t* as_integer(qn__parser_t* p, qn__parser_operand_t operand, qn_dtype_t dtype,
                                  qn__ir_code_t code, const char* what) {
   if (!qn__type_settle(p, &operand, dtype)) return NULL;
   if (operand.expr->dtype == dtype) return operand.expr;
@@ -251,15 +251,15 @@ static qn__ir_expr_t* as_integer(qn__parser_t* p, qn__operand_t operand, qn_dtyp
   return NULL;
 }
 
-qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint32_t count,
-                          uint32_t begin, qn__ir_loc_t op_loc) {
+qn__parser_operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__parser_operand_t* args,
+                                 uint32_t count, uint32_t begin, qn__ir_loc_t op_loc) {
   const qn__ir_op_info_t* info = qn__op_info(op);
   if (info->rule == QN__RULE_TARGET) {
-    qn__operand_t number = qn__type_new(p, QN__EXPR_OP, QN_DTYPE_I64, begin);
+    qn__parser_operand_t number = qn__type_new(p, QN__EXPR_OP, QN_DTYPE_I64, begin);
     if (!is_poison(number)) number.expr->op = op;
     return number;
   }
-  qn__operand_t* common[3];
+  qn__parser_operand_t* common[3];
   uint32_t common_count = 0;
   uint32_t height = 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -268,7 +268,7 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
     if (is_common(info->rule, i)) common[common_count++] = &args[i];
   }
   for (uint32_t i = 0; i < common_count; i++) {
-    qn__operand_t* arg = common[i];
+    qn__parser_operand_t* arg = common[i];
     bool is_taken = is_open(*arg)
                         ? arg->flex == QN__FLEX_INT || rule_takes(info->rule, QN_DTYPE_F32)
                         : rule_takes(info->rule, arg->expr->dtype);
@@ -296,7 +296,7 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
   size_t size = text.size < sizeof what - 3 ? text.size : sizeof what - 3;
   memcpy(what + 1, text.data, size);
   memcpy(what + 1 + size, "'", 2);
-  qn__flex_t flex;
+  qn__parser_flex_t flex;
   if (!unify(p, what, common, common_count, op_loc, &flex)) return qn__type_poison();
   if (flex == QN__FLEX_INT && is_of_floats(info->rule)) flex = QN__FLEX_FLOAT;
   if (flex != QN__FLEX_TYPED && gives_bool(info->rule)) {
@@ -309,7 +309,7 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
   qn_dtype_t dtype = flex != QN__FLEX_TYPED   ? QN_DTYPE_NONE
                      : gives_bool(info->rule) ? QN_DTYPE_BOOL
                                               : common[0]->expr->dtype;
-  qn__operand_t result = qn__type_new(p, QN__EXPR_OP, dtype, begin);
+  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_OP, dtype, begin);
   if (is_poison(result)) return result;
   result.flex = flex;
   result.expr->op = op;
@@ -318,15 +318,15 @@ qn__operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__operand_t* args, uint
   return result;
 }
 
-qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin) {
+qn__parser_operand_t qn__type_cond(qn__parser_t* p, qn__parser_operand_t* args, uint32_t begin) {
   qn__ir_expr_t* condition = qn__type_as_bool(p, args[0], "the condition before '?'");
   if (!condition || is_poison(args[1]) || is_poison(args[2])) return qn__type_poison();
-  qn__operand_t* common[] = {&args[1], &args[2]};
-  qn__flex_t flex;
+  qn__parser_operand_t* common[] = {&args[1], &args[2]};
+  qn__parser_flex_t flex;
   qn__ir_loc_t loc = qn__parser_since(p, args[1].expr->loc.begin);
   if (!unify(p, "'?:'", common, 2, loc, &flex)) return qn__type_poison();
   qn_dtype_t dtype = flex == QN__FLEX_TYPED ? args[1].expr->dtype : QN_DTYPE_NONE;
-  qn__operand_t result = qn__type_new(p, QN__EXPR_COND, dtype, begin);
+  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_COND, dtype, begin);
   if (is_poison(result)) return result;
   result.flex = flex;
   uint32_t height = 0;
@@ -338,8 +338,8 @@ qn__operand_t qn__type_cond(qn__parser_t* p, qn__operand_t* args, uint32_t begin
   return result;
 }
 
-qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
-                                  uint32_t begin) {
+qn__parser_operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype,
+                                         qn__parser_operand_t operand, uint32_t begin) {
   if (is_poison(operand) || dtype == QN_DTYPE_NONE) return qn__type_poison();
   if (is_open(operand)) {
     bool is_literal = operand.expr->kind == QN__EXPR_INT || operand.expr->kind == QN__EXPR_FLOAT;
@@ -354,15 +354,15 @@ qn__operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype, qn__operand
     qn__type_default(p, &operand);
     if (is_poison(operand)) return operand;
   }
-  qn__operand_t result = qn__type_new(p, QN__EXPR_CAST, dtype, begin);
+  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_CAST, dtype, begin);
   if (is_poison(result)) return result;
   result.expr->args[0] = operand.expr;
   (void)grow_height(p, &result, operand.height);
   return result;
 }
 
-qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t operand,
-                               uint32_t begin) {
+qn__parser_operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype,
+                                      qn__parser_operand_t operand, uint32_t begin) {
   qn__type_default(p, &operand);
   if (is_poison(operand) || dtype == QN_DTYPE_NONE) return qn__type_poison();
   if (qn_dtype_size_bytes(dtype) != qn_dtype_size_bytes(operand.expr->dtype)) {
@@ -373,7 +373,7 @@ qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t 
                      qn_dtype_text(dtype), qn_dtype_size_bytes(dtype));
     return qn__type_poison();
   }
-  qn__operand_t result = qn__type_new(p, QN__EXPR_BITCAST, dtype, begin);
+  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_BITCAST, dtype, begin);
   if (is_poison(result)) return result;
   result.expr->args[0] = operand.expr;
   (void)grow_height(p, &result, operand.height);
@@ -382,7 +382,7 @@ qn__operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype, qn__operand_t 
 
 // ------------------------------------------------------------------------------------ contexts
 
-qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const char* what) {
+qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__parser_operand_t operand, const char* what) {
   qn__type_default(p, &operand);
   if (is_poison(operand)) return NULL;
   if (operand.expr->dtype == QN_DTYPE_BOOL) return operand.expr;
@@ -393,11 +393,11 @@ qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__operand_t operand, const ch
   return NULL;
 }
 
-qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__operand_t operand, const char* what) {
+qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__parser_operand_t operand, const char* what) {
   return as_integer(p, operand, QN_DTYPE_I64, QN__CODE_NOT_I64, what);
 }
 
-qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
+qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__parser_operand_t operand) {
   if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
   if (qn__dtype_is_int(operand.expr->dtype)) return operand.expr;
   qn_str_t source = qn__parser_source_of(p, operand.expr);
@@ -408,7 +408,7 @@ qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__operand_t operand) {
   return NULL;
 }
 
-qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
+qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__parser_operand_t operand,
                                  const qn__ir_buffer_t* buffer) {
   if (!buffer || buffer->dtype == QN_DTYPE_NONE) return NULL;
   if (!qn__type_settle(p, &operand, buffer->dtype)) return NULL;
@@ -423,7 +423,7 @@ qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__operand_t operand,
   return NULL;
 }
 
-qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__operand_t operand) {
+qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__parser_operand_t operand) {
   qn__type_default(p, &operand);
   return is_poison(operand) ? NULL : operand.expr;
 }

@@ -54,7 +54,7 @@ qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
       return dtype;
     }
     if (!qn__text_is_reserved(found)) {
-      qn__suggestion_t suggestion = qn__suggest_start(found);
+      qn__parser_suggestion_t suggestion = qn__suggest_start(found);
       qn__suggest_dtypes(&suggestion);
       const char* habit = qn__parser_habit(QN__HABIT_DTYPE, found);
       const char* help =
@@ -84,7 +84,7 @@ qn__ir_expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, "before the indices")) return NULL;
   size_t count = 0;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
-    qn__operand_t operand = qn__parse_expr(p);
+    qn__parser_operand_t operand = qn__parse_expr(p);
     qn__ir_expr_t* index = qn__type_as_index(p, operand);
     if (!index) is_good = false;
     if (operand.height > *out_height) *out_height = operand.height;

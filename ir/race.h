@@ -18,12 +18,12 @@ enum {
 // whose iterations it may differ.
 typedef struct qn__race_levels {
   uint64_t words[QN__RACE_LOOPS / 64];
-} qn__levels_t;
+} qn__race_levels_t;
 
 // Facts about an allocation or view.
 typedef struct qn__race_place {
-  uint32_t level;       // concurrent loops around the allocation (of the buffer under all views)
-  qn__levels_t levels;  // of the indices where its views begin
+  uint32_t level;  // concurrent loops around the allocation (of the buffer under all views)
+  qn__race_levels_t levels;  // of the indices where its views begin
 } qn__race_place_t;
 
 typedef struct qn__race_access {
@@ -31,9 +31,9 @@ typedef struct qn__race_access {
   qn__ir_expr_t* const* indices;
   qn__ir_loc_t loc;
   bool is_store;
-  qn__levels_t guards;       // of the conditions around it
+  qn__race_levels_t guards;  // of the conditions around it
   uint32_t condition_count;  // around it
-} qn__access_t;
+} qn__race_access_t;
 
 typedef struct qn__race_loop {
   const qn__ir_stmt_t* stmt;
@@ -48,23 +48,23 @@ typedef struct qn__race_loop {
 typedef struct qn__race {
   qn__verifier_t* v;
   qn__ptrmap_t known;  // variable -> known_t, buffer -> qn__race_place_t
-  qn__affine_lets_t lets;
+  qn__ir_affine_lets_t lets;
   qn__race_loop_t* loops;  // QN__RACE_LOOPS
   uint32_t level;
-  qn__levels_t guards;       // of all conditions around
+  qn__race_levels_t guards;  // of all conditions around
   uint32_t condition_count;  // around
   uint32_t barrier_count;    // so far
-  qn__access_t* accesses;
+  qn__race_access_t* accesses;
   size_t access_count;
   size_t access_capacity;
   size_t pairs_left;  // comparisons left: bounds the time for one function
 } qn__race_t;
 
-static inline bool qn__race_has_level(const qn__levels_t* set, uint32_t level) {
+static inline bool qn__race_has_level(const qn__race_levels_t* set, uint32_t level) {
   return (set->words[level / 64] >> (level % 64) & 1) != 0;
 }
 
-static inline void qn__race_join(qn__levels_t* into, qn__levels_t other) {
+static inline void qn__race_join(qn__race_levels_t* into, qn__race_levels_t other) {
   for (size_t i = 0; i < QN_COUNT_OF(into->words); i++) into->words[i] |= other.words[i];
 }
 
@@ -78,14 +78,14 @@ static inline qn__race_place_t qn__race_place_of(const qn__race_t* r,
 // ---- verify_race.c
 
 // Walks an expression, records its loads, and returns the levels of its value.
-qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr);
+qn__race_levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr);
 
 // ---- verify_race_check.c
 
 // Reports a store that every iteration of a loop makes to one element (R3). `levels`: of its
 // indices.
 void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
-                          qn__levels_t levels);
+                          qn__race_levels_t levels);
 // Compares all accesses inside of the loop at `level`, at its end (R5).
 void qn__race_check_pairs(qn__race_t* r, uint32_t level);
 

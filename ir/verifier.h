@@ -19,24 +19,24 @@ typedef enum qn__verify_code {
 } qn__verify_code_t;
 
 // A declaration that the walk has passed.
-typedef struct qn__decl qn__decl_t;
-struct qn__decl {
-  qn__decl_t* next;  // the one before in the same scope
-  bool is_open;      // its scope is open at the current place
+typedef struct qn__verify_decl qn__verify_decl_t;
+struct qn__verify_decl {
+  qn__verify_decl_t* next;  // the one before in the same scope
+  bool is_open;             // its scope is open at the current place
   // Its value is known before a launch: made of symbols, integer scalars and literals alone.
   bool is_host;
 };
 
 // A loop around the current place, or the function's body.
-typedef struct qn__place qn__place_t;
-struct qn__place {
-  qn__place_t* outer;
+typedef struct qn__verify_place qn__verify_place_t;
+struct qn__verify_place {
+  qn__verify_place_t* outer;
   const qn__ir_stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
   bool has_inner_thread;      // a thread loop is somewhere below
   bool has_inner_block;
   // Threads meet (at a barrier or exchange) with this as the innermost thread loop.
-  bool has_meeting;
-  qn__ir_loc_t meeting_loc;
+  bool has_sync;
+  qn__ir_loc_t sync_loc;
 };
 
 typedef struct qn__verifier {
@@ -50,10 +50,10 @@ typedef struct qn__verifier {
   uint32_t depth;
   uint64_t local_bytes;  // of the allocations that are open
   qn__arena_t scratch;
-  qn__ptrmap_t seen;   // nodes that have a parent
-  qn__ptrmap_t decls;  // variable or buffer -> qn__decl_t
-  qn__decl_t* scope;   // declarations of the innermost open scope
-  qn__place_t* place;
+  qn__ptrmap_t seen;         // nodes that have a parent
+  qn__ptrmap_t decls;        // variable or buffer -> qn__verify_decl_t
+  qn__verify_decl_t* scope;  // declarations of the innermost open scope
+  qn__verify_place_t* place;
   uint32_t lane_depth;  // thread loops around
   bool has_threads;     // the function has thread loops
 } qn__verifier_t;
@@ -78,13 +78,13 @@ void qn__verify_leave(qn__verifier_t* v);
 
 // Declares in the open scope. Returns NULL for a second declaration, which it reports, or out of
 // memory.
-qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
-                               qn__ir_loc_t loc);
+qn__verify_decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
+                                      qn__ir_loc_t loc);
 // Returns the open declaration of a variable or buffer; otherwise reports it and returns NULL.
-qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
-                              const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared);
-qn__decl_t* qn__verify_open_scope(qn__verifier_t* v);
-void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer);
+qn__verify_decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
+                                     const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared);
+qn__verify_decl_t* qn__verify_open_scope(qn__verifier_t* v);
+void qn__verify_close_scope(qn__verifier_t* v, qn__verify_decl_t* outer);
 // Statements in a scope that is open already. `is_reduction`: only lets are allowed.
 void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction);
 // Opens and closes a scope of its own.
@@ -114,9 +114,9 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 // Notes a barrier or exchange at `loc`, inside of a thread loop.
-void qn__verify_meeting(qn__verifier_t* v, qn__ir_loc_t loc);
+void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc);
 // Called when the walk leaves a loop.
-void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place);
+void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place);
 
 // ---- verify_uniform.c, verify_race.c: functions that passed everything above
 

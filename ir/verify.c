@@ -181,7 +181,7 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, symbol->loc, NULL, "symbol '%s' is not an i64",
                        symbol->name);
     }
-    qn__decl_t* decl = qn__verify_declare(v, symbol, symbol->name, symbol->loc);
+    qn__verify_decl_t* decl = qn__verify_declare(v, symbol, symbol->name, symbol->loc);
     if (decl) decl->is_host = true;
   }
   for (size_t i = 0; i < function->param_count; i++) {
@@ -191,7 +191,7 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
       qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
                        scalar->name);
     }
-    qn__decl_t* decl = qn__verify_declare(v, scalar, scalar->name, scalar->loc);
+    qn__verify_decl_t* decl = qn__verify_declare(v, scalar, scalar->name, scalar->loc);
     if (decl) decl->is_host = true;
   }
   for (size_t i = 0; i < function->param_count; i++) {
@@ -273,7 +273,7 @@ static void verify_function(qn__verifier_t* v, const qn__ir_func_t* function) {
   v->scope = NULL;
   v->lane_depth = 0;
   v->has_threads = false;
-  qn__place_t place = {.outer = NULL};
+  qn__verify_place_t place = {.outer = NULL};
   v->place = &place;
   check_params(v, function);
   if (v->error_count == errors && !v->has_failed) check_symbols(v, function);

@@ -67,7 +67,7 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
           "'%s' exchanges values among threads, but there is no thread loop around it", info->text);
       return false;
     }
-    qn__verify_meeting(v, expr->loc);
+    qn__verify_sync(v, expr->loc);
   }
   if (expr->dtype == result) return true;
   qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "the result of '%s' is typed %s",
@@ -118,7 +118,7 @@ static bool verify_reduce(qn__verifier_t* v, const qn__ir_expr_t* expr) {
     return false;
   }
   uint32_t errors = v->error_count;
-  qn__decl_t* outer = qn__verify_open_scope(v);
+  qn__verify_decl_t* outer = qn__verify_open_scope(v);
   (void)qn__verify_declare(v, var, var->name, var->loc);
   qn__verify_stmts(v, &expr->reduce.lets, true);
   qn__verify_leave(v);
@@ -226,7 +226,7 @@ bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr) {
     case QN__EXPR_FLOAT:
       return true;
     case QN__EXPR_VAR: {
-      const qn__decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);
+      const qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);
       return decl && decl->is_host;
     }
     case QN__EXPR_LOAD:

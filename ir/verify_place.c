@@ -13,17 +13,18 @@ enum {
   LARGEST_LOWERED_BYTES = 256 * 1024 * 1024,
 };
 
-static bool is_loop(const qn__place_t* place) {
+static bool is_loop(const qn__verify_place_t* place) {
   return place->stmt && place->stmt->kind == QN__STMT_LOOP;
 }
 
-static qn__ir_loc_t loc_of(const qn__place_t* place) {
+static qn__ir_loc_t loc_of(const qn__verify_place_t* place) {
   return place->stmt ? place->stmt->loc : (qn__ir_loc_t){0, 0};
 }
 
 // Returns the innermost loop around that `matches`, or NULL.
-static qn__place_t* find_loop(const qn__verifier_t* v, bool (*matches)(qn_loop_kind_t kind)) {
-  qn__place_t* place = v->place;
+static qn__verify_place_t* find_loop(const qn__verifier_t* v,
+                                     bool (*matches)(qn_loop_kind_t kind)) {
+  qn__verify_place_t* place = v->place;
   while (place && !(is_loop(place) && matches(place->stmt->loop.kind))) place = place->outer;
   return place;
 }
@@ -46,7 +47,7 @@ static bool is_free(qn_loop_kind_t kind) {
 
 static void check_axis(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__loop_kind_text(stmt->loop.kind);
-  for (qn__place_t* place = v->place; place; place = place->outer) {
+  for (qn__verify_place_t* place = v->place; place; place = place->outer) {
     if (!is_loop(place) || place->stmt->loop.kind != stmt->loop.kind) continue;
     qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "each of x, y and z may be used once",
                      "'%s' inside another '%s'", text, text);
@@ -69,7 +70,7 @@ static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 }
 
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
-  for (qn__place_t* place = v->place; place->stmt; place = place->outer) {
+  for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
     // A loop of the host around launches.
     if (v->is_lowered && is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL) continue;
@@ -110,14 +111,14 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     check_grid_extent(v, stmt);
   }
   if (qn__loop_is_block(kind)) check_block_place(v, stmt);
-  qn__place_t* vector = qn__loop_is_thread(kind) ? find_loop(v, is_vector) : NULL;
+  qn__verify_place_t* vector = qn__loop_is_thread(kind) ? find_loop(v, is_vector) : NULL;
   if (vector) {
     qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "put the vector loop inside",
                      "'%s' inside of 'vector'", qn__loop_kind_text(kind));
     qn__verify_note(v, loc_of(vector), "'vector' is here");
   }
   if (kind == QN_LOOP_VECTOR || kind == QN_LOOP_UNROLL) check_constant_extent(v, stmt);
-  for (qn__place_t* place = v->place; is_grid && place; place = place->outer) {
+  for (qn__verify_place_t* place = v->place; is_grid && place; place = place->outer) {
     place->has_inner_thread |= qn__loop_is_thread(kind);
     place->has_inner_block |= qn__loop_is_block(kind);
   }
@@ -141,33 +142,35 @@ static void check_grid_body(qn__verifier_t* v, const qn__ir_stmt_t* loop) {
   }
 }
 
-void qn__verify_leave_loop(qn__verifier_t* v, const qn__place_t* place) {
+void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place) {
   qn_loop_kind_t kind = place->stmt->loop.kind;
   if (qn__loop_is_block(kind) && place->has_inner_block) check_grid_body(v, place->stmt);
-  if (qn__loop_is_thread(kind) && place->has_inner_thread && place->has_meeting) {
-    qn__verify_error(v, QN__VERIFY_BARRIER, place->meeting_loc,
-                     "move it into the inner thread loop, or remove it: threads meet at its end",
-                     "threads cannot meet here: there is another thread loop beside it");
+  if (qn__loop_is_thread(kind) && place->has_inner_thread && place->has_sync) {
+    qn__verify_error(
+        v, QN__VERIFY_BARRIER, place->sync_loc,
+        "move it into the inner thread loop, or remove it: threads synchronize at its end",
+        "threads cannot synchronize here: there is another thread loop beside it");
   }
 }
 
-// ------------------------------------------------------------------------------------ meetings
+// ------------------------------------------------------------------------------------
+// synchronization
 
-void qn__verify_meeting(qn__verifier_t* v, qn__ir_loc_t loc) {
-  qn__place_t* thread = find_loop(v, is_thread);
-  qn__place_t* unordered = find_loop(v, is_free);
+void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc) {
+  qn__verify_place_t* thread = find_loop(v, is_thread);
+  qn__verify_place_t* unordered = find_loop(v, is_free);
   if (!thread) return;
-  for (qn__place_t* place = unordered; place; place = place->outer) {
+  for (qn__verify_place_t* place = unordered; place; place = place->outer) {
     if (place != thread) continue;
     qn__verify_error(v, QN__VERIFY_BARRIER, loc, "make that loop a 'for'",
-                     "threads cannot meet inside of '%s'",
+                     "threads cannot synchronize inside of '%s'",
                      qn__loop_kind_text(unordered->stmt->loop.kind));
     qn__verify_note(v, loc_of(unordered), "'%s' is here",
                     qn__loop_kind_text(unordered->stmt->loop.kind));
     break;
   }
-  thread->has_meeting = true;
-  thread->meeting_loc = loc;
+  thread->has_sync = true;
+  thread->sync_loc = loc;
 }
 
 void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
@@ -179,7 +182,7 @@ void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
         "a barrier outside of every thread loop");
     return;
   }
-  qn__verify_meeting(v, stmt->loc);
+  qn__verify_sync(v, stmt->loc);
 }
 
 // ------------------------------------------------------------------------------------ allocations

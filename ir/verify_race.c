@@ -34,16 +34,16 @@
 
 // Facts about a variable.
 typedef struct race_known {
-  qn__levels_t levels;
-  qn__affine_t value;  // of a let of an integer; else not valid
+  qn__race_levels_t levels;
+  qn__ir_affine_t value;  // of a let of an integer; else not valid
 } race_known_t;
 
 static void visit_block(qn__race_t* r, const qn__ir_block_t* block);
 
-static const qn__levels_t no_levels;
+static const qn__race_levels_t no_levels;
 
-static qn__levels_t all_levels(void) {
-  qn__levels_t set;
+static qn__race_levels_t all_levels(void) {
+  qn__race_levels_t set;
   memset(&set, 0xFF, sizeof set);
   return set;
 }
@@ -52,7 +52,7 @@ static const race_known_t* known_of(const qn__race_t* r, const qn__ir_var_t* var
   return qn__ptrmap_get(&r->known, var);
 }
 
-static race_known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__levels_t levels) {
+static race_known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__race_levels_t levels) {
   race_known_t* known = QN__ARENA_NEW(&r->v->scratch, race_known_t);
   if (!known || !qn__ptrmap_put(&r->known, var, known)) {
     qn__verify_out_of_memory(r->v);
@@ -62,7 +62,7 @@ static race_known_t* declare(qn__race_t* r, const qn__ir_var_t* var, qn__levels_
   return known;
 }
 
-static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_var_t* var) {
+static const qn__ir_affine_t* value_of(const qn__ir_affine_lets_t* lets, const qn__ir_var_t* var) {
   const race_known_t* known = known_of(lets->self, var);
   return known && known->value.is_valid ? &known->value : NULL;
 }
@@ -70,11 +70,11 @@ static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_
 // ------------------------------------------------------------------------------------ conditions
 
 typedef struct condition_state {
-  qn__levels_t guards;
+  qn__race_levels_t guards;
   uint32_t count;
 } condition_state_t;
 
-static condition_state_t enter_condition(qn__race_t* r, qn__levels_t levels) {
+static condition_state_t enter_condition(qn__race_t* r, qn__race_levels_t levels) {
   condition_state_t before = {r->guards, r->condition_count};
   qn__race_join(&r->guards, levels);
   r->condition_count++;
@@ -98,21 +98,21 @@ static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__ir_expr_t* 
   }
   r->accesses = items;
   r->accesses[r->access_count++] =
-      (qn__access_t){buffer, indices, loc, is_store, r->guards, r->condition_count};
+      (qn__race_access_t){buffer, indices, loc, is_store, r->guards, r->condition_count};
 }
 
 // ------------------------------------------------------------------------------------ expressions
 
-static qn__levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, size_t count) {
-  qn__levels_t levels = no_levels;
+static qn__race_levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, size_t count) {
+  qn__race_levels_t levels = no_levels;
   for (size_t i = 0; i < count; i++) qn__race_join(&levels, qn__race_visit(r, exprs[i]));
   return levels;
 }
 
 // Visits operands that are evaluated only where a condition with these levels holds (R4). The
 // result may differ wherever the condition does.
-static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition,
-                                  qn__ir_expr_t* const* exprs, size_t count) {
+static qn__race_levels_t visit_guarded(qn__race_t* r, qn__race_levels_t condition,
+                                       qn__ir_expr_t* const* exprs, size_t count) {
   condition_state_t before = enter_condition(r, condition);
   qn__race_join(&condition, visit_all(r, exprs, count));
   leave_condition(r, before);
@@ -120,9 +120,9 @@ static qn__levels_t visit_guarded(qn__race_t* r, qn__levels_t condition,
 }
 
 // A load from a buffer that is written may differ between any two iterations (R3).
-static qn__levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
+static qn__race_levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
-  qn__levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
+  qn__race_levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
   record(r, buffer, expr->load.indices, expr->loc, false);
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   bool is_constant = root->scope == QN__SCOPE_CONST ||
@@ -133,11 +133,11 @@ static qn__levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
 }
 
 // The bounds of a reduction are a condition around its lets and value (R4).
-static qn__levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
-  qn__levels_t levels = qn__race_visit(r, expr->reduce.begin);
+static qn__race_levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
+  qn__race_levels_t levels = qn__race_visit(r, expr->reduce.begin);
   qn__race_join(&levels, qn__race_visit(r, expr->reduce.end));
   (void)declare(r, expr->reduce.reduce_var, levels);
-  qn__levels_t guards = r->guards;
+  qn__race_levels_t guards = r->guards;
   qn__race_join(&r->guards, levels);
   visit_block(r, &expr->reduce.lets);
   qn__race_join(&levels, qn__race_visit(r, expr->reduce.value));
@@ -145,7 +145,7 @@ static qn__levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
   return levels;
 }
 
-qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
+qn__race_levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -161,7 +161,7 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
       if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
         return visit_guarded(r, qn__race_visit(r, expr->args[0]), expr->args + 1, 1);
       }
-      qn__levels_t levels = visit_all(r, expr->args, info->arity);
+      qn__race_levels_t levels = visit_all(r, expr->args, info->arity);
       bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
       return is_exchange ? all_levels() : levels;
     }
@@ -180,7 +180,7 @@ qn__levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
 
 static void visit_let(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   const qn__ir_expr_t* value = stmt->let.value;
-  qn__levels_t levels = qn__race_visit(r, value);
+  qn__race_levels_t levels = qn__race_visit(r, value);
   race_known_t* known = declare(r, stmt->let.var, levels);
   if (known && value->dtype == QN_DTYPE_I64) known->value = qn__affine_of(value, &r->lets);
 }
@@ -191,9 +191,9 @@ static bool is_concurrent(qn_loop_kind_t kind) {
 
 // Opens a level, and notes where the records of the loop's body begin.
 static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
-  qn__affine_t begin = qn__affine_of(stmt->loop.begin, &r->lets);
-  qn__affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
-  qn__affine_t extent = qn__affine_add(&end, &begin, -1);
+  qn__ir_affine_t begin = qn__affine_of(stmt->loop.begin, &r->lets);
+  qn__ir_affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
+  qn__ir_affine_t extent = qn__affine_add(&end, &begin, -1);
   bool is_constant = qn__affine_is_constant(&extent);
   r->loops[r->level++] = (qn__race_loop_t){
       .stmt = stmt,
@@ -207,9 +207,9 @@ static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
 }
 
 static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
-  qn__levels_t levels = qn__race_visit(r, stmt->loop.begin);
+  qn__race_levels_t levels = qn__race_visit(r, stmt->loop.begin);
   qn__race_join(&levels, qn__race_visit(r, stmt->loop.end));
-  qn__levels_t guards = r->guards;
+  qn__race_levels_t guards = r->guards;
   // Only some iterations of the outer loops may enter this one: its bounds are a condition (R4).
   qn__race_join(&r->guards, levels);
   bool is_open = is_concurrent(stmt->loop.kind) && r->level < QN__RACE_LOOPS;
@@ -250,7 +250,7 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_STORE: {
       const qn__ir_buffer_t* buffer = stmt->store.buffer;
-      qn__levels_t levels = visit_all(r, stmt->store.indices, buffer->rank);
+      qn__race_levels_t levels = visit_all(r, stmt->store.indices, buffer->rank);
       (void)qn__race_visit(r, stmt->store.value);
       qn__race_check_store(r, stmt, buffer, levels);
       record(r, buffer, stmt->store.indices, stmt->loc, true);
@@ -299,7 +299,7 @@ static void visit_block(qn__race_t* r, const qn__ir_block_t* block) {
 
 void qn__verify_races(qn__verifier_t* v, const qn__ir_func_t* function) {
   qn__race_t r = {.v = v, .pairs_left = QN__RACE_PAIRS};
-  r.lets = (qn__affine_lets_t){value_of, &r};
+  r.lets = (qn__ir_affine_lets_t){value_of, &r};
   qn__ptrmap_init(&r.known, v->scratch.allocator);
   r.loops = qn__arena_alloc_array(&v->scratch, QN__RACE_LOOPS, sizeof *r.loops);
   if (!r.loops) {

@@ -5,7 +5,7 @@
 
 // Returns whether every iteration of the loop reaches an access with these conditions around it
 // (R4).
-static bool is_certain(const qn__race_t* r, uint32_t level, const qn__levels_t* guards,
+static bool is_certain(const qn__race_t* r, uint32_t level, const qn__race_levels_t* guards,
                        uint32_t condition_count) {
   const qn__race_loop_t* loop = &r->loops[level];
   if (loop->is_single || qn__race_has_level(guards, level)) return false;
@@ -20,7 +20,7 @@ static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
 // Looks for a loop around the store, from the innermost out to the one that holds the buffer, of
 // which no index has the level. The first one found is reported.
 void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
-                          qn__levels_t levels) {
+                          qn__race_levels_t levels) {
   qn__race_place_t place = qn__race_place_of(r, buffer);
   qn__race_join(&levels, place.levels);
   for (uint32_t level = r->level; level-- > place.level;) {
@@ -40,13 +40,13 @@ void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir
 }
 
 // Returns whether all atoms but the loop's own variable have one value in all its iterations.
-static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level) {
+static bool is_steady(qn__race_t* r, const qn__ir_affine_t* affine, uint32_t level) {
   const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
   for (uint32_t i = 0; i < affine->count; i++) {
     const qn__ir_expr_t* atom = affine->terms[i].atom;
     if (atom->kind == QN__EXPR_VAR && atom->var == own) continue;
     size_t mark = r->access_count;
-    qn__levels_t levels = qn__race_visit(r, atom);
+    qn__race_levels_t levels = qn__race_visit(r, atom);
     r->access_count = mark;
     if (qn__race_has_level(&levels, level)) return false;
   }
@@ -57,14 +57,14 @@ static bool is_steady(qn__race_t* r, const qn__affine_t* affine, uint32_t level)
 // `step * i + p` and `step * i' + q` of one dimension, i' - i must be (p - q) / step. A dimension
 // without the loop's variable must have p == q. Returns false if there is no such distance, if
 // dimensions disagree, or if it is 0, which is one iteration.
-static bool distance(qn__race_t* r, const qn__access_t* a, const qn__access_t* b, uint32_t level,
-                     int64_t* out_distance) {
+static bool distance(qn__race_t* r, const qn__race_access_t* a, const qn__race_access_t* b,
+                     uint32_t level, int64_t* out_distance) {
   const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
   bool has_distance = false;
   for (uint32_t i = 0; i < a->buffer->rank; i++) {
-    qn__affine_t index_a = qn__affine_of(a->indices[i], &r->lets);
-    qn__affine_t index_b = qn__affine_of(b->indices[i], &r->lets);
-    qn__affine_t gap = qn__affine_add(&index_a, &index_b, -1);
+    qn__ir_affine_t index_a = qn__affine_of(a->indices[i], &r->lets);
+    qn__ir_affine_t index_b = qn__affine_of(b->indices[i], &r->lets);
+    qn__ir_affine_t gap = qn__affine_add(&index_a, &index_b, -1);
     if (!qn__affine_is_constant(&gap) || !is_steady(r, &index_a, level)) return false;
     int64_t step = qn__affine_coefficient(&index_a, own);
     if (step == 0) {
@@ -84,8 +84,8 @@ static bool distance(qn__race_t* r, const qn__access_t* a, const qn__access_t* b
   return has_distance && *out_distance != 0;
 }
 
-static void check_pair(qn__race_t* r, const qn__access_t* store, const qn__access_t* other,
-                       uint32_t level) {
+static void check_pair(qn__race_t* r, const qn__race_access_t* store,
+                       const qn__race_access_t* other, uint32_t level) {
   const qn__race_loop_t* loop = &r->loops[level];
   int64_t apart = 0;
   if (store->buffer != other->buffer ||
@@ -127,12 +127,12 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   uint32_t errors = r->v->error_count;
   for (size_t i = begin; i < r->access_count; i++) {
     // A copy, because is_steady() may grow and move the list.
-    qn__access_t store = r->accesses[i];
+    qn__race_access_t store = r->accesses[i];
     qn__race_place_t place = qn__race_place_of(r, store.buffer);
     if (!store.is_store || place.level > level || qn__race_has_level(&place.levels, level))
       continue;
     for (size_t k = begin; k < r->access_count && r->v->error_count == errors; k++) {
-      qn__access_t other = r->accesses[k];
+      qn__race_access_t other = r->accesses[k];
       // Two stores are compared once, not in both orders.
       if (k != i && (!other.is_store || k > i)) check_pair(r, &store, &other, level);
     }

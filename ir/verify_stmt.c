@@ -6,13 +6,13 @@
 
 // ------------------------------------------------------------------------------------ scopes
 
-qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
-                               qn__ir_loc_t loc) {
+qn__verify_decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
+                                      qn__ir_loc_t loc) {
   if (qn__ptrmap_get(&v->decls, node)) {
     qn__verify_error(v, QN__VERIFY_TWICE, loc, NULL, "'%s' is declared twice", name ? name : "");
     return NULL;
   }
-  qn__decl_t* decl = QN__ARENA_NEW(&v->scratch, qn__decl_t);
+  qn__verify_decl_t* decl = QN__ARENA_NEW(&v->scratch, qn__verify_decl_t);
   if (!decl || !qn__ptrmap_put(&v->decls, node, decl)) {
     qn__verify_out_of_memory(v);
     return NULL;
@@ -23,9 +23,9 @@ qn__decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* 
   return decl;
 }
 
-qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
-                              const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared) {
-  qn__decl_t* decl = qn__ptrmap_get(&v->decls, node);
+qn__verify_decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* what,
+                                     const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared) {
+  qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, node);
   if (decl && decl->is_open) return decl;
   qn__verify_error(v, QN__VERIFY_SCOPE, loc, NULL, "%s '%s' is used where it is not declared", what,
                    name ? name : "");
@@ -33,14 +33,14 @@ qn__decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const char* w
   return NULL;
 }
 
-qn__decl_t* qn__verify_open_scope(qn__verifier_t* v) {
-  qn__decl_t* outer = v->scope;
+qn__verify_decl_t* qn__verify_open_scope(qn__verifier_t* v) {
+  qn__verify_decl_t* outer = v->scope;
   v->scope = NULL;
   return outer;
 }
 
-void qn__verify_close_scope(qn__verifier_t* v, qn__decl_t* outer) {
-  for (qn__decl_t* decl = v->scope; decl; decl = decl->next) decl->is_open = false;
+void qn__verify_close_scope(qn__verifier_t* v, qn__verify_decl_t* outer) {
+  for (qn__verify_decl_t* decl = v->scope; decl; decl = decl->next) decl->is_open = false;
   v->scope = outer;
 }
 
@@ -103,7 +103,7 @@ static void verify_let(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
                      qn_dtype_text(var->dtype), qn_dtype_text(stmt->let.value->dtype));
   }
   bool is_host = is_valid && qn__verify_is_host(v, stmt->let.value);
-  qn__decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
+  qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
   if (decl) decl->is_host = is_host;
 }
 
@@ -151,7 +151,8 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 // Returns whether the host runs the loop: passes leave serial loops around launches.
 static bool is_host_loop(const qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (!v->is_lowered || stmt->loop.kind != QN_LOOP_SERIAL) return false;
-  for (const qn__place_t* place = v->place->outer; place && place->stmt; place = place->outer) {
+  for (const qn__verify_place_t* place = v->place->outer; place && place->stmt;
+       place = place->outer) {
     if (place->stmt->kind != QN__STMT_LOOP || place->stmt->loop.kind != QN_LOOP_SERIAL) {
       return false;
     }
@@ -169,12 +170,12 @@ static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   bool has_begin = qn__verify_i64(v, stmt->loop.begin, "the begin of a loop");
   bool has_end = qn__verify_i64(v, stmt->loop.end, "the end of a loop");
   if (has_begin && has_end) qn__verify_loop_place(v, stmt);
-  qn__place_t place = {.outer = v->place, .stmt = stmt};
+  qn__verify_place_t place = {.outer = v->place, .stmt = stmt};
   v->place = &place;
   v->lane_depth += qn__loop_is_thread(stmt->loop.kind);
   v->has_threads |= qn__loop_is_thread(stmt->loop.kind);
-  qn__decl_t* outer = qn__verify_open_scope(v);
-  qn__decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
+  qn__verify_decl_t* outer = qn__verify_open_scope(v);
+  qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
   if (decl) decl->is_host = is_host_loop(v, stmt);
   uint64_t local_bytes = v->local_bytes;
   if (qn__verify_enter(v, stmt->loc)) {
@@ -190,7 +191,7 @@ static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 
 static void verify_while(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   (void)qn__verify_condition(v, stmt->while_.condition, "the condition of 'while'");
-  qn__place_t place = {.outer = v->place, .stmt = stmt};
+  qn__verify_place_t place = {.outer = v->place, .stmt = stmt};
   v->place = &place;
   qn__verify_block(v, &stmt->while_.body);
   v->place = place.outer;
@@ -283,7 +284,7 @@ void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_re
 void qn__verify_block(qn__verifier_t* v, const qn__ir_block_t* block) {
   if (!block->first) return;
   if (!qn__verify_enter(v, block->first->loc)) return;
-  qn__decl_t* outer = qn__verify_open_scope(v);
+  qn__verify_decl_t* outer = qn__verify_open_scope(v);
   uint64_t local_bytes = v->local_bytes;
   qn__verify_stmts(v, block, false);
   v->local_bytes = local_bytes;

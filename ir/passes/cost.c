@@ -1,9 +1,8 @@
 // ir/passes/cost.c: the cost model of the vectorise pass.
 //
-// An operator costs one per vector register that it fills; a uniform one costs one in all;
-// transcendental functions are polynomials of a dozen steps. Loads and stores cost by how the lanes
-// reach memory. Address arithmetic is free: it folds into addressing. Thread rule: pure. Read next:
-// vectorize.c.
+// An operator costs one for each vector register of its result; a uniform operator costs one.
+// Transcendental functions cost as polynomials of a dozen steps. The cost of loads and stores
+// depends on the addresses of the lanes. Address arithmetic is free: it folds into addressing.
 #include "ir/passes/cost.h"
 
 #define ASSUMED_TRIPS 64.0
@@ -71,7 +70,7 @@ static uint32_t compute_bytes(qn_dtype_t dtype) {
   return (uint32_t)qn_dtype_size_bytes(dtype);
 }
 
-// Registers that a value of all lanes takes.
+// Returns the number of vector registers for the values of all lanes.
 static double registers(const qn__cost_model_t* model, qn_dtype_t dtype) {
   double bytes = (double)model->lane_count * compute_bytes(dtype);
   double count = bytes / model->options->vector_bytes;
@@ -250,9 +249,7 @@ static void widen_block(uint32_t* widest, qn__ir_block_t* block) {
     } else if (stmt->kind == QN__STMT_ASSERT) {
       (void)widen(widest, &stmt->assert_.condition);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) widen_block(widest, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) widen_block(widest, inner);
   }
 }
 

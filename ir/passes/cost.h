@@ -1,8 +1,6 @@
-// ir/passes/cost.h: what a piece of code costs, scalar or in lanes, in units of one simple
-// instruction.
+// ir/passes/cost.h: estimates the cost of code, scalar or in lanes, in simple instructions.
 //
-// A rough model: it only has to order the few ways to vectorise one loop nest. Thread rule: pure
-// over what it reads. Read next: cost.c.
+// A rough model: it only has to order the few ways to vectorise one loop nest.
 #ifndef QUERN_IR_PASSES_COST_H_
 #define QUERN_IR_PASSES_COST_H_
 
@@ -15,15 +13,15 @@ typedef struct qn__cost_model {
   bool is_masked;            // inside an `if`, or in the arm of a lazy operator
 } qn__cost_model_t;
 
-// An expression without the reductions inside it being marked (they count as scalar loops).
+// Returns the cost of an expression. Reductions inside of it count as scalar loops.
 double qn__cost_expr(const qn__cost_model_t* model, qn__ir_expr_t* expr);
-// A store, without its value.
+// Returns the cost of a store without its value.
 double qn__cost_store(const qn__cost_model_t* model, const qn__ir_stmt_t* store);
 double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block);
-// Iterations of a range: exact where constant, else a guess.
+// Returns the iterations of a range: a guess if they are not constant.
 double qn__cost_trips(qn__ir_expr_t* begin, qn__ir_expr_t* end);
 
-// The widest element that a body computes with, in bytes; 0 when it computes with none.
+// Returns the size in bytes of the widest element that the code computes with; 0: it has none.
 uint32_t qn__widest_in_block(qn__ir_block_t* block);
 uint32_t qn__widest_in_expr(qn__ir_expr_t* expr);
 

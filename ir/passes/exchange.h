@@ -19,7 +19,7 @@ typedef struct qn__exchange {
   qn__ir_buffer_t* sums[qn__exchange_dtypes];  // an element for each warp, by dtype
 } qn__exchange_t;
 
-// Must be called where the walk enters and leaves a thread loop.
+// Call these where the walk enters and leaves a thread loop.
 void qn__exchange_enter(qn__exchange_t* self, qn__ir_stmt_t* loop);
 void qn__exchange_leave(qn__exchange_t* self, qn__ir_stmt_t* loop);
 // Appends code for the exchange `expr` and returns its value. NULL without memory.

@@ -14,7 +14,7 @@
 //     in memory, and views of it get strides that many times as wide;
 //   - a view is declared again, a constant table and a shared buffer move out of the loops.
 // 1. split: statements are dealt out to units. 2. mark: what crosses. 3. rewrite: units get their
-// loops. Thread rule: one thread per body. Read next: fission_rewrite.c.
+// loops.
 #include "ir/passes/fission_inner.h"
 
 enum { max_recomputed_weight = 24 };
@@ -41,7 +41,8 @@ static qn__fission_unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, 
 }
 
 static void declare(qn__fission_t* self, qn__fission_unit_t* unit, qn__ir_stmt_t* stmt) {
-  qn__entity_t* entity = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__entity_t));
+  qn__fission_entity_t* entity =
+      qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__fission_entity_t));
   if (!entity) return;
   entity->unit = unit;
   entity->stmt = stmt;
@@ -66,12 +67,11 @@ static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
   }
   (void)open_unit(self, home, true, stmt);
   qn__block_append(home, stmt);
-  qn__ir_block_t* blocks[2];
-  size_t count = qn__stmt_blocks(stmt, blocks);
-  for (size_t i = 0; i < count && !qn__fission_failed(self); ++i) {
-    qn__ir_block_t inner = *blocks[i];
-    *blocks[i] = (qn__ir_block_t){NULL, NULL};
-    split(self, &inner, blocks[i]);
+  QN__EACH_BLOCK(stmt, nested) {
+    if (qn__fission_failed(self)) break;
+    qn__ir_block_t inner = *nested;
+    *nested = (qn__ir_block_t){NULL, NULL};
+    split(self, &inner, nested);
   }
 }
 
@@ -140,9 +140,9 @@ typedef struct mark {
 static bool mark_slot(void* context, qn__ir_expr_t** slot);
 
 // Plain arithmetic of what is at hand in every unit?
-static bool can_recompute(const qn__entity_t* entity) {
+static bool can_recompute(const qn__fission_entity_t* entity) {
   if (entity->stmt->kind != QN__STMT_LET) return false;
-  qn__expr_facts_t facts = qn__expr_facts(entity->stmt->let.value);
+  qn__ir_expr_facts_t facts = qn__expr_facts(entity->stmt->let.value);
   qn__ir_block_t alone = {entity->stmt, entity->stmt};
   qn__ir_stmt_t* next = entity->stmt->next;
   entity->stmt->next = NULL;
@@ -153,7 +153,7 @@ static bool can_recompute(const qn__entity_t* entity) {
 }
 
 static void mark_var(mark_t* mark, qn__ir_var_t* var) {
-  qn__entity_t* entity = var->user;
+  qn__fission_entity_t* entity = var->user;
   if (!entity || entity->unit == mark->unit) return;
   if (can_recompute(entity)) {
     (void)mark_slot(mark, &entity->stmt->let.value);
@@ -163,7 +163,7 @@ static void mark_var(mark_t* mark, qn__ir_var_t* var) {
 }
 
 static void mark_buffer(mark_t* mark, qn__ir_buffer_t* buffer) {
-  qn__entity_t* entity = buffer->user;
+  qn__fission_entity_t* entity = buffer->user;
   if (!entity) return;
   if (buffer->scope == QN__SCOPE_VIEW) {
     if (entity->unit != mark->unit) (void)qn__stmt_each_expr(entity->stmt, mark_slot, mark);
@@ -189,9 +189,7 @@ static void mark_block(mark_t* mark, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       mark_buffer(mark, stmt->alloc.buffer->base);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) mark_block(mark, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) mark_block(mark, inner);
   }
 }
 

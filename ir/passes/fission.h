@@ -1,6 +1,4 @@
 // ir/passes/fission.h: cuts a thread loop at its barriers. Part of serialize_threads.
-//
-// Thread rule: one thread per body. Read next: fission.c.
 #ifndef QUERN_IR_PASSES_FISSION_H_
 #define QUERN_IR_PASSES_FISSION_H_
 

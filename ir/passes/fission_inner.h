@@ -1,6 +1,4 @@
 // ir/passes/fission_inner.h: what the two files of the cut at barriers share.
-//
-// Thread rule: one thread per body. Read next: fission.c.
 #ifndef QUERN_IR_PASSES_FISSION_INNER_H_
 #define QUERN_IR_PASSES_FISSION_INNER_H_
 
@@ -11,11 +9,11 @@ enum { qn__fission_max_levels = 8 };
 typedef struct qn__fission_unit qn__fission_unit_t;
 
 // Replacement of a variable or view inside one unit.
-typedef struct qn__alias qn__alias_t;
-struct qn__alias {
+typedef struct qn__fission_alias qn__fission_alias_t;
+struct qn__fission_alias {
   const void* from;
   void* to;
-  qn__alias_t* next;
+  qn__fission_alias_t* next;
 };
 
 struct qn__fission_unit {
@@ -28,18 +26,18 @@ struct qn__fission_unit {
   qn__ir_block_t stmts;
   qn__ir_block_t prologue;  // inside the loops, before the statements
   qn__ir_block_t before;    // outside of the loops, before the anchor
-  qn__alias_t* aliases;
+  qn__fission_alias_t* aliases;
   qn__fission_unit_t* next;
 };
 
 // Behind `user` of what a unit declares at its top level, and of the arrays that keep it.
-typedef struct qn__entity {
+typedef struct qn__fission_entity {
   qn__fission_unit_t* unit;
   qn__ir_stmt_t* stmt;     // LET, ATOMIC or ALLOC
   bool is_kept;            // in `array`
   qn__ir_buffer_t* array;  // NULL for the array itself
   int64_t thread_count;    // elements of the array (or of this one) per element of the program
-} qn__entity_t;
+} qn__fission_entity_t;
 
 typedef struct qn__fission {
   qn__arena_t* arena;

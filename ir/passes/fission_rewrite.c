@@ -1,8 +1,7 @@
 // ir/passes/fission_rewrite.c: gives the pieces of a cut thread loop their own loops, arrays for
 // what crosses from one piece to another, and their own names for it.
 //
-// Not here: where to cut and what crosses (fission.c, with the whole picture at its top). Thread
-// rule: one thread per body. Read next: vectorize.c, which gives the loops lanes.
+// Not here: where to cut and what crosses (fission.c, with the whole picture at its top).
 #include "ir/passes/fission_inner.h"
 
 static qn__ir_expr_t* int_expr(qn__fission_t* self, int64_t value) {
@@ -50,21 +49,21 @@ static qn__ir_expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__ir_e
 }
 
 static void* find_alias(const qn__fission_unit_t* unit, const void* from) {
-  for (const qn__alias_t* alias = unit->aliases; alias; alias = alias->next) {
+  for (const qn__fission_alias_t* alias = unit->aliases; alias; alias = alias->next) {
     if (alias->from == from) return alias->to;
   }
   return NULL;
 }
 
 static void add_alias(rewrite_t* rewrite, const void* from, void* to) {
-  qn__alias_t* alias =
-      qn__fission_check(rewrite->self, QN__ARENA_NEW(rewrite->self->arena, qn__alias_t));
+  qn__fission_alias_t* alias =
+      qn__fission_check(rewrite->self, QN__ARENA_NEW(rewrite->self->arena, qn__fission_alias_t));
   if (!alias) return;
-  *alias = (qn__alias_t){from, to, rewrite->unit->aliases};
+  *alias = (qn__fission_alias_t){from, to, rewrite->unit->aliases};
   rewrite->unit->aliases = alias;
 }
 
-static qn__ir_expr_t* load_kept(rewrite_t* rewrite, const qn__entity_t* entity) {
+static qn__ir_expr_t* load_kept(rewrite_t* rewrite, const qn__fission_entity_t* entity) {
   qn__ir_buffer_t* array = entity->array;
   qn__ir_expr_t* load = qn__fission_check(
       rewrite->self,
@@ -76,7 +75,7 @@ static qn__ir_expr_t* load_kept(rewrite_t* rewrite, const qn__entity_t* entity) 
 }
 
 // The value of a variable of another unit, as an expression in this one.
-static qn__ir_expr_t* value_here(rewrite_t* rewrite, const qn__entity_t* entity) {
+static qn__ir_expr_t* value_here(rewrite_t* rewrite, const qn__fission_entity_t* entity) {
   if (entity->is_kept) return load_kept(rewrite, entity);
   // A fresh copy of the value as the program has it: the declaring unit may be rewritten already,
   // so copies are made from the original, which is kept in `prologue` order by recompute().
@@ -98,7 +97,7 @@ static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
     }
     return;
   }
-  const qn__entity_t* entity = var->user;
+  const qn__fission_entity_t* entity = var->user;
   if (!entity || entity->unit == unit) return;
   qn__ir_var_t* here = find_alias(unit, var);
   if (!here) {
@@ -125,7 +124,7 @@ static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
 // Strides of a view of a kept buffer count its threads too.
 static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
   qn__fission_t* self = rewrite->self;
-  const qn__entity_t* root = qn__buf_root(view)->user;
+  const qn__fission_entity_t* root = qn__buf_root(view)->user;
   if (!root || root->thread_count <= 1) return;
   view->strides = qn__fission_check(self, qn__buf_strides(self->arena, view));
   for (uint32_t i = 0; view->strides && i < view->rank; ++i) {
@@ -178,7 +177,7 @@ static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* vie
 static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
                            qn__ir_expr_t*** inout_indices) {
   qn__ir_buffer_t* buffer = *inout_buffer;
-  const qn__entity_t* entity = buffer->user;
+  const qn__fission_entity_t* entity = buffer->user;
   if (!entity) return;
   if (buffer->scope == QN__SCOPE_VIEW) {
     if (entity->unit == rewrite->unit) return;
@@ -225,17 +224,15 @@ static void rewrite_block(rewrite_t* rewrite, qn__ir_block_t* block, bool is_top
       rewrite_access(rewrite, &stmt->alloc.buffer->base, &stmt->alloc.buffer->base_indices);
       widen_strides(rewrite, stmt->alloc.buffer);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) rewrite_block(rewrite, blocks[i], false);
+    QN__EACH_BLOCK(stmt, inner) rewrite_block(rewrite, inner, false);
     if (qn__fission_failed(self)) return;
     bool is_moved = is_top && stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->user &&
-                    ((const qn__entity_t*)stmt->alloc.buffer->user)->is_kept;
+                    ((const qn__fission_entity_t*)stmt->alloc.buffer->user)->is_kept;
     if (!is_moved) qn__block_append(&result, stmt);
     qn__ir_var_t* var = stmt->kind == QN__STMT_LET      ? stmt->let.var
                         : stmt->kind == QN__STMT_ATOMIC ? stmt->atomic.result
                                                         : NULL;
-    const qn__entity_t* entity = var ? var->user : NULL;
+    const qn__fission_entity_t* entity = var ? var->user : NULL;
     if (is_top && entity && entity->is_kept) {
       qn__ir_stmt_t* store =
           qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_STORE, stmt->loc));
@@ -263,7 +260,7 @@ static bool is_plain(void* self, qn__ir_expr_t** slot) {
 }
 
 // Declares the array that keeps an entity, before the unit that declares it.
-static void keep(qn__fission_t* self, qn__entity_t* entity) {
+static void keep(qn__fission_t* self, qn__fission_entity_t* entity) {
   qn__fission_unit_t* unit = entity->unit;
   const qn__ir_stmt_t* stmt = entity->stmt;
   qn__ir_stmt_t* alloc =
@@ -291,7 +288,8 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
   if (!array) return;
   array->shape =
       qn__fission_check(self, qn__arena_alloc_array(self->arena, rank + 1U, sizeof(void*)));
-  qn__entity_t* of_array = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__entity_t));
+  qn__fission_entity_t* of_array =
+      qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__fission_entity_t));
   if (!array->shape || !of_array) return;
   array->origin_id = own ? own->origin_id : UINT32_MAX;
   entity->thread_count = 1;
@@ -316,7 +314,7 @@ static void keep(qn__fission_t* self, qn__entity_t* entity) {
 static void keep_all(qn__fission_t* self, qn__fission_unit_t* unit) {
   for (qn__ir_stmt_t* stmt = unit->stmts.first; stmt && !qn__fission_failed(self);
        stmt = stmt->next) {
-    qn__entity_t* entity = NULL;
+    qn__fission_entity_t* entity = NULL;
     if (stmt->kind == QN__STMT_LET) entity = stmt->let.var->user;
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) entity = stmt->atomic.result->user;
     if (stmt->kind == QN__STMT_ALLOC) entity = stmt->alloc.buffer->user;

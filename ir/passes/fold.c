@@ -8,15 +8,14 @@
 // 3. In checked builds, what may fail (loads, divisions) is evaluated as often as before.
 // 4. Arithmetic on literals is arith.c's: the interpreter and the folder cannot disagree.
 //
-// Each rule returns the replacement, or NULL to leave the expression. Thread rule: one thread per
-// body. Read next: simplify.c.
+// Each rule returns the replacement, or NULL to leave the expression.
 #include "ir/passes/fold_inner.h"
 
 #include <math.h>
 
-qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var) {
+qn__ir_var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var) {
   if (!var->user) {
-    qn__var_facts_t* facts = QN__ARENA_NEW(fold->arena, qn__var_facts_t);
+    qn__ir_var_facts_t* facts = QN__ARENA_NEW(fold->arena, qn__ir_var_facts_t);
     if (!facts) return NULL;
     facts->range = qn__range_full(var->dtype);
     var->user = facts;
@@ -25,7 +24,7 @@ qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var) {
 }
 
 void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value) {
-  qn__var_facts_t* facts = qn__fold_facts(fold, var);
+  qn__ir_var_facts_t* facts = qn__fold_facts(fold, var);
   if (!facts) return;
   if (qn__dtype_is_int(var->dtype)) facts->range = qn__range_of(value);
   if (value->kind == QN__EXPR_INT || value->kind == QN__EXPR_FLOAT || value->kind == QN__EXPR_VAR) {
@@ -35,18 +34,18 @@ void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* valu
 
 void qn__fold_learn_range(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* begin,
                           qn__ir_expr_t* end) {
-  qn__var_facts_t* facts = qn__fold_facts(fold, var);
+  qn__ir_var_facts_t* facts = qn__fold_facts(fold, var);
   if (!facts) return;
   int64_t max = qn__range_of(end).max;
   facts->range.min = qn__range_of(begin).min;
   facts->range.max = max == INT64_MIN ? max : max - 1;
   if (facts->range.max < facts->range.min) facts->range = qn__range_full(QN_DTYPE_I64);
-  // A load may give another value by the time that somebody compares with it.
+  // A load may give another value when it is compared later.
   facts->below = qn__expr_facts(end).has_load ? NULL : end;
 }
 
 bool qn__fold_can_drop(const qn__fold_t* fold, qn__ir_expr_t* expr) {
-  qn__expr_facts_t facts = qn__expr_facts(expr);
+  qn__ir_expr_facts_t facts = qn__expr_facts(expr);
   if (facts.has_cross_lane) return false;
   return !fold->is_checked || (!facts.has_load && !facts.has_division);
 }
@@ -255,7 +254,7 @@ static qn__ir_expr_t* fold_load(qn__fold_t* fold, const qn__ir_expr_t* expr) {
 static qn__ir_expr_t* fold_node(qn__fold_t* fold, qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_VAR: {
-      const qn__var_facts_t* facts = expr->var->user;
+      const qn__ir_var_facts_t* facts = expr->var->user;
       if (!facts || !facts->replacement) return NULL;
       return qn__expr_replace(fold->arena, facts->replacement, NULL, NULL);
     }
@@ -291,7 +290,7 @@ static void fold_reduce_children(qn__fold_t* fold, qn__ir_expr_t* expr) {
     let->next = NULL;
     qn__fold_expr(fold, &let->let.value);
     qn__fold_learn_let(fold, let->let.var, let->let.value);
-    const qn__var_facts_t* facts = let->let.var->user;
+    const qn__ir_var_facts_t* facts = let->let.var->user;
     if (!facts || !facts->replacement) qn__block_append(&kept, let);
   }
   expr->reduce.lets = kept;

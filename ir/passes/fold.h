@@ -1,6 +1,4 @@
 // ir/passes/fold.h: simplifies one expression. Part of the simplify pass.
-//
-// Thread rule: one thread per body. Read next: fold.c.
 #ifndef QUERN_IR_PASSES_FOLD_H_
 #define QUERN_IR_PASSES_FOLD_H_
 
@@ -12,12 +10,12 @@ typedef struct qn__fold {
   bool is_fast;
 } qn__fold_t;
 
-// Simplifies in place, children first. Facts about variables are behind their `user`.
+// Simplifies in place, children first. `user` of a variable points to its facts.
 void qn__fold_expr(qn__fold_t* fold, qn__ir_expr_t** slot);
-// May the evaluation of this expression be left out?
+// Returns true if the expression need not be evaluated.
 bool qn__fold_can_drop(const qn__fold_t* fold, qn__ir_expr_t* expr);
 // The facts of a variable, made when missing. NULL without memory.
-qn__var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var);
+qn__ir_var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var);
 // What a let of this value teaches about its variable.
 void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value);
 // What a loop or reduction teaches about its variable.

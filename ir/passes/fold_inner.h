@@ -1,7 +1,5 @@
 // ir/passes/fold_inner.h: what the files of the folder share. A rule returns the replacement of an
 // expression, or NULL to leave it.
-//
-// Thread rule: one thread per body. Read next: fold.c.
 #ifndef QUERN_IR_PASSES_FOLD_INNER_H_
 #define QUERN_IR_PASSES_FOLD_INNER_H_
 

@@ -1,6 +1,6 @@
 // ir/passes/fold_int.c: rules for integers and their comparisons, by sums of terms and by ranges.
 //
-// The requirements are those of fold.c. Thread rule: one thread per body. Read next: terms.h.
+// The requirements are those of fold.c.
 #include "ir/passes/fold_inner.h"
 
 // ---- integers
@@ -170,7 +170,7 @@ qn__ir_expr_t* qn__fold_integer(qn__fold_t* fold, qn__ir_expr_t* expr) {
 
 static bool is_below_end(const qn__ir_expr_t* var, const qn__ir_expr_t* end) {
   if (var->kind != QN__EXPR_VAR || !var->var->user) return false;
-  const qn__var_facts_t* facts = var->var->user;
+  const qn__ir_var_facts_t* facts = var->var->user;
   return facts->below && qn__expr_equal(facts->below, end);
 }
 

@@ -6,10 +6,9 @@
 //    unchecked build). A load or a reduction is moved only from where the first iteration certainly
 //    comes by, past no assert, and is guarded by `begin < end ? ... : 0` where the loop may be
 //    empty.
-// 2. A load moves only if nothing in the loop stores to the memory behind its buffer.
+// 2. A load moves only if nothing in the loop stores to the root of its buffer.
 // 3. In checked builds neither loads nor divisions move, so that errors stay where they were.
 // 4. Nothing moves out of a launch, nor anything bound to its thread (LANE, GROUP).
-// Thread rule: one thread per body. Read next: vectorize.c.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -59,9 +58,7 @@ static void mark_block(site_t* site, qn__ir_block_t* block, bool* out_has_barrie
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = site;
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) stmt->atomic.result->user = site;
     if (stmt->kind == QN__STMT_BARRIER) *out_has_barrier = true;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) mark_block(site, blocks[i], out_has_barrier);
+    QN__EACH_BLOCK(stmt, inner) mark_block(site, inner, out_has_barrier);
   }
 }
 
@@ -99,7 +96,7 @@ static bool own_all(void* owner, qn__ir_expr_t** slot) {
 }
 
 static bool can_move(site_t* site, qn__ir_expr_t* expr) {
-  qn__expr_facts_t facts = qn__expr_facts(expr);
+  qn__ir_expr_facts_t facts = qn__expr_facts(expr);
   if (facts.has_cross_lane) return false;
   if (site->hoist->is_checked && (facts.has_load || facts.has_division)) return false;
   if ((facts.has_load || facts.has_reduce) && !(site->is_certain && site->guard)) return false;
@@ -143,7 +140,7 @@ static qn__ir_expr_t* zero_of(hoist_t* hoist, qn_dtype_t dtype) {
 // The value as it stands before the loop.
 static qn__ir_expr_t* guarded(const site_t* site, qn__ir_expr_t* value) {
   hoist_t* hoist = site->hoist;
-  qn__expr_facts_t facts = qn__expr_facts(value);
+  qn__ir_expr_facts_t facts = qn__expr_facts(value);
   if (site->is_never_empty || !(facts.has_load || facts.has_reduce)) return value;
   qn__ir_expr_t* cond = qn__expr_new(hoist->arena, QN__EXPR_COND, value->dtype, value->loc);
   qn__ir_expr_t* condition = qn__expr_replace(hoist->arena, site->guard, NULL, NULL);
@@ -178,7 +175,7 @@ static qn__ir_var_t* place(site_t* site, qn__ir_stmt_t* let) {
 // A let that stands before the loop already and holds the same arithmetic, such as one that came
 // out of the loop before. The search is short: longer lists only lose some sharing.
 static qn__ir_var_t* find_before(const site_t* site, qn__ir_expr_t* value) {
-  qn__expr_facts_t facts = qn__expr_facts(value);
+  qn__ir_expr_facts_t facts = qn__expr_facts(value);
   if (facts.has_load || facts.has_reduce || facts.has_cross_lane) return NULL;
   int steps = 0;
   for (qn__ir_stmt_t* stmt = site->out->first; stmt && steps < 256; stmt = stmt->next, ++steps) {
@@ -266,16 +263,15 @@ static void visit_block(site_t* site, qn__ir_block_t* block) {
     }
     bool was_certain = site->is_certain;
     if (stmt->kind == QN__STMT_WHILE) site->is_certain = false;
-    // Declarations stay whole: their extents are read by whoever reads the buffer.
+    // Declarations stay whole: accesses to the buffer read its extents.
     if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, visit_slot, site);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
+    QN__EACH_BLOCK(stmt, inner) {
       site->is_certain = false;
-      visit_block(site, blocks[i]);
+      visit_block(site, inner);
     }
-    // Behind an assert, or a block that may hold one or not end, nothing is certain.
-    site->is_certain = was_certain && count == 0 && stmt->kind != QN__STMT_ASSERT;
+    // After an assert, or a block that may hold one or not end, nothing is certain.
+    bool has_blocks = qn__stmt_next_block(stmt, NULL) != NULL;
+    site->is_certain = was_certain && !has_blocks && stmt->kind != QN__STMT_ASSERT;
     qn__block_append(&result, stmt);
   }
   *block = result;
@@ -350,10 +346,9 @@ static void hoist_block(hoist_t* hoist, qn__ir_block_t* block, bool is_top) {
     if (stmt->kind != QN__STMT_ALLOC) {
       (void)qn__stmt_each_expr(stmt, hoist_reductions, &reductions);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count && !hoist->has_failed; ++i) {
-      hoist_block(hoist, blocks[i], is_top && stmt->kind == QN__STMT_IF);
+    QN__EACH_BLOCK(stmt, nested) {
+      if (hoist->has_failed) break;
+      hoist_block(hoist, nested, is_top && stmt->kind == QN__STMT_IF);
     }
     if (hoist->has_failed) return;
     if (stmt->kind == QN__STMT_LOOP && !is_top && !qn__loop_is_block(stmt->loop.kind) &&

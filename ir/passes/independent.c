@@ -9,7 +9,7 @@
 // proven has it. Nothing else changes.
 #include "ir/passes/pass_builder.h"
 
-// Does the statement keep the iterations of a loop around it in order, whatever it stores?
+// Returns true if the statement orders the iterations of a loop around it, whichever its stores.
 static bool is_ordered(const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_WHILE ||
       stmt->kind == QN__STMT_BARRIER) {
@@ -20,9 +20,7 @@ static bool is_ordered(const qn__ir_stmt_t* stmt) {
 
 static void mark_block(qn__pass_builder_t* pb, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) mark_block(pb, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) mark_block(pb, inner);
     if (stmt->kind != QN__STMT_LOOP) continue;
     qn_loop_kind_t kind = stmt->loop.kind;
     stmt->loop.is_independent = kind == QN_LOOP_PARALLEL || kind == QN_LOOP_VECTOR;
@@ -45,8 +43,7 @@ static bool is_unmarked(const qn__ir_stmt_t* stmt) {
          (stmt->loop.kind == QN_LOOP_PARALLEL || stmt->loop.kind == QN_LOOP_VECTOR);
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return qn__block_any(&function->body, is_unmarked) ? "a parallel loop without its mark" : NULL;
 }
 
@@ -54,14 +51,10 @@ static void mark_function(qn__pass_builder_t* pb) {
   mark_block(pb, &pb->function->body);
 }
 
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "marking independent loops", mark_function);
-}
-
 const qn__pass_t qn__pass_independent = {
     .name = "independent",
     .doc = "marks the loops whose iterations may run at once",
-    .run = run,
+    .run_function = mark_function,
     .post = "every parallel loop, and every serial one that is proven so, is marked",
     .check = check,
 };

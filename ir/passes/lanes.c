@@ -1,14 +1,18 @@
-// ir/passes/lanes.c: uniform, linear or varying: a walk over the body of a candidate loop.
+// ir/passes/lanes.c: classifies the values of a loop's body as uniform, linear or varying.
 //
 // Integer arithmetic wraps, so a step is a difference modulo the width; narrowing and widening
 // casts end linearity, because a wrap in the narrow type is no step. Loads are uniform only when
 // their indices are and nothing in the loop stores to the buffer.
 //
-// Independence of a serial loop is proven per stored buffer: all accesses to it must agree, in one
-// dimension, on an index that moves by a non-zero constant per iteration and depends on nothing
-// else that changes inside the loop. Then every iteration keeps to its own slice. Different
-// parameters are different memory: the call checks that. Thread rule: one thread per object.
-// Read next: vectorize.c.
+// The iterations of `for i in 0..n { y[i, 0] = x[i]; y[i, 1] = y[i, 0] * 2.0; }` are independent:
+// each accesses row i of y alone. The proof, for each buffer that the loop stores to:
+// 1. All accesses use the same buffer, not views of it with other shapes.
+// 2. There is a dimension in which all accesses have the same index.
+// 3. That index changes by a constant other than 0 from one iteration to the next.
+// 4. It depends on no load and on no variable of an inner loop.
+// 5. If the buffer has strides, that dimension's stride is a constant other than 0, and the other
+//    indices are equal and uniform.
+// Different parameters are different memory: the call checks that.
 #include "ir/passes/lanes.h"
 
 static const qn__ir_lane_t uniform = {false, false, 0};
@@ -120,7 +124,7 @@ void qn__lanes_let(qn__lanes_t* lanes, const qn__ir_stmt_t* let) {
   lanes->vars[let->let.var->id] = qn__lanes_of(lanes, let->let.value);
 }
 
-// Classifies what reductions inside an expression declare, outermost first.
+// Classifies the variables of reductions inside an expression, outermost first.
 static bool enter_reductions(void* self, qn__ir_expr_t** slot) {
   qn__lanes_t* lanes = self;
   qn__ir_expr_t* expr = *slot;
@@ -149,9 +153,7 @@ static void enter_block(qn__lanes_t* lanes, qn__ir_block_t* block) {
       lanes->vars[stmt->loop.var->id] =
           is_uniform ? (qn__ir_lane_t){false, true, 0} : varying(true);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) enter_block(lanes, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) enter_block(lanes, inner);
   }
 }
 
@@ -162,9 +164,7 @@ static void find_stores(qn__lanes_t* lanes, qn__ir_block_t* block) {
     } else if (stmt->kind == QN__STMT_ATOMIC) {
       lanes->is_stored[qn__buf_root(stmt->atomic.buffer)->id] = true;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) find_stores(lanes, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) find_stores(lanes, inner);
   }
 }
 
@@ -181,8 +181,8 @@ void qn__lanes_add(qn__lanes_t* lanes, qn__ir_block_t* body) {
   enter_block(lanes, body);
 }
 
-qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
-                            qn__ir_expr_t* const* indices) {
+qn__lanes_reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
+                                  qn__ir_expr_t* const* indices) {
   bool is_contiguous = false;
   for (uint32_t d = 0; d < buffer->rank; ++d) {
     qn__ir_lane_t lane = qn__lanes_of(lanes, indices[d]);
@@ -205,13 +205,13 @@ typedef struct conflict {
   qn__ir_buffer_t* buffer;        // that is stored to
   qn__ir_expr_t* const* indices;  // of that store
   uint32_t dim;
-  bool is_found;  // an access that does not keep to the slice
+  bool is_found;  // an access outside of the iteration's slice
 } conflict_t;
 
 static void check_access(conflict_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
   if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) return;
   if (buffer != self->buffer) {
-    self->is_found = true;  // the same memory in another shape
+    self->is_found = true;  // requirement 1
     return;
   }
   qn__ir_lane_t lane = qn__lanes_of(self->lanes, indices[self->dim]);
@@ -248,9 +248,7 @@ static void check_block(conflict_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_STORE) {
       check_access(self, stmt->store.buffer, stmt->store.indices);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) check_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) check_block(self, inner);
   }
 }
 
@@ -264,18 +262,16 @@ static bool store_is_private(const qn__lanes_t* lanes, qn__ir_block_t* body,
   return false;
 }
 
-// Every store is held against every access: bodies with more stores than `*inout_budget` are not
-// looked at.
+// Returns true if every store is private. Compares each store with each access, and so refuses
+// bodies with more than `*inout_budget` stores.
 static bool stores_are_private(const qn__lanes_t* lanes, qn__ir_block_t* body,
                                qn__ir_block_t* block, int* inout_budget) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_shared =
         stmt->kind == QN__STMT_STORE && !lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
     if (is_shared && (--*inout_budget < 0 || !store_is_private(lanes, body, stmt))) return false;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!stores_are_private(lanes, body, blocks[i], inout_budget)) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!stores_are_private(lanes, body, inner, inout_budget)) return false;
     }
   }
   return true;

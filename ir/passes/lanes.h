@@ -1,14 +1,15 @@
 // ir/passes/lanes.h: how an expression varies over the iterations of one loop: not at all, by a
-// constant step, or otherwise. The ground of every decision of the vectorise pass.
+// constant step, or otherwise. Every decision of the pass `vectorize` uses this analysis.
 //
-// Thread rule: one thread per object. Read next: lanes.c, then vectorize.c.
+// In `for i in 0..n { let a = 3; let b = 2 * i + 1; let c = x[i]; }` the value `a` is uniform, `b`
+// is linear with step 2, and `c` varies.
 #ifndef QUERN_IR_PASSES_LANES_H_
 #define QUERN_IR_PASSES_LANES_H_
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
-typedef struct qn__lane {
+typedef struct qn__ir_lane {
   bool is_varying;  // not linear
   // Depends on the variable of a loop or reduction inside the one in question, or on a load: not a
   // function of the iteration alone.
@@ -29,29 +30,29 @@ typedef struct qn__lanes {
   uint32_t buffer_count;
 } qn__lanes_t;
 
-// For a numbered function. False without memory.
+// Allocates for a numbered function. Returns false without memory.
 bool qn__lanes_init(qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_func_t* function);
 // Classifies every let of the body; `var` counts the iterations. The body may be NULL (a
 // reduction).
 void qn__lanes_enter(qn__lanes_t* lanes, qn__ir_var_t* var, qn__ir_block_t* body);
-// More of the body, behind what was entered.
+// Classifies more of the body, after qn__lanes_enter.
 void qn__lanes_add(qn__lanes_t* lanes, qn__ir_block_t* body);
-// Records what a let of a reduction holds.
+// Classifies a let of a reduction.
 void qn__lanes_let(qn__lanes_t* lanes, const qn__ir_stmt_t* let);
 qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__ir_expr_t* expr);
 
-typedef enum qn__reach {
+typedef enum qn__lanes_reach {
   QN__REACH_UNIFORM,     // one element for all lanes
   QN__REACH_CONTIGUOUS,  // lane i: element i
   QN__REACH_SCATTERED,
-} qn__reach_t;
-qn__reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
-                            qn__ir_expr_t* const* indices);
+} qn__lanes_reach_t;
+qn__lanes_reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
+                                  qn__ir_expr_t* const* indices);
 
-// Are the iterations of a serial loop over `var` independent of each other? Call after
-// qn__lanes_enter.
+// Returns true if the iterations of a serial loop are proven to be independent of each other. Call
+// after qn__lanes_enter.
 bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__ir_block_t* body);
-// The same by another proof: each iteration keeps to a tile of its own (lanes_tile.c).
+// The same by another proof: each iteration accesses a tile of its own (lanes_tile.c).
 bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_var_t* iteration,
                         qn__ir_block_t* body);
 

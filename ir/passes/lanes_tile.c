@@ -1,4 +1,4 @@
-// ir/passes/lanes_tile.c: proves that the iterations of a loop keep to tiles of their own.
+// ir/passes/lanes_tile.c: proves that the iterations of a loop access separate tiles.
 //
 // For every buffer that the body stores to, except those that an iteration declares, all accesses
 // must agree in one dimension on the form
@@ -11,12 +11,12 @@
 
 enum { max_vars = 64, max_stores = 32 };
 
-// What is known of a variable that the body declares.
+// The facts about a variable that the body declares.
 typedef struct lane_known {
   const qn__ir_var_t* var;
   bool is_ranged;  // of a loop or reduction with constant bounds
   int64_t first, last;
-  qn__affine_t value;  // of a let; not valid otherwise
+  qn__ir_affine_t value;  // of a let; not valid otherwise
 } lane_known_t;
 
 typedef struct tile {
@@ -24,11 +24,11 @@ typedef struct tile {
   const qn__ir_var_t* iteration;
   lane_known_t* known;
   uint32_t known_count;
-  // The access that the others are held against.
+  // The access that the others are compared with.
   const qn__ir_buffer_t* buffer;
   uint32_t dim;
   bool has_base;
-  qn__affine_t base;
+  qn__ir_affine_t base;
   int64_t step;
   int64_t low, high;
   bool has_failed;
@@ -41,7 +41,7 @@ static const lane_known_t* find(const tile_t* self, const qn__ir_var_t* var) {
   return NULL;
 }
 
-static const qn__affine_t* value_of(const qn__affine_lets_t* lets, const qn__ir_var_t* var) {
+static const qn__ir_affine_t* value_of(const qn__ir_affine_lets_t* lets, const qn__ir_var_t* var) {
   const lane_known_t* known = find(lets->self, var);
   return known && known->value.is_valid ? &known->value : NULL;
 }
@@ -64,7 +64,7 @@ static void remember_range(tile_t* self, const qn__ir_var_t* var, const qn__ir_e
 
 static void remember_let(tile_t* self, const qn__ir_stmt_t* let) {
   lane_known_t* known = remember(self, let->let.var);
-  qn__affine_lets_t lets = {value_of, self};
+  qn__ir_affine_lets_t lets = {value_of, self};
   if (known && let->let.var->dtype == QN_DTYPE_I64) {
     known->value = qn__affine_of(let->let.value, &lets);
   }
@@ -88,16 +88,15 @@ static void remember_block(tile_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_LOOP) {
       remember_range(self, stmt->loop.var, stmt->loop.begin, stmt->loop.end);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) remember_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) remember_block(self, inner);
   }
 }
 
 // ---- accesses
 
 // Takes the inner variables out of a sum: their span. False: something else varies.
-static bool take_inner(const tile_t* self, qn__affine_t* sum, int64_t* out_low, int64_t* out_high) {
+static bool take_inner(const tile_t* self, qn__ir_affine_t* sum, int64_t* out_low,
+                       int64_t* out_high) {
   *out_low = *out_high = 0;
   for (uint32_t i = 0; i < sum->count;) {
     const qn__ir_expr_t* atom = sum->terms[i].atom;
@@ -128,11 +127,11 @@ static void check_access(tile_t* self, const qn__ir_buffer_t* buffer,
   if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) {
     return;
   }
-  qn__affine_lets_t lets = {value_of, self};
+  qn__ir_affine_lets_t lets = {value_of, self};
   int64_t low, high;
   self->has_failed = true;
   if (buffer != self->buffer || indices[self->dim]->dtype != QN_DTYPE_I64) return;
-  qn__affine_t sum = qn__affine_of(indices[self->dim], &lets);
+  qn__ir_affine_t sum = qn__affine_of(indices[self->dim], &lets);
   if (!sum.is_valid || !take_inner(self, &sum, &low, &high)) return;
   if (!self->has_base) {
     self->has_base = true;
@@ -141,7 +140,7 @@ static void check_access(tile_t* self, const qn__ir_buffer_t* buffer,
     self->low = low;
     self->high = high;
   }
-  qn__affine_t gap = qn__affine_add(&sum, &self->base, -1);
+  qn__ir_affine_t gap = qn__affine_add(&sum, &self->base, -1);
   if (!qn__affine_is_constant(&gap) || __builtin_add_overflow(low, gap.constant, &low) ||
       __builtin_add_overflow(high, gap.constant, &high)) {
     return;
@@ -170,9 +169,7 @@ static void check_block(tile_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_STORE && !self->has_failed) {
       check_access(self, stmt->store.buffer, stmt->store.indices);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) check_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) check_block(self, inner);
   }
 }
 
@@ -196,10 +193,8 @@ static bool stores_have_tiles(tile_t* self, qn__ir_block_t* body, qn__ir_block_t
     bool is_shared = stmt->kind == QN__STMT_STORE &&
                      !self->lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
     if (is_shared && (--*inout_budget < 0 || !store_has_tile(self, body, stmt))) return false;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!stores_have_tiles(self, body, blocks[i], inout_budget)) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!stores_have_tiles(self, body, inner, inout_budget)) return false;
     }
   }
   return true;

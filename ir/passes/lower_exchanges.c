@@ -9,8 +9,7 @@
 //   - shuffle:  all[t] = x; barrier; all[source]
 //   - warp_sum: all[t] = x; barrier; the first lane sums its warp: sums[warp]; barrier; sums[warp]
 //   - block_sum: as warp_sum (or with it, where there is one), then every thread sums the warps.
-// A barrier stands in front too where the memory was used before: it may still be read. Thread
-// rule: one thread per body. Read next: lower_exchanges_memory.c.
+// A barrier precedes the stores too if the memory was used before: threads may still read it.
 #include "ir/passes/exchange.h"
 
 // ---- nodes
@@ -167,12 +166,10 @@ static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block) {
       pull_stmt(self, stmt, &result);
     }
     if (self->pb->arena->is_exhausted) return;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
     bool is_round = stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE;
     self->loops += is_round;
     self->rounds += is_round && self->depth > 0 && !is_thread;
-    for (size_t i = 0; i < count; ++i) rewrite_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) rewrite_block(self, inner);
     self->loops -= is_round;
     self->rounds -= is_round && self->depth > 0 && !is_thread;
     if (is_thread) qn__exchange_leave(self, stmt);
@@ -188,11 +185,7 @@ static void lower_function(qn__pass_builder_t* pb) {
   rewrite_block(&self, &pb->function->body);
 }
 
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "lowering exchanges", lower_function);
-}
-
 const qn__pass_t qn__pass_lower_exchanges = {
     .name = "lower_exchanges",
     .doc = "exchanges among threads as lets, or through shared memory",
-    .run = run};
+    .run_function = lower_function};

@@ -4,8 +4,7 @@
 // that view[i] is base[start + i]: slices, rows, tiles. Other views (a matrix seen as a vector)
 // stay, with their strides spelt out. In checked builds all views stay, because the view's own
 // bounds must be checked. Start indices that are not plain become lets before the view, so that
-// they are evaluated where the program says. Thread rule: one thread per body. Read next:
-// serialize_threads.c.
+// they are evaluated where the program says.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -37,8 +36,9 @@ static qn__ir_expr_t* add(lower_t* self, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   return qn__expr_is_int(b, 0) ? a : qn__expr_op(self->arena, QN_OP_ADD, a, b, NULL);
 }
 
-// Does the view stay within the extent of dimension `d` of the base? Otherwise it may run on into
-// the next row, which indices of the base must not do. The first dimension has no next row.
+// Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
+// run on into the next row, which indices of the base must not do. The first dimension has no next
+// row.
 static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
   const qn__ir_expr_t* extent = view->base->shape[d];
   int64_t start, size, limit, end;
@@ -173,9 +173,9 @@ static void lower_block(lower_t* self, qn__ir_block_t* block) {
     } else if (stmt->kind == QN__STMT_ATOMIC) {
       redirect(self, &stmt->atomic.buffer, &stmt->atomic.indices);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count && !self->has_failed; ++i) lower_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!self->has_failed) lower_block(self, inner);
+    }
     if (stmt->kind == QN__STMT_ALLOC) {
       qn__ir_buffer_t* buffer = stmt->alloc.buffer;
       buffer->user = NULL;

@@ -8,8 +8,8 @@
 
 // ---- which loops
 
-// Is it arithmetic on values and on memory that nothing writes? Then each iteration of an inner
-// loop may compute it again.
+// Returns true for arithmetic on values and on memory that no statement writes. Then each iteration
+// of an inner loop may compute it again.
 static bool only_reads_inputs(void* self, qn__ir_expr_t** slot) {
   const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) {
@@ -48,8 +48,8 @@ static qn__ir_stmt_t* only_loop(const qn__pass_builder_t* pb, const qn__nest_t* 
   if (depends(nest, body->first, stmt->loop.begin) || depends(nest, body->first, stmt->loop.end)) {
     return NULL;
   }
-  qn__expr_facts_t begin = qn__expr_facts(stmt->loop.begin);
-  qn__expr_facts_t end = qn__expr_facts(stmt->loop.end);
+  qn__ir_expr_facts_t begin = qn__expr_facts(stmt->loop.begin);
+  qn__ir_expr_facts_t end = qn__expr_facts(stmt->loop.end);
   return begin.has_load || begin.has_reduce || end.has_load || end.has_reduce ? NULL : stmt;
 }
 
@@ -79,9 +79,7 @@ static void score_block(score_t* self, qn__ir_block_t* block) {
             QN__REACH_CONTIGUOUS) {
       self->total += 1.5 * self->weight;  // stores win over as many loads
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) score_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) score_block(self, inner);
   }
 }
 

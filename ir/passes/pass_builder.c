@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include "ir/passes/pass_builder.h"
 
-static qn_status_t run_function(qn__pass_builder_t* pb, const char* doing,
+static qn_status_t run_function(qn__pass_builder_t* pb, const char* pass_name,
                                 void (*fn)(qn__pass_builder_t* pb)) {
   qn__function_number(pb->function);
   qn__function_clear_user(pb->function);
@@ -14,15 +14,15 @@ static qn_status_t run_function(qn__pass_builder_t* pb, const char* doing,
   pb->buffer_count = pb->function->buffer_count;
   fn(pb);
   if (!qn_ok(pb->status)) return pb->status;
-  if (pb->arena->is_exhausted) return qn__out_of_memory(doing);
+  if (pb->arena->is_exhausted) return qn__out_of_memory(pass_name);
   qn__block_splice(&pb->globals, &pb->function->body);
   pb->function->body = pb->globals;
   qn__function_clear_user(pb->function);
   return QN_OK;
 }
 
-qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options, const char* doing,
-                       void (*fn)(qn__pass_builder_t* pb)) {
+qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options,
+                       const char* pass_name, void (*fn)(qn__pass_builder_t* pb)) {
   uint32_t max_threads = options->max_threads ? options->max_threads : 1024;
   uint32_t threads = options->preferred_threads ? options->preferred_threads : 256;
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
@@ -32,7 +32,7 @@ qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options, c
                              .warp_size = options->warp_size ? options->warp_size : 32,
                              .threads = threads < max_threads ? threads : max_threads,
                              .max_threads = max_threads};
-    QN_TRY(run_function(&pb, doing, fn));
+    QN_TRY(run_function(&pb, pass_name, fn));
   }
   return QN_OK;
 }
@@ -313,10 +313,8 @@ int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
 bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt)) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (is_it(stmt)) return true;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (qn__block_any(blocks[i], is_it)) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (qn__block_any(inner, is_it)) return true;
     }
   }
   return false;
@@ -332,9 +330,9 @@ bool qn__block_synchronizes(qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt && !is_found; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_BARRIER) return true;
     (void)qn__stmt_each_expr(stmt, has_exchange, &is_found);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count && !is_found; ++i) is_found = qn__block_synchronizes(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!is_found) is_found = qn__block_synchronizes(inner);
+    }
   }
   return is_found;
 }
@@ -357,7 +355,7 @@ bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var) {
 }
 
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr) {
-  qn__expr_facts_t facts = qn__expr_facts(expr);
+  qn__ir_expr_facts_t facts = qn__expr_facts(expr);
   return !facts.has_load && !facts.has_reduce && !facts.has_cross_lane &&
          !(facts.has_division && pb->options->is_checked);
 }
@@ -388,8 +386,6 @@ void qn__block_serialize(qn__ir_block_t* block) {
       stmt->loop.is_independent = stmt->loop.is_cooperative = false;
       if (stmt->loop.kind != QN_LOOP_UNROLL) stmt->loop.kind = QN_LOOP_SERIAL;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) qn__block_serialize(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) qn__block_serialize(inner);
   }
 }

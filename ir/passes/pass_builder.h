@@ -29,9 +29,9 @@ typedef struct qn__pass_builder {
 
 // Calls `fn` with a builder for each function of the body, which it numbers first, with the `user`
 // of all declarations NULL. Then puts `globals` at the top of the function. Returns the first
-// failure; `doing` names the pass where memory ran out.
-qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options, const char* doing,
-                       void (*fn)(qn__pass_builder_t* pb));
+// failure. `pass_name` is for messages.
+qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options,
+                       const char* pass_name, void (*fn)(qn__pass_builder_t* pb));
 static inline bool qn__pb_stopped(const qn__pass_builder_t* pb) {
   return pb->arena->is_exhausted || !qn_ok(pb->status);
 }
@@ -100,12 +100,12 @@ int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end);
 
 // ---- questions
 
-// Does `is_it` hold for a statement of the block, at any depth?
+// Returns true if `is_it` holds for a statement of the block, at any depth.
 bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt));
-// Has the block a barrier or an exchange among threads?
+// Returns true if the block has a barrier or an exchange among threads.
 bool qn__block_synchronizes(qn__ir_block_t* block);
 bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var);
-// Is it arithmetic without loads, so that it may be computed anywhere and more than once?
+// Returns true for arithmetic without loads, which may be computed anywhere and more than once.
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr);
 static inline bool qn__is_block_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);

@@ -7,15 +7,14 @@
 //     are independent and may run in any order on any thread.
 //   - No barrier, no SHARED buffer, no LANE or GROUP operator.
 //   - A loop with `lane_count` L != 0 may run in L lanes, from `begin` in steps of L with a masked
-//   or
-//     scalar tail. (A mark is a permission: running such a loop one iteration at a time is right
+//     or scalar tail. (A mark is a permission: running such a loop one iteration at a time is right
 //     too.) A VECTOR loop always has one. Marked loops do not nest, and what is in a marked loop is
 //     limited to let, store, if, assert, const, view, and unmarked serial loops and reductions
 //     whose bounds do not depend on the lane. There is no while, atomic, local allocation or
 //     parallel loop in it. Stores to one element by two lanes of one statement do not happen in a
 //     program without races.
 //   - A reduction with `lane_count` L != 0 may keep L partial results. It is not inside a marked
-//   loop.
+//     loop.
 //   - A view's `strides` are never NULL. Its `base` may be a view again: the address of its first
 //     element is the address of the element `base_indices` of `base`; strides count elements in
 //     memory. Views that could be replaced by accesses to their base are gone unless the build is
@@ -24,9 +23,8 @@
 //     promoted by the code generator (a masked store to a local buffer may be load, select, store).
 //
 // What a GPU code generator finds after qn__passes_run_gpu:
-//   - The statements at the top of a function are what the host runs: LET, ASSERT, IF and SERIAL
-//   loops
-//     whose expressions hold only symbols, scalar parameters and such lets (integers and bools, no
+//   - The host runs the statements at the top of a function: LET, ASSERT, IF and SERIAL loops whose
+//     expressions hold only symbols, scalar parameters and such lets (integers and bools, no
 //     loads), ALLOC in global, CONST, VIEW, and *launches*. A launch is a nest of BLOCK_* loops (at
 //     least one; each axis once; perfectly nested; bounds as above, or, for one-block launches,
 //     any) whose innermost body is the *block level*.
@@ -43,9 +41,9 @@
 //     most (with `access_bytes`): independent iterations, so that the generator may load for all of
 //     them first and store for all of them last. No `lane_count`. Reductions are scalar.
 //   - LANE operators and WARP_* are there only if the target has them (`has_shuffles`); GROUP
-//   operators
-//     over the block (BLOCK_*) only if `has_block_reductions`. They stand only as the whole value
-//     of a LET: what they exchange is an expression of any kind, their result a variable.
+//     operators over the block (BLOCK_*) only if `has_block_reductions`. They stand only as the
+//     whole value of a LET: what they exchange is an expression of any kind, their result a
+//     variable.
 //   - No LOCAL allocation outside of thread nests. Views are as on the CPU.
 //
 // Thread rule: one thread per body. Read next: pipeline.c, then rewrite.h.
@@ -58,7 +56,7 @@ typedef struct qn__pass_options {
   uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64
   bool has_masked_memory;  // masked loads and stores are cheap (AVX-512)
   bool is_checked;         // keep every check possible: no speculation of loads
-  // The rest is for GPUs, and `warp_size` (32 where it is 0) for whoever lowers exchanges.
+  // The rest is for GPUs, and `warp_size` (32 where it is 0) for the lowering of exchanges.
   uint32_t warp_size;
   uint32_t max_threads;        // of a block
   uint32_t preferred_threads;  // of a block that the mapping chooses: a power of two, 256
@@ -70,14 +68,18 @@ typedef struct qn__pass_options {
   bool has_fma;                // `fma` is an instruction: reductions may use it
 } qn__pass_options_t;
 
+struct qn__pass_builder;
+
 typedef struct qn__pass {
   const char* name;
   const char* doc;
+  // Either: rewrites the body, or each of its functions with a builder (pass_builder.h).
   qn_status_t (*run)(qn__ir_body_t* body, const qn__pass_options_t* options);
-  // What holds after the pass, in words, and a test of it that debug builds run: it returns NULL,
-  // or what is wrong. Both may be NULL.
+  void (*run_function)(struct qn__pass_builder* pb);
+  // The postcondition in words, and a test of it that debug builds run: it returns NULL, or the
+  // problem. Both may be NULL.
   const char* post;
-  const char* (*check)(qn__ir_func_t* function, const qn__pass_options_t* options);
+  const char* (*check)(qn__ir_func_t* function);
 } qn__pass_t;
 
 // Replaces numbers of the target by literals, and decides the asserts that require something of
@@ -119,7 +121,7 @@ extern const qn__pass_t qn__pass_tile;
 extern const qn__pass_t qn__pass_distribute;
 // Moves local buffers that several threads use to shared memory.
 extern const qn__pass_t qn__pass_share;
-// Keeps rows that are read or computed again in registers.
+// Keeps rows that are read or computed again in registers (register reuse).
 extern const qn__pass_t qn__pass_reuse;
 // Gives blocks their thread loops, and each thread its part of what they share.
 extern const qn__pass_t qn__pass_cooperative;

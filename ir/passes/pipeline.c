@@ -1,15 +1,15 @@
 // ir/passes/pipeline.c: runs passes in order, checking the body after each in debug builds.
 //
 // Not here: which pipeline a target wants beyond the CPU's; a code generator may hand in its own
-// list. Thread rule: one thread per body. Read next: any pass.
+// list.
+#include "ir/passes/pass_builder.h"
 #include "ir/passes/passes.h"
 #include "ir/verify.h"
 
 #ifndef NDEBUG
-static qn_status_t check_post(const qn__ir_body_t* body, const qn__pass_options_t* options,
-                              const qn__pass_t* pass) {
+static qn_status_t check_post(const qn__ir_body_t* body, const qn__pass_t* pass) {
   for (qn__ir_func_t* function = body->first; function && pass->check; function = function->next) {
-    const char* problem = pass->check(function, options);
+    const char* problem = pass->check(function);
     if (!problem) continue;
     return qn_status_make(QN_STATUS_INTERNAL, "pass '%s' left %s in '%s', although %s", pass->name,
                           problem, function->name, pass->post);
@@ -21,13 +21,15 @@ static qn_status_t check_post(const qn__ir_body_t* body, const qn__pass_options_
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count) {
   for (size_t i = 0; i < pass_count; ++i) {
-    QN_TRY(passes[i]->run(body, options));
+    const qn__pass_t* pass = passes[i];
+    QN_TRY(pass->run ? pass->run(body, options)
+                     : qn__pb_run(body, options, pass->name, pass->run_function));
     for (qn__ir_func_t* function = body->first; function; function = function->next) {
       qn__function_number(function);
     }
 #ifndef NDEBUG
-    QN_TRY(qn__body_verify_status(body, passes[i]->name));
-    QN_TRY(check_post(body, options, passes[i]));
+    QN_TRY(qn__body_verify_status(body, pass->name));
+    QN_TRY(check_post(body, pass));
 #endif
   }
   return QN_OK;

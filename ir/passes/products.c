@@ -136,10 +136,8 @@ static bool find_in_block(find_t* self, qn__ir_block_t* block, bool is_top) {
     }
     self->is_top = is_top && stmt->kind != QN__STMT_IF;
     (void)qn__stmt_each_expr(stmt, find_slot, self);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!find_in_block(self, blocks[i], false)) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!find_in_block(self, inner, false)) return false;
     }
   }
   return true;

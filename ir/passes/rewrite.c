@@ -1,9 +1,16 @@
-// ir/passes/rewrite.c: slots, lists and questions shared by the passes.
+// ir/passes/rewrite.c: visiting, joining and properties for all passes (rewrite.h).
 //
-// Not here: any rewrite. Thread rule: one thread per body. Read next: unroll.c, the smallest pass.
+// Requirements on the functions that visit:
+// 1. They visit in the order of evaluation, so that a pass that moves code keeps that order.
+// 2. They pass slots, not expressions, so that `fn` can replace an expression without its parent.
+// 3. An optional operand that is NULL is skipped: `fn` never receives an empty slot.
+// 4. They do not enter a reduction's lets as statements, but visit the values of the lets.
+// 5. They stop at once when `fn` returns false, and return false then.
+//
+// Not here: any rewrite.
 #include "ir/passes/rewrite.h"
 
-static bool each(qn__ir_expr_t** slots, size_t count, qn__slot_fn_t fn, void* self) {
+static bool each(qn__ir_expr_t** slots, size_t count, qn__ir_slot_fn_t fn, void* self) {
   if (!slots) return true;
   for (size_t i = 0; i < count; ++i) {
     if (slots[i] && !fn(self, &slots[i])) return false;
@@ -11,7 +18,7 @@ static bool each(qn__ir_expr_t** slots, size_t count, qn__slot_fn_t fn, void* se
   return true;
 }
 
-bool qn__expr_each_child(qn__ir_expr_t* expr, qn__slot_fn_t fn, void* self) {
+bool qn__expr_each_child(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* self) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -34,7 +41,7 @@ bool qn__expr_each_child(qn__ir_expr_t* expr, qn__slot_fn_t fn, void* self) {
   return true;
 }
 
-bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__slot_fn_t fn, void* self) {
+bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return fn(self, &stmt->let.value);
@@ -65,20 +72,17 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__slot_fn_t fn, void* self) {
   return true;
 }
 
-size_t qn__stmt_blocks(qn__ir_stmt_t* stmt, qn__ir_block_t* out_blocks[2]) {
+qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* block) {
   switch (stmt->kind) {
     case QN__STMT_IF:
-      out_blocks[0] = &stmt->if_.then_block;
-      out_blocks[1] = &stmt->if_.else_block;
-      return 2;
+      if (!block) return &stmt->if_.then_block;
+      return block == &stmt->if_.then_block ? &stmt->if_.else_block : NULL;
     case QN__STMT_LOOP:
-      out_blocks[0] = &stmt->loop.body;
-      return 1;
+      return block ? NULL : &stmt->loop.body;
     case QN__STMT_WHILE:
-      out_blocks[0] = &stmt->while_.body;
-      return 1;
+      return block ? NULL : &stmt->while_.body;
     default:
-      return 0;
+      return NULL;
   }
 }
 
@@ -126,7 +130,7 @@ static bool is_integer_division(qn_op_t op) {
 }
 
 static bool collect_facts(void* self, qn__ir_expr_t** slot) {
-  qn__expr_facts_t* facts = self;
+  qn__ir_expr_facts_t* facts = self;
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) facts->has_load = true;
   if (expr->kind == QN__EXPR_REDUCE) facts->has_reduce = true;
@@ -141,8 +145,8 @@ static bool collect_facts(void* self, qn__ir_expr_t** slot) {
   return qn__expr_each_child(expr, collect_facts, self);
 }
 
-qn__expr_facts_t qn__expr_facts(qn__ir_expr_t* expr) {
-  qn__expr_facts_t facts = {0};
+qn__ir_expr_facts_t qn__expr_facts(qn__ir_expr_t* expr) {
+  qn__ir_expr_facts_t facts = {0};
   (void)collect_facts(&facts, &expr);
   return facts;
 }
@@ -209,9 +213,7 @@ static void clear_block(qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_LOOP) stmt->loop.var->user = NULL;
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = NULL;
     if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) stmt->atomic.result->user = NULL;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) clear_block(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) clear_block(inner);
   }
 }
 
@@ -234,9 +236,7 @@ size_t qn__block_weight(qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     ++weight;
     (void)qn__stmt_each_expr(stmt, count_expr, &weight);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) weight += qn__block_weight(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) weight += qn__block_weight(inner);
   }
   return weight;
 }

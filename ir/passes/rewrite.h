@@ -1,65 +1,81 @@
-// ir/passes/rewrite.h: what the passes share: visiting expression slots in place, building lists,
-// and questions about expressions (constant? pure? cheap?).
+// ir/passes/rewrite.h: functions that all passes share: visiting and replacing expressions in
+// place, joining lists, and properties of expressions (constant, pure, with loads).
 //
-// Not here: cloning and comparing (ir.h). Thread rule: one thread per body. Read next: rewrite.c.
+// Not here: cloning and comparing (ir.h).
 #ifndef QUERN_IR_PASSES_REWRITE_H_
 #define QUERN_IR_PASSES_REWRITE_H_
 
 #include "ir/ir.h"
 
-// Called with each place that holds an expression; may replace it. False stops the visit.
-typedef bool (*qn__slot_fn_t)(void* self, qn__ir_expr_t** slot);
+// Visits a slot, which is a place that holds an expression, and may replace the expression. Returns
+// false to stop. A pass that visits all expressions of a body looks like this:
+//   static bool visit(void* self, qn__ir_expr_t** slot) {
+//     ...                                            // look at *slot, or replace it
+//     return qn__expr_each_child(*slot, visit, self);
+//   }
+//   static void visit_block(pass_t* self, qn__ir_block_t* block) {
+//     for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+//       (void)qn__stmt_each_expr(stmt, visit, self);
+//       QN__EACH_BLOCK(stmt, inner) visit_block(self, inner);
+//     }
+//   }
+typedef bool (*qn__ir_slot_fn_t)(void* self, qn__ir_expr_t** slot);
 
-// Direct children, in the order of evaluation. Of a reduction: begin, end, values of its lets,
-// value.
-bool qn__expr_each_child(qn__ir_expr_t* expr, qn__slot_fn_t fn, void* self);
-// The expressions that belong to the statement itself, not those of nested blocks. Of an
-// allocation: the shape, strides and base indices.
-bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__slot_fn_t fn, void* self);
-// The nested blocks: none, one, or two for `if` (the second may be empty).
-size_t qn__stmt_blocks(qn__ir_stmt_t* stmt, qn__ir_block_t* out_blocks[2]);
+// Visits the direct children in the order of evaluation. Those of a reduction are its begin, its
+// end, the values of its lets and its value. Returns false if `fn` stopped.
+bool qn__expr_each_child(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* self);
+// Visits the expressions of the statement itself, not those of nested blocks. Those of an
+// allocation are its shape, strides and base indices.
+bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self);
+// Returns the block nested in `stmt` that follows `block`: the first for NULL, NULL after the last.
+// An `if` has two (the second may be empty), a loop one, other statements none.
+qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* block);
+// Runs the statement that follows for each block nested in `stmt`, which it declares as `inner`.
+#define QN__EACH_BLOCK(stmt, inner)                                      \
+  for (qn__ir_block_t* inner = qn__stmt_next_block(stmt, NULL); (inner); \
+       (inner) = qn__stmt_next_block(stmt, inner))
 
-// All statements of `from` (left empty) at the end of `to`.
+// Moves all statements of `from` to the end of `to`.
 void qn__block_splice(qn__ir_block_t* to, qn__ir_block_t* from);
-// A block of one statement.
+// Returns a block of one statement.
 static inline qn__ir_block_t qn__block_of(qn__ir_stmt_t* stmt) {
   stmt->next = NULL;
   return (qn__ir_block_t){stmt, stmt};
 }
 
-// The value of an expression that consists of integer literals and operators only.
+// Computes an expression of integer literals and operators alone. Returns false for any other.
 bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value);
-// Is it the integer literal `value`?
+// Returns true for the integer literal `value`.
 static inline bool qn__expr_is_int(const qn__ir_expr_t* expr, int64_t value) {
   return expr->kind == QN__EXPR_INT && expr->int_value == value;
 }
 
-// What evaluating an expression may do besides giving a value. Nothing has side effects, but what
-// can fail must not be dropped in checked builds nor be moved to where it was not evaluated.
-typedef struct qn__expr_facts {
+// Properties that limit where an expression may be evaluated. No expression has side effects. One
+// that can fail must stay in checked builds, and must not move to a place that did not evaluate it.
+typedef struct qn__ir_expr_facts {
   bool has_load;
   bool has_division;    // an integer division whose divisor is not a non-zero literal
   bool has_cross_lane;  // LANE and GROUP operators: bound to the threads that reach them
   bool has_reduce;
-} qn__expr_facts_t;
-qn__expr_facts_t qn__expr_facts(qn__ir_expr_t* expr);
+} qn__ir_expr_facts_t;
+qn__ir_expr_facts_t qn__expr_facts(qn__ir_expr_t* expr);
 
-// Are all operands but the first evaluated only where that says so?
+// Returns true if the first operand decides whether the others are evaluated.
 static inline bool qn__expr_is_lazy(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_COND ||
          (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
 }
 
-// qn__buf_root for a pass that changes what it finds.
+// Like qn__buf_root, for a pass that changes the buffer.
 static inline qn__ir_buffer_t* qn__buf_root_mutable(qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;
   return buffer;
 }
 
-// The strides of a buffer as expressions of their own, rank of them. NULL without memory.
+// Returns copies of the `rank` strides of a buffer. NULL without memory.
 qn__ir_expr_t** qn__buf_strides(qn__arena_t* arena, const qn__ir_buffer_t* buffer);
 
-// Clone with one variable replaced by a clone of `value` (NULL: nothing is replaced).
+// Clones, with each use of `var` replaced by a clone of `value`. NULL `value`: replaces nothing.
 qn__ir_expr_t* qn__expr_replace(qn__arena_t* arena, const qn__ir_expr_t* expr, qn__ir_var_t* var,
                                 qn__ir_expr_t* value);
 bool qn__block_replace(qn__arena_t* arena, const qn__ir_block_t* block, qn__ir_var_t* var,
@@ -68,7 +84,7 @@ bool qn__block_replace(qn__arena_t* arena, const qn__ir_block_t* block, qn__ir_v
 // Sets `user` of everything that the function declares to NULL.
 void qn__function_clear_user(qn__ir_func_t* function);
 
-// Number of expression nodes and statements: what growth limits count.
+// Counts expression nodes and statements. Passes limit the growth of code by this number.
 size_t qn__block_weight(qn__ir_block_t* block);
 
 // Ok unless the arena ran out of memory.

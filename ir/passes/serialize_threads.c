@@ -77,10 +77,8 @@ static qn_status_t serialize_block(qn__pass_builder_t* pb, qn__ir_block_t* block
       continue;
     }
     if (qn__is_block_loop(stmt) && !collapse_nest(pb, stmt)) return no_memory();
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      QN_TRY(serialize_block(pb, blocks[i], is_top && !is_loop));
+    QN__EACH_BLOCK(stmt, inner) {
+      QN_TRY(serialize_block(pb, inner, is_top && !is_loop));
     }
     qn__block_append(&result, stmt);
   }
@@ -103,9 +101,7 @@ static void convert(qn__ir_block_t* block, bool is_top) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_SHARED) {
       stmt->alloc.buffer->scope = is_top ? QN__SCOPE_GLOBAL : QN__SCOPE_LOCAL;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) convert(blocks[i], is_top && !is_loop);
+    QN__EACH_BLOCK(stmt, inner) convert(inner, is_top && !is_loop);
     qn__block_append(&result, stmt);
   }
   *block = result;
@@ -116,11 +112,7 @@ static void serialize_function(qn__pass_builder_t* pb) {
   if (qn_ok(pb->status)) convert(&pb->function->body, true);
 }
 
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "serialising threads", serialize_function);
-}
-
 const qn__pass_t qn__pass_serialize_threads = {
     .name = "serialize_threads",
     .doc = "turns blocks and threads into loops, cut at barriers",
-    .run = run};
+    .run_function = serialize_function};

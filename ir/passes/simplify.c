@@ -2,8 +2,7 @@
 //
 // One walk in program order: what is known about variables (ranges, copies, constants) comes from
 // what stands before. Then one sweep backwards removes lets, buffers and empty statements that
-// nothing uses. In checked builds nothing that may fail is removed. Thread rule: one thread per
-// body. Read next: fold.c.
+// nothing uses. In checked builds nothing that may fail is removed.
 #include "ir/passes/fold.h"
 #include "ir/passes/passes.h"
 
@@ -54,7 +53,7 @@ static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn
   switch (stmt->kind) {
     case QN__STMT_LET: {
       qn__fold_learn_let(fold, stmt->let.var, stmt->let.value);
-      const qn__var_facts_t* facts = stmt->let.var->user;
+      const qn__ir_var_facts_t* facts = stmt->let.var->user;
       if (facts && facts->replacement) return;
       break;
     }
@@ -101,7 +100,7 @@ static void simplify_block(qn__fold_t* fold, qn__ir_block_t* block, bool is_top)
   *block = result;
 }
 
-// ---- the sweep. Uses of buffers are counted behind `user`, as pointers into an array by id.
+// ---- removal of unused declarations
 
 typedef struct sweep {
   qn__fold_t* fold;
@@ -130,9 +129,7 @@ static void count_stmt(sweep_t* self, qn__ir_stmt_t* stmt) {
 static void count_block(sweep_t* self, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     count_stmt(self, stmt);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) count_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) count_block(self, inner);
   }
 }
 
@@ -181,9 +178,9 @@ static void sweep_list(sweep_t* self, qn__ir_block_t* block, bool is_reduction) 
   count = 0;
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
   for (size_t i = count; i-- > 0;) {
-    qn__ir_block_t* blocks[2];
-    size_t block_count = is_reduction ? 0 : qn__stmt_blocks(stmts[i], blocks);
-    for (size_t b = block_count; b-- > 0;) sweep_list(self, blocks[b], false);
+    if (!is_reduction) {
+      QN__EACH_BLOCK(stmts[i], inner) sweep_list(self, inner, false);
+    }
     if (is_useless(self, stmts[i])) {
       self->step = (size_t)-1;
       count_stmt(self, stmts[i]);
@@ -231,7 +228,7 @@ static void learn_symbols(qn__fold_t* fold, const qn__ir_func_t* function) {
     for (uint32_t d = 0; buffer && d < buffer->rank; ++d) {
       const qn__ir_expr_t* extent = buffer->shape[d];
       if (extent->kind != QN__EXPR_VAR || extent->var->kind != QN__VAR_SYMBOL) continue;
-      qn__var_facts_t* facts = qn__fold_facts(fold, extent->var);
+      qn__ir_var_facts_t* facts = qn__fold_facts(fold, extent->var);
       if (facts) facts->range = (qn__ir_range_t){0, INT64_MAX};
     }
   }

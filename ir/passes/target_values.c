@@ -46,7 +46,7 @@ static qn_status_t refuse(const values_t* values, const qn__ir_stmt_t* stmt) {
   return status;
 }
 
-// Does the condition, which has a number of the target, hold? False: it is not decided yet.
+// Decides a condition that contains a number of the target. Returns false if it is not constant.
 static bool decide(values_t* values, const qn__ir_expr_t* condition, bool* out_holds) {
   qn__ir_expr_t* copy = qn__expr_replace(values->arena, condition, NULL, NULL);
   qn__ir_scalar_t value;
@@ -72,9 +72,7 @@ static void visit_block(values_t* values, qn__ir_block_t* block) {
       *(holds ? &stmt->if_.else_block : &stmt->if_.then_block) = (qn__ir_block_t){NULL, NULL};
     }
     if (!qn__stmt_each_expr(stmt, replace_slot, values)) return;
-    qn__ir_block_t* inner[2];
-    size_t count = qn__stmt_blocks(stmt, inner);
-    for (size_t i = 0; i < count; ++i) visit_block(values, inner[i]);
+    QN__EACH_BLOCK(stmt, nested) visit_block(values, nested);
     qn__block_append(&kept, stmt);
   }
   if (qn_ok(values->status)) *block = kept;

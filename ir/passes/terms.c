@@ -1,9 +1,12 @@
 // ir/passes/terms.c: interval arithmetic and collection of terms.
 //
-// Integers wrap. Collecting terms is right modulo the width; reasoning about order and division is
-// right only where nothing wraps. Intervals decide that: a bound that leaves the dtype makes the
-// range full, and a full range decides nothing. Thread rule: one thread per body. Read next:
-// fold.c.
+// Integers wrap, therefore:
+// 1. Terms are collected modulo the width of the dtype, which is exact.
+// 2. Rules about order and division need a proof that nothing wraps.
+// 3. Ranges are that proof: a bound beyond the dtype makes the range full, and no rule applies to a
+//    full range.
+// 4. A term that cancels may contain a load or a division, which checked builds must keep:
+//    `has_dropped_load` and `has_dropped_division` say so.
 #include "ir/passes/terms.h"
 
 __extension__ typedef __int128 wide_t;  // sums and products of two i64
@@ -124,7 +127,7 @@ qn__ir_range_t qn__range_of(const qn__ir_expr_t* expr) {
     case QN__EXPR_INT:
       return (qn__ir_range_t){expr->int_value, expr->int_value};
     case QN__EXPR_VAR: {
-      const qn__var_facts_t* facts = expr->var->user;
+      const qn__ir_var_facts_t* facts = expr->var->user;
       return facts ? facts->range : full;
     }
     case QN__EXPR_OP:
@@ -150,7 +153,7 @@ qn__ir_range_t qn__range_of(const qn__ir_expr_t* expr) {
 // ---- terms
 
 static void note_dropped(qn__terms_t* affine, qn__ir_expr_t* atom) {
-  qn__expr_facts_t facts = qn__expr_facts(atom);
+  qn__ir_expr_facts_t facts = qn__expr_facts(atom);
   if (facts.has_load || facts.has_cross_lane) affine->has_dropped_load = true;
   if (facts.has_division) affine->has_dropped_division = true;
 }

@@ -1,35 +1,37 @@
-// ir/passes/terms.h: ranges of integer expressions and sums of terms: the algebra of indices.
+// ir/passes/terms.h: ranges of integer expressions, and integer expressions as sums of terms.
 //
-// What is known about a variable is behind its `user` (qn__var_facts_t or NULL). Thread rule: one
-// thread per body. Read next: terms.c, then fold.c.
+// With i in 0..16, the range of `i * 4 + 3` is 3..63. The terms of `(i + j) * 4 - i` are 3 * i and
+// 4 * j.
+//
+// `user` of a variable points to its facts (qn__ir_var_facts_t), or is NULL.
 #ifndef QUERN_IR_PASSES_TERMS_H_
 #define QUERN_IR_PASSES_TERMS_H_
 
 #include "ir/passes/rewrite.h"
 
-// Inclusive. The full range of the dtype when nothing is known or when arithmetic might wrap.
-typedef struct qn__range {
+// Inclusive. Full (that of the dtype) if the value is unknown or the arithmetic might wrap.
+typedef struct qn__ir_range {
   int64_t min;
   int64_t max;
 } qn__ir_range_t;
 
-typedef struct qn__var_facts {
+typedef struct qn__ir_var_facts {
   qn__ir_range_t range;
   const qn__ir_expr_t* below;  // the variable is less than this (a loop's end), or NULL
   qn__ir_expr_t* replacement;  // a literal or variable to put in its place, or NULL
   size_t use_count;
-} qn__var_facts_t;
+} qn__ir_var_facts_t;
 
 qn__ir_range_t qn__range_full(qn_dtype_t dtype);
 static inline bool qn__range_is_full(qn_dtype_t dtype, qn__ir_range_t range) {
   qn__ir_range_t full = qn__range_full(dtype);
   return range.min == full.min && range.max == full.max;
 }
-// Of an expression of an integer dtype (u64: always full) or bool.
+// Returns the range of an expression of an integer dtype or bool. That of u64 is always full.
 qn__ir_range_t qn__range_of(const qn__ir_expr_t* expr);
 
 enum { qn__terms_max = 12 };
-// sum of factor * atom, plus constant, modulo the width of the dtype.
+// The sum of all factor * atom, plus `constant`, modulo the width of the dtype.
 typedef struct qn__terms {
   qn_dtype_t dtype;
   size_t count;
@@ -42,11 +44,11 @@ typedef struct qn__terms {
   bool has_dropped_division;
 } qn__terms_t;
 
-// False when there are too many terms.
+// Collects the terms of an expression. Returns false if there are too many.
 bool qn__terms_of(qn__ir_expr_t* expr, qn__terms_t* out_affine);
-// Builds the sum; atoms are used as they are, so an affine is built once. NULL without memory.
+// Builds the sum. It contains the atoms themselves, so call this once. NULL without memory.
 qn__ir_expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine);
-// Nodes that qn__terms_build would make, and nodes of an expression, atoms counting one.
+// Counts the nodes that qn__terms_build makes, and the nodes of an expression. An atom counts one.
 size_t qn__terms_size(const qn__terms_t* affine);
 size_t qn__terms_size_of(const qn__ir_expr_t* expr);
 qn__ir_range_t qn__terms_range(const qn__terms_t* affine);

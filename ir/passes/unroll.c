@@ -2,8 +2,7 @@
 //
 // A loop whose extent is a constant of at most `max_extent` becomes that many copies of its body
 // with the variable replaced by its value, inner loops first. A function grows to at most
-// `max_weight`; what does not fit, and what is larger, becomes a serial loop. Thread rule: one
-// thread per body. Read next: simplify.c, which folds what the copies contain.
+// `max_weight`; what does not fit, and what is larger, becomes a serial loop.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -35,10 +34,8 @@ static bool unroll_block(unroll_t* self, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt;) {
     qn__ir_stmt_t* next = stmt->next;
     stmt->next = NULL;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!unroll_block(self, blocks[i])) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!unroll_block(self, inner)) return false;
     }
     bool is_written_out = false;
     if (stmt->kind == QN__STMT_LOOP && stmt->loop.kind == QN_LOOP_UNROLL) {

@@ -92,9 +92,7 @@ static void find_conflict(wide_conflict_t* self, const qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == self->root) {
       self->is_found = true;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) find_conflict(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) find_conflict(self, inner);
   }
 }
 
@@ -109,10 +107,8 @@ static bool can_store_late(const wide_search_t* self, const qn__ir_stmt_t* store
 static bool has_store_to(const qn__ir_block_t* block, const qn__ir_buffer_t* root) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && qn__buf_root(stmt->store.buffer) == root) return true;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (has_store_to(blocks[i], root)) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (has_store_to(inner, root)) return true;
     }
   }
   return false;

@@ -18,8 +18,8 @@
 
 // Accesses since the last barrier.
 typedef struct barrier_state {
-  qn__accesses_t by_all;
-  qn__accesses_t by_first;
+  qn__ir_accesses_t by_all;
+  qn__ir_accesses_t by_first;
 } barrier_state_t;
 
 typedef struct placer {
@@ -33,12 +33,12 @@ static void add_barrier(placer_t* self, qn__ir_block_t* out) {
 }
 
 // Records accesses that follow `out`, after a barrier if they need one.
-static void touch(placer_t* self, qn__ir_block_t* out, qn__accesses_t accesses, bool is_first) {
+static void touch(placer_t* self, qn__ir_block_t* out, qn__ir_accesses_t accesses, bool is_first) {
   if (qn__accesses_conflict(self->state.by_all, accesses) ||
       (!is_first && qn__accesses_conflict(self->state.by_first, accesses))) {
     add_barrier(self, out);
   }
-  qn__accesses_t* mine = is_first ? &self->state.by_first : &self->state.by_all;
+  qn__ir_accesses_t* mine = is_first ? &self->state.by_first : &self->state.by_all;
   *mine = qn__accesses_join(self->pb->arena, *mine, accesses);
 }
 
@@ -51,12 +51,10 @@ static bool has_role(const qn__ir_stmt_t* stmt) {
   return stmt->role != QN__ROLE_ANY || stmt->kind == QN__STMT_BARRIER;
 }
 
-// Does a statement hold others between which a barrier may stand?
+// Returns true if a barrier may be needed between statements nested in `stmt`.
 static bool is_divisible(qn__ir_stmt_t* stmt) {
-  qn__ir_block_t* blocks[2];
-  size_t count = qn__stmt_blocks(stmt, blocks);
-  for (size_t i = 0; i < count; ++i) {
-    if (qn__block_any(blocks[i], has_role) || qn__block_synchronizes(blocks[i])) return true;
+  QN__EACH_BLOCK(stmt, inner) {
+    if (qn__block_any(inner, has_role) || qn__block_synchronizes(inner)) return true;
   }
   return false;
 }
@@ -124,9 +122,7 @@ static void clear_marks(qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) clear_marks(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) clear_marks(inner);
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->row_lanes = 0;
     bool is_wrapper = stmt->role == QN__ROLE_DIVIDE && stmt->kind == QN__STMT_IF &&
                       stmt->if_.condition->kind == QN__EXPR_INT;
@@ -159,19 +155,14 @@ static bool is_left(const qn__ir_stmt_t* stmt) {
   return stmt->role != QN__ROLE_ANY || (stmt->kind == QN__STMT_LOOP && stmt->loop.launch);
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return qn__block_any(&function->body, is_left) ? "a role or an unfinished launch" : NULL;
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "placing barriers", place_in_function);
 }
 
 const qn__pass_t qn__pass_barriers = {
     .name = "barriers",
     .doc = "separates accesses of different threads to one buffer",
-    .run = run,
+    .run_function = place_in_function,
     .post = "every launch is finished",
     .check = check,
 };

@@ -86,9 +86,7 @@ static void look_into(content_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_ATOMIC) target = qn__buf_root(stmt->atomic.buffer);
     if (target && target->scope != QN__SCOPE_LOCAL) self->has_memory = true;
     if (target && target->scope == QN__SCOPE_LOCAL) self->has_private = true;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) look_into(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) look_into(self, inner);
   }
 }
 
@@ -312,19 +310,14 @@ static bool is_left(const qn__ir_stmt_t* stmt) {
          !qn__stmt_each_expr((qn__ir_stmt_t*)(uintptr_t)stmt, has_no_mark, NULL);
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return qn__block_any(&function->body, is_left) ? "a mark or a launch without threads" : NULL;
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "giving blocks their threads", cooperate_function);
 }
 
 const qn__pass_t qn__pass_cooperative = {
     .name = "cooperative",
     .doc = "gives blocks their threads, and threads their work",
-    .run = run,
+    .run_function = cooperate_function,
     .post = "unfinished launches have their threads; no loop is marked",
     .check = check,
 };

@@ -38,10 +38,11 @@ static bool adopt_nest(qn__coop_t* coop, qn__ir_stmt_t* outermost) {
     if (loop == innermost) break;
   }
   if (is_first || count == mine) return true;
-  qn__pb_refuse(pb,
-                "thread loops of one block whose threads meet have different extents: '%s' is "
-                "not like the first of them",
-                outermost->loop.var->name);
+  qn__pb_refuse(
+      pb,
+      "thread loops of one block whose threads synchronize have different extents: '%s' is "
+      "not like the first of them",
+      outermost->loop.var->name);
   return false;
 }
 
@@ -51,10 +52,8 @@ static bool find_nests(qn__coop_t* coop, qn__ir_block_t* block) {
       if (!adopt_nest(coop, stmt)) return false;
       continue;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!find_nests(coop, blocks[i])) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!find_nests(coop, inner)) return false;
     }
   }
   return true;

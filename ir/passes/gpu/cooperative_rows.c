@@ -28,9 +28,9 @@ const qn__ir_buffer_t* qn__coop_row(qn__ir_block_t* body, qn__ir_expr_t* reduce)
   for (qn__ir_stmt_t* stmt = body->first; stmt && !row; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && is_row(stmt->store.buffer)) return stmt->store.buffer;
     (void)qn__stmt_each_expr(stmt, find_row, &row);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count && !row; ++i) row = qn__coop_row(blocks[i], NULL);
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!row) row = qn__coop_row(inner, NULL);
+    }
   }
   return row;
 }
@@ -83,10 +83,8 @@ static bool place_block(row_place_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_STORE && !set_place(self, stmt->store.buffer, stmt->store.indices)) {
       return false;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!place_block(self, blocks[i])) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!place_block(self, inner)) return false;
     }
   }
   return true;
@@ -99,7 +97,8 @@ static qn__ir_expr_t* group_at(const qn__coop_t* coop, qn__ir_expr_t* k) {
   return qn__pb_op(pb, QN_OP_ADD, first, qn__pb_use(pb, coop->thread));
 }
 
-// Has the row 0..end that group? NULL: the groups of the first `rounds` rounds are always there.
+// Returns the condition that the row 0..end has that group. NULL: the row always has the groups of
+// the first `rounds` rounds.
 static qn__ir_expr_t* has_group(const qn__coop_t* coop, const qn__ir_buffer_t* row,
                                 const qn__ir_expr_t* end, const qn__ir_expr_t* group,
                                 int64_t rounds) {

@@ -50,7 +50,7 @@ static bool is_pure_slot(void* pb, qn__ir_expr_t** slot) {
   return qn__pb_is_pure(pb, *slot);
 }
 
-// Holds the block level only what all threads may do alike, and then one nest of thread loops?
+// Returns true if the block level has pure declarations alone, and then one nest of thread loops.
 static bool is_canonical(qn__pass_builder_t* pb, const qn__ir_block_t* level) {
   for (qn__ir_stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
     if (qn__is_thread_loop(stmt)) return stmt->next == NULL;
@@ -66,7 +66,7 @@ static bool is_canonical(qn__pass_builder_t* pb, const qn__ir_block_t* level) {
 
 // Threads of the largest nest of thread loops in the block; 0: it has none.
 static int64_t count_threads(const qn__pass_builder_t* pb, qn__ir_block_t* block) {
-  int64_t most = 0;
+  int64_t max_count = 0;
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     int64_t count = 1;
     const qn__ir_stmt_t* loop = stmt;
@@ -78,15 +78,16 @@ static int64_t count_threads(const qn__pass_builder_t* pb, qn__ir_block_t* block
       }
       loop = loop->loop.body.first;
     }
-    if (qn__is_thread_loop(stmt) && count > most) most = count;
-    qn__ir_block_t* blocks[2];
-    size_t block_count = qn__is_thread_loop(stmt) ? 0 : qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < block_count; ++i) {
-      int64_t inner = count_threads(pb, blocks[i]);
-      if (inner > most) most = inner;
+    if (qn__is_thread_loop(stmt)) {
+      if (count > max_count) max_count = count;
+      continue;
+    }
+    QN__EACH_BLOCK(stmt, nested) {
+      int64_t inner = count_threads(pb, nested);
+      if (inner > max_count) max_count = inner;
     }
   }
-  return most > (int64_t)pb->max_threads ? (int64_t)pb->max_threads : most;
+  return max_count > (int64_t)pb->max_threads ? (int64_t)pb->max_threads : max_count;
 }
 
 // Keeps the thread loops of the program. False: the block level is not of that form.
@@ -230,20 +231,15 @@ static bool is_undistributed(const qn__ir_stmt_t* stmt) {
          stmt->loop.launch->kind != QN__LAUNCH_WARPS;
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return qn__block_any(&function->body, is_undistributed) ? "a launch that is not distributed"
                                                           : NULL;
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "distributing iterations", distribute_function);
 }
 
 const qn__pass_t qn__pass_distribute = {
     .name = "distribute",
     .doc = "gives iterations to blocks, warps or threads",
-    .run = run,
+    .run_function = distribute_function,
     .post = "launches are finished, or their threads cooperate on marked loops and reductions",
     .check = check,
 };

@@ -6,7 +6,7 @@
 // A thread has several iterations where the body is short and waits for memory: the loads of all
 // are in flight at once, and they share what is computed for each block and thread. That works only
 // without a branch between them: all blocks but the last take a copy of the loop without the test,
-// behind `if block < E // 1024`. The iterations of a thread are as far apart as the block has
+// under `if block < E // 1024`. The iterations of a thread are as far apart as the block has
 // threads, so that neighbouring threads touch neighbouring elements. A target with wide accesses
 // gets consecutive iterations instead (wide.c). If only the device knows the extent, a grid of
 // fixed size steps through it.

@@ -63,9 +63,7 @@ static void each_in_block(qn__pass_builder_t* pb, qn__ir_block_t* block,
       continue;
     }
     if (stmt->kind == QN__STMT_LOOP) qn__host_mark(stmt->loop.var);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) each_in_block(pb, blocks[i], fn);
+    QN__EACH_BLOCK(stmt, inner) each_in_block(pb, inner, fn);
   }
 }
 

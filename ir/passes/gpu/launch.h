@@ -40,7 +40,6 @@ typedef struct qn__launch {
 // marked for qn__host_knows. `fn` may replace the statement by another.
 void qn__launch_each(qn__pass_builder_t* pb,
                      void (*fn)(qn__pass_builder_t* pb, qn__ir_stmt_t* launch));
-// The first statement of a function that is an unfinished launch; NULL: none.
 // Moves the content out, and a new one (consumed) in.
 qn__ir_block_t qn__launch_take(qn__ir_stmt_t* launch);
 void qn__launch_put(qn__ir_stmt_t* launch, qn__ir_block_t* content);
@@ -68,10 +67,10 @@ void qn__launch_finish_x(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__ir_v
 
 // Marks a variable that the host computes.
 void qn__host_mark(qn__ir_var_t* var);
-// Can the host compute the expression before a launch: integers and bools without loads, of
-// symbols, scalar parameters and marked variables?
+// Returns true if the host can compute the expression before a launch: it has integers and bools
+// without loads, of symbols, scalar parameters and marked variables.
 bool qn__host_knows(qn__ir_expr_t* expr);
-// Does the host know the bounds of all loops?
+// Returns true if the host can compute the bounds of all loops of the nest.
 bool qn__host_knows_nest(const qn__nest_t* nest);
 
 // ---- how large a device is

@@ -35,16 +35,14 @@ static bool find_reduce(void* found, qn__ir_expr_t** slot) {
   return !*(bool*)found && qn__expr_each_child(*slot, find_reduce, found);
 }
 
-// Has the block loops or reductions to share?
+// Returns true if the block has loops or reductions that threads can share.
 static bool has_inner_work(qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_found = false;
     (void)qn__stmt_each_expr(stmt, find_reduce, &is_found);
     if (is_found || qn__is_independent_loop(stmt)) return true;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (has_inner_work(blocks[i])) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (has_inner_work(inner)) return true;
     }
   }
   return false;
@@ -74,10 +72,8 @@ static void mark_block(marker_t* self, qn__ir_block_t* block) {
       self->has_work = true;
       continue;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
     ++self->depth;
-    for (size_t i = 0; i < count; ++i) mark_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) mark_block(self, inner);
     --self->depth;
   }
 }

@@ -19,14 +19,15 @@
 #include "ir/passes/gpu/partition.h"
 
 static void place_block(qn__partition_t* self, qn__ir_block_t* block,
-                        const qn__unit_guard_t* guards);
+                        const qn__partition_guard_t* guards);
 
 // ---- units
 
-static qn__unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t kind,
-                             const qn__ir_block_t* home, const qn__unit_guard_t* guards) {
+static qn__partition_unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t kind,
+                                       const qn__ir_block_t* home,
+                                       const qn__partition_guard_t* guards) {
   qn__pass_builder_t* pb = self->pb;
-  qn__unit_t* unit = QN__ARENA_NEW(pb->arena, qn__unit_t);
+  qn__partition_unit_t* unit = QN__ARENA_NEW(pb->arena, qn__partition_unit_t);
   qn__ir_stmt_t* anchor = qn__stmt_new(pb->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
   if (!unit || !anchor) return NULL;
   unit->kind = kind;
@@ -50,23 +51,23 @@ static void close_unit(qn__partition_t* self, qn__ir_block_t* out) {
 
 // Appends a statement to the open unit.
 static void collect(qn__partition_t* self, qn__ir_stmt_t* stmt, const qn__ir_block_t* home,
-                    const qn__unit_guard_t* guards) {
+                    const qn__partition_guard_t* guards) {
   if (!self->open) self->open = open_unit(self, QN__LAUNCH_STATEMENTS, home, guards);
   if (self->open) qn__block_append(&self->open->stmts, stmt);
 }
 
 static void launch(qn__partition_t* self, qn__launch_kind_t kind, qn__ir_stmt_t* stmt,
-                   qn__ir_block_t* out, const qn__unit_guard_t* guards) {
+                   qn__ir_block_t* out, const qn__partition_guard_t* guards) {
   close_unit(self, out);
-  qn__unit_t* unit = open_unit(self, kind, out, guards);
+  qn__partition_unit_t* unit = open_unit(self, kind, out, guards);
   if (!unit) return;
   unit->stmts = qn__block_of(stmt);
   qn__block_append(out, unit->anchor);
 }
 
-static qn__device_value_t* device_value(qn__partition_t* self, qn__ir_stmt_t* stmt,
-                                        const qn__ir_block_t* home) {
-  qn__device_value_t* value = QN__ARENA_NEW(self->pb->arena, qn__device_value_t);
+static qn__partition_value_t* device_value(qn__partition_t* self, qn__ir_stmt_t* stmt,
+                                           const qn__ir_block_t* home) {
+  qn__partition_value_t* value = QN__ARENA_NEW(self->pb->arena, qn__partition_value_t);
   if (!value) return NULL;
   value->stmt = stmt;
   value->home = home;
@@ -78,7 +79,7 @@ static qn__device_value_t* device_value(qn__partition_t* self, qn__ir_stmt_t* st
 typedef struct split {
   qn__partition_t* partition;
   qn__ir_block_t* out;
-  const qn__unit_guard_t* guards;
+  const qn__partition_guard_t* guards;
 } split_t;
 
 static bool split_slot(void* context, qn__ir_expr_t** slot) {
@@ -97,7 +98,7 @@ static bool split_slot(void* context, qn__ir_expr_t** slot) {
 
 // Gives the long reductions of a statement launches of their own before it.
 static void split_long(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                       const qn__unit_guard_t* guards) {
+                       const qn__partition_guard_t* guards) {
   split_t split = {self, out, guards};
   (void)qn__stmt_each_expr(stmt, split_slot, &split);
 }
@@ -105,7 +106,7 @@ static void split_long(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
 // ---- lets
 
 static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                      const qn__unit_guard_t* guards) {
+                      const qn__partition_guard_t* guards) {
   qn__pass_builder_t* pb = self->pb;
   // A possible division by zero stays inside of the condition that may exclude it.
   bool may_stay = !guards || !qn__expr_facts(stmt->let.value).has_division;
@@ -114,7 +115,7 @@ static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t
     qn__block_append(out, stmt);
     return;
   }
-  qn__device_value_t* value = device_value(self, stmt, out);
+  qn__partition_value_t* value = device_value(self, stmt, out);
   if (!value) return;
   stmt->let.var->user = value;
   value->is_repeated = qn__pb_is_pure(pb, stmt->let.value);
@@ -127,7 +128,7 @@ static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t
 typedef struct binder {
   qn__partition_t* partition;
   qn__ir_block_t* out;
-  const qn__unit_guard_t* guards;
+  const qn__partition_guard_t* guards;
   const char* name;
 } binder_t;
 
@@ -161,7 +162,7 @@ static bool all_host(void* self, qn__ir_expr_t** slot) {
 }
 
 static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                        const qn__unit_guard_t* guards) {
+                        const qn__partition_guard_t* guards) {
   qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (buffer->scope == QN__SCOPE_GLOBAL || buffer->scope == QN__SCOPE_CONST) {
     qn__block_append(out, stmt);
@@ -176,7 +177,7 @@ static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block
     binder_t binder = {self, out, guards, "place"};
     if (!qn__stmt_each_expr(stmt, bind_slot, &binder)) return;
   }
-  qn__device_value_t* value = device_value(self, stmt, out);
+  qn__partition_value_t* value = device_value(self, stmt, out);
   if (!value) return;
   value->is_repeated = buffer->scope == QN__SCOPE_VIEW;
   buffer->user = value;
@@ -184,11 +185,11 @@ static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block
 
 // ---- control flow
 
-static const qn__unit_guard_t* add_guard(qn__partition_t* self, qn__ir_var_t* var, bool is_negated,
-                                         const qn__unit_guard_t* outer) {
-  qn__unit_guard_t* guard = QN__ARENA_NEW(self->pb->arena, qn__unit_guard_t);
+static const qn__partition_guard_t* add_guard(qn__partition_t* self, qn__ir_var_t* var,
+                                              bool is_negated, const qn__partition_guard_t* outer) {
+  qn__partition_guard_t* guard = QN__ARENA_NEW(self->pb->arena, qn__partition_guard_t);
   if (!guard || !var) return NULL;
-  *guard = (qn__unit_guard_t){var, is_negated, outer};
+  *guard = (qn__partition_guard_t){var, is_negated, outer};
   return guard;
 }
 
@@ -198,7 +199,7 @@ static bool is_concurrent(const qn__ir_stmt_t* stmt) {
 }
 
 static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                     const qn__unit_guard_t* guards) {
+                     const qn__partition_guard_t* guards) {
   qn__ir_block_t alone = qn__block_of(stmt);
   if (!qn__block_any(&alone, is_concurrent)) {
     collect(self, stmt, out, guards);
@@ -218,7 +219,7 @@ static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
   close_unit(self, out);
   qn__ir_block_t* blocks[2] = {&stmt->if_.then_block, &stmt->if_.else_block};
   for (int i = 0; i < 2; ++i) {
-    const qn__unit_guard_t* inner = add_guard(self, var, i == 1, guards);
+    const qn__partition_guard_t* inner = add_guard(self, var, i == 1, guards);
     if (!inner) return;
     place_block(self, blocks[i], inner);
     // Device values keep the arm as their home although its statements leave it: homes are only
@@ -228,7 +229,7 @@ static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
 }
 
 static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                       const qn__unit_guard_t* guards) {
+                       const qn__partition_guard_t* guards) {
   qn_loop_kind_t kind = stmt->loop.kind;
   if (qn__loop_is_block(kind) || qn__loop_is_thread(kind)) {
     launch(self, QN__LAUNCH_LOOPS, stmt, out, guards);
@@ -257,7 +258,7 @@ static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
 }
 
 static void place_block(qn__partition_t* self, qn__ir_block_t* block,
-                        const qn__unit_guard_t* guards) {
+                        const qn__partition_guard_t* guards) {
   qn__pass_builder_t* pb = self->pb;
   // The statements leave the list and return to it; the list itself is the `home` of its
   // declarations.
@@ -292,7 +293,7 @@ static void place_block(qn__partition_t* self, qn__ir_block_t* block,
         split_long(self, stmt, block, guards);
         collect(self, stmt, block, guards);
         if (stmt->atomic.result) {
-          qn__device_value_t* value = device_value(self, stmt, block);
+          qn__partition_value_t* value = device_value(self, stmt, block);
           if (!value) return;
           value->unit = self->open;
           stmt->atomic.result->user = value;
@@ -314,12 +315,12 @@ static void place_block(qn__partition_t* self, qn__ir_block_t* block,
 // ---- launches
 
 // Wraps the content in the unit's guards.
-static qn__ir_block_t add_guards(qn__pass_builder_t* pb, const qn__unit_t* unit,
+static qn__ir_block_t add_guards(qn__pass_builder_t* pb, const qn__partition_unit_t* unit,
                                  qn__ir_block_t content, uint32_t* out_count) {
   *out_count = 0;
-  for (const qn__unit_guard_t* guard = unit->guards; guard; guard = guard->outer) {
+  for (const qn__partition_guard_t* guard = unit->guards; guard; guard = guard->outer) {
     qn__ir_var_t* var = guard->var;
-    for (const qn__unit_alias_t* alias = unit->aliases; alias; alias = alias->next) {
+    for (const qn__partition_alias_t* alias = unit->aliases; alias; alias = alias->next) {
       if (alias->from == guard->var) var = alias->to;
     }
     qn__ir_expr_t* condition = qn__pb_use(pb, var);
@@ -358,7 +359,7 @@ static qn__ir_stmt_t* straighten(qn__ir_stmt_t* loop) {
 }
 
 // Turns the anchor into the launch of the unit.
-static void write_launch(qn__pass_builder_t* pb, qn__unit_t* unit) {
+static void write_launch(qn__pass_builder_t* pb, qn__partition_unit_t* unit) {
   qn__launch_t* launch = QN__ARENA_NEW(pb->arena, qn__launch_t);
   qn__ir_stmt_t* outermost = unit->stmts.first;
   qn__ir_stmt_t* innermost;
@@ -390,7 +391,7 @@ static void partition_function(qn__pass_builder_t* pb) {
   qn__partition_t self = {.pb = pb};
   place_block(&self, &pb->function->body, NULL);
   if (!qn__pb_stopped(pb)) qn__partition_import(&self);
-  for (qn__unit_t* unit = self.first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+  for (qn__partition_unit_t* unit = self.first; unit && !qn__pb_stopped(pb); unit = unit->next) {
     write_launch(pb, unit);
   }
 }
@@ -421,29 +422,22 @@ static const char* check_block(qn__ir_block_t* block) {
       if (stmt->loop.launch) continue;
       if (stmt->loop.kind != QN_LOOP_SERIAL) return "a concurrent loop that is no launch";
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      const char* problem = check_block(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) {
+      const char* problem = check_block(inner);
       if (problem) return problem;
     }
   }
   return NULL;
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return check_block(&function->body);
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "splitting a function into launches", partition_function);
 }
 
 const qn__pass_t qn__pass_partition = {
     .name = "partition",
     .doc = "splits a function into what the host does and launches",
-    .run = run,
-    .post = "outside of launches stand only statements of the host",
+    .run_function = partition_function,
+    .post = "all statements outside of launches are the host's",
     .check = check,
 };

@@ -6,60 +6,61 @@
 
 #include "ir/passes/gpu/launch.h"
 
-typedef struct qn__unit qn__unit_t;
+typedef struct qn__partition_unit qn__partition_unit_t;
 
 // A condition that only the device knows, around launches: each launch tests it.
-typedef struct qn__unit_guard qn__unit_guard_t;
-struct qn__unit_guard {
+typedef struct qn__partition_guard qn__partition_guard_t;
+struct qn__partition_guard {
   qn__ir_var_t* var;  // bool, a device value
   bool is_negated;
-  const qn__unit_guard_t* outer;
+  const qn__partition_guard_t* outer;
 };
 
 // Inside of one unit, what replaces a variable or buffer that is declared outside of it.
-typedef struct qn__unit_alias qn__unit_alias_t;
-struct qn__unit_alias {
+typedef struct qn__partition_alias qn__partition_alias_t;
+struct qn__partition_alias {
   const void* from;
   void* to;
-  qn__unit_alias_t* next;
+  qn__partition_alias_t* next;
 };
 
 // A launch to be.
-struct qn__unit {
+struct qn__partition_unit {
   qn__launch_kind_t kind;      // STATEMENTS, ITERATIONS or LOOPS
   const qn__ir_block_t* home;  // the host's list with the anchor
   qn__ir_stmt_t* anchor;       // becomes the outermost block loop
   qn__ir_block_t stmts;
   qn__ir_block_t prologue;  // lets and views that replace declarations outside of the unit
   qn__ir_block_t locals;    // local buffers of the unit and views of them; `stmts` begin with them
-  const qn__unit_guard_t* guards;
-  qn__unit_alias_t* aliases;
-  qn__unit_t* next;
+  const qn__partition_guard_t* guards;
+  qn__partition_alias_t* aliases;
+  qn__partition_unit_t* next;
 };
 
 // A variable or buffer that is declared at the host's level but has its value on the device. It is
 // the `user` of the declaration.
-typedef struct qn__device_value {
+typedef struct qn__partition_value {
   bool is_repeated;  // arithmetic or a view: every unit that uses it computes it again
-  qn__unit_t* unit;  // LET, ATOMIC that is not repeated: computes it. LOCAL: the first to use it
+  qn__partition_unit_t*
+      unit;  // LET, ATOMIC that is not repeated: computes it. LOCAL: the first to use it
   const qn__ir_block_t* home;
   qn__ir_stmt_t* stmt;           // LET, ATOMIC or ALLOC
   qn__ir_buffer_t* carrier;      // one element of global memory, once another unit uses the value
   bool is_shared_between_units;  // LOCAL: used by several units
-} qn__device_value_t;
+} qn__partition_value_t;
 
 typedef struct qn__partition {
   qn__pass_builder_t* pb;
-  qn__unit_t* first;
-  qn__unit_t* last;
-  qn__unit_t* open;  // collects statements; its anchor is not in the list yet
+  qn__partition_unit_t* first;
+  qn__partition_unit_t* last;
+  qn__partition_unit_t* open;  // collects statements; its anchor is not in the list yet
 } qn__partition_t;
 
 // Brings the device values that each unit uses into it: by its prologue, through carriers, or by
 // moving a local buffer. (partition_values.c)
 void qn__partition_import(qn__partition_t* partition);
 
-// Is the reduction long enough for a launch of its own? (partition_reduce.c)
+// Returns true if the reduction is long enough for a launch of its own. (partition_reduce.c)
 bool qn__reduce_is_long(const qn__ir_expr_t* reduce);
 // Replaces the reduction at `slot` by one of partial results, and returns the parallel loop that
 // computes them. NULL without memory.

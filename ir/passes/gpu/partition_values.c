@@ -17,29 +17,29 @@
 
 typedef struct import {
   qn__pass_builder_t* pb;
-  qn__unit_t* unit;
+  qn__partition_unit_t* unit;
 } import_t;
 
 static bool import_slot(void* context, qn__ir_expr_t** slot);
 static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer);
 
-static void* find_alias(const qn__unit_t* unit, const void* from) {
-  for (const qn__unit_alias_t* alias = unit->aliases; alias; alias = alias->next) {
+static void* find_alias(const qn__partition_unit_t* unit, const void* from) {
+  for (const qn__partition_alias_t* alias = unit->aliases; alias; alias = alias->next) {
     if (alias->from == from) return alias->to;
   }
   return NULL;
 }
 
 static void add_alias(import_t* self, const void* from, void* to) {
-  qn__unit_alias_t* alias = QN__ARENA_NEW(self->pb->arena, qn__unit_alias_t);
+  qn__partition_alias_t* alias = QN__ARENA_NEW(self->pb->arena, qn__partition_alias_t);
   if (!alias) return;
-  *alias = (qn__unit_alias_t){from, to, self->unit->aliases};
+  *alias = (qn__partition_alias_t){from, to, self->unit->aliases};
   self->unit->aliases = alias;
 }
 
 // Returns the carrier of a value. The first call makes the unit that computes the value store it,
 // directly after its declaration.
-static qn__ir_buffer_t* carrier_of(import_t* self, qn__device_value_t* device) {
+static qn__ir_buffer_t* carrier_of(import_t* self, qn__partition_value_t* device) {
   if (device->carrier) return device->carrier;
   qn__pass_builder_t* pb = self->pb;
   qn__ir_var_t* var =
@@ -55,7 +55,7 @@ static qn__ir_buffer_t* carrier_of(import_t* self, qn__device_value_t* device) {
 
 static qn__ir_var_t* import_var(import_t* self, qn__ir_var_t* var) {
   qn__pass_builder_t* pb = self->pb;
-  qn__device_value_t* device = var->user;
+  qn__partition_value_t* device = var->user;
   qn__ir_var_t* here = find_alias(self->unit, var);
   if (here) return here;
   qn__ir_expr_t* value;
@@ -107,7 +107,7 @@ static qn__ir_buffer_t* import_view(import_t* self, qn__ir_buffer_t* view) {
 
 static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
   if (!buffer) return NULL;
-  qn__device_value_t* device = buffer->user;
+  qn__partition_value_t* device = buffer->user;
   if (!device) return buffer;
   if (device->is_repeated) return import_view(self, buffer);
   if (!device->unit) device->unit = self->unit;
@@ -122,7 +122,7 @@ static bool import_slot(void* context, qn__ir_expr_t** slot) {
   if (!expr) return true;
   if (expr->kind == QN__EXPR_VAR && expr->var->kind != QN__VAR_SYMBOL && expr->var->user) {
     // `user` is a device value or the mark of the host.
-    const qn__device_value_t* device = expr->var->user;
+    const qn__partition_value_t* device = expr->var->user;
     if (!qn__host_knows(expr) && device->unit != self->unit) {
       expr->var = import_var(self, expr->var);
       if (!expr->var) return false;
@@ -147,9 +147,7 @@ static void import_block(import_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       stmt->alloc.buffer->base = import_buffer(self, stmt->alloc.buffer->base);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) import_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) import_block(self, inner);
   }
 }
 
@@ -157,12 +155,12 @@ static void import_block(import_t* self, qn__ir_block_t* block) {
 
 typedef struct memory_place {
   qn__pass_builder_t* pb;
-  qn__unit_t* unit;
+  qn__partition_unit_t* unit;
 } memory_place_t;
 
 static void place_buffer(memory_place_t* self, qn__ir_buffer_t* buffer) {
   buffer = qn__buf_root_mutable(buffer);
-  qn__device_value_t* device = buffer->user;
+  qn__partition_value_t* device = buffer->user;
   if (!device || buffer->scope != QN__SCOPE_LOCAL || !device->unit) return;
   qn__ir_stmt_t* stmt = device->stmt;
   buffer->user = NULL;
@@ -191,22 +189,22 @@ static void place_block(memory_place_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
       place_buffer(self, stmt->alloc.buffer->base);
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) place_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) place_block(self, inner);
   }
 }
 
 void qn__partition_import(qn__partition_t* partition) {
   qn__pass_builder_t* pb = partition->pb;
-  for (qn__unit_t* unit = partition->first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+  for (qn__partition_unit_t* unit = partition->first; unit && !qn__pb_stopped(pb);
+       unit = unit->next) {
     import_t self = {pb, unit};
-    for (const qn__unit_guard_t* guard = unit->guards; guard; guard = guard->outer) {
+    for (const qn__partition_guard_t* guard = unit->guards; guard; guard = guard->outer) {
       (void)import_var(&self, guard->var);
     }
     import_block(&self, &unit->stmts);
   }
-  for (qn__unit_t* unit = partition->first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+  for (qn__partition_unit_t* unit = partition->first; unit && !qn__pb_stopped(pb);
+       unit = unit->next) {
     memory_place_t self = {pb, unit};
     place_block(&self, &unit->prologue);
     place_block(&self, &unit->locals);

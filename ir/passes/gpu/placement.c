@@ -83,9 +83,7 @@ static void add_block(work_t* work, qn__ir_block_t* block, double weight) {
     double inner = weight;
     if (stmt->kind == QN__STMT_LOOP) inner *= trips(stmt->loop.begin, stmt->loop.end);
     if (stmt->kind == QN__STMT_WHILE) inner *= 16;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) add_block(work, blocks[i], inner);
+    QN__EACH_BLOCK(stmt, nested) add_block(work, nested, inner);
   }
 }
 
@@ -168,9 +166,7 @@ static void shared_block(shared_work_t* self, qn__ir_block_t* block) {
     double outer = self->weight;
     if (stmt->kind == QN__STMT_LOOP) self->weight *= trips(stmt->loop.begin, stmt->loop.end);
     if (stmt->kind == QN__STMT_WHILE) self->weight *= 16;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) shared_block(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) shared_block(self, inner);
     self->weight = outer;
   }
 }
@@ -191,32 +187,30 @@ static uint32_t count_stores(qn__pass_builder_t* pb, qn__ir_block_t* block,
   uint32_t count = 0;
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_shared = qn__is_cooperative_loop(stmt);
-    qn__accesses_t access =
+    qn__ir_accesses_t access =
         is_shared ? qn__accesses_of_stmt(pb->arena, stmt) : qn__accesses_of_own(pb->arena, stmt);
-    for (const qn__buffer_set_t* each = access.writes; each; each = each->next) {
+    for (const qn__ir_buffer_set_t* each = access.writes; each; each = each->next) {
       count += each->root == root;
     }
     if (is_shared) continue;
     bool is_round = stmt->kind == QN__STMT_LOOP && !qn__is_independent_loop(stmt) &&
                     qn__block_any(&stmt->loop.body, qn__is_cooperative_loop);
-    qn__ir_block_t* blocks[2];
-    size_t block_count = qn__stmt_blocks(stmt, blocks);
-    uint32_t most = 0;  // of two branches the program takes one
-    for (size_t i = 0; i < block_count; ++i) {
-      uint32_t inner = count_stores(pb, blocks[i], root);
-      if (inner > most) most = inner;
+    uint32_t max_inner = 0;  // of two branches the program takes one
+    QN__EACH_BLOCK(stmt, nested) {
+      uint32_t inner = count_stores(pb, nested, root);
+      if (inner > max_inner) max_inner = inner;
     }
-    count += is_round ? 2 * most : most;
+    count += is_round ? 2 * max_inner : max_inner;
   }
   return count;
 }
 
-// Is nothing that is written read or written again? Then the threads of a warp need no barrier.
+// Returns true if no written element is read or written again: a warp then needs no barrier.
 static bool fits_a_warp(qn__pass_builder_t* pb, qn__ir_block_t* block) {
   if (qn__block_any(block, needs_a_block)) return false;
-  qn__accesses_t access = qn__accesses_of_block(pb->arena, block);
+  qn__ir_accesses_t access = qn__accesses_of_block(pb->arena, block);
   if (qn__buffer_sets_meet(access.reads, access.writes)) return false;
-  for (const qn__buffer_set_t* w = access.writes; w; w = w->next) {
+  for (const qn__ir_buffer_set_t* w = access.writes; w; w = w->next) {
     if (count_stores(pb, block, w->root) > 1) return false;
   }
   return true;
@@ -234,9 +228,7 @@ static int64_t local_bytes(qn__ir_block_t* block) {
       }
       bytes += size;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) bytes += (uint64_t)local_bytes(blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) bytes += (uint64_t)local_bytes(inner);
   }
   return (int64_t)bytes;
 }

@@ -13,10 +13,14 @@
 // arrive, so not in branches and loops.
 bool qn__mark_cooperative(qn__pass_builder_t* pb, qn__ir_block_t* block, bool is_warp);
 
-typedef enum qn__place { QN__PLACE_THREAD, QN__PLACE_BLOCK, QN__PLACE_WARP } qn__place_t;
+typedef enum qn__placement_kind {
+  QN__PLACE_THREAD,
+  QN__PLACE_BLOCK,
+  QN__PLACE_WARP
+} qn__placement_kind_t;
 typedef struct qn__placement {
-  qn__place_t place;  // of one iteration
-  int64_t threads;    // of a block, for BLOCK and WARP (several warps)
+  qn__placement_kind_t place;  // of one iteration
+  int64_t threads;             // of a block, for BLOCK and WARP (several warps)
 } qn__placement_t;
 // For the iterations of a nest, which is marked for the answer.
 qn__placement_t qn__place_nest(qn__pass_builder_t* pb, qn__nest_t* nest);

@@ -12,9 +12,9 @@
 // barrier.
 //
 // A thread holds 16 elements of each row. Where the length of rows is known only at the call, both
-// forms are written, behind `n & 3 == 0 && n <= 4096`. Floats are added up in the same order with
-// and without. Reductions and loops without a common part stay as they are, and so does a sum of
-// floats that would have other lanes. Only targets with wide accesses have this pass do anything
+// forms are written, selected by `n & 3 == 0 && n <= 4096`. Floats are added up in the same order
+// with and without. Reductions and loops without a common part stay as they are, and so does a sum
+// of floats that would have other lanes. Only targets with wide accesses have this pass do anything
 // (others are close to their memory), and only for blocks (the rows of warps are short).
 //
 // Postcondition: a buffer with `row_lanes` is accessed in cooperative loops and reductions alone,
@@ -51,7 +51,7 @@ static bool is_row(const reuse_t* self, const qn__ir_expr_t* begin, const qn__ir
   return self->lanes > 0 && qn__expr_is_int(begin, 0) && qn__expr_equal(end, self->end);
 }
 
-// Does the order in which it is added up change the value?
+// Returns true if the order of the reduction changes its value.
 static bool is_float_sum(const qn__ir_expr_t* reduce) {
   return reduce->reduce.reduce_kind == QN_REDUCE_SUM && qn__dtype_is_float(reduce->dtype);
 }
@@ -128,7 +128,7 @@ static bool avoids_rows(void* self, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, avoids_rows, self);
 }
 
-// May the threads have the row's lanes in this cooperative reduction?
+// Returns true if this cooperative reduction may use the row's lanes.
 static bool can_take(reuse_t* self, qn__ir_expr_t* reduce) {
   if (!is_row(self, reduce->reduce.begin, reduce->reduce.end)) return false;
   return !is_float_sum(reduce) || !avoids_rows(self, &reduce) ||
@@ -192,10 +192,8 @@ static bool set_pattern(other_t* self, qn__ir_var_t* var) {
 static bool visit_block(other_t* self, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!qn__stmt_each_expr(stmt, visit_use, self)) return false;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!visit_block(self, blocks[i])) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!visit_block(self, inner)) return false;
     }
   }
   return true;
@@ -349,28 +347,21 @@ static bool has_stray(qn__ir_block_t* block) {
     if (qn__is_cooperative_loop(stmt)) continue;
     if (stmt->kind == QN__STMT_STORE && stmt->store.buffer->row_lanes > 0) return true;
     if (!qn__stmt_each_expr(stmt, avoids_stray, NULL)) return true;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (has_stray(blocks[i])) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (has_stray(inner)) return true;
     }
   }
   return false;
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return has_stray(&function->body) ? "a row outside of cooperative code" : NULL;
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "caching rows", reuse_function);
 }
 
 const qn__pass_t qn__pass_reuse = {
     .name = "reuse",
     .doc = "keeps rows that are read or computed again in registers",
-    .run = run,
+    .run_function = reuse_function,
     .post = "rows are used in cooperative loops and reductions alone",
     .check = check,
 };

@@ -23,9 +23,7 @@ static void mark_written(qn__ir_block_t* block, bool is_divided) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_STORE && is_divided) mark_buffer(stmt->store.buffer);
     if (stmt->kind == QN__STMT_ATOMIC) mark_buffer(stmt->atomic.buffer);
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) mark_written(blocks[i], is_divided || divides(stmt));
+    QN__EACH_BLOCK(stmt, inner) mark_written(inner, is_divided || divides(stmt));
   }
 }
 
@@ -37,9 +35,7 @@ static void move_shared(qn__ir_block_t* block, bool is_divided, qn__ir_block_t* 
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
     next = stmt->next;
     stmt->next = NULL;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) move_shared(blocks[i], is_divided || divides(stmt), out);
+    QN__EACH_BLOCK(stmt, inner) move_shared(inner, is_divided || divides(stmt), out);
     qn__ir_buffer_t* buffer = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
     if (buffer && buffer->user && !is_divided) buffer->scope = QN__SCOPE_SHARED;
     bool is_shared = buffer && buffer->scope == QN__SCOPE_SHARED;
@@ -62,35 +58,28 @@ static void share_function(qn__pass_builder_t* pb) {
   qn__launch_each(pb, share_launch);
 }
 
-// Is a shared buffer declared in a statement inside of `block`?
+// Returns true if a statement inside of `block` declares a shared buffer.
 static bool has_inner_shared(qn__ir_block_t* block, bool is_level) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!is_level && stmt->kind == QN__STMT_ALLOC &&
         stmt->alloc.buffer->scope == QN__SCOPE_SHARED) {
       return true;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (has_inner_shared(blocks[i], qn__is_block_loop(stmt))) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (has_inner_shared(inner, qn__is_block_loop(stmt))) return true;
     }
   }
   return false;
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return has_inner_shared(&function->body, true) ? "shared memory below the block level" : NULL;
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "sharing buffers among threads", share_function);
 }
 
 const qn__pass_t qn__pass_share = {
     .name = "share",
     .doc = "moves local buffers that several threads use to shared memory",
-    .run = run,
+    .run_function = share_function,
     .post = "shared buffers are declared at the block level",
     .check = check,
 };

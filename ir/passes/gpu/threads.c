@@ -9,15 +9,13 @@
 
 static bool holds_threads(qn__ir_stmt_t* stmt) {
   if (qn__is_thread_loop(stmt)) return true;
-  qn__ir_block_t* blocks[2];
-  size_t count = qn__stmt_blocks(stmt, blocks);
-  for (size_t i = 0; i < count; ++i) {
-    if (qn__block_any(blocks[i], qn__is_thread_loop)) return true;
+  QN__EACH_BLOCK(stmt, inner) {
+    if (qn__block_any(inner, qn__is_thread_loop)) return true;
   }
   return false;
 }
 
-// May every thread run the statement for itself?
+// Returns true if every thread may run the statement.
 static bool is_repeatable(const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ALLOC) {
     return stmt->alloc.buffer->scope == QN__SCOPE_CONST ||
@@ -30,8 +28,8 @@ static bool is_store(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_STORE || (stmt->kind == QN__STMT_ATOMIC && !stmt->atomic.result);
 }
 
-// Does the statement read a buffer that `inside` writes?
-static bool reads_from(qn__pass_builder_t* pb, qn__ir_stmt_t* stmt, qn__accesses_t inside) {
+// Returns true if the statement reads a buffer that `inside` writes.
+static bool reads_from(qn__pass_builder_t* pb, qn__ir_stmt_t* stmt, qn__ir_accesses_t inside) {
   return qn__buffer_sets_meet(qn__accesses_of_own(pb->arena, stmt).reads, inside.writes);
 }
 
@@ -50,7 +48,7 @@ static bool look_beside(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, beside_t* o
     out->inner = stmt;
   }
   if (!out->inner) return true;
-  qn__accesses_t inside = qn__accesses_of_stmt(pb->arena, out->inner);
+  qn__ir_accesses_t inside = qn__accesses_of_stmt(pb->arena, out->inner);
   bool is_after = false;
   for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
     if (stmt == out->inner) {

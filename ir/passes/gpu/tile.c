@@ -52,7 +52,7 @@ static qn__ir_expr_t* lines_of(const qn__tile_t* tile, uint32_t variant) {
   return qn__product_extent(product, product->side_dims[tile->variants[variant].side]);
 }
 
-// Has an earlier variant the same test, as for a square matrix?
+// Returns true if an earlier variant has the same test, as for a square matrix.
 static bool is_repeated(const qn__tile_t* tile, uint32_t variant) {
   const qn__ir_expr_t* lines = lines_of(tile, variant);
   for (uint32_t v = 0; lines && v < variant; ++v) {
@@ -127,20 +127,15 @@ static bool is_bad_choice(const qn__ir_stmt_t* stmt) {
   return !first || first->next || !qn__is_block_loop(first) || first->loop.launch;
 }
 
-static const char* check(qn__ir_func_t* function, const qn__pass_options_t* options) {
-  (void)options;
+static const char* check(qn__ir_func_t* function) {
   return qn__block_any(&function->body, is_bad_choice) ? "a choice between unfinished launches"
                                                        : NULL;
-}
-
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  return qn__pb_run(body, options, "tiling products", tile_function);
 }
 
 const qn__pass_t qn__pass_tile = {
     .name = "tile",
     .doc = "gives each block a tile of the result of a product",
-    .run = run,
+    .run_function = tile_function,
     .post = "launches that are large products are finished",
     .check = check,
 };

@@ -56,7 +56,7 @@ static int64_t shared_bytes(const qn__tile_t* tile, int64_t depth) {
   return bytes;
 }
 
-// Can the threads bring the elements of a tile, the same number each?
+// Returns true if each thread can load the same number of elements of a tile.
 static bool is_even(const qn__tile_t* tile, int64_t depth) {
   for (int s = 0; s < qn__product_sides; ++s) {
     int64_t count = depth * qn__tile_extent(tile, (qn__product_side_t)s);
@@ -105,8 +105,8 @@ static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t bat
   }
 }
 
-// Would blocks or warps that each add up one sum keep the device busier? They do where the result
-// has only few tiles, and the operands lie along the reduction.
+// Returns true if blocks or warps that compute one sum each keep the device busier. They do where
+// the result has only few tiles, and the operands lie along the reduction.
 static bool is_better_cooperative(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
   int64_t count = blocks(tile, extents, batch);
   int64_t trips = steps(tile);

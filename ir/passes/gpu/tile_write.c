@@ -33,7 +33,7 @@ static qn__ir_expr_t* tiles_along(qn__tile_writer_t* w, qn__product_side_t side,
   return qn__pb_op_int(w->pb, QN_OP_CEILDIV, extent, qn__tile_extent(w->tile, side));
 }
 
-// Does the summand name a loop of this side, beside what is in the tiles?
+// Returns true if the summand, without its operands, uses a loop of this side.
 static bool names_side(const qn__tile_writer_t* w, qn__product_side_t side) {
   for (uint32_t i = 0; i < w->product->name_count; ++i) {
     if (w->product->is_needed[i] && (w->product->names[i].mask & w->product->side_dims[side]))

@@ -6,7 +6,7 @@
 //   else { for k in 0..4 { let i = at * 4 + k; if i < E { ... } } }
 //
 // where E iterations are one loop. If they are a nest, the lanes lie along its fastest dimension,
-// of extent m, and the whole stands behind `m % 4 == 0`, which is the same for all threads;
+// of extent m, and the condition `m % 4 == 0`, the same for all threads, guards the whole;
 // otherwise each thread has iterations that lie apart (distribute_flat.c).
 //
 // The lanes of a `vector` loop are independent iterations: a code generator may load for all of
@@ -27,7 +27,7 @@ typedef struct widest {
   const qn__ir_var_t* var;  // of the loop or reduction
   int64_t first;            // its first value; 0 where that is not constant
   uint32_t bytes;           // of the largest element that lanes reach side by side; 0: none
-  uint64_t shifts;          // constants behind the variable in such indices, all together
+  uint64_t shifts;          // constants added to the variable in such indices, as a set
   bool is_apart;            // a reduction in a lane loads by it
   bool has_single;          // stores side by side that only some lanes do
 } widest_t;
@@ -89,9 +89,7 @@ static void note_single_stores(widest_t* self, qn__ir_block_t* block) {
             QN__REACH_CONTIGUOUS) {
       self->has_single = true;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) note_single_stores(self, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) note_single_stores(self, inner);
   }
 }
 
@@ -141,9 +139,7 @@ int64_t qn__wide_nest_lanes(qn__pass_builder_t* pb, qn__nest_t* nest, int64_t ex
   for (qn__ir_stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, note_loads, &widest);
     if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
-    qn__ir_block_t* blocks[2];
-    size_t block_count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < block_count; ++i) note_single_stores(&widest, blocks[i]);
+    QN__EACH_BLOCK(stmt, inner) note_single_stores(&widest, inner);
   }
   int64_t count = lanes_of(pb, &widest, cost);
   // A short grid needs many threads more than wide accesses.

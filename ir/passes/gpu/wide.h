@@ -17,7 +17,7 @@ int64_t qn__wide_reduce_lanes(qn__pass_builder_t* pb, qn__ir_expr_t* reduce,
 
 // ---- code for lanes
 
-// Is a row of `length` made of whole groups of lanes? NULL: the length is constant.
+// Returns the condition that `length` is a multiple of the lanes. NULL: the length is constant.
 qn__ir_expr_t* qn__wide_is_whole(qn__pass_builder_t* pb, const qn__ir_expr_t* length,
                                  int64_t count);
 // vector k in 0..count { lets and body }: the lanes of group `at`; only reads the nest.

@@ -64,10 +64,8 @@ static bool check_thread(check_t* self, qn__ir_block_t* block) {
                                          stmt->alloc.buffer->scope == QN__SCOPE_GLOBAL)) {
       return fail(self, "memory of the block inside of a thread");
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!check_thread(self, blocks[i])) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!check_thread(self, inner)) return false;
     }
   }
   return true;
@@ -130,10 +128,8 @@ static bool check_host(check_t* self, qn__ir_block_t* block) {
                     stmt->loop.lane_count == 0);
     if (!is_host) return fail(self, "a statement that the host cannot run");
     if (!qn__stmt_each_expr(stmt, host_slot, self)) return false;
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (!check_host(self, blocks[i])) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!check_host(self, inner)) return false;
     }
   }
   return true;

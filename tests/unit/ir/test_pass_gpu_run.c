@@ -349,7 +349,8 @@ static void refusals(void** state) {
   static const char* const cases[][2] = {
       {"func f(out y: i32[64]) { block.x b in 0..1 { thread.x t in 0..32 { barrier; y[t] = 1; }\n"
        "  thread.x t in 0..16 { barrier; y[t] = 2; } } }",
-       "function 'f': thread loops of one block whose threads meet have different extents: 't' is "
+       "function 'f': thread loops of one block whose threads synchronize have different extents: "
+       "'t' is "
        "not like the first of them"},
       {"func f(out y: i32[2048]) { block.x b in 0..1 { y[0] = 1; thread.x t in 0..2048 { barrier;\n"
        "  y[t] = 1; } } }",

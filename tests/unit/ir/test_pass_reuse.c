@@ -189,10 +189,8 @@ static bool has_kept(qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_ALLOC && strncmp(stmt->alloc.buffer->name, "kept", 4) == 0) {
       return true;
     }
-    qn__ir_block_t* blocks[2];
-    size_t count = qn__stmt_blocks(stmt, blocks);
-    for (size_t i = 0; i < count; ++i) {
-      if (has_kept(blocks[i])) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (has_kept(inner)) return true;
     }
   }
   return false;
