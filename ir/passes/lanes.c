@@ -94,6 +94,7 @@ qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__ir_expr_t* expr) {
     case QN__EXPR_FLOAT:
       return uniform;
     case QN__EXPR_VAR:
+      assert(expr->var->id < lanes->var_count);
       return lanes->vars[expr->var->id];
     case QN__EXPR_OP:
       return of_op(lanes, expr);
@@ -172,6 +173,7 @@ void qn__lanes_enter(qn__lanes_t* lanes, qn__ir_var_t* var, qn__ir_block_t* body
   memset(lanes->vars, 0, lanes->var_count * sizeof *lanes->vars);
   memset(lanes->is_stored, 0, lanes->buffer_count * sizeof *lanes->is_stored);
   memset(lanes->is_private, 0, lanes->buffer_count * sizeof *lanes->is_private);
+  assert(var->id < lanes->var_count);
   lanes->vars[var->id] = (qn__ir_lane_t){false, false, 1};
   if (body) qn__lanes_add(lanes, body);
 }

@@ -21,6 +21,7 @@ qn__ir_range_t qn__range_full(qn_dtype_t dtype) {
 }
 
 static qn__ir_range_t within(qn_dtype_t dtype, wide_t min, wide_t max) {
+  assert(min <= max);
   qn__ir_range_t full = qn__range_full(dtype);
   if (min < full.min || max > full.max) return full;
   return (qn__ir_range_t){(int64_t)min, (int64_t)max};
@@ -44,6 +45,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
 
 // Division by a positive divisor, rounded down or up.
 static qn__ir_range_t quotient(qn__ir_range_t a, qn__ir_range_t b, bool is_up) {
+  assert(b.min > 0 && b.min <= b.max);
   int64_t divisors[2] = {b.min, b.max};
   int64_t bounds[2] = {a.min, a.max};
   qn__ir_range_t range = {INT64_MAX, INT64_MIN};
@@ -201,6 +203,7 @@ static bool collect(qn__terms_t* affine, qn__ir_expr_t* expr, int64_t factor) {
     affine->terms[i].factor = wrap_add(dtype, affine->terms[i].factor, factor);
     return true;
   }
+  assert(affine->count <= qn__terms_max && factor != 0);
   if (affine->count == qn__terms_max) return false;
   affine->terms[affine->count].atom = expr;
   affine->terms[affine->count].factor = factor;
@@ -258,6 +261,7 @@ qn__ir_expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {
   for (int pass = 0; pass < 2; ++pass) {
     for (size_t i = 0; i < affine->count; ++i) {
       int64_t factor = affine->terms[i].factor;
+      assert(factor != 0);
       bool is_subtracted = is_minus(affine->dtype, factor);
       if (is_subtracted != (pass == 1)) continue;
       if (is_subtracted) factor = -factor;

@@ -332,6 +332,44 @@ static void serialize_inner(qn__ir_block_t* block, bool is_inside) {
   }
 }
 
+// ---- postcondition
+
+static bool has_no_mark(void* self, qn__ir_expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count != 0) return false;
+  return qn__expr_each_child(*slot, has_no_mark, self);
+}
+
+// Returns false if a marked reduction is inside of another.
+static bool has_flat_marks(void* self, qn__ir_expr_t** slot) {
+  bool is_marked = (*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count != 0;
+  return qn__expr_each_child(*slot, is_marked ? has_no_mark : has_flat_marks, self);
+}
+
+static const char* check_nesting(qn__ir_block_t* block, bool is_parallel, bool is_marked) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!qn__stmt_each_expr(stmt, is_marked ? has_no_mark : has_flat_marks, NULL)) {
+      return "a marked reduction inside of marked code";
+    }
+    bool is_loop = stmt->kind == QN__STMT_LOOP;
+    bool is_launch = is_loop && stmt->loop.kind == QN_LOOP_PARALLEL;
+    bool has_lanes = is_loop && stmt->loop.lane_count != 0;
+    if (is_launch && (is_parallel || is_marked)) return "a parallel loop inside of another";
+    if (has_lanes && is_marked) return "a marked loop inside of another";
+    if (is_loop && stmt->loop.kind == QN_LOOP_VECTOR && !has_lanes) {
+      return "a vector loop without lanes";
+    }
+    QN__EACH_BLOCK(stmt, inner) {
+      const char* problem = check_nesting(inner, is_parallel || is_launch, is_marked || has_lanes);
+      if (problem) return problem;
+    }
+  }
+  return NULL;
+}
+
+static const char* check(qn__ir_func_t* function) {
+  return check_nesting(&function->body, false, false);
+}
+
 static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
     qn__function_number(function);
@@ -346,4 +384,9 @@ static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
 }
 
 const qn__pass_t qn__pass_vectorize = {
-    .name = "vectorize", .doc = "marks loops and reductions that run in lanes", .run = run};
+    .name = "vectorize",
+    .doc = "marks loops and reductions that run in lanes",
+    .run = run,
+    .post = "marks do not nest, and parallel loops are launches",
+    .check = check,
+};
